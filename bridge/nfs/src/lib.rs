@@ -1,0 +1,1 @@
+//! The file-service interface over a real NFSv3 server

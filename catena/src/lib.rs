@@ -1,0 +1,1 @@
+//! Catena: chains of remote calls. The node and the client

@@ -1,0 +1,1 @@
+//! Catena's state machines: events in, actions out

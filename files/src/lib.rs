@@ -1,0 +1,1 @@
+//! The file-service interface, and its embedded implementation over one directory

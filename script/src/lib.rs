@@ -1,0 +1,1 @@
+//! Source of chain functions: TypeScript to JavaScript, imports, positions

@@ -1,0 +1,1 @@
+//! Catena's data types and their bytes
