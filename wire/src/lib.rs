@@ -1,1 +1,29 @@
-//! Catena's data types and their bytes
+//! Catena's data types and their bytes.
+//!
+//! Everything that two nodes say to each other is a [`Message`]; every payload in it is a [`Value`] (CBOR, RFC 8949), which nodes
+//! carry without looking inside. This crate knows its own bytes and nothing else: no I/O, no clock, no allocation by a length that a peer only claims.
+//!
+//! Decoding is total: any bytes give a message or a [`WireError`], never a panic.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod budget;
+mod bytes_codec;
+mod exception;
+mod hop;
+mod id;
+mod limits;
+mod message;
+mod value;
+
+pub use budget::Budget;
+pub use exception::{Exception, Fault, names};
+pub use hop::{End, Hop, LogLine, NodeRef, Outcome, StepTrace};
+pub use id::{Branch, ChainId, Hash, NodeId, StepKey};
+pub use limits::{
+    BRANCH_DEPTH_MAX, NAME_BYTES_MAX, PATH_HOSTS_MAX, TRACE_STEPS_MAX, VALUE_DEPTH_MAX,
+};
+pub use message::{Encoded, Message, ServiceEntry, WireError};
+pub use value::{Value, ValueError};

@@ -1,0 +1,65 @@
+//! What a chain may still spend.
+
+use minicbor::{Decode, Encode};
+
+/// Shrinks along the chain and never grows: each method only takes away (design, section 2).
+///
+/// Time is what is left, not an instant, so that no two clocks need to agree (rpc-chains section 3.9).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
+#[cbor(array)]
+pub struct Budget {
+    #[n(0)]
+    time_left_us: u64,
+    #[n(1)]
+    hops_left: u32,
+}
+
+impl Budget {
+    /// A budget of `time_us` microseconds and `hops` calls.
+    #[must_use]
+    pub const fn new(time_us: u64, hops: u32) -> Self {
+        Self {
+            time_left_us: time_us,
+            hops_left: hops,
+        }
+    }
+
+    /// Microseconds until the chain has missed its deadline.
+    #[must_use]
+    pub const fn time_left_us(&self) -> u64 {
+        self.time_left_us
+    }
+
+    /// Calls that the chain may still make.
+    #[must_use]
+    pub const fn hops_left(&self) -> u32 {
+        self.hops_left
+    }
+
+    /// The budget after `spent_us` microseconds; none is left of the time when it is exceeded.
+    #[must_use]
+    pub const fn after(self, spent_us: u64) -> Self {
+        Self {
+            time_left_us: self.time_left_us.saturating_sub(spent_us),
+            ..self
+        }
+    }
+
+    /// The budget after one more call, or `None` if there was none left.
+    #[must_use]
+    pub const fn take_hop(self) -> Option<Self> {
+        match self.hops_left.checked_sub(1) {
+            Some(hops_left) => Some(Self { hops_left, ..self }),
+            None => None,
+        }
+    }
+
+    /// The smaller of both in each part: how a node's own policy narrows a chain.
+    #[must_use]
+    pub fn narrowed_to(self, policy: Self) -> Self {
+        Self {
+            time_left_us: self.time_left_us.min(policy.time_left_us),
+            hops_left: self.hops_left.min(policy.hops_left),
+        }
+    }
+}

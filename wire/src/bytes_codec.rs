@@ -1,0 +1,56 @@
+//! `#[cbor(with = "...")]` helpers: bounded names and lists of names.
+
+/// Names: text of at most [`crate::NAME_BYTES_MAX`] bytes.
+pub(crate) mod name {
+    use alloc::string::{String, ToString};
+
+    pub(crate) fn encode<C, W: minicbor::encode::Write>(
+        name: &str,
+        e: &mut minicbor::Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        e.str(name)?.ok()
+    }
+
+    pub(crate) fn decode<'b, C>(
+        d: &mut minicbor::Decoder<'b>,
+        _: &mut C,
+    ) -> Result<String, minicbor::decode::Error> {
+        let name = d.str()?;
+        if name.len() > crate::NAME_BYTES_MAX {
+            return Err(minicbor::decode::Error::message(
+                "name longer than 256 bytes",
+            ));
+        }
+        Ok(name.to_string())
+    }
+}
+
+/// Lists of hosts: at most [`crate::PATH_HOSTS_MAX`] names.
+pub(crate) mod path {
+    use alloc::{string::String, vec::Vec};
+
+    pub(crate) fn encode<C, W: minicbor::encode::Write>(
+        path: &[String],
+        e: &mut minicbor::Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        e.array(path.len() as u64)?;
+        path.iter().try_for_each(|host| e.str(host)?.ok())
+    }
+
+    pub(crate) fn decode<'b, C>(
+        d: &mut minicbor::Decoder<'b>,
+        ctx: &mut C,
+    ) -> Result<Vec<String>, minicbor::decode::Error> {
+        let count = d
+            .array()?
+            .ok_or_else(|| minicbor::decode::Error::message("path of unknown length"))?;
+        if count > crate::PATH_HOSTS_MAX as u64 {
+            return Err(minicbor::decode::Error::message(
+                "path longer than 256 hosts",
+            ));
+        }
+        (0..count).map(|_| super::name::decode(d, ctx)).collect()
+    }
+}

@@ -1,0 +1,257 @@
+//! What went wrong, whose fault it is, where, and what to do next.
+
+use alloc::{
+    string::{String, ToString},
+    vec::Vec,
+};
+use core::fmt;
+use minicbor::{Decode, Decoder, Encode, Encoder, decode, encode};
+
+use crate::{PATH_HOSTS_MAX, Value, value};
+
+/// The exceptions that Catena itself raises. Services and functions raise their own names beside these.
+pub mod names {
+    /// The next node could not be reached; the call was not made.
+    pub const NODE_UNREACHABLE: &str = "NodeUnreachable";
+    /// The node was lost after the call went out: whether it took effect is unknown.
+    pub const NODE_LOST: &str = "NodeLost";
+    /// No node is known to serve this service.
+    pub const UNKNOWN_SERVICE: &str = "UnknownService";
+    /// The service has no function of this name.
+    pub const UNKNOWN_FUNCTION: &str = "UnknownFunction";
+    /// The parameters are not what the function takes.
+    pub const BAD_PARAMETERS: &str = "BadParameters";
+    /// The service function itself failed, and named no exception of its own.
+    pub const SERVICE_FAILED: &str = "ServiceFailed";
+    /// The chain or call had no time left.
+    pub const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
+    /// The chain had no hops left (rpc-chains section 6).
+    pub const HOP_BUDGET_EXCEEDED: &str = "HopBudgetExceeded";
+    /// The guest broke one of its limits; `params` names it.
+    pub const LIMIT_EXCEEDED: &str = "LimitExceeded";
+    /// Neither the repository nor the hop before has the function.
+    pub const CODE_MISSING: &str = "CodeMissing";
+    /// The function's bytes are not those of its hash, or cannot be loaded.
+    pub const BAD_CODE: &str = "BadCode";
+    /// The continuation is damaged or belongs to another image.
+    pub const BAD_CONTINUATION: &str = "BadContinuation";
+    /// The function waits for something that no call will settle.
+    pub const STALLED: &str = "Stalled";
+    /// The node has as much work as it takes on.
+    pub const OVERLOADED: &str = "Overloaded";
+    /// The caller withdrew.
+    pub const CANCELLED: &str = "Cancelled";
+    /// No heartbeat: the chain broke somewhere after the step named (rpc-chains section 3.9).
+    pub const CHAIN_LOST: &str = "ChainLost";
+    /// A peer sent what this version does not understand.
+    pub const PROTOCOL: &str = "ProtocolError";
+}
+
+/// Who has to change something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Fault {
+    /// Who started the chain or call: a wrong name, input or budget.
+    Caller,
+    /// The chain's own function.
+    #[default]
+    Guest,
+    /// The service that was called.
+    Service,
+    /// The node that ran the step, or its configuration.
+    Node,
+    /// What lies between the nodes.
+    Network,
+}
+
+impl Fault {
+    /// The word used on the wire and to people.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Caller => "caller",
+            Self::Guest => "guest",
+            Self::Service => "service",
+            Self::Node => "node",
+            Self::Network => "network",
+        }
+    }
+
+    fn from_str(word: &str) -> Self {
+        match word {
+            "caller" => Self::Caller,
+            "service" => Self::Service,
+            "node" => Self::Node,
+            "network" => Self::Network,
+            _ => Self::Guest,
+        }
+    }
+}
+
+/// An exception: name, parameters and the path of hosts (rpc-chains section 3.8), with where and why beside them.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Exception {
+    /// One of [`names`], or a service's or function's own (`NFS3ERR_NOENT`, `TypeError`).
+    pub name: String,
+    /// For people: what happened, to what, and what to do next.
+    pub message: String,
+    /// For programs.
+    pub params: Option<Value>,
+    /// The function's own stack trace.
+    pub stack: Option<String>,
+    /// Line in the function's source, from 1; 0 where unknown.
+    pub line: u32,
+    /// Column, from 1; 0 where unknown.
+    pub column: u32,
+    /// Who has to change something.
+    pub fault: Fault,
+    /// `service/function` being called.
+    pub target: Option<String>,
+    /// The step at which it happened; 0 is the origin's own turn.
+    pub step: u32,
+    /// Hosts traversed, oldest first, the last being where it happened.
+    pub path: Vec<String>,
+}
+
+impl Exception {
+    /// An exception with a name, a fault and a message, to be filled in by whoever knows more.
+    #[must_use]
+    pub fn new(name: &str, fault: Fault, message: impl Into<String>) -> Self {
+        Self {
+            name: name.to_string(),
+            message: message.into(),
+            fault,
+            ..Self::default()
+        }
+    }
+
+    /// Says what was being called.
+    #[must_use]
+    pub fn calling(mut self, service: &str, function: &str) -> Self {
+        if self.target.is_none() {
+            self.target = Some([service, "/", function].concat());
+        }
+        self
+    }
+
+    /// Adds parameters for programs.
+    #[must_use]
+    pub fn with_params(mut self, params: Value) -> Self {
+        self.params = Some(params);
+        self
+    }
+
+    /// Says where in the source.
+    #[must_use]
+    pub const fn at_line(mut self, line: u32, column: u32) -> Self {
+        self.line = line;
+        self.column = column;
+        self
+    }
+
+    /// Says at which step and along which hosts, unless that is known already.
+    #[must_use]
+    pub fn at_step(mut self, step: u32, path: &[String]) -> Self {
+        if self.path.is_empty() {
+            self.step = step;
+            self.path = path.to_vec();
+        }
+        self
+    }
+}
+
+impl fmt::Display for Exception {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, self.message)?;
+        if let Some(target) = &self.target {
+            write!(f, " [{target}]")?;
+        }
+        if !self.path.is_empty() {
+            write!(f, " (step {}, path {})", self.step, self.path.join(" > "))?;
+        }
+        Ok(())
+    }
+}
+
+impl core::error::Error for Exception {}
+
+/// As a map with text keys, so that guests in any language can read it (`guest/ABI.md`).
+impl<C> Encode<C> for Exception {
+    fn encode<W: encode::Write>(
+        &self,
+        e: &mut Encoder<W>,
+        ctx: &mut C,
+    ) -> Result<(), encode::Error<W::Error>> {
+        e.begin_map()?;
+        e.str("name")?
+            .str(&self.name)?
+            .str("message")?
+            .str(&self.message)?;
+        e.str("fault")?.str(self.fault.as_str())?;
+        if let Some(params) = &self.params {
+            // Inline, not as a byte string: a guest sees the value itself.
+            e.str("params")?;
+            e.writer_mut()
+                .write_all(params.as_bytes())
+                .map_err(encode::Error::write)?;
+        }
+        if let Some(stack) = &self.stack {
+            e.str("stack")?.str(stack)?;
+        }
+        if self.line != 0 {
+            e.str("line")?
+                .u32(self.line)?
+                .str("column")?
+                .u32(self.column)?;
+        }
+        if let Some(target) = &self.target {
+            e.str("target")?.str(target)?;
+        }
+        if !self.path.is_empty() {
+            e.str("step")?.u32(self.step)?.str("path")?;
+            crate::bytes_codec::path::encode(&self.path, e, ctx)?;
+        }
+        e.end()?.ok()
+    }
+}
+
+impl<'b, C> Decode<'b, C> for Exception {
+    fn decode(d: &mut Decoder<'b>, _: &mut C) -> Result<Self, decode::Error> {
+        let mut exception = Self::default();
+        let count = d.map()?;
+        let mut seen = 0;
+        while match count {
+            Some(count) => seen < count,
+            None => d.datatype()? != minicbor::data::Type::Break,
+        } {
+            exception.decode_entry(d)?;
+            seen += 1;
+        }
+        if count.is_none() {
+            d.skip()?;
+        }
+        Ok(exception)
+    }
+}
+
+impl Exception {
+    fn decode_entry(&mut self, d: &mut Decoder<'_>) -> Result<(), decode::Error> {
+        match d.str()? {
+            "name" => self.name = d.str()?.to_string(),
+            "message" => self.message = d.str()?.to_string(),
+            "fault" => self.fault = Fault::from_str(d.str()?),
+            "params" => self.params = Some(value::take(d)?),
+            "stack" => self.stack = Some(d.str()?.to_string()),
+            "line" => self.line = d.u32()?,
+            "column" => self.column = d.u32()?,
+            "target" => self.target = Some(d.str()?.to_string()),
+            "step" => self.step = d.u32()?,
+            "path" => {
+                for host in d.array_iter::<&str>()?.take(PATH_HOSTS_MAX) {
+                    self.path.push(host?.to_string());
+                }
+            }
+            _ => value::take(d).map(drop)?,
+        }
+        Ok(())
+    }
+}
