@@ -1,1 +1,23 @@
-//! The file-service interface, and its embedded implementation over one directory
+//! The file-service interface, and its embedded implementation over one directory.
+//!
+//! The words and shapes are those of NFSv3 (RFC 1813), so that one chain runs over this crate's [`Directory`] and over a
+//! real NFS server alike (RPC Chains, sections 3.5 and 4.1). This crate knows nothing of chains: whoever registers a
+//! service gives each of [`functions`] the method of [`FileService`] with that name.
+
+pub mod check;
+mod directory;
+mod error;
+mod gate;
+pub mod limits;
+mod service;
+mod status;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+mod types;
+
+pub use directory::{Directory, OpenError};
+pub use error::FileError;
+pub use gate::{Gate, Pass};
+pub use service::{FileService, functions};
+pub use status::Status;
+pub use types::*;
