@@ -1,1 +1,59 @@
-//! Links between nodes: persistent, multiplexed, bounded
+//! Links between nodes: persistent, multiplexed, bounded.
+//!
+//! `net` knows sockets. It does not know what a message means: a [`Message`] is two opaque byte strings, a head that is
+//! delivered as soon as it has arrived and a tail that may come later.
+//!
+//! What a [`Link`] promises:
+//!
+//! - **Small is never behind bulk.** A message of at most [`INLINE_BYTES_MAX`] goes as one frame; a larger one is cut into
+//!   fragments, and small messages overtake between any two fragments. Medium messages do not wait for large ones either:
+//!   each [`Lane`] has its own queue, and large messages never fill all the places under way.
+//! - **Order** is kept between small messages of one link, and between nothing else.
+//! - **Back-pressure.** [`Link::send`] waits while the lane's queue is full; a message is queued whole or not at all.
+//! - **Bounds.** Every queue, wait and size is a named field of [`EndpointConfig`]. Nothing is allocated because a peer
+//!   *said* that many bytes would come.
+//! - **Blame.** A peer that breaks the protocol loses its link, with a [`LinkError`] that says what came from whom.
+//!   Nobody else notices.
+//! - **At most once.** `Ok` from a send means accepted, not delivered. What a lost link had accepted may be lost with it.
+//!
+//! Not promised: that the peer is who it says. [`Identity::node`] is what the peer claims until a transport proves it.
+//!
+//! Where things are, from the bottom up, dependencies one way:
+//!
+//! | module | reason to exist |
+//! | --- | --- |
+//! | `frame`, `hello` | bytes to frames and back, pure ([`decode_frames`] is the entry for fuzzing) |
+//! | `assemble` | fragments to messages |
+//! | `outbox` | which frame goes next, pure |
+//! | `topology`, `pipe` | shaped links: delay and bandwidth per pair of sites, pure |
+//! | `transport` | byte streams; TLS, QUIC and shared memory fit here |
+//! | `egress` | from the outbox through the shape into the stream |
+//! | `link`, `ingress`, `flusher` | one link: its handle and its two tasks |
+//! | `endpoint`, `registry` | all links of a node: dialling, accepting, closing |
+
+mod assemble;
+mod config;
+mod egress;
+mod endpoint;
+mod error;
+mod flusher;
+mod frame;
+mod hello;
+mod ingress;
+mod link;
+mod message;
+mod outbox;
+mod pipe;
+mod registry;
+mod topology;
+pub mod transport;
+
+pub use assemble::{Assembler, Outcome};
+pub use config::{EndpointConfig, Limits};
+pub use endpoint::Endpoint;
+pub use error::{FrameError, LinkError, NetError, SendRefused};
+pub use frame::{Frame, decode_frames};
+pub use hello::{Hello, VERSION, decode_hello, encode_hello};
+pub use link::{Link, LinkStats};
+pub use message::{Handler, INLINE_BYTES_MAX, Identity, Incoming, Lane, MEDIUM_BYTES_MAX, Message, Place};
+pub use topology::{LinkShape, Topology};

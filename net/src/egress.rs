@@ -1,0 +1,284 @@
+//! From the outbox, through the shape if there is one, into the byte stream.
+//!
+//! Lives under the link's lock. Whoever sends pumps it inline; when the stream takes no more, or time must pass, the
+//! flusher task goes on.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+
+use tokio::io::AsyncWrite;
+use tokio::time::Instant;
+
+use crate::outbox::{OutFrame, Outbox, Ticket};
+use crate::pipe::Pipe;
+
+/// Bulk bytes offered to the stream in one write. What the stream does not take stays behind later small messages.
+const BATCH_BYTES_MAX: usize = 64 * 1024;
+/// Pieces in one vectored write.
+const PIECES_MAX: usize = 64;
+/// Small frames prepared at once: with three pieces each they fill one write.
+const SMALL_FRAMES_MAX: usize = 21;
+
+/// The writing half of a byte stream.
+pub(crate) type Writer = Box<dyn AsyncWrite + Send + Unpin>;
+
+/// How far a pump came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pumped {
+    /// Nothing is left that may go now.
+    Dry,
+    /// One write was done and more may follow.
+    More,
+}
+
+/// The sending half of a link.
+pub(crate) struct Egress {
+    pub(crate) outbox: Outbox,
+    writer: Option<Writer>,
+    /// Written in part: must be finished first.
+    partial: Option<OutFrame>,
+    small: VecDeque<OutFrame>,
+    bulk: VecDeque<OutFrame>,
+    bulk_bytes: usize,
+    pipe: Option<Arc<Pipe>>,
+    /// Frames in the pipe, each with the time at which it reaches the far end.
+    line: VecDeque<(Instant, OutFrame)>,
+    line_bytes: usize,
+    needs_flush: bool,
+    /// The stream took no more; only the flusher may try again, because the stream remembers its waker.
+    pub(crate) blocked: bool,
+    /// When the pipe lets the next frame in or out.
+    pub(crate) pipe_wake_at: Option<Instant>,
+    pub(crate) lazy_due: Option<Instant>,
+    /// What the flusher's timer is set to.
+    pub(crate) timer_at: Option<Instant>,
+    pub(crate) flusher: Option<Waker>,
+    /// Finish what is queued, then shut down.
+    pub(crate) closing: bool,
+    shut_down: bool,
+    pub(crate) ping_under_way: Option<(u64, Instant)>,
+    /// Room to give back to the lanes, and bytes to count, by whoever pumped.
+    pub(crate) freed: Vec<Ticket>,
+    pub(crate) written_bytes: u64,
+}
+
+impl Egress {
+    pub(crate) fn new(outbox: Outbox, writer: Writer, pipe: Option<Arc<Pipe>>) -> Self {
+        Self {
+            outbox,
+            writer: Some(writer),
+            partial: None,
+            small: VecDeque::new(),
+            bulk: VecDeque::new(),
+            bulk_bytes: 0,
+            pipe,
+            line: VecDeque::new(),
+            line_bytes: 0,
+            needs_flush: false,
+            blocked: false,
+            pipe_wake_at: None,
+            lazy_due: None,
+            timer_at: None,
+            flusher: None,
+            closing: false,
+            shut_down: false,
+            ping_under_way: None,
+            freed: Vec::new(),
+            written_bytes: 0,
+        }
+    }
+
+    /// Sends bytes that are no frame before everything that is queued later; through the shape like all others.
+    pub(crate) fn push_first(&mut self, frame: OutFrame) {
+        match &self.pipe {
+            Some(pipe) => {
+                let due = pipe.charge(Instant::now(), frame.left());
+                self.line_bytes += frame.left();
+                self.line.push_back((due, frame));
+            }
+            None => self.small.push_back(frame),
+        }
+    }
+
+    pub(crate) fn is_shaped(&self) -> bool {
+        self.pipe.is_some()
+    }
+
+    /// Shapes from now on, unless it does already.
+    pub(crate) fn shape(&mut self, pipe: Option<Arc<Pipe>>) {
+        self.pipe = self.pipe.take().or(pipe);
+    }
+
+    pub(crate) fn wake_flusher(&self) {
+        if let Some(waker) = &self.flusher {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Lets go of the stream and of all that waits.
+    pub(crate) fn abandon(&mut self) {
+        self.writer = None;
+        self.outbox = Outbox::new(crate::Limits::FLOOR);
+        self.partial = None;
+        self.small.clear();
+        self.bulk.clear();
+        self.line.clear();
+        self.wake_flusher();
+    }
+
+    /// Everything queued has been written, and the peer told that no more comes.
+    pub(crate) fn is_shut_down(&self) -> bool {
+        self.shut_down
+    }
+
+    /// Does at most one write. `Pending`: the stream takes no more, and `cx` will be woken when it does.
+    pub(crate) fn pump(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Pumped>> {
+        self.blocked = true;
+        let pumped = ready!(self.pump_once(cx));
+        self.blocked = false;
+        Poll::Ready(pumped)
+    }
+
+    fn pump_once(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Pumped>> {
+        if self.writer.is_none() {
+            return Poll::Ready(Ok(Pumped::Dry));
+        }
+        self.fill();
+        if !self.is_prepared() {
+            return self.settle(cx);
+        }
+        let written = ready!(self.write(cx))?;
+        if written == 0 {
+            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+        }
+        self.written_bytes += written as u64;
+        self.needs_flush = true;
+        self.advance(written);
+        // What waits for the pipe waits for the clock, not for another write.
+        let more = self.is_prepared() || (self.pipe.is_none() && !self.outbox.is_empty());
+        if more { Poll::Ready(Ok(Pumped::More)) } else { self.settle(cx) }
+    }
+
+    /// Something can be written now.
+    fn is_prepared(&self) -> bool {
+        self.partial.is_some() || !self.small.is_empty() || !self.bulk.is_empty()
+    }
+
+    /// Nothing waits behind what is already prepared.
+    fn is_quiet(&self) -> bool {
+        self.outbox.is_empty() && self.line.is_empty()
+    }
+
+    /// Nothing to write now: flush, and shut down when that was the end.
+    fn settle(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Pumped>> {
+        let quiet = self.is_quiet();
+        let Some(writer) = &mut self.writer else { return Poll::Ready(Ok(Pumped::Dry)) };
+        if self.needs_flush {
+            ready!(Pin::new(&mut *writer).poll_flush(cx))?;
+            self.needs_flush = false;
+        }
+        if self.closing && quiet && !self.shut_down {
+            ready!(Pin::new(writer).poll_shutdown(cx))?;
+            self.shut_down = true;
+        }
+        Poll::Ready(Ok(Pumped::Dry))
+    }
+
+    fn write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
+        let mut count = 0;
+        let frames = self.partial.iter().chain(&self.small).chain(&self.bulk);
+        for frame in frames {
+            let room = frame.slices(|piece| {
+                let Some(place) = pieces.get_mut(count) else { return false };
+                *place = piece;
+                count += 1;
+                true
+            });
+            if !room {
+                break;
+            }
+        }
+        let Some(writer) = &mut self.writer else { return Poll::Ready(Ok(0)) };
+        match &pieces[..count] {
+            [piece] => Pin::new(writer).poll_write(cx, piece),
+            pieces => Pin::new(writer).poll_write_vectored(cx, pieces),
+        }
+    }
+
+    fn advance(&mut self, mut bytes: usize) {
+        while bytes > 0 {
+            let next = self.partial.take().or_else(|| self.small.pop_front()).or_else(|| {
+                let frame = self.bulk.pop_front()?;
+                self.bulk_bytes -= frame.left();
+                Some(frame)
+            });
+            let Some(mut frame) = next else { return };
+            bytes -= frame.advance(bytes);
+            if frame.left() > 0 {
+                self.partial = Some(frame);
+                return;
+            }
+            self.freed.extend(frame.ticket);
+        }
+    }
+
+    /// Prepares frames for the next write.
+    fn fill(&mut self) {
+        if self.outbox.is_empty() && self.line.is_empty() {
+            return;
+        }
+        let lazy = !self.closing && self.outbox.is_only_lazy();
+        let may_take = !(lazy && self.lazy_due.is_some_and(|due| due > Instant::now()));
+        match self.pipe.clone() {
+            None if may_take => self.take_directly(),
+            None => {}
+            Some(pipe) => self.take_shaped(&pipe, may_take),
+        }
+        if !self.outbox.has_small() {
+            self.lazy_due = None;
+        }
+    }
+
+    fn take_directly(&mut self) {
+        while self.small.len() < SMALL_FRAMES_MAX {
+            let Some(frame) = self.outbox.next_small() else { break };
+            self.small.push_back(frame);
+        }
+        while self.bulk_bytes < BATCH_BYTES_MAX && self.small.len() < SMALL_FRAMES_MAX {
+            let Some(frame) = self.outbox.next_fragment(usize::MAX) else { break };
+            self.bulk_bytes += frame.left();
+            self.bulk.push_back(frame);
+        }
+    }
+
+    fn take_shaped(&mut self, pipe: &Pipe, may_take: bool) {
+        let now = Instant::now();
+        self.pipe_wake_at = None;
+        while may_take && !self.outbox.is_empty() && self.line_bytes < pipe.line_bytes_max() {
+            let open_at = pipe.open_at(now, self.outbox.has_small());
+            if open_at > now {
+                self.pipe_wake_at = Some(open_at);
+                break;
+            }
+            let fragment_bytes_max = pipe.fragment_bytes_max();
+            let next = self.outbox.next_small().or_else(|| self.outbox.next_fragment(fragment_bytes_max));
+            let Some(mut frame) = next else { break };
+            // In the pipe it is no longer in the queue.
+            self.freed.extend(frame.ticket.take());
+            self.line_bytes += frame.left();
+            self.line.push_back((pipe.charge(now, frame.left()), frame));
+        }
+        // What comes out of the pipe keeps its order, so it all goes the same way.
+        while self.small.len() < SMALL_FRAMES_MAX && self.line.front().is_some_and(|(due, _)| *due <= now) {
+            let Some((_, frame)) = self.line.pop_front() else { break };
+            self.line_bytes -= frame.left();
+            self.small.push_back(frame);
+        }
+        let due = self.line.front().map(|(due, _)| *due);
+        self.pipe_wake_at = [self.pipe_wake_at, due].into_iter().flatten().min();
+    }
+}

@@ -1,0 +1,371 @@
+//! All links of one node: dialling, accepting, closing.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+
+use crate::config::{EndpointConfig, Limits};
+use crate::egress::{Egress, Writer};
+use crate::flusher::flush;
+use crate::hello::{self, Hello, encode_hello};
+use crate::ingress::Ingress;
+use crate::message::{Handler, Identity, Place};
+use crate::outbox::{OutFrame, Outbox};
+use crate::pipe::Pipe;
+use crate::registry::Registry;
+use crate::transport::{Listener, Opening};
+use crate::{FrameError, Link, LinkError, NetError};
+
+/// How long to wait when the system refuses to accept (out of file descriptors), instead of asking again at once.
+const ACCEPT_PAUSE_MS: u64 = 50;
+/// How long a caller of another version may take to read which version this is.
+const FAREWELL_MS_MAX: u64 = 1_000;
+/// How much such a caller may still send meanwhile.
+const FAREWELL_BYTES_MAX: u64 = 1 << 20;
+
+/// A node's end of all its links. Cheap to clone; when the last clone is dropped, every link ends.
+#[derive(Clone)]
+pub struct Endpoint {
+    hub: Arc<Hub>,
+}
+
+struct Hub {
+    config: Arc<EndpointConfig>,
+    identity: Identity,
+    handler: Arc<dyn Handler>,
+    registry: Mutex<Registry>,
+    /// One permit for each link, for as long as its reader task lives.
+    slots: Arc<Semaphore>,
+    /// By remote site. Only sites that the topology names get one, so peers cannot make it grow.
+    pipes: Mutex<HashMap<String, Arc<Pipe>>>,
+    next_id: AtomicU64,
+    local_address: Option<SocketAddr>,
+    accepting: Mutex<Option<AbortHandle>>,
+}
+
+impl Endpoint {
+    /// Opens an endpoint, listening if the configuration says so. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// The port is in use, the system refuses, or the configuration contradicts itself.
+    pub async fn bind(config: EndpointConfig, identity: Identity, handler: Arc<dyn Handler>) -> Result<Self, NetError> {
+        config.check()?;
+        check_identity(&config, &identity)?;
+        let listener = match config.listen {
+            Some(address) => Some(listen(&config, address).await?),
+            None => None,
+        };
+        let hub = Arc::new(Hub {
+            identity,
+            handler,
+            registry: Mutex::default(),
+            slots: Arc::new(Semaphore::new(config.links_max)),
+            pipes: Mutex::default(),
+            next_id: AtomicU64::new(1),
+            local_address: listener.as_ref().and_then(|listener| listener.local_address().ok()),
+            accepting: Mutex::default(),
+            config: Arc::new(config),
+        });
+        if let Some(listener) = listener {
+            let task = tokio::spawn(accept(Arc::downgrade(&hub), listener));
+            *lock(&hub.accepting) = Some(task.abort_handle());
+        }
+        Ok(Self { hub })
+    }
+
+    /// Where it listens, with the port that the system chose; `None` if it only dials.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        self.hub.local_address
+    }
+
+    /// Who this endpoint says it is.
+    pub fn identity(&self) -> &Identity {
+        &self.hub.identity
+    }
+
+    /// The live link that was dialled to this place, or a new one. Callers at the same time share one dial.
+    ///
+    /// Returns when connected, before the peer's hello: [`Link::introduced`] waits for that. Cancel-safe: the dial goes
+    /// on for the others.
+    ///
+    /// # Errors
+    /// Nobody answers there, in time or at all; too many links; this endpoint was closed.
+    pub async fn link(&self, place: &Place) -> Result<Arc<Link>, NetError> {
+        let mut dial = {
+            let mut registry = lock(&self.hub.registry);
+            if registry.closed {
+                return Err(NetError::Closed);
+            }
+            if let Some(link) = registry.at_place(place) {
+                return Ok(link);
+            }
+            match registry.dials.get(place) {
+                Some(dial) => dial.clone(),
+                None => {
+                    let (result, dial) = watch::channel(None);
+                    registry.dials.insert(place.clone(), dial.clone());
+                    tokio::spawn(dial_and_tell(Arc::clone(&self.hub), place.clone(), result));
+                    dial
+                }
+            }
+        };
+        let result = dial.wait_for(Option::is_some).await.map_err(|_| NetError::Closed)?;
+        result.clone().unwrap_or(Err(NetError::Closed))
+    }
+
+    /// Any live link to this node, whoever opened it, once its hello has come.
+    pub fn link_to_node(&self, node: u64) -> Option<Arc<Link>> {
+        lock(&self.hub.registry).to_node(node)
+    }
+
+    /// All links, those not introduced yet included.
+    pub fn links(&self) -> Vec<Arc<Link>> {
+        lock(&self.hub.registry).all()
+    }
+
+    /// Stops accepting and dialling, sends what is queued, and closes. Links that have not finished within `grace` are
+    /// cut. Returns when every link's handler call is done.
+    pub async fn close(&self, grace: Duration) {
+        if let Some(task) = lock(&self.hub.accepting).take() {
+            task.abort();
+        }
+        lock(&self.hub.registry).closed = true;
+        let links = self.links();
+        links.iter().for_each(|link| link.begin_close());
+        let finished = async {
+            for link in &links {
+                link.done.wait().await;
+            }
+        };
+        if timeout(grace, finished).await.is_err() {
+            links.iter().for_each(|link| link.end(LinkError::Closed { peer: link.peer.clone() }));
+            for link in &links {
+                link.done.wait().await;
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn check_identity(config: &EndpointConfig, identity: &Identity) -> Result<(), NetError> {
+    let bad = |what: String| Err(NetError::Config { what });
+    if identity.site.as_ref().is_some_and(|site| site.is_empty() || site.len() > 255) {
+        return bad("a site's name must have between 1 and 255 bytes".to_owned());
+    }
+    let bytes = identity.hello.len();
+    if bytes + hello::OVERHEAD_BYTES_MAX > config.hello_bytes_max as usize {
+        return bad(format!("a hello of {bytes} bytes; hello_bytes_max = {}", config.hello_bytes_max));
+    }
+    Ok(())
+}
+
+async fn listen(config: &EndpointConfig, address: SocketAddr) -> Result<Box<dyn Listener>, NetError> {
+    config.transport.listen(address).await.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => NetError::AddressInUse { address: address.to_string() },
+        _ => NetError::Listen { address: address.to_string(), reason: error.to_string() },
+    })
+}
+
+async fn dial_and_tell(hub: Arc<Hub>, place: Place, result: watch::Sender<Option<Result<Arc<Link>, NetError>>>) {
+    let outcome = dial(&hub, &place).await;
+    lock(&hub.registry).dials.remove(&place);
+    // Whoever asked may have gone.
+    let _ = result.send(Some(outcome));
+}
+
+async fn dial(hub: &Arc<Hub>, place: &Place) -> Result<Arc<Link>, NetError> {
+    let address = place.address.clone();
+    let Ok(slot) = Arc::clone(&hub.slots).try_acquire_owned() else {
+        return Err(NetError::TooManyLinks { address, links_max: hub.config.links_max });
+    };
+    let connect_timeout_ms = hub.config.connect_timeout_ms;
+    let connection = timeout(Duration::from_millis(connect_timeout_ms), hub.config.transport.dial(&address))
+        .await
+        .map_err(|_| NetError::ConnectTimeout { address: address.clone(), connect_timeout_ms })?
+        .map_err(|error| NetError::Unreachable { address, reason: error.to_string() })?;
+    let pipe = hub.pipe_to(place.site.as_deref());
+    let ingress = Ingress::new(connection.reader, connection.peer.clone());
+    let link = hub.start(connection.writer, connection.peer, Some(place), pipe)?;
+    tokio::spawn(flush(Arc::clone(&link)));
+    tokio::spawn(run_dialled(Arc::downgrade(hub), Arc::clone(&hub.handler), Arc::clone(&link), ingress, slot));
+    Ok(link)
+}
+
+/// The reader task of a link that this side dialled.
+async fn run_dialled(
+    hub: Weak<Hub>,
+    handler: Arc<dyn Handler>,
+    link: Arc<Link>,
+    mut ingress: Ingress,
+    slot: OwnedSemaphorePermit,
+) {
+    let hello = tokio::select! {
+        biased;
+        hello = ingress.read_hello(&link.config) => hello,
+        why = link.ended.wait() => Err(why.clone()),
+    };
+    match hello {
+        Ok(hello) => run(&hub, &*handler, &link, ingress, hello).await,
+        Err(why) => link.end(why),
+    }
+    retire(&hub, &*handler, &link, slot);
+}
+
+/// Takes callers until the endpoint is gone.
+async fn accept(hub: Weak<Hub>, mut listener: Box<dyn Listener>) {
+    loop {
+        let caller = listener.accept().await;
+        let Some(hub) = hub.upgrade() else { return };
+        match caller {
+            Ok((peer, opening)) => match Arc::clone(&hub.slots).try_acquire_owned() {
+                Ok(slot) => {
+                    let handler = Arc::clone(&hub.handler);
+                    let config = Arc::clone(&hub.config);
+                    tokio::spawn(run_accepted(Arc::downgrade(&hub), handler, config, peer, opening, slot));
+                }
+                Err(_) => hub.handler.on_refused(&LinkError::TooManyLinks { peer, links_max: hub.config.links_max }),
+            },
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a caller");
+                drop(hub);
+                tokio::time::sleep(Duration::from_millis(ACCEPT_PAUSE_MS)).await;
+            }
+        }
+    }
+}
+
+/// The reader task of a link that the peer dialled.
+async fn run_accepted(
+    hub: Weak<Hub>,
+    handler: Arc<dyn Handler>,
+    config: Arc<EndpointConfig>,
+    peer: String,
+    opening: Opening,
+    slot: OwnedSemaphorePermit,
+) {
+    let hello_timeout_ms = config.hello_timeout_ms;
+    let connection = match timeout(Duration::from_millis(hello_timeout_ms), opening).await {
+        Ok(Ok(connection)) => connection,
+        Ok(Err(error)) => return handler.on_refused(&LinkError::io(&peer, &error)),
+        Err(_) => return handler.on_refused(&LinkError::NoHello { peer, hello_timeout_ms }),
+    };
+    let mut ingress = Ingress::new(connection.reader, connection.peer.clone());
+    let hello = match ingress.read_hello(&config).await {
+        Ok(hello) => hello,
+        Err(why) => {
+            handler.on_refused(&why);
+            return turn_away(&why, ingress, connection.writer).await;
+        }
+    };
+    let Some(strong) = hub.upgrade() else { return };
+    let pipe = strong.pipe_to(hello.identity.site.as_deref());
+    let Ok(link) = strong.start(connection.writer, connection.peer, None, pipe) else { return };
+    drop(strong);
+    tokio::spawn(flush(Arc::clone(&link)));
+    run(&hub, &*handler, &link, ingress, hello).await;
+    retire(&hub, &*handler, &link, slot);
+}
+
+/// Tells a caller of another version which one this is, and lets it read that.
+async fn turn_away(why: &LinkError, ingress: Ingress, mut writer: Writer) {
+    if !matches!(why, LinkError::Misbehaved { what: FrameError::Version { .. }, .. }) {
+        return;
+    }
+    let farewell = async {
+        writer.write_all(&hello::encode_prefix()).await?;
+        writer.shutdown().await?;
+        // Closing with unread bytes would reset the connection, and the caller might never see the version.
+        tokio::io::copy(&mut ingress.reader.take(FAREWELL_BYTES_MAX), &mut tokio::io::sink()).await
+    };
+    // Best effort: the caller is turned away in any case.
+    let _ = timeout(Duration::from_millis(FAREWELL_MS_MAX), farewell).await;
+}
+
+/// From the hello to the end of the link.
+async fn run(hub: &Weak<Hub>, handler: &dyn Handler, link: &Arc<Link>, mut ingress: Ingress, hello: Hello) {
+    if let Some(hub) = hub.upgrade() {
+        let pipe = hub.pipe_to(hello.identity.site.as_deref());
+        let node = hello.identity.node;
+        link.introduce(hello, pipe);
+        lock(&hub.registry).introduce(link, node);
+    }
+    handler.on_link(link);
+    {
+        // Measure once at the start, so that the round trip is known early.
+        let mut egress = link.egress();
+        link.ping(&mut egress);
+        egress.wake_flusher();
+    }
+    let why = tokio::select! {
+        biased;
+        why = ingress.deliver(link, handler) => why,
+        why = link.ended.wait() => why.clone(),
+    };
+    link.end(why);
+}
+
+/// The last thing a reader task does.
+fn retire(hub: &Weak<Hub>, handler: &dyn Handler, link: &Arc<Link>, slot: OwnedSemaphorePermit) {
+    if let Some(hub) = hub.upgrade() {
+        lock(&hub.registry).remove(link);
+    }
+    drop(slot);
+    if let Some(why) = link.ended() {
+        handler.on_link_lost(link, why);
+    }
+    // Only this task sets it.
+    let _ = link.done.set(());
+}
+
+impl Hub {
+    /// The pipe to a site, if links to it are shaped.
+    fn pipe_to(&self, site: Option<&str>) -> Option<Arc<Pipe>> {
+        let shape = self.config.topology.as_ref()?.between(self.identity.site.as_deref()?, site?)?;
+        let mut pipes = lock(&self.pipes);
+        let pipe = pipes.entry(site?.to_owned()).or_insert_with(|| Arc::new(Pipe::new(shape)));
+        Some(Arc::clone(pipe))
+    }
+
+    /// Makes the link, with the hello as its first bytes, and registers it.
+    fn start(
+        &self,
+        writer: Writer,
+        peer: String,
+        place: Option<&Place>,
+        pipe: Option<Arc<Pipe>>,
+    ) -> Result<Arc<Link>, NetError> {
+        let mut egress = Egress::new(Outbox::new(Limits::FLOOR), writer, pipe);
+        let hello = Hello { identity: self.identity.clone(), limits: self.config.limits };
+        egress.push_first(OutFrame::raw(encode_hello(&hello)));
+        let id = self.next_id.fetch_add(1, Relaxed);
+        let link = Link::new(id, peer, place.cloned(), Arc::clone(&self.config), egress);
+        let mut registry = lock(&self.registry);
+        if registry.closed {
+            return Err(NetError::Closed);
+        }
+        registry.add(&link);
+        Ok(link)
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        if let Some(task) = lock(&self.accepting).take() {
+            task.abort();
+        }
+        for link in lock(&self.registry).all() {
+            link.end(LinkError::Closed { peer: link.peer.clone() });
+        }
+    }
+}

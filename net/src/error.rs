@@ -1,0 +1,253 @@
+//! What can go wrong, who is at fault, and what to do next.
+
+use std::io;
+
+use crate::Message;
+
+/// An endpoint could not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NetError {
+    /// Another process (or this one) listens there already.
+    #[error("port in use: cannot listen on {address}; stop what listens there or choose another port")]
+    AddressInUse {
+        /// The address asked for.
+        address: String,
+    },
+    /// The system refused to listen.
+    #[error("cannot listen on {address}: {reason}")]
+    Listen {
+        /// The address asked for.
+        address: String,
+        /// What the system said.
+        reason: String,
+    },
+    /// The peer could not be reached.
+    #[error("cannot reach {address}: {reason}; is the node up, and is the address right?")]
+    Unreachable {
+        /// The address dialled.
+        address: String,
+        /// What the system said.
+        reason: String,
+    },
+    /// The peer did not answer the dial in time.
+    #[error("cannot reach {address}: no answer within {connect_timeout_ms} ms")]
+    ConnectTimeout {
+        /// The address dialled.
+        address: String,
+        /// The limit that was reached.
+        connect_timeout_ms: u64,
+    },
+    /// The endpoint has as many links as it may have.
+    #[error("cannot open a link to {address}: this node already has links_max = {links_max} links")]
+    TooManyLinks {
+        /// The address dialled.
+        address: String,
+        /// The limit that was reached.
+        links_max: usize,
+    },
+    /// The endpoint was closed.
+    #[error("this endpoint was closed")]
+    Closed,
+    /// The configuration or the identity contradicts itself.
+    #[error("bad link configuration: {what}")]
+    Config {
+        /// Which field, and what it should be.
+        what: String,
+    },
+}
+
+/// A link ended, or cannot take this message. `peer` is the peer's address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LinkError {
+    /// This side closed the link.
+    #[error("the link to {peer} was closed by this node")]
+    Closed {
+        /// The peer's address.
+        peer: String,
+    },
+    /// The peer closed the link.
+    #[error("{peer} closed the link{}", if *.mid_message { " in the middle of a message" } else { "" })]
+    PeerClosed {
+        /// The peer's address.
+        peer: String,
+        /// Whether a message was under way.
+        mid_message: bool,
+    },
+    /// The socket failed.
+    #[error("the link to {peer} broke: {reason}")]
+    Io {
+        /// The peer's address.
+        peer: String,
+        /// The kind of failure.
+        kind: io::ErrorKind,
+        /// What the system said.
+        reason: String,
+    },
+    /// The peer stopped answering pings.
+    #[error("{peer} has been silent for {silent_ms} ms: the link is given up")]
+    Silent {
+        /// The peer's address.
+        peer: String,
+        /// How long nothing came.
+        silent_ms: u64,
+    },
+    /// The peer sent what no correct node sends.
+    #[error("{peer} broke the link protocol: {what}")]
+    Misbehaved {
+        /// The peer's address.
+        peer: String,
+        /// What came.
+        what: FrameError,
+    },
+    /// The peer said nothing, or not enough, after connecting.
+    #[error("{peer} did not introduce itself within {hello_timeout_ms} ms")]
+    NoHello {
+        /// The peer's address.
+        peer: String,
+        /// The limit that was reached.
+        hello_timeout_ms: u64,
+    },
+    /// The endpoint had no room for another caller.
+    #[error("{peer} was turned away: this node already has links_max = {links_max} links")]
+    TooManyLinks {
+        /// The peer's address.
+        peer: String,
+        /// The limit that was reached.
+        links_max: usize,
+    },
+    /// This side wants to send more than the peer takes. The link lives on.
+    #[error("a message of {bytes} bytes is too large for {peer}: message_bytes_max = {bytes_max}")]
+    TooLarge {
+        /// The peer's address.
+        peer: String,
+        /// Size of the message, in bytes.
+        bytes: usize,
+        /// The smaller of both sides' limits, in bytes.
+        bytes_max: u64,
+    },
+    /// The small lane is full, so a lazy message cannot be kept. The link lives on.
+    #[error("the queue to {peer} is full (small_queue_bytes_max): wait with `send` instead")]
+    QueueFull {
+        /// The peer's address.
+        peer: String,
+    },
+}
+
+/// Why [`crate::Link::try_send`] did not take a message.
+#[derive(Debug, thiserror::Error)]
+pub enum SendRefused {
+    /// No room now, or the peer's limits are not known yet: here is the message back, `send` waits.
+    #[error("the queue is full")]
+    Full(Message),
+    /// The link is gone, or the message can never be sent over it.
+    #[error(transparent)]
+    Broken(#[from] LinkError),
+}
+
+/// What was wrong with the bytes a peer sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FrameError {
+    /// Not this protocol at all.
+    #[error("not a catena node: the first bytes were {got:02x?}")]
+    Magic {
+        /// The first bytes that came.
+        got: [u8; 6],
+    },
+    /// Another version of the protocol.
+    #[error("it speaks link protocol version {theirs}, this node speaks version {ours}: upgrade the older one")]
+    Version {
+        /// What this build speaks.
+        ours: u16,
+        /// What the peer speaks.
+        theirs: u16,
+    },
+    /// The hello is longer than allowed.
+    #[error("a hello of {bytes} bytes; hello_bytes_max = {bytes_max}")]
+    HelloTooLong {
+        /// Announced size, in bytes.
+        bytes: u64,
+        /// The limit, in bytes.
+        bytes_max: u64,
+    },
+    /// The hello's fields do not fit its length, or break a rule.
+    #[error("a malformed hello: {what}")]
+    Hello {
+        /// Which field.
+        what: &'static str,
+    },
+    /// A frame longer than allowed.
+    #[error("a frame of {bytes} bytes; frame_bytes_max = {bytes_max}")]
+    FrameTooLong {
+        /// Announced size, in bytes.
+        bytes: u32,
+        /// The limit, in bytes.
+        bytes_max: u32,
+    },
+    /// A frame kind that does not exist.
+    #[error("a frame of unknown kind {kind}")]
+    UnknownKind {
+        /// The kind byte.
+        kind: u8,
+    },
+    /// A frame whose fields contradict each other.
+    #[error("a malformed frame of kind {kind}: {what}")]
+    Malformed {
+        /// The kind byte.
+        kind: u8,
+        /// What contradicts.
+        what: &'static str,
+    },
+    /// A message longer than allowed.
+    #[error("a message of {bytes} bytes; message_bytes_max = {bytes_max}")]
+    MessageTooLong {
+        /// Announced size, in bytes.
+        bytes: u64,
+        /// The limit, in bytes.
+        bytes_max: u64,
+    },
+    /// A fragment of a message that never began, or had ended.
+    #[error("a fragment of message {id}, which is not under way")]
+    UnknownMessage {
+        /// The message's number.
+        id: u64,
+    },
+    /// A message began twice.
+    #[error("message {id} began while it was under way")]
+    DuplicateMessage {
+        /// The message's number.
+        id: u64,
+    },
+    /// More bytes than the message announced.
+    #[error("message {id} brought more bytes than it announced")]
+    Overflow {
+        /// The message's number.
+        id: u64,
+    },
+    /// Too many fragmented messages at once.
+    #[error("more than fragmented_messages_max = {messages_max} messages under way")]
+    TooManyMessages {
+        /// The limit.
+        messages_max: u32,
+    },
+    /// Too many bytes announced by the messages under way.
+    #[error("{bytes} bytes under way; receive_bytes_max = {bytes_max}")]
+    ReceiveTooMuch {
+        /// Announced in total, in bytes.
+        bytes: u64,
+        /// The limit, in bytes.
+        bytes_max: u64,
+    },
+}
+
+impl LinkError {
+    pub(crate) fn io(peer: &str, error: &io::Error) -> Self {
+        Self::Io { peer: peer.to_owned(), kind: error.kind(), reason: error.to_string() }
+    }
+
+    pub(crate) fn misbehaved(peer: &str, what: FrameError) -> Self {
+        Self::Misbehaved { peer: peer.to_owned(), what }
+    }
+}

@@ -1,0 +1,360 @@
+//! One link: the handle that everybody holds.
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, SetOnce};
+use tokio::time::Instant;
+
+use crate::config::EndpointConfig;
+use crate::egress::{Egress, Pumped};
+use crate::hello::Hello;
+use crate::message::{Identity, Lane, Message, Place};
+use crate::outbox::Ticket;
+use crate::pipe::Pipe;
+use crate::{LinkError, SendRefused};
+
+/// What a message costs its lane beyond its bytes, so that empty messages are bounded too.
+const MESSAGE_OVERHEAD_BYTES: usize = 64;
+/// How many writes a sender does itself before it leaves the rest to the flusher.
+const INLINE_WRITES_MAX: usize = 2;
+
+/// A live (or lost) link to one peer. Shared; lives as long as somebody holds it, the connection ends with the endpoint.
+pub struct Link {
+    pub(crate) id: u64,
+    pub(crate) peer: String,
+    pub(crate) place: Option<Place>,
+    pub(crate) config: Arc<EndpointConfig>,
+    egress: Mutex<Egress>,
+    lanes: [Semaphore; 3],
+    pub(crate) hello: SetOnce<Hello>,
+    pub(crate) ended: SetOnce<LinkError>,
+    /// Set when the reader task has told everybody and gone.
+    pub(crate) done: SetOnce<()>,
+    pub(crate) counters: Counters,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) bytes_sent: AtomicU64,
+    pub(crate) bytes_received: AtomicU64,
+    pub(crate) messages_sent: AtomicU64,
+    pub(crate) messages_received: AtomicU64,
+    /// In µs, plus one; 0: not measured.
+    round_trip: AtomicU64,
+}
+
+/// What a link has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkStats {
+    /// Bytes given to the byte stream, headers included.
+    pub bytes_sent: u64,
+    /// Bytes taken from the byte stream, headers included.
+    pub bytes_received: u64,
+    /// Messages accepted for sending.
+    pub messages_sent: u64,
+    /// Messages delivered to the handler, heads and tails counted as one.
+    pub messages_received: u64,
+    /// The last round trip of a ping, in microseconds; `None` before the first.
+    pub round_trip_us: Option<u64>,
+    /// Waiting to go out, all lanes together, in bytes (64 more for each message).
+    pub queued_bytes: u64,
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let node = self.identity().map(|identity| identity.node);
+        f.debug_struct("Link").field("peer", &self.peer).field("node", &node).field("ended", &self.ended.get()).finish()
+    }
+}
+
+impl Link {
+    pub(crate) fn new(
+        id: u64,
+        peer: String,
+        place: Option<Place>,
+        config: Arc<EndpointConfig>,
+        egress: Egress,
+    ) -> Arc<Self> {
+        let lanes = config.queue_bytes_max().map(|bytes| Semaphore::new(bytes as usize));
+        Arc::new(Self {
+            id,
+            peer,
+            place,
+            config,
+            egress: Mutex::new(egress),
+            lanes,
+            hello: SetOnce::new(),
+            ended: SetOnce::new(),
+            done: SetOnce::new(),
+            counters: Counters::default(),
+        })
+    }
+
+    /// Who the peer says it is; `None` until its hello has come (a dialler may send before).
+    pub fn identity(&self) -> Option<&Identity> {
+        self.hello.get().map(|hello| &hello.identity)
+    }
+
+    /// The peer's address: as dialled, or as the system named the caller.
+    pub fn peer_address(&self) -> &str {
+        &self.peer
+    }
+
+    /// Where it was dialled; `None` when the peer dialled.
+    pub fn place(&self) -> Option<&Place> {
+        self.place.as_ref()
+    }
+
+    /// Why the link ended; `None` while it lives.
+    pub fn ended(&self) -> Option<&LinkError> {
+        self.ended.get()
+    }
+
+    /// Waits for the peer's hello.
+    ///
+    /// # Errors
+    /// The link ended first.
+    pub async fn introduced(&self) -> Result<&Identity, LinkError> {
+        tokio::select! {
+            biased;
+            hello = self.hello.wait() => Ok(&hello.identity),
+            why = self.ended.wait() => Err(why.clone()),
+        }
+    }
+
+    /// Sends a message: at once when there is room, else when there is.
+    ///
+    /// When nothing is queued the bytes go to the socket here, without a task switch. `Ok` means accepted: the link may
+    /// still be lost before the peer has it.
+    ///
+    /// Cancel-safe: dropped before it is ready, nothing was queued.
+    ///
+    /// # Errors
+    /// The link is gone, or the message is larger than the peer takes.
+    pub async fn send(&self, message: Message) -> Result<(), LinkError> {
+        let message = match self.try_send(message) {
+            Ok(()) => return Ok(()),
+            Err(SendRefused::Broken(why)) => return Err(why),
+            Err(SendRefused::Full(message)) => message,
+        };
+        if message.lane() == Lane::Large {
+            self.introduced().await?;
+            self.check_size(&message)?;
+        }
+        let ticket = self.ticket(&message);
+        let room = self.lanes[ticket.lane.index()].acquire_many(ticket.bytes).await.map_err(|_| self.why())?;
+        room.forget();
+        self.enqueue(message, ticket)
+    }
+
+    /// Sends a message if that needs no waiting: for handlers, and for whoever would rather do something else.
+    ///
+    /// # Errors
+    /// [`SendRefused::Full`] gives the message back.
+    pub fn try_send(&self, message: Message) -> Result<(), SendRefused> {
+        if message.lane() == Lane::Large {
+            if self.hello.get().is_none() && self.ended.get().is_none() {
+                return Err(SendRefused::Full(message));
+            }
+            self.check_size(&message)?;
+        }
+        let ticket = self.ticket(&message);
+        if !self.admit(ticket)? {
+            return Err(SendRefused::Full(message));
+        }
+        Ok(self.enqueue(message, ticket)?)
+    }
+
+    /// Queues a small message for the next flush, at the latest after `lazy_ms_max` (5 ms). Order with other small
+    /// messages is kept. A message of another lane is sent at once instead.
+    ///
+    /// # Errors
+    /// The link is gone, or the lane is full.
+    pub fn send_lazily(&self, message: Message) -> Result<(), LinkError> {
+        if message.lane() != Lane::Small {
+            return self.try_send(message).map_err(|refused| match refused {
+                SendRefused::Broken(why) => why,
+                SendRefused::Full(_) => LinkError::QueueFull { peer: self.peer.clone() },
+            });
+        }
+        let ticket = self.ticket(&message);
+        if !self.admit(ticket)? {
+            return Err(LinkError::QueueFull { peer: self.peer.clone() });
+        }
+        let mut egress = self.open_egress()?;
+        egress.outbox.push(message, ticket, true);
+        self.counters.messages_sent.fetch_add(1, Relaxed);
+        if egress.lazy_due.is_none() {
+            let due = Instant::now() + Duration::from_millis(self.config.lazy_ms_max);
+            egress.lazy_due = Some(due);
+            // The flusher keeps an earlier timer and looks again when it fires: one wake-up per lapse, not per message.
+            if egress.timer_at.is_none_or(|at| at > due) {
+                egress.wake_flusher();
+            }
+        }
+        Ok(())
+    }
+
+    /// What the link has done so far.
+    pub fn stats(&self) -> LinkStats {
+        let counters = &self.counters;
+        let queued = |(lane, max): (&Semaphore, u32)| u64::from(max).saturating_sub(lane.available_permits() as u64);
+        LinkStats {
+            bytes_sent: counters.bytes_sent.load(Relaxed),
+            bytes_received: counters.bytes_received.load(Relaxed),
+            messages_sent: counters.messages_sent.load(Relaxed),
+            messages_received: counters.messages_received.load(Relaxed),
+            round_trip_us: counters.round_trip.load(Relaxed).checked_sub(1),
+            queued_bytes: self.lanes.iter().zip(self.config.queue_bytes_max()).map(queued).sum(),
+        }
+    }
+
+    fn check_size(&self, message: &Message) -> Result<(), LinkError> {
+        let theirs = self.hello.get().map_or(u64::MAX, |hello| hello.limits.message_bytes_max);
+        let bytes_max = theirs.min(self.config.limits.message_bytes_max);
+        let bytes = message.bytes();
+        if bytes as u64 > bytes_max {
+            return Err(LinkError::TooLarge { peer: self.peer.clone(), bytes, bytes_max });
+        }
+        Ok(())
+    }
+
+    fn ticket(&self, message: &Message) -> Ticket {
+        let lane = message.lane();
+        let bytes_max = self.config.queue_bytes_max()[lane.index()];
+        let bytes = u32::try_from(message.bytes() + MESSAGE_OVERHEAD_BYTES).unwrap_or(u32::MAX);
+        Ticket { lane, bytes: bytes.min(bytes_max) }
+    }
+
+    /// Takes room in the lane, if there is some.
+    fn admit(&self, ticket: Ticket) -> Result<bool, LinkError> {
+        match self.lanes[ticket.lane.index()].try_acquire_many(ticket.bytes) {
+            Ok(room) => {
+                room.forget();
+                Ok(true)
+            }
+            Err(tokio::sync::TryAcquireError::NoPermits) => Ok(false),
+            Err(tokio::sync::TryAcquireError::Closed) => Err(self.why()),
+        }
+    }
+
+    /// Queues what was admitted, and writes as much as the stream takes.
+    fn enqueue(&self, message: Message, ticket: Ticket) -> Result<(), LinkError> {
+        let mut egress = self.open_egress()?;
+        egress.outbox.push(message, ticket, false);
+        self.counters.messages_sent.fetch_add(1, Relaxed);
+        self.push_out(egress)
+    }
+
+    fn push_out(&self, mut egress: MutexGuard<'_, Egress>) -> Result<(), LinkError> {
+        if egress.blocked {
+            return Ok(());
+        }
+        if egress.is_shaped() {
+            egress.wake_flusher();
+            return Ok(());
+        }
+        let mut cx = Context::from_waker(Waker::noop());
+        for _ in 0..INLINE_WRITES_MAX {
+            match self.pump(&mut egress, &mut cx) {
+                Poll::Ready(Ok(Pumped::Dry)) => return Ok(()),
+                Poll::Ready(Ok(Pumped::More)) => {}
+                // The stream now remembers a waker that does nothing: the flusher must leave its own.
+                Poll::Pending => break,
+                Poll::Ready(Err(error)) => {
+                    drop(egress);
+                    self.end(LinkError::io(&self.peer, &error));
+                    return Err(self.why());
+                }
+            }
+        }
+        egress.wake_flusher();
+        Ok(())
+    }
+
+    /// One write, and the bookkeeping that follows.
+    pub(crate) fn pump(&self, egress: &mut Egress, cx: &mut Context<'_>) -> Poll<io::Result<Pumped>> {
+        let pumped = egress.pump(cx);
+        for ticket in egress.freed.drain(..) {
+            self.lanes[ticket.lane.index()].add_permits(ticket.bytes as usize);
+        }
+        if egress.written_bytes > 0 {
+            self.counters.bytes_sent.fetch_add(std::mem::take(&mut egress.written_bytes), Relaxed);
+        }
+        pumped
+    }
+
+    pub(crate) fn egress(&self) -> MutexGuard<'_, Egress> {
+        self.egress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The sending half, if the link still takes messages.
+    fn open_egress(&self) -> Result<MutexGuard<'_, Egress>, LinkError> {
+        let egress = self.egress();
+        if self.ended.get().is_some() || egress.closing {
+            return Err(self.why());
+        }
+        Ok(egress)
+    }
+
+    fn why(&self) -> LinkError {
+        self.ended.get().cloned().unwrap_or_else(|| LinkError::Closed { peer: self.peer.clone() })
+    }
+
+    /// Takes note of the peer's hello: from now on its limits hold, and its site decides the shape.
+    pub(crate) fn introduce(&self, hello: Hello, pipe: Option<Arc<Pipe>>) {
+        let mut egress = self.egress();
+        egress.outbox.set_limits(hello.limits);
+        egress.shape(pipe);
+        drop(egress);
+        // Only the reader task introduces, once.
+        let _ = self.hello.set(hello);
+    }
+
+    pub(crate) fn answer_ping(&self, nonce: u64) {
+        let mut egress = self.egress();
+        egress.outbox.push_pong(nonce);
+        // A failure has ended the link; the reader task sees that.
+        let _ = self.push_out(egress);
+    }
+
+    /// Asks for a pong, to measure the round trip.
+    pub(crate) fn ping(&self, egress: &mut Egress) {
+        let now = Instant::now();
+        let nonce = egress.ping_under_way.map_or(1, |(nonce, _)| nonce + 1);
+        egress.ping_under_way = Some((nonce, now));
+        egress.outbox.push_ping(nonce);
+    }
+
+    pub(crate) fn measure(&self, nonce: u64) {
+        if let Some((expected, sent)) = self.egress().ping_under_way
+            && expected == nonce
+        {
+            let round_trip_us = u64::try_from(sent.elapsed().as_micros()).unwrap_or(u64::MAX - 1);
+            self.counters.round_trip.store(round_trip_us.saturating_add(1), Relaxed);
+        }
+    }
+
+    /// Takes no more messages, sends what is queued, then tells the peer.
+    pub(crate) fn begin_close(&self) {
+        let mut egress = self.egress();
+        egress.closing = true;
+        self.lanes.iter().for_each(Semaphore::close);
+        egress.wake_flusher();
+    }
+
+    /// Ends the link. The first reason holds. The reader task tells the handler.
+    pub(crate) fn end(&self, why: LinkError) {
+        let mut egress = self.egress();
+        let why = if egress.closing { LinkError::Closed { peer: self.peer.clone() } } else { why };
+        // Only the first succeeds.
+        let _ = self.ended.set(why);
+        self.lanes.iter().for_each(Semaphore::close);
+        egress.abandon();
+    }
+}
