@@ -1,1 +1,35 @@
-//! Catena's state machines: events in, actions out
+//! Catena's state machines, sans-I/O: events in, actions out.
+//!
+//! A [`Node`] is one participant, whichever roles it plays: origin of chains, host of hops, caller and callee of plain calls. It knows no socket, no
+//! clock, no thread and no guest: time is an argument, and whatever has to be done comes out of [`Node::poll_action`] for the shell to do.
+//! So the shipped code, not a model of it, runs in the test world at thousands of seeds (`core/tests/world`).
+//!
+//! How to drive it: call the `on_*` method of whatever happened, then take actions until there are none; call [`Node::on_timeout`] when
+//! [`Node::next_timeout`] is reached. Every method may be called at any time, in any order, with anything that a peer sent.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod action;
+mod activation;
+mod arrivals;
+mod calling;
+mod calls;
+mod code;
+mod custody;
+mod ending;
+mod fetching;
+mod landing;
+mod node;
+mod origin;
+mod policy;
+mod steps;
+mod time;
+mod timers;
+mod turns;
+
+pub use action::{Action, CallId, GuestCall, Receipt, Replied, SessionId, Ticket, Turn, Undelivered, Urgency};
+pub use node::Node;
+pub use policy::Policy;
+pub use time::Time;

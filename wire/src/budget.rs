@@ -18,10 +18,7 @@ impl Budget {
     /// A budget of `time_us` microseconds and `hops` calls.
     #[must_use]
     pub const fn new(time_us: u64, hops: u32) -> Self {
-        Self {
-            time_left_us: time_us,
-            hops_left: hops,
-        }
+        Self { time_left_us: time_us, hops_left: hops }
     }
 
     /// Microseconds until the chain has missed its deadline.
@@ -39,10 +36,7 @@ impl Budget {
     /// The budget after `spent_us` microseconds; none is left of the time when it is exceeded.
     #[must_use]
     pub const fn after(self, spent_us: u64) -> Self {
-        Self {
-            time_left_us: self.time_left_us.saturating_sub(spent_us),
-            ..self
-        }
+        Self { time_left_us: self.time_left_us.saturating_sub(spent_us), ..self }
     }
 
     /// The budget after one more call, or `None` if there was none left.

@@ -12,15 +12,10 @@ pub(crate) mod name {
         e.str(name)?.ok()
     }
 
-    pub(crate) fn decode<'b, C>(
-        d: &mut minicbor::Decoder<'b>,
-        _: &mut C,
-    ) -> Result<String, minicbor::decode::Error> {
+    pub(crate) fn decode<'b, C>(d: &mut minicbor::Decoder<'b>, _: &mut C) -> Result<String, minicbor::decode::Error> {
         let name = d.str()?;
         if name.len() > crate::NAME_BYTES_MAX {
-            return Err(minicbor::decode::Error::message(
-                "name longer than 256 bytes",
-            ));
+            return Err(minicbor::decode::Error::message("name longer than 256 bytes"));
         }
         Ok(name.to_string())
     }
@@ -43,13 +38,9 @@ pub(crate) mod path {
         d: &mut minicbor::Decoder<'b>,
         ctx: &mut C,
     ) -> Result<Vec<String>, minicbor::decode::Error> {
-        let count = d
-            .array()?
-            .ok_or_else(|| minicbor::decode::Error::message("path of unknown length"))?;
+        let count = d.array()?.ok_or_else(|| minicbor::decode::Error::message("path of unknown length"))?;
         if count > crate::PATH_HOSTS_MAX as u64 {
-            return Err(minicbor::decode::Error::message(
-                "path longer than 256 hosts",
-            ));
+            return Err(minicbor::decode::Error::message("path longer than 256 hosts"));
         }
         (0..count).map(|_| super::name::decode(d, ctx)).collect()
     }

@@ -116,12 +116,7 @@ impl Exception {
     /// An exception with a name, a fault and a message, to be filled in by whoever knows more.
     #[must_use]
     pub fn new(name: &str, fault: Fault, message: impl Into<String>) -> Self {
-        Self {
-            name: name.to_string(),
-            message: message.into(),
-            fault,
-            ..Self::default()
-        }
+        Self { name: name.to_string(), message: message.into(), fault, ..Self::default() }
     }
 
     /// Says what was being called.
@@ -176,32 +171,20 @@ impl core::error::Error for Exception {}
 
 /// As a map with text keys, so that guests in any language can read it (`guest/ABI.md`).
 impl<C> Encode<C> for Exception {
-    fn encode<W: encode::Write>(
-        &self,
-        e: &mut Encoder<W>,
-        ctx: &mut C,
-    ) -> Result<(), encode::Error<W::Error>> {
+    fn encode<W: encode::Write>(&self, e: &mut Encoder<W>, ctx: &mut C) -> Result<(), encode::Error<W::Error>> {
         e.begin_map()?;
-        e.str("name")?
-            .str(&self.name)?
-            .str("message")?
-            .str(&self.message)?;
+        e.str("name")?.str(&self.name)?.str("message")?.str(&self.message)?;
         e.str("fault")?.str(self.fault.as_str())?;
         if let Some(params) = &self.params {
             // Inline, not as a byte string: a guest sees the value itself.
             e.str("params")?;
-            e.writer_mut()
-                .write_all(params.as_bytes())
-                .map_err(encode::Error::write)?;
+            e.writer_mut().write_all(params.as_bytes()).map_err(encode::Error::write)?;
         }
         if let Some(stack) = &self.stack {
             e.str("stack")?.str(stack)?;
         }
         if self.line != 0 {
-            e.str("line")?
-                .u32(self.line)?
-                .str("column")?
-                .u32(self.column)?;
+            e.str("line")?.u32(self.line)?.str("column")?.u32(self.column)?;
         }
         if let Some(target) = &self.target {
             e.str("target")?.str(target)?;

@@ -33,9 +33,7 @@ impl ChainId {
             z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
             z ^ (z >> 31)
         };
-        mix(mix(self.origin.0)
-            .wrapping_add(self.number)
-            .wrapping_add(0x9e37_79b9_7f4a_7c15))
+        mix(mix(self.origin.0).wrapping_add(self.number).wrapping_add(0x9e37_79b9_7f4a_7c15))
     }
 }
 
@@ -107,9 +105,7 @@ impl fmt::Display for Hash {
 
 impl fmt::Debug for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0[..6]
-            .iter()
-            .try_for_each(|byte| write!(f, "{byte:02x}"))
+        self.0[..6].iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
@@ -126,9 +122,6 @@ impl<C> Encode<C> for Hash {
 impl<'b, C> Decode<'b, C> for Hash {
     fn decode(d: &mut minicbor::Decoder<'b>, _: &mut C) -> Result<Self, minicbor::decode::Error> {
         let bytes = d.bytes()?;
-        bytes
-            .try_into()
-            .map(Self)
-            .map_err(|_| minicbor::decode::Error::message("a hash has 32 bytes"))
+        bytes.try_into().map(Self).map_err(|_| minicbor::decode::Error::message("a hash has 32 bytes"))
     }
 }

@@ -22,8 +22,6 @@ pub use budget::Budget;
 pub use exception::{Exception, Fault, names};
 pub use hop::{End, Hop, LogLine, NodeRef, Outcome, StepTrace};
 pub use id::{Branch, ChainId, Hash, NodeId, StepKey};
-pub use limits::{
-    BRANCH_DEPTH_MAX, NAME_BYTES_MAX, PATH_HOSTS_MAX, TRACE_STEPS_MAX, VALUE_DEPTH_MAX,
-};
+pub use limits::{BRANCH_DEPTH_MAX, NAME_BYTES_MAX, PATH_HOSTS_MAX, TRACE_STEPS_MAX, VALUE_DEPTH_MAX};
 pub use message::{Encoded, Message, ServiceEntry, WireError};
 pub use value::{Value, ValueError};

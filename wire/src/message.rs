@@ -125,14 +125,8 @@ impl fmt::Display for WireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Head(why) => write!(f, "not a message of this version: {why}"),
-            Self::Tail {
-                announced_bytes,
-                received_bytes,
-            } => {
-                write!(
-                    f,
-                    "{received_bytes} bytes of state came where {announced_bytes} were announced"
-                )
+            Self::Tail { announced_bytes, received_bytes } => {
+                write!(f, "{received_bytes} bytes of state came where {announced_bytes} were announced")
             }
         }
     }
@@ -155,10 +149,7 @@ impl Message {
             Self::Code(_, code) => code,
             _ => Bytes::new(),
         };
-        Encoded {
-            head: head.into(),
-            tail,
-        }
+        Encoded { head: head.into(), tail }
     }
 
     /// Reads a head; the parts that a tail brings are empty until [`Message::attach_tail`].
@@ -167,14 +158,10 @@ impl Message {
     /// [`WireError::Head`]: anything but exactly one message of this version.
     pub fn decode_head(head: &[u8]) -> Result<Self, WireError> {
         let mut decoder = minicbor::Decoder::new(head);
-        let message: Self = decoder
-            .decode()
-            .map_err(|why| WireError::Head(alloc::format!("{why}")))?;
+        let message: Self = decoder.decode().map_err(|why| WireError::Head(alloc::format!("{why}")))?;
         match head.len() - decoder.position() {
             0 => Ok(message),
-            trailing => Err(WireError::Head(alloc::format!(
-                "{trailing} bytes follow it"
-            ))),
+            trailing => Err(WireError::Head(alloc::format!("{trailing} bytes follow it"))),
         }
     }
 
@@ -212,10 +199,7 @@ impl Hop {
     pub fn attach_tail(&mut self, mut tail: Bytes) -> Result<(), WireError> {
         let announced = self.continuation_bytes as usize;
         if tail.len() < announced {
-            return Err(WireError::Tail {
-                announced_bytes: announced as u64,
-                received_bytes: tail.len() as u64,
-            });
+            return Err(WireError::Tail { announced_bytes: announced as u64, received_bytes: tail.len() as u64 });
         }
         self.continuation = tail.split_to(announced);
         self.code_bytes = (!tail.is_empty()).then_some(tail);

@@ -98,8 +98,7 @@ impl fmt::Debug for Value {
 /// Takes the next item out of the middle of something else, checked as [`Value::from_cbor`] checks.
 pub(crate) fn take(d: &mut Decoder<'_>) -> Result<Value, minicbor::decode::Error> {
     let start = d.position();
-    skip(d, 0)
-        .map_err(|_| minicbor::decode::Error::message("payload is not CBOR, or nested too deep"))?;
+    skip(d, 0).map_err(|_| minicbor::decode::Error::message("payload is not CBOR, or nested too deep"))?;
     d.input()
         .get(start..d.position())
         .map(|item| Value(Bytes::copy_from_slice(item)))
@@ -110,9 +109,7 @@ fn skip(d: &mut Decoder<'_>, depth: usize) -> Result<(), ValueError> {
     if depth > VALUE_DEPTH_MAX {
         return Err(ValueError::TooDeep);
     }
-    let at = |d: &Decoder<'_>| ValueError::Malformed {
-        at_bytes: d.position(),
-    };
+    let at = |d: &Decoder<'_>| ValueError::Malformed { at_bytes: d.position() };
     match d.datatype().map_err(|_| at(d))? {
         Type::Array | Type::ArrayIndef => match d.array().map_err(|_| at(d))? {
             Some(count) => skip_many(d, count, depth),
@@ -141,15 +138,11 @@ fn skip_until_break(d: &mut Decoder<'_>, depth: usize) -> Result<(), ValueError>
     loop {
         match d.datatype() {
             Ok(Type::Break) => {
-                return d.skip().map_err(|_| ValueError::Malformed {
-                    at_bytes: d.position(),
-                });
+                return d.skip().map_err(|_| ValueError::Malformed { at_bytes: d.position() });
             }
             Ok(_) => skip(d, depth + 1)?,
             Err(_) => {
-                return Err(ValueError::Malformed {
-                    at_bytes: d.position(),
-                });
+                return Err(ValueError::Malformed { at_bytes: d.position() });
             }
         }
     }

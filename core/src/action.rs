@@ -1,0 +1,216 @@
+//! What the machines ask of the shell, and the words for it.
+
+use alloc::{string::String, sync::Arc, vec::Vec};
+use bytes::Bytes;
+use catena_wire::{
+    ChainId, Encoded, Exception, Hash, LogLine, NodeRef, Outcome, ServiceEntry, StepKey, StepTrace, Value,
+};
+
+/// A chain's stay at this node: the shell keeps the guest under this name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SessionId(pub u64);
+
+/// A running service function.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Ticket(pub u64);
+
+/// A plain call made through [`crate::Node::call`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct CallId(pub u64);
+
+/// Something to do. The order of actions matters: a shell does them in the order in which they come.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Action {
+    /// Send this to that node; say [`crate::Node::on_undelivered`] with the receipt if it certainly or possibly did not arrive.
+    Send {
+        /// By an open link to it, or by dialling its address.
+        to: Arc<NodeRef>,
+        /// Head and tail.
+        message: Encoded,
+        /// By which to speak of it later.
+        receipt: Receipt,
+        /// Whether it may wait for company.
+        urgency: Urgency,
+    },
+    /// Run a service function of this node; answer with [`crate::Node::on_service_done`].
+    RunService {
+        /// By which to answer.
+        ticket: Ticket,
+        /// Service.
+        service: String,
+        /// Function.
+        function: String,
+        /// Parameters.
+        params: Value,
+        /// How long the caller will wait, microseconds.
+        time_left_us: u64,
+    },
+    /// Nobody waits for this any more.
+    CancelService(Ticket),
+    /// Begin a function from its image; answer with [`crate::Node::on_turn`].
+    Begin {
+        /// The new session.
+        session: SessionId,
+        /// The function.
+        code: Hash,
+        /// The chain's input.
+        input: Value,
+        /// Its clock.
+        started_at_ms: u64,
+        /// Its randomness.
+        seed: u64,
+    },
+    /// Lay this continuation over the function's image and settle the call; answer with [`crate::Node::on_turn`].
+    Resume {
+        /// The new session.
+        session: SessionId,
+        /// The function.
+        code: Hash,
+        /// Its state.
+        continuation: Bytes,
+        /// The call that has settled.
+        call: u32,
+        /// Its result.
+        result: Result<Value, Exception>,
+    },
+    /// Settle a call of a live session; answer with [`crate::Node::on_turn`].
+    Settle {
+        /// The session.
+        session: SessionId,
+        /// The call that has settled.
+        call: u32,
+        /// Its result.
+        result: Result<Value, Exception>,
+    },
+    /// Take the continuation and end the session; answer with [`crate::Node::on_suspended`].
+    Suspend {
+        /// The session.
+        session: SessionId,
+        /// The function that should ride along, if it is small.
+        with_code: Option<Hash>,
+    },
+    /// End the session.
+    Discard(SessionId),
+    /// Make sure that this function is here, loading `bytes` if they are given; say [`crate::Node::on_code_missing`] if it is not.
+    CheckCode {
+        /// The function.
+        code: Hash,
+        /// It rode along.
+        bytes: Option<Bytes>,
+    },
+    /// Check and keep this function; answer with [`crate::Node::on_code_stored`].
+    StoreCode {
+        /// The function.
+        code: Hash,
+        /// Its bytes, not yet checked.
+        bytes: Bytes,
+    },
+    /// Send this function, or `NoCode`, to the node that asked.
+    ServeCode {
+        /// The function.
+        code: Hash,
+        /// Who asked.
+        to: Arc<NodeRef>,
+    },
+    /// Find where a service is; answer with [`crate::Node::on_resolved`].
+    Resolve(String),
+    /// Send the services that this node knows of.
+    ServeListing {
+        /// The asker's number.
+        id: u64,
+        /// Who asked.
+        to: Arc<NodeRef>,
+    },
+    /// The services that a node knows of.
+    Listing {
+        /// Our number for the question.
+        id: u64,
+        /// The answer.
+        entries: Vec<ServiceEntry>,
+    },
+    /// An answer for the holder of a reply set.
+    Reply(ChainId, Replied),
+    /// A plain call has ended.
+    CallDone(CallId, Result<Value, Exception>),
+}
+
+/// What a sent message is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Receipt {
+    /// A hop in this session's custody.
+    Hop(SessionId),
+    /// A plain call.
+    Call(u64),
+    /// A request for a function.
+    WantCode(Hash),
+    /// An answer to the origin of this step's chain: it is sent again a few times.
+    Answer(StepKey),
+    /// Nothing that anybody waits for.
+    None,
+}
+
+/// Whether a message may wait for others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Urgency {
+    /// Somebody waits for it.
+    Now,
+    /// It goes with the next one to that node, or after some milliseconds.
+    Lazy,
+}
+
+/// How a message failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Undelivered {
+    /// It was never sent.
+    Unreachable,
+    /// The link broke after it was, perhaps, sent.
+    Lost,
+}
+
+/// One event of a reply set.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Replied {
+    /// An intermediate answer, in order and once.
+    Partial(Value),
+    /// Lines of the virtual console.
+    Console(Vec<LogLine>),
+    /// The exact end: nothing comes after it.
+    End {
+        /// How the chain ended.
+        outcome: Outcome,
+        /// Hosts traversed.
+        path: Vec<String>,
+        /// The profile, if one was asked for.
+        trace: Vec<StepTrace>,
+    },
+}
+
+/// What a guest did between two events.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Turn {
+    /// Calls that it issued.
+    pub calls: Vec<GuestCall>,
+    /// Intermediate answers.
+    pub emits: Vec<Value>,
+    /// Lines for the virtual console.
+    pub logs: Vec<String>,
+    /// Its end, if it has ended.
+    pub end: Option<Result<Value, Exception>>,
+}
+
+/// A call that a guest issued.
+#[derive(Clone, PartialEq, Debug)]
+pub struct GuestCall {
+    /// The guest's number for it.
+    pub call: u32,
+    /// Service.
+    pub service: String,
+    /// Function.
+    pub function: String,
+    /// Parameters.
+    pub params: Value,
+    /// Line of the call in the source; 0 where unknown.
+    pub line: u32,
+    /// Column of the call in the source; 0 where unknown.
+    pub column: u32,
+}

@@ -1,0 +1,86 @@
+//! A chain's own timer, and its end.
+
+use alloc::{boxed::Box, format, vec::Vec};
+use catena_wire::{End, Exception, Fault, Message, Outcome, StepTrace, names};
+
+use crate::{Action, Node, Receipt, SessionId, Time, Urgency, activation::Phase, calls::Asker};
+
+impl Node {
+    /// A chain's own timer: its deadline, its sign of life, its custody.
+    pub(crate) fn wake(&mut self, now: Time, session: SessionId) {
+        let Some(activation) = self.activations.get_mut(session) else {
+            return;
+        };
+        if activation.budget_now(now).time_left_us() == 0 {
+            let message = format!("no time left, at step {} on {}; allow more time", activation.step, self.me.name);
+            let why = Exception::new(names::DEADLINE_EXCEEDED, Fault::Caller, message);
+            return self.end(now, session, Outcome::Threw(why));
+        }
+        if activation.heartbeat_at <= now {
+            activation.heartbeat_at = now.after(self.policy.heartbeat_interval_us);
+            let (key, origin) = (activation.key(), activation.baggage.origin.clone());
+            let beat = Message::Heartbeat(key.clone(), self.me.name.clone());
+            self.send_to_origin(now, &origin, beat, key);
+        }
+        self.activations.reset_timer(session);
+        if let Some(Phase::Handing(custody)) = self.activations.get(session).map(|activation| &activation.phase)
+            && custody.retry_at <= now
+        {
+            self.hand_again(now, session);
+        }
+    }
+
+    pub(crate) fn close_profile(&mut self, now: Time, session: SessionId) {
+        let left_at_us = self.unix_us(now);
+        let Some(activation) = self.activations.get_mut(session) else { return };
+        let profile = StepTrace { left_at_us, ..core::mem::take(&mut activation.profile) };
+        activation.note(profile);
+    }
+
+    /// Straight from here to the origin (design, section 2).
+    pub(crate) fn end(&mut self, now: Time, session: SessionId, outcome: Outcome) {
+        self.close_profile(now, session);
+        let Some(activation) = self.activations.remove(session) else {
+            return;
+        };
+        let key = activation.key();
+        let outcome = match outcome {
+            Outcome::Threw(why) => Outcome::Threw(why.at_step(key.step, &activation.baggage.path)),
+            done @ Outcome::Done(_) => done,
+        };
+        self.actions.push_back(Action::Discard(session));
+        let mine =
+            |asker: &Asker| matches!(asker, Asker::Landing(s) | Asker::Guest { session: s, .. } if *s == session);
+        let abandoned = self.calls.abandon(mine);
+        self.actions.extend(abandoned.into_iter().map(Action::CancelService));
+        let baggage = activation.baggage;
+        let end = Message::End(Box::new(End {
+            key: key.clone(),
+            outcome,
+            emitted: baggage.emitted,
+            path: baggage.path,
+            trace: baggage.trace,
+            console: baggage.console,
+        }));
+        let message = end.clone().encode();
+        self.steps.finish(now, &activation.arrived, baggage.origin.clone(), message.clone(), &self.policy);
+        if baggage.origin.id == self.me.id {
+            let me = self.me.clone();
+            self.on_message(now, &me, end);
+        } else {
+            let receipt = Receipt::Answer(key);
+            self.actions.push_back(Action::Send { to: baggage.origin, message, receipt, urgency: Urgency::Now });
+        }
+    }
+
+    pub(crate) fn discard(&mut self, session: SessionId) {
+        if let Some(activation) = self.activations.remove(session) {
+            self.steps.forget(&activation.arrived);
+            self.actions.push_back(Action::Discard(session));
+            let mine =
+                |asker: &Asker| matches!(asker, Asker::Landing(s) | Asker::Guest { session: s, .. } if *s == session);
+            let abandoned: Vec<_> = self.calls.abandon(mine);
+            self.actions.extend(abandoned.into_iter().map(Action::CancelService));
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Functions that are not here: asked for, offered, checked, given up.
+
+use alloc::{format, sync::Arc};
+use bytes::Bytes;
+use catena_wire::{Exception, Fault, Hash, Message, NodeRef, Outcome, names};
+
+use crate::{
+    Action, Node, Receipt, Time, Urgency,
+    activation::{Activation, Phase},
+    code::Next,
+};
+
+impl Node {
+    /// The shell has not got this function: ask the repository, else the hop before.
+    pub fn on_code_missing(&mut self, now: Time, code: Hash) {
+        let needs = |activation: &Activation| {
+            activation.baggage.code == code && matches!(&activation.phase, Phase::Landing(landing) if landing.code_here)
+        };
+        for session in self.activations.find(needs) {
+            let Some(activation) = self.activations.get_mut(session) else {
+                continue;
+            };
+            let Phase::Landing(landing) = &mut activation.phase else {
+                continue;
+            };
+            landing.code_here = false;
+            let me = self.me.id;
+            let sources = self.repository.iter().chain([&activation.before]).filter(|node| node.id != me).cloned();
+            let next = self.codes.want(now, code, session, sources, &self.policy);
+            self.go_on_fetching(now, code, next);
+        }
+    }
+
+    /// A function that was asked for, or offered, has been checked and kept; or is not what its hash says.
+    pub fn on_code_stored(&mut self, now: Time, code: Hash, stored: Result<(), Exception>) {
+        if !self.codes.is_fetching(code) {
+            return;
+        }
+        match stored {
+            // Whoever sent the wrong bytes is not asked again, the next source is.
+            Err(_) => self.ask_for_code(now, code),
+            Ok(()) => {
+                for session in self.codes.finish(code) {
+                    if let Some(activation) = self.activations.get_mut(session)
+                        && let Phase::Landing(landing) = &mut activation.phase
+                    {
+                        landing.code_here = true;
+                    }
+                    self.resume_if_ready(session);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn code_came(&mut self, from: &Arc<NodeRef>, code: Hash, bytes: Bytes) {
+        let repository = self.repository.as_ref().is_some_and(|repository| repository.id == self.me.id);
+        if repository || self.codes.awaits(code, from.id) {
+            self.actions.push_back(Action::StoreCode { code, bytes });
+        }
+    }
+
+    pub(crate) fn ask_for_code(&mut self, now: Time, code: Hash) {
+        let next = self.codes.ask_next(now, code, &self.policy);
+        self.go_on_fetching(now, code, next);
+    }
+
+    pub(crate) fn go_on_fetching(&mut self, now: Time, code: Hash, next: Next) {
+        match next {
+            Next::Wait => {}
+            Next::Ask(source) => {
+                self.send(&source, Message::WantCode(code), Receipt::WantCode(code), Urgency::Now);
+            }
+            Next::GiveUp(sessions) => {
+                let message = format!(
+                    "{} does not have function {code:?}, and neither the repository nor the hop before could bring it; run the chain again, so that its origin offers it",
+                    self.me.name
+                );
+                for session in sessions {
+                    let why = Exception::new(names::CODE_MISSING, Fault::Node, message.as_str());
+                    self.end(now, session, Outcome::Threw(why));
+                }
+            }
+        }
+    }
+}

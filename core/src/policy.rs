@@ -1,0 +1,76 @@
+//! What a node allows: every bound of the state machines, by name and unit.
+
+use catena_wire::Budget;
+
+/// The node owner's bounds. A chain may only lower them (rpc-chains section 3.6).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Policy {
+    /// Chains at this node at one time; a hop beyond is refused as `Overloaded`.
+    pub activations_max: usize,
+    /// Service functions running at one time; a call beyond is refused as `Overloaded`.
+    pub services_running_max: usize,
+    /// Plain calls that wait for an answer.
+    pub calls_waiting_max: usize,
+    /// Calls that one chain may have out side by side.
+    pub calls_per_chain_max: usize,
+    /// Chains begun here and not yet ended.
+    pub chains_started_max: usize,
+    /// The most that any chain may spend here, and the default for chains begun here.
+    pub budget_max: Budget,
+    /// Steps remembered, so that a repeated hop does not run twice.
+    pub step_cache_entries_max: usize,
+    /// Bytes of their outcomes.
+    pub step_cache_bytes_max: usize,
+    /// How long they are remembered ("briefly", rpc-chains section 3.9).
+    pub step_cache_ttl_us: u64,
+    /// A chain shows a sign of life this often (rpc-chains section 3.9: 3 s).
+    pub heartbeat_interval_us: u64,
+    /// The origin gives a silent chain up after this (rpc-chains section 3.9: 6 s).
+    pub heartbeat_timeout_us: u64,
+    /// What the travelling timer takes a network hop to last (rpc-chains section 3.9: 200 ms).
+    pub heartbeat_hop_us: u64,
+    /// A hop neither accepted nor refused within this is sent again.
+    pub accept_timeout_us: u64,
+    /// Sendings of one hop, the first included.
+    pub hop_attempts_max: u8,
+    /// How long a repository, or the hop before, may take to bring a function.
+    pub code_fetch_timeout_us: u64,
+    /// Functions being fetched at one time.
+    pub codes_fetching_max: usize,
+    /// Pairs of node and function remembered as "sent already".
+    pub codes_sent_max: usize,
+    /// Intermediate answers held back until the ones before them arrive.
+    pub partials_held_max: usize,
+    /// Lines of the virtual console that a chain carries.
+    pub console_lines_max: usize,
+    /// Names of services resolved and kept.
+    pub names_max: usize,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            activations_max: 20_000,
+            services_running_max: 20_000,
+            calls_waiting_max: 65_536,
+            calls_per_chain_max: 1_024,
+            chains_started_max: 65_536,
+            // 2,000 hops as in rpc-chains section 6; chains are meant to be short (section 3.10 collects garbage after a minute).
+            budget_max: Budget::new(600_000_000, 2_000),
+            step_cache_entries_max: 65_536,
+            step_cache_bytes_max: 64 << 20,
+            step_cache_ttl_us: 60_000_000,
+            heartbeat_interval_us: 3_000_000,
+            heartbeat_timeout_us: 6_000_000,
+            heartbeat_hop_us: 200_000,
+            accept_timeout_us: 2_000_000,
+            hop_attempts_max: 3,
+            code_fetch_timeout_us: 5_000_000,
+            codes_fetching_max: 1_024,
+            codes_sent_max: 65_536,
+            partials_held_max: 4_096,
+            console_lines_max: 1_024,
+            names_max: 65_536,
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What a guest did in its turn, and where its calls go.
+
+use alloc::{format, string::String, vec::Vec};
+use catena_wire::{Exception, Fault, LogLine, Message, Outcome, StepTrace, Value, names};
+
+use crate::{
+    Action, GuestCall, Node, SessionId, Time, Turn,
+    calls::{Asker, Request, Unresolved},
+};
+
+impl Node {
+    /// The guest has returned: its answers and lines go out first, then its end or its calls.
+    pub(crate) fn take_turn(&mut self, now: Time, session: SessionId, turn: Turn) {
+        self.log(now, session, turn.logs);
+        for value in turn.emits {
+            self.emit(now, session, value);
+        }
+        match turn.end {
+            None => self.go_on(now, session, turn.calls),
+            Some(result) => {
+                for call in turn.calls {
+                    self.call_beside(now, session, call, true);
+                }
+                self.end(now, session, result.into());
+            }
+        }
+    }
+
+    pub(crate) fn log(&mut self, now: Time, session: SessionId, texts: Vec<String>) {
+        let (at_us, max) = (self.unix_us(now), self.policy.console_lines_max);
+        let Some(activation) = self.activations.get_mut(session) else {
+            return;
+        };
+        let step = activation.step;
+        let room = max.saturating_sub(activation.baggage.console.len());
+        let node = &self.me.name;
+        let lines = texts.into_iter().take(room).map(|text| LogLine { step, node: node.clone(), at_us, text });
+        activation.baggage.console.extend(lines);
+    }
+
+    pub(crate) fn emit(&mut self, now: Time, session: SessionId, value: Value) {
+        let Some(activation) = self.activations.get_mut(session) else {
+            return;
+        };
+        let (key, number, origin) = (activation.key(), activation.baggage.emitted, activation.baggage.origin.clone());
+        activation.baggage.emitted += 1;
+        self.send_to_origin(now, &origin, Message::Partial { key: key.clone(), number, value }, key);
+    }
+
+    /// The one rule that decides where a chain is (design, section 2): it moves when it waits for exactly one call.
+    pub(crate) fn go_on(&mut self, now: Time, session: SessionId, calls: Vec<GuestCall>) {
+        let Some(activation) = self.activations.get_mut(session) else {
+            return;
+        };
+        activation.out.extend(calls.iter().map(|call| call.call));
+        let out = activation.out.len();
+        if out == 0 {
+            let why = "the function waits for something that no call will settle; await a call, or return";
+            return self.end(now, session, Outcome::Threw(Exception::new(names::STALLED, Fault::Guest, why)));
+        }
+        if out > self.policy.calls_per_chain_max {
+            let message = format!(
+                "{out} calls side by side, where calls_per_chain_max is {}; await some of them first",
+                self.policy.calls_per_chain_max
+            );
+            let line = calls.last().map_or((0, 0), |call| (call.line, call.column));
+            let why = Exception::new(names::LIMIT_EXCEEDED, Fault::Guest, message).at_line(line.0, line.1);
+            return self.end(now, session, Outcome::Threw(why));
+        }
+        let lone = out == 1;
+        for call in calls {
+            if lone && !self.services.contains_key(&call.service) {
+                self.move_to(now, session, call);
+            } else {
+                self.call_beside(now, session, call, false);
+            }
+        }
+    }
+
+    /// A call made from here while the chain stays: in place if the service is, else by plain call.
+    pub(crate) fn call_beside(&mut self, now: Time, session: SessionId, call: GuestCall, unheard: bool) {
+        let (unix_us, profile) = (self.unix_us(now), self.profile(&call.service, &call.function));
+        let Some(activation) = self.activations.get_mut(session) else {
+            return;
+        };
+        activation.step += 1;
+        let (step, budget) = (activation.step, activation.budget_now(now).take_hop());
+        let Some(budget) = budget else {
+            return self.out_of_hops(now, session, &call);
+        };
+        activation.budget = budget;
+        activation.budget_at = now;
+        if activation.baggage.trace.is_some() {
+            let profile = StepTrace {
+                step,
+                arrived_at_us: unix_us,
+                params_bytes: call.params.len_bytes() as u64,
+                in_place: true,
+                ..profile
+            };
+            activation.in_place.insert(call.call, profile);
+        }
+        let asker = if unheard { Asker::Nobody } else { Asker::Guest { session, call: call.call } };
+        let GuestCall { service, function, params, .. } = call;
+        self.dispatch(now, Request { asker, service, function, params, budget });
+    }
+
+    pub(crate) fn out_of_hops(&mut self, now: Time, session: SessionId, call: &GuestCall) {
+        let message = "the chain has made all the calls that its hop budget allows; give it more, or look for a loop";
+        let why = Exception::new(names::HOP_BUDGET_EXCEEDED, Fault::Guest, message)
+            .calling(&call.service, &call.function)
+            .at_line(call.line, call.column);
+        self.end(now, session, Outcome::Threw(why));
+    }
+
+    /// The chain goes where its one call goes.
+    pub(crate) fn move_to(&mut self, now: Time, session: SessionId, call: GuestCall) {
+        let Some(activation) = self.activations.get_mut(session) else {
+            return;
+        };
+        let Some(budget) = activation.budget_now(now).take_hop() else {
+            return self.out_of_hops(now, session, &call);
+        };
+        activation.budget = budget;
+        activation.budget_at = now;
+        match self.names.get(&call.service).cloned() {
+            Some(place) => self.pack(session, call, place),
+            None => {
+                let service = call.service.clone();
+                if self.calls.put_aside(&service, Unresolved::Hop { session, call }) {
+                    self.actions.push_back(Action::Resolve(service));
+                }
+            }
+        }
+    }
+
+    /// Hands a result to a live guest.
+    pub(crate) fn settle(&mut self, session: SessionId, call: u32, result: Result<Value, Exception>) {
+        let Some(activation) = self.activations.get_mut(session) else {
+            return;
+        };
+        if !activation.out.remove(&call) {
+            return;
+        }
+        let (step, path) = (activation.step, &activation.baggage.path);
+        let result = result.map_err(|why| why.at_step(step, path));
+        self.actions.push_back(Action::Settle { session, call, result });
+    }
+
+    pub(crate) fn close_in_place(&mut self, now: Time, session: SessionId, call: u32) {
+        let left_at_us = self.unix_us(now);
+        let Some(activation) = self.activations.get_mut(session) else {
+            return;
+        };
+        let Some(profile) = activation.in_place.remove(&call) else {
+            return;
+        };
+        activation.note(StepTrace { left_at_us, ..profile });
+    }
+}
