@@ -23,7 +23,7 @@ pub struct CallId(pub u64);
 pub enum Action {
     /// Send this to that node; say [`crate::Node::on_undelivered`] with the receipt if it certainly or possibly did not arrive.
     Send {
-        /// By an open link to it, or by dialling its address.
+        /// By an open link to it, or by dialling its address; to this very run of it, since another run remembers no steps.
         to: Arc<NodeRef>,
         /// Head and tail.
         message: Encoded,

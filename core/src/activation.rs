@@ -1,7 +1,7 @@
 //! A chain while it is at this node.
 
 use alloc::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     string::String,
     sync::Arc,
     vec::Vec,
@@ -40,6 +40,10 @@ pub(crate) struct Activation {
     pub(crate) phase: Phase,
     /// Calls issued and not yet settled.
     pub(crate) out: BTreeSet<u32>,
+    /// The guest is running: results wait in `ready` until it has returned.
+    pub(crate) busy: bool,
+    /// Results that have come for calls in `out`.
+    pub(crate) ready: VecDeque<(u32, Result<Value, Exception>)>,
     /// The profile of the step being done.
     pub(crate) profile: StepTrace,
     /// Profiles of calls made in place, while they run.

@@ -153,7 +153,8 @@ impl Node {
         custody.retry_at = now.after(timeout_us);
         let (to, message) = (custody.to.clone(), custody.message.clone());
         self.activations.reset_timer(session);
-        self.actions.push_back(Action::Send { to, message, receipt: Receipt::Hop(session), urgency: Urgency::Now });
+        let receipt = Receipt::Hop(session);
+        self.actions.push_back(Action::Send { to, message, receipt, urgency: Urgency::Now });
     }
 
     pub(crate) fn take_back(&mut self, session: SessionId, why: Exception) {
@@ -167,6 +168,7 @@ impl Node {
             return;
         };
         activation.out.remove(&custody.call.call);
+        activation.busy = true;
         activation.profile = StepTrace { step: activation.step, ..profile };
         let why = why
             .calling(&custody.call.service, &custody.call.function)

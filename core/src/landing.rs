@@ -2,7 +2,7 @@
 
 use alloc::{
     boxed::Box,
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     format,
     string::String,
     sync::Arc,
@@ -145,6 +145,8 @@ impl Node {
             before: from.clone(),
             phase: Phase::Landing(landing),
             out: BTreeSet::new(),
+            busy: false,
+            ready: VecDeque::new(),
             profile,
             in_place: BTreeMap::new(),
         })
@@ -168,6 +170,7 @@ impl Node {
             return;
         };
         let (call, code) = (landing.call, activation.baggage.code);
+        activation.busy = true;
         self.activations.set_phase(session, Phase::Live);
         self.actions.push_back(Action::Resume { session, code, continuation, call, result });
     }
@@ -205,6 +208,8 @@ impl Node {
             before: self.me.clone(),
             phase: Phase::Live,
             out: BTreeSet::new(),
+            busy: true,
+            ready: VecDeque::new(),
             profile: StepTrace { arrived_at_us: self.unix_us(now), params_bytes: input.len_bytes() as u64, ..trace },
             in_place: BTreeMap::new(),
         });

@@ -15,6 +15,9 @@ impl Node {
         for value in turn.emits {
             self.emit(now, session, value);
         }
+        if let Some(activation) = self.activations.get_mut(session) {
+            activation.busy = false;
+        }
         match turn.end {
             None => self.go_on(now, session, turn.calls),
             Some(result) => {
@@ -75,6 +78,7 @@ impl Node {
                 self.call_beside(now, session, call, false);
             }
         }
+        self.hand_in(session);
     }
 
     /// A call made from here while the chain stays: in place if the service is, else by plain call.
@@ -134,16 +138,25 @@ impl Node {
         }
     }
 
-    /// Hands a result to a live guest.
+    /// A result for a live guest, which takes them one at a time.
     pub(crate) fn settle(&mut self, session: SessionId, call: u32, result: Result<Value, Exception>) {
-        let Some(activation) = self.activations.get_mut(session) else {
-            return;
-        };
-        if !activation.out.remove(&call) {
+        let Some(activation) = self.activations.get_mut(session) else { return };
+        if !activation.out.contains(&call) || activation.ready.iter().any(|(ready, _)| *ready == call) {
             return;
         }
         let (step, path) = (activation.step, &activation.baggage.path);
-        let result = result.map_err(|why| why.at_step(step, path));
+        activation.ready.push_back((call, result.map_err(|why| why.at_step(step, path))));
+        self.hand_in(session);
+    }
+
+    fn hand_in(&mut self, session: SessionId) {
+        let Some(activation) = self.activations.get_mut(session) else { return };
+        if activation.busy {
+            return;
+        }
+        let Some((call, result)) = activation.ready.pop_front() else { return };
+        activation.out.remove(&call);
+        activation.busy = true;
         self.actions.push_back(Action::Settle { session, call, result });
     }
 

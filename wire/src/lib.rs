@@ -12,6 +12,7 @@ extern crate alloc;
 mod budget;
 mod bytes_codec;
 mod exception;
+mod hello;
 mod hop;
 mod id;
 mod limits;
@@ -20,6 +21,7 @@ mod value;
 
 pub use budget::Budget;
 pub use exception::{Exception, Fault, names};
+pub use hello::Hello;
 pub use hop::{End, Hop, LogLine, NodeRef, Outcome, StepTrace};
 pub use id::{Branch, ChainId, Hash, NodeId, StepKey};
 pub use limits::{BRANCH_DEPTH_MAX, NAME_BYTES_MAX, PATH_HOSTS_MAX, TRACE_STEPS_MAX, VALUE_DEPTH_MAX};

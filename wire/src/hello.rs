@@ -1,0 +1,40 @@
+//! What a node says of itself when a link opens.
+
+use alloc::vec::Vec;
+use minicbor::{Decode, Encode};
+
+use crate::{NodeRef, ServiceEntry, WireError};
+
+/// Carried in the link's own greeting, before any message.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+#[cbor(array)]
+pub struct Hello {
+    /// Who it is.
+    #[n(0)]
+    pub node: NodeRef,
+    /// What it serves.
+    #[n(1)]
+    pub services: Vec<ServiceEntry>,
+    /// It keeps functions for all.
+    #[n(2)]
+    pub repository: bool,
+}
+
+impl Hello {
+    /// The greeting's bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        // Writing to a `Vec` cannot fail.
+        let _ = minicbor::encode(self, &mut out);
+        out
+    }
+
+    /// Reads a greeting.
+    ///
+    /// # Errors
+    /// [`WireError::Head`] if it is not one of this version.
+    pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
+        minicbor::decode(bytes).map_err(|why| WireError::Head(alloc::format!("{why}")))
+    }
+}
