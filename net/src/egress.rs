@@ -19,6 +19,8 @@ use crate::pipe::Pipe;
 const BATCH_BYTES_MAX: usize = 64 * 1024;
 /// Pieces in one vectored write.
 const PIECES_MAX: usize = 64;
+/// Up to this much is copied into one piece: cheaper than a vectored write.
+const COPY_BYTES_MAX: usize = 4 * 1024;
 /// Small frames prepared at once: with three pieces each they fill one write.
 const SMALL_FRAMES_MAX: usize = 21;
 
@@ -47,6 +49,8 @@ pub(crate) struct Egress {
     /// Frames in the pipe, each with the time at which it reaches the far end.
     line: VecDeque<(Instant, OutFrame)>,
     line_bytes: usize,
+    /// Where short writes are put together.
+    scratch: Vec<u8>,
     needs_flush: bool,
     /// The stream took no more; only the flusher may try again, because the stream remembers its waker.
     pub(crate) blocked: bool,
@@ -77,6 +81,7 @@ impl Egress {
             pipe,
             line: VecDeque::new(),
             line_bytes: 0,
+            scratch: Vec::new(),
             needs_flush: false,
             blocked: false,
             pipe_wake_at: None,
@@ -127,11 +132,6 @@ impl Egress {
         self.bulk.clear();
         self.line.clear();
         self.wake_flusher();
-    }
-
-    /// Everything queued has been written, and the peer told that no more comes.
-    pub(crate) fn is_shut_down(&self) -> bool {
-        self.shut_down
     }
 
     /// Does at most one write. `Pending`: the stream takes no more, and `cx` will be woken when it does.
@@ -188,25 +188,33 @@ impl Egress {
     }
 
     fn write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let Some(writer) = &mut self.writer else { return Poll::Ready(Ok(0)) };
+        let frames = || self.partial.iter().chain(&self.small).chain(&self.bulk);
+        if self.bulk.is_empty() && frames().map(OutFrame::left).sum::<usize>() <= COPY_BYTES_MAX {
+            self.scratch.clear();
+            let scratch = &mut self.scratch;
+            for frame in frames() {
+                frame.slices(|piece| {
+                    scratch.extend_from_slice(&piece);
+                    true
+                });
+            }
+            return Pin::new(writer).poll_write(cx, scratch);
+        }
         let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
         let mut count = 0;
-        let frames = self.partial.iter().chain(&self.small).chain(&self.bulk);
-        for frame in frames {
-            let room = frame.slices(|piece| {
-                let Some(place) = pieces.get_mut(count) else { return false };
-                *place = piece;
-                count += 1;
-                true
-            });
-            if !room {
+        let mut push = |piece| {
+            let Some(place) = pieces.get_mut(count) else { return false };
+            *place = piece;
+            count += 1;
+            true
+        };
+        for frame in frames() {
+            if !frame.slices(&mut push) {
                 break;
             }
         }
-        let Some(writer) = &mut self.writer else { return Poll::Ready(Ok(0)) };
-        match &pieces[..count] {
-            [piece] => Pin::new(writer).poll_write(cx, piece),
-            pieces => Pin::new(writer).poll_write_vectored(cx, pieces),
-        }
+        Pin::new(writer).poll_write_vectored(cx, &pieces[..count])
     }
 
     fn advance(&mut self, mut bytes: usize) {

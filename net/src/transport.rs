@@ -67,7 +67,7 @@ pub struct Tcp {
 
 impl Default for Tcp {
     fn default() -> Self {
-        Self { unsent_bytes_max: 128 << 10 }
+        Self { unsent_bytes_max: 64 << 10 }
     }
 }
 
