@@ -1,1 +1,39 @@
-fn main() {}
+//! Tasks of the house: `cargo run --release -p xtask -- TASK`.
+
+mod bake;
+mod build;
+mod guests;
+mod lock;
+mod stamp;
+mod zig;
+
+use std::process::ExitCode;
+
+use wasmtime::{Result, bail};
+
+const USAGE: &str = "\
+usage: cargo run --release -p xtask -- TASK
+  guests                 build the JavaScript engine and the sample guests into target/guests/
+  guests --update-lock   the same, and write the engine's hash to guest/engine.lock
+  verify-engine          build the engine twice from nothing, in two folders, and compare the bytes";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    match run(&words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(words: &[&str]) -> Result<()> {
+    match words {
+        ["guests"] => guests::guests(false),
+        ["guests", "--update-lock"] => guests::guests(true),
+        ["verify-engine"] => guests::verify_engine(),
+        _ => bail!("unknown task: {:?}\n{USAGE}", words.join(" ")),
+    }
+}

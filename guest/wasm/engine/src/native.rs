@@ -1,0 +1,123 @@
+//! What QuickJS calls: the functions of the module `"catena"`, `Math.random`, the clock, the poll for limits,
+//! and the refusal of every other import.
+#![allow(unsafe_code)]
+
+use core::cell::RefCell;
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ptr;
+
+use rquickjs_sys as q;
+
+use crate::js::{Js, Pending, Single, Value};
+use crate::{api, engine, limits};
+
+#[link(wasm_import_module = "catena")]
+unsafe extern "C" {
+    /// Non-zero: a limit of this step is broken.
+    fn interrupted() -> i32;
+}
+
+/// The microseconds since the Unix epoch, for `Date` and `performance`: the chain's start.
+#[unsafe(no_mangle)]
+extern "C" fn __rquickjs_host_now_us() -> f64 {
+    engine::now_ms() * 1000.0
+}
+
+/// The engine asks now and then whether it must stop.
+pub(crate) unsafe extern "C" fn on_poll(_: *mut q::JSRuntime, _: *mut c_void) -> c_int {
+    // Sound: the import takes nothing and changes nothing.
+    c_int::from(limits::must_stop(|| unsafe { interrupted() } != 0))
+}
+
+/// A name to import by becomes the name of a module, or is refused.
+pub(crate) unsafe extern "C" fn on_import(
+    ctx: *mut q::JSContext,
+    _base: *const c_char,
+    name: *const c_char,
+    _: *mut c_void,
+) -> *mut c_char {
+    unsafe {
+        let name = CStr::from_ptr(name);
+        if name == MODULE_NAME {
+            return q::js_strdup(ctx, name.as_ptr());
+        }
+        LAST_REFUSED.0.replace(name.to_bytes().to_vec());
+        q::JS_ThrowSyntaxError(
+            ctx,
+            c"cannot import \"%s\": a function may import only \"catena\"; bundle other modules into its source".as_ptr(),
+            name.as_ptr(),
+        );
+        ptr::null_mut()
+    }
+}
+
+static LAST_REFUSED: Single<RefCell<alloc::vec::Vec<u8>>> = Single(RefCell::new(alloc::vec::Vec::new()));
+
+/// The import that was refused last; forgotten afterwards.
+pub(crate) fn take_refused_import() -> alloc::vec::Vec<u8> {
+    LAST_REFUSED.0.take()
+}
+
+const MODULE_NAME: &CStr = c"catena";
+
+type Native = unsafe extern "C" fn(*mut q::JSContext, q::JSValue, c_int, *mut q::JSValue) -> q::JSValue;
+
+const EXPORTS: [(&CStr, Native, c_int); 4] =
+    [(c"call", js_call, 2), (c"emit", js_emit, 1), (c"log", js_log, 1), (c"split", js_split, 1)];
+
+/// Makes `import ... from "catena"` possible in a context.
+pub(crate) unsafe fn add_module(ctx: *mut q::JSContext) {
+    unsafe {
+        let module = q::JS_NewCModule(ctx, MODULE_NAME.as_ptr(), Some(fill_module));
+        for (name, _, _) in EXPORTS {
+            q::JS_AddModuleExport(ctx, module, name.as_ptr());
+        }
+    }
+}
+
+unsafe extern "C" fn fill_module(ctx: *mut q::JSContext, module: *mut q::JSModuleDef) -> c_int {
+    for (name, function, length) in EXPORTS {
+        unsafe {
+            let function = new_function(ctx, function, name, length);
+            if q::JS_SetModuleExport(ctx, module, name.as_ptr(), function) < 0 {
+                return -1;
+            }
+        }
+    }
+    0
+}
+
+unsafe fn new_function(ctx: *mut q::JSContext, f: Native, name: &CStr, length: c_int) -> q::JSValue {
+    unsafe { q::JS_NewCFunction2(ctx, Some(f), name.as_ptr(), length, q::JSCFunctionEnum_JS_CFUNC_generic, 0) }
+}
+
+/// The `Math.random` of a chain.
+pub(crate) fn random_function() -> Js<Value> {
+    let raw = unsafe { new_function(crate::js::context(), js_random, c"random", 0) };
+    if unsafe { q::JS_IsException(raw) } { Err(Pending) } else { Ok(unsafe { Value::from_raw(raw) }) }
+}
+
+fn answer(result: Js<Value>) -> q::JSValue {
+    match result {
+        Ok(value) => value.into_raw(),
+        Err(Pending) => q::JS_EXCEPTION,
+    }
+}
+
+macro_rules! natives {
+    ($($name:ident => $path:path),* $(,)?) => {$(
+        // Sound: the engine hands over `argc` values that live during the call.
+        unsafe extern "C" fn $name(_: *mut q::JSContext, _: q::JSValue, argc: c_int, argv: *mut q::JSValue) -> q::JSValue {
+            answer($path(unsafe { Value::borrow_args(argv, argc) }))
+        }
+    )*};
+}
+
+natives! {
+    js_call => api::call,
+    js_emit => api::emit,
+    js_log => api::log,
+    js_split => api::split,
+    js_random => api::random,
+}
+
