@@ -1,1 +1,50 @@
-//! Catena: chains of remote calls. The node and the client
+//! Catena: a chain is your own async function, hopping from server to server.
+//!
+//! In an ordinary remote call, where control goes, where the data goes, how many answers come back and where the callee lives are welded together.
+//! Here a function moves to the services that it calls: every `await call(...)` takes it there, and the result goes straight home.
+//!
+//! ```no_run
+//! use catena::{Client, Node, Service};
+//! use serde::{Deserialize, Serialize};
+//!
+//! #[derive(Serialize, Deserialize)]
+//! struct Greet { name: String }
+//!
+//! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
+//! let greeter = Service::new("greeter").function("hello", async |greet: Greet| Ok(format!("hello, {}", greet.name)));
+//! let node = Node::builder("here").listen("127.0.0.1:0").service(greeter).start().await?;
+//!
+//! let client = Client::connect(&node.address().unwrap().to_string()).await?;
+//! let plain: String = client.call("greeter", "hello", &Greet { name: "you".into() }).await?;
+//!
+//! let function = client.javascript("greet.js", r#"
+//!     import { call } from "catena";
+//!     export default async (name) => (await call("greeter/hello", { name })).toUpperCase();
+//! "#).await?;
+//! let chained: String = client.run(&function, &"you").await?.value().await?;
+//! # Ok(()) }
+//! ```
+//!
+//! A [`Node`] serves [`Service`]s and hosts chains; a [`Client`] begins chains and makes plain calls. Both are cheap to clone, `Send + Sync`, and
+//! what they return may be dropped at any time. Whatever goes wrong is an [`Exception`]: its name, whose fault it is, at which step, along which hosts.
+#![forbid(unsafe_code)]
+
+mod builder;
+mod client;
+mod node;
+mod replies;
+mod service;
+mod shell;
+mod store;
+mod value;
+
+pub use builder::{NodeBuilder, StartError};
+pub use catena_core::Policy;
+pub use catena_guest::{Function, FunctionKind, Limits, Sandbox, SandboxConfig};
+pub use catena_net::{LinkShape, Place, Topology};
+pub use catena_wire::{Exception, Fault, Hash, LogLine, ServiceEntry, StepTrace, Value, names as exceptions};
+pub use client::{Client, Code, RunOptions, Traffic};
+pub use node::Node;
+pub use replies::{Reply, ReplySet};
+pub use service::{Context, Service, ServiceError};
+pub use value::{from_value, to_value};

@@ -1,0 +1,208 @@
+//! A client: begins chains, makes plain calls.
+
+use std::{sync::Arc, time::Duration};
+
+use catena_guest::{Function, FunctionKind};
+use catena_net::Place;
+use catena_wire::{Budget, Exception, Fault, Hash, ServiceEntry, Value, names};
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{
+    NodeBuilder, ReplySet, StartError,
+    shell::Shell,
+    value::{from_value, to_value},
+};
+
+/// How a chain or call is run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunOptions {
+    /// How long it may take in all. Default 60 s.
+    pub timeout: Duration,
+    /// How many calls a chain may make. Default 2,000 (rpc-chains section 6).
+    pub hops_max: u32,
+    /// Whether each step is profiled (for [`ReplySet::trace`]).
+    pub profile: bool,
+}
+
+impl Default for RunOptions {
+    fn default() -> Self {
+        Self { timeout: Duration::from_secs(60), hops_max: 2_000, profile: false }
+    }
+}
+
+impl RunOptions {
+    fn budget(&self) -> Budget {
+        Budget::new(u64::try_from(self.timeout.as_micros()).unwrap_or(u64::MAX), self.hops_max)
+    }
+}
+
+/// Bytes that crossed a client's links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Traffic {
+    /// From it.
+    pub sent_bytes: u64,
+    /// To it.
+    pub received_bytes: u64,
+}
+
+/// A handle for calling. Cheap to clone, `Send + Sync`; every future it returns may be dropped at any time.
+#[derive(Clone)]
+pub struct Client {
+    shell: Arc<Shell>,
+}
+
+impl Client {
+    /// Connects to one node (`host:port`), and through it to all that it knows of.
+    ///
+    /// # Errors
+    /// The node cannot be reached.
+    pub async fn connect(address: &str) -> Result<Self, StartError> {
+        Self::builder("client").join(Place::new(address)).start_client().await
+    }
+
+    /// Settings of a client: a node's, most of which it does not need. End with [`NodeBuilder::connect`].
+    #[must_use]
+    pub fn builder(name: impl Into<String>) -> NodeBuilder {
+        NodeBuilder::new(name)
+    }
+
+    pub(crate) const fn new(shell: Arc<Shell>) -> Self {
+        Self { shell }
+    }
+
+    /// Takes in a function in JavaScript; `name` is shown in its stack traces. Strip the types of TypeScript first (crate `catena-script`).
+    ///
+    /// # Errors
+    /// A syntax error with line and column, or why else it cannot be loaded.
+    pub async fn javascript(&self, name: &str, source: &str) -> Result<Code, Exception> {
+        self.code(FunctionKind::JavaScript, name, source.as_bytes()).await
+    }
+
+    /// Takes in a function compiled to WebAssembly (`guest/ABI.md`).
+    ///
+    /// # Errors
+    /// Why it is not admitted.
+    pub async fn wasm(&self, name: &str, module: &[u8]) -> Result<Code, Exception> {
+        self.code(FunctionKind::Wasm, name, module).await
+    }
+
+    async fn code(&self, kind: FunctionKind, name: &str, bytes: &[u8]) -> Result<Code, Exception> {
+        let sandbox = self.shell.sandbox().await?;
+        let function: Function = sandbox.function(kind, name, bytes.to_vec().into());
+        let encoded = function.encode();
+        let hash = Hash(*blake3::hash(&encoded).as_bytes());
+        sandbox.load(hash, &encoded).await?;
+        self.shell.store.put(hash, encoded.clone())?;
+        self.shell.offer(hash, encoded);
+        Ok(Code { hash })
+    }
+
+    /// Runs a chain. The function begins here and hops from its first call on.
+    ///
+    /// # Errors
+    /// The input cannot be encoded, or too many chains are under way. Everything later comes through the reply set.
+    pub async fn run<I: Serialize + ?Sized>(&self, code: &Code, input: &I) -> Result<ReplySet, Exception> {
+        self.run_with(code, &to_value(input)?, &RunOptions::default())
+    }
+
+    /// Runs a chain as `options` say.
+    ///
+    /// # Errors
+    /// Too many chains are under way.
+    pub fn run_with(&self, code: &Code, input: &Value, options: &RunOptions) -> Result<ReplySet, Exception> {
+        let (hash, input) = (code.hash, input.clone());
+        let begin = |core: &mut catena_core::Node, now| core.run(now, hash, input, options.budget(), options.profile);
+        let (chain, incoming) = self.shell.run(begin)?;
+        Ok(ReplySet::new(Arc::clone(&self.shell), chain, incoming))
+    }
+
+    /// Makes a plain remote procedure call, over the same links: the baseline.
+    ///
+    /// # Errors
+    /// Whatever went wrong, by name.
+    pub async fn call<P, R>(&self, service: &str, function: &str, params: &P) -> Result<R, Exception>
+    where
+        P: Serialize + ?Sized,
+        R: DeserializeOwned,
+    {
+        let result = self.call_with(service, function, to_value(params)?, &RunOptions::default()).await?;
+        from_value(&result)
+    }
+
+    /// Makes a plain call with encoded parameters, as `options` say.
+    ///
+    /// # Errors
+    /// Whatever went wrong, by name.
+    pub async fn call_with(
+        &self,
+        service: &str,
+        function: &str,
+        params: Value,
+        options: &RunOptions,
+    ) -> Result<Value, Exception> {
+        let begin = |core: &mut catena_core::Node, now| core.call(now, service, function, params, options.budget());
+        let (id, answer) = self.shell.call(begin);
+        // Withdraws the call when this future is dropped.
+        let _guard = Withdraw { shell: &self.shell, id };
+        answer.await.unwrap_or_else(|_| {
+            Err(Exception::new(names::CANCELLED, Fault::Caller, "the client was closed while the call was under way"))
+        })
+    }
+
+    /// The services that the nodes know of, by name.
+    pub async fn services(&self) -> Vec<ServiceEntry> {
+        self.shell.survey().await
+    }
+
+    /// Bytes that crossed this client's links so far.
+    #[must_use]
+    pub fn traffic(&self) -> Traffic {
+        let links = self.shell.endpoint().map(catena_net::Endpoint::links).unwrap_or_default();
+        links.iter().map(|link| link.stats()).fold(Traffic::default(), |sum, link| Traffic {
+            sent_bytes: sum.sent_bytes + link.bytes_sent,
+            received_bytes: sum.received_bytes + link.bytes_received,
+        })
+    }
+
+    /// Closes the links, sending first what is queued, within `grace`.
+    pub async fn close(&self, grace: Duration) {
+        if let Some(endpoint) = self.shell.endpoint() {
+            endpoint.close(grace).await;
+        }
+    }
+}
+
+impl NodeBuilder {
+    /// Starts as a client.
+    ///
+    /// # Errors
+    /// A node to join cannot be reached, or the settings are wrong.
+    pub async fn connect(self) -> Result<Client, StartError> {
+        self.start_client().await
+    }
+}
+
+/// A function, loaded and known by its hash.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Code {
+    hash: Hash,
+}
+
+impl Code {
+    /// BLAKE3 of the function: its name everywhere.
+    #[must_use]
+    pub const fn hash(&self) -> Hash {
+        self.hash
+    }
+}
+
+struct Withdraw<'a> {
+    shell: &'a Arc<Shell>,
+    id: catena_core::CallId,
+}
+
+impl Drop for Withdraw<'_> {
+    fn drop(&mut self) {
+        self.shell.withdraw(self.id);
+    }
+}

@@ -1,0 +1,54 @@
+//! A node: serves its services, hosts chains that pass, and is a client itself.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{Client, NodeBuilder, shell::Shell};
+
+/// A running node. Cheap to clone; it runs until [`Node::close`], or until the last clone is dropped.
+#[derive(Clone)]
+pub struct Node {
+    shell: Arc<Shell>,
+}
+
+impl Node {
+    /// Begins the settings of a node. Its name is for people, and for the path of hosts in exceptions.
+    #[must_use]
+    pub fn builder(name: impl Into<String>) -> NodeBuilder {
+        NodeBuilder::new(name)
+    }
+
+    pub(crate) const fn new(shell: Arc<Shell>) -> Self {
+        Self { shell }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.shell.me.name
+    }
+
+    /// Where it listens (`host:port`), if it does.
+    #[must_use]
+    pub fn address(&self) -> Option<&str> {
+        self.shell.me.address.as_deref()
+    }
+
+    /// A client that calls from this node: chains begun with it begin here.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        Client::new(Arc::clone(&self.shell))
+    }
+
+    /// Chains here, plain calls waiting, service functions running.
+    #[must_use]
+    pub fn load(&self) -> (usize, usize, usize) {
+        self.shell.load()
+    }
+
+    /// Stops accepting, sends what is queued, and closes the links within `grace`.
+    pub async fn close(&self, grace: Duration) {
+        if let Some(endpoint) = self.shell.endpoint() {
+            endpoint.close(grace).await;
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Guests: begun, resumed, settled, suspended, as the machines say.
+
+use std::{sync::Arc, time::Instant};
+
+use bytes::Bytes;
+use catena_core::{GuestCall, SessionId, Turn};
+use catena_guest::{Image, Session, Start};
+use catena_wire::{Exception, Fault, Hash, Value, names};
+
+use super::Shell;
+
+impl Shell {
+    pub(super) async fn begin(self: Arc<Self>, session: SessionId, code: Hash, input: Value, start: Start) {
+        let began = Instant::now();
+        let turn = async {
+            let sandbox = self.sandbox().await?;
+            let mut guest = sandbox.begin(&self.image(code).await?).await?;
+            let turn = guest.start(&input, start).await?;
+            Ok((guest, turn))
+        };
+        let turn = turn.await;
+        self.turned(session, turn, began);
+    }
+
+    pub(super) async fn resume(
+        self: Arc<Self>,
+        session: SessionId,
+        code: Hash,
+        continuation: Bytes,
+        call: u32,
+        result: Result<Value, Exception>,
+    ) {
+        let began = Instant::now();
+        let turn = async {
+            let sandbox = self.sandbox().await?;
+            let mut guest = sandbox.resume(&self.image(code).await?, &continuation).await?;
+            let turn = guest.settle(call, result.as_ref()).await?;
+            Ok((guest, turn))
+        };
+        let turn = turn.await;
+        self.turned(session, turn, began);
+    }
+
+    pub(super) async fn settle(self: Arc<Self>, session: SessionId, call: u32, result: Result<Value, Exception>) {
+        let began = Instant::now();
+        let Some(mut guest) = self.sessions.take(session) else { return };
+        let turn = guest.settle(call, result.as_ref()).await.map(|turn| (guest, turn));
+        self.turned(session, turn, began);
+    }
+
+    fn turned(&self, id: SessionId, turn: Result<(Session, catena_guest::Turn), Exception>, began: Instant) {
+        let turn = turn.map(|(guest, turn)| {
+            self.sessions.put(id, guest);
+            translate(turn)
+        });
+        let now = self.now();
+        self.core().on_turn(now, id, turn, elapsed_us(began));
+    }
+
+    /// Takes the continuation; the function rides along if it is small enough.
+    pub(super) fn suspend(&self, session: SessionId, with_code: Option<Hash>) {
+        let began = Instant::now();
+        let taken = match self.sessions.remove(session) {
+            Some(guest) => guest.suspend(),
+            None => Err(Exception::new(names::BAD_CONTINUATION, Fault::Node, "the guest was gone when it was to move")),
+        };
+        let riding = |code| self.store.get(code).filter(|code: &Bytes| code.len() <= self.code_ride_bytes_max);
+        let taken = taken.map(|continuation| (continuation, with_code.and_then(riding)));
+        let now = self.now();
+        self.core().on_suspended(now, session, taken, elapsed_us(began));
+    }
+
+    async fn image(self: &Arc<Self>, code: Hash) -> Result<Arc<Image>, Exception> {
+        let sandbox = self.sandbox().await?;
+        if let Some(image) = sandbox.loaded(code) {
+            return Ok(image);
+        }
+        let Some(bytes) = self.store.get(code) else {
+            let message = format!("{} no longer has function {code:?}; run the chain again", self.me.name);
+            return Err(Exception::new(names::CODE_MISSING, Fault::Node, message));
+        };
+        sandbox.load(code, &bytes).await
+    }
+
+    /// Whether this function can be had without asking anybody.
+    pub(super) fn has_code(&self, code: Hash) -> bool {
+        self.sandbox.get().is_some_and(|sandbox| sandbox.loaded(code).is_some()) || self.store.get(code).is_some()
+    }
+}
+
+fn translate(turn: catena_guest::Turn) -> Turn {
+    let call = |call: catena_guest::GuestCall| GuestCall {
+        call: call.call,
+        service: call.service,
+        function: call.function,
+        params: call.params,
+        line: call.line,
+        column: call.column,
+    };
+    Turn { calls: turn.calls.into_iter().map(call).collect(), emits: turn.emits, logs: turn.logs, end: turn.end }
+}
+
+pub(super) fn elapsed_us(began: Instant) -> u64 {
+    u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX)
+}

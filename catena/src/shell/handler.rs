@@ -1,0 +1,120 @@
+//! What the links bring.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, Weak},
+};
+
+use catena_net::{Handler, Incoming, Link, LinkError};
+use catena_wire::{Encoded, Hello, Hop, Message, StepKey};
+
+use super::{Shell, lock};
+
+/// The link layer's way to the shell. Weak, since the shell owns the links.
+pub(crate) struct Ears {
+    shell: Weak<Shell>,
+    tails: Mutex<HashMap<(usize, u64), Awaiting>>,
+}
+
+/// A message whose tail is on its way.
+enum Awaiting {
+    /// The hop has begun; the tail is its continuation.
+    Hop { key: StepKey, hop: Box<Hop> },
+    /// Nothing can begin without the tail.
+    Other(Message),
+}
+
+impl Ears {
+    pub(crate) fn new(shell: &Arc<Shell>) -> Self {
+        Self { shell: Arc::downgrade(shell), tails: Mutex::default() }
+    }
+
+    fn whole(shell: &Arc<Shell>, link: &Arc<Link>, message: Encoded) {
+        let Some(from) = shell.peers.of(link) else { return };
+        match Message::decode(message) {
+            Ok(message) => {
+                let now = shell.now();
+                shell.core().on_message(now, &from, message);
+                shell.drive();
+            }
+            Err(why) => tracing::warn!(peer = %from.name, %why, "a message was dropped"),
+        }
+    }
+
+    fn head(&self, shell: &Arc<Shell>, link: &Arc<Link>, id: u64, head: &[u8]) {
+        let Some(from) = shell.peers.of(link) else { return };
+        let awaiting = match Message::decode_head(head) {
+            Ok(Message::Hop(hop)) => {
+                let now = shell.now();
+                let key = shell.core().on_hop_head(now, &from, hop.clone());
+                shell.drive();
+                Awaiting::Hop { key, hop }
+            }
+            Ok(other) => Awaiting::Other(other),
+            Err(why) => {
+                tracing::warn!(peer = %from.name, %why, "a message was dropped");
+                return;
+            }
+        };
+        lock(&self.tails).insert((Arc::as_ptr(link) as usize, id), awaiting);
+    }
+
+    fn tail(&self, shell: &Arc<Shell>, link: &Arc<Link>, id: u64, tail: bytes::Bytes) {
+        let Some(awaiting) = lock(&self.tails).remove(&(Arc::as_ptr(link) as usize, id)) else { return };
+        let now = shell.now();
+        match awaiting {
+            Awaiting::Hop { key, mut hop } => {
+                let whole = hop.attach_tail(tail).is_ok();
+                let tail = whole.then_some((hop.continuation, hop.code_bytes));
+                shell.core().on_tail(now, &key, tail);
+            }
+            Awaiting::Other(mut message) => {
+                let Some(from) = shell.peers.of(link) else { return };
+                if message.attach_tail(tail).is_ok() {
+                    shell.core().on_message(now, &from, message);
+                }
+            }
+        }
+        shell.drive();
+    }
+}
+
+impl Handler for Ears {
+    fn on_link(&self, link: &Arc<Link>) {
+        let Some(shell) = self.shell.upgrade() else { return };
+        let Some(identity) = link.identity() else { return };
+        match Hello::decode(&identity.hello) {
+            Ok(hello) if hello.node.id.0 == identity.node => shell.greet(link, hello),
+            Ok(_) => {
+                tracing::warn!(peer = link.peer_address(), "a peer greets under two numbers; it is not listened to")
+            }
+            Err(why) => tracing::warn!(peer = link.peer_address(), %why, "a greeting was not understood"),
+        }
+    }
+
+    fn on_message(&self, link: &Arc<Link>, incoming: Incoming) {
+        let Some(shell) = self.shell.upgrade() else { return };
+        match incoming {
+            Incoming::Whole(message) => Self::whole(&shell, link, Encoded { head: message.head, tail: message.tail }),
+            Incoming::Head { id, head, .. } => self.head(&shell, link, id, &head),
+            Incoming::Tail { id, tail } => self.tail(&shell, link, id, tail),
+        }
+    }
+
+    fn on_link_lost(&self, link: &Arc<Link>, why: &LinkError) {
+        let Some(shell) = self.shell.upgrade() else { return };
+        let address = Arc::as_ptr(link) as usize;
+        let orphans: Vec<_> = lock(&self.tails).extract_if(|(from, _), _| *from == address).collect();
+        let now = shell.now();
+        for (_, awaiting) in orphans {
+            if let Awaiting::Hop { key, .. } = awaiting {
+                shell.core().on_tail(now, &key, None);
+            }
+        }
+        if let Some(node) = shell.peers.part(link) {
+            tracing::debug!(peer = %node.name, %why, "link lost");
+            shell.core().on_link_lost(now, node.id);
+        }
+        shell.drive();
+    }
+}

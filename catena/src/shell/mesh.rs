@@ -1,0 +1,163 @@
+//! Knowing each other: a node that joins one node of a mesh is soon linked with all, and each knows what the others serve.
+
+use std::{
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use catena_net::{Link, NetError, Place};
+use catena_wire::{Exception, Fault, Hello, Message, NodeRef, ServiceEntry, names};
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use tokio::sync::oneshot;
+
+use super::{Shell, lock};
+
+/// How long a peer may take to say what it knows.
+const LISTING_TIMEOUT: Duration = Duration::from_secs(3);
+/// Nodes that are kept linked.
+const LINKED_MAX: usize = 256;
+/// How often to look for nodes that are not linked.
+const ROUND_EVERY: Duration = Duration::from_secs(1);
+
+static LISTING_NUMBER: AtomicU64 = AtomicU64::new(1);
+
+impl Shell {
+    /// A peer has said who it is.
+    pub(super) fn greet(self: &Arc<Self>, link: &Arc<Link>, hello: Hello) {
+        let services: Vec<_> = hello.services.iter().map(|entry| entry.service.clone()).collect();
+        let repository = hello.repository;
+        let node = self.peers.greet(link, hello);
+        let mut core = self.core();
+        for service in services {
+            core.learn(&service, Arc::clone(&node));
+        }
+        if repository {
+            core.set_repository((*node).clone());
+        }
+    }
+
+    /// Links with this place and with all the nodes that it knows of.
+    ///
+    /// # Errors
+    /// Only the place itself counts: the others are tried again later.
+    pub(crate) async fn join(self: &Arc<Self>, place: &Place) -> Result<(), NetError> {
+        let Some(endpoint) = self.endpoint() else { return Err(NetError::Closed) };
+        let link = endpoint.link(place).await?;
+        let unreachable = |reason: String| NetError::Unreachable { address: place.address.clone(), reason };
+        link.introduced().await.map_err(|why| unreachable(why.to_string()))?;
+        // The handler has been told of the link by the time its hello is known, or is being told now.
+        let Some(peer) = self.peer_of(&link).await else { return Err(unreachable("it is no Catena node".into())) };
+        let entries = self.list(peer).await.unwrap_or_default();
+        self.link_with_all(entries).await;
+        Ok(())
+    }
+
+    async fn peer_of(&self, link: &Arc<Link>) -> Option<Arc<NodeRef>> {
+        for _ in 0..64 {
+            if let Some(peer) = self.peers.of(link) {
+                return Some(peer);
+            }
+            tokio::task::yield_now().await;
+        }
+        None
+    }
+
+    async fn link_with_all(self: &Arc<Self>, entries: Vec<ServiceEntry>) {
+        let mut nodes: Vec<NodeRef> = Vec::new();
+        for entry in entries {
+            let known = entry.node.id == self.me.id || self.peers.is_linked(entry.node.id);
+            if !known && nodes.len() < LINKED_MAX && !nodes.iter().any(|node| node.id == entry.node.id) {
+                nodes.push(entry.node);
+            }
+        }
+        let dials: FuturesUnordered<_> = nodes.iter().map(|node| self.dial(node)).collect();
+        let links: Vec<_> = dials.filter_map(std::future::ready).collect().await;
+        for link in links {
+            self.peer_of(&link).await;
+        }
+    }
+
+    /// Asks a node what services it knows of.
+    async fn list(self: &Arc<Self>, peer: Arc<NodeRef>) -> Option<Vec<ServiceEntry>> {
+        let id = LISTING_NUMBER.fetch_add(1, Ordering::Relaxed);
+        let (sender, receiver) = oneshot::channel();
+        lock(&self.listings).insert(id, sender);
+        self.tell(peer, Message::List(id));
+        let entries = tokio::time::timeout(LISTING_TIMEOUT, receiver).await;
+        lock(&self.listings).remove(&id);
+        entries.ok()?.ok()
+    }
+
+    /// Asks everybody who is linked; returns all that they know, this node's own services included.
+    pub(crate) async fn survey(self: &Arc<Self>) -> Vec<ServiceEntry> {
+        let links = self.endpoint().map(catena_net::Endpoint::links).unwrap_or_default();
+        let mut peers: Vec<_> = links.iter().filter_map(|link| self.peers.of(link)).collect();
+        peers.sort_by_key(|peer| peer.id);
+        peers.dedup_by_key(|peer| peer.id);
+        let asked: FuturesUnordered<_> = peers.into_iter().map(|peer| self.list(peer)).collect();
+        let listings: Vec<_> = asked.filter_map(std::future::ready).collect().await;
+        let mut all = self.own_services();
+        all.extend(listings.into_iter().flatten());
+        all.sort_by(|a, b| a.service.cmp(&b.service));
+        all.dedup_by(|a, b| a.service == b.service);
+        all
+    }
+
+    /// Finds where a service is: what is known by now, else what others know.
+    pub(super) fn resolve(self: &Arc<Self>, service: String) {
+        let shell = Arc::clone(self);
+        self.runtime.spawn(async move {
+            let found = shell.look_up(&service).await;
+            let now = shell.now();
+            shell.core().on_resolved(now, &service, found);
+            shell.drive();
+        });
+    }
+
+    async fn look_up(self: &Arc<Self>, service: &str) -> Result<Arc<NodeRef>, Exception> {
+        if let Some(entry) = self.peers.find(service).filter(|entry| self.peers.is_linked(entry.node.id)) {
+            return Ok(Arc::new(entry.node));
+        }
+        let known = self.survey().await;
+        match known.iter().find(|entry| entry.service == service) {
+            Some(entry) => Ok(Arc::new(entry.node.clone())),
+            None => Err(unknown(service, &self.me.name, &known)),
+        }
+    }
+
+    /// Keeps this node linked with the mesh for as long as it lives.
+    pub(crate) fn keep_joined(self: &Arc<Self>, seeds: Vec<Place>) {
+        if !seeds.is_empty() {
+            self.runtime.spawn(keep_joined(Arc::downgrade(self), seeds));
+        }
+    }
+}
+
+async fn keep_joined(shell: Weak<Shell>, seeds: Vec<Place>) {
+    loop {
+        tokio::time::sleep(ROUND_EVERY).await;
+        for seed in &seeds {
+            let Some(shell) = shell.upgrade() else { return };
+            if let Err(why) = shell.join(seed).await {
+                tracing::debug!(address = %seed.address, %why, "not joined; trying again");
+            }
+        }
+    }
+}
+
+fn unknown(service: &str, host: &str, known: &[ServiceEntry]) -> Exception {
+    let nearest = known
+        .iter()
+        .map(|entry| (strsim::jaro_winkler(service, &entry.service), &entry.service))
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .filter(|(likeness, _)| *likeness > 0.7);
+    let hint = match nearest {
+        Some((_, name)) => format!("did you mean {name}?"),
+        None => "list what there is with `catena ls`".to_owned(),
+    };
+    let message = format!("no node that {host} knows of serves {service}; {hint}");
+    Exception::new(names::UNKNOWN_SERVICE, Fault::Caller, message)
+}

@@ -1,0 +1,210 @@
+//! The shell around the state machines: sockets, clock, guests and services, put together.
+//!
+//! What arrives is handled where it arrives, in the link's reader task: decode, ask the machines, do what they say, and only what has to wait
+//! becomes a task of its own. So a hop through a quick service costs no task switch.
+
+mod guests;
+mod handler;
+mod mesh;
+mod peers;
+mod perform;
+mod sending;
+mod sessions;
+mod timer;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Instant,
+};
+
+use catena_core::{CallId, Node as Core, Replied, Ticket, Time};
+use catena_guest::Sandbox;
+use catena_net::Endpoint;
+use catena_wire::{ChainId, Exception, Fault, NodeRef, ServiceEntry, Value, names};
+use tokio::{
+    runtime::Handle,
+    sync::{OnceCell, mpsc, oneshot},
+    task::AbortHandle,
+};
+
+use crate::{Service, store::Store};
+use peers::Peers;
+use sessions::Sessions;
+use timer::Alarm;
+
+pub(crate) use handler::Ears;
+
+/// Answers held for a reader of a reply set that does not read; beyond, the set ends as `Overloaded`.
+const REPLIES_UNREAD_MAX: usize = 16_384;
+
+/// How the sandbox comes to be: once, when first needed.
+pub(crate) type MakeSandbox = Box<dyn Fn() -> Result<Sandbox, Exception> + Send + Sync>;
+
+pub(crate) struct Shell {
+    core: Mutex<Core>,
+    began: Instant,
+    runtime: Handle,
+    pub(crate) me: NodeRef,
+    endpoint: OnceLock<Endpoint>,
+    sandbox: OnceCell<Sandbox>,
+    make_sandbox: MakeSandbox,
+    services: HashMap<String, Service>,
+    pub(crate) store: Store,
+    sessions: Sessions,
+    running: Mutex<HashMap<Ticket, AbortHandle>>,
+    replies: Mutex<HashMap<ChainId, mpsc::Sender<Replied>>>,
+    calls: Mutex<HashMap<CallId, oneshot::Sender<Result<Value, Exception>>>>,
+    listings: Mutex<HashMap<u64, oneshot::Sender<Vec<ServiceEntry>>>>,
+    pub(crate) peers: Peers,
+    alarm: Arc<Alarm>,
+    name: Arc<str>,
+    site: Option<Arc<str>>,
+    code_ride_bytes_max: usize,
+}
+
+/// What a shell is made of.
+pub(crate) struct Parts {
+    pub(crate) core: Core,
+    pub(crate) began: Instant,
+    pub(crate) services: HashMap<String, Service>,
+    pub(crate) make_sandbox: MakeSandbox,
+    pub(crate) store_bytes_max: usize,
+    pub(crate) code_ride_bytes_max: usize,
+}
+
+impl Shell {
+    /// Must be called within a tokio runtime.
+    pub(crate) fn new(parts: Parts) -> Arc<Self> {
+        let me = (**parts.core.me()).clone();
+        let shell = Arc::new(Self {
+            began: parts.began,
+            runtime: Handle::current(),
+            name: me.name.as_str().into(),
+            site: me.site.as_deref().map(Into::into),
+            me,
+            core: Mutex::new(parts.core),
+            endpoint: OnceLock::new(),
+            sandbox: OnceCell::new(),
+            make_sandbox: parts.make_sandbox,
+            services: parts.services,
+            store: Store::new(parts.store_bytes_max),
+            sessions: Sessions::default(),
+            running: Mutex::default(),
+            replies: Mutex::default(),
+            calls: Mutex::default(),
+            listings: Mutex::default(),
+            peers: Peers::default(),
+            alarm: Arc::default(),
+            code_ride_bytes_max: parts.code_ride_bytes_max,
+        });
+        timer::start(&shell);
+        shell
+    }
+
+    /// Gives it its links: they need the shell, so it is there first.
+    pub(crate) fn connect(&self, endpoint: Endpoint) {
+        let _ = self.endpoint.set(endpoint);
+    }
+
+    pub(crate) fn endpoint(&self) -> Option<&Endpoint> {
+        self.endpoint.get()
+    }
+
+    pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
+        lock(&self.core)
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        Time::from_us(u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX))
+    }
+
+    /// The sandbox, made when first needed: its engine takes some milliseconds to load, and a plain call needs none.
+    pub(crate) async fn sandbox(self: &Arc<Self>) -> Result<&Sandbox, Exception> {
+        self.sandbox
+            .get_or_try_init(|| async {
+                let shell = Arc::clone(self);
+                let made = tokio::task::spawn_blocking(move || (shell.make_sandbox)()).await;
+                made.unwrap_or_else(|_| {
+                    Err(Exception::new(names::BAD_CODE, Fault::Node, "the sandbox could not be made"))
+                })
+            })
+            .await
+    }
+
+    /// Begins a chain; the receiver gets its answers.
+    pub(crate) fn run(
+        self: &Arc<Self>,
+        begin: impl FnOnce(&mut Core, Time) -> Result<ChainId, Exception>,
+    ) -> Result<(ChainId, mpsc::Receiver<Replied>), Exception> {
+        let (sender, receiver) = mpsc::channel(REPLIES_UNREAD_MAX);
+        let chain = {
+            let mut core = self.core();
+            let chain = begin(&mut core, self.now())?;
+            // Before the lock is let go: an answer must find its reply set.
+            lock(&self.replies).insert(chain, sender);
+            chain
+        };
+        self.drive();
+        Ok((chain, receiver))
+    }
+
+    pub(crate) fn forget(self: &Arc<Self>, chain: ChainId) {
+        lock(&self.replies).remove(&chain);
+        self.core().forget(chain);
+        self.drive();
+    }
+
+    fn reply(&self, chain: ChainId, replied: Replied) {
+        let mut replies = lock(&self.replies);
+        let ended = matches!(replied, Replied::End { .. });
+        let Some(sender) = replies.get(&chain) else { return };
+        // A full set loses its sender, which its reader sees as the end: `Overloaded`.
+        if sender.try_send(replied).is_err() || ended {
+            replies.remove(&chain);
+        }
+    }
+
+    /// Makes a plain call. Dropping the receiver withdraws it.
+    pub(crate) fn call(
+        self: &Arc<Self>,
+        begin: impl FnOnce(&mut Core, Time) -> CallId,
+    ) -> (CallId, oneshot::Receiver<Result<Value, Exception>>) {
+        let (sender, receiver) = oneshot::channel();
+        let id = {
+            let mut core = self.core();
+            let id = begin(&mut core, self.now());
+            lock(&self.calls).insert(id, sender);
+            id
+        };
+        self.drive();
+        (id, receiver)
+    }
+
+    pub(crate) fn withdraw(self: &Arc<Self>, id: CallId) {
+        if lock(&self.calls).remove(&id).is_some() {
+            self.core().withdraw(id);
+            self.drive();
+        }
+    }
+
+    /// The services that this node offers itself.
+    pub(crate) fn own_services(&self) -> Vec<ServiceEntry> {
+        let entry = |service: &Service| ServiceEntry {
+            service: service.name().to_owned(),
+            functions: service.functions().map(str::to_owned).collect(),
+            node: self.me.clone(),
+        };
+        self.services.values().map(entry).collect()
+    }
+
+    /// Chains, calls and service functions under way.
+    pub(crate) fn load(&self) -> (usize, usize, usize) {
+        self.core().load()
+    }
+}
+
+/// A poisoned lock means that some service panicked elsewhere; what it guards is still whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

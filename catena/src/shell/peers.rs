@@ -1,0 +1,72 @@
+//! Who is at the other end of each link, and what they serve.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use catena_net::Link;
+use catena_wire::{Hello, NodeId, NodeRef, ServiceEntry};
+
+/// Services remembered from greetings and listings.
+const SERVICES_MAX: usize = 65_536;
+
+#[derive(Default)]
+pub(crate) struct Peers {
+    by_link: RwLock<HashMap<usize, Arc<NodeRef>>>,
+    services: RwLock<BTreeMap<String, ServiceEntry>>,
+}
+
+fn key(link: &Arc<Link>) -> usize {
+    Arc::as_ptr(link) as usize
+}
+
+impl Peers {
+    /// A link is up: remembers who it is and what it serves.
+    pub(super) fn greet(&self, link: &Arc<Link>, hello: Hello) -> Arc<NodeRef> {
+        let node = Arc::new(hello.node);
+        write(&self.by_link).insert(key(link), Arc::clone(&node));
+        self.learn(hello.services);
+        node
+    }
+
+    pub(super) fn learn(&self, entries: Vec<ServiceEntry>) {
+        let mut services = write(&self.services);
+        for entry in entries {
+            if services.len() < SERVICES_MAX || services.contains_key(&entry.service) {
+                services.insert(entry.service.clone(), entry);
+            }
+        }
+    }
+
+    pub(super) fn of(&self, link: &Arc<Link>) -> Option<Arc<NodeRef>> {
+        self.by_link.read().unwrap_or_else(PoisonError::into_inner).get(&key(link)).cloned()
+    }
+
+    /// A link is gone: so, for all that is known here, is its node.
+    pub(super) fn part(&self, link: &Arc<Link>) -> Option<Arc<NodeRef>> {
+        let node = write(&self.by_link).remove(&key(link))?;
+        let still_linked = self.is_linked(node.id);
+        if !still_linked {
+            write(&self.services).retain(|_, entry| entry.node.id != node.id);
+        }
+        Some(node)
+    }
+
+    pub(super) fn is_linked(&self, node: NodeId) -> bool {
+        self.by_link.read().unwrap_or_else(PoisonError::into_inner).values().any(|peer| peer.id == node)
+    }
+
+    pub(super) fn find(&self, service: &str) -> Option<ServiceEntry> {
+        self.services.read().unwrap_or_else(PoisonError::into_inner).get(service).cloned()
+    }
+
+    /// Everything known, by name.
+    pub(crate) fn all(&self) -> Vec<ServiceEntry> {
+        self.services.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+}
+
+fn write<T>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}

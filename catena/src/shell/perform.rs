@@ -1,0 +1,181 @@
+//! Doing what the machines say.
+
+use std::{
+    future::Future,
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    task::{Context as TaskContext, Waker},
+    time::{Duration, Instant},
+};
+
+use catena_core::{Action, Ticket};
+use catena_guest::Start;
+use catena_wire::{Encoded, Exception, Fault, Hash, Message, NodeRef, Value, names};
+use futures_util::FutureExt;
+use tokio::task::AbortHandle;
+
+use super::{Shell, guests::elapsed_us, lock};
+use crate::Context;
+
+/// Actions done in one go before others get their turn: a chain of calls in place must not hold up the link that brought it.
+const ACTIONS_IN_A_ROW_MAX: usize = 64;
+
+impl Shell {
+    /// Does what there is to do. What has to wait goes on as a task of its own.
+    pub(crate) fn drive(self: &Arc<Self>) {
+        let _runtime = self.runtime.enter();
+        for _ in 0..ACTIONS_IN_A_ROW_MAX {
+            let Some(action) = self.core().poll_action() else {
+                let next = self.core().next_timeout();
+                return self.alarm.set(next.map_or(u64::MAX, catena_core::Time::as_us));
+            };
+            self.perform(action);
+        }
+        let shell = Arc::clone(self);
+        self.runtime.spawn(async move { shell.drive() });
+    }
+
+    fn perform(self: &Arc<Self>, action: Action) {
+        match action {
+            Action::Send { to, message, receipt, urgency } => self.send(to, message, receipt, urgency),
+            Action::RunService { ticket, service, function, params, time_left_us } => {
+                self.run_service(ticket, &service, &function, params, time_left_us);
+            }
+            Action::CancelService(ticket) => {
+                if let Some(task) = lock(&self.running).remove(&ticket) {
+                    task.abort();
+                }
+            }
+            Action::Begin { session, code, input, started_at_ms, seed } => {
+                self.sessions.open(session);
+                let begin = Arc::clone(self).begin(session, code, input, Start { started_at_ms, seed });
+                self.here_or_later(begin);
+            }
+            Action::Resume { session, code, continuation, call, result } => {
+                self.sessions.open(session);
+                let resume = Arc::clone(self).resume(session, code, continuation, call, result);
+                self.here_or_later(resume);
+            }
+            Action::Settle { session, call, result } => {
+                let settle = Arc::clone(self).settle(session, call, result);
+                self.here_or_later(settle);
+            }
+            Action::Suspend { session, with_code } => self.suspend(session, with_code),
+            Action::Discard(session) => drop(self.sessions.remove(session)),
+            Action::CheckCode { code, bytes } => self.check_code(code, bytes),
+            Action::StoreCode { code, bytes } => {
+                let stored = self.store.put(code, bytes);
+                let now = self.now();
+                self.core().on_code_stored(now, code, stored);
+            }
+            Action::ServeCode { code, to } => self.serve_code(code, to),
+            Action::Resolve(service) => self.resolve(service),
+            Action::ServeListing { id, to } => self.serve_listing(id, to),
+            Action::Listing { id, entries } => {
+                if let Some(waiting) = lock(&self.listings).remove(&id) {
+                    let _ = waiting.send(entries);
+                }
+            }
+            Action::Reply(chain, replied) => self.reply(chain, replied),
+            Action::CallDone(id, result) => {
+                if let Some(waiting) = lock(&self.calls).remove(&id) {
+                    let _ = waiting.send(result);
+                }
+            }
+        }
+    }
+
+    /// Runs a future right here if it is ready without waiting, else as a task. After a task, what it led to is done.
+    fn here_or_later(self: &Arc<Self>, future: impl Future<Output = ()> + Send + 'static) -> Option<AbortHandle> {
+        let mut future = Box::pin(future);
+        if future.as_mut().poll(&mut TaskContext::from_waker(Waker::noop())).is_ready() {
+            return None;
+        }
+        let shell = Arc::clone(self);
+        let task = self.runtime.spawn(async move {
+            future.await;
+            shell.drive();
+        });
+        Some(task.abort_handle())
+    }
+
+    fn run_service(self: &Arc<Self>, ticket: Ticket, service: &str, function: &str, params: Value, time_left_us: u64) {
+        let context = Context { time_left_us, node: Arc::clone(&self.name), site: self.site.clone() };
+        let call = || self.services.get(service).and_then(|known| known.call(function, context, params));
+        let running = std::panic::catch_unwind(AssertUnwindSafe(call))
+            .unwrap_or_else(|_| Some(Box::pin(std::future::ready(Err(panicked())))));
+        let Some(running) = running else { return };
+        let shell = Arc::clone(self);
+        let done = async move {
+            let began = Instant::now();
+            let running = AssertUnwindSafe(running).catch_unwind();
+            let result = match tokio::time::timeout(Duration::from_micros(time_left_us), running).await {
+                Ok(Ok(result)) => result,
+                Ok(Err(_)) => Err(panicked()),
+                Err(_) => Err(late()),
+            };
+            lock(&shell.running).remove(&ticket);
+            let now = shell.now();
+            shell.core().on_service_done(now, ticket, result, elapsed_us(began));
+        };
+        self.run_cancellable(ticket, done);
+    }
+
+    fn run_cancellable(self: &Arc<Self>, ticket: Ticket, done: impl Future<Output = ()> + Send + 'static) {
+        let mut done = Box::pin(done);
+        if done.as_mut().poll(&mut TaskContext::from_waker(Waker::noop())).is_ready() {
+            return;
+        }
+        // Held while spawning, so that the task can't end before it is listed.
+        let mut running = lock(&self.running);
+        let shell = Arc::clone(self);
+        let task = self.runtime.spawn(async move {
+            done.await;
+            shell.drive();
+        });
+        running.insert(ticket, task.abort_handle());
+    }
+
+    fn check_code(self: &Arc<Self>, code: Hash, bytes: Option<bytes::Bytes>) {
+        // What rides along is checked as what is fetched; wrong bytes count as none.
+        let stored = bytes.is_some_and(|bytes| self.has_code(code) || self.store.put(code, bytes).is_ok());
+        if !stored && !self.has_code(code) {
+            let now = self.now();
+            self.core().on_code_missing(now, code);
+        }
+    }
+
+    fn serve_code(self: &Arc<Self>, code: Hash, to: Arc<NodeRef>) {
+        let message = match self.store.get(code) {
+            Some(bytes) => Message::Code(code, bytes),
+            None => Message::NoCode(code),
+        };
+        self.tell(to, message);
+    }
+
+    fn serve_listing(self: &Arc<Self>, id: u64, to: Arc<NodeRef>) {
+        let mut entries = self.own_services();
+        entries.extend(self.peers.all());
+        self.tell(to, Message::Listing(id, entries));
+    }
+
+    /// Brings a function to the repository.
+    pub(crate) fn offer(self: &Arc<Self>, code: Hash, bytes: bytes::Bytes) {
+        self.core().offer(code, bytes);
+        self.drive();
+    }
+
+    /// Sends something that nobody keeps track of.
+    pub(super) fn tell(self: &Arc<Self>, to: Arc<NodeRef>, message: Message) {
+        let message: Encoded = message.encode();
+        self.send(to, message, catena_core::Receipt::None, catena_core::Urgency::Now);
+    }
+}
+
+fn panicked() -> Exception {
+    Exception::new(names::SERVICE_FAILED, Fault::Service, "the service function panicked; its node has the details")
+}
+
+fn late() -> Exception {
+    Exception::new(names::DEADLINE_EXCEEDED, Fault::Service, "the service function took longer than the caller waits")
+}

@@ -1,0 +1,65 @@
+//! Messages out: by an open link, or by dialling.
+
+use std::sync::Arc;
+
+use catena_core::{Receipt, Undelivered, Urgency};
+use catena_net::{Link, Message, Place, SendRefused};
+use catena_wire::{Encoded, NodeRef};
+
+use super::Shell;
+
+impl Shell {
+    pub(super) fn send(self: &Arc<Self>, to: Arc<NodeRef>, message: Encoded, receipt: Receipt, urgency: Urgency) {
+        let message = Message::new(message.head, message.tail);
+        let Some(link) = self.endpoint().and_then(|endpoint| endpoint.link_to_node(to.id.0)) else {
+            let shell = Arc::clone(self);
+            self.runtime.spawn(async move {
+                if let Err(why) = shell.dial_and_send(&to, message).await {
+                    shell.undelivered(receipt, why);
+                }
+            });
+            return;
+        };
+        let refused = match urgency {
+            Urgency::Lazy => return drop(link.send_lazily(message)),
+            Urgency::Now => link.try_send(message),
+        };
+        match refused {
+            Ok(()) => {}
+            Err(SendRefused::Full(message)) => self.send_when_there_is_room(link, message, receipt),
+            Err(SendRefused::Broken(_)) => self.undelivered(receipt, Undelivered::Unreachable),
+        }
+    }
+
+    fn send_when_there_is_room(self: &Arc<Self>, link: Arc<Link>, message: Message, receipt: Receipt) {
+        let shell = Arc::clone(self);
+        self.runtime.spawn(async move {
+            if link.send(message).await.is_err() {
+                shell.undelivered(receipt, Undelivered::Lost);
+            }
+        });
+    }
+
+    async fn dial_and_send(&self, to: &NodeRef, message: Message) -> Result<(), Undelivered> {
+        let link = self.dial(to).await.ok_or(Undelivered::Unreachable)?;
+        link.send(message).await.map_err(|_| Undelivered::Lost)
+    }
+
+    /// A link to this very run of the node: another one at its address remembers none of its steps.
+    pub(super) async fn dial(&self, to: &NodeRef) -> Option<Arc<Link>> {
+        let endpoint = self.endpoint()?;
+        if let Some(link) = endpoint.link_to_node(to.id.0) {
+            return Some(link);
+        }
+        let place = Place { address: to.address.clone()?, site: to.site.clone() };
+        let link = endpoint.link(&place).await.ok()?;
+        let same = link.introduced().await.is_ok_and(|identity| identity.node == to.id.0);
+        same.then_some(link)
+    }
+
+    fn undelivered(self: &Arc<Self>, receipt: Receipt, why: Undelivered) {
+        let now = self.now();
+        self.core().on_undelivered(now, receipt, why);
+        self.drive();
+    }
+}

@@ -1,0 +1,28 @@
+//! Between serde types and payload values (CBOR, RFC 8949).
+
+use catena_wire::{Exception, Fault, Value, names};
+use serde::{Serialize, de::DeserializeOwned};
+
+/// Encodes a serde value. Byte fields need `serde_bytes`, else they become arrays of numbers.
+///
+/// # Errors
+/// `BadParameters` if the type's own `Serialize` fails, or nests deeper than 64.
+pub fn to_value<T: Serialize + ?Sized>(value: &T) -> Result<Value, Exception> {
+    let mut bytes = Vec::with_capacity(64);
+    let mut serializer = minicbor_serde::Serializer::new(&mut bytes);
+    serializer.serialize_unit_as_null(true);
+    value.serialize(&mut serializer).map_err(|why| bad(&format!("the value cannot be encoded: {why}")))?;
+    Value::from_cbor(bytes.into()).map_err(|why| bad(&format!("the value cannot be encoded: {why}")))
+}
+
+/// Decodes into a serde type.
+///
+/// # Errors
+/// `BadParameters`, saying what was expected.
+pub fn from_value<T: DeserializeOwned>(value: &Value) -> Result<T, Exception> {
+    minicbor_serde::from_slice(value.as_bytes()).map_err(|why| bad(&format!("{why}; it was {value:?}")))
+}
+
+fn bad(message: &str) -> Exception {
+    Exception::new(names::BAD_PARAMETERS, Fault::Caller, message)
+}
