@@ -39,7 +39,7 @@ impl Handler for Echo {
 struct Asker {
     left: Mutex<Option<(usize, oneshot::Sender<()>)>>,
     waiting: Mutex<Option<oneshot::Sender<Incoming>>>,
-    bulk: Mutex<Option<mpsc::UnboundedSender<()>>>,
+    bulk: Mutex<Option<mpsc::Sender<()>>>,
 }
 impl Handler for Asker {
     fn on_link(&self, _: &Arc<Link>) {}
@@ -47,7 +47,7 @@ impl Handler for Asker {
         if let Incoming::Whole(message) = &incoming
             && &message.head[..] == b"bulk"
         {
-            let _ = self.bulk.lock().unwrap().as_ref().unwrap().send(());
+            let _ = self.bulk.lock().unwrap().as_ref().unwrap().try_send(());
             return;
         }
         if let Some(waiting) = self.waiting.lock().unwrap().take() {
@@ -106,7 +106,7 @@ async fn task_round(link: &Link, asker: &Asker) -> f64 {
 }
 
 async fn beside_bulk(link: &Link, asker: &Asker, transfers: usize) -> (Vec<f64>, f64) {
-    let (sender, mut receiver) = mpsc::unbounded_channel();
+    let (sender, mut receiver) = mpsc::channel(transfers);
     *asker.bulk.lock().unwrap() = Some(sender);
     let bulk = Bytes::from(vec![1; BULK_BYTES]);
     let start = Instant::now();
@@ -139,7 +139,7 @@ async fn raw_bulk() -> f64 {
     let reading = tokio::spawn(async move {
         // Into one growing buffer, as a message must be.
         let mut all = Vec::new();
-        receiver.read_to_end(&mut all).await.unwrap();
+        while receiver.read_buf(&mut all).await.unwrap() > 0 {}
         assert_eq!(all.len(), BULK_BYTES);
     });
     sender.write_all(&bulk).await.unwrap();

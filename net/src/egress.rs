@@ -49,6 +49,10 @@ pub(crate) struct Egress {
     /// Frames in the pipe, each with the time at which it reaches the far end.
     line: VecDeque<(Instant, OutFrame)>,
     line_bytes: usize,
+    /// Since when something has waited for the pipe alone.
+    waits_since: Option<Instant>,
+    /// Tells this link from others in the same pipe.
+    id: u64,
     /// Where short writes are put together.
     scratch: Vec<u8>,
     needs_flush: bool,
@@ -70,7 +74,7 @@ pub(crate) struct Egress {
 }
 
 impl Egress {
-    pub(crate) fn new(outbox: Outbox, writer: Writer, pipe: Option<Arc<Pipe>>) -> Self {
+    pub(crate) fn new(id: u64, outbox: Outbox, writer: Writer, pipe: Option<Arc<Pipe>>) -> Self {
         Self {
             outbox,
             writer: Some(writer),
@@ -81,6 +85,8 @@ impl Egress {
             pipe,
             line: VecDeque::new(),
             line_bytes: 0,
+            waits_since: None,
+            id,
             scratch: Vec::new(),
             needs_flush: false,
             blocked: false,
@@ -266,10 +272,15 @@ impl Egress {
     fn take_shaped(&mut self, pipe: &Pipe, may_take: bool) {
         let now = Instant::now();
         self.pipe_wake_at = None;
-        while may_take && !self.outbox.is_empty() && self.line_bytes < pipe.line_bytes_max() {
-            let open_at = pipe.open_at(now, self.outbox.has_small());
-            if open_at > now {
-                self.pipe_wake_at = Some(open_at);
+        while may_take && !self.outbox.is_empty() {
+            if self.line_bytes >= pipe.line_bytes_max() {
+                // It is the stream that holds us up now.
+                self.waits_since = None;
+                break;
+            }
+            if let Err(at) = pipe.admit(now, self.id, self.outbox.has_small()) {
+                self.pipe_wake_at = Some(at);
+                self.waits_since.get_or_insert(now);
                 break;
             }
             let fragment_bytes_max = pipe.fragment_bytes_max();
@@ -278,7 +289,10 @@ impl Egress {
             // In the pipe it is no longer in the queue.
             self.freed.extend(frame.ticket.take());
             self.line_bytes += frame.left();
-            self.line.push_back((pipe.charge(now, frame.left()), frame));
+            self.line.push_back((pipe.charge(self.waits_since.unwrap_or(now), frame.left()), frame));
+        }
+        if self.outbox.is_empty() {
+            self.waits_since = None;
         }
         // What comes out of the pipe keeps its order, so it all goes the same way.
         while self.small.len() < SMALL_FRAMES_MAX && self.line.front().is_some_and(|(due, _)| *due <= now) {

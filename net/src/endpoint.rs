@@ -345,10 +345,10 @@ impl Hub {
         place: Option<&Place>,
         pipe: Option<Arc<Pipe>>,
     ) -> Result<Arc<Link>, NetError> {
-        let mut egress = Egress::new(Outbox::new(Limits::FLOOR), writer, pipe);
+        let id = self.next_id.fetch_add(1, Relaxed);
+        let mut egress = Egress::new(id, Outbox::new(Limits::FLOOR), writer, pipe);
         let hello = Hello { identity: self.identity.clone(), limits: self.config.limits };
         egress.push_first(OutFrame::raw(encode_hello(&hello)));
-        let id = self.next_id.fetch_add(1, Relaxed);
         let link = Link::new(id, peer, place.cloned(), Arc::clone(&self.config), egress);
         let mut registry = lock(&self.registry);
         if registry.closed {

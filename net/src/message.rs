@@ -75,8 +75,8 @@ impl Message {
     /// Which queue this message goes through.
     pub fn lane(&self) -> Lane {
         match self.bytes() {
-            0..=INLINE_BYTES_MAX => Lane::Small,
-            0..=MEDIUM_BYTES_MAX => Lane::Medium,
+            bytes if bytes <= INLINE_BYTES_MAX => Lane::Small,
+            bytes if bytes <= MEDIUM_BYTES_MAX => Lane::Medium,
             _ => Lane::Large,
         }
     }

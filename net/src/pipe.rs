@@ -1,8 +1,9 @@
 //! The bandwidth and the delay from this endpoint to one remote site, shared by all its links to that site.
 //!
-//! Pure arithmetic: time is an argument. A pipe remembers when it will be free, so that a timer that fires late loses
-//! nothing: the next frame's turn is reckoned from the end of the last one, not from when somebody looked.
+//! Pure arithmetic: time is an argument. What waited for the pipe is reckoned from the moment the pipe became free, not
+//! from when a late timer looked, so errors do not add up. Links with bulk take turns, fragment by fragment.
 
+use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +17,10 @@ const NS_PER_S: u128 = 1_000_000_000;
 const AHEAD_BULK: Duration = Duration::from_millis(2);
 /// How far small messages may: more, so that another link's bulk cannot starve them.
 const AHEAD_SMALL: Duration = Duration::from_millis(4);
+/// When to ask again after another link had its turn: the next tick.
+const TICK: Duration = Duration::from_millis(1);
+/// A link that does not come for its turn for so long has lost it.
+const TURN_LATE_MAX: Duration = Duration::from_millis(2);
 
 /// Fragments are no longer than this much of the bandwidth, so that control never waits longer for one.
 const FRAGMENT: Duration = Duration::from_millis(1);
@@ -34,6 +39,18 @@ struct State {
     free_at: Option<Instant>,
     /// What the last division left over, in units of 1 / `bytes_per_s` ns: nothing is lost to rounding.
     remainder: u128,
+    /// Links with bulk that were told to wait, and until when; each at most once.
+    turns: VecDeque<(u64, Instant)>,
+}
+
+impl State {
+    fn wait(&mut self, link: u64, until: Instant) -> Result<(), Instant> {
+        match self.turns.iter_mut().find(|turn| turn.0 == link) {
+            Some(turn) => turn.1 = until,
+            None => self.turns.push_back((link, until)),
+        }
+        Err(until)
+    }
 }
 
 impl Pipe {
@@ -62,26 +79,47 @@ impl Pipe {
         }
     }
 
-    /// When the next frame may be taken from the queue; not after `now`: at once.
-    pub(crate) fn open_at(&self, now: Instant, small: bool) -> Instant {
+    /// Whether `link` may take its next frame from the queue now.
+    ///
+    /// # Errors
+    /// When to ask again.
+    pub(crate) fn admit(&self, now: Instant, link: u64, small: bool) -> Result<(), Instant> {
         let ahead = if small { AHEAD_SMALL } else { AHEAD_BULK };
-        self.state().free_at.and_then(|at| at.checked_sub(ahead)).map_or(now, |at| at.max(now))
+        let mut state = self.state();
+        let open_at = state.free_at.and_then(|at| at.checked_sub(ahead)).filter(|&at| at > now);
+        match open_at {
+            Some(at) if small => return Err(at),
+            Some(at) => return state.wait(link, at),
+            None if small => return Ok(()),
+            None => {}
+        }
+        while state.turns.front().is_some_and(|&(other, due)| other != link && due + TURN_LATE_MAX < now) {
+            state.turns.pop_front();
+        }
+        match state.turns.front() {
+            Some(&(other, _)) if other != link => state.wait(link, now + TICK),
+            _ => {
+                state.turns.pop_front();
+                Ok(())
+            }
+        }
     }
 
-    /// Sends `bytes` through the pipe, after all that it was given before. Says when the last byte arrives.
-    pub(crate) fn charge(&self, now: Instant, bytes: usize) -> Instant {
+    /// Sends `bytes` through the pipe, after all that it was given before and not before `ready`, the time since when
+    /// they waited for the pipe. Says when the last byte arrives.
+    pub(crate) fn charge(&self, ready: Instant, bytes: usize) -> Instant {
         let delay = Duration::from_micros(self.shape.delay_us);
         let rate = u128::from(self.shape.bytes_per_s);
         if rate == 0 {
-            return now + delay;
+            return ready + delay;
         }
         let mut state = self.state();
-        let busy_from = state.free_at.filter(|&at| at > now);
+        let busy_from = state.free_at.filter(|&at| at >= ready);
         let carried = if busy_from.is_some() { state.remainder } else { 0 };
         let total = bytes as u128 * NS_PER_S + carried;
         let busy = Duration::from_nanos(u64::try_from(total / rate).unwrap_or(u64::MAX / 4));
         state.remainder = total % rate;
-        let free_at = busy_from.unwrap_or(now) + busy;
+        let free_at = busy_from.unwrap_or(ready) + busy;
         state.free_at = Some(free_at);
         free_at + delay
     }
@@ -124,7 +162,31 @@ mod tests {
         let pipe = Pipe::new(LinkShape::new(0, 1_000_000));
         let start = Instant::now();
         pipe.charge(start, 3_500);
-        assert_eq!(pipe.open_at(start, false), start + Duration::from_micros(1_500));
-        assert_eq!(pipe.open_at(start, true), start);
+        assert_eq!(pipe.admit(start, 1, false), Err(start + Duration::from_micros(1_500)));
+        assert_eq!(pipe.admit(start, 1, true), Ok(()));
+    }
+
+    #[test]
+    fn links_take_turns_and_one_that_does_not_come_is_passed_over() {
+        let pipe = Pipe::new(LinkShape::new(0, 1_000_000));
+        let start = Instant::now();
+        pipe.charge(start, 3_000);
+        let open_at = start + Duration::from_millis(1);
+        assert_eq!(pipe.admit(start, 1, false), Err(open_at));
+        assert_eq!(pipe.admit(start, 2, false), Err(open_at));
+        assert_eq!(pipe.admit(open_at, 2, false), Err(open_at + TICK), "it is the turn of link 1");
+        assert_eq!(pipe.admit(open_at, 1, false), Ok(()));
+        assert_eq!(pipe.admit(open_at, 1, false), Err(open_at + TICK), "now it is the turn of link 2");
+        let late = open_at + TICK + TURN_LATE_MAX + TICK;
+        assert_eq!(pipe.admit(late, 1, false), Ok(()));
+    }
+
+    #[test]
+    fn a_late_timer_loses_nothing_for_bytes_that_waited() {
+        let pipe = Pipe::new(LinkShape::new(0, 1_000_000));
+        let start = Instant::now();
+        pipe.charge(start, 1_000);
+        // Asked for at the start, looked at 7 ms later.
+        assert_eq!(pipe.charge(start, 1_000), start + Duration::from_millis(2));
     }
 }

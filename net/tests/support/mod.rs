@@ -23,27 +23,39 @@ pub enum Event {
 }
 
 /// Tells everything to the test; answers nothing.
-pub struct Recorder(mpsc::UnboundedSender<Event>);
+pub struct Recorder(mpsc::Sender<Event>);
+
+/// More than any test causes.
+const EVENTS_MAX: usize = 100_000;
+const CALLERS_MAX: usize = 64;
+
+impl Recorder {
+    fn tell(&self, event: Event) {
+        if let Err(mpsc::error::TrySendError::Full(event)) = self.0.try_send(event) {
+            panic!("more than {EVENTS_MAX} events: {event:?}");
+        }
+    }
+}
 
 impl Handler for Recorder {
     fn on_link(&self, peer: &Arc<Link>) {
         assert!(peer.identity().is_some());
-        let _ = self.0.send(Event::Up(peer.clone()));
+        self.tell(Event::Up(peer.clone()));
     }
     fn on_message(&self, _: &Arc<Link>, incoming: Incoming) {
-        let _ = self.0.send(Event::Message(incoming));
+        self.tell(Event::Message(incoming));
     }
     fn on_link_lost(&self, peer: &Arc<Link>, why: &LinkError) {
         assert_eq!(peer.ended(), Some(why));
-        let _ = self.0.send(Event::Lost(why.clone()));
+        self.tell(Event::Lost(why.clone()));
     }
     fn on_refused(&self, why: &LinkError) {
-        let _ = self.0.send(Event::Refused(why.clone()));
+        self.tell(Event::Refused(why.clone()));
     }
 }
 
 /// What an endpoint saw, in order.
-pub struct Events(mpsc::UnboundedReceiver<Event>);
+pub struct Events(mpsc::Receiver<Event>);
 
 impl Events {
     pub async fn next(&mut self) -> Event {
@@ -85,7 +97,7 @@ pub fn identity(node: u64, site: Option<&str>) -> Identity {
 }
 
 pub async fn try_bind(config: EndpointConfig, identity: Identity) -> Result<(Endpoint, Events), NetError> {
-    let (sender, receiver) = mpsc::unbounded_channel();
+    let (sender, receiver) = mpsc::channel(EVENTS_MAX);
     let endpoint = Endpoint::bind(config, identity, Arc::new(Recorder(sender))).await?;
     Ok((endpoint, Events(receiver)))
 }
@@ -106,7 +118,7 @@ pub fn place_of(endpoint: &Endpoint) -> Place {
 #[derive(Clone)]
 pub struct Memory {
     buffer_bytes: usize,
-    ports: Arc<Mutex<HashMap<SocketAddr, mpsc::UnboundedSender<DuplexStream>>>>,
+    ports: Arc<Mutex<HashMap<SocketAddr, mpsc::Sender<DuplexStream>>>>,
 }
 
 impl Memory {
@@ -124,12 +136,12 @@ impl Memory {
     pub fn connect(&self, port: u16) -> DuplexStream {
         let (ours, theirs) = tokio::io::duplex(self.buffer_bytes);
         let address = ([127, 0, 0, 1], port).into();
-        self.ports.lock().unwrap()[&address].send(theirs).unwrap();
+        self.ports.lock().unwrap()[&address].try_send(theirs).unwrap();
         ours
     }
     /// A listener that hands out the raw ends of what is dialled.
-    pub fn raw_listener(&self, port: u16) -> mpsc::UnboundedReceiver<DuplexStream> {
-        let (sender, receiver) = mpsc::unbounded_channel();
+    pub fn raw_listener(&self, port: u16) -> mpsc::Receiver<DuplexStream> {
+        let (sender, receiver) = mpsc::channel(CALLERS_MAX);
         self.ports.lock().unwrap().insert(([127, 0, 0, 1], port).into(), sender);
         receiver
     }
@@ -149,7 +161,7 @@ impl Transport for Memory {
         let key: SocketAddr = address.parse().map_err(|_| io::ErrorKind::InvalidInput)?;
         let (ours, theirs) = tokio::io::duplex(self.buffer_bytes);
         let port = self.ports.lock().unwrap().get(&key).cloned().ok_or(io::ErrorKind::ConnectionRefused)?;
-        port.send(theirs).map_err(|_| io::ErrorKind::ConnectionRefused)?;
+        port.try_send(theirs).map_err(|_| io::ErrorKind::ConnectionRefused)?;
         Ok(connection(ours, address.to_owned()))
     }
     async fn listen(&self, address: SocketAddr) -> io::Result<Box<dyn Listener>> {
@@ -160,7 +172,7 @@ impl Transport for Memory {
 
 struct MemoryCallers {
     address: SocketAddr,
-    callers: mpsc::UnboundedReceiver<DuplexStream>,
+    callers: mpsc::Receiver<DuplexStream>,
 }
 
 #[async_trait]
@@ -183,4 +195,13 @@ pub async fn shake_hands(stream: &mut DuplexStream, node: u64) {
     while catena_net::decode_hello(&mut bytes, 1 << 20).unwrap().is_none() {
         assert_ne!(stream.read_buf(&mut bytes).await.unwrap(), 0, "closed before its hello");
     }
+}
+
+/// Everything until the peer closes, at most 1 MiB, within 5 s.
+pub async fn read_to_close(stream: &mut DuplexStream) -> Vec<u8> {
+    let mut all = Vec::new();
+    let mut limited = stream.take(1 << 20);
+    let reading = async { while limited.read_buf(&mut all).await.unwrap() > 0 {} };
+    tokio::time::timeout(Duration::from_secs(5), reading).await.expect("the stream must be closed");
+    all
 }
