@@ -1,1 +1,49 @@
-//! The sandbox: load a function, resume it, take its difference, hold its limits
+//! The sandbox: load a function, resume it, take its difference, hold its limits.
+//!
+//! A function runs as a WebAssembly guest (`guest/ABI.md`). When it awaits a call, the guest returns with an empty stack, and the
+//! difference between its memory and its *image* (engine and function, loaded, not yet started: the same bytes on every node) is
+//! the function's **continuation**, which goes on in any other sandbox that has the image.
+//!
+//! ```text
+//! Sandbox::load ─▶ Image ─▶ Sandbox::begin ──▶ Session::start ─▶ Turn ─▶ Session::suspend ─▶ bytes
+//!                    └────▶ Sandbox::resume ─▶ Session::settle ─▶ Turn ─▶ ...
+//! ```
+//!
+//! This crate knows wasmtime and the engine. It knows no sockets, no chains and no nodes.
+
+mod abi;
+mod admission;
+mod base;
+mod cache;
+pub mod continuation;
+mod difference;
+mod error;
+mod explicit;
+mod function;
+mod host;
+mod image;
+mod instance;
+mod leb;
+mod limits;
+mod loading;
+mod pages;
+mod prototype;
+mod ready;
+mod runtime;
+mod sandbox;
+mod scratch;
+mod session;
+mod ticker;
+mod warm;
+
+pub use abi::{GuestCall, Start};
+pub use admission::Refusal as AdmissionRefusal;
+pub use error::{GUEST_ABI, GUEST_TRAPPED, SESSION_OVER, SandboxError};
+pub use explicit::{VERSION_EXPLICIT, decode_explicit};
+pub use function::{Function, FunctionError, FunctionKind};
+pub use image::Image;
+pub use limits::{HARD_STOP_GRACE_MS, Limits, MEMORY_RESERVE_BYTES, STACK_BYTES_MAX, SandboxConfig};
+pub use pages::PageFinder;
+pub use sandbox::{Sandbox, SandboxStats};
+pub use scratch::{SCRATCH_RANGES_MAX, Scratch, ScratchError};
+pub use session::{Session, Turn};

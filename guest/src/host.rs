@@ -1,0 +1,121 @@
+//! What the host keeps beside a guest: how long it has run, how much memory it asked for.
+
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::Poll,
+    time::{Duration, Instant},
+};
+use wasmtime::{ResourceLimiter, StoreContextMut, UpdateDeadline};
+
+use crate::{
+    limits::{HARD_STOP_GRACE_MS, MEMORY_RESERVE_BYTES},
+    ticker::Ticker,
+};
+
+/// The time that one step has run: what it spent in finished polls, and in the one under way.
+pub(crate) struct Clock {
+    origin: Instant,
+    spent_ns: AtomicU64,
+    entered_ns: AtomicU64,
+    ticker: Arc<Ticker>,
+}
+
+impl Clock {
+    pub(crate) fn new(ticker: Arc<Ticker>) -> Self {
+        Self { origin: Instant::now(), spent_ns: AtomicU64::new(0), entered_ns: AtomicU64::new(0), ticker }
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Runs `step`, counting only the time inside its polls.
+    pub(crate) async fn run<F: Future>(&self, step: F) -> F::Output {
+        let mut step = pin!(step);
+        self.spent_ns.store(0, Ordering::Relaxed);
+        std::future::poll_fn(|cx| {
+            self.ticker.keep_awake();
+            let entered = self.now_ns();
+            self.entered_ns.store(entered, Ordering::Relaxed);
+            let polled = step.as_mut().poll(cx);
+            if polled.is_pending() {
+                let spent = self.now_ns().saturating_sub(entered);
+                self.spent_ns.fetch_add(spent, Ordering::Relaxed);
+            }
+            match polled {
+                Poll::Ready(output) => Poll::Ready(output),
+                Poll::Pending => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    /// How long the step under way has run, asked from inside it.
+    fn spent(&self) -> Duration {
+        let entered = self.entered_ns.load(Ordering::Relaxed);
+        let poll = self.now_ns().saturating_sub(entered);
+        Duration::from_nanos(self.spent_ns.load(Ordering::Relaxed).saturating_add(poll))
+    }
+}
+
+/// A guest ran on for long after it was asked to stop.
+#[derive(Debug, thiserror::Error)]
+#[error("the step ran for longer than it may")]
+pub(crate) struct Overtime;
+
+/// The data of a guest's store.
+pub(crate) struct Host {
+    pub(crate) clock: Arc<Clock>,
+    step_max: Duration,
+    memory_bytes_max: u64,
+    /// The guest asked for more memory than it may have.
+    pub(crate) memory_broken: bool,
+}
+
+impl Host {
+    pub(crate) fn new(clock: Clock, step_wall_ms_max: u32, memory_bytes_max: u64) -> Self {
+        Self {
+            clock: Arc::new(clock),
+            step_max: Duration::from_millis(step_wall_ms_max.into()),
+            memory_bytes_max,
+            memory_broken: false,
+        }
+    }
+
+    /// `catena.interrupted`.
+    pub(crate) fn interrupted(&self) -> i32 {
+        i32::from(self.clock.spent() >= self.step_max)
+    }
+
+    /// Each epoch: stand aside, or stop by force.
+    pub(crate) fn epoch(store: StoreContextMut<'_, Self>) -> wasmtime::Result<UpdateDeadline> {
+        let host = store.data();
+        let hard_stop = host.step_max + Duration::from_millis(HARD_STOP_GRACE_MS.into());
+        if host.clock.spent() >= hard_stop {
+            return Err(wasmtime::Error::new(Overtime));
+        }
+        Ok(UpdateDeadline::Yield(1))
+    }
+}
+
+impl ResourceLimiter for Host {
+    fn memory_growing(&mut self, _current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+        let desired = desired as u64;
+        if desired <= self.memory_bytes_max {
+            return Ok(true);
+        }
+        // The first time is refused; then there is room to say where it was.
+        let granted = self.memory_broken && desired <= self.memory_bytes_max + MEMORY_RESERVE_BYTES;
+        self.memory_broken = true;
+        Ok(granted)
+    }
+
+    fn table_growing(&mut self, current: usize, _desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+        // Tables are made at instantiation and stay as they are.
+        Ok(current == 0)
+    }
+}

@@ -1,0 +1,149 @@
+//! A function, loaded and not yet started: what every node that loads it holds byte for byte alike.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use catena_wire::Hash;
+
+use crate::{
+    FunctionKind,
+    base::{Patched, Reset},
+    continuation::{DIGEST_BYTES, Shape},
+    prototype::Prototype,
+};
+
+/// A loaded function. Its instances begin from here, and its continuations are differences against it.
+pub struct Image {
+    /// Unique in this process.
+    pub(crate) id: u64,
+    code: Hash,
+    kind: FunctionKind,
+    name: String,
+    pub(crate) prototype: Arc<Prototype>,
+    /// What loading changed of the prototype's memory.
+    pub(crate) runs: Box<[u8]>,
+    /// The mutable globals' bits after loading.
+    pub(crate) globals: Box<[u64]>,
+    /// Size of the memory after loading, in pages of 64 KiB.
+    pub(crate) memory_pages: u32,
+    pub(crate) digest: [u8; DIGEST_BYTES],
+    patched: Mutex<Weak<Patched>>,
+}
+
+/// What loading left in an instance.
+pub(crate) struct Loaded {
+    pub(crate) runs: Box<[u8]>,
+    pub(crate) globals: Box<[u64]>,
+    pub(crate) memory_pages: u32,
+}
+
+impl Image {
+    /// `module` is the hash of the module that `prototype` was compiled from.
+    pub(crate) fn new(
+        id: u64,
+        code: Hash,
+        kind: FunctionKind,
+        name: &str,
+        module: Hash,
+        prototype: Arc<Prototype>,
+        loaded: Loaded,
+    ) -> Self {
+        let digest = digest(module, &loaded);
+        Self {
+            id,
+            code,
+            kind,
+            name: name.to_owned(),
+            prototype,
+            runs: loaded.runs,
+            globals: loaded.globals,
+            memory_pages: loaded.memory_pages,
+            digest,
+            patched: Mutex::default(),
+        }
+    }
+
+    /// The hash that it was loaded by.
+    #[must_use]
+    pub const fn code(&self) -> Hash {
+        self.code
+    }
+
+    /// Kind of code.
+    #[must_use]
+    pub const fn kind(&self) -> FunctionKind {
+        self.kind
+    }
+
+    /// The function's name, as stack traces show it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether the function hands its state over itself, so that no memory travels.
+    #[must_use]
+    pub fn is_explicit(&self) -> bool {
+        self.prototype.compiled.admitted.explicit
+    }
+
+    /// Names the image in continuations: the first bytes of BLAKE3 over the module and all that loading changed.
+    #[must_use]
+    pub const fn digest(&self) -> [u8; DIGEST_BYTES] {
+        self.digest
+    }
+
+    /// What keeping this costs, in bytes: for JavaScript without the engine, which all share.
+    #[must_use]
+    pub fn len_bytes(&self) -> usize {
+        let own = size_of::<Self>() + self.name.len() + self.runs.len() + self.globals.len() * 8;
+        match self.kind {
+            FunctionKind::JavaScript => own,
+            FunctionKind::Wasm => own + self.prototype.len_bytes(),
+        }
+    }
+
+    /// What a continuation of this image must fit.
+    pub(crate) fn shape(&self, memory_pages_max: u32) -> Shape<'_> {
+        Shape {
+            digest: self.digest,
+            memory_pages: self.memory_pages,
+            memory_pages_max,
+            globals_wide: &self.prototype.compiled.admitted.globals_wide,
+            scratch: &self.prototype.scratch,
+        }
+    }
+
+    /// The pages that loading changed, whole: shared by all living instances.
+    pub(crate) fn patched(&self) -> Arc<Patched> {
+        let mut held = self.patched.lock().unwrap_or_else(PoisonError::into_inner);
+        held.upgrade().unwrap_or_else(|| {
+            let patched = Arc::new(Patched::new(&self.prototype.base, &self.runs));
+            *held = Arc::downgrade(&patched);
+            patched
+        })
+    }
+
+    /// What an instance must hold when it is reset.
+    pub(crate) fn expected<'a>(&'a self, patched: &'a Patched) -> Reset<'a> {
+        Reset { base: &self.prototype.base, patched }
+    }
+}
+
+impl std::fmt::Debug for Image {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Image").field("code", &self.code).field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+fn digest(module: Hash, loaded: &Loaded) -> [u8; DIGEST_BYTES] {
+    let mut hasher = blake3::Hasher::new_derive_key("catena 2026-11 guest image");
+    hasher.update(&module.0);
+    hasher.update(&loaded.memory_pages.to_le_bytes());
+    for bits in &loaded.globals {
+        hasher.update(&bits.to_le_bytes());
+    }
+    hasher.update(&loaded.runs);
+    let mut digest = [0; DIGEST_BYTES];
+    hasher.finalize_xof().fill(&mut digest);
+    digest
+}

@@ -1,0 +1,212 @@
+//! One guest in its store: events in, events out.
+
+use wasmtime::{Extern, Global, Memory, Store, TypedFunc, Val};
+
+use crate::{
+    abi::{self, GuestEnd, Outbox},
+    error::Stop,
+    host::Host,
+    limits::Limits,
+    prototype::{Compiled, Exports},
+    runtime::Runtime,
+    scratch::Scratch,
+};
+
+type Entry = TypedFunc<(u32, u32), u64>;
+
+/// Which of the guest's functions takes an event.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum To {
+    Start,
+    Resume,
+    Step,
+    Load,
+}
+
+/// A guest that can be called.
+pub(crate) struct Instance {
+    store: Store<Host>,
+    memory: Memory,
+    globals: Vec<Global>,
+    alloc: TypedFunc<u32, u32>,
+    start: Option<Entry>,
+    resume: Option<Entry>,
+    step: Option<Entry>,
+    load: Option<Entry>,
+    settle: Option<TypedFunc<(), ()>>,
+    scratch: Option<TypedFunc<(), u32>>,
+}
+
+impl Instance {
+    /// An untouched instance.
+    pub(crate) fn new(runtime: &Runtime, compiled: &Compiled) -> wasmtime::Result<Self> {
+        let mut store = runtime.store();
+        let instance = compiled.pre.instantiate(&mut store)?;
+        let mut look = Look { instance, store: &mut store };
+        let exports: &Exports = &compiled.exports;
+        let entry = |look: &mut Look<'_>, export| look.function::<(u32, u32), u64>(export);
+        Ok(Self {
+            memory: look.export(&exports.memory).and_then(Extern::into_memory).ok_or_else(missing)?,
+            globals: exports
+                .globals
+                .iter()
+                .map(|export| look.export(export).and_then(Extern::into_global))
+                .collect::<Option<_>>()
+                .ok_or_else(missing)?,
+            alloc: look.function(Some(&exports.alloc))?.ok_or_else(missing)?,
+            start: entry(&mut look, exports.start.as_ref())?,
+            resume: entry(&mut look, exports.resume.as_ref())?,
+            step: entry(&mut look, exports.step.as_ref())?,
+            load: entry(&mut look, exports.load.as_ref())?,
+            settle: look.function(exports.settle.as_ref())?,
+            scratch: look.function(exports.scratch.as_ref())?,
+            store,
+        })
+    }
+
+    pub(crate) fn memory(&self) -> &[u8] {
+        self.memory.data(&self.store)
+    }
+
+    pub(crate) fn memory_mut(&mut self) -> &mut [u8] {
+        self.memory.data_mut(&mut self.store)
+    }
+
+    /// In pages of 64 KiB.
+    pub(crate) fn memory_pages(&self) -> u32 {
+        u32::try_from(self.memory.size(&self.store)).unwrap_or(u32::MAX)
+    }
+
+    /// Grows the memory to `pages` of 64 KiB, unless it is that large.
+    pub(crate) fn grow_to(&mut self, pages: u32) -> wasmtime::Result<()> {
+        let more = u64::from(pages).saturating_sub(self.memory.size(&self.store));
+        if more > 0 {
+            self.memory.grow(&mut self.store, more)?;
+        }
+        Ok(())
+    }
+
+    /// The mutable globals' bits.
+    pub(crate) fn globals(&mut self) -> impl ExactSizeIterator<Item = u64> {
+        let store = &mut self.store;
+        self.globals.iter().map(move |global| match global.get(&mut *store) {
+            // The sign is of no concern to bits, and the upper half of a 32-bit value is zero.
+            Val::I32(value) => u64::from(value.cast_unsigned()),
+            Val::F32(bits) => u64::from(bits),
+            Val::I64(value) => value.cast_unsigned(),
+            Val::F64(bits) => bits,
+            // Not admitted.
+            _ => 0,
+        })
+    }
+
+    /// Sets the mutable globals.
+    pub(crate) fn set_globals(&mut self, bits: impl Iterator<Item = u64>) -> wasmtime::Result<()> {
+        for (global, bits) in self.globals.iter().zip(bits) {
+            let held = global.get(&mut self.store);
+            // Narrow values were checked to be narrow.
+            let value = match held {
+                Val::I32(_) => Val::I32((bits as u32).cast_signed()),
+                Val::F32(_) => Val::F32(bits as u32),
+                Val::I64(_) => Val::I64(bits.cast_signed()),
+                _ => Val::F64(bits),
+            };
+            global.set(&mut self.store, value)?;
+        }
+        Ok(())
+    }
+
+    /// Delivers `event`, and takes what the guest says in return.
+    pub(crate) async fn deliver(&mut self, to: To, event: &[u8], limits: &Limits) -> Result<Outbox, Stop> {
+        Runtime::rearm(&mut self.store);
+        let clock = self.store.data().clock.clone();
+        let result = clock.run(self.exchange(to, event, limits)).await;
+        let broken = self.store.data().memory_broken;
+        match result {
+            Ok(Outbox { end: Some(GuestEnd::Limit { limit, message, line, column }), .. }) => {
+                Err(Stop::Limit { limit, message: Some(message), line, column })
+            }
+            // It may have got by with less, or fallen over it: it asked for more than it may have either way.
+            Ok(_) | Err(Stop::Trap(_)) if broken => Err(Stop::limit("memory_bytes_max")),
+            result => result,
+        }
+    }
+
+    async fn exchange(&mut self, to: To, event: &[u8], limits: &Limits) -> Result<Outbox, Stop> {
+        let entry = match to {
+            To::Start => &self.start,
+            To::Resume => &self.resume,
+            To::Step => &self.step,
+            To::Load => &self.load,
+        };
+        let entry = entry.as_ref().ok_or_else(|| Stop::abi("it does not take this event"))?;
+        let stopped = |error: wasmtime::Error| Stop::of_call(&error);
+        let length = u32::try_from(event.len()).map_err(Stop::abi)?;
+        let place = self.alloc.call_async(&mut self.store, length).await.map_err(stopped)?;
+        if place == 0 {
+            return Err(Stop::abi(format!("catena_alloc has no place for an event of {length} bytes")));
+        }
+        self.memory
+            .write(&mut self.store, place as usize, event)
+            .map_err(|_| Stop::abi("catena_alloc returned a place outside the memory"))?;
+        let packed = entry.call_async(&mut self.store, (place, length)).await.map_err(stopped)?;
+        let outbox = self.outbox(packed, limits)?;
+        if let Some(settle) = &self.settle {
+            settle.call_async(&mut self.store, ()).await.map_err(stopped)?;
+        }
+        Ok(outbox)
+    }
+
+    /// Reads the outbox at `(address << 32) | length`.
+    fn outbox(&self, packed: u64, limits: &Limits) -> Result<Outbox, Stop> {
+        let (address, length) = ((packed >> 32) as usize, packed as u32);
+        if length > limits.output_bytes_max {
+            return Err(Stop::limit("output_bytes_max"));
+        }
+        let bytes = self
+            .memory()
+            .get(address..)
+            .and_then(|rest| rest.get(..length as usize))
+            .ok_or_else(|| Stop::abi("its outbox lies outside its memory"))?;
+        abi::read_outbox(bytes, limits.events_max).map_err(|error| match error {
+            abi::OutboxError::TooMany { .. } => Stop::limit("events_max"),
+            error @ abi::OutboxError::Malformed(_) => Stop::abi(error),
+        })
+    }
+
+    /// Asks the guest for its scratch ranges.
+    pub(crate) async fn scratch(&mut self) -> Result<Scratch, Stop> {
+        let Some(scratch) = &self.scratch else {
+            return Ok(Scratch::default());
+        };
+        Runtime::rearm(&mut self.store);
+        let clock = self.store.data().clock.clone();
+        let list = clock.run(scratch.call_async(&mut self.store, ())).await.map_err(|error| Stop::of_call(&error))?;
+        Scratch::read(self.memory(), list).map_err(Stop::abi)
+    }
+}
+
+/// An instance just made, whose exports are looked at.
+struct Look<'s> {
+    instance: wasmtime::Instance,
+    store: &'s mut Store<Host>,
+}
+
+impl Look<'_> {
+    fn export(&mut self, export: &wasmtime::ModuleExport) -> Option<Extern> {
+        self.instance.get_module_export(&mut *self.store, export)
+    }
+
+    fn function<P: wasmtime::WasmParams, R: wasmtime::WasmResults>(
+        &mut self,
+        export: Option<&wasmtime::ModuleExport>,
+    ) -> wasmtime::Result<Option<TypedFunc<P, R>>> {
+        let function = export.and_then(|export| self.export(export)).and_then(Extern::into_func);
+        function.map(|function| function.typed(&*self.store)).transpose()
+    }
+}
+
+/// Admission saw every export: this is for a fault of the host's own.
+fn missing() -> wasmtime::Error {
+    wasmtime::Error::msg("an export that was admitted is missing")
+}

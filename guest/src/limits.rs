@@ -1,0 +1,88 @@
+//! What a guest may use, and what a sandbox keeps.
+
+use std::path::PathBuf;
+
+use crate::PageFinder;
+
+/// Hard limits of one session. A guest that breaks one ends its own function with `LimitExceeded`, whose parameters name the
+/// limit, and nothing else.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Linear memory, the engine's own included. Default 64 MiB.
+    pub memory_bytes_max: u64,
+    /// Time that one step (from an event to the guest's return) may run, not counting the time for which it stood aside for
+    /// others. Default 1,000 ms.
+    pub step_wall_ms_max: u32,
+    /// All events of one step, encoded. Default 16 MiB.
+    pub output_bytes_max: u32,
+    /// Events of one step: calls, emits and log lines. Default 65,536.
+    pub events_max: u32,
+    /// One continuation. Default 16 MiB.
+    pub continuation_bytes_max: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            memory_bytes_max: 64 << 20,
+            step_wall_ms_max: 1_000,
+            output_bytes_max: 16 << 20,
+            events_max: 65_536,
+            continuation_bytes_max: 16 << 20,
+        }
+    }
+}
+
+/// Native stack of a guest: the same on every node, so that a recursion ends at the same depth everywhere.
+pub const STACK_BYTES_MAX: usize = 1 << 20;
+/// A guest that ignores `catena.interrupted` is stopped by force this long after its step's time is over.
+pub const HARD_STOP_GRACE_MS: u32 = 50;
+/// Memory granted once beyond `memory_bytes_max`, in which the engine says where the limit broke.
+pub const MEMORY_RESERVE_BYTES: u64 = 1 << 20;
+
+/// What a sandbox keeps, and under which limits it runs guests.
+#[derive(Clone, Debug)]
+pub struct SandboxConfig {
+    /// Hard limits of each session.
+    pub limits: Limits,
+    /// Where compiled modules are kept from one process to the next, the engine above all (wasmtime's own cache: only files
+    /// that this user wrote are safe there). `None`: nowhere, and each start compiles the engine. Default `None`.
+    pub cache_dir: Option<PathBuf>,
+    /// Loaded functions kept. Default 1,024.
+    pub images_max: usize,
+    /// Bytes of loaded functions kept: changes to the engine's memory, and machine code and data of compiled functions.
+    /// Default 256 MiB.
+    pub images_bytes_max: u64,
+    /// Instances kept ready between sessions. Default 64.
+    pub warm_instances_max: usize,
+    /// Instances in all: sessions and those kept ready. Default 1,024.
+    pub instances_max: u32,
+    /// One function's source or module. Default 4 MiB.
+    pub function_bytes_max: usize,
+    /// Functions being loaded or waiting for it; one more is refused with `Overloaded`. Default 256.
+    pub loads_max: usize,
+    /// Modules compiled at once, each on a thread of its own. Default 1.
+    pub compiles_max: usize,
+    /// How long a load waits for a module to be compiled. Default 10,000 ms.
+    pub compile_wall_ms_max: u32,
+    /// How changed pages are found. `None`: by the best means that this machine has. Default `None`.
+    pub page_finder: Option<PageFinder>,
+}
+
+impl Default for SandboxConfig {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            cache_dir: None,
+            images_max: 1_024,
+            images_bytes_max: 256 << 20,
+            warm_instances_max: 64,
+            instances_max: 1_024,
+            function_bytes_max: 4 << 20,
+            loads_max: 256,
+            compiles_max: 1,
+            compile_wall_ms_max: 10_000,
+            page_finder: None,
+        }
+    }
+}

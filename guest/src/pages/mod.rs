@@ -1,0 +1,96 @@
+//! Which pages of a guest's memory may differ from its image: asked of the kernel, confirmed by content elsewhere.
+
+mod kernel;
+mod pagemap;
+
+use std::{fs::File, ops::Range};
+
+/// Granularity of the comparison. Equal to the kernel's page on every machine on which the kernel is asked.
+pub(crate) const PAGE_BYTES: usize = 4096;
+
+/// The addresses of a page.
+pub(crate) fn page_range(page: u32) -> Range<u64> {
+    let start = u64::from(page) * PAGE_BYTES as u64;
+    start..start + PAGE_BYTES as u64
+}
+
+/// How the pages that may have changed are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageFinder {
+    /// The `PAGEMAP_SCAN` ioctl: Linux 6.7 and later.
+    PagemapScan,
+    /// Reading `/proc/self/pagemap`: older Linux.
+    PagemapRead,
+    /// Every page is compared: anywhere.
+    Everything,
+}
+
+/// Finds pages by the best means that works here.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    finder: PageFinder,
+    pagemap: Option<File>,
+}
+
+impl Pages {
+    /// `wanted`, or the best means that this machine has.
+    pub(crate) fn new(wanted: Option<PageFinder>) -> Option<Self> {
+        let pagemap = File::open("/proc/self/pagemap").ok().filter(|_| rustix::param::page_size() == PAGE_BYTES);
+        [PageFinder::PagemapScan, PageFinder::PagemapRead, PageFinder::Everything]
+            .into_iter()
+            .filter(|finder| wanted.is_none_or(|wanted| wanted == *finder))
+            .find(|finder| works(*finder, pagemap.as_ref()))
+            .map(|finder| Self { finder, pagemap })
+    }
+
+    pub(crate) const fn finder(&self) -> PageFinder {
+        self.finder
+    }
+
+    /// Appends the numbers of all pages of `memory` that may have been written since they were mapped, in order.
+    /// A page too many costs a comparison; a page too few is never given: on any doubt, all are.
+    pub(crate) fn find(&self, memory: &[u8], found: &mut Vec<u32>) {
+        let asked = match (self.finder, &self.pagemap) {
+            (PageFinder::PagemapScan, Some(pagemap)) => kernel::scan(pagemap, memory, found),
+            (PageFinder::PagemapRead, Some(pagemap)) => pagemap::read(pagemap, memory, found),
+            _ => None,
+        };
+        if asked.is_none() {
+            found.clear();
+            found.extend(0..count(memory));
+        }
+    }
+}
+
+/// Pages in `memory`. A 32-bit memory has at most 2^20.
+fn count(memory: &[u8]) -> u32 {
+    u32::try_from(memory.len() / PAGE_BYTES).unwrap_or(u32::MAX)
+}
+
+/// Tries a means on memory whose state is known: one page untouched, one written, one zero page merely read.
+fn works(finder: PageFinder, pagemap: Option<&File>) -> bool {
+    if finder == PageFinder::Everything {
+        return true;
+    }
+    let Some(pagemap) = pagemap else { return false };
+    // Zeroed memory of this size comes from the kernel untouched.
+    let mut probe = vec![0_u8; 64 * PAGE_BYTES];
+    let skip = probe.as_ptr().align_offset(PAGE_BYTES);
+    let Some(pages) = probe.get_mut(skip..skip + 62 * PAGE_BYTES) else {
+        return false;
+    };
+    let written = [3_u32, 4, 40];
+    for page in written {
+        if let Some(byte) = pages.get_mut(page as usize * PAGE_BYTES) {
+            *byte = 1;
+        }
+    }
+    // Not optimised away: the kernel looks at the memory, which the compiler does not know.
+    std::hint::black_box(&mut *pages);
+    let mut found = Vec::new();
+    let asked = match finder {
+        PageFinder::PagemapScan => kernel::scan(pagemap, pages, &mut found),
+        _ => pagemap::read(pagemap, pages, &mut found),
+    };
+    asked.is_some() && written.iter().all(|page| found.contains(page))
+}

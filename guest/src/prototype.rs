@@ -1,0 +1,103 @@
+//! A compiled module and what an untouched instance of it holds.
+
+use std::sync::Arc;
+use wasmtime::{InstancePre, Module, ModuleExport};
+
+use crate::{
+    admission::{self, Admitted, Role},
+    base::Base,
+    error::Stop,
+    host::Host,
+    instance::Instance,
+    runtime::Runtime,
+    scratch::Scratch,
+};
+
+/// Where a module's exports are, so that no instance looks them up by name.
+pub(crate) struct Exports {
+    pub(crate) memory: ModuleExport,
+    pub(crate) alloc: ModuleExport,
+    pub(crate) start: Option<ModuleExport>,
+    pub(crate) resume: Option<ModuleExport>,
+    pub(crate) step: Option<ModuleExport>,
+    pub(crate) load: Option<ModuleExport>,
+    pub(crate) settle: Option<ModuleExport>,
+    pub(crate) scratch: Option<ModuleExport>,
+    pub(crate) globals: Vec<ModuleExport>,
+}
+
+/// A module that was compiled, and can be instantiated.
+pub(crate) struct Compiled {
+    pub(crate) pre: InstancePre<Host>,
+    pub(crate) exports: Exports,
+    pub(crate) admitted: Admitted,
+    /// Machine code and data.
+    code_bytes: usize,
+}
+
+/// A module whose untouched instance is known.
+pub(crate) struct Prototype {
+    pub(crate) compiled: Compiled,
+    pub(crate) base: Base,
+    /// The mutable globals' bits.
+    pub(crate) globals: Box<[u64]>,
+    pub(crate) scratch: Scratch,
+    /// Initial size of the memory, in pages of 64 KiB.
+    pub(crate) memory_pages: u32,
+}
+
+/// Why a module does not become a prototype.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    Refused(admission::Refusal),
+    Compile(String),
+    Instantiate(String),
+    Stopped(Stop),
+}
+
+impl Compiled {
+    /// Checks and compiles `module`: takes long, and blocks.
+    pub(crate) fn new(runtime: &Runtime, module: &[u8], role: Role) -> Result<Self, Fault> {
+        let admitted = admission::admit(module, role, runtime.limits.memory_bytes_max).map_err(Fault::Refused)?;
+        let compile = |error: wasmtime::Error| Fault::Compile(format!("{error:#}"));
+        let (_, instrumented) = wasmtime_wizer::Wizer::new().instrument(module).map_err(compile)?;
+        let module = Module::new(&runtime.engine, &instrumented).map_err(compile)?;
+        let exports = exports(&module, &admitted).ok_or_else(|| Fault::Compile("an export got lost".to_owned()))?;
+        let image = module.image_range();
+        let code_bytes = image.end.addr() - image.start.addr();
+        Ok(Self { pre: runtime.linker.instantiate_pre(&module).map_err(compile)?, exports, admitted, code_bytes })
+    }
+}
+
+fn exports(module: &Module, admitted: &Admitted) -> Option<Exports> {
+    let optional = |name: &str| module.get_export_index(name);
+    Some(Exports {
+        memory: optional("memory")?,
+        alloc: optional("catena_alloc")?,
+        start: optional("catena_start"),
+        resume: optional("catena_resume"),
+        step: optional("catena_step"),
+        load: optional("catena_load"),
+        settle: optional("catena_settle"),
+        scratch: optional("catena_scratch"),
+        globals: admitted.global_names.iter().map(|name| optional(name)).collect::<Option<_>>()?,
+    })
+}
+
+impl Prototype {
+    /// Looks at an untouched instance, and asks it for its scratch.
+    pub(crate) async fn new(runtime: &Runtime, compiled: Compiled) -> Result<Arc<Self>, Fault> {
+        let unusable = |error: wasmtime::Error| Fault::Instantiate(format!("{error:#}"));
+        let mut instance = Instance::new(runtime, &compiled).map_err(unusable)?;
+        let base = Base::new(instance.memory());
+        let globals = instance.globals().collect();
+        let memory_pages = instance.memory_pages();
+        let scratch = instance.scratch().await.map_err(Fault::Stopped)?;
+        Ok(Arc::new(Self { compiled, base, globals, scratch, memory_pages }))
+    }
+
+    /// What keeping this costs.
+    pub(crate) fn len_bytes(&self) -> usize {
+        self.compiled.code_bytes + self.base.len_bytes()
+    }
+}

@@ -1,0 +1,189 @@
+//! An instance of an image: laid out, run, compared with the image, and put back to it.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
+};
+
+use bytes::Bytes;
+use catena_wire::Exception;
+
+use crate::{
+    abi::Outbox,
+    base::Patched,
+    continuation::{self, Checked, WASM_PAGE_BYTES},
+    difference::{Difference, compare, restore},
+    error::{Stop, node_fault},
+    image::{Image, Loaded},
+    instance::{Instance, To},
+    pages::PAGE_BYTES,
+    runtime::Runtime,
+};
+
+/// An instance with more pages of its own than these is not kept: it holds 4 MiB, and each reset compares them all.
+const WARM_PAGES_MAX: usize = 1_024;
+/// What a run costs beside its bytes, at least.
+const RUN_BYTES: usize = 3;
+
+/// Counts instances, so that there are never more than the pool has room for.
+pub(crate) struct Seats {
+    taken: AtomicU32,
+    max: u32,
+}
+
+impl Seats {
+    pub(crate) fn new(max: u32) -> Arc<Self> {
+        Arc::new(Self { taken: AtomicU32::new(0), max })
+    }
+
+    pub(crate) fn take(self: &Arc<Self>) -> Option<Seat> {
+        self.taken
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |taken| (taken < self.max).then_some(taken + 1))
+            .ok()
+            .map(|_| Seat(Arc::clone(self)))
+    }
+
+    pub(crate) fn taken(&self) -> u32 {
+        self.taken.load(Ordering::Relaxed)
+    }
+}
+
+/// Room for one instance.
+pub(crate) struct Seat(Arc<Seats>);
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.taken.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// An instance of an image.
+pub(crate) struct Ready {
+    pub(crate) image: Arc<Image>,
+    instance: Instance,
+    patched: Arc<Patched>,
+    /// Kept from one use to the next, so that they grow once.
+    pages: Vec<u32>,
+    found: Difference,
+    pub(crate) event: Vec<u8>,
+    // After the instance, so that its place in the pool is free before the seat is.
+    _seat: Seat,
+}
+
+impl Ready {
+    /// An instance in the image's base state.
+    pub(crate) fn new(runtime: &Runtime, image: &Arc<Image>, seat: Seat) -> Result<Self, Exception> {
+        let failed = |error: wasmtime::Error| node_fault(format!("no instance of {}: {error:#}", image.name()));
+        let mut instance = Instance::new(runtime, &image.prototype.compiled).map_err(failed)?;
+        instance.grow_to(image.memory_pages).map_err(failed)?;
+        if !image.runs.is_empty() {
+            continuation::lay_runs(&image.runs, instance.memory_mut());
+            instance.set_globals(image.globals.iter().copied()).map_err(failed)?;
+        }
+        Ok(Self {
+            patched: image.patched(),
+            image: Arc::clone(image),
+            instance,
+            pages: Vec::new(),
+            found: Difference::default(),
+            event: Vec::new(),
+            _seat: seat,
+        })
+    }
+
+    /// Delivers what was encoded into `event`.
+    pub(crate) async fn deliver(&mut self, runtime: &Runtime, to: To) -> Result<Outbox, Stop> {
+        self.instance.deliver(to, &self.event, &runtime.limits).await
+    }
+
+    /// Lays a continuation, checked against this image's shape, over the base state.
+    pub(crate) fn lay(&mut self, checked: &Checked<'_>) -> Result<(), Exception> {
+        let failed = |error: wasmtime::Error| node_fault(format!("{error:#}"));
+        self.instance.grow_to(checked.memory_pages).map_err(failed)?;
+        checked.lay(self.instance.memory_mut());
+        self.instance.set_globals(checked.globals()).map_err(failed)
+    }
+
+    /// Finds what differs from the image, and resets scratch.
+    fn compare(&mut self, runtime: &Runtime) {
+        self.pages.clear();
+        self.found.runs.clear();
+        self.found.bytes = 0;
+        runtime.pages.find(self.instance.memory(), &mut self.pages);
+        compare(
+            self.instance.memory_mut(),
+            &self.pages,
+            &self.image.expected(&self.patched),
+            &self.image.prototype.scratch,
+            &mut self.found,
+        );
+    }
+
+    /// The continuation. The instance is then to be [`reset`](Self::reset_compared) or dropped.
+    pub(crate) fn continuation(&mut self, runtime: &Runtime) -> Result<Bytes, Stop> {
+        self.compare(runtime);
+        let bytes_max = runtime.limits.continuation_bytes_max as usize;
+        let least = self.found.bytes as usize + self.found.runs.len() * RUN_BYTES;
+        if least > bytes_max {
+            return Err(Stop::limit("continuation_bytes_max"));
+        }
+        let mut out = Vec::with_capacity(least + self.image.globals.len() * 8 + 64);
+        let memory_pages = self.instance.memory_pages();
+        continuation::put_head(&mut out, self.image.digest, memory_pages, self.instance.globals());
+        continuation::put_runs(&mut out, &self.found.runs, self.instance.memory());
+        if out.len() > bytes_max {
+            return Err(Stop::limit("continuation_bytes_max"));
+        }
+        Ok(out.into())
+    }
+
+    /// Puts the image's bytes back where [`continuation`](Self::continuation) found others. `false`: it cannot be put back, and
+    /// is to be dropped.
+    pub(crate) fn reset_compared(&mut self) -> bool {
+        if self.instance.memory_pages() != self.image.memory_pages {
+            // Memory never shrinks.
+            return false;
+        }
+        restore(self.instance.memory_mut(), &self.found.runs, &self.image.expected(&self.patched));
+        self.instance.set_globals(self.image.globals.iter().copied()).is_ok()
+    }
+
+    /// Puts the instance back to the image's base state, whatever ran in it. `false`: see [`reset_compared`](Self::reset_compared).
+    pub(crate) fn reset(&mut self, runtime: &Runtime) -> bool {
+        if self.instance.memory_pages() != self.image.memory_pages {
+            return false;
+        }
+        self.compare(runtime);
+        self.reset_compared()
+    }
+
+    /// Whether keeping it costs little, after a reset.
+    pub(crate) fn is_worth_keeping(&self) -> bool {
+        // Comparing everything counts every page, changed or not.
+        let all = self.image.memory_pages as usize * WASM_PAGE_BYTES as usize / PAGE_BYTES;
+        self.pages.len() <= WARM_PAGES_MAX || self.pages.len() == all
+    }
+
+    /// What loading a function left in this instance of an engine.
+    pub(crate) fn loaded(&mut self, runtime: &Runtime) -> Loaded {
+        self.compare(runtime);
+        let mut runs = Vec::with_capacity(self.found.bytes as usize + self.found.runs.len() * 4);
+        continuation::put_runs(&mut runs, &self.found.runs, self.instance.memory());
+        Loaded {
+            runs: runs.into(),
+            globals: self.instance.globals().collect(),
+            memory_pages: self.instance.memory_pages(),
+        }
+    }
+
+    /// Makes this instance, in which `image` was just loaded and compared, one of `image`.
+    pub(crate) fn adopt(&mut self, image: &Arc<Image>) {
+        self.patched = image.patched();
+        self.image = Arc::clone(image);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn instance(&mut self) -> &mut Instance {
+        &mut self.instance
+    }
+}

@@ -1,0 +1,289 @@
+//! The sandbox: functions loaded once, instances kept ready, sessions begun and resumed.
+
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+
+use bytes::Bytes;
+use catena_wire::{Exception, Hash};
+
+use crate::{
+    Function, FunctionKind, Image, PageFinder, SandboxConfig, SandboxError, Session,
+    admission::Role,
+    cache::Images,
+    continuation::Checked,
+    error::{bad_continuation, limit_exceeded, overloaded},
+    explicit::Explicit,
+    function::hash_of,
+    image::Loaded,
+    loading::Loading,
+    prototype::{Compiled, Prototype},
+    ready::{Ready, Seats},
+    runtime::Runtime,
+    warm::Warm,
+};
+
+/// The JavaScript engine that ships with this build: a guest of the same ABI as any other.
+static ENGINE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/engine.wasm"));
+
+/// Where functions run. Cheap to clone; all clones are one sandbox.
+#[derive(Clone)]
+pub struct Sandbox(Arc<Inner>);
+
+/// Counts, for people and for tests. All are of this moment or since the sandbox was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SandboxStats {
+    /// Functions kept loaded.
+    pub images: usize,
+    /// What keeping them costs in bytes: see [`Image::len_bytes`].
+    pub images_bytes: u64,
+    /// Instances kept ready.
+    pub warm_instances: usize,
+    /// All instances: ready or in sessions.
+    pub instances: u32,
+    /// Functions loaded.
+    pub loads: u64,
+    /// Sessions that found an instance ready.
+    pub warm_hits: u64,
+    /// Sessions for which one was made.
+    pub warm_misses: u64,
+    /// Sessions that broke a limit, trapped, or broke the ABI.
+    pub guests_stopped: u64,
+    /// How changed pages are found on this machine.
+    pub page_finder: PageFinder,
+}
+
+/// What the clones share.
+pub(crate) struct Inner {
+    pub(crate) config: SandboxConfig,
+    pub(crate) loading: Loading,
+    pub(crate) engine: Arc<Image>,
+    images: Mutex<Images>,
+    warm: Mutex<Warm>,
+    seats: Arc<Seats>,
+    images_made: AtomicU64,
+    loads: AtomicU64,
+    warm_hits: AtomicU64,
+    warm_misses: AtomicU64,
+    guests_stopped: AtomicU64,
+    // Last, so that no instance outlives the engine's pool.
+    pub(crate) runtime: Runtime,
+}
+
+impl Sandbox {
+    /// Starts the runtime and takes in the JavaScript engine: milliseconds if it was compiled before into
+    /// [`SandboxConfig::cache_dir`], else seconds.
+    ///
+    /// # Errors
+    /// See [`SandboxError`].
+    pub fn new(config: SandboxConfig) -> Result<Self, SandboxError> {
+        let runtime = Runtime::new(&config)?;
+        let unusable = |fault| SandboxError::Engine(format!("{fault:?}"));
+        let compiled = Compiled::new(&runtime, ENGINE, Role::Engine).map_err(unusable)?;
+        let prototype = finish(Prototype::new(&runtime, compiled)).map_err(unusable)?;
+        let hash = hash_of(ENGINE);
+        let engine = Image::new(
+            0,
+            hash,
+            FunctionKind::JavaScript,
+            "engine",
+            hash,
+            Arc::clone(&prototype),
+            untouched(&prototype),
+        );
+        Ok(Self(Arc::new(Inner {
+            loading: Loading::new(config.loads_max, config.compiles_max),
+            engine: Arc::new(engine),
+            images: Mutex::new(Images::new(config.images_max, config.images_bytes_max)),
+            warm: Mutex::new(Warm::new(config.warm_instances_max)),
+            seats: Seats::new(config.instances_max),
+            images_made: AtomicU64::new(1),
+            loads: AtomicU64::new(0),
+            warm_hits: AtomicU64::new(0),
+            warm_misses: AtomicU64::new(0),
+            guests_stopped: AtomicU64::new(0),
+            config,
+            runtime,
+        })))
+    }
+
+    /// A function as this sandbox would run it: JavaScript is bound to this build's engine.
+    #[must_use]
+    pub fn function(&self, kind: FunctionKind, name: &str, bytes: impl Into<Bytes>) -> Function {
+        Function {
+            kind,
+            engine: (kind == FunctionKind::JavaScript).then(|| self.engine_hash()),
+            name: name.to_owned(),
+            bytes: bytes.into(),
+        }
+    }
+
+    /// BLAKE3 of the JavaScript engine: functions bound to another are refused.
+    #[must_use]
+    pub fn engine_hash(&self) -> Hash {
+        self.0.engine.code()
+    }
+
+    /// The function, if it is loaded.
+    #[must_use]
+    pub fn loaded(&self, code: Hash) -> Option<Arc<Image>> {
+        lock(&self.0.images).get(code)
+    }
+
+    /// Loads the function whose encoding ([`Function::encode`]) has the hash `code`. Many may ask at once for the same one: it is
+    /// loaded once. To be called in a tokio runtime with time enabled, since modules are compiled on a thread of their own.
+    ///
+    /// # Errors
+    /// `BadCode`: the bytes are not those of the hash, are of no known kind or of another engine, or are a module that cannot
+    /// travel (the message says why). A `SyntaxError` with line and column, or whatever else the source threw. `LimitExceeded`,
+    /// `Overloaded`.
+    pub async fn load(&self, code: Hash, encoded: &[u8]) -> Result<Arc<Image>, Exception> {
+        if let Some(image) = self.loaded(code) {
+            return Ok(image);
+        }
+        self.0.load(code, encoded).await
+    }
+
+    /// A session of the function, not yet started.
+    ///
+    /// # Errors
+    /// `Overloaded`, if as many instances are in use as this sandbox may have.
+    #[expect(clippy::unused_async, reason = "callers must not depend on its never waiting")]
+    pub async fn begin(&self, image: &Arc<Image>) -> Result<Session, Exception> {
+        Ok(Session::new(Arc::clone(&self.0), self.0.ready(image)?))
+    }
+
+    /// A session that goes on from a continuation of this image.
+    ///
+    /// # Errors
+    /// `BadContinuation`, with the reason, and nothing was written; else as [`Sandbox::begin`].
+    #[expect(clippy::unused_async, reason = "callers must not depend on its never waiting")]
+    pub async fn resume(&self, image: &Arc<Image>, continuation: &[u8]) -> Result<Session, Exception> {
+        let inner = &self.0;
+        let limits = &inner.runtime.limits;
+        if continuation.len() > limits.continuation_bytes_max as usize {
+            return Err(limit_exceeded("continuation_bytes_max", None, limits));
+        }
+        if image.is_explicit() {
+            let explicit = Explicit::decode(image.digest, continuation).map_err(bad_continuation)?;
+            let session = Session::new(Arc::clone(inner), inner.ready(image)?);
+            return Ok(session.resumed_explicit(explicit));
+        }
+        let shape = image.shape(inner.runtime.memory_pages_max());
+        let checked = Checked::new(&shape, continuation).map_err(bad_continuation)?;
+        let mut ready = inner.ready(image)?;
+        ready.lay(&checked)?;
+        Ok(Session::new(Arc::clone(inner), ready))
+    }
+
+    /// What the sandbox holds and has done.
+    #[must_use]
+    pub fn stats(&self) -> SandboxStats {
+        let inner = &self.0;
+        let (images, images_bytes) = {
+            let images = lock(&inner.images);
+            (images.len(), images.bytes())
+        };
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        SandboxStats {
+            images,
+            images_bytes,
+            warm_instances: lock(&inner.warm).len(),
+            instances: inner.seats.taken(),
+            loads: count(&inner.loads),
+            warm_hits: count(&inner.warm_hits),
+            warm_misses: count(&inner.warm_misses),
+            guests_stopped: count(&inner.guests_stopped),
+            page_finder: inner.runtime.pages.finder(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Sandbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Sandbox").field(&self.stats()).finish()
+    }
+}
+
+impl Inner {
+    /// An instance of the image in its base state: one kept ready, else a new one.
+    pub(crate) fn ready(&self, image: &Arc<Image>) -> Result<Box<Ready>, Exception> {
+        let kept = lock(&self.warm).take(image.id);
+        if let Some(ready) = kept {
+            self.warm_hits.fetch_add(1, Ordering::Relaxed);
+            return Ok(ready);
+        }
+        self.warm_misses.fetch_add(1, Ordering::Relaxed);
+        let seat = self.seats.take().or_else(|| {
+            // The longest unused makes room. It is dropped before the seat is looked for again.
+            drop(evict(&self.warm));
+            self.seats.take()
+        });
+        let seat = seat.ok_or_else(|| overloaded("instances_max", self.config.instances_max.into()))?;
+        Ready::new(&self.runtime, image, seat).map(Box::new)
+    }
+
+    /// Resets an instance that ran, and keeps it.
+    pub(crate) fn give_back(&self, mut ready: Box<Ready>) {
+        if ready.reset(&self.runtime) {
+            self.keep(ready);
+        }
+    }
+
+    /// Keeps an instance that is in its image's base state.
+    pub(crate) fn keep(&self, ready: Box<Ready>) {
+        if ready.is_worth_keeping() {
+            let one_too_many = lock(&self.warm).put(ready);
+            // Dropped when the lock is free again.
+            drop(one_too_many);
+        }
+    }
+
+    /// Keeps a loaded function.
+    pub(crate) fn insert(&self, image: &Arc<Image>) {
+        self.loads.fetch_add(1, Ordering::Relaxed);
+        let gone = lock(&self.images).insert(Arc::clone(image));
+        for image in gone {
+            drop(forget(&self.warm, image.id));
+        }
+    }
+
+    pub(crate) fn next_image_id(&self) -> u64 {
+        self.images_made.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_stop(&self) {
+        self.guests_stopped.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+// These give the lock back before the caller drops what they return.
+fn evict(warm: &Mutex<Warm>) -> Option<Box<Ready>> {
+    lock(warm).evict()
+}
+
+fn forget(warm: &Mutex<Warm>, image: u64) -> Vec<Box<Ready>> {
+    lock(warm).forget(image)
+}
+
+/// What is behind these locks is whole between any two statements, so a panic elsewhere spoils nothing.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The image of a module to which nothing was loaded.
+pub(crate) fn untouched(prototype: &Prototype) -> Loaded {
+    Loaded { runs: Box::default(), globals: prototype.globals.clone(), memory_pages: prototype.memory_pages }
+}
+
+/// Runs what only stands aside for others, where there are none.
+fn finish<F: Future>(future: F) -> F::Output {
+    let mut future = std::pin::pin!(future);
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    loop {
+        if let std::task::Poll::Ready(output) = future.as_mut().poll(&mut cx) {
+            return output;
+        }
+    }
+}

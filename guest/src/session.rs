@@ -1,0 +1,185 @@
+//! One function on its way: begun or resumed here, run from event to event, and suspended or ended.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use catena_wire::{Exception, Value};
+
+use crate::{
+    abi::{self, GuestCall, GuestEnd, Outbox, Start},
+    error::{Stop, session_over},
+    explicit::Explicit,
+    image::Image,
+    instance::To,
+    ready::Ready,
+    sandbox::Inner,
+};
+
+/// What a function said in one turn. With no end and no call unsettled, it can never go on: its chain ends with `Stalled`, which
+/// the caller sees, who knows the calls.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Turn {
+    /// Calls made in this turn, to be settled in any order.
+    pub calls: Vec<GuestCall>,
+    /// Answers for the origin, to be sent at once.
+    pub emits: Vec<Value>,
+    /// Lines for the chain's console.
+    pub logs: Vec<String>,
+    /// The function's result or what it threw, once it has ended.
+    pub end: Option<Result<Value, Exception>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Waits for an event.
+    Idle,
+    /// Ended by itself: its instance can be put back.
+    Ended,
+    /// In the middle of a step, or left there: its instance is good for nothing more.
+    Broken,
+}
+
+/// A function that runs here. Dropping it at any point frees what it holds; a step that is abandoned half-way ends it.
+pub struct Session {
+    sandbox: Arc<Inner>,
+    ready: Option<Box<Ready>>,
+    phase: Phase,
+    /// For functions that hand their state over.
+    explicit: Option<Explicit>,
+}
+
+impl Session {
+    pub(crate) const fn new(sandbox: Arc<Inner>, ready: Box<Ready>) -> Self {
+        Self { sandbox, ready: Some(ready), phase: Phase::Idle, explicit: None }
+    }
+
+    pub(crate) fn resumed_explicit(mut self, explicit: Explicit) -> Self {
+        self.explicit = Some(explicit);
+        self
+    }
+
+    /// The image that it runs.
+    #[must_use]
+    pub fn image(&self) -> Option<&Arc<Image>> {
+        self.ready.as_ref().map(|ready| &ready.image)
+    }
+
+    /// Begins the function.
+    ///
+    /// # Errors
+    /// `LimitExceeded`, or the guest trapped or broke the ABI: the session is then over. [`SESSION_OVER`](crate::SESSION_OVER)
+    /// if it was so before.
+    pub async fn start(&mut self, input: &Value, start: Start) -> Result<Turn, Exception> {
+        let output_bytes_max = self.sandbox.runtime.limits.output_bytes_max;
+        let ready = self.ready.as_mut().ok_or_else(session_over)?;
+        if ready.image.is_explicit() {
+            self.explicit = Some(Explicit::new(start));
+            abi::put_step(&mut ready.event, None, Ok(input), start, output_bytes_max);
+            self.turn(To::Step).await
+        } else {
+            abi::put_start(&mut ready.event, input, start, output_bytes_max);
+            self.turn(To::Start).await
+        }
+    }
+
+    /// Hands in the outcome of a call, by its number.
+    ///
+    /// # Errors
+    /// As [`Session::start`].
+    pub async fn settle(&mut self, call: u32, result: Result<&Value, &Exception>) -> Result<Turn, Exception> {
+        let output_bytes_max = self.sandbox.runtime.limits.output_bytes_max;
+        let ready = self.ready.as_mut().ok_or_else(session_over)?;
+        let Some(explicit) = &self.explicit else {
+            abi::put_resume(&mut ready.event, call, result, output_bytes_max);
+            return self.turn(To::Resume).await;
+        };
+        let state = explicit.awaited(call).ok_or_else(session_over)?;
+        abi::put_step(&mut ready.event, Some(state), result, explicit.start, output_bytes_max);
+        // Each step begins from the image, wherever the one before was done.
+        if self.phase == Phase::Idle && !ready.reset(&self.sandbox.runtime) {
+            let event = std::mem::take(&mut ready.event);
+            let image = Arc::clone(&ready.image);
+            self.ready = None;
+            let mut fresh = self.sandbox.ready(&image)?;
+            fresh.event = event;
+            self.ready = Some(fresh);
+        }
+        self.turn(To::Step).await
+    }
+
+    /// One event in, one outbox out.
+    async fn turn(&mut self, to: To) -> Result<Turn, Exception> {
+        let ready = self.ready.as_mut().ok_or_else(session_over)?;
+        if std::mem::replace(&mut self.phase, Phase::Broken) != Phase::Idle {
+            return Err(session_over());
+        }
+        let outbox = ready.deliver(&self.sandbox.runtime, to).await.and_then(|outbox| self.read(outbox));
+        let turn = outbox.map_err(|stop| {
+            self.sandbox.count_stop();
+            stop.into_exception(&self.sandbox.runtime.limits)
+        })?;
+        self.phase = if turn.end.is_some() { Phase::Ended } else { Phase::Idle };
+        Ok(turn)
+    }
+
+    fn read(&mut self, outbox: Outbox) -> Result<Turn, Stop> {
+        let mut turn = Turn {
+            calls: outbox.calls,
+            emits: outbox.emits,
+            logs: outbox.logs,
+            end: match outbox.end {
+                None => None,
+                Some(GuestEnd::Done(value)) => Some(Ok(value)),
+                Some(GuestEnd::Threw(exception)) => Some(Err(*exception)),
+                // A limit was made an error before.
+                Some(GuestEnd::Limit { limit, .. }) => return Err(Stop::limit(&limit)),
+                Some(GuestEnd::Loaded) => return Err(Stop::abi("it loads when it should run")),
+            },
+        };
+        match (&mut self.explicit, outbox.state) {
+            (None, None) => {}
+            (None, Some(_)) => {
+                return Err(Stop::abi("it hands its state over, and exports no catena_step"));
+            }
+            (Some(explicit), state) => explicit.take_turn(&mut turn, state)?,
+        }
+        Ok(turn)
+    }
+
+    /// Takes the continuation, and gives the instance back for others to use.
+    ///
+    /// # Errors
+    /// `LimitExceeded` for a continuation that is too large; [`SESSION_OVER`](crate::SESSION_OVER) if there is none.
+    pub fn suspend(mut self) -> Result<Bytes, Exception> {
+        let sandbox = Arc::clone(&self.sandbox);
+        let mut ready = self.ready.take().filter(|_| self.phase == Phase::Idle).ok_or_else(session_over)?;
+        if ready.image.is_explicit() {
+            let continuation =
+                self.explicit.take().and_then(|explicit| explicit.encode(ready.image.digest)).ok_or_else(session_over);
+            sandbox.give_back(ready);
+            return continuation;
+        }
+        let continuation =
+            ready.continuation(&sandbox.runtime).map_err(|stop| stop.into_exception(&sandbox.runtime.limits));
+        if ready.reset_compared() {
+            sandbox.keep(ready);
+        }
+        continuation
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(ready) = self.ready.take()
+            && self.phase != Phase::Broken
+        {
+            self.sandbox.give_back(ready);
+        }
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("image", &self.image()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,69 @@
+//! Instances kept ready in their image's base state.
+
+use std::collections::HashMap;
+
+use crate::ready::Ready;
+
+/// Instances by image; the longest unused of all go first.
+pub(crate) struct Warm {
+    by_image: HashMap<u64, Vec<(u64, Box<Ready>)>>,
+    count: usize,
+    max: usize,
+    /// Counts instances put here: the smaller, the longer unused.
+    uses: u64,
+}
+
+impl Warm {
+    pub(crate) fn new(max: usize) -> Self {
+        Self { by_image: HashMap::new(), count: 0, max, uses: 0 }
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.count
+    }
+
+    /// The instance of an image that was used last: its pages are the likeliest to be in the processor's cache.
+    pub(crate) fn take(&mut self, image: u64) -> Option<Box<Ready>> {
+        let ready = self.by_image.get_mut(&image)?.pop()?.1;
+        self.count -= 1;
+        Some(ready)
+    }
+
+    /// Keeps an instance. Returns one to be dropped, if that is one too many.
+    #[must_use]
+    pub(crate) fn put(&mut self, ready: Box<Ready>) -> Option<Box<Ready>> {
+        self.uses += 1;
+        self.count += 1;
+        if self.by_image.len() > 2 * self.max {
+            // Images whose instances are all in use, or that are gone.
+            self.by_image.retain(|_, kept| !kept.is_empty());
+        }
+        self.by_image.entry(ready.image.id).or_default().push((self.uses, ready));
+        (self.count > self.max).then(|| self.evict()).flatten()
+    }
+
+    /// Takes out the instance that was unused for the longest time.
+    pub(crate) fn evict(&mut self) -> Option<Box<Ready>> {
+        // The first of each image is its oldest.
+        let (image, _) = self
+            .by_image
+            .iter()
+            .filter_map(|(image, kept)| kept.first().map(|(used, _)| (*image, *used)))
+            .min_by_key(|(_, used)| *used)?;
+        let kept = self.by_image.get_mut(&image)?;
+        let (_, ready) = kept.remove(0);
+        if kept.is_empty() {
+            self.by_image.remove(&image);
+        }
+        self.count -= 1;
+        Some(ready)
+    }
+
+    /// Takes out all instances of an image.
+    #[must_use]
+    pub(crate) fn forget(&mut self, image: u64) -> Vec<Box<Ready>> {
+        let kept = self.by_image.remove(&image).unwrap_or_default();
+        self.count -= kept.len();
+        kept.into_iter().map(|(_, ready)| ready).collect()
+    }
+}
