@@ -1,0 +1,35 @@
+# Every target says what it does step by step, and ends with one line: PASS or FAIL with what to do.
+# The work is in tools/*.sh; a target is a name for it. Variables given to make (FILE=...) reach the scripts as environment.
+
+SHELL := bash
+# rustup's own folder, for a shell that was opened before rustup was installed. First, because a system's own cargo
+# would not read rust-toolchain.toml.
+export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench engine verify-engine lint fuzz
+
+help:  ## this list
+	@echo "make TARGET, where TARGET is:"
+	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name what; do printf '  %-14s %s\n' "$${name// /}" "$$what"; done
+
+demo:  ## install what is needed, build, copy a file and open mail over four distant sites (FILE=path: your file)
+	@tools/demo.sh
+
+test:  ## install what is needed, build, run every test and check
+	@tools/test.sh
+
+bench:  ## the figures, side by side with peers: target/bench/summary.json
+	@tools/bench.sh
+
+engine:  ## build the guests alone: target/guests/*.wasm
+	@tools/engine.sh guests
+
+verify-engine:  ## build the engine twice from scratch, and compare the hashes
+	@tools/engine.sh verify-engine
+
+lint:  ## formatting, lints and dependencies, without the tests
+	@tools/lint.sh
+
+fuzz:  ## every fuzz target for a short while (FUZZ_SECONDS=20 each), on nightly
+	@tools/fuzz.sh

@@ -1,0 +1,27 @@
+# shellcheck shell=bash
+# The steps that every target shares, for the scripts beside this one to source after step.sh.
+
+# Whoever adds a dependency commits the lock file with it, so that everyone builds the same. For this machine only:
+# other systems' crates are many and large.
+fetch() { cargo fetch --locked --target "$(rustc -vV | sed -n 's/^host: //p')"; }
+
+# set_up build | set_up tests
+set_up() {
+    # It says its own steps, and its own verdict if one fails.
+    tools/bootstrap.sh "$1" || exit 1
+    step "Fetching crates" "check the network; if it says that the lock file needs to be updated: cargo build, and commit Cargo.lock" fetch
+    guests
+}
+
+guests() {
+    step "Building the guests: the JavaScript engine, to WebAssembly" "read the message above; tools are in target/tools, and may be deleted to fetch them again" \
+        cargo run --locked --release -p xtask -- guests
+}
+
+build() {
+    step "Building the workspace (the first time takes minutes: wasmtime is large)" "correct what the compiler says" \
+        cargo build --locked --release --workspace
+}
+
+# Says whether a file was written after the script began.
+fresh() { [ -s "$1" ] && [ "$1" -nt "$2" ]; }

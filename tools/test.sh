@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# `make test`: everything that proves that Catena works, from a fresh clone.
+
+. "$(dirname "${BASH_SOURCE[0]}")/step.sh"
+. tools/build.sh
+. tools/checks.sh
+
+begin "make test"
+set_up tests
+build
+# All crates are tested even if one fails: one run shows the whole picture.
+step "Running the tests" "the failed ones are named above; one alone: cargo test --release -p CRATE NAME" \
+    cargo test --locked --release --workspace --lib --bins --tests --no-fail-fast
+step "Running the examples in the documentation" "they are in the comments of the files named above" \
+    cargo test --locked --release --workspace --doc --no-fail-fast
+checks
+pass "every test and check"
