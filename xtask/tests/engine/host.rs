@@ -125,6 +125,14 @@ impl Guest {
     }
 
     fn event(&mut self, export: &str, event: &[u8]) -> Vec<Event> {
+        let outbox = self.quick(export, event);
+        let settle = self.instance.get_typed_func::<(), ()>(&mut self.store, "catena_settle").unwrap();
+        settle.call(&mut self.store, ()).unwrap();
+        events(&outbox)
+    }
+
+    /// Hands an event in; the outbox as it is.
+    pub fn quick(&mut self, export: &str, event: &[u8]) -> Vec<u8> {
         let alloc = self.instance.get_typed_func::<u32, u32>(&mut self.store, "catena_alloc").unwrap();
         let at = alloc.call(&mut self.store, event.len() as u32).unwrap();
         assert_ne!(at, 0, "no room for the event");
@@ -133,10 +141,7 @@ impl Guest {
         let function = self.instance.get_typed_func::<(u32, u32), u64>(&mut self.store, export).unwrap();
         let answer = function.call(&mut self.store, (at, event.len() as u32)).unwrap();
         let (start, len) = ((answer >> 32) as usize, answer as u32 as usize);
-        let outbox = self.memory.data(&self.store)[start..start + len].to_vec();
-        let settle = self.instance.get_typed_func::<(), ()>(&mut self.store, "catena_settle").unwrap();
-        settle.call(&mut self.store, ()).unwrap();
-        events(&outbox)
+        self.memory.data(&self.store)[start..start + len].to_vec()
     }
 
     pub fn load(&mut self, name: &str, source: &str) -> Vec<Event> {
@@ -146,21 +151,13 @@ impl Guest {
     }
 
     pub fn start(&mut self, input: &[u8]) -> Vec<Event> {
-        let mut event = vec![0x84];
-        event.extend_from_slice(input);
-        let mut e = Encoder::new(event);
-        e.u64(STARTED_AT_MS).unwrap().u64(SEED).unwrap().u32(self.output_bytes_max).unwrap();
-        self.event("catena_start", &e.into_writer())
+        let event = start_event(input, self.output_bytes_max);
+        self.event("catena_start", &event)
     }
 
     pub fn resume(&mut self, call: u32, ok: bool, value: &[u8]) -> Vec<Event> {
-        let mut e = Encoder::new(Vec::new());
-        e.array(4).unwrap().u32(call).unwrap().bool(ok).unwrap();
-        let mut event = e.into_writer();
-        event.extend_from_slice(value);
-        let mut e = Encoder::new(event);
-        e.u32(self.output_bytes_max).unwrap();
-        self.event("catena_resume", &e.into_writer())
+        let event = resume_event(call, ok, value, self.output_bytes_max);
+        self.event("catena_resume", &event)
     }
 
     /// The memory as the next node would see it: without what the guest calls scratch.
@@ -213,6 +210,24 @@ impl Guest {
         }
         there
     }
+}
+
+pub fn start_event(input: &[u8], output_bytes_max: u32) -> Vec<u8> {
+    let mut event = vec![0x84];
+    event.extend_from_slice(input);
+    let mut e = Encoder::new(event);
+    e.u64(STARTED_AT_MS).unwrap().u64(SEED).unwrap().u32(output_bytes_max).unwrap();
+    e.into_writer()
+}
+
+pub fn resume_event(call: u32, ok: bool, value: &[u8], output_bytes_max: u32) -> Vec<u8> {
+    let mut e = Encoder::new(Vec::new());
+    e.array(4).unwrap().u32(call).unwrap().bool(ok).unwrap();
+    let mut event = e.into_writer();
+    event.extend_from_slice(value);
+    let mut e = Encoder::new(event);
+    e.u32(output_bytes_max).unwrap();
+    e.into_writer()
 }
 
 fn events(outbox: &[u8]) -> Vec<Event> {
