@@ -3,7 +3,7 @@
 use alloc::{string::String, sync::Arc, vec::Vec};
 use bytes::Bytes;
 use catena_wire::{
-    ChainId, Encoded, Exception, Hash, LogLine, NodeRef, Outcome, ServiceEntry, StepKey, StepTrace, Value,
+    ChainId, Encoded, Exception, Hash, LogLine, NodeId, NodeRef, Outcome, ServiceEntry, StepKey, StepTrace, Value,
 };
 
 /// A chain's stay at this node: the shell keeps the guest under this name.
@@ -137,16 +137,31 @@ pub enum Action {
 /// What a sent message is about.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Receipt {
-    /// A hop in this session's custody.
-    Hop(SessionId),
+    /// A hop in custody.
+    Hop(Handed),
     /// A plain call.
     Call(u64),
     /// A request for a function.
-    WantCode(Hash),
-    /// An answer to the origin of this step's chain: it is sent again a few times.
+    WantCode(Wanted),
+    /// An answer to the origin of this step's chain; an origin that misses it gives the chain up as lost.
     Answer(StepKey),
     /// Nothing that anybody waits for.
     None,
+}
+
+/// One sending of one hop: late news of an earlier sending, or of an earlier hop, must not be taken for news of this one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Handed {
+    pub(crate) session: SessionId,
+    pub(crate) step: u32,
+    pub(crate) attempt: u8,
+}
+
+/// One request for a function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wanted {
+    pub(crate) code: Hash,
+    pub(crate) from: NodeId,
 }
 
 /// Whether a message may wait for others.

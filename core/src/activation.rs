@@ -7,7 +7,9 @@ use alloc::{
     vec::Vec,
 };
 use bytes::Bytes;
-use catena_wire::{Budget, Encoded, Exception, Hash, LogLine, NodeRef, StepKey, StepTrace, TRACE_STEPS_MAX, Value};
+use catena_wire::{
+    Budget, Encoded, Exception, Hash, LogLine, NodeId, NodeRef, StepKey, StepTrace, TRACE_STEPS_MAX, Value,
+};
 
 use crate::{GuestCall, SessionId, Time, timers::Timers};
 
@@ -69,6 +71,8 @@ pub(crate) struct Landing {
     pub(crate) call: u32,
     pub(crate) result: Option<Result<Value, Exception>>,
     pub(crate) continuation: Option<Bytes>,
+    /// Sendings of the hop whose head has come and whose tail has not.
+    pub(crate) tails_due: u32,
     pub(crate) code_here: bool,
 }
 
@@ -140,6 +144,11 @@ impl Activations {
         self.by_session.get_mut(&session)
     }
 
+    /// Whether the guest of this session is here, running or waiting.
+    pub(crate) fn is_live(&self, session: SessionId) -> bool {
+        self.get(session).is_some_and(|activation| matches!(activation.phase, Phase::Live))
+    }
+
     pub(crate) fn get(&self, session: SessionId) -> Option<&Activation> {
         self.by_session.get(&session)
     }
@@ -147,9 +156,7 @@ impl Activations {
     pub(crate) fn remove(&mut self, session: SessionId) -> Option<Activation> {
         self.timers.clear(session);
         let activation = self.by_session.remove(&session)?;
-        if let Phase::Handing(custody) = &activation.phase {
-            self.handing.remove(&custody.key);
-        }
+        self.leave_custody(session, &activation.phase);
         Some(activation)
     }
 
@@ -160,16 +167,31 @@ impl Activations {
             self.handing.insert(custody.key.clone(), session);
         }
         let before = core::mem::replace(&mut activation.phase, phase);
-        if let Phase::Handing(custody) = &before {
-            self.handing.remove(&custody.key);
-        }
         self.timers.set(session, activation.wakes_at());
+        self.leave_custody(session, &before);
         Some(before)
     }
 
-    /// The session that has this hop in its custody.
-    pub(crate) fn handing(&self, key: &StepKey) -> Option<SessionId> {
-        self.handing.get(key).copied()
+    fn leave_custody(&mut self, session: SessionId, phase: &Phase) {
+        // A chain that was given up as lost and went on may hand over the same step as the one that was not lost after all.
+        if let Phase::Handing(custody) = phase
+            && self.handing.get(&custody.key) == Some(&session)
+        {
+            self.handing.remove(&custody.key);
+        }
+    }
+
+    /// The session that has this hop in its custody, to be handed to that node.
+    pub(crate) fn handing(&self, key: &StepKey, to: NodeId) -> Option<SessionId> {
+        let session = self.handing.get(key)?;
+        let activation = self.by_session.get(session)?;
+        matches!(&activation.phase, Phase::Handing(custody) if custody.to.id == to).then_some(*session)
+    }
+
+    /// Sessions with this or an earlier step of the same branch in their custody.
+    pub(crate) fn handing_up_to(&self, key: &StepKey) -> Vec<SessionId> {
+        let first = StepKey { step: 0, ..key.clone() };
+        self.handing.range(&first..=key).map(|(_, session)| *session).collect()
     }
 
     pub(crate) fn reset_timer(&mut self, session: SessionId) {
@@ -187,7 +209,7 @@ impl Activations {
     }
 
     /// Sessions whose hop is being handed to a node that is gone.
-    pub(crate) fn handing_to(&self, node: catena_wire::NodeId) -> Vec<SessionId> {
+    pub(crate) fn handing_to(&self, node: NodeId) -> Vec<SessionId> {
         let to = |session: &&SessionId| matches!(self.by_session.get(session).map(|a| &a.phase), Some(Phase::Handing(c)) if c.to.id == node);
         self.handing.values().filter(to).copied().collect()
     }

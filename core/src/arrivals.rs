@@ -16,24 +16,30 @@ impl Node {
                 let tail = core::mem::take(&mut hop.continuation);
                 self.land(now, from, hop, Some(tail));
             }
-            Message::Accepted(key) => self.hop_accepted(now, &key),
-            Message::Refused(key, why) => self.hop_refused(&key, why),
+            Message::Accepted(key) => self.hop_accepted(now, from.id, &key),
+            Message::Refused(key, why) => self.hop_refused(from.id, &key, why),
             Message::Partial { key, number, value } => {
+                self.seen_beyond(now, from.id, &key);
                 self.origin.on_partial(now, &key, number, value, &self.policy, &mut self.actions);
             }
-            Message::End(end) => self.origin.on_end(now, *end, &self.policy, &mut self.actions),
-            Message::Heartbeat(key, host) => self.origin.on_heartbeat(now, &key, &host, &self.policy),
+            Message::End(end) => {
+                self.seen_beyond(now, from.id, &end.key);
+                self.origin.on_end(now, *end, &self.policy, &mut self.actions);
+            }
+            Message::Heartbeat(key, host) => {
+                self.seen_beyond(now, from.id, &key);
+                self.origin.on_heartbeat(now, &key, &host, &self.policy);
+            }
             Message::Console(key, lines) => self.origin.on_console(&key, lines, &mut self.actions),
             Message::Call { id, service, function, params, budget } => {
                 let asker = Asker::Peer { to: from.clone(), id };
-                self.serve_call(now, Request { asker, service, function, params, budget });
+                self.serve_call(now, Request { asker, service, function, params, budget, budget_at: now });
             }
             Message::Return(id, outcome) => self.call_returned(now, from, id, outcome),
             Message::Withdraw(id) => self.call_withdrawn(from, id),
             Message::WantCode(code) => self.actions.push_back(Action::ServeCode { code, to: from.clone() }),
             Message::Code(code, bytes) => self.code_came(from, code, bytes),
-            Message::NoCode(code) if self.codes.awaits(code, from.id) => self.ask_for_code(now, code),
-            Message::NoCode(_) => {}
+            Message::NoCode(code) => self.code_unavailable(now, code, from.id),
             Message::List(id) => self.actions.push_back(Action::ServeListing { id, to: from.clone() }),
             Message::Listing(id, entries) => self.actions.push_back(Action::Listing { id, entries }),
         }

@@ -33,6 +33,15 @@ pub(crate) struct Request {
     pub(crate) function: String,
     pub(crate) params: Value,
     pub(crate) budget: Budget,
+    /// When `budget` was right: waiting for a name costs time too.
+    pub(crate) budget_at: Time,
+}
+
+impl Request {
+    /// What the call may still spend now.
+    pub(crate) fn budget_now(&self, now: Time) -> Budget {
+        self.budget.after(now.since(self.budget_at))
+    }
 }
 
 /// What waits for a name to be resolved.
@@ -46,8 +55,7 @@ pub(crate) enum Unresolved {
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
     pub(crate) asker: Asker,
-    pub(crate) to: NodeId,
-    pub(crate) host: String,
+    pub(crate) to: Arc<NodeRef>,
     pub(crate) service: String,
     pub(crate) function: String,
 }
@@ -59,11 +67,28 @@ pub(crate) struct Calls {
     timers: Timers<u64>,
     running: BTreeMap<Ticket, Asker>,
     resolving: BTreeMap<String, Vec<Unresolved>>,
+    /// How many there are in `resolving`.
+    aside: usize,
+}
+
+/// What was under way for somebody who is gone.
+#[derive(Debug, Default)]
+pub(crate) struct Abandoned {
+    /// Service functions running here.
+    pub(crate) running: Vec<Ticket>,
+    /// Calls that other nodes have been asked to do.
+    pub(crate) asked: Vec<(u64, Arc<NodeRef>)>,
 }
 
 impl Calls {
+    /// Calls that wait for an answer.
     pub(crate) fn count_waiting(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// Calls and hops that wait for a name to be resolved.
+    pub(crate) fn count_aside(&self) -> usize {
+        self.aside
     }
 
     pub(crate) fn count_running(&self) -> usize {
@@ -71,17 +96,16 @@ impl Calls {
     }
 
     /// Remembers a call sent to `to`; the number goes with it.
-    pub(crate) fn wait(&mut self, now: Time, request: &Request, to: &NodeRef) -> u64 {
+    pub(crate) fn wait(&mut self, now: Time, request: &Request, to: &Arc<NodeRef>) -> u64 {
         self.next += 1;
         let waiting = Waiting {
             asker: request.asker.clone(),
-            to: to.id,
-            host: to.name.clone(),
+            to: to.clone(),
             service: request.service.clone(),
             function: request.function.clone(),
         };
         self.waiting.insert(self.next, waiting);
-        self.timers.set(self.next, now.after(request.budget.time_left_us()));
+        self.timers.set(self.next, now.after(request.budget_now(now).time_left_us()));
         self.next
     }
 
@@ -92,11 +116,11 @@ impl Calls {
 
     /// The node asked under number `id`, if that call still waits.
     pub(crate) fn asked(&self, id: u64) -> Option<NodeId> {
-        self.waiting.get(&id).map(|waiting| waiting.to)
+        self.waiting.get(&id).map(|waiting| waiting.to.id)
     }
 
     pub(crate) fn waiting_for(&self, node: NodeId) -> Vec<u64> {
-        self.waiting.iter().filter(|(_, waiting)| waiting.to == node).map(|(id, _)| *id).collect()
+        self.waiting.iter().filter(|(_, waiting)| waiting.to.id == node).map(|(id, _)| *id).collect()
     }
 
     /// Remembers a service function about to run here.
@@ -111,24 +135,64 @@ impl Calls {
         self.running.remove(&ticket)
     }
 
-    /// Takes out the service functions that run for whoever `gone` says is gone.
-    pub(crate) fn abandon(&mut self, gone: impl Fn(&Asker) -> bool) -> Vec<Ticket> {
-        let tickets: Vec<_> = self.running.iter().filter(|(_, asker)| gone(asker)).map(|(ticket, _)| *ticket).collect();
-        for ticket in &tickets {
+    /// Takes out what is under way for whoever `gone` says is gone: running here, asked of others, or waiting for a name.
+    pub(crate) fn abandon(&mut self, gone: impl Fn(&Asker) -> bool) -> Abandoned {
+        let running: Vec<_> = self.running.iter().filter(|(_, asker)| gone(asker)).map(|(ticket, _)| *ticket).collect();
+        for ticket in &running {
             self.running.remove(ticket);
         }
-        tickets
+        let asked: Vec<_> = self
+            .waiting
+            .iter()
+            .filter(|(_, call)| gone(&call.asker))
+            .map(|(id, call)| (*id, call.to.clone()))
+            .collect();
+        for (id, _) in &asked {
+            self.take_waiting(*id);
+        }
+        // The name stays in the table, empty, until it is resolved: somebody has been asked for it.
+        for aside in self.resolving.values_mut() {
+            let before = aside.len();
+            aside.retain(|unresolved| !matches!(unresolved, Unresolved::Plain(request) if gone(&request.asker)));
+            self.aside -= before - aside.len();
+        }
+        Abandoned { running, asked }
+    }
+
+    /// A function has ended of its own accord: the calls that it started go on, but nobody listens any more.
+    pub(crate) fn let_go(&mut self, session: SessionId) {
+        let asides = self.resolving.values_mut().flatten().filter_map(|unresolved| match unresolved {
+            Unresolved::Plain(request) => Some(&mut request.asker),
+            Unresolved::Hop { .. } => None,
+        });
+        let waiting = self.waiting.values_mut().map(|call| &mut call.asker);
+        for asker in self.running.values_mut().chain(waiting).chain(asides) {
+            if matches!(asker, Asker::Guest { session: s, .. } if *s == session) {
+                *asker = Asker::Nobody;
+            }
+        }
     }
 
     /// Puts a call aside until its name is resolved; true if nobody has asked for that name yet.
     pub(crate) fn put_aside(&mut self, service: &str, unresolved: Unresolved) -> bool {
-        let aside = self.resolving.entry(service.to_string()).or_default();
-        aside.push(unresolved);
-        aside.len() == 1
+        self.aside += 1;
+        if let Some(aside) = self.resolving.get_mut(service) {
+            aside.push(unresolved);
+            return false;
+        }
+        self.resolving.insert(service.to_string(), alloc::vec![unresolved]);
+        true
     }
 
     pub(crate) fn take_aside(&mut self, service: &str) -> Vec<Unresolved> {
-        self.resolving.remove(service).unwrap_or_default()
+        let aside = self.resolving.remove(service).unwrap_or_default();
+        self.aside -= aside.len();
+        aside
+    }
+
+    /// Nothing is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.running.is_empty() && self.resolving.is_empty() && self.timers.next().is_none()
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {

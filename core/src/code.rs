@@ -77,6 +77,11 @@ impl Codes {
         Next::GiveUp(self.finish(code))
     }
 
+    /// Nothing is being fetched.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.fetches.is_empty()
+    }
+
     /// Whether this function is awaited from that node.
     pub(crate) fn awaits(&self, code: Hash, from: NodeId) -> bool {
         self.fetches.get(&code).and_then(|fetch| fetch.asked.as_ref()).is_some_and(|asked| asked.id == from)

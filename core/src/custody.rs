@@ -2,10 +2,10 @@
 
 use alloc::{boxed::Box, sync::Arc};
 use bytes::Bytes;
-use catena_wire::{Exception, Hop, Message, NodeRef, Outcome, StepKey, StepTrace};
+use catena_wire::{Exception, Hop, Message, NodeId, NodeRef, Outcome, StepKey, StepTrace};
 
 use crate::{
-    Action, GuestCall, Node, Receipt, SessionId, Time, Urgency,
+    Action, GuestCall, Handed, Node, Receipt, SessionId, Time, Urgency,
     activation::{Custody, Phase},
     calling::{lost, unreachable},
 };
@@ -51,6 +51,7 @@ impl Node {
         let Some(hop) = self.hop(now, session, &call, continuation.clone(), code_bytes) else {
             return;
         };
+        let receipt = Receipt::Hop(Handed { session, step: hop.key.step, attempt: 1 });
         let (key, message) = (hop.key.clone(), Message::Hop(Box::new(hop)).encode());
         let custody = Custody {
             to: to.clone(),
@@ -62,7 +63,7 @@ impl Node {
             retry_at: now.after(self.policy.accept_timeout_us),
         };
         self.activations.set_phase(session, Phase::Handing(custody));
-        self.actions.push_back(Action::Send { to, message, receipt: Receipt::Hop(session), urgency: Urgency::Now });
+        self.actions.push_back(Action::Send { to, message, receipt, urgency: Urgency::Now });
     }
 
     pub(crate) fn hop(
@@ -75,7 +76,7 @@ impl Node {
     ) -> Option<Hop> {
         let heartbeat_hop_us = self.policy.heartbeat_hop_us;
         let activation = self.activations.get_mut(session)?;
-        activation.step += 1;
+        activation.step = activation.step.saturating_add(1);
         let baggage = &activation.baggage;
         Some(Hop {
             key: activation.key(),
@@ -99,10 +100,24 @@ impl Node {
         })
     }
 
-    pub(crate) fn hop_accepted(&mut self, now: Time, key: &StepKey) {
-        let Some(session) = self.activations.handing(key) else {
+    /// The next node has taken the hop over. Only the node to which it was handed can say so.
+    pub(crate) fn hop_accepted(&mut self, now: Time, from: NodeId, key: &StepKey) {
+        if let Some(session) = self.activations.handing(key, from) {
+            self.hand_over(now, session);
+        }
+    }
+
+    /// The chain has been seen at a later step elsewhere: whoever was to take this hop over has done so, though it has not said so yet.
+    pub(crate) fn seen_beyond(&mut self, now: Time, at: NodeId, key: &StepKey) {
+        if at == self.me.id {
             return;
-        };
+        }
+        for session in self.activations.handing_up_to(key) {
+            self.hand_over(now, session);
+        }
+    }
+
+    fn hand_over(&mut self, now: Time, session: SessionId) {
         let Some(activation) = self.activations.remove(session) else {
             return;
         };
@@ -112,14 +127,19 @@ impl Node {
     }
 
     /// Nothing was done there, and the continuation is still here: so is the `try/catch` around the call (design, section 2).
-    pub(crate) fn hop_refused(&mut self, key: &StepKey, why: Exception) {
-        let Some(session) = self.activations.handing(key) else {
-            return;
-        };
-        self.take_back(session, why);
+    pub(crate) fn hop_refused(&mut self, from: NodeId, key: &StepKey, why: Exception) {
+        if let Some(session) = self.activations.handing(key, from) {
+            self.take_back(session, why);
+        }
     }
 
-    pub(crate) fn hop_unreachable(&mut self, now: Time, session: SessionId) {
+    /// Whether this is the latest sending of a hop that is still in custody.
+    pub(crate) fn is_handing(&self, handed: Handed) -> bool {
+        matches!(self.activations.get(handed.session).map(|activation| &activation.phase), Some(Phase::Handing(custody))
+            if custody.key.step == handed.step && custody.attempts == handed.attempt)
+    }
+
+    pub(crate) fn hop_unreachable(&mut self, session: SessionId) {
         let Some(activation) = self.activations.get(session) else {
             return;
         };
@@ -132,7 +152,6 @@ impl Node {
             // It went out once: that one may have arrived.
             _ => lost(&host),
         };
-        let _ = now;
         self.take_back(session, why);
     }
 
@@ -152,8 +171,8 @@ impl Node {
         custody.attempts += 1;
         custody.retry_at = now.after(timeout_us);
         let (to, message) = (custody.to.clone(), custody.message.clone());
+        let receipt = Receipt::Hop(Handed { session, step: custody.key.step, attempt: custody.attempts });
         self.activations.reset_timer(session);
-        let receipt = Receipt::Hop(session);
         self.actions.push_back(Action::Send { to, message, receipt, urgency: Urgency::Now });
     }
 

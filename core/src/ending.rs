@@ -1,9 +1,13 @@
 //! A chain's own timer, and its end.
 
-use alloc::{boxed::Box, format, vec::Vec};
+use alloc::{boxed::Box, format};
 use catena_wire::{End, Exception, Fault, Message, Outcome, StepTrace, names};
 
-use crate::{Action, Node, Receipt, SessionId, Time, Urgency, activation::Phase, calls::Asker};
+use crate::{
+    Action, Node, Receipt, SessionId, Time, Urgency,
+    activation::{Activation, Phase},
+    calls::Asker,
+};
 
 impl Node {
     /// A chain's own timer: its deadline, its sign of life, its custody.
@@ -17,7 +21,8 @@ impl Node {
             return self.end(now, session, Outcome::Threw(why));
         }
         if activation.heartbeat_at <= now {
-            activation.heartbeat_at = now.after(self.policy.heartbeat_interval_us);
+            // Later than now, whatever the policy says: a timer that is due at once for ever would never let go.
+            activation.heartbeat_at = now.after(self.policy.heartbeat_interval_us.max(1));
             let (key, origin) = (activation.key(), activation.baggage.origin.clone());
             let beat = Message::Heartbeat(key.clone(), self.me.name.clone());
             self.send_to_origin(now, &origin, beat, key);
@@ -49,10 +54,7 @@ impl Node {
             done @ Outcome::Done(_) => done,
         };
         self.actions.push_back(Action::Discard(session));
-        let mine =
-            |asker: &Asker| matches!(asker, Asker::Landing(s) | Asker::Guest { session: s, .. } if *s == session);
-        let abandoned = self.calls.abandon(mine);
-        self.actions.extend(abandoned.into_iter().map(Action::CancelService));
+        self.abandon_calls(session, &activation);
         let baggage = activation.baggage;
         let end = Message::End(Box::new(End {
             key: key.clone(),
@@ -77,10 +79,14 @@ impl Node {
         if let Some(activation) = self.activations.remove(session) {
             self.steps.forget(&activation.arrived);
             self.actions.push_back(Action::Discard(session));
-            let mine =
-                |asker: &Asker| matches!(asker, Asker::Landing(s) | Asker::Guest { session: s, .. } if *s == session);
-            let abandoned: Vec<_> = self.calls.abandon(mine);
-            self.actions.extend(abandoned.into_iter().map(Action::CancelService));
+            self.abandon_calls(session, &activation);
+        }
+    }
+
+    fn abandon_calls(&mut self, session: SessionId, activation: &Activation) {
+        // Most chains end with nothing under way: those must not pay for a look at all the others.
+        if matches!(activation.phase, Phase::Landing(_)) || !activation.out.is_empty() {
+            self.abandon(|asker| matches!(asker, Asker::Landing(s) | Asker::Guest { session: s, .. } if *s == session));
         }
     }
 }

@@ -2,15 +2,24 @@
 
 use alloc::{format, sync::Arc};
 use bytes::Bytes;
-use catena_wire::{Exception, Fault, Hash, Message, NodeRef, Outcome, names};
+use catena_wire::{Exception, Fault, Hash, Message, NodeId, NodeRef, Outcome, names};
 
 use crate::{
-    Action, Node, Receipt, Time, Urgency,
+    Action, Node, Receipt, Time, Urgency, Wanted,
     activation::{Activation, Phase},
     code::Next,
 };
 
 impl Node {
+    /// Brings a function to the repository, if there is one that has not had it from here (rpc-chains section 3.2: uploaded once).
+    pub fn offer(&mut self, code: Hash, bytes: Bytes) {
+        let Some(repository) = self.repository.clone().filter(|repository| repository.id != self.me.id) else { return };
+        if !self.codes.was_sent(repository.id, code) {
+            self.codes.note_sent(repository.id, code, &self.policy);
+            self.send(&repository, Message::Code(code, bytes), Receipt::None, Urgency::Now);
+        }
+    }
+
     /// The shell has not got this function: ask the repository, else the hop before.
     pub fn on_code_missing(&mut self, now: Time, code: Hash) {
         let needs = |activation: &Activation| {
@@ -59,6 +68,13 @@ impl Node {
         }
     }
 
+    /// That node has not got it, or cannot be asked.
+    pub(crate) fn code_unavailable(&mut self, now: Time, code: Hash, from: NodeId) {
+        if self.codes.awaits(code, from) {
+            self.ask_for_code(now, code);
+        }
+    }
+
     pub(crate) fn ask_for_code(&mut self, now: Time, code: Hash) {
         let next = self.codes.ask_next(now, code, &self.policy);
         self.go_on_fetching(now, code, next);
@@ -68,7 +84,8 @@ impl Node {
         match next {
             Next::Wait => {}
             Next::Ask(source) => {
-                self.send(&source, Message::WantCode(code), Receipt::WantCode(code), Urgency::Now);
+                let receipt = Receipt::WantCode(Wanted { code, from: source.id });
+                self.send(&source, Message::WantCode(code), receipt, Urgency::Now);
             }
             Next::GiveUp(sessions) => {
                 let message = format!(
@@ -76,8 +93,13 @@ impl Node {
                     self.me.name
                 );
                 for session in sessions {
-                    let why = Exception::new(names::CODE_MISSING, Fault::Node, message.as_str());
-                    self.end(now, session, Outcome::Threw(why));
+                    // For some of them it may have come along with a hop in the meantime.
+                    let in_vain = matches!(self.activations.get(session).map(|activation| &activation.phase),
+                        Some(Phase::Landing(landing)) if !landing.code_here);
+                    if in_vain {
+                        let why = Exception::new(names::CODE_MISSING, Fault::Node, message.as_str());
+                        self.end(now, session, Outcome::Threw(why));
+                    }
                 }
             }
         }

@@ -11,7 +11,7 @@ use alloc::{
 use bytes::Bytes;
 use catena_wire::{
     Branch, Budget, ChainId, Exception, Fault, Hash, Hop, Message, NodeRef, Outcome, PATH_HOSTS_MAX, StepKey,
-    StepTrace, Value, names,
+    StepTrace, TRACE_STEPS_MAX, Value, names,
 };
 
 use crate::{
@@ -36,11 +36,6 @@ impl Node {
         let Some(Done::Running(session)) = self.steps.get(key).cloned() else {
             return;
         };
-        let Some((continuation, code_bytes)) = tail else {
-            let why = "the link broke while the chain's state was arriving; its service function may have run";
-            self.end(now, session, Outcome::Threw(Exception::new(names::NODE_LOST, Fault::Network, why)));
-            return;
-        };
         let Some(activation) = self.activations.get_mut(session) else {
             return;
         };
@@ -51,6 +46,16 @@ impl Node {
         if landing.continuation.is_some() {
             return;
         }
+        let Some((continuation, code_bytes)) = tail else {
+            landing.tails_due = landing.tails_due.saturating_sub(1);
+            // The hop was sent again, and that one's tail is still on its way.
+            if landing.tails_due == 0 {
+                let why = "the link broke while the chain's state was arriving; its service function may have run";
+                self.end(now, session, Outcome::Threw(Exception::new(names::NODE_LOST, Fault::Network, why)));
+            }
+            return;
+        };
+        landing.code_here |= code_bytes.is_some();
         activation.profile.continuation_bytes = continuation.len() as u64;
         landing.continuation = Some(continuation);
         self.actions.push_back(Action::CheckCode { code, bytes: code_bytes });
@@ -58,14 +63,15 @@ impl Node {
     }
 
     pub(crate) fn land(&mut self, now: Time, from: &Arc<NodeRef>, mut hop: Box<Hop>, tail: Option<Bytes>) {
+        let before = StepKey { step: hop.key.step.saturating_sub(1), ..hop.key.clone() };
+        self.seen_beyond(now, from.id, &before);
         if let Some(done) = self.steps.get(&hop.key).cloned() {
-            return self.repeat(from, hop.key, done);
+            return self.repeat(now, from, *hop, tail, done);
         }
         if let Err(why) = self.admit(&hop) {
-            let path = travelled(&hop, &self.me.name);
-            let why = why.calling(&hop.service, &hop.function).at_step(hop.key.step, &path);
-            return self.send(from, Message::Refused(hop.key, why), Receipt::None, Urgency::Now);
+            return self.refuse(now, from, &hop, why);
         }
+        hop.budget = hop.budget.narrowed_to(self.policy.budget_max);
         let code_bytes = hop.code_bytes.take();
         let (key, code, whole) = (hop.key.clone(), hop.code, tail.is_some());
         let request = Request {
@@ -74,6 +80,7 @@ impl Node {
             function: core::mem::take(&mut hop.function),
             params: hop.params.clone(),
             budget: hop.budget,
+            budget_at: now,
         };
         let session = self.take_in(now, from, *hop, &request, tail);
         self.steps.begin(key.clone(), session);
@@ -81,27 +88,54 @@ impl Node {
         if whole {
             self.actions.push_back(Action::CheckCode { code, bytes: code_bytes });
         }
-        self.run_service(Request { asker: Asker::Landing(session), ..request });
+        self.run_service(now, Request { asker: Asker::Landing(session), ..request });
     }
 
     /// Done before: not again (rpc-chains section 3.9). What came of it is sent once more.
-    pub(crate) fn repeat(&mut self, from: &Arc<NodeRef>, key: StepKey, done: Done) {
-        self.send(from, Message::Accepted(key), Receipt::None, Urgency::Lazy);
-        if let Done::Sent { to, message } = done
-            && to.id != self.me.id
-        {
-            self.actions.push_back(Action::Send { to, message, receipt: Receipt::None, urgency: Urgency::Now });
+    fn repeat(&mut self, now: Time, from: &Arc<NodeRef>, mut hop: Hop, tail: Option<Bytes>, done: Done) {
+        let (receipt, urgency) = (Receipt::None, Urgency::Now);
+        if let Done::Refused(message) = done {
+            return self.actions.push_back(Action::Send { to: from.clone(), message, receipt, urgency });
+        }
+        self.send(from, Message::Accepted(hop.key.clone()), Receipt::None, Urgency::Lazy);
+        match (done, tail) {
+            // The first sending's state may never have come.
+            (Done::Running(_), Some(tail)) => self.on_tail(now, &hop.key, Some((tail, hop.code_bytes.take()))),
+            (Done::Running(session), None) => {
+                if let Some(Activation { phase: Phase::Landing(landing), .. }) = self.activations.get_mut(session) {
+                    landing.tails_due += 1;
+                }
+            }
+            (Done::Sent { to, message }, _) if to.id != self.me.id => {
+                self.actions.push_back(Action::Send { to, message, receipt, urgency });
+            }
+            (Done::Sent { .. } | Done::Refused(_), _) => {}
         }
     }
 
+    /// Refused once is refused for good: its sender goes on with the exception, so a repetition that comes late must not run.
+    fn refuse(&mut self, now: Time, from: &Arc<NodeRef>, hop: &Hop, why: Exception) {
+        let path = travelled(hop, &self.me.name);
+        let why = why.calling(&hop.service, &hop.function).at_step(hop.key.step, &path);
+        let message = Message::Refused(hop.key.clone(), why).encode();
+        self.steps.refuse(now, &hop.key, message.clone(), &self.policy);
+        let (receipt, urgency) = (Receipt::None, Urgency::Now);
+        self.actions.push_back(Action::Send { to: from.clone(), message, receipt, urgency });
+    }
+
     pub(crate) fn admit(&self, hop: &Hop) -> Result<(), Exception> {
+        if hop.key.chain.origin != hop.origin.id || matches!(hop.key.step, 0 | u32::MAX) {
+            let message = format!(
+                "step {} of a chain of {:?} cannot answer to {:?}",
+                hop.key.step, hop.key.chain.origin, hop.origin.id
+            );
+            return Err(Exception::new(names::PROTOCOL, Fault::Network, message));
+        }
         self.check_service(&hop.service, &hop.function)?;
         if self.activations.count() >= self.policy.activations_max {
             return Err(overloaded(&self.me.name, "chains", self.policy.activations_max));
         }
-        if self.calls.count_running() >= self.policy.services_running_max {
-            return Err(overloaded(&self.me.name, "service functions", self.policy.services_running_max));
-        }
+        self.check_running()?;
         if hop.budget.time_left_us() == 0 {
             let message = format!("the chain had no time left when it reached {}", self.me.name);
             return Err(Exception::new(names::DEADLINE_EXCEEDED, Fault::Caller, message));
@@ -125,21 +159,24 @@ impl Node {
             ..self.profile(&to.service, &to.function)
         };
         let path = travelled(&hop, &self.me.name);
+        let (mut trace, mut console) = (hop.trace, hop.console);
+        trace.iter_mut().for_each(|trace| trace.truncate(TRACE_STEPS_MAX));
+        console.truncate(self.policy.console_lines_max);
         let baggage = Baggage {
             code: hop.code,
             origin: Arc::new(hop.origin),
             started_at_ms: hop.started_at_ms,
             emitted: hop.emitted,
             path,
-            trace: hop.trace,
-            console: hop.console,
+            trace,
+            console,
         };
-        let landing = Landing { call: hop.call, result: None, continuation: tail, code_here: true };
+        let landing = Landing { call: hop.call, result: None, continuation: tail, tails_due: 1, code_here: true };
         self.activations.insert(Activation {
             step: hop.key.step,
             arrived: hop.key,
             baggage,
-            budget: hop.budget.narrowed_to(self.policy.budget_max),
+            budget: hop.budget,
             budget_at: now,
             heartbeat_at: now.after(hop.heartbeat_in_us.min(self.policy.heartbeat_interval_us)),
             before: from.clone(),

@@ -8,6 +8,8 @@
 //! [`Node::next_timeout`] is reached. Every method may be called at any time, in any order, with anything that a peer sent.
 #![no_std]
 #![forbid(unsafe_code)]
+// An exception travels whole, and a call that fails is rare: a box would only cost the reader.
+#![allow(clippy::result_large_err)]
 
 extern crate alloc;
 
@@ -29,7 +31,9 @@ mod time;
 mod timers;
 mod turns;
 
-pub use action::{Action, CallId, GuestCall, Receipt, Replied, SessionId, Ticket, Turn, Undelivered, Urgency};
+pub use action::{
+    Action, CallId, GuestCall, Handed, Receipt, Replied, SessionId, Ticket, Turn, Undelivered, Urgency, Wanted,
+};
 pub use node::Node;
 pub use policy::Policy;
 pub use time::Time;

@@ -129,16 +129,13 @@ impl Node {
         let id = CallId(self.calls_begun);
         let (service, function) = (service.to_string(), function.to_string());
         let budget = budget.narrowed_to(self.policy.budget_max);
-        self.dispatch(now, Request { asker: Asker::Api(id), service, function, params, budget });
+        self.dispatch(now, Request { asker: Asker::Api(id), service, function, params, budget, budget_at: now });
         id
     }
 
-    /// Withdraws a plain call: no answer will come.
+    /// Withdraws a plain call: no answer will come, and the node that was asked is told to stop.
     pub fn withdraw(&mut self, call: CallId) {
-        let mine = |asker: &Asker| matches!(asker, Asker::Api(id) if *id == call);
-        for ticket in self.calls.abandon(mine) {
-            self.actions.push_back(Action::CancelService(ticket));
-        }
+        self.abandon(|asker| matches!(asker, Asker::Api(id) if *id == call));
     }
 
     /// A service function has ended, after `took_us`.
@@ -169,7 +166,8 @@ impl Node {
         }
         match turn {
             Ok(turn) => self.take_turn(now, session, turn),
-            Err(broken) => self.end(now, session, Outcome::Threw(broken)),
+            Err(broken) if self.activations.is_live(session) => self.end(now, session, Outcome::Threw(broken)),
+            Err(_) => {}
         }
     }
 
@@ -178,7 +176,7 @@ impl Node {
         let place = place.inspect(|place| self.learn(service, place.clone()));
         for unresolved in self.calls.take_aside(service) {
             match (unresolved, &place) {
-                (Unresolved::Plain(request), Ok(_)) => self.dispatch(now, request),
+                (Unresolved::Plain(request), Ok(place)) => self.ask(now, request, place),
                 (Unresolved::Plain(request), Err(why)) => {
                     let why = why.clone().calling(&request.service, &request.function);
                     self.answer(now, request.asker, Err(why));
@@ -195,13 +193,12 @@ impl Node {
     /// A link to this node has broken: what it was asked is lost, what it asked is moot.
     pub fn on_link_lost(&mut self, now: Time, node: NodeId) {
         self.codes.forget_node(node);
+        // Another run of it, or another node, may serve them by now: ask again.
+        self.names.retain(|_, place| place.id != node);
         for code in self.codes.asked_of(node) {
             self.ask_for_code(now, code);
         }
-        let moot = |asker: &Asker| matches!(asker, Asker::Peer { to, .. } if to.id == node);
-        for ticket in self.calls.abandon(moot) {
-            self.actions.push_back(Action::CancelService(ticket));
-        }
+        self.abandon(|asker| matches!(asker, Asker::Peer { to, .. } if to.id == node));
         for id in self.calls.waiting_for(node) {
             self.call_failed(now, id, Undelivered::Lost);
         }
@@ -213,11 +210,17 @@ impl Node {
     /// A message did not arrive, or may not have.
     pub fn on_undelivered(&mut self, now: Time, receipt: Receipt, why: Undelivered) {
         match (receipt, why) {
-            (Receipt::Hop(session), Undelivered::Unreachable) => self.hop_unreachable(now, session),
-            (Receipt::Hop(session), Undelivered::Lost) => self.hand_again(now, session),
+            (Receipt::Hop(handed), Undelivered::Unreachable) if self.is_handing(handed) => {
+                self.hop_unreachable(handed.session);
+            }
+            (Receipt::Hop(handed), Undelivered::Lost) if self.is_handing(handed) => {
+                self.hand_again(now, handed.session)
+            }
+            // An earlier sending, which has been followed by another: news of that one counts.
+            (Receipt::Hop(_), _) => {}
             (Receipt::Call(id), why) => self.call_failed(now, id, why),
-            (Receipt::WantCode(code), _) => self.ask_for_code(now, code),
-            // The origin has gone, so the exception is moot (rpc-chains section 3.8).
+            (Receipt::WantCode(wanted), _) => self.code_unavailable(now, wanted.code, wanted.from),
+            // If the origin has gone, the answer is moot (rpc-chains section 3.8); if it lives, it notices the silence.
             (Receipt::Answer(_) | Receipt::None, _) => {}
         }
     }
@@ -243,7 +246,7 @@ impl Node {
             self.wake(now, session);
         }
         while let Some(late) = self.calls.take_late(now) {
-            let message = format!("no answer from {} in time; whether the call took effect is unknown", late.host);
+            let message = format!("no answer from {} in time; whether the call took effect is unknown", late.to.name);
             let why = Exception::new(names::DEADLINE_EXCEEDED, Fault::Service, message);
             self.answer(now, late.asker, Err(why.calling(&late.service, &late.function)));
         }
@@ -253,13 +256,25 @@ impl Node {
         self.steps.evict(now, &self.policy);
     }
 
+    /// Whether nothing is under way: no chain begun or present, no call, no service function, no function or name being looked up.
+    ///
+    /// What is only remembered for a while (steps done, names, functions sent) does not count.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.origin.count() == 0
+            && self.activations.count() == 0
+            && self.calls.is_idle()
+            && self.codes.is_idle()
+            && self.next_timeout().is_none()
+    }
+
     /// How many chains are at this node, and how many plain calls and service functions are under way.
     #[must_use]
     pub fn load(&self) -> (usize, usize, usize) {
         (self.activations.count(), self.calls.count_waiting(), self.calls.count_running())
     }
 
-    /// Sends, or loops back what is for this node itself.
+    /// Sends; the shell also takes what a node sends to itself.
     pub(crate) fn send(&mut self, to: &Arc<NodeRef>, message: Message, receipt: Receipt, urgency: Urgency) {
         let message = message.encode();
         self.actions.push_back(Action::Send { to: to.clone(), message, receipt, urgency });

@@ -58,6 +58,9 @@ impl Origin {
 
     /// The holder of the reply set has gone: whatever still comes is dropped.
     pub(crate) fn forget(&mut self, chain: ChainId) {
+        if chain.origin != self.me {
+            return;
+        }
         self.chains.remove(&chain.number);
         self.timers.clear(chain.number);
     }
@@ -78,8 +81,9 @@ impl Origin {
         let Some(started) = self.seen(now, key, "", policy) else {
             return;
         };
-        // A repeat is dropped; so is what lies too far ahead, since it is sent again when its step is done again.
-        if number >= started.next && started.held.len() < policy.partials_held_max {
+        // A repeat is dropped; so is what lies too far ahead. The next in order always finds room: it makes room itself.
+        let room = started.held.len() < policy.partials_held_max || number == started.next;
+        if number >= started.next && room {
             started.held.insert(number, value);
         }
         self.deliver(key.chain, out);
@@ -125,7 +129,7 @@ impl Origin {
             return;
         };
         while let Some(value) = started.held.remove(&started.next) {
-            started.next += 1;
+            started.next = started.next.saturating_add(1);
             out.push_back(Action::Reply(chain, Replied::Partial(value)));
         }
         let complete = started.end.as_ref().is_some_and(|end| end.emitted <= started.next);

@@ -15,6 +15,17 @@ pub(crate) enum Done {
     Running(SessionId),
     /// This went out for it: it goes out again if the hop is repeated.
     Sent { to: Arc<NodeRef>, message: Encoded },
+    /// It was not taken over, and nothing was done: this says so.
+    Refused(Encoded),
+}
+
+impl Done {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Running(_) => 0,
+            Self::Sent { message, .. } | Self::Refused(message) => message.head.len() + message.tail.len(),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -42,14 +53,21 @@ impl Steps {
     }
 
     pub(crate) fn finish(&mut self, now: Time, key: &StepKey, to: Arc<NodeRef>, message: Encoded, policy: &Policy) {
-        let Some(entry) = self.entries.get_mut(key) else {
-            return;
-        };
-        self.bytes += size(&message);
-        if let Done::Sent { message: before, .. } = core::mem::replace(entry, Done::Sent { to, message }) {
-            self.bytes -= size(&before);
-        } else {
-            self.finished.push_back((now, key.clone()));
+        if self.entries.contains_key(key) {
+            self.remember(now, key, Done::Sent { to, message }, policy);
+        }
+    }
+
+    /// Remembers that a step was not taken over.
+    pub(crate) fn refuse(&mut self, now: Time, key: &StepKey, message: Encoded, policy: &Policy) {
+        self.remember(now, key, Done::Refused(message), policy);
+    }
+
+    fn remember(&mut self, now: Time, key: &StepKey, done: Done, policy: &Policy) {
+        self.bytes += done.bytes();
+        match self.entries.insert(key.clone(), done) {
+            None | Some(Done::Running(_)) => self.finished.push_back((now, key.clone())),
+            Some(before) => self.bytes -= before.bytes(),
         }
         self.evict(now, policy);
     }
@@ -63,18 +81,9 @@ impl Steps {
             let Some((_, key)) = self.finished.pop_front() else {
                 break;
             };
-            if let Some(Done::Sent { message, .. }) = self.entries.remove(&key) {
-                self.bytes -= size(&message);
+            if let Some(done) = self.entries.remove(&key) {
+                self.bytes -= done.bytes();
             }
         }
     }
-
-    #[cfg(test)]
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-}
-
-fn size(message: &Encoded) -> usize {
-    message.head.len() + message.tail.len()
 }

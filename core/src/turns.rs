@@ -5,12 +5,17 @@ use catena_wire::{Exception, Fault, LogLine, Message, Outcome, StepTrace, Value,
 
 use crate::{
     Action, GuestCall, Node, SessionId, Time, Turn,
+    activation::{Activation, Phase},
     calls::{Asker, Request, Unresolved},
 };
 
 impl Node {
     /// The guest has returned: its answers and lines go out first, then its end or its calls.
     pub(crate) fn take_turn(&mut self, now: Time, session: SessionId, turn: Turn) {
+        // A turn that nobody waits for is a leftover of a stay that is over.
+        if !matches!(self.activations.get(session), Some(Activation { phase: Phase::Live, busy: true, .. })) {
+            return;
+        }
         self.log(now, session, turn.logs);
         for value in turn.emits {
             self.emit(now, session, value);
@@ -23,6 +28,10 @@ impl Node {
             Some(result) => {
                 for call in turn.calls {
                     self.call_beside(now, session, call, true);
+                }
+                // On one machine too, a call that was started goes on when nobody awaits it.
+                if self.activations.get(session).is_some_and(|activation| !activation.out.is_empty()) {
+                    self.calls.let_go(session);
                 }
                 self.end(now, session, result.into());
             }
@@ -46,7 +55,7 @@ impl Node {
             return;
         };
         let (key, number, origin) = (activation.key(), activation.baggage.emitted, activation.baggage.origin.clone());
-        activation.baggage.emitted += 1;
+        activation.baggage.emitted = number.saturating_add(1);
         self.send_to_origin(now, &origin, Message::Partial { key: key.clone(), number, value }, key);
     }
 
@@ -55,8 +64,10 @@ impl Node {
         let Some(activation) = self.activations.get_mut(session) else {
             return;
         };
+        let lone = activation.out.is_empty() && calls.len() == 1;
         activation.out.extend(calls.iter().map(|call| call.call));
-        let out = activation.out.len();
+        // A guest may number its calls alike; they count all the same.
+        let out = activation.out.len().max(calls.len());
         if out == 0 {
             let why = "the function waits for something that no call will settle; await a call, or return";
             return self.end(now, session, Outcome::Threw(Exception::new(names::STALLED, Fault::Guest, why)));
@@ -70,7 +81,6 @@ impl Node {
             let why = Exception::new(names::LIMIT_EXCEEDED, Fault::Guest, message).at_line(line.0, line.1);
             return self.end(now, session, Outcome::Threw(why));
         }
-        let lone = out == 1;
         for call in calls {
             if lone && !self.services.contains_key(&call.service) {
                 self.move_to(now, session, call);
@@ -87,7 +97,7 @@ impl Node {
         let Some(activation) = self.activations.get_mut(session) else {
             return;
         };
-        activation.step += 1;
+        activation.step = activation.step.saturating_add(1);
         let (step, budget) = (activation.step, activation.budget_now(now).take_hop());
         let Some(budget) = budget else {
             return self.out_of_hops(now, session, &call);
@@ -106,7 +116,7 @@ impl Node {
         }
         let asker = if unheard { Asker::Nobody } else { Asker::Guest { session, call: call.call } };
         let GuestCall { service, function, params, .. } = call;
-        self.dispatch(now, Request { asker, service, function, params, budget });
+        self.dispatch(now, Request { asker, service, function, params, budget, budget_at: now });
     }
 
     pub(crate) fn out_of_hops(&mut self, now: Time, session: SessionId, call: &GuestCall) {
