@@ -4,6 +4,8 @@
 //! here, where its author sits: a syntax error, TypeScript that is more than types, an import that no server has, a
 //! default export that is missing. Types are *erased in place* (each is overwritten by blanks), never compiled, so a
 //! line and column that a server reports is a line and column of the file that was written, and no source map travels.
+//! (Columns stay in UTF-16 units. Counted in characters, each one beyond U+FFFF *inside an erased type* adds a column to
+//! what follows it in its line.)
 //!
 //! Nodes never run this: they take JavaScript only, and trust none of the checks made here.
 //!
@@ -51,7 +53,7 @@ pub const PREPARE_WALL_MS_MAX: u64 = 5_000;
 pub struct Script {
     /// The name that it was given, as it is to appear in stack traces.
     pub name: String,
-    /// JavaScript: an ES module whose every token stands at the line and column where it was written.
+    /// JavaScript: an ES module whose every token stands at the line and (UTF-16) column where it was written.
     pub source: String,
     /// The calls that the source makes by name, in the order in which they are written.
     pub calls: Vec<FoundCall>,
