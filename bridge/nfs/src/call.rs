@@ -1,0 +1,171 @@
+//! One call of one NFS procedure: a connection, the time it may take, and what a lost connection means.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use catena_files::{FileError, Status};
+use nfs3_client::RpcError;
+use nfs3_client::nfs3_types::nfs3::{NFS_PROGRAM, Nfs3Result, PROGRAM, VERSION};
+use nfs3_client::nfs3_types::rpc::opaque_auth;
+use nfs3_client::nfs3_types::xdr_codec::{Pack, Unpack};
+use nfs3_client::rpc::RpcClient;
+use tokio::time::Instant;
+
+use crate::config::{Credentials, NfsConfig};
+use crate::pool::Pool;
+use crate::stream::Lent;
+
+/// The pause before the first repeat; each further one is four times as long.
+const RETRY_PAUSE_MS: u64 = 50;
+
+/// Makes calls to one server as one user.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    pub(crate) pool: Arc<Pool>,
+    credentials: Credentials,
+    authority: opaque_auth<'static>,
+    timeout: Duration,
+    retries_max: u32,
+}
+
+/// Which procedure, and what it is about in words.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) procedure: NFS_PROGRAM,
+    /// The function and the path or handle, for messages.
+    pub(crate) what: String,
+    /// Whether doing it twice is the same as doing it once, so that it may be sent again when the answer was lost.
+    pub(crate) repeatable: bool,
+}
+
+/// Why an attempt brought no answer.
+enum Lost {
+    /// It was never sent.
+    Before(String),
+    /// It was sent; the server may have done it.
+    After(String),
+    /// It was answered, but not with a result: repeating it would bring the same.
+    Refused(RpcError),
+}
+
+impl Caller {
+    pub(crate) fn new(pool: Arc<Pool>, config: &NfsConfig) -> Self {
+        Self {
+            pool,
+            authority: config.credentials.to_wire(),
+            credentials: config.credentials.clone(),
+            timeout: Duration::from_millis(config.call_timeout_ms),
+            retries_max: config.retries_max,
+        }
+    }
+
+    /// The same connections, another user.
+    pub(crate) fn acting_as(&self, credentials: Credentials) -> Self {
+        Self { authority: credentials.to_wire(), credentials, ..self.clone() }
+    }
+
+    /// Calls, and repeats within the bounds what may be repeated.
+    pub(crate) async fn call<A, T, E>(&self, call: &Call, args: &A) -> Result<T, FileError>
+    where
+        A: Pack + Send + Sync,
+        T: Unpack + Send,
+        E: Unpack + Send,
+    {
+        let deadline = Instant::now() + self.timeout;
+        let mut pause = Duration::from_millis(RETRY_PAUSE_MS);
+        let mut attempt = 0;
+        loop {
+            let lost = match self.attempt::<A, Nfs3Result<T, E>>(call, args, deadline).await? {
+                Ok(Nfs3Result::Ok(done)) => return Ok(done),
+                Ok(Nfs3Result::Err((code, _))) => {
+                    let status = Status::from_number(code as u32).unwrap_or(Status::ServerFault);
+                    return Err(FileError::nfs(status, self.about(call)));
+                }
+                Err(Lost::Refused(error)) => return Err(self.refused(call, &error)),
+                Err(lost) => lost,
+            };
+            let (what, server) = (self.about(call), self.pool.server());
+            let cause = match lost {
+                Lost::After(cause) if !call.repeatable => {
+                    return Err(FileError::OutcomeUnknown { what, server, cause });
+                }
+                Lost::After(cause) | Lost::Before(cause) => cause,
+                Lost::Refused(error) => error.to_string(),
+            };
+            if attempt >= self.retries_max || Instant::now() + pause >= deadline {
+                return Err(FileError::Unreachable { what, server, cause });
+            }
+            tracing::debug!(what, server, cause, attempt, "trying again");
+            tokio::time::sleep(pause).await;
+            (attempt, pause) = (attempt + 1, pause * 4);
+        }
+    }
+
+    /// One attempt on one connection. The outer error is that too many calls wait.
+    async fn attempt<A, R>(&self, call: &Call, args: &A, deadline: Instant) -> Result<Result<R, Lost>, FileError>
+    where
+        A: Pack + Send + Sync,
+        R: Unpack + Send,
+    {
+        let timeout_ms = self.timeout.as_millis();
+        let Ok(pass) = tokio::time::timeout_at(deadline, self.pool.gate.enter(&call.what)).await else {
+            return Ok(Err(Lost::Before(format!("every connection was busy for {timeout_ms} ms"))));
+        };
+        let _pass = pass?;
+        let mut stream = match tokio::time::timeout_at(deadline, self.pool.take()).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return Ok(Err(Lost::Before(error.to_string()))),
+            Err(_) => return Ok(Err(Lost::Before(format!("no connection within {timeout_ms} ms")))),
+        };
+        let authority = self.authority.clone();
+        let mut client = RpcClient::new_with_auth(Lent(&mut stream), authority, opaque_auth::default());
+        let answer = client.call::<A, R>(PROGRAM, VERSION, call.procedure as u32, args);
+        Ok(match tokio::time::timeout_at(deadline, answer).await {
+            Ok(Ok(result)) => {
+                self.pool.give_back(stream);
+                Ok(result)
+            }
+            Ok(Err(RpcError::Io(error))) => Err(Lost::After(error.to_string())),
+            Ok(Err(error)) => Err(match answered(&error) {
+                true => Lost::Refused(error),
+                false => Lost::After(format!("its answer makes no sense: {error}")),
+            }),
+            Err(_) => Err(Lost::After(format!("no answer within {timeout_ms} ms"))),
+        })
+    }
+
+    fn about(&self, call: &Call) -> String {
+        format!("{} at {}", call.what, self.pool.server())
+    }
+
+    /// The server understood the message and did not do it.
+    fn refused(&self, call: &Call, error: &RpcError) -> FileError {
+        let (status, why) = match error {
+            RpcError::Auth(why) => {
+                let Credentials { uid, gid, .. } = &self.credentials;
+                (Status::Acces, format!("the server does not take the credentials uid {uid}, gid {gid}: {why}"))
+            }
+            RpcError::SystemErr | RpcError::GarbageArgs => (Status::ServerFault, error.to_string()),
+            _ => (Status::NotSupp, error.to_string()),
+        };
+        FileError::nfs(status, format!("{} ({why})", self.about(call)))
+    }
+}
+
+/// Whether an error is the server's proper answer that it did nothing.
+fn answered(error: &RpcError) -> bool {
+    matches!(
+        error,
+        RpcError::Auth(_)
+            | RpcError::RpcMismatch { .. }
+            | RpcError::ProgUnavail
+            | RpcError::ProgMismatch { .. }
+            | RpcError::ProcUnavail
+            | RpcError::GarbageArgs
+            | RpcError::SystemErr
+    )
+}
+
+#[cfg(test)]
+#[path = "call_tests.rs"]
+mod tests;

@@ -1,0 +1,23 @@
+//! Ports from a real portmapper. Alone in its program, because servers that start take each other's registration away.
+#![allow(clippy::panic)]
+
+use catena_bridge_nfs::testing::GaneshaServer;
+use catena_bridge_nfs::{NfsBridge, NfsConfig};
+use catena_files::testing::{conformance, create};
+
+#[tokio::test]
+async fn ports_come_from_the_portmapper() {
+    let server = GaneshaServer::start();
+    let config = NfsConfig { nfs_port: None, mount_port: None, ..server.config() };
+    let service = NfsBridge::connect(config).await.unwrap_or_else(|error| panic!("{error}"));
+    create(&service, "found").await;
+    assert!(server.dir.join("found").exists());
+}
+
+#[tokio::test]
+async fn a_server_that_wants_a_privileged_port_gets_one() {
+    let server = GaneshaServer::start();
+    let config = NfsConfig { privileged_port: true, connections_max: 4, ..server.config() };
+    let service = NfsBridge::connect(config).await.unwrap_or_else(|error| panic!("{error}"));
+    conformance(&service).await;
+}
