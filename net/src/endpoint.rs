@@ -21,6 +21,7 @@ use crate::message::{Handler, Identity, Place};
 use crate::outbox::{OutFrame, Outbox};
 use crate::pipe::Pipe;
 use crate::registry::Registry;
+use crate::ticker::Ticker;
 use crate::transport::{Listener, Opening};
 use crate::{FrameError, Link, LinkError, NetError};
 
@@ -46,6 +47,7 @@ struct Hub {
     slots: Arc<Semaphore>,
     /// By remote site. Only sites that the topology names get one, so peers cannot make it grow.
     pipes: Mutex<HashMap<String, Arc<Pipe>>>,
+    ticker: Option<Arc<Ticker>>,
     next_id: AtomicU64,
     local_address: Option<SocketAddr>,
     accepting: Mutex<Option<AbortHandle>>,
@@ -69,6 +71,7 @@ impl Endpoint {
             registry: Mutex::default(),
             slots: Arc::new(Semaphore::new(config.links_max)),
             pipes: Mutex::default(),
+            ticker: config.topology.as_ref().map(|_| Arc::new(Ticker::start())),
             next_id: AtomicU64::new(1),
             local_address: listener.as_ref().and_then(|listener| listener.local_address().ok()),
             accepting: Mutex::default(),
@@ -197,7 +200,7 @@ async fn dial(hub: &Arc<Hub>, place: &Place) -> Result<Arc<Link>, NetError> {
     let pipe = hub.pipe_to(place.site.as_deref());
     let ingress = Ingress::new(connection.reader, connection.peer.clone());
     let link = hub.start(connection.writer, connection.peer, Some(place), pipe)?;
-    tokio::spawn(flush(Arc::clone(&link)));
+    tokio::spawn(flush(Arc::clone(&link), hub.ticker.clone()));
     tokio::spawn(run_dialled(Arc::downgrade(hub), Arc::clone(&hub.handler), Arc::clone(&link), ingress, slot));
     Ok(link)
 }
@@ -271,8 +274,8 @@ async fn run_accepted(
     let Some(strong) = hub.upgrade() else { return };
     let pipe = strong.pipe_to(hello.identity.site.as_deref());
     let Ok(link) = strong.start(connection.writer, connection.peer, None, pipe) else { return };
+    tokio::spawn(flush(Arc::clone(&link), strong.ticker.clone()));
     drop(strong);
-    tokio::spawn(flush(Arc::clone(&link)));
     run(&hub, &*handler, &link, ingress, hello).await;
     retire(&hub, &*handler, &link, slot);
 }

@@ -11,16 +11,25 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::egress::{Egress, Pumped};
+use crate::ticker::Ticker;
 use crate::{Link, LinkError};
 
 /// Runs until the link has ended or is shut down.
-pub(crate) async fn flush(link: Arc<Link>) {
+pub(crate) async fn flush(link: Arc<Link>, ticker: Option<Arc<Ticker>>) {
     let mut pulse = Pulse::new(&link);
+    let mut alarm = Alarm { ticker, at: None };
     let mut timer = pin!(sleep_until(pulse.due));
-    poll_fn(|cx| poll(&link, &mut pulse, timer.as_mut(), cx)).await;
+    poll_fn(|cx| poll(&link, &mut pulse, &mut alarm, timer.as_mut(), cx)).await;
+    alarm.clear(&link);
 }
 
-fn poll(link: &Link, pulse: &mut Pulse, mut timer: Pin<&mut Sleep>, cx: &mut Context<'_>) -> Poll<()> {
+fn poll(
+    link: &Link,
+    pulse: &mut Pulse,
+    alarm: &mut Alarm,
+    mut timer: Pin<&mut Sleep>,
+    cx: &mut Context<'_>,
+) -> Poll<()> {
     let mut egress = link.egress();
     if link.ended.get().is_some() {
         return Poll::Ready(());
@@ -45,6 +54,7 @@ fn poll(link: &Link, pulse: &mut Pulse, mut timer: Pin<&mut Sleep>, cx: &mut Con
     }
     let due = next_due(&egress, pulse.due);
     egress.timer_at = Some(due);
+    alarm.set(link, egress.pipe_wake_at.filter(|_| !egress.blocked), cx);
     drop(egress);
     if timer.deadline() != due {
         timer.as_mut().reset(due);
@@ -61,6 +71,30 @@ fn next_due(egress: &Egress, ping_due: Instant) -> Instant {
         return ping_due;
     }
     [egress.pipe_wake_at, egress.lazy_due].into_iter().flatten().fold(ping_due, Instant::min)
+}
+
+/// The precise alarm of a shaped link.
+struct Alarm {
+    ticker: Option<Arc<Ticker>>,
+    /// What it is set to.
+    at: Option<Instant>,
+}
+
+impl Alarm {
+    fn set(&mut self, link: &Link, at: Option<Instant>, cx: &Context<'_>) {
+        if let (Some(ticker), Some(at)) = (&self.ticker, at)
+            && self.at != Some(at)
+        {
+            self.at = Some(at);
+            ticker.set(link.id, at.saturating_duration_since(Instant::now()), cx.waker());
+        }
+    }
+
+    fn clear(&self, link: &Link) {
+        if let Some(ticker) = &self.ticker {
+            ticker.clear(link.id);
+        }
+    }
 }
 
 /// Pings, and the count of those that brought nothing.

@@ -27,6 +27,7 @@
 //! | `outbox` | which frame goes next, pure |
 //! | `topology`, `pipe` | shaped links: delay and bandwidth per pair of sites, pure |
 //! | `transport` | byte streams; TLS, QUIC and shared memory fit here |
+//! | `ticker` | wakes shaped links on time |
 //! | `egress` | from the outbox through the shape into the stream |
 //! | `link`, `ingress`, `flusher` | one link: its handle and its two tasks |
 //! | `endpoint`, `registry` | all links of a node: dialling, accepting, closing |
@@ -45,6 +46,7 @@ mod message;
 mod outbox;
 mod pipe;
 mod registry;
+mod ticker;
 mod topology;
 pub mod transport;
 
