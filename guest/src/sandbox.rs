@@ -287,3 +287,9 @@ fn finish<F: Future>(future: F) -> F::Output {
         }
     }
 }
+#[cfg(test)]
+impl Sandbox {
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.0
+    }
+}

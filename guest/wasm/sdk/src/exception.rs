@@ -1,0 +1,73 @@
+//! What a call failed with, or the function itself.
+
+use minicbor::{Decode, Decoder, Encode, Encoder, data::Type, decode, encode};
+
+use crate::Raw;
+
+/// An exception, as the guest ABI has it: a map with text keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exception {
+    /// Which one.
+    pub name: String,
+    /// For people.
+    pub message: String,
+    /// For programs.
+    pub params: Option<Raw>,
+}
+
+impl Exception {
+    /// An exception without parameters.
+    #[must_use]
+    pub fn new(name: &str, message: impl Into<String>) -> Self {
+        Self {
+            name: name.to_owned(),
+            message: message.into(),
+            params: None,
+        }
+    }
+
+    /// A value that is not of the shape expected.
+    pub(crate) fn bad_value(what: &str, error: &decode::Error) -> Self {
+        Self::new("BadParameters", format!("{what}: {error}"))
+    }
+}
+
+impl<C> Encode<C> for Exception {
+    fn encode<W: encode::Write>(
+        &self,
+        e: &mut Encoder<W>,
+        ctx: &mut C,
+    ) -> Result<(), encode::Error<W::Error>> {
+        e.map(if self.params.is_some() { 3 } else { 2 })?;
+        e.str("name")?.str(&self.name)?;
+        e.str("message")?.str(&self.message)?;
+        if let Some(params) = &self.params {
+            e.str("params")?.encode_with(params, ctx)?;
+        }
+        Ok(())
+    }
+}
+
+impl<'b, C> Decode<'b, C> for Exception {
+    fn decode(d: &mut Decoder<'b>, ctx: &mut C) -> Result<Self, decode::Error> {
+        let mut exception = Self::default();
+        let count = d.map()?;
+        let mut seen = 0;
+        while match count {
+            Some(count) => seen < count,
+            None => d.datatype()? != Type::Break,
+        } {
+            match d.str()? {
+                "name" => exception.name = d.str()?.to_owned(),
+                "message" => exception.message = d.str()?.to_owned(),
+                "params" => exception.params = Some(d.decode_with(ctx)?),
+                _ => d.skip()?,
+            }
+            seen += 1;
+        }
+        if count.is_none() {
+            d.skip()?;
+        }
+        Ok(exception)
+    }
+}
