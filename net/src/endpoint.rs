@@ -213,6 +213,7 @@ async fn run_dialled(
     mut ingress: Ingress,
     slot: OwnedSemaphorePermit,
 ) {
+    let _last = Retirement { hub: hub.clone(), handler: handler.clone(), link: link.clone(), slot: Some(slot) };
     let hello = tokio::select! {
         biased;
         hello = ingress.read_hello(&link.config) => hello,
@@ -222,7 +223,6 @@ async fn run_dialled(
         Ok(hello) => run(&hub, &*handler, &link, ingress, hello).await,
         Err(why) => link.end(why),
     }
-    retire(&hub, &*handler, &link, slot);
 }
 
 /// Takes callers until the endpoint is gone.
@@ -274,10 +274,10 @@ async fn run_accepted(
     let Some(strong) = hub.upgrade() else { return };
     let pipe = strong.pipe_to(hello.identity.site.as_deref());
     let Ok(link) = strong.start(connection.writer, connection.peer, None, pipe) else { return };
+    let _last = Retirement { hub: hub.clone(), handler: handler.clone(), link: link.clone(), slot: Some(slot) };
     tokio::spawn(flush(Arc::clone(&link), strong.ticker.clone()));
     drop(strong);
     run(&hub, &*handler, &link, ingress, hello).await;
-    retire(&hub, &*handler, &link, slot);
 }
 
 /// Tells a caller of another version which one this is, and lets it read that.
@@ -318,17 +318,29 @@ async fn run(hub: &Weak<Hub>, handler: &dyn Handler, link: &Arc<Link>, mut ingre
     link.end(why);
 }
 
-/// The last thing a reader task does.
-fn retire(hub: &Weak<Hub>, handler: &dyn Handler, link: &Arc<Link>, slot: OwnedSemaphorePermit) {
-    if let Some(hub) = hub.upgrade() {
-        lock(&hub.registry).remove(link);
+/// The last thing a reader task does, even when a handler has panicked in it: else the link would seem alive for ever.
+struct Retirement {
+    hub: Weak<Hub>,
+    handler: Arc<dyn Handler>,
+    link: Arc<Link>,
+    slot: Option<OwnedSemaphorePermit>,
+}
+
+impl Drop for Retirement {
+    fn drop(&mut self) {
+        self.link.end(LinkError::Closed { peer: self.link.peer.clone() });
+        if let Some(hub) = self.hub.upgrade() {
+            lock(&hub.registry).remove(&self.link);
+        }
+        self.slot = None;
+        if let Some(why) = self.link.ended()
+            && !std::thread::panicking()
+        {
+            self.handler.on_link_lost(&self.link, why);
+        }
+        // Only this task sets it.
+        let _ = self.link.done.set(());
     }
-    drop(slot);
-    if let Some(why) = link.ended() {
-        handler.on_link_lost(link, why);
-    }
-    // Only this task sets it.
-    let _ = link.done.set(());
 }
 
 impl Hub {

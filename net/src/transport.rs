@@ -61,7 +61,7 @@ pub trait Listener: Send + 'static {
 #[derive(Clone, Debug)]
 pub struct Tcp {
     /// Bytes the kernel takes ahead of what it has sent (`TCP_NOTSENT_LOWAT`, Linux). Small, because control cannot
-    /// overtake what the kernel already has. Default 128 KiB: 10 µs at 100 Gbit/s, 1 ms at 1 Gbit/s.
+    /// overtake what the kernel already has. Default 64 KiB: half a millisecond at 1 Gbit/s.
     pub unsent_bytes_max: u32,
 }
 

@@ -249,3 +249,25 @@ async fn a_listener_that_says_nothing_is_given_up() {
     assert!(matches!(events.lost().await, LinkError::NoHello { .. }));
     assert!(client.links().is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_panics_loses_its_link_and_nothing_hangs() {
+    struct Clumsy;
+    impl catena_net::Handler for Clumsy {
+        fn on_link(&self, _: &std::sync::Arc<catena_net::Link>) {}
+        fn on_message(&self, _: &std::sync::Arc<catena_net::Link>, _: Incoming) {
+            panic!("on purpose");
+        }
+        fn on_link_lost(&self, _: &std::sync::Arc<catena_net::Link>, _: &LinkError) {}
+    }
+    let memory = Memory::new(1 << 16);
+    let server = Endpoint::bind(memory.config(Some(1)), identity(1, None), std::sync::Arc::new(Clumsy)).await.unwrap();
+    let (client, mut events) = bind(memory.config(None), identity(2, None)).await;
+    let link = client.link(&memory.place(1)).await.unwrap();
+    events.up().await;
+    link.send(Message::head(&b"boo"[..])).await.unwrap();
+    assert!(matches!(events.lost().await, LinkError::PeerClosed { .. }));
+    assert!(server.links().is_empty());
+    client.link(&memory.place(1)).await.unwrap().introduced().await.unwrap();
+    server.close(std::time::Duration::from_secs(1)).await;
+}
