@@ -8,7 +8,7 @@ use crate::{pages::PAGE_BYTES, scratch::Scratch};
 pub(crate) type Page = [u8; PAGE_BYTES];
 
 /// Equal bytes fewer than these between two runs travel too: a run of its own would cost two bytes and a copy.
-const GAP_BYTES: usize = 8;
+const GAP_BYTES: usize = 4;
 const WORD_BYTES: usize = 8;
 /// Compared at once; the loop over its words is what the compiler makes vector instructions of.
 const BLOCK_BYTES: usize = 64;

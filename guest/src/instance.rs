@@ -127,7 +127,7 @@ impl Instance {
                 Err(Stop::Limit { limit, message: Some(message), line, column })
             }
             // It may have got by with less, or fallen over it: it asked for more than it may have either way.
-            Ok(_) | Err(Stop::Trap(_)) if broken => Err(Stop::limit("memory_bytes_max")),
+            Ok(_) | Err(Stop::Trap(_) | Stop::Abi(_)) if broken => Err(Stop::limit("memory_bytes_max")),
             result => result,
         }
     }

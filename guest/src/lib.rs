@@ -33,6 +33,8 @@ mod runtime;
 mod sandbox;
 mod scratch;
 mod session;
+#[cfg(test)]
+mod tests;
 mod ticker;
 mod warm;
 

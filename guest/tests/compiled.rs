@@ -1,0 +1,205 @@
+//! Functions compiled to WebAssembly, with both kinds of state, and modules that cannot travel.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use catena_guest::{Function, FunctionKind};
+use catena_wire::names;
+use common::{NODES, START, Way, answer, guest, load_js, load_wasm, run, value};
+use serde_json::json;
+
+async fn relay(guest_name: &str, input: &serde_json::Value, way: Way) -> common::Shown {
+    let module = guest(guest_name);
+    let [a, b] = &*NODES;
+    let images = [&load_wasm(a, &module).await.unwrap(), &load_wasm(b, &module).await.unwrap()];
+    run([a, b], images, input, way).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_rust_guest_travels_with_its_memory_or_with_explicit_state() {
+    let input = json!({ "hops": ["a.b/inc", "c/inc", "d/echo", "e/inc"], "value": 40 });
+    for (guest, explicit) in [("relay.wasm", false), ("relay_explicit.wasm", true)] {
+        let in_place = relay(guest, &input, Way::InPlace).await;
+        let moved = relay(guest, &input, Way::Moving).await;
+        assert_eq!(moved.end, Some(Ok(json!(43))), "{guest}");
+        assert_eq!((&moved.calls, &moved.end), (&in_place.calls, &in_place.end), "{guest}");
+        assert_eq!(moved.calls[0], (0, "a.b/inc".to_owned(), json!(40)));
+        assert_eq!(moved.calls[3].0, 3, "calls are numbered");
+        for continuation in &moved.continuations {
+            let version =
+                if explicit { catena_guest::VERSION_EXPLICIT } else { catena_guest::continuation::VERSION_MEMORY };
+            assert_eq!(continuation[0], version);
+            assert!(continuation.len() < 1_500, "{guest}: {} bytes", continuation.len());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_failed_call_reaches_a_rust_guest_and_ends_it() {
+    for guest in ["relay.wasm", "relay_explicit.wasm"] {
+        let shown = relay(guest, &json!({ "hops": ["a/fail"], "value": 1 }), Way::Moving).await;
+        let exception = shown.end.unwrap().unwrap_err();
+        assert_eq!((exception.name.as_str(), exception.message.as_str()), ("NoSuchMail", "there is no such mail"));
+    }
+}
+
+#[tokio::test]
+async fn a_call_is_settled_once_and_by_its_number() {
+    let node = &NODES[0];
+    let image = load_wasm(node, &guest("relay_explicit.wasm")).await.unwrap();
+    let mut session = node.begin(&image).await.unwrap();
+    let input = value(&json!({ "hops": ["a/inc", "b/inc"], "value": 1 }));
+    let turn = session.start(&input, START).await.unwrap();
+    let wrong = session.settle(7, Ok(&input)).await.unwrap_err();
+    assert_eq!(wrong.name, catena_guest::SESSION_OVER);
+    let result = answer(&turn.calls[0]).unwrap();
+    let turn = session.settle(0, Ok(&result)).await.unwrap();
+    assert_eq!(turn.calls[0].call, 1);
+    assert!(session.settle(0, Ok(&result)).await.is_err(), "settled before");
+}
+
+/// A module of the right shape, with something more.
+fn module(more: &str) -> String {
+    format!(
+        r#"(module {more}
+          (func (export "catena_abi_v1")) (func (export "catena_alloc") (param i32) (result i32) i32.const 64)
+          (func (export "catena_start") (param i32 i32) (result i64) i64.const 0)
+          (func (export "catena_resume") (param i32 i32) (result i64) i64.const 0))"#
+    )
+}
+
+const MEMORY: &str = r#"(memory (export "memory") 1)"#;
+
+#[tokio::test]
+async fn modules_that_cannot_travel_are_refused_by_name() {
+    let with = |more: &str| module(&format!("{MEMORY} {more}"));
+    let table = "(table $t 4 funcref) (elem $e func)";
+    for (wat, says) in [
+        (module(r#"(import "env" "memory" (memory 1)) (export "memory" (memory 0))"#), "imports the memory env.memory"),
+        (module(&format!(r#"(import "env" "t" (table 1 funcref)) {MEMORY}"#)), "imports the table env.t"),
+        (module(&format!(r#"(import "env" "g" (global i32)) {MEMORY}"#)), "imports the global env.g"),
+        (
+            module(&format!(r#"(import "wasi_snapshot_preview1" "fd_write" (func)) {MEMORY}"#)),
+            "imports the function wasi_snapshot_preview1.fd_write",
+        ),
+        (
+            module(&format!(r#"(import "catena" "interrupted" (func (param i32))) {MEMORY}"#)),
+            "a function of another type catena.interrupted",
+        ),
+        (module(""), "has 0 memories"),
+        (with("(memory 1)"), "has 2 memories"),
+        (module(r#"(memory (export "memory") i64 1)"#), "memory is 64-bit"),
+        (module(r#"(memory (export "memory") 1 2 shared)"#), "memory is shared"),
+        (module(r#"(memory (export "memory") 2000)"#), "more than memory_bytes_max"),
+        (with("(global (mut funcref) (ref.null func))"), "mutable global 0 holds a reference"),
+        (
+            with("(global i32 (i32.const 1)) (global (mut v128) (v128.const i64x2 0 0))"),
+            "mutable global 1 holds a v128",
+        ),
+        (with(&format!("{table} (func (table.set $t (i32.const 0) (ref.null func)))")), "uses table.set"),
+        (with(&format!("{table} (func (drop (table.grow $t (ref.null func) (i32.const 1))))")), "uses table.grow"),
+        (
+            with(&format!("{table} (func (table.fill $t (i32.const 0) (ref.null func) (i32.const 1)))")),
+            "uses table.fill",
+        ),
+        (with(&format!("{table} (func (table.copy (i32.const 0) (i32.const 1) (i32.const 1)))")), "uses table.copy"),
+        (with(&format!("{table} (func (table.init $e (i32.const 0) (i32.const 0) (i32.const 0)))")), "uses table.init"),
+        (with(&format!("{table} (func (elem.drop $e))")), "uses elem.drop"),
+        (with(r#"(data $d "x") (func (data.drop $d))"#), "uses data.drop"),
+        (with("(type (struct (field i32)))"), "uses garbage collection"),
+        (with("(tag)"), "uses exceptions"),
+        (with("(func (atomic.fence))"), "uses atomic instructions"),
+        (with("(func $s) (start $s)"), "has a start function"),
+        (with(r#"(global (export "__wizer_global_0") (mut i32) (i32.const 0))"#), "__wizer_"),
+        (with("(table 30000 funcref)"), "table elements"),
+        (with("(func (result i32) i64.const 1)"), "not a valid WebAssembly module"),
+        (format!(r"(module {MEMORY})"), "does not export catena_abi_v1"),
+        (
+            module(MEMORY).replace("(param i32 i32) (result i64)", "(param i32 i64) (result i64)"),
+            "does not export catena_start as (i32, i32) -> i64",
+        ),
+        (with(r#"(func (export "catena_scratch") (result i64) i64.const 0)"#), "does not export catena_scratch as"),
+        (with(r#"(func (export "catena_scratch") (result i32) i32.const 65532)"#), "scratch list"),
+        (with(r#"(func (export "catena_scratch") (result i32) unreachable)"#), "unreachable"),
+    ] {
+        let exception = load_wasm(&NODES[0], &wat::parse_str(&wat).unwrap()).await.unwrap_err();
+        assert!(exception.message.contains(says), "{wat}\nwanted: {says}\nfound:  {exception}");
+    }
+    load_wasm(&NODES[0], &wat::parse_str(with("")).unwrap()).await.unwrap();
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_function_are_refused() {
+    let node = &NODES[0];
+    let function = node.function(FunctionKind::Wasm, "x", b"\0asm\x01\0\0\0".to_vec());
+    let encoded = function.encode();
+    let wrong_hash = node.load(node.engine_hash(), &encoded).await.unwrap_err();
+    assert_eq!(wrong_hash.name, names::BAD_CODE);
+    for bytes in [&b""[..], b"garbage", &encoded[..encoded.len() - 1]] {
+        let hash = catena_wire::Hash(*blake3::hash(bytes).as_bytes());
+        assert_eq!(node.load(hash, bytes).await.unwrap_err().name, names::BAD_CODE);
+    }
+    let other_engine = Function {
+        engine: Some(function.hash()),
+        ..node.function(FunctionKind::JavaScript, "x", "export default () => 1;")
+    };
+    let exception = node.load(other_engine.hash(), &other_engine.encode()).await.unwrap_err();
+    assert!(exception.message.contains(&node.engine_hash().to_string()), "{exception}");
+    let not_text = node.function(FunctionKind::JavaScript, "x", vec![0xff]);
+    assert_eq!(node.load(not_text.hash(), &not_text.encode()).await.unwrap_err().name, names::BAD_CODE);
+    let huge = node.function(FunctionKind::JavaScript, "x", vec![b' '; 5 << 20]);
+    assert_eq!(node.load(huge.hash(), &huge.encode()).await.unwrap_err().name, names::LIMIT_EXCEEDED);
+}
+
+#[tokio::test]
+async fn a_function_is_kept_within_bounds_and_loaded_once() {
+    let sandbox =
+        common::sandbox(catena_guest::SandboxConfig { images_max: 3, warm_instances_max: 2, ..common::config() });
+    let source = |n: usize| format!("export default async () => {n};");
+    for n in 0..10 {
+        load_js(&sandbox, &source(n)).await.unwrap();
+        let stats = sandbox.stats();
+        assert!(stats.images <= 3 && stats.warm_instances <= 2 && stats.instances <= 2, "{stats:?}");
+    }
+    assert_eq!(sandbox.stats().loads, 10);
+    // The last three are kept, the others are gone.
+    let hash = |n: usize| sandbox.function(FunctionKind::JavaScript, "test.js", source(n)).hash();
+    assert!(
+        sandbox.loaded(hash(9)).is_some() && sandbox.loaded(hash(7)).is_some() && sandbox.loaded(hash(6)).is_none()
+    );
+    let source = source(99);
+    let loads = (0..50).map(|_| load_js(&sandbox, &source));
+    let images = futures_util::future::join_all(loads).await;
+    assert!(images.iter().all(|image| std::sync::Arc::ptr_eq(image.as_ref().unwrap(), images[0].as_ref().unwrap())));
+    assert_eq!(sandbox.stats().loads, 11);
+}
+
+#[tokio::test]
+async fn the_longest_unused_go_when_bytes_run_out() {
+    let module = guest("relay.wasm");
+    let sandbox = common::sandbox(catena_guest::SandboxConfig { images_bytes_max: 500 << 10, ..common::config() });
+    for n in 0..5 {
+        let function = sandbox.function(FunctionKind::Wasm, &format!("relay {n}"), module.clone());
+        sandbox.load(function.hash(), &function.encode()).await.unwrap();
+        let stats = sandbox.stats();
+        assert!(stats.images <= 3 && stats.images_bytes <= 500 << 10, "{stats:?}");
+    }
+}
+
+#[tokio::test]
+async fn one_instance_too_many_is_refused_and_room_is_made_of_those_unused() {
+    let sandbox = common::sandbox(catena_guest::SandboxConfig { instances_max: 2, ..common::config() });
+    let images = [
+        &load_js(&sandbox, "export default () => 1;").await.unwrap(),
+        &load_js(&sandbox, "export default () => 2;").await.unwrap(),
+    ];
+    assert_eq!(sandbox.stats().warm_instances, 2);
+    let first = sandbox.begin(images[0]).await.unwrap();
+    let second = sandbox.begin(images[0]).await.unwrap();
+    assert_eq!(sandbox.stats().warm_instances, 0, "the other's made room");
+    let exception = sandbox.begin(images[1]).await.unwrap_err();
+    assert_eq!(exception.name, names::OVERLOADED);
+    drop((first, second));
+    assert_eq!(sandbox.stats().warm_instances, 2);
+    sandbox.begin(images[1]).await.unwrap();
+}

@@ -1,0 +1,209 @@
+//! A guest that breaks a limit ends its own function with an exception that names the limit and the line. Others go on.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use catena_guest::{Limits, Sandbox, SandboxConfig};
+use catena_wire::{Exception, names};
+use common::{START, config, json_of, load_js, load_wasm, sandbox, value};
+use serde_json::json;
+use std::{cell::Cell, sync::LazyLock};
+
+static TIGHT: LazyLock<Sandbox> = LazyLock::new(|| {
+    sandbox(SandboxConfig {
+        limits: Limits {
+            memory_bytes_max: 16 << 20,
+            step_wall_ms_max: 200,
+            output_bytes_max: 1 << 20,
+            events_max: 1_000,
+            continuation_bytes_max: 256 << 10,
+        },
+        ..config()
+    })
+});
+
+async fn broken(body: &str) -> Exception {
+    let source =
+        format!("import {{ call, emit, log }} from 'catena';\nexport default async function f() {{\n{body}\n}}\n");
+    let image = load_js(&TIGHT, &source).await.unwrap();
+    let mut session = TIGHT.begin(&image).await.unwrap();
+    match session.start(&value(&json!(null)), START).await {
+        Err(exception) => {
+            let again = session.start(&value(&json!(null)), START).await.unwrap_err();
+            assert_eq!(again.name, catena_guest::SESSION_OVER, "{body}");
+            exception
+        }
+        Ok(turn) => match turn.end {
+            Some(Err(exception)) => exception,
+            other => panic!("{body} ended with {other:?}"),
+        },
+    }
+}
+
+#[tokio::test]
+async fn each_limit_is_named_with_the_line_that_broke_it() {
+    // The body's second line is line 4 of the source. A loop that calls nothing is known by its function's line, 2; what was
+    // stopped by force, in the middle of one long operation of the engine, by none, 0.
+    let mut wrong = Vec::new();
+    for (what, body, limit, lines) in [
+        ("a loop without end", "\nfor (;;) {}", "step_wall_ms_max", &[2, 4][..]),
+        (
+            "a loop without end that catches everything",
+            "\nfor (;;) { try { for (;;) {} } catch {} finally { continue; } }",
+            "step_wall_ms_max",
+            &[2, 4],
+        ),
+        (
+            "a promise loop without end",
+            "\nconst again = () => Promise.resolve().then(again); await again();",
+            "step_wall_ms_max",
+            &[4, 0],
+        ),
+        (
+            "allocation without end",
+            "const kept = [];\nfor (;;) kept.push(new Array(1000).fill(7));",
+            "memory_bytes_max",
+            &[4],
+        ),
+        (
+            "allocation that catches everything",
+            "const kept = [];\nfor (;;) { try { for (;;) kept.push(new Uint8Array(65536)); } catch {} }",
+            "memory_bytes_max",
+            &[4],
+        ),
+        ("one huge allocation", "\nconst all = new Uint8Array(1e9);", "memory_bytes_max", &[4]),
+        ("a huge string", "\nlet s = 'x'; for (;;) { s += s; s.at(1); }", "memory_bytes_max", &[4]),
+        ("a huge repeat", "\nconst s = 'abc'.repeat(2 ** 27); return s.length;", "memory_bytes_max", &[4]),
+        ("recursion without end", "const down = () => down() + 1;\nreturn down();", "stack_bytes_max", &[3, 4]),
+        ("a catastrophic regex", "\nreturn /^(a+)+$/.test('a'.repeat(40) + 'b');", "step_wall_ms_max", &[4, 0]),
+        (
+            "a huge sort",
+            "const a = Array.from({ length: 20000 }, (_, i) => (i * 7919) % 20011);\nfor (;;) a.sort((x, y) => (x ^ y) & 3);",
+            "step_wall_ms_max",
+            &[4, 0],
+        ),
+        ("a huge result", "const s = 'x'.repeat(1 << 20);\nreturn [s, s];", "output_bytes_max", &[3, 4, 0]),
+        ("a huge emit", "const s = 'x'.repeat(1 << 20);\nemit([s, s]);", "output_bytes_max", &[4]),
+        ("a huge call", "const s = 'x'.repeat(1 << 20);\nawait call('a/b', [s, s]);", "output_bytes_max", &[4]),
+        ("logs without end", "\nfor (;;) log('line');", "output_bytes_max", &[4]),
+    ] {
+        let exception = broken(body).await;
+        let params = exception.params.as_ref().map(json_of).unwrap_or_default();
+        let named = exception.name == names::LIMIT_EXCEEDED && params["limit"] == limit;
+        let sized = params["limit_max"].is_u64() && params["unit"].is_string();
+        if !(named && sized && exception.message.contains(limit) && lines.contains(&exception.line)) {
+            wrong.push(format!("{what}: {exception:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn a_continuation_that_is_too_large_is_an_exception_of_its_own_chain() {
+    let source = "import { call } from 'catena';\nexport default async () => { const kept = Uint8Array.from({ length: 400000 }, (_, i) => i * 7); await call('a/b', 1); return kept.length; };";
+    let image = load_js(&TIGHT, source).await.unwrap();
+    let mut session = TIGHT.begin(&image).await.unwrap();
+    let turn = session.start(&value(&json!(null)), START).await.unwrap();
+    assert_eq!(turn.calls.len(), 1);
+    let exception = session.suspend().unwrap_err();
+    assert_eq!(json_of(&exception.params.unwrap())["limit"], "continuation_bytes_max");
+    // One that claims to be larger is not even looked at.
+    let exception = TIGHT.resume(&image, &vec![0; 300 << 10]).await.unwrap_err();
+    assert_eq!(exception.name, names::LIMIT_EXCEEDED);
+}
+
+#[tokio::test]
+async fn recursion_can_be_caught_like_any_error() {
+    let source = "export default async () => { const down = (n) => down(n + 1); try { down(0); } catch (e) { return e.name; } };";
+    let image = load_js(&TIGHT, source).await.unwrap();
+    let mut session = TIGHT.begin(&image).await.unwrap();
+    let turn = session.start(&value(&json!(null)), START).await.unwrap();
+    let name = json_of(&turn.end.unwrap().unwrap());
+    assert!(["RangeError", "InternalError"].contains(&name.as_str().unwrap()), "{name}");
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn while_one_loops_others_on_the_same_thread_go_on() {
+    let looping = load_js(&TIGHT, "export default async () => { for (;;) {} };").await.unwrap();
+    let source = "import { call } from 'catena';\nexport default async () => { for (;;) await call('w/echo', 1); };";
+    let working = load_js(&TIGHT, source).await.unwrap();
+    let over = Cell::new(false);
+    let hostile = async {
+        let mut session = TIGHT.begin(&looping).await.unwrap();
+        let exception = session.start(&value(&json!(null)), START).await.unwrap_err();
+        over.set(true);
+        exception
+    };
+    let good = async {
+        let mut hops = 0;
+        let mut session = TIGHT.begin(&working).await.unwrap();
+        let mut turn = session.start(&value(&json!(null)), START).await.unwrap();
+        while !over.get() {
+            let continuation = session.suspend().unwrap();
+            session = TIGHT.resume(&working, &continuation).await.unwrap();
+            turn = common::settle(&mut session, &turn.calls[0]).await.unwrap();
+            hops += 1;
+            tokio::task::yield_now().await;
+        }
+        hops
+    };
+    let (exception, hops) = tokio::join!(hostile, good);
+    assert_eq!(exception.name, names::LIMIT_EXCEEDED);
+    // It loops for 200 ms of its own time, and stands aside about every millisecond of it.
+    assert!(hops >= 50, "only {hops} hops beside the loop");
+}
+
+#[tokio::test]
+async fn a_step_abandoned_half_way_leaves_nothing_behind() {
+    let sandbox = sandbox(SandboxConfig { instances_max: 1, ..config() });
+    let image =
+        load_js(&sandbox, "export default async (n) => { for (let i = 0; i < n; i++); return n; };").await.unwrap();
+    let mut session = sandbox.begin(&image).await.unwrap();
+    let input = value(&json!(1_000_000_000));
+    {
+        let mut step = std::pin::pin!(session.start(&input, START));
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(step.as_mut().poll(&mut cx).is_pending(), "it stands aside at the first epoch");
+    }
+    let over = session.start(&input, START).await.unwrap_err();
+    assert_eq!(over.name, catena_guest::SESSION_OVER);
+    drop(session);
+    // The only instance there may be is free again, and is a new one.
+    let mut session = sandbox.begin(&image).await.unwrap();
+    let turn = session.start(&value(&json!(5)), START).await.unwrap();
+    assert_eq!(turn.end.map(|end| json_of(&end.unwrap())), Some(json!(5)));
+}
+
+#[tokio::test]
+async fn compiled_guests_are_stopped_by_force() {
+    for (what, body, name, says) in [
+        ("a loop without end", "(loop (br 0)) i64.const 0", names::LIMIT_EXCEEDED, "step_wall_ms_max"),
+        ("recursion without end", "(call $down (i64.const 1))", names::LIMIT_EXCEEDED, "stack_bytes_max"),
+        (
+            "memory without end",
+            "(loop (br_if 0 (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))) i64.const 0x10000000001",
+            names::LIMIT_EXCEEDED,
+            "memory_bytes_max",
+        ),
+        ("a trap", "unreachable", catena_guest::GUEST_TRAPPED, "unreachable"),
+        ("an access outside", "(i64.load (i32.const -8))", catena_guest::GUEST_TRAPPED, "out of bounds"),
+        ("an outbox outside its memory", "i64.const 0x7fffffff00000010", catena_guest::GUEST_ABI, "outside its memory"),
+        ("an outbox of 4 GiB", "i64.const 0x00000000ffffffff", names::LIMIT_EXCEEDED, "output_bytes_max"),
+        ("an outbox of garbage", "i64.const 0x0000000000000010", catena_guest::GUEST_ABI, "outbox"),
+        ("a chain that loads", "i64.const 0x0000010000000003", catena_guest::GUEST_ABI, "loads"),
+    ] {
+        let module = format!(
+            r#"(module (memory (export "memory") 1) (data (i32.const 256) "\81\81\07")
+              (func (export "catena_abi_v1")) (func (export "catena_alloc") (param i32) (result i32) i32.const 1024)
+              (func $down (param i64) (result i64) (i64.add (call $down (local.get 0)) (i64.const 1)))
+              (func (export "catena_start") (param i32 i32) (result i64) {body})
+              (func (export "catena_resume") (param i32 i32) (result i64) i64.const 0))"#
+        );
+        let module = wat::parse_str(module).unwrap();
+        let image = load_wasm(&TIGHT, &module).await.unwrap();
+        let mut session = TIGHT.begin(&image).await.unwrap();
+        let exception = session.start(&value(&json!(null)), START).await.unwrap_err();
+        assert_eq!(exception.name, name, "{what}: {exception:?}");
+        assert!(exception.message.contains(says), "{what}: {exception}");
+    }
+}
