@@ -6,6 +6,7 @@
 use std::io::{Error, ErrorKind, Result};
 
 use nfs3_client::io::{AsyncRead, AsyncWrite};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -43,9 +44,11 @@ impl RecordStream {
     }
 
     /// Whether an idle connection can still be used: nothing is due on it, so anything to read is an end or an error.
+    /// The system is asked, because tokio may not have been told yet; a call on a dead connection would end with its
+    /// outcome unknown.
     pub(crate) fn is_alive(&self) -> bool {
-        matches!(self.rest, Rest::Nothing)
-            && matches!(self.tcp.try_read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+        let mut wanted = [PollFd::new(&self.tcp, PollFlags::IN | PollFlags::RDHUP)];
+        matches!(self.rest, Rest::Nothing) && matches!(poll(&mut wanted, Some(&Timespec::default())), Ok(0))
     }
 
     async fn fragment_header(&mut self) -> Result<(usize, bool)> {

@@ -80,8 +80,8 @@ async fn a_server_that_is_gone_is_named() {
     let file = create(&service, "file").await.handle;
     server.stop();
     for error in [
-        read(&service, &file, 0, 1).await.unwrap_err(),
         write(&service, &file, 0, b"x", Stable::Unstable).await.unwrap_err(),
+        read(&service, &file, 0, 1).await.unwrap_err(),
     ] {
         assert_eq!(error.name(), "FILES_UNREACHABLE", "{error}");
         assert!(error.to_string().contains(&format!("127.0.0.1:{}", server.nfs_port)), "{error}");
