@@ -194,6 +194,8 @@ impl Node {
             .at_step(custody.key.step, &activation.baggage.path);
         let code = activation.baggage.code;
         let (continuation, call) = (custody.continuation, custody.call.call);
+        // The shell may have dropped the function in the meantime.
+        self.actions.push_back(Action::CheckCode { code, bytes: None });
         self.actions.push_back(Action::Resume { session, code, continuation, call, result: Err(why) });
     }
 }

@@ -1,12 +1,12 @@
 //! Functions that are not here: asked for, offered, checked, given up.
 
-use alloc::{format, sync::Arc};
+use alloc::{collections::VecDeque, format, sync::Arc};
 use bytes::Bytes;
 use catena_wire::{Exception, Fault, Hash, Message, NodeId, NodeRef, Outcome, names};
 
 use crate::{
     Action, Node, Receipt, Time, Urgency, Wanted,
-    activation::{Activation, Phase},
+    activation::{Activation, Landing, Phase},
     code::Next,
 };
 
@@ -22,6 +22,7 @@ impl Node {
 
     /// The shell has not got this function: ask the repository, else the hop before.
     pub fn on_code_missing(&mut self, now: Time, code: Hash) {
+        self.recall(code);
         let needs = |activation: &Activation| {
             activation.baggage.code == code && matches!(&activation.phase, Phase::Landing(landing) if landing.code_here)
         };
@@ -37,6 +38,23 @@ impl Node {
             let sources = self.repository.iter().chain([&activation.before]).filter(|node| node.id != me).cloned();
             let next = self.codes.want(now, code, session, sources, &self.policy);
             self.go_on_fetching(now, code, next);
+        }
+    }
+
+    /// A chain whose result and state were there before its function was checked goes back to waiting: it cannot go on yet.
+    fn recall(&mut self, code: Hash) {
+        let (resumes, others) = core::mem::take(&mut self.actions)
+            .into_iter()
+            .partition::<VecDeque<_>, _>(|action| matches!(action, Action::Resume { code: c, .. } if *c == code));
+        self.actions = others;
+        for action in resumes {
+            let Action::Resume { session, continuation, call, result, .. } = action else { continue };
+            let (result, continuation) = (Some(result), Some(continuation));
+            let landing = Landing { call, result, continuation, tails_due: 0, code_here: true };
+            self.activations.set_phase(session, Phase::Landing(landing));
+            if let Some(activation) = self.activations.get_mut(session) {
+                activation.busy = false;
+            }
         }
     }
 

@@ -1,0 +1,151 @@
+//! A plan from a seed: every fourth without a fault.
+
+use crate::{
+    guest::{Op, Target, failing, slow, work},
+    plan::{Chain, CodePlan, Crash, Cut, PlainCall, Plan, Rules},
+    rng::Rng,
+};
+
+pub(crate) fn plan(seed: u64) -> Plan {
+    let mut rng = Rng::new(seed.wrapping_mul(0x1000_0001));
+    let rng = &mut rng;
+    let hosts = rng.range(2, 6) as usize;
+    let services = rng.range(1, 6);
+    let served: Vec<Vec<usize>> = (0..services).map(|_| servers(rng, hosts)).collect();
+    let faulty = seed % 4 != 0;
+    let far = rng.chance(50);
+    let mut plan = Plan {
+        seed,
+        hosts,
+        served,
+        delay_us: if far { (10_000, 200_000) } else { (50, 2_000) },
+        service_us: (1, rng.range(2, 100_000)),
+        slow_us: if rng.chance(50) { 4_000_000 } else { 500_000 },
+        rules: Rules { late_tail: if rng.chance(50) { 40 } else { 0 }, ..Rules::default() },
+        crashes: Vec::new(),
+        cuts: Vec::new(),
+        code: code(rng, hosts, faulty),
+        chains: (0..rng.range(1, 5)).map(|_| chain(rng, hosts, services as u8)).collect(),
+        calls: (0..rng.range(0, 4)).map(|_| call(rng, hosts, services as u8)).collect(),
+        time_us: 240_000_000,
+        hops: 24,
+    };
+    if faulty {
+        add_faults(rng, &mut plan);
+    }
+    plan
+}
+
+fn servers(rng: &mut Rng, hosts: usize) -> Vec<usize> {
+    let first = rng.range(0, hosts as u64) as usize;
+    let second = rng.range(0, hosts as u64) as usize;
+    if rng.chance(30) && first != second { vec![first, second] } else { vec![first] }
+}
+
+fn code(rng: &mut Rng, hosts: usize, faulty: bool) -> CodePlan {
+    let repository = rng.chance(50).then(|| rng.range(0, hosts as u64) as usize);
+    CodePlan {
+        ride: rng.chance(60),
+        repository,
+        stocked: rng.chance(70),
+        wrong: faulty && rng.chance(15),
+        everywhere: rng.chance(20),
+        forgetful: faulty && rng.chance(10),
+    }
+}
+
+fn chain(rng: &mut Rng, hosts: usize, services: u8) -> Chain {
+    let mut program: Vec<Op> = (0..rng.range(1, 7)).map(|_| op(rng, services)).collect();
+    match rng.range(0, 20) {
+        0 => program.push(Op::Throw),
+        1 => program.push(Op::Stall),
+        2 => {
+            // Something must happen between two jumps, or it is the guest's own loop, which the sandbox stops and not the core.
+            program.push(Op::Call(target(rng, services)));
+            program.push(Op::Jump(0));
+        }
+        _ => {}
+    }
+    Chain { at_us: rng.range(0, 300_000), origin: rng.range(0, hosts as u64) as usize, program }
+}
+
+fn op(rng: &mut Rng, services: u8) -> Op {
+    match rng.range(0, 16) {
+        0..=4 => Op::Call(target(rng, services)),
+        5 | 6 => Op::Dynamic(services),
+        7 | 8 => Op::Emit,
+        9 => Op::Log,
+        10 | 11 => Op::All((0..rng.range(2, 5)).map(|_| target(rng, services)).collect()),
+        12 => Op::Race((0..rng.range(2, 4)).map(|_| willing(rng, services)).collect()),
+        13 | 14 => Op::Try(if rng.chance(50) { failing(service(rng, services)) } else { target(rng, services) }),
+        _ => Op::Start(target(rng, services)),
+    }
+}
+
+fn service(rng: &mut Rng, services: u8) -> u8 {
+    rng.range(0, u64::from(services)) as u8
+}
+
+fn willing(rng: &mut Rng, services: u8) -> Target {
+    let service = service(rng, services);
+    if rng.chance(5) { slow(service) } else { work(service) }
+}
+
+fn target(rng: &mut Rng, services: u8) -> Target {
+    if rng.chance(4) { failing(service(rng, services)) } else { willing(rng, services) }
+}
+
+fn call(rng: &mut Rng, hosts: usize, services: u8) -> PlainCall {
+    PlainCall {
+        at_us: rng.range(0, 1_000_000),
+        from: rng.range(0, hosts as u64) as usize,
+        target: target(rng, services),
+        withdraw_after_us: rng.chance(30).then(|| rng.range(0, 200_000)),
+    }
+}
+
+fn add_faults(rng: &mut Rng, plan: &mut Plan) {
+    let mut percent = |likely: u64, high: u64| if rng.chance(likely) { rng.range(1, high) } else { 0 };
+    plan.rules = Rules {
+        drop: percent(40, 20),
+        duplicate: percent(40, 40),
+        reorder: percent(40, 50),
+        delay: percent(30, 30),
+        late_tail: percent(50, 60),
+        no_tail: percent(20, 20),
+        flap: percent(25, 15),
+        stale_name: percent(20, 50),
+        wrong_name: percent(20, 30),
+    };
+    if rng.chance(30) {
+        plan.crashes = (0..rng.range(1, 3)).map(|_| crash(rng, plan.hosts)).collect();
+    }
+    if rng.chance(25) {
+        plan.cuts = (0..rng.range(1, 3)).map(|_| cut(rng, plan.hosts)).filter(|cut| cut.from != cut.to).collect();
+    }
+    plan.time_us = rng.range(1_000_000, 60_000_000);
+    if rng.chance(10) {
+        plan.slow_us = 30_000_000;
+    }
+}
+
+fn crash(rng: &mut Rng, hosts: usize) -> Crash {
+    Crash {
+        host: rng.range(0, hosts as u64) as usize,
+        at_service: rng.range(1, 4),
+        after_effect: rng.chance(50),
+        restart_after_us: rng.chance(70).then(|| rng.range(1_000, 3_000_000)),
+    }
+}
+
+fn cut(rng: &mut Rng, hosts: usize) -> Cut {
+    let at_us = rng.range(0, 2_000_000);
+    let until_us = at_us + rng.range(1_000, 8_000_000);
+    Cut {
+        from: rng.range(0, hosts as u64) as usize,
+        to: rng.range(0, hosts as u64) as usize,
+        at_us,
+        until_us,
+        noticed_us: at_us + rng.range(1_000, 3_000_000),
+    }
+}

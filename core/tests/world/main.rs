@@ -1,0 +1,15 @@
+//! The test world: the shipped state machines of N nodes in virtual time, single-threaded, without sleeping, with every fault that
+//! a network and a crash can cause. A seed is a run; a run that breaks an invariant prints its seed.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+
+mod draw;
+mod guest;
+mod host;
+mod invariants;
+mod network;
+mod plan;
+mod record;
+mod rng;
+mod seeds;
+mod shell;
+mod sim;

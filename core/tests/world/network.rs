@@ -1,0 +1,143 @@
+//! What lies between the nodes: delays, and faults as rules.
+
+use std::sync::Arc;
+
+use catena_core::{Receipt, Undelivered};
+use catena_wire::{Encoded, Message, NodeId, NodeRef};
+
+use crate::{
+    record::Sent,
+    sim::{Event, Tail, World},
+};
+
+/// How long it takes to notice that nobody answers the dialling.
+const DIAL_US: u64 = 20_000;
+
+impl World {
+    pub(crate) fn send(&mut self, from: usize, to: &Arc<NodeRef>, message: Encoded, receipt: Receipt) {
+        let me = self.hosts[from].me.clone();
+        let Some(target) = self.index_of(to.id) else {
+            let gone = Event::Undelivered { at: me.id, receipt, why: Undelivered::Unreachable };
+            return self.after(DIAL_US, gone);
+        };
+        let sent = describe(self.now, from, target, &message);
+        let (kind, once) = (sent.kind, matches!(sent.kind, "call"));
+        self.record.sent.push(sent);
+        if self.is_cut(from, target, &me, &receipt) {
+            return;
+        }
+        let rules = self.plan.rules.clone();
+        if from != target && self.rng.chance(rules.drop) {
+            return self.drop_message(from, target, &me, receipt);
+        }
+        let copies = 1 + u64::from(!once && self.rng.chance(rules.duplicate));
+        for _ in 0..copies {
+            let tail = self.draw_tail(kind);
+            let at = self.arrival(from, target);
+            let (from, message, receipt) = (me.clone(), message.clone(), receipt.clone());
+            self.at(at, Event::Deliver { from, to: to.id, message, receipt, tail });
+        }
+        if self.rng.chance(rules.flap) {
+            let after = self.rng.range(1, 300_000);
+            self.break_link(from, target, after);
+        }
+    }
+
+    fn drop_message(&mut self, from: usize, to: usize, me: &NodeRef, receipt: Receipt) {
+        if self.rng.chance(50) {
+            let after = self.rng.range(1_000, 1_000_000);
+            self.break_link(from, to, after);
+            self.after(after, Event::Undelivered { at: me.id, receipt, why: Undelivered::Lost });
+        }
+    }
+
+    fn draw_tail(&mut self, kind: &str) -> Tail {
+        if kind != "hop" {
+            return Tail::With;
+        }
+        let (late, never) = (self.plan.rules.late_tail, self.plan.rules.no_tail);
+        match self.rng.range(0, 100) {
+            roll if roll < late => Tail::After(self.rng.range(1, 50_000)),
+            roll if roll < late + never => Tail::Never,
+            _ => Tail::With,
+        }
+    }
+
+    fn arrival(&mut self, from: usize, to: usize) -> u64 {
+        let rules = self.plan.rules.clone();
+        let base = if from == to { 1 } else { self.delays[&(from, to)] };
+        let extra = if self.rng.chance(rules.delay) { self.rng.range(1, 1_000_000) } else { 0 };
+        if self.rng.chance(rules.reorder) {
+            return self.now + base + extra + self.rng.range(0, 2 * base);
+        }
+        let last = self.last_arrival.entry((from, to)).or_default();
+        *last = (*last).max(self.now + base + extra);
+        *last
+    }
+
+    fn is_cut(&mut self, from: usize, to: usize, me: &NodeRef, receipt: &Receipt) -> bool {
+        let now = self.now;
+        let cuts =
+            |cut: &&crate::plan::Cut| cut.from == from && cut.to == to && (cut.at_us..cut.until_us).contains(&now);
+        let Some(cut) = self.plan.cuts.iter().find(cuts).cloned() else { return false };
+        let (at_us, why) = if self.now < cut.noticed_us {
+            (cut.noticed_us, Undelivered::Lost)
+        } else {
+            (self.now + DIAL_US, Undelivered::Unreachable)
+        };
+        self.at(at_us, Event::Undelivered { at: me.id, receipt: receipt.clone(), why });
+        true
+    }
+
+    pub(crate) fn deliver(&mut self, from: &Arc<NodeRef>, to: NodeId, message: Encoded, receipt: Receipt, tail: Tail) {
+        let Some(target) = self.index_of(to) else {
+            let after = self.rng.range(1_000, 500_000);
+            return self.after(after, Event::Undelivered { at: from.id, receipt, why: Undelivered::Lost });
+        };
+        self.note(|| format!("n{target} <- {} {:?} {:?}", from.name, message.head, message.tail));
+        let mut decoded = Message::decode_head(&message.head).expect("what one node says, another understands");
+        if let (Message::Hop(hop), true) = (&decoded, tail != Tail::With) {
+            let (head, key) = (hop.clone(), hop.key.clone());
+            self.on(to, |node, now| {
+                let returned = node.on_hop_head(now, from, head);
+                assert_eq!(returned, key, "the key under which the tail must follow");
+            });
+            decoded.attach_tail(message.tail).expect("the tail is whole");
+            let Message::Hop(hop) = decoded else { return };
+            let whole = Some((hop.continuation, hop.code_bytes));
+            let (us, tail) = match tail {
+                Tail::After(us) => (us, whole),
+                Tail::With | Tail::Never => (10_000, None),
+            };
+            if tail.is_none() {
+                let sender = self.hosts.iter().position(|host| host.up && host.id() == from.id);
+                sender.into_iter().for_each(|sender| self.break_link(sender, target, us));
+                self.after(us, Event::Undelivered { at: from.id, receipt, why: Undelivered::Lost });
+            }
+            return self.after(us, Event::Tail { to, key, tail });
+        }
+        decoded.attach_tail(message.tail).expect("the tail is whole");
+        self.on(to, |node, now| node.on_message(now, from, decoded));
+    }
+}
+
+fn describe(at_us: u64, from: usize, to: usize, message: &Encoded) -> Sent {
+    let message = Message::decode_head(&message.head).expect("what a node says is a message");
+    let (kind, key, budget) = match message {
+        Message::Hop(hop) => ("hop", Some(hop.key), Some(hop.budget)),
+        Message::Accepted(key) => ("accepted", Some(key), None),
+        Message::Refused(key, _) => ("refused", Some(key), None),
+        Message::Partial { key, .. } => ("partial", Some(key), None),
+        Message::End(end) => ("end", Some(end.key), None),
+        Message::Heartbeat(key, _) => ("heartbeat", Some(key), None),
+        Message::Call { budget, .. } => ("call", None, Some(budget)),
+        Message::Return(..) => ("return", None, None),
+        Message::Withdraw(_) => ("withdraw", None, None),
+        Message::WantCode(_) => ("want", None, None),
+        Message::Code(..) => ("code", None, None),
+        Message::NoCode(_) => ("nocode", None, None),
+        Message::List(_) | Message::Listing(..) => ("list", None, None),
+        Message::Console(key, _) => ("console", Some(key), None),
+    };
+    Sent { at_us, from, to, kind, key, budget }
+}

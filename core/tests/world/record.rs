@@ -1,0 +1,86 @@
+//! What happened in a run, for the invariants to look at.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use catena_core::CallId;
+use catena_wire::{Budget, ChainId, Exception, LogLine, Outcome, StepKey, StepTrace, Value};
+
+/// A chain as its user sees it.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) run: u64,
+    pub(crate) partials: Vec<Value>,
+    pub(crate) console: Vec<LogLine>,
+    pub(crate) ends: Vec<(Outcome, Vec<String>, Vec<StepTrace>)>,
+    pub(crate) after_end: usize,
+    pub(crate) ended_at_us: u64,
+    pub(crate) origin_crashed: bool,
+    pub(crate) program: usize,
+}
+
+/// One message that was sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    pub(crate) at_us: u64,
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) kind: &'static str,
+    pub(crate) key: Option<StepKey>,
+    pub(crate) budget: Option<Budget>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Record {
+    pub(crate) chains: BTreeMap<ChainId, Seen>,
+    pub(crate) calls: BTreeMap<(usize, CallId), Vec<Result<Value, Exception>>>,
+    pub(crate) withdrawn: BTreeSet<(usize, CallId)>,
+    /// How often the effect of each call of each run took place.
+    pub(crate) effects: BTreeMap<(u64, u32), u32>,
+    pub(crate) cancelled: usize,
+    pub(crate) sent: Vec<Sent>,
+    /// Runs that went on after a hop whose outcome was unknown.
+    pub(crate) went_on: BTreeSet<u64>,
+    pub(crate) crashes: usize,
+    /// What the state machines asked for that they never may.
+    pub(crate) violations: Vec<String>,
+    pub(crate) resolves: Vec<String>,
+    pub(crate) trace: String,
+    pub(crate) now_us: u64,
+    pub(crate) restless: Option<String>,
+    /// Nodes alive at the end that have something under way.
+    pub(crate) busy: Vec<String>,
+}
+
+impl Record {
+    pub(crate) fn count(&self, kind: &str) -> usize {
+        self.sent.iter().filter(|sent| sent.kind == kind).count()
+    }
+
+    pub(crate) fn paths(&self, kind: &str) -> Vec<(usize, usize)> {
+        self.sent.iter().filter(|sent| sent.kind == kind).map(|sent| (sent.from, sent.to)).collect()
+    }
+
+    pub(crate) fn only(&self) -> &Seen {
+        self.chains.values().next().expect("a chain was begun")
+    }
+}
+
+impl Seen {
+    pub(crate) fn outcome(&self) -> &Outcome {
+        &self.ends.first().expect("the chain has ended").0
+    }
+
+    pub(crate) fn exception(&self) -> &Exception {
+        match self.outcome() {
+            Outcome::Threw(why) => why,
+            Outcome::Done(value) => panic!("returned {value:?} where an exception was expected"),
+        }
+    }
+
+    pub(crate) fn returned(&self) -> crate::guest::Returned {
+        match self.outcome() {
+            Outcome::Done(value) => minicbor::decode(value.as_bytes()).expect("what a program returns"),
+            Outcome::Threw(why) => panic!("threw where a result was expected: {why}"),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Runs drawn at random: thousands by default, as many as `CATENA_SEEDS` says for a longer look.
+
+use crate::{draw, invariants, record::Record, sim::World};
+
+const SEEDS_DEFAULT: u64 = 20_000;
+const FAILURES_SHOWN: usize = 8;
+
+fn run(seed: u64, tracing: bool) -> Record {
+    let mut world = World::new(draw::plan(seed));
+    world.tracing = tracing;
+    world.run()
+}
+
+fn judge(seed: u64) -> Result<(), String> {
+    let plan = draw::plan(seed);
+    invariants::check(&plan, &run(seed, false)).map_err(|why| format!("seed {seed}: {why}"))
+}
+
+#[test]
+fn whatever_goes_wrong_every_chain_ends_as_promised() {
+    let seeds =
+        std::env::var("CATENA_SEEDS").map_or(SEEDS_DEFAULT, |count| count.parse().expect("CATENA_SEEDS is a number"));
+    if let Ok(seed) = std::env::var("CATENA_SEED") {
+        let seed = seed.parse().expect("CATENA_SEED is a number");
+        println!("{:#?}\n{}", draw::plan(seed), run(seed, true).trace);
+        return judge(seed).unwrap_or_else(|why| panic!("{why}"));
+    }
+    let failures: Vec<_> = (0..seeds).filter_map(|seed| judge(seed).err()).take(FAILURES_SHOWN).collect();
+    let list = failures.join("\n");
+    assert!(failures.is_empty(), "{list}\nrun again with CATENA_SEED=... to see the plan and the trace of one of them");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run_to_the_byte() {
+    for seed in 0..100 {
+        let (first, second) = (run(seed, true).trace, run(seed, true).trace);
+        assert!(!first.is_empty() && first == second, "seed {seed} ran differently the second time");
+    }
+}
+
+#[test]
+fn the_seeds_reach_what_they_are_meant_to_reach() {
+    let mut kinds = std::collections::BTreeMap::<String, usize>::new();
+    for seed in 0..1_500 {
+        let record = run(seed, false);
+        for sent in &record.sent {
+            *kinds.entry(sent.kind.to_string()).or_default() += 1;
+        }
+        for (outcome, ..) in record.chains.values().filter_map(|seen| seen.ends.first()) {
+            let name = match outcome {
+                catena_wire::Outcome::Done(_) => "done".to_string(),
+                catena_wire::Outcome::Threw(why) => why.name.clone(),
+            };
+            *kinds.entry(name).or_default() += 1;
+        }
+    }
+    let wanted = [
+        "hop",
+        "accepted",
+        "refused",
+        "partial",
+        "end",
+        "heartbeat",
+        "call",
+        "return",
+        "withdraw",
+        "want",
+        "code",
+        "nocode",
+        "done",
+        "Oops",
+        "Thrown",
+        "Stalled",
+        "HopBudgetExceeded",
+        "NodeUnreachable",
+        "NodeLost",
+        "ChainLost",
+        "CodeMissing",
+        "UnknownService",
+        "DeadlineExceeded",
+    ];
+    let missing: Vec<_> = wanted.iter().filter(|kind| !kinds.contains_key(**kind)).collect();
+    assert!(missing.is_empty(), "never seen: {missing:?}; seen: {kinds:?}");
+}

@@ -1,0 +1,354 @@
+//! Virtual time: a queue of events, the nodes, and nothing else. Single-threaded, and the same for the same plan.
+
+use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
+
+use bytes::Bytes;
+use catena_core::{CallId, Policy, Receipt, SessionId, Ticket, Time, Turn, Undelivered};
+use catena_wire::{Budget, ChainId, Encoded, Exception, Hash, NodeId, NodeRef, StepKey, Value};
+
+use crate::{
+    guest::{self, Op, service_name},
+    host::Host,
+    plan::Plan,
+    record::{Record, Seen},
+    rng::Rng,
+};
+
+/// More than any run needs: a run that does not come to rest is a failure, not a wait.
+const EVENTS_MAX: usize = 400_000;
+
+pub(crate) enum Event {
+    Begin(usize),
+    Call(usize),
+    Withdraw(usize, CallId),
+    Forget(ChainId),
+    Deliver {
+        from: Arc<NodeRef>,
+        to: NodeId,
+        message: Encoded,
+        receipt: Receipt,
+        tail: Tail,
+    },
+    Tail {
+        to: NodeId,
+        key: StepKey,
+        tail: Option<(Bytes, Option<Bytes>)>,
+    },
+    Undelivered {
+        at: NodeId,
+        receipt: Receipt,
+        why: Undelivered,
+    },
+    LinkLost {
+        at: NodeId,
+        with: NodeId,
+    },
+    ServiceDone {
+        at: NodeId,
+        ticket: Ticket,
+        result: Result<Value, Exception>,
+        took_us: u64,
+    },
+    TurnDone {
+        at: NodeId,
+        session: SessionId,
+        turn: Turn,
+    },
+    Suspended {
+        at: NodeId,
+        session: SessionId,
+        continuation: Bytes,
+        code: Option<Bytes>,
+    },
+    Resolved {
+        at: NodeId,
+        service: String,
+    },
+    Restart(usize),
+    CutNoticed(usize),
+    /// Only so that a test can act at that time.
+    Pause,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tail {
+    With,
+    After(u64),
+    Never,
+}
+
+pub(crate) struct World {
+    pub(crate) plan: Plan,
+    pub(crate) now: u64,
+    sequence: u64,
+    queue: BTreeMap<(u64, u64), Event>,
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) rng: Rng,
+    pub(crate) record: Record,
+    pub(crate) programs: BTreeMap<Hash, Vec<Op>>,
+    pub(crate) last_arrival: BTreeMap<(usize, usize), u64>,
+    pub(crate) delays: BTreeMap<(usize, usize), u64>,
+    pub(crate) restarts: u64,
+    pub(crate) tracing: bool,
+}
+
+pub(crate) fn policy() -> Policy {
+    Policy { budget_max: Budget::new(600_000_000, 2_000), ..Policy::default() }
+}
+
+impl World {
+    pub(crate) fn new(plan: Plan) -> Self {
+        Self::with_policy(plan, |_| policy())
+    }
+
+    pub(crate) fn with_policy(plan: Plan, policy: impl Fn(usize) -> Policy) -> Self {
+        let hosts =
+            (0..plan.hosts).map(|index| Host::start(index, 0, &services_of(&plan, index), policy(index))).collect();
+        let mut world = Self {
+            now: 0,
+            sequence: 0,
+            queue: BTreeMap::new(),
+            hosts,
+            rng: Rng::new(plan.seed),
+            record: Record::default(),
+            programs: BTreeMap::new(),
+            last_arrival: BTreeMap::new(),
+            delays: BTreeMap::new(),
+            restarts: 0,
+            tracing: false,
+            plan,
+        };
+        world.set_up();
+        world
+    }
+
+    fn set_up(&mut self) {
+        let plan = self.plan.clone();
+        for (number, chain) in plan.chains.iter().enumerate() {
+            let code = guest::compile(&chain.program);
+            let hash = guest::hash_of(&code);
+            self.programs.insert(hash, chain.program.clone());
+            for host in &mut self.hosts {
+                let stocked = plan.code.repository == Some(host.index) && plan.code.stocked;
+                if host.index == chain.origin || plan.code.everywhere || stocked {
+                    host.codes.insert(hash, code.clone());
+                }
+            }
+            self.at(chain.at_us, Event::Begin(number));
+        }
+        for (number, call) in plan.calls.iter().enumerate() {
+            self.at(call.at_us, Event::Call(number));
+        }
+        for (number, cut) in plan.cuts.iter().enumerate() {
+            self.at(cut.noticed_us, Event::CutNoticed(number));
+        }
+        if let Some(repository) = plan.code.repository {
+            let place = (*self.hosts[repository].me).clone();
+            self.hosts.iter_mut().for_each(|host| host.node.set_repository(place.clone()));
+        }
+        for from in 0..plan.hosts {
+            for to in 0..plan.hosts {
+                let delay = self.rng.range(plan.delay_us.0, plan.delay_us.1);
+                self.delays.insert((from, to), delay);
+            }
+        }
+    }
+
+    pub(crate) fn at(&mut self, at_us: u64, event: Event) {
+        self.sequence += 1;
+        self.queue.insert((at_us.max(self.now), self.sequence), event);
+    }
+
+    pub(crate) fn after(&mut self, us: u64, event: Event) {
+        self.at(self.now + us, event);
+    }
+
+    pub(crate) fn time(&self) -> Time {
+        Time::from_us(self.now)
+    }
+
+    /// The host that is this run of a node, if it is up.
+    pub(crate) fn index_of(&self, id: NodeId) -> Option<usize> {
+        self.hosts.iter().position(|host| host.up && host.id() == id)
+    }
+
+    /// Runs until nothing is left to happen.
+    pub(crate) fn run(mut self) -> Record {
+        self.run_until(u64::MAX);
+        let idle = |host: &&Host| host.up && !host.node.is_idle();
+        self.record.busy =
+            self.hosts.iter().filter(idle).map(|host| format!("{} {:?}", host.me.name, host.node.load())).collect();
+        self.record.now_us = self.now;
+        self.record
+    }
+
+    /// Runs what happens until `until_us`.
+    pub(crate) fn run_until(&mut self, until_us: u64) {
+        for _ in 0..EVENTS_MAX {
+            if !self.step(until_us) {
+                return;
+            }
+        }
+        self.record.restless = Some(format!("{EVENTS_MAX} events, and at {} us it still goes on", self.now));
+    }
+
+    fn step(&mut self, until_us: u64) -> bool {
+        let timeout = self
+            .hosts
+            .iter()
+            .filter(|host| host.up)
+            .filter_map(|host| host.node.next_timeout().map(|at| (at.as_us(), host.index)))
+            .min();
+        let event = self.queue.keys().next().map(|key| key.0);
+        match (event, timeout) {
+            (Some(at), due) if at <= until_us && due.is_none_or(|(due, _)| at <= due) => {
+                let Some((_, event)) = self.queue.pop_first() else { return false };
+                self.now = at;
+                self.happen(event);
+            }
+            (_, Some((due, host))) if due <= until_us => {
+                self.now = self.now.max(due);
+                let now = self.time();
+                self.note(|| format!("n{host} timeout"));
+                self.hosts[host].node.on_timeout(now);
+                self.drain(host);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// A line of the trace, if one is wanted.
+    pub(crate) fn note(&mut self, line: impl FnOnce() -> String) {
+        if self.tracing {
+            let _ = writeln!(self.record.trace, "{:>10} {}", self.now, line());
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Begin(number) => self.begin(number),
+            Event::Call(number) => self.plain_call(number),
+            Event::Withdraw(host, call) => {
+                self.record.withdrawn.insert((host, call));
+                self.on(self.hosts[host].id(), |node, _| node.withdraw(call));
+            }
+            Event::Forget(chain) => self.on(chain.origin, |node, _| node.forget(chain)),
+            Event::Deliver { from, to, message, receipt, tail } => self.deliver(&from, to, message, receipt, tail),
+            Event::Tail { to, key, tail } => self.on(to, |node, now| node.on_tail(now, &key, tail)),
+            Event::Undelivered { at, receipt, why } => self.on(at, |node, now| node.on_undelivered(now, receipt, why)),
+            Event::LinkLost { at, with } => self.on(at, |node, now| node.on_link_lost(now, with)),
+            Event::ServiceDone { at, ticket, result, took_us } => {
+                self.on(at, |node, now| node.on_service_done(now, ticket, result, took_us));
+            }
+            Event::TurnDone { at, session, turn } => {
+                self.on(at, |node, now| node.on_turn(now, session, Ok(turn), 1));
+            }
+            Event::Suspended { at, session, continuation, code } => {
+                self.on(at, |node, now| node.on_suspended(now, session, Ok((continuation, code)), 1));
+            }
+            Event::Resolved { at, service } => self.resolved(at, &service),
+            Event::Restart(host) => self.restart(host),
+            Event::CutNoticed(number) => {
+                let cut = &self.plan.cuts[number];
+                let (a, b) = (cut.from, cut.to);
+                self.break_link(a, b, 0);
+            }
+            Event::Pause => {}
+        }
+    }
+
+    /// Lets something happen to a node, if that run of it is still up, and does what it then asks for.
+    pub(crate) fn on(&mut self, id: NodeId, what: impl FnOnce(&mut catena_core::Node, Time)) {
+        let Some(host) = self.index_of(id) else { return };
+        let now = self.time();
+        what(&mut self.hosts[host].node, now);
+        self.drain(host);
+    }
+
+    fn begin(&mut self, number: usize) {
+        let chain = self.plan.chains[number].clone();
+        if !self.hosts[chain.origin].up {
+            return;
+        }
+        let hash = guest::hash_of(&guest::compile(&chain.program));
+        let run = number as u64 + 1;
+        let (now, budget) = (self.time(), Budget::new(self.plan.time_us, self.plan.hops));
+        let host = &mut self.hosts[chain.origin];
+        let code = guest::compile(&chain.program);
+        host.codes.insert(hash, code);
+        let id = host.node.run(now, hash, Value::encode(&run), budget, true).expect("the world is never overloaded");
+        self.record.chains.insert(id, Seen { run, program: number, ..Seen::default() });
+        self.drain(chain.origin);
+    }
+
+    fn plain_call(&mut self, number: usize) {
+        let call = self.plan.calls[number].clone();
+        if !self.hosts[call.from].up {
+            return;
+        }
+        let (now, budget) = (self.time(), Budget::new(20_000_000, 1));
+        let params: guest::Params = (1_000 + number as u64, 0);
+        let (service, function) =
+            (service_name(call.target.service), guest::FUNCTIONS[usize::from(call.target.function)]);
+        let node = &mut self.hosts[call.from].node;
+        let id = node.call(now, &service, function, Value::encode(&params), budget);
+        self.record.calls.insert((call.from, id), Vec::new());
+        if let Some(us) = call.withdraw_after_us {
+            self.after(us, Event::Withdraw(call.from, id));
+        }
+        self.drain(call.from);
+    }
+
+    fn resolved(&mut self, at: NodeId, service: &str) {
+        let number: usize = service[1..].parse().expect("a service");
+        let candidates = self.plan.served.get(number).cloned().unwrap_or_default();
+        let stale = self.rng.chance(self.plan.rules.stale_name);
+        let wrong = self.rng.chance(self.plan.rules.wrong_name);
+        let candidates = if wrong { vec![self.rng.range(0, self.plan.hosts as u64) as usize] } else { candidates };
+        let found = candidates.iter().map(|host| &self.hosts[*host]).find(|host| host.up || stale);
+        let place = match found {
+            Some(host) => Ok(host.me.clone()),
+            None => {
+                let why = format!("nobody serves {service}");
+                Err(Exception::new(catena_wire::names::UNKNOWN_SERVICE, catena_wire::Fault::Caller, why))
+            }
+        };
+        self.on(at, |node, now| node.on_resolved(now, service, place));
+    }
+
+    pub(crate) fn crash(&mut self, host: usize, restart_after_us: Option<u64>) {
+        self.hosts[host].up = false;
+        self.record.crashes += 1;
+        let id = self.hosts[host].id();
+        for (chain, seen) in &mut self.record.chains {
+            seen.origin_crashed |= chain.origin == id;
+        }
+        let others: Vec<_> = self.hosts.iter().filter(|other| other.up).map(Host::id).collect();
+        for other in others {
+            let noticed = self.rng.range(1_000, 500_000);
+            self.after(noticed, Event::LinkLost { at: other, with: id });
+        }
+        if let Some(us) = restart_after_us {
+            self.after(us, Event::Restart(host));
+        }
+    }
+
+    fn restart(&mut self, host: usize) {
+        self.restarts += 1;
+        let services = services_of(&self.plan, host);
+        self.hosts[host] = Host::start(host, self.restarts, &services, policy());
+    }
+
+    /// Both ends notice that the link between them has broken.
+    pub(crate) fn break_link(&mut self, a: usize, b: usize, after_us: u64) {
+        let (a, b) = (self.hosts[a].id(), self.hosts[b].id());
+        self.after(after_us, Event::LinkLost { at: a, with: b });
+        self.after(after_us, Event::LinkLost { at: b, with: a });
+    }
+}
+
+pub(crate) fn services_of(plan: &Plan, host: usize) -> Vec<u8> {
+    let served = plan.served.iter().enumerate().filter(|(_, hosts)| hosts.contains(&host));
+    served.map(|(service, _)| u8::try_from(service).expect("few services")).collect()
+}
