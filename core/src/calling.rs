@@ -107,8 +107,12 @@ impl Node {
                 if let Some(activation) = self.activations.get_mut(session)
                     && let Phase::Landing(landing) = &mut activation.phase
                 {
-                    let (step, path) = (activation.arrived.step, &activation.baggage.path);
-                    landing.result = Some(result.map_err(|why| why.at_step(step, path)));
+                    let (step, path, target) =
+                        (activation.arrived.step, &activation.baggage.path, &activation.profile.target);
+                    landing.result = Some(result.map_err(|mut why| {
+                        why.target.get_or_insert_with(|| target.clone());
+                        why.at_step(step, path)
+                    }));
                     self.resume_if_ready(session);
                 }
             }

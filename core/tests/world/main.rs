@@ -13,3 +13,5 @@ mod rng;
 mod seeds;
 mod shell;
 mod sim;
+mod solo;
+mod stories;

@@ -31,9 +31,9 @@ impl World {
             return self.drop_message(from, target, &me, receipt);
         }
         let copies = 1 + u64::from(!once && self.rng.chance(rules.duplicate));
-        for _ in 0..copies {
+        for copy in 0..copies {
             let tail = self.draw_tail(kind);
-            let at = self.arrival(from, target);
+            let at = self.arrival(from, target) + if copy > 0 { self.rng.range(0, 300_000) } else { 0 };
             let (from, message, receipt) = (me.clone(), message.clone(), receipt.clone());
             self.at(at, Event::Deliver { from, to: to.id, message, receipt, tail });
         }
