@@ -37,8 +37,18 @@ impl Places {
     }
 }
 
-/// Compiles the workspace in `guests` into `folder`; the answer is the folder of the finished modules.
-pub(crate) fn compile(guests: &Path, folder: &Path, zig: &Zig) -> Result<PathBuf> {
+/// Which members of the guests' workspace. The engine is built by itself, so that its bytes cannot depend on which
+/// features of a shared library the others ask for.
+#[derive(Clone, Copy)]
+pub(crate) enum Which {
+    /// The engine.
+    Engine,
+    /// Every other member.
+    Samples,
+}
+
+/// Compiles members of the workspace in `guests` into `folder`; the answer is the folder of the finished modules.
+pub(crate) fn compile(guests: &Path, folder: &Path, zig: &Zig, which: Which) -> Result<PathBuf> {
     let done = folder.join(TRIPLE).join("release");
     remove_modules(&done)?;
     // First, since the paths to hide are those of the crates that are there.
@@ -47,6 +57,10 @@ pub(crate) fn compile(guests: &Path, folder: &Path, zig: &Zig) -> Result<PathBuf
     cargo
         .args(["build", "--release", "--locked", "--target", TRIPLE, "--target-dir"])
         .arg(folder)
+        .args(match which {
+            Which::Engine => &["--package", "catena-engine"][..],
+            Which::Samples => &["--workspace", "--exclude", "catena-engine"],
+        })
         .env("CC_wasm32_unknown_unknown", &zig.cc)
         .env("AR_wasm32_unknown_unknown", &zig.ar)
         .env("CFLAGS_wasm32_unknown_unknown", CFLAGS)

@@ -7,7 +7,7 @@ use std::time::Instant;
 use wasmtime::error::Context;
 use wasmtime::{Result, bail};
 
-use crate::build::{self, Places};
+use crate::build::{self, Places, Which};
 use crate::zig::{self, Zig};
 use crate::{bake, lock, stamp};
 
@@ -28,16 +28,15 @@ pub(crate) fn guests(update_lock: bool) -> Result<()> {
     let zig = zig::find(&places.target)?;
     eprintln!("guests: building (the first time takes about a minute) ...");
     let began = Instant::now();
-    let built = build::compile(&places.guests, &places.target.join("guests-build"), &zig)?;
+    let folder = places.target.join("guests-build");
     fs::create_dir_all(&out).with_context(|| format!("cannot create {}", out.display()))?;
-    for module in build::modules(&built)? {
-        let name = module.file_name().context("a module without a name")?;
-        if name != ENGINE {
-            fs::copy(&module, out.join(name)).with_context(|| format!("cannot copy {}", module.display()))?;
-        }
-    }
-    let engine = baked_engine(&built)?;
+    let engine = baked_engine(&build::compile(&places.guests, &folder, &zig, Which::Engine)?)?;
     replace(&engine_file, &engine)?;
+    for module in build::modules(&build::compile(&places.guests, &folder, &zig, Which::Samples)?)? {
+        let name = module.file_name().context("a module without a name")?;
+        let bytes = fs::read(&module).with_context(|| format!("cannot read {}", module.display()))?;
+        replace(&out.join(name), &bytes)?;
+    }
     settle(&places, &engine, update_lock)?;
     fs::write(&stamp_file, inputs).with_context(|| format!("cannot write {}", stamp_file.display()))?;
     eprintln!(
@@ -81,7 +80,7 @@ pub(crate) fn verify_engine() -> Result<()> {
         eprintln!("verify-engine: {label} build, from {} ...", sources.display());
         // A cache of its own, so that the C compiler works twice, too.
         let fresh = Zig { cc: found.cc.clone(), ar: found.ar.clone(), cache: work.join(format!("{label}-zig-cache")) };
-        let built = build::compile(sources, &work.join(format!("{label}-target")), &fresh)?;
+        let built = build::compile(sources, &work.join(format!("{label}-target")), &fresh, Which::Engine)?;
         let engine = baked_engine(&built)?;
         hashes.push(blake3::hash(&engine));
         eprintln!("verify-engine: {label} build has blake3 {}", blake3::hash(&engine).to_hex());

@@ -19,6 +19,9 @@ fn arg(args: &[Value], i: usize) -> &Value {
 }
 
 fn check_running(function: &str) -> Js<()> {
+    if limits::broken().is_some() {
+        return Err(js::throw_uncatchable("a limit is broken"));
+    }
     if engine::phase() == Phase::Running {
         return Ok(());
     }

@@ -16,7 +16,7 @@ pub(crate) enum Bad {
     /// The engine threw: no memory.
     Threw(Pending),
     /// Not CBOR, or CBOR that has no meaning here.
-    Malformed(Error),
+    Malformed,
 }
 
 impl From<Pending> for Bad {
@@ -26,8 +26,8 @@ impl From<Pending> for Bad {
 }
 
 impl From<Error> for Bad {
-    fn from(error: Error) -> Self {
-        Bad::Malformed(error)
+    fn from(_: Error) -> Self {
+        Bad::Malformed
     }
 }
 

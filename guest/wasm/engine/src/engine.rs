@@ -203,7 +203,7 @@ fn turn(
     let thrown = match begun {
         Ok(Ok(())) => None,
         Ok(Err(report)) => return fail(&report),
-        Err(Bad::Malformed(_)) => return fail(&Report::of_node("BadEvent", "the host's event is not what the guest ABI says")),
+        Err(Bad::Malformed) => return fail(&Report::of_node("BadEvent", "the host's event is not what the guest ABI says")),
         Err(Bad::Threw(Pending)) => stopped_or(js::take_exception()),
     };
     let thrown = thrown.or_else(run_jobs);

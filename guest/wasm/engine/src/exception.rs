@@ -166,7 +166,7 @@ impl Fields<'_> {
         self.optional("params", &quiet(error.get(js::name(|n| &n.params))))?;
         self.optional("path", &quiet(error.get(js::name(|n| &n.path))))?;
         self.optional("fault", &quiet(error.get(js::name(|n| &n.fault))))?;
-        let own = position::stack_of(error).map(|t| t.get().into_owned()).unwrap_or_default();
+        let own = position::stack_of(error);
         let at = position::in_stack(&own);
         let stack: Vec<String> = text_of(error, |n| &n.host_stack).into_iter().chain([own]).collect();
         let stack = stack.join("\n");

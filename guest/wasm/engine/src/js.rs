@@ -190,12 +190,10 @@ macro_rules! names {
 }
 
 names! {
-    column = "column",
+    constructor = "constructor",
     default = "default",
-    entries = "entries",
     fault = "fault",
     host_stack = "hostStack",
-    line = "line",
     message = "message",
     name = "name",
     params = "params",

@@ -97,7 +97,7 @@ fn value_report(thrown: &Value) -> Report {
     };
     let mut report = Report::of_guest(&name, &message);
     report.at = position::of_error(thrown);
-    report.stack = position::stack_of(thrown).map(|t| t.get().trim_end().to_owned()).unwrap_or_default();
+    report.stack = position::stack_of(thrown);
     report
 }
 

@@ -1,8 +1,11 @@
 //! Line and column out of the engine's stack traces.
 
 
+use alloc::format;
+use alloc::string::String;
+
 use crate::engine;
-use crate::js::{self, ErrorClass, Js, Value};
+use crate::js::{self, ErrorClass, Js, Name, Text, Value};
 
 /// A place in the program's source, counted from 1; 0 where unknown.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,32 +35,46 @@ fn in_line(line: &str, name: &str) -> Option<Position> {
 
 /// Where an error was made or first thrown.
 pub(crate) fn of_error(error: &Value) -> Position {
-    if !error.is_error() {
-        return Position::UNKNOWN;
-    }
-    match stack_of(error) {
-        Some(text) => in_stack(&text.get()),
-        None => Position::UNKNOWN,
-    }
+    in_stack(&stack_of(error))
 }
 
-/// The trace of an error, if it has one that is text.
-pub(crate) fn stack_of(error: &Value) -> Option<js::Text> {
-    let stack = match error.get(js::name(|n| &n.stack)) {
-        Ok(stack) => stack,
-        Err(_) => {
-            drop(js::take_exception());
-            return None;
+/// The trace of an error, without the frames of its own constructor; empty if there is none.
+pub(crate) fn stack_of(error: &Value) -> String {
+    if !error.is_error() {
+        return String::new();
+    }
+    let Some(stack) = text_at(error, js::name(|n| &n.stack)) else { return String::new() };
+    let stack = stack.get();
+    let mut rest = stack.trim_end();
+    if let Some(class) = class_of(error) {
+        let own = format!("    at {class} (");
+        while let Some((_, below)) = rest.split_once('\n').filter(|(first, _)| first.starts_with(&own)) {
+            rest = below;
         }
-    };
-    if !stack.is_string() {
+    }
+    String::from(rest)
+}
+
+fn class_of(error: &Value) -> Option<String> {
+    let constructor = quiet(error.get(js::name(|n| &n.constructor)))?;
+    if !constructor.is_object() {
         return None;
     }
-    stack.to_text().ok()
+    text_at(&constructor, js::name(|n| &n.name)).map(|name| name.get().into_owned())
+}
+
+fn text_at(object: &Value, name: Name) -> Option<Text> {
+    let value = quiet(object.get(name))?;
+    if value.is_string() { value.to_text().ok() } else { None }
+}
+
+fn quiet(value: Js<Value>) -> Option<Value> {
+    value.map_err(|_| drop(js::take_exception())).ok()
 }
 
 /// Where the program is now: the caller of the native function that runs.
 pub(crate) fn here() -> Js<Position> {
     let error = js::error(ErrorClass::Error, "")?;
-    Ok(of_error(&error))
+    let stack = text_at(&error, js::name(|n| &n.stack));
+    Ok(stack.map_or(Position::UNKNOWN, |text| in_stack(&text.get())))
 }
