@@ -88,7 +88,7 @@ impl Client {
 
     async fn code(&self, kind: FunctionKind, name: &str, bytes: &[u8]) -> Result<Code, Exception> {
         let sandbox = self.shell.sandbox().await?;
-        let function: Function = sandbox.function(kind, name, bytes.to_vec().into());
+        let function: Function = sandbox.function(kind, name, bytes.to_vec());
         let encoded = function.encode();
         let hash = Hash(*blake3::hash(&encoded).as_bytes());
         sandbox.load(hash, &encoded).await?;

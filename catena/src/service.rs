@@ -69,6 +69,21 @@ impl Service {
         self
     }
 
+    /// Adds a function that takes and gives payloads as they are, whatever is in them.
+    #[must_use]
+    pub fn function_raw<F, Fut>(mut self, name: &str, function: F) -> Self
+    where
+        F: Fn(Context, Value) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Value, ServiceError>> + Send + 'static,
+    {
+        let handler = move |context: Context, params: Value| -> Running {
+            let running = function(context, params);
+            Box::pin(async move { running.await.map_err(|why| why.0) })
+        };
+        self.functions.insert(name.to_owned(), Arc::new(handler));
+        self
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {

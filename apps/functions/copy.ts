@@ -1,0 +1,47 @@
+// Copies one file between two file services, wherever the caller is (RPC Chains, section 4.1). The chain goes to the source for the file's size, then to
+// the target, and stays there: the reads go out side by side from the target, so every byte takes the one way from source to target.
+import { call, emit } from "catena";
+
+interface Copy {
+  from: string; // service that has the file
+  source: string; // its path there
+  to: string; // service that gets it
+  target: string; // its path there
+  chunk_bytes: number;
+  window: number; // chunks under way at once
+}
+
+export default async function copy({ from, source, to, target, chunk_bytes, window }: Copy) {
+  const file = await call(`${from}/lookup`, { path: source });
+  if (file.attributes.kind !== "file") {
+    throw Object.assign(new Error(`${from}: ${source} is no file, but a ${file.attributes.kind}`), { name: "NotAFile" });
+  }
+  const size: number = file.attributes.size;
+  const made = await call(`${to}/create`, { path: target, size: 0 });
+
+  let next = 0;
+  let written = 0;
+  async function carry() {
+    while (next < size) {
+      const offset = next;
+      const count = Math.min(chunk_bytes, size - offset);
+      next += count;
+      const { data } = await call(`${from}/read`, { handle: file.handle, offset, count });
+      if (data.length !== count) throw Object.assign(new Error(`${from}: ${source} grew shorter while it was copied`), { name: "Changed" });
+      await call(`${to}/write`, { handle: made.handle, offset, data });
+      written += count;
+      emit({ written, size });
+    }
+  }
+
+  try {
+    await Promise.all(Array.from({ length: window }, carry));
+    await call(`${to}/commit`, { handle: made.handle });
+  } catch (error) {
+    await call(`${to}/remove`, { path: target }).catch((second: any) => {
+      error.message += ` (and the half-written ${to}: ${target} could not be removed: ${second.message})`;
+    });
+    throw error;
+  }
+  return { bytes: size };
+}

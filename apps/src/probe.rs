@@ -1,0 +1,61 @@
+//! A service for experiments: `echo`, `where`, `sleep`, `fail`.
+
+use std::time::Duration;
+
+use catena::{Service, ServiceError};
+use serde::{Deserialize, Serialize, de::IgnoredAny};
+
+/// Longest `sleep`, in milliseconds: it holds nothing but a timer, and still must end.
+pub const SLEEP_MS_MAX: u64 = 600_000;
+
+/// What `where` answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Whereabouts {
+    /// The node.
+    pub node: String,
+    /// Its site, if it has one.
+    pub site: Option<String>,
+}
+
+/// Parameters of `sleep`.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sleep {
+    /// How long, at most [`SLEEP_MS_MAX`].
+    pub ms: u64,
+}
+
+/// Parameters of `fail`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Fail {
+    /// The exception's name.
+    pub name: String,
+    /// Its message.
+    pub message: String,
+}
+
+impl Default for Fail {
+    fn default() -> Self {
+        Self { name: "ProbeFailed".into(), message: "as it was asked to".into() }
+    }
+}
+
+/// The service, under the name given (`probe.mtv`).
+#[must_use]
+pub fn service(name: &str) -> Service {
+    Service::new(name)
+        .function_raw("echo", async |_, value| Ok(value))
+        .function_in("where", async |context: catena::Context, _: IgnoredAny| {
+            let site = context.site.as_deref().map(str::to_owned);
+            Ok(Whereabouts { node: context.node.to_string(), site })
+        })
+        .function("sleep", async |sleep: Sleep| {
+            if sleep.ms > SLEEP_MS_MAX {
+                return Err(ServiceError::named("TooLong", format!("at most {SLEEP_MS_MAX} ms")));
+            }
+            tokio::time::sleep(Duration::from_millis(sleep.ms)).await;
+            Ok(sleep)
+        })
+        .function("fail", async |fail: Fail| Err::<(), _>(ServiceError::named(&fail.name, fail.message)))
+}

@@ -1,0 +1,66 @@
+//! What people use today: unary calls with tonic, over TCP without TLS.
+
+use tokio::net::TcpListener;
+use tonic::{Request, Response, Status, transport::Channel};
+
+use crate::{Failure, mesh::NAMES};
+
+#[allow(clippy::all, unreachable_pub, missing_docs)]
+mod generated {
+    include!(concat!(env!("OUT_DIR"), "/catena.bench.Noop.rs"));
+}
+
+use generated::noop_client::NoopClient;
+use generated::noop_server::{Noop, NoopServer};
+
+/// What goes there and back.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Payload {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) data: Vec<u8>,
+}
+
+struct Server;
+
+#[tonic::async_trait]
+impl Noop for Server {
+    async fn call(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
+        Ok(Response::new(request.into_inner()))
+    }
+}
+
+/// Four servers, and a client of each.
+pub(crate) struct Grpc {
+    clients: Vec<NoopClient<Channel>>,
+}
+
+impl Grpc {
+    pub(crate) async fn start() -> Result<Self, Failure> {
+        let mut clients = Vec::new();
+        for _ in NAMES {
+            let listener = TcpListener::bind("127.0.0.1:0").await?;
+            let address = format!("http://{}", listener.local_addr()?);
+            let incoming = tonic::transport::server::TcpIncoming::from(listener).with_nodelay(Some(true));
+            let server = tonic::transport::Server::builder().add_service(NoopServer::new(Server));
+            tokio::spawn(server.serve_with_incoming(incoming));
+            let channel = Channel::from_shared(address)?.tcp_nodelay(true).connect().await?;
+            clients.push(NoopClient::new(channel));
+        }
+        Ok(Self { clients })
+    }
+
+    /// One call to each of the four, one after the other.
+    pub(crate) async fn four(&self) -> Result<(), Failure> {
+        let mut payload = Payload { data: vec![0xf6] };
+        for client in &self.clients {
+            payload = client.clone().call(payload).await?.into_inner();
+        }
+        Ok(())
+    }
+
+    /// One call to the first.
+    pub(crate) async fn one(&self) -> Result<(), Failure> {
+        self.clients[0].clone().call(Payload { data: vec![0xf6] }).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,46 @@
+//! The floor: a ring of four servers that pass 64 bytes on over raw tokio TCP.
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+
+use crate::Failure;
+
+/// Bytes that go round: about what a hop's head takes.
+const MESSAGE_BYTES: usize = 64;
+
+pub(crate) struct Ring {
+    first: TcpStream,
+    last: TcpStream,
+}
+
+impl Ring {
+    pub(crate) async fn start() -> Result<Self, Failure> {
+        let home = TcpListener::bind("127.0.0.1:0").await?;
+        let mut next = home.local_addr()?;
+        for _ in 0..4 {
+            let listener = TcpListener::bind("127.0.0.1:0").await?;
+            let here = listener.local_addr()?;
+            let mut out = TcpStream::connect(next).await?;
+            out.set_nodelay(true)?;
+            tokio::spawn(async move {
+                let Ok((mut incoming, _)) = listener.accept().await else { return };
+                let mut message = [0; MESSAGE_BYTES];
+                while incoming.read_exact(&mut message).await.is_ok() && out.write_all(&message).await.is_ok() {}
+            });
+            next = here;
+        }
+        let first = TcpStream::connect(next).await?;
+        first.set_nodelay(true)?;
+        let (last, _) = home.accept().await?;
+        Ok(Self { first, last })
+    }
+
+    pub(crate) async fn round(&mut self) -> Result<(), Failure> {
+        let mut message = [7; MESSAGE_BYTES];
+        self.first.write_all(&message).await?;
+        self.last.read_exact(&mut message).await?;
+        Ok(())
+    }
+}

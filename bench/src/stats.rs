@@ -1,0 +1,27 @@
+//! Medians with their spread.
+
+/// What a series of measurements says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spread {
+    pub(crate) p10: f64,
+    pub(crate) median: f64,
+    pub(crate) p90: f64,
+}
+
+impl Spread {
+    pub(crate) fn of(mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        let at = |part: usize| values.get(values.len() * part / 10).or(values.last()).copied().unwrap_or(f64::NAN);
+        Self { p10: at(1), median: at(5), p90: at(9) }
+    }
+
+    /// One value, known exactly.
+    pub(crate) const fn exact(value: f64) -> Self {
+        Self { p10: value, median: value, p90: value }
+    }
+}
+
+/// Each measurement of one divided by that of the other next to it in time, so that a drift of the machine's speed cancels out.
+pub(crate) fn ratios(ours: &[f64], theirs: &[f64]) -> Spread {
+    Spread::of(ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect())
+}
