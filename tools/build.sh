@@ -13,9 +13,16 @@ set_up() {
     guests
 }
 
+# For the whole workspace even where one binary is wanted: another choice of packages is another choice of features, and
+# wasmtime would be built once more.
+xtask() {
+    cargo build --locked --release --workspace --bin xtask
+    target/release/xtask "$@"
+}
+
 guests() {
     step "Building the guests: the JavaScript engine, to WebAssembly" "read the message above; tools are in target/tools, and may be deleted to fetch them again" \
-        cargo run --locked --release -p xtask -- guests
+        xtask guests
 }
 
 build() {

@@ -13,6 +13,8 @@ formatting() {
 checks() {
     step "Checking the formatting" "cargo fmt --all (and with --manifest-path for guest/wasm and fuzz)" formatting
     step "Checking that every dependency has its reason" "correct docs/dependencies.md as the message says" tools/dependencies.sh
+    step "Checking the invariants of the house" "ARCHITECTURE.md says why; xtask/src/tidy.rs has the tables" \
+        xtask tidy
     step "Running clippy" "correct what it says; clippy.toml gives the reason of each ban" \
         cargo clippy --locked --release --workspace --all-targets -- -D warnings
 }

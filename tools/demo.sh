@@ -12,11 +12,11 @@ if [ -n "${FILE:-}" ] && ! { [ -f "$FILE" ] && [ -r "$FILE" ]; }; then
 fi
 set_up build
 step "Building the demo (the first time takes minutes: wasmtime is large)" "correct what the compiler says" \
-    cargo build --locked --release -p catena-apps --bin demo
+    cargo build --locked --release --workspace --bin demo --bin catena
 mkdir -p target/demo
 stamp=$(mktemp target/demo/.began.XXXXXX)
 step "Running the demo" "read the message above; make test says whether the parts work" \
-    cargo run --locked --release --quiet -p catena-apps --bin demo
+    target/release/demo
 if ! fresh "$RESULT" "$stamp"; then
     rm -f "$stamp"
     fail "the demo wrote no $RESULT" "this is a mistake in the demo: please report it"

@@ -14,7 +14,7 @@ verify-engine)
     begin "make verify-engine"
     set_up build
     step "Building the engine twice from scratch" "a path or a time of this machine is in the build: compare the two files that it names" \
-        cargo run --locked --release -p xtask -- verify-engine
+        xtask verify-engine
     pass "built twice, the engine has one hash"
     ;;
 *)

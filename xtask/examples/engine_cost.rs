@@ -1,6 +1,14 @@
 //! What the engine costs: time of a turn, and how much of the memory it changes.
 //! `cargo run --release -p xtask --example engine_cost`
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub, dead_code, missing_docs, clippy::print_stdout)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    unreachable_pub,
+    dead_code,
+    missing_docs,
+    clippy::print_stdout
+)]
 
 #[path = "../tests/engine/host.rs"]
 mod host;
@@ -37,7 +45,11 @@ fn main() {
     println!("load changes {}", changes(&image, &guest.memory()));
     println!("pages before {} after {}", image.len() / 65536, guest.memory().len() / 65536);
 
-    let loaded = { let mut g = Guest::with(MAIL); println!("load of the small one changes {}", changes(&image, &g.memory())); g.memory() };
+    let loaded = {
+        let mut g = Guest::with(MAIL);
+        println!("load of the small one changes {}", changes(&image, &g.memory()));
+        g.memory()
+    };
     let mail = format!(r#"{{"size": 2000, "subject": "hello", "body": "{}"}}"#, "b".repeat(150));
     let (mut starts, mut resumes, mut ends) = (Vec::new(), Vec::new(), Vec::new());
     let (input, mail, ad) = (cbor(r#"{"user": "ann", "id": 7}"#), cbor(&mail), cbor(r#""an ad""#));
@@ -51,20 +63,38 @@ fn main() {
                 println!("  then {}", changes(&loaded, &guest.memory()));
             }
         };
-        timed(&mut starts, &mut |g| { g.quick("catena_start", &host::start_event(&input, 1 << 20)); });
-        timed(&mut resumes, &mut |g| { g.quick("catena_resume", &host::resume_event(0, true, &mail, 1 << 20)); });
-        timed(&mut ends, &mut |g| { g.quick("catena_resume", &host::resume_event(1, true, &ad, 1 << 20)); });
+        timed(&mut starts, &mut |g| {
+            g.quick("catena_start", &host::start_event(&input, 1 << 20));
+        });
+        timed(&mut resumes, &mut |g| {
+            g.quick("catena_resume", &host::resume_event(0, true, &mail, 1 << 20));
+        });
+        timed(&mut ends, &mut |g| {
+            g.quick("catena_resume", &host::resume_event(1, true, &ad, 1 << 20));
+        });
     }
     println!("cold: start {}", spread(&mut starts));
     println!("cold: resume to the next await {}", spread(&mut resumes));
     println!("cold: resume to the end {}", spread(&mut ends));
 
-    warm("await echo in a loop", r#"import { call } from "catena";
-export default async function f() { for (let i = 0; ; i++) { const r = await call("a.b/c", { i, s: "x" }); if (r.stop) return; } }"#, &mail);
-    warm("call without await location", r#"import { call } from "catena";
-export default async function f() { for (let i = 0; ; i++) { await call("a.b/c", 0); await call("a.b/c", 0); await call("a.b/c", 0); } }"#, &cbor("0"));
-    warm("two calls per turn", r#"import { call } from "catena";
-export default async function f() { for (let i = 0; ; i++) { await Promise.race([call("a.b/c", 0), call("a.b/c", 0)]); } }"#, &cbor("0"));
+    warm(
+        "await echo in a loop",
+        r#"import { call } from "catena";
+export default async function f() { for (let i = 0; ; i++) { const r = await call("a.b/c", { i, s: "x" }); if (r.stop) return; } }"#,
+        &mail,
+    );
+    warm(
+        "call without await location",
+        r#"import { call } from "catena";
+export default async function f() { for (let i = 0; ; i++) { await call("a.b/c", 0); await call("a.b/c", 0); await call("a.b/c", 0); } }"#,
+        &cbor("0"),
+    );
+    warm(
+        "two calls per turn",
+        r#"import { call } from "catena";
+export default async function f() { for (let i = 0; ; i++) { await Promise.race([call("a.b/c", 0), call("a.b/c", 0)]); } }"#,
+        &cbor("0"),
+    );
 }
 
 /// Resumes one instance again and again: pages are there already.

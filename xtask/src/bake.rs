@@ -16,9 +16,11 @@ pub(crate) fn bake(wasm: &[u8]) -> Result<Vec<u8>> {
     let mut store = Store::new(&engine, ());
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let baked = runtime
-        .block_on(Wizer::new().init_func(INIT).run(&mut store, wasm, async |store, module| {
-            linker.instantiate_async(store, module).await
-        }))
+        .block_on(
+            Wizer::new()
+                .init_func(INIT)
+                .run(&mut store, wasm, async |store, module| linker.instantiate_async(store, module).await),
+        )
         .context("the engine's set-up failed")?;
     check_imports(&engine, &baked)?;
     Ok(baked)

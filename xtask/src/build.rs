@@ -99,7 +99,8 @@ fn cargo(guests: &Path) -> Command {
     cargo.current_dir(guests);
     for (key, _) in std::env::vars_os() {
         let Some(name) = key.to_str() else { continue };
-        let changes = ["RUSTFLAGS", "CFLAGS", "TARGET_CFLAGS", "CARGO_TARGET_DIR", "RUSTC_WRAPPER", "CARGO_INCREMENTAL"];
+        let changes =
+            ["RUSTFLAGS", "CFLAGS", "TARGET_CFLAGS", "CARGO_TARGET_DIR", "RUSTC_WRAPPER", "CARGO_INCREMENTAL"];
         if changes.contains(&name) || name.starts_with("CARGO_PROFILE_") || name.starts_with("CARGO_BUILD_") {
             cargo.env_remove(key);
         }

@@ -5,6 +5,7 @@ mod build;
 mod guests;
 mod lock;
 mod stamp;
+mod tidy;
 mod zig;
 
 use std::process::ExitCode;
@@ -15,7 +16,8 @@ const USAGE: &str = "\
 usage: cargo run --release -p xtask -- TASK
   guests                 build the JavaScript engine and the sample guests into target/guests/
   guests --update-lock   the same, and write the engine's hash to guest/engine.lock
-  verify-engine          build the engine twice from nothing, in two folders, and compare the bytes";
+  verify-engine          build the engine twice from nothing, in two folders, and compare the bytes
+  tidy                   check the invariants of ARCHITECTURE.md that no compiler checks";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -33,6 +35,7 @@ fn run(words: &[&str]) -> Result<()> {
     match words {
         ["guests"] => guests::guests(false),
         ["guests", "--update-lock"] => guests::guests(true),
+        ["tidy"] => tidy::tidy(),
         ["verify-engine"] => guests::verify_engine(),
         _ => bail!("unknown task: {:?}\n{USAGE}", words.join(" ")),
     }

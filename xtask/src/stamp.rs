@@ -25,7 +25,9 @@ pub(crate) fn inputs(places: &Places) -> Result<String> {
         hasher.update(&(bytes.len() as u64).to_le_bytes()).update(&bytes);
     }
     let house = fs::read_to_string(places.root.join("Cargo.lock")).context("cannot read Cargo.lock")?;
-    hasher.update(lock::version(&house, "wasmtime-wizer").unwrap_or_default().as_bytes()).update(zig::VERSION.as_bytes());
+    hasher
+        .update(lock::version(&house, "wasmtime-wizer").unwrap_or_default().as_bytes())
+        .update(zig::VERSION.as_bytes());
     Ok(hasher.finalize().to_hex().to_string())
 }
 

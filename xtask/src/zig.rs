@@ -34,10 +34,13 @@ pub(crate) fn find(target: &Path) -> Result<Zig> {
     let zig = zig.canonicalize().with_context(|| format!("cannot resolve {}", zig.display()))?;
     Ok(Zig {
         // The `cc` crate names a target that zig does not know; without an operating system is what is meant.
-        cc: script(&tools.join("zig-cc"), &format!(
-            "for arg do\n  shift\n  case \"$arg\" in\n    --target=*) ;;\n    *) set -- \"$@\" \"$arg\" ;;\n  esac\ndone\nexec '{}' cc -target wasm32-freestanding \"$@\"\n",
-            zig.display()
-        ))?,
+        cc: script(
+            &tools.join("zig-cc"),
+            &format!(
+                "for arg do\n  shift\n  case \"$arg\" in\n    --target=*) ;;\n    *) set -- \"$@\" \"$arg\" ;;\n  esac\ndone\nexec '{}' cc -target wasm32-freestanding \"$@\"\n",
+                zig.display()
+            ),
+        )?,
         ar: script(&tools.join("zig-ar"), &format!("exec '{}' ar \"$@\"\n", zig.display()))?,
         cache: tools.join("zig-cache"),
     })
@@ -49,12 +52,22 @@ fn installed(tools: &Path) -> Result<PathBuf> {
         return Ok(zig);
     }
     eprintln!("installing zig {VERSION} into {} (about 100 MB, once) ...", venv.display());
-    run(Command::new("python3").arg("-m").arg("venv").arg(&venv), "python3 -m venv (on Debian: apt install python3-venv)")?;
+    run(
+        Command::new("python3").arg("-m").arg("venv").arg(&venv),
+        "python3 -m venv (on Debian: apt install python3-venv)",
+    )?;
     let list = tools.join("zig-requirements.txt");
     fs::write(&list, REQUIREMENTS).with_context(|| format!("cannot write {}", list.display()))?;
     run(
         Command::new(venv.join("bin/pip"))
-            .args(["install", "--quiet", "--disable-pip-version-check", "--require-hashes", "--only-binary=:all:", "-r"])
+            .args([
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                "--require-hashes",
+                "--only-binary=:all:",
+                "-r",
+            ])
             .arg(&list),
         "pip install ziglang",
     )?;
@@ -73,7 +86,12 @@ fn check_version(zig: &Path) -> Result<()> {
     let output = Command::new(zig).arg("version").output();
     let output = output.with_context(|| format!("cannot run {}", zig.display()))?;
     let found = String::from_utf8_lossy(&output.stdout);
-    ensure!(found.trim() == VERSION, "{} is zig {}, but the engine is pinned to {VERSION}", zig.display(), found.trim());
+    ensure!(
+        found.trim() == VERSION,
+        "{} is zig {}, but the engine is pinned to {VERSION}",
+        zig.display(),
+        found.trim()
+    );
     Ok(())
 }
 

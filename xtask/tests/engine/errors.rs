@@ -12,14 +12,38 @@ fn a_module_that_cannot_be_taken_in_says_where() {
         ("export default async function f() {\n  let x = ;\n}", "SyntaxError", "unexpected token", 2, 11),
         ("export default 1 +", "SyntaxError", "", 1, 19),
         ("let a;\nlet a;\nexport default () => a;", "SyntaxError", "redefinition", 2, 6),
-        ("import fs from \"fs\";\nexport default () => fs;", "SyntaxError", "cannot import \"fs\": a function may import only \"catena\"", 1, 16),
-        ("import { call } from \"catena\";\nimport x from './x.js';\nexport default () => x;", "SyntaxError", "cannot import \"./x.js\"", 2, 15),
+        (
+            "import fs from \"fs\";\nexport default () => fs;",
+            "SyntaxError",
+            "cannot import \"fs\": a function may import only \"catena\"",
+            1,
+            16,
+        ),
+        (
+            "import { call } from \"catena\";\nimport x from './x.js';\nexport default () => x;",
+            "SyntaxError",
+            "cannot import \"./x.js\"",
+            2,
+            15,
+        ),
         ("import { hop } from \"catena\";\nexport default () => hop();", "SyntaxError", "'hop'", 0, 0),
         ("export const f = () => 1;", "TypeError", "no default export that is a function", 0, 0),
         ("export default 42;", "TypeError", "no default export that is a function", 0, 0),
         ("const f = () => { throw new RangeError('early'); };\nf();\nexport default f;", "RangeError", "early", 1, 0),
-        ("import { call } from \"catena\";\nawait call(\"a/b\", 1);\nexport default () => 1;", "Error", "call() has no chain at the top level", 2, 0),
-        ("import { log } from \"catena\";\nlog(1);\nexport default () => 1;", "Error", "log() has no chain at the top level", 2, 0),
+        (
+            "import { call } from \"catena\";\nawait call(\"a/b\", 1);\nexport default () => 1;",
+            "Error",
+            "call() has no chain at the top level",
+            2,
+            0,
+        ),
+        (
+            "import { log } from \"catena\";\nlog(1);\nexport default () => 1;",
+            "Error",
+            "log() has no chain at the top level",
+            2,
+            0,
+        ),
         ("await new Promise(() => {});\nexport default () => 1;", "Error", "awaits something that never comes", 0, 0),
         ("const t = Date.now();\nexport default () => t;", "Error", "reads the time or Math.random", 0, 0),
         ("const t = Math.random();\nexport default () => t;", "Error", "reads the time or Math.random", 0, 0),
@@ -30,7 +54,10 @@ fn a_module_that_cannot_be_taken_in_says_where() {
         assert!(text.starts_with(&format!("[2, {{\"name\": \"{name}\"")), "{source}\n{text}");
         assert!(text.replace("\\\"", "\"").contains(message), "{source}\n{text}");
         assert!(text.contains(&format!("\"line\": {line}, ")), "line {line} of {source}\n{text}");
-        assert!(column == 0 || text.contains(&format!("\"column\": {column}, ")), "column {column} of {source}\n{text}");
+        assert!(
+            column == 0 || text.contains(&format!("\"column\": {column}, ")),
+            "column {column} of {source}\n{text}"
+        );
         assert!(text.contains("\"fault\": \"guest\""), "{text}");
     }
 }
@@ -86,7 +113,8 @@ fn a_hostile_error_is_told_as_far_as_it_lets_itself() {
 #[test]
 fn a_bad_target_says_what_a_target_is() {
     for target in ["'nowhere'", "'/f'", "'s/'", "''", "7", "undefined", "{}"] {
-        let source = format!("import {{ call }} from \"catena\";\nexport default async () => {{ await call({target}, 1); }};");
+        let source =
+            format!("import {{ call }} from \"catena\";\nexport default async () => {{ await call({target}, 1); }};");
         let text = run(&source, "null", false);
         assert!(text.contains("\"TypeError\"") && text.contains("the target must be"), "{target}: {text}");
         assert!(text.contains("\"line\": 2"), "{text}");
@@ -95,7 +123,8 @@ fn a_bad_target_says_what_a_target_is() {
 
 #[test]
 fn a_service_name_may_hold_slashes_and_dots() {
-    let mut guest = Guest::with("import { call } from \"catena\";\nexport default async () => { await call(\"a.b/c/d\"); };");
+    let mut guest =
+        Guest::with("import { call } from \"catena\";\nexport default async () => { await call(\"a.b/c/d\"); };");
     assert!(guest.start(&cbor("null"))[0].text.starts_with("[0, 0, \"a.b/c\", \"d\", undefined, 2, "));
 }
 
@@ -117,11 +146,16 @@ fn the_host_hears_of_its_own_mistakes() {
         let mut guest = Guest::with("export default () => 1;");
         let outbox = guest.quick(export, event);
         let text = minicbor::display(&outbox).to_string();
-        assert!(text.starts_with("[[2, {\"name\": \"BadEvent\"") && text.contains("\"fault\": \"node\""), "{event:02x?}: {text}");
+        assert!(
+            text.starts_with("[[2, {\"name\": \"BadEvent\"") && text.contains("\"fault\": \"node\""),
+            "{event:02x?}: {text}"
+        );
     }
     let mut guest = Guest::new(Rules::default());
     assert!(guest.start(&cbor("1"))[0].text.contains("BadState"));
-    let mut guest = Guest::with("import { call } from \"catena\";\nexport default async () => { await call('t/echo'); await call('t/echo'); };");
+    let mut guest = Guest::with(
+        "import { call } from \"catena\";\nexport default async () => { await call('t/echo'); await call('t/echo'); };",
+    );
     guest.start(&cbor("1"));
     guest.resume(0, true, &cbor("1"));
     assert!(guest.resume(0, true, &cbor("1"))[0].text.contains("has settled before"));

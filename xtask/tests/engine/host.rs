@@ -13,7 +13,8 @@ const OUTPUT_BYTES_MAX: u32 = 1 << 20;
 fn module() -> &'static (Engine, Module) {
     static MODULE: OnceLock<(Engine, Module)> = OnceLock::new();
     MODULE.get_or_init(|| {
-        let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../target").into());
+        let target = std::env::var("CARGO_TARGET_DIR")
+            .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../target").into());
         let path = format!("{target}/guests/engine.wasm");
         let wasm = std::fs::read(&path)
             .unwrap_or_else(|e| panic!("{path}: {e}; run `cargo run --release -p xtask -- guests` first"));
@@ -185,7 +186,9 @@ impl Guest {
 
     fn globals(&mut self) -> Vec<(String, wasmtime::Global)> {
         let names: Vec<String> = self.instance.exports(&mut self.store).map(|e| e.name().to_owned()).collect();
-        let globals = names.into_iter().filter_map(|name| Some((name.clone(), self.instance.get_global(&mut self.store, &name)?)));
+        let globals = names
+            .into_iter()
+            .filter_map(|name| Some((name.clone(), self.instance.get_global(&mut self.store, &name)?)));
         let found: Vec<_> = globals.collect();
         found.into_iter().filter(|(_, g)| g.ty(&self.store).mutability() == wasmtime::Mutability::Var).collect()
     }

@@ -37,14 +37,22 @@ fn the_same_inputs_give_the_same_events_and_the_same_memory() {
 
 #[test]
 fn the_chain_has_one_time() {
-    let text = run("export default () => [Date.now(), new Date().getTime(), performance.timeOrigin + performance.now(), new Date().getTimezoneOffset(), typeof setTimeout];", "null", false);
+    let text = run(
+        "export default () => [Date.now(), new Date().getTime(), performance.timeOrigin + performance.now(), new Date().getTimezoneOffset(), typeof setTimeout];",
+        "null",
+        false,
+    );
     let t = STARTED_AT_MS;
     assert_eq!(text, format!("[1, [{t}, {t}, {t}, 0, \"undefined\"]]"));
 }
 
 #[test]
 fn random_numbers_are_spread_over_zero_to_one() {
-    let text = run("export default () => { const n = 10000, b = new Array(10).fill(0); for (let i = 0; i < n; i++) b[Math.floor(Math.random() * 10)]++; return b.every((c) => c > 850 && c < 1150); };", "null", false);
+    let text = run(
+        "export default () => { const n = 10000, b = new Array(10).fill(0); for (let i = 0; i < n; i++) b[Math.floor(Math.random() * 10)]++; return b.every((c) => c > 850 && c < 1150); };",
+        "null",
+        false,
+    );
     assert_eq!(text, "[1, true]");
 }
 
@@ -57,7 +65,8 @@ fn loading_twice_gives_one_image() {
 fn what_a_program_drops_does_not_travel() {
     let source = "import { call } from \"catena\";\nexport default async () => {\n  let secret = Array.from({ length: 200 }, (_, i) => 'sec' + 'ret-' + i);\n  await call('t/echo', secret.length);\n  secret = null;\n  await call('t/echo', 0);\n};";
     let mut guest = Guest::with(source);
-    let has_secret = |memory: &[u8]| memory.windows(9).filter(|w| w.starts_with(b"secret-") && w[7].is_ascii_digit()).count();
+    let has_secret =
+        |memory: &[u8]| memory.windows(9).filter(|w| w.starts_with(b"secret-") && w[7].is_ascii_digit()).count();
     guest.start(&cbor("null"));
     assert!(has_secret(&guest.memory()) >= 200);
     guest.resume(0, true, &cbor("null"));

@@ -1,0 +1,152 @@
+//! `tidy`: the invariants of ARCHITECTURE.md that no compiler checks.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+use wasmtime::{Result, bail, error::Context as _};
+
+/// Which of the house's crates each crate may use: the seams, from top to bottom.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("catena-wire", &[]),
+    ("catena-core", &["catena-wire"]),
+    ("catena-net", &[]),
+    ("catena-guest", &["catena-wire"]),
+    ("catena", &["catena-core", "catena-guest", "catena-net", "catena-wire"]),
+    ("catena-files", &[]),
+    ("catena-bridge-nfs", &["catena-files"]),
+    ("catena-script", &[]),
+    ("catena-apps", &["catena", "catena-files", "catena-script", "catena-bridge-nfs"]),
+    ("catena-cli", &["catena", "catena-apps", "catena-bridge-nfs", "catena-files", "catena-script"]),
+    ("catena-bench", &["catena", "catena-guest", "catena-wire"]),
+    ("xtask", &[]),
+];
+
+/// What only the crates named may know; a name that ends in `*` stands for all that begin so.
+const KNOWN_ONLY_BY: &[(&str, &[&str])] = &[
+    ("wasmtime*", &["catena-guest", "xtask"]),
+    ("wasmparser", &["catena-guest"]),
+    ("socket2", &["catena-net"]),
+    ("nfs3*", &["catena-bridge-nfs"]),
+    ("cap-std", &["catena-files"]),
+    ("swc_*", &["catena-script"]),
+    ("tonic*", &["catena-bench"]),
+    ("prost*", &["catena-bench"]),
+    ("clap*", &["catena-cli"]),
+];
+
+/// Files that may hold `unsafe`, each small and with its reasons.
+const UNSAFE_LEAVES: &[&str] = &["guest/src/pages/kernel.rs", "guest/wasm/engine/src/", "guest/wasm/sdk/src/", "wire/tests/hostile/counting.rs"];
+
+/// Crates that must build where there is no operating system and no standard library.
+const NO_STD: [&str; 2] = ["catena-wire", "catena-core"];
+
+pub(crate) fn tidy() -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut faults = dependencies(&root)?;
+    for file in rust_files(&root)? {
+        faults.extend(file_faults(&root, &file)?);
+    }
+    for name in ["wire", "core"] {
+        let text = std::fs::read_to_string(root.join(name).join("src/lib.rs"))?;
+        for attribute in ["#![no_std]", "#![forbid(unsafe_code)]"] {
+            if !text.contains(attribute) {
+                faults.push(format!("{name}/src/lib.rs has lost {attribute}"));
+            }
+        }
+    }
+    if !faults.is_empty() {
+        bail!("the house is not tidy:\n  {}", faults.join("\n  "));
+    }
+    without_std(&root)?;
+    eprintln!("tidy: dependencies point one way, wire and core build without std, unsafe stays in its leaves");
+    Ok(())
+}
+
+fn dependencies(root: &Path) -> Result<Vec<String>> {
+    let output = Command::new("cargo")
+        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
+        .current_dir(root)
+        .output()
+        .context("cargo metadata")?;
+    let metadata: Value = serde_json::from_slice(&output.stdout).context("cargo metadata printed no JSON")?;
+    let mut faults = Vec::new();
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        let name = package["name"].as_str().unwrap_or_default();
+        let uses = package["dependencies"].as_array().into_iter().flatten();
+        // Tests may look further than what they test.
+        let uses = uses.filter(|one| one["kind"] != "dev").filter_map(|one| one["name"].as_str());
+        faults.extend(uses.filter_map(|used| fault_of(name, used)));
+    }
+    Ok(faults)
+}
+
+fn fault_of(name: &str, used: &str) -> Option<String> {
+    if used == "catena" || used.starts_with("catena-") {
+        let Some((_, allowed)) = MAY_USE.iter().find(|(crate_name, _)| *crate_name == name) else {
+            return Some(format!("{name} is not in the table of xtask/src/tidy.rs; say what it may use"));
+        };
+        return (!allowed.contains(&used)).then(|| format!("{name} may not use {used}"));
+    }
+    let (_, knowers) = KNOWN_ONLY_BY.iter().find(|(pattern, _)| matches(pattern, used))?;
+    (!knowers.contains(&name)).then(|| format!("{name} may not know {used}; only {} may", knowers.join(" and ")))
+}
+
+fn matches(pattern: &str, name: &str) -> bool {
+    pattern.strip_suffix('*').map_or(pattern == name, |start| name.starts_with(start))
+}
+
+fn rust_files(root: &Path) -> Result<Vec<PathBuf>> {
+    let output = Command::new("git").args(["ls-files", "*.rs"]).current_dir(root).output().context("git ls-files")?;
+    let listed = String::from_utf8(output.stdout)?;
+    Ok(listed.lines().map(PathBuf::from).filter(|file| root.join(file).exists()).collect())
+}
+
+fn file_faults(root: &Path, file: &Path) -> Result<Vec<String>> {
+    let (text, name) = (std::fs::read_to_string(root.join(file))?, file.display().to_string());
+    let mut faults = Vec::new();
+    let leaf = UNSAFE_LEAVES.iter().any(|leaf| name.starts_with(leaf));
+    // Written apart, so that this file does not find itself.
+    if !leaf && text.contains(concat!("allow(unsafe", "_code")) {
+        faults.push(format!("{name} allows unsafe code and is no reviewed leaf (xtask/src/tidy.rs)"));
+    }
+    Ok(faults)
+}
+
+/// The proof that nothing of an operating system is used: this target has no standard library at all.
+fn without_std(root: &Path) -> Result<()> {
+    let packages = NO_STD.iter().flat_map(|name| ["-p", name]);
+    let status = Command::new("cargo")
+        .args(["build", "--locked", "--release", "--target", "wasm32v1-none", "--target-dir", "target/no-std"])
+        .args(packages)
+        .current_dir(root)
+        .status()
+        .context("cargo build for wasm32v1-none")?;
+    if !status.success() {
+        bail!("wire or core no longer builds without the standard library");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fault_of;
+
+    #[test]
+    fn what_breaks_the_seams_is_named() {
+        let cases = [
+            ("catena-core", "catena-net", true),
+            ("catena-core", "catena-wire", false),
+            ("catena", "wasmtime", true),
+            ("catena-guest", "wasmtime", false),
+            ("catena-net", "tonic-build", true),
+            ("catena-new", "catena", true),
+            ("catena", "serde", false),
+        ];
+        for (name, used, faulty) in cases {
+            assert_eq!(fault_of(name, used).is_some(), faulty, "{name} uses {used}");
+        }
+    }
+}
