@@ -1,0 +1,87 @@
+//! The command line, as clap reads it.
+
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::{
+    commands::{call, check, completions, dev, ls, run, up},
+    exit,
+    output::Color,
+};
+
+const TOUR: &str = "\
+A first tour, the second and third lines in another terminal:
+  catena dev                                           four nodes at four distant sites, in one process
+  catena call probe.cam/echo '\"hello\"'                 a plain call
+  catena run examples/tour.ts --site bei --explain     a chain through all four sites, drawn hop by hop
+";
+
+/// Chains of remote calls: an async function that hops from server to server.
+#[derive(Debug, Parser)]
+#[command(name = "catena", version, before_help = TOUR, after_help = exit::help())]
+#[command(subcommand_required = true, arg_required_else_help = true, max_term_width = 110)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    #[command(flatten)]
+    pub(crate) shared: Shared,
+}
+
+/// What every subcommand takes.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Shared {
+    /// Answer in JSON on standard output, for programs
+    #[arg(long, global = true, help_heading = "Output")]
+    pub(crate) json: bool,
+    /// When to use colour; NO_COLOR in the environment counts as `never` where this says `auto`
+    #[arg(long, global = true, value_enum, default_value = "auto", value_name = "WHEN", help_heading = "Output")]
+    pub(crate) color: Color,
+}
+
+/// What to do. Each describes itself.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Up(up::Up),
+    Dev(dev::Dev),
+    Run(run::Run),
+    Call(call::Call),
+    Ls(ls::Ls),
+    Check(check::Check),
+    Completions(completions::Completions),
+}
+
+/// Reads the command line; what clap has to say (help, version, a wrong flag with the nearest right one) is said here.
+pub(crate) fn parse() -> Result<Cli, ExitCode> {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let choice = color_choice(&arguments);
+    let parsed = Cli::command().color(choice).try_get_matches_from(arguments);
+    parsed.and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|why| {
+        // A reader that has gone away needs no help.
+        let _ = why.print();
+        u8::try_from(why.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
+    })
+}
+
+/// Clap must know whether to paint its messages before it has read the flags.
+fn color_choice(arguments: &[std::ffi::OsString]) -> clap::ColorChoice {
+    let named = arguments.iter().enumerate().find_map(|(index, argument)| match argument.to_str()? {
+        "--color" => arguments.get(index + 1)?.to_str(),
+        argument => argument.strip_prefix("--color="),
+    });
+    match named {
+        Some("always") => clap::ColorChoice::Always,
+        Some("never") => clap::ColorChoice::Never,
+        _ => clap::ColorChoice::Auto,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_description_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,141 @@
+//! `catena check FILE`.
+
+use std::path::PathBuf;
+
+use catena::{Hash, Limits, ServiceEntry};
+use catena_script::{FoundCall, Target};
+use clap::{Args, ValueHint};
+use serde_json::json;
+
+use crate::{
+    connect::{self, At},
+    exit::Exit,
+    failure::Failure,
+    nearest::did_you_mean,
+    output::{Output, Paint, printable},
+    sandbox,
+    signals::Signals,
+    source::Source,
+    table,
+};
+
+/// Check a function without running it
+///
+/// It is parsed, its types are taken away, and it is loaded into a sandbox as any node would load it. With --connect, the services that it
+/// calls by name are looked for; one that is not there makes the check fail.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  catena check hello.ts\n  catena check hello.ts --connect 127.0.0.1:7400")]
+pub(crate) struct Check {
+    /// The function: .ts, .mts, .js, .mjs or .wasm
+    #[arg(value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// Look there for the services that it calls
+    #[arg(long, value_name = "HOST:PORT", value_hint = ValueHint::Other, value_parser = connect::address)]
+    connect: Option<String>,
+}
+
+pub(crate) async fn run(args: &Check, output: &Output) -> Result<(), Failure> {
+    let source = Source::read(&args.file)?;
+    let mut signals = Signals::new()?;
+    let hash = signals.unless(load(&source, output)).await?;
+    let services = match &args.connect {
+        None => None,
+        Some(address) => Some(signals.unless(services(address, output)).await?),
+    };
+    let checked: Vec<_> = source.calls.iter().map(|call| (call, whereabouts(call, services.as_deref()))).collect();
+    let wrong = checked.iter().any(|(_, found)| matches!(found, Whereabouts::Missing { .. }));
+    if output.json {
+        let calls: Vec<_> = checked.iter().map(|(call, found)| found.json(call)).collect();
+        let facts = json!({ "file": source.shown(), "ok": !wrong, "hash": hash.to_string(), "bytes": source.bytes.len(), "calls": calls });
+        output.json_line(&facts)?;
+    } else {
+        show(&source, hash, &checked, output)?;
+    }
+    if wrong { Err(Failure::Told(Exit::BadInput)) } else { Ok(()) }
+}
+
+/// Loads it as a node would, and gives its hash.
+async fn load(source: &Source, output: &Output) -> Result<Hash, Failure> {
+    let sandbox = sandbox::make(Limits::default(), output).await?;
+    let function = sandbox.function(source.kind, &source.name, source.bytes.clone());
+    let hash = function.hash();
+    sandbox.load(hash, &function.encode()).await.map_err(|why| source.refused(&why))?;
+    Ok(hash)
+}
+
+async fn services(address: &str, output: &Output) -> Result<Vec<ServiceEntry>, Failure> {
+    let client = connect::connect(&At { connect: address.to_owned() }, None, None, output).await?;
+    let services = client.services().await;
+    connect::close(client).await;
+    Ok(services)
+}
+
+/// Whether what is called is there.
+enum Whereabouts {
+    /// Not asked, or not to be known before it runs.
+    Unknown,
+    At {
+        node: String,
+    },
+    Missing {
+        what: String,
+        help: String,
+    },
+}
+
+fn whereabouts(call: &FoundCall, services: Option<&[ServiceEntry]>) -> Whereabouts {
+    let (Some(services), Target::Literal(target)) = (services, &call.target) else { return Whereabouts::Unknown };
+    let Some((service, function)) = target.split_once('/') else {
+        let (what, help) = (format!("{target:?} is not of the form service/function"), "write it so".to_owned());
+        return Whereabouts::Missing { what, help };
+    };
+    let otherwise = "`catena ls` shows every service with its functions";
+    let Some(entry) = services.iter().find(|entry| entry.service == service) else {
+        let known = services.iter().map(|entry| entry.service.as_str());
+        let help = did_you_mean(service, known, otherwise);
+        return Whereabouts::Missing { what: format!("no node serves {service}"), help };
+    };
+    if entry.functions.iter().any(|known| known == function) {
+        return Whereabouts::At { node: entry.node.name.clone() };
+    }
+    let help = did_you_mean(function, entry.functions.iter().map(String::as_str), otherwise);
+    Whereabouts::Missing { what: format!("{service} has no function {function}"), help }
+}
+
+impl Whereabouts {
+    fn json(&self, call: &FoundCall) -> serde_json::Value {
+        let target = match &call.target {
+            Target::Literal(target) => Some(target),
+            Target::Computed => None,
+        };
+        let mut json = json!({ "target": target, "line": call.line, "column": call.column });
+        match self {
+            Self::Unknown => {}
+            Self::At { node } => json["node"] = node.as_str().into(),
+            Self::Missing { what, help } => json["missing"] = json!({ "message": what, "help": help }),
+        }
+        json
+    }
+}
+
+fn show(source: &Source, hash: Hash, checked: &[(&FoundCall, Whereabouts)], output: &Output) -> Result<(), Failure> {
+    for (call, found) in checked {
+        if let Whereabouts::Missing { what, help } = found {
+            output.failure(&Failure::input("NotServed", what, help).at(source.spot_of(call)));
+        }
+    }
+    let facts = format!("{}: {} bytes, hash {hash}", printable(&source.shown()), source.bytes.len());
+    output.data(&output.paint(Paint::Bold, &facts))?;
+    if checked.is_empty() {
+        return Ok(());
+    }
+    let rows = checked.iter().map(|(call, found)| {
+        let found = match found {
+            Whereabouts::Unknown => String::new(),
+            Whereabouts::At { node } => format!("at {}", printable(node)),
+            Whereabouts::Missing { .. } => "missing".to_owned(),
+        };
+        [format!("{}:{}", call.line, call.column), printable(&call.target.to_string()), found]
+    });
+    output.data(&table::text(["where", "calls", ""], rows, output))
+}

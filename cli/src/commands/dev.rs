@@ -1,0 +1,142 @@
+//! `catena dev`.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use catena::{Limits, Node, Place, Sandbox, Topology};
+use catena_apps::sites::SITES;
+use catena_files::Directory;
+use clap::{Args, ValueHint};
+use serde_json::json;
+
+use crate::{
+    connect::DEFAULT_ADDRESS,
+    data_folder::DataFolder,
+    failure::Failure,
+    output::{Output, Paint},
+    progress::Progress,
+    sandbox, serving,
+    signals::Signals,
+    table, talk,
+};
+
+/// How long the four may take to know each other.
+const LINK_TIMEOUT: Duration = Duration::from_secs(20);
+/// How often to look whether they do.
+const LINK_LOOK_EVERY: Duration = Duration::from_millis(50);
+/// So that each port of the four is one.
+const PORT_BASE_MAX: u16 = u16::MAX - 3;
+
+/// Start four nodes at four distant sites in this process, to try things out
+///
+/// Mountain View (mtv), Redmond (red), Cambridge (cam) and Beijing (bei), with the round-trip times and bandwidths of the RPC Chains paper
+/// between them. Each serves files.SITE, over its own folder, and probe.SITE with echo, where, sleep and fail. The word `ready` comes on
+/// standard output when all four know each other.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  catena dev\n  catena dev --data ./sites --port-base 7500\n  \
+    catena dev --port-base 0 --json    # the system chooses the ports; one line says which")]
+pub(crate) struct Dev {
+    /// The first of four ports; 0 lets the system choose
+    #[arg(long, default_value_t = 7400, value_name = "PORT")]
+    port_base: u16,
+    /// Serve DIR/mtv, DIR/red, DIR/cam and DIR/bei; without it a new folder, removed at the end
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    data: Option<PathBuf>,
+    /// Leave the links as fast as they are
+    #[arg(long)]
+    no_shape: bool,
+}
+
+pub(crate) async fn run(args: &Dev, output: &Output) -> Result<(), Failure> {
+    if args.port_base > PORT_BASE_MAX {
+        let message = format!("--port-base {} leaves no room for four ports", args.port_base);
+        return Err(Failure::input("BadUsage", message, format!("at most {PORT_BASE_MAX}")));
+    }
+    talk::listen(output);
+    let mut signals = Signals::new()?;
+    let data = DataFolder::open(args.data.as_deref(), SITES.map(|site| site.id))?;
+    let sandbox = signals.unless(sandbox::make(Limits::default(), output)).await?;
+    let nodes = signals.unless(start(args, &data, &sandbox, output)).await?;
+    announce(&nodes, &data, args, output)?;
+    serving::until_signal(nodes, signals, output).await
+}
+
+async fn start(args: &Dev, data: &DataFolder, sandbox: &Sandbox, output: &Output) -> Result<Vec<Node>, Failure> {
+    let _progress = Progress::new(output, "starting four nodes");
+    let topology = (!args.no_shape).then(|| Arc::new(Topology::paper()));
+    let mut nodes: Vec<Node> = Vec::with_capacity(SITES.len());
+    // One after the other: each finds all that are there, so at the end each is linked with each.
+    for (site, port) in SITES.iter().zip(ports(args.port_base)) {
+        let files =
+            Directory::open(data.of(site.id)).map_err(|why| Failure::cannot_start(why.to_string(), "see --data"))?;
+        let mut builder = Node::builder(site.id)
+            .site(site.id)
+            .listen(format!("127.0.0.1:{port}"))
+            .sandbox(sandbox.clone())
+            .service(catena_apps::files::service(&format!("files.{}", site.id), Arc::new(files)))
+            .service(catena_apps::probe::service(&format!("probe.{}", site.id)));
+        builder = match nodes.first().and_then(Node::address) {
+            None => builder.repository(),
+            Some(first) => builder.join(Place { address: first.to_owned(), site: Some(SITES[0].id.to_owned()) }),
+        };
+        if let Some(topology) = &topology {
+            builder = builder.topology(Arc::clone(topology));
+        }
+        nodes.push(builder.start().await.map_err(|why| {
+            Failure::cannot_start(
+                why.to_string(),
+                "end what listens there, or choose others: catena dev --port-base 7500 (0: any)",
+            )
+        })?);
+    }
+    let linked = tokio::time::timeout(LINK_TIMEOUT, linked(&nodes)).await;
+    linked.map_err(|_| Failure::cannot_start("the four nodes do not find each other", "try again with --no-shape"))?;
+    Ok(nodes)
+}
+
+fn ports(base: u16) -> impl Iterator<Item = u16> {
+    (0..).map(move |index| if base == 0 { 0 } else { base.saturating_add(index) })
+}
+
+/// Until each of them knows the services of all.
+async fn linked(nodes: &[Node]) {
+    for node in nodes {
+        let client = node.client();
+        while client.services().await.len() < 2 * nodes.len() {
+            tokio::time::sleep(LINK_LOOK_EVERY).await;
+        }
+    }
+}
+
+fn announce(nodes: &[Node], data: &DataFolder, args: &Dev, output: &Output) -> Result<(), Failure> {
+    let address = |node: &Node| node.address().unwrap_or_default().to_owned();
+    if output.json {
+        let nodes: Vec<_> = nodes
+            .iter()
+            .map(|node| {
+                json!({
+                    "name": node.name(),
+                    "site": node.name(),
+                    "address": address(node),
+                    "services": [format!("files.{}", node.name()), format!("probe.{}", node.name())],
+                    "data": data.of(node.name()),
+                })
+            })
+            .collect();
+        return output.json_line(&json!({ "ready": true, "nodes": nodes }));
+    }
+    let rows = nodes.iter().zip(SITES).map(|(node, site)| {
+        let services = format!("files.{0} probe.{0}", site.id);
+        [site.id.to_owned(), site.name.to_owned(), address(node), services, data.of(site.id).display().to_string()]
+    });
+    output.data(&table::text(["node", "place", "address", "services", "files in"], rows, output))?;
+    let warning = output.paint_talk(Paint::Yellow, "warning:");
+    let links = if args.no_shape { "" } else { ", and the links are slowed down on purpose" };
+    output.talk(&format!("{warning} for development only: anybody on this machine may use these nodes{links}"));
+    let first = nodes.first().map(address).unwrap_or_default();
+    let at = if first == DEFAULT_ADDRESS { String::new() } else { format!(" --connect {first}") };
+    output.talk(&format!(
+        "try, in another terminal:\n  catena ls{at}\n  catena call probe.cam/echo '\"hello\"' --site bei{at}"
+    ));
+    output.talk(&format!("  catena run examples/tour.ts --site bei --explain{at}\nCtrl-C ends it"));
+    output.data("ready")
+}

@@ -1,0 +1,39 @@
+//! One file per subcommand.
+
+pub(crate) mod call;
+pub(crate) mod check;
+pub(crate) mod completions;
+pub(crate) mod dev;
+pub(crate) mod ls;
+pub(crate) mod run;
+pub(crate) mod up;
+
+use std::time::Duration;
+
+use crate::{args::Command, failure::Failure, output::Output};
+
+/// How long blocking work that nobody waits for any more may hold the process up at its end.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// Does what the command line says.
+pub(crate) fn run(command: Command, output: &Output) -> Result<(), Failure> {
+    match command {
+        Command::Completions(args) => completions::run(&args, output),
+        Command::Up(args) => in_runtime(up::run(&args, output)),
+        Command::Dev(args) => in_runtime(dev::run(&args, output)),
+        Command::Run(args) => in_runtime(run::run(&args, output)),
+        Command::Call(args) => in_runtime(call::run(&args, output)),
+        Command::Ls(args) => in_runtime(ls::run(&args, output)),
+        Command::Check(args) => in_runtime(check::run(&args, output)),
+    }
+}
+
+fn in_runtime(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|why| {
+        Failure::cannot_start(format!("no threads to be had: {why}"), "see the machine's limit on processes")
+    })?;
+    let done = runtime.block_on(work);
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+    done
+}

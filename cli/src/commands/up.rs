@@ -1,0 +1,132 @@
+//! `catena up FILE.toml`.
+
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+
+use catena::{Node, Topology};
+use clap::{Args, ValueHint};
+use serde_json::json;
+
+use crate::{
+    config::NodeFile,
+    connect,
+    failure::Failure,
+    output::{Output, Paint},
+    progress::Progress,
+    sandbox, serving,
+    signals::Signals,
+    talk,
+};
+
+const EXAMPLE: &str = r#"A file with everything in it; only `name` must be there:
+  name = "mtv"
+  site = "mtv"                       # for people, and for shaped links
+  listen = "127.0.0.1:7400"          # without it the node only dials
+  join = ["10.0.0.7:7400"]           # one node of the mesh is enough
+  repository = true                  # keeps functions for all nodes
+  shaped = "paper"                   # development only: slow links, by the paper's figures
+
+  [[service]]
+  kind = "files"                     # files, nfs, probe, mail or ads
+  name = "files.mtv"
+  root = "./data"                    # seen from this file
+
+  [[service]]
+  kind = "nfs"
+  name = "nfs.mtv"
+  host = "nas.example.org"
+  export = "/srv/files"
+  uid = 1000
+  gid = 1000
+
+  [limits]                           # of each guest
+  memory_bytes_max = 67_108_864
+  step_wall_ms_max = 1_000
+
+  [policy]                           # of this node
+  activations_max = 20_000
+
+Examples:
+  catena up mtv.toml
+  catena up mtv.toml --listen 127.0.0.1:0 --json"#;
+
+/// Start a node from a TOML file
+///
+/// It runs until Ctrl-C or SIGTERM, then closes its links cleanly; a second signal ends it at once. The word `ready` comes on standard
+/// output when it has started. Nodes to join that are down are tried again.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLE)]
+pub(crate) struct Up {
+    /// The node's file
+    #[arg(value_name = "FILE.toml", value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// Listen there instead of where the file says; port 0 lets the system choose
+    #[arg(long, value_name = "HOST:PORT", value_hint = ValueHint::Other, value_parser = connect::address)]
+    listen: Option<String>,
+}
+
+pub(crate) async fn run(args: &Up, output: &Output) -> Result<(), Failure> {
+    talk::listen(output);
+    let file = NodeFile::read(&args.file)?;
+    let mut signals = Signals::new()?;
+    let (node, services) = signals.unless(start(args, file, output)).await?;
+    announce(&node, &services, output)?;
+    serving::until_signal(vec![node], signals, output).await
+}
+
+/// A service with its functions.
+type Offered = (String, Vec<String>);
+
+async fn start(args: &Up, file: NodeFile, output: &Output) -> Result<(Node, Vec<Offered>), Failure> {
+    let sandbox = sandbox::make(file.limits.clone(), output).await?;
+    let _progress = Progress::new(output, &format!("starting {}", file.name));
+    let mut builder = Node::builder(&file.name).policy(file.policy).sandbox(sandbox);
+    if let Some(site) = &file.site {
+        builder = builder.site(site);
+    }
+    if let Some(listen) = args.listen.as_ref().or(file.listen.as_ref()) {
+        builder = builder.listen(listen);
+    }
+    if file.repository {
+        builder = builder.repository();
+    }
+    if file.shaped {
+        builder = builder.topology(Arc::new(Topology::paper()));
+    }
+    for place in file.join {
+        builder = builder.join(place);
+    }
+    let mut offered = Vec::with_capacity(file.services.len());
+    for service in file.services {
+        let service = service.open().await?;
+        offered.push((service.name().to_owned(), service.functions().map(str::to_owned).collect()));
+        builder = builder.service(service);
+    }
+    let started = builder.start().await.map_err(|why| {
+        let help = "listen elsewhere: `listen` in the file, or --listen HOST:PORT (port 0 lets the system choose)";
+        Failure::cannot_start(why.to_string(), help)
+    });
+    Ok((started?, offered))
+}
+
+fn announce(node: &Node, services: &[Offered], output: &Output) -> Result<(), Failure> {
+    if output.json {
+        let services: Vec<_> =
+            services.iter().map(|(name, functions)| json!({ "service": name, "functions": functions })).collect();
+        let node = json!({ "name": node.name(), "address": node.address(), "services": services });
+        return output.json_line(&json!({ "ready": true, "node": node }));
+    }
+    let place =
+        node.address().map_or_else(|| "listens nowhere, dials only".to_owned(), |at| format!("listens on {at}"));
+    output.data(&format!("node {} {place}", output.paint(Paint::Bold, node.name())))?;
+    for (name, functions) in services {
+        output.data(&format!("  {name}: {}", functions.join(" ")))?;
+    }
+    if let Some(address) = node.address() {
+        if address.parse::<SocketAddr>().is_ok_and(|address| address.ip().is_unspecified()) {
+            let warning = output.paint_talk(Paint::Yellow, "warning:");
+            output.talk(&format!("{warning} other nodes are told to dial {address}, which is no address of one machine: listen on the one that they can reach"));
+        }
+        output.talk(&format!("try, in another terminal:\n  catena ls --connect {address}\nCtrl-C ends it"));
+    }
+    output.data("ready")
+}

@@ -1,0 +1,65 @@
+//! `[limits]` of each guest and `[policy]` of the node: their bounds by their exact names, which say the unit.
+
+use catena::{Limits, Policy};
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::mistake::Text;
+use crate::failure::Failure;
+
+/// Defines a table of optional bounds, and how those that are given are put in their places. None may be 0: nothing would ever run.
+macro_rules! table {
+    ($(#[$doc:meta])* $name:ident => $whole:ident { $($field:ident: $type:ty),* $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Debug, Default, Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        pub(super) struct $name {
+            $($field: Option<Spanned<$type>>,)*
+        }
+
+        impl $name {
+            pub(super) fn checked(self, text: &Text) -> Result<$whole, Failure> {
+                let mut whole = $whole::default();
+                $(if let Some(given) = self.$field {
+                    if *given.get_ref() == 0 {
+                        let message = concat!(stringify!($field), " is 0: nothing would ever run");
+                        return Err(text.mistake(given.span(), message, "make it at least 1, or leave it out"));
+                    }
+                    whole.$field = given.into_inner();
+                })*
+                Ok(whole)
+            }
+        }
+    };
+}
+
+table! {
+    /// The bounds of each guest ([`Limits`]).
+    LimitsTable => Limits {
+        memory_bytes_max: u64,
+        step_wall_ms_max: u32,
+        output_bytes_max: u32,
+        events_max: u32,
+        continuation_bytes_max: u32,
+    }
+}
+
+table! {
+    /// The bounds of the protocol that are most often changed ([`Policy`]).
+    PolicyTable => Policy {
+        activations_max: usize,
+        services_running_max: usize,
+        calls_waiting_max: usize,
+        calls_per_chain_max: usize,
+        chains_started_max: usize,
+        step_cache_entries_max: usize,
+        step_cache_bytes_max: usize,
+        step_cache_ttl_us: u64,
+        heartbeat_interval_us: u64,
+        heartbeat_timeout_us: u64,
+        accept_timeout_us: u64,
+        hop_attempts_max: u8,
+        code_fetch_timeout_us: u64,
+        console_lines_max: usize,
+    }
+}

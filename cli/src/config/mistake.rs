@@ -1,0 +1,59 @@
+//! A mistake in the file: its line, a caret, and the nearest word that would be right.
+
+use std::{ops::Range, path::Path};
+
+use crate::{excerpt::Spot, failure::Failure, nearest::did_you_mean};
+
+/// The file's text, by whose bytes spans count. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Text {
+    file: std::sync::Arc<str>,
+    text: std::sync::Arc<str>,
+}
+
+impl Text {
+    pub(super) fn new(path: &Path, bytes: Vec<u8>) -> Result<Self, Failure> {
+        let file = path.display().to_string();
+        match String::from_utf8(bytes) {
+            Ok(text) => Ok(Self { file: file.into(), text: text.into() }),
+            Err(why) => {
+                let offset = why.utf8_error().valid_up_to();
+                let text = String::from_utf8_lossy(why.as_bytes());
+                let spot = Spot::at_byte(&file, &text, offset);
+                Err(Failure::cannot_start("this byte is not UTF-8 text", "save the file as UTF-8").at(spot))
+            }
+        }
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The folder of the file: paths in it are seen from there.
+    pub(super) fn folder(&self) -> &Path {
+        Path::new(&*self.file).parent().unwrap_or_else(|| Path::new(""))
+    }
+
+    /// A mistake at a place.
+    pub(super) fn mistake(&self, at: Range<usize>, message: impl Into<String>, help: impl Into<String>) -> Failure {
+        Failure::cannot_start(message, help).at(Spot::at_byte(&self.file, &self.text, at.start))
+    }
+
+    /// What the parser found.
+    pub(super) fn toml(&self, why: &toml::de::Error) -> Failure {
+        let message = why.message().trim().replace('\n', ": ");
+        let help = help(&message);
+        self.mistake(why.span().unwrap_or_default(), message, help)
+    }
+}
+
+/// serde says ``unknown field `a`, expected one of `b`, `c` ``; the nearest of them is likely to be meant.
+fn help(message: &str) -> String {
+    const OTHERWISE: &str = "`catena up --help` shows a whole file";
+    if !message.starts_with("unknown") {
+        return OTHERWISE.to_owned();
+    }
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    let unknown = quoted.next().unwrap_or_default();
+    did_you_mean(unknown, quoted, OTHERWISE)
+}

@@ -1,0 +1,113 @@
+//! The file of a node: what it says, checked, and each mistake with its line.
+
+mod bounds;
+mod file;
+mod mistake;
+mod service;
+
+use std::path::Path;
+
+use catena::{Limits, Place, Policy, Topology};
+use catena_apps::sites::SITES;
+
+use crate::{
+    connect,
+    failure::Failure,
+    input::{self, CONFIG_BYTES_MAX},
+    nearest::did_you_mean,
+};
+use mistake::Text;
+pub(crate) use service::ServiceFile;
+
+/// Longest name of a node or service, in bytes, on the wire.
+const NAME_BYTES_MAX: usize = 256;
+
+/// A node's settings, ready to be used.
+pub(crate) struct NodeFile {
+    pub(crate) name: String,
+    pub(crate) site: Option<String>,
+    pub(crate) listen: Option<String>,
+    pub(crate) join: Vec<Place>,
+    pub(crate) repository: bool,
+    /// Links are shaped as in the paper.
+    pub(crate) shaped: bool,
+    pub(crate) services: Vec<ServiceFile>,
+    pub(crate) limits: Limits,
+    pub(crate) policy: Policy,
+}
+
+impl NodeFile {
+    /// Reads and checks it; nothing is opened yet.
+    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+        let bytes = input::file(path, CONFIG_BYTES_MAX)?;
+        let text = Text::new(path, bytes)?;
+        let file: file::File = toml::from_str(text.as_str()).map_err(|why| text.toml(&why))?;
+        Self::checked(file, &text)
+    }
+
+    fn checked(file: file::File, text: &Text) -> Result<Self, Failure> {
+        let checked_address = |address: &toml::Spanned<String>| {
+            connect::address(address.get_ref())
+                .map_err(|why| text.mistake(address.span(), format!("{:?} is no address", address.get_ref()), why))
+        };
+        let listen = file.listen.as_ref().map(&checked_address).transpose()?;
+        let join = file
+            .join
+            .iter()
+            .map(|join| Ok(Place { address: checked_address(&join.address)?, site: join.site.clone() }));
+        let join = join.collect::<Result<Vec<_>, Failure>>()?;
+        if let Some(shaped) = &file.shaped {
+            check_site(shaped, file.site.as_ref(), text)?;
+        }
+        let mut services: Vec<ServiceFile> = Vec::with_capacity(file.service.len());
+        for table in file.service {
+            let service = ServiceFile::checked(table, text)?;
+            if services.iter().any(|before| before.name() == service.name()) {
+                return Err(service.twice());
+            }
+            services.push(service);
+        }
+        Ok(Self {
+            name: checked_name(&file.name, text)?,
+            site: file.site.map(toml::Spanned::into_inner),
+            listen,
+            join,
+            repository: file.repository,
+            shaped: file.shaped.is_some(),
+            services,
+            limits: file.limits.checked(text)?,
+            policy: file.policy.checked(text)?,
+        })
+    }
+}
+
+/// A name without a slash, which parts a service from its function.
+fn checked_name(name: &toml::Spanned<String>, text: &Text) -> Result<String, Failure> {
+    if (1..=NAME_BYTES_MAX).contains(&name.get_ref().len()) && !name.get_ref().contains('/') {
+        return Ok(name.get_ref().clone());
+    }
+    let message = format!("{:?} is no name: names have 1 to {NAME_BYTES_MAX} bytes and no slash", name.get_ref());
+    Err(text.mistake(name.span(), message, "choose another, such as mtv for a node or files.mtv for a service"))
+}
+
+/// Shaped links need a site that the paper knows.
+fn check_site(
+    shaped: &toml::Spanned<file::Shaped>,
+    site: Option<&toml::Spanned<String>>,
+    text: &Text,
+) -> Result<(), Failure> {
+    let sites = SITES.map(|site| site.id);
+    let one_of = format!("one of {}", sites.join(", "));
+    let Some(site) = site else {
+        let message = "shaped links need to know where this node is";
+        return Err(text.mistake(shaped.span(), message, format!("add `site`: {one_of}")));
+    };
+    if Topology::paper().between(site.get_ref(), sites[0]).is_some() {
+        return Ok(());
+    }
+    let message = format!("the paper has no site {:?}", site.get_ref());
+    Err(text.mistake(site.span(), message, did_you_mean(site.get_ref(), sites, &format!("name {one_of}"))))
+}
+
+#[cfg(test)]
+mod tests;

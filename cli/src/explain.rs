@@ -1,0 +1,305 @@
+//! A chain, drawn hop by hop: where it was, and where its time went (rpc-chains section 3.7). From a profile to text; nothing else.
+//!
+//! Each stay is timed by its own node's clock, and the way there by two clocks: on machines whose clocks differ, network times are off by
+//! the difference, and one that would be negative is shown as unknown.
+
+use catena::StepTrace;
+use serde::Serialize;
+
+use crate::output::{Paint, printable};
+
+/// Columns of the timeline.
+const BAR_COLUMNS: usize = 40;
+/// Longest name shown.
+const NAME_CHARS_MAX: usize = 28;
+/// Steps drawn; of a longer chain the first and the last ones.
+const STEPS_DRAWN_MAX: usize = 120;
+/// Of these, how many of the last.
+const STEPS_DRAWN_LAST: usize = 20;
+
+/// One step, as it is drawn and as programs get it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Hop {
+    step: u32,
+    node: String,
+    site: Option<String>,
+    /// Empty for the origin's own turn and for the way home.
+    target: String,
+    /// From the chain's beginning.
+    begins_us: u64,
+    /// On the way there; null where nothing travelled, or where the nodes' clocks disagree.
+    network_us: Option<u64>,
+    stay_us: u64,
+    service_us: u64,
+    guest_us: u64,
+    continuation_bytes: u64,
+    params_bytes: u64,
+    in_place: bool,
+}
+
+/// A profile, laid out along one line of time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Chart {
+    hops: Vec<Hop>,
+    /// The way of the answer to the origin.
+    home_us: Option<u64>,
+    total_us: u64,
+}
+
+impl Chart {
+    /// Lays a profile out. `ended_at_us`: when the end arrived, microseconds since the Unix epoch by the origin's clock.
+    pub(crate) fn new(steps: &[StepTrace], ended_at_us: u64) -> Self {
+        let mut steps: Vec<&StepTrace> = steps.iter().collect();
+        steps.sort_by_key(|step| step.step);
+        let mut hops = Vec::with_capacity(steps.len());
+        let mut now_us = 0_u64;
+        let mut here: Option<(&StepTrace, u64)> = None;
+        for step in steps {
+            let hop = match here {
+                Some((stay, begins_us)) if step.in_place => {
+                    let since_us = step.arrived_at_us.saturating_sub(stay.arrived_at_us);
+                    Hop { begins_us: begins_us.saturating_add(since_us), ..hop(step) }
+                }
+                _ => {
+                    let network_us = here.and_then(|(stay, _)| step.arrived_at_us.checked_sub(stay.left_at_us));
+                    let begins_us = now_us.saturating_add(network_us.unwrap_or_default());
+                    here = Some((step, begins_us));
+                    now_us = begins_us.saturating_add(step.left_at_us.saturating_sub(step.arrived_at_us));
+                    Hop { begins_us, network_us, ..hop(step) }
+                }
+            };
+            hops.push(hop);
+        }
+        let moved = hops.iter().any(|hop| hop.step > 0 && !hop.in_place);
+        let home_us = here.filter(|_| moved).and_then(|(stay, _)| ended_at_us.checked_sub(stay.left_at_us));
+        Self { hops, home_us, total_us: now_us.saturating_add(home_us.unwrap_or_default()) }
+    }
+
+    /// For programs.
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::json!({ "steps": self.hops, "home_us": self.home_us, "total_us": self.total_us })
+    }
+
+    /// For people. `fancy`: with colour and drawing characters, else in plain ASCII.
+    pub(crate) fn text(&self, fancy: bool) -> String {
+        let pen = Pen { fancy, total_us: self.total_us.max(1) };
+        let mut rows = vec![Cells::head()];
+        let last_from = self.hops.len().saturating_sub(STEPS_DRAWN_LAST);
+        let folded = self.hops.len() > STEPS_DRAWN_MAX;
+        for (index, hop) in self.hops.iter().enumerate() {
+            let drawn = !folded || index < STEPS_DRAWN_MAX - STEPS_DRAWN_LAST || index >= last_from;
+            if drawn {
+                rows.push(Cells::of(hop, &pen));
+            } else if index + 1 == last_from {
+                let hidden = self.hops.len() - STEPS_DRAWN_MAX;
+                rows.push(Cells::note(format!("... {hidden} more steps: --json has them")));
+            }
+        }
+        if let Some(home_us) = self.home_us {
+            rows.push(Cells::home(home_us, self.total_us.saturating_sub(home_us), &pen));
+        }
+        align(&rows) + &self.summary(&pen)
+    }
+
+    fn summary(&self, pen: &Pen) -> String {
+        let sum = |of: fn(&Hop) -> u64| self.hops.iter().map(of).fold(0, u64::saturating_add);
+        let ways_us = sum(|hop| hop.network_us.unwrap_or_default());
+        let network_us = ways_us.saturating_add(self.home_us.unwrap_or_default());
+        let service_us = sum(|hop| hop.service_us);
+        let guest_us = sum(|hop| hop.guest_us);
+        let calls = self.hops.iter().filter(|hop| hop.step > 0).count();
+        let moved = self.hops.iter().filter(|hop| hop.step > 0 && !hop.in_place).count();
+        let part = |kind: Part, name: &str, us: u64| {
+            let percent = (us as f64) * 100.0 / (self.total_us.max(1) as f64);
+            format!("{} {name} {} ({percent:.0}%)", pen.key(kind), ms(us))
+        };
+        format!(
+            "total {}: {}, {}, {}\n{calls} calls, {moved} of them by hopping, {} in place; {} of state carried",
+            ms(self.total_us),
+            part(Part::Network, "network", network_us),
+            part(Part::Service, "service", service_us),
+            part(Part::Guest, "guest", guest_us),
+            calls - moved,
+            bytes(sum(|hop| hop.continuation_bytes)),
+        )
+    }
+}
+
+fn hop(step: &StepTrace) -> Hop {
+    Hop {
+        step: step.step,
+        node: step.node.clone(),
+        site: step.site.clone(),
+        target: step.target.clone(),
+        begins_us: 0,
+        network_us: None,
+        stay_us: step.left_at_us.saturating_sub(step.arrived_at_us),
+        service_us: step.service_us,
+        guest_us: step.guest_us,
+        continuation_bytes: step.continuation_bytes,
+        params_bytes: step.params_bytes,
+        in_place: step.in_place,
+    }
+}
+
+/// What a piece of time was spent on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Nothing,
+    Network,
+    Service,
+    Guest,
+    Waiting,
+}
+
+struct Pen {
+    fancy: bool,
+    total_us: u64,
+}
+
+impl Pen {
+    fn key(&self, part: Part) -> String {
+        let (plain, drawn, paint) = match part {
+            Part::Nothing => (" ", " ", None),
+            Part::Network => ("-", "─", Some(Paint::Blue)),
+            Part::Service => ("#", "█", Some(Paint::Green)),
+            Part::Guest => ("=", "▓", Some(Paint::Yellow)),
+            Part::Waiting => (".", "·", Some(Paint::Dim)),
+        };
+        match (self.fancy, paint) {
+            (false, _) => plain.to_owned(),
+            (true, None) => drawn.to_owned(),
+            (true, Some(paint)) => paint.on(drawn),
+        }
+    }
+
+    fn column(&self, at_us: u64) -> usize {
+        let column = u128::from(at_us) * BAR_COLUMNS as u128 / u128::from(self.total_us);
+        usize::try_from(column).unwrap_or(BAR_COLUMNS).min(BAR_COLUMNS)
+    }
+
+    /// The pieces one after the other, from `begins_us` on. A stay too short for a column of its own gets one for its greatest piece.
+    fn bar(&self, begins_us: u64, network_us: u64, stay: [(Part, u64); 3]) -> String {
+        let mut columns = [Part::Nothing; BAR_COLUMNS];
+        let mut fill = |from_us: u64, to_us: u64, part| {
+            columns[self.column(from_us)..self.column(to_us)].fill(part);
+        };
+        fill(begins_us.saturating_sub(network_us), begins_us, Part::Network);
+        let mut at_us = begins_us;
+        for (part, us) in stay {
+            let next_us = at_us.saturating_add(us);
+            fill(at_us, next_us, part);
+            at_us = next_us;
+        }
+        let greatest = stay.iter().max_by_key(|(_, us)| *us).filter(|(_, us)| *us > 0);
+        if let Some((part, _)) = greatest
+            && self.column(begins_us) == self.column(at_us)
+        {
+            columns[self.column(begins_us).min(BAR_COLUMNS - 1)] = *part;
+        }
+        let end = columns.iter().rposition(|part| *part != Part::Nothing).map_or(0, |last| last + 1);
+        columns.iter().take(end).map(|part| self.key(*part)).collect()
+    }
+}
+
+/// One row of the table. The bar comes last, since its colours have no width.
+struct Cells {
+    cells: [String; 8],
+    bar: String,
+}
+
+impl Cells {
+    fn head() -> Self {
+        let cells = ["step", "node", "site", "calling", "network", "service", "guest", "state"].map(str::to_owned);
+        Self { cells, bar: String::new() }
+    }
+
+    fn of(hop: &Hop, pen: &Pen) -> Self {
+        let calling = if hop.step == 0 { "(begins here)" } else { hop.target.as_str() };
+        let network = match hop.network_us {
+            Some(us) => ms(us),
+            None if hop.in_place => "in place".to_owned(),
+            None if hop.step == 0 => String::new(),
+            None => "?".to_owned(),
+        };
+        let known = hop.service_us.saturating_add(hop.guest_us);
+        let service_us =
+            if hop.in_place { hop.service_us.max(hop.stay_us.saturating_sub(hop.guest_us)) } else { hop.service_us };
+        let waiting_us = if hop.in_place { 0 } else { hop.stay_us.saturating_sub(known) };
+        let stay = [(Part::Service, service_us), (Part::Waiting, waiting_us), (Part::Guest, hop.guest_us)];
+        let some_ms = |us: u64| if us == 0 { String::new() } else { ms(us) };
+        let state = if hop.continuation_bytes == 0 { String::new() } else { bytes(hop.continuation_bytes) };
+        Self {
+            cells: [
+                hop.step.to_string(),
+                short(&hop.node),
+                short(hop.site.as_deref().unwrap_or_default()),
+                short(calling),
+                network,
+                some_ms(hop.service_us),
+                some_ms(hop.guest_us),
+                state,
+            ],
+            bar: pen.bar(hop.begins_us, hop.network_us.unwrap_or_default(), stay),
+        }
+    }
+
+    fn home(home_us: u64, begins_us: u64, pen: &Pen) -> Self {
+        let mut cells: [String; 8] = Default::default();
+        cells[3] = "(answer to the origin)".to_owned();
+        cells[4] = ms(home_us);
+        Self { cells, bar: pen.bar(begins_us.saturating_add(home_us), home_us, [(Part::Nothing, 0); 3]) }
+    }
+
+    fn note(note: String) -> Self {
+        let mut cells: [String; 8] = Default::default();
+        cells[3] = note;
+        Self { cells, bar: String::new() }
+    }
+}
+
+/// Numbers to the right, names to the left, the timeline at the end.
+fn align(rows: &[Cells]) -> String {
+    const RIGHT: [bool; 8] = [true, false, false, false, true, true, true, true];
+    let width = |column: usize| rows.iter().map(|row| row.cells[column].chars().count()).max().unwrap_or_default();
+    let widths: [usize; 8] = std::array::from_fn(width);
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for ((cell, width), right) in row.cells.iter().zip(widths).zip(RIGHT) {
+            if width == 0 {
+                continue;
+            }
+            line += &if right { format!("{cell:>width$}  ") } else { format!("{cell:<width$}  ") };
+        }
+        line += &row.bar;
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+fn short(name: &str) -> String {
+    let name = printable(name).replace(['\n', '\t'], " ");
+    if name.chars().count() <= NAME_CHARS_MAX {
+        return name;
+    }
+    name.chars().take(NAME_CHARS_MAX - 2).collect::<String>() + ".."
+}
+
+fn ms(us: u64) -> String {
+    let ms = us as f64 / 1_000.0;
+    if ms < 10.0 { format!("{ms:.2} ms") } else { format!("{ms:.1} ms") }
+}
+
+fn bytes(count: u64) -> String {
+    match count {
+        0..1_000 => format!("{count} B"),
+        1_000..1_000_000 => format!("{:.1} KB", count as f64 / 1e3),
+        _ => format!("{:.1} MB", count as f64 / 1e6),
+    }
+}
+
+#[cfg(test)]
+#[path = "explain_tests.rs"]
+mod tests;

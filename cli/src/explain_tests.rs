@@ -1,0 +1,91 @@
+use super::*;
+
+fn step(step: u32, node: &str, target: &str, arrived_at_us: u64, left_at_us: u64) -> StepTrace {
+    StepTrace { step, node: node.into(), target: target.into(), arrived_at_us, left_at_us, ..StepTrace::default() }
+}
+
+/// A client goes to mtv (90 ms away), makes one more call there, goes on to cam (120 ms), and hears from cam (177 ms).
+fn trip() -> Vec<StepTrace> {
+    vec![
+        StepTrace { guest_us: 1_000, ..step(0, "client", "", 1_000_000, 1_001_000) },
+        // In place: noted before the stay that holds it ends.
+        StepTrace { in_place: true, service_us: 3_000, ..step(2, "mtv", "probe.mtv/echo", 1_093_000, 1_096_000) },
+        StepTrace {
+            site: Some("mtv".into()),
+            service_us: 2_000,
+            guest_us: 500,
+            continuation_bytes: 4_100,
+            ..step(1, "mtv", "probe.mtv/where", 1_091_000, 1_097_000)
+        },
+        StepTrace {
+            service_us: 50_000,
+            guest_us: 400,
+            continuation_bytes: 5_000,
+            ..step(3, "cam", "probe.cam/sleep", 1_217_000, 1_267_400)
+        },
+    ]
+}
+
+#[test]
+fn a_trip_is_drawn() {
+    let drawn = Chart::new(&trip(), 1_444_400).text(false);
+    let expected = "\
+step  node    site  calling                  network   service    guest   state
+   0  client        (begins here)                               1.00 ms          =
+   1  mtv     mtv   probe.mtv/where          90.0 ms   2.00 ms  0.50 ms  4.1 KB  --------#
+   2  mtv           probe.mtv/echo          in place   3.00 ms                           #
+   3  cam           probe.cam/sleep         120.0 ms  50.00 ms  0.40 ms  5.0 KB          -----------####
+                    (answer to the origin)  177.0 ms                                                    ----------------
+";
+    let expected = expected.replace("50.00 ms", " 50.0 ms");
+    let (table, summary) = drawn.split_at(drawn.find("total").unwrap_or_default());
+    assert_eq!(table, expected, "\n{table}");
+    assert_eq!(
+        summary,
+        "total 444.4 ms: - network 387.0 ms (87%), # service 55.0 ms (12%), = guest 1.90 ms (0%)\n\
+         3 calls, 2 of them by hopping, 1 in place; 9.1 KB of state carried"
+    );
+}
+
+#[test]
+fn programs_get_every_number() {
+    let json = Chart::new(&trip(), 1_444_400).json();
+    assert_eq!(json["total_us"], 444_400);
+    assert_eq!(json["home_us"], 177_000);
+    assert_eq!(json["steps"][1]["network_us"], 90_000);
+    assert_eq!(json["steps"][2]["in_place"], true);
+    assert_eq!(json["steps"][2]["begins_us"], 93_000);
+    assert_eq!(json["steps"][3]["network_us"], 120_000);
+}
+
+#[test]
+fn clocks_that_disagree_leave_the_way_unknown() {
+    let steps = [step(0, "a", "", 1_000, 2_000), step(1, "b", "s/f", 500, 700)];
+    let chart = Chart::new(&steps, 3_000);
+    assert_eq!(chart.hops.get(1).map(|hop| hop.network_us), Some(None));
+    assert!(chart.text(false).contains(" ? "), "{}", chart.text(false));
+}
+
+#[test]
+fn colours_and_blocks_only_where_they_are_welcome() {
+    let chart = Chart::new(&trip(), 1_444_400);
+    assert!(chart.text(false).is_ascii());
+    assert!(chart.text(true).contains("\u{1b}[34m─"));
+}
+
+#[test]
+fn a_long_chain_is_folded_and_hostile_numbers_do_no_harm() {
+    let long: Vec<_> =
+        (0..2_000).map(|n| step(n, "n\u{1b}[2J", "s/f", u64::from(n) * 10, u64::from(n) * 10 + 5)).collect();
+    let text = Chart::new(&long, 30_000).text(false);
+    assert!(text.lines().count() < 130);
+    assert!(text.contains("1880 more steps"), "{text}");
+    assert!(!text.contains('\u{1b}'));
+    let far = [
+        StepTrace { service_us: u64::MAX, guest_us: u64::MAX, ..step(0, "a", "", 0, u64::MAX) },
+        StepTrace { continuation_bytes: u64::MAX, ..step(1, "b", "s/f", u64::MAX, 0) },
+        StepTrace { continuation_bytes: u64::MAX, in_place: true, ..step(2, "b", "s/f", u64::MAX, 0) },
+    ];
+    assert!(Chart::new(&far, 0).text(false).contains("total"));
+    assert!(Chart::new(&[], 0).text(true).contains("total 0.00 ms"));
+}

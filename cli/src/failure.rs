@@ -1,0 +1,174 @@
+//! Why the command could not do what it was asked, for people and for programs.
+
+use catena::{Exception, Value};
+use serde_json::json;
+
+use crate::{advice, excerpt::Spot, exit::Exit, output::printable, value::Shown};
+
+/// Why a command ends before its work is done.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Found by the command itself.
+    Own(Box<Own>),
+    /// The chain or call ended with an exception.
+    Threw(Box<Threw>),
+    /// Somebody pressed Ctrl-C, or sent SIGTERM.
+    Interrupted,
+    /// Whoever read standard output has gone: there is nobody to talk to.
+    ReaderGone,
+    /// All that there is to say has been said.
+    Told(Exit),
+}
+
+/// A failure that the command itself found.
+#[derive(Debug)]
+pub(crate) struct Own {
+    exit: Exit,
+    /// Stable, for programs.
+    name: &'static str,
+    message: String,
+    spot: Option<Spot>,
+    help: String,
+}
+
+/// An exception, with what the command knows besides.
+#[derive(Debug)]
+pub(crate) struct Threw {
+    pub(crate) exception: Exception,
+    /// The line of the function, if it is known and at hand.
+    pub(crate) spot: Option<Spot>,
+}
+
+impl Failure {
+    /// Wrong usage, or a wrong input.
+    pub(crate) fn input(name: &'static str, message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::own(Exit::BadInput, name, message, help)
+    }
+
+    /// The node to connect to cannot be reached.
+    pub(crate) fn unreachable(message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::own(Exit::Unreachable, "CannotReach", message, help)
+    }
+
+    /// A node cannot start.
+    pub(crate) fn cannot_start(message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::own(Exit::CannotStart, "CannotStart", message, help)
+    }
+
+    fn own(exit: Exit, name: &'static str, message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::Own(Box::new(Own { exit, name, message: message.into(), spot: None, help: help.into() }))
+    }
+
+    /// Says where in the user's file.
+    pub(crate) fn at(mut self, spot: Spot) -> Self {
+        if let Self::Own(own) = &mut self {
+            own.spot = Some(spot);
+        }
+        self
+    }
+
+    /// The code to end with.
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Self::Own(own) => own.exit,
+            Self::Threw(_) => Exit::Exception,
+            Self::Interrupted => Exit::Interrupted,
+            Self::ReaderGone => Exit::Ok,
+            Self::Told(exit) => *exit,
+        }
+    }
+
+    /// For people: what, where, and what to do next. `None` if there is nothing to say.
+    pub(crate) fn text(&self) -> Option<String> {
+        match self {
+            Self::Own(own) => Some(own.text()),
+            Self::Threw(threw) => Some(threw.text()),
+            Self::Interrupted => Some("interrupted: what still comes of it is thrown away".to_owned()),
+            Self::ReaderGone | Self::Told(_) => None,
+        }
+    }
+
+    /// For programs, under the key `error`.
+    pub(crate) fn json(&self) -> Option<serde_json::Value> {
+        match self {
+            Self::Own(own) => Some(own.json()),
+            Self::Threw(threw) => Some(threw.json()),
+            Self::Interrupted => Some(json!({ "name": "Interrupted", "message": "interrupted" })),
+            Self::ReaderGone | Self::Told(_) => None,
+        }
+    }
+}
+
+impl Own {
+    fn text(&self) -> String {
+        let place = self.spot.as_ref().map(|spot| spot.name() + ": ").unwrap_or_default();
+        let lines = self.spot.as_ref().map(Spot::lines).unwrap_or_default();
+        format!("{place}error: {}{lines}\nhelp: {}", printable(&self.message), printable(&self.help))
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let mut error = json!({ "name": self.name, "message": self.message, "help": self.help });
+        put_spot(&mut error, self.spot.as_ref());
+        error
+    }
+}
+
+impl Threw {
+    fn text(&self) -> String {
+        let why = &self.exception;
+        let place = self.spot.as_ref().map(|spot| spot.name() + ": ").unwrap_or_default();
+        let lines = self.spot.as_ref().map(Spot::lines).unwrap_or_default();
+        let mut text = format!("{place}error: {}: {}{lines}", printable(&why.name), printable(&why.message));
+        let mut line = |what: &str, value: &str| text.push_str(&format!("\n  {what:<7} {}", printable(value)));
+        line("fault", advice::whose(why.fault));
+        if let Some(target) = &why.target {
+            line("calling", target);
+        }
+        if !why.path.is_empty() {
+            line("step", &why.step.to_string());
+            line("path", &why.path.join(" > "));
+        }
+        if let Some(params) = &why.params {
+            line("params", &Shown(params).compact());
+        }
+        if self.spot.is_none() && why.line > 0 {
+            line("line", &format!("{}, column {}", why.line, why.column));
+        }
+        text + "\nhelp: " + &printable(&advice::next(why))
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let why = &self.exception;
+        let mut error = json!({
+            "name": why.name,
+            "message": why.message,
+            "fault": why.fault.as_str(),
+            "target": why.target,
+            "step": why.step,
+            "path": why.path,
+            "stack": why.stack,
+            "help": advice::next(why),
+        });
+        if let Some(params) = &why.params {
+            error["params"] = params_json(params);
+        }
+        if why.line > 0 {
+            error["line"] = why.line.into();
+            error["column"] = why.column.into();
+        }
+        put_spot(&mut error, self.spot.as_ref());
+        error
+    }
+}
+
+fn params_json(params: &Value) -> serde_json::Value {
+    serde_json::to_value(Shown(params)).unwrap_or(serde_json::Value::Null)
+}
+
+fn put_spot(error: &mut serde_json::Value, spot: Option<&Spot>) {
+    if let Some(spot) = spot {
+        error["file"] = spot.file.as_str().into();
+        error["line"] = spot.line.into();
+        error["column"] = spot.column.into();
+    }
+}

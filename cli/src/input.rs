@@ -1,0 +1,74 @@
+//! Reading what the user names: files and standard input, with bounds.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
+
+use crate::{failure::Failure, nearest::nearest};
+
+/// Largest JSON input.
+pub(crate) const JSON_BYTES_MAX: u64 = 16 << 20;
+/// Largest function.
+pub(crate) const FUNCTION_BYTES_MAX: u64 = 16 << 20;
+/// Largest configuration file.
+pub(crate) const CONFIG_BYTES_MAX: u64 = 1 << 20;
+
+/// Names of a folder that are looked at for the one that may be meant.
+const NAMES_MAX: usize = 10_000;
+
+/// The whole file.
+pub(crate) fn file(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Failure> {
+    let named = path.display();
+    if path.is_dir() {
+        return Err(Failure::input("IsDirectory", format!("{named} is a directory"), "name a file in it"));
+    }
+    let opened = File::open(path).map_err(|why| match why.kind() {
+        io::ErrorKind::NotFound => not_found(path),
+        io::ErrorKind::PermissionDenied => {
+            Failure::input("Unreadable", format!("{named} may not be read by this user"), "change its permissions")
+        }
+        _ => unreadable(&named.to_string(), &why),
+    })?;
+    read(opened, &named.to_string(), bytes_max)
+}
+
+/// All of standard input.
+pub(crate) fn stdin(bytes_max: u64) -> Result<Vec<u8>, Failure> {
+    read(io::stdin().lock(), "standard input", bytes_max)
+}
+
+fn read(from: impl Read, named: &str, bytes_max: u64) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    let count = from.take(bytes_max + 1).read_to_end(&mut bytes).map_err(|why| unreadable(named, &why))?;
+    if u64::try_from(count).unwrap_or(u64::MAX) > bytes_max {
+        let message = format!("{named} has more than {bytes_max} bytes");
+        return Err(Failure::input("TooLarge", message, "make it smaller, or let a service hold the data"));
+    }
+    Ok(bytes)
+}
+
+fn unreadable(named: &str, why: &io::Error) -> Failure {
+    Failure::input("Unreadable", format!("{named} cannot be read: {why}"), "name a file that can be read")
+}
+
+fn not_found(path: &Path) -> Failure {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let names: Vec<String> = match std::fs::read_dir(folder) {
+        Err(_) => {
+            let message = format!("{} does not exist, nor does its folder", path.display());
+            return Failure::input("NotFound", message, "name a file that is there");
+        }
+        Ok(entries) => {
+            let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+            names.take(NAMES_MAX).collect()
+        }
+    };
+    let help = match nearest(&name, names.iter().map(String::as_str)) {
+        Some(near) => format!("did you mean {}?", path.with_file_name(near).display()),
+        None => "name a file that is there".to_owned(),
+    };
+    Failure::input("NotFound", format!("{} does not exist", path.display()), help)
+}

@@ -1,0 +1,178 @@
+//! The only place that writes to standard output (data) and, with `progress`, to standard error (talk).
+
+use std::io::{self, IsTerminal, Write};
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// When to use colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// A way to paint a piece of text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Paint {
+    Bold,
+    Dim,
+    Red,
+    Green,
+    Yellow,
+    Blue,
+}
+
+impl Paint {
+    /// The text between the terminal's codes (ECMA-48, SGR).
+    pub(crate) fn on(self, text: &str) -> String {
+        let code = match self {
+            Self::Bold => "1",
+            Self::Dim => "2",
+            Self::Red => "1;31",
+            Self::Green => "32",
+            Self::Yellow => "33",
+            Self::Blue => "34",
+        };
+        format!("\u{1b}[{code}m{text}\u{1b}[0m")
+    }
+}
+
+/// Where the command writes, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Output {
+    /// For programs.
+    pub(crate) json: bool,
+    /// Standard output is a terminal.
+    pub(crate) out_tty: bool,
+    /// Standard error is a terminal.
+    pub(crate) err_tty: bool,
+    out_fancy: bool,
+    err_fancy: bool,
+}
+
+impl Output {
+    pub(crate) fn new(json: bool, color: Color) -> Self {
+        let (out_tty, err_tty) = (io::stdout().is_terminal(), io::stderr().is_terminal());
+        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let fancy = |tty: bool| match color {
+            Color::Auto => tty && !refused,
+            Color::Always => true,
+            Color::Never => false,
+        };
+        Self { json, out_tty, err_tty, out_fancy: fancy(out_tty), err_fancy: fancy(err_tty) }
+    }
+
+    /// Whether colour and drawing characters are welcome on standard error.
+    pub(crate) const fn err_fancy(&self) -> bool {
+        self.err_fancy
+    }
+
+    /// Paints what goes to standard output.
+    pub(crate) fn paint(&self, paint: Paint, text: &str) -> String {
+        if self.out_fancy { paint.on(text) } else { text.to_owned() }
+    }
+
+    /// Paints what goes to standard error.
+    pub(crate) fn paint_talk(&self, paint: Paint, text: &str) -> String {
+        if self.err_fancy { paint.on(text) } else { text.to_owned() }
+    }
+
+    /// Writes data, and a line feed.
+    #[expect(clippy::unused_self, reason = "whoever writes has been given the right to")]
+    pub(crate) fn data(&self, text: &str) -> Result<(), Failure> {
+        let mut out = io::stdout().lock();
+        let written = out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
+        written.map_err(|why| match why.kind() {
+            io::ErrorKind::BrokenPipe => Failure::ReaderGone,
+            _ => Failure::input("CannotWrite", format!("standard output: {why}"), "see that there is room for it"),
+        })
+    }
+
+    /// Writes one JSON value on one line.
+    pub(crate) fn json_line<T: Serialize + ?Sized>(&self, value: &T) -> Result<(), Failure> {
+        self.data(&escaped(serde_json::to_string(value).map_err(|why| cannot_show(&why))?))
+    }
+
+    /// Writes one JSON value, laid out for people.
+    pub(crate) fn json_pretty<T: Serialize + ?Sized>(&self, value: &T) -> Result<(), Failure> {
+        self.data(&escaped(serde_json::to_string_pretty(value).map_err(|why| cannot_show(&why))?))
+    }
+
+    /// Says something to people. Nobody there to hear it is no failure.
+    #[expect(clippy::unused_self, reason = "whoever talks has been given the right to")]
+    pub(crate) fn talk(&self, text: &str) {
+        let _ = writeln!(io::stderr().lock(), "{text}");
+    }
+
+    /// Says why the command ends: to people on standard error, to programs on standard output.
+    pub(crate) fn failure(&self, failure: &Failure) {
+        if self.json {
+            if let Some(error) = failure.json() {
+                let _ = self.json_line(&serde_json::json!({ "error": error }));
+            }
+        } else if let Some(text) = failure.text() {
+            self.talk(&self.paint_failure(&text));
+        }
+    }
+
+    fn paint_failure(&self, text: &str) -> String {
+        let text = text.replacen("error:", &self.paint_talk(Paint::Red, "error:"), 1);
+        match text.rfind("\nhelp:") {
+            Some(at) => format!("{}\n{}{}", &text[..at], self.paint_talk(Paint::Green, "help:"), &text[at + 6..]),
+            None => text,
+        }
+    }
+}
+
+fn cannot_show(why: &serde_json::Error) -> Failure {
+    Failure::input("CannotShow", format!("the value cannot be shown as JSON: {why}"), "look at it with --json off")
+}
+
+/// The text with its control characters replaced (the tab and the line feed stay): what came over a network or out of a file must
+/// not command a terminal. Bidirectional overrides too: they make a line read as what it is not.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().map(|c| if is_hidden(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// The same JSON, with such characters as escapes: they can only stand in strings, so what it says does not change.
+pub(crate) fn escaped(json: String) -> String {
+    if !json.contains(is_hidden) {
+        return json;
+    }
+    let escape = |c: char| if is_hidden(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
+    json.chars().map(escape).collect()
+}
+
+fn is_hidden(c: char) -> bool {
+    (c.is_control() && c != '\t' && c != '\n') || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_cannot_be_commanded() {
+        assert_eq!(printable("a\u{1b}[2Jb\tc\nd\u{202e}"), "a\u{fffd}[2Jb\tc\nd\u{fffd}");
+    }
+
+    #[test]
+    fn json_says_the_same_without_commanding() {
+        assert_eq!(escaped("\"a\u{9b}2J\u{202e}\"".to_owned()), "\"a\\u009b2J\\u202e\"");
+        assert_eq!(escaped("{\n}".to_owned()), "{\n}");
+    }
+
+    #[test]
+    fn a_failure_is_painted_where_it_is_welcome() {
+        let output = Output { json: false, out_tty: false, err_tty: true, out_fancy: false, err_fancy: true };
+        let text = output.paint_failure("a:1:2: error: no help: here\nhelp: do that");
+        assert_eq!(text, "a:1:2: \u{1b}[1;31merror:\u{1b}[0m no help: here\n\u{1b}[32mhelp:\u{1b}[0m do that");
+    }
+}

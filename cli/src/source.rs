@@ -1,0 +1,92 @@
+//! A function, from its file to what a sandbox takes in.
+
+use std::path::{Path, PathBuf};
+
+use catena::{Client, Code, Exception, FunctionKind};
+use catena_script::{FoundCall, ScriptError};
+
+use crate::{
+    excerpt::Spot,
+    failure::Failure,
+    input::{self, FUNCTION_BYTES_MAX},
+};
+
+/// A function at hand.
+pub(crate) struct Source {
+    path: PathBuf,
+    /// Its name everywhere: without folders, so that its hash does not depend on where it lies.
+    pub(crate) name: String,
+    pub(crate) kind: FunctionKind,
+    /// What the sandbox takes in.
+    pub(crate) bytes: Vec<u8>,
+    /// As it was written, for the lines of exceptions; empty for compiled functions.
+    text: String,
+    pub(crate) calls: Vec<FoundCall>,
+}
+
+impl Source {
+    /// Reads it; what JavaScript and TypeScript can be told about without running is told.
+    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+        let bytes = input::file(path, FUNCTION_BYTES_MAX)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.extension().is_some_and(|extension| extension == "wasm") {
+            let (kind, text, calls) = (FunctionKind::Wasm, String::new(), Vec::new());
+            return Ok(Self { path: path.to_owned(), name, kind, bytes, text, calls });
+        }
+        let script = catena_script::prepare_bytes(&path.to_string_lossy(), &bytes).map_err(|why| mistake(&why))?;
+        Ok(Self {
+            path: path.to_owned(),
+            name,
+            kind: FunctionKind::JavaScript,
+            bytes: script.source.into_bytes(),
+            text: String::from_utf8_lossy(&bytes).into_owned(),
+            calls: script.calls,
+        })
+    }
+
+    /// The path, as the user gave it.
+    pub(crate) fn shown(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    /// Where an exception happened, if it says so and the source is at hand.
+    pub(crate) fn spot(&self, why: &Exception) -> Option<Spot> {
+        let known = why.line > 0 && !self.text.is_empty();
+        known.then(|| Spot::at_line(&self.shown(), &self.text, why.line, why.column))
+    }
+
+    /// The place of a call.
+    pub(crate) fn spot_of(&self, call: &FoundCall) -> Spot {
+        Spot::at_line(&self.shown(), &self.text, call.line, call.column)
+    }
+
+    /// Gives the function to a client.
+    pub(crate) async fn load(&self, client: &Client) -> Result<Code, Failure> {
+        let loaded = match (self.kind, std::str::from_utf8(&self.bytes)) {
+            (FunctionKind::JavaScript, Ok(source)) => client.javascript(&self.name, source).await,
+            _ => client.wasm(&self.name, &self.bytes).await,
+        };
+        loaded.map_err(|why| self.refused(&why))
+    }
+
+    /// The sandbox does not take it.
+    pub(crate) fn refused(&self, why: &Exception) -> Failure {
+        let message = format!("{}: {}: {}", self.shown(), why.name, why.message);
+        let help = "correct the function: no node would take it either";
+        match self.spot(why) {
+            Some(spot) => Failure::input("BadFunction", format!("{}: {}", why.name, why.message), help).at(spot),
+            None => Failure::input("BadFunction", message, help),
+        }
+    }
+}
+
+fn mistake(why: &ScriptError) -> Failure {
+    let message = match why.place {
+        Some(_) => why.message.clone(),
+        None => format!("{}: {}", why.file, why.message),
+    };
+    let failure = Failure::input(why.kind.name(), message, why.help.clone());
+    let Some(place) = why.place else { return failure };
+    let shown = why.excerpt.as_ref().map(|excerpt| (excerpt.text.clone(), excerpt.before));
+    failure.at(Spot { file: why.file.clone(), line: place.line, column: place.column, shown })
+}

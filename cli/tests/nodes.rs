@@ -1,0 +1,101 @@
+//! `catena up` and `catena dev` as processes: they start, say where, and end cleanly.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::{net::TcpListener, path::PathBuf};
+
+use support::{Server, catena, file, folder};
+
+#[test]
+fn dev_starts_says_ready_and_ends_on_ctrl_c() {
+    let server = Server::start(&["dev", "--port-base", "0", "--json"]);
+    let ready = server.ready();
+    let names: Vec<_> = ready["nodes"].as_array().unwrap().iter().map(|node| node["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["mtv", "red", "cam", "bei"]);
+    let data = PathBuf::from(ready["nodes"][0]["data"].as_str().unwrap());
+    assert!(data.is_dir());
+    assert_eq!(server.end_by("INT"), Some(0));
+    assert!(!data.exists(), "the fresh folder is removed at the end");
+}
+
+#[test]
+fn dev_keeps_the_users_folder_and_shows_a_table() {
+    let folder = folder();
+    let root = folder.path().join("sites");
+    let server = Server::start(&["dev", "--port-base", "0", "--no-shape", "--data", root.to_str().unwrap()]);
+    assert!(server.line(|line| line.contains("Beijing")).contains("files.bei probe.bei"));
+    server.line(|line| line == "ready");
+    assert!(root.join("bei").is_dir());
+    assert_eq!(server.end_by("TERM"), Some(0));
+    assert!(root.join("bei").is_dir());
+}
+
+#[test]
+fn up_serves_what_its_file_says() {
+    let folder = folder();
+    std::fs::create_dir(folder.path().join("data")).unwrap();
+    std::fs::write(folder.path().join("data/hello.txt"), "hello").unwrap();
+    let first = file(
+        &folder,
+        "first.toml",
+        "name = \"first\"\nlisten = \"127.0.0.1:0\"\nrepository = true\n\
+         [[service]]\nkind = \"files\"\nname = \"files.here\"\nroot = \"data\"\n[limits]\nmemory_bytes_max = 33_554_432\n",
+    );
+    let first = Server::start(&["up", &first, "--json"]);
+    let ready = first.ready();
+    let address = ready["node"]["address"].as_str().unwrap();
+    assert_eq!(ready["node"]["services"][0]["service"], "files.here");
+    let second = file(
+        &folder,
+        "second.toml",
+        &format!("name = \"second\"\njoin = [\"{address}\"]\n[[service]]\nkind = \"probe\"\nname = \"probe.there\"\n"),
+    );
+    let second = Server::start(&["up", &second, "--listen", "127.0.0.1:0", "--json"]);
+    let there = second.ready()["node"]["address"].as_str().unwrap().to_owned();
+
+    let found = catena(&["call", "files.here/lookup", "{\"path\": \"hello.txt\"}", "--connect", &there]);
+    assert_eq!(found.code, Some(0), "{found:?}");
+    assert_eq!(found.json()["attributes"]["size"], 5, "{found:?}");
+    let listed = catena(&["ls", "--connect", &there, "--json"]);
+    let services: Vec<_> = listed.json()["services"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["service"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(services, ["files.here", "probe.there"]);
+    assert_eq!(second.end_by("TERM"), Some(0));
+    assert_eq!(first.end_by("INT"), Some(0));
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let folder = folder();
+    let node = file(&folder, "n.toml", &format!("name = \"n\"\nlisten = \"{address}\"\n"));
+    catena(&["up", &node]).failed(4, &["port in use", &address, "--listen"]);
+    // The first of four ports, where four in a row are there.
+    let base = taken.local_addr().unwrap().port().min(u16::MAX - 3);
+    if base == taken.local_addr().unwrap().port() {
+        catena(&["dev", "--port-base", &base.to_string()]).failed(4, &["port in use", &address, "--port-base"]);
+    }
+}
+
+#[test]
+fn a_wrong_file_has_its_line() {
+    let folder = folder();
+    let node = file(&folder, "n.toml", "name = \"n\"\nlisen = \"127.0.0.1:0\"\n");
+    catena(&["up", &node]).failed(4, &["n.toml:2:1: error:", "2 | lisen", "^", "did you mean listen?"]);
+    let json = catena(&["up", &node, "--json"]);
+    assert_eq!(json.json()["error"]["line"], 2);
+    let node = file(&folder, "n.toml", "name = \"n\"\n[[service]]\nkind = \"fils\"\nname = \"f\"\n");
+    catena(&["up", &node]).failed(4, &["n.toml:3:8", "did you mean files?"]);
+    let node =
+        file(&folder, "n.toml", "name = \"n\"\n[[service]]\nkind = \"files\"\nname = \"f\"\nroot = \"nowhere\"\n");
+    catena(&["up", &node]).failed(4, &["n.toml:4:8", "nowhere"]);
+    let missing = folder.path().join("m.toml");
+    catena(&["up", missing.to_str().unwrap()]).failed(2, &["m.toml does not exist", "did you mean", "n.toml?"]);
+    catena(&["up", folder.path().to_str().unwrap()]).failed(2, &["is a directory"]);
+}

@@ -1,0 +1,226 @@
+//! Real processes of the built command, waited for by what they print and by their end; never by sleeping.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, dead_code)]
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdout, Command, Stdio},
+    sync::{LazyLock, Mutex, mpsc},
+    thread,
+    time::Duration,
+};
+
+use serde_json::Value;
+
+/// The longest that any process here may take: the first one of all compiles the engine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How a process ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Ended {
+    /// Standard output as one JSON value.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|why| panic!("{why}: {self:?}"))
+    }
+
+    /// Standard output as JSON values, one per line.
+    #[track_caller]
+    pub(crate) fn json_lines(&self) -> Vec<Value> {
+        self.out
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|why| panic!("{why}: {self:?}")))
+            .collect()
+    }
+
+    /// It ended with this code, and said all of this on standard error.
+    #[track_caller]
+    pub(crate) fn failed(&self, code: i32, said: &[&str]) {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        for part in said {
+            assert!(self.err.contains(part), "{part:?} is not in:\n{}", self.err);
+        }
+    }
+}
+
+/// The command with these arguments, and none of this process's settings.
+pub(crate) fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_catena"));
+    command.args(arguments).env_remove("CATENA_CONNECT").env_remove("NO_COLOR");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Runs it to its end.
+#[track_caller]
+pub(crate) fn catena(arguments: &[&str]) -> Ended {
+    end(command(arguments).spawn().unwrap())
+}
+
+/// Runs it with this on standard input.
+#[track_caller]
+pub(crate) fn catena_with_input(arguments: &[&str], input: &str) -> Ended {
+    let mut child = command(arguments).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    end(child)
+}
+
+/// Waits for the end; a process that takes too long is killed, and the test fails.
+#[track_caller]
+pub(crate) fn end(mut child: Child) -> Ended {
+    let out = child.stdout.take().map(read_all);
+    let err = child.stderr.take().map(read_all);
+    let code = wait(&mut child);
+    let text = |reader: Option<thread::JoinHandle<String>>| reader.map_or_else(String::new, |it| it.join().unwrap());
+    Ended { code, out: text(out), err: text(err) }
+}
+
+fn read_all(mut from: impl Read + Send + 'static) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        from.read_to_end(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+#[track_caller]
+fn wait(child: &mut Child) -> Option<i32> {
+    // `wait` has no deadline, so a thread that is told of the end in time, or kills, keeps watch.
+    let (tell, told) = mpsc::sync_channel::<()>(1);
+    let id = child.id().to_string();
+    let watch = thread::spawn(move || {
+        let late = told.recv_timeout(PATIENCE).is_err();
+        if late {
+            let _ = Command::new("kill").args(["-KILL", &id]).status();
+        }
+        late
+    });
+    let status = child.wait().unwrap();
+    let _ = tell.send(());
+    assert!(!watch.join().unwrap(), "the process did not end within {PATIENCE:?}");
+    status.code()
+}
+
+/// Sends a signal by its name, such as `INT`.
+pub(crate) fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+/// A process that serves.
+pub(crate) struct Server {
+    child: Option<Child>,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Server {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        let mut child = command(arguments).stderr(Stdio::null()).spawn().unwrap();
+        let lines = lines(child.stdout.take().unwrap());
+        Self { child: Some(child), lines }
+    }
+
+    /// Reads its standard output up to a line for which this holds.
+    #[track_caller]
+    pub(crate) fn line(&self, wanted: impl Fn(&str) -> bool) -> String {
+        loop {
+            match self.lines.recv_timeout(PATIENCE) {
+                Ok(line) if wanted(&line) => return line,
+                Ok(_) => {}
+                Err(_) => panic!("it ended, or took longer than {PATIENCE:?}, without the line"),
+            }
+        }
+    }
+
+    /// Its first line, as JSON: with `--json` it says that it is ready, and where.
+    #[track_caller]
+    pub(crate) fn ready(&self) -> Value {
+        let ready: Value = serde_json::from_str(&self.line(|_| true)).unwrap();
+        assert_eq!(ready["ready"], true);
+        ready
+    }
+
+    /// Sends a signal, and waits for the end.
+    #[track_caller]
+    pub(crate) fn end_by(mut self, name: &str) -> Option<i32> {
+        let mut child = self.child.take().unwrap();
+        signal(&child, name);
+        wait(&mut child)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn lines(out: ChildStdout) -> mpsc::Receiver<String> {
+    let (tell, told) = mpsc::sync_channel(1_024);
+    thread::spawn(move || {
+        for line in BufReader::new(out).lines().map_while(Result::ok) {
+            if tell.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    told
+}
+
+/// `catena dev` with links that are not slowed down, shared by the tests of one file. It is told to end when this process is gone,
+/// since statics are never dropped: its standard input is this process's.
+pub(crate) struct World {
+    pub(crate) address: String,
+    /// Kept, so that the process lives as long as this one.
+    _server: Mutex<Server>,
+}
+
+/// One world per test process.
+pub(crate) fn world() -> &'static World {
+    static WORLD: LazyLock<World> = LazyLock::new(|| {
+        let server = Server::start_for_this_process(&["dev", "--port-base", "0", "--no-shape", "--json"]);
+        let ready = server.ready();
+        let address = ready["nodes"][0]["address"].as_str().unwrap().to_owned();
+        World { address, _server: Mutex::new(server) }
+    });
+    &WORLD
+}
+
+impl Server {
+    /// Ends with this process, however that ends: a shell waits for the end of its standard input, which this process holds.
+    fn start_for_this_process(arguments: &[&str]) -> Self {
+        let script = r#""$@" <&- & node=$!; read -r _; kill -TERM "$node"; wait "$node""#;
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script, "sh", env!("CARGO_BIN_EXE_catena")]).args(arguments);
+        let mut child = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let lines = lines(child.stdout.take().unwrap());
+        Self { child: Some(child), lines }
+    }
+}
+
+/// A folder of this test's own.
+pub(crate) fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+/// A file with this text in it.
+pub(crate) fn file(folder: &tempfile::TempDir, name: &str, text: &str) -> String {
+    let path = folder.path().join(name);
+    std::fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// A file of the examples' folder.
+pub(crate) fn example(name: &str) -> String {
+    let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(name);
+    path.to_str().unwrap().to_owned()
+}
