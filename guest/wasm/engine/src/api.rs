@@ -44,9 +44,12 @@ pub(crate) fn call(args: &[Value]) -> Js<Value> {
     };
     let at = position::here()?;
     let call = engine::next_call();
-    send("params", params, |e| {
-        e.array(7)?.u8(0)?.u32(call)?.str(service)?.str(function)?.ok()
-    }, |e| e.u32(at.line)?.u32(at.column)?.ok())?;
+    send(
+        "params",
+        params,
+        |e| e.array(7)?.u8(0)?.u32(call)?.str(service)?.str(function)?.ok(),
+        |e| e.u32(at.line)?.u32(at.column)?.ok(),
+    )?;
     engine::issue(call)
 }
 
@@ -146,7 +149,9 @@ fn whole(
 
 fn write(write: impl FnOnce(&mut Outbox) -> Result<(), Trouble>, what: &str) -> Js<()> {
     match engine::with_outbox(write) {
-        None => Err(js::throw_error(ErrorClass::Error, "a getter cannot call, emit or log while its object is being sent")),
+        None => {
+            Err(js::throw_error(ErrorClass::Error, "a getter cannot call, emit or log while its object is being sent"))
+        }
         Some(Ok(())) => Ok(()),
         Some(Err(Trouble::Threw(pending))) => Err(pending),
         Some(Err(Trouble::Full(full))) => {

@@ -268,7 +268,8 @@ impl Walk<'_> {
 
 fn bytes_of_hex(hex: &str) -> Vec<u8> {
     let digit = |b: u8| (b as char).to_digit(16).unwrap_or(0) as u8;
-    let mut bytes: Vec<u8> = hex.as_bytes().rchunks(2).map(|pair| pair.iter().fold(0, |n, b| n << 4 | digit(*b))).collect();
+    let mut bytes: Vec<u8> =
+        hex.as_bytes().rchunks(2).map(|pair| pair.iter().fold(0, |n, b| n << 4 | digit(*b))).collect();
     bytes.reverse();
     bytes
 }

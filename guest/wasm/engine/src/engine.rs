@@ -191,10 +191,7 @@ pub(crate) fn resume(event: &[u8]) {
 }
 
 /// Takes an event in by `begin`, which also says how large the outbox may get; then runs and reports.
-fn turn(
-    event: &[u8],
-    begin: impl FnOnce(&mut Decoder<'_>, &mut dyn FnMut(u32)) -> Result<Result<(), Report>, Bad>,
-) {
+fn turn(event: &[u8], begin: impl FnOnce(&mut Decoder<'_>, &mut dyn FnMut(u32)) -> Result<Result<(), Report>, Bad>) {
     let mut set_max = |bytes_max: u32| {
         with_outbox(|out| out.begin(bytes_max as usize));
     };
@@ -203,7 +200,9 @@ fn turn(
     let thrown = match begun {
         Ok(Ok(())) => None,
         Ok(Err(report)) => return fail(&report),
-        Err(Bad::Malformed) => return fail(&Report::of_node("BadEvent", "the host's event is not what the guest ABI says")),
+        Err(Bad::Malformed) => {
+            return fail(&Report::of_node("BadEvent", "the host's event is not what the guest ABI says"));
+        }
         Err(Bad::Threw(Pending)) => stopped_or(js::take_exception()),
     };
     let thrown = thrown.or_else(run_jobs);
@@ -342,8 +341,7 @@ fn write_limit(limit: Limit) {
     with_outbox(|out| {
         out.make_room();
         // Short, after room was made for it.
-        let _ = out.event(|e| {
-            e.array(5)?.u8(5)?.str(limit.name())?.str(limit.message())?.u32(at.line)?.u32(at.column)?.ok()
-        });
+        let _ = out
+            .event(|e| e.array(5)?.u8(5)?.str(limit.name())?.str(limit.message())?.u32(at.line)?.u32(at.column)?.ok());
     });
 }

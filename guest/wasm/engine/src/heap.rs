@@ -160,7 +160,7 @@ unsafe fn wipe(block: *mut u8, bytes: usize) {
         for i in 0..words {
             (block as *mut u64).add(i).write_volatile(0);
         }
-        if bytes % 8 != 0 {
+        if !bytes.is_multiple_of(8) {
             (block.add(words * 8) as *mut u32).write_volatile(0);
         }
     }

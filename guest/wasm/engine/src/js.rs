@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use alloc::borrow::Cow;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::ffi::{CStr, c_int};
@@ -327,8 +328,25 @@ impl Text {
         Text::of(bytes, len)
     }
     pub(crate) fn get(&self) -> Cow<'_, str> {
-        alloc::string::String::from_utf8_lossy(unsafe { slice::from_raw_parts(self.bytes, self.len) })
+        let bytes = unsafe { slice::from_raw_parts(self.bytes, self.len) };
+        match core::str::from_utf8(bytes) {
+            Ok(text) => Cow::Borrowed(text),
+            Err(_) => Cow::Owned(well_formed(bytes)),
+        }
     }
+}
+
+/// The engine writes a lone surrogate as three bytes that are not UTF-8: one U+FFFD stands for them.
+fn well_formed(bytes: &[u8]) -> String {
+    let mut bytes = bytes.to_vec();
+    let mut at = 0;
+    while let Some(triple) = bytes.get_mut(at..at + 3) {
+        if triple[0] == 0xed && triple[1] >= 0xa0 {
+            triple.copy_from_slice("\u{fffd}".as_bytes());
+        }
+        at += 1;
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 impl Drop for Text {
@@ -641,8 +659,7 @@ pub(crate) fn compile(name: &CStr, source: &CStr) -> Result<Bytecode, CompileErr
         q::JS_AddIntrinsicRegExpCompiler(scratch);
         native::add_module(scratch);
         let flags = (q::JS_EVAL_TYPE_MODULE | q::JS_EVAL_FLAG_COMPILE_ONLY) as c_int;
-        let module =
-            q::JS_Eval(scratch, source.as_ptr(), source.count_bytes() as u32, name.as_ptr(), flags);
+        let module = q::JS_Eval(scratch, source.as_ptr(), source.count_bytes() as u32, name.as_ptr(), flags);
         let result = if q::JS_IsException(module) {
             Err(CompileError::take())
         } else {
@@ -664,9 +681,9 @@ pub(crate) fn compile(name: &CStr, source: &CStr) -> Result<Bytecode, CompileErr
 /// Why a module does not compile.
 #[derive(Default)]
 pub(crate) struct CompileError {
-    pub(crate) name: alloc::string::String,
-    pub(crate) message: alloc::string::String,
-    pub(crate) stack: alloc::string::String,
+    pub(crate) name: String,
+    pub(crate) message: String,
+    pub(crate) stack: String,
 }
 
 impl CompileError {

@@ -3,8 +3,8 @@
 use core::cell::Cell;
 
 use crate::heap;
-use crate::js::Single;
-use crate::position::Position;
+use crate::js::{self, Single};
+use crate::position::{self, Position};
 
 /// A limit that the engine itself sees break.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,10 +39,14 @@ impl Limit {
 
 struct Stop {
     limit: Cell<Option<Limit>>,
+    /// Where the exception that stopped the program was thrown.
     at: Cell<Position>,
+    /// The last call that the program had made when the engine noticed.
+    noticed_at: Cell<Position>,
 }
 
-static STOP: Single<Stop> = Single(Stop { limit: Cell::new(None), at: Cell::new(Position::UNKNOWN) });
+static STOP: Single<Stop> =
+    Single(Stop { limit: Cell::new(None), at: Cell::new(Position::UNKNOWN), noticed_at: Cell::new(Position::UNKNOWN) });
 
 /// The first limit that broke, if any.
 pub(crate) fn broken() -> Option<Limit> {
@@ -54,7 +58,10 @@ pub(crate) fn broken() -> Option<Limit> {
 
 /// Where it broke, as far as it is known.
 pub(crate) fn broken_at() -> Position {
-    STOP.0.at.get()
+    let (at, noticed_at) = (STOP.0.at.get(), STOP.0.noticed_at.get());
+    // Without memory the exception may have lost its way; else it knows better than the last call.
+    let noticed_first = broken() == Some(Limit::MemoryBytes) || at == Position::UNKNOWN;
+    if noticed_first && noticed_at != Position::UNKNOWN { noticed_at } else { at }
 }
 
 /// A limit broke; only the first one counts.
@@ -76,5 +83,14 @@ pub(crate) fn must_stop(host_says: impl FnOnce() -> bool) -> bool {
     if broken().is_none() && host_says() {
         set_broken(Limit::StepWallMs);
     }
-    broken().is_some()
+    if broken().is_none() {
+        return false;
+    }
+    if STOP.0.noticed_at.get() == Position::UNKNOWN {
+        match position::here() {
+            Ok(at) => STOP.0.noticed_at.set(at),
+            Err(_) => drop(js::take_exception()),
+        }
+    }
+    true
 }

@@ -12,13 +12,15 @@ use crate::engine::{self, Phase};
 use crate::exception::{self, Report};
 use crate::heap;
 use crate::js::{self, CompileError, Pending, PromiseState, Value};
+use crate::limits;
 use crate::native;
 use crate::position::{self, Position};
 
 /// `catena_load`.
 pub(crate) fn load(event: &[u8]) {
     engine::with_outbox(|out| out.begin(u32::MAX as usize));
-    let result = read(event).map_err(|_| Report::of_node("BadEvent", "the host's event is not what the guest ABI says"));
+    let result =
+        read(event).map_err(|_| Report::of_node("BadEvent", "the host's event is not what the guest ABI says"));
     let loaded = result.and_then(|(name, source)| take_in(name, source));
     match loaded {
         Ok(function) => {
@@ -60,7 +62,10 @@ fn take_in(name: &str, source: &str) -> Result<Value, Report> {
         PromiseState::Fulfilled(_) => {}
         PromiseState::Rejected(error) => return Err(value_report(&error)),
         PromiseState::Waits => {
-            return Err(Report::of_guest("Error", "the module's top level awaits something that never comes; await inside the function"));
+            return Err(Report::of_guest(
+                "Error",
+                "the module's top level awaits something that never comes; await inside the function",
+            ));
         }
     }
     if engine::take_chainless_read() {
@@ -85,9 +90,11 @@ fn thrown_report(_: Pending) -> Report {
 
 /// What is told about a value that the module's top level threw.
 fn value_report(thrown: &Value) -> Report {
-    if let Some(limit) = crate::limits::broken() {
+    if let Some(limit) = limits::broken() {
         let mut report = Report::of_guest("LimitExceeded", &format!("{}: {}", limit.name(), limit.message()));
-        report.at = position::of_error(thrown);
+        limits::set_broken_at(position::of_error(thrown));
+        report.at = limits::broken_at();
+        report.stack = position::stack_of(thrown);
         return report;
     }
     let text = exception::plain_text(thrown);
@@ -119,8 +126,5 @@ fn find_quoted(source: &str, name: &str) -> Position {
     let Some(at) = found else { return Position::UNKNOWN };
     let before = &source[..at];
     let line_start = before.rfind('\n').map_or(0, |i| i + 1);
-    Position {
-        line: before.matches('\n').count() as u32 + 1,
-        column: before[line_start..].chars().count() as u32 + 1,
-    }
+    Position { line: before.matches('\n').count() as u32 + 1, column: before[line_start..].chars().count() as u32 + 1 }
 }

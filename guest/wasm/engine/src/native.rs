@@ -44,7 +44,8 @@ pub(crate) unsafe extern "C" fn on_import(
         LAST_REFUSED.0.replace(name.to_bytes().to_vec());
         q::JS_ThrowSyntaxError(
             ctx,
-            c"cannot import \"%s\": a function may import only \"catena\"; bundle other modules into its source".as_ptr(),
+            c"cannot import \"%s\": a function may import only \"catena\"; bundle other modules into its source"
+                .as_ptr(),
             name.as_ptr(),
         );
         ptr::null_mut()
@@ -120,4 +121,3 @@ natives! {
     js_split => api::split,
     js_random => api::random,
 }
-

@@ -1,6 +1,5 @@
 //! Line and column out of the engine's stack traces.
 
-
 use alloc::format;
 use alloc::string::String;
 
@@ -20,9 +19,7 @@ impl Position {
 
 /// The topmost place of the program itself in a trace such as `    at f (mail.js:3:20)`.
 pub(crate) fn in_stack(stack: &str) -> Position {
-    engine::with_module_name(|name| {
-        stack.lines().find_map(|line| in_line(line, name)).unwrap_or(Position::UNKNOWN)
-    })
+    engine::with_module_name(|name| stack.lines().find_map(|line| in_line(line, name)).unwrap_or(Position::UNKNOWN))
 }
 
 fn in_line(line: &str, name: &str) -> Option<Position> {
