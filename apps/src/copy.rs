@@ -8,8 +8,13 @@ use std::{
     time::Instant,
 };
 
-use catena::{Client, Code, Exception, Fault, Reply, ReplySet, RunOptions, StepTrace, exceptions, from_value, to_value};
-use catena_files::{CommitParams, CreateParams, Entry, Kind, LookupParams, ReadParams, ReadResult, RemoveParams, Stable, WriteParams, WriteResult};
+use catena::{
+    Client, Code, Exception, Fault, Reply, ReplySet, RunOptions, StepTrace, exceptions, from_value, to_value,
+};
+use catena_files::{
+    CommitParams, CreateParams, Entry, Kind, LookupParams, ReadParams, ReadResult, RemoveParams, Stable, WriteParams,
+    WriteResult,
+};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 use tokio::sync::OnceCell;
@@ -208,7 +213,8 @@ async fn carry_one(
 async fn clean_up(client: &Client, copy: &Copy, mut why: Exception) -> Exception {
     let remove = RemoveParams { path: Some(copy.target.clone()), ..RemoveParams::default() };
     if let Err(second) = client.call::<_, IgnoredAny>(&copy.to, "remove", &remove).await {
-        let left = format!("and the half-written {}: {} could not be removed: {}", copy.to, copy.target, second.message);
+        let left =
+            format!("and the half-written {}: {} could not be removed: {}", copy.to, copy.target, second.message);
         why.message = format!("{} ({left})", why.message);
     }
     why

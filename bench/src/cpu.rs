@@ -1,9 +1,6 @@
 //! Chains per second of processor time, 64 in flight, beside the same calls by tonic. Clients and servers are all in this process, so its processor time is all there is.
 
-use std::{
-    future::Future,
-    sync::atomic::{AtomicUsize, Ordering},
-};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -39,11 +36,7 @@ pub(crate) async fn measure(mesh: &Mesh, rounds: usize, summary: &mut Summary) -
     Ok(())
 }
 
-async fn per_cpu_second<F, Fut>(once: F) -> Result<f64, Failure>
-where
-    F: Fn() -> Fut,
-    Fut: Future<Output = Result<(), Failure>>,
-{
+async fn per_cpu_second(once: impl AsyncFn() -> Result<(), Failure>) -> Result<f64, Failure> {
     let before = cpu_s();
     let done = AtomicUsize::new(0);
     let lanes = (0..IN_FLIGHT).map(|_| async {

@@ -34,7 +34,13 @@ pub(crate) async fn measure(sandbox: &Sandbox, runs: usize, summary: &mut Summar
 }
 
 /// Resume with a result of some 200 bytes, run to the next await, take the difference: microseconds.
-async fn hop(sandbox: &Sandbox, function: &Function, input: &Value, result: &Value, runs: usize) -> Result<Spread, Failure> {
+async fn hop(
+    sandbox: &Sandbox,
+    function: &Function,
+    input: &Value,
+    result: &Value,
+    runs: usize,
+) -> Result<Spread, Failure> {
     let image: Arc<Image> = sandbox.load(function.hash(), &function.encode()).await?;
     let mut first = sandbox.begin(&image).await?;
     let turn = first.start(input, START).await?;

@@ -1,6 +1,6 @@
 //! One at a time: chains of four hops beside a ring of raw TCP and beside gRPC, in turns, in blocks short enough that a drift of the machine hits all alike.
 
-use std::{future::Future, time::Instant};
+use std::time::Instant;
 
 use crate::{
     Failure,
@@ -45,11 +45,7 @@ pub(crate) async fn measure(mesh: &Mesh, blocks: usize, summary: &mut Summary) -
 }
 
 /// Median microseconds of one repetition.
-async fn block_us<F, Fut>(mut once: F) -> Result<f64, Failure>
-where
-    F: FnMut() -> Fut,
-    Fut: Future<Output = Result<(), Failure>>,
-{
+async fn block_us(mut once: impl AsyncFnMut() -> Result<(), Failure>) -> Result<f64, Failure> {
     let mut each = Vec::with_capacity(IN_A_BLOCK);
     for _ in 0..IN_A_BLOCK {
         let began = Instant::now();
@@ -70,10 +66,25 @@ impl Blocks {
     }
 
     fn report(self, summary: &mut Summary) {
-        summary.at_most("chain4_ring_wasm", "chain of 4 / raw ring, compiled", ratios(&self.chain_wasm, &self.ring), 2.5);
+        summary.at_most(
+            "chain4_ring_wasm",
+            "chain of 4 / raw ring, compiled",
+            ratios(&self.chain_wasm, &self.ring),
+            2.5,
+        );
         summary.at_most("chain4_ring_js", "chain of 4 / raw ring, JavaScript", ratios(&self.chain_js, &self.ring), 5.0);
-        summary.at_most("chain4_tonic_wasm", "chain of 4 / 4 tonic calls, compiled", ratios(&self.chain_wasm, &self.tonic4), 0.5);
-        summary.at_most("chain4_tonic_js", "chain of 4 / 4 tonic calls, JavaScript", ratios(&self.chain_js, &self.tonic4), 0.9);
+        summary.at_most(
+            "chain4_tonic_wasm",
+            "chain of 4 / 4 tonic calls, compiled",
+            ratios(&self.chain_wasm, &self.tonic4),
+            0.5,
+        );
+        summary.at_most(
+            "chain4_tonic_js",
+            "chain of 4 / 4 tonic calls, JavaScript",
+            ratios(&self.chain_js, &self.tonic4),
+            0.9,
+        );
         summary.at_most("call_tonic", "client.call / tonic unary", ratios(&self.call, &self.tonic1), 0.8);
         summary.plain("ring_us", "raw ring, µs", Spread::of(self.ring));
         summary.plain("tonic4_us", "4 tonic calls, µs", Spread::of(self.tonic4));

@@ -20,7 +20,11 @@ pub fn to_value<T: Serialize + ?Sized>(value: &T) -> Result<Value, Exception> {
 /// # Errors
 /// `BadParameters`, saying what was expected.
 pub fn from_value<T: DeserializeOwned>(value: &Value) -> Result<T, Exception> {
-    minicbor_serde::from_slice(value.as_bytes()).map_err(|why| bad(&format!("{why}; it was {value:?}")))
+    let decoded = minicbor_serde::from_slice(value.as_bytes());
+    // The library reads `()` from an empty array only; null is what everybody else writes for it.
+    let decoded =
+        if *value == Value::null() { decoded.or_else(|_| minicbor_serde::from_slice(&[0x80])) } else { decoded };
+    decoded.map_err(|why| bad(&format!("{why}; it was {value:?}")))
 }
 
 fn bad(message: &str) -> Exception {

@@ -76,7 +76,10 @@ async fn intermediate_answers_come_in_order_before_the_end() {
         });
     }
     assert_eq!(seen, [json!(0), json!(1), json!(2), json!("end")]);
-    assert_eq!(replies.console().iter().map(|line| (line.node.as_str(), line.text.as_str())).collect::<Vec<_>>(), [("a", "at a")]);
+    assert_eq!(
+        replies.console().iter().map(|line| (line.node.as_str(), line.text.as_str())).collect::<Vec<_>>(),
+        [("a", "at a")]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -115,10 +118,12 @@ async fn an_uncaught_exception_has_its_name_its_line_and_the_path_of_hosts() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unknown_service_is_named_with_the_nearest_one() {
     let mesh = mesh(1).await;
-    let why = mesh.run("import { call } from 'catena'; export default () => call('aa/where', null);", ()).await.unwrap_err();
+    let why =
+        mesh.run("import { call } from 'catena'; export default () => call('aa/where', null);", ()).await.unwrap_err();
     assert_eq!(why.name, "UnknownService");
     assert!(why.message.contains("did you mean a?"), "{}", why.message);
-    let why = mesh.run("import { call } from 'catena'; export default () => call('a/wear', null);", ()).await.unwrap_err();
+    let why =
+        mesh.run("import { call } from 'catena'; export default () => call('a/wear', null);", ()).await.unwrap_err();
     assert_eq!(why.name, "UnknownFunction");
     assert!(why.message.contains("where"), "{}", why.message);
 }
@@ -170,7 +175,9 @@ async fn a_service_that_panics_hurts_nobody_else() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guest_that_loops_ends_alone() {
     let mesh = mesh(1).await;
-    let looping = mesh.code("import { call } from 'catena'; export default async () => { await call('a/where', null);\nfor (;;); };").await;
+    let looping = mesh
+        .code("import { call } from 'catena'; export default async () => { await call('a/where', null);\nfor (;;); };")
+        .await;
     let mut stuck = mesh.client.run(&looping, &()).await.unwrap();
     for _ in 0..50 {
         let good = mesh.run("import { call } from 'catena'; export default () => call('a/where', null);", ()).await;

@@ -38,7 +38,8 @@ const KNOWN_ONLY_BY: &[(&str, &[&str])] = &[
 ];
 
 /// Files that may hold `unsafe`, each small and with its reasons.
-const UNSAFE_LEAVES: &[&str] = &["guest/src/pages/kernel.rs", "guest/wasm/engine/src/", "guest/wasm/sdk/src/", "wire/tests/hostile/counting.rs"];
+const UNSAFE_LEAVES: &[&str] =
+    &["guest/src/pages/kernel.rs", "guest/wasm/engine/src/", "guest/wasm/sdk/src/", "wire/tests/hostile/counting.rs"];
 
 /// Crates that must build where there is no operating system and no standard library.
 const NO_STD: [&str; 2] = ["catena-wire", "catena-core"];

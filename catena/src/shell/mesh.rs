@@ -17,6 +17,8 @@ use super::{Shell, lock};
 
 /// How long a peer may take to say what it knows.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long a greeting may take to be taken in.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(3);
 /// Nodes that are kept linked.
 const LINKED_MAX: usize = 256;
 /// How often to look for nodes that are not linked.
@@ -48,21 +50,27 @@ impl Shell {
         let link = endpoint.link(place).await?;
         let unreachable = |reason: String| NetError::Unreachable { address: place.address.clone(), reason };
         link.introduced().await.map_err(|why| unreachable(why.to_string()))?;
-        // The handler has been told of the link by the time its hello is known, or is being told now.
         let Some(peer) = self.peer_of(&link).await else { return Err(unreachable("it is no Catena node".into())) };
         let entries = self.list(peer).await.unwrap_or_default();
         self.link_with_all(entries).await;
         Ok(())
     }
 
+    /// Who is at the other end, once the link's greeting has been taken in: the link knows of it a moment earlier.
     async fn peer_of(&self, link: &Arc<Link>) -> Option<Arc<NodeRef>> {
-        for _ in 0..64 {
-            if let Some(peer) = self.peers.of(link) {
-                return Some(peer);
+        let greeted = async {
+            loop {
+                let next = self.peers.greeted.notified();
+                tokio::pin!(next);
+                // Registered before looking, so that no greeting slips through in between.
+                next.as_mut().enable();
+                if let Some(peer) = self.peers.of(link) {
+                    return peer;
+                }
+                next.await;
             }
-            tokio::task::yield_now().await;
-        }
-        None
+        };
+        tokio::time::timeout(GREETING_TIMEOUT, greeted).await.ok()
     }
 
     async fn link_with_all(self: &Arc<Self>, entries: Vec<ServiceEntry>) {

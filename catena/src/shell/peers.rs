@@ -7,12 +7,15 @@ use std::{
 
 use catena_net::Link;
 use catena_wire::{Hello, NodeId, NodeRef, ServiceEntry};
+use tokio::sync::Notify;
 
 /// Services remembered from greetings and listings.
 const SERVICES_MAX: usize = 65_536;
 
 #[derive(Default)]
 pub(crate) struct Peers {
+    /// Told whenever a link's greeting has been taken in.
+    pub(super) greeted: Notify,
     by_link: RwLock<HashMap<usize, Arc<NodeRef>>>,
     services: RwLock<BTreeMap<String, ServiceEntry>>,
 }
@@ -27,6 +30,7 @@ impl Peers {
         let node = Arc::new(hello.node);
         write(&self.by_link).insert(key(link), Arc::clone(&node));
         self.learn(hello.services);
+        self.greeted.notify_waiters();
         node
     }
 

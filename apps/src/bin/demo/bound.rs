@@ -4,8 +4,11 @@ use catena::Topology;
 
 /// One-way delay from one site to another in milliseconds, and bandwidth in bytes per millisecond.
 fn link(from: &str, to: &str) -> (f64, f64) {
-    let shape = Topology::paper().between(from, to).unwrap_or_default();
-    (shape.delay_us as f64 / 1e3, shape.bytes_per_s as f64 / 1e3)
+    // A pair that the topology does not know would show as a bound that is not a number.
+    let unknown = (f64::NAN, f64::NAN);
+    Topology::paper()
+        .between(from, to)
+        .map_or(unknown, |shape| (shape.delay_us as f64 / 1e3, shape.bytes_per_s as f64 / 1e3))
 }
 
 fn along(sites: &[&str]) -> f64 {

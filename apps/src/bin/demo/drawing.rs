@@ -71,8 +71,14 @@ pub(crate) fn copy(file: &str, figures: &CopyFigures) {
         .collect();
     draw("by plain calls", figures.rpc_ms, figures.rpc_ms, &stretches);
     draw("by a chain", figures.chain_ms, figures.rpc_ms, &chain(&by_chain.trace, figures.chain_ms));
-    println!("  {:<16} {:7.1} ms  (one-way delays, and the bytes over the narrowest link)", "the bound", figures.bound_ms);
-    println!("  over the client's link: {} bytes by plain calls, {} by the chain", figures.rpc_client_bytes, figures.chain_client_bytes);
+    println!(
+        "  {:<16} {:7.1} ms  (one-way delays, and the bytes over the narrowest link)",
+        "the bound", figures.bound_ms
+    );
+    println!(
+        "  over the client's link: {} bytes by plain calls, {} by the chain",
+        figures.rpc_client_bytes, figures.chain_client_bytes
+    );
     println!(
         "  The chain is {:.1} times as fast: the function went to the files, so no byte of the file, and only one round trip, crossed the ocean.",
         figures.rpc_ms / figures.chain_ms
@@ -81,12 +87,18 @@ pub(crate) fn copy(file: &str, figures: &CopyFigures) {
 }
 
 pub(crate) fn mail(figures: &MailFigures) {
-    println!("\nOpen a mail of {} bytes with its ad; storage and ads in Beijing, the client in Mountain View", figures.mail_bytes);
+    println!(
+        "\nOpen a mail of {} bytes with its ad; storage and ads in Beijing, the client in Mountain View",
+        figures.mail_bytes
+    );
     let half = figures.rpc_ms / 2.0;
     let stretches = [("storage, there and back", 0.0, half), ("ads, there and back", half, figures.rpc_ms)]
         .map(|(label, from_ms, to_ms)| Stretch { label: label.into(), from_ms, to_ms });
     draw("by plain calls", figures.rpc_ms, figures.rpc_ms, &stretches);
     draw("by a chain", figures.chain_ms, figures.rpc_ms, &chain(&figures.trace, figures.chain_ms));
     println!("  {:<16} {:7.1} ms", "the bound", figures.bound_ms);
-    println!("  The chain is {:.1} times as fast: storage handed the mail to the ads next door.", figures.rpc_ms / figures.chain_ms);
+    println!(
+        "  The chain is {:.1} times as fast: storage handed the mail to the ads next door.",
+        figures.rpc_ms / figures.chain_ms
+    );
 }

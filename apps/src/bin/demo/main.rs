@@ -74,7 +74,8 @@ async fn show_copy(stage: &Stage, file: &str) -> Result<CopyFigures, Failure> {
     for run in 0..=RUNS {
         let (by_rpc, by_chain) = (copy("by-rpc.bin"), copy("by-chain.bin"));
         let counted = run > 0;
-        let (rpc, rpc_ms, rpc_bytes) = timed(&client, "by plain calls", run, |show| copy::by_rpc(&client, &by_rpc, show)).await?;
+        let (rpc, rpc_ms, rpc_bytes) =
+            timed(&client, "by plain calls", run, |show| copy::by_rpc(&client, &by_rpc, show)).await?;
         let (chain, chain_ms, chain_bytes) =
             timed(&client, "by a chain", run, |show| copy::by_chain(&client, &code, &by_chain, show)).await?;
         for target in ["by-rpc.bin", "by-chain.bin"] {

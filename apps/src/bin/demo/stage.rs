@@ -43,9 +43,14 @@ impl Stage {
         std::fs::create_dir_all(&data)?;
         let (dev, ready) = start(&["dev", "--port-base", "0", "--json", "--data", text(&data)?]).await?;
         let address = ready["nodes"][0]["address"].as_str().ok_or("catena dev names no address")?.to_owned();
-        let mut stage =
-            Self { entry: Place { address, site: Some("mtv".into()) }, processes: vec![dev], folder };
-        stage.add("mtv2", "mtv", &format!("kind = \"files\"\nname = \"files.mtv2\"\nroot = {:?}", stage.folder.join("mtv2"))).await?;
+        let mut stage = Self { entry: Place { address, site: Some("mtv".into()) }, processes: vec![dev], folder };
+        stage
+            .add(
+                "mtv2",
+                "mtv",
+                &format!("kind = \"files\"\nname = \"files.mtv2\"\nroot = {:?}", stage.folder.join("mtv2")),
+            )
+            .await?;
         stage.add("storage", "bei", "kind = \"mail\"\nname = \"mail.storage\"").await?;
         stage.add("ads", "bei", "kind = \"ads\"\nname = \"ads\"").await?;
         Ok(stage)
@@ -115,7 +120,8 @@ async fn start(arguments: &[&str]) -> Result<(Child, Json), Failure> {
         }
         Err::<Json, Failure>(format!("catena {} ended before it was ready", arguments[0]).into())
     };
-    let ready = timeout(READY_TIMEOUT, ready).await.map_err(|_| format!("catena {} does not get ready", arguments[0]))??;
+    let ready =
+        timeout(READY_TIMEOUT, ready).await.map_err(|_| format!("catena {} does not get ready", arguments[0]))??;
     Ok((process, ready))
 }
 
