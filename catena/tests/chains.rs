@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::sync::atomic::Ordering;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use catena::{Reply, RunOptions, from_value, to_value};
 use common::mesh;
@@ -176,7 +176,7 @@ async fn a_service_that_panics_hurts_nobody_else() {
 async fn a_guest_that_loops_ends_alone() {
     let mesh = mesh(1).await;
     let looping = mesh
-        .code("import { call } from 'catena'; export default async () => { await call('a/where', null);\nfor (;;); };")
+        .code("import { call } from 'catena'; export default async () => { await call('a/where', null);\nfor (;;) [].concat([1]); };")
         .await;
     let mut stuck = mesh.client.run(&looping, &()).await.unwrap();
     for _ in 0..50 {
@@ -213,7 +213,11 @@ async fn a_thousand_chains_at_once_all_come_home() {
     for effects in &mesh.effects {
         assert_eq!(effects.load(Ordering::SeqCst), 1000);
     }
-    for node in &mesh.nodes {
-        assert_eq!(node.load().0, 0, "no chain is left at {}", node.name());
-    }
+    // Custody ends with the next node's word, which takes its time.
+    let idle = async {
+        while mesh.nodes.iter().any(|node| node.load() != (0, 0, 0)) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), idle).await.expect("no chain is left anywhere");
 }
