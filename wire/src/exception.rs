@@ -229,7 +229,10 @@ impl Exception {
             "target" => self.target = Some(d.str()?.to_string()),
             "step" => self.step = d.u32()?,
             "path" => {
-                for host in d.array_iter::<&str>()?.take(PATH_HOSTS_MAX) {
+                for host in d.array_iter::<&str>()? {
+                    if self.path.len() == PATH_HOSTS_MAX {
+                        return Err(decode::Error::message("path longer than 256 hosts"));
+                    }
                     self.path.push(host?.to_string());
                 }
             }

@@ -113,11 +113,11 @@ fn skip(d: &mut Decoder<'_>, depth: usize) -> Result<(), ValueError> {
     match d.datatype().map_err(|_| at(d))? {
         Type::Array | Type::ArrayIndef => match d.array().map_err(|_| at(d))? {
             Some(count) => skip_many(d, count, depth),
-            None => skip_until_break(d, depth),
+            None => skip_until_break(d, 1, depth),
         },
         Type::Map | Type::MapIndef => match d.map().map_err(|_| at(d))? {
             Some(count) => skip_many(d, count.checked_mul(2).ok_or_else(|| at(d))?, depth),
-            None => skip_until_break(d, depth),
+            None => skip_until_break(d, 2, depth),
         },
         Type::Tag => {
             d.tag().map_err(|_| at(d))?;
@@ -134,13 +134,14 @@ fn skip_many(d: &mut Decoder<'_>, count: u64, depth: usize) -> Result<(), ValueE
     (0..count).try_for_each(|_| skip(d, depth + 1))
 }
 
-fn skip_until_break(d: &mut Decoder<'_>, depth: usize) -> Result<(), ValueError> {
+/// `each` is how many items an entry has: a map's break may not stand where a value belongs.
+fn skip_until_break(d: &mut Decoder<'_>, each: u64, depth: usize) -> Result<(), ValueError> {
     loop {
         match d.datatype() {
             Ok(Type::Break) => {
                 return d.skip().map_err(|_| ValueError::Malformed { at_bytes: d.position() });
             }
-            Ok(_) => skip(d, depth + 1)?,
+            Ok(_) => skip_many(d, each, depth)?,
             Err(_) => {
                 return Err(ValueError::Malformed { at_bytes: d.position() });
             }

@@ -1,0 +1,83 @@
+//! What a peer only claims costs nothing: no bytes are asked for because a length says so.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod counting;
+
+use bytes::Bytes;
+use catena_wire::{Exception, Hello, Message, Value};
+
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
+
+/// Per byte that came: a step of a profile, the largest thing in a list, takes some 150 bytes of memory and at least 11 on the wire.
+const FACTOR: usize = 64;
+/// Whatever came: an error's text, the first few entries of a list.
+const BASE: usize = 16 << 10;
+
+fn decode_cheaply(bytes: &[u8]) {
+    let asked = counting::bytes_asked_by(|| {
+        let _ = Message::decode_head(bytes);
+        let _ = Hello::decode(bytes);
+        let _ = minicbor::decode::<Exception>(bytes);
+        let _ = Value::from_cbor(Bytes::copy_from_slice(bytes));
+    });
+    let most = BASE + FACTOR * bytes.len();
+    assert!(asked <= most, "{asked} bytes were asked for by {} bytes: {bytes:x?}", bytes.len());
+}
+
+#[test]
+fn what_is_asked_for_is_counted() {
+    assert!(counting::bytes_asked_by(|| drop(vec![0_u8; 5_000])) >= 5_000);
+}
+
+#[test]
+fn every_bit_of_every_message_may_be_wrong() {
+    for (_, message) in common::samples() {
+        let head = message.encode().head;
+        for bit in 0..head.len() * 8 {
+            let mut head = head.to_vec();
+            head[bit / 8] ^= 1_u8 << (bit % 8);
+            decode_cheaply(&head);
+        }
+    }
+}
+
+#[test]
+fn every_message_may_be_cut_anywhere() {
+    for (kind, message) in common::samples() {
+        let head = message.encode().head;
+        for cut in 0..head.len() {
+            assert!(Message::decode_head(&head[..cut]).is_err(), "{kind} at {cut}");
+            decode_cheaply(&head[..cut]);
+        }
+    }
+}
+
+/// Any byte of a message becomes the beginning of something 2^60 long.
+#[test]
+fn a_claimed_length_costs_nothing() {
+    for (_, message) in common::samples() {
+        let head = message.encode().head;
+        for at in 0..head.len() {
+            for major in [0x5b, 0x7b, 0x9b, 0xbb_u8] {
+                let claim = [&[major][..], &(1_u64 << 60).to_be_bytes()].concat();
+                decode_cheaply(&[&head[..at], &claim, &head[at..]].concat());
+                decode_cheaply(&[&head[..at], &claim, &head[at + 1..]].concat());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_claimed_tail_costs_nothing() {
+    let mut hop = common::hop_of();
+    hop.continuation_bytes = u32::MAX;
+    let head = Message::Hop(Box::new(hop)).encode().head;
+    let asked = counting::bytes_asked_by(|| {
+        let mut message = Message::decode_head(&head).unwrap();
+        assert!(message.attach_tail(Bytes::from_static(b"abc")).is_err());
+    });
+    assert!(asked < BASE, "{asked}");
+}

@@ -1,0 +1,151 @@
+//! Whatever is said is understood as it was meant, and whatever else comes is an error and nothing worse.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use bytes::Bytes;
+use catena_wire::{
+    BRANCH_DEPTH_MAX, Branch, Encoded, Exception, Hello, Message, NAME_BYTES_MAX, PATH_HOSTS_MAX, VALUE_DEPTH_MAX,
+    Value, ValueError, WireError,
+};
+use proptest::prelude::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_said_is_understood(message in common::message()) {
+        prop_assert_eq!(Message::decode(message.clone().encode()), Ok(message));
+    }
+
+    #[test]
+    fn an_exception_stays_what_it_is(exception in common::exception()) {
+        let bytes = minicbor::to_vec(&exception).unwrap();
+        prop_assert_eq!(minicbor::decode::<Exception>(&bytes).unwrap(), exception);
+        prop_assert!(Value::from_cbor(bytes.into()).is_ok(), "a guest can read it as a value");
+    }
+
+    #[test]
+    fn any_bytes_are_a_message_or_an_error(head in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let _ = Message::decode_head(&head);
+        let _ = Hello::decode(&head);
+        let _ = minicbor::decode::<Exception>(&head);
+        if let Ok(value) = Value::from_cbor(head.clone().into()) {
+            prop_assert_eq!(value.as_bytes().as_ref(), &head[..]);
+            let _ = format!("{value:?}");
+        }
+    }
+
+    #[test]
+    fn a_message_cut_short_is_an_error(message in common::message(), cut in any::<prop::sample::Index>()) {
+        let Encoded { head, tail } = message.encode();
+        prop_assert!(Message::decode_head(&head[..cut.index(head.len())]).is_err());
+        prop_assert!(Message::decode_head(&[&head[..], &[0]].concat()).is_err(), "nor may anything follow it");
+        let mut message = Message::decode_head(&head).unwrap();
+        let announced = matches!(&message, Message::Hop(hop) if hop.continuation_bytes > 0);
+        prop_assert_eq!(message.attach_tail(Bytes::new()).is_err(), announced);
+        let _ = message.attach_tail(tail);
+    }
+
+    #[test]
+    fn a_flipped_bit_gives_a_message_or_an_error(
+        message in common::message(),
+        at in any::<prop::sample::Index>(),
+        bit in 0_u32..8,
+    ) {
+        let mut head = message.encode().head.to_vec();
+        let at = at.index(head.len());
+        head[at] ^= 1_u8 << bit;
+        if let Ok(message) = Message::decode_head(&head) {
+            let again = message.encode().head;
+            let passed_on = Message::decode_head(&again).map(|message| message.encode().head);
+            prop_assert_eq!(passed_on, Ok(again), "and what it became can be passed on");
+        }
+    }
+}
+
+fn nested(open: &[u8], close: &[u8], depth: usize) -> Bytes {
+    [open.repeat(depth), vec![0], close.repeat(depth)].concat().into()
+}
+
+#[test]
+fn a_value_is_nested_so_deep_and_no_deeper() {
+    let shapes: [(&[u8], &[u8]); 6] = [
+        (&[0x81], &[]),
+        (&[0xa1, 0], &[]),
+        (&[0xc1], &[]),
+        (&[0x9f], &[0xff]),
+        (&[0xbf, 0], &[0xff]),
+        (&[0xa1, 1], &[]),
+    ];
+    for (open, close) in shapes {
+        assert!(Value::from_cbor(nested(open, close, VALUE_DEPTH_MAX)).is_ok(), "{open:x?}");
+        assert_eq!(Value::from_cbor(nested(open, close, VALUE_DEPTH_MAX + 1)), Err(ValueError::TooDeep), "{open:x?}");
+        assert_eq!(Value::from_cbor(nested(open, close, 1_000_000)), Err(ValueError::TooDeep), "{open:x?}");
+    }
+}
+
+#[test]
+fn a_value_is_one_item_and_whole() {
+    for (bytes, why) in [
+        (&[][..], ValueError::Malformed { at_bytes: 0 }),
+        (&[0x00, 0x00], ValueError::Trailing { at_bytes: 1 }),
+        (&[0xff], ValueError::Malformed { at_bytes: 0 }),
+    ] {
+        assert_eq!(Value::from_cbor(Bytes::copy_from_slice(bytes)), Err(why), "{bytes:x?}");
+    }
+    for bytes in [&[0x82, 0x00][..], &[0x62, b'a'], &[0x9f, 0x00], &[0xbf, 0x00, 0xff], &[0x1c], &[0x18]] {
+        assert!(
+            matches!(Value::from_cbor(Bytes::copy_from_slice(bytes)), Err(ValueError::Malformed { .. })),
+            "{bytes:x?}"
+        );
+    }
+}
+
+#[test]
+fn a_message_of_an_unknown_number_is_an_error() {
+    for number in [15_u8, 23, 24, 255] {
+        let head = minicbor::to_vec((number, (1_u64,))).unwrap();
+        assert!(matches!(Message::decode_head(&head), Err(WireError::Head(_))), "{number}");
+    }
+}
+
+#[test]
+fn names_paths_and_branches_have_bounds() {
+    let heartbeat = |name_bytes: usize| {
+        let mut hop = common::hop_of();
+        hop.service = "s".repeat(name_bytes);
+        Message::decode(Message::Hop(Box::new(hop)).encode())
+    };
+    assert!(heartbeat(NAME_BYTES_MAX).is_ok() && heartbeat(NAME_BYTES_MAX + 1).is_err());
+
+    let travelled = |hosts: usize| {
+        let mut hop = common::hop_of();
+        hop.path = vec!["h".into(); hosts];
+        Message::decode(Message::Hop(Box::new(hop)).encode())
+    };
+    assert!(travelled(PATH_HOSTS_MAX).is_ok() && travelled(PATH_HOSTS_MAX + 1).is_err());
+
+    let thrown = |hosts: usize| {
+        let path = vec!["h".to_string(); hosts];
+        minicbor::decode::<Exception>(&minicbor::to_vec(common::exception_of("X").at_step(1, &path)).unwrap()).is_ok()
+            && minicbor::decode::<Exception>(&minicbor::to_vec(Exception { path, ..Exception::default() }).unwrap())
+                .is_ok()
+    };
+    assert!(thrown(PATH_HOSTS_MAX) && !thrown(PATH_HOSTS_MAX + 1));
+
+    let split = |depth: usize| minicbor::decode::<Branch>(&minicbor::to_vec(vec![1_u16; depth]).unwrap()).is_ok();
+    assert!(split(BRANCH_DEPTH_MAX) && !split(BRANCH_DEPTH_MAX + 1));
+}
+
+#[test]
+fn an_exception_with_unknown_words_is_still_understood() {
+    let mut bytes = vec![0xbf];
+    for (word, value) in [("name", "\u{fe}"), ("colour", "red"), ("fault", "the moon")] {
+        bytes.extend(minicbor::to_vec(word).unwrap());
+        bytes.extend(minicbor::to_vec(value).unwrap());
+    }
+    bytes.push(0xff);
+    let exception: Exception = minicbor::decode(&bytes).unwrap();
+    assert_eq!((exception.name.as_str(), exception.fault), ("\u{fe}", catena_wire::Fault::Guest));
+}
