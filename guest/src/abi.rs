@@ -166,7 +166,7 @@ impl Outbox {
         let kind = d.u8()?;
         let expected = match kind {
             0 => 7,
-            2 | 1 | 3 | 4 => 2,
+            1..=4 => 2,
             5 | 6 => 5,
             7 => 1,
             _ => {

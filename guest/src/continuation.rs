@@ -218,6 +218,16 @@ pub(crate) fn next_run<'r>(runs: &mut &'r [u8], at: &mut usize) -> Option<(Range
     Some((start..*at, bytes))
 }
 
+/// Where runs lie that were made here.
+pub(crate) fn ranges(runs: &[u8]) -> impl Iterator<Item = Range<u32>> {
+    let (mut rest, mut at) = (runs, 0);
+    let count = leb::take_u32(&mut rest).unwrap_or(0);
+    (0..count).map_while(move |_| {
+        let (range, _) = next_run(&mut rest, &mut at)?;
+        Some(u32::try_from(range.start).ok()?..u32::try_from(range.end).ok()?)
+    })
+}
+
 /// Checks `bytes` against a memory of `memory.len()` bytes and lays them over it: the whole way from a peer's bytes to a
 /// guest's memory, for tests and fuzzing. `memory` may be larger than the continuation says; it must not be smaller.
 ///

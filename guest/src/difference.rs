@@ -29,15 +29,20 @@ pub(crate) struct Difference {
 }
 
 /// Compares `pages` of `memory` with what the image holds there. Scratch gets the image's bytes back at once, while the page is
-/// at hand; the runs get them back by [`restore`], when they have been read.
+/// at hand; the runs get them back by [`restore`], when they have been read. `false`: the runs alone have more than `bytes_max`,
+/// and nothing further was looked at.
 pub(crate) fn compare(
     memory: &mut [u8],
     pages: &[u32],
     expected: &impl Expected,
     scratch: &Scratch,
+    bytes_max: u64,
     found: &mut Difference,
-) {
+) -> bool {
     for &page in pages {
+        if found.bytes > bytes_max {
+            return false;
+        }
         let start = page as usize * PAGE_BYTES;
         let Some(held) = memory.get_mut(start..).and_then(|rest| rest.first_chunk_mut::<PAGE_BYTES>()) else {
             continue;
@@ -58,6 +63,7 @@ pub(crate) fn compare(
         }
         copy(held, image, end_before..PAGE_BYTES);
     }
+    found.bytes <= bytes_max
 }
 
 /// Puts the image's bytes back where the runs are.

@@ -35,8 +35,8 @@ impl Default for Limits {
 
 /// Native stack of a guest: the same on every node, so that a recursion ends at the same depth everywhere.
 pub const STACK_BYTES_MAX: usize = 1 << 20;
-/// A guest that ignores `catena.interrupted` is stopped by force this long after its step's time is over.
-pub const HARD_STOP_GRACE_MS: u32 = 50;
+/// A guest that ignores `catena.interrupted` is stopped by force after as many epochs of 1 ms beyond its step's time.
+pub const HARD_STOP_EPOCHS: u32 = 50;
 /// Memory granted once beyond `memory_bytes_max`, in which the engine says where the limit broke.
 pub const MEMORY_RESERVE_BYTES: u64 = 1 << 20;
 
@@ -53,7 +53,7 @@ pub struct SandboxConfig {
     /// Bytes of loaded functions kept: changes to the engine's memory, and machine code and data of compiled functions.
     /// Default 256 MiB.
     pub images_bytes_max: u64,
-    /// Instances kept ready between sessions. Default 64.
+    /// Instances kept ready between sessions: each holds the pages that it changed, about 150 KiB for JavaScript. Default 128.
     pub warm_instances_max: usize,
     /// Instances in all: sessions and those kept ready. Default 1,024.
     pub instances_max: u32,
@@ -76,7 +76,7 @@ impl Default for SandboxConfig {
             cache_dir: None,
             images_max: 1_024,
             images_bytes_max: 256 << 20,
-            warm_instances_max: 64,
+            warm_instances_max: 128,
             instances_max: 1_024,
             function_bytes_max: 4 << 20,
             loads_max: 256,

@@ -23,7 +23,7 @@ use crate::{
 /// An instance with more pages of its own than these is not kept: it holds 4 MiB, and each reset compares them all.
 const WARM_PAGES_MAX: usize = 1_024;
 /// What a run costs beside its bytes, at least.
-const RUN_BYTES: usize = 3;
+const RUN_BYTES: usize = 2;
 
 /// Counts instances, so that there are never more than the pool has room for.
 pub(crate) struct Seats {
@@ -104,44 +104,52 @@ impl Ready {
         self.instance.set_globals(checked.globals()).map_err(failed)
     }
 
-    /// Finds what differs from the image, and resets scratch.
-    fn compare(&mut self, runtime: &Runtime) {
+    /// Finds the pages that may differ from the image.
+    fn find(&mut self, runtime: &Runtime) {
         self.pages.clear();
+        runtime.pages.find(self.instance.memory(), &mut self.pages);
+    }
+
+    /// Finds what differs from the image in the pages found, and resets scratch. `false`: more than `bytes_max`.
+    fn compare(&mut self, bytes_max: u64) -> bool {
         self.found.runs.clear();
         self.found.bytes = 0;
-        runtime.pages.find(self.instance.memory(), &mut self.pages);
         compare(
             self.instance.memory_mut(),
             &self.pages,
             &self.image.expected(&self.patched),
             &self.image.prototype.scratch,
+            bytes_max,
             &mut self.found,
-        );
+        )
     }
 
-    /// The continuation. The instance is then to be [`reset`](Self::reset_compared) or dropped.
+    /// The continuation. The instance is then to be [`reset`](Self::reset_compared) or dropped; after an error, dropped.
     pub(crate) fn continuation(&mut self, runtime: &Runtime) -> Result<Bytes, Stop> {
-        self.compare(runtime);
         let bytes_max = runtime.limits.continuation_bytes_max as usize;
+        let too_large = || Stop::limit("continuation_bytes_max");
+        self.find(runtime);
+        if !self.compare(bytes_max as u64) {
+            return Err(too_large());
+        }
         let least = self.found.bytes as usize + self.found.runs.len() * RUN_BYTES;
         if least > bytes_max {
-            return Err(Stop::limit("continuation_bytes_max"));
+            return Err(too_large());
         }
-        let mut out = Vec::with_capacity(least + self.image.globals.len() * 8 + 64);
+        let mut out = Vec::with_capacity(least + self.found.runs.len() + self.image.globals.len() * 8 + 64);
         let memory_pages = self.instance.memory_pages();
         continuation::put_head(&mut out, self.image.digest, memory_pages, self.instance.globals());
         continuation::put_runs(&mut out, &self.found.runs, self.instance.memory());
         if out.len() > bytes_max {
-            return Err(Stop::limit("continuation_bytes_max"));
+            return Err(too_large());
         }
         Ok(out.into())
     }
 
-    /// Puts the image's bytes back where [`continuation`](Self::continuation) found others. `false`: it cannot be put back, and
-    /// is to be dropped.
+    /// Puts the image's bytes back where [`continuation`](Self::continuation) found others. `false`: it cannot be put back, or is
+    /// not worth it, and is to be dropped.
     pub(crate) fn reset_compared(&mut self) -> bool {
-        if self.instance.memory_pages() != self.image.memory_pages {
-            // Memory never shrinks.
+        if !self.is_worth_keeping() {
             return false;
         }
         restore(self.instance.memory_mut(), &self.found.runs, &self.image.expected(&self.patched));
@@ -150,23 +158,33 @@ impl Ready {
 
     /// Puts the instance back to the image's base state, whatever ran in it. `false`: see [`reset_compared`](Self::reset_compared).
     pub(crate) fn reset(&mut self, runtime: &Runtime) -> bool {
-        if self.instance.memory_pages() != self.image.memory_pages {
-            return false;
-        }
-        self.compare(runtime);
-        self.reset_compared()
+        self.find(runtime);
+        self.is_worth_keeping() && self.compare(u64::MAX) && self.reset_compared()
     }
 
-    /// Whether keeping it costs little, after a reset.
-    pub(crate) fn is_worth_keeping(&self) -> bool {
+    /// Whether it can be put back, at little cost for itself and for those who use it next.
+    fn is_worth_keeping(&self) -> bool {
         // Comparing everything counts every page, changed or not.
         let all = self.image.memory_pages as usize * WASM_PAGE_BYTES as usize / PAGE_BYTES;
-        self.pages.len() <= WARM_PAGES_MAX || self.pages.len() == all
+        let few = self.pages.len() <= WARM_PAGES_MAX || self.pages.len() == all;
+        // Memory never shrinks.
+        few && self.instance.memory_pages() == self.image.memory_pages
+    }
+
+    /// Makes this instance, which is in its image's base state, one of another function of the same engine.
+    pub(crate) fn convert(&mut self, image: &Arc<Image>) -> bool {
+        self.found.runs.clear();
+        self.found.runs.extend(continuation::ranges(&self.image.runs));
+        restore(self.instance.memory_mut(), &self.found.runs, &image.prototype.base);
+        continuation::lay_runs(&image.runs, self.instance.memory_mut());
+        self.adopt(image);
+        self.instance.set_globals(image.globals.iter().copied()).is_ok()
     }
 
     /// What loading a function left in this instance of an engine.
     pub(crate) fn loaded(&mut self, runtime: &Runtime) -> Loaded {
-        self.compare(runtime);
+        self.find(runtime);
+        self.compare(u64::MAX);
         let mut runs = Vec::with_capacity(self.found.bytes as usize + self.found.runs.len() * 4);
         continuation::put_runs(&mut runs, &self.found.runs, self.instance.memory());
         Loaded {

@@ -61,6 +61,7 @@ impl Runtime {
 
     /// Before each step.
     pub(crate) fn rearm(store: &mut Store<Host>) {
+        store.data_mut().late_epochs = 0;
         store.set_epoch_deadline(FIRST_DEADLINE_TICKS);
     }
 

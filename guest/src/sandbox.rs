@@ -46,6 +46,8 @@ pub struct SandboxStats {
     pub loads: u64,
     /// Sessions that found an instance ready.
     pub warm_hits: u64,
+    /// Sessions that took over one of another function of the same engine.
+    pub warm_converted: u64,
     /// Sessions for which one was made.
     pub warm_misses: u64,
     /// Sessions that broke a limit, trapped, or broke the ABI.
@@ -65,6 +67,7 @@ pub(crate) struct Inner {
     images_made: AtomicU64,
     loads: AtomicU64,
     warm_hits: AtomicU64,
+    warm_converted: AtomicU64,
     warm_misses: AtomicU64,
     guests_stopped: AtomicU64,
     // Last, so that no instance outlives the engine's pool.
@@ -101,6 +104,7 @@ impl Sandbox {
             images_made: AtomicU64::new(1),
             loads: AtomicU64::new(0),
             warm_hits: AtomicU64::new(0),
+            warm_converted: AtomicU64::new(0),
             warm_misses: AtomicU64::new(0),
             guests_stopped: AtomicU64::new(0),
             config,
@@ -193,6 +197,7 @@ impl Sandbox {
             instances: inner.seats.taken(),
             loads: count(&inner.loads),
             warm_hits: count(&inner.warm_hits),
+            warm_converted: count(&inner.warm_converted),
             warm_misses: count(&inner.warm_misses),
             guests_stopped: count(&inner.guests_stopped),
             page_finder: inner.runtime.pages.finder(),
@@ -214,6 +219,14 @@ impl Inner {
             self.warm_hits.fetch_add(1, Ordering::Relaxed);
             return Ok(ready);
         }
+        // With as many kept as there may be, the longest unused would go anyway: laying another function over it takes a few
+        // microseconds, where a new instance begins with a page fault for each page that it changes.
+        if let Some(mut ready) = take_other(&self.warm, image)
+            && ready.convert(image)
+        {
+            self.warm_converted.fetch_add(1, Ordering::Relaxed);
+            return Ok(ready);
+        }
         self.warm_misses.fetch_add(1, Ordering::Relaxed);
         let seat = self.seats.take().or_else(|| {
             // The longest unused makes room. It is dropped before the seat is looked for again.
@@ -233,11 +246,9 @@ impl Inner {
 
     /// Keeps an instance that is in its image's base state.
     pub(crate) fn keep(&self, ready: Box<Ready>) {
-        if ready.is_worth_keeping() {
-            let one_too_many = lock(&self.warm).put(ready);
-            // Dropped when the lock is free again.
-            drop(one_too_many);
-        }
+        let one_too_many = lock(&self.warm).put(ready);
+        // Dropped when the lock is free again.
+        drop(one_too_many);
     }
 
     /// Keeps a loaded function.
@@ -258,12 +269,16 @@ impl Inner {
     }
 }
 
-// These give the lock back before the caller drops what they return.
+// These give the lock back before the caller uses or drops what they return.
+fn take_other(warm: &Mutex<Warm>, image: &Arc<Image>) -> Option<Box<Ready>> {
+    lock(warm).take_other(image)
+}
+
 fn evict(warm: &Mutex<Warm>) -> Option<Box<Ready>> {
     lock(warm).evict()
 }
 
-fn forget(warm: &Mutex<Warm>, image: u64) -> Vec<Box<Ready>> {
+fn forget(warm: &Mutex<Warm>, image: u64) -> Vec<(u64, Box<Ready>)> {
     lock(warm).forget(image)
 }
 

@@ -161,7 +161,7 @@ impl Session {
         }
         let continuation =
             ready.continuation(&sandbox.runtime).map_err(|stop| stop.into_exception(&sandbox.runtime.limits));
-        if ready.reset_compared() {
+        if continuation.is_ok() && ready.reset_compared() {
             sandbox.keep(ready);
         }
         continuation

@@ -267,3 +267,27 @@ fn a_continuation_of_another_image_is_refused() {
         sandbox.resume(&image, &continuation).await.unwrap();
     });
 }
+
+#[test]
+fn an_instance_of_one_function_becomes_one_of_another() {
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
+    let sandbox = Sandbox::new(SandboxConfig {
+        cache_dir: Some(target.join("wasmtime-cache")),
+        warm_instances_max: 1,
+        ..SandboxConfig::default()
+    })
+    .unwrap();
+    let images: Vec<_> =
+        KEEPERS.iter().map(|source| load(&sandbox, FunctionKind::JavaScript, source.as_bytes())).collect();
+    let secret = Value::encode(&"a secret");
+    for (round, image) in images.iter().cycle().take(20).enumerate() {
+        let mut ready = sandbox.inner().ready(image).unwrap();
+        assert_same(&state(&mut ready), &state(&mut fresh(&sandbox, image)), &format!("round {round}"));
+        sandbox.inner().keep(ready);
+        wait(async {
+            let mut session = sandbox.begin(image).await.unwrap();
+            session.start(&secret, Start { started_at_ms: 0, seed: 0 }).await.unwrap();
+        });
+    }
+    assert!(sandbox.stats().warm_converted >= 18, "{:?}", sandbox.stats());
+}

@@ -60,6 +60,7 @@ impl Drop for Ticker {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "this thread is its own, and to sleep is its work")]
 fn run(engine: &EngineWeak, shared: &Shared) {
     let mut idle_ticks = 0;
     while !shared.stopped.load(Ordering::SeqCst) {

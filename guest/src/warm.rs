@@ -1,8 +1,8 @@
 //! Instances kept ready in their image's base state.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
-use crate::ready::Ready;
+use crate::{Image, ready::Ready};
 
 /// Instances by image; the longest unused of all go first.
 pub(crate) struct Warm {
@@ -44,12 +44,26 @@ impl Warm {
 
     /// Takes out the instance that was unused for the longest time.
     pub(crate) fn evict(&mut self) -> Option<Box<Ready>> {
+        self.take_oldest(|_| true)
+    }
+
+    /// If no more may be kept: the longest unused instance that can become one of `image`.
+    pub(crate) fn take_other(&mut self, image: &Image) -> Option<Box<Ready>> {
+        if self.count < self.max {
+            return None;
+        }
+        self.take_oldest(|other| {
+            Arc::ptr_eq(&other.prototype, &image.prototype) && other.memory_pages == image.memory_pages
+        })
+    }
+
+    fn take_oldest(&mut self, fits: impl Fn(&Image) -> bool) -> Option<Box<Ready>> {
         // The first of each image is its oldest.
-        let (image, _) = self
-            .by_image
-            .iter()
-            .filter_map(|(image, kept)| kept.first().map(|(used, _)| (*image, *used)))
-            .min_by_key(|(_, used)| *used)?;
+        let oldest = self.by_image.iter().filter_map(|(image, kept)| {
+            let (used, ready) = kept.first()?;
+            fits(&ready.image).then_some((*image, *used))
+        });
+        let (image, _) = oldest.min_by_key(|(_, used)| *used)?;
         let kept = self.by_image.get_mut(&image)?;
         let (_, ready) = kept.remove(0);
         if kept.is_empty() {
@@ -61,9 +75,9 @@ impl Warm {
 
     /// Takes out all instances of an image.
     #[must_use]
-    pub(crate) fn forget(&mut self, image: u64) -> Vec<Box<Ready>> {
+    pub(crate) fn forget(&mut self, image: u64) -> Vec<(u64, Box<Ready>)> {
         let kept = self.by_image.remove(&image).unwrap_or_default();
         self.count -= kept.len();
-        kept.into_iter().map(|(_, ready)| ready).collect()
+        kept
     }
 }
