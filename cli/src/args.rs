@@ -12,9 +12,9 @@ use crate::{
 
 const TOUR: &str = "\
 A first tour, the second and third lines in another terminal:
-  catena dev                                           four nodes at four distant sites, in one process
-  catena call probe.cam/echo '\"hello\"'                 a plain call
-  catena run examples/tour.ts --site bei --explain     a chain through all four sites, drawn hop by hop
+  catena dev                                         four nodes at four distant sites
+  catena call probe.cam/echo '\"hello\"'               a plain call
+  catena run examples/tour.ts --site bei --explain   a chain through all four, drawn
 ";
 
 /// Chains of remote calls: an async function that hops from server to server.

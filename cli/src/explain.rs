@@ -159,6 +159,12 @@ struct Pen {
 
 impl Pen {
     fn key(&self, part: Part) -> String {
+        self.keys(&[part])
+    }
+
+    /// Columns of one kind, painted in one go.
+    fn keys(&self, run: &[Part]) -> String {
+        let part = run.first().copied().unwrap_or(Part::Nothing);
         let (plain, drawn, paint) = match part {
             Part::Nothing => (" ", " ", None),
             Part::Network => ("-", "─", Some(Paint::Blue)),
@@ -167,9 +173,9 @@ impl Pen {
             Part::Waiting => (".", "·", Some(Paint::Dim)),
         };
         match (self.fancy, paint) {
-            (false, _) => plain.to_owned(),
-            (true, None) => drawn.to_owned(),
-            (true, Some(paint)) => paint.on(drawn),
+            (false, _) => plain.repeat(run.len()),
+            (true, None) => drawn.repeat(run.len()),
+            (true, Some(paint)) => paint.on(&drawn.repeat(run.len())),
         }
     }
 
@@ -198,7 +204,7 @@ impl Pen {
             columns[self.column(begins_us).min(BAR_COLUMNS - 1)] = *part;
         }
         let end = columns.iter().rposition(|part| *part != Part::Nothing).map_or(0, |last| last + 1);
-        columns.iter().take(end).map(|part| self.key(*part)).collect()
+        columns[..end].chunk_by(|a, b| a == b).map(|run| self.keys(run)).collect()
     }
 }
 

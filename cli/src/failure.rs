@@ -124,8 +124,11 @@ impl Threw {
         if let Some(target) = &why.target {
             line("calling", target);
         }
-        if !why.path.is_empty() {
+        // An exception that went through the function may have lost its step; its path says more than a 0.
+        if why.step > 0 || why.path.len() == 1 {
             line("step", &why.step.to_string());
+        }
+        if !why.path.is_empty() {
             line("path", &why.path.join(" > "));
         }
         if let Some(params) = &why.params {

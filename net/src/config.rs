@@ -16,6 +16,9 @@ pub struct EndpointConfig {
     pub transport: Arc<dyn Transport>,
     /// Delay and bandwidth per pair of sites, for development and demonstrations. Default `None`: links are as they are.
     pub topology: Option<Arc<Topology>>,
+    /// Whether shaped links are woken by a thread of their own, some tens of microseconds late, instead of by the runtime's timer, up to 2 ms
+    /// late. It lives in real time: tests in virtual time switch it off. Default `true`.
+    pub sharp_shaping: bool,
     /// What this node takes from each peer; told to the peer in the hello.
     pub limits: Limits,
     /// Links at once, opened by either side, those still introducing themselves included. Default 1,024.
@@ -46,6 +49,7 @@ impl Default for EndpointConfig {
             listen: None,
             transport: Arc::new(Tcp::default()),
             topology: None,
+            sharp_shaping: true,
             limits: Limits::default(),
             links_max: 1024,
             small_queue_bytes_max: 4 << 20,

@@ -71,7 +71,7 @@ impl Endpoint {
             registry: Mutex::default(),
             slots: Arc::new(Semaphore::new(config.links_max)),
             pipes: Mutex::default(),
-            ticker: config.topology.as_ref().map(|_| Arc::new(Ticker::start())),
+            ticker: (config.sharp_shaping && config.topology.is_some()).then(|| Arc::new(Ticker::start())),
             next_id: AtomicU64::new(1),
             local_address: listener.as_ref().and_then(|listener| listener.local_address().ok()),
             accepting: Mutex::default(),

@@ -212,6 +212,8 @@ impl<'b, C> Decode<'b, C> for Exception {
         if count.is_none() {
             d.skip()?;
         }
+        // A column without its line says nothing.
+        exception.column = if exception.line == 0 { 0 } else { exception.column };
         Ok(exception)
     }
 }

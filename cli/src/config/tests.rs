@@ -84,7 +84,7 @@ fn an_unknown_kind_or_a_wrong_type_has_its_line() {
     check("name = \"a\"\nshaped = \"papr\"\n", "2:10", &["did you mean paper?"]);
     check("name = \"a\"\n[limits]\nevents_max = -1\n", "3:14", &["-1"]);
     check("name = \"a\"\nname = \"b\"\n", "2:1", &["duplicate key"]);
-    check("name = \"a\nb\"\n", "1:10", &[]);
+    check("name = \"a\nb\"\n", "2:3", &[]);
 }
 
 #[test]

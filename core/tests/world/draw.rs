@@ -12,7 +12,7 @@ pub(crate) fn plan(seed: u64) -> Plan {
     let hosts = rng.range(2, 6) as usize;
     let services = rng.range(1, 6);
     let served: Vec<Vec<usize>> = (0..services).map(|_| servers(rng, hosts)).collect();
-    let faulty = seed % 4 != 0;
+    let faulty = !seed.is_multiple_of(4);
     let far = rng.chance(50);
     let mut plan = Plan {
         seed,

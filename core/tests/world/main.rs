@@ -1,6 +1,6 @@
 //! The test world: the shipped state machines of N nodes in virtual time, single-threaded, without sleeping, with every fault that
 //! a network and a crash can cause. A seed is a run; a run that breaks an invariant prints its seed.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::result_large_err)]
 
 mod draw;
 mod guest;

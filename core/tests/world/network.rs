@@ -20,7 +20,7 @@ impl World {
             let gone = Event::Undelivered { at: me.id, receipt, why: Undelivered::Unreachable };
             return self.after(DIAL_US, gone);
         };
-        let sent = describe(self.now, from, target, &message);
+        let sent = describe(from, target, &message);
         let (kind, once) = (sent.kind, matches!(sent.kind, "call"));
         self.record.sent.push(sent);
         if self.is_cut(from, target, &me, &receipt) {
@@ -121,7 +121,7 @@ impl World {
     }
 }
 
-fn describe(at_us: u64, from: usize, to: usize, message: &Encoded) -> Sent {
+fn describe(from: usize, to: usize, message: &Encoded) -> Sent {
     let message = Message::decode_head(&message.head).expect("what a node says is a message");
     let (kind, key, budget) = match message {
         Message::Hop(hop) => ("hop", Some(hop.key), Some(hop.budget)),
@@ -139,5 +139,5 @@ fn describe(at_us: u64, from: usize, to: usize, message: &Encoded) -> Sent {
         Message::List(_) | Message::Listing(..) => ("list", None, None),
         Message::Console(key, _) => ("console", Some(key), None),
     };
-    Sent { at_us, from, to, kind, key, budget }
+    Sent { from, to, kind, key, budget }
 }

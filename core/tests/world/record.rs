@@ -21,7 +21,6 @@ pub(crate) struct Seen {
 /// One message that was sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
-    pub(crate) at_us: u64,
     pub(crate) from: usize,
     pub(crate) to: usize,
     pub(crate) kind: &'static str,

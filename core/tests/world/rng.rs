@@ -6,7 +6,7 @@ pub(crate) struct Rng(u64);
 
 impl Rng {
     pub(crate) fn new(seed: u64) -> Self {
-        Self(mix(seed ^ 0x5eed_0f_ca7e_4a00))
+        Self(mix(seed ^ 0x005e_ed0f_ca7e_4a00))
     }
 
     pub(crate) fn next(&mut self) -> u64 {

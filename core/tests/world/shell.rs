@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use crate::{
     guest::{self, Guest, Params},
-    record::Seen,
     sim::{Event, World},
 };
 
@@ -181,7 +180,7 @@ impl World {
 
     fn reply(&mut self, chain: ChainId, replied: Replied) {
         let now = self.now;
-        let seen = self.record.chains.entry(chain).or_insert_with(Seen::default);
+        let seen = self.record.chains.entry(chain).or_default();
         seen.after_end += usize::from(!seen.ends.is_empty());
         match replied {
             Replied::Partial(value) => seen.partials.push(value),

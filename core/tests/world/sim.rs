@@ -175,7 +175,7 @@ impl World {
     /// Runs until nothing is left to happen.
     pub(crate) fn run(mut self) -> Record {
         self.run_until(u64::MAX);
-        let idle = |host: &&Host| host.up && !host.node.is_idle();
+        let idle = |host: &&Host| host.up && !(host.node.is_idle() && host.guests.is_empty());
         self.record.busy =
             self.hosts.iter().filter(idle).map(|host| format!("{} {:?}", host.me.name, host.node.load())).collect();
         self.record.now_us = self.now;

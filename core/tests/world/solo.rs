@@ -435,3 +435,15 @@ fn a_step_is_forgotten_after_a_while_and_not_before() {
     assert!(!runs(&mut node, NOW.after(999_999)), "remembered");
     assert!(runs(&mut node, NOW.after(1_000_000)), "forgotten: who repeats a step later than this doubles its effect");
 }
+
+#[test]
+fn an_exception_that_a_function_catches_says_where_it_happened() {
+    let mut node = node(Policy::default());
+    let (_, session) = begun(&mut node);
+    let unknown = GuestCall { function: "g".into(), ..call(0, "here") };
+    node.on_turn(NOW, session, calling(vec![unknown]), 1);
+    let settled = actions(&mut node);
+    let [Action::Settle { result: Err(why), .. }] = &settled[..] else { panic!("{settled:?}") };
+    assert_eq!((why.name.as_str(), why.step), (names::UNKNOWN_FUNCTION, 1));
+    assert_eq!(why.path, ["n1"]);
+}

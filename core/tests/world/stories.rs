@@ -202,6 +202,29 @@ fn silence_ends_a_chain_with_the_step_and_the_host() {
 }
 
 #[test]
+fn the_timer_of_the_signs_of_life_travels_with_the_chain() {
+    // No stay is long enough for a sign of life of its own.
+    let calls = (0..8).map(|n| Op::Call(slow(n % 2))).collect();
+    let mut plan = Plan::simple(3, calls);
+    plan.slow_us = 2_500_000;
+    let record = run(&plan);
+    assert!(matches!(record.only().outcome(), Outcome::Done(_)));
+    assert!(record.count("heartbeat") >= 5, "{}", record.count("heartbeat"));
+}
+
+#[test]
+fn a_call_beside_fails_as_soon_as_its_node_is_lost() {
+    let mut plan = Plan::simple(3, vec![Op::All(vec![slow(0), work(1)])]);
+    plan.slow_us = 10_000_000;
+    let mut world = World::new(plan);
+    world.run_until(2_000_000);
+    world.crash(1, None);
+    let record = world.run();
+    assert_eq!(record.only().exception().name, names::NODE_LOST);
+    assert!(record.only().ended_at_us < 3_000_000, "{}", record.only().ended_at_us);
+}
+
+#[test]
 fn a_service_is_looked_up_again_after_its_node_was_lost() {
     let chain = |at_us| Chain { at_us, origin: 0, program: vec![Op::Call(work(0))] };
     let mut plan = Plan::simple(3, Vec::new());

@@ -129,6 +129,8 @@ impl Memory {
         EndpointConfig {
             listen: port.map(|port| ([127, 0, 0, 1], port).into()),
             transport: Arc::new(self.clone()),
+            // The tests of shapes are in virtual time.
+            sharp_shaping: false,
             ..EndpointConfig::default()
         }
     }

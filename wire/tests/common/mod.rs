@@ -9,19 +9,19 @@ use catena_wire::{
 use proptest::{collection::vec, option, prelude::*};
 
 /// A branch is made by splits only, which come from the wire.
-pub fn branch_of(parts: &[u16]) -> Branch {
+pub(crate) fn branch_of(parts: &[u16]) -> Branch {
     minicbor::decode(&minicbor::to_vec(parts).unwrap()).unwrap()
 }
 
-pub fn key_of(step: u32) -> StepKey {
+pub(crate) fn key_of(step: u32) -> StepKey {
     StepKey { chain: ChainId { origin: NodeId(0x0102_0304_0506_0708), number: 74 }, branch: branch_of(&[1, 2]), step }
 }
 
-pub fn node_of(name: &str) -> NodeRef {
+pub(crate) fn node_of(name: &str) -> NodeRef {
     NodeRef { id: NodeId(7), name: name.into(), address: Some("10.0.0.1:4700".into()), site: Some("mtv".into()) }
 }
 
-pub fn exception_of(name: &str) -> Exception {
+pub(crate) fn exception_of(name: &str) -> Exception {
     Exception::new(name, Fault::Service, "no such file; check its name")
         .calling("files.mtv", "read")
         .with_params(Value::encode(&["a", "b"]))
@@ -29,7 +29,7 @@ pub fn exception_of(name: &str) -> Exception {
         .at_step(2, &["bei".into(), "mtv".into()])
 }
 
-pub fn hop_of() -> Hop {
+pub(crate) fn hop_of() -> Hop {
     Hop {
         key: key_of(3),
         attempt: 1,
@@ -52,7 +52,7 @@ pub fn hop_of() -> Hop {
     }
 }
 
-pub fn trace_of() -> StepTrace {
+pub(crate) fn trace_of() -> StepTrace {
     StepTrace {
         step: 1,
         node: "bei".into(),
@@ -68,12 +68,12 @@ pub fn trace_of() -> StepTrace {
     }
 }
 
-pub fn line_of() -> LogLine {
+pub(crate) fn line_of() -> LogLine {
     LogLine { step: 1, node: "bei".into(), at_us: 15, text: "hello".into() }
 }
 
 /// One of each, in the order of their numbers.
-pub fn samples() -> Vec<(&'static str, Message)> {
+pub(crate) fn samples() -> Vec<(&'static str, Message)> {
     let path = vec!["bei".into()];
     let outcome = Outcome::Done(Value::encode(&42));
     let end =
@@ -106,7 +106,7 @@ fn name() -> impl Strategy<Value = String> {
 }
 
 /// Any payload: a random tree of CBOR.
-pub fn value() -> impl Strategy<Value = Value> {
+pub(crate) fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(vec![0xf6]),
         any::<i64>().prop_map(|n| minicbor::to_vec(n).unwrap()),
@@ -149,7 +149,7 @@ fn path() -> impl Strategy<Value = Vec<String>> {
 }
 
 /// Any exception: a place in the source has a line, and a step has a path.
-pub fn exception() -> impl Strategy<Value = Exception> {
+pub(crate) fn exception() -> impl Strategy<Value = Exception> {
     let fault = prop::sample::select(vec![Fault::Caller, Fault::Guest, Fault::Service, Fault::Node, Fault::Network]);
     let words = (name(), name(), option::of(name()), option::of(name()));
     let place = prop_oneof![Just((0, 0)), (1..u32::MAX, any::<u32>())];
@@ -257,7 +257,7 @@ fn entry() -> impl Strategy<Value = ServiceEntry> {
 }
 
 /// Any message at all.
-pub fn message() -> impl Strategy<Value = Message> {
+pub(crate) fn message() -> impl Strategy<Value = Message> {
     let call = (any::<u64>(), name(), name(), value(), budget())
         .prop_map(|(id, service, function, params, budget)| Message::Call { id, service, function, params, budget });
     prop_oneof![

@@ -110,8 +110,7 @@ fn an_exception_says_where_why_and_what_to_do() {
         &[
             "OutOfTea: the kettle is empty",
             "fault   service",
-            "calling probe.cam/fail",
-            "step    1",
+            "errors.ts:9:18: error:",
             "client > cam",
             "help:",
         ],
