@@ -107,13 +107,7 @@ fn an_exception_says_where_why_and_what_to_do() {
     let threw = here(&["run", &example("errors.ts"), "--arg", "\"throw\""]);
     threw.failed(
         1,
-        &[
-            "OutOfTea: the kettle is empty",
-            "fault   service",
-            "errors.ts:9:18: error:",
-            "client > cam",
-            "help:",
-        ],
+        &["OutOfTea: the kettle is empty", "fault   service", "errors.ts:9:18: error:", "client > cam", "help:"],
     );
     assert!(threw.out.is_empty());
     let json = here(&["run", &example("errors.ts"), "--arg", "\"throw\"", "--json"]);

@@ -58,12 +58,7 @@ async fn each_limit_is_named_with_the_line_that_broke_it() {
             "step_wall_ms_max",
             &[2, 4],
         ),
-        (
-            "a promise loop without end",
-            "\nfor (;;) await null;",
-            "step_wall_ms_max",
-            &[2, 4, 0],
-        ),
+        ("a promise loop without end", "\nfor (;;) await null;", "step_wall_ms_max", &[2, 4, 0]),
         (
             "allocation without end",
             "const kept = [];\nfor (;;) kept.push(new Array(1000).fill(7));",

@@ -4,9 +4,14 @@
 use catena_bridge_nfs::testing::GaneshaServer;
 use catena_bridge_nfs::{NfsBridge, NfsConfig};
 use catena_files::testing::{conformance, create};
+use tokio::sync::Mutex;
+
+/// A server that starts takes the other's registration away.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 #[tokio::test]
 async fn ports_come_from_the_portmapper() {
+    let _turn = ONE_AT_A_TIME.lock().await;
     let server = GaneshaServer::start();
     let config = NfsConfig { nfs_port: None, mount_port: None, ..server.config() };
     let service = NfsBridge::connect(config).await.unwrap_or_else(|error| panic!("{error}"));
@@ -16,6 +21,7 @@ async fn ports_come_from_the_portmapper() {
 
 #[tokio::test]
 async fn a_server_that_wants_a_privileged_port_gets_one() {
+    let _turn = ONE_AT_A_TIME.lock().await;
     let server = GaneshaServer::start();
     let config = NfsConfig { privileged_port: true, connections_max: 4, ..server.config() };
     let service = NfsBridge::connect(config).await.unwrap_or_else(|error| panic!("{error}"));

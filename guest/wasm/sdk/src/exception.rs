@@ -19,11 +19,7 @@ impl Exception {
     /// An exception without parameters.
     #[must_use]
     pub fn new(name: &str, message: impl Into<String>) -> Self {
-        Self {
-            name: name.to_owned(),
-            message: message.into(),
-            params: None,
-        }
+        Self { name: name.to_owned(), message: message.into(), params: None }
     }
 
     /// A value that is not of the shape expected.
@@ -33,11 +29,7 @@ impl Exception {
 }
 
 impl<C> Encode<C> for Exception {
-    fn encode<W: encode::Write>(
-        &self,
-        e: &mut Encoder<W>,
-        ctx: &mut C,
-    ) -> Result<(), encode::Error<W::Error>> {
+    fn encode<W: encode::Write>(&self, e: &mut Encoder<W>, ctx: &mut C) -> Result<(), encode::Error<W::Error>> {
         e.map(if self.params.is_some() { 3 } else { 2 })?;
         e.str("name")?.str(&self.name)?;
         e.str("message")?.str(&self.message)?;

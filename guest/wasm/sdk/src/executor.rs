@@ -55,10 +55,7 @@ pub fn seed() -> u64 {
 /// Sends an intermediate answer to the chain's origin.
 pub fn emit<T: Encode<()>>(value: &T) {
     push(|e| {
-        let _ = e
-            .array(2)
-            .and_then(|e| e.u8(3))
-            .and_then(|e| e.encode(value));
+        let _ = e.array(2).and_then(|e| e.u8(3)).and_then(|e| e.encode(value));
     });
 }
 
@@ -85,10 +82,7 @@ pub fn call<T: for<'b> Decode<'b, ()>>(target: &str, params: &impl Encode<()>) -
             .and_then(|e| e.u8(0)?.u32(number)?.str(service)?.str(function))
             .and_then(|e| e.encode(params)?.u32(0)?.u32(0));
     });
-    Call {
-        number,
-        result: PhantomData,
-    }
+    Call { number, result: PhantomData }
 }
 
 /// A call under way.
@@ -109,11 +103,9 @@ impl<T: for<'b> Decode<'b, ()>> Future for Call<T> {
             _ => state.pending.remove(&self.number),
         });
         match settled {
-            Some(Pending::Settled(Ok(value))) => Poll::Ready(
-                value
-                    .get()
-                    .map_err(|error| Exception::bad_value("the call's result", &error)),
-            ),
+            Some(Pending::Settled(Ok(value))) => {
+                Poll::Ready(value.get().map_err(|error| Exception::bad_value("the call's result", &error)))
+            }
             Some(Pending::Settled(Err(exception))) => Poll::Ready(Err(exception)),
             _ => Poll::Pending,
         }
@@ -177,11 +169,7 @@ pub fn resume(length: u32) -> u64 {
     let settled = (|| {
         d.array()?;
         let number = d.u32()?;
-        let outcome = if d.bool()? {
-            Ok(d.decode::<Raw>()?)
-        } else {
-            Err(d.decode::<Exception>()?)
-        };
+        let outcome = if d.bool()? { Ok(d.decode::<Raw>()?) } else { Err(d.decode::<Exception>()?) };
         Ok::<_, minicbor::decode::Error>((number, outcome))
     })();
     if let Ok((number, outcome)) = settled {
@@ -229,10 +217,7 @@ fn finish(outcome: Outcome) {
     push(|e| {
         let _ = match outcome {
             Ok(value) => e.array(2).and_then(|e| e.u8(1)?.encode(value)).map(drop),
-            Err(exception) => e
-                .array(2)
-                .and_then(|e| e.u8(2)?.encode(exception))
-                .map(drop),
+            Err(exception) => e.array(2).and_then(|e| e.u8(2)?.encode(exception)).map(drop),
         };
     });
 }
@@ -241,9 +226,7 @@ fn finish(outcome: Outcome) {
 fn flush() -> u64 {
     STATE.with_borrow_mut(|state| {
         let mut outbox = Vec::with_capacity(state.events.len() + 9);
-        let _ = Encoder::new(&mut outbox)
-            .array(state.events_count)
-            .map(drop);
+        let _ = Encoder::new(&mut outbox).array(state.events_count).map(drop);
         outbox.extend_from_slice(&state.events);
         state.events = Vec::new();
         state.events_count = 0;

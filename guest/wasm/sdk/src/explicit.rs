@@ -23,11 +23,7 @@ pub enum Step {
 
 /// Call `target`, and go on with `state`.
 pub fn next(target: &str, params: &impl Encode<()>, state: &impl Encode<()>) -> Step {
-    Step::Next {
-        target: target.to_owned(),
-        params: Raw::new(params),
-        state: Raw::new(state),
-    }
+    Step::Next { target: target.to_owned(), params: Raw::new(params), state: Raw::new(state) }
 }
 
 /// End with a result.
@@ -52,11 +48,7 @@ where
     let read = (|| {
         d.array()?;
         let state = d.decode::<Option<S>>()?;
-        let result = if d.bool()? {
-            Ok(d.decode::<V>()?)
-        } else {
-            Err(d.decode::<Exception>()?)
-        };
+        let result = if d.bool()? { Ok(d.decode::<V>()?) } else { Err(d.decode::<Exception>()?) };
         Ok::<_, minicbor::decode::Error>((state, result))
     })();
     let step = match read {
@@ -69,17 +61,10 @@ where
     io::outbox(out)
 }
 
-fn put(
-    e: &mut Encoder<&mut Vec<u8>>,
-    step: &Step,
-) -> Result<(), minicbor::encode::Error<std::convert::Infallible>> {
+fn put(e: &mut Encoder<&mut Vec<u8>>, step: &Step) -> Result<(), minicbor::encode::Error<std::convert::Infallible>> {
     e.array(1)?;
     match step {
-        Step::Next {
-            target,
-            params,
-            state,
-        } => {
+        Step::Next { target, params, state } => {
             let (service, function) = split_target(target);
             e.array(5)?.u8(6)?.str(service)?.str(function)?;
             e.encode(params)?.encode(state)?.ok()

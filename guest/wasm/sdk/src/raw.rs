@@ -35,14 +35,8 @@ impl Default for Raw {
 }
 
 impl<C> Encode<C> for Raw {
-    fn encode<W: encode::Write>(
-        &self,
-        e: &mut Encoder<W>,
-        _: &mut C,
-    ) -> Result<(), encode::Error<W::Error>> {
-        e.writer_mut()
-            .write_all(&self.0)
-            .map_err(encode::Error::write)
+    fn encode<W: encode::Write>(&self, e: &mut Encoder<W>, _: &mut C) -> Result<(), encode::Error<W::Error>> {
+        e.writer_mut().write_all(&self.0).map_err(encode::Error::write)
     }
 }
 
@@ -51,7 +45,6 @@ impl<'b, C> Decode<'b, C> for Raw {
         let start = d.position();
         d.skip()?;
         let item = d.input().get(start..d.position());
-        item.map(|item| Self(item.to_vec()))
-            .ok_or_else(decode::Error::end_of_input)
+        item.map(|item| Self(item.to_vec())).ok_or_else(decode::Error::end_of_input)
     }
 }

@@ -22,13 +22,8 @@ async fn relay(input: Input) -> Result<Raw, Exception> {
 
 impl<'b, C> Decode<'b, C> for Input {
     fn decode(d: &mut Decoder<'b>, ctx: &mut C) -> Result<Self, decode::Error> {
-        let mut input = Self {
-            hops: Vec::new(),
-            value: Raw::null(),
-        };
-        let count = d
-            .map()?
-            .ok_or_else(|| decode::Error::message("a map of definite length is expected"))?;
+        let mut input = Self { hops: Vec::new(), value: Raw::null() };
+        let count = d.map()?.ok_or_else(|| decode::Error::message("a map of definite length is expected"))?;
         for _ in 0..count {
             match d.str()? {
                 "hops" => input.hops = d.decode_with(ctx)?,
