@@ -61,7 +61,7 @@ impl Scratch {
     /// Reads the list that `catena_scratch` points at.
     pub(crate) fn read(memory: &[u8], address: u32) -> Result<Self, ScratchError> {
         let unterminated = ScratchError::Unterminated { address };
-        let list = memory.get(address as usize..).ok_or_else(|| unterminated)?;
+        let list = memory.get(address as usize..).ok_or(unterminated)?;
         let mut ranges = Vec::new();
         for pair in list.chunks_exact(8) {
             let start = word(pair, 0);
