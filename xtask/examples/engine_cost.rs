@@ -111,7 +111,7 @@ fn warm(what: &str, source: &str, value: &[u8]) {
     println!("warm: {what}: {}", spread(&mut times[1000..].to_vec()));
 }
 
-fn spread(times: &mut Vec<f64>) -> String {
+fn spread(times: &mut [f64]) -> String {
     times.sort_by(f64::total_cmp);
     let at = |p: usize| times[(times.len() - 1) * p / 100];
     format!("p10 {:.1} us, p50 {:.1} us, p90 {:.1} us", at(10), at(50), at(90))

@@ -75,6 +75,7 @@ pub struct Event {
 
 /// A call that a program made.
 #[derive(Debug, Clone)]
+#[allow(dead_code, reason = "some are only shown when a test fails")]
 pub struct Call {
     pub number: u32,
     pub target: String,
