@@ -14,11 +14,6 @@ impl Spread {
         let at = |part: usize| values.get(values.len() * part / 10).or(values.last()).copied().unwrap_or(f64::NAN);
         Self { p10: at(1), median: at(5), p90: at(9) }
     }
-
-    /// One value, known exactly.
-    pub(crate) const fn exact(value: f64) -> Self {
-        Self { p10: value, median: value, p90: value }
-    }
 }
 
 /// Each measurement of one divided by that of the other next to it in time, so that a drift of the machine's speed cancels out.

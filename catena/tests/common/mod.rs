@@ -11,10 +11,11 @@ use serde::Serialize;
 use serde_json::Value as Json;
 
 /// One sandbox for all: its engine takes some milliseconds to load.
-pub static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| Sandbox::new(SandboxConfig::default()).expect("a sandbox"));
+pub(crate) static SANDBOX: LazyLock<Sandbox> =
+    LazyLock::new(|| Sandbox::new(SandboxConfig::default()).expect("a sandbox"));
 
 /// A service for tests: what it does shows in `effects`.
-pub fn service(name: &str, effects: &Arc<AtomicU64>) -> Service {
+pub(crate) fn service(name: &str, effects: &Arc<AtomicU64>) -> Service {
     let (add, here) = (Arc::clone(effects), Arc::clone(effects));
     Service::new(name)
         .function("echo", async |value: Json| Ok(value))
@@ -36,18 +37,18 @@ pub fn service(name: &str, effects: &Arc<AtomicU64>) -> Service {
         })
 }
 
-pub struct Mesh {
-    pub nodes: Vec<Node>,
-    pub client: Client,
-    pub effects: Vec<Arc<AtomicU64>>,
+pub(crate) struct Mesh {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) client: Client,
+    pub(crate) effects: Vec<Arc<AtomicU64>>,
 }
 
 /// Nodes `a`, `b`, ... each with a service of the same name, and a client that has joined them.
-pub async fn mesh(count: usize) -> Mesh {
+pub(crate) async fn mesh(count: usize) -> Mesh {
     mesh_with(count, |builder| builder).await
 }
 
-pub async fn mesh_with(count: usize, adjust: impl Fn(catena::NodeBuilder) -> catena::NodeBuilder) -> Mesh {
+pub(crate) async fn mesh_with(count: usize, adjust: impl Fn(catena::NodeBuilder) -> catena::NodeBuilder) -> Mesh {
     let mut nodes: Vec<Node> = Vec::new();
     let mut effects = Vec::new();
     for index in 0..count {
@@ -69,11 +70,11 @@ pub async fn mesh_with(count: usize, adjust: impl Fn(catena::NodeBuilder) -> cat
 }
 
 impl Mesh {
-    pub async fn code(&self, source: &str) -> Code {
+    pub(crate) async fn code(&self, source: &str) -> Code {
         self.client.javascript("test.js", source).await.expect("the function loads")
     }
 
-    pub async fn run(&self, source: &str, input: impl Serialize) -> Result<Json, Exception> {
+    pub(crate) async fn run(&self, source: &str, input: impl Serialize) -> Result<Json, Exception> {
         let code = self.code(source).await;
         self.client.run(&code, &input).await?.value().await
     }
