@@ -1,0 +1,93 @@
+//! Copies over real nodes: by chain and by plain calls, over directories and over a real NFS server, with the same function.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::{path::Path, sync::Arc};
+
+use catena::{Client, Node, Place, Sandbox, SandboxConfig};
+use catena_apps::{copy, files};
+use catena_bridge_nfs::{NfsBridge, testing::GaneshaServer};
+use catena_files::{Directory, FileService};
+
+struct Pair {
+    client: Client,
+    _nodes: [Node; 2],
+}
+
+async fn node(name: &str, files: Arc<dyn FileService>, sandbox: &Sandbox, join: Option<&Node>) -> Node {
+    let service = files::service(&format!("files.{name}"), files);
+    let mut builder = Node::builder(name).listen("127.0.0.1:0").sandbox(sandbox.clone()).service(service);
+    if let Some(first) = join.and_then(Node::address) {
+        builder = builder.join(Place::new(first));
+    }
+    builder.start().await.unwrap()
+}
+
+async fn pair(from: Arc<dyn FileService>, to: Arc<dyn FileService>) -> Pair {
+    let sandbox = Sandbox::new(SandboxConfig::default()).unwrap();
+    let from = node("from", from, &sandbox, None).await;
+    let to = node("to", to, &sandbox, Some(&from)).await;
+    let place = Place::new(from.address().unwrap());
+    let client = Client::builder("client").sandbox(sandbox).join(place).connect().await.unwrap();
+    Pair { client, _nodes: [from, to] }
+}
+
+fn noise(path: &Path, bytes: usize) -> Vec<u8> {
+    let mut noise = vec![0; bytes];
+    blake3::Hasher::new_derive_key("catena copy test").finalize_xof().fill(&mut noise);
+    std::fs::write(path, &noise).unwrap();
+    noise
+}
+
+async fn both_ways(pair: &Pair, bytes: u64, read_target: impl Fn(&str) -> Vec<u8>, original: &[u8]) {
+    let code = copy::code(&pair.client).await.unwrap();
+    let job = |target: &str| copy::Copy::new("files.from", "source.bin", "files.to", target);
+    let by_chain = copy::by_chain(&pair.client, &code, &job("chain.bin"), |_| ()).await.unwrap();
+    let by_rpc = copy::by_rpc(&pair.client, &job("rpc.bin"), |_| ()).await.unwrap();
+    assert_eq!((by_chain.bytes, by_rpc.bytes), (bytes, bytes));
+    assert!(read_target("chain.bin") == original && read_target("rpc.bin") == original, "a copy differs");
+    let hash = copy::hash(&pair.client, "files.from", "source.bin").await.unwrap();
+    assert_eq!(copy::hash(&pair.client, "files.to", "chain.bin").await.unwrap(), hash);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn between_two_directories() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for bytes in [0, 1, 32 << 10, 700_001] {
+        let original = noise(&from.path().join("source.bin"), bytes);
+        let pair =
+            pair(Arc::new(Directory::open(from.path()).unwrap()), Arc::new(Directory::open(to.path()).unwrap())).await;
+        both_ways(&pair, bytes as u64, |name| std::fs::read(to.path().join(name)).unwrap(), &original).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn from_a_directory_to_an_nfs_server_with_the_same_function() {
+    let from = tempfile::tempdir().unwrap();
+    let original = noise(&from.path().join("source.bin"), 300_000);
+    let server = GaneshaServer::start();
+    let bridge = NfsBridge::connect(server.config()).await.unwrap();
+    let pair = pair(Arc::new(Directory::open(from.path()).unwrap()), Arc::new(bridge)).await;
+    both_ways(&pair, 300_000, |name| std::fs::read(server.dir.join(name)).unwrap(), &original).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_source_harms_no_target() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::write(to.path().join("kept"), "as it was").unwrap();
+    let pair =
+        pair(Arc::new(Directory::open(from.path()).unwrap()), Arc::new(Directory::open(to.path()).unwrap())).await;
+    let code = copy::code(&pair.client).await.unwrap();
+    let job = copy::Copy::new("files.from", "nowhere", "files.to", "kept");
+    for why in [
+        copy::by_chain(&pair.client, &code, &job, |_| ()).await.unwrap_err(),
+        copy::by_rpc(&pair.client, &job, |_| ()).await.unwrap_err(),
+    ] {
+        assert_eq!(why.name, "NFS3ERR_NOENT");
+        assert_eq!(std::fs::read_to_string(to.path().join("kept")).unwrap(), "as it was");
+    }
+    std::fs::create_dir(from.path().join("folder")).unwrap();
+    let job = copy::Copy::new("files.from", "folder", "files.to", "kept");
+    let why = copy::by_chain(&pair.client, &code, &job, |_| ()).await.unwrap_err();
+    assert_eq!(why.name, "NotAFile");
+    assert_eq!(std::fs::read_to_string(to.path().join("kept")).unwrap(), "as it was");
+}
