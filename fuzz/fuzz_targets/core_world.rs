@@ -20,13 +20,13 @@ enum Operation {
     Call { service: u8, time_us: u16 },
     Withdraw(u8),
     Bytes { from: u8, head: Vec<u8>, tail: Vec<u8> },
-    Hop { from: u8, chain: u8, step: u32, service: u8, emitted: u32, hops: u8, head_only: bool },
-    Tail { chain: u8, step: u32, came: bool, code: bool },
-    Accepted { from: u8, own: bool, chain: u8, step: u32 },
-    Refused { from: u8, own: bool, chain: u8, step: u32 },
-    Partial { chain: u8, step: u32, number: u32 },
-    End { chain: u8, step: u32, emitted: u32 },
-    Heartbeat { chain: u8, step: u32 },
+    Hop { from: u8, chain: u8, step: u8, service: u8, emitted: u8, hops: u8, head_only: bool },
+    Tail { chain: u8, step: u8, came: bool, code: bool },
+    Accepted { from: u8, own: bool, chain: u8, step: u8 },
+    Refused { from: u8, own: bool, chain: u8, step: u8 },
+    Partial { chain: u8, step: u8, number: u8 },
+    End { chain: u8, step: u8, emitted: u8 },
+    Heartbeat { chain: u8, step: u8 },
     Return { from: u8, id: u8, fails: bool },
     Code { from: u8, code: u8, here: bool },
     LinkLost(u8),
@@ -46,10 +46,15 @@ fn place(id: u8) -> Arc<NodeRef> {
     Arc::new(NodeRef { id: NodeId(u64::from(id % 4)), name: format!("n{}", id % 4), address: None, site: None })
 }
 
-fn key(own: bool, chain: u8, step: u32) -> StepKey {
+/// Small numbers, and those at the very end.
+fn edge(number: u8) -> u32 {
+    if number < 250 { u32::from(number) } else { u32::MAX - u32::from(255 - number) }
+}
+
+fn key(own: bool, chain: u8, step: u8) -> StepKey {
     let origin = NodeId(if own { ME } else { 1 });
     let chain = ChainId { origin, number: u64::from(chain % 4) + 1 };
-    StepKey { chain, branch: Branch::root(), step }
+    StepKey { chain, branch: Branch::root(), step: edge(step) }
 }
 
 fn code(code: u8) -> Hash {
@@ -69,7 +74,7 @@ fn result(fails: bool) -> Result<Value, Exception> {
     if fails { Err(failure()) } else { Ok(Value::null()) }
 }
 
-fn hop(chain: u8, step: u32, target: u8, emitted: u32, hops: u8) -> Box<Hop> {
+fn hop(chain: u8, step: u8, target: u8, emitted: u8, hops: u8) -> Box<Hop> {
     Box::new(Hop {
         key: key(false, chain, step),
         attempt: 0,
@@ -81,7 +86,7 @@ fn hop(chain: u8, step: u32, target: u8, emitted: u32, hops: u8) -> Box<Hop> {
         code: code(chain),
         origin: (*place(1)).clone(),
         started_at_ms: 0,
-        emitted,
+        emitted: edge(emitted),
         heartbeat_in_us: 1_000,
         path: Vec::new(),
         trace: Some(Vec::new()),
@@ -96,6 +101,15 @@ struct World {
     node: Node,
     now: Time,
     receipts: Vec<Receipt>,
+    /// What the node has named: operations speak of these, the newest first.
+    sessions: Vec<SessionId>,
+    tickets: Vec<Ticket>,
+    asked: Vec<u64>,
+}
+
+/// The `which`th from the end; `other` where there are not so many.
+fn newest<T: Copy>(list: &[T], which: u8, other: T) -> T {
+    list.iter().rev().nth(usize::from(which % 8)).copied().unwrap_or(other)
 }
 
 impl World {
@@ -114,14 +128,15 @@ impl World {
             }
             Operation::Withdraw(call) => self.node.withdraw(CallId(u64::from(call % 16))),
             Operation::ServiceDone { ticket, fails, took_us } => {
-                self.node.on_service_done(now, Ticket(u64::from(ticket % 32)), result(fails), took_us);
+                let ticket = newest(&self.tickets, ticket, Ticket(u64::from(ticket)));
+                self.node.on_service_done(now, ticket, result(fails), took_us);
             }
             Operation::Turn { session, calls, emits, ends } => self.turn(session, &calls, emits, ends),
-            Operation::Broken { session } => self.node.on_turn(now, session_of(session), Err(failure()), 1),
+            Operation::Broken { session } => self.node.on_turn(now, self.session(session), Err(failure()), 1),
             Operation::Suspended { session, fails, code } => {
                 let taken = (Bytes::from_static(b"state"), code.then(|| Bytes::from_static(b"code")));
                 let taken = if fails { Err(failure()) } else { Ok(taken) };
-                self.node.on_suspended(now, session_of(session), taken, 1);
+                self.node.on_suspended(now, self.session(session), taken, 1);
             }
             Operation::Resolved { service: s, at } => {
                 self.node.on_resolved(now, &service(s), at.map(place).ok_or_else(failure));
@@ -132,7 +147,7 @@ impl World {
             }
             Operation::LinkLost(with) => self.node.on_link_lost(now, place(with).id),
             Operation::Undelivered { which, lost } => {
-                if let Some(receipt) = self.receipts.get(usize::from(which)) {
+                if let Some(receipt) = self.receipts.iter().rev().nth(usize::from(which % 8)) {
                     let why = if lost { Undelivered::Lost } else { Undelivered::Unreachable };
                     self.node.on_undelivered(now, receipt.clone(), why);
                 }
@@ -163,20 +178,27 @@ impl World {
             Operation::Accepted { from, own, chain, step } => (from, Message::Accepted(key(own, chain, step))),
             Operation::Refused { from, own, chain, step } => (from, Message::Refused(key(own, chain, step), failure())),
             Operation::Partial { chain, step, number } => {
-                (1, Message::Partial { key: key(true, chain, step), number, value: Value::null() })
+                (1, Message::Partial { key: key(true, chain, step), number: edge(number), value: Value::null() })
             }
             Operation::End { chain, step, emitted } => {
                 let (key, outcome) = (key(true, chain, step), Outcome::Done(Value::null()));
-                let end = End { key, outcome, emitted, path: Vec::new(), trace: None, console: Vec::new() };
+                let end =
+                    End { key, outcome, emitted: edge(emitted), path: Vec::new(), trace: None, console: Vec::new() };
                 (1, Message::End(Box::new(end)))
             }
             Operation::Heartbeat { chain, step } => (1, Message::Heartbeat(key(true, chain, step), "n1".into())),
-            Operation::Return { from, id, fails } => (from, Message::Return(u64::from(id % 32), result(fails).into())),
+            Operation::Return { from, id, fails } => {
+                (from, Message::Return(newest(&self.asked, id, u64::from(id)), result(fails).into()))
+            }
             Operation::Code { from, code: which, here: true } => (from, Message::Code(code(which), Bytes::new())),
             Operation::Code { from, code: which, here: false } => (from, Message::NoCode(code(which))),
             _ => return,
         };
         self.node.on_message(self.now, &place(from), message);
+    }
+
+    fn session(&self, which: u8) -> SessionId {
+        newest(&self.sessions, which, SessionId(u64::from(which)))
     }
 
     fn turn(&mut self, session: u8, calls: &[(u8, u8)], emits: u8, ends: Option<bool>) {
@@ -194,7 +216,7 @@ impl World {
             logs: vec!["said".into()],
             end: ends.map(result),
         };
-        self.node.on_turn(self.now, session_of(session), Ok(turn), 1);
+        self.node.on_turn(self.now, self.session(session), Ok(turn), 1);
     }
 
     /// Takes the actions; there are not more of them than there is reason for.
@@ -203,17 +225,19 @@ impl World {
         while let Some(action) = self.node.poll_action() {
             count += 1;
             assert!(count <= 64 * (of + 8), "{count} actions");
-            if let Action::Send { receipt, .. } = action {
-                self.receipts.push(receipt);
+            match action {
+                Action::Send { receipt, .. } => {
+                    self.asked.extend(if let Receipt::Call(id) = receipt { Some(id) } else { None });
+                    self.receipts.push(receipt);
+                }
+                Action::RunService { ticket, .. } => self.tickets.push(ticket),
+                Action::Begin { session, .. } | Action::Resume { session, .. } => self.sessions.push(session),
+                _ => {}
             }
         }
         let (chains, waiting, running) = self.node.load();
         assert!(chains <= 8 && waiting <= 16 && running <= 8, "{chains} {waiting} {running}");
     }
-}
-
-fn session_of(session: u8) -> SessionId {
-    SessionId(u64::from(session % 16) + 1)
 }
 
 fuzz_target!(|operations: Vec<Operation>| {
@@ -229,7 +253,14 @@ fuzz_target!(|operations: Vec<Operation>| {
     let mut node = Node::new((*place(0)).clone(), policy, 0);
     node.serve("s0", ["f"]);
     node.serve("s1", ["f"]);
-    let mut world = World { node, now: Time::from_us(0), receipts: Vec::new() };
+    let mut world = World {
+        node,
+        now: Time::from_us(0),
+        receipts: Vec::new(),
+        sessions: Vec::new(),
+        tickets: Vec::new(),
+        asked: Vec::new(),
+    };
     let count = operations.len();
     for operation in operations {
         world.apply(operation);
