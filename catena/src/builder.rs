@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     path::PathBuf,
     sync::Arc,
     time::{Instant, SystemTime, UNIX_EPOCH},
@@ -32,6 +32,20 @@ pub enum StartError {
     /// The address to listen on cannot be read.
     #[error("cannot listen on {0:?}: write it as host:port, such as 127.0.0.1:7400")]
     Address(String),
+    /// The address to tell peers cannot be dialled, or nobody listens behind it.
+    #[error("cannot advertise {address:?}: {reason}")]
+    Advertise {
+        /// As it was given.
+        address: String,
+        /// What is wrong with it, and what to do.
+        reason: &'static str,
+    },
+    /// The node would listen on all addresses of its machine, and tell its peers none of them.
+    #[error(
+        "{0} stands for every address of this machine, so other nodes cannot dial it: say with `advertise` which \
+         host:port they reach this node at, or listen on that one address"
+    )]
+    Unspecified(SocketAddr),
     /// A name is empty or too long.
     #[error("{0:?} is no name: names have 1 to {NAME_BYTES_MAX} bytes and no slash")]
     Name(String),
@@ -45,6 +59,7 @@ pub struct NodeBuilder {
     name: String,
     site: Option<String>,
     listen: Option<String>,
+    advertise: Option<String>,
     join: Vec<Place>,
     services: Vec<Service>,
     topology: Option<Arc<Topology>>,
@@ -53,9 +68,12 @@ pub struct NodeBuilder {
     repository: bool,
 }
 
-enum SandboxSource {
-    Own { limits: Limits, cache_dir: Option<PathBuf> },
-    Shared(Sandbox),
+/// A shared sandbox, else one of its own with these settings.
+#[derive(Default)]
+struct SandboxSource {
+    shared: Option<Sandbox>,
+    limits: Limits,
+    cache_dir: Option<PathBuf>,
 }
 
 impl NodeBuilder {
@@ -64,11 +82,12 @@ impl NodeBuilder {
             name: name.into(),
             site: None,
             listen: None,
+            advertise: None,
             join: Vec::new(),
             services: Vec::new(),
             topology: None,
             policy: Policy::default(),
-            sandbox: SandboxSource::Own { limits: Limits::default(), cache_dir: None },
+            sandbox: SandboxSource::default(),
             repository: false,
         }
     }
@@ -80,10 +99,19 @@ impl NodeBuilder {
         self
     }
 
-    /// Listens on `host:port`; port 0 lets the system choose. Without it the node only dials.
+    /// Listens on `host:port`; port 0 lets the system choose. Without it the node only dials. A host that stands for all addresses of
+    /// the machine (`0.0.0.0`, `[::]`) needs [`NodeBuilder::advertise`] besides.
     #[must_use]
     pub fn listen(mut self, address: impl Into<String>) -> Self {
         self.listen = Some(address.into());
+        self
+    }
+
+    /// Tells peers to dial `host:port`, where they reach this node at another address than it listens on: behind a translation of
+    /// addresses, in a container, or listening on all addresses. Port 0 stands for the port it listens on.
+    #[must_use]
+    pub fn advertise(mut self, address: impl Into<String>) -> Self {
+        self.advertise = Some(address.into());
         self
     }
 
@@ -118,14 +146,22 @@ impl NodeBuilder {
     /// The bounds of each guest.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
-        self.sandbox = SandboxSource::Own { limits, cache_dir: None };
+        self.sandbox.limits = limits;
         self
     }
 
-    /// Uses a sandbox that other nodes of this process use too.
+    /// Keeps compiled modules in this folder from one process to the next, the JavaScript engine above all: the first chain then begins
+    /// after milliseconds instead of seconds. Only this user may be able to write there: what lies there is run.
+    #[must_use]
+    pub fn cache_dir(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.sandbox.cache_dir = Some(folder.into());
+        self
+    }
+
+    /// Uses a sandbox that other nodes of this process use too. It has limits and a cache of its own: those set here do not count.
     #[must_use]
     pub fn sandbox(mut self, sandbox: Sandbox) -> Self {
-        self.sandbox = SandboxSource::Shared(sandbox);
+        self.sandbox.shared = Some(sandbox);
         self
     }
 
@@ -169,12 +205,8 @@ impl NodeBuilder {
         check_name(&self.name)?;
         // The address is part of who it is, so the port must be known before: it is chosen here if the system may choose.
         let listen = listen.map(choose_port).transpose()?;
-        let me = NodeRef {
-            id: NodeId(random()),
-            name: self.name,
-            address: listen.map(|address| address.to_string()),
-            site: self.site.clone(),
-        };
+        let address = told_to_peers(listen, self.advertise)?;
+        let me = NodeRef { id: NodeId(random()), name: self.name, address, site: self.site.clone() };
         let entries: Vec<_> = services.values().map(|service| entry(service, &me)).collect();
         let hello = Hello { node: me.clone(), services: entries, repository: self.repository }.encode();
         let identity = Identity { node: me.id.0, site: self.site, hello: hello.into() };
@@ -202,11 +234,11 @@ impl NodeBuilder {
 
 impl SandboxSource {
     fn maker(self) -> MakeSandbox {
-        Box::new(move || match &self {
-            Self::Shared(sandbox) => Ok(sandbox.clone()),
-            Self::Own { limits, cache_dir } => {
-                let config =
-                    SandboxConfig { limits: limits.clone(), cache_dir: cache_dir.clone(), ..SandboxConfig::default() };
+        Box::new(move || match &self.shared {
+            Some(sandbox) => Ok(sandbox.clone()),
+            None => {
+                let (limits, cache_dir) = (self.limits.clone(), self.cache_dir.clone());
+                let config = SandboxConfig { limits, cache_dir, ..SandboxConfig::default() };
                 Sandbox::new(config).map_err(|why| {
                     Exception::new(names::BAD_CODE, Fault::Node, format!("the sandbox could not be made: {why}"))
                 })
@@ -255,6 +287,32 @@ fn choose_port(address: SocketAddr) -> Result<SocketAddr, StartError> {
     // Asked for and let go again: the system does not give a port out twice in a row.
     let probe = std::net::TcpListener::bind(address).and_then(|listener| listener.local_addr());
     probe.map_err(|why| NetError::Listen { address: address.to_string(), reason: why.to_string() }.into())
+}
+
+/// The address in this node's greeting: what other nodes will dial.
+fn told_to_peers(listen: Option<SocketAddr>, advertise: Option<String>) -> Result<Option<String>, StartError> {
+    let Some(address) = advertise else {
+        return match listen {
+            Some(listen) if listen.ip().is_unspecified() => Err(StartError::Unspecified(listen)),
+            listen => Ok(listen.map(|listen| listen.to_string())),
+        };
+    };
+    let wrong = |reason| Err(StartError::Advertise { address: address.clone(), reason });
+    let Some(listen) = listen else {
+        return wrong("this node listens nowhere, so nobody could reach it there; give it an address to listen on");
+    };
+    let Some((host, port)) = address.rsplit_once(':').filter(|(host, _)| !host.is_empty()) else {
+        return wrong("write it as host:port, such as node.example.org:7400");
+    };
+    let Ok(port) = port.parse::<u16>() else {
+        return wrong("its port is no number from 0 to 65535; 0 stands for the port that the node listens on");
+    };
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    if bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified()) {
+        return wrong("it stands for every address of a machine; name the one that other nodes reach");
+    }
+    let port = if port == 0 { listen.port() } else { port };
+    Ok(Some(format!("{host}:{port}")))
 }
 
 /// A number for this run of the node, from the process's own random keys.

@@ -154,6 +154,18 @@ impl Client {
         self.shell.survey().await
     }
 
+    /// The services that its links have told of, by name, without asking again.
+    #[must_use]
+    pub fn known_services(&self) -> Vec<ServiceEntry> {
+        self.shell.peers.all()
+    }
+
+    /// Its name: where the path of its chains begins.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.shell.me.name
+    }
+
     /// Bytes that crossed this client's links so far.
     #[must_use]
     pub fn traffic(&self) -> Traffic {

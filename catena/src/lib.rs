@@ -40,9 +40,12 @@ mod value;
 
 pub use builder::{NodeBuilder, StartError};
 pub use catena_core::Policy;
-pub use catena_guest::{Function, FunctionKind, Limits, Sandbox, SandboxConfig};
-pub use catena_net::{LinkShape, Place, Topology};
-pub use catena_wire::{Exception, Fault, Hash, LogLine, ServiceEntry, StepTrace, Value, names as exceptions};
+pub use catena_guest::{Function, FunctionKind, Limits, Sandbox, SandboxConfig, SandboxError};
+pub use catena_net::{LinkShape, NetError, Place, Topology};
+pub use catena_wire::{
+    Budget, ChainId, Exception, Fault, Hash, LogLine, NodeId, NodeRef, ServiceEntry, StepTrace, Value,
+    names as exceptions,
+};
 pub use client::{Client, Code, RunOptions, Traffic};
 pub use node::Node;
 pub use replies::{Reply, ReplySet};

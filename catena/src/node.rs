@@ -27,7 +27,7 @@ impl Node {
         &self.shell.me.name
     }
 
-    /// Where it listens (`host:port`), if it does.
+    /// Where other nodes reach it (`host:port`): what it advertises, else where it listens; `None` if it only dials.
     #[must_use]
     pub fn address(&self) -> Option<&str> {
         self.shell.me.address.as_deref()

@@ -99,3 +99,20 @@ fn a_wrong_file_has_its_line() {
     catena(&["up", missing.to_str().unwrap()]).failed(2, &["m.toml does not exist", "did you mean", "n.toml?"]);
     catena(&["up", folder.path().to_str().unwrap()]).failed(2, &["is a directory"]);
 }
+
+#[test]
+fn a_node_on_all_addresses_says_which_one_others_dial() {
+    let folder = folder();
+    let probe = "[[service]]\nkind = \"probe\"\nname = \"probe.all\"\n";
+    let node = file(&folder, "n.toml", &format!("name = \"n\"\nlisten = \"0.0.0.0:0\"\n{probe}"));
+    catena(&["up", &node]).failed(4, &["every address of this machine", "help:", "--advertise HOST:PORT"]);
+
+    let node =
+        file(&folder, "n.toml", &format!("name = \"n\"\nlisten = \"0.0.0.0:0\"\nadvertise = \"127.0.0.1:0\"\n{probe}"));
+    let server = Server::start(&["up", &node, "--json"]);
+    let address = server.ready()["node"]["address"].as_str().unwrap().to_owned();
+    assert!(address.starts_with("127.0.0.1:") && !address.ends_with(":0"), "{address}");
+    let listed = catena(&["ls", "--connect", &address, "--json"]);
+    assert_eq!(listed.json()["services"][0]["address"], address, "{listed:?}");
+    assert_eq!(server.end_by("TERM"), Some(0));
+}

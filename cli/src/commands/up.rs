@@ -1,8 +1,8 @@
 //! `catena up FILE.toml`.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc};
 
-use catena::{Node, Topology};
+use catena::{Node, StartError, Topology};
 use clap::{Args, ValueHint};
 use serde_json::json;
 
@@ -21,6 +21,7 @@ const EXAMPLE: &str = r#"A file with everything in it; only `name` must be there
   name = "mtv"
   site = "mtv"                       # for people, and for shaped links
   listen = "127.0.0.1:7400"          # without it the node only dials
+  advertise = "mtv.example.org:7400" # what others dial, if that is another address: must be there with listen = "0.0.0.0:7400"
   join = ["10.0.0.7:7400"]           # one node of the mesh is enough
   repository = true                  # keeps functions for all nodes
   shaped = "paper"                   # development only: slow links, by the paper's figures
@@ -62,6 +63,9 @@ pub(crate) struct Up {
     /// Listen there instead of where the file says; port 0 lets the system choose
     #[arg(long, value_name = "HOST:PORT", value_hint = ValueHint::Other, value_parser = connect::address)]
     listen: Option<String>,
+    /// Tell other nodes to dial this address instead of the one it listens on; port 0 stands for the port it listens on
+    #[arg(long, value_name = "HOST:PORT", value_hint = ValueHint::Other, value_parser = connect::address)]
+    advertise: Option<String>,
 }
 
 pub(crate) async fn run(args: &Up, output: &Output) -> Result<(), Failure> {
@@ -86,6 +90,9 @@ async fn start(args: &Up, file: NodeFile, output: &Output) -> Result<(Node, Vec<
     if let Some(listen) = args.listen.as_ref().or(file.listen.as_ref()) {
         builder = builder.listen(listen);
     }
+    if let Some(advertise) = args.advertise.as_ref().or(file.advertise.as_ref()) {
+        builder = builder.advertise(advertise);
+    }
     if file.repository {
         builder = builder.repository();
     }
@@ -101,11 +108,17 @@ async fn start(args: &Up, file: NodeFile, output: &Output) -> Result<(Node, Vec<
         offered.push((service.name().to_owned(), service.functions().map(str::to_owned).collect()));
         builder = builder.service(service);
     }
-    let started = builder.start().await.map_err(|why| {
-        let help = "listen elsewhere: `listen` in the file, or --listen HOST:PORT (port 0 lets the system choose)";
-        Failure::cannot_start(why.to_string(), help)
-    });
+    let started = builder.start().await.map_err(|why| Failure::cannot_start(why.to_string(), help(&why)));
     Ok((started?, offered))
+}
+
+const fn help(why: &StartError) -> &'static str {
+    match why {
+        StartError::Unspecified(_) | StartError::Advertise { .. } => {
+            "add `advertise` to the file, or --advertise HOST:PORT (port 0 stands for the port it listens on)"
+        }
+        _ => "listen elsewhere: `listen` in the file, or --listen HOST:PORT (port 0 lets the system choose)",
+    }
 }
 
 fn announce(node: &Node, services: &[Offered], output: &Output) -> Result<(), Failure> {
@@ -116,16 +129,12 @@ fn announce(node: &Node, services: &[Offered], output: &Output) -> Result<(), Fa
         return output.json_line(&json!({ "ready": true, "node": node }));
     }
     let place =
-        node.address().map_or_else(|| "listens nowhere, dials only".to_owned(), |at| format!("listens on {at}"));
+        node.address().map_or_else(|| "listens nowhere, dials only".to_owned(), |at| format!("is reached at {at}"));
     output.data(&format!("node {} {place}", output.paint(Paint::Bold, node.name())))?;
     for (name, functions) in services {
         output.data(&format!("  {name}: {}", functions.join(" ")))?;
     }
     if let Some(address) = node.address() {
-        if address.parse::<SocketAddr>().is_ok_and(|address| address.ip().is_unspecified()) {
-            let warning = output.paint_talk(Paint::Yellow, "warning:");
-            output.talk(&format!("{warning} other nodes are told to dial {address}, which is no address of one machine: listen on the one that they can reach"));
-        }
         output.talk(&format!("try, in another terminal:\n  catena ls --connect {address}\nCtrl-C ends it"));
     }
     output.data("ready")

@@ -20,6 +20,7 @@ pub(super) struct File {
     pub(super) name: Spanned<String>,
     pub(super) site: Option<Spanned<String>>,
     pub(super) listen: Option<Spanned<String>>,
+    pub(super) advertise: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) join: Vec<Join>,
     #[serde(default)]

@@ -27,6 +27,8 @@ pub(crate) struct NodeFile {
     pub(crate) name: String,
     pub(crate) site: Option<String>,
     pub(crate) listen: Option<String>,
+    /// What other nodes are told to dial, if that is another address.
+    pub(crate) advertise: Option<String>,
     pub(crate) join: Vec<Place>,
     pub(crate) repository: bool,
     /// Links are shaped as in the paper.
@@ -51,6 +53,7 @@ impl NodeFile {
                 .map_err(|why| text.mistake(address.span(), format!("{:?} is no address", address.get_ref()), why))
         };
         let listen = file.listen.as_ref().map(&checked_address).transpose()?;
+        let advertise = file.advertise.as_ref().map(&checked_address).transpose()?;
         let join = file
             .join
             .iter()
@@ -71,6 +74,7 @@ impl NodeFile {
             name: checked_name(&file.name, text)?,
             site: file.site.map(toml::Spanned::into_inner),
             listen,
+            advertise,
             join,
             repository: file.repository,
             shaped: file.shaped.is_some(),

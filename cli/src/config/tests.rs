@@ -33,7 +33,8 @@ fn a_whole_file_is_taken() {
         r#"
         name = "mtv"
         site = "mtv"
-        listen = "127.0.0.1:7400"
+        listen = "0.0.0.0:7400"
+        advertise = "mtv.example.org:0"
         join = ["a:1", { address = "b:2", site = "cam" }]
         repository = true
         shaped = "paper"
@@ -58,6 +59,7 @@ fn a_whole_file_is_taken() {
     assert_eq!(file.join[1].site.as_deref(), Some("cam"));
     assert_eq!((file.join[0].address.as_str(), file.join[1].address.as_str()), ("a:1", "b:2"));
     assert!(file.shaped && file.repository);
+    assert_eq!(file.advertise.as_deref(), Some("mtv.example.org:0"));
     assert_eq!(file.limits.memory_bytes_max, 1 << 20);
     assert_eq!(file.limits.events_max, Limits::default().events_max);
     assert_eq!(file.policy.activations_max, 7);
@@ -104,6 +106,7 @@ fn keys_belong_to_kinds() {
 #[test]
 fn values_are_checked() {
     check("name = \"a\"\nlisten = \"7400\"\n", "2:10", &["no address", "HOST:PORT"]);
+    check("name = \"a\"\nadvertise = \"here\"\n", "2:13", &["no address", "HOST:PORT"]);
     check("name = \"a\"\njoin = [\"x:1\", \"nowhere\"]\n", "2:16", &["no address"]);
     check("name = \"a\"\nshaped = \"paper\"\n", "2:10", &["add `site`"]);
     check("name = \"a\"\nsite = \"mtw\"\nshaped = \"paper\"\n", "2:8", &["did you mean mtv?"]);
