@@ -1,9 +1,8 @@
 //! The bytes that an untouched instance holds: those of the module, and what loading a function changed of them.
 
 use crate::{
-    continuation::next_run,
     difference::{Expected, Page},
-    leb,
+    kept::Kept,
     pages::PAGE_BYTES,
 };
 
@@ -66,32 +65,24 @@ impl Expected for Base {
     }
 }
 
-/// The pages of a base that an image's runs change, with the runs laid over them. Derived from the runs, and kept only while
-/// an instance of the image lives, so that comparing with it is as quick as comparing with the base.
+/// The pages of a base that loading changed, as they then were. Derived from what is kept, and there only while an instance of the
+/// image lives, so that comparing with it is as quick as comparing with the base.
 #[derive(Default)]
 pub(crate) struct Patched(Sparse);
 
 impl Patched {
-    /// Lays `runs`, which were taken from a memory, over a copy of the pages of `base` that they touch.
-    pub(crate) fn new(base: &Base, runs: &[u8]) -> Self {
+    pub(crate) fn new(base: &Base, kept: &Kept) -> Self {
         let mut sparse = Sparse::default();
-        let (mut rest, mut at) = (runs, 0);
-        let count = leb::take_u32(&mut rest).unwrap_or(0);
-        for _ in 0..count {
-            let Some((range, bytes)) = next_run(&mut rest, &mut at) else {
-                break;
-            };
-            // No run crosses the end of a page: they were made page by page.
-            let Ok(page) = u32::try_from(range.start / PAGE_BYTES) else {
-                break;
-            };
-            if sparse.get(page).is_none() {
-                sparse.insert(page, *base.page(page));
+        let mut last = None;
+        let pages = kept.blocks().filter(|block| last.replace(block.page()) != Some(block.page())).count();
+        sparse.pages.reserve_exact(pages);
+        for block in kept.blocks() {
+            if sparse.get(block.page()).is_none() {
+                sparse.insert(block.page(), *base.page(block.page()));
             }
-            let offset = range.start % PAGE_BYTES;
-            let held = sparse.pages.last_mut();
-            if let Some(target) = held.and_then(|held| held.get_mut(offset..offset + bytes.len())) {
-                target.copy_from_slice(bytes);
+            // In order of address, so that it is the last.
+            if let Some(page) = sparse.pages.last_mut() {
+                block.lay_in_page(page);
             }
         }
         Self(sparse)

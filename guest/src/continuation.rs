@@ -194,7 +194,7 @@ fn check_runs(rest: &mut &[u8], memory_bytes: u64, scratch: &Scratch) -> Result<
 }
 
 /// Writes runs (count, then gap, length and bytes of each) that were checked before. What does not fit is left out.
-pub(crate) fn lay_runs(mut runs: &[u8], memory: &mut [u8]) {
+fn lay_runs(mut runs: &[u8], memory: &mut [u8]) {
     let count = leb::take_u32(&mut runs).unwrap_or(0);
     let mut at = 0_usize;
     for _ in 0..count {
@@ -209,23 +209,13 @@ pub(crate) fn lay_runs(mut runs: &[u8], memory: &mut [u8]) {
 }
 
 /// One run: where it belongs, and its bytes. `at` is the end of the run before.
-pub(crate) fn next_run<'r>(runs: &mut &'r [u8], at: &mut usize) -> Option<(Range<usize>, &'r [u8])> {
+fn next_run<'r>(runs: &mut &'r [u8], at: &mut usize) -> Option<(Range<usize>, &'r [u8])> {
     let start = *at + leb::take_u32(runs)? as usize;
     let length = leb::take_u32(runs)? as usize;
     let (bytes, rest) = runs.split_at_checked(length)?;
     *runs = rest;
     *at = start + length;
     Some((start..*at, bytes))
-}
-
-/// Where runs lie that were made here.
-pub(crate) fn ranges(runs: &[u8]) -> impl Iterator<Item = Range<u32>> {
-    let (mut rest, mut at) = (runs, 0);
-    let count = leb::take_u32(&mut rest).unwrap_or(0);
-    (0..count).map_while(move |_| {
-        let (range, _) = next_run(&mut rest, &mut at)?;
-        Some(u32::try_from(range.start).ok()?..u32::try_from(range.end).ok()?)
-    })
 }
 
 /// Checks `bytes` against a memory of `memory.len()` bytes and lays them over it: the whole way from a peer's bytes to a

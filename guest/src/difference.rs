@@ -55,15 +55,35 @@ pub(crate) fn compare(
             compare_part(held, image, 0..PAGE_BYTES, page, found);
             continue;
         }
-        let mut end_before = 0;
-        for part in scratch.kept(page) {
-            compare_part(held, image, part.clone(), page, found);
-            copy(held, image, end_before..part.start);
-            end_before = part.end;
-        }
-        copy(held, image, end_before..PAGE_BYTES);
+        restore_gaps(held, image, scratch.kept(page), |held, part| compare_part(held, image, part, page, found));
     }
     found.bytes <= bytes_max
+}
+
+/// Puts the image's bytes back where `pages` are scratch.
+pub(crate) fn restore_scratch(memory: &mut [u8], pages: &[u32], expected: &impl Expected, scratch: &Scratch) {
+    for &page in pages.iter().filter(|page| !scratch.spares(**page)) {
+        let start = page as usize * PAGE_BYTES;
+        if let Some(held) = memory.get_mut(start..).and_then(|rest| rest.first_chunk_mut::<PAGE_BYTES>()) {
+            restore_gaps(held, expected.page(page), scratch.kept(page), |_, _| {});
+        }
+    }
+}
+
+/// Puts the image's bytes back between the parts that are kept, each of which is shown first.
+fn restore_gaps(
+    held: &mut Page,
+    image: &Page,
+    kept: impl Iterator<Item = Range<usize>>,
+    mut show: impl FnMut(&Page, Range<usize>),
+) {
+    let mut end_before = 0;
+    for part in kept {
+        show(held, part.clone());
+        copy(held, image, end_before..part.start);
+        end_before = part.end;
+    }
+    copy(held, image, end_before..PAGE_BYTES);
 }
 
 /// Puts the image's bytes back where the runs are.

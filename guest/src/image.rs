@@ -8,6 +8,7 @@ use crate::{
     FunctionKind,
     base::{Patched, Reset},
     continuation::{DIGEST_BYTES, Shape},
+    kept::Kept,
     prototype::Prototype,
 };
 
@@ -20,7 +21,7 @@ pub struct Image {
     name: String,
     pub(crate) prototype: Arc<Prototype>,
     /// What loading changed of the prototype's memory.
-    pub(crate) runs: Box<[u8]>,
+    pub(crate) kept: Kept,
     /// The mutable globals' bits after loading.
     pub(crate) globals: Box<[u64]>,
     /// Size of the memory after loading, in pages of 64 KiB.
@@ -31,7 +32,7 @@ pub struct Image {
 
 /// What loading left in an instance.
 pub(crate) struct Loaded {
-    pub(crate) runs: Box<[u8]>,
+    pub(crate) kept: Kept,
     pub(crate) globals: Box<[u64]>,
     pub(crate) memory_pages: u32,
 }
@@ -54,7 +55,7 @@ impl Image {
             kind,
             name: name.to_owned(),
             prototype,
-            runs: loaded.runs,
+            kept: loaded.kept,
             globals: loaded.globals,
             memory_pages: loaded.memory_pages,
             digest,
@@ -92,10 +93,11 @@ impl Image {
         self.digest
     }
 
-    /// What keeping this costs, in bytes: for JavaScript without the engine, which all share.
+    /// What keeping this costs, in bytes: for JavaScript without the engine, which all share. What instances of it hold while there
+    /// are any is theirs: [`SandboxConfig::warm_instances_max`](crate::SandboxConfig::warm_instances_max) bounds it.
     #[must_use]
     pub fn len_bytes(&self) -> usize {
-        let own = size_of::<Self>() + self.name.len() + self.runs.len() + self.globals.len() * 8;
+        let own = size_of::<Self>() + self.name.len() + self.kept.bytes().len() + self.globals.len() * 8;
         match self.kind {
             FunctionKind::JavaScript => own,
             FunctionKind::Wasm => own + self.prototype.len_bytes(),
@@ -117,7 +119,7 @@ impl Image {
     pub(crate) fn patched(&self) -> Arc<Patched> {
         let mut held = self.patched.lock().unwrap_or_else(PoisonError::into_inner);
         held.upgrade().unwrap_or_else(|| {
-            let patched = Arc::new(Patched::new(&self.prototype.base, &self.runs));
+            let patched = Arc::new(Patched::new(&self.prototype.base, &self.kept));
             *held = Arc::downgrade(&patched);
             patched
         })
@@ -142,7 +144,7 @@ fn digest(module: Hash, loaded: &Loaded) -> [u8; DIGEST_BYTES] {
     for bits in &loaded.globals {
         hasher.update(&bits.to_le_bytes());
     }
-    hasher.update(&loaded.runs);
+    hasher.update(loaded.kept.bytes());
     let mut digest = [0; DIGEST_BYTES];
     hasher.finalize_xof().fill(&mut digest);
     digest

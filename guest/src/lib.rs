@@ -28,6 +28,7 @@ mod function;
 mod host;
 mod image;
 mod instance;
+mod kept;
 mod leb;
 mod limits;
 mod loading;

@@ -12,11 +12,13 @@ use crate::{
     abi::Outbox,
     base::Patched,
     continuation::{self, Checked, WASM_PAGE_BYTES},
-    difference::{Difference, compare, restore},
+    difference::{Difference, compare, restore, restore_scratch},
     error::{Stop, node_fault},
     image::{Image, Loaded},
     instance::{Instance, To},
+    kept::Kept,
     pages::PAGE_BYTES,
+    prototype::Prototype,
     runtime::Runtime,
 };
 
@@ -76,8 +78,8 @@ impl Ready {
         let failed = |error: wasmtime::Error| node_fault(format!("no instance of {}: {error:#}", image.name()));
         let mut instance = Instance::new(runtime, &image.prototype.compiled).map_err(failed)?;
         instance.grow_to(image.memory_pages).map_err(failed)?;
-        if !image.runs.is_empty() {
-            continuation::lay_runs(&image.runs, instance.memory_mut());
+        if !image.kept.bytes().is_empty() {
+            image.kept.lay(instance.memory_mut());
             instance.set_globals(image.globals.iter().copied()).map_err(failed)?;
         }
         Ok(Self {
@@ -173,10 +175,9 @@ impl Ready {
 
     /// Makes this instance, which is in its image's base state, one of another function of the same engine.
     pub(crate) fn convert(&mut self, image: &Arc<Image>) -> bool {
-        self.found.runs.clear();
-        self.found.runs.extend(continuation::ranges(&self.image.runs));
-        restore(self.instance.memory_mut(), &self.found.runs, &image.prototype.base);
-        continuation::lay_runs(&image.runs, self.instance.memory_mut());
+        let memory = self.instance.memory_mut();
+        self.image.kept.clear(memory, &image.prototype.base);
+        image.kept.lay(memory);
         self.adopt(image);
         self.instance.set_globals(image.globals.iter().copied()).is_ok()
     }
@@ -184,11 +185,10 @@ impl Ready {
     /// What loading a function left in this instance of an engine.
     pub(crate) fn loaded(&mut self, runtime: &Runtime) -> Loaded {
         self.find(runtime);
-        self.compare(u64::MAX);
-        let mut runs = Vec::with_capacity(self.found.bytes as usize + self.found.runs.len() * 4);
-        continuation::put_runs(&mut runs, &self.found.runs, self.instance.memory());
+        let Prototype { base, scratch, .. } = &*self.image.prototype;
+        restore_scratch(self.instance.memory_mut(), &self.pages, base, scratch);
         Loaded {
-            runs: runs.into(),
+            kept: Kept::new(self.instance.memory(), &self.pages, base),
             globals: self.instance.globals().collect(),
             memory_pages: self.instance.memory_pages(),
         }

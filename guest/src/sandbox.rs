@@ -17,6 +17,7 @@ use crate::{
     explicit::Explicit,
     function::hash_of,
     image::Loaded,
+    kept::Kept,
     loading::Loading,
     prototype::{Compiled, Prototype},
     ready::{Ready, Seats},
@@ -289,7 +290,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The image of a module to which nothing was loaded.
 pub(crate) fn untouched(prototype: &Prototype) -> Loaded {
-    Loaded { runs: Box::default(), globals: prototype.globals.clone(), memory_pages: prototype.memory_pages }
+    Loaded { kept: Kept::default(), globals: prototype.globals.clone(), memory_pages: prototype.memory_pages }
 }
 
 /// Runs what only stands aside for others, where there are none.
