@@ -17,10 +17,13 @@ export default async function copy({ from, source, to, target, chunk_bytes, wind
     throw Object.assign(new Error(`${from}: ${source} is no file, but a ${file.attributes.kind}`), { name: "NotAFile" });
   }
   const size: number = file.attributes.size;
-  const made = await call(`${to}/create`, { path: target, size: 0 });
+  // Nothing is cut off yet: what is there stays as it is until the first bytes to put in its place have come.
+  const made = await call(`${to}/create`, { path: target });
+  emit({ written: 0, size });
 
   let next = 0;
   let written = 0;
+  let touched = made.attributes.size === 0;
   async function carry() {
     while (next < size) {
       const offset = next;
@@ -28,6 +31,7 @@ export default async function copy({ from, source, to, target, chunk_bytes, wind
       next += count;
       const { data } = await call(`${from}/read`, { handle: file.handle, offset, count });
       if (data.length !== count) throw Object.assign(new Error(`${from}: ${source} grew shorter while it was copied`), { name: "Changed" });
+      touched = true;
       await call(`${to}/write`, { handle: made.handle, offset, data });
       written += count;
       emit({ written, size });
@@ -36,12 +40,22 @@ export default async function copy({ from, source, to, target, chunk_bytes, wind
 
   try {
     await Promise.all(Array.from({ length: window }, carry));
+    touched = true;
+    if (made.attributes.size > size) await call(`${to}/create`, { path: target, size });
     await call(`${to}/commit`, { handle: made.handle });
   } catch (error) {
-    await call(`${to}/remove`, { path: target }).catch((second: any) => {
-      error.message += ` (and the half-written ${to}: ${target} could not be removed: ${second.message})`;
-    });
+    next = size; // the others stop, too
+    error.message += touched ? `; the half-written ${target} at ${to} ${await remove()}` : `; ${target} at ${to} is as it was`;
     throw error;
   }
   return { bytes: size };
+
+  async function remove() {
+    try {
+      await call(`${to}/remove`, { path: target });
+      return "has been removed";
+    } catch (error) {
+      return `could not be removed (${error.message}): remove it there`;
+    }
+  }
 }

@@ -16,7 +16,10 @@ pub(crate) const fn whose(fault: Fault) -> &'static str {
 /// What to do next.
 pub(crate) fn next(why: &Exception) -> String {
     let known = match why.name.as_str() {
-        names::UNKNOWN_SERVICE | names::UNKNOWN_FUNCTION => "`catena ls` shows every service with its functions",
+        names::UNKNOWN_SERVICE => {
+            "`catena ls` shows every service with its functions; one that should be there has a node that is down or has not joined: start it"
+        }
+        names::UNKNOWN_FUNCTION => "`catena ls` shows every service with its functions",
         names::BAD_PARAMETERS => "give the function what its message asks for",
         names::NODE_UNREACHABLE => "the call was not made: see that the node is up (`catena ls`), then run it again",
         names::NODE_LOST | names::CHAIN_LOST => {

@@ -121,7 +121,20 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let mut child = command(arguments).stderr(Stdio::null()).spawn().unwrap();
+        Self::spawn(command(arguments))
+    }
+
+    /// Starts it through another program, which is given the command as its last arguments and becomes it (`exec`): signals reach it.
+    pub(crate) fn start_through(program: &[&str], arguments: &[&str]) -> Self {
+        let plain = command(arguments);
+        let mut through = Command::new(program[0]);
+        through.args(&program[1..]).arg(plain.get_program()).args(plain.get_args());
+        through.env_remove("CATENA_CONNECT").env_remove("NO_COLOR").stdin(Stdio::null()).stdout(Stdio::piped());
+        Self::spawn(through)
+    }
+
+    fn spawn(mut command: Command) -> Self {
+        let mut child = command.stderr(Stdio::null()).spawn().unwrap();
         let lines = lines(child.stdout.take().unwrap());
         Self { child: Some(child), lines }
     }
@@ -152,6 +165,11 @@ impl Server {
         let mut child = self.child.take().unwrap();
         signal(&child, name);
         wait(&mut child)
+    }
+
+    /// Kills it (SIGKILL), and waits until it is gone.
+    pub(crate) fn kill(self) {
+        drop(self);
     }
 }
 
