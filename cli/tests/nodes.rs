@@ -5,6 +5,7 @@ mod support;
 
 use std::{net::TcpListener, path::PathBuf};
 
+use catena_bridge_nfs::testing::GaneshaServer;
 use support::{Server, catena, file, folder};
 
 #[test]
@@ -115,4 +116,36 @@ fn a_node_on_all_addresses_says_which_one_others_dial() {
     let listed = catena(&["ls", "--connect", &address, "--json"]);
     assert_eq!(listed.json()["services"][0]["address"], address, "{listed:?}");
     assert_eq!(server.end_by("TERM"), Some(0));
+}
+
+#[test]
+fn an_nfs_server_is_served_as_the_file_says() {
+    let ganesha = GaneshaServer::start();
+    std::fs::write(ganesha.dir.join("hello.txt"), "over NFS").unwrap();
+    let folder = folder();
+    let (nfs_port, mount_port, export) = (ganesha.nfs_port, ganesha.mount_port, &ganesha.export);
+    let node = |export: &str| {
+        let service = format!(
+            "[[service]]\nkind = \"nfs\"\nname = \"nfs.here\"\nhost = \"127.0.0.1\"\nexport = \"{export}\"\n\
+             nfs_port = {nfs_port}\nmount_port = {mount_port}\nuid = 0\ngid = 0\nmachine = \"test\"\n"
+        );
+        file(&folder, "nfs.toml", &format!("name = \"n\"\nlisten = \"127.0.0.1:0\"\n{service}"))
+    };
+    let server = Server::start(&["up", &node(export), "--json"]);
+    let ready = server.ready();
+    assert_eq!(ready["node"]["services"][0]["service"], "nfs.here");
+    let address = ready["node"]["address"].as_str().unwrap();
+
+    let call = |function: &str, params: &str| catena(&["call", function, params, "--connect", address]);
+    let found = call("nfs.here/lookup", "{\"path\": \"hello.txt\"}").json();
+    let handle = found["handle"].to_string();
+    let read = call("nfs.here/read", &format!("{{\"handle\": {handle}, \"offset\": 5, \"count\": 9}}"));
+    assert_eq!(read.json(), serde_json::json!({ "data": { "$bytes": "TkZT" }, "eof": true }), "{read:?}");
+    call("nfs.here/mkdir", "{\"path\": \"made\"}").json();
+    assert!(ganesha.dir.join("made").is_dir());
+    call("nfs.here/lookup", "{\"path\": \"nowhere\"}").failed(1, &["NFS3ERR_NOENT", "check the name"]);
+    assert_eq!(server.end_by("TERM"), Some(0));
+
+    // What the file has wrong about the server is told at the service's line.
+    catena(&["up", &node("/no/such/export")]).failed(4, &["nfs.toml:5:8", "/no/such/export", "MNT3ERR", "help:"]);
 }
