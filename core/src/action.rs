@@ -31,6 +31,8 @@ pub enum Action {
         receipt: Receipt,
         /// Whether it may wait for company.
         urgency: Urgency,
+        /// Who can pass it on, if there is no link to the node and it cannot be dialled.
+        via: Option<Arc<NodeRef>>,
     },
     /// Run a service function of this node; answer with [`crate::Node::on_service_done`].
     RunService {
@@ -44,6 +46,8 @@ pub enum Action {
         params: Value,
         /// How long the caller will wait, microseconds.
         time_left_us: u64,
+        /// On whose behalf.
+        credentials: Option<Value>,
     },
     /// Nobody waits for this any more.
     CancelService(Ticket),
@@ -72,6 +76,19 @@ pub enum Action {
         call: u32,
         /// Its result.
         result: Result<Value, Exception>,
+    },
+    /// Lay this continuation over the function's image and begin one branch of its split; answer with [`crate::Node::on_turn`].
+    Branch {
+        /// The new session.
+        session: SessionId,
+        /// The function.
+        code: Hash,
+        /// Its state, the same for all branches.
+        continuation: Bytes,
+        /// The guest's number for the split.
+        call: u32,
+        /// Which branch, from 0.
+        index: u16,
     },
     /// Settle a call of a live session; answer with [`crate::Node::on_turn`].
     Settle {
@@ -113,7 +130,12 @@ pub enum Action {
         to: Arc<NodeRef>,
     },
     /// Find where a service is; answer with [`crate::Node::on_resolved`].
-    Resolve(String),
+    Resolve {
+        /// Its name.
+        service: String,
+        /// Instances that did not answer: any other is better.
+        avoid: Vec<NodeId>,
+    },
     /// Send the services that this node knows of.
     ServeListing {
         /// The asker's number.
@@ -130,6 +152,8 @@ pub enum Action {
     },
     /// An answer for the holder of a reply set.
     Reply(ChainId, Replied),
+    /// An intermediate answer of the sub-chain with which a service of this node answered at this step, in order and once.
+    Heard(StepKey, Value),
     /// A plain call has ended.
     CallDone(CallId, Result<Value, Exception>),
 }
@@ -209,8 +233,58 @@ pub struct Turn {
     pub emits: Vec<Value>,
     /// Lines for the virtual console.
     pub logs: Vec<String>,
+    /// Splits that it asked for.
+    pub splits: Vec<GuestSplit>,
     /// Its end, if it has ended.
     pub end: Option<Result<Value, Exception>>,
+}
+
+/// A split that a guest asked for (rpc-chains section 3.10).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GuestSplit {
+    /// The guest's number for it, by which the outcomes are handed in together.
+    pub call: u32,
+    /// How many branches.
+    pub count: u32,
+    /// The service at whose node they merge; `None`: where the chain is.
+    pub at: Option<String>,
+    /// Line of the split in the source; 0 where unknown.
+    pub line: u32,
+    /// Column of the split in the source; 0 where unknown.
+    pub column: u32,
+}
+
+/// What a service function answers with.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Answer {
+    /// A value.
+    Value(Value),
+    /// A chain, whose result is the answer (rpc-chains section 3.4).
+    Chain(SubChain),
+}
+
+/// A chain that a service function answers with.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SubChain {
+    /// Its function.
+    pub code: Hash,
+    /// Its input.
+    pub input: Value,
+    /// The function of the same service that takes its uncaught exceptions, and answers in its place.
+    pub catch: Option<String>,
+    /// Whether its intermediate answers are wanted here.
+    pub hears: bool,
+}
+
+/// Where a service is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Instance {
+    /// The node that serves it.
+    pub node: Arc<NodeRef>,
+    /// Where chains that call it run, if not there (rpc-chains section 7.3).
+    pub proxy: Option<Arc<NodeRef>>,
+    /// Its functions that may be done again when it is unknown whether they were.
+    pub repeatable: Vec<String>,
 }
 
 /// A call that a guest issued.

@@ -8,25 +8,33 @@ use alloc::{
 };
 use bytes::Bytes;
 use catena_wire::{
-    Budget, Encoded, Exception, Hash, LogLine, NodeId, NodeRef, StepKey, StepTrace, TRACE_STEPS_MAX, Value,
+    BranchCount, Budget, ChainId, Charter, Exception, Frame, Hash, LogLine, Merge, NodeId, NodeRef, StepKey,
+    StepTrace, TRACE_STEPS_MAX, Value,
 };
 
-use crate::{GuestCall, SessionId, Time, timers::Timers};
+use crate::{Answer, GuestCall, GuestSplit, SessionId, Time, gathering::Gathering, timers::Timers};
 
 /// What a chain carries from hop to hop.
 #[derive(Clone, Debug)]
 pub(crate) struct Baggage {
     pub(crate) code: Hash,
-    pub(crate) origin: Arc<NodeRef>,
-    pub(crate) started_at_ms: u64,
+    pub(crate) charter: Charter,
+    /// Enclosing chains, outermost first.
+    pub(crate) stack: Vec<Frame>,
     pub(crate) emitted: u32,
+    /// Branches that this one has split into so far.
+    pub(crate) splits: u16,
+    /// Where this branch's outcome goes.
+    pub(crate) merge: Option<Merge>,
+    /// Answers of branches that have merged into this one.
+    pub(crate) merged: Vec<BranchCount>,
     pub(crate) path: Vec<String>,
     pub(crate) trace: Option<Vec<StepTrace>>,
     pub(crate) console: Vec<LogLine>,
 }
 
 /// A chain at this node.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Activation {
     /// The step under which it came, and under which what becomes of it is remembered.
     pub(crate) arrived: StepKey,
@@ -53,39 +61,94 @@ pub(crate) struct Activation {
 }
 
 /// Where it stands.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Phase {
     /// It has just come: the service function runs, its state and its function may still be on their way.
     Landing(Landing),
     /// The guest runs, or waits for calls that are out side by side.
     Live,
-    /// Its continuation is being taken, to go where this call goes.
-    Packing { call: GuestCall, to: Arc<NodeRef>, with_code: bool },
+    /// Its continuation is being taken, to go where this call goes, or to be split.
+    Packing { cargo: Cargo, to: Arc<NodeRef>, with_code: bool, repeatable: bool },
     /// In custody until the next node accepts it.
     Handing(Custody),
+    /// Its branches are under way, and end here.
+    Gathering(Gathering),
 }
 
 /// A hop being taken in: it goes on when all three are there.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Landing {
     pub(crate) call: u32,
-    pub(crate) result: Option<Result<Value, Exception>>,
+    /// The service that answered with a chain, if it did.
+    pub(crate) service: String,
+    pub(crate) result: Option<Result<Answer, Exception>>,
     pub(crate) continuation: Option<Bytes>,
     /// Sendings of the hop whose head has come and whose tail has not.
     pub(crate) tails_due: u32,
     pub(crate) code_here: bool,
+    /// No call: branches that will end here.
+    pub(crate) gather: u16,
+}
+
+/// What a chain moves for.
+#[derive(Clone, Debug)]
+pub(crate) enum Cargo {
+    /// A call.
+    Call(GuestCall),
+    /// A split, to its merge host.
+    Split(GuestSplit),
+}
+
+impl Cargo {
+    /// The guest's number for it.
+    pub(crate) const fn number(&self) -> u32 {
+        match self {
+            Self::Call(call) => call.call,
+            Self::Split(split) => split.call,
+        }
+    }
+
+    /// The service that decides where it goes.
+    pub(crate) fn service(&self) -> &str {
+        match self {
+            Self::Call(call) => &call.service,
+            Self::Split(split) => split.at.as_deref().unwrap_or(""),
+        }
+    }
+
+    pub(crate) fn function(&self) -> &str {
+        match self {
+            Self::Call(call) => &call.function,
+            Self::Split(_) => "split",
+        }
+    }
+
+    pub(crate) const fn position(&self) -> (u32, u32) {
+        match self {
+            Self::Call(call) => (call.line, call.column),
+            Self::Split(split) => (split.line, split.column),
+        }
+    }
 }
 
 /// A hop being handed over.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Custody {
     pub(crate) to: Arc<NodeRef>,
     pub(crate) key: StepKey,
-    pub(crate) call: GuestCall,
+    pub(crate) cargo: Cargo,
     pub(crate) continuation: Bytes,
-    pub(crate) message: Encoded,
+    pub(crate) code_bytes: Option<Bytes>,
     pub(crate) attempts: u8,
     pub(crate) retry_at: Time,
+    /// It was accepted there before: that it cannot be reached now does not mean that nothing was done.
+    pub(crate) accepted: bool,
+    /// It may be done again elsewhere when it is unknown whether it was done.
+    pub(crate) repeatable: bool,
+    /// Instances of the service that were tried before this one.
+    pub(crate) tried: Vec<NodeId>,
+    /// What the function is told if it cannot be handed over, instead of why.
+    pub(crate) instead: Option<Exception>,
 }
 
 impl Activation {
@@ -116,14 +179,20 @@ impl Activation {
     pub(crate) fn key(&self) -> StepKey {
         StepKey { step: self.step, ..self.arrived.clone() }
     }
+
+    pub(crate) const fn chain(&self) -> ChainId {
+        self.arrived.chain
+    }
 }
 
 /// The chains at this node.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Activations {
     next: u64,
     by_session: BTreeMap<SessionId, Activation>,
     handing: BTreeMap<StepKey, SessionId>,
+    /// By the step that split.
+    gathering: BTreeMap<StepKey, SessionId>,
     timers: Timers<SessionId>,
 }
 
@@ -135,8 +204,8 @@ impl Activations {
     pub(crate) fn insert(&mut self, activation: Activation) -> SessionId {
         self.next += 1;
         let session = SessionId(self.next);
-        self.timers.set(session, activation.wakes_at());
         self.by_session.insert(session, activation);
+        self.enter(session);
         session
     }
 
@@ -162,17 +231,29 @@ impl Activations {
 
     /// Enters or leaves custody; returns the phase before.
     pub(crate) fn set_phase(&mut self, session: SessionId, phase: Phase) -> Option<Phase> {
-        let activation = self.by_session.get_mut(&session)?;
-        if let Phase::Handing(custody) = &phase {
-            self.handing.insert(custody.key.clone(), session);
-        }
-        let before = core::mem::replace(&mut activation.phase, phase);
-        self.timers.set(session, activation.wakes_at());
+        let before = core::mem::replace(&mut self.by_session.get_mut(&session)?.phase, phase);
         self.leave_custody(session, &before);
+        self.enter(session);
         Some(before)
     }
 
+    /// Sets its timer, and lists it by what it waits for.
+    fn enter(&mut self, session: SessionId) {
+        let Some(activation) = self.by_session.get(&session) else { return };
+        self.timers.set(session, activation.wakes_at());
+        match &activation.phase {
+            Phase::Handing(custody) => drop(self.handing.insert(custody.key.clone(), session)),
+            Phase::Gathering(gathering) => drop(self.gathering.insert(gathering.at.clone(), session)),
+            _ => {}
+        }
+    }
+
     fn leave_custody(&mut self, session: SessionId, phase: &Phase) {
+        if let Phase::Gathering(gathering) = phase
+            && self.gathering.get(&gathering.at) == Some(&session)
+        {
+            self.gathering.remove(&gathering.at);
+        }
         // A chain that was given up as lost and went on may hand over the same step as the one that was not lost after all.
         if let Phase::Handing(custody) = phase
             && self.handing.get(&custody.key) == Some(&session)
@@ -186,6 +267,11 @@ impl Activations {
         let session = self.handing.get(key)?;
         let activation = self.by_session.get(session)?;
         matches!(&activation.phase, Phase::Handing(custody) if custody.to.id == to).then_some(*session)
+    }
+
+    /// The session that gathers the branches of this split.
+    pub(crate) fn gathering(&self, at: &StepKey) -> Option<SessionId> {
+        self.gathering.get(at).copied()
     }
 
     /// Sessions with this or an earlier step of the same branch in their custody.

@@ -1,10 +1,10 @@
 //! What arrives from other nodes, to whichever part it concerns.
 
 use alloc::sync::Arc;
-use catena_wire::{Message, NodeRef};
+use catena_wire::{Encoded, Message, NodeRef};
 
 use crate::{
-    Action, Node, Time,
+    Action, Node, Receipt, Time, Urgency,
     calls::{Asker, Request},
 };
 
@@ -12,28 +12,38 @@ impl Node {
     /// A whole message has arrived.
     pub fn on_message(&mut self, now: Time, from: &Arc<NodeRef>, message: Message) {
         match message {
-            Message::Hop(mut hop) => {
-                let tail = core::mem::take(&mut hop.continuation);
-                self.land(now, from, hop, Some(tail));
-            }
+            Message::Hop(hop) => self.land(now, from, hop, true),
             Message::Accepted(key) => self.hop_accepted(now, from.id, &key),
-            Message::Refused(key, why) => self.hop_refused(from.id, &key, why),
-            Message::Partial { key, number, value } => {
+            Message::Refused(key, why) => self.hop_refused(now, from.id, &key, why),
+            Message::Partial { key, number, value, to } => {
                 self.seen_beyond(now, from.id, &key);
-                self.origin.on_partial(now, &key, number, value, &self.policy, &mut self.actions);
+                if to == 0 {
+                    self.origin.on_partial(now, &key, number, value, &self.policy, &mut self.actions);
+                } else {
+                    self.hearings.on_partial(&key, to, number, value, &self.policy, &mut self.actions);
+                }
+                self.settle_apart(now);
             }
             Message::End(end) => {
                 self.seen_beyond(now, from.id, &end.key);
-                self.origin.on_end(now, *end, &self.policy, &mut self.actions);
+                if end.at.is_some() {
+                    self.branch_ended(now, *end);
+                } else {
+                    self.origin.on_end(now, *end, &self.policy, &mut self.actions);
+                    self.settle_apart(now);
+                }
             }
-            Message::Heartbeat(key, host) => {
+            Message::Heartbeat(key, host, open) => {
                 self.seen_beyond(now, from.id, &key);
-                self.origin.on_heartbeat(now, &key, &host, &self.policy);
+                self.origin.on_heartbeat(now, &key, from, &host, &open, &self.policy);
             }
             Message::Console(key, lines) => self.origin.on_console(&key, lines, &mut self.actions),
-            Message::Call { id, service, function, params, budget } => {
+            Message::Call { id, service, function, params, budget, key, credentials } => {
                 let asker = Asker::Peer { to: from.clone(), id };
-                self.serve_call(now, Request { asker, service, function, params, budget, budget_at: now });
+                self.serve_step(
+                    now,
+                    Request { asker, service, function, params, budget, budget_at: now, key, credentials, attempts: 0 },
+                );
             }
             Message::Return(id, outcome) => self.call_returned(now, from, id, outcome),
             Message::Withdraw(id) => self.call_withdrawn(from, id),
@@ -42,6 +52,15 @@ impl Node {
             Message::NoCode(code) => self.code_unavailable(now, code, from.id),
             Message::List(id) => self.actions.push_back(Action::ServeListing { id, to: from.clone() }),
             Message::Listing(id, entries) => self.actions.push_back(Action::Listing { id, entries }),
+            Message::Cancel(chain) => self.cancelled_by(now, from, chain),
+            Message::Relay { to, head, tail } => {
+                // By an open link only: it cannot be dialled, or nobody would have asked.
+                let to = Arc::new(NodeRef { id: to, name: alloc::string::String::new(), address: None, site: None });
+                let message = Encoded { head: head.into(), tail };
+                let (receipt, urgency) = (Receipt::None, Urgency::Now);
+                self.actions.push_back(Action::Send { to, message, receipt, urgency, via: None });
+            }
         }
+        self.give_up(now);
     }
 }

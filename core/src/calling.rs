@@ -1,13 +1,14 @@
 //! Plain calls, by and for other nodes, users of this one, and chains that stay where they are.
 
 use alloc::{format, string::String, sync::Arc, vec::Vec};
-use catena_wire::{Exception, Fault, Message, NodeRef, Outcome, PATH_HOSTS_MAX, Value, names};
+use catena_wire::{ChainId, Exception, Fault, Message, NodeRef, Outcome, PATH_HOSTS_MAX, StepKey, Value, names};
 
 use crate::{
-    Action, Node, Receipt, Time, Undelivered, Urgency,
+    Action, Answer, Node, Receipt, Time, Undelivered, Urgency,
     activation::Phase,
-    calls::{Asker, Request, Unresolved},
+    calls::{Asker, Request, Unresolved, Waiting},
     node::overloaded,
+    steps::{Done, print_of},
 };
 
 impl Node {
@@ -20,7 +21,7 @@ impl Node {
             };
         }
         if let Some(to) = self.names.get(&request.service).cloned() {
-            return self.ask(now, request, &to);
+            return self.ask(now, request, &to.node);
         }
         if self.calls.count_aside() >= self.policy.calls_waiting_max {
             let why = overloaded(&self.me.name, "calls to services being looked up", self.policy.calls_waiting_max);
@@ -28,7 +29,7 @@ impl Node {
         }
         let service = request.service.clone();
         if self.calls.put_aside(&service, Unresolved::Plain(request)) {
-            self.actions.push_back(Action::Resolve(service));
+            self.actions.push_back(Action::Resolve { service, avoid: Vec::new() });
         }
     }
 
@@ -46,16 +47,50 @@ impl Node {
         if let Err(why) = verdict {
             return self.answer(now, request.asker, Err(why.calling(&request.service, &request.function)));
         }
-        let id = self.calls.wait(now, &request, to);
-        let Request { service, function, params, .. } = request;
-        self.send(to, Message::Call { id, service, function, params, budget }, Receipt::Call(id), Urgency::Now);
+        let Request { service, function, params, key, credentials, .. } = request.clone();
+        let id = self.calls.wait(now, Request { attempts: request.attempts + 1, ..request }, to);
+        let call = Message::Call { id, service, function, params, budget, key, credentials };
+        self.send(to, call, Receipt::Call(id), Urgency::Now);
     }
 
     pub(crate) fn run_service(&mut self, now: Time, request: Request) {
         let time_left_us = request.budget_now(now).time_left_us();
-        let Request { asker, service, function, params, .. } = request;
-        let ticket = self.calls.run(asker);
-        self.actions.push_back(Action::RunService { ticket, service, function, params, time_left_us });
+        let (service, function) = (request.service.clone(), request.function.clone());
+        let (params, credentials) = (request.params.clone(), request.credentials.clone());
+        let ticket = self.calls.run(Request { params: Value::null(), ..request });
+        self.actions.push_back(Action::RunService { ticket, service, function, params, time_left_us, credentials });
+    }
+
+    /// A call that a chain makes from where it is: its result is remembered, so the same call again does not run twice.
+    pub(crate) fn serve_step(&mut self, now: Time, request: Request) {
+        let (Some(key), Asker::Peer { to, id }) = (request.key.clone(), request.asker.clone()) else {
+            return self.serve_call(now, request);
+        };
+        let mine = print_of(&request.service, &request.function, &request.params);
+        if self.cancelled.contains(key.chain) {
+            let why = Exception::new(names::CANCELLED, Fault::Caller, "the chain was cancelled");
+            return self.answer(now, request.asker, Err(why));
+        }
+        match self.steps.get_mut(&key) {
+            Some(Done::Calling { print, askers }) if *print == mine => {
+                if !askers.iter().any(|(node, theirs)| node.id == to.id && *theirs == id) {
+                    askers.push((to, id));
+                }
+            }
+            Some(Done::Called { print, result }) if *print == mine => {
+                let result = result.clone();
+                self.answer(now, request.asker, result);
+            }
+            Some(_) => {
+                let message = "another call was made under this step; whether this one took effect is unknown";
+                let why = Exception::new(names::PROTOCOL, Fault::Caller, message).outcome_unknown();
+                self.answer(now, request.asker, Err(why));
+            }
+            None => {
+                self.steps.begin_call(key.clone(), mine, (to, id));
+                self.serve_call(now, Request { asker: Asker::Step(key), ..request });
+            }
+        }
     }
 
     /// A plain call from another node.
@@ -100,6 +135,23 @@ impl Node {
         Err(Exception::new(names::UNKNOWN_FUNCTION, Fault::Caller, message))
     }
 
+    /// What a service function of this node answered with: a value, or a chain that will bring it.
+    pub(crate) fn service_answered(&mut self, now: Time, request: Request, result: Result<Answer, Exception>) {
+        let sub = match result {
+            Ok(Answer::Value(value)) => return self.answer(now, request.asker, Ok(value)),
+            Err(why) => return self.answer(now, request.asker, Err(why)),
+            Ok(Answer::Chain(sub)) => sub,
+        };
+        let joins = match &request.asker {
+            Asker::Landing(session) => self.activations.get(*session).is_some_and(|a| a.baggage.charter.compose),
+            _ => false,
+        };
+        match request.asker {
+            Asker::Landing(session) if joins && self.policy.compose => self.join(now, session, request.service, sub),
+            _ => self.run_apart(now, request, sub),
+        }
+    }
+
     /// The result of a call, to whoever waits for it.
     pub(crate) fn answer(&mut self, now: Time, asker: Asker, result: Result<Value, Exception>) {
         match asker {
@@ -109,11 +161,11 @@ impl Node {
                 {
                     let (step, path, target) =
                         (activation.arrived.step, &activation.baggage.path, &activation.profile.target);
-                    landing.result = Some(result.map_err(|mut why| {
+                    landing.result = Some(result.map(Answer::Value).map_err(|mut why| {
                         why.target.get_or_insert_with(|| target.clone());
                         why.at_step(step, path)
                     }));
-                    self.resume_if_ready(session);
+                    self.resume_if_ready(now, session);
                 }
             }
             Asker::Guest { session, call } => {
@@ -124,6 +176,16 @@ impl Node {
                 let path = [self.me.name.clone()];
                 let result = result.map_err(|why| why.at_step(0, &path));
                 self.send(&to, Message::Return(id, result.into()), Receipt::None, Urgency::Now);
+            }
+            Asker::Step(key) => {
+                let path = [self.me.name.clone()];
+                let result = result.map_err(|why| why.at_step(key.step, &path));
+                let Some(Done::Calling { print, askers }) = self.steps.get_mut(&key) else { return };
+                let (print, askers) = (*print, core::mem::take(askers));
+                self.steps.finish(now, &key, Done::Called { print, result: result.clone() }, &self.policy);
+                for (to, id) in askers {
+                    self.send(&to, Message::Return(id, result.clone().into()), Receipt::None, Urgency::Now);
+                }
             }
             Asker::Api(id) => self.actions.push_back(Action::CallDone(id, result)),
             Asker::Nobody => {}
@@ -139,16 +201,22 @@ impl Node {
             return;
         };
         let result = match outcome {
-            Outcome::Done(value) => Ok(value),
+            Outcome::Done(value) => {
+                if waiting.request.key.is_some() {
+                    let target = [waiting.request.service.as_str(), "/", waiting.request.function.as_str()].concat();
+                    self.learn_result(&target, value.len_bytes());
+                }
+                Ok(value)
+            }
             Outcome::Threw(why) => {
-                let why = why.calling(&waiting.service, &waiting.function);
-                Err(self.behind(&waiting.asker, why))
+                let why = why.calling(&waiting.request.service, &waiting.request.function);
+                Err(self.behind(&waiting.request.asker, why))
             }
         };
         if matches!(&result, Err(why) if why.name == names::UNKNOWN_SERVICE) {
-            self.names.remove(&waiting.service);
+            self.names.remove(&waiting.request.service);
         }
-        self.answer(now, waiting.asker, result);
+        self.answer(now, waiting.request.asker, result);
     }
 
     /// The path of an exception from elsewhere continues that of the chain that called.
@@ -168,6 +236,15 @@ impl Node {
         self.abandon(|asker| matches!(asker, Asker::Peer { to, id: theirs } if to.id == from.id && *theirs == id));
     }
 
+    /// Nobody waits any more for what these steps' calls bring.
+    pub(crate) fn abandon_step(&mut self, now: Time, key: &StepKey) {
+        self.abandon(|asker| matches!(asker, Asker::Step(step) if step == key));
+        let Some(Done::Calling { print, .. }) = self.steps.get(key) else { return };
+        let print = *print;
+        let why = Exception::new(names::CANCELLED, Fault::Caller, "the chain was cancelled").outcome_unknown();
+        self.steps.finish(now, key, Done::Called { print, result: Err(why) }, &self.policy);
+    }
+
     /// Stops what is under way for whoever `gone` says is gone, here and at the nodes that were asked.
     pub(crate) fn abandon(&mut self, gone: impl Fn(&Asker) -> bool) {
         let abandoned = self.calls.abandon(gone);
@@ -175,18 +252,25 @@ impl Node {
         for (id, to) in abandoned.asked {
             self.send(&to, Message::Withdraw(id), Receipt::None, Urgency::Now);
         }
+        for number in abandoned.apart {
+            self.given_up.push(ChainId { origin: self.me.id, number });
+        }
     }
 
     pub(crate) fn call_failed(&mut self, now: Time, id: u64, why: Undelivered) {
         let Some(waiting) = self.calls.take_waiting(id) else {
             return;
         };
-        self.names.remove(&waiting.service);
+        let Waiting { request, to } = waiting;
+        self.names.remove(&request.service);
+        let lasting = request.key.is_some() && request.attempts < self.policy.hop_attempts_max;
         let why = match why {
-            Undelivered::Unreachable => unreachable(&waiting.to.name),
-            Undelivered::Lost => lost(&waiting.to.name),
+            // The same run of that node remembers the step: asking again cannot double an effect.
+            Undelivered::Lost if lasting => return self.ask(now, request, &to),
+            Undelivered::Unreachable if request.attempts <= 1 => unreachable(&to.name),
+            Undelivered::Unreachable | Undelivered::Lost => lost(&to.name),
         };
-        self.answer(now, waiting.asker, Err(why.calling(&waiting.service, &waiting.function)));
+        self.answer(now, request.asker, Err(why.calling(&request.service, &request.function)));
     }
 }
 
@@ -197,5 +281,5 @@ pub(crate) fn unreachable(host: &str) -> Exception {
 
 pub(crate) fn lost(host: &str) -> Exception {
     let message = format!("{host} was lost after the call went out; whether it took effect there is unknown");
-    Exception::new(names::NODE_LOST, Fault::Network, message)
+    Exception::new(names::NODE_LOST, Fault::Network, message).outcome_unknown()
 }

@@ -6,9 +6,9 @@ use alloc::{
     sync::Arc,
     vec::Vec,
 };
-use catena_wire::{Budget, NodeId, NodeRef, Value};
+use catena_wire::{Budget, NodeId, NodeRef, StepKey, Value};
 
-use crate::{CallId, GuestCall, SessionId, Ticket, Time, timers::Timers};
+use crate::{CallId, SessionId, Ticket, Time, activation::Cargo, timers::Timers};
 
 /// Who waits for the result of a call.
 #[derive(Clone, Debug)]
@@ -19,6 +19,8 @@ pub(crate) enum Asker {
     Guest { session: SessionId, call: u32 },
     /// Another node, by a plain call with its own number.
     Peer { to: Arc<NodeRef>, id: u64 },
+    /// Chains elsewhere, by a call whose result is remembered under this step.
+    Step(StepKey),
     /// A user of this node.
     Api(CallId),
     /// Nobody: the function ended without awaiting it.
@@ -35,6 +37,12 @@ pub(crate) struct Request {
     pub(crate) budget: Budget,
     /// When `budget` was right: waiting for a name costs time too.
     pub(crate) budget_at: Time,
+    /// The step of a chain that it is.
+    pub(crate) key: Option<StepKey>,
+    /// On whose behalf.
+    pub(crate) credentials: Option<Value>,
+    /// Sendings so far.
+    pub(crate) attempts: u8,
 }
 
 impl Request {
@@ -48,36 +56,48 @@ impl Request {
 #[derive(Clone, Debug)]
 pub(crate) enum Unresolved {
     Plain(Request),
-    Hop { session: SessionId, call: GuestCall },
+    Hop { session: SessionId, cargo: Cargo },
+    /// A hop in custody that its first node did not take.
+    Again { session: SessionId },
 }
 
 /// A plain call that another node has been asked to do.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
-    pub(crate) asker: Asker,
+    pub(crate) request: Request,
     pub(crate) to: Arc<NodeRef>,
-    pub(crate) service: String,
-    pub(crate) function: String,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Calls {
     next: u64,
     waiting: BTreeMap<u64, Waiting>,
     timers: Timers<u64>,
-    running: BTreeMap<Ticket, Asker>,
+    /// Without their parameters.
+    running: BTreeMap<Ticket, Request>,
+    /// Chains that services of this node answered with and that run on their own, by their number: whom they answer.
+    apart: BTreeMap<u64, Apart>,
     resolving: BTreeMap<String, Vec<Unresolved>>,
     /// How many there are in `resolving`.
     aside: usize,
 }
 
+/// A chain that a service answered with, and that did not join the chain that called.
+#[derive(Clone, Debug)]
+pub(crate) struct Apart {
+    pub(crate) request: Request,
+    pub(crate) catch: Option<String>,
+}
+
 /// What was under way for somebody who is gone.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Abandoned {
     /// Service functions running here.
     pub(crate) running: Vec<Ticket>,
     /// Calls that other nodes have been asked to do.
     pub(crate) asked: Vec<(u64, Arc<NodeRef>)>,
+    /// Chains running on their own, by number.
+    pub(crate) apart: Vec<u64>,
 }
 
 impl Calls {
@@ -96,16 +116,10 @@ impl Calls {
     }
 
     /// Remembers a call sent to `to`; the number goes with it.
-    pub(crate) fn wait(&mut self, now: Time, request: &Request, to: &Arc<NodeRef>) -> u64 {
+    pub(crate) fn wait(&mut self, now: Time, request: Request, to: &Arc<NodeRef>) -> u64 {
         self.next += 1;
-        let waiting = Waiting {
-            asker: request.asker.clone(),
-            to: to.clone(),
-            service: request.service.clone(),
-            function: request.function.clone(),
-        };
-        self.waiting.insert(self.next, waiting);
         self.timers.set(self.next, now.after(request.budget_now(now).time_left_us()));
+        self.waiting.insert(self.next, Waiting { request, to: to.clone() });
         self.next
     }
 
@@ -124,27 +138,37 @@ impl Calls {
     }
 
     /// Remembers a service function about to run here.
-    pub(crate) fn run(&mut self, asker: Asker) -> Ticket {
+    pub(crate) fn run(&mut self, request: Request) -> Ticket {
         self.next += 1;
         let ticket = Ticket(self.next);
-        self.running.insert(ticket, asker);
+        self.running.insert(ticket, request);
         ticket
     }
 
-    pub(crate) fn take_running(&mut self, ticket: Ticket) -> Option<Asker> {
+    pub(crate) fn take_running(&mut self, ticket: Ticket) -> Option<Request> {
         self.running.remove(&ticket)
+    }
+
+    /// Remembers a chain that runs on its own to answer a call.
+    pub(crate) fn run_apart(&mut self, number: u64, apart: Apart) {
+        self.apart.insert(number, apart);
+    }
+
+    pub(crate) fn take_apart(&mut self, number: u64) -> Option<Apart> {
+        self.apart.remove(&number)
     }
 
     /// Takes out what is under way for whoever `gone` says is gone: running here, asked of others, or waiting for a name.
     pub(crate) fn abandon(&mut self, gone: impl Fn(&Asker) -> bool) -> Abandoned {
-        let running: Vec<_> = self.running.iter().filter(|(_, asker)| gone(asker)).map(|(ticket, _)| *ticket).collect();
+        let running: Vec<_> =
+            self.running.iter().filter(|(_, request)| gone(&request.asker)).map(|(ticket, _)| *ticket).collect();
         for ticket in &running {
             self.running.remove(ticket);
         }
         let asked: Vec<_> = self
             .waiting
             .iter()
-            .filter(|(_, call)| gone(&call.asker))
+            .filter(|(_, call)| gone(&call.request.asker))
             .map(|(id, call)| (*id, call.to.clone()))
             .collect();
         for (id, _) in &asked {
@@ -156,17 +180,21 @@ impl Calls {
             aside.retain(|unresolved| !matches!(unresolved, Unresolved::Plain(request) if gone(&request.asker)));
             self.aside -= before - aside.len();
         }
-        Abandoned { running, asked }
+        let apart: Vec<_> =
+            self.apart.extract_if(.., |_, apart| gone(&apart.request.asker)).map(|(number, _)| number).collect();
+        Abandoned { running, asked, apart }
     }
 
     /// A function has ended of its own accord: the calls that it started go on, but nobody listens any more.
     pub(crate) fn let_go(&mut self, session: SessionId) {
         let asides = self.resolving.values_mut().flatten().filter_map(|unresolved| match unresolved {
             Unresolved::Plain(request) => Some(&mut request.asker),
-            Unresolved::Hop { .. } => None,
+            Unresolved::Hop { .. } | Unresolved::Again { .. } => None,
         });
-        let waiting = self.waiting.values_mut().map(|call| &mut call.asker);
-        for asker in self.running.values_mut().chain(waiting).chain(asides) {
+        let waiting = self.waiting.values_mut().map(|call| &mut call.request.asker);
+        let running = self.running.values_mut().map(|request| &mut request.asker);
+        let apart = self.apart.values_mut().map(|apart| &mut apart.request.asker);
+        for asker in running.chain(waiting).chain(asides).chain(apart) {
             if matches!(asker, Asker::Guest { session: s, .. } if *s == session) {
                 *asker = Asker::Nobody;
             }
@@ -192,7 +220,7 @@ impl Calls {
 
     /// Nothing is under way.
     pub(crate) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.running.is_empty() && self.resolving.is_empty() && self.timers.next().is_none()
+        self.waiting.is_empty() && self.apart.is_empty() && self.running.is_empty() && self.resolving.is_empty() && self.timers.next().is_none()
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {

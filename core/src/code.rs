@@ -9,14 +9,14 @@ use catena_wire::{Hash, NodeId, NodeRef};
 
 use crate::{Policy, SessionId, Time, timers::Timers};
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Fetch {
     sessions: Vec<SessionId>,
     sources: VecDeque<Arc<NodeRef>>,
     asked: Option<Arc<NodeRef>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Codes {
     fetches: BTreeMap<Hash, Fetch>,
     timers: Timers<Hash>,

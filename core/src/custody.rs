@@ -1,23 +1,48 @@
 //! The hop out: kept here until the next node accepts it, taken back if it does not (design, section 2).
 
-use alloc::{boxed::Box, sync::Arc};
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use bytes::Bytes;
-use catena_wire::{Exception, Hop, Message, NodeId, NodeRef, Outcome, StepKey, StepTrace};
+use catena_wire::{Encoded, Exception, Hop, Message, NodeId, NodeRef, Outcome, StepKey, StepTrace, Value, names};
 
 use crate::{
-    Action, GuestCall, Handed, Node, Receipt, SessionId, Time, Urgency,
-    activation::{Custody, Phase},
+    Action, GuestSplit, Handed, Instance, Node, Receipt, SessionId, Time, Urgency,
+    activation::{Activation, Cargo, Custody, Phase},
     calling::{lost, unreachable},
+    calls::Unresolved,
 };
 
+impl Cargo {
+    pub(crate) const fn split(&self) -> Option<&GuestSplit> {
+        match self {
+            Self::Call(_) => None,
+            Self::Split(split) => Some(split),
+        }
+    }
+}
+
 impl Node {
-    pub(crate) fn pack(&mut self, session: SessionId, call: GuestCall, to: Arc<NodeRef>) {
+    /// The chain goes where this goes, as soon as it is known where that is.
+    pub(crate) fn find_and_pack(&mut self, session: SessionId, cargo: Cargo) {
+        match self.names.get(cargo.service()).cloned() {
+            Some(place) => self.pack(session, cargo, place),
+            None => {
+                let service = alloc::string::String::from(cargo.service());
+                if self.calls.put_aside(&service, Unresolved::Hop { session, cargo }) {
+                    self.actions.push_back(Action::Resolve { service, avoid: Vec::new() });
+                }
+            }
+        }
+    }
+
+    pub(crate) fn pack(&mut self, session: SessionId, cargo: Cargo, place: Instance) {
         let Some(activation) = self.activations.get_mut(session) else {
             return;
         };
         let code = activation.baggage.code;
-        let with_code = !self.codes.was_sent(to.id, code);
-        self.activations.set_phase(session, Phase::Packing { call, to, with_code });
+        let repeatable = place.repeatable.iter().any(|function| function == cargo.function());
+        let to = place.proxy.unwrap_or(place.node);
+        let with_code = to.id != self.me.id && !self.codes.was_sent(to.id, code);
+        self.activations.set_phase(session, Phase::Packing { cargo, to, with_code, repeatable });
         self.actions.push_back(Action::Suspend { session, with_code: with_code.then_some(code) });
     }
 
@@ -32,72 +57,104 @@ impl Node {
         let Some(activation) = self.activations.get_mut(session) else {
             return;
         };
-        let Phase::Packing { call, to, with_code } = &activation.phase else {
+        let Phase::Packing { cargo, to, with_code, repeatable } = &activation.phase else {
             return;
         };
-        let (call, to, with_code) = (call.clone(), to.clone(), *with_code);
+        let (cargo, to, with_code, repeatable) = (cargo.clone(), to.clone(), *with_code, *repeatable);
         activation.profile.guest_us += took_us;
         let (continuation, code_bytes) = match continuation {
             Ok(taken) => taken,
             Err(why) => {
-                let why = if why.line == 0 { why.at_line(call.line, call.column) } else { why };
-                return self.end(now, session, Outcome::Threw(why));
+                let (line, column) = cargo.position();
+                let why = if why.line == 0 { why.at_line(line, column) } else { why };
+                return self.finish(now, session, Outcome::Threw(why));
             }
         };
+        let code = activation.baggage.code;
+        self.learn_state(code, continuation.len());
         if with_code && code_bytes.is_some() {
-            self.codes.note_sent(to.id, activation.baggage.code, &self.policy);
+            self.codes.note_sent(to.id, code, &self.policy);
         }
-        self.close_profile(now, session);
-        let Some(hop) = self.hop(now, session, &call, continuation.clone(), code_bytes) else {
-            return;
-        };
-        let receipt = Receipt::Hop(Handed { session, step: hop.key.step, attempt: 1 });
-        let (key, message) = (hop.key.clone(), Message::Hop(Box::new(hop)).encode());
-        let custody = Custody {
-            to: to.clone(),
-            key,
-            call,
-            continuation,
-            message: message.clone(),
-            attempts: 1,
-            retry_at: now.after(self.policy.accept_timeout_us),
-        };
-        self.activations.set_phase(session, Phase::Handing(custody));
-        self.actions.push_back(Action::Send { to, message, receipt, urgency: Urgency::Now });
+        match (&cargo, to.id == self.me.id) {
+            (Cargo::Split(split), true) => self.split_here(now, session, split, continuation),
+            _ => self.hand(now, session, cargo, &to, continuation, code_bytes, repeatable, None),
+        }
     }
 
-    pub(crate) fn hop(
+    /// Hands the chain over.
+    #[allow(clippy::too_many_arguments, reason = "what a hop consists of")]
+    pub(crate) fn hand(
         &mut self,
         now: Time,
         session: SessionId,
-        call: &GuestCall,
+        cargo: Cargo,
+        to: &Arc<NodeRef>,
         continuation: Bytes,
         code_bytes: Option<Bytes>,
-    ) -> Option<Hop> {
-        let heartbeat_hop_us = self.policy.heartbeat_hop_us;
-        let activation = self.activations.get_mut(session)?;
+        repeatable: bool,
+        instead: Option<Exception>,
+    ) {
+        self.close_profile(now, session);
+        let Some(activation) = self.activations.get_mut(session) else {
+            return;
+        };
         activation.step = activation.step.saturating_add(1);
-        let baggage = &activation.baggage;
-        Some(Hop {
+        if let Cargo::Split(split) = &cargo {
+            let count = u16::try_from(split.count).unwrap_or(u16::MAX);
+            activation.baggage.splits = activation.baggage.splits.saturating_add(count);
+        }
+        let custody = Custody {
+            to: to.clone(),
             key: activation.key(),
-            attempt: 0,
+            cargo,
+            continuation,
+            code_bytes,
+            attempts: 0,
+            retry_at: now,
+            accepted: false,
+            repeatable,
+            tried: Vec::new(),
+            instead,
+        };
+        self.activations.set_phase(session, Phase::Handing(custody));
+        self.hand_again(now, session);
+    }
+
+    /// The hop as it goes out now: with what is left of the budget.
+    pub(crate) fn hop_of(&self, now: Time, activation: &Activation, custody: &Custody) -> Encoded {
+        let baggage = &activation.baggage;
+        let (service, function, params, gather) = match &custody.cargo {
+            Cargo::Call(call) => (call.service.clone(), call.function.clone(), call.params.clone(), 0),
+            Cargo::Split(split) => {
+                (Default::default(), Default::default(), Value::null(), u16::try_from(split.count).unwrap_or(u16::MAX))
+            }
+        };
+        let heartbeat_in_us = activation.heartbeat_at.since(now).saturating_sub(self.policy.heartbeat_hop_us);
+        Message::Hop(Box::new(Hop {
+            key: custody.key.clone(),
+            attempt: custody.attempts.saturating_sub(1),
             budget: activation.budget_now(now),
-            service: call.service.clone(),
-            function: call.function.clone(),
-            params: call.params.clone(),
-            call: call.call,
+            service,
+            function,
+            params,
+            call: custody.cargo.number(),
             code: baggage.code,
-            origin: (*baggage.origin).clone(),
-            started_at_ms: baggage.started_at_ms,
+            charter: baggage.charter.clone(),
+            stack: baggage.stack.clone(),
             emitted: baggage.emitted,
-            heartbeat_in_us: activation.heartbeat_at.since(now).saturating_sub(heartbeat_hop_us),
+            heartbeat_in_us,
             path: baggage.path.clone(),
             trace: baggage.trace.clone(),
             console: baggage.console.clone(),
-            continuation_bytes: u32::try_from(continuation.len()).unwrap_or(u32::MAX),
-            continuation,
-            code_bytes,
-        })
+            continuation_bytes: u32::try_from(custody.continuation.len()).unwrap_or(u32::MAX),
+            splits: baggage.splits,
+            merge: baggage.merge.clone(),
+            gather,
+            merged: baggage.merged.clone(),
+            continuation: custody.continuation.clone(),
+            code_bytes: custody.code_bytes.clone(),
+        }))
+        .encode()
     }
 
     /// The next node has taken the hop over. Only the node to which it was handed can say so.
@@ -118,18 +175,15 @@ impl Node {
     }
 
     fn hand_over(&mut self, now: Time, session: SessionId) {
-        let Some(activation) = self.activations.remove(session) else {
-            return;
-        };
-        if let Phase::Handing(custody) = activation.phase {
-            self.steps.finish(now, &activation.arrived, custody.to, custody.message, &self.policy);
+        if let Some(activation) = self.activations.remove(session) {
+            self.handed_over(now, activation);
         }
     }
 
     /// Nothing was done there, and the continuation is still here: so is the `try/catch` around the call (design, section 2).
-    pub(crate) fn hop_refused(&mut self, from: NodeId, key: &StepKey, why: Exception) {
+    pub(crate) fn hop_refused(&mut self, now: Time, from: NodeId, key: &StepKey, why: Exception) {
         if let Some(session) = self.activations.handing(key, from) {
-            self.take_back(session, why);
+            self.take_back(now, session, why);
         }
     }
 
@@ -139,7 +193,7 @@ impl Node {
             if custody.key.step == handed.step && custody.attempts == handed.attempt)
     }
 
-    pub(crate) fn hop_unreachable(&mut self, session: SessionId) {
+    pub(crate) fn hop_unreachable(&mut self, now: Time, session: SessionId) {
         let Some(activation) = self.activations.get(session) else {
             return;
         };
@@ -147,15 +201,55 @@ impl Node {
             return;
         };
         let host = custody.to.name.clone();
-        let why = match custody.attempts {
-            1 => unreachable(&host),
-            // It went out once: that one may have arrived.
-            _ => lost(&host),
-        };
-        self.take_back(session, why);
+        // If it went out once, that one may have arrived.
+        let untouched = custody.attempts <= 1 && !custody.accepted;
+        match untouched {
+            true => self.try_elsewhere(now, session, unreachable(&host)),
+            false if custody.repeatable => self.try_elsewhere(now, session, lost(&host)),
+            false => self.take_back(now, session, lost(&host)),
+        }
     }
 
-    /// The hop may or may not have arrived: the same hop again cannot double an effect, since the node remembers its step.
+    /// Another instance of the service may take the hop (rpc-chains section 3.9: a logical name is mapped to a backup).
+    fn try_elsewhere(&mut self, now: Time, session: SessionId, why: Exception) {
+        let tried_max = self.policy.instances_tried_max;
+        let Some(activation) = self.activations.get_mut(session) else { return };
+        let deadline = now.after(activation.budget_now(now).time_left_us());
+        let Phase::Handing(custody) = &mut activation.phase else { return };
+        custody.tried.push(custody.to.id);
+        let service = alloc::string::String::from(custody.cargo.service());
+        if custody.tried.len() >= tried_max || service.is_empty() {
+            return self.take_back(now, session, why);
+        }
+        custody.retry_at = deadline;
+        custody.instead.get_or_insert(why);
+        let avoid = custody.tried.clone();
+        self.activations.reset_timer(session);
+        self.names.remove(&service);
+        self.calls.put_aside(&service, Unresolved::Again { session });
+        self.actions.push_back(Action::Resolve { service, avoid });
+    }
+
+    /// What looking the service up again has brought.
+    pub(crate) fn hand_elsewhere(&mut self, now: Time, session: SessionId, place: Option<&Instance>) {
+        let Some(activation) = self.activations.get_mut(session) else { return };
+        let Phase::Handing(custody) = &activation.phase else { return };
+        let to = place.map(|place| place.proxy.clone().unwrap_or_else(|| place.node.clone()));
+        match to.filter(|to| !custody.tried.contains(&to.id)) {
+            None => {
+                let why = custody.instead.clone().unwrap_or_else(|| unreachable(&custody.to.name));
+                self.take_back(now, session, why);
+            }
+            Some(to) => {
+                let custody = Custody { to, attempts: 0, retry_at: now, accepted: false, ..custody.clone() };
+                self.activations.set_phase(session, Phase::Handing(custody));
+                self.hand_again(now, session);
+            }
+        }
+    }
+
+    /// Sends the hop, for the first time or again: it may or may not have arrived, and the same hop again cannot double an
+    /// effect, since the node remembers its step.
     pub(crate) fn hand_again(&mut self, now: Time, session: SessionId) {
         let (attempts_max, timeout_us) = (self.policy.hop_attempts_max, self.policy.accept_timeout_us);
         let Some(activation) = self.activations.get_mut(session) else {
@@ -166,36 +260,41 @@ impl Node {
         };
         if custody.attempts >= attempts_max {
             let why = lost(&custody.to.name);
-            return self.take_back(session, why);
+            return match custody.repeatable {
+                true => self.try_elsewhere(now, session, why),
+                false => self.take_back(now, session, why),
+            };
         }
         custody.attempts += 1;
         custody.retry_at = now.after(timeout_us);
-        let (to, message) = (custody.to.clone(), custody.message.clone());
+        let to = custody.to.clone();
         let receipt = Receipt::Hop(Handed { session, step: custody.key.step, attempt: custody.attempts });
         self.activations.reset_timer(session);
-        self.actions.push_back(Action::Send { to, message, receipt, urgency: Urgency::Now });
+        let Some(activation) = self.activations.get(session) else { return };
+        let Phase::Handing(custody) = &activation.phase else { return };
+        let message = self.hop_of(now, activation, custody);
+        self.actions.push_back(Action::Send { to, message, receipt, urgency: Urgency::Now, via: None });
     }
 
-    pub(crate) fn take_back(&mut self, session: SessionId, why: Exception) {
+    pub(crate) fn take_back(&mut self, now: Time, session: SessionId, why: Exception) {
         let Some(Phase::Handing(custody)) = self.activations.set_phase(session, Phase::Live) else {
             return;
         };
         // The name may lead elsewhere next time (design, section 5).
-        self.names.remove(&custody.call.service);
+        self.names.remove(custody.cargo.service());
+        if let (Cargo::Call(call), names::RUNS_NO_GUESTS) = (&custody.cargo, why.name.as_str()) {
+            return self.stay_and_call(now, session, call.clone(), custody.continuation);
+        }
         let profile = self.profile("", "");
         let Some(activation) = self.activations.get_mut(session) else {
             return;
         };
-        activation.out.remove(&custody.call.call);
-        activation.busy = true;
+        activation.out.remove(&custody.cargo.number());
         activation.profile = StepTrace { step: activation.step, ..profile };
+        let why = custody.instead.unwrap_or(why);
         let why = why
-            .calling(&custody.call.service, &custody.call.function)
+            .calling(custody.cargo.service(), custody.cargo.function())
             .at_step(custody.key.step, &activation.baggage.path);
-        let code = activation.baggage.code;
-        let (continuation, call) = (custody.continuation, custody.call.call);
-        // The shell may have dropped the function in the meantime.
-        self.actions.push_back(Action::CheckCode { code, bytes: None });
-        self.actions.push_back(Action::Resume { session, code, continuation, call, result: Err(why) });
+        self.resume(session, custody.cargo.number(), custody.continuation, Err(why));
     }
 }

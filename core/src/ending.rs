@@ -1,12 +1,14 @@
 //! A chain's own timer, and its end.
 
-use alloc::{boxed::Box, format};
+use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
 use catena_wire::{End, Exception, Fault, Message, Outcome, StepTrace, names};
 
 use crate::{
     Action, Node, Receipt, SessionId, Time, Urgency,
     activation::{Activation, Phase},
     calls::Asker,
+    splitting::open_branches,
+    steps::Done,
 };
 
 impl Node {
@@ -23,9 +25,14 @@ impl Node {
         if activation.heartbeat_at <= now {
             // Later than now, whatever the policy says: a timer that is due at once for ever would never let go.
             activation.heartbeat_at = now.after(self.policy.heartbeat_interval_us.max(1));
-            let (key, origin) = (activation.key(), activation.baggage.origin.clone());
-            let beat = Message::Heartbeat(key.clone(), self.me.name.clone());
-            self.send_to_origin(now, &origin, beat, key);
+            let (key, charter) = (activation.key(), activation.baggage.charter.clone());
+            // The merge host beats for branches that have ended, and names those that have not (rpc-chains section 3.10).
+            let open = match &activation.phase {
+                Phase::Gathering(gathering) => open_branches(gathering),
+                _ => Vec::new(),
+            };
+            let beat = Message::Heartbeat(key.clone(), self.me.name.clone(), open);
+            self.send_to_origin(now, &charter, beat, key);
         }
         self.activations.reset_timer(session);
         if let Some(Phase::Handing(custody)) = self.activations.get(session).map(|activation| &activation.phase)
@@ -42,13 +49,13 @@ impl Node {
         activation.note(profile);
     }
 
-    /// Straight from here to the origin (design, section 2).
+    /// The end of the whole chain, or of a branch: straight from here to the origin, or to the merge host (design, section 2).
     pub(crate) fn end(&mut self, now: Time, session: SessionId, outcome: Outcome) {
         self.close_profile(now, session);
         let Some(activation) = self.activations.remove(session) else {
             return;
         };
-        let key = activation.key();
+        let (key, hops_left) = (activation.key(), activation.budget_now(now).hops_left());
         let outcome = match outcome {
             Outcome::Threw(why) => Outcome::Threw(why.at_step(key.step, &activation.baggage.path)),
             done @ Outcome::Done(_) => done,
@@ -59,19 +66,28 @@ impl Node {
         let end = Message::End(Box::new(End {
             key: key.clone(),
             outcome,
-            emitted: baggage.emitted,
+            // An exception that ends the whole of a composed chain from within a sub-chain: the parent's answers count.
+            emitted: baggage.stack.first().map_or(baggage.emitted, |outermost| outermost.emitted),
             path: baggage.path,
             trace: baggage.trace,
             console: baggage.console,
+            at: baggage.merge.as_ref().map(|merge| merge.at.clone()),
+            hops_left,
+            merged: baggage.merged,
         }));
+        let (to, via) = match baggage.merge {
+            Some(merge) => (Arc::new(merge.host), None),
+            None => (Arc::new(baggage.charter.origin.clone()), self.way_to(&baggage.charter)),
+        };
         let message = end.clone().encode();
-        self.steps.finish(now, &activation.arrived, baggage.origin.clone(), message.clone(), &self.policy);
-        if baggage.origin.id == self.me.id {
+        let done = Done::Sent { to: to.clone(), message: message.clone(), via: via.clone() };
+        self.steps.finish(now, &activation.arrived, done, &self.policy);
+        if to.id == self.me.id {
             let me = self.me.clone();
             self.on_message(now, &me, end);
         } else {
             let receipt = Receipt::Answer(key);
-            self.actions.push_back(Action::Send { to: baggage.origin, message, receipt, urgency: Urgency::Now });
+            self.actions.push_back(Action::Send { to, message, receipt, urgency: Urgency::Now, via });
         }
     }
 

@@ -1,11 +1,11 @@
 //! Functions that are not here: asked for, offered, checked, given up.
 
-use alloc::{collections::VecDeque, format, sync::Arc};
+use alloc::{collections::VecDeque, format, string::String, sync::Arc, vec::Vec};
 use bytes::Bytes;
 use catena_wire::{Exception, Fault, Hash, Message, NodeId, NodeRef, Outcome, names};
 
 use crate::{
-    Action, Node, Receipt, Time, Urgency, Wanted,
+    Action, Answer, Node, Receipt, Time, Urgency, Wanted,
     activation::{Activation, Landing, Phase},
     code::Next,
 };
@@ -35,7 +35,18 @@ impl Node {
             };
             landing.code_here = false;
             let me = self.me.id;
-            let sources = self.repository.iter().chain([&activation.before]).filter(|node| node.id != me).cloned();
+            let origin = &activation.baggage.charter.origin;
+            let creators = activation.baggage.stack.iter().map(|frame| &frame.creator);
+            let others = creators.chain([origin]).cloned().map(Arc::new);
+            // An enclosing chain's function has been where its sub-chain began; the hop before may never have needed it.
+            let sources: Vec<_> = self
+                .repository
+                .iter()
+                .chain([&activation.before])
+                .cloned()
+                .chain(others)
+                .filter(|node| node.id != me)
+                .collect();
             let next = self.codes.want(now, code, session, sources, &self.policy);
             self.go_on_fetching(now, code, next);
         }
@@ -49,8 +60,9 @@ impl Node {
         self.actions = others;
         for action in resumes {
             let Action::Resume { session, continuation, call, result, .. } = action else { continue };
-            let (result, continuation) = (Some(result), Some(continuation));
-            let landing = Landing { call, result, continuation, tails_due: 0, code_here: true };
+            let (result, continuation) = (Some(result.map(Answer::Value)), Some(continuation));
+            let (service, gather) = (String::new(), 0);
+            let landing = Landing { call, service, result, continuation, tails_due: 0, code_here: true, gather };
             self.activations.set_phase(session, Phase::Landing(landing));
             if let Some(activation) = self.activations.get_mut(session) {
                 activation.busy = false;
@@ -73,7 +85,7 @@ impl Node {
                     {
                         landing.code_here = true;
                     }
-                    self.resume_if_ready(session);
+                    self.resume_if_ready(now, session);
                 }
             }
         }
@@ -116,7 +128,7 @@ impl Node {
                         Some(Phase::Landing(landing)) if !landing.code_here);
                     if in_vain {
                         let why = Exception::new(names::CODE_MISSING, Fault::Node, message.as_str());
-                        self.end(now, session, Outcome::Threw(why));
+                        self.finish(now, session, Outcome::Threw(why));
                     }
                 }
             }

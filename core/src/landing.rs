@@ -10,12 +10,12 @@ use alloc::{
 };
 use bytes::Bytes;
 use catena_wire::{
-    Branch, Budget, ChainId, Exception, Fault, Hash, Hop, Message, NodeRef, Outcome, PATH_HOSTS_MAX, StepKey,
-    StepTrace, TRACE_STEPS_MAX, Value, names,
+    Branch, ChainId, Charter, Exception, Fault, Hash, Hop, Message, NodeRef, Outcome, PATH_HOSTS_MAX,
+    StepKey, StepTrace, TRACE_STEPS_MAX, Value, names,
 };
 
 use crate::{
-    Action, Node, Receipt, SessionId, Time, Urgency,
+    Action, Answer, Node, Plan, Receipt, SessionId, Time, Urgency,
     activation::{Activation, Baggage, Landing, Phase},
     calls::{Asker, Request},
     node::overloaded,
@@ -27,15 +27,16 @@ impl Node {
     /// (rpc-chains section 7.2). [`Node::on_tail`] must follow, for the key that this returns.
     pub fn on_hop_head(&mut self, now: Time, from: &Arc<NodeRef>, hop: Box<Hop>) -> StepKey {
         let key = hop.key.clone();
-        self.land(now, from, hop, None);
+        self.land(now, from, hop, false);
         key
     }
 
     /// The continuation of a hop has arrived, and the function if it rode along; or never will.
-    pub fn on_tail(&mut self, now: Time, key: &StepKey, tail: Option<(Bytes, Option<Bytes>)>) {
-        let Some(Done::Running(session)) = self.steps.get(key).cloned() else {
+    pub fn on_tail(&mut self, now: Time, key: &StepKey, tail: Option<Tail>) {
+        let Some(Done::Running(session)) = self.steps.get(key) else {
             return;
         };
+        let session = *session;
         let Some(activation) = self.activations.get_mut(session) else {
             return;
         };
@@ -46,7 +47,7 @@ impl Node {
         if landing.continuation.is_some() {
             return;
         }
-        let Some((continuation, code_bytes)) = tail else {
+        let Some(Tail { continuation, stacked, code_bytes }) = tail else {
             landing.tails_due = landing.tails_due.saturating_sub(1);
             // The hop was sent again, and that one's tail is still on its way.
             if landing.tails_due == 0 {
@@ -58,22 +59,23 @@ impl Node {
         landing.code_here |= code_bytes.is_some();
         activation.profile.continuation_bytes = continuation.len() as u64;
         landing.continuation = Some(continuation);
+        activation.baggage.stack.iter_mut().zip(stacked).for_each(|(frame, state)| frame.continuation = state);
         self.actions.push_back(Action::CheckCode { code, bytes: code_bytes });
-        self.resume_if_ready(session);
+        self.resume_if_ready(now, session);
     }
 
-    pub(crate) fn land(&mut self, now: Time, from: &Arc<NodeRef>, mut hop: Box<Hop>, tail: Option<Bytes>) {
+    pub(crate) fn land(&mut self, now: Time, from: &Arc<NodeRef>, mut hop: Box<Hop>, whole: bool) {
         let before = StepKey { step: hop.key.step.saturating_sub(1), ..hop.key.clone() };
         self.seen_beyond(now, from.id, &before);
         if let Some(done) = self.steps.get(&hop.key).cloned() {
-            return self.repeat(now, from, *hop, tail, done);
+            return self.repeat(now, from, *hop, whole, done);
         }
         if let Err(why) = self.admit(&hop) {
             return self.refuse(now, from, &hop, why);
         }
         hop.budget = hop.budget.narrowed_to(self.policy.budget_max);
         let code_bytes = hop.code_bytes.take();
-        let (key, code, whole) = (hop.key.clone(), hop.code, tail.is_some());
+        let (key, code, gather) = (hop.key.clone(), hop.code, hop.gather > 0);
         let request = Request {
             asker: Asker::Nobody,
             service: core::mem::take(&mut hop.service),
@@ -81,57 +83,47 @@ impl Node {
             params: hop.params.clone(),
             budget: hop.budget,
             budget_at: now,
+            key: Some(key.clone()),
+            credentials: hop.charter.credentials.clone(),
+            attempts: 0,
         };
-        let session = self.take_in(now, from, *hop, &request, tail);
+        let session = self.take_in(now, from, *hop, &request, whole);
         self.steps.begin(key.clone(), session);
         self.send(from, Message::Accepted(key), Receipt::None, Urgency::Lazy);
         if whole {
             self.actions.push_back(Action::CheckCode { code, bytes: code_bytes });
         }
-        self.run_service(now, Request { asker: Asker::Landing(session), ..request });
-    }
-
-    /// Done before: not again (rpc-chains section 3.9). What came of it is sent once more.
-    fn repeat(&mut self, now: Time, from: &Arc<NodeRef>, mut hop: Hop, tail: Option<Bytes>, done: Done) {
-        let (receipt, urgency) = (Receipt::None, Urgency::Now);
-        if let Done::Refused(message) = done {
-            return self.actions.push_back(Action::Send { to: from.clone(), message, receipt, urgency });
-        }
-        self.send(from, Message::Accepted(hop.key.clone()), Receipt::None, Urgency::Lazy);
-        match (done, tail) {
-            // The first sending's state may never have come.
-            (Done::Running(_), Some(tail)) => self.on_tail(now, &hop.key, Some((tail, hop.code_bytes.take()))),
-            (Done::Running(session), None) => {
-                if let Some(Activation { phase: Phase::Landing(landing), .. }) = self.activations.get_mut(session) {
-                    landing.tails_due += 1;
-                }
-            }
-            (Done::Sent { to, message }, _) if to.id != self.me.id => {
-                self.actions.push_back(Action::Send { to, message, receipt, urgency });
-            }
-            (Done::Sent { .. } | Done::Refused(_), _) => {}
+        let request = Request { asker: Asker::Landing(session), ..request };
+        match gather {
+            true => self.resume_if_ready(now, session),
+            false if self.services.contains_key(&request.service) => self.run_service(now, request),
+            // For another node: this one is its chaining proxy.
+            false => self.dispatch(now, request),
         }
     }
 
     /// Refused once is refused for good: its sender goes on with the exception, so a repetition that comes late must not run.
-    fn refuse(&mut self, now: Time, from: &Arc<NodeRef>, hop: &Hop, why: Exception) {
+    pub(crate) fn refuse(&mut self, now: Time, from: &Arc<NodeRef>, hop: &Hop, why: Exception) {
         let path = travelled(hop, &self.me.name);
         let why = why.calling(&hop.service, &hop.function).at_step(hop.key.step, &path);
         let message = Message::Refused(hop.key.clone(), why).encode();
-        self.steps.refuse(now, &hop.key, message.clone(), &self.policy);
-        let (receipt, urgency) = (Receipt::None, Urgency::Now);
-        self.actions.push_back(Action::Send { to: from.clone(), message, receipt, urgency });
+        self.steps.remember(now, &hop.key, Done::Refused(message.clone()), &self.policy);
+        self.again(from.clone(), message, None);
     }
 
     pub(crate) fn admit(&self, hop: &Hop) -> Result<(), Exception> {
-        if hop.key.chain.origin != hop.origin.id || matches!(hop.key.step, 0 | u32::MAX) {
-            let message = format!(
-                "step {} of a chain of {:?} cannot answer to {:?}",
-                hop.key.step, hop.key.chain.origin, hop.origin.id
-            );
-            return Err(Exception::new(names::PROTOCOL, Fault::Network, message));
+        check_identity(hop)?;
+        if self.cancelled.contains(hop.key.chain) {
+            return Err(Exception::new(names::CANCELLED, Fault::Caller, "the chain was cancelled"));
         }
-        self.check_service(&hop.service, &hop.function)?;
+        if !self.policy.runs_guests {
+            let message = format!("{} runs no foreign code; call its services from where the chain is", self.me.name);
+            return Err(Exception::new(names::RUNS_NO_GUESTS, Fault::Node, message));
+        }
+        let proxied = self.policy.chaining_proxy && !self.services.contains_key(&hop.service);
+        if hop.gather == 0 && !proxied {
+            self.check_service(&hop.service, &hop.function)?;
+        }
         if self.activations.count() >= self.policy.activations_max {
             return Err(overloaded(&self.me.name, "chains", self.policy.activations_max));
         }
@@ -149,12 +141,12 @@ impl Node {
         from: &Arc<NodeRef>,
         hop: Hop,
         to: &Request,
-        tail: Option<Bytes>,
+        whole: bool,
     ) -> SessionId {
         let profile = StepTrace {
             step: hop.key.step,
             arrived_at_us: self.unix_us(now),
-            continuation_bytes: tail.as_ref().map_or(0, |tail| tail.len() as u64),
+            continuation_bytes: u64::from(hop.continuation_bytes),
             params_bytes: hop.params.len_bytes() as u64,
             ..self.profile(&to.service, &to.function)
         };
@@ -162,16 +154,28 @@ impl Node {
         let (mut trace, mut console) = (hop.trace, hop.console);
         trace.iter_mut().for_each(|trace| trace.truncate(TRACE_STEPS_MAX));
         console.truncate(self.policy.console_lines_max);
+        let entry = hop.charter.entry.or_else(|| (hop.charter.origin.address.is_none()).then(|| (*self.me).clone()));
         let baggage = Baggage {
             code: hop.code,
-            origin: Arc::new(hop.origin),
-            started_at_ms: hop.started_at_ms,
+            charter: Charter { entry, ..hop.charter },
+            stack: hop.stack,
             emitted: hop.emitted,
+            splits: hop.splits,
+            merge: hop.merge,
+            merged: hop.merged,
             path,
             trace,
             console,
         };
-        let landing = Landing { call: hop.call, result: None, continuation: tail, tails_due: 1, code_here: true };
+        let landing = Landing {
+            call: hop.call,
+            service: String::new(),
+            result: None,
+            continuation: whole.then_some(hop.continuation),
+            tails_due: 1,
+            code_here: true,
+            gather: hop.gather,
+        };
         self.activations.insert(Activation {
             step: hop.key.step,
             arrived: hop.key,
@@ -190,23 +194,32 @@ impl Node {
     }
 
     /// Goes on with a landing as soon as result, state and function are all there.
-    pub(crate) fn resume_if_ready(&mut self, session: SessionId) {
+    pub(crate) fn resume_if_ready(&mut self, now: Time, session: SessionId) {
         let Some(activation) = self.activations.get_mut(session) else {
             return;
         };
         let Phase::Landing(landing) = &mut activation.phase else {
             return;
         };
-        if !landing.code_here || landing.continuation.is_none() {
+        if !landing.code_here || landing.continuation.is_none() || (landing.result.is_none() && landing.gather == 0) {
             return;
         }
-        let Some(result) = landing.result.take() else {
-            return;
-        };
         let Some(continuation) = landing.continuation.take() else {
             return;
         };
-        let (call, code) = (landing.call, activation.baggage.code);
+        let (call, gather, code) = (landing.call, landing.gather, activation.baggage.code);
+        if gather > 0 {
+            return self.become_merge_host(now, session, call, gather, continuation);
+        }
+        let result = match landing.result.take() {
+            None => return,
+            Some(Ok(Answer::Chain(sub))) => {
+                let landing = landing.clone();
+                return self.push_frame(now, session, landing, sub, continuation);
+            }
+            Some(Ok(Answer::Value(value))) => Ok(value),
+            Some(Err(why)) => Err(why),
+        };
         activation.busy = true;
         self.activations.set_phase(session, Phase::Live);
         self.actions.push_back(Action::Resume { session, code, continuation, call, result });
@@ -218,8 +231,7 @@ impl Node {
         chain: ChainId,
         code: Hash,
         input: Value,
-        budget: Budget,
-        profile: bool,
+        plan: Plan,
     ) -> Result<(), Exception> {
         if self.activations.count() >= self.policy.activations_max {
             return Err(overloaded(&self.me.name, "chains", self.policy.activations_max));
@@ -227,19 +239,30 @@ impl Node {
         let started_at_ms = self.unix_us(now) / 1_000;
         let arrived = StepKey { chain, branch: Branch::root(), step: 0 };
         let trace = StepTrace { target: String::new(), ..self.profile("", "") };
+        let charter = Charter {
+            origin: (*self.me).clone(),
+            started_at_ms,
+            mode: plan.mode,
+            compose: plan.compose,
+            entry: None,
+            credentials: plan.credentials,
+        };
         let session = self.activations.insert(Activation {
             step: 0,
-            arrived,
+            arrived: arrived.clone(),
             baggage: Baggage {
                 code,
-                origin: self.me.clone(),
-                started_at_ms,
+                charter,
+                stack: Vec::new(),
                 emitted: 0,
+                splits: 0,
+                merge: None,
+                merged: Vec::new(),
                 path: alloc::vec![self.me.name.clone()],
-                trace: profile.then(Vec::new),
+                trace: plan.profile.then(Vec::new),
                 console: Vec::new(),
             },
-            budget,
+            budget: plan.budget,
             budget_at: now,
             heartbeat_at: now.after(self.policy.heartbeat_interval_us),
             before: self.me.clone(),
@@ -250,6 +273,7 @@ impl Node {
             profile: StepTrace { arrived_at_us: self.unix_us(now), params_bytes: input.len_bytes() as u64, ..trace },
             in_place: BTreeMap::new(),
         });
+        self.steps.begin(arrived, session);
         let seed = chain.seed();
         self.actions.push_back(Action::Begin { session, code, input, started_at_ms, seed });
         Ok(())
@@ -263,6 +287,41 @@ impl Node {
             ..StepTrace::default()
         }
     }
+}
+
+/// The tail of a hop.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tail {
+    /// The continuation.
+    pub continuation: Bytes,
+    /// Those of the chain stack, outermost first.
+    pub stacked: Vec<Bytes>,
+    /// The function, if it rode along.
+    pub code_bytes: Option<Bytes>,
+}
+
+impl Tail {
+    /// Out of a hop whose tail has been attached.
+    #[must_use]
+    pub fn of(hop: Hop) -> Self {
+        let stacked = hop.stack.into_iter().map(|frame| frame.continuation).collect();
+        Self { continuation: hop.continuation, stacked, code_bytes: hop.code_bytes }
+    }
+}
+
+/// Whether a hop is of the chain that it claims to be of: a branch has a parent of the same chain to which it answers.
+fn check_identity(hop: &Hop) -> Result<(), Exception> {
+    let (key, origin) = (&hop.key, hop.charter.origin.id);
+    let home = match &hop.merge {
+        None => key.branch.is_root(),
+        Some(merge) => merge.at.chain == key.chain && key.branch.parent().as_ref() == Some(&merge.at.branch),
+    };
+    let numbered = hop.gather <= hop.splits;
+    if key.chain.origin == origin && home && numbered && !matches!(key.step, 0 | u32::MAX) {
+        return Ok(());
+    }
+    let message = format!("step {} of a chain of {:?} cannot answer to {origin:?}", key.step, key.chain.origin);
+    Err(Exception::new(names::PROTOCOL, Fault::Network, message))
 }
 
 /// The hosts behind a hop that has reached `host`. The oldest are kept when it grows too long.

@@ -18,22 +18,32 @@ mod activation;
 mod arrivals;
 mod calling;
 mod calls;
+mod cancelling;
 mod code;
+mod composing;
 mod custody;
 mod ending;
 mod fetching;
+mod gathering;
+mod hearing;
 mod landing;
 mod node;
 mod origin;
+mod placement;
 mod policy;
+mod repeating;
+mod splitting;
 mod steps;
 mod time;
 mod timers;
 mod turns;
 
 pub use action::{
-    Action, CallId, GuestCall, Handed, Receipt, Replied, SessionId, Ticket, Turn, Undelivered, Urgency, Wanted,
+    Action, Answer, CallId, GuestCall, GuestSplit, Handed, Instance, Receipt, Replied, SessionId, SubChain, Ticket,
+    Turn, Undelivered, Urgency, Wanted,
 };
-pub use node::Node;
+pub use landing::Tail;
+pub use node::{Node, Plan};
+pub use placement::Link;
 pub use policy::Policy;
 pub use time::Time;

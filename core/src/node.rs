@@ -5,20 +5,49 @@ use alloc::{
     format,
     string::{String, ToString},
     sync::Arc,
+    vec::Vec,
 };
-use catena_wire::{Budget, ChainId, Exception, Fault, Hash, Message, NodeId, NodeRef, Outcome, StepKey, Value, names};
+use catena_wire::{
+    Budget, ChainId, Charter, Exception, Fault, Hash, Message, Mode, NodeId, NodeRef, Outcome, StepKey, Value, names,
+};
 
 use crate::{
-    Action, CallId, Policy, Receipt, SessionId, Ticket, Time, Turn, Undelivered, Urgency,
-    activation::{Activations, Phase},
+    Action, Answer, CallId, Instance, Policy, Receipt, SessionId, Ticket, Time, Turn, Undelivered, Urgency,
+    activation::Activations,
     calls::{Asker, Calls, Request, Unresolved},
+    cancelling::Cancelled,
     code::Codes,
+    hearing::Hearings,
     origin::Origin,
+    placement::Links,
     steps::Steps,
 };
 
+/// How a chain is to run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Plan {
+    /// What it may spend.
+    pub budget: Budget,
+    /// Where its continuation runs.
+    pub mode: Mode,
+    /// Whether chains that services answer with join it (rpc-chains section 3.4).
+    pub compose: bool,
+    /// Whether every step is profiled.
+    pub profile: bool,
+    /// On whose behalf it runs.
+    pub credentials: Option<Value>,
+}
+
+impl Plan {
+    /// The ordinary way, within `budget`.
+    #[must_use]
+    pub const fn new(budget: Budget) -> Self {
+        Self { budget, mode: Mode::Chain, compose: true, profile: false, credentials: None }
+    }
+}
+
 /// One participant: origin, hop, caller and callee in one, since a node may be all of them at once.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Node {
     pub(crate) me: Arc<NodeRef>,
     pub(crate) policy: Policy,
@@ -26,7 +55,7 @@ pub struct Node {
     pub(crate) epoch_us: u64,
     pub(crate) repository: Option<Arc<NodeRef>>,
     pub(crate) services: BTreeMap<String, BTreeSet<String>>,
-    pub(crate) names: BTreeMap<String, Arc<NodeRef>>,
+    pub(crate) names: BTreeMap<String, Instance>,
     pub(crate) chains_begun: u64,
     pub(crate) calls_begun: u64,
     pub(crate) origin: Origin,
@@ -34,6 +63,11 @@ pub struct Node {
     pub(crate) steps: Steps,
     pub(crate) calls: Calls,
     pub(crate) codes: Codes,
+    pub(crate) cancelled: Cancelled,
+    pub(crate) hearings: Hearings,
+    pub(crate) links: Links,
+    /// Chains of this node that nobody waits for any more, to be cancelled.
+    pub(crate) given_up: Vec<ChainId>,
     pub(crate) actions: VecDeque<Action>,
 }
 
@@ -55,6 +89,10 @@ impl Node {
             steps: Steps::default(),
             calls: Calls::default(),
             codes: Codes::default(),
+            cancelled: Cancelled::default(),
+            hearings: Hearings::default(),
+            links: Links::default(),
+            given_up: Vec::new(),
             actions: VecDeque::new(),
         }
     }
@@ -76,7 +114,7 @@ impl Node {
     }
 
     /// Learns, unasked, where a service is. Later news replaces earlier.
-    pub fn learn(&mut self, service: &str, place: Arc<NodeRef>) {
+    pub fn learn(&mut self, service: &str, place: Instance) {
         if self.names.len() < self.policy.names_max || self.names.contains_key(service) {
             self.names.insert(service.to_string(), place);
         }
@@ -89,7 +127,7 @@ impl Node {
 
     /// Begins a chain: the function starts here and hops from its first call on.
     ///
-    /// Answers come as [`Action::Reply`]; `profile` asks for a profile of every step. The budget is narrowed to this node's policy.
+    /// Answers come as [`Action::Reply`]. The budget is narrowed to this node's policy.
     ///
     /// # Errors
     /// `Overloaded` when `chains_started_max` or `activations_max` chains are under way.
@@ -98,65 +136,66 @@ impl Node {
         now: Time,
         code: Hash,
         input: Value,
-        budget: Budget,
-        profile: bool,
+        plan: Plan,
     ) -> Result<ChainId, Exception> {
         if self.origin.count() >= self.policy.chains_started_max {
             return Err(overloaded(&self.me.name, "chains begun", self.policy.chains_started_max));
         }
-        let budget = budget.narrowed_to(self.policy.budget_max);
+        let budget = plan.budget.narrowed_to(self.policy.budget_max);
         let chain = ChainId { origin: self.me.id, number: self.chains_begun + 1 };
-        self.begin_chain(now, chain, code, input, budget, profile)?;
+        self.begin_chain(now, chain, code, input, Plan { budget, ..plan })?;
         self.chains_begun += 1;
         self.origin.begin(now, chain.number, budget.time_left_us(), &self.me.name, &self.policy);
         Ok(chain)
     }
 
-    /// The holder of the reply set has gone. What still comes of the chain is dropped.
-    pub fn forget(&mut self, chain: ChainId) {
-        self.origin.forget(chain);
-        let here = self.activations.find(|activation| {
-            activation.arrived.chain == chain && activation.step == 0 && !matches!(activation.phase, Phase::Handing(_))
-        });
-        for session in here {
-            self.discard(session);
-        }
-    }
-
     /// Makes a plain call; its answer comes as [`Action::CallDone`].
-    pub fn call(&mut self, now: Time, service: &str, function: &str, params: Value, budget: Budget) -> CallId {
+    pub fn call(
+        &mut self,
+        now: Time,
+        service: &str,
+        function: &str,
+        params: Value,
+        budget: Budget,
+        credentials: Option<Value>,
+    ) -> CallId {
         self.calls_begun += 1;
         let id = CallId(self.calls_begun);
         let (service, function) = (service.to_string(), function.to_string());
         let budget = budget.narrowed_to(self.policy.budget_max);
-        self.dispatch(now, Request { asker: Asker::Api(id), service, function, params, budget, budget_at: now });
+        let asker = Asker::Api(id);
+        let request =
+            Request { asker, service, function, params, budget, budget_at: now, key: None, credentials, attempts: 0 };
+        self.dispatch(now, request);
         id
     }
 
     /// Withdraws a plain call: no answer will come, and the node that was asked is told to stop.
-    pub fn withdraw(&mut self, call: CallId) {
+    pub fn withdraw(&mut self, now: Time, call: CallId) {
         self.abandon(|asker| matches!(asker, Asker::Api(id) if *id == call));
+        self.give_up(now);
     }
 
     /// A service function has ended, after `took_us`.
-    pub fn on_service_done(&mut self, now: Time, ticket: Ticket, result: Result<Value, Exception>, took_us: u64) {
-        let Some(asker) = self.calls.take_running(ticket) else {
+    pub fn on_service_done(&mut self, now: Time, ticket: Ticket, result: Result<Answer, Exception>, took_us: u64) {
+        let Some(running) = self.calls.take_running(ticket) else {
             return;
         };
-        match asker {
+        match &running.asker {
             Asker::Landing(session) => {
-                if let Some(activation) = self.activations.get_mut(session) {
+                if let Some(activation) = self.activations.get_mut(*session) {
                     activation.profile.service_us = took_us;
                 }
             }
             Asker::Guest { session, call } => {
-                if let Some(profile) = self.activations.get_mut(session).and_then(|a| a.in_place.get_mut(&call)) {
+                if let Some(profile) = self.activations.get_mut(*session).and_then(|a| a.in_place.get_mut(call)) {
                     profile.service_us = took_us;
                 }
             }
-            Asker::Peer { .. } | Asker::Api(_) | Asker::Nobody => {}
+            Asker::Peer { .. } | Asker::Step(_) | Asker::Api(_) | Asker::Nobody => {}
         }
-        self.answer(now, asker, result);
+        self.service_answered(now, running, result);
+        self.give_up(now);
     }
 
     /// The guest has run, for `took_us`, and returned with an empty stack; or broke a limit.
@@ -166,26 +205,28 @@ impl Node {
         }
         match turn {
             Ok(turn) => self.take_turn(now, session, turn),
-            Err(broken) if self.activations.is_live(session) => self.end(now, session, Outcome::Threw(broken)),
+            Err(broken) if self.activations.is_live(session) => self.finish(now, session, Outcome::Threw(broken)),
             Err(_) => {}
         }
+        self.give_up(now);
     }
 
     /// A name has been looked up.
-    pub fn on_resolved(&mut self, now: Time, service: &str, place: Result<Arc<NodeRef>, Exception>) {
+    pub fn on_resolved(&mut self, now: Time, service: &str, place: Result<Instance, Exception>) {
         let place = place.inspect(|place| self.learn(service, place.clone()));
         for unresolved in self.calls.take_aside(service) {
             match (unresolved, &place) {
-                (Unresolved::Plain(request), Ok(place)) => self.ask(now, request, place),
+                (Unresolved::Plain(request), Ok(place)) => self.ask(now, request, &place.node),
                 (Unresolved::Plain(request), Err(why)) => {
                     let why = why.clone().calling(&request.service, &request.function);
                     self.answer(now, request.asker, Err(why));
                 }
-                (Unresolved::Hop { session, call }, Ok(place)) => self.pack(session, call, place.clone()),
-                (Unresolved::Hop { session, call }, Err(why)) => {
-                    let why = why.clone().calling(&call.service, &call.function);
-                    self.settle(session, call.call, Err(why));
+                (Unresolved::Hop { session, cargo }, Ok(place)) => self.pack(session, cargo, place.clone()),
+                (Unresolved::Hop { session, cargo }, Err(why)) => {
+                    let why = why.clone().calling(cargo.service(), cargo.function());
+                    self.settle(session, cargo.number(), Err(why));
                 }
+                (Unresolved::Again { session }, place) => self.hand_elsewhere(now, session, place.as_ref().ok()),
             }
         }
     }
@@ -194,7 +235,7 @@ impl Node {
     pub fn on_link_lost(&mut self, now: Time, node: NodeId) {
         self.codes.forget_node(node);
         // Another run of it, or another node, may serve them by now: ask again.
-        self.names.retain(|_, place| place.id != node);
+        self.names.retain(|_, place| place.node.id != node);
         for code in self.codes.asked_of(node) {
             self.ask_for_code(now, code);
         }
@@ -205,13 +246,14 @@ impl Node {
         for session in self.activations.handing_to(node) {
             self.hand_again(now, session);
         }
+        self.give_up(now);
     }
 
     /// A message did not arrive, or may not have.
     pub fn on_undelivered(&mut self, now: Time, receipt: Receipt, why: Undelivered) {
         match (receipt, why) {
             (Receipt::Hop(handed), Undelivered::Unreachable) if self.is_handing(handed) => {
-                self.hop_unreachable(handed.session);
+                self.hop_unreachable(now, handed.session);
             }
             (Receipt::Hop(handed), Undelivered::Lost) if self.is_handing(handed) => {
                 self.hand_again(now, handed.session)
@@ -241,19 +283,26 @@ impl Node {
 
     /// Time has passed.
     pub fn on_timeout(&mut self, now: Time) {
-        self.origin.on_timeout(now, &self.policy, &mut self.actions);
+        for silent in self.origin.on_timeout(now, &self.policy, &mut self.actions) {
+            self.retransmit(now, silent);
+        }
         while let Some(session) = self.activations.take_due(now) {
             self.wake(now, session);
         }
         while let Some(late) = self.calls.take_late(now) {
             let message = format!("no answer from {} in time; whether the call took effect is unknown", late.to.name);
-            let why = Exception::new(names::DEADLINE_EXCEEDED, Fault::Service, message);
-            self.answer(now, late.asker, Err(why.calling(&late.service, &late.function)));
+            let why = Exception::new(names::DEADLINE_EXCEEDED, Fault::Service, message).outcome_unknown();
+            let request = late.request;
+            self.answer(now, request.asker, Err(why.calling(&request.service, &request.function)));
         }
         while let Some(code) = self.codes.take_late(now) {
             self.ask_for_code(now, code);
         }
+        self.settle_apart(now);
+        self.give_up(now);
         self.steps.evict(now, &self.policy);
+        self.cancelled.evict(now, &self.policy);
+        self.hearings.evict(now, &self.policy);
     }
 
     /// Whether nothing is under way: no chain begun or present, no call, no service function, no function or name being looked up.
@@ -277,17 +326,28 @@ impl Node {
     /// Sends; the shell also takes what a node sends to itself.
     pub(crate) fn send(&mut self, to: &Arc<NodeRef>, message: Message, receipt: Receipt, urgency: Urgency) {
         let message = message.encode();
-        self.actions.push_back(Action::Send { to: to.clone(), message, receipt, urgency });
+        self.actions.push_back(Action::Send { to: to.clone(), message, receipt, urgency, via: None });
     }
 
     /// An answer for a chain's origin, wherever that is.
-    pub(crate) fn send_to_origin(&mut self, now: Time, origin: &Arc<NodeRef>, message: Message, key: StepKey) {
-        if origin.id == self.me.id {
+    pub(crate) fn send_to_origin(&mut self, now: Time, charter: &Charter, message: Message, key: StepKey) {
+        if charter.origin.id == self.me.id {
             let me = self.me.clone();
-            self.on_message(now, &me, message);
-        } else {
-            self.send(origin, message, Receipt::Answer(key), Urgency::Now);
+            return self.on_message(now, &me, message);
         }
+        self.actions.push_back(Action::Send {
+            to: Arc::new(charter.origin.clone()),
+            message: message.encode(),
+            receipt: Receipt::Answer(key),
+            urgency: Urgency::Now,
+            via: self.way_to(charter),
+        });
+    }
+
+    /// Who can pass a message on to an origin that cannot be dialled.
+    pub(crate) fn way_to(&self, charter: &Charter) -> Option<Arc<NodeRef>> {
+        let entry = charter.entry.as_ref().filter(|entry| charter.origin.address.is_none() && entry.id != self.me.id);
+        entry.cloned().map(Arc::new)
     }
 
     pub(crate) fn unix_us(&self, now: Time) -> u64 {

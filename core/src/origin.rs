@@ -1,41 +1,70 @@
-//! The origin's side of a chain: answers in order and once, signs of life, and an exact end.
+//! The origin's side of a chain: answers in order and once, signs of life of every branch, and an exact end.
 
 use alloc::{
     collections::{BTreeMap, VecDeque},
     format,
     string::String,
+    sync::Arc,
     vec::Vec,
 };
-use catena_wire::{ChainId, End, Exception, Fault, LogLine, NodeId, Outcome, StepKey, Value, names};
+use catena_wire::{
+    Branch, ChainId, End, Exception, Fault, LogLine, NodeId, NodeRef, Outcome, StepKey, Value, names,
+};
 
 use crate::{Action, Policy, Replied, Time, timers::Timers};
 
-#[derive(Debug)]
-struct Started {
-    deadline: Time,
-    silent_at: Time,
-    last_step: u32,
-    last_host: String,
-    /// Number of the next intermediate answer to deliver.
+/// Answers of one branch.
+#[derive(Clone, Debug, Default)]
+struct Answers {
+    /// Number of the next one to deliver.
     next: u32,
     held: BTreeMap<u32, Value>,
+}
+
+#[derive(Clone, Debug)]
+struct Started {
+    deadline: Time,
+    /// When each branch that is under way will have been silent for too long.
+    silent_at: BTreeMap<Branch, Time>,
+    retransmissions: u8,
+    last_step: u32,
+    last_host: String,
+    last_node: Option<Arc<NodeRef>>,
+    answers: BTreeMap<Branch, Answers>,
+    held: usize,
     /// The end notice, while answers that it counts are still on their way.
     end: Option<End>,
+    /// Nobody holds a reply set: a service of this node waits for the end.
+    apart: bool,
+}
+
+impl Started {
+    fn wakes_at(&self) -> Time {
+        self.silent_at.values().copied().min().map_or(self.deadline, |silent| silent.min(self.deadline))
+    }
+
+    fn is_complete(&self) -> bool {
+        let Some(end) = &self.end else { return false };
+        let all = |branch: &Branch, count: u32| self.answers.get(branch).map_or(0, |answers| answers.next) >= count;
+        all(&end.key.branch, end.emitted) && end.merged.iter().all(|merged| all(&merged.branch, merged.emitted))
+    }
 }
 
 /// Chains begun here and not yet ended.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Origin {
     me: NodeId,
     chains: BTreeMap<u64, Started>,
     timers: Timers<u64>,
+    /// Ends of chains that ran apart.
+    apart: VecDeque<(u64, Outcome)>,
 }
 
 type Out = VecDeque<Action>;
 
 impl Origin {
     pub(crate) fn new(me: NodeId) -> Self {
-        Self { me, chains: BTreeMap::new(), timers: Timers::default() }
+        Self { me, chains: BTreeMap::new(), timers: Timers::default(), apart: VecDeque::new() }
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -43,30 +72,74 @@ impl Origin {
     }
 
     pub(crate) fn begin(&mut self, now: Time, number: u64, time_us: u64, host: &str, policy: &Policy) {
+        let silent_at = [(Branch::root(), now.after(policy.heartbeat_timeout_us))].into();
         let started = Started {
             deadline: now.after(time_us),
-            silent_at: now.after(policy.heartbeat_timeout_us),
+            silent_at,
+            retransmissions: 0,
             last_step: 0,
             last_host: host.into(),
-            next: 0,
-            held: BTreeMap::new(),
+            last_node: None,
+            answers: BTreeMap::new(),
+            held: 0,
             end: None,
+            apart: false,
         };
-        self.timers.set(number, started.deadline.min(started.silent_at));
+        self.timers.set(number, started.wakes_at());
         self.chains.insert(number, started);
     }
 
-    /// The holder of the reply set has gone: whatever still comes is dropped.
-    pub(crate) fn forget(&mut self, chain: ChainId) {
-        if chain.origin != self.me {
-            return;
+    /// A service of this node waits for its end, and nobody for its answers.
+    pub(crate) fn set_apart(&mut self, number: u64) {
+        if let Some(started) = self.chains.get_mut(&number) {
+            started.apart = true;
         }
-        self.chains.remove(&chain.number);
-        self.timers.clear(chain.number);
     }
 
-    pub(crate) fn on_heartbeat(&mut self, now: Time, key: &StepKey, host: &str, policy: &Policy) {
-        self.seen(now, key, host, policy);
+    pub(crate) fn take_apart(&mut self) -> Option<(u64, Outcome)> {
+        self.apart.pop_front()
+    }
+
+    /// The holder of the reply set has gone: whatever still comes is dropped. False if there was nothing to forget.
+    pub(crate) fn forget(&mut self, chain: ChainId) -> bool {
+        if chain.origin != self.me {
+            return false;
+        }
+        self.timers.clear(chain.number);
+        self.chains.remove(&chain.number).is_some()
+    }
+
+    /// Ends it as cancelled. False if it has ended before.
+    pub(crate) fn cancel(&mut self, chain: ChainId, out: &mut Out) -> bool {
+        let Some(started) = self.chains.get(&chain.number).filter(|_| chain.origin == self.me) else { return false };
+        let message = format!(
+            "the chain was cancelled; last heard of at step {} on {}; whether that step took effect is unknown",
+            started.last_step, started.last_host
+        );
+        let why = Exception::new(names::CANCELLED, Fault::Caller, message).outcome_unknown();
+        self.give_up(chain.number, why, out);
+        true
+    }
+
+    /// The node from which a sign of life came last.
+    pub(crate) fn last_host(&self, chain: ChainId) -> Option<Arc<NodeRef>> {
+        self.chains.get(&chain.number).filter(|_| chain.origin == self.me)?.last_node.clone()
+    }
+
+    pub(crate) fn on_heartbeat(
+        &mut self,
+        now: Time,
+        key: &StepKey,
+        from: &Arc<NodeRef>,
+        host: &str,
+        open: &[Branch],
+        policy: &Policy,
+    ) {
+        let Some(started) = self.seen(now, key, open, policy) else { return };
+        if key.step >= started.last_step {
+            started.last_host = host.into();
+            started.last_node = Some(from.clone());
+        }
     }
 
     pub(crate) fn on_partial(
@@ -78,62 +151,83 @@ impl Origin {
         policy: &Policy,
         out: &mut Out,
     ) {
-        let Some(started) = self.seen(now, key, "", policy) else {
+        let Some(started) = self.seen(now, key, &[], policy) else {
             return;
         };
-        // A repeat is dropped; so is what lies too far ahead. The next in order always finds room: it makes room itself.
-        let room = started.held.len() < policy.partials_held_max || number == started.next;
-        if number >= started.next && room {
-            started.held.insert(number, value);
+        if started.answers.len() >= catena_wire::BRANCHES_MAX && !started.answers.contains_key(&key.branch) {
+            return;
         }
-        self.deliver(key.chain, out);
+        let answers = started.answers.entry(key.branch.clone()).or_default();
+        // A repeat is dropped; so is what lies too far ahead. The next in order always finds room: it makes room itself.
+        let room = started.held < policy.partials_held_max || number == answers.next;
+        if number >= answers.next && room && answers.held.insert(number, value).is_none() {
+            started.held += 1;
+        }
+        self.deliver(key.chain, &key.branch, out);
     }
 
     pub(crate) fn on_console(&mut self, key: &StepKey, lines: Vec<LogLine>, out: &mut Out) {
-        if key.chain.origin == self.me && self.chains.contains_key(&key.chain.number) && !lines.is_empty() {
+        let listened = self.chains.get(&key.chain.number).is_some_and(|started| !started.apart);
+        if key.chain.origin == self.me && listened && !lines.is_empty() {
             out.push_back(Action::Reply(key.chain, Replied::Console(lines)));
         }
     }
 
     pub(crate) fn on_end(&mut self, now: Time, end: End, policy: &Policy, out: &mut Out) {
-        let chain = end.key.chain;
-        let Some(started) = self.seen(now, &end.key, "", policy) else {
+        let (chain, branch) = (end.key.chain, end.key.branch.clone());
+        // A branch ends at its merge host, not here.
+        if !branch.is_root() {
+            return;
+        }
+        let Some(started) = self.seen(now, &end.key, &[], policy) else {
             return;
         };
         if started.end.is_none() {
             started.end = Some(end);
         }
-        self.deliver(chain, out);
+        self.deliver(chain, &branch, out);
     }
 
-    fn seen(&mut self, now: Time, key: &StepKey, host: &str, policy: &Policy) -> Option<&mut Started> {
+    /// A sign of life of a branch; `open` are the branches that it has split into and waits for.
+    fn seen(&mut self, now: Time, key: &StepKey, open: &[Branch], policy: &Policy) -> Option<&mut Started> {
         if key.chain.origin != self.me {
             return None;
         }
         let number = key.chain.number;
         let started = self.chains.get_mut(&number)?;
-        started.silent_at = now.after(policy.heartbeat_timeout_us);
-        if key.step >= started.last_step {
-            started.last_step = key.step;
-            if !host.is_empty() {
-                started.last_host = host.into();
+        let later = now.after(policy.heartbeat_timeout_us);
+        // A branch counts from when its parent names it until its parent goes on: a late sign of one that is over must
+        // not make the origin wait for more.
+        if let Some(silent_at) = started.silent_at.get_mut(&key.branch) {
+            *silent_at = later;
+            let own = |branch: &Branch| branch.parent().as_ref() == Some(&key.branch);
+            started.silent_at.retain(|branch, _| !own(branch) || open.contains(branch));
+            for branch in open.iter().filter(|branch| own(branch)) {
+                started.silent_at.entry(branch.clone()).or_insert(later);
             }
         }
-        self.timers.set(number, started.deadline.min(started.silent_at));
+        started.last_step = started.last_step.max(key.step);
+        self.timers.set(number, started.wakes_at());
         Some(started)
     }
 
     /// Hands out what is next in order; the end when everything it counts has been handed out.
-    fn deliver(&mut self, chain: ChainId, out: &mut Out) {
+    fn deliver(&mut self, chain: ChainId, branch: &Branch, out: &mut Out) {
         let Some(started) = self.chains.get_mut(&chain.number) else {
             return;
         };
-        while let Some(value) = started.held.remove(&started.next) {
-            started.next = started.next.saturating_add(1);
-            out.push_back(Action::Reply(chain, Replied::Partial(value)));
+        if let Some(answers) = started.answers.get_mut(branch) {
+            while let Some(value) = answers.held.remove(&answers.next) {
+                answers.next = answers.next.saturating_add(1);
+                started.held -= 1;
+                if !started.apart {
+                    out.push_back(Action::Reply(chain, Replied::Partial(value)));
+                }
+            }
         }
-        let complete = started.end.as_ref().is_some_and(|end| end.emitted <= started.next);
-        if let Some(end) = complete.then(|| started.end.take()).flatten() {
+        if started.is_complete()
+            && let Some(end) = started.end.take()
+        {
             self.on_console(&end.key, end.console, out);
             let trace = end.trace.unwrap_or_default();
             self.finish(chain, Replied::End { outcome: end.outcome, path: end.path, trace }, out);
@@ -141,25 +235,48 @@ impl Origin {
     }
 
     fn finish(&mut self, chain: ChainId, end: Replied, out: &mut Out) {
+        let apart = self.chains.get(&chain.number).is_some_and(|started| started.apart);
         self.forget(chain);
-        out.push_back(Action::Reply(chain, end));
+        match end {
+            Replied::End { outcome, .. } if apart => self.apart.push_back((chain.number, outcome)),
+            end => out.push_back(Action::Reply(chain, end)),
+        }
+    }
+
+    fn give_up(&mut self, number: u64, why: Exception, out: &mut Out) {
+        let Some(started) = self.chains.get(&number) else { return };
+        let path = alloc::vec![started.last_host.clone()];
+        let why = why.at_step(started.last_step, &path);
+        let chain = ChainId { origin: self.me, number };
+        self.finish(chain, Replied::End { outcome: Outcome::Threw(why), path, trace: Vec::new() }, out);
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {
         self.timers.next()
     }
 
-    pub(crate) fn on_timeout(&mut self, now: Time, policy: &Policy, out: &mut Out) {
+    /// Returns the chains that have been silent for too long and are to be sent on their way again.
+    pub(crate) fn on_timeout(&mut self, now: Time, policy: &Policy, out: &mut Out) -> Vec<ChainId> {
+        let mut silent = Vec::new();
         while let Some(number) = self.timers.take_due(now) {
-            let Some(started) = self.chains.get(&number) else {
+            let Some(started) = self.chains.get_mut(&number) else {
                 continue;
             };
-            let exception = if started.deadline <= now { late(started) } else { lost(started, policy) };
-            let path = alloc::vec![started.last_host.clone()];
-            let exception = exception.at_step(started.last_step, &path);
-            let chain = ChainId { origin: self.me, number };
-            self.finish(chain, Replied::End { outcome: Outcome::Threw(exception), path, trace: Vec::new() }, out);
+            if started.deadline <= now {
+                let why = late(started);
+                self.give_up(number, why, out);
+            } else if started.retransmissions >= policy.retransmissions_max {
+                let why = lost(started, policy);
+                self.give_up(number, why, out);
+            } else {
+                started.retransmissions += 1;
+                let later = now.after(policy.heartbeat_timeout_us.max(1));
+                started.silent_at.values_mut().for_each(|silent_at| *silent_at = later);
+                self.timers.set(number, started.wakes_at());
+                silent.push(ChainId { origin: self.me, number });
+            }
         }
+        silent
     }
 }
 
@@ -168,15 +285,16 @@ fn late(started: &Started) -> Exception {
         "no time left; last heard of at step {} on {}; whether that step took effect is unknown; allow more time, or look at that host",
         started.last_step, started.last_host
     );
-    Exception::new(names::DEADLINE_EXCEEDED, Fault::Caller, message)
+    Exception::new(names::DEADLINE_EXCEEDED, Fault::Caller, message).outcome_unknown()
 }
 
 fn lost(started: &Started, policy: &Policy) -> Exception {
     let message = format!(
-        "no sign of life for {} ms; outcome unknown after step {}, last heard of on {}; check that host, then run the chain again if its effects may be repeated",
+        "no sign of life for {} ms, and none after it was sent again {} times; outcome unknown after step {}, last heard of on {}; check that host, then run the chain again if its effects may be repeated",
         policy.heartbeat_timeout_us / 1_000,
+        started.retransmissions,
         started.last_step,
         started.last_host
     );
-    Exception::new(names::CHAIN_LOST, Fault::Network, message)
+    Exception::new(names::CHAIN_LOST, Fault::Network, message).outcome_unknown()
 }

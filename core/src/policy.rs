@@ -45,6 +45,25 @@ pub struct Policy {
     pub console_lines_max: usize,
     /// Names of services resolved and kept.
     pub names_max: usize,
+    /// Whether chains that services of this node answer with join the chain that called (rpc-chains section 3.4).
+    pub compose: bool,
+    /// Chains around a chain; one more is an exception. At most [`catena_wire::STACK_DEPTH_MAX`].
+    pub stack_depth_max: usize,
+    /// Branches of one split.
+    pub branches_max: u32,
+    /// Whether chains' functions run here at all (rpc-chains section 7.3); if not, chains go to this node's proxy or
+    /// stay where they are.
+    pub runs_guests: bool,
+    /// Whether chains may run here that call services of other nodes: this node is their chaining proxy.
+    pub chaining_proxy: bool,
+    /// How often a silent chain is sent on its way again with the same id, before it is given up (rpc-chains section 3.9).
+    pub retransmissions_max: u8,
+    /// Instances of a service tried for one hop, when nothing was done at those before.
+    pub instances_tried_max: usize,
+    /// Cancelled chains remembered, so that a hop that comes late does not run. For `step_cache_ttl_us`.
+    pub cancelled_max: usize,
+    /// Sub-chains whose intermediate answers are put in order here.
+    pub hearings_max: usize,
 }
 
 impl Default for Policy {
@@ -71,6 +90,15 @@ impl Default for Policy {
             partials_held_max: 4_096,
             console_lines_max: 1_024,
             names_max: 65_536,
+            compose: true,
+            stack_depth_max: 16,
+            branches_max: 256,
+            runs_guests: true,
+            chaining_proxy: false,
+            retransmissions_max: 2,
+            instances_tried_max: 4,
+            cancelled_max: 65_536,
+            hearings_max: 16_384,
         }
     }
 }

@@ -5,7 +5,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use crate::Time;
 
 /// At most one deadline per key.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Timers<K: Ord + Copy> {
     by_time: BTreeSet<(Time, K)>,
     by_key: BTreeMap<K, Time>,

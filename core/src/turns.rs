@@ -1,12 +1,12 @@
 //! What a guest did in its turn, and where its calls go.
 
 use alloc::{format, string::String, vec::Vec};
-use catena_wire::{Exception, Fault, LogLine, Message, Outcome, StepTrace, Value, names};
+use catena_wire::{Exception, Fault, LogLine, Outcome, StepTrace, Value, names};
 
 use crate::{
-    Action, GuestCall, Node, SessionId, Time, Turn,
-    activation::{Activation, Phase},
-    calls::{Asker, Request, Unresolved},
+    Action, GuestCall, GuestSplit, Node, SessionId, Time, Turn,
+    activation::{Activation, Cargo, Phase},
+    calls::{Asker, Request},
 };
 
 impl Node {
@@ -24,7 +24,7 @@ impl Node {
             activation.busy = false;
         }
         match turn.end {
-            None => self.go_on(now, session, turn.calls),
+            None => self.go_on(now, session, turn.calls, turn.splits),
             Some(result) => {
                 for call in turn.calls {
                     self.call_beside(now, session, call, true);
@@ -33,7 +33,7 @@ impl Node {
                 if self.activations.get(session).is_some_and(|activation| !activation.out.is_empty()) {
                     self.calls.let_go(session);
                 }
-                self.end(now, session, result.into());
+                self.finish(now, session, result.into());
             }
         }
     }
@@ -50,27 +50,18 @@ impl Node {
         activation.baggage.console.extend(lines);
     }
 
-    pub(crate) fn emit(&mut self, now: Time, session: SessionId, value: Value) {
-        let Some(activation) = self.activations.get_mut(session) else {
-            return;
-        };
-        let (key, number, origin) = (activation.key(), activation.baggage.emitted, activation.baggage.origin.clone());
-        activation.baggage.emitted = number.saturating_add(1);
-        self.send_to_origin(now, &origin, Message::Partial { key: key.clone(), number, value }, key);
-    }
-
     /// The one rule that decides where a chain is (design, section 2): it moves when it waits for exactly one call.
-    pub(crate) fn go_on(&mut self, now: Time, session: SessionId, calls: Vec<GuestCall>) {
+    pub(crate) fn go_on(&mut self, now: Time, session: SessionId, calls: Vec<GuestCall>, mut splits: Vec<GuestSplit>) {
         let Some(activation) = self.activations.get_mut(session) else {
             return;
         };
-        let lone = activation.out.is_empty() && calls.len() == 1;
-        activation.out.extend(calls.iter().map(|call| call.call));
+        let waits_for = activation.out.len() + calls.len() + splits.len();
+        activation.out.extend(calls.iter().map(|call| call.call).chain(splits.iter().map(|split| split.call)));
         // A guest may number its calls alike; they count all the same.
-        let out = activation.out.len().max(calls.len());
+        let out = activation.out.len().max(calls.len() + splits.len());
         if out == 0 {
             let why = "the function waits for something that no call will settle; await a call, or return";
-            return self.end(now, session, Outcome::Threw(Exception::new(names::STALLED, Fault::Guest, why)));
+            return self.finish(now, session, Outcome::Threw(Exception::new(names::STALLED, Fault::Guest, why)));
         }
         if out > self.policy.calls_per_chain_max {
             let message = format!(
@@ -79,10 +70,19 @@ impl Node {
             );
             let line = calls.last().map_or((0, 0), |call| (call.line, call.column));
             let why = Exception::new(names::LIMIT_EXCEEDED, Fault::Guest, message).at_line(line.0, line.1);
-            return self.end(now, session, Outcome::Threw(why));
+            return self.finish(now, session, Outcome::Threw(why));
+        }
+        let lone = waits_for == 1;
+        if lone && let Some(split) = splits.pop() {
+            return self.split(now, session, split);
+        }
+        for split in splits {
+            let why = "a split cannot run beside other calls or splits; await those first";
+            let why = Exception::new(names::LIMIT_EXCEEDED, Fault::Guest, why).at_line(split.line, split.column);
+            self.settle(session, split.call, Err(why));
         }
         for call in calls {
-            if lone && !self.services.contains_key(&call.service) {
+            if lone && !self.services.contains_key(&call.service) && self.moves(session, &call) {
                 self.move_to(now, session, call);
             } else {
                 self.call_beside(now, session, call, false);
@@ -114,9 +114,13 @@ impl Node {
             };
             activation.in_place.insert(call.call, profile);
         }
+        let (key, credentials) = (Some(activation.key()), activation.baggage.charter.credentials.clone());
         let asker = if unheard { Asker::Nobody } else { Asker::Guest { session, call: call.call } };
         let GuestCall { service, function, params, .. } = call;
-        self.dispatch(now, Request { asker, service, function, params, budget, budget_at: now });
+        self.dispatch(
+            now,
+            Request { asker, service, function, params, budget, budget_at: now, key, credentials, attempts: 0 },
+        );
     }
 
     pub(crate) fn out_of_hops(&mut self, now: Time, session: SessionId, call: &GuestCall) {
@@ -137,15 +141,7 @@ impl Node {
         };
         activation.budget = budget;
         activation.budget_at = now;
-        match self.names.get(&call.service).cloned() {
-            Some(place) => self.pack(session, call, place),
-            None => {
-                let service = call.service.clone();
-                if self.calls.put_aside(&service, Unresolved::Hop { session, call }) {
-                    self.actions.push_back(Action::Resolve(service));
-                }
-            }
-        }
+        self.find_and_pack(session, Cargo::Call(call));
     }
 
     /// A result for a live guest, which takes them one at a time.

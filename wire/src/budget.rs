@@ -48,6 +48,17 @@ impl Budget {
         }
     }
 
+    /// Its hops in `parts` equal parts, and what remains beside them; each has all of the time.
+    #[must_use]
+    pub const fn shared(self, parts: u32) -> (Self, Self) {
+        let each = match self.hops_left.checked_div(parts) {
+            Some(each) => each,
+            None => 0,
+        };
+        let rest = self.hops_left - each * parts;
+        (Self { hops_left: each, ..self }, Self { hops_left: rest, ..self })
+    }
+
     /// The smaller of both in each part: how a node's own policy narrows a chain.
     #[must_use]
     pub fn narrowed_to(self, policy: Self) -> Self {

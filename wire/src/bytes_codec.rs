@@ -1,4 +1,4 @@
-//! `#[cbor(with = "...")]` helpers: bounded names and lists of names.
+//! `#[cbor(with = "...")]` helpers: bounded names and bounded lists.
 
 /// Names: text of at most [`crate::NAME_BYTES_MAX`] bytes.
 pub(crate) mod name {
@@ -45,3 +45,35 @@ pub(crate) mod path {
         (0..count).map(|_| super::name::decode(d, ctx)).collect()
     }
 }
+
+/// A list of known length, of at most `max` items.
+macro_rules! bounded {
+    ($name:ident, $item:ty, $max:expr, $why:literal) => {
+        pub(crate) mod $name {
+            use alloc::vec::Vec;
+            use minicbor::{Decode, Encode};
+
+            pub(crate) fn encode<C, W: minicbor::encode::Write>(
+                items: &[$item],
+                e: &mut minicbor::Encoder<W>,
+                ctx: &mut C,
+            ) -> Result<(), minicbor::encode::Error<W::Error>> {
+                e.array(items.len() as u64)?;
+                items.iter().try_for_each(|item| item.encode(e, ctx))
+            }
+
+            pub(crate) fn decode<'b, C>(
+                d: &mut minicbor::Decoder<'b>,
+                ctx: &mut C,
+            ) -> Result<Vec<$item>, minicbor::decode::Error> {
+                let count = d.array()?.filter(|count| *count <= $max as u64);
+                let count = count.ok_or_else(|| minicbor::decode::Error::message($why))?;
+                (0..count).map(|_| <$item>::decode(d, ctx)).collect()
+            }
+        }
+    };
+}
+
+bounded!(stack, crate::Frame, crate::STACK_DEPTH_MAX, "more than 32 chains around a chain");
+bounded!(counts, crate::BranchCount, crate::BRANCHES_MAX, "more than 4,096 branches");
+bounded!(branches, crate::Branch, crate::BRANCHES_MAX, "more than 4,096 branches");

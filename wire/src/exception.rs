@@ -43,6 +43,8 @@ pub mod names {
     pub const CANCELLED: &str = "Cancelled";
     /// No heartbeat: the chain broke somewhere after the step named (rpc-chains section 3.9).
     pub const CHAIN_LOST: &str = "ChainLost";
+    /// This node runs no foreign code: call its services from elsewhere (rpc-chains section 7.3).
+    pub const RUNS_NO_GUESTS: &str = "RunsNoGuests";
     /// A peer sent what this version does not understand.
     pub const PROTOCOL: &str = "ProtocolError";
 }
@@ -110,6 +112,8 @@ pub struct Exception {
     pub step: u32,
     /// Hosts traversed, oldest first, the last being where it happened.
     pub path: Vec<String>,
+    /// Whether the call being made took effect is unknown (rpc-chains section 3.9); otherwise it did not.
+    pub unknown: bool,
 }
 
 impl Exception {
@@ -132,6 +136,13 @@ impl Exception {
     #[must_use]
     pub fn with_params(mut self, params: Value) -> Self {
         self.params = Some(params);
+        self
+    }
+
+    /// Says that the call may have taken effect.
+    #[must_use]
+    pub const fn outcome_unknown(mut self) -> Self {
+        self.unknown = true;
         self
     }
 
@@ -193,6 +204,9 @@ impl<C> Encode<C> for Exception {
             e.str("step")?.u32(self.step)?.str("path")?;
             crate::bytes_codec::path::encode(&self.path, e, ctx)?;
         }
+        if self.unknown {
+            e.str("unknown")?.bool(true)?;
+        }
         e.end()?.ok()
     }
 }
@@ -230,6 +244,7 @@ impl Exception {
             "column" => self.column = d.u32()?,
             "target" => self.target = Some(d.str()?.to_string()),
             "step" => self.step = d.u32()?,
+            "unknown" => self.unknown = d.bool()?,
             "path" => {
                 for host in d.array_iter::<&str>()? {
                     if self.path.len() == PATH_HOSTS_MAX {

@@ -4,7 +4,7 @@ use alloc::{string::String, vec::Vec};
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
 
-use crate::{Budget, Exception, Hash, NodeId, StepKey, Value};
+use crate::{Branch, Budget, Charter, Exception, Frame, Hash, Merge, NodeId, StepKey, Value};
 
 /// A node, and how to reach it.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
@@ -54,12 +54,12 @@ pub struct Hop {
     /// The chain's function.
     #[n(7)]
     pub code: Hash,
-    /// Who gets the answer.
+    /// What the chain was given when it began.
     #[n(8)]
-    pub origin: NodeRef,
-    /// When the chain began, milliseconds since the Unix epoch by the origin's clock: the only clock that the function has.
-    #[n(9)]
-    pub started_at_ms: u64,
+    pub charter: Charter,
+    /// The chain stack: enclosing chains, outermost first, bounded by [`crate::STACK_DEPTH_MAX`].
+    #[cbor(n(9), with = "crate::bytes_codec::stack")]
+    pub stack: Vec<Frame>,
     /// Intermediate answers sent so far on this branch.
     #[n(10)]
     pub emitted: u32,
@@ -75,9 +75,21 @@ pub struct Hop {
     /// Lines logged since the last answer to the origin (rpc-chains section 3.7).
     #[n(14)]
     pub console: Vec<LogLine>,
-    /// Bytes of the continuation; what follows it in the tail is the function itself, if it rides along.
+    /// Bytes of the continuation; in the tail those of the chain stack follow, then the function itself, if it rides along.
     #[n(15)]
     pub continuation_bytes: u32,
+    /// Branches that this one has split into so far.
+    #[n(16)]
+    pub splits: u16,
+    /// Where this branch's outcome goes; `None` for the whole chain.
+    #[n(17)]
+    pub merge: Option<Merge>,
+    /// No call: the receiver becomes the merge host of so many branches, the last of which have been numbered.
+    #[n(18)]
+    pub gather: u16,
+    /// Intermediate answers sent by branches that have merged into this one.
+    #[cbor(n(19), with = "crate::bytes_codec::counts")]
+    pub merged: Vec<BranchCount>,
     /// The continuation; not part of the head.
     #[cbor(skip)]
     pub continuation: Bytes,
@@ -106,6 +118,40 @@ impl From<Result<Value, Exception>> for Outcome {
     }
 }
 
+impl Value {
+    /// An array with `[true, value]` or `[false, exception]` for each branch of a split, in their order (`guest/ABI.md`).
+    #[must_use]
+    pub fn of_outcomes(outcomes: &[Outcome]) -> Self {
+        Self::encode(&Outcomes(outcomes))
+    }
+}
+
+struct Outcomes<'a>(&'a [Outcome]);
+
+impl<C> Encode<C> for Outcomes<'_> {
+    fn encode<W: minicbor::encode::Write>(
+        &self,
+        e: &mut minicbor::Encoder<W>,
+        ctx: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        e.array(self.0.len() as u64)?;
+        for outcome in self.0 {
+            match outcome {
+                Outcome::Done(value) => {
+                    e.array(2)?.bool(true)?;
+                    // Inline, not as a byte string: a guest sees the value itself.
+                    e.writer_mut().write_all(value.as_bytes()).map_err(minicbor::encode::Error::write)?;
+                }
+                Outcome::Threw(why) => {
+                    e.array(2)?.bool(false)?;
+                    why.encode(e, ctx)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 /// The end notice, from the last server straight to the origin: with the count of answers, so that the end is exact.
 #[derive(Clone, PartialEq, Debug, Encode, Decode)]
 #[cbor(array)]
@@ -128,6 +174,27 @@ pub struct End {
     /// Lines logged that no earlier answer brought.
     #[n(5)]
     pub console: Vec<LogLine>,
+    /// For a branch: the step of its parent at whose merge host it ends.
+    #[n(6)]
+    pub at: Option<StepKey>,
+    /// For a branch: what it leaves of its hops.
+    #[n(7)]
+    pub hops_left: u32,
+    /// Intermediate answers sent by branches that have merged into this one.
+    #[cbor(n(8), with = "crate::bytes_codec::counts")]
+    pub merged: Vec<BranchCount>,
+}
+
+/// How many intermediate answers a branch sent: the end is exact for split chains too (Quatrain; design, section 4).
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+#[cbor(array)]
+pub struct BranchCount {
+    /// The branch.
+    #[n(0)]
+    pub branch: Branch,
+    /// Its answers.
+    #[n(1)]
+    pub emitted: u32,
 }
 
 /// The profile of one step (rpc-chains section 3.7).

@@ -53,6 +53,42 @@ impl Branch {
     pub const fn root() -> Self {
         Self(Vec::new())
     }
+
+    /// The branch of this one with number `child` (from 1), or `None` if that is too deep.
+    #[must_use]
+    pub fn child(&self, child: u16) -> Option<Self> {
+        if self.0.len() == BRANCH_DEPTH_MAX {
+            return None;
+        }
+        let mut parts = self.0.clone();
+        parts.push(child);
+        Some(Self(parts))
+    }
+
+    /// The branch that split into this one; `None` for the whole chain.
+    #[must_use]
+    pub fn parent(&self) -> Option<Self> {
+        let (_, before) = self.0.split_last()?;
+        Some(Self(before.to_vec()))
+    }
+
+    /// Its number among its parent's branches; 0 for the whole chain.
+    #[must_use]
+    pub fn number(&self) -> u16 {
+        self.0.last().copied().unwrap_or(0)
+    }
+
+    /// Whether this is the whole chain.
+    #[must_use]
+    pub const fn is_root(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Display for Branch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|part| write!(f, ".{part}"))
+    }
 }
 
 impl<C> Encode<C> for Branch {

@@ -11,6 +11,7 @@ extern crate alloc;
 
 mod budget;
 mod bytes_codec;
+mod chain;
 mod exception;
 mod hello;
 mod hop;
@@ -20,10 +21,13 @@ mod message;
 mod value;
 
 pub use budget::Budget;
+pub use chain::{Charter, Frame, Merge, Mode};
 pub use exception::{Exception, Fault, names};
 pub use hello::Hello;
-pub use hop::{End, Hop, LogLine, NodeRef, Outcome, StepTrace};
+pub use hop::{BranchCount, End, Hop, LogLine, NodeRef, Outcome, StepTrace};
 pub use id::{Branch, ChainId, Hash, NodeId, StepKey};
-pub use limits::{BRANCH_DEPTH_MAX, NAME_BYTES_MAX, PATH_HOSTS_MAX, TRACE_STEPS_MAX, VALUE_DEPTH_MAX};
+pub use limits::{
+    BRANCH_DEPTH_MAX, BRANCHES_MAX, NAME_BYTES_MAX, PATH_HOSTS_MAX, STACK_DEPTH_MAX, TRACE_STEPS_MAX, VALUE_DEPTH_MAX,
+};
 pub use message::{Encoded, Message, ServiceEntry, WireError};
 pub use value::{Value, ValueError};

@@ -10,3 +10,7 @@ pub const PATH_HOSTS_MAX: usize = 256;
 pub const TRACE_STEPS_MAX: usize = 2_048;
 /// Deepest split of a split of a split (rpc-chains section 3.10: 74.1.2 has depth 2).
 pub const BRANCH_DEPTH_MAX: usize = 16;
+/// Chains around a chain (rpc-chains section 3.4).
+pub const STACK_DEPTH_MAX: usize = 32;
+/// Branches of one chain, all splits together.
+pub const BRANCHES_MAX: usize = 4_096;

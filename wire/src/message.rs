@@ -5,7 +5,7 @@ use bytes::Bytes;
 use core::fmt;
 use minicbor::{Decode, Encode};
 
-use crate::{Budget, End, Exception, Hash, Hop, LogLine, NodeRef, Outcome, StepKey, Value};
+use crate::{Branch, Budget, ChainId, End, Exception, Hash, Hop, LogLine, NodeId, NodeRef, Outcome, StepKey, Value};
 
 /// One message. The numbers are the protocol's: they are never used again for something else.
 #[derive(Clone, PartialEq, Debug, Encode, Decode)]
@@ -31,13 +31,21 @@ pub enum Message {
         /// The answer.
         #[n(2)]
         value: Value,
+        /// 0: for the origin; else for the creator of the sub-chain that began at this step.
+        #[n(3)]
+        to: u32,
     },
     /// The end of a branch.
     #[n(4)]
     End(#[n(0)] alloc::boxed::Box<End>),
-    /// The chain is alive, at this step, on this host (rpc-chains section 3.9).
+    /// The chain is alive, at this step, on this host (rpc-chains section 3.9); a merge host names the branches that it
+    /// still waits for (section 3.10).
     #[n(5)]
-    Heartbeat(#[n(0)] StepKey, #[n(1)] String),
+    Heartbeat(
+        #[n(0)] StepKey,
+        #[n(1)] String,
+        #[cbor(n(2), with = "crate::bytes_codec::branches")] Vec<Branch>,
+    ),
     /// A plain remote procedure call.
     #[n(6)]
     Call {
@@ -56,6 +64,12 @@ pub enum Message {
         /// What it may spend.
         #[n(4)]
         budget: Budget,
+        /// The step of a chain that it is, under which its result is remembered; `None` for a call of its own.
+        #[n(5)]
+        key: Option<StepKey>,
+        /// On whose behalf.
+        #[n(6)]
+        credentials: Option<Value>,
     },
     /// Its answer.
     #[n(7)]
@@ -81,6 +95,22 @@ pub enum Message {
     /// Lines of the virtual console, ahead of the end.
     #[n(14)]
     Console(#[n(0)] StepKey, #[n(1)] Vec<LogLine>),
+    /// Stop this chain, here and wherever it went from here (rpc-chains section 6).
+    #[n(15)]
+    Cancel(#[n(0)] ChainId),
+    /// For a node that cannot be dialled, from one that has no link to it: pass this message on.
+    #[n(16)]
+    Relay {
+        /// Who it is for.
+        #[n(0)]
+        to: NodeId,
+        /// The message's head.
+        #[cbor(n(1), with = "minicbor::bytes")]
+        head: Vec<u8>,
+        /// The message's tail; not part of the head.
+        #[cbor(skip)]
+        tail: Bytes,
+    },
 }
 
 /// A service and where it is.
@@ -96,6 +126,13 @@ pub struct ServiceEntry {
     /// The node that serves it.
     #[n(2)]
     pub node: NodeRef,
+    /// Those of its functions that may be done again when it is unknown whether they were: declared idempotent by their
+    /// service, or remembered by it across a crash (rpc-chains section 3.9).
+    #[cbor(n(3), with = "crate::bytes_codec::path")]
+    pub repeatable: Vec<String>,
+    /// Where chains that call it run instead, if its node runs no foreign code (rpc-chains section 7.3).
+    #[n(4)]
+    pub proxy: Option<NodeRef>,
 }
 
 /// A message as its two parts (the tail may arrive after the head).
@@ -142,11 +179,9 @@ impl Message {
         // Writing to a `Vec` cannot fail.
         let _ = minicbor::encode(&self, &mut head);
         let tail = match self {
-            Self::Hop(hop) => match hop.code_bytes {
-                None => hop.continuation,
-                Some(code) => [hop.continuation.as_ref(), code.as_ref()].concat().into(),
-            },
+            Self::Hop(hop) => hop.into_tail(),
             Self::Code(_, code) => code,
+            Self::Relay { tail, .. } => tail,
             _ => Bytes::new(),
         };
         Encoded { head: head.into(), tail }
@@ -176,6 +211,10 @@ impl Message {
                 *code = tail;
                 Ok(())
             }
+            Self::Relay { tail: place, .. } => {
+                *place = tail;
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -192,16 +231,31 @@ impl Message {
 }
 
 impl Hop {
-    /// Splits the tail into the continuation and, if it rides along, the function.
+    /// The continuation, those of the chain stack, and the function if it rides along.
+    fn into_tail(self) -> Bytes {
+        if self.stack.is_empty() && self.code_bytes.is_none() {
+            return self.continuation;
+        }
+        let mut tail = self.continuation.to_vec();
+        self.stack.iter().for_each(|frame| tail.extend_from_slice(&frame.continuation));
+        tail.extend_from_slice(&self.code_bytes.unwrap_or_default());
+        tail.into()
+    }
+
+    /// Splits the tail into the continuation, those of the chain stack and, if it rides along, the function.
     ///
     /// # Errors
     /// [`WireError::Tail`] if it is shorter than the head says.
     pub fn attach_tail(&mut self, mut tail: Bytes) -> Result<(), WireError> {
-        let announced = self.continuation_bytes as usize;
-        if tail.len() < announced {
-            return Err(WireError::Tail { announced_bytes: announced as u64, received_bytes: tail.len() as u64 });
+        let stacked: u64 = self.stack.iter().map(|frame| u64::from(frame.continuation_bytes)).sum();
+        let announced = u64::from(self.continuation_bytes) + stacked;
+        if (tail.len() as u64) < announced {
+            return Err(WireError::Tail { announced_bytes: announced, received_bytes: tail.len() as u64 });
         }
-        self.continuation = tail.split_to(announced);
+        self.continuation = tail.split_to(self.continuation_bytes as usize);
+        for frame in &mut self.stack {
+            frame.continuation = tail.split_to(frame.continuation_bytes as usize);
+        }
         self.code_bytes = (!tail.is_empty()).then_some(tail);
         Ok(())
     }

@@ -1,0 +1,105 @@
+//! Cancelling a running chain (rpc-chains section 6): along the pointers that it left behind, at every branch.
+
+use alloc::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+    vec::Vec,
+};
+use catena_wire::{ChainId, Message, NodeRef, StepKey};
+
+use crate::{
+    Node, Policy, Receipt, Time, Urgency,
+    activation::Phase,
+    steps::Done,
+};
+
+/// Chains that were cancelled lately: a hop that comes late does not run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cancelled {
+    chains: BTreeSet<ChainId>,
+    since: VecDeque<(Time, ChainId)>,
+}
+
+impl Cancelled {
+    pub(crate) fn contains(&self, chain: ChainId) -> bool {
+        self.chains.contains(&chain)
+    }
+
+    fn insert(&mut self, now: Time, chain: ChainId, policy: &Policy) -> bool {
+        let new = self.chains.insert(chain);
+        if new {
+            self.since.push_back((now, chain));
+            self.evict(now, policy);
+        }
+        new
+    }
+
+    pub(crate) fn evict(&mut self, now: Time, policy: &Policy) {
+        while let Some((at, chain)) = self.since.front() {
+            if self.since.len() <= policy.cancelled_max && now.since(*at) < policy.step_cache_ttl_us {
+                break;
+            }
+            self.chains.remove(chain);
+            self.since.pop_front();
+        }
+    }
+}
+
+impl Node {
+    /// Stops a chain that was begun here, wherever it is by now. It ends as `Cancelled`; of a chain that has ended, nothing happens.
+    pub fn cancel(&mut self, now: Time, chain: ChainId) {
+        let last_host = self.origin.last_host(chain);
+        if self.origin.cancel(chain, &mut self.actions) {
+            self.stop(now, chain, last_host);
+            self.settle_apart(now);
+        }
+    }
+
+    /// The holder of the reply set has gone: the chain is stopped, and what still comes of it is dropped.
+    pub fn forget(&mut self, now: Time, chain: ChainId) {
+        let last_host = self.origin.last_host(chain);
+        if self.origin.forget(chain) {
+            self.stop(now, chain, last_host);
+        }
+    }
+
+    /// Chains that ran on their own for somebody who is gone.
+    pub(crate) fn give_up(&mut self, now: Time) {
+        while let Some(chain) = self.given_up.pop() {
+            self.forget(now, chain);
+        }
+    }
+
+    /// Another node says so: the origin itself, or one by which the chain came here.
+    pub(crate) fn cancelled_by(&mut self, now: Time, from: &NodeRef, chain: ChainId) {
+        let here = self.steps.of_chain(chain).next().is_some();
+        if from.id == chain.origin || here {
+            self.stop(now, chain, None);
+        }
+    }
+
+    fn stop(&mut self, now: Time, chain: ChainId, also: Option<Arc<NodeRef>>) {
+        if !self.cancelled.insert(now, chain, &self.policy) {
+            return;
+        }
+        let mut next: Vec<Arc<NodeRef>> = also.into_iter().collect();
+        next.extend(self.steps.of_chain(chain).filter_map(|(_, done)| done.went_to().cloned()));
+        for session in self.activations.find(|activation| activation.chain() == chain) {
+            if let Some(Phase::Handing(custody)) = self.activations.get(session).map(|activation| &activation.phase) {
+                next.push(custody.to.clone());
+            }
+            self.discard(session);
+        }
+        let calling = |(key, done): (&StepKey, &Done)| matches!(done, Done::Calling { .. }).then(|| key.clone());
+        let calls: Vec<_> = self.steps.of_chain(chain).filter_map(calling).collect();
+        calls.iter().for_each(|key| self.abandon_step(now, key));
+        next.sort_by_key(|node| node.id);
+        next.dedup_by_key(|node| node.id);
+        // The origin has heard it first; an answer on its way there is dropped there.
+        next.retain(|node| node.id != self.me.id && node.id != chain.origin);
+        for node in next {
+            self.send(&node, Message::Cancel(chain), Receipt::None, Urgency::Now);
+        }
+        self.give_up(now);
+    }
+}

@@ -1,0 +1,220 @@
+//! The chain stack (rpc-chains section 3.4): a service answers with a chain, which the chain that called becomes until it ends.
+
+use alloc::{format, string::String, sync::Arc};
+use bytes::Bytes;
+use catena_wire::{Exception, Fault, Frame, Message, Outcome, STACK_DEPTH_MAX, Value, names};
+
+use crate::{
+    Action, Answer, GuestCall, Node, SessionId, SubChain, Time,
+    activation::{Cargo, Landing, Phase},
+    calls::{Apart, Asker, Request},
+    node::Plan,
+};
+
+impl Node {
+    /// The sub-chain takes over as soon as the state of the chain that called is here.
+    pub(crate) fn join(&mut self, now: Time, session: SessionId, service: String, sub: SubChain) {
+        let Some(activation) = self.activations.get_mut(session) else { return };
+        let depth_max = self.policy.stack_depth_max.min(STACK_DEPTH_MAX);
+        let deep = activation.baggage.stack.len() >= depth_max;
+        let (step, path) = (activation.arrived.step, activation.baggage.path.clone());
+        let Phase::Landing(landing) = &mut activation.phase else { return };
+        landing.service = service;
+        landing.result = Some(if deep {
+            let message = format!("stack_depth_max is {depth_max} chains around a chain; does a service call itself?");
+            Err(Exception::new(names::LIMIT_EXCEEDED, Fault::Service, message).at_step(step, &path))
+        } else {
+            Ok(Answer::Chain(sub))
+        });
+        self.resume_if_ready(now, session);
+    }
+
+    /// Begins the sub-chain in the place of the chain that called, which waits on the stack.
+    pub(crate) fn push_frame(&mut self, now: Time, session: SessionId, landing: Landing, sub: SubChain, state: Bytes) {
+        let me = (*self.me).clone();
+        let Some(activation) = self.activations.get_mut(session) else { return };
+        let (code, key) = (sub.code, activation.key());
+        activation.baggage.stack.push(Frame {
+            code: core::mem::replace(&mut activation.baggage.code, code),
+            call: landing.call,
+            step: activation.step,
+            emitted: core::mem::take(&mut activation.baggage.emitted),
+            creator: me,
+            service: landing.service,
+            catch: sub.catch,
+            hears: sub.hears,
+            continuation_bytes: u32::try_from(state.len()).unwrap_or(u32::MAX),
+            continuation: state,
+        });
+        activation.out.clear();
+        activation.busy = true;
+        let started_at_ms = activation.baggage.charter.started_at_ms;
+        let seed = key.chain.seed() ^ u64::from(key.step).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.activations.set_phase(session, Phase::Live);
+        if sub.hears {
+            self.hearings.begin(now, key, &self.policy);
+        }
+        self.actions.push_back(Action::Begin { session, code, input: sub.input, started_at_ms, seed });
+    }
+
+    /// The function has ended: with a frame on the stack the enclosing chain goes on, right here.
+    pub(crate) fn finish(&mut self, now: Time, session: SessionId, outcome: Outcome) {
+        let Some(activation) = self.activations.get_mut(session) else { return };
+        let Some(frame) = activation.baggage.stack.pop() else {
+            return self.end(now, session, outcome);
+        };
+        let (step, path) = (activation.step, activation.baggage.path.clone());
+        activation.baggage.code = frame.code;
+        activation.baggage.emitted = frame.emitted;
+        let result = match outcome {
+            Outcome::Done(value) => Ok(value),
+            Outcome::Threw(why) => Err(why.calling(&frame.service, "").at_step(step, &path)),
+        };
+        let Some(session) = self.renew(session) else { return };
+        match (result, &frame.catch) {
+            (Err(why), Some(catch)) => {
+                let catch = catch.clone();
+                self.throw_to_creator(now, session, frame, catch, why);
+            }
+            (result, _) => self.resume(session, frame.call, frame.continuation, result),
+        }
+    }
+
+    /// The guest of this session has ended and another takes its place: under a new name, so that nothing is mixed up.
+    fn renew(&mut self, session: SessionId) -> Option<SessionId> {
+        self.actions.push_back(Action::Discard(session));
+        let mut activation = self.activations.remove(session)?;
+        if !activation.out.is_empty() {
+            self.calls.let_go(session);
+        }
+        activation.out.clear();
+        activation.ready.clear();
+        activation.busy = true;
+        activation.phase = Phase::Live;
+        let arrived = activation.arrived.clone();
+        let renewed = self.activations.insert(activation);
+        self.steps.run_on(&arrived, renewed);
+        Some(renewed)
+    }
+
+    pub(crate) fn resume(
+        &mut self,
+        session: SessionId,
+        call: u32,
+        continuation: Bytes,
+        result: Result<Value, Exception>,
+    ) {
+        let Some(activation) = self.activations.get_mut(session) else { return };
+        activation.busy = true;
+        let code = activation.baggage.code;
+        self.activations.set_phase(session, Phase::Live);
+        // The shell may have dropped the function, or may never have had that of an enclosing chain.
+        self.actions.push_back(Action::CheckCode { code, bytes: None });
+        self.actions.push_back(Action::Resume { session, code, continuation, call, result });
+    }
+
+    /// An uncaught exception of a sub-chain goes to its creator first (rpc-chains section 3.8): as a hop of the enclosing
+    /// chain to a function of the same service, which answers in the sub-chain's place.
+    fn throw_to_creator(&mut self, now: Time, session: SessionId, frame: Frame, catch: String, why: Exception) {
+        let Some(activation) = self.activations.get_mut(session) else { return };
+        let Some(budget) = activation.budget_now(now).take_hop() else {
+            return self.resume(session, frame.call, frame.continuation, Err(why));
+        };
+        activation.budget = budget;
+        activation.budget_at = now;
+        let params = Value::encode(&why);
+        let call = GuestCall {
+            call: frame.call,
+            service: frame.service,
+            function: catch,
+            params,
+            line: why.line,
+            column: why.column,
+        };
+        if frame.creator.id == self.me.id {
+            activation.step = activation.step.saturating_add(1);
+            return self.stay_and_call(now, session, call, frame.continuation);
+        }
+        let to = Arc::new(frame.creator);
+        self.hand(now, session, Cargo::Call(call), &to, frame.continuation, None, false, Some(why));
+    }
+
+    /// Waits here, suspended, for a call that is made from here.
+    pub(crate) fn stay_and_call(&mut self, now: Time, session: SessionId, call: GuestCall, continuation: Bytes) {
+        let profile = self.profile(&call.service, &call.function);
+        let Some(activation) = self.activations.get_mut(session) else { return };
+        activation.profile = catena_wire::StepTrace { step: activation.step, ..profile };
+        let request = Request {
+            asker: Asker::Landing(session),
+            service: call.service.clone(),
+            function: call.function,
+            params: call.params,
+            budget: activation.budget_now(now),
+            budget_at: now,
+            key: Some(activation.key()),
+            credentials: activation.baggage.charter.credentials.clone(),
+            attempts: 0,
+        };
+        let landing = Landing {
+            call: call.call,
+            service: call.service,
+            result: None,
+            continuation: Some(continuation),
+            tails_due: 0,
+            code_here: true,
+            gather: 0,
+        };
+        activation.out.clear();
+        self.activations.set_phase(session, Phase::Landing(landing));
+        self.dispatch(now, request);
+    }
+
+    /// Runs a chain that a service answered with on its own: its result comes back here, and goes to who called.
+    pub(crate) fn run_apart(&mut self, now: Time, request: Request, sub: SubChain) {
+        let budget = request.budget_now(now);
+        let plan = Plan { credentials: request.credentials.clone(), ..Plan::new(budget) };
+        match self.run(now, sub.code, sub.input, plan) {
+            Err(why) => self.answer(now, request.asker, Err(why)),
+            Ok(chain) => {
+                self.origin.set_apart(chain.number);
+                self.calls.run_apart(chain.number, Apart { request, catch: sub.catch });
+            }
+        }
+    }
+
+    /// Chains that ran on their own have ended.
+    pub(crate) fn settle_apart(&mut self, now: Time) {
+        while let Some((number, outcome)) = self.origin.take_apart() {
+            let Some(Apart { request, catch }) = self.calls.take_apart(number) else { continue };
+            match (outcome, catch) {
+                (Outcome::Done(value), _) => self.answer(now, request.asker, Ok(value)),
+                (Outcome::Threw(why), None) => self.answer(now, request.asker, Err(why)),
+                (Outcome::Threw(why), Some(catch)) => {
+                    let params = Value::encode(&why);
+                    self.dispatch(now, Request { function: catch, params, ..request });
+                }
+            }
+        }
+    }
+
+    /// An intermediate answer: to the origin, or to the creator of the sub-chain if that wants it.
+    pub(crate) fn emit(&mut self, now: Time, session: SessionId, value: Value) {
+        let Some(activation) = self.activations.get_mut(session) else { return };
+        let (key, number) = (activation.key(), activation.baggage.emitted);
+        activation.baggage.emitted = number.saturating_add(1);
+        let Some(frame) = activation.baggage.stack.last() else {
+            let charter = activation.baggage.charter.clone();
+            let partial = Message::Partial { key: key.clone(), number, value, to: 0 };
+            return self.send_to_origin(now, &charter, partial, key);
+        };
+        if !frame.hears {
+            return;
+        }
+        let (creator, to) = (Arc::new(frame.creator.clone()), frame.step);
+        let partial = Message::Partial { key: key.clone(), number, value, to };
+        if creator.id == self.me.id {
+            return self.on_message(now, &creator, partial);
+        }
+        self.send(&creator, partial, crate::Receipt::Answer(key), crate::Urgency::Now);
+    }
+}

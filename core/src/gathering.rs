@@ -1,0 +1,73 @@
+//! Merging (rpc-chains section 3.10): the merge host awaits the outcomes of all branches, then the parent goes on.
+
+use alloc::{collections::BTreeMap, vec::Vec};
+use bytes::Bytes;
+use catena_wire::{BRANCHES_MAX, BranchCount, Budget, End, PATH_HOSTS_MAX, StepKey, TRACE_STEPS_MAX, Value};
+
+use crate::{Node, SessionId, Time, activation::Phase};
+
+/// A parent that waits for its branches.
+#[derive(Clone, Debug)]
+pub(crate) struct Gathering {
+    /// The guest's number for the split.
+    pub(crate) call: u32,
+    /// The step that split.
+    pub(crate) at: StepKey,
+    /// Number of the first branch.
+    pub(crate) first: u16,
+    /// How many there are.
+    pub(crate) count: u16,
+    /// What each was given; none can bring more back.
+    pub(crate) hops_each: u32,
+    pub(crate) continuation: Bytes,
+    /// By number.
+    pub(crate) ended: BTreeMap<u16, End>,
+}
+
+impl Node {
+    /// A branch has ended. What comes for a merge that is over, or never was here, is dropped.
+    pub(crate) fn branch_ended(&mut self, now: Time, end: End) {
+        let Some(session) = end.at.as_ref().and_then(|at| self.activations.gathering(at)) else { return };
+        let Some(activation) = self.activations.get_mut(session) else { return };
+        let Phase::Gathering(gathering) = &mut activation.phase else { return };
+        let number = end.key.branch.number();
+        let among = number.checked_sub(gathering.first).is_some_and(|index| index < gathering.count);
+        let ours = end.key.chain == gathering.at.chain && end.key.branch.parent().as_ref() == Some(&gathering.at.branch);
+        if !among || !ours || gathering.ended.contains_key(&number) {
+            return;
+        }
+        gathering.ended.insert(number, end);
+        if gathering.ended.len() == usize::from(gathering.count) {
+            self.merge(now, session);
+        }
+    }
+
+    fn merge(&mut self, now: Time, session: SessionId) {
+        let Some(activation) = self.activations.get_mut(session) else { return };
+        let Phase::Gathering(gathering) = &mut activation.phase else { return };
+        let ends = core::mem::take(&mut gathering.ended);
+        let (call, hops_each, state) = (gathering.call, gathering.hops_each, gathering.continuation.clone());
+        let returned: u32 = ends.values().map(|end| end.hops_left.min(hops_each)).sum();
+        let left = activation.budget_now(now);
+        activation.budget = Budget::new(left.time_left_us(), left.hops_left().saturating_add(returned));
+        activation.budget_at = now;
+        let mut outcomes = Vec::with_capacity(ends.len());
+        let parent_path = activation.baggage.path.len();
+        for (_, end) in ends {
+            let baggage = &mut activation.baggage;
+            let counts = [BranchCount { branch: end.key.branch, emitted: end.emitted }].into_iter().chain(end.merged);
+            let room = BRANCHES_MAX.saturating_sub(baggage.merged.len());
+            baggage.merged.extend(counts.filter(|count| count.emitted > 0).take(room));
+            let room = PATH_HOSTS_MAX.saturating_sub(baggage.path.len());
+            baggage.path.extend(end.path.into_iter().skip(parent_path).take(room));
+            let room = self.policy.console_lines_max.saturating_sub(baggage.console.len());
+            baggage.console.extend(end.console.into_iter().take(room));
+            if let (Some(trace), Some(more)) = (&mut baggage.trace, end.trace) {
+                let room = TRACE_STEPS_MAX.saturating_sub(trace.len());
+                trace.extend(more.into_iter().take(room));
+            }
+            outcomes.push(end.outcome);
+        }
+        self.resume(session, call, state, Ok(Value::of_outcomes(&outcomes)));
+    }
+}

@@ -1,0 +1,153 @@
+//! Splitting (rpc-chains section 3.10): the continuation is forked, and each branch goes its own way under its own number.
+
+use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
+use bytes::Bytes;
+use catena_wire::{Branch, Exception, Fault, Merge, NodeRef, StepKey, StepTrace, names};
+
+use crate::{
+    Action, GuestSplit, Instance, Node, SessionId, Time,
+    activation::{Activation, Baggage, Cargo, Phase},
+    gathering::Gathering,
+};
+
+impl Node {
+    /// A split that a guest asked for, while it waits for nothing else.
+    pub(crate) fn split(&mut self, now: Time, session: SessionId, split: GuestSplit) {
+        if let Err(why) = self.may_split(now, session, &split) {
+            let why = why.at_line(split.line, split.column);
+            return self.settle(session, split.call, Err(why));
+        }
+        let Some(activation) = self.activations.get_mut(session) else { return };
+        let Some(budget) = activation.budget_now(now).take_hop() else { return };
+        activation.budget = budget;
+        activation.budget_at = now;
+        let here = split.at.as_ref().is_none_or(|at| self.services.contains_key(at));
+        let cargo = Cargo::Split(split);
+        if here {
+            let place = Instance { node: self.me.clone(), proxy: None, repeatable: Vec::new() };
+            return self.pack(session, cargo, place);
+        }
+        self.find_and_pack(session, cargo);
+    }
+
+    fn may_split(&self, now: Time, session: SessionId, split: &GuestSplit) -> Result<(), Exception> {
+        let limit = |message: String| Err(Exception::new(names::LIMIT_EXCEEDED, Fault::Guest, message));
+        let Some(activation) = self.activations.get(session) else { return limit(String::new()) };
+        let branches_max = self.policy.branches_max;
+        if split.count == 0 || split.count > branches_max {
+            return limit(format!("a split into {} branches, where branches_max is {branches_max}", split.count));
+        }
+        if activation.arrived.branch.child(1).is_none() {
+            return limit(String::from("splits within splits are too deep; merge before splitting again"));
+        }
+        if u32::from(activation.baggage.splits) + split.count > u32::from(u16::MAX) {
+            return limit(String::from("the chain has split into 65,535 branches, which is all that can be numbered"));
+        }
+        let hops_left = activation.budget_now(now).hops_left();
+        if hops_left <= split.count {
+            let message = format!(
+                "{hops_left} calls are left in the hop budget, which {} branches cannot share; give it more",
+                split.count
+            );
+            return Err(Exception::new(names::HOP_BUDGET_EXCEEDED, Fault::Guest, message));
+        }
+        Ok(())
+    }
+
+    /// This node is the merge host too.
+    pub(crate) fn split_here(&mut self, now: Time, session: SessionId, split: &GuestSplit, continuation: Bytes) {
+        self.close_profile(now, session);
+        let Some(activation) = self.activations.get_mut(session) else { return };
+        activation.step = activation.step.saturating_add(1);
+        let count = u16::try_from(split.count).unwrap_or(u16::MAX);
+        activation.baggage.splits = activation.baggage.splits.saturating_add(count);
+        let parent = activation.clone();
+        self.become_merge_host(now, session, split.call, count, continuation.clone());
+        let host = (*self.me).clone();
+        self.begin_branches(now, &parent, &host, split.call, count, &continuation);
+    }
+
+    /// From now on this session waits for its branches to end here.
+    pub(crate) fn become_merge_host(
+        &mut self,
+        now: Time,
+        session: SessionId,
+        call: u32,
+        count: u16,
+        continuation: Bytes,
+    ) {
+        let Some(activation) = self.activations.get_mut(session) else { return };
+        let (share, rest) = activation.budget_now(now).shared(u32::from(count));
+        activation.budget = rest;
+        activation.budget_at = now;
+        activation.out.clear();
+        activation.busy = false;
+        let first = activation.baggage.splits.saturating_sub(count).saturating_add(1);
+        let at = activation.key();
+        let hops_each = share.hops_left();
+        let gathering = Gathering { call, at, first, count, hops_each, continuation, ended: BTreeMap::new() };
+        self.activations.set_phase(session, Phase::Gathering(gathering));
+    }
+
+    /// Each branch begins here, from the parent's continuation.
+    pub(crate) fn begin_branches(
+        &mut self,
+        now: Time,
+        parent: &Activation,
+        host: &NodeRef,
+        call: u32,
+        count: u16,
+        continuation: &Bytes,
+    ) -> Vec<StepKey> {
+        let at = parent.key();
+        let first = parent.baggage.splits.saturating_sub(count).saturating_add(1);
+        let mut children = Vec::new();
+        for index in 0..count {
+            let Some(branch) = at.branch.child(first.saturating_add(index)) else { continue };
+            let key = StepKey { branch: branch.clone(), ..at.clone() };
+            let child = self.branch_of(now, parent, &key, host, count);
+            let session = self.activations.insert(child);
+            self.steps.begin(key.clone(), session);
+            children.push(key);
+            let code = parent.baggage.code;
+            self.actions.push_back(Action::CheckCode { code, bytes: None });
+            let continuation = continuation.clone();
+            self.actions.push_back(Action::Branch { session, code, continuation, call, index });
+        }
+        children
+    }
+
+    fn branch_of(&self, now: Time, parent: &Activation, key: &StepKey, host: &NodeRef, count: u16) -> Activation {
+        let (share, _) = parent.budget_now(now).shared(u32::from(count));
+        let baggage = Baggage {
+            stack: Vec::new(),
+            emitted: 0,
+            splits: 0,
+            merge: Some(Merge { host: host.clone(), at: parent.key() }),
+            merged: Vec::new(),
+            trace: parent.baggage.trace.as_ref().map(|_| Vec::new()),
+            console: Vec::new(),
+            ..parent.baggage.clone()
+        };
+        Activation {
+            arrived: key.clone(),
+            step: key.step,
+            baggage,
+            budget: share,
+            budget_at: now,
+            phase: Phase::Live,
+            out: alloc::collections::BTreeSet::new(),
+            busy: true,
+            ready: alloc::collections::VecDeque::new(),
+            profile: StepTrace { step: key.step, arrived_at_us: self.unix_us(now), ..self.profile("", "") },
+            in_place: BTreeMap::new(),
+            ..parent.clone()
+        }
+    }
+}
+
+/// Branches that have not ended, as a merge host tells the origin.
+pub(crate) fn open_branches(gathering: &Gathering) -> Vec<Branch> {
+    let numbers = (0..gathering.count).map(|index| gathering.first.saturating_add(index));
+    numbers.filter(|number| !gathering.ended.contains_key(number)).filter_map(|n| gathering.at.branch.child(n)).collect()
+}

@@ -1,0 +1,95 @@
+//! What a chain keeps from hop to hop: its charter, the chains around it, and where its branches meet.
+
+use alloc::string::String;
+use bytes::Bytes;
+use minicbor::{Decode, Encode};
+
+use crate::{Hash, NodeRef, StepKey, Value};
+
+/// Where a chain's continuation runs (rpc-chains sections 3.7 and 7.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Mode {
+    /// At the server that was called.
+    #[default]
+    #[n(0)]
+    Chain,
+    /// Always where the chain began: then it is a series of plain calls.
+    #[n(1)]
+    Interactive,
+    /// At each call, wherever it is expected to be quicker.
+    #[n(2)]
+    Adaptive,
+}
+
+/// What a chain is given when it begins, and keeps.
+#[derive(Clone, PartialEq, Debug, Encode, Decode)]
+#[cbor(array)]
+pub struct Charter {
+    /// Who gets the answer.
+    #[n(0)]
+    pub origin: NodeRef,
+    /// When the chain began, milliseconds since the Unix epoch by the origin's clock: the only clock that the function has.
+    #[n(1)]
+    pub started_at_ms: u64,
+    /// Where its continuation runs.
+    #[n(2)]
+    pub mode: Mode,
+    /// Whether a chain that a service answers with joins this one (rpc-chains section 3.4), or runs on its own.
+    #[n(3)]
+    pub compose: bool,
+    /// The node by which the chain entered, which can reach an origin that nobody can dial.
+    #[n(4)]
+    pub entry: Option<NodeRef>,
+    /// On whose behalf it runs, as the services it calls understand it (rpc-chains section 3.5).
+    #[n(5)]
+    pub credentials: Option<Value>,
+}
+
+/// An enclosing chain that waits for its sub-chain: one level of the chain stack (rpc-chains section 3.4).
+#[derive(Clone, PartialEq, Debug, Encode, Decode)]
+#[cbor(array)]
+pub struct Frame {
+    /// The enclosing chain's function.
+    #[n(0)]
+    pub code: Hash,
+    /// Its own number for the call that the sub-chain answers.
+    #[n(1)]
+    pub call: u32,
+    /// The step at which the sub-chain began: its name towards its creator.
+    #[n(2)]
+    pub step: u32,
+    /// Intermediate answers that the enclosing chain has sent.
+    #[n(3)]
+    pub emitted: u32,
+    /// Whose service answered with the sub-chain.
+    #[n(4)]
+    pub creator: NodeRef,
+    /// That service.
+    #[cbor(n(5), with = "crate::bytes_codec::name")]
+    pub service: String,
+    /// Its function that takes the sub-chain's uncaught exceptions, if it has one (rpc-chains section 3.8).
+    #[n(6)]
+    pub catch: Option<String>,
+    /// Whether the creator wants the sub-chain's intermediate answers.
+    #[n(7)]
+    pub hears: bool,
+    /// Bytes of the enclosing chain's continuation, which is in the message's tail.
+    #[n(8)]
+    pub continuation_bytes: u32,
+    /// The enclosing chain's continuation; not part of the head.
+    #[cbor(skip)]
+    pub continuation: Bytes,
+}
+
+/// Where the branches of a split meet again (rpc-chains section 3.10).
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+#[cbor(array)]
+pub struct Merge {
+    /// The merge host.
+    #[n(0)]
+    pub host: NodeRef,
+    /// The step of the parent that split.
+    #[n(1)]
+    pub at: StepKey,
+}
