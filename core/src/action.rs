@@ -48,6 +48,8 @@ pub enum Action {
         time_left_us: u64,
         /// On whose behalf.
         credentials: Option<Value>,
+        /// The step of a chain that it is: the same key if it is ever done again.
+        key: Option<StepKey>,
     },
     /// Nobody waits for this any more.
     CancelService(Ticket),

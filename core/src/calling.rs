@@ -56,9 +56,10 @@ impl Node {
     pub(crate) fn run_service(&mut self, now: Time, request: Request) {
         let time_left_us = request.budget_now(now).time_left_us();
         let (service, function) = (request.service.clone(), request.function.clone());
-        let (params, credentials) = (request.params.clone(), request.credentials.clone());
+        let (params, credentials, key) = (request.params.clone(), request.credentials.clone(), request.key.clone());
         let ticket = self.calls.run(Request { params: Value::null(), ..request });
-        self.actions.push_back(Action::RunService { ticket, service, function, params, time_left_us, credentials });
+        let run = Action::RunService { ticket, service, function, params, time_left_us, credentials, key };
+        self.actions.push_back(run);
     }
 
     /// A call that a chain makes from where it is: its result is remembered, so the same call again does not run twice.
