@@ -8,8 +8,8 @@ use alloc::{
 };
 use bytes::Bytes;
 use catena_wire::{
-    BranchCount, Budget, ChainId, Charter, Exception, Frame, Hash, LogLine, Merge, NodeId, NodeRef, StepKey,
-    StepTrace, TRACE_STEPS_MAX, Value,
+    BranchCount, Budget, ChainId, Charter, Exception, Frame, Hash, LogLine, Merge, NodeId, NodeRef, StepKey, StepTrace,
+    TRACE_STEPS_MAX, Value,
 };
 
 use crate::{Answer, GuestCall, GuestSplit, SessionId, Time, gathering::Gathering, timers::Timers};

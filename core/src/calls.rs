@@ -56,9 +56,14 @@ impl Request {
 #[derive(Clone, Debug)]
 pub(crate) enum Unresolved {
     Plain(Request),
-    Hop { session: SessionId, cargo: Cargo },
+    Hop {
+        session: SessionId,
+        cargo: Cargo,
+    },
     /// A hop in custody that its first node did not take.
-    Again { session: SessionId },
+    Again {
+        session: SessionId,
+    },
 }
 
 /// A plain call that another node has been asked to do.
@@ -220,7 +225,11 @@ impl Calls {
 
     /// Nothing is under way.
     pub(crate) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.apart.is_empty() && self.running.is_empty() && self.resolving.is_empty() && self.timers.next().is_none()
+        self.waiting.is_empty()
+            && self.apart.is_empty()
+            && self.running.is_empty()
+            && self.resolving.is_empty()
+            && self.timers.next().is_none()
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {

@@ -7,11 +7,7 @@ use alloc::{
 };
 use catena_wire::{ChainId, Message, NodeRef, StepKey};
 
-use crate::{
-    Node, Policy, Receipt, Time, Urgency,
-    activation::Phase,
-    steps::Done,
-};
+use crate::{Node, Policy, Receipt, Time, Urgency, activation::Phase, steps::Done};
 
 /// Chains that were cancelled lately: a hop that comes late does not run.
 #[derive(Clone, Debug, Default)]

@@ -32,7 +32,8 @@ impl Node {
         let Phase::Gathering(gathering) = &mut activation.phase else { return };
         let number = end.key.branch.number();
         let among = number.checked_sub(gathering.first).is_some_and(|index| index < gathering.count);
-        let ours = end.key.chain == gathering.at.chain && end.key.branch.parent().as_ref() == Some(&gathering.at.branch);
+        let ours =
+            end.key.chain == gathering.at.chain && end.key.branch.parent().as_ref() == Some(&gathering.at.branch);
         if !among || !ours || gathering.ended.contains_key(&number) {
             return;
         }

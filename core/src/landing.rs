@@ -10,8 +10,8 @@ use alloc::{
 };
 use bytes::Bytes;
 use catena_wire::{
-    Branch, ChainId, Charter, Exception, Fault, Hash, Hop, Message, NodeRef, Outcome, PATH_HOSTS_MAX,
-    StepKey, StepTrace, TRACE_STEPS_MAX, Value, names,
+    Branch, ChainId, Charter, Exception, Fault, Hash, Hop, Message, NodeRef, Outcome, PATH_HOSTS_MAX, StepKey,
+    StepTrace, TRACE_STEPS_MAX, Value, names,
 };
 
 use crate::{
@@ -135,14 +135,7 @@ impl Node {
         Ok(())
     }
 
-    pub(crate) fn take_in(
-        &mut self,
-        now: Time,
-        from: &Arc<NodeRef>,
-        hop: Hop,
-        to: &Request,
-        whole: bool,
-    ) -> SessionId {
+    pub(crate) fn take_in(&mut self, now: Time, from: &Arc<NodeRef>, hop: Hop, to: &Request, whole: bool) -> SessionId {
         let profile = StepTrace {
             step: hop.key.step,
             arrived_at_us: self.unix_us(now),

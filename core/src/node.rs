@@ -131,13 +131,7 @@ impl Node {
     ///
     /// # Errors
     /// `Overloaded` when `chains_started_max` or `activations_max` chains are under way.
-    pub fn run(
-        &mut self,
-        now: Time,
-        code: Hash,
-        input: Value,
-        plan: Plan,
-    ) -> Result<ChainId, Exception> {
+    pub fn run(&mut self, now: Time, code: Hash, input: Value, plan: Plan) -> Result<ChainId, Exception> {
         if self.origin.count() >= self.policy.chains_started_max {
             return Err(overloaded(&self.me.name, "chains begun", self.policy.chains_started_max));
         }

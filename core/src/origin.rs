@@ -7,9 +7,7 @@ use alloc::{
     sync::Arc,
     vec::Vec,
 };
-use catena_wire::{
-    Branch, ChainId, End, Exception, Fault, LogLine, NodeId, NodeRef, Outcome, StepKey, Value, names,
-};
+use catena_wire::{Branch, ChainId, End, Exception, Fault, LogLine, NodeId, NodeRef, Outcome, StepKey, Value, names};
 
 use crate::{Action, Policy, Replied, Time, timers::Timers};
 

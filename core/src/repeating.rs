@@ -130,10 +130,7 @@ impl Node {
     }
 }
 
-fn split_parts(
-    activation: &Activation,
-    split: &crate::GuestSplit,
-) -> Option<(u32, u16, bytes::Bytes, NodeRef)> {
+fn split_parts(activation: &Activation, split: &crate::GuestSplit) -> Option<(u32, u16, bytes::Bytes, NodeRef)> {
     let Phase::Handing(custody) = &activation.phase else { return None };
     let count = u16::try_from(split.count).ok()?;
     Some((split.call, count, custody.continuation.clone(), (*custody.to).clone()))

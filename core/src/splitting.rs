@@ -149,5 +149,8 @@ impl Node {
 /// Branches that have not ended, as a merge host tells the origin.
 pub(crate) fn open_branches(gathering: &Gathering) -> Vec<Branch> {
     let numbers = (0..gathering.count).map(|index| gathering.first.saturating_add(index));
-    numbers.filter(|number| !gathering.ended.contains_key(number)).filter_map(|n| gathering.at.branch.child(n)).collect()
+    numbers
+        .filter(|number| !gathering.ended.contains_key(number))
+        .filter_map(|n| gathering.at.branch.child(n))
+        .collect()
 }

@@ -41,11 +41,7 @@ pub enum Message {
     /// The chain is alive, at this step, on this host (rpc-chains section 3.9); a merge host names the branches that it
     /// still waits for (section 3.10).
     #[n(5)]
-    Heartbeat(
-        #[n(0)] StepKey,
-        #[n(1)] String,
-        #[cbor(n(2), with = "crate::bytes_codec::branches")] Vec<Branch>,
-    ),
+    Heartbeat(#[n(0)] StepKey, #[n(1)] String, #[cbor(n(2), with = "crate::bytes_codec::branches")] Vec<Branch>),
     /// A plain remote procedure call.
     #[n(6)]
     Call {

@@ -20,17 +20,19 @@ fn bytes(hex: &str) -> Vec<u8> {
     (0..hex.len() / 2).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap()).collect()
 }
 
+fn lines() -> String {
+    let line = |(kind, message): (&str, Message)| {
+        let Encoded { head, tail } = message.encode();
+        format!("{kind}: {} | {}\n", hex(&head), hex(&tail))
+    };
+    common::samples().into_iter().map(line).collect()
+}
+
 #[test]
 fn the_bytes_are_those_that_other_nodes_know() {
-    let now: String = common::samples()
-        .into_iter()
-        .map(|(kind, message)| {
-            let Encoded { head, tail } = message.encode();
-            format!("{kind}: {} | {}\n", hex(&head), hex(&tail))
-        })
-        .collect();
     assert_eq!(
-        now, GOLDEN,
+        lines(),
+        GOLDEN,
         "the wire format has changed; if that is meant, it is a new version, and golden.txt follows"
     );
 }
@@ -44,4 +46,11 @@ fn the_bytes_that_other_nodes_send_are_understood() {
         let encoded = Encoded { head: bytes(head).into(), tail: bytes(tail.trim_end()).into() };
         assert_eq!(Message::decode(encoded), Ok(message), "{kind}");
     }
+}
+
+/// Writes what the format is now: `cargo test -p catena-wire --test golden -- --ignored`.
+#[test]
+#[ignore = "writes golden.txt: only for a new version of the format"]
+fn write_golden() {
+    std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden.txt"), lines()).unwrap();
 }

@@ -5,8 +5,8 @@ mod common;
 
 use bytes::Bytes;
 use catena_wire::{
-    BRANCH_DEPTH_MAX, Branch, Encoded, Exception, Hello, Message, NAME_BYTES_MAX, PATH_HOSTS_MAX, VALUE_DEPTH_MAX,
-    Value, ValueError, WireError,
+    BRANCH_DEPTH_MAX, BRANCHES_MAX, Branch, Budget, Encoded, Exception, Fault, Hello, Message, NAME_BYTES_MAX, Outcome,
+    PATH_HOSTS_MAX, STACK_DEPTH_MAX, VALUE_DEPTH_MAX, Value, ValueError, WireError,
 };
 use proptest::prelude::*;
 
@@ -42,7 +42,8 @@ proptest! {
         prop_assert!(Message::decode_head(&head[..cut.index(head.len())]).is_err());
         prop_assert!(Message::decode_head(&[&head[..], &[0]].concat()).is_err(), "nor may anything follow it");
         let mut message = Message::decode_head(&head).unwrap();
-        let announced = matches!(&message, Message::Hop(hop) if hop.continuation_bytes > 0);
+        let stacked = |hop: &catena_wire::Hop| hop.stack.iter().any(|frame| frame.continuation_bytes > 0);
+        let announced = matches!(&message, Message::Hop(hop) if hop.continuation_bytes > 0 || stacked(hop));
         prop_assert_eq!(message.attach_tail(Bytes::new()).is_err(), announced);
         let _ = message.attach_tail(tail);
     }
@@ -104,7 +105,7 @@ fn a_value_is_one_item_and_whole() {
 
 #[test]
 fn a_message_of_an_unknown_number_is_an_error() {
-    for number in [15_u8, 23, 24, 255] {
+    for number in [17_u8, 23, 24, 255] {
         let head = minicbor::to_vec((number, (1_u64,))).unwrap();
         assert!(matches!(Message::decode_head(&head), Err(WireError::Head(_))), "{number}");
     }
@@ -134,6 +135,15 @@ fn names_paths_and_branches_have_bounds() {
     };
     assert!(thrown(PATH_HOSTS_MAX) && !thrown(PATH_HOSTS_MAX + 1));
 
+    let around = |depth: usize| Message::decode(Message::Hop(Box::new(common::deep_hop(depth))).encode());
+    assert!(around(STACK_DEPTH_MAX).is_ok() && around(STACK_DEPTH_MAX + 1).is_err());
+
+    let open = |branches: usize| {
+        let open = vec![Branch::root(); branches];
+        Message::decode(Message::Heartbeat(common::key_of(1), "h".into(), open).encode())
+    };
+    assert!(open(BRANCHES_MAX).is_ok() && open(BRANCHES_MAX + 1).is_err());
+
     let split = |depth: usize| minicbor::decode::<Branch>(&minicbor::to_vec(vec![1_u16; depth]).unwrap()).is_ok();
     assert!(split(BRANCH_DEPTH_MAX) && !split(BRANCH_DEPTH_MAX + 1));
 }
@@ -148,4 +158,47 @@ fn an_exception_with_unknown_words_is_still_understood() {
     bytes.push(0xff);
     let exception: Exception = minicbor::decode(&bytes).unwrap();
     assert_eq!((exception.name.as_str(), exception.fault), ("\u{fe}", catena_wire::Fault::Guest));
+}
+
+#[test]
+fn the_states_of_a_chain_stack_come_apart_again_in_their_order() {
+    let mut hop = common::deep_hop(3);
+    for (number, frame) in hop.stack.iter_mut().enumerate() {
+        frame.continuation = vec![number as u8; number + 1].into();
+        frame.continuation_bytes = number as u32 + 1;
+    }
+    let encoded = Message::Hop(Box::new(hop.clone())).encode();
+    assert_eq!(encoded.tail.as_ref(), b"abc\0\x01\x01\x02\x02\x02code");
+    assert_eq!(Message::decode(encoded.clone()), Ok(Message::Hop(Box::new(hop))));
+    let short = Encoded { tail: encoded.tail.slice(..8), ..encoded };
+    assert_eq!(Message::decode(short), Err(WireError::Tail { announced_bytes: 9, received_bytes: 8 }));
+}
+
+#[test]
+fn a_relayed_message_is_passed_on_byte_for_byte() {
+    let inner = Message::Hop(Box::new(common::hop_of())).encode();
+    let relay = Message::Relay { to: catena_wire::NodeId(8), head: inner.head.to_vec(), tail: inner.tail.clone() };
+    let Ok(Message::Relay { head, tail, .. }) = Message::decode(relay.encode()) else { panic!("a relay stays one") };
+    assert_eq!(Encoded { head: head.into(), tail }, inner);
+}
+
+#[test]
+fn a_split_budget_is_shared_and_never_grows() {
+    for (hops, parts) in [(10, 3), (3, 4), (0, 1), (u32::MAX, 7), (5, 0)] {
+        let (each, rest) = Budget::new(9, hops).shared(parts);
+        let total = u64::from(each.hops_left()) * u64::from(parts) + u64::from(rest.hops_left());
+        assert_eq!(total, u64::from(hops), "{hops} hops in {parts} parts");
+        assert_eq!((each.time_left_us(), rest.time_left_us()), (9, 9));
+    }
+}
+
+#[test]
+fn merged_outcomes_are_an_array_in_the_order_of_the_branches() {
+    let why = Exception::new("X", Fault::Guest, "");
+    let merged = Value::of_outcomes(&[Outcome::Done(Value::encode(&1)), Outcome::Threw(why.clone())]);
+    let mut decoder = minicbor::Decoder::new(merged.as_bytes());
+    assert_eq!(decoder.array().unwrap(), Some(2));
+    assert_eq!(decoder.decode::<(bool, u8)>().unwrap(), (true, 1));
+    assert_eq!(decoder.decode::<(bool, Exception)>().unwrap(), (false, why));
+    assert!(Value::from_cbor(merged.as_bytes().clone()).is_ok());
 }

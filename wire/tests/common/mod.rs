@@ -3,8 +3,8 @@
 
 use bytes::Bytes;
 use catena_wire::{
-    Branch, Budget, ChainId, End, Exception, Fault, Hash, Hop, LogLine, Message, NodeId, NodeRef, Outcome,
-    ServiceEntry, StepKey, StepTrace, Value,
+    BRANCH_DEPTH_MAX, Branch, BranchCount, Budget, ChainId, Charter, End, Exception, Fault, Frame, Hash, Hop, LogLine,
+    Merge, Message, Mode, NodeId, NodeRef, Outcome, ServiceEntry, StepKey, StepTrace, Value,
 };
 use proptest::{collection::vec, option, prelude::*};
 
@@ -29,6 +29,32 @@ pub(crate) fn exception_of(name: &str) -> Exception {
         .at_step(2, &["bei".into(), "mtv".into()])
 }
 
+pub(crate) fn charter_of() -> Charter {
+    Charter {
+        origin: node_of("bei"),
+        started_at_ms: 1_700_000_000_000,
+        mode: Mode::Adaptive,
+        compose: true,
+        entry: Some(node_of("mtv")),
+        credentials: Some(Value::encode(&"alice")),
+    }
+}
+
+pub(crate) fn frame_of() -> Frame {
+    Frame {
+        code: Hash([0xcd; 32]),
+        call: 4,
+        step: 2,
+        emitted: 1,
+        creator: node_of("mtv"),
+        service: "files.mtv".into(),
+        catch: Some("recover".into()),
+        hears: true,
+        continuation_bytes: 2,
+        continuation: Bytes::from_static(b"de"),
+    }
+}
+
 pub(crate) fn hop_of() -> Hop {
     Hop {
         key: key_of(3),
@@ -39,14 +65,18 @@ pub(crate) fn hop_of() -> Hop {
         params: Value::encode(&"params"),
         call: 5,
         code: Hash([0xab; 32]),
-        origin: node_of("bei"),
-        started_at_ms: 1_700_000_000_000,
+        charter: charter_of(),
+        stack: vec![frame_of()],
         emitted: 2,
         heartbeat_in_us: 2_800_000,
         path: vec!["bei".into(), "mtv".into()],
         trace: Some(vec![trace_of()]),
         console: vec![line_of()],
         continuation_bytes: 3,
+        splits: 4,
+        merge: Some(Merge { host: node_of("mtv"), at: StepKey { branch: branch_of(&[1]), ..key_of(2) } }),
+        gather: 2,
+        merged: vec![BranchCount { branch: branch_of(&[1, 2, 3]), emitted: 7 }],
         continuation: Bytes::from_static(b"abc"),
         code_bytes: Some(Bytes::from_static(b"code")),
     }
@@ -74,23 +104,43 @@ pub(crate) fn line_of() -> LogLine {
 
 /// One of each, in the order of their numbers.
 pub(crate) fn samples() -> Vec<(&'static str, Message)> {
-    let path = vec!["bei".into()];
-    let outcome = Outcome::Done(Value::encode(&42));
-    let end =
-        End { key: key_of(4), outcome, emitted: 2, path, trace: Some(vec![trace_of()]), console: vec![line_of()] };
-    let (service, function) = ("ads".to_string(), "pick".to_string());
-    let call = Message::Call { id: 9, service, function, params: Value::null(), budget: Budget::new(5_000, 1) };
-    let functions = vec!["pick".into(), "list".into()];
-    let entry = ServiceEntry { service: "ads".into(), functions, node: node_of("bei") };
+    let end = End {
+        key: key_of(4),
+        outcome: Outcome::Done(Value::encode(&42)),
+        emitted: 2,
+        path: vec!["bei".into()],
+        trace: Some(vec![trace_of()]),
+        console: vec![line_of()],
+        at: Some(StepKey { branch: branch_of(&[1]), ..key_of(2) }),
+        hops_left: 9,
+        merged: vec![BranchCount { branch: branch_of(&[1, 2, 1]), emitted: 3 }],
+    };
+    let call = Message::Call {
+        id: 9,
+        service: "ads".into(),
+        function: "pick".into(),
+        params: Value::null(),
+        budget: Budget::new(5_000, 1),
+        key: Some(key_of(3)),
+        credentials: Some(Value::encode(&"alice")),
+    };
+    let entry = ServiceEntry {
+        service: "ads".into(),
+        functions: vec!["pick".into(), "list".into()],
+        node: node_of("bei"),
+        repeatable: vec!["list".into()],
+        proxy: Some(node_of("mtv")),
+    };
+    let relay = Message::Relay { to: NodeId(8), head: vec![0x82, 8, 0x81, 9], tail: Bytes::from_static(b"tail") };
     vec![
         ("hop", Message::Hop(Box::new(hop_of()))),
         ("accepted", Message::Accepted(key_of(3))),
         ("refused", Message::Refused(key_of(3), exception_of("Overloaded"))),
-        ("partial", Message::Partial { key: key_of(3), number: 1, value: Value::encode(&true) }),
+        ("partial", Message::Partial { key: key_of(3), number: 1, value: Value::encode(&true), to: 2 }),
         ("end", Message::End(Box::new(end))),
-        ("heartbeat", Message::Heartbeat(key_of(3), "mtv".into())),
+        ("heartbeat", Message::Heartbeat(key_of(3), "mtv".into(), vec![branch_of(&[1, 2, 3])])),
         ("call", call),
-        ("return", Message::Return(9, Outcome::Threw(exception_of("NFS3ERR_NOENT")))),
+        ("return", Message::Return(9, Outcome::Threw(exception_of("NFS3ERR_NOENT").outcome_unknown()))),
         ("withdraw", Message::Withdraw(9)),
         ("want code", Message::WantCode(Hash([1; 32]))),
         ("code", Message::Code(Hash([1; 32]), Bytes::from_static(b"export default"))),
@@ -98,6 +148,8 @@ pub(crate) fn samples() -> Vec<(&'static str, Message)> {
         ("list", Message::List(1)),
         ("listing", Message::Listing(1, vec![entry])),
         ("console", Message::Console(key_of(3), vec![line_of()])),
+        ("cancel", Message::Cancel(key_of(3).chain)),
+        ("relay", relay),
     ]
 }
 
@@ -129,10 +181,16 @@ pub(crate) fn value() -> impl Strategy<Value = Value> {
     tree.prop_map(|bytes| Value::from_cbor(bytes.into()).expect("the strategy makes CBOR"))
 }
 
+fn chain() -> impl Strategy<Value = ChainId> {
+    (any::<u64>(), any::<u64>()).prop_map(|(origin, number)| ChainId { origin: NodeId(origin), number })
+}
+
+fn branch() -> impl Strategy<Value = Branch> {
+    vec(any::<u16>(), 0..=BRANCH_DEPTH_MAX).prop_map(|parts| branch_of(&parts))
+}
+
 fn key() -> impl Strategy<Value = StepKey> {
-    (any::<u64>(), any::<u64>(), vec(any::<u16>(), 0..=16), any::<u32>()).prop_map(|(origin, number, parts, step)| {
-        StepKey { chain: ChainId { origin: NodeId(origin), number }, branch: branch_of(&parts), step }
-    })
+    (chain(), branch(), any::<u32>()).prop_map(|(chain, branch, step)| StepKey { chain, branch, step })
 }
 
 fn node() -> impl Strategy<Value = NodeRef> {
@@ -154,8 +212,8 @@ pub(crate) fn exception() -> impl Strategy<Value = Exception> {
     let words = (name(), name(), option::of(name()), option::of(name()));
     let place = prop_oneof![Just((0, 0)), (1..u32::MAX, any::<u32>())];
     let step = prop_oneof![Just((0, vec![])), (any::<u32>(), vec(name(), 1..5))];
-    (words, option::of(value()), place, fault, step).prop_map(
-        |((name, message, stack, target), params, (line, column), fault, (step, path))| Exception {
+    (words, option::of(value()), place, fault, step, any::<bool>()).prop_map(
+        |((name, message, stack, target), params, (line, column), fault, (step, path), unknown)| Exception {
             name,
             message,
             params,
@@ -166,6 +224,7 @@ pub(crate) fn exception() -> impl Strategy<Value = Exception> {
             target,
             step,
             path,
+            unknown,
         },
     )
 }
@@ -215,58 +274,140 @@ fn budget() -> impl Strategy<Value = Budget> {
     (any::<u64>(), any::<u32>()).prop_map(|(time_us, hops)| Budget::new(time_us, hops))
 }
 
-fn hop() -> impl Strategy<Value = Hop> {
-    let what = (key(), any::<u8>(), budget(), name(), name(), value(), any::<u32>());
-    let whose = (hash(), node(), any::<u64>(), any::<u32>(), any::<u64>());
-    let tail = (bytes(200), option::of(bytes(200)));
-    (what, whose, path(), trace(), console(), tail).prop_map(|(what, whose, path, trace, console, tail)| {
-        let (key, attempt, budget, service, function, params, call) = what;
-        let (code, origin, started_at_ms, emitted, heartbeat_in_us) = whose;
-        let continuation = tail.0;
-        Hop {
-            key,
-            attempt,
-            budget,
-            service,
-            function,
-            params,
-            call,
-            code,
+fn charter() -> impl Strategy<Value = Charter> {
+    let mode = prop::sample::select(vec![Mode::Chain, Mode::Interactive, Mode::Adaptive]);
+    (node(), any::<u64>(), mode, any::<bool>(), option::of(node()), option::of(value())).prop_map(
+        |(origin, started_at_ms, mode, compose, entry, credentials)| Charter {
             origin,
             started_at_ms,
-            emitted,
-            heartbeat_in_us,
-            path,
-            trace,
-            console,
-            continuation_bytes: continuation.len() as u32,
-            continuation,
-            // An empty function is no function.
-            code_bytes: tail.1.filter(|code| !code.is_empty()),
-        }
+            mode,
+            compose,
+            entry,
+            credentials,
+        },
+    )
+}
+
+fn frame() -> impl Strategy<Value = Frame> {
+    let numbers = (hash(), any::<[u32; 3]>());
+    let creator = (node(), name(), option::of(name()), any::<bool>());
+    (numbers, creator, bytes(60)).prop_map(|((code, numbers), (creator, service, catch, hears), continuation)| Frame {
+        code,
+        call: numbers[0],
+        step: numbers[1],
+        emitted: numbers[2],
+        creator,
+        service,
+        catch,
+        hears,
+        continuation_bytes: continuation.len() as u32,
+        continuation,
     })
 }
 
+fn merged() -> impl Strategy<Value = Vec<BranchCount>> {
+    vec((branch(), any::<u32>()).prop_map(|(branch, emitted)| BranchCount { branch, emitted }), 0..4)
+}
+
+fn hop() -> impl Strategy<Value = Hop> {
+    let what = (key(), any::<u8>(), budget(), name(), name(), value(), any::<u32>());
+    let whose = (hash(), charter(), vec(frame(), 0..4), any::<u32>(), any::<u64>());
+    let merge = option::of((node(), key()).prop_map(|(host, at)| Merge { host, at }));
+    let split = (any::<u16>(), merge, any::<u16>(), merged());
+    let tail = (bytes(200), option::of(bytes(200)));
+    (what, whose, split, path(), trace(), console(), tail).prop_map(
+        |(what, whose, split, path, trace, console, tail)| {
+            let (key, attempt, budget, service, function, params, call) = what;
+            let (code, charter, stack, emitted, heartbeat_in_us) = whose;
+            let (splits, merge, gather, merged) = split;
+            let continuation = tail.0;
+            Hop {
+                key,
+                attempt,
+                budget,
+                service,
+                function,
+                params,
+                call,
+                code,
+                charter,
+                stack,
+                emitted,
+                heartbeat_in_us,
+                path,
+                trace,
+                console,
+                continuation_bytes: continuation.len() as u32,
+                splits,
+                merge,
+                gather,
+                merged,
+                continuation,
+                // An empty function is no function.
+                code_bytes: tail.1.filter(|code| !code.is_empty()),
+            }
+        },
+    )
+}
+
 fn end() -> impl Strategy<Value = End> {
-    (key(), outcome(), any::<u32>(), path(), trace(), console())
-        .prop_map(|(key, outcome, emitted, path, trace, console)| End { key, outcome, emitted, path, trace, console })
+    let split = (option::of(key()), any::<u32>(), merged());
+    (key(), outcome(), any::<u32>(), path(), trace(), console(), split).prop_map(
+        |(key, outcome, emitted, path, trace, console, (at, hops_left, merged))| End {
+            key,
+            outcome,
+            emitted,
+            path,
+            trace,
+            console,
+            at,
+            hops_left,
+            merged,
+        },
+    )
 }
 
 fn entry() -> impl Strategy<Value = ServiceEntry> {
-    (name(), path(), node()).prop_map(|(service, functions, node)| ServiceEntry { service, functions, node })
+    (name(), path(), node(), path(), option::of(node())).prop_map(|(service, functions, node, repeatable, proxy)| {
+        ServiceEntry { service, functions, node, repeatable, proxy }
+    })
+}
+
+/// At the bounds themselves: as many chains around a chain as there may be.
+pub(crate) fn deep_hop(depth: usize) -> Hop {
+    Hop { stack: vec![frame_of(); depth], ..hop_of() }
 }
 
 /// Any message at all.
 pub(crate) fn message() -> impl Strategy<Value = Message> {
-    let call = (any::<u64>(), name(), name(), value(), budget())
-        .prop_map(|(id, service, function, params, budget)| Message::Call { id, service, function, params, budget });
+    let call = (any::<u64>(), name(), name(), value(), budget(), option::of(key()), option::of(value())).prop_map(
+        |(id, service, function, params, budget, key, credentials)| Message::Call {
+            id,
+            service,
+            function,
+            params,
+            budget,
+            key,
+            credentials,
+        },
+    );
+    let relay = (any::<u64>(), bytes(100), bytes(100)).prop_map(|(to, head, tail)| Message::Relay {
+        to: NodeId(to),
+        head: head.to_vec(),
+        tail,
+    });
     prop_oneof![
         hop().prop_map(|hop| Message::Hop(Box::new(hop))),
         key().prop_map(Message::Accepted),
         (key(), exception()).prop_map(|(key, why)| Message::Refused(key, why)),
-        (key(), any::<u32>(), value()).prop_map(|(key, number, value)| Message::Partial { key, number, value }),
+        (key(), any::<u32>(), value(), any::<u32>()).prop_map(|(key, number, value, to)| Message::Partial {
+            key,
+            number,
+            value,
+            to
+        }),
         end().prop_map(|end| Message::End(Box::new(end))),
-        (key(), name()).prop_map(|(key, host)| Message::Heartbeat(key, host)),
+        (key(), name(), vec(branch(), 0..4)).prop_map(|(key, host, open)| Message::Heartbeat(key, host, open)),
         call,
         (any::<u64>(), outcome()).prop_map(|(id, outcome)| Message::Return(id, outcome)),
         any::<u64>().prop_map(Message::Withdraw),
@@ -276,5 +417,7 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
         any::<u64>().prop_map(Message::List),
         (any::<u64>(), vec(entry(), 0..4)).prop_map(|(id, entries)| Message::Listing(id, entries)),
         (key(), console()).prop_map(|(key, lines)| Message::Console(key, lines)),
+        chain().prop_map(Message::Cancel),
+        relay,
     ]
 }
