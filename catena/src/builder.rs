@@ -66,6 +66,7 @@ pub struct NodeBuilder {
     policy: Policy,
     sandbox: SandboxSource,
     repository: bool,
+    proxy: Option<String>,
 }
 
 /// A shared sandbox, else one of its own with these settings.
@@ -89,7 +90,25 @@ impl NodeBuilder {
             policy: Policy::default(),
             sandbox: SandboxSource::default(),
             repository: false,
+            proxy: None,
         }
+    }
+
+    /// Runs no foreign code here: chains that call this node run at the node that listens at `address` instead, which must allow it
+    /// ([`NodeBuilder::hosts_chains_for_others`]); while that is not reachable they stay where they are and call from there
+    /// (rpc-chains section 7.3).
+    #[must_use]
+    pub fn chaining_proxy(mut self, address: impl Into<String>) -> Self {
+        self.policy.runs_guests = false;
+        self.proxy = Some(address.into());
+        self
+    }
+
+    /// Hosts chains that call services of other nodes: this node is the chaining proxy of its site.
+    #[must_use]
+    pub fn hosts_chains_for_others(mut self) -> Self {
+        self.policy.chaining_proxy = true;
+        self
     }
 
     /// Where the node is, for shaped links and for people.
@@ -224,6 +243,8 @@ impl NodeBuilder {
             make_sandbox: self.sandbox.maker(),
             store_bytes_max: STORE_BYTES_MAX,
             code_ride_bytes_max: CODE_RIDE_BYTES_MAX,
+            topology: self.topology.clone(),
+            proxy: self.proxy,
         });
         let config = EndpointConfig { listen, topology: self.topology, ..EndpointConfig::default() };
         let endpoint = Endpoint::bind(config, identity, Arc::new(Ears::new(&shell))).await?;
@@ -271,6 +292,8 @@ fn entry(service: &Service, node: &NodeRef) -> ServiceEntry {
         service: service.name().to_owned(),
         functions: service.functions().map(str::to_owned).collect(),
         node: node.clone(),
+        repeatable: service.repeatable_functions().map(str::to_owned).collect(),
+        proxy: None,
     }
 }
 

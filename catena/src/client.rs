@@ -4,7 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use catena_guest::{Function, FunctionKind};
 use catena_net::Place;
-use catena_wire::{Budget, Exception, Fault, Hash, ServiceEntry, Value, names};
+use catena_core::Plan;
+use catena_wire::{Budget, Exception, Fault, Hash, Mode, ServiceEntry, Value, names};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -22,17 +23,40 @@ pub struct RunOptions {
     pub hops_max: u32,
     /// Whether each step is profiled (for [`ReplySet::trace`]).
     pub profile: bool,
+    /// Where the chain's own code runs. Default: at each server that it calls.
+    pub mode: Mode,
+    /// Whether chains that services answer with join this one (rpc-chains section 3.4). Default: yes.
+    pub compose: bool,
+    /// On whose behalf the services are called; they judge what it is worth. Default: nobody's.
+    pub credentials: Option<Value>,
 }
 
 impl Default for RunOptions {
     fn default() -> Self {
-        Self { timeout: Duration::from_secs(60), hops_max: 2_000, profile: false }
+        Self {
+            timeout: Duration::from_secs(60),
+            hops_max: 2_000,
+            profile: false,
+            mode: Mode::Chain,
+            compose: true,
+            credentials: None,
+        }
     }
 }
 
 impl RunOptions {
     fn budget(&self) -> Budget {
         Budget::new(u64::try_from(self.timeout.as_micros()).unwrap_or(u64::MAX), self.hops_max)
+    }
+
+    fn plan(&self) -> Plan {
+        Plan {
+            budget: self.budget(),
+            mode: self.mode,
+            compose: self.compose,
+            profile: self.profile,
+            credentials: self.credentials.clone(),
+        }
     }
 }
 
@@ -111,7 +135,7 @@ impl Client {
     /// Too many chains are under way.
     pub fn run_with(&self, code: &Code, input: &Value, options: &RunOptions) -> Result<ReplySet, Exception> {
         let (hash, input) = (code.hash, input.clone());
-        let begin = |core: &mut catena_core::Node, now| core.run(now, hash, input, options.budget(), options.profile);
+        let begin = |core: &mut catena_core::Node, now| core.run(now, hash, input, options.plan());
         let (chain, incoming) = self.shell.run(begin)?;
         Ok(ReplySet::new(Arc::clone(&self.shell), chain, incoming))
     }
@@ -140,7 +164,10 @@ impl Client {
         params: Value,
         options: &RunOptions,
     ) -> Result<Value, Exception> {
-        let begin = |core: &mut catena_core::Node, now| core.call(now, service, function, params, options.budget());
+        let credentials = options.credentials.clone();
+        let begin = |core: &mut catena_core::Node, now| {
+            core.call(now, service, function, params, options.budget(), credentials)
+        };
         let (id, answer) = self.shell.call(begin);
         // Withdraws the call when this future is dropped.
         let _guard = Withdraw { shell: &self.shell, id };

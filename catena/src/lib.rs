@@ -43,11 +43,11 @@ pub use catena_core::Policy;
 pub use catena_guest::{Function, FunctionKind, Limits, Sandbox, SandboxConfig, SandboxError};
 pub use catena_net::{LinkShape, NetError, Place, Topology};
 pub use catena_wire::{
-    Budget, ChainId, Exception, Fault, Hash, LogLine, NodeId, NodeRef, ServiceEntry, StepTrace, Value,
+    Budget, ChainId, Exception, Fault, Hash, LogLine, Mode, NodeId, NodeRef, ServiceEntry, StepKey, StepTrace, Value,
     names as exceptions,
 };
 pub use client::{Client, Code, RunOptions, Traffic};
 pub use node::Node;
 pub use replies::{Reply, ReplySet};
-pub use service::{Context, Service, ServiceError};
+pub use service::{Context, Service, ServiceError, SubChain};
 pub use value::{from_value, to_value};

@@ -25,7 +25,7 @@ pub enum Reply {
 
 /// The answers of one chain: a stream that ends after exactly one [`Reply::Last`] or one exception.
 ///
-/// Dropping it gives the chain up: what still comes is thrown away.
+/// Dropping it stops the chain: what still comes is thrown away.
 pub struct ReplySet {
     shell: Arc<Shell>,
     chain: ChainId,
@@ -52,6 +52,12 @@ impl ReplySet {
     #[must_use]
     pub const fn chain(&self) -> ChainId {
         self.chain
+    }
+
+    /// Stops the chain wherever it is by now, at every branch (rpc-chains section 6). The set then ends as `Cancelled`,
+    /// unless its end is here already. Dropping the set stops the chain too.
+    pub fn cancel(&self) {
+        self.shell.cancel(self.chain);
     }
 
     /// Whether an answer, or the end, is still to come.

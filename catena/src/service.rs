@@ -1,14 +1,24 @@
 //! Services: named groups of async functions over serde types.
 
-use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+};
 
-use catena_wire::{Exception, Fault, Value, names};
+use catena_core::Answer;
+use catena_wire::{Exception, Fault, StepKey, Value, names};
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::value::{from_value, to_value};
+use crate::{
+    Client, Code,
+    shell::{Hearer, Shell},
+    value::{from_value, to_value},
+};
 
 /// What a function may know of its call, besides its parameters.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Context {
     /// Microseconds that the caller will wait.
     pub time_left_us: u64,
@@ -16,9 +26,29 @@ pub struct Context {
     pub node: Arc<str>,
     /// That node's site.
     pub site: Option<Arc<str>>,
+    /// On whose behalf the chain or call runs, as its caller says: what it is worth is for the service to judge.
+    pub credentials: Option<Value>,
+    /// The step of a chain that this is. If it is ever done again it has the same key: the idempotency key for whatever
+    /// the function itself calls.
+    pub step: Option<StepKey>,
+    pub(crate) shell: Arc<Shell>,
 }
 
-type Running = Pin<Box<dyn Future<Output = Result<Value, Exception>> + Send>>;
+impl Context {
+    /// A client that calls from this node.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        Client::new(Arc::clone(&self.shell))
+    }
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context").field("node", &self.node).field("step", &self.step).finish_non_exhaustive()
+    }
+}
+
+type Running = Pin<Box<dyn Future<Output = Result<Answer, Exception>> + Send>>;
 type Handler = Arc<dyn Fn(Context, Value) -> Running + Send + Sync>;
 
 /// A service: its name, and its functions.
@@ -26,13 +56,14 @@ type Handler = Arc<dyn Fn(Context, Value) -> Running + Send + Sync>;
 pub struct Service {
     name: String,
     functions: BTreeMap<String, Handler>,
+    repeatable: BTreeSet<String>,
 }
 
 impl Service {
     /// A service without functions. Dots part its name (`files.mtv`); a slash parts it from a function (`files.mtv/read`).
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), functions: BTreeMap::new() }
+        Self { name: name.into(), functions: BTreeMap::new(), repeatable: BTreeSet::new() }
     }
 
     /// Adds a function. Dropping a call drops its future: write functions that may end at any `await`.
@@ -61,11 +92,50 @@ impl Service {
                 Err(why) => Box::pin(std::future::ready(Err(why))),
                 Ok(params) => {
                     let running = function(context, params);
-                    Box::pin(async move { running.await.map_err(|why| why.0).and_then(|result| to_value(&result)) })
+                    Box::pin(async move {
+                        running.await.map_err(|why| why.0).and_then(|result| to_value(&result)).map(Answer::Value)
+                    })
                 }
             }
         };
         self.functions.insert(name.to_owned(), Arc::new(handler));
+        self
+    }
+
+    /// Adds a function that answers with a chain (rpc-chains section 3.4): the chain that called becomes that one, and
+    /// goes on with its result wherever it ends. Neither knows of the other.
+    #[must_use]
+    pub fn chain<P, F, Fut>(mut self, name: &str, function: F) -> Self
+    where
+        P: DeserializeOwned,
+        F: Fn(Context, P) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<SubChain, ServiceError>> + Send + 'static,
+    {
+        let handler = move |context: Context, params: Value| -> Running {
+            match from_value(&params) {
+                Err(why) => Box::pin(std::future::ready(Err(why))),
+                Ok(params) => {
+                    let (shell, step) = (Arc::clone(&context.shell), context.step.clone());
+                    let running = function(context, params);
+                    Box::pin(async move {
+                        let sub = running.await.map_err(|why| why.0)?;
+                        if let (Some(step), Some(hearer)) = (step, sub.hearer) {
+                            shell.listen(step, hearer);
+                        }
+                        Ok(Answer::Chain(sub.chain))
+                    })
+                }
+            }
+        };
+        self.functions.insert(name.to_owned(), Arc::new(handler));
+        self
+    }
+
+    /// Declares that a function may be done again when it is unknown whether it was done: doing it twice is as good as once
+    /// (rpc-chains section 3.9). Chains then go on at another instance when the one that they called is lost.
+    #[must_use]
+    pub fn repeatable(mut self, name: &str) -> Self {
+        self.repeatable.insert(name.to_owned());
         self
     }
 
@@ -78,7 +148,7 @@ impl Service {
     {
         let handler = move |context: Context, params: Value| -> Running {
             let running = function(context, params);
-            Box::pin(async move { running.await.map_err(|why| why.0) })
+            Box::pin(async move { running.await.map_err(|why| why.0).map(Answer::Value) })
         };
         self.functions.insert(name.to_owned(), Arc::new(handler));
         self
@@ -95,6 +165,11 @@ impl Service {
         self.functions.keys().map(String::as_str)
     }
 
+    /// Those of them that may be done again.
+    pub fn repeatable_functions(&self) -> impl Iterator<Item = &str> {
+        self.repeatable.iter().map(String::as_str)
+    }
+
     pub(crate) fn call(&self, function: &str, context: Context, params: Value) -> Option<Running> {
         Some(self.functions.get(function)?(context, params))
     }
@@ -103,6 +178,40 @@ impl Service {
 impl std::fmt::Debug for Service {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Service").field("name", &self.name).field("functions", &self.functions.keys()).finish()
+    }
+}
+
+/// A chain that a service function answers with.
+pub struct SubChain {
+    chain: catena_core::SubChain,
+    hearer: Option<Hearer>,
+}
+
+impl SubChain {
+    /// A chain of this function, which the node must have taken in ([`Context::client`], [`Client::javascript`]).
+    ///
+    /// # Errors
+    /// The input cannot be encoded.
+    pub fn new<T: Serialize + ?Sized>(code: &Code, input: &T) -> Result<Self, ServiceError> {
+        let input = to_value(input).map_err(ServiceError)?;
+        let chain = catena_core::SubChain { code: code.hash(), input, catch: None, hears: false };
+        Ok(Self { chain, hearer: None })
+    }
+
+    /// Has the sub-chain's uncaught exceptions brought to a function of the same service, which answers in its place
+    /// (rpc-chains section 3.8). Its parameter is the exception.
+    #[must_use]
+    pub fn catch(mut self, function: &str) -> Self {
+        self.chain.catch = Some(function.to_owned());
+        self
+    }
+
+    /// Has the sub-chain's intermediate answers brought here, in order and once. Without it they go nowhere.
+    #[must_use]
+    pub fn hear(mut self, hearer: impl Fn(Value) + Send + Sync + 'static) -> Self {
+        self.chain.hears = true;
+        self.hearer = Some(Arc::new(hearer));
+        self
     }
 }
 

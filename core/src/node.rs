@@ -120,6 +120,12 @@ impl Node {
         }
     }
 
+    /// Whether it is known where this service is.
+    #[must_use]
+    pub fn knows(&self, service: &str) -> bool {
+        self.names.contains_key(service)
+    }
+
     /// The next thing to do, if there is one.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()

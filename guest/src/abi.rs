@@ -30,12 +30,28 @@ pub struct GuestCall {
     pub column: u32,
 }
 
+/// A split that the function asked for (rpc-chains section 3.10).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GuestSplit {
+    /// The function's number for it, counted among its calls.
+    pub call: u32,
+    /// How many branches.
+    pub count: u32,
+    /// The service at whose node they merge; `None`: where the function is.
+    pub at: Option<String>,
+    /// Line of the split in the function's source, from 1; 0 where unknown.
+    pub line: u32,
+    /// Column, from 1; 0 where unknown.
+    pub column: u32,
+}
+
 /// What a guest said in one turn.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Outbox {
     pub(crate) calls: Vec<GuestCall>,
     pub(crate) emits: Vec<Value>,
     pub(crate) logs: Vec<String>,
+    pub(crate) splits: Vec<GuestSplit>,
     /// State to be handed to the call's next step (`next`).
     pub(crate) state: Option<Bytes>,
     pub(crate) end: Option<GuestEnd>,
@@ -94,6 +110,11 @@ pub(crate) fn put_resume(out: &mut Vec<u8>, call: u32, result: Result<&Value, &E
         put_result(e, result)?;
         e.u32(output_bytes_max)?.ok()
     });
+}
+
+/// For `catena_resume`: begin this branch of a split.
+pub(crate) fn put_branch(out: &mut Vec<u8>, call: u32, index: u16, output_bytes_max: u32) {
+    encode(out, |e| e.array(4)?.u32(call)?.null()?.u16(index)?.u32(output_bytes_max)?.ok());
 }
 
 /// For `catena_step`. `state` is an encoded item, or `None` in the first step.
@@ -169,6 +190,7 @@ impl Outbox {
             1..=4 => 2,
             5 | 6 => 5,
             7 => 1,
+            8 => 6,
             _ => {
                 return Err(OutboxError::Malformed(format!("event {kind} is unknown")));
             }
@@ -198,6 +220,13 @@ impl Outbox {
                 });
             }
             6 => self.next(d, bytes)?,
+            8 => self.splits.push(GuestSplit {
+                call: d.u32()?,
+                count: d.u32()?,
+                at: d.decode()?,
+                line: d.u32()?,
+                column: d.u32()?,
+            }),
             _ => self.end = Some(GuestEnd::Loaded),
         }
         Ok(())

@@ -44,7 +44,7 @@ mod tests;
 mod ticker;
 mod warm;
 
-pub use abi::{GuestCall, Start};
+pub use abi::{GuestCall, GuestSplit, Start};
 pub use admission::Refusal as AdmissionRefusal;
 pub use error::{GUEST_ABI, GUEST_TRAPPED, SESSION_OVER, SandboxError};
 pub use explicit::{VERSION_EXPLICIT, decode_explicit};

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use catena_wire::{Exception, Value};
 
 use crate::{
-    abi::{self, GuestCall, GuestEnd, Outbox, Start},
+    abi::{self, GuestCall, GuestEnd, GuestSplit, Outbox, Start},
     error::{Stop, session_over},
     explicit::Explicit,
     image::Image,
@@ -25,6 +25,8 @@ pub struct Turn {
     pub emits: Vec<Value>,
     /// Lines for the chain's console.
     pub logs: Vec<String>,
+    /// Splits asked for in this turn.
+    pub splits: Vec<GuestSplit>,
     /// The function's result or what it threw, once it has ended.
     pub end: Option<Result<Value, Exception>>,
 }
@@ -107,6 +109,17 @@ impl Session {
         self.turn(To::Step).await
     }
 
+    /// Begins one branch of a split, by the split's number: the function goes on in that branch only (rpc-chains section 3.10).
+    ///
+    /// # Errors
+    /// As [`Session::start`]; functions of explicit state cannot split.
+    pub async fn branch(&mut self, call: u32, index: u16) -> Result<Turn, Exception> {
+        let output_bytes_max = self.sandbox.runtime.limits.output_bytes_max;
+        let ready = self.ready.as_mut().filter(|_| self.explicit.is_none()).ok_or_else(session_over)?;
+        abi::put_branch(&mut ready.event, call, index, output_bytes_max);
+        self.turn(To::Resume).await
+    }
+
     /// One event in, one outbox out.
     async fn turn(&mut self, to: To) -> Result<Turn, Exception> {
         let ready = self.ready.as_mut().ok_or_else(session_over)?;
@@ -127,6 +140,7 @@ impl Session {
             calls: outbox.calls,
             emits: outbox.emits,
             logs: outbox.logs,
+            splits: outbox.splits,
             end: match outbox.end {
                 None => None,
                 Some(GuestEnd::Done(value)) => Some(Ok(value)),

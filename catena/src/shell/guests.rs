@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use bytes::Bytes;
-use catena_core::{GuestCall, SessionId, Turn};
+use catena_core::{GuestCall, GuestSplit, SessionId, Turn};
 use catena_guest::{Image, Session, Start};
 use catena_wire::{Exception, Fault, Hash, Value, names};
 
@@ -35,6 +35,25 @@ impl Shell {
             let sandbox = self.sandbox().await?;
             let mut guest = sandbox.resume(&self.image(code).await?, &continuation).await?;
             let turn = guest.settle(call, result.as_ref()).await?;
+            Ok((guest, turn))
+        };
+        let turn = turn.await;
+        self.turned(session, turn, began);
+    }
+
+    pub(super) async fn branch(
+        self: Arc<Self>,
+        session: SessionId,
+        code: Hash,
+        continuation: Bytes,
+        call: u32,
+        index: u16,
+    ) {
+        let began = Instant::now();
+        let turn = async {
+            let sandbox = self.sandbox().await?;
+            let mut guest = sandbox.resume(&self.image(code).await?, &continuation).await?;
+            let turn = guest.branch(call, index).await?;
             Ok((guest, turn))
         };
         let turn = turn.await;
@@ -97,7 +116,20 @@ fn translate(turn: catena_guest::Turn) -> Turn {
         line: call.line,
         column: call.column,
     };
-    Turn { calls: turn.calls.into_iter().map(call).collect(), emits: turn.emits, logs: turn.logs, end: turn.end }
+    let split = |split: catena_guest::GuestSplit| GuestSplit {
+        call: split.call,
+        count: split.count,
+        at: split.at,
+        line: split.line,
+        column: split.column,
+    };
+    Turn {
+        calls: turn.calls.into_iter().map(call).collect(),
+        emits: turn.emits,
+        logs: turn.logs,
+        splits: turn.splits.into_iter().map(split).collect(),
+        end: turn.end,
+    }
 }
 
 pub(super) fn elapsed_us(began: Instant) -> u64 {

@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, Mutex, Weak},
 };
 
+use catena_core::Tail;
 use catena_net::{Handler, Incoming, Link, LinkError};
 use catena_wire::{Encoded, Hello, Hop, Message, StepKey};
 
@@ -65,7 +66,7 @@ impl Ears {
         match awaiting {
             Awaiting::Hop { key, mut hop } => {
                 let whole = hop.attach_tail(tail).is_ok();
-                let tail = whole.then_some((hop.continuation, hop.code_bytes));
+                let tail = whole.then(|| Tail::of(*hop));
                 shell.core().on_tail(now, &key, tail);
             }
             Awaiting::Other(mut message) => {

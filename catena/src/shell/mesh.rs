@@ -8,8 +8,9 @@ use std::{
     time::Duration,
 };
 
+use catena_core::Instance;
 use catena_net::{Link, NetError, Place};
-use catena_wire::{Exception, Fault, Hello, Message, NodeRef, ServiceEntry, names};
+use catena_wire::{Exception, Fault, Hello, Message, NodeId, NodeRef, ServiceEntry, names};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use tokio::sync::oneshot;
 
@@ -29,12 +30,18 @@ static LISTING_NUMBER: AtomicU64 = AtomicU64::new(1);
 impl Shell {
     /// A peer has said who it is.
     pub(super) fn greet(self: &Arc<Self>, link: &Arc<Link>, hello: Hello) {
-        let services: Vec<_> = hello.services.iter().map(|entry| entry.service.clone()).collect();
+        let services: Vec<_> = hello.services.iter().map(|entry| (entry.service.clone(), instance(entry))).collect();
         let repository = hello.repository;
         let node = self.peers.greet(link, hello);
         let mut core = self.core();
-        for service in services {
-            core.learn(&service, Arc::clone(&node));
+        for (service, instance) in services {
+            // The one that is known is as good: a service that moves for no reason loses what it remembers.
+            if !core.knows(&service) {
+                core.learn(&service, instance);
+            }
+        }
+        if let Some(shape) = self.shape_to(&node) {
+            core.on_link_measured(node.id, shape);
         }
         if repository {
             core.set_repository((*node).clone());
@@ -109,31 +116,38 @@ impl Shell {
         let listings: Vec<_> = asked.filter_map(std::future::ready).collect().await;
         let mut all = self.own_services();
         all.extend(listings.into_iter().flatten());
-        all.sort_by(|a, b| a.service.cmp(&b.service));
-        all.dedup_by(|a, b| a.service == b.service);
+        all.sort_by(|a, b| (&a.service, a.node.id).cmp(&(&b.service, b.node.id)));
+        all.dedup_by(|a, b| a.service == b.service && a.node.id == b.node.id);
         all
     }
 
     /// Finds where a service is: what is known by now, else what others know.
-    pub(super) fn resolve(self: &Arc<Self>, service: String) {
+    pub(super) fn resolve(self: &Arc<Self>, service: String, avoid: Vec<NodeId>) {
         let shell = Arc::clone(self);
         self.runtime.spawn(async move {
-            let found = shell.look_up(&service).await;
+            let found = shell.look_up(&service, &avoid).await;
             let now = shell.now();
             shell.core().on_resolved(now, &service, found);
             shell.drive();
         });
     }
 
-    async fn look_up(self: &Arc<Self>, service: &str) -> Result<Arc<NodeRef>, Exception> {
-        if let Some(entry) = self.peers.find(service).filter(|entry| self.peers.is_linked(entry.node.id)) {
-            return Ok(Arc::new(entry.node));
+    async fn look_up(self: &Arc<Self>, service: &str, avoid: &[NodeId]) -> Result<Instance, Exception> {
+        if let Some(entry) = self.peers.find(service, avoid) {
+            return Ok(instance(&entry));
         }
         let known = self.survey().await;
-        match known.iter().find(|entry| entry.service == service) {
-            Some(entry) => Ok(Arc::new(entry.node.clone())),
+        match known.iter().find(|entry| entry.service == service && !avoid.contains(&entry.node.id)) {
+            Some(entry) => Ok(instance(entry)),
             None => Err(unknown(service, &self.me.name, &known)),
         }
+    }
+
+    /// How far a node is, where links are shaped. Real links say only how long a round trip is, too seldom to go by.
+    fn shape_to(&self, node: &NodeRef) -> Option<catena_core::Link> {
+        let (here, there) = (self.me.site.as_deref()?, node.site.as_deref()?);
+        let shape = self.topology.as_ref()?.between(here, there)?;
+        Some(catena_core::Link { round_trip_us: 2 * shape.delay_us, bytes_per_s: shape.bytes_per_s })
     }
 
     /// Keeps this node linked with the mesh for as long as it lives.
@@ -153,6 +167,14 @@ async fn keep_joined(shell: Weak<Shell>, seeds: Vec<Place>) {
                 tracing::debug!(address = %seed.address, %why, "not joined; trying again");
             }
         }
+    }
+}
+
+fn instance(entry: &ServiceEntry) -> Instance {
+    Instance {
+        node: Arc::new(entry.node.clone()),
+        proxy: entry.proxy.clone().map(Arc::new),
+        repeatable: entry.repeatable.clone(),
     }
 }
 

@@ -20,8 +20,8 @@ use std::{
 
 use catena_core::{CallId, Node as Core, Replied, Ticket, Time};
 use catena_guest::Sandbox;
-use catena_net::Endpoint;
-use catena_wire::{ChainId, Exception, Fault, NodeRef, ServiceEntry, Value, names};
+use catena_net::{Endpoint, Topology};
+use catena_wire::{ChainId, Exception, Fault, NodeRef, ServiceEntry, StepKey, Value, names};
 use tokio::{
     runtime::Handle,
     sync::{OnceCell, mpsc, oneshot},
@@ -37,6 +37,12 @@ pub(crate) use handler::Ears;
 
 /// Answers held for a reader of a reply set that does not read; beyond, the set ends as `Overloaded`.
 const REPLIES_UNREAD_MAX: usize = 16_384;
+
+/// Sub-chains whose intermediate answers are listened to at one time.
+const HEARERS_MAX: usize = 16_384;
+
+/// Who takes a sub-chain's intermediate answers.
+pub(crate) type Hearer = Arc<dyn Fn(Value) + Send + Sync>;
 
 /// How the sandbox comes to be: once, when first needed.
 pub(crate) type MakeSandbox = Box<dyn Fn() -> Result<Sandbox, Exception> + Send + Sync>;
@@ -55,11 +61,15 @@ pub(crate) struct Shell {
     running: Mutex<HashMap<Ticket, AbortHandle>>,
     replies: Mutex<HashMap<ChainId, mpsc::Sender<Replied>>>,
     calls: Mutex<HashMap<CallId, oneshot::Sender<Result<Value, Exception>>>>,
+    hearers: Mutex<HashMap<StepKey, Hearer>>,
     listings: Mutex<HashMap<u64, oneshot::Sender<Vec<ServiceEntry>>>>,
     pub(crate) peers: Peers,
     alarm: Arc<Alarm>,
     name: Arc<str>,
     site: Option<Arc<str>>,
+    topology: Option<Arc<Topology>>,
+    /// Address of the node at which chains run that call this one.
+    proxy: Option<String>,
     code_ride_bytes_max: usize,
 }
 
@@ -71,6 +81,8 @@ pub(crate) struct Parts {
     pub(crate) make_sandbox: MakeSandbox,
     pub(crate) store_bytes_max: usize,
     pub(crate) code_ride_bytes_max: usize,
+    pub(crate) topology: Option<Arc<Topology>>,
+    pub(crate) proxy: Option<String>,
 }
 
 impl Shell {
@@ -93,6 +105,9 @@ impl Shell {
             running: Mutex::default(),
             replies: Mutex::default(),
             calls: Mutex::default(),
+            hearers: Mutex::default(),
+            topology: parts.topology,
+            proxy: parts.proxy,
             listings: Mutex::default(),
             peers: Peers::default(),
             alarm: Arc::default(),
@@ -151,8 +166,31 @@ impl Shell {
 
     pub(crate) fn forget(self: &Arc<Self>, chain: ChainId) {
         lock(&self.replies).remove(&chain);
-        self.core().forget(chain);
+        let now = self.now();
+        self.core().forget(now, chain);
         self.drive();
+    }
+
+    /// Stops a chain wherever it is; its reply set ends as `Cancelled`.
+    pub(crate) fn cancel(self: &Arc<Self>, chain: ChainId) {
+        let now = self.now();
+        self.core().cancel(now, chain);
+        self.drive();
+    }
+
+    /// Takes the intermediate answers of the sub-chain with which a service answers at this step.
+    pub(crate) fn listen(&self, step: StepKey, hearer: Hearer) {
+        let mut hearers = lock(&self.hearers);
+        if hearers.len() < HEARERS_MAX {
+            hearers.insert(step, hearer);
+        }
+    }
+
+    fn hear(&self, step: &StepKey, value: Value) {
+        let hearer = lock(&self.hearers).get(step).cloned();
+        if let Some(hearer) = hearer {
+            hearer(value);
+        }
     }
 
     fn reply(&self, chain: ChainId, replied: Replied) {
@@ -183,7 +221,8 @@ impl Shell {
 
     pub(crate) fn withdraw(self: &Arc<Self>, id: CallId) {
         if lock(&self.calls).remove(&id).is_some() {
-            self.core().withdraw(id);
+            let now = self.now();
+            self.core().withdraw(now, id);
             self.drive();
         }
     }
@@ -194,6 +233,8 @@ impl Shell {
             service: service.name().to_owned(),
             functions: service.functions().map(str::to_owned).collect(),
             node: self.me.clone(),
+            repeatable: service.repeatable_functions().map(str::to_owned).collect(),
+            proxy: self.proxy.as_deref().and_then(|address| self.peers.at_address(address)),
         };
         self.services.values().map(entry).collect()
     }

@@ -11,13 +11,16 @@ use tokio::sync::Notify;
 
 /// Services remembered from greetings and listings.
 const SERVICES_MAX: usize = 65_536;
+/// Instances of one service.
+const INSTANCES_MAX: usize = 64;
 
 #[derive(Default)]
 pub(crate) struct Peers {
     /// Told whenever a link's greeting has been taken in.
     pub(super) greeted: Notify,
     by_link: RwLock<HashMap<usize, Arc<NodeRef>>>,
-    services: RwLock<BTreeMap<String, ServiceEntry>>,
+    /// By name, then each instance: those that serve it under the same name.
+    services: RwLock<BTreeMap<String, Vec<ServiceEntry>>>,
 }
 
 fn key(link: &Arc<Link>) -> usize {
@@ -37,8 +40,14 @@ impl Peers {
     pub(super) fn learn(&self, entries: Vec<ServiceEntry>) {
         let mut services = write(&self.services);
         for entry in entries {
-            if services.len() < SERVICES_MAX || services.contains_key(&entry.service) {
-                services.insert(entry.service.clone(), entry);
+            if services.len() >= SERVICES_MAX && !services.contains_key(&entry.service) {
+                continue;
+            }
+            let instances = services.entry(entry.service.clone()).or_default();
+            match instances.iter().position(|known| known.node.id == entry.node.id) {
+                Some(known) => instances[known] = entry,
+                None if instances.len() < INSTANCES_MAX => instances.push(entry),
+                None => {}
             }
         }
     }
@@ -52,7 +61,10 @@ impl Peers {
         let node = write(&self.by_link).remove(&key(link))?;
         let still_linked = self.is_linked(node.id);
         if !still_linked {
-            write(&self.services).retain(|_, entry| entry.node.id != node.id);
+            write(&self.services).retain(|_, instances| {
+                instances.retain(|entry| entry.node.id != node.id);
+                !instances.is_empty()
+            });
         }
         Some(node)
     }
@@ -61,13 +73,22 @@ impl Peers {
         self.by_link.read().unwrap_or_else(PoisonError::into_inner).values().any(|peer| peer.id == node)
     }
 
-    pub(super) fn find(&self, service: &str) -> Option<ServiceEntry> {
-        self.services.read().unwrap_or_else(PoisonError::into_inner).get(service).cloned()
+    /// An instance of a service at a node that is linked: none of those that did not answer.
+    pub(super) fn find(&self, service: &str, avoid: &[NodeId]) -> Option<ServiceEntry> {
+        let services = self.services.read().unwrap_or_else(PoisonError::into_inner);
+        let good = |entry: &&ServiceEntry| !avoid.contains(&entry.node.id) && self.is_linked(entry.node.id);
+        services.get(service)?.iter().find(good).cloned()
+    }
+
+    /// The node that listens there, if it is linked.
+    pub(super) fn at_address(&self, address: &str) -> Option<NodeRef> {
+        let links = self.by_link.read().unwrap_or_else(PoisonError::into_inner);
+        links.values().find(|peer| peer.address.as_deref() == Some(address)).map(|peer| (**peer).clone())
     }
 
     /// Everything known, by name.
     pub(crate) fn all(&self) -> Vec<ServiceEntry> {
-        self.services.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.services.read().unwrap_or_else(PoisonError::into_inner).values().flatten().cloned().collect()
     }
 }
 

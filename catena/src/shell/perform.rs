@@ -10,7 +10,7 @@ use std::{
 
 use catena_core::{Action, Ticket};
 use catena_guest::Start;
-use catena_wire::{Encoded, Exception, Fault, Hash, Message, NodeRef, Value, names};
+use catena_wire::{Encoded, Exception, Fault, Hash, Message, NodeRef, StepKey, Value, names};
 use futures_util::FutureExt;
 use tokio::task::AbortHandle;
 
@@ -37,9 +37,10 @@ impl Shell {
 
     fn perform(self: &Arc<Self>, action: Action) {
         match action {
-            Action::Send { to, message, receipt, urgency } => self.send(to, message, receipt, urgency),
-            Action::RunService { ticket, service, function, params, time_left_us } => {
-                self.run_service(ticket, &service, &function, params, time_left_us);
+            Action::Send { to, message, receipt, urgency, via } => self.send_by(to, message, receipt, urgency, via),
+            Action::RunService { ticket, service, function, params, time_left_us, credentials, key } => {
+                let context = self.context(time_left_us, credentials, key);
+                self.run_service(ticket, &service, &function, params, context);
             }
             Action::CancelService(ticket) => {
                 if let Some(task) = lock(&self.running).remove(&ticket) {
@@ -56,6 +57,11 @@ impl Shell {
                 let resume = Arc::clone(self).resume(session, code, continuation, call, result);
                 self.here_or_later(resume);
             }
+            Action::Branch { session, code, continuation, call, index } => {
+                self.sessions.open(session);
+                let branch = Arc::clone(self).branch(session, code, continuation, call, index);
+                self.here_or_later(branch);
+            }
             Action::Settle { session, call, result } => {
                 let settle = Arc::clone(self).settle(session, call, result);
                 self.here_or_later(settle);
@@ -69,7 +75,7 @@ impl Shell {
                 self.core().on_code_stored(now, code, stored);
             }
             Action::ServeCode { code, to } => self.serve_code(code, to),
-            Action::Resolve(service) => self.resolve(service),
+            Action::Resolve { service, avoid } => self.resolve(service, avoid),
             Action::ServeListing { id, to } => self.serve_listing(id, to),
             Action::Listing { id, entries } => {
                 if let Some(waiting) = lock(&self.listings).remove(&id) {
@@ -77,6 +83,7 @@ impl Shell {
                 }
             }
             Action::Reply(chain, replied) => self.reply(chain, replied),
+            Action::Heard(key, value) => self.hear(&key, value),
             Action::CallDone(id, result) => {
                 if let Some(waiting) = lock(&self.calls).remove(&id) {
                     let _ = waiting.send(result);
@@ -99,8 +106,20 @@ impl Shell {
         Some(task.abort_handle())
     }
 
-    fn run_service(self: &Arc<Self>, ticket: Ticket, service: &str, function: &str, params: Value, time_left_us: u64) {
-        let context = Context { time_left_us, node: Arc::clone(&self.name), site: self.site.clone() };
+    fn context(self: &Arc<Self>, time_left_us: u64, credentials: Option<Value>, step: Option<StepKey>) -> Context {
+        let (node, site) = (Arc::clone(&self.name), self.site.clone());
+        Context { time_left_us, node, site, credentials, step, shell: Arc::clone(self) }
+    }
+
+    fn run_service(
+        self: &Arc<Self>,
+        ticket: Ticket,
+        service: &str,
+        function: &str,
+        params: Value,
+        context: Context,
+    ) {
+        let time_left_us = context.time_left_us;
         let call = || self.services.get(service).and_then(|known| known.call(function, context, params));
         let running = std::panic::catch_unwind(AssertUnwindSafe(call))
             .unwrap_or_else(|_| Some(Box::pin(std::future::ready(Err(panicked())))));

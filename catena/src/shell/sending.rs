@@ -9,6 +9,26 @@ use catena_wire::{Encoded, NodeRef};
 use super::Shell;
 
 impl Shell {
+    /// To a node that cannot be dialled, and to which there is no link, by one that can reach it.
+    pub(super) fn send_by(
+        self: &Arc<Self>,
+        to: Arc<NodeRef>,
+        message: Encoded,
+        receipt: Receipt,
+        urgency: Urgency,
+        via: Option<Arc<NodeRef>>,
+    ) {
+        let linked = || self.endpoint().and_then(|endpoint| endpoint.link_to_node(to.id.0)).is_some();
+        match via {
+            Some(via) if !linked() => {
+                let Encoded { head, tail } = message;
+                let relay = catena_wire::Message::Relay { to: to.id, head: head.to_vec(), tail }.encode();
+                self.send(via, relay, receipt, urgency);
+            }
+            _ => self.send(to, message, receipt, urgency),
+        }
+    }
+
     pub(super) fn send(self: &Arc<Self>, to: Arc<NodeRef>, message: Encoded, receipt: Receipt, urgency: Urgency) {
         let message = Message::new(message.head, message.tail);
         let Some(link) = self.endpoint().and_then(|endpoint| endpoint.link_to_node(to.id.0)) else {

@@ -65,7 +65,12 @@ pub(crate) async fn run(args: &Run, output: &Output) -> Result<(), Failure> {
 
 async fn chain(args: &Run, client: &Client, source: &Source, input: &Value, output: &Output) -> Result<(), Failure> {
     let code = source.load(client).await?;
-    let options = RunOptions { timeout: args.timeout, hops_max: args.hops_max, profile: args.explain };
+    let options = RunOptions {
+        timeout: args.timeout,
+        hops_max: args.hops_max,
+        profile: args.explain,
+        ..RunOptions::default()
+    };
     let progress = Progress::new(output, &format!("running {}", source.name));
     let mut replies = client.run_with(&code, input, &options).map_err(|exception| threw(source, exception))?;
     let mut logged = 0;
