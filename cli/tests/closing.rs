@@ -17,14 +17,14 @@ const ASKED: u64 = 100;
 
 /// A client that asks a file service for a large file and, from the first answer on, reads nothing more, until it is dropped.
 struct Stuck {
-    _release: mpsc::Sender<()>,
+    _release: mpsc::SyncSender<()>,
 }
 
 impl Stuck {
     fn on(address: &str, service: &'static str, folder: &Path) -> Self {
         File::create(folder.join("large")).unwrap().set_len(ASKED << 20).unwrap();
-        let (tell, told) = mpsc::channel();
-        let (release, hold) = mpsc::channel::<()>();
+        let (tell, told) = mpsc::sync_channel(1);
+        let (release, hold) = mpsc::sync_channel::<()>(1);
         let address = address.to_owned();
         thread::spawn(move || {
             // One thread, which does not come back to the runtime: its sockets are read no more.

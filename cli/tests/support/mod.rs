@@ -14,6 +14,8 @@ use serde_json::Value;
 
 /// The longest that any process here may take: the first one of all compiles the engine.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// Lines kept of each stream of a process.
+const LINES_MAX: usize = 65_536;
 
 /// How a process ended.
 #[derive(Debug)]
@@ -205,9 +207,9 @@ fn find(lines: &mpsc::Receiver<String>, wanted: impl Fn(&str) -> bool) -> String
     }
 }
 
-/// Lines as they come. All are kept, so that the process never waits for a reader.
+/// Lines as they come. More are kept than any test makes a process say, so that it never waits for a reader.
 fn lines(from: impl Read + Send + 'static) -> mpsc::Receiver<String> {
-    let (tell, told) = mpsc::channel();
+    let (tell, told) = mpsc::sync_channel(LINES_MAX);
     thread::spawn(move || {
         for line in BufReader::new(from).lines().map_while(Result::ok) {
             if tell.send(line).is_err() {
