@@ -7,9 +7,12 @@ interface Copy {
   source: string; // its path there
   to: string; // service that gets it
   target: string; // its path there
-  chunk_bytes: number;
+  chunk_bytes: number; // more for a file of very many
   window: number; // chunks under way at once
 }
+
+const CHUNKS_MAX = 900; // each is two of the 2,000 calls that a chain may make
+const CHUNK_BYTES_MAX = 1 << 20; // that a file service reads or writes at once
 
 export default async function copy({ from, source, to, target, chunk_bytes, window }: Copy) {
   const file = await call(`${from}/lookup`, { path: source });
@@ -17,6 +20,11 @@ export default async function copy({ from, source, to, target, chunk_bytes, wind
     throw Object.assign(new Error(`${from}: ${source} is no file, but a ${file.attributes.kind}`), { name: "NotAFile" });
   }
   const size: number = file.attributes.size;
+  const chunk = Math.max(chunk_bytes, Math.ceil(size / CHUNKS_MAX));
+  if (chunk > Math.max(chunk_bytes, CHUNK_BYTES_MAX)) {
+    const most = CHUNKS_MAX * CHUNK_BYTES_MAX;
+    throw Object.assign(new Error(`${from}: ${source} has ${size} bytes, one chain copies ${most}; copy it by plain calls`), { name: "TooLarge" });
+  }
   // Nothing is cut off yet: what is there stays as it is until the first bytes to put in its place have come.
   const made = await call(`${to}/create`, { path: target });
   emit({ written: 0, size });
@@ -27,7 +35,7 @@ export default async function copy({ from, source, to, target, chunk_bytes, wind
   async function carry() {
     while (next < size) {
       const offset = next;
-      const count = Math.min(chunk_bytes, size - offset);
+      const count = Math.min(chunk, size - offset);
       next += count;
       const { data } = await call(`${from}/read`, { handle: file.handle, offset, count });
       if (data.length !== count) throw Object.assign(new Error(`${from}: ${source} grew shorter while it was copied`), { name: "Changed" });

@@ -5,7 +5,7 @@ mod common;
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use catena::{Reply, RunOptions, from_value, to_value};
+use catena::{Fault, Reply, RunOptions, from_value, to_value};
 use common::mesh;
 use serde_json::{Value as Json, json};
 
@@ -113,6 +113,41 @@ async fn an_uncaught_exception_has_its_name_its_line_and_the_path_of_hosts() {
     assert_eq!((why.name.as_str(), why.message.as_str()), ("Failed", "no luck"));
     assert_eq!(why.path, ["client", "a", "b"]);
     assert_eq!(why.line, 4, "{why:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_exception_that_passes_through_keeps_where_it_happened() {
+    let mesh = mesh(3).await;
+    let passing = "await call('a/where', null); await call('b/where', null);";
+    let cases = [
+        ("await call('c/fail', 'no luck');", 3, vec!["client", "a", "b", "c"]),
+        ("await Promise.all([call('b/where', null), call('c/fail', 'no luck')]);", 4, vec!["client", "a", "b", "c"]),
+        (
+            "try { await call('c/fail', 'no luck'); } catch (error) { await call('a/where', null); throw error; }",
+            3,
+            vec!["client", "a", "b", "c"],
+        ),
+        ("await call('c/fail', 'no luck').finally(() => call('a/where', null));", 3, vec!["client", "a", "b", "c"]),
+    ];
+    for (failing, step, path) in cases {
+        let source = format!("import {{ call }} from 'catena'; export default async () => {{ {passing} {failing} }};");
+        let why = mesh.run(&source, ()).await.unwrap_err();
+        assert_eq!((why.name.as_str(), why.message.as_str()), ("Failed", "no luck"), "{failing}");
+        assert_eq!((why.fault, why.target.as_deref()), (Fault::Service, Some("c/fail")), "{failing}: {why:?}");
+        assert_eq!(
+            (why.step, &why.path),
+            (step, &path.iter().map(ToString::to_string).collect()),
+            "{failing}: {why:?}"
+        );
+    }
+    // What the function throws in reaction is its own.
+    let source = format!(
+        "import {{ call }} from 'catena'; export default async () => {{ {passing}
+        try {{ await call('c/fail', 'no luck'); }} catch (cause) {{ throw new TypeError('worse', {{ cause }}); }} }};"
+    );
+    let why = mesh.run(&source, ()).await.unwrap_err();
+    assert_eq!((why.name.as_str(), why.fault, why.target.as_deref()), ("TypeError", Fault::Guest, None), "{why:?}");
+    assert_eq!(why.path.last().map(String::as_str), Some("c"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

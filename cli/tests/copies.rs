@@ -265,6 +265,21 @@ async fn a_longer_target_is_cut_to_the_source_s_length() {
     assert_eq!(why.name, "BadParameters", "{why}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_file_takes_no_more_calls_than_a_chain_has() {
+    let world = World::new(&Plan::default()).await;
+    let source = fs::File::create(world.path("from", "source.bin")).unwrap();
+    source.set_len(40 << 20).unwrap();
+    let copied = world.copy(Way::Chain, "source.bin", |_| ()).await.unwrap();
+    assert_eq!(copied.bytes, 40 << 20);
+    assert_eq!(fs::metadata(world.path("to", "target.bin")).unwrap().len(), 40 << 20);
+
+    source.set_len(2 << 30).unwrap();
+    let why = world.copy(Way::Chain, "source.bin", |_| ()).await.unwrap_err();
+    assert_eq!(why.name, "TooLarge", "{why}");
+    assert_eq!(fs::metadata(world.path("to", "target.bin")).unwrap().len(), 40 << 20, "it was touched");
+}
+
 fn is(text: &str, path: &Path) -> bool {
     fs::read_to_string(path).unwrap() == text
 }

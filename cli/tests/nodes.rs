@@ -3,7 +3,11 @@
 
 mod support;
 
-use std::{net::TcpListener, path::PathBuf};
+use std::{
+    net::TcpListener,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use catena_bridge_nfs::testing::GaneshaServer;
 use support::{Server, catena, file, folder};
@@ -68,6 +72,31 @@ fn up_serves_what_its_file_says() {
     assert_eq!(services, ["files.here", "probe.there"]);
     assert_eq!(second.end_by("TERM"), Some(0));
     assert_eq!(first.end_by("INT"), Some(0));
+}
+
+#[test]
+fn a_node_to_join_that_is_down_is_named_and_joined_when_it_is_up() {
+    // Bound and never listened on: nobody else gets this port meanwhile, and nobody answers.
+    let held = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let seed = held.local_addr().unwrap().to_string();
+    let folder = folder();
+    let text = format!(
+        "name = \"first\"\nlisten = \"127.0.0.1:0\"\njoin = [\"{seed}\"]\n[[service]]\nkind = \"probe\"\nname = \"probe.first\"\n"
+    );
+    let first = Server::start(&["up", &file(&folder, "first.toml", &text), "--json"]);
+    first.ready();
+    let warning = first.talk("not joined yet");
+    assert!(warning.contains(&seed) && warning.contains("trying again"), "{warning}");
+
+    let second = file(&folder, "second.toml", &format!("name = \"second\"\nlisten = \"{seed}\"\n"));
+    let second = Server::start(&["up", &second, "--json"]);
+    second.ready();
+    let until = Instant::now() + Duration::from_secs(60);
+    // Each question takes as long as a process does, and the mesh tells nobody outside when it grows.
+    while catena(&["call", "probe.first/where", "--connect", &seed]).code != Some(0) {
+        assert!(Instant::now() < until, "the first node has not joined");
+    }
+    assert_eq!((first.end_by("TERM"), second.end_by("TERM")), (Some(0), Some(0)));
 }
 
 #[test]

@@ -311,6 +311,7 @@ impl<'m> Seen<'m> {
         self.function("catena_alloc", &[I32], &[I32], "(i32) -> i32", true)?;
         self.function("catena_settle", &[], &[], "() -> ()", false)?;
         self.function("catena_scratch", &[], &[I32], "() -> i32", false)?;
+        self.function("catena_where", &[], &[I64], "() -> i64", false)?;
         let entries: &[&'static str] = match (role, explicit) {
             (_, true) => &["catena_step"],
             (Role::Function, false) => &["catena_start", "catena_resume"],

@@ -35,6 +35,7 @@ pub(crate) struct Instance {
     load: Option<Entry>,
     settle: Option<TypedFunc<(), ()>>,
     scratch: Option<TypedFunc<(), u32>>,
+    place: Option<TypedFunc<(), u64>>,
 }
 
 impl Instance {
@@ -60,6 +61,7 @@ impl Instance {
             load: entry(&mut look, exports.load.as_ref())?,
             settle: look.function(exports.settle.as_ref())?,
             scratch: look.function(exports.scratch.as_ref())?,
+            place: look.function(exports.place.as_ref())?,
             store,
         })
     }
@@ -120,16 +122,34 @@ impl Instance {
     pub(crate) async fn deliver(&mut self, to: To, event: &[u8], limits: &Limits) -> Result<Outbox, Stop> {
         Runtime::rearm(&mut self.store);
         let clock = self.store.data().clock.clone();
-        let result = clock.run(self.exchange(to, event, limits)).await;
-        let broken = self.store.data().memory_broken;
-        match result {
-            Ok(Outbox { end: Some(GuestEnd::Limit { limit, message, line, column }), .. }) => {
-                Err(Stop::Limit { limit, message: Some(message), line, column })
+        // The place is asked for within the same time, which is over for most.
+        let step = async {
+            let result = self.exchange(to, event, limits).await;
+            let broken = self.store.data().memory_broken;
+            match result {
+                Ok(Outbox { end: Some(GuestEnd::Limit { limit, message, line, column }), .. }) => {
+                    Err(Stop::Limit { limit, message: Some(message), line, column })
+                }
+                // It may have got by with less, or fallen over it: it asked for more than it may have either way.
+                Ok(_) | Err(Stop::Trap(_) | Stop::Abi(_)) if broken => {
+                    Err(self.stop_at_place("memory_bytes_max").await)
+                }
+                Err(Stop::Limit { limit, line: 0, .. }) => Err(self.stop_at_place(&limit).await),
+                result => result,
             }
-            // It may have got by with less, or fallen over it: it asked for more than it may have either way.
-            Ok(_) | Err(Stop::Trap(_) | Stop::Abi(_)) if broken => Err(Stop::limit("memory_bytes_max")),
-            result => result,
+        };
+        clock.run(step).await
+    }
+
+    /// A limit that the guest did not tell of itself: it is asked where it is. Stopped in the middle of anything, it may no longer
+    /// know; its instance is dropped in any case.
+    async fn stop_at_place(&mut self, limit: &str) -> Stop {
+        let mut packed = 0;
+        if let Some(place) = &self.place {
+            Runtime::rearm(&mut self.store);
+            packed = place.call_async(&mut self.store, ()).await.unwrap_or(0);
         }
+        Stop::Limit { limit: limit.to_owned(), message: None, line: (packed >> 32) as u32, column: packed as u32 }
     }
 
     async fn exchange(&mut self, to: To, event: &[u8], limits: &Limits) -> Result<Outbox, Stop> {

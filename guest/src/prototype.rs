@@ -23,6 +23,7 @@ pub(crate) struct Exports {
     pub(crate) load: Option<ModuleExport>,
     pub(crate) settle: Option<ModuleExport>,
     pub(crate) scratch: Option<ModuleExport>,
+    pub(crate) place: Option<ModuleExport>,
     pub(crate) globals: Vec<ModuleExport>,
 }
 
@@ -80,6 +81,7 @@ fn exports(module: &Module, admitted: &Admitted) -> Option<Exports> {
         load: optional("catena_load"),
         settle: optional("catena_settle"),
         scratch: optional("catena_scratch"),
+        place: optional("catena_where"),
         globals: admitted.global_names.iter().map(|name| optional(name)).collect::<Option<_>>()?,
     })
 }

@@ -4,7 +4,7 @@
 mod common;
 
 use catena_guest::{Function, FunctionKind};
-use catena_wire::names;
+use catena_wire::{Fault, names};
 use common::{NODES, START, Way, answer, guest, load_js, load_wasm, run, value};
 use serde_json::json;
 
@@ -40,6 +40,8 @@ async fn a_failed_call_reaches_a_rust_guest_and_ends_it() {
         let shown = relay(guest, &json!({ "hops": ["a/fail"], "value": 1 }), Way::Moving).await;
         let exception = shown.end.unwrap().unwrap_err();
         assert_eq!((exception.name.as_str(), exception.message.as_str()), ("NoSuchMail", "there is no such mail"));
+        assert_eq!((exception.fault, exception.step, exception.path.len()), (Fault::Service, 2, 2), "{guest}");
+        assert_eq!(exception.target.as_deref(), Some("a/fail"), "{guest}");
     }
 }
 

@@ -113,7 +113,24 @@ fn file_faults(root: &Path, file: &Path) -> Result<Vec<String>> {
     if !leaf && text.contains(concat!("allow(unsafe", "_code")) {
         faults.push(format!("{name} allows unsafe code and is no reviewed leaf (xtask/src/tidy.rs)"));
     }
+    let unexplained = unexplained(&text).into_iter();
+    faults.extend(
+        unexplained.map(|line| format!("{name}:{line}: unsafe, and no `SAFETY:` above it says why it is sound")),
+    );
     Ok(faults)
+}
+
+/// The lines that open an `unsafe` block or implementation without a note shortly above.
+fn unexplained(text: &str) -> Vec<usize> {
+    /// A note may stand above the statement that the block is in.
+    const LINES_ABOVE: usize = 6;
+    let lines: Vec<&str> = text.lines().collect();
+    let opens = |line: &str| {
+        let code = line.split("//").next().unwrap_or_default();
+        [concat!("unsafe", " {"), concat!("unsafe", " impl")].iter().any(|word| code.contains(word))
+    };
+    let told = |at: usize| lines[at.saturating_sub(LINES_ABOVE)..at].iter().any(|line| line.contains("// SAFETY: "));
+    (0..lines.len()).filter(|at| opens(lines[*at]) && !told(*at)).map(|at| at + 1).collect()
 }
 
 /// The proof that nothing of an operating system is used: this target has no standard library at all.
@@ -133,7 +150,16 @@ fn without_std(root: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::fault_of;
+    use super::{fault_of, unexplained};
+
+    #[test]
+    fn an_unsafe_block_says_why_it_is_sound() {
+        let block = concat!("    let x = unsafe", " { call() };\n");
+        let told = format!("    // SAFETY: because.\n    // And so on.\n{block}");
+        assert!(unexplained(&told).is_empty());
+        assert_eq!(unexplained(block), [1]);
+        assert_eq!(unexplained(&format!("{told}{}{block}", "    line();\n".repeat(6))), [10]);
+    }
 
     #[test]
     fn what_breaks_the_seams_is_named() {

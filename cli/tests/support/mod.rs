@@ -4,7 +4,7 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     path::{Path, PathBuf},
-    process::{Child, ChildStdout, Command, Stdio},
+    process::{Child, Command, Stdio},
     sync::{LazyLock, Mutex, mpsc},
     thread,
     time::Duration,
@@ -14,6 +14,8 @@ use serde_json::Value;
 
 /// The longest that any process here may take: the first one of all compiles the engine.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// Lines kept of each stream of a process.
+const LINES_MAX: usize = 65_536;
 
 /// How a process ended.
 #[derive(Debug)]
@@ -117,11 +119,12 @@ pub(crate) fn signal(child: &Child, name: &str) {
 pub(crate) struct Server {
     child: Option<Child>,
     lines: mpsc::Receiver<String>,
+    talk: mpsc::Receiver<String>,
 }
 
 impl Server {
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        Self::spawn(command(arguments))
+        Self::spawn(&mut command(arguments))
     }
 
     /// Starts it through another program, which is given the command as its last arguments and becomes it (`exec`): signals reach it.
@@ -130,25 +133,31 @@ impl Server {
         let mut through = Command::new(program[0]);
         through.args(&program[1..]).arg(plain.get_program()).args(plain.get_args());
         through.env_remove("CATENA_CONNECT").env_remove("NO_COLOR").stdin(Stdio::null()).stdout(Stdio::piped());
-        Self::spawn(through)
+        Self::spawn(&mut through)
     }
 
-    fn spawn(mut command: Command) -> Self {
-        let mut child = command.stderr(Stdio::null()).spawn().unwrap();
-        let lines = lines(child.stdout.take().unwrap());
-        Self { child: Some(child), lines }
+    fn spawn(command: &mut Command) -> Self {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let (out, talk) = (lines(child.stdout.take().unwrap()), lines(child.stderr.take().unwrap()));
+        Self { child: Some(child), lines: out, talk }
     }
 
     /// Reads its standard output up to a line for which this holds.
     #[track_caller]
     pub(crate) fn line(&self, wanted: impl Fn(&str) -> bool) -> String {
-        loop {
-            match self.lines.recv_timeout(PATIENCE) {
-                Ok(line) if wanted(&line) => return line,
-                Ok(_) => {}
-                Err(_) => panic!("it ended, or took longer than {PATIENCE:?}, without the line"),
-            }
-        }
+        find(&self.lines, wanted)
+    }
+
+    /// Reads its standard error up to a line that contains this.
+    #[track_caller]
+    pub(crate) fn talk(&self, wanted: &str) -> String {
+        find(&self.talk, |line| line.contains(wanted))
+    }
+
+    /// Sends a signal.
+    #[track_caller]
+    pub(crate) fn signal(&self, name: &str) {
+        signal(self.child.as_ref().unwrap(), name);
     }
 
     /// Its first line, as JSON: with `--json` it says that it is ready, and where.
@@ -161,10 +170,15 @@ impl Server {
 
     /// Sends a signal, and waits for the end.
     #[track_caller]
-    pub(crate) fn end_by(mut self, name: &str) -> Option<i32> {
-        let mut child = self.child.take().unwrap();
-        signal(&child, name);
-        wait(&mut child)
+    pub(crate) fn end_by(self, name: &str) -> Option<i32> {
+        self.signal(name);
+        self.wait()
+    }
+
+    /// Waits for the end.
+    #[track_caller]
+    pub(crate) fn wait(mut self) -> Option<i32> {
+        wait(&mut self.child.take().unwrap())
     }
 
     /// Kills it (SIGKILL), and waits until it is gone.
@@ -182,10 +196,22 @@ impl Drop for Server {
     }
 }
 
-fn lines(out: ChildStdout) -> mpsc::Receiver<String> {
-    let (tell, told) = mpsc::sync_channel(1_024);
+#[track_caller]
+fn find(lines: &mpsc::Receiver<String>, wanted: impl Fn(&str) -> bool) -> String {
+    loop {
+        match lines.recv_timeout(PATIENCE) {
+            Ok(line) if wanted(&line) => return line,
+            Ok(_) => {}
+            Err(_) => panic!("it ended, or took longer than {PATIENCE:?}, without the line"),
+        }
+    }
+}
+
+/// Lines as they come. More are kept than any test makes a process say, so that it never waits for a reader.
+fn lines(from: impl Read + Send + 'static) -> mpsc::Receiver<String> {
+    let (tell, told) = mpsc::sync_channel(LINES_MAX);
     thread::spawn(move || {
-        for line in BufReader::new(out).lines().map_while(Result::ok) {
+        for line in BufReader::new(from).lines().map_while(Result::ok) {
             if tell.send(line).is_err() {
                 return;
             }
@@ -219,9 +245,7 @@ impl Server {
         let script = r#""$@" <&- & node=$!; read -r _; kill -TERM "$node"; wait "$node""#;
         let mut shell = Command::new("sh");
         shell.args(["-c", script, "sh", env!("CARGO_BIN_EXE_catena")]).args(arguments);
-        let mut child = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let lines = lines(child.stdout.take().unwrap());
-        Self { child: Some(child), lines }
+        Self::spawn(shell.stdin(Stdio::piped()).stdout(Stdio::piped()))
     }
 }
 

@@ -146,6 +146,8 @@ pub(crate) fn answer(call: &GuestCall) -> Result<Value, Exception> {
         "fail" => {
             let mut failure = Exception::new("NoSuchMail", Fault::Service, "there is no such mail");
             failure.path = vec!["mtv".to_owned(), "cam".to_owned()];
+            failure.step = 2;
+            failure.target = Some(format!("{}/fail", call.service));
             Err(failure.with_params(call.params.clone()))
         }
         other => panic!("the test world has no function {other}"),

@@ -78,8 +78,8 @@ fn an_uncaught_error_has_its_name_place_and_stack() {
 
 #[test]
 fn a_failed_call_shows_the_await() {
-    let source = "import { call } from \"catena\";\nexport default async function openMail() {\n  const a = 1;\n  await call(\"t/fail\", { name: 'NotFound', message: 'm', params: [1], path: ['red', 'bei'], fault: 'service', stack: '    at inner (other.js:1:2)' });\n}";
-    let expected = r#"[2, {"name": "NotFound", "message": "m", "params": [1], "path": ["red", "bei"], "fault": "service", "stack": "    at inner (other.js:1:2)
+    let source = "import { call } from \"catena\";\nexport default async function openMail() {\n  const a = 1;\n  await call(\"t/fail\", { name: 'NotFound', message: 'm', params: [1], path: ['red', 'bei'], step: 2, target: 't/fail', fault: 'service', stack: '    at inner (other.js:1:2)' });\n}";
+    let expected = r#"[2, {"name": "NotFound", "message": "m", "params": [1], "path": ["red", "bei"], "step": 2, "target": "t/fail", "fault": "service", "stack": "    at inner (other.js:1:2)
     at openMail (test.js:4:9)", "line": 4, "column": 9}]"#;
     for moves in [false, true] {
         assert_eq!(run(source, "null", moves), expected);
@@ -100,6 +100,53 @@ fn a_thrown_value_that_is_no_error_is_told_all_the_same() {
     for (thrown, expected) in cases {
         let text = run(&format!("export default async () => {{ throw {thrown}; }};"), "null", false);
         assert_eq!(text, expected, "{thrown}");
+    }
+}
+
+#[test]
+fn where_a_call_failed_shows_to_the_program_and_stays_with_the_error() {
+    let failure =
+        "{ name: 'NotFound', message: 'm', path: ['red', 'bei'], step: 2, target: 't/fail', fault: 'service' }";
+    let source = |handler: &str| {
+        format!(
+            "import {{ call }} from \"catena\";\nexport default async () => {{\n  try {{ await call('t/fail', {failure}); }} catch (error) {{ {handler} }}\n}};"
+        )
+    };
+    let cases = [
+        (
+            "return [error.target, error.step, error.path, error.fault];",
+            r#"[1, ["t/fail", 2, ["red", "bei"], "service"]]"#,
+        ),
+        (
+            "await null; error.message += 'ore'; throw error;",
+            r#""more", "path": ["red", "bei"], "step": 2, "target": "t/fail", "fault": "service""#,
+        ),
+        ("throw new TypeError('own', { cause: error });", r#"[2, {"name": "TypeError", "message": "own", "stack": "#),
+    ];
+    for (handler, expected) in cases {
+        for moves in [false, true] {
+            let text = run(&source(handler), "null", moves);
+            assert!(text.contains(expected), "{handler}: {text}");
+        }
+    }
+}
+
+#[test]
+fn an_error_may_use_the_names_of_the_place_for_anything_else() {
+    let cases = [
+        "path: '/tmp/x', step: 'first', target: {}, fault: 7",
+        "path: ['a', 7], step: -1, target: ['a'], fault: null",
+        "path: [], step: 1.5, target: 1n, fault: Symbol()",
+        "path: new Array(300).fill('a'), step: NaN, target: null, fault: false",
+        "path: new Proxy([], { get() { throw 1; } })",
+        "get path() { throw 1; }, get step() { throw 2; }, get target() { throw 3; }, get fault() { throw 4; }",
+    ];
+    for own in cases {
+        let source = format!(
+            "export default async () => {{ const e = new Error('m'); Object.defineProperties(e, Object.getOwnPropertyDescriptors({{ {own} }})); throw e; }};"
+        );
+        let text = run(&source, "null", false);
+        assert!(text.starts_with(r#"[2, {"name": "Error", "message": "m", "stack": "#), "{own}: {text}");
     }
 }
 

@@ -65,6 +65,19 @@ fn a_loop_without_any_call_is_found_by_what_came_before() {
 }
 
 #[test]
+fn promises_that_turn_round_without_end_are_known_by_their_function() {
+    // The poll comes between two turns, where nothing of the program is on the stack.
+    for polls in 1..6 {
+        let text =
+            run(short(polls), 1 << 20, "const before = 1;\nexport default async () => {\n  for (;;) await null;\n};");
+        assert!(
+            text.contains("[5, \"step_wall_ms_max\"") && (text.contains(", 2, ") || text.contains(", 3, ")),
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn a_loop_without_end_in_a_getter_that_is_sent() {
     let text = run(
         short(3),

@@ -6,7 +6,7 @@ use core::cell::{Cell, RefCell};
 use core::{ptr, slice};
 
 use crate::js::{self, Single};
-use crate::{engine, heap, load};
+use crate::{engine, heap, limits, load};
 
 /// Room for an event in, and for the events out, that costs nothing when unused: declared as scratch.
 const FIXED_BYTES: usize = 256 * 1024;
@@ -21,6 +21,7 @@ static INBOX: Single<RefCell<Inbox>> = Single(RefCell::new(Inbox { fixed: Vec::n
 /// Pairs of (start, length), zero-terminated.
 static SCRATCH: Single<Cell<[u32; 8]>> = Single(Cell::new([0; 8]));
 
+// SAFETY: wasm-ld defines both; only their addresses are used.
 unsafe extern "C" {
     /// From the linker: where the stack ends and begins.
     static __stack_low: u8;
@@ -54,7 +55,7 @@ fn clear_dead_stack(low: usize) {
     const MARGIN_BYTES: usize = 1024;
     let here = 0u8;
     let top = (&raw const here as usize).saturating_sub(MARGIN_BYTES);
-    // Sound: below this frame the stack is dead.
+    // SAFETY: below this frame the stack is dead, down to where the linker ends it.
     unsafe { ptr::write_bytes(low as *mut u8, 0, top.saturating_sub(low)) };
 }
 
@@ -79,7 +80,7 @@ extern "C" fn catena_alloc(len: u32) -> u32 {
 /// Takes in a function's source.
 #[unsafe(no_mangle)]
 extern "C" fn catena_load(event: u32, len: u32) -> u64 {
-    // Sound for these three: the host has written `len` bytes at an address from `catena_alloc`.
+    // SAFETY: the host has written `len` bytes at an address from `catena_alloc`.
     load::load(unsafe { bytes_in(event, len) });
     outbox()
 }
@@ -87,6 +88,7 @@ extern "C" fn catena_load(event: u32, len: u32) -> u64 {
 /// Begins the function.
 #[unsafe(no_mangle)]
 extern "C" fn catena_start(event: u32, len: u32) -> u64 {
+    // SAFETY: as in `catena_load`.
     engine::start(unsafe { bytes_in(event, len) });
     outbox()
 }
@@ -94,6 +96,7 @@ extern "C" fn catena_start(event: u32, len: u32) -> u64 {
 /// One call has settled.
 #[unsafe(no_mangle)]
 extern "C" fn catena_resume(event: u32, len: u32) -> u64 {
+    // SAFETY: as in `catena_load`.
     engine::resume(unsafe { bytes_in(event, len) });
     outbox()
 }
@@ -105,16 +108,26 @@ extern "C" fn catena_settle() {
     engine::with_outbox(|out| out.release());
 }
 
+/// Where the program is, when it was stopped by force: `(line << 32) | column`.
+#[unsafe(no_mangle)]
+extern "C" fn catena_where() -> u64 {
+    let at = limits::stopped_at();
+    u64::from(at.line) << 32 | u64::from(at.column)
+}
+
 /// The ranges whose content means nothing between turns.
 #[unsafe(no_mangle)]
 extern "C" fn catena_scratch() -> u32 {
     SCRATCH.0.as_ptr() as u32
 }
 
+/// # Safety
+/// `len` bytes from `address` on must be written, and stay as they are while the answer is used.
 unsafe fn bytes_in<'a>(address: u32, len: u32) -> &'a [u8] {
     if len == 0 {
         return &[];
     }
+    // SAFETY: the caller's promise.
     unsafe { slice::from_raw_parts(address as *const u8, len as usize) }
 }
 

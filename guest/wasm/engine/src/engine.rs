@@ -12,7 +12,7 @@ use crate::exception::{self, Report};
 use crate::js::{self, Deferred, Js, Pending, PromiseState, Single, Value};
 use crate::limits::{self, Limit};
 use crate::outbox::{Full, Outbox};
-use crate::position;
+use crate::position::{self, Position};
 
 /// How far the function has come.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -113,6 +113,11 @@ pub(crate) fn set_module_name(name: &str) {
 
 pub(crate) fn set_function(function: Value) {
     engine().function.replace(Some(function));
+}
+
+/// Where the chain's function stands in the source.
+pub(crate) fn function_place() -> Position {
+    engine().function.borrow().as_ref().map_or(Position::UNKNOWN, position::of_function)
 }
 
 /// Lends the outbox out. `None`: it is being written to further up the stack, by whatever runs a getter.

@@ -8,9 +8,12 @@ use minicbor::{Decoder, Encoder};
 
 use crate::decode::{self, Bad};
 use crate::encode;
-use crate::js::{self, Js, Name, Text, Value};
+use crate::js::{self, Js, Kind, Name, Text, Value};
 use crate::outbox::{Outbox, full};
 use crate::position::{self, Position};
+
+/// As many hosts as a host takes in a path.
+const PATH_HOSTS_MAX: u32 = 256;
 
 /// What the engine itself has to say, such as about a source that it cannot take.
 pub(crate) struct Report {
@@ -53,6 +56,8 @@ pub(crate) fn to_error(from: &mut Decoder<'_>) -> Result<Value, Bad> {
         (js::name(|n| &n.params), js::name(|n| &n.params)),
         (js::name(|n| &n.path), js::name(|n| &n.path)),
         (js::name(|n| &n.fault), js::name(|n| &n.fault)),
+        (js::name(|n| &n.target), js::name(|n| &n.target)),
+        (js::name(|n| &n.step), js::name(|n| &n.step)),
         // The trace of the place where it happened; `stack` is that of the `await`.
         (js::name(|n| &n.stack), js::name(|n| &n.host_stack)),
     ];
@@ -123,6 +128,13 @@ fn text_of(thrown: &Value, pick: impl FnOnce(&js::Names) -> &Name) -> Option<Str
     text.map(|t| t.get().into_owned())
 }
 
+/// Whether a value is a list of names of hosts.
+fn is_path(value: &Value) -> bool {
+    let len = if value.is_array() { value.len().unwrap_or(0) } else { 0 };
+    let len = u32::try_from(len).unwrap_or(u32::MAX);
+    (1..=PATH_HOSTS_MAX).contains(&len) && (0..len).all(|i| quiet(value.get_index(i)).is_string())
+}
+
 struct Fields<'a> {
     out: &'a mut Outbox,
     count: u64,
@@ -138,6 +150,24 @@ impl Fields<'_> {
     fn number(&mut self, key: &str, value: u32) -> Result<(), encode::Trouble> {
         Encoder::new(&mut *self.out).str(key)?.u32(value)?;
         self.count += 1;
+        Ok(())
+    }
+
+    /// What says where a call failed, if it is of the kind that [`to_error`] gave it: a program may use these names as it likes.
+    fn place(&mut self, error: &Value) -> Result<(), encode::Trouble> {
+        let held = |pick: fn(&js::Names) -> &Name| quiet(error.get(js::name(pick)));
+        let path = held(|n| &n.path);
+        if is_path(&path) {
+            self.optional("path", &path)?;
+        }
+        if let Kind::Int(step @ 0..) = held(|n| &n.step).kind() {
+            self.number("step", step.unsigned_abs())?;
+        }
+        for (key, text) in [("target", held(|n| &n.target)), ("fault", held(|n| &n.fault))] {
+            if text.is_string() {
+                self.optional(key, &text)?;
+            }
+        }
         Ok(())
     }
 
@@ -164,8 +194,7 @@ impl Fields<'_> {
     fn error(&mut self, error: &Value) -> Result<(), encode::Trouble> {
         self.text("message", &text_of(error, |n| &n.message).unwrap_or_default())?;
         self.optional("params", &quiet(error.get(js::name(|n| &n.params))))?;
-        self.optional("path", &quiet(error.get(js::name(|n| &n.path))))?;
-        self.optional("fault", &quiet(error.get(js::name(|n| &n.fault))))?;
+        self.place(error)?;
         let own = position::stack_of(error);
         let at = position::in_stack(&own);
         let stack: Vec<String> = text_of(error, |n| &n.host_stack).into_iter().chain([own]).collect();

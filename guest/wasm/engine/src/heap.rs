@@ -36,7 +36,7 @@ struct Heap {
     exhausted: Cell<bool>,
 }
 
-// Sound: the module has one thread.
+// SAFETY: the module has one thread.
 unsafe impl Sync for Heap {}
 
 #[global_allocator]
@@ -58,7 +58,7 @@ pub(crate) fn seal() {
     for class in &HEAP.free {
         let mut block = class.replace(0);
         while block != 0 {
-            // Sound: a block on a free list is ours, at least GRAIN + HEADER bytes from its header on.
+            // SAFETY: a block on a free list is ours, at least GRAIN + HEADER bytes from its header on.
             unsafe {
                 let next = *(block as *const usize);
                 *((block - HEADER) as *mut u32) = 0;
@@ -73,6 +73,7 @@ pub(crate) fn seal() {
 }
 
 fn new_chunk() -> bool {
+    // SAFETY: one thread, and dlmalloc calls nothing that would come back here.
     let chunk = unsafe { (*HEAP.large.get()).malloc(CHUNK_BYTES, CHUNK_ALIGN) } as usize;
     if chunk == 0 {
         return false;
@@ -96,7 +97,7 @@ fn malloc(bytes: usize) -> *mut u8 {
     let class = &HEAP.free[total / GRAIN];
     let block = class.get();
     if block != 0 {
-        // Sound: as in `seal`; the link is wiped so that the block is all zero again.
+        // SAFETY: as in `seal`; the link is wiped so that the block is all zero again.
         unsafe {
             class.set(*(block as *const usize));
             *(block as *mut usize) = 0;
@@ -108,7 +109,7 @@ fn malloc(bytes: usize) -> *mut u8 {
     }
     let block = HEAP.next.get();
     HEAP.next.set(block + total);
-    // Sound: the chunk is ours, and [block - HEADER, block - HEADER + total) of it is used by nobody else.
+    // SAFETY: the chunk is ours, and [block - HEADER, block - HEADER + total) of it is used by nobody else.
     unsafe { *((block - HEADER) as *mut u32) = (total - HEADER) as u32 };
     block as *mut u8
 }
@@ -120,25 +121,34 @@ fn malloc_large(bytes: usize) -> *mut u8 {
     if total > isize::MAX as usize {
         return out_of_memory();
     }
+    // SAFETY: as in `new_chunk`.
     let base = unsafe { (*HEAP.large.get()).malloc(total, GRAIN) } as usize;
     if base == 0 {
         return out_of_memory();
     }
     let block = base + GRAIN;
+    // SAFETY: the GRAIN bytes before the block are the head that was added to it.
     unsafe { *((block - HEADER) as *mut u32) = bytes as u32 };
     block as *mut u8
 }
 
-/// How many bytes fit. `block` must come from `malloc`.
+/// How many bytes fit.
+///
+/// # Safety
+/// `block` must come from `malloc`, and not be free.
 unsafe fn capacity(block: *const u8) -> usize {
+    // SAFETY: such a block has its header before it.
     unsafe { *((block as usize - HEADER) as *const u32) as usize }
 }
 
-/// `block` must come from `malloc`, and must not be used again.
+/// # Safety
+/// `block` must be null or come from `malloc`, and must not be used again.
 unsafe fn free(block: *mut u8) {
     if block.is_null() {
         return;
     }
+    // SAFETY: the caller's promise; a block has the size that its header says, and is at least GRAIN - HEADER bytes, which is room
+    // for the link of a free list.
     unsafe {
         let bytes = capacity(block);
         if bytes + HEADER > SMALL_BYTES_MAX {
@@ -154,8 +164,12 @@ unsafe fn free(block: *mut u8) {
 }
 
 /// Zeroes a small block. Volatile, because a call of `memory.fill` costs more than these few stores.
+///
+/// # Safety
+/// `block` must have `bytes`, a multiple of four, that nobody uses.
 unsafe fn wipe(block: *mut u8, bytes: usize) {
     let words = bytes / 8;
+    // SAFETY: the caller's promise; blocks are aligned to GRAIN.
     unsafe {
         for i in 0..words {
             (block as *mut u64).add(i).write_volatile(0);
@@ -166,11 +180,13 @@ unsafe fn wipe(block: *mut u8, bytes: usize) {
     }
 }
 
-/// `block` must come from `malloc`, and must not be used again if the answer is not null.
+/// # Safety
+/// `block` must be null or come from `malloc`, and must not be used again if the answer is not null.
 unsafe fn realloc(block: *mut u8, bytes: usize) -> *mut u8 {
     if block.is_null() {
         return malloc(bytes);
     }
+    // SAFETY: the caller's promise; both blocks have at least the bytes that are copied, and a new one overlaps no other.
     unsafe {
         let old = capacity(block);
         if bytes <= old && bytes * 2 >= old {
@@ -186,6 +202,7 @@ unsafe fn realloc(block: *mut u8, bytes: usize) -> *mut u8 {
     }
 }
 
+// SAFETY: blocks are disjoint, aligned to GRAIN, and as large as asked for; what needs more alignment is refused.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.align() > GRAIN {
@@ -194,14 +211,16 @@ unsafe impl GlobalAlloc for Heap {
         malloc(layout.size())
     }
     unsafe fn dealloc(&self, block: *mut u8, _: Layout) {
+        // SAFETY: the caller's promise to `GlobalAlloc`.
         unsafe { free(block) }
     }
     unsafe fn realloc(&self, block: *mut u8, _: Layout, bytes: usize) -> *mut u8 {
+        // SAFETY: the caller's promise to `GlobalAlloc`.
         unsafe { realloc(block, bytes) }
     }
 }
 
-/// The heap as the C side wants it (`JSMallocFunctions`).
+/// The heap as the C side wants it (`JSMallocFunctions`). The engine gives back only what it got here, and once.
 pub(crate) mod c {
     use core::ffi::c_void;
 
@@ -212,6 +231,7 @@ pub(crate) mod c {
         let block = super::malloc(bytes);
         if !block.is_null() {
             // A block of its own size is zero already; one new from a chunk may hold old marks of dlmalloc.
+            // SAFETY: the block is new, and has `bytes`.
             unsafe { core::ptr::write_bytes(block, 0, bytes) };
         }
         block.cast()
@@ -220,15 +240,18 @@ pub(crate) mod c {
         super::malloc(size as usize).cast()
     }
     pub(crate) unsafe extern "C" fn js_free(_: *mut c_void, block: *mut c_void) {
+        // SAFETY: the engine's promise.
         unsafe { super::free(block.cast()) }
     }
     pub(crate) unsafe extern "C" fn js_realloc(_: *mut c_void, block: *mut c_void, size: u32) -> *mut c_void {
+        // SAFETY: the engine's promise.
         unsafe { super::realloc(block.cast(), size as usize).cast() }
     }
     pub(crate) unsafe extern "C" fn js_usable(block: *const c_void) -> u32 {
         if block.is_null() {
             return 0;
         }
+        // SAFETY: the engine's promise.
         unsafe { super::capacity(block.cast()) as u32 }
     }
 }

@@ -16,7 +16,7 @@
 //! | `limits` | which limit broke, and where |
 //! | `outbox` | the events of a turn |
 //! | `position` | line and column out of a stack trace |
-//! | `js` | values and contexts of the engine, made safe (unsafe leaf) |
+//! | `js/` | values and contexts of the engine, made safe (unsafe leaf) |
 //! | `native` | the functions that the engine calls (unsafe leaf) |
 //! | `heap` | the one heap: small continuations, no garbage in them (unsafe leaf) |
 #![no_std]

@@ -2,6 +2,7 @@
 
 use core::cell::Cell;
 
+use crate::engine;
 use crate::heap;
 use crate::js::{self, Single};
 use crate::position::{self, Position};
@@ -56,12 +57,19 @@ pub(crate) fn broken() -> Option<Limit> {
     STOP.0.limit.get()
 }
 
-/// Where it broke, as far as it is known.
+/// Where it broke, as far as it is known: at worst, by the function that ran.
 pub(crate) fn broken_at() -> Position {
     let (at, noticed_at) = (STOP.0.at.get(), STOP.0.noticed_at.get());
     // Without memory the exception may have lost its way; else it knows better than the last call.
     let noticed_first = broken() == Some(Limit::MemoryBytes) || at == Position::UNKNOWN;
-    if noticed_first && noticed_at != Position::UNKNOWN { noticed_at } else { at }
+    let known = if noticed_first && noticed_at != Position::UNKNOWN { noticed_at } else { at };
+    if known == Position::UNKNOWN { engine::function_place() } else { known }
+}
+
+/// Where the program is, asked when it was stopped by force.
+pub(crate) fn stopped_at() -> Position {
+    notice();
+    broken_at()
 }
 
 /// A limit broke; only the first one counts.
@@ -86,11 +94,16 @@ pub(crate) fn must_stop(host_says: impl FnOnce() -> bool) -> bool {
     if broken().is_none() {
         return false;
     }
+    notice();
+    true
+}
+
+/// Remembers where the program is, unless it was noticed before.
+fn notice() {
     if STOP.0.noticed_at.get() == Position::UNKNOWN {
         match position::here() {
             Ok(at) => STOP.0.noticed_at.set(at),
             Err(_) => drop(js::take_exception()),
         }
     }
-    true
 }

@@ -11,6 +11,7 @@ use rquickjs_sys as q;
 use crate::js::{Js, Pending, Single, Value};
 use crate::{api, engine, limits};
 
+// SAFETY: the host gives a function of this type, or refuses the module.
 #[link(wasm_import_module = "catena")]
 unsafe extern "C" {
     /// Non-zero: a limit of this step is broken.
@@ -25,7 +26,7 @@ extern "C" fn __rquickjs_host_now_us() -> f64 {
 
 /// The engine asks now and then whether it must stop.
 pub(crate) unsafe extern "C" fn on_poll(_: *mut q::JSRuntime, _: *mut c_void) -> c_int {
-    // Sound: the import takes nothing and changes nothing.
+    // SAFETY: the import takes nothing and changes nothing.
     c_int::from(limits::must_stop(|| unsafe { interrupted() } != 0))
 }
 
@@ -36,6 +37,7 @@ pub(crate) unsafe extern "C" fn on_import(
     name: *const c_char,
     _: *mut c_void,
 ) -> *mut c_char {
+    // SAFETY: the engine hands over its context and a text that ends in a zero, both alive during the call; the copy is its own.
     unsafe {
         let name = CStr::from_ptr(name);
         if name == MODULE_NAME {
@@ -67,7 +69,11 @@ const EXPORTS: [(&CStr, Native, c_int); 4] =
     [(c"call", js_call, 2), (c"emit", js_emit, 1), (c"log", js_log, 1), (c"split", js_split, 1)];
 
 /// Makes `import ... from "catena"` possible in a context.
+///
+/// # Safety
+/// `ctx` must be alive.
 pub(crate) unsafe fn add_module(ctx: *mut q::JSContext) {
+    // SAFETY: the caller's promise; the engine copies the names, and the functions live as long as the module.
     unsafe {
         let module = q::JS_NewCModule(ctx, MODULE_NAME.as_ptr(), Some(fill_module));
         for (name, _, _) in EXPORTS {
@@ -78,6 +84,7 @@ pub(crate) unsafe fn add_module(ctx: *mut q::JSContext) {
 
 unsafe extern "C" fn fill_module(ctx: *mut q::JSContext, module: *mut q::JSModuleDef) -> c_int {
     for (name, function, length) in EXPORTS {
+        // SAFETY: the engine hands over its context and the module that `add_module` made, and takes the function over.
         unsafe {
             let function = new_function(ctx, function, name, length);
             if q::JS_SetModuleExport(ctx, module, name.as_ptr(), function) < 0 {
@@ -88,14 +95,19 @@ unsafe extern "C" fn fill_module(ctx: *mut q::JSContext, module: *mut q::JSModul
     0
 }
 
+/// # Safety
+/// `ctx` must be alive.
 unsafe fn new_function(ctx: *mut q::JSContext, f: Native, name: &CStr, length: c_int) -> q::JSValue {
+    // SAFETY: the caller's promise; the engine copies the name.
     unsafe { q::JS_NewCFunction2(ctx, Some(f), name.as_ptr(), length, q::JSCFunctionEnum_JS_CFUNC_generic, 0) }
 }
 
 /// The `Math.random` of a chain.
 pub(crate) fn random_function() -> Js<Value> {
+    // SAFETY: the one context is alive for good.
     let raw = unsafe { new_function(crate::js::context(), js_random, c"random", 0) };
-    if unsafe { q::JS_IsException(raw) } { Err(Pending) } else { Ok(unsafe { Value::from_raw(raw) }) }
+    // SAFETY: looks at the tag alone; then, the value is new and nobody else's.
+    unsafe { if q::JS_IsException(raw) { Err(Pending) } else { Ok(Value::from_raw(raw)) } }
 }
 
 fn answer(result: Js<Value>) -> q::JSValue {
@@ -107,8 +119,8 @@ fn answer(result: Js<Value>) -> q::JSValue {
 
 macro_rules! natives {
     ($($name:ident => $path:path),* $(,)?) => {$(
-        // Sound: the engine hands over `argc` values that live during the call.
         unsafe extern "C" fn $name(_: *mut q::JSContext, _: q::JSValue, argc: c_int, argv: *mut q::JSValue) -> q::JSValue {
+            // SAFETY: the engine hands over `argc` values that live during the call.
             answer($path(unsafe { Value::borrow_args(argv, argc) }))
         }
     )*};

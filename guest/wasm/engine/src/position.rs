@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 
 use crate::engine;
-use crate::js::{self, ErrorClass, Js, Name, Text, Value};
+use crate::js::{self, Js, Kind, Name, Text, Value};
 
 /// A place in the program's source, counted from 1; 0 where unknown.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -69,9 +69,18 @@ fn quiet(value: Js<Value>) -> Option<Value> {
     value.map_err(|_| drop(js::take_exception())).ok()
 }
 
+/// Where a function's definition begins.
+pub(crate) fn of_function(function: &Value) -> Position {
+    let number = |pick: fn(&js::Names) -> &Name| match quiet(function.get(js::name(pick))).as_ref().map(Value::kind) {
+        Some(Kind::Int(n)) => n.max(0).unsigned_abs(),
+        _ => 0,
+    };
+    Position { line: number(|n| &n.line_number), column: number(|n| &n.column_number) }
+}
+
 /// Where the program is now: the caller of the native function that runs.
 pub(crate) fn here() -> Js<Position> {
-    let error = js::error(ErrorClass::Error, "")?;
+    let error = js::error_here()?;
     let stack = text_at(&error, js::name(|n| &n.stack));
     Ok(stack.map_or(Position::UNKNOWN, |text| in_stack(&text.get())))
 }

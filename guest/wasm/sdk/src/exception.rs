@@ -13,13 +13,15 @@ pub struct Exception {
     pub message: String,
     /// For programs.
     pub params: Option<Raw>,
+    /// What else came with the exception of a call: whose fault it is and where it happened, to be handed on with it.
+    place: Vec<(String, Raw)>,
 }
 
 impl Exception {
     /// An exception without parameters.
     #[must_use]
     pub fn new(name: &str, message: impl Into<String>) -> Self {
-        Self { name: name.to_owned(), message: message.into(), params: None }
+        Self { name: name.to_owned(), message: message.into(), params: None, place: Vec::new() }
     }
 
     /// A value that is not of the shape expected.
@@ -30,11 +32,14 @@ impl Exception {
 
 impl<C> Encode<C> for Exception {
     fn encode<W: encode::Write>(&self, e: &mut Encoder<W>, ctx: &mut C) -> Result<(), encode::Error<W::Error>> {
-        e.map(if self.params.is_some() { 3 } else { 2 })?;
+        e.map(2 + u64::from(self.params.is_some()) + self.place.len() as u64)?;
         e.str("name")?.str(&self.name)?;
         e.str("message")?.str(&self.message)?;
         if let Some(params) = &self.params {
             e.str("params")?.encode_with(params, ctx)?;
+        }
+        for (key, value) in &self.place {
+            e.str(key)?.encode_with(value, ctx)?;
         }
         Ok(())
     }
@@ -53,7 +58,7 @@ impl<'b, C> Decode<'b, C> for Exception {
                 "name" => exception.name = d.str()?.to_owned(),
                 "message" => exception.message = d.str()?.to_owned(),
                 "params" => exception.params = Some(d.decode_with(ctx)?),
-                _ => d.skip()?,
+                key => exception.place.push((key.to_owned(), d.decode_with(ctx)?)),
             }
             seen += 1;
         }

@@ -1,0 +1,98 @@
+//! What would otherwise be looked up in every turn.
+
+use core::cell::RefCell;
+
+use rquickjs_sys as q;
+
+use super::{Js, Name, Single, Value, context, runtime};
+use crate::native;
+
+macro_rules! names {
+    ($($field:ident = $text:literal),* $(,)?) => {
+        /// The names that the engine itself uses.
+        pub(crate) struct Names { $(pub(crate) $field: Name),* }
+        impl Names {
+            fn new() -> Self {
+                Names { $($field: Name::new($text)),* }
+            }
+        }
+    };
+}
+
+names! {
+    column_number = "columnNumber",
+    constructor = "constructor",
+    default = "default",
+    fault = "fault",
+    host_stack = "hostStack",
+    line_number = "lineNumber",
+    message = "message",
+    name = "name",
+    params = "params",
+    path = "path",
+    set = "set",
+    add = "add",
+    stack = "stack",
+    step = "step",
+    target = "target",
+    to_string = "toString",
+    get_time = "getTime",
+    value_of = "valueOf",
+}
+
+/// Kept for the module's whole life.
+pub(super) struct Handles {
+    pub(super) error: Value,
+    pub(super) type_error: Value,
+    pub(super) big_int: Value,
+    pub(super) map: Value,
+    pub(super) set: Value,
+    pub(super) array_from: Value,
+    pub(super) plain_class: u32,
+    pub(super) error_class: u32,
+    names: Names,
+}
+
+static HANDLES: Single<RefCell<Option<Handles>>> = Single(RefCell::new(None));
+
+pub(super) fn with_handles<R>(read: impl FnOnce(&Handles) -> R) -> R {
+    match HANDLES.0.borrow().as_ref() {
+        Some(handles) => read(handles),
+        None => core::arch::wasm32::unreachable(),
+    }
+}
+
+/// Looks up what [`with_handles`] keeps. Called once, after [`init`](super::init).
+pub(crate) fn intern() -> Js<()> {
+    // SAFETY: the context; the reference that comes back is ours.
+    let global = Value(unsafe { q::JS_GetGlobalObject(context()) });
+    let get = |text: &str| global.get(Name::new(text));
+    let error = get("Error")?;
+    let handles = Handles {
+        plain_class: class_of(&Value::object()?),
+        error_class: class_of(&error.call_as_constructor(&[])?),
+        error,
+        type_error: get("TypeError")?,
+        big_int: get("BigInt")?,
+        map: get("Map")?,
+        set: get("Set")?,
+        array_from: get("Array")?.get(Name::new("from"))?,
+        names: Names::new(),
+    };
+    let math = get("Math")?;
+    math.define(Name::new("random"), native::random_function()?)?;
+    HANDLES.0.replace(Some(handles));
+    // Collecting reorders the list of all objects; from here on it no longer does, which keeps images small.
+    runtime::collect();
+    Ok(())
+}
+
+fn class_of(object: &Value) -> u32 {
+    // SAFETY: alive.
+    unsafe { q::JS_GetClassID(object.0) }
+}
+
+/// One of the names that the engine itself uses.
+pub(crate) fn name(pick: impl FnOnce(&Names) -> &Name) -> Name {
+    with_handles(|h| *pick(&h.names))
+}
