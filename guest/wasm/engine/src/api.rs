@@ -14,11 +14,11 @@ use crate::position;
 
 static UNDEFINED: js::Single<Value> = js::Single(Value::UNDEFINED);
 
-fn arg(args: &[Value], i: usize) -> &Value {
+pub(crate) fn arg(args: &[Value], i: usize) -> &Value {
     args.get(i).unwrap_or(&UNDEFINED.0)
 }
 
-fn check_running(function: &str) -> Js<()> {
+pub(crate) fn check_running(function: &str) -> Js<()> {
     if limits::broken().is_some() {
         return Err(js::throw_uncatchable("a limit is broken"));
     }
@@ -101,13 +101,6 @@ fn log_text(value: &Value) -> Js<String> {
     Ok(exception_text(value))
 }
 
-/// `split(...)`.
-pub(crate) fn split(_: &[Value]) -> Js<Value> {
-    let error = js::error(ErrorClass::Error, "split is not supported yet: await the calls one after the other")?;
-    error.define(js::name(|n| &n.name), Value::string("NotSupported")?)?;
-    Err(js::throw(error))
-}
-
 /// `Math.random()`.
 pub(crate) fn random(_: &[Value]) -> Js<Value> {
     // 53 bits: every double in [0, 1) with that step.
@@ -147,7 +140,7 @@ fn whole(
     Ok(())
 }
 
-fn write(write: impl FnOnce(&mut Outbox) -> Result<(), Trouble>, what: &str) -> Js<()> {
+pub(crate) fn write(write: impl FnOnce(&mut Outbox) -> Result<(), Trouble>, what: &str) -> Js<()> {
     match engine::with_outbox(write) {
         None => {
             Err(js::throw_error(ErrorClass::Error, "a getter cannot call, emit or log while its object is being sent"))

@@ -13,6 +13,7 @@ use crate::js::{self, Deferred, Js, Pending, PromiseState, Single, Value};
 use crate::limits::{self, Limit};
 use crate::outbox::{Full, Outbox};
 use crate::position::{self, Position};
+use crate::split::{self, Split};
 
 /// How far the function has come.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub(crate) enum Phase {
 struct Waiting {
     call: u32,
     deferred: Deferred,
+    /// It is a split.
+    split: Option<Split>,
 }
 
 /// Everything that must survive a move, apart from what QuickJS itself remembers.
@@ -130,9 +133,18 @@ pub(crate) fn with_outbox<R>(write: impl FnOnce(&mut Outbox) -> R) -> Option<R> 
 
 /// A call that goes out: its number, and the promise of its result.
 pub(crate) fn issue(call: u32) -> Js<Value> {
+    issue_any(call, None)
+}
+
+/// A split that goes out: the promise of what its branches bring.
+pub(crate) fn issue_split(call: u32, split: Split) -> Js<Value> {
+    issue_any(call, Some(split))
+}
+
+fn issue_any(call: u32, split: Option<Split>) -> Js<Value> {
     let deferred = Deferred::new()?;
     let promise = deferred.promise.clone();
-    engine().waiting.borrow_mut().push(Waiting { call, deferred });
+    engine().waiting.borrow_mut().push(Waiting { call, deferred, split });
     engine().calls.set(call + 1);
     Ok(promise)
 }
@@ -176,9 +188,6 @@ pub(crate) fn resume(event: &[u8]) {
     turn(event, |from, out| {
         from.array()?;
         let call = from.u32()?;
-        let ok = from.bool()?;
-        let value = if ok { decode::value(from)? } else { exception::to_error(from)? };
-        out(from.u32()?);
         if phase() != Phase::Running {
             return Ok(Err(Report::of_node("BadState", "the function does not wait for anything")));
         }
@@ -186,13 +195,48 @@ pub(crate) fn resume(event: &[u8]) {
             let mut all = engine().waiting.borrow_mut();
             all.iter().position(|w| w.call == call).map(|i| all.swap_remove(i))
         };
-        let Some(Waiting { deferred, .. }) = waiting else {
+        let Some(Waiting { deferred, split, .. }) = waiting else {
             return Ok(Err(Report::of_node("BadState", "that call has settled before, or was never made")));
         };
+        if from.datatype()? == minicbor::data::Type::Null {
+            return begin_branch(from, out, split);
+        }
+        let ok = from.bool()?;
+        let (ok, value) = match (ok, &split) {
+            (true, None) => (true, decode::value(from)?),
+            (true, Some(split)) => split::merged(from, split)?,
+            (false, _) => (false, exception::to_error(from)?),
+        };
+        out(from.u32()?);
         let settle = if ok { &deferred.resolve } else { &deferred.reject };
         settle.call(&Value::UNDEFINED, &[value])?;
         Ok(Ok(()))
     });
+}
+
+/// In this copy of the function only one branch of its split goes on: what that returns is the end.
+fn begin_branch(
+    from: &mut Decoder<'_>,
+    out: &mut dyn FnMut(u32),
+    split: Option<Split>,
+) -> Result<Result<(), Report>, Bad> {
+    from.null()?;
+    let index = from.u32()?;
+    out(from.u32()?);
+    let function = match split {
+        Some(split) => split.functions.get_index(index)?,
+        None => Value::UNDEFINED,
+    };
+    if !function.is_function() {
+        return Ok(Err(Report::of_node("BadState", "that was no split, or it has no such branch")));
+    }
+    engine().waiting.borrow_mut().clear();
+    // Branches draw different random numbers, each the same ones if it is done again.
+    let seed = engine().seed.get() ^ u64::from(index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    engine().seed.set(seed);
+    let result = function.call(&Value::UNDEFINED, &[]).and_then(as_promise)?;
+    engine().result.replace(Some(result));
+    Ok(Ok(()))
 }
 
 /// Takes an event in by `begin`, which also says how large the outbox may get; then runs and reports.

@@ -58,6 +58,7 @@ pub(crate) fn to_error(from: &mut Decoder<'_>) -> Result<Value, Bad> {
         (js::name(|n| &n.fault), js::name(|n| &n.fault)),
         (js::name(|n| &n.target), js::name(|n| &n.target)),
         (js::name(|n| &n.step), js::name(|n| &n.step)),
+        (js::name(|n| &n.unknown), js::name(|n| &n.unknown)),
         // The trace of the place where it happened; `stack` is that of the `await`.
         (js::name(|n| &n.stack), js::name(|n| &n.host_stack)),
     ];
@@ -159,6 +160,10 @@ impl Fields<'_> {
         let path = held(|n| &n.path);
         if is_path(&path) {
             self.optional("path", &path)?;
+        }
+        if held(|n| &n.unknown).is_true() {
+            Encoder::new(&mut *self.out).str("unknown")?.bool(true)?;
+            self.count += 1;
         }
         if let Kind::Int(step @ 0..) = held(|n| &n.step).kind() {
             self.number("step", step.unsigned_abs())?;

@@ -9,7 +9,7 @@ use core::ptr;
 use rquickjs_sys as q;
 
 use crate::js::{Js, Pending, Single, Value};
-use crate::{api, engine, limits};
+use crate::{api, engine, limits, split};
 
 // SAFETY: the host gives a function of this type, or refuses the module.
 #[link(wasm_import_module = "catena")]
@@ -66,7 +66,7 @@ const MODULE_NAME: &CStr = c"catena";
 type Native = unsafe extern "C" fn(*mut q::JSContext, q::JSValue, c_int, *mut q::JSValue) -> q::JSValue;
 
 const EXPORTS: [(&CStr, Native, c_int); 4] =
-    [(c"call", js_call, 2), (c"emit", js_emit, 1), (c"log", js_log, 1), (c"split", js_split, 1)];
+    [(c"call", js_call, 2), (c"emit", js_emit, 1), (c"log", js_log, 1), (c"split", js_split, 2)];
 
 /// Makes `import ... from "catena"` possible in a context.
 ///
@@ -130,6 +130,6 @@ natives! {
     js_call => api::call,
     js_emit => api::emit,
     js_log => api::log,
-    js_split => api::split,
+    js_split => split::split,
     js_random => api::random,
 }

@@ -20,6 +20,7 @@ macro_rules! names {
 }
 
 names! {
+    at = "at",
     column_number = "columnNumber",
     constructor = "constructor",
     default = "default",
@@ -30,13 +31,18 @@ names! {
     name = "name",
     params = "params",
     path = "path",
+    reason = "reason",
     set = "set",
+    settled = "settled",
     add = "add",
     stack = "stack",
+    status = "status",
     step = "step",
     target = "target",
     to_string = "toString",
     get_time = "getTime",
+    unknown = "unknown",
+    value = "value",
     value_of = "valueOf",
 }
 

@@ -75,6 +75,10 @@ impl Value {
         // SAFETY: looks at the tag alone.
         unsafe { q::JS_IsObject(self.0) }
     }
+    pub(crate) fn is_true(&self) -> bool {
+        matches!(self.kind(), crate::js::Kind::Bool(true))
+    }
+
     pub(crate) fn is_string(&self) -> bool {
         // SAFETY: looks at the tag alone.
         unsafe { q::JS_IsString(self.0) }
