@@ -176,9 +176,21 @@ fn a_service_name_may_hold_slashes_and_dots() {
 }
 
 #[test]
-fn split_says_that_it_does_not_exist_yet() {
-    let text = run("import { split } from \"catena\";\nexport default async () => { split([]); };", "null", false);
-    assert!(text.starts_with("[2, {\"name\": \"NotSupported\""), "{text}");
+fn a_split_says_what_it_takes() {
+    for arguments in ["", "[]", "1", "[1]", "[() => 1, null]", "[() => 1], { at: 7 }"] {
+        let source = format!("import {{ split }} from \"catena\";\nexport default async () => {{ split({arguments}); }};");
+        let text = run(&source, "null", false);
+        assert!(text.starts_with("[2, {\"name\": \"TypeError\""), "{arguments}: {text}");
+        assert!(text.contains("\"line\": 2"), "{arguments}: {text}");
+    }
+}
+
+#[test]
+fn a_split_is_told_with_its_count_and_merge_host() {
+    let mut guest = Guest::with(
+        "import { split } from \"catena\";\nexport default async () => split([() => 1, () => 2], { at: \"a.b\" });",
+    );
+    assert!(guest.start(&cbor("null"))[0].text.starts_with("[8, 0, 2, \"a.b\", 2, "));
 }
 
 #[test]

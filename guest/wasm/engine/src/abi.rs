@@ -6,7 +6,7 @@ use core::cell::{Cell, RefCell};
 use core::{ptr, slice};
 
 use crate::js::{self, Single};
-use crate::{engine, heap, limits, load};
+use crate::{engine, heap, layers, limits, load};
 
 /// Room for an event in, and for the events out, that costs nothing when unused: declared as scratch.
 const FIXED_BYTES: usize = 256 * 1024;
@@ -32,7 +32,7 @@ unsafe extern "C" {
 #[unsafe(no_mangle)]
 extern "C" fn catena_init() {
     js::init();
-    if js::intern().is_err() {
+    if js::intern().is_err() || layers::install().is_err() {
         core::arch::wasm32::unreachable();
     }
     let inbox = &mut *INBOX.0.borrow_mut();

@@ -32,6 +32,7 @@ mod engine;
 mod exception;
 mod heap;
 mod js;
+mod layers;
 mod limits;
 mod load;
 mod native;

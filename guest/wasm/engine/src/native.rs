@@ -9,7 +9,7 @@ use core::ptr;
 use rquickjs_sys as q;
 
 use crate::js::{Js, Pending, Single, Value};
-use crate::{api, engine, limits, split};
+use crate::{api, engine, layers, limits, split};
 
 // SAFETY: the host gives a function of this type, or refuses the module.
 #[link(wasm_import_module = "catena")]
@@ -79,6 +79,9 @@ pub(crate) unsafe fn add_module(ctx: *mut q::JSContext) {
         for (name, _, _) in EXPORTS {
             q::JS_AddModuleExport(ctx, module, name.as_ptr());
         }
+        for name in layers::NAMES {
+            q::JS_AddModuleExport(ctx, module, name.as_ptr());
+        }
     }
 }
 
@@ -92,6 +95,12 @@ unsafe extern "C" fn fill_module(ctx: *mut q::JSContext, module: *mut q::JSModul
             }
         }
     }
+    for (number, name) in layers::NAMES.iter().enumerate() {
+        // SAFETY: as above; the layer is a reference of its own.
+        if unsafe { q::JS_SetModuleExport(ctx, module, name.as_ptr(), layers::layer(number).into_raw()) } < 0 {
+            return -1;
+        }
+    }
     0
 }
 
@@ -100,6 +109,14 @@ unsafe extern "C" fn fill_module(ctx: *mut q::JSContext, module: *mut q::JSModul
 unsafe fn new_function(ctx: *mut q::JSContext, f: Native, name: &CStr, length: c_int) -> q::JSValue {
     // SAFETY: the caller's promise; the engine copies the name.
     unsafe { q::JS_NewCFunction2(ctx, Some(f), name.as_ptr(), length, q::JSCFunctionEnum_JS_CFUNC_generic, 0) }
+}
+
+/// The `call` of a chain.
+pub(crate) fn call_function() -> Js<Value> {
+    // SAFETY: the one context is alive for good.
+    let raw = unsafe { new_function(crate::js::context(), js_call, c"call", 2) };
+    // SAFETY: looks at the tag alone; then, the value is new and nobody else's.
+    unsafe { if q::JS_IsException(raw) { Err(Pending) } else { Ok(Value::from_raw(raw)) } }
 }
 
 /// The `Math.random` of a chain.
