@@ -1,13 +1,15 @@
 //! Chains per second of processor time, 64 in flight, beside the same calls by tonic. Clients and servers are all in this process, so its processor time is all there is.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::{
     Failure,
-    grpc::Grpc,
-    mesh::Mesh,
+    peers::{Job, Peers},
     stats::{Spread, ratios},
     summary::Summary,
 };
@@ -15,17 +17,14 @@ use crate::{
 const IN_FLIGHT: usize = 64;
 const IN_A_ROUND: usize = 4_000;
 
-pub(crate) async fn measure(mesh: &Mesh, rounds: usize, summary: &mut Summary) -> Result<(), Failure> {
-    let grpc = Grpc::start().await?;
+pub(crate) async fn measure(peers: &Arc<Peers>, rounds: usize, summary: &mut Summary) -> Result<(), Failure> {
     let (mut js, mut wasm, mut tonic) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..=rounds {
-        let one_js = per_cpu_second(async || mesh.chain_js().await).await?;
-        let one_tonic = per_cpu_second(async || grpc.four().await).await?;
-        let one_wasm = per_cpu_second(async || mesh.chain_wasm().await).await?;
-        if round > 0 {
-            js.push(one_js);
-            tonic.push(one_tonic);
-            wasm.push(one_wasm);
+        for (job, each) in [(Job::ChainJs, &mut js), (Job::Tonic4, &mut tonic), (Job::ChainWasm, &mut wasm)] {
+            let one = per_cpu_second(peers, job).await?;
+            if round > 0 {
+                each.push(one);
+            }
         }
     }
     summary.at_least("cpu_tonic_js", "chains per CPU-second / tonic's, JavaScript", ratios(&js, &tonic), 0.6);
@@ -36,17 +35,24 @@ pub(crate) async fn measure(mesh: &Mesh, rounds: usize, summary: &mut Summary) -
     Ok(())
 }
 
-async fn per_cpu_second(once: impl AsyncFn() -> Result<(), Failure>) -> Result<f64, Failure> {
+async fn per_cpu_second(peers: &Arc<Peers>, job: Job) -> Result<f64, Failure> {
     let before = cpu_s();
-    let done = AtomicUsize::new(0);
-    let lanes = (0..IN_FLIGHT).map(|_| async {
-        while done.fetch_add(1, Ordering::Relaxed) < IN_A_ROUND {
-            once().await?;
-        }
-        Ok::<_, Failure>(())
-    });
-    futures_util::future::try_join_all(lanes).await?;
+    // One task that has them all in flight: among the runtime's workers, as the servers are.
+    tokio::spawn(round(Arc::clone(peers), job)).await??;
     Ok(IN_A_ROUND as f64 / (cpu_s() - before))
+}
+
+async fn round(peers: Arc<Peers>, job: Job) -> Result<(), Failure> {
+    let done = AtomicUsize::new(0);
+    let lanes: Vec<_> = (0..IN_FLIGHT).map(|_| lane(&peers, job, &done)).collect();
+    futures_util::future::try_join_all(lanes).await.map(drop)
+}
+
+async fn lane(peers: &Peers, job: Job, done: &AtomicUsize) -> Result<(), Failure> {
+    while done.fetch_add(1, Ordering::Relaxed) < IN_A_ROUND {
+        peers.once(job).await?;
+    }
+    Ok(())
 }
 
 fn cpu_s() -> f64 {

@@ -6,11 +6,12 @@ mod grpc;
 mod guests;
 mod latency;
 mod mesh;
+mod peers;
 mod ring;
 mod stats;
 mod summary;
 
-use std::process::ExitCode;
+use std::{process::ExitCode, sync::Arc};
 
 use summary::Summary;
 
@@ -34,11 +35,11 @@ async fn measure(quick: bool) -> Result<(), Failure> {
     let mut summary = Summary::default();
     eprintln!("guests: one hop, and loading a function");
     guests::measure(&sandbox, if quick { 100 } else { 4_000 }, &mut summary).await?;
-    let mesh = mesh::Mesh::start(&sandbox).await?;
+    let peers = Arc::new(peers::Peers::start(&sandbox).await?);
     eprintln!("latency: chains of 4 hops, a ring of raw TCP, and gRPC, in turns");
-    latency::measure(&mesh, if quick { 2 } else { 40 }, &mut summary).await?;
+    latency::measure(&peers, if quick { 2 } else { 40 }, &mut summary).await?;
     eprintln!("processor time: 64 in flight");
-    cpu::measure(&mesh, if quick { 1 } else { 7 }, &mut summary).await?;
+    cpu::measure(&peers, if quick { 1 } else { 7 }, &mut summary).await?;
     summary.print();
     summary.write("target/bench/summary.json")?;
     Ok(())

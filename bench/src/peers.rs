@@ -1,0 +1,49 @@
+//! Ours and what it is compared with, all in this process and in one runtime.
+
+use tokio::sync::Mutex;
+
+use catena::Sandbox;
+
+use crate::{Failure, grpc::Grpc, mesh::Mesh, ring::Ring};
+
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Job {
+    /// Once around a ring of four raw TCP connections.
+    Ring,
+    /// A chain through four services, compiled.
+    ChainWasm,
+    /// The same in JavaScript.
+    ChainJs,
+    /// Four unary gRPC calls, one after the other.
+    Tonic4,
+    /// One of them.
+    Tonic1,
+    /// One plain call of a service.
+    Call,
+}
+
+/// Everybody who is asked.
+pub(crate) struct Peers {
+    mesh: Mesh,
+    grpc: Grpc,
+    ring: Mutex<Ring>,
+}
+
+impl Peers {
+    pub(crate) async fn start(sandbox: &Sandbox) -> Result<Self, Failure> {
+        let (mesh, grpc) = (Mesh::start(sandbox).await?, Grpc::start().await?);
+        Ok(Self { mesh, grpc, ring: Mutex::new(Ring::start().await?) })
+    }
+
+    pub(crate) async fn once(&self, job: Job) -> Result<(), Failure> {
+        match job {
+            Job::Ring => self.ring.lock().await.round().await,
+            Job::ChainWasm => self.mesh.chain_wasm().await,
+            Job::ChainJs => self.mesh.chain_js().await,
+            Job::Tonic4 => self.grpc.four().await,
+            Job::Tonic1 => self.grpc.one().await,
+            Job::Call => self.mesh.call().await,
+        }
+    }
+}
