@@ -7,6 +7,7 @@ pub mod copy;
 pub mod files;
 pub mod mail;
 pub mod probe;
+pub mod replicated;
 pub mod sites;
 
 use catena::{Client, Code, Exception, Fault, exceptions};

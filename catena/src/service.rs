@@ -236,8 +236,13 @@ impl ServiceError {
     }
 }
 
-impl<E: std::error::Error> From<E> for ServiceError {
+impl<E: std::error::Error + 'static> From<E> for ServiceError {
+    /// An exception stays what it is, with its name and whether its outcome is unknown: a service that calls another passes it on.
     fn from(error: E) -> Self {
+        let any: &(dyn std::error::Error + 'static) = &error;
+        if let Some(exception) = any.downcast_ref::<Exception>() {
+            return Self(exception.clone());
+        }
         // The whole chain of causes: the outermost alone often says little.
         let mut message = error.to_string();
         let mut source = error.source();

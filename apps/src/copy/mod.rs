@@ -1,8 +1,9 @@
-//! Copying a file between two file services (rpc-chains section 4.1): by a chain, and by plain calls.
+//! Copying a file between two file services (rpc-chains section 4.1): by a chain, by one chain for each chunk, and by plain calls.
 //!
-//! Both keep the same number of chunks under way. Both leave the target as it was until the first bytes to put there have come, and
-//! both remove what they had half written when they fail, or name it where they cannot.
+//! All keep the same number of chunks under way. All leave the target as it was until the first bytes to put there have come, and
+//! all remove what they had half written when they fail, or name it where they cannot.
 
+mod chunks;
 mod plain;
 mod told;
 
@@ -13,6 +14,7 @@ use catena_files::{Entry, LookupParams, ReadParams, ReadResult};
 use futures_util::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 
+pub use chunks::{ChunkCode, by_chunks};
 pub use plain::by_rpc;
 use told::Told;
 

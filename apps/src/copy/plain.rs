@@ -122,23 +122,34 @@ impl<'a> Carrying<'a> {
         client.call::<_, IgnoredAny>(&copy.to, "commit", &commit).await.map(drop)
     }
 
-    async fn clean_up(&self, mut why: Exception) -> Exception {
+    async fn clean_up(&self, why: Exception) -> Exception {
         let Self { client, copy, .. } = *self;
-        match self.made.clone().await {
-            Ok(made) if self.touched.load(Ordering::Relaxed) || made.attributes.size == 0 => {
-                let remove = RemoveParams { path: Some(copy.target.clone()), ..RemoveParams::default() };
-                let outcome = match client.call::<_, IgnoredAny>(&copy.to, "remove", &remove).await {
-                    Ok(_) => "has been removed".to_owned(),
-                    Err(second) => format!("could not be removed ({}): remove it there", second.message),
-                };
-                why.message = format!("{}; the half-written {} at {} {outcome}", why.message, copy.target, copy.to);
-            }
-            Err(second) if is_uncertain(&second) => why.message = may_be_left(&why.message, copy),
-            Ok(_) => why.message = format!("{}; {} at {} is as it was", why.message, copy.target, copy.to),
-            Err(_) => {}
-        }
-        why
+        clean_up(client, copy, self.made.clone().await, self.touched.load(Ordering::Relaxed), why).await
     }
+}
+
+/// Removes what was half written, if anything was, and says what became of the target.
+pub(super) async fn clean_up(
+    client: &Client,
+    copy: &Copy,
+    made: Result<Entry, Exception>,
+    touched: bool,
+    mut why: Exception,
+) -> Exception {
+    match made {
+        Ok(made) if touched || made.attributes.size == 0 => {
+            let remove = RemoveParams { path: Some(copy.target.clone()), ..RemoveParams::default() };
+            let outcome = match client.call::<_, IgnoredAny>(&copy.to, "remove", &remove).await {
+                Ok(_) => "has been removed".to_owned(),
+                Err(second) => format!("could not be removed ({}): remove it there", second.message),
+            };
+            why.message = format!("{}; the half-written {} at {} {outcome}", why.message, copy.target, copy.to);
+        }
+        Err(second) if is_uncertain(&second) => why.message = may_be_left(&why.message, copy),
+        Ok(_) => why.message = format!("{}; {} at {} is as it was", why.message, copy.target, copy.to),
+        Err(_) => {}
+    }
+    why
 }
 
 async fn create(client: &Client, copy: &Copy, size: Option<u64>) -> Result<Entry, Exception> {
@@ -146,7 +157,7 @@ async fn create(client: &Client, copy: &Copy, size: Option<u64>) -> Result<Entry
     client.call(&copy.to, "create", &create).await
 }
 
-async fn in_window<F>(chunks: impl Iterator<Item = F>, window: u32) -> Result<(), Exception>
+pub(super) async fn in_window<F>(chunks: impl Iterator<Item = F>, window: u32) -> Result<(), Exception>
 where
     F: Future<Output = Result<(), Exception>>,
 {

@@ -1,0 +1,197 @@
+//! Figure 5 of the paper over real nodes: a file is copied to a service that replicates each change by a chain of its own.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::{
+    path::Path,
+    sync::{Arc, LazyLock},
+    time::{Duration, Instant},
+};
+
+use catena::{Exception, RunOptions, Sandbox, SandboxConfig, StepTrace, Topology, to_value};
+use catena_apps::{
+    copy::{self, ChunkCode, Copy},
+    replicated::{BACKUP, PRIMARY, REPLICATED, SOURCE, Stage},
+};
+use catena_bridge_nfs::{NfsBridge, testing::GaneshaServer};
+use catena_files::{Directory, FileService};
+use serde_json::{Value as Json, json};
+use tempfile::TempDir;
+
+static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| Sandbox::new(SandboxConfig::default()).expect("a sandbox"));
+
+struct Dirs([TempDir; 3]);
+
+impl Dirs {
+    fn new() -> Self {
+        Self([(); 3].map(|()| tempfile::tempdir().unwrap()))
+    }
+
+    fn services(&self) -> [Arc<dyn FileService>; 3] {
+        self.0.each_ref().map(|dir| Arc::new(Directory::open(dir.path()).unwrap()) as Arc<dyn FileService>)
+    }
+
+    fn at(&self, name: &str) -> &Path {
+        let index = ["source", "primary", "backup"].iter().position(|known| *known == name).unwrap();
+        self.0[index].path()
+    }
+}
+
+fn noise(bytes: usize) -> Vec<u8> {
+    let mut noise = vec![0; bytes];
+    blake3::Hasher::new_derive_key("catena replication test").finalize_xof().fill(&mut noise);
+    noise
+}
+
+fn job(target: &str) -> Copy {
+    Copy::new(SOURCE, "source.bin", REPLICATED, target)
+}
+
+/// Steps of a trace in the order they were begun: what was called, where, and whether the chain was there already.
+fn steps(trace: &[StepTrace]) -> Vec<(&str, &str, bool)> {
+    let mut trace: Vec<_> = trace.iter().collect();
+    trace.sort_by_key(|step| step.step);
+    trace.iter().map(|step| (step.target.as_str(), step.node.as_str(), step.in_place)).collect()
+}
+
+async fn run(stage: &Stage, source: &str, input: Json, options: &RunOptions) -> (Result<Json, Exception>, Vec<String>) {
+    let code = stage.client.javascript("test.js", source).await.unwrap();
+    let mut replies = stage.client.run_with(&code, &to_value(&input).unwrap(), options).unwrap();
+    let result = replies.last().await.and_then(|value| catena::from_value(&value));
+    (result, replies.path().to_vec())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_becomes_one_with_the_replication_and_neither_knows_of_the_other() {
+    let dirs = Dirs::new();
+    let stage = Stage::open(&SANDBOX, None, dirs.services()).await.unwrap();
+    let original = noise(300_001);
+    stage.put("source.bin", &original).await.unwrap();
+    let chunks = ChunkCode::load(&stage.client).await.unwrap();
+
+    let composed = copy::by_chunks(&stage.client, &chunks, &job("composed.bin"), true, |_| ()).await.unwrap();
+    let apart = copy::by_chunks(&stage.client, &chunks, &job("apart.bin"), false, |_| ()).await.unwrap();
+    let whole = copy::code(&stage.client).await.unwrap();
+    let whole = copy::by_chain(&stage.client, &whole, &job("whole.bin"), |_| ()).await.unwrap();
+    copy::by_rpc(&stage.client, &job("rpc.bin"), |_| ()).await.unwrap();
+    assert_eq!((composed.bytes, apart.bytes, whole.bytes), (300_001, 300_001, 300_001));
+    for name in ["composed.bin", "apart.bin", "whole.bin", "rpc.bin"] {
+        for place in ["primary", "backup"] {
+            assert!(std::fs::read(dirs.at(place).join(name)).unwrap() == original, "{name} at the {place} differs");
+        }
+    }
+
+    let read = ("files.source/read", "source", false);
+    let write = ("files/write", "primary", false);
+    let [at_primary, at_backup] = [("files.primary/write", "primary", true), ("files.backup/write", "backup", false)];
+    let seen = steps(&composed.trace);
+    assert_eq!(&seen[seen.len() - 4..], [read, write, at_primary, at_backup], "on to the backup, and home from there");
+    let seen = steps(&apart.trace);
+    assert_eq!(&seen[seen.len() - 2..], [read, write], "the replication ran apart");
+
+    let last = composed.trace.iter().max_by_key(|step| step.step).unwrap();
+    println!("to the backup: {} bytes of parameters, {} of state", last.params_bytes, last.continuation_bytes);
+    assert!((32 << 10..34 << 10).contains(&last.params_bytes), "the chunk goes as a parameter: {last:?}");
+    assert!(last.continuation_bytes < 16 << 10, "and nowhere else: {last:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn handles_from_making_and_from_looking_up_lead_to_both_files() {
+    let dirs = Dirs::new();
+    let stage = Stage::open(&SANDBOX, None, dirs.services()).await.unwrap();
+    let source = r#"import { call } from "catena";
+        const bytes = (text) => Uint8Array.from(text, (char) => char.charCodeAt(0));
+        const text = (bytes) => String.fromCharCode(...bytes);
+        export default async () => {
+            const dir = await call("files/mkdir", { path: "dir" });
+            const made = await call("files/create", { dir: dir.handle, name: "made" });
+            await call("files/write", { handle: made.handle, offset: 0, data: bytes("one") });
+            const found = await call("files/lookup", { dir: dir.handle, name: "made" });
+            const wrote = await call("files/write", { handle: found.handle, offset: 3, data: bytes(" two") });
+            const done = await call("files/commit", { handle: found.handle });
+            const read = text((await call("files/read", { handle: found.handle, offset: 0, count: 99 })).data);
+            const names = (await call("files/readdir", { dir: dir.handle })).entries.map((entry) => entry.name);
+            const size = (await call("files/getattr", { handle: made.handle })).size;
+            const root = await call("files/root", null);
+            await call("files/rename", { from_dir: dir.handle, from_name: "made", to_dir: root.handle, to_name: "moved" });
+            let stale = "nothing";
+            try { await call("files/write", { handle: found.handle, offset: 0, data: bytes("x") }); } catch (e) { stale = e.name; }
+            await call("files/create", { path: "gone" });
+            await call("files/remove", { path: "gone" });
+            let foreign = "nothing";
+            try { await call("files/read", { handle: bytes("Rnone"), offset: 0, count: 1 }); } catch (e) { foreign = e.name; }
+            return { wrote: wrote.count, same: `${wrote.verifier}` === `${done.verifier}`, read, names, size, stale, foreign };
+        };"#;
+    let (result, _) = run(&stage, source, Json::Null, &RunOptions::default()).await;
+    let expected = json!({ "wrote": 4, "same": true, "read": "one two", "names": ["made"], "size": 7,
+        "stale": "NFS3ERR_NOENT", "foreign": "NFS3ERR_BADHANDLE" });
+    assert_eq!(result.unwrap(), expected);
+    for place in ["primary", "backup"] {
+        assert_eq!(std::fs::read(dirs.at(place).join("moved")).unwrap(), b"one two", "{place}");
+        assert!(!dirs.at(place).join("gone").exists() && !dirs.at(place).join("dir/made").exists(), "{place}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_that_is_down_is_named_and_what_the_primary_did_is_said() {
+    let dirs = Dirs::new();
+    let stage = Stage::open(&SANDBOX, None, dirs.services()).await.unwrap();
+    let create = r#"import { call } from "catena";
+        export default async (path) => (await call("files/create", { path, how: "guarded" })).attributes.size;"#;
+    let options = RunOptions { timeout: Duration::from_secs(20), ..RunOptions::default() };
+    assert_eq!(run(&stage, create, json!("before"), &options).await.0.unwrap(), 0);
+    let (refused, _) = run(&stage, create, json!("before"), &options).await;
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.name, "NFS3ERR_EXIST", "{refused}");
+    assert!(!refused.message.contains(BACKUP), "the primary refused, and the backup was not asked: {refused}");
+
+    stage.nodes[2].close(Duration::ZERO).await;
+    for compose in [true, false] {
+        let name = format!("after-{compose}");
+        let (lost, _) = run(&stage, create, json!(name), &RunOptions { compose, ..options.clone() }).await;
+        let lost = lost.unwrap_err();
+        println!("compose {compose}: {lost}");
+        for word in [BACKUP, &format!("{PRIMARY} has done this create"), "they differ"] {
+            assert!(lost.message.contains(word), "{word:?} is missing: {lost}");
+        }
+        assert!(dirs.at("primary").join(&name).exists() && !dirs.at("backup").join(&name).exists());
+    }
+    let read = r#"import { call } from "catena"; export default async () => (await call("files/readdir", {})).entries.length;"#;
+    assert_eq!(run(&stage, read, Json::Null, &options).await.0.unwrap(), 3, "reading goes on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_primary_may_be_an_nfs_server() {
+    let dirs = Dirs::new();
+    let server = GaneshaServer::start();
+    let [source, _, backup] = dirs.services();
+    let primary: Arc<dyn FileService> = Arc::new(NfsBridge::connect(server.config()).await.unwrap());
+    let stage = Stage::open(&SANDBOX, None, [source, primary, backup]).await.unwrap();
+    let original = noise(200_000);
+    stage.put("source.bin", &original).await.unwrap();
+    let chunks = ChunkCode::load(&stage.client).await.unwrap();
+    let copied = copy::by_chunks(&stage.client, &chunks, &job("target.bin"), true, |_| ()).await.unwrap();
+    assert_eq!(steps(&copied.trace).last(), Some(&("files.backup/write", "backup", false)));
+    assert!(std::fs::read(server.dir.join("target.bin")).unwrap() == original, "at the server");
+    assert!(std::fs::read(dirs.at("backup").join("target.bin")).unwrap() == original, "at the backup");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn composing_saves_the_way_back_over_the_papers_links() {
+    let dirs = Dirs::new();
+    let stage = Stage::open(&SANDBOX, Some(Arc::new(Topology::paper())), dirs.services()).await.unwrap();
+    stage.put("source.bin", &noise(64 << 10)).await.unwrap();
+    let chunks = ChunkCode::load(&stage.client).await.unwrap();
+    // Once each before the clock runs: functions travel with the first.
+    let mut took = [Duration::ZERO; 2];
+    for round in 0..2 {
+        for (index, compose) in [true, false].into_iter().enumerate() {
+            let began = Instant::now();
+            copy::by_chunks(&stage.client, &chunks, &job(&format!("{round}-{compose}")), compose, |_| ())
+                .await
+                .unwrap();
+            took[index] = began.elapsed();
+        }
+    }
+    println!("composed {:?}, apart {:?}", took[0], took[1]);
+    assert!(took[0] < took[1], "{took:?}");
+}
