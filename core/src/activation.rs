@@ -8,7 +8,7 @@ use alloc::{
 };
 use bytes::Bytes;
 use catena_wire::{
-    BranchCount, Budget, ChainId, Charter, Exception, Frame, Hash, LogLine, Merge, NodeId, NodeRef, StepKey, StepTrace,
+    BranchCount, Budget, ChainId, Charter, End, Exception, Frame, Hash, Listener, LogLine, Merge, NodeId, NodeRef, StepKey, StepTrace,
     TRACE_STEPS_MAX, Value,
 };
 
@@ -32,6 +32,41 @@ pub(crate) struct Baggage {
     pub(crate) trace: Option<Vec<StepTrace>>,
     pub(crate) console: Vec<LogLine>,
 }
+
+impl Baggage {
+    /// Who is told of its intermediate answers.
+    pub(crate) fn listener(&self) -> Listener {
+        match (self.stack.last(), &self.merge) {
+            (Some(frame), _) if frame.hears => Listener::Creator(frame.creator.clone(), frame.step),
+            (Some(_), _) => Listener::Nobody,
+            (None, Some(merge)) => merge.listener.clone(),
+            (None, None) => Listener::Origin,
+        }
+    }
+
+    /// Answers sent to the origin.
+    pub(crate) fn answers(&self) -> u32 {
+        match (self.stack.first(), &self.merge) {
+            (_, Some(merge)) if merge.listener != Listener::Origin => 0,
+            // An exception that ends the whole of a composed chain from within a sub-chain: the parent's answers count.
+            (Some(outermost), _) => outermost.emitted,
+            (None, _) => self.emitted,
+        }
+    }
+
+    /// What it takes to keep, besides what every step takes.
+    pub(crate) fn bytes(&self) -> usize {
+        let stacked: usize = self.stack.iter().map(|frame| size_of::<Frame>() + frame.continuation.len()).sum();
+        let lines: usize = self.console.iter().map(|line| size_of::<LogLine>() + line.node.len() + line.text.len()).sum();
+        let steps = self.trace.as_ref().map_or(0, Vec::len) * (size_of::<StepTrace>() + NAMES_BYTES);
+        let hosts: usize = self.path.iter().map(|host| size_of::<String>() + host.len()).sum();
+        let credentials = self.charter.credentials.as_ref().map_or(0, Value::len_bytes);
+        stacked + lines + steps + hosts + credentials + self.merged.len() * size_of::<BranchCount>()
+    }
+}
+
+/// What the names in one step of a profile take, more or less.
+const NAMES_BYTES: usize = 64;
 
 /// A chain at this node.
 #[derive(Clone, Debug)]
@@ -88,6 +123,27 @@ pub(crate) struct Landing {
     pub(crate) code_here: bool,
     /// No call: branches that will end here.
     pub(crate) gather: u16,
+    /// Those that ended before the parent's state had come.
+    pub(crate) early: Vec<End>,
+    /// No call: the branch of a split that begins here.
+    pub(crate) branch: Option<u16>,
+}
+
+impl Landing {
+    /// Of what is here already: its state is, and nothing has to come.
+    pub(crate) const fn here(call: u32, continuation: Bytes) -> Self {
+        Self {
+            call,
+            service: String::new(),
+            result: None,
+            continuation: Some(continuation),
+            tails_due: 0,
+            code_here: true,
+            gather: 0,
+            early: Vec::new(),
+            branch: None,
+        }
+    }
 }
 
 /// What a chain moves for.
@@ -146,7 +202,7 @@ pub(crate) struct Custody {
     /// It may be done again elsewhere when it is unknown whether it was done.
     pub(crate) repeatable: bool,
     /// Instances of the service that were tried before this one.
-    pub(crate) tried: Vec<NodeId>,
+    pub(crate) tried: Vec<Arc<NodeRef>>,
     /// What the function is told if it cannot be handed over, instead of why.
     pub(crate) instead: Option<Exception>,
 }
@@ -173,6 +229,17 @@ impl Activation {
             && trace.len() < TRACE_STEPS_MAX
         {
             trace.push(profile);
+        }
+    }
+
+    /// Whether something is under way that may take effect, or has.
+    pub(crate) fn has_call_out(&self) -> bool {
+        match &self.phase {
+            Phase::Landing(landing) => landing.gather == 0 && landing.branch.is_none(),
+            Phase::Handing(custody) => matches!(custody.cargo, Cargo::Call(_)) && custody.attempts > 0,
+            Phase::Live => !self.out.is_empty(),
+            Phase::Gathering(_) => true,
+            Phase::Packing { .. } => false,
         }
     }
 

@@ -1,7 +1,7 @@
 //! What arrives from other nodes, to whichever part it concerns.
 
 use alloc::sync::Arc;
-use catena_wire::{Encoded, Message, NodeRef};
+use catena_wire::{Encoded, Message, NodeId, NodeRef};
 
 use crate::{
     Action, Node, Receipt, Time, Urgency,
@@ -46,21 +46,33 @@ impl Node {
                 );
             }
             Message::Return(id, outcome) => self.call_returned(now, from, id, outcome),
-            Message::Withdraw(id) => self.call_withdrawn(from, id),
+            Message::Withdraw(id) => self.call_withdrawn(now, from, id),
             Message::WantCode(code) => self.actions.push_back(Action::ServeCode { code, to: from.clone() }),
             Message::Code(code, bytes) => self.code_came(from, code, bytes),
             Message::NoCode(code) => self.code_unavailable(now, code, from.id),
             Message::List(id) => self.actions.push_back(Action::ServeListing { id, to: from.clone() }),
             Message::Listing(id, entries) => self.actions.push_back(Action::Listing { id, entries }),
             Message::Cancel(chain) => self.cancelled_by(now, from, chain),
-            Message::Relay { to, head, tail } => {
+            Message::Relay { to, head, tail } if is_answer_to(to, &head) => {
                 // By an open link only: it cannot be dialled, or nobody would have asked.
                 let to = Arc::new(NodeRef { id: to, name: alloc::string::String::new(), address: None, site: None });
                 let message = Encoded { head: head.into(), tail };
                 let (receipt, urgency) = (Receipt::None, Urgency::Now);
                 self.actions.push_back(Action::Send { to, message, receipt, urgency, via: None });
             }
+            Message::Relay { .. } => {}
         }
         self.give_up(now);
+    }
+}
+
+/// Whether this is an answer of a chain to its origin. Nothing else is passed on: it would come under this node's name.
+fn is_answer_to(origin: NodeId, head: &[u8]) -> bool {
+    match Message::decode_head(head) {
+        Ok(Message::Partial { key, to: 0, .. } | Message::Heartbeat(key, ..) | Message::Console(key, _)) => {
+            key.chain.origin == origin
+        }
+        Ok(Message::End(end)) => end.key.chain.origin == origin,
+        _ => false,
     }
 }

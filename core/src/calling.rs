@@ -15,7 +15,10 @@ impl Node {
     /// Sends a plain call to wherever its service is.
     pub(crate) fn dispatch(&mut self, now: Time, request: Request) {
         if self.services.contains_key(&request.service) {
-            return match self.check_service(&request.service, &request.function).and_then(|()| self.check_running()) {
+            let verdict = check_time(now, &request)
+                .and_then(|()| self.check_service(&request.service, &request.function))
+                .and_then(|()| self.check_running());
+            return match verdict {
                 Ok(()) => self.run_service(now, request),
                 Err(why) => self.answer(now, request.asker, Err(why)),
             };
@@ -36,9 +39,8 @@ impl Node {
     /// Asks that node. Its place is not looked up again, so a full table of names cannot make a call go round in circles.
     pub(crate) fn ask(&mut self, now: Time, request: Request, to: &Arc<NodeRef>) {
         let budget = request.budget_now(now);
-        let verdict = if budget.time_left_us() == 0 {
-            let why = "no time left before the call went out; nothing was done; allow more time";
-            Err(Exception::new(names::DEADLINE_EXCEEDED, Fault::Caller, why))
+        let verdict = if let Err(why) = check_time(now, &request) {
+            Err(why)
         } else if self.calls.count_waiting() >= self.policy.calls_waiting_max {
             Err(overloaded(&self.me.name, "calls", self.policy.calls_waiting_max))
         } else {
@@ -68,7 +70,7 @@ impl Node {
             return self.serve_call(now, request);
         };
         let mine = print_of(&request.service, &request.function, &request.params);
-        if self.cancelled.contains(key.chain) {
+        if self.cancelled.contains(key.chain, to.id) {
             let why = Exception::new(names::CANCELLED, Fault::Caller, "the chain was cancelled");
             return self.answer(now, request.asker, Err(why));
         }
@@ -222,7 +224,7 @@ impl Node {
 
     /// The path of an exception from elsewhere continues that of the chain that called.
     fn behind(&self, asker: &Asker, mut why: Exception) -> Exception {
-        if let Asker::Guest { session, .. } = asker
+        if let Asker::Guest { session, .. } | Asker::Landing(session) = asker
             && let Some(activation) = self.activations.get(*session)
         {
             let room = PATH_HOSTS_MAX.saturating_sub(activation.baggage.path.len());
@@ -233,13 +235,23 @@ impl Node {
         why
     }
 
-    pub(crate) fn call_withdrawn(&mut self, from: &Arc<NodeRef>, id: u64) {
-        self.abandon(|asker| matches!(asker, Asker::Peer { to, id: theirs } if to.id == from.id && *theirs == id));
+    pub(crate) fn call_withdrawn(&mut self, now: Time, from: &Arc<NodeRef>, id: u64) {
+        let is_it = |(to, theirs): &(Arc<NodeRef>, u64)| to.id == from.id && *theirs == id;
+        self.abandon(
+            |call| matches!(&call.asker, Asker::Peer { to, id: theirs } if to.id == from.id && *theirs == id),
+        );
+        let asked = |key: &&StepKey| matches!(self.steps.get(key), Some(Done::Calling { askers, .. }) if askers.iter().any(is_it));
+        let Some(key) = self.calls.steps().find(asked).cloned() else { return };
+        let Some(Done::Calling { askers, .. }) = self.steps.get_mut(&key) else { return };
+        askers.retain(|asker| !is_it(asker));
+        if askers.is_empty() {
+            self.abandon_step(now, &key);
+        }
     }
 
     /// Nobody waits any more for what these steps' calls bring.
     pub(crate) fn abandon_step(&mut self, now: Time, key: &StepKey) {
-        self.abandon(|asker| matches!(asker, Asker::Step(step) if step == key));
+        self.abandon(|call| matches!(&call.asker, Asker::Step(step) if step == key));
         let Some(Done::Calling { print, .. }) = self.steps.get(key) else { return };
         let print = *print;
         let why = Exception::new(names::CANCELLED, Fault::Caller, "the chain was cancelled").outcome_unknown();
@@ -247,7 +259,7 @@ impl Node {
     }
 
     /// Stops what is under way for whoever `gone` says is gone, here and at the nodes that were asked.
-    pub(crate) fn abandon(&mut self, gone: impl Fn(&Asker) -> bool) {
+    pub(crate) fn abandon(&mut self, gone: impl Fn(&Request) -> bool) {
         let abandoned = self.calls.abandon(gone);
         self.actions.extend(abandoned.running.into_iter().map(Action::CancelService));
         for (id, to) in abandoned.asked {
@@ -273,6 +285,14 @@ impl Node {
         };
         self.answer(now, request.asker, Err(why.calling(&request.service, &request.function)));
     }
+}
+
+fn check_time(now: Time, request: &Request) -> Result<(), Exception> {
+    if request.budget_now(now).time_left_us() > 0 {
+        return Ok(());
+    }
+    let why = "no time left before the call went out; nothing was done; allow more time";
+    Err(Exception::new(names::DEADLINE_EXCEEDED, Fault::Caller, why))
 }
 
 pub(crate) fn unreachable(host: &str) -> Exception {

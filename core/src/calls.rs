@@ -164,16 +164,16 @@ impl Calls {
     }
 
     /// Takes out what is under way for whoever `gone` says is gone: running here, asked of others, or waiting for a name.
-    pub(crate) fn abandon(&mut self, gone: impl Fn(&Asker) -> bool) -> Abandoned {
+    pub(crate) fn abandon(&mut self, gone: impl Fn(&Request) -> bool) -> Abandoned {
         let running: Vec<_> =
-            self.running.iter().filter(|(_, request)| gone(&request.asker)).map(|(ticket, _)| *ticket).collect();
+            self.running.iter().filter(|(_, request)| gone(request)).map(|(ticket, _)| *ticket).collect();
         for ticket in &running {
             self.running.remove(ticket);
         }
         let asked: Vec<_> = self
             .waiting
             .iter()
-            .filter(|(_, call)| gone(&call.request.asker))
+            .filter(|(_, call)| gone(&call.request))
             .map(|(id, call)| (*id, call.to.clone()))
             .collect();
         for (id, _) in &asked {
@@ -182,12 +182,26 @@ impl Calls {
         // The name stays in the table, empty, until it is resolved: somebody has been asked for it.
         for aside in self.resolving.values_mut() {
             let before = aside.len();
-            aside.retain(|unresolved| !matches!(unresolved, Unresolved::Plain(request) if gone(&request.asker)));
+            aside.retain(|unresolved| !matches!(unresolved, Unresolved::Plain(request) if gone(request)));
             self.aside -= before - aside.len();
         }
         let apart: Vec<_> =
-            self.apart.extract_if(.., |_, apart| gone(&apart.request.asker)).map(|(number, _)| number).collect();
+            self.apart.extract_if(.., |_, apart| gone(&apart.request)).map(|(number, _)| number).collect();
         Abandoned { running, asked, apart }
+    }
+
+    /// Steps of chains elsewhere whose calls are under way here.
+    pub(crate) fn steps(&self) -> impl Iterator<Item = &StepKey> {
+        let asides = self.resolving.values().flatten().filter_map(|unresolved| match unresolved {
+            Unresolved::Plain(request) => Some(request),
+            Unresolved::Hop { .. } | Unresolved::Again { .. } => None,
+        });
+        let waiting = self.waiting.values().map(|call| &call.request);
+        let apart = self.apart.values().map(|apart| &apart.request);
+        self.running.values().chain(waiting).chain(apart).chain(asides).filter_map(|request| match &request.asker {
+            Asker::Step(key) => Some(key),
+            _ => None,
+        })
     }
 
     /// A function has ended of its own accord: the calls that it started go on, but nobody listens any more.

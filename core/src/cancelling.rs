@@ -5,23 +5,25 @@ use alloc::{
     sync::Arc,
     vec::Vec,
 };
-use catena_wire::{ChainId, Message, NodeRef, StepKey};
+use catena_wire::{ChainId, Message, NodeId, NodeRef, StepKey};
 
 use crate::{Node, Policy, Receipt, Time, Urgency, activation::Phase, steps::Done};
 
 /// Chains that were cancelled lately: a hop that comes late does not run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cancelled {
-    chains: BTreeSet<ChainId>,
-    since: VecDeque<(Time, ChainId)>,
+    /// With the only node from which it must not come, if it was that node which said so, of a chain unknown here.
+    chains: BTreeSet<(ChainId, Option<NodeId>)>,
+    since: VecDeque<(Time, (ChainId, Option<NodeId>))>,
 }
 
 impl Cancelled {
-    pub(crate) fn contains(&self, chain: ChainId) -> bool {
-        self.chains.contains(&chain)
+    /// Whether this chain must not go on here, coming from there.
+    pub(crate) fn contains(&self, chain: ChainId, from: NodeId) -> bool {
+        self.chains.contains(&(chain, None)) || self.chains.contains(&(chain, Some(from)))
     }
 
-    fn insert(&mut self, now: Time, chain: ChainId, policy: &Policy) -> bool {
+    fn insert(&mut self, now: Time, chain: (ChainId, Option<NodeId>), policy: &Policy) -> bool {
         let new = self.chains.insert(chain);
         if new {
             self.since.push_back((now, chain));
@@ -70,22 +72,26 @@ impl Node {
     pub(crate) fn cancelled_by(&mut self, now: Time, from: &NodeRef, chain: ChainId) {
         let here = self.steps.of_chain(chain).next().is_some();
         if from.id == chain.origin || here {
-            self.stop(now, chain, None);
+            return self.stop(now, chain, None);
         }
+        // It has overtaken the hop that it follows; whoever sent that may stop it, and nobody else.
+        self.cancelled.insert(now, (chain, Some(from.id)), &self.policy);
     }
 
     fn stop(&mut self, now: Time, chain: ChainId, also: Option<Arc<NodeRef>>) {
-        if !self.cancelled.insert(now, chain, &self.policy) {
+        if !self.cancelled.insert(now, (chain, None), &self.policy) {
             return;
         }
         let mut next: Vec<Arc<NodeRef>> = also.into_iter().collect();
-        next.extend(self.steps.of_chain(chain).filter_map(|(_, done)| done.went_to().cloned()));
+        next.extend(self.steps.of_chain(chain).flat_map(|(_, done)| done.went_to()));
         for session in self.activations.find(|activation| activation.chain() == chain) {
             if let Some(Phase::Handing(custody)) = self.activations.get(session).map(|activation| &activation.phase) {
-                next.push(custody.to.clone());
+                next.extend(custody.tried.iter().chain([&custody.to]).cloned());
             }
             self.discard(session);
         }
+        // Calls that its functions started and did not await, too.
+        self.abandon(|call| call.key.as_ref().is_some_and(|key| key.chain == chain));
         let calling = |(key, done): (&StepKey, &Done)| matches!(done, Done::Calling { .. }).then(|| key.clone());
         let calls: Vec<_> = self.steps.of_chain(chain).filter_map(calling).collect();
         calls.iter().for_each(|key| self.abandon_step(now, key));

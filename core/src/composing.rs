@@ -2,7 +2,7 @@
 
 use alloc::{format, string::String, sync::Arc};
 use bytes::Bytes;
-use catena_wire::{Exception, Fault, Frame, Message, Outcome, STACK_DEPTH_MAX, Value, names};
+use catena_wire::{Exception, Fault, Frame, Listener, Message, Outcome, STACK_DEPTH_MAX, Value, names};
 
 use crate::{
     Action, Answer, GuestCall, Node, SessionId, SubChain, Time,
@@ -60,12 +60,17 @@ impl Node {
     /// The function has ended: with a frame on the stack the enclosing chain goes on, right here.
     pub(crate) fn finish(&mut self, now: Time, session: SessionId, outcome: Outcome) {
         let Some(activation) = self.activations.get_mut(session) else { return };
-        let Some(frame) = activation.baggage.stack.pop() else {
+        let dropped = bug!(self.policy, FrameDropped);
+        let Some(frame) = activation.baggage.stack.pop().filter(|_| !dropped) else {
             return self.end(now, session, outcome);
         };
         let (step, path) = (activation.step, activation.baggage.path.clone());
         activation.baggage.code = frame.code;
         activation.baggage.emitted = frame.emitted;
+        if frame.creator.id != self.me.id {
+            // The enclosing chain's function has been there; the hop before may never have needed it.
+            activation.before = Arc::new(frame.creator.clone());
+        }
         let result = match outcome {
             Outcome::Done(value) => Ok(value),
             Outcome::Threw(why) => Err(why.calling(&frame.service, "").at_step(step, &path)),
@@ -155,17 +160,12 @@ impl Node {
             credentials: activation.baggage.charter.credentials.clone(),
             attempts: 0,
         };
-        let landing = Landing {
-            call: call.call,
-            service: call.service,
-            result: None,
-            continuation: Some(continuation),
-            tails_due: 0,
-            code_here: true,
-            gather: 0,
-        };
+        let landing = Landing { service: call.service, ..Landing::here(call.call, continuation) };
         activation.out.clear();
+        let code = activation.baggage.code;
         self.activations.set_phase(session, Phase::Landing(landing));
+        // The shell may have dropped the function: it is fetched while the call is made.
+        self.actions.push_back(Action::CheckCode { code, bytes: None });
         self.dispatch(now, request);
     }
 
@@ -176,7 +176,8 @@ impl Node {
         match self.run(now, sub.code, sub.input, plan) {
             Err(why) => self.answer(now, request.asker, Err(why)),
             Ok(chain) => {
-                self.origin.set_apart(chain.number);
+                let heard_as = request.key.clone().filter(|_| sub.hears);
+                self.origin.set_apart(chain.number, heard_as);
                 self.calls.run_apart(chain.number, Apart { request, catch: sub.catch });
             }
         }
@@ -191,7 +192,8 @@ impl Node {
                 (Outcome::Threw(why), None) => self.answer(now, request.asker, Err(why)),
                 (Outcome::Threw(why), Some(catch)) => {
                     let params = Value::encode(&why);
-                    self.dispatch(now, Request { function: catch, params, ..request });
+                    // Not the call that the step was: who remembers that by its key must not answer with its result.
+                    self.dispatch(now, Request { function: catch, params, key: None, ..request });
                 }
             }
         }
@@ -202,15 +204,15 @@ impl Node {
         let Some(activation) = self.activations.get_mut(session) else { return };
         let (key, number) = (activation.key(), activation.baggage.emitted);
         activation.baggage.emitted = number.saturating_add(1);
-        let Some(frame) = activation.baggage.stack.last() else {
-            let charter = activation.baggage.charter.clone();
-            let partial = Message::Partial { key: key.clone(), number, value, to: 0 };
-            return self.send_to_origin(now, &charter, partial, key);
+        let (creator, to) = match activation.baggage.listener() {
+            Listener::Nobody => return,
+            Listener::Creator(creator, to) => (Arc::new(creator), to),
+            Listener::Origin => {
+                let charter = activation.baggage.charter.clone();
+                let partial = Message::Partial { key: key.clone(), number, value, to: 0 };
+                return self.send_to_origin(now, &charter, partial, key);
+            }
         };
-        if !frame.hears {
-            return;
-        }
-        let (creator, to) = (Arc::new(frame.creator.clone()), frame.step);
         let partial = Message::Partial { key: key.clone(), number, value, to };
         if creator.id == self.me.id {
             return self.on_message(now, &creator, partial);

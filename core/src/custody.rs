@@ -42,6 +42,7 @@ impl Node {
         let repeatable = place.repeatable.iter().any(|function| function == cargo.function());
         let to = place.proxy.unwrap_or(place.node);
         let with_code = to.id != self.me.id && !self.codes.was_sent(to.id, code);
+        activation.busy = true;
         self.activations.set_phase(session, Phase::Packing { cargo, to, with_code, repeatable });
         self.actions.push_back(Action::Suspend { session, with_code: with_code.then_some(code) });
     }
@@ -216,14 +217,14 @@ impl Node {
         let Some(activation) = self.activations.get_mut(session) else { return };
         let deadline = now.after(activation.budget_now(now).time_left_us());
         let Phase::Handing(custody) = &mut activation.phase else { return };
-        custody.tried.push(custody.to.id);
+        custody.tried.push(custody.to.clone());
         let service = alloc::string::String::from(custody.cargo.service());
         if custody.tried.len() >= tried_max || service.is_empty() {
             return self.take_back(now, session, why);
         }
         custody.retry_at = deadline;
         custody.instead.get_or_insert(why);
-        let avoid = custody.tried.clone();
+        let avoid = custody.tried.iter().map(|node| node.id).collect();
         self.activations.reset_timer(session);
         self.names.remove(&service);
         self.calls.put_aside(&service, Unresolved::Again { session });
@@ -235,7 +236,7 @@ impl Node {
         let Some(activation) = self.activations.get_mut(session) else { return };
         let Phase::Handing(custody) = &activation.phase else { return };
         let to = place.map(|place| place.proxy.clone().unwrap_or_else(|| place.node.clone()));
-        match to.filter(|to| !custody.tried.contains(&to.id)) {
+        match to.filter(|to| custody.tried.iter().all(|tried| tried.id != to.id)) {
             None => {
                 let why = custody.instead.clone().unwrap_or_else(|| unreachable(&custody.to.name));
                 self.take_back(now, session, why);
@@ -289,6 +290,15 @@ impl Node {
         let Some(activation) = self.activations.get_mut(session) else {
             return;
         };
+        if let Cargo::Split(split) = &custody.cargo {
+            // None of its branches has begun.
+            let count = u16::try_from(split.count).unwrap_or(u16::MAX);
+            activation.baggage.splits = activation.baggage.splits.saturating_sub(count);
+            if why.name == names::RUNS_NO_GUESTS {
+                activation.step = activation.step.saturating_sub(1);
+                return self.split_here(now, session, &split.clone(), custody.continuation);
+            }
+        }
         activation.out.remove(&custody.cargo.number());
         activation.profile = StepTrace { step: activation.step, ..profile };
         let why = custody.instead.unwrap_or(why);

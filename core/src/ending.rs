@@ -20,6 +20,7 @@ impl Node {
         if activation.budget_now(now).time_left_us() == 0 {
             let message = format!("no time left, at step {} on {}; allow more time", activation.step, self.me.name);
             let why = Exception::new(names::DEADLINE_EXCEEDED, Fault::Caller, message);
+            let why = if activation.has_call_out() { why.outcome_unknown() } else { why };
             return self.end(now, session, Outcome::Threw(why));
         }
         if activation.heartbeat_at <= now {
@@ -60,14 +61,15 @@ impl Node {
             Outcome::Threw(why) => Outcome::Threw(why.at_step(key.step, &activation.baggage.path)),
             done @ Outcome::Done(_) => done,
         };
-        self.actions.push_back(Action::Discard(session));
+        if !bug!(self.policy, GuestLeaks) {
+            self.actions.push_back(Action::Discard(session));
+        }
         self.abandon_calls(session, &activation);
         let baggage = activation.baggage;
         let end = Message::End(Box::new(End {
             key: key.clone(),
             outcome,
-            // An exception that ends the whole of a composed chain from within a sub-chain: the parent's answers count.
-            emitted: baggage.stack.first().map_or(baggage.emitted, |outermost| outermost.emitted),
+            emitted: baggage.answers(),
             path: baggage.path,
             trace: baggage.trace,
             console: baggage.console,
@@ -76,7 +78,11 @@ impl Node {
             merged: baggage.merged,
         }));
         let (to, via) = match baggage.merge {
-            Some(merge) => (Arc::new(merge.host), None),
+            Some(merge) => {
+                let home = merge.host.id == baggage.charter.origin.id;
+                let via = self.way_to(&baggage.charter).filter(|_| home);
+                (Arc::new(merge.host), via)
+            }
             None => (Arc::new(baggage.charter.origin.clone()), self.way_to(&baggage.charter)),
         };
         let message = end.clone().encode();
@@ -102,7 +108,9 @@ impl Node {
     fn abandon_calls(&mut self, session: SessionId, activation: &Activation) {
         // Most chains end with nothing under way: those must not pay for a look at all the others.
         if matches!(activation.phase, Phase::Landing(_)) || !activation.out.is_empty() {
-            self.abandon(|asker| matches!(asker, Asker::Landing(s) | Asker::Guest { session: s, .. } if *s == session));
+            self.abandon(
+                |call| matches!(call.asker, Asker::Landing(s) | Asker::Guest { session: s, .. } if s == session),
+            );
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Functions that are not here: asked for, offered, checked, given up.
 
-use alloc::{collections::VecDeque, format, string::String, sync::Arc, vec::Vec};
+use alloc::{collections::VecDeque, format, sync::Arc, vec::Vec};
 use bytes::Bytes;
 use catena_wire::{Exception, Fault, Hash, Message, NodeId, NodeRef, Outcome, names};
 
@@ -35,9 +35,10 @@ impl Node {
             };
             landing.code_here = false;
             let me = self.me.id;
-            let origin = &activation.baggage.charter.origin;
+            let charter = &activation.baggage.charter;
             let creators = activation.baggage.stack.iter().map(|frame| &frame.creator);
-            let others = creators.chain([origin]).cloned().map(Arc::new);
+            // An origin that cannot be dialled cannot be asked, but it gave the function to the node by which it entered.
+            let others = creators.chain(&charter.entry).chain([&charter.origin]).cloned().map(Arc::new);
             // An enclosing chain's function has been where its sub-chain began; the hop before may never have needed it.
             let sources: Vec<_> = self
                 .repository
@@ -56,13 +57,19 @@ impl Node {
     fn recall(&mut self, code: Hash) {
         let (resumes, others) = core::mem::take(&mut self.actions)
             .into_iter()
-            .partition::<VecDeque<_>, _>(|action| matches!(action, Action::Resume { code: c, .. } if *c == code));
+            .partition::<VecDeque<_>, _>(|action| matches!(action, Action::Resume { code: c, .. } | Action::Branch { code: c, .. } if *c == code));
         self.actions = others;
         for action in resumes {
-            let Action::Resume { session, continuation, call, result, .. } = action else { continue };
-            let (result, continuation) = (Some(result.map(Answer::Value)), Some(continuation));
-            let (service, gather) = (String::new(), 0);
-            let landing = Landing { call, service, result, continuation, tails_due: 0, code_here: true, gather };
+            let (session, landing) = match action {
+                Action::Resume { session, continuation, call, result, .. } => {
+                    let result = Some(result.map(Answer::Value));
+                    (session, Landing { result, ..Landing::here(call, continuation) })
+                }
+                Action::Branch { session, continuation, call, index, .. } => {
+                    (session, Landing { branch: Some(index), ..Landing::here(call, continuation) })
+                }
+                _ => continue,
+            };
             self.activations.set_phase(session, Phase::Landing(landing));
             if let Some(activation) = self.activations.get_mut(session) {
                 activation.busy = false;
@@ -124,10 +131,14 @@ impl Node {
                 );
                 for session in sessions {
                     // For some of them it may have come along with a hop in the meantime.
-                    let in_vain = matches!(self.activations.get(session).map(|activation| &activation.phase),
-                        Some(Phase::Landing(landing)) if !landing.code_here);
-                    if in_vain {
+                    let Some(Activation { phase: Phase::Landing(landing), .. }) = self.activations.get(session) else {
+                        continue;
+                    };
+                    if !landing.code_here {
                         let why = Exception::new(names::CODE_MISSING, Fault::Node, message.as_str());
+                        // The service function has run, or runs.
+                        let called = landing.gather == 0 && landing.branch.is_none();
+                        let why = if called { why.outcome_unknown() } else { why };
                         self.finish(now, session, Outcome::Threw(why));
                     }
                 }

@@ -4,7 +4,7 @@ use alloc::{collections::BTreeMap, vec::Vec};
 use bytes::Bytes;
 use catena_wire::{BRANCHES_MAX, BranchCount, Budget, End, PATH_HOSTS_MAX, StepKey, TRACE_STEPS_MAX, Value};
 
-use crate::{Node, SessionId, Time, activation::Phase};
+use crate::{Node, SessionId, Time, activation::Phase, steps::Done};
 
 /// A parent that waits for its branches.
 #[derive(Clone, Debug)]
@@ -27,19 +27,38 @@ pub(crate) struct Gathering {
 impl Node {
     /// A branch has ended. What comes for a merge that is over, or never was here, is dropped.
     pub(crate) fn branch_ended(&mut self, now: Time, end: End) {
-        let Some(session) = end.at.as_ref().and_then(|at| self.activations.gathering(at)) else { return };
+        let Some(at) = &end.at else { return };
+        let Some(session) = self.activations.gathering(at) else { return self.ended_early(end) };
         let Some(activation) = self.activations.get_mut(session) else { return };
         let Phase::Gathering(gathering) = &mut activation.phase else { return };
         let number = end.key.branch.number();
         let among = number.checked_sub(gathering.first).is_some_and(|index| index < gathering.count);
         let ours =
             end.key.chain == gathering.at.chain && end.key.branch.parent().as_ref() == Some(&gathering.at.branch);
+        let number = match gathering.ended.contains_key(&number) && bug!(self.policy, MergeCountsRepeats) {
+            true => (0..gathering.count).map(|i| gathering.first + i).find(|n| !gathering.ended.contains_key(n)),
+            false => Some(number),
+        };
+        let Some(number) = number else { return };
         if !among || !ours || gathering.ended.contains_key(&number) {
             return;
         }
         gathering.ended.insert(number, end);
-        if gathering.ended.len() == usize::from(gathering.count) {
+        let early = usize::from(bug!(self.policy, MergeTooEarly));
+        if gathering.ended.len() + early == usize::from(gathering.count) {
             self.merge(now, session);
+        }
+    }
+
+    /// A branch may be quicker than the state of its parent, which is on its way to the merge host.
+    fn ended_early(&mut self, end: End) {
+        let Some(Done::Running(session)) = end.at.as_ref().and_then(|at| self.steps.get(at)) else { return };
+        let Some(activation) = self.activations.get_mut(*session) else { return };
+        if let Phase::Landing(landing) = &mut activation.phase
+            && landing.early.len() < usize::from(landing.gather)
+            && landing.early.iter().all(|early| early.key.branch != end.key.branch)
+        {
+            landing.early.push(end);
         }
     }
 

@@ -10,7 +10,7 @@ use alloc::{
 };
 use bytes::Bytes;
 use catena_wire::{
-    Branch, ChainId, Charter, Exception, Fault, Hash, Hop, Message, NodeRef, Outcome, PATH_HOSTS_MAX, StepKey,
+    Branch, ChainId, Charter, Encoded, Exception, Fault, Hash, Hop, Message, NodeId, NodeRef, Outcome, PATH_HOSTS_MAX, StepKey,
     StepTrace, TRACE_STEPS_MAX, Value, names,
 };
 
@@ -52,7 +52,8 @@ impl Node {
             // The hop was sent again, and that one's tail is still on its way.
             if landing.tails_due == 0 {
                 let why = "the link broke while the chain's state was arriving; its service function may have run";
-                self.end(now, session, Outcome::Threw(Exception::new(names::NODE_LOST, Fault::Network, why)));
+                let why = Exception::new(names::NODE_LOST, Fault::Network, why).outcome_unknown();
+                self.end(now, session, Outcome::Threw(why));
             }
             return;
         };
@@ -67,10 +68,12 @@ impl Node {
     pub(crate) fn land(&mut self, now: Time, from: &Arc<NodeRef>, mut hop: Box<Hop>, whole: bool) {
         let before = StepKey { step: hop.key.step.saturating_sub(1), ..hop.key.clone() };
         self.seen_beyond(now, from.id, &before);
-        if let Some(done) = self.steps.get(&hop.key).cloned() {
+        if let Some(done) = self.steps.get(&hop.key).cloned()
+            && !bug!(self.policy, RepeatRuns)
+        {
             return self.repeat(now, from, *hop, whole, done);
         }
-        if let Err(why) = self.admit(&hop) {
+        if let Err(why) = self.admit(from.id, &hop) {
             return self.refuse(now, from, &hop, why);
         }
         hop.budget = hop.budget.narrowed_to(self.policy.budget_max);
@@ -103,17 +106,25 @@ impl Node {
     }
 
     /// Refused once is refused for good: its sender goes on with the exception, so a repetition that comes late must not run.
-    pub(crate) fn refuse(&mut self, now: Time, from: &Arc<NodeRef>, hop: &Hop, why: Exception) {
-        let path = travelled(hop, &self.me.name);
-        let why = why.calling(&hop.service, &hop.function).at_step(hop.key.step, &path);
-        let message = Message::Refused(hop.key.clone(), why).encode();
-        self.steps.remember(now, &hop.key, Done::Refused(message.clone()), &self.policy);
+    fn refuse(&mut self, now: Time, from: &Arc<NodeRef>, hop: &Hop, why: Exception) {
+        // Who is told that no guests run here calls instead, under the same step.
+        let lasting = why.name != names::RUNS_NO_GUESTS;
+        let message = self.refusal(hop, why);
+        if lasting {
+            self.steps.remember(now, &hop.key, Done::Refused(message.clone()), &self.policy);
+        }
         self.again(from.clone(), message, None);
     }
 
-    pub(crate) fn admit(&self, hop: &Hop) -> Result<(), Exception> {
+    pub(crate) fn refusal(&self, hop: &Hop, why: Exception) -> Encoded {
+        let path = travelled(hop, &self.me.name);
+        let why = why.calling(&hop.service, &hop.function).at_step(hop.key.step, &path);
+        Message::Refused(hop.key.clone(), why).encode()
+    }
+
+    fn admit(&self, from: NodeId, hop: &Hop) -> Result<(), Exception> {
         check_identity(hop)?;
-        if self.cancelled.contains(hop.key.chain) {
+        if self.cancelled.contains(hop.key.chain, from) && !bug!(self.policy, CancelForgotten) {
             return Err(Exception::new(names::CANCELLED, Fault::Caller, "the chain was cancelled"));
         }
         if !self.policy.runs_guests {
@@ -152,7 +163,7 @@ impl Node {
             code: hop.code,
             charter: Charter { entry, ..hop.charter },
             stack: hop.stack,
-            emitted: hop.emitted,
+            emitted: if bug!(self.policy, AnswersRenumbered) { 0 } else { hop.emitted },
             splits: hop.splits,
             merge: hop.merge,
             merged: hop.merged,
@@ -168,6 +179,8 @@ impl Node {
             tails_due: 1,
             code_here: true,
             gather: hop.gather,
+            early: Vec::new(),
+            branch: None,
         };
         self.activations.insert(Activation {
             step: hop.key.step,
@@ -194,7 +207,8 @@ impl Node {
         let Phase::Landing(landing) = &mut activation.phase else {
             return;
         };
-        if !landing.code_here || landing.continuation.is_none() || (landing.result.is_none() && landing.gather == 0) {
+        let awaits_result = landing.result.is_none() && landing.gather == 0 && landing.branch.is_none();
+        if !landing.code_here || landing.continuation.is_none() || awaits_result {
             return;
         }
         let Some(continuation) = landing.continuation.take() else {
@@ -202,7 +216,14 @@ impl Node {
         };
         let (call, gather, code) = (landing.call, landing.gather, activation.baggage.code);
         if gather > 0 {
-            return self.become_merge_host(now, session, call, gather, continuation);
+            let early = core::mem::take(&mut landing.early);
+            self.become_merge_host(now, session, call, gather, continuation);
+            return early.into_iter().for_each(|end| self.branch_ended(now, end));
+        }
+        if let Some(index) = landing.branch {
+            activation.busy = true;
+            self.activations.set_phase(session, Phase::Live);
+            return self.actions.push_back(Action::Branch { session, code, continuation, call, index });
         }
         let result = match landing.result.take() {
             None => return,

@@ -13,9 +13,14 @@
 
 extern crate alloc;
 
+#[macro_use]
+mod seeded;
+
 mod action;
 mod activation;
 mod arrivals;
+#[cfg(feature = "seeded-bugs")]
+mod bug;
 mod calling;
 mod calls;
 mod cancelling;
@@ -42,6 +47,8 @@ pub use action::{
     Action, Answer, CallId, GuestCall, GuestSplit, Handed, Instance, Receipt, Replied, SessionId, SubChain, Ticket,
     Turn, Undelivered, Urgency, Wanted,
 };
+#[cfg(feature = "seeded-bugs")]
+pub use bug::Bug;
 pub use landing::Tail;
 pub use node::{Node, Plan};
 pub use placement::Link;

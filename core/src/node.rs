@@ -172,7 +172,7 @@ impl Node {
 
     /// Withdraws a plain call: no answer will come, and the node that was asked is told to stop.
     pub fn withdraw(&mut self, now: Time, call: CallId) {
-        self.abandon(|asker| matches!(asker, Asker::Api(id) if *id == call));
+        self.abandon(|request| matches!(request.asker, Asker::Api(id) if id == call));
         self.give_up(now);
     }
 
@@ -239,7 +239,7 @@ impl Node {
         for code in self.codes.asked_of(node) {
             self.ask_for_code(now, code);
         }
-        self.abandon(|asker| matches!(asker, Asker::Peer { to, .. } if to.id == node));
+        self.abandon(|call| matches!(&call.asker, Asker::Peer { to, .. } if to.id == node));
         for id in self.calls.waiting_for(node) {
             self.call_failed(now, id, Undelivered::Lost);
         }

@@ -34,6 +34,8 @@ struct Started {
     end: Option<End>,
     /// Nobody holds a reply set: a service of this node waits for the end.
     apart: bool,
+    /// The step under whose name that service hears the answers, if it wants them.
+    heard_as: Option<StepKey>,
 }
 
 impl Started {
@@ -82,15 +84,19 @@ impl Origin {
             held: 0,
             end: None,
             apart: false,
+            heard_as: None,
         };
-        self.timers.set(number, started.wakes_at());
+        if !bug!(policy, OriginWaitsForEver) {
+            self.timers.set(number, started.wakes_at());
+        }
         self.chains.insert(number, started);
     }
 
-    /// A service of this node waits for its end, and nobody for its answers.
-    pub(crate) fn set_apart(&mut self, number: u64) {
+    /// A service of this node waits for its end; its answers, if they are wanted, are told under this name.
+    pub(crate) fn set_apart(&mut self, number: u64, heard_as: Option<StepKey>) {
         if let Some(started) = self.chains.get_mut(&number) {
             started.apart = true;
+            started.heard_as = heard_as;
         }
     }
 
@@ -158,7 +164,9 @@ impl Origin {
         let answers = started.answers.entry(key.branch.clone()).or_default();
         // A repeat is dropped; so is what lies too far ahead. The next in order always finds room: it makes room itself.
         let room = started.held < policy.partials_held_max || number == answers.next;
-        if number >= answers.next && room && answers.held.insert(number, value).is_none() {
+        if number < answers.next && bug!(policy, AnswerTwice) {
+            out.push_back(Action::Reply(key.chain, Replied::Partial(value)));
+        } else if number >= answers.next && room && answers.held.insert(number, value).is_none() {
             started.held += 1;
         }
         self.deliver(key.chain, &key.branch, out);
@@ -177,8 +185,16 @@ impl Origin {
         if !branch.is_root() {
             return;
         }
+        if bug!(policy, EndTwice) && !self.chains.contains_key(&chain.number) {
+            let end = Replied::End { outcome: end.outcome.clone(), path: end.path.clone(), trace: Vec::new() };
+            out.push_back(Action::Reply(chain, end));
+        }
         let Some(started) = self.seen(now, &end.key, &[], policy) else {
             return;
+        };
+        let end = match bug!(policy, EndTooEarly) {
+            true => End { emitted: 0, merged: Vec::new(), ..end },
+            false => end,
         };
         if started.end.is_none() {
             started.end = Some(end);
@@ -204,8 +220,14 @@ impl Origin {
                 started.silent_at.entry(branch.clone()).or_insert(later);
             }
         }
-        started.last_step = started.last_step.max(key.step);
-        self.timers.set(number, started.wakes_at());
+        if key.step > started.last_step {
+            // It gets on: what was amiss is over.
+            started.retransmissions = 0;
+            started.last_step = key.step;
+        }
+        if !bug!(policy, OriginWaitsForEver) {
+            self.timers.set(number, started.wakes_at());
+        }
         Some(started)
     }
 
@@ -218,8 +240,10 @@ impl Origin {
             while let Some(value) = answers.held.remove(&answers.next) {
                 answers.next = answers.next.saturating_add(1);
                 started.held -= 1;
-                if !started.apart {
-                    out.push_back(Action::Reply(chain, Replied::Partial(value)));
+                match &started.heard_as {
+                    Some(at) => out.push_back(Action::Heard(at.clone(), value)),
+                    None if started.apart => {}
+                    None => out.push_back(Action::Reply(chain, Replied::Partial(value))),
                 }
             }
         }

@@ -64,6 +64,9 @@ pub struct Policy {
     pub cancelled_max: usize,
     /// Sub-chains whose intermediate answers are put in order here.
     pub hearings_max: usize,
+    /// A mistake that the node makes on purpose.
+    #[cfg(feature = "seeded-bugs")]
+    pub bug: Option<crate::Bug>,
 }
 
 impl Default for Policy {
@@ -99,6 +102,8 @@ impl Default for Policy {
             instances_tried_max: 4,
             cancelled_max: 65_536,
             hearings_max: 16_384,
+            #[cfg(feature = "seeded-bugs")]
+            bug: None,
         }
     }
 }

@@ -17,7 +17,9 @@ impl Node {
             Done::Refused(message) => return self.again(from.clone(), message, None),
             Done::Calling { .. } | Done::Called { .. } => {
                 let message = "another call was made under this step";
-                return self.refuse(now, from, &hop, Exception::new(names::PROTOCOL, Fault::Caller, message));
+                // That call is remembered as it is: whoever made it waits for its result.
+                let refusal = self.refusal(&hop, Exception::new(names::PROTOCOL, Fault::Caller, message));
+                return self.again(from.clone(), refusal, None);
             }
             _ => {}
         }

@@ -2,26 +2,32 @@
 
 use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
 use bytes::Bytes;
-use catena_wire::{Branch, Exception, Fault, Merge, NodeRef, StepKey, StepTrace, names};
+use catena_wire::{Branch, Exception, Fault, Merge, Mode, NodeRef, StepKey, StepTrace, names};
 
 use crate::{
     Action, GuestSplit, Instance, Node, SessionId, Time,
     activation::{Activation, Baggage, Cargo, Phase},
     gathering::Gathering,
+    node::overloaded,
 };
 
 impl Node {
-    /// A split that a guest asked for, while it waits for nothing else.
-    pub(crate) fn split(&mut self, now: Time, session: SessionId, split: GuestSplit) {
-        if let Err(why) = self.may_split(now, session, &split) {
+    /// A split that a guest asked for: it moves to the merge host if it is `lone`, and its function waits for nothing else.
+    pub(crate) fn split(&mut self, now: Time, session: SessionId, split: GuestSplit, lone: bool) {
+        let Some(activation) = self.activations.get_mut(session) else { return };
+        // Before all else, so that no function can go on asking in vain.
+        let budget = activation.budget_now(now).take_hop();
+        let Some(budget) = budget.filter(|budget| budget.hops_left() >= split.count) else {
+            return self.out_of_hops(now, session, &Cargo::Split(split));
+        };
+        activation.budget = budget;
+        activation.budget_at = now;
+        let stays = !lone || activation.baggage.charter.mode == Mode::Interactive;
+        if let Err(why) = self.may_split(session, &split) {
             let why = why.at_line(split.line, split.column);
             return self.settle(session, split.call, Err(why));
         }
-        let Some(activation) = self.activations.get_mut(session) else { return };
-        let Some(budget) = activation.budget_now(now).take_hop() else { return };
-        activation.budget = budget;
-        activation.budget_at = now;
-        let here = split.at.as_ref().is_none_or(|at| self.services.contains_key(at));
+        let here = stays || split.at.as_ref().is_none_or(|at| self.services.contains_key(at));
         let cargo = Cargo::Split(split);
         if here {
             let place = Instance { node: self.me.clone(), proxy: None, repeatable: Vec::new() };
@@ -30,7 +36,7 @@ impl Node {
         self.find_and_pack(session, cargo);
     }
 
-    fn may_split(&self, now: Time, session: SessionId, split: &GuestSplit) -> Result<(), Exception> {
+    fn may_split(&self, session: SessionId, split: &GuestSplit) -> Result<(), Exception> {
         let limit = |message: String| Err(Exception::new(names::LIMIT_EXCEEDED, Fault::Guest, message));
         let Some(activation) = self.activations.get(session) else { return limit(String::new()) };
         let branches_max = self.policy.branches_max;
@@ -43,13 +49,9 @@ impl Node {
         if u32::from(activation.baggage.splits) + split.count > u32::from(u16::MAX) {
             return limit(String::from("the chain has split into 65,535 branches, which is all that can be numbered"));
         }
-        let hops_left = activation.budget_now(now).hops_left();
-        if hops_left <= split.count {
-            let message = format!(
-                "{hops_left} calls are left in the hop budget, which {} branches cannot share; give it more",
-                split.count
-            );
-            return Err(Exception::new(names::HOP_BUDGET_EXCEEDED, Fault::Guest, message));
+        let (here, max) = (self.activations.count() as u64, self.policy.activations_max as u64);
+        if here + u64::from(split.count) > max {
+            return Err(overloaded(&self.me.name, "chains", self.policy.activations_max));
         }
         Ok(())
     }
@@ -60,7 +62,9 @@ impl Node {
         let Some(activation) = self.activations.get_mut(session) else { return };
         activation.step = activation.step.saturating_add(1);
         let count = u16::try_from(split.count).unwrap_or(u16::MAX);
-        activation.baggage.splits = activation.baggage.splits.saturating_add(count);
+        if !bug!(self.policy, BranchNumbersAgain) {
+            activation.baggage.splits = activation.baggage.splits.saturating_add(count);
+        }
         let parent = activation.clone();
         self.become_merge_host(now, session, split.call, count, continuation.clone());
         let host = (*self.me).clone();
@@ -80,8 +84,9 @@ impl Node {
         let (share, rest) = activation.budget_now(now).shared(u32::from(count));
         activation.budget = rest;
         activation.budget_at = now;
-        activation.out.clear();
-        activation.busy = false;
+        // Results of other calls wait until it goes on.
+        activation.out.remove(&call);
+        activation.busy = true;
         let first = activation.baggage.splits.saturating_sub(count).saturating_add(1);
         let at = activation.key();
         let hops_each = share.hops_left();
@@ -123,7 +128,7 @@ impl Node {
             stack: Vec::new(),
             emitted: 0,
             splits: 0,
-            merge: Some(Merge { host: host.clone(), at: parent.key() }),
+            merge: Some(Merge { host: host.clone(), at: parent.key(), listener: parent.baggage.listener() }),
             merged: Vec::new(),
             trace: parent.baggage.trace.as_ref().map(|_| Vec::new()),
             console: Vec::new(),

@@ -47,14 +47,14 @@ impl Done {
     }
 
     /// Where the chain went from here.
-    pub(crate) fn went_to(&self) -> Option<&Arc<NodeRef>> {
+    pub(crate) fn went_to(&self) -> Vec<Arc<NodeRef>> {
         match self {
-            Self::Sent { to, .. } => Some(to),
+            Self::Sent { to, .. } => alloc::vec![to.clone()],
             Self::Forwarded(activation) | Self::Split { handed: activation, .. } => match &activation.phase {
-                Phase::Handing(custody) => Some(&custody.to),
-                _ => None,
+                Phase::Handing(custody) => custody.tried.iter().chain([&custody.to]).cloned().collect(),
+                _ => Vec::new(),
             },
-            _ => None,
+            _ => Vec::new(),
         }
     }
 
@@ -70,8 +70,7 @@ fn handed_bytes(activation: &Activation) -> usize {
                 Cargo::Call(call) => call.params.len_bytes(),
                 Cargo::Split(_) => 0,
             };
-            let stacked: usize = activation.baggage.stack.iter().map(|frame| frame.continuation.len()).sum();
-            ENTRY_BYTES + params + custody.continuation.len() + stacked
+            ENTRY_BYTES + params + custody.continuation.len() + activation.baggage.bytes()
         }
         _ => 0,
     }

@@ -73,22 +73,26 @@ impl Node {
             return self.finish(now, session, Outcome::Threw(why));
         }
         let lone = waits_for == 1;
-        if lone && let Some(split) = splits.pop() {
-            return self.split(now, session, split);
+        let split = if splits.len() == 1 { splits.pop() } else { None };
+        // Until all have gone out the guest is told of none: it may have to be suspended.
+        activation.busy = true;
+        for call in calls {
+            if lone && !self.services.contains_key(&call.service) && self.moves(session, &call) {
+                return self.move_to(now, session, call);
+            }
+            self.call_beside(now, session, call, false);
         }
+        let Some(activation) = self.activations.get_mut(session) else { return };
+        activation.busy = false;
         for split in splits {
-            let why = "a split cannot run beside other calls or splits; await those first";
+            let why = "splits cannot run beside each other; await one first, or make one split of them";
             let why = Exception::new(names::LIMIT_EXCEEDED, Fault::Guest, why).at_line(split.line, split.column);
             self.settle(session, split.call, Err(why));
         }
-        for call in calls {
-            if lone && !self.services.contains_key(&call.service) && self.moves(session, &call) {
-                self.move_to(now, session, call);
-            } else {
-                self.call_beside(now, session, call, false);
-            }
+        match split {
+            Some(split) => self.split(now, session, split, lone),
+            None => self.hand_in(session),
         }
-        self.hand_in(session);
     }
 
     /// A call made from here while the chain stays: in place if the service is, else by plain call.
@@ -100,7 +104,7 @@ impl Node {
         activation.step = activation.step.saturating_add(1);
         let (step, budget) = (activation.step, activation.budget_now(now).take_hop());
         let Some(budget) = budget else {
-            return self.out_of_hops(now, session, &call);
+            return self.out_of_hops(now, session, &Cargo::Call(call));
         };
         activation.budget = budget;
         activation.budget_at = now;
@@ -123,11 +127,13 @@ impl Node {
         );
     }
 
-    pub(crate) fn out_of_hops(&mut self, now: Time, session: SessionId, call: &GuestCall) {
+    /// Ends the chain, whatever its function would do about it: it may be in a loop.
+    pub(crate) fn out_of_hops(&mut self, now: Time, session: SessionId, cargo: &Cargo) {
+        let (line, column) = cargo.position();
         let message = "the chain has made all the calls that its hop budget allows; give it more, or look for a loop";
         let why = Exception::new(names::HOP_BUDGET_EXCEEDED, Fault::Guest, message)
-            .calling(&call.service, &call.function)
-            .at_line(call.line, call.column);
+            .calling(cargo.service(), cargo.function())
+            .at_line(line, column);
         self.end(now, session, Outcome::Threw(why));
     }
 
@@ -137,10 +143,11 @@ impl Node {
             return;
         };
         let Some(budget) = activation.budget_now(now).take_hop() else {
-            return self.out_of_hops(now, session, &call);
+            return self.out_of_hops(now, session, &Cargo::Call(call));
         };
         activation.budget = budget;
         activation.budget_at = now;
+        activation.busy = false;
         self.find_and_pack(session, Cargo::Call(call));
     }
 
@@ -157,7 +164,7 @@ impl Node {
 
     fn hand_in(&mut self, session: SessionId) {
         let Some(activation) = self.activations.get_mut(session) else { return };
-        if activation.busy {
+        if activation.busy || !matches!(activation.phase, Phase::Live) {
             return;
         }
         let Some((call, result)) = activation.ready.pop_front() else { return };

@@ -92,4 +92,21 @@ pub struct Merge {
     /// The step of the parent that split.
     #[n(1)]
     pub at: StepKey,
+    /// Who is told of the branches' intermediate answers.
+    #[n(2)]
+    pub listener: Listener,
+}
+
+/// Who is told of the intermediate answers of a branch: whoever is told of its parent's.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub enum Listener {
+    /// The origin.
+    #[n(0)]
+    Origin,
+    /// Nobody: its parent is a sub-chain whose creator does not want them.
+    #[n(1)]
+    Nobody,
+    /// The creator of the sub-chain that began at this step (rpc-chains section 7.1).
+    #[n(2)]
+    Creator(#[n(0)] NodeRef, #[n(1)] u32),
 }

@@ -21,7 +21,7 @@ mod message;
 mod value;
 
 pub use budget::Budget;
-pub use chain::{Charter, Frame, Merge, Mode};
+pub use chain::{Charter, Frame, Listener, Merge, Mode};
 pub use exception::{Exception, Fault, names};
 pub use hello::Hello;
 pub use hop::{BranchCount, End, Hop, LogLine, NodeRef, Outcome, StepTrace};

@@ -1,9 +1,12 @@
 //! A plan from a seed: every fourth without a fault.
 
+use catena_wire::Mode;
+
 use crate::{
-    guest::{Op, Target, failing, slow, work},
-    plan::{Chain, CodePlan, Crash, Cut, PlainCall, Plan, Rules},
+    guest::Op,
+    plan::{Chain, CodePlan, Crash, Cut, Nodes, PlainCall, Plan, Rules},
     rng::Rng,
+    services::{SUB_CHAINS, Target, at, failing, slow, work},
 };
 
 pub(crate) fn plan(seed: u64) -> Plan {
@@ -25,15 +28,52 @@ pub(crate) fn plan(seed: u64) -> Plan {
         crashes: Vec::new(),
         cuts: Vec::new(),
         code: code(rng, hosts, faulty),
+        nodes: nodes(rng, hosts, services as u8),
         chains: (0..rng.range(1, 5)).map(|_| chain(rng, hosts, services as u8)).collect(),
         calls: (0..rng.range(0, 4)).map(|_| call(rng, hosts, services as u8)).collect(),
         time_us: 240_000_000,
-        hops: 24,
+        hops: 40,
     };
     if faulty {
         add_faults(rng, &mut plan);
     }
+    if rng.chance(15) {
+        add_undialled(rng, &mut plan);
+    }
     plan
+}
+
+fn nodes(rng: &mut Rng, hosts: usize, services: u8) -> Nodes {
+    let mut some = |likely: u64| -> Vec<usize> {
+        let any = rng.chance(likely);
+        (0..hosts).filter(|_| any && rng.chance(40)).collect()
+    };
+    let (no_guests, separate) = (some(15), some(15));
+    let mut proxies = Vec::new();
+    for service in 0..services {
+        if rng.chance(6) {
+            proxies.push((service, rng.range(0, hosts as u64) as usize));
+        }
+    }
+    Nodes {
+        repeatable: (0..services).filter(|_| rng.chance(30)).collect(),
+        no_guests,
+        proxies,
+        separate,
+        undialled: None,
+        bytes_per_s: rng.chance(50).then(|| [2_000, 100_000, 10_000_000][rng.range(0, 3) as usize]),
+    }
+}
+
+/// One more host, which serves nothing and which nobody can dial; some of the chains are its own.
+fn add_undialled(rng: &mut Rng, plan: &mut Plan) {
+    plan.nodes.undialled = Some(plan.hosts);
+    plan.hosts += 1;
+    for chain in &mut plan.chains {
+        if rng.chance(70) {
+            chain.origin = plan.hosts - 1;
+        }
+    }
 }
 
 fn servers(rng: &mut Rng, hosts: usize) -> Vec<usize> {
@@ -55,7 +95,7 @@ fn code(rng: &mut Rng, hosts: usize, faulty: bool) -> CodePlan {
 }
 
 fn chain(rng: &mut Rng, hosts: usize, services: u8) -> Chain {
-    let mut program: Vec<Op> = (0..rng.range(1, 7)).map(|_| op(rng, services)).collect();
+    let mut program: Vec<Op> = (0..rng.range(1, 7)).map(|_| op(rng, services, 0)).collect();
     match rng.range(0, 20) {
         0 => program.push(Op::Throw),
         1 => program.push(Op::Stall),
@@ -66,11 +106,35 @@ fn chain(rng: &mut Rng, hosts: usize, services: u8) -> Chain {
         }
         _ => {}
     }
-    Chain { at_us: rng.range(0, 300_000), origin: rng.range(0, hosts as u64) as usize, program }
+    Chain {
+        at_us: rng.range(0, 300_000),
+        origin: rng.range(0, hosts as u64) as usize,
+        program,
+        mode: match rng.range(0, 10) {
+            0 => Mode::Interactive,
+            1 | 2 => Mode::Adaptive,
+            _ => Mode::Chain,
+        },
+        compose: !rng.chance(15),
+        cancel_after_us: rng.chance(8).then(|| rng.range(0, 2_000_000)),
+    }
 }
 
-fn op(rng: &mut Rng, services: u8) -> Op {
-    match rng.range(0, 16) {
+/// Some splits within splits.
+fn split(rng: &mut Rng, services: u8, depth: u32) -> Op {
+    let branches = (0..rng.range(1, 4)).map(|_| {
+        let mut branch: Vec<Op> = (0..rng.range(0, 4)).map(|_| op(rng, services, depth + 1)).collect();
+        branch.extend(rng.chance(10).then_some(Op::Throw));
+        branch
+    });
+    let branches = branches.collect();
+    Op::Split(branches, rng.chance(60).then(|| service(rng, services)))
+}
+
+fn op(rng: &mut Rng, services: u8, depth: u32) -> Op {
+    match rng.range(0, 20) {
+        16 | 17 if depth < 2 => split(rng, services, depth),
+        18 | 19 => Op::Call(at(service(rng, services), SUB_CHAINS[rng.range(0, SUB_CHAINS.len() as u64) as usize])),
         0..=4 => Op::Call(target(rng, services)),
         5 | 6 => Op::Dynamic(services),
         7 | 8 => Op::Emit,
@@ -92,6 +156,9 @@ fn willing(rng: &mut Rng, services: u8) -> Target {
 }
 
 fn target(rng: &mut Rng, services: u8) -> Target {
+    if rng.chance(4) {
+        return at(service(rng, services), SUB_CHAINS[rng.range(0, SUB_CHAINS.len() as u64) as usize]);
+    }
     if rng.chance(4) { failing(service(rng, services)) } else { willing(rng, services) }
 }
 

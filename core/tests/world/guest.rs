@@ -1,38 +1,14 @@
 //! A tiny interpreter whose continuation is real bytes: what a chain's function is to the world.
 
 use bytes::Bytes;
-use catena_core::{GuestCall, Turn};
+use catena_core::{GuestCall, GuestSplit, Turn};
 use catena_wire::{Exception, Fault, Hash, Value};
 use minicbor::{Decode, Encode};
 
-use crate::rng::mix;
-
-/// Which function of which service.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
-#[cbor(array)]
-pub(crate) struct Target {
-    #[n(0)]
-    pub(crate) service: u8,
-    #[n(1)]
-    pub(crate) function: u8,
-}
-
-pub(crate) const FUNCTIONS: [&str; 3] = ["work", "fail", "slow"];
-pub(crate) const WORK: u8 = 0;
-pub(crate) const FAIL: u8 = 1;
-pub(crate) const SLOW: u8 = 2;
-
-pub(crate) fn work(service: u8) -> Target {
-    Target { service, function: WORK }
-}
-
-pub(crate) fn failing(service: u8) -> Target {
-    Target { service, function: FAIL }
-}
-
-pub(crate) fn slow(service: u8) -> Target {
-    Target { service, function: SLOW }
-}
+use crate::{
+    rng::mix,
+    services::{FUNCTIONS, Target, service_name, work},
+};
 
 /// One statement of a program.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
@@ -70,6 +46,12 @@ pub(crate) enum Op {
     /// `call(..)` without `await`.
     #[n(10)]
     Start(#[n(0)] Target),
+    /// `await split([async () => .., ..], { at })`: what the branches bring is folded in, whether they returned or threw.
+    #[n(11)]
+    Split(#[n(0)] Vec<Vec<Op>>, #[n(1)] Option<u8>),
+    /// `try { await split([.., ..]) } catch {}` with so many branches, each empty.
+    #[n(12)]
+    TrySplit(#[n(0)] u32),
 }
 
 /// The function's bytes.
@@ -87,18 +69,30 @@ pub(crate) fn hash_of(code: &[u8]) -> Hash {
     Hash(hash)
 }
 
-/// What a service function is told: which run of which program, and which call of it.
-pub(crate) type Params = (u64, u32);
+/// Whose function it is: the run of the chain that the user began, and which of its sub-chains or branches.
+pub(crate) type Who = (u64, u64);
+/// What a service function is told: who calls, and the number of the call.
+pub(crate) type Params = (u64, u64, u32);
 /// What a function returns: its results folded, whether it caught an exception that a fault caused, and its emits.
 pub(crate) type Returned = (u64, bool, u32);
 
-/// What a service function returns.
-pub(crate) fn result_of(service: u8, (run, call): Params) -> u64 {
-    mix(mix(run).wrapping_add(u64::from(call)) ^ u64::from(service))
+/// The low bit tells sub-chains, and what belongs to them, from the user's own chain and its branches.
+pub(crate) fn of_sub_chain(own: u64) -> bool {
+    own & 1 == 1
 }
 
-pub(crate) fn service_name(service: u8) -> String {
-    format!("s{service}")
+/// The sub-chain that answers this call.
+pub(crate) fn sub_chain_of((run, own, call): Params) -> Who {
+    (run, mix(own ^ mix(u64::from(call) + 1)) | 1)
+}
+
+fn branch_of(own: u64, call: u32, index: u16) -> u64 {
+    mix(own ^ mix((u64::from(call) << 20) + u64::from(index) + (1 << 60))) & !1 | own & 1
+}
+
+/// Exceptions that programs and services throw themselves; all others come of a fault.
+pub(crate) fn is_its_own(name: &str) -> bool {
+    matches!(name, "Oops" | "Thrown")
 }
 
 /// A running function. All of it travels.
@@ -108,26 +102,32 @@ pub(crate) struct Guest {
     #[n(0)]
     run: u64,
     #[n(1)]
-    pc: u32,
+    own: u64,
+    /// The splits in whose branches it is: where each stands in the program, and which branch.
     #[n(2)]
-    next_call: u32,
+    within: Vec<(u32, u16)>,
     #[n(3)]
-    emits: u32,
+    pc: u32,
     #[n(4)]
-    fold: u64,
+    next_call: u32,
     #[n(5)]
+    emits: u32,
+    #[n(6)]
+    fold: u64,
+    #[n(7)]
     caught: bool,
     /// Calls that the statement at `pc` awaits.
-    #[n(6)]
+    #[n(8)]
     awaited: Vec<u32>,
     /// Results for them.
-    #[n(7)]
+    #[n(9)]
     got: Vec<(u32, u64)>,
 }
 
 impl Guest {
     pub(crate) fn begin(input: &Value) -> Self {
-        Self { run: minicbor::decode(input.as_bytes()).expect("the input is the run's number"), ..Self::default() }
+        let (run, own) = minicbor::decode(input.as_bytes()).expect("the input says who it is");
+        Self { run, own, ..Self::default() }
     }
 
     pub(crate) fn continuation(&self) -> Bytes {
@@ -142,17 +142,41 @@ impl Guest {
         self.run
     }
 
+    pub(crate) fn emits(&self) -> u32 {
+        self.emits
+    }
+
+    /// What it runs: the program, or a branch of a split in it.
+    fn ops<'a>(&self, program: &'a [Op]) -> &'a [Op] {
+        self.within.iter().fold(program, |ops, (pc, index)| match &ops[*pc as usize] {
+            Op::Split(branches, _) => &branches[usize::from(*index)],
+            _ => &[],
+        })
+    }
+
+    /// Becomes a branch of the split that it waits for.
+    pub(crate) fn branch(&mut self, program: &[Op], call: u32, index: u16) -> Turn {
+        assert_eq!(self.awaited, [call], "it waits for the split and for nothing else");
+        self.within.push((self.pc, index));
+        self.own = branch_of(self.own, call, index);
+        self.fold = mix(self.fold ^ (u64::from(index) + 1));
+        (self.pc, self.emits, self.caught) = (0, 0, false);
+        self.awaited.clear();
+        self.turn(program, None)
+    }
+
     /// Runs until it waits or ends.
     pub(crate) fn turn(&mut self, program: &[Op], settled: Option<(u32, Result<Value, Exception>)>) -> Turn {
+        let ops = self.ops(program);
         let mut turn = Turn::default();
         if let Some((call, result)) = settled
             && self.awaited.contains(&call)
-            && let Err(why) = self.take(program, call, result)
+            && let Err(why) = self.take(ops, call, result)
         {
             turn.end = Some(Err(why));
             return turn;
         }
-        while let Some(op) = program.get(self.pc as usize) {
+        while let Some(op) = ops.get(self.pc as usize) {
             if !self.step(op, &mut turn) {
                 return turn;
             }
@@ -163,16 +187,51 @@ impl Guest {
     }
 
     /// A result for the statement that awaits it; an error unless it is caught.
-    fn take(&mut self, program: &[Op], call: u32, result: Result<Value, Exception>) -> Result<(), Exception> {
-        match (result, &program[self.pc as usize]) {
-            (Ok(value), _) => self.got.push((call, minicbor::decode(value.as_bytes()).expect("a result"))),
-            (Err(why), Op::Try(_)) => {
-                self.caught |= why.name != "Oops";
+    fn take(&mut self, ops: &[Op], call: u32, result: Result<Value, Exception>) -> Result<(), Exception> {
+        match (result, &ops[self.pc as usize]) {
+            (Ok(value), Op::Split(..) | Op::TrySplit(_)) => {
+                let folded = self.merged(&value);
+                self.got.push((call, folded));
+            }
+            (Ok(value), _) => {
+                let result = self.result(&value);
+                self.got.push((call, result));
+            }
+            (Err(why), Op::Try(_) | Op::TrySplit(_)) => {
+                self.caught |= !is_its_own(&why.name);
                 self.got.push((call, 1));
             }
             (Err(why), _) => return Err(why),
         }
         Ok(())
+    }
+
+    /// What a service function returned, or a chain in its place.
+    fn result(&mut self, value: &Value) -> u64 {
+        if let Ok(result) = minicbor::decode(value.as_bytes()) {
+            return result;
+        }
+        let (fold, caught, _): Returned = minicbor::decode(value.as_bytes()).expect("a result");
+        self.caught |= caught;
+        fold
+    }
+
+    /// The outcomes of a split's branches, in their order.
+    fn merged(&mut self, value: &Value) -> u64 {
+        let mut decoder = minicbor::Decoder::new(value.as_bytes());
+        let count = decoder.array().expect("outcomes").expect("so many");
+        (0..count).fold(0, |fold, _| {
+            assert_eq!(decoder.array().expect("an outcome"), Some(2), "an outcome is a pair");
+            let (result, caught) = if decoder.bool().expect("whether it returned") {
+                let (result, caught, _): Returned = decoder.decode().expect("what the branch returned");
+                (result, caught)
+            } else {
+                let why: Exception = decoder.decode().expect("what the branch threw");
+                (1, !is_its_own(&why.name))
+            };
+            self.caught |= caught;
+            mix(fold ^ result)
+        })
     }
 
     /// False if it has to wait, or has ended.
@@ -185,8 +244,10 @@ impl Guest {
             }
             Op::All(targets) => return self.wait_for(targets, targets.len(), turn),
             Op::Race(targets) => return self.wait_for(targets, 1, turn),
+            Op::Split(branches, at) => return self.split(branches.len() as u32, at.map(service_name), turn),
+            Op::TrySplit(count) => return self.split(*count, None, turn),
             Op::Emit => {
-                turn.emits.push(Value::encode(&(self.run, self.emits)));
+                turn.emits.push(Value::encode(&(self.run, self.own, self.emits)));
                 self.emits += 1;
             }
             Op::Log => turn.logs.push(format!("at {}", self.pc)),
@@ -212,6 +273,21 @@ impl Guest {
             self.awaited = targets.iter().map(|target| self.issue(*target, turn)).collect();
             return false;
         }
+        self.have(enough)
+    }
+
+    fn split(&mut self, count: u32, at: Option<String>, turn: &mut Turn) -> bool {
+        if self.awaited.is_empty() {
+            let call = self.number();
+            self.awaited.push(call);
+            turn.splits.push(GuestSplit { call, count, at, line: self.pc + 1, column: 1 });
+            return false;
+        }
+        self.have(1)
+    }
+
+    /// Goes on if enough has come of what is awaited.
+    fn have(&mut self, enough: usize) -> bool {
         if self.got.len() < enough {
             return false;
         }
@@ -225,10 +301,14 @@ impl Guest {
         true
     }
 
-    fn issue(&mut self, target: Target, turn: &mut Turn) -> u32 {
-        let call = self.next_call;
+    fn number(&mut self) -> u32 {
         self.next_call += 1;
-        let params: Params = (self.run, call);
+        self.next_call - 1
+    }
+
+    fn issue(&mut self, target: Target, turn: &mut Turn) -> u32 {
+        let call = self.number();
+        let params: Params = (self.run, self.own, call);
         turn.calls.push(GuestCall {
             call,
             service: service_name(target.service),
@@ -239,36 +319,4 @@ impl Guest {
         });
         call
     }
-}
-
-/// What the program comes to where nothing goes wrong and every call takes no time.
-pub(crate) fn expected(program: &[Op], run: u64, hops: u32) -> (Result<Returned, String>, u32) {
-    let mut guest = Guest { run, ..Guest::default() };
-    let mut queue = std::collections::VecDeque::new();
-    let mut turn = guest.turn(program, None);
-    let mut left = hops;
-    loop {
-        for call in turn.calls {
-            let Some(less) = left.checked_sub(1) else { return (Err("HopBudgetExceeded".into()), guest.emits) };
-            left = less;
-            queue.push_back(call);
-        }
-        match turn.end {
-            Some(Ok(value)) => return (Ok(minicbor::decode(value.as_bytes()).expect("returned")), guest.emits),
-            Some(Err(why)) => return (Err(why.name), guest.emits),
-            None => {}
-        }
-        let Some(call) = queue.pop_front() else { return (Err("Stalled".into()), guest.emits) };
-        let service: u8 = call.service[1..].parse().expect("a service");
-        let params: Params = minicbor::decode(call.params.as_bytes()).expect("parameters");
-        let result = match call.function.as_str() {
-            "fail" => Err(oops()),
-            _ => Ok(Value::encode(&result_of(service, params))),
-        };
-        turn = guest.turn(program, Some((call.call, result)));
-    }
-}
-
-pub(crate) fn oops() -> Exception {
-    Exception::new("Oops", Fault::Service, "as the function does").with_params(Value::encode(&7))
 }

@@ -9,7 +9,10 @@ use bytes::Bytes;
 use catena_core::{Node, Policy, SessionId, Ticket};
 use catena_wire::{Hash, NodeId, NodeRef};
 
-use crate::guest::{FUNCTIONS, Guest, service_name};
+use crate::{
+    guest::Guest,
+    services::{FUNCTIONS, service_name},
+};
 
 /// A node that runs, or has run.
 pub(crate) struct Host {
@@ -26,11 +29,11 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    pub(crate) fn start(index: usize, run: u64, services: &[u8], policy: Policy) -> Self {
+    pub(crate) fn start(index: usize, run: u64, services: &[u8], policy: Policy, dialled: bool) -> Self {
         let me = NodeRef {
             id: NodeId(run * 1_000 + index as u64 + 1),
             name: format!("n{index}"),
-            address: Some(format!("n{index}:1")),
+            address: dialled.then(|| format!("n{index}:1")),
             site: None,
         };
         let mut node = Node::new(me.clone(), policy, 1_700_000_000_000_000);

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use catena_wire::{Exception, Outcome, names};
+use catena_wire::{Exception, Outcome, Value, names};
 
 use crate::{
-    guest::{self, Returned},
+    expected::{expected, is_plain},
+    guest::{Returned, is_its_own, of_sub_chain},
     plan::Plan,
     record::{Record, Seen},
 };
@@ -18,7 +19,10 @@ pub(crate) fn check(plan: &Plan, record: &Record) -> Verdict {
     asked_nothing_forbidden(record)?;
     left_nothing_behind(record)?;
     budgets_only_shrink(plan, record)?;
+    hops_are_never_exceeded(plan, record)?;
     no_effect_twice(record)?;
+    nothing_runs_in_two_places(record)?;
+    sub_chains_are_heard_in_order(record)?;
     calls_end_once(record)?;
     for seen in record.chains.values() {
         let judged = ended_once(seen)
@@ -51,16 +55,29 @@ fn budgets_only_shrink(plan: &Plan, record: &Record) -> Verdict {
         if key.step + budget.hops_left() > plan.hops {
             return Err(format!("step {} has {} hops left of {}", key.step, budget.hops_left(), plan.hops));
         }
-        let (step, time) = *least.get(&key.chain).unwrap_or(&(0, plan.time_us));
-        let went_on = record.went_on.contains(&record.chains[&key.chain].run);
+        let line = (key.chain, key.branch.clone());
+        let (step, time) = *least.get(&line).unwrap_or(&(0, plan.time_us));
+        let went_on = record.chains.get(&key.chain).is_none_or(|seen| record.went_on.contains(&seen.run));
         if key.step > step {
             if budget.time_left_us() > time && !went_on {
                 return Err(format!("step {} has {} us left, {time} before", key.step, budget.time_left_us()));
             }
-            least.insert(key.chain, (key.step, budget.time_left_us()));
+            least.insert(line, (key.step, budget.time_left_us()));
         }
     }
     Ok(())
+}
+
+/// Over all branches together, and the sub-chains that joined: no more calls than the chain was given.
+fn hops_are_never_exceeded(plan: &Plan, record: &Record) -> Verdict {
+    let mut made: BTreeMap<_, u32> = BTreeMap::new();
+    for key in record.ran.keys() {
+        *made.entry(key.chain).or_default() += 1;
+    }
+    let went_on =
+        |chain| record.chains.get(chain).is_none_or(|seen| record.went_on.contains(&seen.run)) || record.crashes > 0;
+    let over = made.iter().find(|(chain, calls)| **calls > plan.hops && !went_on(chain));
+    over.map_or(Ok(()), |(chain, calls)| Err(format!("{calls} calls of {chain}, which may make {}", plan.hops)))
 }
 
 /// While no node crashes, and no chain went on after an outcome that it could not know.
@@ -68,8 +85,52 @@ fn no_effect_twice(record: &Record) -> Verdict {
     if record.crashes > 0 {
         return Ok(());
     }
-    let doubled = record.effects.iter().find(|((run, _), count)| **count > 1 && !record.went_on.contains(run));
-    doubled.map_or(Ok(()), |((run, call), count)| Err(format!("call {call} of run {run} took effect {count} times")))
+    let doubled = record.effects.iter().find(|((run, ..), count)| **count > 1 && !record.went_on.contains(run));
+    doubled.map_or(Ok(()), |(whose, count)| Err(format!("call {whose:?} took effect {count} times")))
+}
+
+/// The same step of the same chain at two nodes: only if its function may be done again.
+fn nothing_runs_in_two_places(record: &Record) -> Verdict {
+    let doubled = record.ran.iter().find(|(_, ran)| {
+        ran.on.len() > 1 && !ran.repeatable && !record.went_on.contains(&ran.run) && record.crashes == 0
+    });
+    doubled.map_or(Ok(()), |(key, ran)| Err(format!("{key:?} ran at {:?}", ran.on)))
+}
+
+fn sub_chains_are_heard_in_order(record: &Record) -> Verdict {
+    for values in record.heard.values() {
+        let whose = match in_order(values) {
+            Ok(whose) => whose,
+            // There may be two of it, and both are heard.
+            Err(_) if values.iter().any(|value| record.went_on.contains(&run_of(value))) => continue,
+            Err(why) => return Err(why),
+        };
+        if let Some(own) = whose.keys().find(|(_, own)| !of_sub_chain(*own)) {
+            return Err(format!("answers of {own:?}, which is no sub-chain, went to a service"));
+        }
+    }
+    Ok(())
+}
+
+fn run_of(value: &Value) -> u64 {
+    minicbor::decode::<(u64, u64, u32)>(value.as_bytes()).map_or(0, |(run, ..)| run)
+}
+
+type Whose = BTreeMap<(u64, u64), u32>;
+
+/// Each branch's answers come in order and once; how many each has sent.
+fn in_order(values: &[Value]) -> Result<Whose, String> {
+    let mut next = Whose::new();
+    for value in values {
+        let (run, own, number): (u64, u64, u32) =
+            minicbor::decode(value.as_bytes()).map_err(|why| why.to_string())?;
+        let next = next.entry((run, own)).or_default();
+        if *next != number {
+            return Err(format!("answer {number} of ({run}, {own}) came as its number {next}"));
+        }
+        *next += 1;
+    }
+    Ok(next)
 }
 
 fn calls_end_once(record: &Record) -> Verdict {
@@ -94,16 +155,12 @@ fn ended_once(seen: &Seen) -> Verdict {
 }
 
 fn answers_in_order(seen: &Seen) -> Verdict {
-    for (position, value) in seen.partials.iter().enumerate() {
-        let (run, number): (u64, u32) = minicbor::decode(value.as_bytes()).map_err(|why| why.to_string())?;
-        if run != seen.run || number as usize != position {
-            return Err(format!("answer {number} of run {run} came as number {position} of run {}", seen.run));
-        }
-    }
-    Ok(())
+    let whose = in_order(&seen.partials)?;
+    let foreign = whose.keys().find(|(run, own)| *run != seen.run || of_sub_chain(*own));
+    foreign.map_or(Ok(()), |(run, own)| Err(format!("answers of ({run}, {own}) came to run {}", seen.run)))
 }
 
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 18] = [
     names::NODE_UNREACHABLE,
     names::NODE_LOST,
     names::UNKNOWN_SERVICE,
@@ -119,6 +176,7 @@ const NAMES: [&str; 17] = [
     names::CANCELLED,
     names::CHAIN_LOST,
     names::PROTOCOL,
+    names::RUNS_NO_GUESTS,
     "Oops",
     "Thrown",
 ];
@@ -140,28 +198,36 @@ fn end_is_lawful(seen: &Seen) -> Verdict {
 fn result_is_right(plan: &Plan, record: &Record, seen: &Seen) -> Verdict {
     let Some((Outcome::Done(value), ..)) = seen.ends.first() else { return Ok(()) };
     let returned: Returned = minicbor::decode(value.as_bytes()).map_err(|why| why.to_string())?;
-    if seen.partials.len() != returned.2 as usize && !record.went_on.contains(&seen.run) {
-        return Err(format!("{} answers came of {}", seen.partials.len(), returned.2));
+    let program = &plan.chains[seen.program].program;
+    let expected = expected(program, seen.run, plan.hops, plan.services());
+    if returned.1 || (expected.strained && !is_plain(program)) {
+        return Ok(());
     }
-    let (expected, _) = guest::expected(&plan.chains[seen.program].program, seen.run, plan.hops);
-    match expected {
-        _ if returned.1 => Ok(()),
+    if seen.partials.len() != expected.answers as usize && !record.went_on.contains(&seen.run) {
+        return Err(format!("{} answers came of {}", seen.partials.len(), expected.answers));
+    }
+    match expected.end {
         Ok(expected) if expected == returned => Ok(()),
         expected => Err(format!("returned {returned:?} where {expected:?} was right")),
     }
 }
 
 fn faultless_runs_succeed(plan: &Plan, seen: &Seen) -> Verdict {
-    if !plan.faultless() {
+    let program = &plan.chains[seen.program].program;
+    let expected = expected(program, seen.run, plan.hops, plan.services());
+    let open = expected.strained && !is_plain(program);
+    if !plan.faultless() || seen.cancelled_at_us.is_some() || open {
         return Ok(());
     }
-    let (expected, emits) = guest::expected(&plan.chains[seen.program].program, seen.run, plan.hops);
-    if seen.partials.len() != emits as usize {
-        return Err(format!("{} answers came of {emits}, and nothing was at fault", seen.partials.len()));
+    if seen.partials.len() != expected.answers as usize {
+        let (came, all) = (seen.partials.len(), expected.answers);
+        return Err(format!("{came} answers came of {all}, and nothing was at fault"));
     }
-    match (&seen.ends[0].0, expected) {
+    match (&seen.ends[0].0, expected.end) {
         (Outcome::Done(_), Ok(_)) => Ok(()),
         (Outcome::Threw(why), Err(name)) if why.name == name => Ok(()),
+        // Of two that fail side by side, either may be the first.
+        (Outcome::Threw(why), Err(name)) if is_its_own(&why.name) && is_its_own(&name) => Ok(()),
         (outcome, expected) => {
             Err(format!("ended as {outcome:?} where {expected:?} was right, and nothing was at fault"))
         }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::result_large_err)]
 
 mod draw;
+mod expected;
 mod guest;
 mod host;
 mod invariants;
@@ -11,6 +12,7 @@ mod plan;
 mod record;
 mod rng;
 mod seeds;
+mod services;
 mod shell;
 mod sim;
 mod solo;

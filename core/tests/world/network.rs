@@ -14,14 +14,28 @@ use crate::{
 const DIAL_US: u64 = 20_000;
 
 impl World {
-    pub(crate) fn send(&mut self, from: usize, to: &Arc<NodeRef>, message: Encoded, receipt: Receipt) {
+    pub(crate) fn send(
+        &mut self,
+        from: usize,
+        to: &Arc<NodeRef>,
+        message: Encoded,
+        receipt: Receipt,
+        via: Option<Arc<NodeRef>>,
+    ) {
         let me = self.hosts[from].me.clone();
-        let Some(target) = self.index_of(to.id) else {
+        let Some(target) = self.index_of(to.id).filter(|target| self.reaches(from, *target)) else {
+            if let Some(via) = via {
+                let relay = Message::Relay { to: to.id, head: message.head.to_vec(), tail: message.tail };
+                return self.send(from, &via, relay.encode(), receipt, None);
+            }
             let gone = Event::Undelivered { at: me.id, receipt, why: Undelivered::Unreachable };
             return self.after(DIAL_US, gone);
         };
+        if me.address.is_none() {
+            self.opened.insert((me.id, to.id));
+        }
         let sent = describe(from, target, &message);
-        let (kind, once) = (sent.kind, matches!(sent.kind, "call"));
+        let (kind, once) = (sent.kind, sent.kind == "call" && sent.key.is_none());
         self.record.sent.push(sent);
         if self.is_cut(from, target, &me, &receipt) {
             return;
@@ -41,6 +55,12 @@ impl World {
             let after = self.rng.range(1, 300_000);
             self.break_link(from, target, after);
         }
+    }
+
+    /// A node without an address is reached over the links that it has opened itself.
+    fn reaches(&self, from: usize, to: usize) -> bool {
+        let (from, to) = (&self.hosts[from].me, &self.hosts[to].me);
+        from.id == to.id || to.address.is_some() || self.opened.contains(&(to.id, from.id))
     }
 
     fn drop_message(&mut self, from: usize, to: usize, me: &NodeRef, receipt: Receipt) {
@@ -96,6 +116,7 @@ impl World {
         };
         self.note(|| format!("n{target} <- {} {:?} {:?}", from.name, message.head, message.tail));
         let mut decoded = Message::decode_head(&message.head).expect("what one node says, another understands");
+        self.learn_of(from.id, to, &decoded);
         if let (Message::Hop(hop), true) = (&decoded, tail != Tail::With) {
             let (head, key) = (hop.clone(), hop.key.clone());
             self.on(to, |node, now| {
@@ -104,7 +125,7 @@ impl World {
             });
             decoded.attach_tail(message.tail).expect("the tail is whole");
             let Message::Hop(hop) = decoded else { return };
-            let whole = Some((hop.continuation, hop.code_bytes));
+            let whole = Some(catena_core::Tail::of(*hop));
             let (us, tail) = match tail {
                 Tail::After(us) => (us, whole),
                 Tail::With | Tail::Never => (10_000, None),
@@ -121,6 +142,20 @@ impl World {
     }
 }
 
+impl World {
+    /// Which node knows which chain, and which of these have been cancelled there.
+    fn learn_of(&mut self, from: NodeId, to: NodeId, message: &Message) {
+        match message {
+            Message::Hop(hop) => drop(self.record.known.insert((to, hop.key.chain))),
+            Message::Call { key: Some(key), .. } => drop(self.record.known.insert((to, key.chain))),
+            Message::Cancel(chain) if from == chain.origin || self.record.known.contains(&(to, *chain)) => {
+                self.record.cancels.insert((to, *chain));
+            }
+            _ => {}
+        }
+    }
+}
+
 fn describe(from: usize, to: usize, message: &Encoded) -> Sent {
     let message = Message::decode_head(&message.head).expect("what a node says is a message");
     let (kind, key, budget) = match message {
@@ -129,8 +164,8 @@ fn describe(from: usize, to: usize, message: &Encoded) -> Sent {
         Message::Refused(key, _) => ("refused", Some(key), None),
         Message::Partial { key, .. } => ("partial", Some(key), None),
         Message::End(end) => ("end", Some(end.key), None),
-        Message::Heartbeat(key, _) => ("heartbeat", Some(key), None),
-        Message::Call { budget, .. } => ("call", None, Some(budget)),
+        Message::Heartbeat(key, ..) => ("heartbeat", Some(key), None),
+        Message::Call { budget, key, .. } => ("call", key, Some(budget)),
         Message::Return(..) => ("return", None, None),
         Message::Withdraw(_) => ("withdraw", None, None),
         Message::WantCode(_) => ("want", None, None),
@@ -138,6 +173,8 @@ fn describe(from: usize, to: usize, message: &Encoded) -> Sent {
         Message::NoCode(_) => ("nocode", None, None),
         Message::List(_) | Message::Listing(..) => ("list", None, None),
         Message::Console(key, _) => ("console", Some(key), None),
+        Message::Cancel(_) => ("cancel", None, None),
+        Message::Relay { .. } => ("relay", None, None),
     };
     Sent { from, to, kind, key, budget }
 }

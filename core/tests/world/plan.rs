@@ -1,6 +1,9 @@
 //! What a run consists of: who is there, what goes wrong, and which programs run.
 
-use crate::guest::Op;
+use catena_core::Policy;
+use catena_wire::Mode;
+
+use crate::{guest::Op, services::Target};
 
 /// Everything that a run depends on, beside the seed of its delays.
 #[derive(Clone, Debug)]
@@ -23,6 +26,35 @@ pub(crate) struct Plan {
     pub(crate) calls: Vec<PlainCall>,
     pub(crate) time_us: u64,
     pub(crate) hops: u32,
+    pub(crate) nodes: Nodes,
+}
+
+/// How the nodes differ.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Nodes {
+    /// Services whose functions may be done again.
+    pub(crate) repeatable: Vec<u8>,
+    /// Hosts that run no foreign code.
+    pub(crate) no_guests: Vec<usize>,
+    /// Which host is the chaining proxy of which service.
+    pub(crate) proxies: Vec<(u8, usize)>,
+    /// Hosts that compose no chains.
+    pub(crate) separate: Vec<usize>,
+    /// A host without an address, which serves nothing.
+    pub(crate) undialled: Option<usize>,
+    /// Bytes per second between hosts, if they have been measured.
+    pub(crate) bytes_per_s: Option<u64>,
+}
+
+impl Nodes {
+    pub(crate) fn tune(&self, host: usize, policy: Policy) -> Policy {
+        Policy {
+            runs_guests: policy.runs_guests && !self.no_guests.contains(&host),
+            chaining_proxy: policy.chaining_proxy || self.proxies.iter().any(|(_, proxy)| *proxy == host),
+            compose: policy.compose && !self.separate.contains(&host),
+            ..policy
+        }
+    }
 }
 
 /// What happens to messages, in percent of them.
@@ -30,7 +62,7 @@ pub(crate) struct Plan {
 pub(crate) struct Rules {
     /// Vanishes; half of the time the link breaks over it.
     pub(crate) drop: u64,
-    /// Arrives twice. Plain calls are exempt: they are sent once and have no memory of what was done.
+    /// Arrives twice. Calls that are no chain's are exempt: they are sent once and have no memory of what was done.
     pub(crate) duplicate: u64,
     /// May overtake what was sent before it on the same link.
     pub(crate) reorder: u64,
@@ -104,13 +136,23 @@ pub(crate) struct Chain {
     pub(crate) at_us: u64,
     pub(crate) origin: usize,
     pub(crate) program: Vec<Op>,
+    pub(crate) mode: Mode,
+    pub(crate) compose: bool,
+    pub(crate) cancel_after_us: Option<u64>,
+}
+
+impl Chain {
+    /// The ordinary way.
+    pub(crate) const fn new(at_us: u64, origin: usize, program: Vec<Op>) -> Self {
+        Self { at_us, origin, program, mode: Mode::Chain, compose: true, cancel_after_us: None }
+    }
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct PlainCall {
     pub(crate) at_us: u64,
     pub(crate) from: usize,
-    pub(crate) target: crate::guest::Target,
+    pub(crate) target: Target,
     pub(crate) withdraw_after_us: Option<u64>,
 }
 
@@ -128,11 +170,17 @@ impl Plan {
             crashes: Vec::new(),
             cuts: Vec::new(),
             code: CodePlan { ride: true, ..CodePlan::default() },
-            chains: vec![Chain { at_us: 0, origin: 0, program }],
+            chains: vec![Chain::new(0, 0, program)],
             calls: Vec::new(),
             time_us: 60_000_000,
             hops: 30,
+            nodes: Nodes::default(),
         }
+    }
+
+    /// How many services there are.
+    pub(crate) fn services(&self) -> u8 {
+        u8::try_from(self.served.len()).expect("few services")
     }
 
     pub(crate) fn faultless(&self) -> bool {

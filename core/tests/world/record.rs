@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use catena_core::CallId;
-use catena_wire::{Budget, ChainId, Exception, LogLine, Outcome, StepKey, StepTrace, Value};
+use catena_wire::{Budget, ChainId, Exception, LogLine, NodeId, Outcome, StepKey, StepTrace, Value};
+
+use crate::guest::Params;
 
 /// A chain as its user sees it.
 #[derive(Debug, Default)]
@@ -16,6 +18,7 @@ pub(crate) struct Seen {
     pub(crate) ended_at_us: u64,
     pub(crate) origin_crashed: bool,
     pub(crate) program: usize,
+    pub(crate) cancelled_at_us: Option<u64>,
 }
 
 /// One message that was sent.
@@ -28,21 +31,36 @@ pub(crate) struct Sent {
     pub(crate) budget: Option<Budget>,
 }
 
+/// Where the service function of one step ran.
+#[derive(Debug, Default)]
+pub(crate) struct Ran {
+    pub(crate) on: BTreeSet<NodeId>,
+    pub(crate) run: u64,
+    pub(crate) repeatable: bool,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     pub(crate) chains: BTreeMap<ChainId, Seen>,
     pub(crate) calls: BTreeMap<(usize, CallId), Vec<Result<Value, Exception>>>,
     pub(crate) withdrawn: BTreeSet<(usize, CallId)>,
-    /// How often the effect of each call of each run took place.
-    pub(crate) effects: BTreeMap<(u64, u32), u32>,
+    /// How often the effect of each call took place, by who called.
+    pub(crate) effects: BTreeMap<Params, u32>,
+    /// Where service functions ran for each step of a chain; of what run, and whether that may be done again.
+    pub(crate) ran: BTreeMap<StepKey, Ran>,
+    /// Intermediate answers of sub-chains, as the services heard them that answered with these.
+    pub(crate) heard: BTreeMap<(NodeId, StepKey), Vec<Value>>,
     pub(crate) cancelled: usize,
     pub(crate) sent: Vec<Sent>,
-    /// Runs that went on after a hop whose outcome was unknown.
+    /// Runs that went on after a hop whose outcome was unknown, or that were done again elsewhere.
     pub(crate) went_on: BTreeSet<u64>,
+    /// Nodes that a cancellation has reached, of a chain that they knew.
+    pub(crate) cancels: BTreeSet<(NodeId, ChainId)>,
+    pub(crate) known: BTreeSet<(NodeId, ChainId)>,
     pub(crate) crashes: usize,
     /// What the state machines asked for that they never may.
     pub(crate) violations: Vec<String>,
-    pub(crate) resolves: Vec<String>,
+    pub(crate) resolves: Vec<(String, Vec<NodeId>)>,
     pub(crate) trace: String,
     pub(crate) now_us: u64,
     pub(crate) restless: Option<String>,

@@ -1,11 +1,12 @@
 //! Does what a node asks for.
 
-use catena_core::{Action, CallId, Replied, Ticket};
-use catena_wire::{ChainId, Exception, Fault, Hash, Message, NodeRef, Value};
+use catena_core::{Action, CallId, Replied, SessionId, Ticket, Turn};
+use catena_wire::{ChainId, Exception, Fault, Hash, Message, NodeRef, StepKey, Value};
 use std::sync::Arc;
 
 use crate::{
     guest::{self, Guest, Params},
+    services::{self, number_of},
     sim::{Event, World},
 };
 
@@ -23,18 +24,21 @@ impl World {
     fn act(&mut self, host: usize, action: Action) {
         let id = self.hosts[host].id();
         match action {
-            Action::Send { to, message, receipt, .. } => self.send(host, &to, message, receipt),
-            Action::RunService { ticket, service, function, params, time_left_us } => {
-                self.run_service(host, ticket, &service, &function, &params, time_left_us);
+            Action::Send { to, message, receipt, via, .. } => self.send(host, &to, message, receipt, via),
+            Action::RunService { ticket, service, function, params, time_left_us, key, .. } => {
+                if time_left_us == 0 {
+                    self.record.violations.push(format!("n{host}: {service}/{function} runs with no time left"));
+                }
+                self.run_service(host, ticket, &service, &function, &params, key);
             }
             Action::CancelService(ticket) => {
                 self.record.cancelled += 1;
                 self.hosts[host].cancelled.insert(ticket);
             }
-            Action::Resolve(service) => {
-                self.record.resolves.push(service.clone());
+            Action::Resolve { service, avoid } => {
+                self.record.resolves.push((service.clone(), avoid.clone()));
                 let us = self.rng.range(100, 5_000);
-                self.after(us, Event::Resolved { at: id, service });
+                self.after(us, Event::Resolved { at: id, service, avoid });
             }
             Action::CheckCode { code, bytes } => {
                 if let Some(bytes) = bytes.filter(|bytes| guest::hash_of(bytes) == code) {
@@ -57,6 +61,7 @@ impl World {
             }
             Action::ServeCode { code, to } => self.serve_code(host, code, &to),
             Action::Reply(chain, replied) => self.reply(chain, replied),
+            Action::Heard(at, value) => self.record.heard.entry((id, at)).or_default().push(value),
             Action::CallDone(call, result) => self.call_done(host, call, result),
             Action::ServeListing { .. } | Action::Listing { .. } => {}
             action => self.act_on_guest(host, action),
@@ -68,24 +73,29 @@ impl World {
             Action::Begin { session, code, input, .. } => {
                 self.must_be_new(host, session, "Begin");
                 let guest = Guest::begin(&input);
+                // A service brings the function of the chain with which it answers.
+                let bytes = guest::compile(&self.programs[&code]);
+                self.hosts[host].codes.insert(code, bytes);
                 self.hosts[host].guests.insert(session, (code, guest));
-                self.turn(host, session, None);
+                self.turn(host, session, |guest, program| guest.turn(program, None));
+            }
+            Action::Branch { session, code, continuation, call, index } => {
+                self.must_be_new(host, session, "Branch");
+                self.must_have(host, session, code);
+                self.hosts[host].guests.insert(session, (code, Guest::lay_over(&continuation)));
+                self.turn(host, session, |guest, program| guest.branch(program, call, index));
             }
             Action::Resume { session, code, continuation, call, result } => {
                 self.must_be_new(host, session, "Resume");
-                if !self.hosts[host].codes.contains_key(&code) {
-                    self.record.violations.push(format!("n{host}: Resume of {session:?} without its function"));
-                }
+                self.must_have(host, session, code);
                 let guest = Guest::lay_over(&continuation);
-                if matches!(&result, Err(why) if why.name == catena_wire::names::NODE_LOST) {
-                    self.record.went_on.insert(guest.run());
-                }
+                self.note_unknown(&guest, &result);
                 self.hosts[host].guests.insert(session, (code, guest));
-                self.turn(host, session, Some((call, result)));
+                self.turn(host, session, |guest, program| guest.turn(program, Some((call, result))));
             }
             Action::Settle { session, call, result } => {
                 self.must_be_here(host, session, "Settle");
-                self.turn(host, session, Some((call, result)));
+                self.turn(host, session, |guest, program| guest.turn(program, Some((call, result))));
             }
             Action::Suspend { session, with_code } => {
                 self.must_be_here(host, session, "Suspend");
@@ -109,22 +119,35 @@ impl World {
         }
     }
 
-    fn must_be_new(&mut self, host: usize, session: catena_core::SessionId, what: &str) {
+    fn must_be_new(&mut self, host: usize, session: SessionId, what: &str) {
         if self.hosts[host].dead.contains(&session) || self.hosts[host].guests.contains_key(&session) {
             self.record.violations.push(format!("n{host}: {what} of {session:?}, which is live or dead"));
         }
     }
 
-    fn must_be_here(&mut self, host: usize, session: catena_core::SessionId, what: &str) {
+    fn must_be_here(&mut self, host: usize, session: SessionId, what: &str) {
         if !self.hosts[host].guests.contains_key(&session) {
             self.record.violations.push(format!("n{host}: {what} of {session:?}, which is not here"));
         }
     }
 
-    fn turn(&mut self, host: usize, session: catena_core::SessionId, settled: Option<(u32, Result<Value, Exception>)>) {
+    fn must_have(&mut self, host: usize, session: SessionId, code: Hash) {
+        if !self.hosts[host].codes.contains_key(&code) {
+            self.record.violations.push(format!("n{host}: {session:?} goes on without its function"));
+        }
+    }
+
+    /// Whoever goes on although the outcome is unknown may do twice what comes after it.
+    fn note_unknown(&mut self, guest: &Guest, result: &Result<Value, Exception>) {
+        if matches!(result, Err(why) if why.unknown) {
+            self.record.went_on.insert(guest.run());
+        }
+    }
+
+    fn turn(&mut self, host: usize, session: SessionId, run: impl FnOnce(&mut Guest, &[guest::Op]) -> Turn) {
         let id = self.hosts[host].id();
         let Some((code, guest)) = self.hosts[host].guests.get_mut(&session) else { return };
-        let turn = guest.turn(&self.programs[code], settled);
+        let turn = run(guest, &self.programs[code]);
         let us = self.rng.range(1, 200);
         self.after(us, Event::TurnDone { at: id, session, turn });
     }
@@ -136,11 +159,8 @@ impl World {
         service: &str,
         function: &str,
         params: &Value,
-        time_left_us: u64,
+        key: Option<StepKey>,
     ) {
-        if time_left_us == 0 {
-            self.record.violations.push(format!("n{host}: {service}/{function} runs with no time left"));
-        }
         self.hosts[host].services_run += 1;
         let count = self.hosts[host].services_run;
         let crash = self.plan.crashes.iter().find(|crash| crash.host == host && crash.at_service == count).cloned();
@@ -151,21 +171,39 @@ impl World {
         {
             return self.crash(host, crash.restart_after_us);
         }
-        let params: Params = minicbor::decode(params.as_bytes()).expect("parameters");
-        *self.record.effects.entry(params).or_default() += 1;
+        self.take_effect(host, service, function, params, key);
         if let Some(crash) = crash {
             return self.crash(host, crash.restart_after_us);
         }
-        let number: u8 = service[1..].parse().expect("a service");
         let took_us = match function {
             "slow" => self.plan.slow_us,
             _ => self.rng.range(self.plan.service_us.0, self.plan.service_us.1),
         };
-        let result = match function {
-            "fail" => Err(guest::oops()),
-            _ => Ok(Value::encode(&guest::result_of(number, params))),
-        };
+        let result = services::answer(number_of(service), function, params, self.plan.services());
         self.after(took_us, Event::ServiceDone { at: self.hosts[host].id(), ticket, result, took_us });
+    }
+
+    fn take_effect(&mut self, host: usize, service: &str, function: &str, params: &Value, key: Option<StepKey>) {
+        let id = self.hosts[host].id();
+        let params: Result<Params, _> = minicbor::decode(params.as_bytes());
+        if let Ok(params) = params {
+            *self.record.effects.entry(params).or_default() += 1;
+        }
+        let Some(key) = key else { return };
+        if self.record.cancels.contains(&(id, key.chain)) {
+            let begun = format!("n{host}: {service}/{function} begins for {} after its cancellation", key.chain);
+            self.record.violations.push(begun);
+        }
+        self.record.known.insert((id, key.chain));
+        let ran = self.record.ran.entry(key).or_default();
+        ran.on.insert(id);
+        ran.run = params.map_or(ran.run, |(run, ..)| run);
+        ran.repeatable = self.plan.nodes.repeatable.contains(&number_of(service))
+            && services::repeatable_functions().iter().any(|repeatable| repeatable == function);
+        if ran.repeatable && ran.on.len() > 1 {
+            // Where the first went on as well, there are two of it from here.
+            self.record.went_on.insert(ran.run);
+        }
     }
 
     fn serve_code(&mut self, host: usize, code: Hash, to: &Arc<NodeRef>) {
@@ -175,12 +213,14 @@ impl World {
             Some(bytes) => Message::Code(code, bytes.clone()),
             None => Message::NoCode(code),
         };
-        self.send(host, to, message.encode(), catena_core::Receipt::None);
+        self.send(host, to, message.encode(), catena_core::Receipt::None, None);
     }
 
     fn reply(&mut self, chain: ChainId, replied: Replied) {
         let now = self.now;
-        let seen = self.record.chains.entry(chain).or_default();
+        let Some(seen) = self.record.chains.get_mut(&chain) else {
+            return self.record.violations.push(format!("{replied:?} for {chain}, which no user began"));
+        };
         seen.after_end += usize::from(!seen.ends.is_empty());
         match replied {
             Replied::Partial(value) => seen.partials.push(value),

@@ -1,17 +1,22 @@
 //! Virtual time: a queue of events, the nodes, and nothing else. Single-threaded, and the same for the same plan.
 
-use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    sync::Arc,
+};
 
 use bytes::Bytes;
-use catena_core::{CallId, Policy, Receipt, SessionId, Ticket, Time, Turn, Undelivered};
+use catena_core::{Answer, CallId, Instance, Link, Policy, Receipt, SessionId, Tail as HopTail, Ticket, Time, Turn, Undelivered};
 use catena_wire::{Budget, ChainId, Encoded, Exception, Hash, NodeId, NodeRef, StepKey, Value};
 
 use crate::{
-    guest::{self, Op, service_name},
+    guest::{self, Op},
     host::Host,
     plan::Plan,
     record::{Record, Seen},
     rng::Rng,
+    services::{FUNCTIONS, number_of, program_of, repeatable_functions, service_name},
 };
 
 /// More than any run needs: a run that does not come to rest is a failure, not a wait.
@@ -22,6 +27,7 @@ pub(crate) enum Event {
     Call(usize),
     Withdraw(usize, CallId),
     Forget(ChainId),
+    Cancel(ChainId),
     Deliver {
         from: Arc<NodeRef>,
         to: NodeId,
@@ -32,7 +38,7 @@ pub(crate) enum Event {
     Tail {
         to: NodeId,
         key: StepKey,
-        tail: Option<(Bytes, Option<Bytes>)>,
+        tail: Option<HopTail>,
     },
     Undelivered {
         at: NodeId,
@@ -46,7 +52,7 @@ pub(crate) enum Event {
     ServiceDone {
         at: NodeId,
         ticket: Ticket,
-        result: Result<Value, Exception>,
+        result: Result<Answer, Exception>,
         took_us: u64,
     },
     TurnDone {
@@ -63,6 +69,7 @@ pub(crate) enum Event {
     Resolved {
         at: NodeId,
         service: String,
+        avoid: Vec<NodeId>,
     },
     Restart(usize),
     CutNoticed(usize),
@@ -88,6 +95,8 @@ pub(crate) struct World {
     pub(crate) programs: BTreeMap<Hash, Vec<Op>>,
     pub(crate) last_arrival: BTreeMap<(usize, usize), u64>,
     pub(crate) delays: BTreeMap<(usize, usize), u64>,
+    /// Links opened by nodes without an address: from whom, to whom.
+    pub(crate) opened: BTreeSet<(NodeId, NodeId)>,
     pub(crate) restarts: u64,
     pub(crate) tracing: bool,
 }
@@ -102,8 +111,8 @@ impl World {
     }
 
     pub(crate) fn with_policy(plan: Plan, policy: impl Fn(usize) -> Policy) -> Self {
-        let hosts =
-            (0..plan.hosts).map(|index| Host::start(index, 0, &services_of(&plan, index), policy(index))).collect();
+        let start = |index| start(&plan, index, 0, policy(index));
+        let hosts = (0..plan.hosts).map(start).collect();
         let mut world = Self {
             now: 0,
             sequence: 0,
@@ -114,6 +123,7 @@ impl World {
             programs: BTreeMap::new(),
             last_arrival: BTreeMap::new(),
             delays: BTreeMap::new(),
+            opened: BTreeSet::new(),
             restarts: 0,
             tracing: false,
             plan,
@@ -150,7 +160,15 @@ impl World {
             for to in 0..plan.hosts {
                 let delay = self.rng.range(plan.delay_us.0, plan.delay_us.1);
                 self.delays.insert((from, to), delay);
+                if let Some(bytes_per_s) = plan.nodes.bytes_per_s {
+                    let (to, link) = (self.hosts[to].id(), Link { round_trip_us: 2 * delay, bytes_per_s });
+                    self.hosts[from].node.on_link_measured(to, link);
+                }
             }
+        }
+        for service in 0..plan.services() {
+            let programs = FUNCTIONS.iter().filter_map(|function| program_of(service, function, plan.services()));
+            self.programs.extend(programs.map(|program| (guest::hash_of(&guest::compile(&program)), program)));
         }
     }
 
@@ -231,9 +249,13 @@ impl World {
             Event::Call(number) => self.plain_call(number),
             Event::Withdraw(host, call) => {
                 self.record.withdrawn.insert((host, call));
-                self.on(self.hosts[host].id(), |node, _| node.withdraw(call));
+                self.on(self.hosts[host].id(), |node, now| node.withdraw(now, call));
             }
-            Event::Forget(chain) => self.on(chain.origin, |node, _| node.forget(chain)),
+            Event::Forget(chain) => {
+                self.record.cancels.insert((chain.origin, chain));
+                self.on(chain.origin, |node, now| node.forget(now, chain));
+            }
+            Event::Cancel(chain) => self.cancel(chain),
             Event::Deliver { from, to, message, receipt, tail } => self.deliver(&from, to, message, receipt, tail),
             Event::Tail { to, key, tail } => self.on(to, |node, now| node.on_tail(now, &key, tail)),
             Event::Undelivered { at, receipt, why } => self.on(at, |node, now| node.on_undelivered(now, receipt, why)),
@@ -247,7 +269,7 @@ impl World {
             Event::Suspended { at, session, continuation, code } => {
                 self.on(at, |node, now| node.on_suspended(now, session, Ok((continuation, code)), 1));
             }
-            Event::Resolved { at, service } => self.resolved(at, &service),
+            Event::Resolved { at, service, avoid } => self.resolved(at, &service, &avoid),
             Event::Restart(host) => self.restart(host),
             Event::CutNoticed(number) => {
                 let cut = &self.plan.cuts[number];
@@ -274,12 +296,32 @@ impl World {
         let hash = guest::hash_of(&guest::compile(&chain.program));
         let run = number as u64 + 1;
         let (now, budget) = (self.time(), Budget::new(self.plan.time_us, self.plan.hops));
+        let plan = catena_core::Plan {
+            mode: chain.mode,
+            compose: chain.compose,
+            profile: true,
+            ..catena_core::Plan::new(budget)
+        };
         let host = &mut self.hosts[chain.origin];
         let code = guest::compile(&chain.program);
         host.codes.insert(hash, code);
-        let id = host.node.run(now, hash, Value::encode(&run), budget, true).expect("the world is never overloaded");
+        let id = host.node.run(now, hash, Value::encode(&(run, 0_u64)), plan).expect("the world is never overloaded");
         self.record.chains.insert(id, Seen { run, program: number, ..Seen::default() });
+        if let Some(us) = chain.cancel_after_us {
+            self.after(us, Event::Cancel(id));
+        }
         self.drain(chain.origin);
+    }
+
+    fn cancel(&mut self, chain: ChainId) {
+        let now = self.now;
+        let Some(seen) = self.record.chains.get_mut(&chain) else { return };
+        // What has ended goes on being ended.
+        if seen.ends.is_empty() {
+            seen.cancelled_at_us = Some(now);
+            self.record.cancels.insert((chain.origin, chain));
+        }
+        self.on(chain.origin, |node, now| node.cancel(now, chain));
     }
 
     fn plain_call(&mut self, number: usize) {
@@ -287,12 +329,12 @@ impl World {
         if !self.hosts[call.from].up {
             return;
         }
-        let (now, budget) = (self.time(), Budget::new(20_000_000, 1));
-        let params: guest::Params = (1_000 + number as u64, 0);
+        let (now, budget) = (self.time(), Budget::new(20_000_000, 16));
+        let params: guest::Params = (1_000 + number as u64, 0, 0);
         let (service, function) =
-            (service_name(call.target.service), guest::FUNCTIONS[usize::from(call.target.function)]);
+            (service_name(call.target.service), FUNCTIONS[usize::from(call.target.function)]);
         let node = &mut self.hosts[call.from].node;
-        let id = node.call(now, &service, function, Value::encode(&params), budget);
+        let id = node.call(now, &service, function, Value::encode(&params), budget, None);
         self.record.calls.insert((call.from, id), Vec::new());
         if let Some(us) = call.withdraw_after_us {
             self.after(us, Event::Withdraw(call.from, id));
@@ -300,15 +342,21 @@ impl World {
         self.drain(call.from);
     }
 
-    fn resolved(&mut self, at: NodeId, service: &str) {
-        let number: usize = service[1..].parse().expect("a service");
-        let candidates = self.plan.served.get(number).cloned().unwrap_or_default();
+    fn resolved(&mut self, at: NodeId, service: &str, avoid: &[NodeId]) {
+        let number = number_of(service);
+        let candidates = self.plan.served.get(usize::from(number)).cloned().unwrap_or_default();
         let stale = self.rng.chance(self.plan.rules.stale_name);
         let wrong = self.rng.chance(self.plan.rules.wrong_name);
         let candidates = if wrong { vec![self.rng.range(0, self.plan.hosts as u64) as usize] } else { candidates };
-        let found = candidates.iter().map(|host| &self.hosts[*host]).find(|host| host.up || stale);
-        let place = match found {
-            Some(host) => Ok(host.me.clone()),
+        let found = candidates.iter().map(|host| &self.hosts[*host]);
+        let mut found = found.filter(|host| (host.up || stale) && !avoid.contains(&host.id())).map(|host| host.me.clone());
+        let nodes = &self.plan.nodes;
+        let proxy = nodes.proxies.iter().find(|(service, _)| *service == number).map(|(_, host)| &self.hosts[*host].me);
+        let proxy = proxy.filter(|proxy| !avoid.contains(&proxy.id)).cloned();
+        let repeatable =
+            if nodes.repeatable.contains(&number) { repeatable_functions() } else { Vec::new() };
+        let place = match found.next() {
+            Some(node) => Ok(Instance { node, proxy, repeatable }),
             None => {
                 let why = format!("nobody serves {service}");
                 Err(Exception::new(catena_wire::names::UNKNOWN_SERVICE, catena_wire::Fault::Caller, why))
@@ -336,19 +384,29 @@ impl World {
 
     fn restart(&mut self, host: usize) {
         self.restarts += 1;
-        let services = services_of(&self.plan, host);
-        self.hosts[host] = Host::start(host, self.restarts, &services, policy());
+        self.hosts[host] = start(&self.plan, host, self.restarts, policy());
+        if let Some(repository) = self.plan.code.repository {
+            let place = (*self.hosts[repository].me).clone();
+            self.hosts[host].node.set_repository(place);
+        }
     }
 
     /// Both ends notice that the link between them has broken.
     pub(crate) fn break_link(&mut self, a: usize, b: usize, after_us: u64) {
         let (a, b) = (self.hosts[a].id(), self.hosts[b].id());
+        self.opened.remove(&(a, b));
+        self.opened.remove(&(b, a));
         self.after(after_us, Event::LinkLost { at: a, with: b });
         self.after(after_us, Event::LinkLost { at: b, with: a });
     }
 }
 
-pub(crate) fn services_of(plan: &Plan, host: usize) -> Vec<u8> {
+fn start(plan: &Plan, host: usize, run: u64, policy: Policy) -> Host {
+    let dialled = plan.nodes.undialled != Some(host);
+    Host::start(host, run, &services_of(plan, host), plan.nodes.tune(host, policy), dialled)
+}
+
+fn services_of(plan: &Plan, host: usize) -> Vec<u8> {
     let served = plan.served.iter().enumerate().filter(|(_, hosts)| hosts.contains(&host));
     served.map(|(service, _)| u8::try_from(service).expect("few services")).collect()
 }

@@ -3,8 +3,8 @@
 
 use bytes::Bytes;
 use catena_wire::{
-    BRANCH_DEPTH_MAX, Branch, BranchCount, Budget, ChainId, Charter, End, Exception, Fault, Frame, Hash, Hop, LogLine,
-    Merge, Message, Mode, NodeId, NodeRef, Outcome, ServiceEntry, StepKey, StepTrace, Value,
+    BRANCH_DEPTH_MAX, Branch, BranchCount, Budget, ChainId, Charter, End, Exception, Fault, Frame, Hash, Hop, Listener,
+    LogLine, Merge, Message, Mode, NodeId, NodeRef, Outcome, ServiceEntry, StepKey, StepTrace, Value,
 };
 use proptest::{collection::vec, option, prelude::*};
 
@@ -74,7 +74,7 @@ pub(crate) fn hop_of() -> Hop {
         console: vec![line_of()],
         continuation_bytes: 3,
         splits: 4,
-        merge: Some(Merge { host: node_of("mtv"), at: StepKey { branch: branch_of(&[1]), ..key_of(2) } }),
+        merge: Some(Merge { host: node_of("mtv"), at: StepKey { branch: branch_of(&[1]), ..key_of(2) }, listener: Listener::Creator(node_of("mtv"), 2) }),
         gather: 2,
         merged: vec![BranchCount { branch: branch_of(&[1, 2, 3]), emitted: 7 }],
         continuation: Bytes::from_static(b"abc"),
@@ -312,7 +312,13 @@ fn merged() -> impl Strategy<Value = Vec<BranchCount>> {
 fn hop() -> impl Strategy<Value = Hop> {
     let what = (key(), any::<u8>(), budget(), name(), name(), value(), any::<u32>());
     let whose = (hash(), charter(), vec(frame(), 0..4), any::<u32>(), any::<u64>());
-    let merge = option::of((node(), key()).prop_map(|(host, at)| Merge { host, at }));
+    let listener = prop_oneof![
+        Just(Listener::Origin),
+        Just(Listener::Nobody),
+        (node(), any::<u32>()).prop_map(|(creator, step)| Listener::Creator(creator, step)),
+    ];
+    let merge = (node(), key(), listener).prop_map(|(host, at, listener)| Merge { host, at, listener });
+    let merge = option::of(merge);
     let split = (any::<u16>(), merge, any::<u16>(), merged());
     let tail = (bytes(200), option::of(bytes(200)));
     (what, whose, split, path(), trace(), console(), tail).prop_map(

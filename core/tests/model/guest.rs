@@ -1,0 +1,130 @@
+//! A chain's function in the model: a list of things to do, whose continuation is a few bytes.
+
+use bytes::Bytes;
+use catena_core::{GuestCall, GuestSplit, Turn};
+use catena_wire::{Exception, Value};
+use minicbor::{Decode, Encode};
+
+/// One statement.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub(crate) enum Op {
+    /// `await call(service)`
+    #[n(0)]
+    Call(#[n(0)] u8),
+    /// `emit(..)`
+    #[n(1)]
+    Emit,
+    /// `await split([...])`
+    #[n(2)]
+    Split(#[n(0)] Vec<Vec<Op>>),
+    /// `await call(service)`, which answers with a chain.
+    #[n(3)]
+    Sub(#[n(0)] u8, #[n(1)] Vec<Op>),
+}
+
+/// A running function: which list, and how far. All of it travels.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode)]
+#[cbor(array)]
+pub(crate) struct Guest {
+    /// Which run this is: a chain's number, or a sub-chain's own.
+    #[n(0)]
+    run: u64,
+    #[n(1)]
+    todo: Vec<Op>,
+    #[n(2)]
+    calls: u32,
+    /// Told apart from the other branches.
+    #[n(3)]
+    branch: u32,
+}
+
+/// A call's parameters: which call of which run it is, so that its effects can be counted; and what to answer with.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+#[cbor(array)]
+pub(crate) struct Params {
+    #[n(0)]
+    pub(crate) run: u64,
+    #[n(1)]
+    pub(crate) call: u32,
+    #[n(2)]
+    pub(crate) sub: Option<Vec<Op>>,
+}
+
+/// The input of a function.
+pub(crate) type Input = (u64, Vec<Op>);
+
+impl Guest {
+    pub(crate) fn begin(input: &Value) -> Self {
+        let (run, todo): Input = minicbor::decode(input.as_bytes()).unwrap();
+        Self { run, todo, ..Self::default() }
+    }
+
+    pub(crate) fn lay_over(continuation: &[u8]) -> Self {
+        minicbor::decode(continuation).unwrap()
+    }
+
+    pub(crate) fn continuation(&self) -> Bytes {
+        minicbor::to_vec(self).unwrap().into()
+    }
+
+    /// Goes on in one branch of the split at which it stands.
+    pub(crate) fn branch(&mut self, index: u16) -> Turn {
+        let Op::Split(branches) = self.todo.remove(0) else { panic!("it stands at a split") };
+        self.todo = branches[usize::from(index)].clone();
+        self.branch = self.branch * 8 + u32::from(index) + 1;
+        self.turn(None)
+    }
+
+    /// Runs until it waits or ends. An exception is not caught.
+    pub(crate) fn turn(&mut self, settled: Option<Result<Value, Exception>>) -> Turn {
+        let mut turn = Turn::default();
+        match settled {
+            None => {}
+            Some(Err(why)) => {
+                turn.end = Some(Err(why));
+                return turn;
+            }
+            Some(Ok(_)) => drop(self.todo.remove(0)),
+        }
+        while let Some(Op::Emit) = self.todo.first() {
+            turn.emits.push(Value::encode(&self.run));
+            self.todo.remove(0);
+        }
+        let call = self.branch * 100 + self.calls;
+        self.calls += 1;
+        match self.todo.first() {
+            None => turn.end = Some(Ok(Value::encode(&self.run))),
+            Some(Op::Split(branches)) => turn.splits.push(GuestSplit {
+                call,
+                count: u32::try_from(branches.len()).unwrap(),
+                at: None,
+                line: 0,
+                column: 0,
+            }),
+            Some(Op::Call(service)) => turn.calls.push(self.call(call, *service, None)),
+            Some(Op::Sub(service, todo)) => turn.calls.push(self.call(call, *service, Some(todo.clone()))),
+            Some(Op::Emit) => unreachable!("those are done"),
+        }
+        turn
+    }
+
+    fn call(&self, call: u32, service: u8, sub: Option<Vec<Op>>) -> GuestCall {
+        let params = Value::encode(&Params { run: self.run, call, sub });
+        let (service, function) = (service_name(service), "f".to_owned());
+        GuestCall { call, service, function, params, line: 0, column: 0 }
+    }
+}
+
+pub(crate) fn service_name(service: u8) -> String {
+    format!("s{service}")
+}
+
+/// How many intermediate answers a program sends to its origin.
+pub(crate) fn emits(program: &[Op]) -> usize {
+    let of = |op: &Op| match op {
+        Op::Emit => 1,
+        Op::Split(branches) => branches.iter().map(|branch| emits(branch)).sum(),
+        Op::Call(_) | Op::Sub(..) => 0,
+    };
+    program.iter().map(of).sum()
+}

@@ -1,0 +1,100 @@
+//! Walks all states of a world, and holds each against the promises.
+
+use stateright::{Checker, Model, Property};
+
+use crate::{
+    guest::emits,
+    world::{Event, Setup, World},
+};
+
+impl Model for Setup {
+    type State = World;
+    type Action = Event;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![World::new(self)]
+    }
+
+    fn actions(&self, world: &World, events: &mut Vec<Event>) {
+        events.extend(world.events());
+    }
+
+    fn next_state(&self, world: &World, event: Event) -> Option<World> {
+        Some(world.after(event, self.bug))
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("nothing is asked for that may not be", |_, world: &World| world.wrong.is_none()),
+            Property::always("no effect twice while its server keeps its cache", |_, world: &World| {
+                world.effects.values().all(|runs| {
+                    let mut runs = runs.clone();
+                    runs.sort();
+                    runs.windows(2).all(|pair| pair[0] != pair[1])
+                })
+            }),
+            Property::always("no effect twice at all while nobody crashes", |_, world: &World| {
+                world.crashed || world.effects.values().all(|runs| runs.len() == 1)
+            }),
+            Property::always("every chain ends at most once", |_, world: &World| {
+                world.chains.iter().all(|(_, seen)| seen.ends.len() <= 1)
+            }),
+            Property::always("no answer is lost, or delivered twice", |setup: &Setup, world: &World| {
+                world.chains.iter().zip(&setup.chains).all(|((_, seen), (_, program))| {
+                    let sent = emits(program);
+                    seen.partials <= sent && (seen.ends != [Ok(())] || seen.partials == sent)
+                })
+            }),
+            Property::always("no chain makes more calls than its budget", |setup: &Setup, world: &World| {
+                let spent = |run: u64| world.effects.iter().filter(|((r, _), _)| r % 50 == run).count();
+                (1..=setup.chains.len() as u64).all(|run| spent(run) <= setup.hops as usize)
+            }),
+            Property::always("every chain ends, and leaves nothing behind", |_, world: &World| {
+                let at_rest = world.packets.is_empty() && world.next_timeout().is_none();
+                !at_rest
+                    || (world.chains.iter().all(|(_, seen)| seen.origin_crashed || seen.ends.len() == 1)
+                        && world.hosts.iter().all(|host| host.node.is_idle() && host.guests.is_empty()))
+            }),
+            Property::always("without a fault every chain is answered", |setup: &Setup, world: &World| {
+                world.left != setup.faults
+                    || setup.hops <= 2
+                    || world.chains.iter().all(|(_, seen)| seen.ends.is_empty() || seen.ends == [Ok(())])
+            }),
+            Property::always("a cancelled chain ends as cancelled, or had ended", |_, world: &World| {
+                world.chains.iter().all(|(_, seen)| {
+                    let as_cancelled = |end: &Result<(), (String, bool)>| matches!(end, Err((name, _)) if name == "Cancelled");
+                    !seen.cancelled || seen.ends.iter().all(as_cancelled)
+                })
+            }),
+            // So that a world in which nothing ever happens does not pass.
+            Property::sometimes("a chain is answered", |setup: &Setup, world: &World| {
+                let enough = setup.hops > 2;
+                !enough || world.chains.iter().any(|(_, seen)| seen.ends == [Ok(())])
+            }),
+        ]
+    }
+}
+
+/// States beyond which a world is not small any more.
+const STATES_MAX: usize = 4_000_000;
+
+fn walk(setup: Setup) -> impl Checker<Setup> {
+    setup.checker().threads(2).target_state_count(STATES_MAX).spawn_bfs().join()
+}
+
+/// Walks all of it; says how much that was.
+pub(crate) fn explore(setup: Setup) {
+    let name = setup.name;
+    let checker = walk(setup);
+    println!("{name}: {} states, {} of them different", checker.state_count(), checker.unique_state_count());
+    assert!(checker.state_count() < STATES_MAX, "{name}: not walked to its end");
+    checker.assert_properties();
+}
+
+/// The promise that is broken, if one is.
+#[cfg(feature = "seeded-bugs")]
+pub(crate) fn broken_promise(setup: Setup) -> Option<&'static str> {
+    let checker = walk(setup);
+    let broken = |name: &&'static str| *name != "a chain is answered";
+    checker.discoveries().into_keys().find(broken)
+}

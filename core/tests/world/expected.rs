@@ -1,0 +1,146 @@
+//! What a program comes to where nothing goes wrong and every call takes no time.
+
+use std::collections::VecDeque;
+
+use catena_core::{Answer, SubChain};
+use catena_wire::{Exception, Fault, Outcome, Value, names};
+
+use crate::{
+    guest::{Guest, Op, Returned},
+    services::{answer, number_of, oops, program_of, recovered},
+};
+
+/// How a program ends, and what is seen of it on the way.
+#[derive(Debug)]
+pub(crate) struct Expected {
+    pub(crate) end: Result<Returned, String>,
+    /// Intermediate answers that reach the user.
+    pub(crate) answers: u32,
+    /// It ran out of hops somewhere. What then comes of a program with sub-chains depends on whether these are composed.
+    pub(crate) strained: bool,
+}
+
+pub(crate) fn expected(program: &[Op], run: u64, hops: u32, services: u8) -> Expected {
+    let mut play = Play { services, answers: 0, strained: false };
+    let mut left = hops;
+    let guest = Guest::begin(&Value::encode(&(run, 0_u64)));
+    let end = play.chain(program, guest, None, &mut left, true);
+    let end = end.map(|value| minicbor::decode(value.as_bytes()).expect("returned")).map_err(|why| why.name);
+    Expected { end, answers: play.answers, strained: play.strained }
+}
+
+struct Play {
+    services: u8,
+    answers: u32,
+    strained: bool,
+}
+
+type Ended = Result<Value, Exception>;
+
+impl Play {
+    /// One chain, or one branch (`of` the split with that number) to its end.
+    fn chain(
+        &mut self,
+        program: &[Op],
+        mut guest: Guest,
+        of: Option<(u32, u16)>,
+        left: &mut u32,
+        heard: bool,
+    ) -> Ended {
+        let mut queue = VecDeque::new();
+        let mut turn = match of {
+            Some((call, index)) => guest.branch(program, call, index),
+            None => guest.turn(program, None),
+        };
+        let end = loop {
+            for call in turn.calls {
+                if !self.spend(left) {
+                    break;
+                }
+                queue.push_back(call);
+            }
+            if self.strained {
+                break Err(out_of_hops());
+            }
+            if let Some(end) = turn.end {
+                break end;
+            }
+            if let Some(split) = turn.splits.pop() {
+                let merged = self.branches(program, &guest, split.call, split.count, left, heard);
+                turn = guest.turn(program, Some((split.call, Ok(merged))));
+                continue;
+            }
+            let Some(call) = queue.pop_front() else {
+                break Err(Exception::new(names::STALLED, Fault::Guest, ""));
+            };
+            let result = self.call(&call.service, &call.function, &call.params, left);
+            turn = guest.turn(program, Some((call.call, result)));
+        };
+        self.answers += if heard { guest.emits() } else { 0 };
+        end
+    }
+
+    fn spend(&mut self, left: &mut u32) -> bool {
+        let enough = *left > 0;
+        self.strained |= !enough;
+        *left = left.saturating_sub(1);
+        enough
+    }
+
+    fn branches(
+        &mut self,
+        program: &[Op],
+        parent: &Guest,
+        call: u32,
+        count: u32,
+        left: &mut u32,
+        heard: bool,
+    ) -> Value {
+        self.strained |= *left <= count;
+        *left = left.saturating_sub(1);
+        let share = *left / count.max(1);
+        *left -= share * count;
+        let outcomes: Vec<Outcome> = (0..count)
+            .map(|index| {
+                let mut mine = share;
+                let end = self.chain(program, parent.clone(), Some((call, index as u16)), &mut mine, heard);
+                *left += mine;
+                end.into()
+            })
+            .collect();
+        Value::of_outcomes(&outcomes)
+    }
+
+    fn call(&mut self, service: &str, function: &str, params: &Value, left: &mut u32) -> Ended {
+        let number = number_of(service);
+        match answer(number, function, params, self.services)? {
+            Answer::Value(value) => Ok(value),
+            Answer::Chain(SubChain { input, catch, .. }) => {
+                let program = program_of(number, function, self.services).ok_or_else(oops)?;
+                let end = self.chain(&program, Guest::begin(&input), None, left, false);
+                match (end, catch) {
+                    (Err(why), Some(_)) => {
+                        self.spend(left);
+                        Ok(Value::encode(&recovered(&why.name)))
+                    }
+                    (end, _) => end,
+                }
+            }
+        }
+    }
+}
+
+fn out_of_hops() -> Exception {
+    Exception::new(names::HOP_BUDGET_EXCEEDED, Fault::Guest, "")
+}
+
+/// Whether what becomes of it depends on whether its sub-chains are composed, and on how its branches share its hops.
+pub(crate) fn is_plain(program: &[Op]) -> bool {
+    let chains = |target: &crate::services::Target| crate::services::SUB_CHAINS.contains(&target.function);
+    !program.iter().any(|op| match op {
+        Op::Split(..) | Op::TrySplit(_) => true,
+        Op::Call(target) | Op::Try(target) | Op::Start(target) => chains(target),
+        Op::All(targets) | Op::Race(targets) => targets.iter().any(chains),
+        _ => false,
+    })
+}

@@ -1,0 +1,128 @@
+//! What the services of the world do: they return values, fail, take their time, or answer with chains.
+
+use catena_core::{Answer, SubChain};
+use catena_wire::{Exception, Fault, Value};
+use minicbor::{Decode, Encode};
+
+use crate::{
+    guest::{Op, Params, Returned, compile, hash_of, is_its_own, sub_chain_of},
+    rng::mix,
+};
+
+/// Which function of which service.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
+#[cbor(array)]
+pub(crate) struct Target {
+    #[n(0)]
+    pub(crate) service: u8,
+    #[n(1)]
+    pub(crate) function: u8,
+}
+
+pub(crate) const FUNCTIONS: [&str; 12] = [
+    "work", "fail", "slow", "chain", "caught", "throws", "hears", "nested", "forever", "recover", "forks", "quiet",
+];
+const WORK: u8 = 0;
+const FAIL: u8 = 1;
+const SLOW: u8 = 2;
+/// Answers with a chain that calls two services.
+pub(crate) const CHAIN: u8 = 3;
+/// Answers with a chain that throws, and has a function that catches it.
+pub(crate) const CAUGHT: u8 = 4;
+/// Answers with a chain that throws, and catches nothing.
+pub(crate) const THROWS: u8 = 5;
+/// Answers with a chain whose intermediate answers it wants.
+pub(crate) const HEARS: u8 = 6;
+/// Answers with a chain that calls a service that answers with a chain.
+pub(crate) const NESTED: u8 = 7;
+/// Answers with a chain that calls the same function.
+pub(crate) const FOREVER: u8 = 8;
+/// Answers with a chain that splits, and wants the intermediate answers of it and of its branches.
+pub(crate) const FORKS: u8 = 10;
+/// Answers with a chain whose intermediate answers nobody wants.
+pub(crate) const QUIET: u8 = 11;
+/// Those that answer with chains, and end.
+pub(crate) const SUB_CHAINS: [u8; 7] = [CHAIN, CAUGHT, THROWS, HEARS, NESTED, FORKS, QUIET];
+
+pub(crate) const fn at(service: u8, function: u8) -> Target {
+    Target { service, function }
+}
+
+pub(crate) const fn work(service: u8) -> Target {
+    at(service, WORK)
+}
+
+pub(crate) const fn failing(service: u8) -> Target {
+    at(service, FAIL)
+}
+
+pub(crate) const fn slow(service: u8) -> Target {
+    at(service, SLOW)
+}
+
+pub(crate) fn service_name(service: u8) -> String {
+    format!("s{service}")
+}
+
+pub(crate) fn number_of(service: &str) -> u8 {
+    service[1..].parse().expect("a service")
+}
+
+/// Functions that may be done again, at services that say so.
+pub(crate) fn repeatable_functions() -> Vec<String> {
+    ["work", "slow"].map(String::from).to_vec()
+}
+
+/// The program of the chain with which this function answers, if it does, where there are so many services.
+pub(crate) fn program_of(service: u8, function: &str, services: u8) -> Option<Vec<Op>> {
+    let next = |n: u8| (service + n) % services.max(1);
+    Some(match function {
+        "chain" => vec![Op::Call(work(next(1))), Op::Log, Op::Call(work(next(2)))],
+        "caught" | "throws" => vec![Op::Call(work(next(1))), Op::Throw],
+        "hears" | "quiet" => {
+            vec![Op::Emit, Op::Call(work(next(1))), Op::Emit, Op::Emit, Op::Call(work(next(2))), Op::Emit]
+        }
+        "nested" => vec![Op::Call(at(next(1), CHAIN)), Op::Call(work(next(2)))],
+        "forever" => vec![Op::Call(at(service, FOREVER))],
+        "forks" => {
+            let branch = |n| vec![Op::Emit, Op::Call(work(next(n))), Op::Emit];
+            vec![Op::Emit, Op::Split(vec![branch(1), branch(2)], None), Op::Emit]
+        }
+        _ => return None,
+    })
+}
+
+/// What a function of a service answers.
+pub(crate) fn answer(service: u8, function: &str, params: &Value, services: u8) -> Result<Answer, Exception> {
+    if function == "recover" {
+        let why: Exception = minicbor::decode(params.as_bytes()).expect("an exception");
+        return Ok(Answer::Value(Value::encode(&recovered(&why.name))));
+    }
+    let params: Params = minicbor::decode(params.as_bytes()).expect("parameters");
+    if let Some(program) = program_of(service, function, services) {
+        return Ok(Answer::Chain(SubChain {
+            code: hash_of(&compile(&program)),
+            input: Value::encode(&sub_chain_of(params)),
+            catch: (function == "caught").then(|| "recover".into()),
+            hears: matches!(function, "hears" | "forks"),
+        }));
+    }
+    match function {
+        "fail" => Err(oops()),
+        _ => Ok(Answer::Value(Value::encode(&result_of(service, params)))),
+    }
+}
+
+/// What a service function returns.
+fn result_of(service: u8, (run, own, call): Params) -> u64 {
+    mix(mix(run ^ own).wrapping_add(u64::from(call)) ^ u64::from(service))
+}
+
+/// What the catching function answers in the place of a chain that threw.
+pub(crate) fn recovered(name: &str) -> Returned {
+    (77, !is_its_own(name), 0)
+}
+
+pub(crate) fn oops() -> Exception {
+    Exception::new("Oops", Fault::Service, "as the function does").with_params(Value::encode(&7))
+}

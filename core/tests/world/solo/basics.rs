@@ -1,0 +1,349 @@
+//! Custody, calls, functions and answers.
+
+use bytes::Bytes;
+use catena_core::{Action, GuestCall, Policy, Replied, SessionId, Time, Turn, Undelivered};
+use catena_wire::{Budget, ChainId, Exception, Fault, Hop, Message, NodeId, Outcome, Value, names};
+
+use super::*;
+
+#[test]
+fn only_the_node_that_was_asked_may_accept_or_refuse_a_hop() {
+    let mut node = node(Policy::default());
+    let (chain, ..) = handing(&mut node);
+    let why = Exception::new("No", Fault::Node, "");
+    node.on_message(NOW, &node_ref(3), Message::Accepted(key(chain, 1)));
+    node.on_message(NOW, &node_ref(3), Message::Refused(key(chain, 1), why));
+    node.on_message(NOW, &node_ref(2), Message::Accepted(key(chain, 2)));
+    assert!(actions(&mut node).is_empty() && node.load().0 == 1, "still in custody");
+    node.on_message(NOW, &node_ref(2), Message::Accepted(key(chain, 1)));
+    assert_eq!(node.load().0, 0);
+}
+
+#[test]
+fn a_refusal_that_comes_after_the_acceptance_changes_nothing() {
+    let mut node = node(Policy::default());
+    let (chain, ..) = handing(&mut node);
+    node.on_message(NOW, &node_ref(2), Message::Accepted(key(chain, 1)));
+    node.on_message(NOW, &node_ref(2), Message::Refused(key(chain, 1), Exception::new("No", Fault::Node, "")));
+    node.on_message(NOW, &node_ref(2), Message::Accepted(key(chain, 1)));
+    assert!(actions(&mut node).is_empty() && node.load().0 == 0);
+}
+
+#[test]
+fn only_the_node_that_was_asked_may_answer_a_call() {
+    let mut node = node(Policy::default());
+    node.call(NOW, "there", "f", Value::null(), Budget::new(1_000_000, 1), None);
+    let (_, message, _) = sent(&actions(&mut node)).pop().unwrap();
+    let Message::Call { id, .. } = message else { panic!("a call goes out") };
+    node.on_message(NOW, &node_ref(3), Message::Return(id, Outcome::Done(Value::null())));
+    assert!(actions(&mut node).is_empty());
+    node.on_message(NOW, &node_ref(2), Message::Return(id, Outcome::Done(Value::null())));
+    assert!(matches!(actions(&mut node)[..], [Action::CallDone(..)]));
+}
+
+#[test]
+fn news_of_an_earlier_sending_is_not_taken_for_news_of_this_one() {
+    let mut node = node(Policy::default());
+    let (_, session, first) = handing(&mut node);
+    node.on_link_lost(NOW, NodeId(2));
+    let (.., second) = sent(&actions(&mut node)).pop().unwrap();
+    node.on_undelivered(NOW, first.clone(), Undelivered::Lost);
+    node.on_undelivered(NOW, first.clone(), Undelivered::Unreachable);
+    assert!(actions(&mut node).is_empty(), "the second sending is on its way");
+    node.on_undelivered(NOW, second, Undelivered::Unreachable);
+    assert!(resumed(&actions(&mut node)));
+
+    // The next hop of the same stay at this node.
+    node.learn("there", instance(2));
+    node.on_turn(NOW, session, calling(vec![call(1, "there")]), 1);
+    node.on_suspended(NOW, session, Ok((Bytes::new(), None)), 1);
+    actions(&mut node);
+    node.on_undelivered(NOW, first, Undelivered::Unreachable);
+    assert!(actions(&mut node).is_empty(), "that was about the hop before");
+}
+
+#[test]
+fn a_chain_seen_at_a_later_step_needs_no_custody_any_more() {
+    let mut node = node(Policy::default());
+    let (chain, ..) = handing(&mut node);
+    node.on_message(NOW, &node_ref(3), Message::Heartbeat(key(chain, 2), "n3".into(), Vec::new()));
+    assert_eq!(node.load().0, 0);
+
+    let (chain, ..) = handing(&mut node);
+    let mut back = hop(0, 2);
+    (back.key, back.charter) = (key(chain, 2), charter(1));
+    node.on_message(NOW, &node_ref(2), Message::Hop(back));
+    assert_eq!(node.load().0, 1, "the chain that came back, and not the hop that led to it");
+}
+
+#[test]
+fn its_own_signs_of_life_do_not_end_a_custody() {
+    let mut node = node(Policy { accept_timeout_us: 60_000_000, ..Policy::default() });
+    handing(&mut node);
+    node.on_timeout(NOW.after(3_100_000));
+    assert_eq!(node.load().0, 1);
+}
+
+#[test]
+fn a_step_that_was_refused_stays_refused() {
+    let mut node = node(Policy { services_running_max: 1, ..Policy::default() });
+    node.on_message(NOW, &node_ref(2), Message::Hop(hop(1, 1)));
+    let ticket = ticket_of(&actions(&mut node)).unwrap();
+    node.on_message(NOW, &node_ref(2), Message::Hop(hop(2, 1)));
+    assert!(matches!(sent(&actions(&mut node))[..], [(_, Message::Refused(..), _)]));
+    node.on_service_done(NOW, ticket, value(), 1);
+    actions(&mut node);
+    node.on_message(NOW, &node_ref(2), Message::Hop(hop(2, 1)));
+    assert!(matches!(sent(&actions(&mut node))[..], [(_, Message::Refused(..), _)]), "though there is room now");
+}
+
+#[test]
+fn a_lost_tail_of_a_repeated_hop_does_not_end_the_chain() {
+    let mut node = node(Policy::default());
+    landed(&mut node, hop(1, 1));
+    let repeated = node.on_hop_head(NOW, &node_ref(2), hop(1, 1));
+    node.on_tail(NOW, &repeated, None);
+    assert!(sent(&actions(&mut node)).iter().all(|(_, message, _)| matches!(message, Message::Accepted(_))));
+    assert_eq!(node.load().0, 1);
+}
+
+#[test]
+fn a_tail_may_come_with_any_sending_of_its_hop() {
+    for whole in [false, true] {
+        let mut node = node(Policy::default());
+        let key = node.on_hop_head(NOW, &node_ref(2), hop(1, 1));
+        let ticket = ticket_of(&actions(&mut node)).unwrap();
+        node.on_service_done(NOW, ticket, value(), 1);
+        if whole {
+            node.on_message(NOW, &node_ref(2), Message::Hop(hop(1, 1)));
+        } else {
+            node.on_hop_head(NOW, &node_ref(2), hop(1, 1));
+            node.on_tail(NOW, &key, None);
+            assert_eq!(node.load().0, 1, "the other is still on its way");
+            node.on_tail(NOW, &key, Some(tail()));
+        }
+        let actions = actions(&mut node);
+        assert!(resumed(&actions) && ticket_of(&actions).is_none(), "goes on, and the service function ran once");
+    }
+}
+
+#[test]
+fn a_chain_waits_for_its_function_even_if_all_else_was_there_before() {
+    let mut node = node(Policy::default());
+    let key = node.on_hop_head(NOW, &node_ref(2), hop(1, 1));
+    let ticket = ticket_of(&actions(&mut node)).unwrap();
+    node.on_service_done(NOW, ticket, value(), 1);
+    node.on_tail(NOW, &key, Some(tail()));
+    assert!(matches!(node.poll_action(), Some(Action::CheckCode { .. })));
+    node.on_code_missing(NOW, CODE);
+    let asked = actions(&mut node);
+    assert!(!resumed(&asked) && matches!(sent(&asked)[..], [(NodeId(2), Message::WantCode(_), _)]));
+    node.on_message(NOW, &node_ref(2), Message::Code(CODE, Bytes::new()));
+    node.on_code_stored(NOW, CODE, Ok(()));
+    assert!(resumed(&actions(&mut node)));
+}
+
+#[test]
+fn a_lost_link_is_not_held_against_the_next_source_of_a_function() {
+    let mut node = node(Policy::default());
+    node.set_repository((*node_ref(5)).clone());
+    node.on_message(NOW, &node_ref(2), Message::Hop(hop(1, 1)));
+    actions(&mut node);
+    node.on_code_missing(NOW, CODE);
+    let (to, _, receipt) = sent(&actions(&mut node)).pop().unwrap();
+    assert_eq!(to, NodeId(5));
+    node.on_link_lost(NOW, NodeId(5));
+    assert!(matches!(sent(&actions(&mut node))[..], [(NodeId(2), Message::WantCode(_), _)]));
+    node.on_undelivered(NOW, receipt, Undelivered::Lost);
+    assert!(actions(&mut node).is_empty() && node.load().0 == 1, "the hop before has been asked");
+}
+
+#[test]
+fn a_step_of_a_chain_cannot_answer_to_another_origin() {
+    let mut node = node(Policy::default());
+    let mut forged = hop(1, 1);
+    forged.charter = charter(8);
+    node.on_message(NOW, &node_ref(2), Message::Hop(forged));
+    let refused = sent(&actions(&mut node));
+    assert!(matches!(&refused[..], [(_, Message::Refused(_, why), _)] if why.name == names::PROTOCOL), "{refused:?}");
+}
+
+#[test]
+fn counters_at_their_end_do_not_overflow() {
+    let mut node = node(Policy::default());
+    let mut last = hop(1, u32::MAX - 1);
+    last.emitted = u32::MAX;
+    let session = landed(&mut node, last);
+    let emits = vec![Value::null(), Value::null()];
+    let calls = vec![call(0, "here"), call(1, "here")];
+    node.on_turn(NOW, session, Ok(Turn { emits, calls, ..Turn::default() }), u64::MAX);
+    actions(&mut node);
+    for step in [0, u32::MAX] {
+        node.on_message(NOW, &node_ref(2), Message::Hop(hop(u64::from(step) + 2, step)));
+        assert!(matches!(sent(&actions(&mut node))[..], [(_, Message::Refused(..), _)]));
+    }
+}
+
+#[test]
+fn a_peers_budget_is_narrowed_for_its_service_functions_too() {
+    let mut node = node(Policy { budget_max: Budget::new(5_000, 3), ..Policy::default() });
+    let budget = Budget::new(u64::MAX, u32::MAX);
+    node.on_message(NOW, &node_ref(2), plain_call(1, budget));
+    node.on_message(NOW, &node_ref(2), Message::Hop(Box::new(Hop { budget, ..*hop(1, 1) })));
+    let times: Vec<_> = actions(&mut node)
+        .into_iter()
+        .filter_map(
+            |action| if let Action::RunService { time_left_us, .. } = action { Some(time_left_us) } else { None },
+        )
+        .collect();
+    assert_eq!(times, [5_000, 5_000]);
+}
+
+#[test]
+fn a_call_with_no_time_left_is_not_run() {
+    let mut node = node(Policy::default());
+    node.on_message(NOW, &node_ref(2), plain_call(1, Budget::new(0, 1)));
+    let answer = sent(&actions(&mut node));
+    assert!(
+        matches!(&answer[..], [(_, Message::Return(1, Outcome::Threw(why)), _)] if why.name == names::DEADLINE_EXCEEDED)
+    );
+}
+
+#[test]
+fn the_next_answer_in_order_finds_room_when_all_the_room_is_taken() {
+    let mut node = node(Policy { partials_held_max: 2, ..Policy::default() });
+    let (chain, ..) = handing(&mut node);
+    let partial = |number| Message::Partial { key: key(chain, 1), number, value: Value::encode(&number), to: 0 };
+    for number in [1, 2, 3, 0] {
+        node.on_message(NOW, &node_ref(2), partial(number));
+    }
+    let delivered =
+        actions(&mut node).into_iter().filter(|a| matches!(a, Action::Reply(_, Replied::Partial(_)))).count();
+    assert_eq!(delivered, 3, "0, 1 and 2; 3 lay too far ahead");
+}
+
+#[test]
+fn a_foreign_chain_of_the_same_number_is_not_forgotten() {
+    let mut node = node(Policy::default());
+    let (chain, ..) = handing(&mut node);
+    node.forget(NOW, ChainId { origin: NodeId(99), number: chain.number });
+    node.on_message(NOW, &node_ref(2), Message::End(Box::new(end(key(chain, 1), None))));
+    assert!(actions(&mut node).iter().any(|action| matches!(action, Action::Reply(_, Replied::End { .. }))));
+}
+
+#[test]
+fn calls_numbered_alike_do_not_confuse_a_chain() {
+    let mut node = node(Policy::default());
+    let (_, session) = begun(&mut node);
+    node.on_turn(NOW, session, calling(vec![call(5, "there"), call(5, "there")]), 1);
+    let calls = sent(&actions(&mut node));
+    assert!(calls.len() == 2 && calls.iter().all(|(_, message, _)| matches!(message, Message::Call { .. })));
+    node.on_message(NOW, &node_ref(2), Message::Return(1, Outcome::Done(Value::null())));
+    node.on_message(NOW, &node_ref(2), Message::Return(2, Outcome::Done(Value::null())));
+    let settled = actions(&mut node).iter().filter(|action| matches!(action, Action::Settle { .. })).count();
+    assert_eq!(settled, 1, "one number, one result");
+}
+
+#[test]
+fn results_are_handed_in_one_at_a_time_and_none_is_taken_for_a_standstill() {
+    let mut node = node(Policy::default());
+    let (_, session) = begun(&mut node);
+    node.on_turn(NOW, session, calling(vec![call(0, "there"), call(1, "there")]), 1);
+    actions(&mut node);
+    for id in [1, 2] {
+        node.on_message(NOW, &node_ref(2), Message::Return(id, Outcome::Done(Value::null())));
+    }
+    assert!(matches!(actions(&mut node)[..], [Action::Settle { call: 0, .. }]));
+    node.on_turn(NOW, session, calling(Vec::new()), 1);
+    assert!(matches!(actions(&mut node)[..], [Action::Settle { call: 1, .. }]));
+}
+
+#[test]
+fn a_full_table_of_names_does_not_make_a_call_go_round_in_circles() {
+    let mut node = node(Policy { names_max: 1, ..Policy::default() });
+    node.call(NOW, "elsewhere", "f", Value::null(), Budget::new(1_000_000, 1), None);
+    assert!(matches!(actions(&mut node)[..], [Action::Resolve { .. }]));
+    node.on_resolved(NOW, "elsewhere", Ok(instance(3)));
+    assert!(matches!(sent(&actions(&mut node))[..], [(NodeId(3), Message::Call { .. }, _)]));
+}
+
+#[test]
+fn what_waits_for_a_name_is_bounded() {
+    let mut node = node(Policy { calls_waiting_max: 2, ..Policy::default() });
+    for _ in 0..3 {
+        node.call(NOW, "elsewhere", "f", Value::null(), Budget::new(1_000_000, 1), None);
+    }
+    let refused = actions(&mut node);
+    assert!(
+        matches!(&refused[..], [Action::Resolve { .. }, Action::CallDone(_, Err(why))] if why.name == names::OVERLOADED)
+    );
+}
+
+#[test]
+fn local_service_functions_are_bounded_whoever_calls_them() {
+    let mut node = node(Policy { services_running_max: 1, ..Policy::default() });
+    for _ in 0..2 {
+        node.call(NOW, "here", "f", Value::null(), Budget::new(1_000_000, 1), None);
+    }
+    let refused = actions(&mut node);
+    assert!(
+        matches!(&refused[..], [Action::RunService { .. }, Action::CallDone(_, Err(why))] if why.name == names::OVERLOADED)
+    );
+}
+
+#[test]
+fn a_turn_that_nobody_waits_for_changes_nothing() {
+    let mut node = node(Policy::default());
+    let (_, session, _) = handing(&mut node);
+    node.on_turn(NOW, session, calling(vec![call(9, "here")]), 1);
+    node.on_turn(NOW, session, Err(Exception::new("Late", Fault::Guest, "")), 1);
+    node.on_turn(NOW, SessionId(77), calling(vec![call(9, "here")]), 1);
+    assert!(actions(&mut node).is_empty() && node.load() == (1, 0, 0));
+}
+
+#[test]
+fn timers_of_no_length_let_go() {
+    let policy = Policy {
+        heartbeat_interval_us: 0,
+        heartbeat_timeout_us: 0,
+        accept_timeout_us: 0,
+        code_fetch_timeout_us: 0,
+        step_cache_ttl_us: 0,
+        ..Policy::default()
+    };
+    let mut node = node(policy);
+    handing(&mut node);
+    node.on_message(NOW, &node_ref(2), Message::Hop(hop(1, 1)));
+    node.on_code_missing(NOW, CODE);
+    node.on_timeout(NOW);
+    node.on_timeout(NOW.after(60_000_000));
+    actions(&mut node);
+}
+
+#[test]
+fn a_step_is_forgotten_after_a_while_and_not_before() {
+    let mut node = node(Policy { step_cache_ttl_us: 1_000_000, ..Policy::default() });
+    let session = landed(&mut node, hop(1, 1));
+    let end = Turn { end: Some(Ok(Value::null())), ..Turn::default() };
+    node.on_turn(NOW, session, Ok(end), 1);
+    actions(&mut node);
+    let runs = |node: &mut Node, at: Time| {
+        node.on_timeout(at);
+        node.on_message(at, &node_ref(2), Message::Hop(hop(1, 1)));
+        ticket_of(&actions(node)).is_some()
+    };
+    assert!(!runs(&mut node, NOW.after(999_999)), "remembered");
+    assert!(runs(&mut node, NOW.after(1_000_000)), "forgotten: who repeats a step later than this doubles its effect");
+}
+
+#[test]
+fn an_exception_that_a_function_catches_says_where_it_happened() {
+    let mut node = node(Policy::default());
+    let (_, session) = begun(&mut node);
+    let unknown = GuestCall { function: "g".into(), ..call(0, "here") };
+    node.on_turn(NOW, session, calling(vec![unknown]), 1);
+    let settled = actions(&mut node);
+    let [Action::Settle { result: Err(why), .. }] = &settled[..] else { panic!("{settled:?}") };
+    assert_eq!((why.name.as_str(), why.step), (names::UNKNOWN_FUNCTION, 1));
+    assert_eq!(why.path, ["n1"]);
+}

@@ -1,0 +1,150 @@
+//! Chains that break, or are no longer wanted.
+
+use catena_wire::{Outcome, names};
+
+use super::*;
+
+#[test]
+fn a_repeated_hop_does_not_run_twice_but_its_outcome_is_sent_again() {
+    let mut plan = Plan::simple(3, vec![Op::Emit, Op::Call(work(0)), Op::Call(work(1))]);
+    plan.rules = Rules { duplicate: 100, ..Rules::default() };
+    let record = run(&plan);
+    assert!(record.effects.values().all(|count| *count == 1), "{:?}", record.effects);
+    assert!(record.paths("hop").iter().filter(|path| **path == (1, 2)).count() > 1, "hop on, once more");
+    assert!(record.count("end") > 1, "the answer, once more");
+    assert_eq!(record.only().partials.len(), 1);
+}
+
+#[test]
+fn a_hop_is_kept_until_it_is_accepted() {
+    let mut plan = Plan::simple(3, vec![Op::Call(work(0)), Op::Call(work(1))]);
+    // Nothing gets from 1 to 2 for three seconds, and nobody says so: only the timer of the one who has the hop can help.
+    plan.cuts = vec![Cut { from: 1, to: 2, at_us: 0, until_us: 3_000_000, noticed_us: 100_000_000 }];
+    let record = run(&plan);
+    assert!(matches!(record.only().outcome(), Outcome::Done(_)));
+    assert_eq!(
+        record.paths("hop").iter().filter(|path| **path == (1, 2)).count(),
+        3,
+        "sent again until it was accepted"
+    );
+}
+
+#[test]
+fn signs_of_life_keep_a_slow_chain_alive() {
+    let mut plan = Plan::simple(3, vec![Op::Call(slow(0)), Op::All(vec![slow(1), work(1)])]);
+    plan.slow_us = 25_000_000;
+    let record = run(&plan);
+    assert!(matches!(record.only().outcome(), Outcome::Done(_)));
+    assert!(record.count("heartbeat") >= 14, "one every three seconds: {}", record.count("heartbeat"));
+}
+
+#[test]
+fn silence_ends_a_chain_with_the_step_and_the_host() {
+    let mut plan = Plan::simple(3, vec![Op::Call(work(0)), Op::Call(slow(1))]);
+    plan.slow_us = 50_000_000;
+    // From the fourth second on nothing gets from the last server to the origin, and nobody notices.
+    plan.cuts = vec![Cut { from: 2, to: 0, at_us: 4_000_000, until_us: 70_000_000, noticed_us: 100_000_000 }];
+    let record = run(&plan);
+    let why = record.only().exception();
+    assert_eq!((why.name.as_str(), why.unknown), (names::CHAIN_LOST, true));
+    assert!(why.message.contains("after step 2, last heard of on n2"), "{}", why.message);
+    assert!(why.message.contains("sent again 2 times"), "{}", why.message);
+    assert!(!why.path.is_empty() && why.step >= 1, "{why}");
+    let ended_at_us = record.only().ended_at_us;
+    assert!((20_400_000..21_200_000).contains(&ended_at_us), "6 s after the last sign, twice again: {ended_at_us}");
+    assert!(record.paths("hop").iter().filter(|path| **path == (0, 1)).count() >= 3, "{:?}", record.paths("hop"));
+    assert!(record.effects.values().all(|count| *count == 1), "nothing was done twice: {:?}", record.effects);
+}
+
+#[test]
+fn the_timer_of_the_signs_of_life_travels_with_the_chain() {
+    // No stay is long enough for a sign of life of its own.
+    let calls = (0..8).map(|n| Op::Call(slow(n % 2))).collect();
+    let mut plan = Plan::simple(3, calls);
+    plan.slow_us = 2_500_000;
+    let record = run(&plan);
+    assert!(matches!(record.only().outcome(), Outcome::Done(_)));
+    assert!(record.count("heartbeat") >= 5, "{}", record.count("heartbeat"));
+}
+
+#[test]
+fn a_call_beside_fails_as_soon_as_its_node_is_lost() {
+    let mut plan = Plan::simple(3, vec![Op::All(vec![slow(0), work(1)])]);
+    plan.slow_us = 10_000_000;
+    let mut world = World::new(plan);
+    world.run_until(2_000_000);
+    world.crash(1, None);
+    let record = world.run();
+    assert_eq!(record.only().exception().name, names::NODE_LOST);
+    assert!(record.only().ended_at_us < 3_000_000, "{}", record.only().ended_at_us);
+}
+
+#[test]
+fn a_service_is_looked_up_again_after_its_node_was_lost() {
+    let chain = |at_us| Chain::new(at_us, 0, vec![Op::Call(work(0))]);
+    let mut plan = Plan::simple(3, Vec::new());
+    plan.served = vec![vec![1, 2]];
+    plan.chains = vec![chain(0), chain(2_000_000)];
+    let mut world = World::new(plan);
+    world.at(1_000_000, Event::Pause);
+    world.run_until(1_000_000);
+    world.crash(1, None);
+    let record = world.run();
+    assert!(record.chains.values().all(|seen| matches!(seen.outcome(), Outcome::Done(_))));
+    assert_eq!(record.resolves.iter().map(|(service, _)| service.as_str()).collect::<Vec<_>>(), ["s0", "s0"]);
+    assert_eq!(record.paths("hop"), [(0, 1), (0, 2)], "without trying the lost node first");
+}
+
+#[test]
+fn calls_of_a_chain_that_is_stopped_are_stopped_as_well() {
+    let mut plan = Plan::simple(4, vec![Op::Call(work(0)), Op::All(vec![slow(1), slow(0), slow(2)])]);
+    plan.slow_us = 10_000_000;
+    plan.time_us = 3_000_000;
+    let record = run(&plan);
+    assert_eq!(record.only().exception().name, names::DEADLINE_EXCEEDED);
+    assert_eq!(record.paths("withdraw"), [(1, 2), (1, 3)]);
+    assert_eq!(record.cancelled, 3, "one here, one at each node that was asked");
+}
+
+#[test]
+fn a_caller_that_gives_up_stops_the_call_where_it_runs() {
+    let mut plan = Plan::simple(2, Vec::new());
+    plan.chains.clear();
+    plan.calls = vec![PlainCall { at_us: 0, from: 0, target: slow(0), withdraw_after_us: Some(1_000_000) }];
+    let record = run(&plan);
+    assert_eq!((record.paths("withdraw"), record.cancelled), (vec![(0, 1)], 1));
+    assert!(record.calls.values().all(Vec::is_empty), "no answer comes");
+
+    plan.calls[0].withdraw_after_us = Some(0);
+    let record = run(&plan);
+    assert!(record.sent.is_empty(), "withdrawn while its name was being looked up: {:?}", record.sent);
+}
+
+#[test]
+fn a_chain_whose_user_left_goes_on_and_leaves_nothing_behind() {
+    let mut world = World::new(Plan::simple(4, three_calls()));
+    world.run_until(20_000);
+    let chain = *world.record.chains.keys().next().unwrap();
+    world.at(20_000, Event::Forget(chain));
+    let record = world.run();
+    assert!(record.busy.is_empty() && record.restless.is_none());
+    assert_eq!(record.effects.len(), 3, "it was under way");
+    assert!(record.only().ends.is_empty(), "and nobody is told");
+}
+
+#[test]
+fn a_state_that_never_arrives_ends_the_chain_or_comes_with_the_next_sending() {
+    let mut plan = Plan::simple(3, vec![Op::Call(work(0)), Op::Call(work(1))]);
+    plan.rules = Rules { no_tail: 60, ..Rules::default() };
+    let mut outcomes = std::collections::BTreeMap::<String, usize>::new();
+    for seed in 0..200 {
+        plan.seed = seed;
+        let name = match run(&plan).only().outcome() {
+            Outcome::Done(_) => "done".to_string(),
+            Outcome::Threw(why) => why.name.clone(),
+        };
+        *outcomes.entry(name).or_default() += 1;
+    }
+    assert!(outcomes.keys().all(|name| name == "done" || name == names::NODE_LOST), "{outcomes:?}");
+    assert!(outcomes.contains_key("done") && outcomes.contains_key(names::NODE_LOST), "{outcomes:?}");
+}
