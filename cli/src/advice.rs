@@ -25,6 +25,7 @@ pub(crate) fn next(why: &Exception) -> String {
         names::NODE_LOST | names::CHAIN_LOST => {
             "the last step may have taken effect: look at the last host of the path before running it again"
         }
+        names::CANCELLED => "run it again when it may go on; what the steps before did stays done",
         names::DEADLINE_EXCEEDED => "allow more with --timeout; --explain shows where the time goes",
         names::HOP_BUDGET_EXCEEDED => "look for a loop in the function, or allow more with --hops-max",
         names::LIMIT_EXCEEDED => "let the function use less; the node's owner sets its limits under [limits]",

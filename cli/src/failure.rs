@@ -1,9 +1,16 @@
 //! Why the command could not do what it was asked, for people and for programs.
 
-use catena::{Exception, Value};
+use catena::{ChainId, Exception, Value};
 use serde_json::json;
 
-use crate::{advice, excerpt::Spot, exit::Exit, output::printable, value::Shown};
+use crate::{
+    advice,
+    ending::{self, Ending},
+    excerpt::Spot,
+    exit::Exit,
+    output::printable,
+    value::Shown,
+};
 
 /// Why a command ends before its work is done.
 #[derive(Debug)]
@@ -37,6 +44,10 @@ pub(crate) struct Threw {
     pub(crate) exception: Exception,
     /// The line of the function, if it is known and at hand.
     pub(crate) spot: Option<Spot>,
+    /// The chain that it ended; `None` for a plain call.
+    pub(crate) chain: Option<ChainId>,
+    /// Somebody here asked for its end.
+    pub(crate) cancelled: bool,
 }
 
 impl Failure {
@@ -71,10 +82,19 @@ impl Failure {
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Own(own) => own.exit,
+            Self::Threw(threw) if threw.cancelled => Exit::Interrupted,
             Self::Threw(_) => Exit::Exception,
             Self::Interrupted => Exit::Interrupted,
             Self::ReaderGone => Exit::Ok,
             Self::Told(exit) => *exit,
+        }
+    }
+
+    /// How the chain ended; a failure of the command's own did nothing.
+    pub(crate) fn ending(&self) -> Ending {
+        match self {
+            Self::Threw(threw) => Ending::of(&threw.exception),
+            _ => Ending::Failed,
         }
     }
 
@@ -128,6 +148,9 @@ impl Threw {
         if why.step > 0 || why.path.len() == 1 {
             line("step", &why.step.to_string());
         }
+        if self.chain.is_some() {
+            line("ending", &ending::sentence(why, self.chain));
+        }
         if !why.path.is_empty() {
             line("path", &why.path.join(" > "));
         }
@@ -147,6 +170,7 @@ impl Threw {
             "message": why.message,
             "fault": why.fault.as_str(),
             "target": why.target,
+            "ending": Ending::of(why).name(),
             "step": why.step,
             "path": why.path,
             "stack": why.stack,
@@ -154,6 +178,9 @@ impl Threw {
         });
         if let Some(params) = &why.params {
             error["params"] = params_json(params);
+        }
+        if let Some(chain) = self.chain {
+            error["key"] = ending::key(chain, why.step);
         }
         if why.line > 0 {
             error["line"] = why.line.into();

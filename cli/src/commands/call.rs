@@ -80,7 +80,7 @@ async fn call(
     let called = client.call_with(service, function, params, &options).await;
     called.map_err(|exception| {
         let exception = exception.calling(service, function);
-        Failure::Threw(Box::new(Threw { exception, spot: None }))
+        Failure::Threw(Box::new(Threw { exception, spot: None, chain: None, cancelled: false }))
     })
 }
 
@@ -90,7 +90,7 @@ fn split(target: &str) -> Result<(&str, &str), Failure> {
             Ok((service, function))
         }
         _ => {
-            let subcommands = ["up", "dev", "run", "call", "ls", "check"];
+            let subcommands = ["up", "dev", "run", "call", "debug", "replay", "ls", "check"];
             let help = did_you_mean(
                 target,
                 subcommands,

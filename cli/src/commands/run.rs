@@ -5,17 +5,19 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use catena::{Client, Exception, Limits, LogLine, Reply, ReplySet, RunOptions, Value};
-use clap::{Args, ValueHint};
+use catena::{ChainId, Client, Exception, Limits, Mode, Reply, ReplySet, RunOptions, Value};
+use clap::{Args, ValueEnum, ValueHint};
 use serde::Serialize;
 use serde_json::json;
 
 use crate::{
     commands::call::duration,
     connect::{self, At, Standing},
+    console::{self, Console},
+    ending::Ending,
     explain::Chart,
     failure::{Failure, Threw},
-    output::{Output, Paint, printable},
+    output::{Output, Paint},
     progress::Progress,
     sandbox,
     signals::Signals,
@@ -23,13 +25,43 @@ use crate::{
     value::{self, OneKey, Shown},
 };
 
+/// Where a chain's own code runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Placing {
+    /// At each server that it calls.
+    Chain,
+    /// Here: each call is a plain one.
+    Interactive,
+    /// At each call, wherever it is expected to be quicker.
+    Adaptive,
+}
+
+impl From<Placing> for Mode {
+    fn from(placing: Placing) -> Self {
+        match placing {
+            Placing::Chain => Self::Chain,
+            Placing::Interactive => Self::Interactive,
+            Placing::Adaptive => Self::Adaptive,
+        }
+    }
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  catena run examples/tour.ts --site bei --explain
+  catena run hello.ts --arg '{\"name\": \"you\"}' --json
+  catena run report.js --arg @input.json --timeout 5m
+  catena run copy.ts --mode interactive               its own code stays here
+  catena run read.ts --credentials '{\"uid\": 1000}'  on somebody's behalf
+  catena run read.ts --record read.json               to be run again by `catena replay`";
+
 /// Run a function as a chain
 ///
 /// The function begins here and hops to each service that it awaits; what it emits comes as it happens, then its result, as JSON on
-/// standard output. What it logs comes on standard error. Bytes are {"$bytes": "BASE64"} both ways.
+/// standard output. What it logs comes on standard error. Bytes are {"$bytes": "BASE64"} both ways. Ctrl-C cancels the chain wherever it
+/// is, and says where that was; a second Ctrl-C ends at once.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  catena run examples/tour.ts --site bei --explain\n  \
-    catena run hello.ts --arg '{\"name\": \"you\"}' --json\n  catena run report.js --arg @input.json --timeout 5m")]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Run {
     /// The function: .ts, .mts, .js, .mjs or .wasm
     #[arg(value_hint = ValueHint::FilePath)]
@@ -40,6 +72,18 @@ pub(crate) struct Run {
     /// Draw the chain hop by hop, on standard error (with --json: under "explain")
     #[arg(long)]
     explain: bool,
+    /// Where its own code runs
+    #[arg(long, value_enum, default_value = "chain", value_name = "MODE")]
+    mode: Placing,
+    /// Let chains that services answer with run on their own, and bring their result back to that service
+    #[arg(long)]
+    no_compose: bool,
+    /// On whose behalf services are called, as they understand it: JSON, @FILE, or - for standard input
+    #[arg(long, value_name = "JSON", value_hint = ValueHint::Other, allow_negative_numbers = true)]
+    credentials: Option<String>,
+    /// Where to write what the function logs: stderr, off, or a file
+    #[arg(long, value_name = "WHERE", default_value = "stderr", value_hint = ValueHint::FilePath, value_parser = console::place)]
+    console: console::Where,
     #[command(flatten)]
     at: At,
     #[command(flatten)]
@@ -52,37 +96,82 @@ pub(crate) struct Run {
     hops_max: u32,
 }
 
+impl Run {
+    fn options(&self) -> Result<RunOptions, Failure> {
+        Ok(RunOptions {
+            timeout: self.timeout,
+            hops_max: self.hops_max,
+            profile: self.explain,
+            mode: self.mode.into(),
+            compose: !self.no_compose,
+            credentials: self.credentials.as_deref().map(value::argument).transpose()?,
+        })
+    }
+}
+
 pub(crate) async fn run(args: &Run, output: &Output) -> Result<(), Failure> {
-    let input = value::argument(&args.arg)?;
+    let (input, options) = inputs(args)?;
     let source = Source::read(&args.file)?;
     let mut signals = Signals::new()?;
     let sandbox = signals.unless(sandbox::make(Limits::default(), output)).await?;
     let client = signals.unless(connect::connect(&args.at, Some(&args.standing), Some(sandbox), output)).await?;
-    let ran = signals.unless(chain(args, &client, &source, &input, output)).await;
-    connect::close(client).await;
-    ran
+    let ran = chain(args, &client, &source, &input, &options, &mut signals, output).await;
+    // What tells the nodes of a cancelled chain goes out here.
+    let closed = signals.unless(async { Ok(connect::close(client).await) }).await;
+    if closed.is_err() && !output.json {
+        output.talk("ended at once: nodes that were not told in time stop the chain when its time is up");
+    }
+    ran.and(closed)
 }
 
-async fn chain(args: &Run, client: &Client, source: &Source, input: &Value, output: &Output) -> Result<(), Failure> {
-    let code = source.load(client).await?;
-    let options = RunOptions {
-        timeout: args.timeout,
-        hops_max: args.hops_max,
-        profile: args.explain,
-        ..RunOptions::default()
-    };
+/// Standard input can be read once.
+fn inputs(args: &Run) -> Result<(Value, RunOptions), Failure> {
+    if args.arg == "-" && args.credentials.as_deref() == Some("-") {
+        let message = "--arg and --credentials cannot both come from standard input";
+        return Err(Failure::input("BadUsage", message, "put one of them into a file, and name it as @FILE"));
+    }
+    Ok((value::argument(&args.arg)?, args.options()?))
+}
+
+async fn chain(
+    args: &Run,
+    client: &Client,
+    source: &Source,
+    input: &Value,
+    options: &RunOptions,
+    signals: &mut Signals,
+    output: &Output,
+) -> Result<(), Failure> {
+    let code = signals.unless(source.load(client)).await?;
+    let mut console = Console::open(&args.console, unix_us(), output)?;
     let progress = Progress::new(output, &format!("running {}", source.name));
-    let mut replies = client.run_with(&code, input, &options).map_err(|exception| threw(source, exception))?;
+    let mut replies =
+        client.run_with(&code, input, options).map_err(|exception| threw(source, exception, None, false))?;
+    let chain = replies.chain();
     let mut logged = 0;
+    let mut cancelled = false;
     let ended = loop {
-        let reply = replies.next().await;
+        let reply = tokio::select! {
+            reply = replies.next() => reply,
+            () = signals.next() => {
+                if cancelled {
+                    return Err(Failure::Interrupted);
+                }
+                cancelled = true;
+                replies.cancel();
+                if !output.json {
+                    progress.aside(|| output.talk("cancelling; once more to end at once"));
+                }
+                continue;
+            }
+        };
         let unread = replies.console().get(logged..).unwrap_or_default();
         logged += unread.len();
-        progress.aside(|| unread.iter().for_each(|line| tell(line, output)));
+        progress.aside(|| unread.iter().try_for_each(|line| console.line(line)))?;
         match reply {
             Some(Ok(Reply::Partial(value))) => progress.aside(|| emitted(&value, output))?,
             Some(Ok(Reply::Last(value))) => break Ok(value),
-            Some(Err(why)) => break Err(threw(source, why)),
+            Some(Err(why)) => break Err(threw(source, why, Some(chain), cancelled)),
             // A reply set ends with one of the two above; this is for the compiler.
             None => break Ok(Value::null()),
         }
@@ -92,15 +181,11 @@ async fn chain(args: &Run, client: &Client, source: &Source, input: &Value, outp
     if output.json { report(ended, &replies, chart.as_ref(), output) } else { show(ended, chart.as_ref(), output) }
 }
 
-fn threw(source: &Source, exception: Exception) -> Failure {
+/// `cancelled`: somebody here asked for its end. It may have ended by itself all the same.
+fn threw(source: &Source, exception: Exception, chain: Option<ChainId>, cancelled: bool) -> Failure {
     let spot = source.spot(&exception);
-    Failure::Threw(Box::new(Threw { exception, spot }))
-}
-
-/// A line of the virtual console (rpc-chains section 3.7).
-fn tell(line: &LogLine, output: &Output) {
-    let from = output.paint_talk(Paint::Dim, &format!("[{} {}]", printable(&line.node), line.step));
-    output.talk(&format!("{from} {}", printable(&line.text)));
+    let cancelled = cancelled && exception.name == catena::exceptions::CANCELLED;
+    Failure::Threw(Box::new(Threw { exception, spot, chain, cancelled }))
 }
 
 fn emitted(value: &Value, output: &Output) -> Result<(), Failure> {
@@ -132,6 +217,8 @@ struct Report<'a> {
     result: Option<Shown<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<serde_json::Value>,
+    ending: &'static str,
+    chain: String,
     path: &'a [String],
     log: Vec<serde_json::Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -149,6 +236,8 @@ fn report(
     let report = Report {
         result: ended.as_ref().ok().map(Shown),
         error: ended.as_ref().err().and_then(Failure::json),
+        ending: ended.as_ref().map_or_else(Failure::ending, |_| Ending::Answered).name(),
+        chain: replies.chain().to_string(),
         path: replies.path(),
         log: log.collect(),
         explain: chart.map(Chart::json),

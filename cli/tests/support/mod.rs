@@ -12,6 +12,8 @@ use std::{
 
 use serde_json::Value;
 
+pub(crate) mod own;
+
 /// The longest that any process here may take: the first one of all compiles the engine.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Lines kept of each stream of a process.

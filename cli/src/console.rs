@@ -1,0 +1,113 @@
+//! The virtual console (rpc-chains section 3.7): what a chain's function logs, wherever it is, comes out here.
+//!
+//! Lines travel with the chain, so they arrive in the order in which they were said; of branches that ran side by side, one after the other.
+
+use std::{
+    fs::File,
+    io::{BufWriter, Write},
+    path::PathBuf,
+};
+
+use catena::LogLine;
+
+use crate::{
+    failure::Failure,
+    output::{Output, Paint, printable},
+};
+
+/// Where the lines go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Where {
+    /// To people.
+    Stderr,
+    /// Nowhere.
+    Off,
+    /// Into a file, which is begun anew.
+    File(PathBuf),
+}
+
+/// `stderr`, `off`, or a file.
+pub(crate) fn place(text: &str) -> Result<Where, String> {
+    match text {
+        "stderr" => Ok(Where::Stderr),
+        "off" => Ok(Where::Off),
+        "" => Err("write stderr, off, or the name of a file".to_owned()),
+        file => Ok(Where::File(file.into())),
+    }
+}
+
+/// The console of one chain.
+pub(crate) struct Console {
+    to: To,
+    began_at_us: u64,
+}
+
+enum To {
+    Stderr(Output),
+    Nowhere,
+    File(BufWriter<File>, PathBuf),
+}
+
+impl Console {
+    /// `began_at_us`: from when times are counted, microseconds since the Unix epoch.
+    pub(crate) fn open(place: &Where, began_at_us: u64, output: &Output) -> Result<Self, Failure> {
+        let to = match place {
+            Where::Stderr => To::Stderr(*output),
+            Where::Off => To::Nowhere,
+            Where::File(path) => match File::create(path) {
+                Ok(file) => To::File(BufWriter::new(file), path.clone()),
+                Err(why) => return Err(cannot_write(path, &why)),
+            },
+        };
+        Ok(Self { to, began_at_us })
+    }
+
+    /// Writes one line: where, at which step, when by that node's clock, and what.
+    pub(crate) fn line(&mut self, line: &LogLine) -> Result<(), Failure> {
+        let from = format!("[{} {} {}]", printable(&line.node), line.step, since(self.began_at_us, line.at_us));
+        let text = printable(&line.text);
+        match &mut self.to {
+            To::Stderr(output) => output.talk(&format!("{} {text}", output.paint_talk(Paint::Dim, &from))),
+            To::Nowhere => {}
+            To::File(file, path) => {
+                let written = writeln!(file, "{from} {text}").and_then(|()| file.flush());
+                written.map_err(|why| cannot_write(path, &why))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Clocks of different machines differ, so a time may lie before the beginning.
+fn since(began_at_us: u64, at_us: u64) -> String {
+    let (sign, us) = match at_us.checked_sub(began_at_us) {
+        Some(us) => ('+', us),
+        None => ('-', began_at_us - at_us),
+    };
+    format!("{sign}{}.{:03} s", us / 1_000_000, us % 1_000_000 / 1_000)
+}
+
+fn cannot_write(path: &std::path::Path, why: &std::io::Error) -> Failure {
+    let message = format!("{} cannot be written: {why}", path.display());
+    Failure::input("CannotWrite", message, "name another file with --console FILE")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_count_from_the_beginning() {
+        assert_eq!(since(1_000_000, 2_234_567), "+1.234 s");
+        assert_eq!(since(1_000_000, 1_000_000), "+0.000 s");
+        assert_eq!(since(2_500_000, 1_000_000), "-1.500 s");
+    }
+
+    #[test]
+    fn a_place_is_a_word_or_a_file() {
+        assert_eq!(place("stderr"), Ok(Where::Stderr));
+        assert_eq!(place("off"), Ok(Where::Off));
+        assert_eq!(place("lines.txt"), Ok(Where::File("lines.txt".into())));
+        assert!(place("").is_err());
+    }
+}

@@ -1,0 +1,89 @@
+//! How a chain ended: each ends in exactly one of three ways (rpc-chains section 3.9).
+
+use catena::{ChainId, Exception, Fault};
+use serde_json::{Value, json};
+
+/// The way in which a chain ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// With its function's result.
+    Answered,
+    /// At a call that did nothing, or in the function itself.
+    Failed,
+    /// At a call of which nobody knows whether it took effect.
+    Unknown,
+}
+
+impl Ending {
+    /// What an exception says of it.
+    pub(crate) const fn of(why: &Exception) -> Self {
+        if why.unknown { Self::Unknown } else { Self::Failed }
+    }
+
+    /// Stable, for programs.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::Failed => "failed",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// In a sentence, for people. The key is named where it helps: whoever has to find out what was done asks the service by it.
+pub(crate) fn sentence(why: &Exception, chain: Option<ChainId>) -> String {
+    let step = why.step;
+    match Ending::of(why) {
+        Ending::Unknown => {
+            let key = chain.map(|chain| format!("; its key: chain {chain}, step {step}")).unwrap_or_default();
+            format!("outcome unknown after step {step}: what that step called may have taken effect{key}")
+        }
+        _ if why.fault == Fault::Service => format!("failed at step {step}: the service answered with this exception"),
+        _ if why.fault == Fault::Guest && why.target.is_none() => {
+            format!("failed after step {step}, in the function itself: no call was under way")
+        }
+        _ => format!("failed before its effect at step {step}: what was being called did nothing"),
+    }
+}
+
+/// The idempotency key under which the nodes remember a step: the chain, by its origin's name for it, and the step.
+pub(crate) fn key(chain: ChainId, step: u32) -> Value {
+    // 64 bits are more than programs that read JSON numbers as floating point can hold.
+    let origin = format!("{:016x}", chain.origin.0);
+    json!({ "chain": chain.to_string(), "origin": origin, "number": chain.number, "step": step })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use catena::{NodeId, exceptions as names};
+
+    #[track_caller]
+    fn check(why: &Exception, ending: Ending, said: &str) {
+        let chain = ChainId { origin: NodeId(0x0123_4567_89ab_cdef), number: 7 };
+        assert_eq!(Ending::of(why), ending);
+        let sentence = sentence(why, Some(chain));
+        assert!(sentence.contains(said), "{sentence}");
+    }
+
+    #[test]
+    fn each_ending_is_told_from_the_others() {
+        let at = |name, fault| Exception { step: 3, ..Exception::new(name, fault, "") };
+        let called = |name, fault| at(name, fault).calling("files.mtv", "write");
+        let lost = called(names::NODE_LOST, Fault::Network).outcome_unknown();
+        check(&lost, Ending::Unknown, "outcome unknown after step 3");
+        check(&lost, Ending::Unknown, "chain 01234567-7, step 3");
+        check(&called(names::NODE_UNREACHABLE, Fault::Network), Ending::Failed, "before its effect at step 3");
+        check(&called("NFS3ERR_NOENT", Fault::Service), Ending::Failed, "answered with this exception");
+        check(&at("TypeError", Fault::Guest), Ending::Failed, "in the function itself");
+    }
+
+    #[test]
+    fn a_key_names_the_chain_whole() {
+        let chain = ChainId { origin: NodeId(u64::MAX), number: 7 };
+        assert_eq!(
+            key(chain, 2),
+            json!({ "chain": "ffffffff-7", "origin": "ffffffffffffffff", "number": 7, "step": 2 })
+        );
+    }
+}
