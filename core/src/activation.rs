@@ -121,6 +121,8 @@ pub(crate) struct Landing {
     /// Sendings of the hop whose head has come and whose tail has not.
     pub(crate) tails_due: u32,
     pub(crate) code_here: bool,
+    /// Nobody has the function: it ends so as soon as the states of the enclosing chains are there.
+    pub(crate) in_vain: Option<Exception>,
     /// No call: branches that will end here.
     pub(crate) gather: u16,
     /// Those that ended before the parent's state had come.
@@ -139,6 +141,7 @@ impl Landing {
             continuation: Some(continuation),
             tails_due: 0,
             code_here: true,
+            in_vain: None,
             gather: 0,
             early: Vec::new(),
             branch: None,

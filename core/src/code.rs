@@ -53,7 +53,9 @@ impl Codes {
             sources: VecDeque::new(),
             asked: None,
         });
-        fetch.sessions.push(session);
+        if !fetch.sessions.contains(&session) {
+            fetch.sessions.push(session);
+        }
         for source in sources {
             if !fetch.sources.iter().any(|known| known.id == source.id)
                 && fetch.asked.as_ref().is_none_or(|asked| asked.id != source.id)

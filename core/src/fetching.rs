@@ -2,7 +2,7 @@
 
 use alloc::{collections::VecDeque, format, sync::Arc, vec::Vec};
 use bytes::Bytes;
-use catena_wire::{Exception, Fault, Hash, Message, NodeId, NodeRef, Outcome, names};
+use catena_wire::{Exception, Fault, Hash, Message, NodeId, NodeRef, names};
 
 use crate::{
     Action, Answer, Node, Receipt, Time, Urgency, Wanted,
@@ -23,18 +23,20 @@ impl Node {
     /// The shell has not got this function: ask the repository, else the hop before.
     pub fn on_code_missing(&mut self, now: Time, code: Hash) {
         self.recall(code);
+        let me = self.me.id;
         let needs = |activation: &Activation| {
-            activation.baggage.code == code && matches!(&activation.phase, Phase::Landing(landing) if landing.code_here)
+            let baggage = &activation.baggage;
+            let lands = matches!(&activation.phase, Phase::Landing(landing) if landing.code_here);
+            // Whoever resumes an enclosing chain asks the node where its sub-chain began.
+            baggage.code == code && lands || baggage.stack.iter().any(|f| f.code == code && f.creator.id == me)
         };
         for session in self.activations.find(needs) {
             let Some(activation) = self.activations.get_mut(session) else {
                 continue;
             };
-            let Phase::Landing(landing) = &mut activation.phase else {
-                continue;
-            };
-            landing.code_here = false;
-            let me = self.me.id;
+            if let Phase::Landing(landing) = &mut activation.phase {
+                landing.code_here &= activation.baggage.code != code;
+            }
             let charter = &activation.baggage.charter;
             let creators = activation.baggage.stack.iter().map(|frame| &frame.creator);
             // An origin that cannot be dialled cannot be asked, but it gave the function to the node by which it entered.
@@ -88,6 +90,7 @@ impl Node {
             Ok(()) => {
                 for session in self.codes.finish(code) {
                     if let Some(activation) = self.activations.get_mut(session)
+                        && activation.baggage.code == code
                         && let Phase::Landing(landing) = &mut activation.phase
                     {
                         landing.code_here = true;
@@ -131,15 +134,15 @@ impl Node {
                 );
                 for session in sessions {
                     // For some of them it may have come along with a hop in the meantime.
-                    let Some(Activation { phase: Phase::Landing(landing), .. }) = self.activations.get(session) else {
-                        continue;
-                    };
-                    if !landing.code_here {
+                    let Some(activation) = self.activations.get_mut(session) else { continue };
+                    let waits = activation.baggage.code == code;
+                    let Phase::Landing(landing) = &mut activation.phase else { continue };
+                    if waits && !landing.code_here {
                         let why = Exception::new(names::CODE_MISSING, Fault::Node, message.as_str());
                         // The service function has run, or runs.
                         let called = landing.gather == 0 && landing.branch.is_none();
-                        let why = if called { why.outcome_unknown() } else { why };
-                        self.finish(now, session, Outcome::Threw(why));
+                        landing.in_vain = Some(if called { why.outcome_unknown() } else { why });
+                        self.resume_if_ready(now, session);
                     }
                 }
             }

@@ -178,6 +178,7 @@ impl Node {
             continuation: whole.then_some(hop.continuation),
             tails_due: 1,
             code_here: true,
+            in_vain: None,
             gather: hop.gather,
             early: Vec::new(),
             branch: None,
@@ -207,8 +208,14 @@ impl Node {
         let Phase::Landing(landing) = &mut activation.phase else {
             return;
         };
+        if !landing.code_here && landing.continuation.is_some() {
+            if let Some(why) = landing.in_vain.take() {
+                self.finish(now, session, Outcome::Threw(why));
+            }
+            return;
+        }
         let awaits_result = landing.result.is_none() && landing.gather == 0 && landing.branch.is_none();
-        if !landing.code_here || landing.continuation.is_none() || awaits_result {
+        if landing.continuation.is_none() || awaits_result {
             return;
         }
         let Some(continuation) = landing.continuation.take() else {

@@ -142,7 +142,8 @@ impl Node {
         let Some(activation) = self.activations.get_mut(session) else {
             return;
         };
-        let Some(budget) = activation.budget_now(now).take_hop() else {
+        let left = activation.budget_now(now);
+        let Some(budget) = left.take_hop().or(bug!(self.policy, HopsForFree).then_some(left)) else {
             return self.out_of_hops(now, session, &Cargo::Call(call));
         };
         activation.budget = budget;

@@ -2,8 +2,11 @@
 
 use bytes::Bytes;
 use catena_core::{GuestCall, GuestSplit, Turn};
-use catena_wire::{Exception, Value};
+use catena_wire::{Exception, Fault, Value};
 use minicbor::{Decode, Encode};
+
+/// How a function ends that was handed anything but its branches' results.
+pub(crate) const WRONG_MERGE: &str = "WrongMerge";
 
 /// One statement.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
@@ -84,7 +87,14 @@ impl Guest {
                 turn.end = Some(Err(why));
                 return turn;
             }
-            Some(Ok(_)) => drop(self.todo.remove(0)),
+            Some(Ok(value)) => {
+                if let Op::Split(branches) = self.todo.remove(0)
+                    && let Err(why) = self.check_merge(branches.len(), &value)
+                {
+                    turn.end = Some(Err(why));
+                    return turn;
+                }
+            }
         }
         while let Some(Op::Emit) = self.todo.first() {
             turn.emits.push(Value::encode(&self.run));
@@ -93,7 +103,7 @@ impl Guest {
         let call = self.branch * 100 + self.calls;
         self.calls += 1;
         match self.todo.first() {
-            None => turn.end = Some(Ok(Value::encode(&self.run))),
+            None => turn.end = Some(Ok(Value::encode(&self.branch))),
             Some(Op::Split(branches)) => turn.splits.push(GuestSplit {
                 call,
                 count: u32::try_from(branches.len()).unwrap(),
@@ -106,6 +116,24 @@ impl Guest {
             Some(Op::Emit) => unreachable!("those are done"),
         }
         turn
+    }
+
+    /// Each branch returns its number: those of all, in their order. One that threw, throws here.
+    fn check_merge(&self, branches: usize, value: &Value) -> Result<(), Exception> {
+        let wrong = || Exception::new(WRONG_MERGE, Fault::Guest, "not the branches' results, in their order");
+        let mut d = minicbor::Decoder::new(value.as_bytes());
+        if d.array().ok().flatten() != Some(branches as u64) {
+            return Err(wrong());
+        }
+        for index in 0..branches {
+            let _ = d.array();
+            match d.bool() {
+                Ok(true) if d.u32().ok() == Some(self.branch * 8 + index as u32 + 1) => {}
+                Ok(false) => return Err(d.decode().unwrap()),
+                _ => return Err(wrong()),
+            }
+        }
+        Ok(())
     }
 
     fn call(&self, call: u32, service: u8, sub: Option<Vec<Op>>) -> GuestCall {

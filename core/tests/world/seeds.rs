@@ -23,7 +23,10 @@ fn whatever_goes_wrong_every_chain_ends_as_promised() {
         std::env::var("CATENA_SEEDS").map_or(SEEDS_DEFAULT, |count| count.parse().expect("CATENA_SEEDS is a number"));
     if let Ok(seed) = std::env::var("CATENA_SEED") {
         let seed = seed.parse().expect("CATENA_SEED is a number");
-        println!("{:#?}\n{}", draw::plan(seed), run(seed, true).trace);
+        println!("{:#?}", draw::plan(seed));
+        let mut world = World::new(draw::plan(seed));
+        world.printing = true;
+        world.run();
         return judge(seed).unwrap_or_else(|why| panic!("{why}"));
     }
     let failures: Vec<_> = (0..seeds).filter_map(|seed| judge(seed).err()).take(FAILURES_SHOWN).collect();

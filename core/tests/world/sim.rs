@@ -99,6 +99,8 @@ pub(crate) struct World {
     pub(crate) opened: BTreeSet<(NodeId, NodeId)>,
     pub(crate) restarts: u64,
     pub(crate) tracing: bool,
+    /// As it happens, so that a panic does not swallow it.
+    pub(crate) printing: bool,
 }
 
 pub(crate) fn policy() -> Policy {
@@ -126,6 +128,7 @@ impl World {
             opened: BTreeSet::new(),
             restarts: 0,
             tracing: false,
+            printing: false,
             plan,
         };
         world.set_up();
@@ -238,7 +241,9 @@ impl World {
 
     /// A line of the trace, if one is wanted.
     pub(crate) fn note(&mut self, line: impl FnOnce() -> String) {
-        if self.tracing {
+        if self.printing {
+            println!("{:>10} {}", self.now, line());
+        } else if self.tracing {
             let _ = writeln!(self.record.trace, "{:>10} {}", self.now, line());
         }
     }
