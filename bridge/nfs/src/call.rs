@@ -64,6 +64,10 @@ impl Caller {
         Self { authority: credentials.to_wire(), credentials, ..self.clone() }
     }
 
+    pub(crate) fn machine(&self) -> &str {
+        &self.credentials.machine
+    }
+
     /// Calls, and repeats within the bounds what may be repeated.
     pub(crate) async fn call<A, T, E>(&self, call: &Call, args: &A) -> Result<T, FileError>
     where

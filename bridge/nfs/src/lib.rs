@@ -2,8 +2,11 @@
 //!
 //! This is the paper's wrapper for a legacy service (RPC Chains, section 3.5): it runs beside the server, and each function
 //! of [`FileService`](catena_files::FileService) passes one request to the procedure of the same name and its answer back.
-//! Errors keep their NFS names. The wire format is the crate `nfs3_client`'s; connections, retries and limits are here.
+//! Errors keep their NFS names. [`NfsService`] makes a service of it that acts as its callers.
+//!
+//! The wire format is the crate `nfs3_client`'s; connections, retries and limits are here.
 
+mod acting;
 mod call;
 mod config;
 mod convert;
@@ -15,5 +18,6 @@ mod stream;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
+pub use acting::NfsService;
 pub use config::{ConnectError, Credentials, NfsConfig};
 pub use service::NfsBridge;

@@ -73,6 +73,11 @@ impl NfsBridge {
         Ok(Self { caller: self.caller.acting_as(credentials), ..self.clone() })
     }
 
+    /// The name of this machine, as the server's log has it.
+    pub(crate) fn machine(&self) -> &str {
+        self.caller.machine()
+    }
+
     async fn learn_sizes(&mut self) -> Result<(), FileError> {
         let call = Call { procedure: NFS_PROGRAM::NFSPROC3_FSINFO, what: "fsinfo".to_owned(), repeatable: true };
         let args = wire::FSINFO3args { fsroot: self.root.clone() };
