@@ -142,6 +142,11 @@ impl Guest {
         self.run
     }
 
+    /// Whether it caught an exception that came of a fault.
+    pub(crate) fn caught(&self) -> bool {
+        self.caught
+    }
+
     pub(crate) fn emits(&self) -> u32 {
         self.emits
     }

@@ -54,6 +54,8 @@ pub(crate) struct Record {
     pub(crate) sent: Vec<Sent>,
     /// Runs that went on after a hop whose outcome was unknown, or that were done again elsewhere.
     pub(crate) went_on: BTreeSet<u64>,
+    /// Runs some part of which caught an exception that came of a fault.
+    pub(crate) hurt: BTreeSet<u64>,
     /// Nodes that a cancellation has reached, of a chain that they knew.
     pub(crate) cancels: BTreeSet<(NodeId, ChainId)>,
     pub(crate) known: BTreeSet<(NodeId, ChainId)>,

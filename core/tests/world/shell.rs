@@ -148,6 +148,9 @@ impl World {
         let id = self.hosts[host].id();
         let Some((code, guest)) = self.hosts[host].guests.get_mut(&session) else { return };
         let turn = run(guest, &self.programs[code]);
+        if guest.caught() {
+            self.record.hurt.insert(guest.run());
+        }
         let us = self.rng.range(1, 200);
         self.after(us, Event::TurnDone { at: id, session, turn });
     }
