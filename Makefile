@@ -7,7 +7,7 @@ SHELL := bash
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench engine verify-engine lint fuzz
+.PHONY: help demo test chaos bench engine verify-engine lint fuzz
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is:"
@@ -18,6 +18,9 @@ demo:  ## install what is needed, build, copy a file and open mail over four dis
 
 test:  ## install what is needed, build, run every test and check
 	@tools/test.sh
+
+chaos:  ## chains over real nodes that are killed, stopped and restarted: target/chaos/result.json (ARGS="--seed 1")
+	@tools/chaos.sh $(ARGS)
 
 bench:  ## the figures, side by side with peers: target/bench/summary.json
 	@tools/bench.sh

@@ -14,7 +14,8 @@ use catena_net::{Endpoint, EndpointConfig, Identity, NetError, Place, Topology};
 use catena_wire::{Exception, Fault, Hello, NAME_BYTES_MAX, NodeId, NodeRef, ServiceEntry, names};
 
 use crate::{
-    Client, Node, Service,
+    Client, Node, Service, StepStoreLimits,
+    durable::Steps,
     shell::{Ears, MakeSandbox, Parts, Shell},
 };
 
@@ -49,6 +50,17 @@ pub enum StartError {
     /// A name is empty or too long.
     #[error("{0:?} is no name: names have 1 to {NAME_BYTES_MAX} bytes and no slash")]
     Name(String),
+    /// The file of durable steps cannot be used.
+    #[error("the step store {}: {reason}", path.display())]
+    StepStore {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// A function is durable, and the node has nowhere to keep its steps.
+    #[error("{0} is durable, and its node has no step store: name a file with `step_store`")]
+    NoStepStore(String),
     /// Two services of one node have the same name.
     #[error("two services are called {0}; a node's services need different names")]
     Twice(String),
@@ -67,6 +79,7 @@ pub struct NodeBuilder {
     sandbox: SandboxSource,
     repository: bool,
     proxy: Option<String>,
+    step_store: Option<(PathBuf, StepStoreLimits)>,
 }
 
 /// A shared sandbox, else one of its own with these settings.
@@ -91,6 +104,7 @@ impl NodeBuilder {
             sandbox: SandboxSource::default(),
             repository: false,
             proxy: None,
+            step_store: None,
         }
     }
 
@@ -191,6 +205,20 @@ impl NodeBuilder {
         self
     }
 
+    /// Keeps the steps of durable functions ([`Service::durable`]) in this file, which is made if it is not there. One node at a time; on a disk of this
+    /// machine.
+    #[must_use]
+    pub fn step_store(self, file: impl Into<PathBuf>) -> Self {
+        self.step_store_within(file, StepStoreLimits::default())
+    }
+
+    /// The same with bounds of one's own.
+    #[must_use]
+    pub fn step_store_within(mut self, file: impl Into<PathBuf>, limits: StepStoreLimits) -> Self {
+        self.step_store = Some((file.into(), limits));
+        self
+    }
+
     /// Starts the node. Needs a tokio runtime with time and I/O enabled.
     ///
     /// # Errors
@@ -222,6 +250,7 @@ impl NodeBuilder {
         let listen = self.listen.as_deref().map(resolve).transpose()?;
         let services = by_name(self.services)?;
         check_name(&self.name)?;
+        let steps = open_steps(self.step_store, &services).await?;
         // The address is part of who it is, so the port must be known before: it is chosen here if the system may choose.
         let listen = listen.map(choose_port).transpose()?;
         let address = told_to_peers(listen, self.advertise)?;
@@ -245,6 +274,7 @@ impl NodeBuilder {
             code_ride_bytes_max: CODE_RIDE_BYTES_MAX,
             topology: self.topology.clone(),
             proxy: self.proxy,
+            steps,
         });
         let config = EndpointConfig { listen, topology: self.topology, ..EndpointConfig::default() };
         let endpoint = Endpoint::bind(config, identity, Arc::new(Ears::new(&shell))).await?;
@@ -266,6 +296,22 @@ impl SandboxSource {
             }
         })
     }
+}
+
+/// Waits for the disk elsewhere than in the runtime's threads.
+async fn open_steps(
+    file: Option<(PathBuf, StepStoreLimits)>,
+    services: &HashMap<String, Service>,
+) -> Result<Option<Steps>, StartError> {
+    let Some((path, limits)) = file else {
+        let durable = services.values().find_map(|service| Some((service.name(), service.durable_functions().next()?)));
+        return durable
+            .map_or(Ok(None), |(service, function)| Err(StartError::NoStepStore(format!("{service}/{function}"))));
+    };
+    let failed = |reason| StartError::StepStore { path: path.clone(), reason };
+    let file = path.clone();
+    let opened = tokio::task::spawn_blocking(move || Steps::open(&file, limits)).await;
+    opened.map_err(|why| failed(why.to_string()))?.map(Some).map_err(|why| failed(why.to_string()))
 }
 
 fn by_name(services: Vec<Service>) -> Result<HashMap<String, Service>, StartError> {

@@ -31,6 +31,7 @@
 
 mod builder;
 mod client;
+mod durable;
 mod node;
 mod replies;
 mod service;
@@ -47,6 +48,7 @@ pub use catena_wire::{
     names as exceptions,
 };
 pub use client::{Client, Code, RunOptions, Traffic};
+pub use durable::StepStoreLimits;
 pub use node::Node;
 pub use replies::{Reply, ReplySet};
 pub use service::{Context, Service, ServiceError, SubChain};

@@ -48,7 +48,7 @@ impl std::fmt::Debug for Context {
     }
 }
 
-type Running = Pin<Box<dyn Future<Output = Result<Answer, Exception>> + Send>>;
+pub(crate) type Running = Pin<Box<dyn Future<Output = Result<Answer, Exception>> + Send>>;
 type Handler = Arc<dyn Fn(Context, Value) -> Running + Send + Sync>;
 
 /// A service: its name, and its functions.
@@ -57,13 +57,21 @@ pub struct Service {
     name: String,
     functions: BTreeMap<String, Handler>,
     repeatable: BTreeSet<String>,
+    durable: BTreeSet<String>,
+    chains: BTreeSet<String>,
 }
 
 impl Service {
     /// A service without functions. Dots part its name (`files.mtv`); a slash parts it from a function (`files.mtv/read`).
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), functions: BTreeMap::new(), repeatable: BTreeSet::new() }
+        Self {
+            name: name.into(),
+            functions: BTreeMap::new(),
+            repeatable: BTreeSet::new(),
+            durable: BTreeSet::new(),
+            chains: BTreeSet::new(),
+        }
     }
 
     /// Adds a function. Dropping a call drops its future: write functions that may end at any `await`.
@@ -127,6 +135,7 @@ impl Service {
                 }
             }
         };
+        self.chains.insert(name.to_owned());
         self.functions.insert(name.to_owned(), Arc::new(handler));
         self
     }
@@ -137,6 +146,19 @@ impl Service {
     pub fn repeatable(mut self, name: &str) -> Self {
         self.repeatable.insert(name.to_owned());
         self
+    }
+
+    /// Keeps what a function did for each step of a chain in the node's step store ([`crate::NodeBuilder::step_store`]), where it survives a crash: before
+    /// it runs an intent is on the disk, after it its result (rpc-chains section 3.9). A step that comes again, also after a restart, is answered with that
+    /// result; if the node was lost in between, with an exception that says that the outcome is unknown. It never runs twice. So the function counts as
+    /// repeatable, and chains find the node again after a restart.
+    ///
+    /// It costs two waits for the disk. Plain calls have no step, and run each time. A function that answers with a chain has no effect of its own: it
+    /// is repeatable, nothing more.
+    #[must_use]
+    pub fn durable(mut self, name: &str) -> Self {
+        self.durable.insert(name.to_owned());
+        self.repeatable(name)
     }
 
     /// Adds a function that takes and gives payloads as they are, whatever is in them.
@@ -168,6 +190,11 @@ impl Service {
     /// Those of them that may be done again.
     pub fn repeatable_functions(&self) -> impl Iterator<Item = &str> {
         self.repeatable.iter().map(String::as_str)
+    }
+
+    /// Those whose steps are kept.
+    pub(crate) fn durable_functions(&self) -> impl Iterator<Item = &str> {
+        self.durable.iter().filter(|name| !self.chains.contains(*name)).map(String::as_str)
     }
 
     pub(crate) fn call(&self, function: &str, context: Context, params: Value) -> Option<Running> {

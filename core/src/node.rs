@@ -224,6 +224,11 @@ impl Node {
                 (Unresolved::Hop { session, cargo }, Ok(place)) => self.pack(session, cargo, place.clone()),
                 (Unresolved::Hop { session, cargo }, Err(why)) => {
                     let why = why.clone().calling(cargo.service(), cargo.function());
+                    // It is the step that could not be made.
+                    let why = match self.activations.get(session) {
+                        Some(chain) => why.at_step(chain.step.saturating_add(1), &chain.baggage.path),
+                        None => continue,
+                    };
                     self.settle(session, cargo.number(), Err(why));
                 }
                 (Unresolved::Again { session }, place) => self.hand_elsewhere(now, session, place.as_ref().ok()),

@@ -139,7 +139,10 @@ impl Shell {
         let known = self.survey().await;
         match known.iter().find(|entry| entry.service == service && !avoid.contains(&entry.node.id)) {
             Some(entry) => Ok(instance(entry)),
-            None => Err(unknown(service, &self.me.name, &known)),
+            None => Err(match self.peers.departed(service) {
+                Some(node) => down(service, &node, &self.me.name),
+                None => unknown(service, &self.me.name, &known),
+            }),
         }
     }
 
@@ -176,6 +179,13 @@ fn instance(entry: &ServiceEntry) -> Instance {
         proxy: entry.proxy.clone().map(Arc::new),
         repeatable: entry.repeatable.clone(),
     }
+}
+
+fn down(service: &str, node: &str, host: &str) -> Exception {
+    let message = format!(
+        "{service} was served by {node}, to which {host} has lost its link; nothing was done; check that it is up, then run again"
+    );
+    Exception::new(names::NODE_UNREACHABLE, Fault::Network, message)
 }
 
 fn unknown(service: &str, host: &str, known: &[ServiceEntry]) -> Exception {

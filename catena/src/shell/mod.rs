@@ -28,7 +28,7 @@ use tokio::{
     task::AbortHandle,
 };
 
-use crate::{Service, store::Store};
+use crate::{Service, durable::Steps, store::Store};
 use peers::Peers;
 use sessions::Sessions;
 use timer::Alarm;
@@ -70,6 +70,8 @@ pub(crate) struct Shell {
     topology: Option<Arc<Topology>>,
     /// Address of the node at which chains run that call this one.
     proxy: Option<String>,
+    /// Where the steps of durable functions are kept.
+    steps: Option<Steps>,
     code_ride_bytes_max: usize,
 }
 
@@ -83,6 +85,7 @@ pub(crate) struct Parts {
     pub(crate) code_ride_bytes_max: usize,
     pub(crate) topology: Option<Arc<Topology>>,
     pub(crate) proxy: Option<String>,
+    pub(crate) steps: Option<Steps>,
 }
 
 impl Shell {
@@ -108,6 +111,7 @@ impl Shell {
             hearers: Mutex::default(),
             topology: parts.topology,
             proxy: parts.proxy,
+            steps: parts.steps,
             listings: Mutex::default(),
             peers: Peers::default(),
             alarm: Arc::default(),

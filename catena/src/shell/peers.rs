@@ -21,6 +21,8 @@ pub(crate) struct Peers {
     by_link: RwLock<HashMap<usize, Arc<NodeRef>>>,
     /// By name, then each instance: those that serve it under the same name.
     services: RwLock<BTreeMap<String, Vec<ServiceEntry>>>,
+    /// Services whose last instance was lost, and the node that it was on.
+    departed: RwLock<BTreeMap<String, String>>,
 }
 
 fn key(link: &Arc<Link>) -> usize {
@@ -43,6 +45,7 @@ impl Peers {
             if services.len() >= SERVICES_MAX && !services.contains_key(&entry.service) {
                 continue;
             }
+            write(&self.departed).remove(&entry.service);
             let instances = services.entry(entry.service.clone()).or_default();
             match instances.iter().position(|known| known.node.id == entry.node.id) {
                 Some(known) => instances[known] = entry,
@@ -61,10 +64,18 @@ impl Peers {
         let node = write(&self.by_link).remove(&key(link))?;
         let still_linked = self.is_linked(node.id);
         if !still_linked {
-            write(&self.services).retain(|_, instances| {
+            let mut gone = Vec::new();
+            write(&self.services).retain(|service, instances| {
                 instances.retain(|entry| entry.node.id != node.id);
+                if instances.is_empty() {
+                    gone.push(service.clone());
+                }
                 !instances.is_empty()
             });
+            let mut departed = write(&self.departed);
+            for service in gone.into_iter().take(SERVICES_MAX.saturating_sub(departed.len())) {
+                departed.insert(service, node.name.clone());
+            }
         }
         Some(node)
     }
@@ -78,6 +89,11 @@ impl Peers {
         let services = self.services.read().unwrap_or_else(PoisonError::into_inner);
         let good = |entry: &&ServiceEntry| !avoid.contains(&entry.node.id) && self.is_linked(entry.node.id);
         services.get(service)?.iter().find(good).cloned()
+    }
+
+    /// The node that served it until its link was lost, if nobody has served it since.
+    pub(super) fn departed(&self, service: &str) -> Option<String> {
+        self.departed.read().unwrap_or_else(PoisonError::into_inner).get(service).cloned()
     }
 
     /// The node that listens there, if it is linked.

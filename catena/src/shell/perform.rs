@@ -15,7 +15,7 @@ use futures_util::FutureExt;
 use tokio::task::AbortHandle;
 
 use super::{Shell, guests::elapsed_us, lock};
-use crate::Context;
+use crate::{Context, durable::print_of, service::Running};
 
 /// Actions done in one go before others get their turn: a chain of calls in place must not hold up the link that brought it.
 const ACTIONS_IN_A_ROW_MAX: usize = 64;
@@ -111,16 +111,12 @@ impl Shell {
         Context { time_left_us, node, site, credentials, step, shell: Arc::clone(self) }
     }
 
-    fn run_service(
-        self: &Arc<Self>,
-        ticket: Ticket,
-        service: &str,
-        function: &str,
-        params: Value,
-        context: Context,
-    ) {
+    fn run_service(self: &Arc<Self>, ticket: Ticket, service: &str, function: &str, params: Value, context: Context) {
         let time_left_us = context.time_left_us;
-        let call = || self.services.get(service).and_then(|known| known.call(function, context, params));
+        let call = || match self.is_durable(service, function) {
+            true => Some(Arc::clone(self).run_once(service.to_owned(), function.to_owned(), params, context)),
+            false => self.services.get(service).and_then(|known| known.call(function, context, params)),
+        };
         let running = std::panic::catch_unwind(AssertUnwindSafe(call))
             .unwrap_or_else(|_| Some(Box::pin(std::future::ready(Err(panicked())))));
         let Some(running) = running else { return };
@@ -138,6 +134,28 @@ impl Shell {
             shell.core().on_service_done(now, ticket, result, elapsed_us(began));
         };
         self.run_cancellable(ticket, done);
+    }
+
+    fn is_durable(&self, service: &str, function: &str) -> bool {
+        let known = self.services.get(service);
+        self.steps.is_some() && known.is_some_and(|known| known.durable_functions().any(|name| name == function))
+    }
+
+    /// Runs a durable function: not before its step is known to be a new one.
+    fn run_once(self: Arc<Self>, service: String, function: String, params: Value, context: Context) -> Running {
+        Box::pin(async move {
+            let (step, print) = (context.step.clone(), print_of(&service, &function, &params));
+            let effect = async {
+                match self.services.get(&service).and_then(|known| known.call(&function, context, params)) {
+                    Some(running) => running.await,
+                    None => Err(Exception::new(names::UNKNOWN_FUNCTION, Fault::Node, "the function is gone")),
+                }
+            };
+            match (&self.steps, step) {
+                (Some(steps), Some(step)) => steps.once(&step, print, effect).await,
+                _ => effect.await,
+            }
+        })
     }
 
     fn run_cancellable(self: &Arc<Self>, ticket: Ticket, done: impl Future<Output = ()> + Send + 'static) {

@@ -1,0 +1,183 @@
+//! Durable steps, with a node that is a process of its own and is killed (SIGKILL) while a chain is there.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+
+mod common;
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use catena::{Context, Exception, Node, Place, Policy, RunOptions, Service, to_value};
+use common::SANDBOX;
+use serde_json::{Value as Json, json};
+
+/// Where the process under test finds its folder; without it this program is the test.
+const FOLDER: &str = "CATENA_TEST_DURABLE_FOLDER";
+/// Where its chains stop for ever, so that it can be killed there.
+const STALLS: &str = "CATENA_TEST_DURABLE_STALLS";
+const ADDRESS: &str = "CATENA_TEST_DURABLE_ADDRESS";
+
+/// Stops for ever at the place named, once it has said so.
+async fn stall_at(place: &str) {
+    if std::env::var(STALLS).as_deref() == Ok(place) {
+        println!("\nat {place}");
+        std::io::stdout().flush().unwrap();
+        std::future::pending::<()>().await;
+    }
+}
+
+/// The process that is killed: its effects are lines in a file. Runs as a test of this program that is over at once unless it was started to be that process.
+#[tokio::test(flavor = "multi_thread")]
+async fn process() {
+    let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
+    let file = folder.join("effects");
+    let deposit = move |context: Context, amount: u32| {
+        let file = file.clone();
+        async move {
+            stall_at("before").await;
+            let mut effects = std::fs::OpenOptions::new().append(true).create(true).open(&file)?;
+            writeln!(effects, "{amount} for {:?}", context.step)?;
+            stall_at("after").await;
+            Ok(amount)
+        }
+    };
+    let bank = Service::new("bank")
+        .function_in("deposit", deposit.clone())
+        .function_in("deposit_again", deposit)
+        .durable("deposit")
+        .repeatable("deposit_again")
+        .function("look", async |_: Json| {
+            stall_at("later").await;
+            Ok("seen")
+        })
+        .repeatable("look");
+    let node = Node::builder("bank")
+        .listen(std::env::var(ADDRESS).unwrap())
+        .cache_dir(folder.join("cache"))
+        .step_store(folder.join("steps"))
+        .service(bank);
+    let _node = node.start().await.unwrap();
+    println!("\nready");
+    std::future::pending::<()>().await;
+}
+
+/// That process. Dropping it kills it.
+struct Bank(Child, std::io::Lines<BufReader<std::process::ChildStdout>>);
+
+impl Bank {
+    fn start(folder: &Path, address: &str, stalls: &str) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["process", "--exact", "--nocapture"])
+            .envs([(FOLDER, folder.to_str().unwrap()), (ADDRESS, address), (STALLS, stalls)])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut bank = Self(child, lines);
+        bank.says("ready");
+        bank
+    }
+
+    /// Waits for a line.
+    fn says(&mut self, what: &str) {
+        assert!(self.1.any(|line| line.unwrap() == what), "the process ended before it said {what:?}");
+    }
+
+    /// SIGKILL, and nothing of it is left.
+    fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Bank {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs a chain that deposits, kills the bank's process at `stalls`, starts it again: how the chain ends, and the effects.
+async fn killed_at(stalls: &'static str, function: &str) -> (Result<Json, Exception>, usize) {
+    let dir = tempfile::tempdir().unwrap();
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let (folder, there) = (dir.path().to_owned(), address.clone());
+    let mut bank = tokio::task::spawn_blocking(move || Bank::start(&folder, &there, stalls)).await.unwrap();
+    let policy = Policy {
+        heartbeat_interval_us: 1_000_000,
+        heartbeat_timeout_us: 4_000_000,
+        accept_timeout_us: 1_000_000,
+        ..Policy::default()
+    };
+    let origin = Node::builder("client").sandbox(SANDBOX.clone()).policy(policy).join(Place::new(&address));
+    let origin = origin.start().await.unwrap();
+    let client = origin.client();
+    let source = r#"import { call } from "catena";
+        export default async (name) => [await call(`bank/${name}`, 7), await call("bank/look", null)];"#;
+    let code = client.javascript("deposit.js", source).await.unwrap();
+    let options = RunOptions { timeout: Duration::from_secs(40), ..RunOptions::default() };
+    let mut replies = client.run_with(&code, &to_value(function).unwrap(), &options).unwrap();
+    let folder = dir.path().to_owned();
+    let bank = tokio::task::spawn_blocking(move || {
+        bank.says(&format!("at {stalls}"));
+        bank
+    });
+    let bank = bank.await.unwrap();
+    while origin.load().0 > 0 {
+        tokio::task::yield_now().await; // until the hop is known to have been taken over: its loss then shows by silence alone
+    }
+    let again = move || {
+        bank.kill();
+        Bank::start(&folder, &address, "nowhere")
+    };
+    let _bank = tokio::task::spawn_blocking(again).await.unwrap();
+    let result = replies.last().await.and_then(|value| catena::from_value(&value));
+    let effects = std::fs::read_to_string(dir.path().join("effects")).unwrap_or_default();
+    println!("killed at {stalls}, {function}: {result:?}; effects: {effects:?}");
+    (result, effects.lines().count())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_between_effect_and_answer_the_outcome_is_unknown() {
+    let (result, effects) = killed_at("after", "deposit").await;
+    let why = result.unwrap_err();
+    assert!(why.unknown && why.message.contains("begun before"), "the store says so: {why}");
+    assert_eq!(effects, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_between_intent_and_effect_the_outcome_is_unknown() {
+    let (result, effects) = killed_at("before", "deposit").await;
+    let why = result.unwrap_err();
+    assert!(why.unknown && why.message.contains("begun before"), "the store says so: {why}");
+    assert_eq!(effects, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_after_the_step_was_done_the_chain_goes_on_with_what_was_kept() {
+    let (result, effects) = killed_at("later", "deposit").await;
+    assert_eq!(result.unwrap(), json!([7, "seen"]));
+    assert_eq!(effects, 1);
+}
+
+/// Without the store the same program does its effect twice: the tests above could fail.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_store_a_repeatable_function_runs_twice() {
+    let (result, effects) = killed_at("later", "deposit_again").await;
+    assert_eq!(result.unwrap(), json!([7, "seen"]));
+    assert_eq!(effects, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_durable_function_needs_a_place_for_its_steps() {
+    let bank = Service::new("bank").function("deposit", async |amount: u32| Ok(amount)).durable("deposit");
+    let why = Node::builder("bank").service(bank.clone()).start().await.err().unwrap();
+    assert!(why.to_string().contains("bank/deposit") && why.to_string().contains("step_store"), "{why}");
+    let dir = tempfile::tempdir().unwrap();
+    let why = Node::builder("bank").service(bank).step_store(dir.path()).start().await.err().unwrap();
+    assert!(why.to_string().contains(&dir.path().display().to_string()), "{why}");
+}
