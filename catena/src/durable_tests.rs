@@ -47,7 +47,8 @@ async fn a_step_runs_once_whatever_comes_between() {
     assert_eq!(effect(&steps, 2, "a", &effects).await.unwrap(), "2", "another step");
     // Begun, and dropped in the middle.
     {
-        let mut pending = Box::pin(steps.once(&step(3), print("a"), std::future::pending()));
+        let third = step(3);
+        let mut pending = Box::pin(steps.once(&third, print("a"), std::future::pending()));
         let polled = pending.as_mut().poll(&mut TaskContext::from_waker(Waker::noop()));
         assert!(polled.is_pending(), "its intent is on its way to the disk");
         assert!(effect(&steps, 3, "a", &effects).await.unwrap_err().unknown, "nobody else may run it");
