@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::{
-    commands::{call, check, completions, dev, ls, run, up},
+    commands::{call, check, completions, debug, dev, ls, replay, run, up},
     exit,
     output::Color,
 };
@@ -46,6 +46,8 @@ pub(crate) enum Command {
     Dev(dev::Dev),
     Run(run::Run),
     Call(call::Call),
+    Debug(debug::Debug),
+    Replay(replay::Replay),
     Ls(ls::Ls),
     Check(check::Check),
     Completions(completions::Completions),

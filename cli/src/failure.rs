@@ -56,6 +56,11 @@ impl Failure {
         Self::own(Exit::BadInput, name, message, help)
     }
 
+    /// A function that is run again does not do what it did.
+    pub(crate) fn another_way(message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::own(Exit::Exception, "AnotherWay", message, help)
+    }
+
     /// The node to connect to cannot be reached.
     pub(crate) fn unreachable(message: impl Into<String>, help: impl Into<String>) -> Self {
         Self::own(Exit::Unreachable, "CannotReach", message, help)
@@ -74,6 +79,14 @@ impl Failure {
     pub(crate) fn at(mut self, spot: Spot) -> Self {
         if let Self::Own(own) = &mut self {
             own.spot = Some(spot);
+        }
+        self
+    }
+
+    /// Names the place of a line that has no text around it.
+    pub(crate) fn saying_before(mut self, place: &str) -> Self {
+        if let Self::Own(own) = &mut self {
+            own.message = format!("{place}: {}", own.message);
         }
         self
     }

@@ -6,20 +6,25 @@
 
 mod advice;
 mod args;
+mod clock;
 mod commands;
 mod config;
 mod connect;
 mod console;
 mod data_folder;
+mod debugger;
 mod ending;
 mod excerpt;
 mod exit;
 mod explain;
 mod failure;
 mod input;
+mod local;
 mod nearest;
 mod output;
 mod progress;
+mod recorder;
+mod recording;
 mod sandbox;
 mod serving;
 mod signals;

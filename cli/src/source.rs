@@ -27,7 +27,11 @@ pub(crate) struct Source {
 impl Source {
     /// Reads it; what JavaScript and TypeScript can be told about without running is told.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
-        let bytes = input::file(path, FUNCTION_BYTES_MAX)?;
+        Self::of(path, input::file(path, FUNCTION_BYTES_MAX)?)
+    }
+
+    /// What such a file would hold.
+    pub(crate) fn of(path: &Path, bytes: Vec<u8>) -> Result<Self, Failure> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if path.extension().is_some_and(|extension| extension == "wasm") {
             let (kind, text, calls) = (FunctionKind::Wasm, String::new(), Vec::new());
@@ -51,8 +55,18 @@ impl Source {
 
     /// Where an exception happened, if it says so and the source is at hand.
     pub(crate) fn spot(&self, why: &Exception) -> Option<Spot> {
-        let known = why.line > 0 && !self.text.is_empty();
-        known.then(|| Spot::at_line(&self.shown(), &self.text, why.line, why.column))
+        self.at(why.line, why.column)
+    }
+
+    /// A place in it, if it is known and the source is at hand.
+    pub(crate) fn at(&self, line: u32, column: u32) -> Option<Spot> {
+        let known = line > 0 && !self.text.is_empty();
+        known.then(|| Spot::at_line(&self.shown(), &self.text, line, column))
+    }
+
+    /// As it was written; `None` for compiled functions.
+    pub(crate) fn text(&self) -> Option<&str> {
+        (self.kind == FunctionKind::JavaScript).then_some(&self.text)
     }
 
     /// The place of a call.

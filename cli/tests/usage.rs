@@ -12,7 +12,7 @@ fn help_shows_the_tour_and_the_exit_codes() {
     for part in ["catena dev", "catena call probe.cam/echo", "--explain", "Exit codes:", "130"] {
         assert!(help.out.contains(part), "{part}: {}", help.out);
     }
-    for subcommand in ["up", "dev", "run", "call", "ls", "check", "completions"] {
+    for subcommand in ["up", "dev", "run", "call", "debug", "replay", "ls", "check", "completions"] {
         let help = catena(&[subcommand, "--help"]);
         assert_eq!(help.code, Some(0), "{subcommand}");
         assert!(help.out.contains(&format!("catena {subcommand}")), "{}", help.out);
@@ -39,7 +39,11 @@ fn completions_are_made_for_each_shell() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let made = catena(&["completions", shell]);
         assert_eq!(made.code, Some(0));
-        assert!(made.out.contains("explain") && made.err.is_empty(), "{shell}");
+        assert!(
+            ["explain", "no-compose", "credentials", "replay", "script"].iter().all(|word| made.out.contains(word))
+                && made.err.is_empty(),
+            "{shell}"
+        );
     }
     catena(&["completions", "bsh"]).failed(2, &["bash"]);
 }

@@ -3,8 +3,10 @@
 pub(crate) mod call;
 pub(crate) mod check;
 pub(crate) mod completions;
+pub(crate) mod debug;
 pub(crate) mod dev;
 pub(crate) mod ls;
+pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod up;
 
@@ -22,6 +24,8 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<(), Failure> {
         Command::Up(args) => in_runtime(up::run(&args, output)),
         Command::Dev(args) => in_runtime(dev::run(&args, output)),
         Command::Run(args) => in_runtime(run::run(&args, output)),
+        Command::Debug(args) => in_runtime(debug::run(&args, output)),
+        Command::Replay(args) => in_runtime(replay::run(&args, output)),
         Command::Call(args) => in_runtime(call::run(&args, output)),
         Command::Ls(args) => in_runtime(ls::run(&args, output)),
         Command::Check(args) => in_runtime(check::run(&args, output)),

@@ -1,24 +1,29 @@
 //! `catena run FILE`.
 
 use std::{
-    path::PathBuf,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    path::{Path, PathBuf},
+    time::Duration,
 };
 
-use catena::{ChainId, Client, Exception, Limits, Mode, Reply, ReplySet, RunOptions, Value};
+use catena::{ChainId, Client, Exception, Limits, LogLine, Mode, Reply, RunOptions, Sandbox, Value};
+use catena_guest::Start;
 use clap::{Args, ValueEnum, ValueHint};
 use serde::Serialize;
 use serde_json::json;
 
 use crate::{
+    clock,
     commands::call::duration,
     connect::{self, At, Standing},
     console::{self, Console},
     ending::Ending,
     explain::Chart,
     failure::{Failure, Threw},
-    output::{Output, Paint},
+    local::{self, HERE, Local, Said},
+    output::{Output, Paint, printable},
     progress::Progress,
+    recorder,
+    recording::Recording,
     sandbox,
     signals::Signals,
     source::Source,
@@ -72,9 +77,13 @@ pub(crate) struct Run {
     /// Draw the chain hop by hop, on standard error (with --json: under "explain")
     #[arg(long)]
     explain: bool,
-    /// Where its own code runs
-    #[arg(long, value_enum, default_value = "chain", value_name = "MODE")]
-    mode: Placing,
+    /// Where its own code runs [default: chain]
+    #[arg(long, value_enum, value_name = "MODE")]
+    mode: Option<Placing>,
+    /// Write down all that the function is told, for `catena replay`; its own code stays here (--mode interactive), and the branches of
+    /// a split run one after the other
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["explain", "no_compose"])]
+    record: Option<PathBuf>,
     /// Let chains that services answer with run on their own, and bring their result back to that service
     #[arg(long)]
     no_compose: bool,
@@ -102,7 +111,7 @@ impl Run {
             timeout: self.timeout,
             hops_max: self.hops_max,
             profile: self.explain,
-            mode: self.mode.into(),
+            mode: self.mode.unwrap_or(Placing::Chain).into(),
             compose: !self.no_compose,
             credentials: self.credentials.as_deref().map(value::argument).transpose()?,
         })
@@ -114,18 +123,31 @@ pub(crate) async fn run(args: &Run, output: &Output) -> Result<(), Failure> {
     let source = Source::read(&args.file)?;
     let mut signals = Signals::new()?;
     let sandbox = signals.unless(sandbox::make(Limits::default(), output)).await?;
+    let here = sandbox.clone();
     let client = signals.unless(connect::connect(&args.at, Some(&args.standing), Some(sandbox), output)).await?;
-    let ran = chain(args, &client, &source, &input, &options, &mut signals, output).await;
+    let task = Task { args, source: &source, input: &input, options: &options, output };
+    let ran = match &args.record {
+        Some(file) => task.record(file, here, &client, &mut signals).await,
+        None => task.chain(&client, &mut signals).await,
+    };
     // What tells the nodes of a cancelled chain goes out here.
-    let closed = signals.unless(async { Ok(connect::close(client).await) }).await;
+    let closing = async {
+        connect::close(client).await;
+        Ok(())
+    };
+    let closed = signals.unless(closing).await;
     if closed.is_err() && !output.json {
         output.talk("ended at once: nodes that were not told in time stop the chain when its time is up");
     }
     ran.and(closed)
 }
 
-/// Standard input can be read once.
+/// What the command line says and does not mean; standard input can be read once.
 fn inputs(args: &Run) -> Result<(Value, RunOptions), Failure> {
+    if args.record.is_some() && args.mode.is_some_and(|mode| mode != Placing::Interactive) {
+        let message = "a chain's calls are known here in interactive mode only, so only that can be recorded";
+        return Err(Failure::input("BadUsage", message, "leave --mode out, or --record"));
+    }
     if args.arg == "-" && args.credentials.as_deref() == Some("-") {
         let message = "--arg and --credentials cannot both come from standard input";
         return Err(Failure::input("BadUsage", message, "put one of them into a file, and name it as @FILE"));
@@ -133,52 +155,98 @@ fn inputs(args: &Run) -> Result<(Value, RunOptions), Failure> {
     Ok((value::argument(&args.arg)?, args.options()?))
 }
 
-async fn chain(
-    args: &Run,
-    client: &Client,
-    source: &Source,
-    input: &Value,
-    options: &RunOptions,
-    signals: &mut Signals,
-    output: &Output,
-) -> Result<(), Failure> {
-    let code = signals.unless(source.load(client)).await?;
-    let mut console = Console::open(&args.console, unix_us(), output)?;
-    let progress = Progress::new(output, &format!("running {}", source.name));
-    let mut replies =
-        client.run_with(&code, input, options).map_err(|exception| threw(source, exception, None, false))?;
-    let chain = replies.chain();
-    let mut logged = 0;
-    let mut cancelled = false;
-    let ended = loop {
-        let reply = tokio::select! {
-            reply = replies.next() => reply,
-            () = signals.next() => {
-                if cancelled {
-                    return Err(Failure::Interrupted);
+/// What is to be run, and how.
+struct Task<'a> {
+    args: &'a Run,
+    source: &'a Source,
+    input: &'a Value,
+    options: &'a RunOptions,
+    output: &'a Output,
+}
+
+impl Task<'_> {
+    async fn chain(&self, client: &Client, signals: &mut Signals) -> Result<(), Failure> {
+        let Self { args, source, input, options, output } = *self;
+        let code = signals.unless(source.load(client)).await?;
+        let mut console = Console::open(&args.console, clock::unix_us(), output)?;
+        let progress = Progress::new(output, &format!("running {}", source.name));
+        let mut replies =
+            client.run_with(&code, input, options).map_err(|exception| threw(source, exception, None, false))?;
+        let chain = replies.chain();
+        let mut logged = 0;
+        let mut cancelled = false;
+        let ended = loop {
+            let reply = tokio::select! {
+                reply = replies.next() => reply,
+                () = signals.next() => {
+                    if cancelled {
+                        return Err(Failure::Interrupted);
+                    }
+                    cancelled = true;
+                    replies.cancel();
+                    if !output.json {
+                        progress.aside(|| output.talk("cancelling; once more to end at once"));
+                    }
+                    continue;
                 }
-                cancelled = true;
-                replies.cancel();
-                if !output.json {
-                    progress.aside(|| output.talk("cancelling; once more to end at once"));
-                }
-                continue;
+            };
+            let unread = replies.console().get(logged..).unwrap_or_default();
+            logged += unread.len();
+            progress.aside(|| unread.iter().try_for_each(|line| console.line(line)))?;
+            match reply {
+                Some(Ok(Reply::Partial(value))) => progress.aside(|| emitted(&value, output))?,
+                Some(Ok(Reply::Last(value))) => break Ok(value),
+                Some(Err(why)) => break Err(threw(source, why, Some(chain), cancelled)),
+                // A reply set ends with one of the two above; this is for the compiler.
+                None => break Ok(Value::null()),
             }
         };
-        let unread = replies.console().get(logged..).unwrap_or_default();
-        logged += unread.len();
-        progress.aside(|| unread.iter().try_for_each(|line| console.line(line)))?;
-        match reply {
-            Some(Ok(Reply::Partial(value))) => progress.aside(|| emitted(&value, output))?,
-            Some(Ok(Reply::Last(value))) => break Ok(value),
-            Some(Err(why)) => break Err(threw(source, why, Some(chain), cancelled)),
-            // A reply set ends with one of the two above; this is for the compiler.
-            None => break Ok(Value::null()),
+        drop(progress);
+        let chart = args.explain.then(|| Chart::new(replies.trace(), clock::unix_us()));
+        if output.json {
+            report(ended, &chain.to_string(), replies.path(), replies.console(), chart.as_ref(), output)
+        } else {
+            show(ended, chart.as_ref(), output)
         }
-    };
-    drop(progress);
-    let chart = args.explain.then(|| Chart::new(replies.trace(), unix_us()));
-    if output.json { report(ended, &replies, chart.as_ref(), output) } else { show(ended, chart.as_ref(), output) }
+    }
+
+    /// Runs it here by plain calls, and writes down what it is told.
+    async fn record(
+        &self,
+        file: &Path,
+        sandbox: Sandbox,
+        client: &Client,
+        signals: &mut Signals,
+    ) -> Result<(), Failure> {
+        let Self { args, source, input, options, output } = *self;
+        let (chain, began_at_us) = (local::new_chain(), clock::unix_us());
+        let start = Start { started_at_ms: began_at_us / 1_000, seed: chain.seed() };
+        let local = Local::load(sandbox, source, start, args.hops_max).await?;
+        let mut console = Console::open(&args.console, began_at_us, output)?;
+        let recording = Recording::new(source, &local, input);
+        // A place that cannot be written to is told before anything is done.
+        recording.write(file)?;
+        let progress = Progress::new(output, &format!("running and recording {}", source.name));
+        let mut lines = Vec::new();
+        let hear = |said: &Said| {
+            lines.extend(said.lines.iter().cloned());
+            progress.aside(|| {
+                said.lines.iter().try_for_each(|line| console.line(line))?;
+                said.emits.iter().try_for_each(|value| emitted(value, output))
+            })
+        };
+        let ran = recorder::run(&local, recording, client, options, signals, hear).await?;
+        drop(progress);
+        ran.recording.write(file)?;
+        let ended = ran.end.map_err(|why| threw(source, why, None, ran.cancelled));
+        if output.json {
+            let path = [HERE.to_owned()];
+            report(ended, &chain.to_string(), &path, &lines, None, output)
+        } else {
+            output.talk(&format!("recorded, in interactive mode: {}", printable(&file.display().to_string())));
+            show(ended, None, output)
+        }
+    }
 }
 
 /// `cancelled`: somebody here asked for its end. It may have ended by itself all the same.
@@ -188,7 +256,7 @@ fn threw(source: &Source, exception: Exception, chain: Option<ChainId>, cancelle
     Failure::Threw(Box::new(Threw { exception, spot, chain, cancelled }))
 }
 
-fn emitted(value: &Value, output: &Output) -> Result<(), Failure> {
+pub(crate) fn emitted(value: &Value, output: &Output) -> Result<(), Failure> {
     if output.json {
         return output.json_line(&OneKey("emit", Shown(value)));
     }
@@ -218,7 +286,7 @@ struct Report<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<serde_json::Value>,
     ending: &'static str,
-    chain: String,
+    chain: &'a str,
     path: &'a [String],
     log: Vec<serde_json::Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -227,26 +295,24 @@ struct Report<'a> {
 
 fn report(
     ended: Result<Value, Failure>,
-    replies: &ReplySet,
+    chain: &str,
+    path: &[String],
+    lines: &[LogLine],
     chart: Option<&Chart>,
     output: &Output,
 ) -> Result<(), Failure> {
-    let lines = replies.console().iter();
-    let log = lines.map(|line| json!({ "step": line.step, "node": line.node, "at_us": line.at_us, "text": line.text }));
+    let log = lines
+        .iter()
+        .map(|line| json!({ "step": line.step, "node": line.node, "at_us": line.at_us, "text": line.text }));
     let report = Report {
         result: ended.as_ref().ok().map(Shown),
         error: ended.as_ref().err().and_then(Failure::json),
         ending: ended.as_ref().map_or_else(Failure::ending, |_| Ending::Answered).name(),
-        chain: replies.chain().to_string(),
-        path: replies.path(),
+        chain,
+        path,
         log: log.collect(),
         explain: chart.map(Chart::json),
     };
     output.json_line(&report)?;
     ended.map(drop).map_err(|why| Failure::Told(why.exit()))
-}
-
-fn unix_us() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }

@@ -2,12 +2,14 @@
 //!
 //! Both ways bytes are `{"$bytes": "BASE64"}`, since JSON has none.
 
-mod base64;
+pub(crate) mod base64;
+mod exact;
 mod read;
 mod show;
 mod when;
 
-pub(crate) use read::argument;
+pub(crate) use exact::{Exact, ExactException};
+pub(crate) use read::{argument, inline};
 pub(crate) use show::{OneKey, Shown};
 
 /// The key under which bytes stand in JSON.

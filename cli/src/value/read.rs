@@ -28,7 +28,7 @@ pub(crate) fn argument(given: &str) -> Result<Value, Failure> {
 }
 
 /// JSON from the command line itself.
-fn inline(given: &str) -> Result<Value, Failure> {
+pub(crate) fn inline(given: &str) -> Result<Value, Failure> {
     parse("argument", given)
 }
 
@@ -70,7 +70,7 @@ fn bad_json(named: &str, text: &str, why: &serde_json::Error) -> Failure {
 }
 
 /// A JSON value whose objects keep their order. Its depth is bounded by the parser's own limit, 128.
-enum Json {
+pub(super) enum Json {
     Null,
     Bool(bool),
     Unsigned(u64),

@@ -48,6 +48,7 @@ fn service(effects: &Arc<AtomicU32>) -> Service {
             Ok(who.map_err(ServiceError::from)?.unwrap_or(Json::Null))
         })
         .function_raw("echo", async |_, value: Value| Ok(value))
+        .function("stay", async |(): ()| std::future::pending::<Result<(), ServiceError>>().await)
         .function("fail", async |message: String| Err::<(), _>(ServiceError::named("Refused", message)))
         .function("add", move |count: u32| {
             let effects = Arc::clone(&effects);
@@ -55,6 +56,6 @@ fn service(effects: &Arc<AtomicU32>) -> Service {
         })
         .chain("sub", async move |context: Context, input: Json| {
             let code = context.client().javascript("sub.js", sub).await?;
-            Ok::<_, ServiceError>(SubChain::new(&code, &input)?)
+            SubChain::new(&code, &input)
         })
 }

@@ -1,0 +1,126 @@
+//! What the user of the debugger says.
+
+use catena::Value;
+
+use crate::{failure::Failure, nearest::did_you_mean, value};
+
+/// One command.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Command {
+    Step,
+    Continue,
+    Set(Value),
+    Throw { name: String, message: String },
+    Back(Option<usize>),
+    Show,
+    List,
+    Quit,
+    Help,
+}
+
+/// Every command: its word, what follows it, and what it does. Its first letter will do, and `cont` for `continue`.
+pub(crate) const COMMANDS: [(&str, &str, &str); 9] = [
+    ("step", "", "make the call; again: hand in its result, and go on to the next call"),
+    ("continue", "", "make all calls, to the end"),
+    ("set", "JSON", "answer with this instead, whether the call was made or not"),
+    ("throw", "NAME MESSAGE", "answer with this exception instead"),
+    ("back", "[N]", "to the step before, or to step N; what calls have done stays done"),
+    ("show", "", "all there is to know of this step"),
+    ("list", "", "the steps so far"),
+    ("quit", "", "end the session"),
+    ("help", "", "this list"),
+];
+
+impl Command {
+    /// Reads a line. An empty one, or one that begins with `#`, says nothing.
+    pub(crate) fn read(line: &str) -> Result<Option<Self>, Failure> {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            return Ok(None);
+        }
+        let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let rest = rest.trim();
+        let known = COMMANDS.iter().find(|(name, ..)| *name == word || abbreviates(word, name));
+        let Some((name, takes, _)) = known else {
+            let names = COMMANDS.iter().map(|(name, ..)| *name);
+            let help = did_you_mean(word, names, "`help` lists the commands");
+            return Err(Failure::input("BadCommand", format!("{word:?} is no command"), help));
+        };
+        if takes.is_empty() && !rest.is_empty() {
+            return Err(Failure::input("BadCommand", format!("{name} takes nothing more"), format!("write {name}")));
+        }
+        Self::parse(name, rest).map(Some)
+    }
+
+    fn parse(name: &str, rest: &str) -> Result<Self, Failure> {
+        Ok(match name {
+            "step" => Self::Step,
+            "continue" => Self::Continue,
+            "set" => Self::Set(value::inline(rest)?),
+            "throw" => {
+                let (name, message) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+                if name.is_empty() {
+                    let help = "write throw NAME MESSAGE, such as throw NodeLost on purpose";
+                    return Err(Failure::input("BadCommand", "throw needs the exception's name", help));
+                }
+                Self::Throw { name: name.to_owned(), message: message.trim().to_owned() }
+            }
+            "back" if rest.is_empty() => Self::Back(None),
+            "back" => {
+                let wrong = || Failure::input("BadCommand", format!("{rest:?} is no step"), "write back, or back N");
+                Self::Back(Some(rest.parse().map_err(|_| wrong())?))
+            }
+            "show" => Self::Show,
+            "list" => Self::List,
+            "quit" => Self::Quit,
+            _ => Self::Help,
+        })
+    }
+}
+
+/// The first letter of the first command that begins so (`s` is step), or enough of the word.
+fn abbreviates(word: &str, name: &str) -> bool {
+    let first = COMMANDS.iter().map(|(name, ..)| *name).find(|name| name.starts_with(word));
+    first == Some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[track_caller]
+    fn check(line: &str, command: Option<Command>) {
+        assert_eq!(Command::read(line).unwrap(), command);
+    }
+
+    #[test]
+    fn commands_are_read() {
+        check("step", Some(Command::Step));
+        check(" s ", Some(Command::Step));
+        check("cont", Some(Command::Continue));
+        check("set {\"a\": 1}", Some(Command::Set(value::inline("{\"a\":1}").unwrap())));
+        let thrown = Command::Throw { name: "NodeLost".into(), message: "on purpose".into() };
+        check("throw NodeLost  on purpose", Some(thrown));
+        check("back", Some(Command::Back(None)));
+        check("back 12", Some(Command::Back(Some(12))));
+        check("sh", Some(Command::Show));
+        check("", None);
+        check("# step", None);
+    }
+
+    #[test]
+    fn what_is_no_command_is_told() {
+        for (line, said) in [
+            ("stop", "did you mean step?"),
+            ("set", "not JSON"),
+            ("set nul", "not JSON"),
+            ("throw", "the exception's name"),
+            ("back x", "no step"),
+            ("step 3", "step takes nothing more"),
+        ] {
+            let text = Command::read(line).unwrap_err().text().unwrap();
+            assert!(text.contains(said), "{line}: {text}");
+        }
+    }
+}

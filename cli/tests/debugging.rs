@@ -1,0 +1,199 @@
+//! `catena debug`: a function stepped through, its results changed, its earlier steps gone back to.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use serde_json::{Value, json};
+use support::{Ended, catena, catena_with_input, command, end, file, folder, own::Own, signal};
+
+const ADDS: &str = r#"import { call, emit, log } from "catena";
+export default async (first) => {
+  log("begins");
+  const one = await call("own/add", first);
+  emit(one);
+  const kept = [one, Math.random()];
+  const two = await call("own/echo", { one });
+  let caught = null;
+  try { await call("own/fail", "no"); } catch (why) { caught = why.name; }
+  return { one, two, caught, kept: kept.length };
+};
+"#;
+
+struct Bench {
+    own: Own,
+    folder: tempfile::TempDir,
+    function: String,
+}
+
+impl Bench {
+    fn new(source: &str) -> Self {
+        let folder = folder();
+        let function = file(&folder, "adds.js", source);
+        Self { own: Own::start(), folder, function }
+    }
+
+    #[track_caller]
+    fn debug(&self, script: &str, more: &[&str]) -> Ended {
+        let mut arguments = vec!["debug", &self.function, "--arg", "3", "--connect", &self.own.address];
+        arguments.extend(more);
+        catena_with_input(&arguments, script)
+    }
+
+    /// What happened, as JSON.
+    #[track_caller]
+    fn events(&self, script: &str, more: &[&str]) -> Vec<Value> {
+        let mut more = more.to_vec();
+        more.push("--json");
+        self.debug(script, &more).json_lines()
+    }
+}
+
+/// Those of one kind.
+fn all<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    events.iter().filter_map(|event| event.get(kind)).collect()
+}
+
+#[test]
+fn a_step_is_shown_then_made_then_handed_in() {
+    let bench = Bench::new(ADDS);
+    let ended = bench.debug("", &[]);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(0), ""), "{ended:?}");
+    for part in ["begins", "#1 step 1 own/add(3)", "adds.js:4:", "4 |   const one = await call", "has not ended"] {
+        assert!(ended.err.contains(part), "{part}: {}", ended.err);
+    }
+    assert_eq!(bench.own.effects(), 0, "no call is made before the user says so");
+    let ended = bench.debug("step\n", &[]);
+    assert!(ended.err.contains("  = 3") && !ended.err.contains("#2"), "{}", ended.err);
+    assert_eq!(bench.own.effects(), 3);
+    let ended = bench.debug("step\nstep\nshow\nlist\n", &[]);
+    for part in
+        ["#2 step 2 own/echo({\"one\":6})", "params {\"one\":6}", "bytes of continuation", ">   2", "    1  step 1"]
+    {
+        assert!(ended.err.contains(part), "{part}: {}", ended.err);
+    }
+}
+
+#[test]
+fn to_the_end_gives_what_a_run_gives() {
+    let bench = Bench::new(ADDS);
+    let ended = bench.debug("continue\n", &[]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let (emitted, result) = ended.out.split_once('\n').unwrap();
+    assert_eq!(emitted, "3");
+    let result: Value = serde_json::from_str(result).unwrap();
+    assert_eq!(result, json!({ "one": 3, "two": { "one": 3 }, "caught": "Refused", "kept": 2 }));
+    let events = bench.events("continue\n", &[]);
+    assert_eq!(all(&events, "ended")[0]["result"]["two"], json!({ "one": 6 }));
+    assert_eq!(all(&events, "stopped").len(), 3);
+    assert_eq!(all(&events, "answered")[2]["error"]["name"], "Refused");
+    assert_eq!((all(&events, "emit"), all(&events, "log")[0]["text"].clone()), (vec![&json!(6)], json!("begins")));
+}
+
+#[test]
+fn a_result_may_be_changed_or_become_an_exception() {
+    let bench = Bench::new(ADDS);
+    let events = bench.events("set 40\nstep\nstep\nset {\"x\": 1}\nstep\nset \"fine\"\nstep\n", &[]);
+    assert_eq!(bench.own.effects(), 0, "a call that is answered by the user is not made");
+    let result = &all(&events, "ended")[0]["result"];
+    assert_eq!(*result, json!({ "one": 40, "two": { "x": 1 }, "caught": null, "kept": 2 }));
+    let changed: Vec<_> = all(&events, "answered").iter().map(|answer| answer["changed"] == true).collect();
+    assert_eq!(changed, [true, false, true, true]);
+
+    let ended = bench.debug("throw TooBad on purpose\nstep\n", &[]);
+    ended.failed(1, &["throws TooBad: on purpose", "adds.js:4:", "error: TooBad: on purpose", "own/add"]);
+    let ended = bench.debug("throw TooBad on purpose\nstep\n", &["--json"]);
+    assert_eq!(ended.code, Some(1));
+    assert_eq!(all(&ended.json_lines(), "ended")[0]["error"]["name"], "TooBad");
+}
+
+#[test]
+fn one_goes_back_and_takes_another_way() {
+    let bench = Bench::new(ADDS);
+    // To the end, then back to the first step: its outcome stands, and is changed.
+    let events = bench.events("continue\nback 1\nset 100\ncontinue\n", &[]);
+    let ends = all(&events, "ended");
+    assert_eq!((&ends[0]["result"]["one"], &ends[1]["result"]["one"]), (&json!(3), &json!(100)));
+    assert_eq!(bench.own.effects(), 3, "what was done is not done again");
+    // Back from the second call to the result of the first, once more to before it, and the call is made anew.
+    let events = bench.events("step\nstep\nback\nback\nstep\ncontinue\n", &[]);
+    assert_eq!(bench.own.effects(), 9);
+    assert_eq!(all(&events, "ended")[0]["result"]["one"], 9);
+    let refused = bench.events("back 7\nback\n", &[]);
+    assert_eq!(all(&refused, "refused").len(), 2, "{refused:?}");
+}
+
+#[test]
+fn branches_run_one_after_the_other_and_calls_side_by_side_in_order() {
+    let source = r#"import { call, split } from "catena";
+export default async () => {
+  await call("own/where", null);
+  const both = await Promise.all([call("own/echo", 1), call("own/echo", 2)]);
+  const parts = await split([
+    async () => [await call("own/echo", "a"), await call("own/echo", "b")],
+    async () => split([() => call("own/echo", "c"), () => call("own/fail", "d")], { settled: true }),
+    async () => Math.random(),
+  ]);
+  return [both, parts[0], parts[1].map((part) => part.status), parts.length, await call("own/echo", "e")];
+};
+"#;
+    let bench = Bench::new(source);
+    let events = bench.events("continue\n", &[]);
+    let steps: Vec<_> = all(&events, "stopped")
+        .iter()
+        .map(|stop| format!("{}/{} {}", stop["branch"].as_str().unwrap(), stop["step"], stop["params"]))
+        .collect();
+    let expected = ["/1 null", "/2 1", "/3 2", ".1/5 \"a\"", ".1/6 \"b\"", ".2.1/6 \"c\"", ".2.2/6 \"d\"", "/5 \"e\""];
+    assert_eq!(steps, expected);
+    let result = &all(&events, "ended")[0]["result"];
+    assert_eq!(*result, json!([[1, 2], ["a", "b"], ["fulfilled", "rejected"], 3, "e"]));
+    // From the second branch back into the first.
+    let events = bench.events("continue\nback 4\nset \"other\"\ncontinue\n", &[]);
+    assert_eq!(all(&events, "ended")[1]["result"][1], json!(["other", "b"]));
+}
+
+#[test]
+fn nothing_is_refused_silently() {
+    let bench = Bench::new(ADDS);
+    bench.debug("step\nstpe\n", &[]).failed(2, &["standard input:2: \"stpe\" is no command", "did you mean step?"]);
+    let script = file(&bench.folder, "way.txt", "# a comment\nset {\n");
+    let arguments = ["debug", &bench.function, "--script", &script, "--connect", &bench.own.address];
+    catena(&arguments).failed(2, &["way.txt:2:", "not JSON"]);
+    let over = bench.debug("continue\nstep\nset 1\nquit\nnonsense\n", &[]);
+    assert_eq!(over.code, Some(0), "{over:?}");
+    assert!(over.err.contains("the function has ended; `back`") && over.err.contains("no call to answer"), "{over:?}");
+    assert!(bench.debug("help\n", &[]).err.contains("throw NAME MESSAGE"));
+    bench.debug("", &["--arg", "-"]).failed(2, &["--arg"]);
+    let hops = bench.debug("continue\n", &["--hops-max", "2"]);
+    hops.failed(1, &["HopBudgetExceeded"]);
+    catena(&["debug", "/no/such.js"]).failed(2, &["does not exist"]);
+}
+
+#[test]
+fn a_script_file_drives_it_and_credentials_go_along() {
+    let bench = Bench::new("import { call } from \"catena\";\nexport default async () => call(\"own/who\", null);\n");
+    let script = file(&bench.folder, "way.txt", "step\nstep\n");
+    let connect = ["--connect", &bench.own.address];
+    let mut arguments = vec!["debug", &bench.function, "--script", &script, "--credentials", "{\"uid\": 7}"];
+    arguments.extend(connect);
+    assert_eq!(catena(&arguments).json(), json!({ "uid": 7 }));
+}
+
+#[test]
+fn ctrl_c_at_the_prompt_ends_the_session() {
+    let bench = Bench::new(ADDS);
+    let mut child = command(&["debug", &bench.function, "--arg", "3", "--json", "--connect", &bench.own.address])
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = std::io::BufReader::with_capacity(1, child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("stopped") {
+        line.clear();
+        std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+    }
+    child.stdout = Some(out.into_inner());
+    // Held open: the end of its commands would end the session too.
+    let _input = child.stdin.take();
+    signal(&child, "INT");
+    assert_eq!(end(child).code, Some(130));
+}

@@ -1,0 +1,183 @@
+//! `catena run --record` and `catena debug --record`, and `catena replay` with nobody there.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use serde_json::{Value, json};
+use support::{Ended, catena, catena_with_input, command, end, file, folder, own::Own, signal};
+
+/// TypeScript, with all that a function may be told: results, exceptions, the clock, randomness, values that JSON lacks.
+const TRIP: &str = r#"import { call, emit, log, split } from "catena";
+export default async (first: number) => {
+  log("from", first);
+  const one = await call("own/add", first);
+  const odd = await call("own/echo", [undefined, new Date(0), 2n ** 64n]);
+  emit({ one, odd: odd.length });
+  let caught: string = "";
+  try { await call("own/fail", "no"); } catch (why: any) { caught = `${why.name} ${why.step}`; }
+  const both = await Promise.all([call("own/echo", "a"), call("own/echo", "b")]);
+  const parts = await split([async () => { log("in .1"); return call("own/echo", "c"); }, async () => Math.random()]);
+  return [one, odd[2] === 2n ** 64n, caught, both, parts, Math.random(), Date.now()];
+};
+"#;
+
+struct Taken {
+    folder: tempfile::TempDir,
+    recording: String,
+    ran: Ended,
+}
+
+/// Records a run; its node is gone afterwards.
+#[track_caller]
+fn record(source: &str, more: &[&str]) -> Taken {
+    let own = Own::start();
+    let folder = folder();
+    let function = file(&folder, "trip.ts", source);
+    let recording = folder.path().join("trip.json").to_str().unwrap().to_owned();
+    let mut arguments = vec!["run", &function, "--arg", "5", "--record", &recording, "--connect", &own.address];
+    arguments.extend(more);
+    let ran = catena(&arguments);
+    Taken { folder, recording, ran }
+}
+
+/// The lines of the console, without their times.
+fn console(ended: &Ended) -> Vec<&str> {
+    ended.err.lines().filter(|line| line.starts_with('[')).collect()
+}
+
+#[test]
+fn a_recorded_run_is_the_same_again_with_nobody_there() {
+    let taken = record(TRIP, &[]);
+    assert_eq!(taken.ran.code, Some(0), "{:?}", taken.ran);
+    assert!(taken.ran.err.contains("recorded, in interactive mode"), "{:?}", taken.ran);
+    let again = catena(&["replay", &taken.recording]);
+    assert_eq!((again.code, &again.out), (Some(0), &taken.ran.out), "{again:?}");
+    let said = |ended: &Ended| -> Vec<String> {
+        console(ended).iter().map(|line| line.split("] ").last().unwrap().to_owned()).collect()
+    };
+    assert_eq!(said(&again), ["from 5", "in .1"], "{again:?}");
+    assert_eq!(said(&again), said(&taken.ran));
+    let told = catena(&["replay", &taken.recording, "--json"]).json_lines().pop().unwrap();
+    assert_eq!((&told["same"], &told["calls"], &told["ending"]), (&json!(true), &json!(6), &json!("answered")));
+}
+
+#[test]
+fn an_exception_is_the_same_again() {
+    let source = r#"import { call } from "catena";
+export default async () => { await call("own/add", 1); return await call("own/fail", "not today"); };
+"#;
+    let taken = record(source, &[]);
+    taken.ran.failed(1, &["Refused: not today", "trip.ts:2:"]);
+    let again = catena(&["replay", &taken.recording]);
+    again.failed(1, &["Refused: not today", "trip.ts:2:", "step    2"]);
+    let told = catena(&["replay", &taken.recording, "--json"]).json();
+    assert_eq!((&told["same"], &told["error"]["name"]), (&json!(true), &json!("Refused")));
+}
+
+#[test]
+fn another_source_is_told_the_same_until_it_takes_another_way() {
+    let taken = record(TRIP, &[]);
+    let other = |from: &str, to: &str| {
+        assert!(TRIP.contains(from), "{from}");
+        let source = file(&taken.folder, "other.ts", &TRIP.replace(from, to));
+        catena(&["replay", &taken.recording, "--source", &source])
+    };
+    // The same calls, and another result.
+    let result = other("return [one,", "return [\"new\", one,");
+    assert_eq!(result.code, Some(0), "{result:?}");
+    assert!(result.out.contains("\"new\"") && result.err.contains("6 calls were the same"), "{result:?}");
+    // Other parameters at the third call.
+    other("own/fail\", \"no\"", "own/fail\", \"yes\"")
+        .failed(1, &["another way at call 3", "own/fail(\"no\")", "own/fail(\"yes\")", "other.ts:8:", "help:"]);
+    // One call fewer, and one more.
+    other("const odd = await call(\"own/echo\", [undefined, new Date(0), 2n ** 64n]);", "const odd = [1, 2, 3];")
+        .failed(1, &["another way at call 2", "own/echo", "now calls own/fail"]);
+    other("return [one,", "await call(\"own/where\", null); return [one,")
+        .failed(1, &["another way at call 7: the recording ended", "now calls own/where"]);
+    other("const parts = await split", "if (one) return 1; const parts = await split")
+        .failed(1, &["another way at call 6", "now ends with 1"]);
+    let source = file(&taken.folder, "other.ts", &TRIP.replace("\"no\"", "\"yes\""));
+    let told = catena(&["replay", &taken.recording, "--source", &source, "--json"]);
+    assert_eq!(told.json_lines().pop().unwrap()["error"]["name"], "AnotherWay", "{told:?}");
+}
+
+#[test]
+fn the_way_taken_in_the_debugger_is_recorded() {
+    let own = Own::start();
+    let folder = folder();
+    let function = file(&folder, "trip.ts", TRIP);
+    let recording = folder.path().join("way.json").to_str().unwrap().to_owned();
+    let arguments = ["debug", &function, "--arg", "5", "--record", &recording, "--connect", &own.address];
+    // A way that was gone back on is no part of it.
+    let debugged = catena_with_input(&arguments, "continue\nback 1\nset 70\ncontinue\n");
+    assert_eq!(debugged.code, Some(0), "{debugged:?}");
+    drop(own);
+    let again = catena(&["replay", &recording]);
+    assert_eq!(again.code, Some(0), "{again:?}");
+    let last = |ended: &Ended| ended.out[ended.out.find("\n[").unwrap()..].to_owned();
+    assert_eq!(last(&again), last(&debugged));
+    assert!(last(&again).contains("70"), "{again:?}");
+    let text: Value = serde_json::from_str(&std::fs::read_to_string(&recording).unwrap()).unwrap();
+    assert_eq!((&text["calls"][0]["changed"], &text["calls"][1]["changed"]), (&json!(true), &Value::Null));
+}
+
+#[test]
+fn a_recording_that_ends_early_says_so() {
+    let own = Own::start();
+    let folder = folder();
+    let function = file(&folder, "trip.ts", TRIP);
+    let recording = folder.path().join("way.json").to_str().unwrap().to_owned();
+    let arguments = ["debug", &function, "--arg", "5", "--record", &recording, "--connect", &own.address];
+    catena_with_input(&arguments, "step\nstep\n");
+    let again = catena(&["replay", &recording]);
+    assert_eq!((again.code, again.out.as_str()), (Some(0), ""), "{again:?}");
+    assert!(again.err.contains("ends before the function does: 1 calls"), "{again:?}");
+}
+
+/// Emits, and then waits for what never comes.
+const STAYS: &str = r#"import { call, emit } from "catena";
+export default async () => { await call("own/add", 1); emit("there"); return call("own/stay", null); };
+"#;
+
+#[test]
+fn a_recorded_run_that_is_cut_off_says_what_is_not_known() {
+    let taken = record(STAYS, &["--timeout", "500ms", "--json"]);
+    assert_eq!(taken.ran.code, Some(1), "{:?}", taken.ran);
+    let told = taken.ran.json_lines().pop().unwrap();
+    assert_eq!((&told["error"]["name"], &told["ending"]), (&json!("DeadlineExceeded"), &json!("unknown")), "{told}");
+
+    let own = Own::start();
+    let folder = folder();
+    let function = file(&folder, "stays.js", STAYS);
+    let recording = folder.path().join("stays.json").to_str().unwrap().to_owned();
+    let arguments = ["run", &function, "--record", &recording, "--json", "--connect", &own.address];
+    let mut child = command(&arguments).spawn().unwrap();
+    let mut out = std::io::BufReader::with_capacity(1, child.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut out, &mut String::new()).unwrap();
+    child.stdout = Some(out.into_inner());
+    signal(&child, "INT");
+    let ended = end(child);
+    assert_eq!(ended.code, Some(130), "{ended:?}");
+    let told = ended.json();
+    assert_eq!((&told["error"]["name"], &told["ending"]), (&json!("Cancelled"), &json!("unknown")), "{told}");
+    assert_eq!(told["error"]["step"], 2, "{told}");
+    let again = catena(&["replay", &recording]);
+    assert!(again.err.contains("ends before the function does: 1 calls"), "{again:?}");
+}
+
+#[test]
+fn what_cannot_be_recorded_or_replayed_is_told() {
+    let folder = folder();
+    let function = file(&folder, "trip.ts", TRIP);
+    let file_of = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    catena(&["run", &function, "--record", &file_of("x"), "--mode", "chain"]).failed(2, &["interactive", "--mode"]);
+    catena(&["run", &function, "--record", &file_of("x"), "--explain"]).failed(2, &["--explain"]);
+    catena(&["replay", &file_of("nothing.json")]).failed(2, &["does not exist"]);
+    catena(&["replay", &function]).failed(2, &["not a recording", "trip.ts:1:"]);
+    let taken = record(TRIP, &[]);
+    let text = std::fs::read_to_string(&taken.recording).unwrap();
+    let newer = file(&folder, "newer.json", &text.replace("\"catena_recording\": 1", "\"catena_recording\": 2"));
+    catena(&["replay", &newer]).failed(2, &["version 2", "reads 1"]);
+    let slip = file(&folder, "slip.json", &text.replacen("\"hops_max\"", "\"hop_max\"", 1));
+    catena(&["replay", &slip]).failed(2, &["hop_max"]);
+}
