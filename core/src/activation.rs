@@ -12,7 +12,7 @@ use catena_wire::{
     TRACE_STEPS_MAX, Value,
 };
 
-use crate::{Answer, GuestCall, GuestSplit, SessionId, Time, gathering::Gathering, timers::Timers};
+use crate::{Answer, GuestCall, GuestSplit, SessionId, SubChain, Time, gathering::Gathering, timers::Timers};
 
 /// What a chain carries from hop to hop.
 #[derive(Clone, Debug)]
@@ -82,6 +82,8 @@ pub(crate) struct Activation {
     pub(crate) heartbeat_at: Time,
     /// The node that handed it over: it has the function, if nobody else has.
     pub(crate) before: Arc<NodeRef>,
+    /// Where the last sub-chain began that ended here: that node has had the function that goes on.
+    pub(crate) creator: Option<Arc<NodeRef>>,
     pub(crate) phase: Phase,
     /// Calls issued and not yet settled.
     pub(crate) out: BTreeSet<u32>,
@@ -156,6 +158,15 @@ pub(crate) enum Cargo {
     Call(GuestCall),
     /// A split, to its merge host.
     Split(GuestSplit),
+    /// Nothing: it makes room for the chain with which a service of this node answered this call.
+    Sub {
+        /// The guest's number for the call.
+        call: u32,
+        /// The service.
+        service: String,
+        /// Its answer.
+        sub: SubChain,
+    },
 }
 
 impl Cargo {
@@ -164,6 +175,7 @@ impl Cargo {
         match self {
             Self::Call(call) => call.call,
             Self::Split(split) => split.call,
+            Self::Sub { call, .. } => *call,
         }
     }
 
@@ -172,6 +184,7 @@ impl Cargo {
         match self {
             Self::Call(call) => &call.service,
             Self::Split(split) => split.at.as_deref().unwrap_or(""),
+            Self::Sub { service, .. } => service,
         }
     }
 
@@ -179,6 +192,7 @@ impl Cargo {
         match self {
             Self::Call(call) => &call.function,
             Self::Split(_) => "split",
+            Self::Sub { .. } => "",
         }
     }
 
@@ -186,6 +200,7 @@ impl Cargo {
         match self {
             Self::Call(call) => (call.line, call.column),
             Self::Split(split) => (split.line, split.column),
+            Self::Sub { .. } => (0, 0),
         }
     }
 }
@@ -242,7 +257,7 @@ impl Activation {
             Phase::Handing(custody) => matches!(custody.cargo, Cargo::Call(_)) && custody.attempts > 0,
             Phase::Live => !self.out.is_empty(),
             Phase::Gathering(_) => true,
-            Phase::Packing { .. } => false,
+            Phase::Packing { cargo, .. } => matches!(cargo, Cargo::Sub { .. }),
         }
     }
 

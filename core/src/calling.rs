@@ -151,6 +151,9 @@ impl Node {
         };
         match request.asker {
             Asker::Landing(session) if joins && self.policy.compose => self.join(now, session, request.service, sub),
+            Asker::Guest { session, call } if self.policy.compose && self.can_join(session, call) => {
+                self.join_in_place(now, session, call, request.service, sub);
+            }
             _ => self.run_apart(now, request, sub),
         }
     }

@@ -70,8 +70,11 @@ impl Node {
 
     /// Another node says so: the origin itself, or one by which the chain came here.
     pub(crate) fn cancelled_by(&mut self, now: Time, from: &NodeRef, chain: ChainId) {
-        let here = self.steps.of_chain(chain).next().is_some();
-        if from.id == chain.origin || here {
+        let brought = |done: &Done| match done {
+            Done::Running(session) => self.activations.get(*session).is_some_and(|a| a.before.id == from.id),
+            done => done.came_from(from.id),
+        };
+        if from.id == chain.origin || self.steps.of_chain(chain).any(|(_, done)| brought(done)) {
             return self.stop(now, chain, None);
         }
         // It has overtaken the hop that it follows; whoever sent that may stop it, and nobody else.

@@ -14,33 +14,68 @@ use crate::{
 impl Node {
     /// The sub-chain takes over as soon as the state of the chain that called is here.
     pub(crate) fn join(&mut self, now: Time, session: SessionId, service: String, sub: SubChain) {
+        let deep = self.check_depth(session);
         let Some(activation) = self.activations.get_mut(session) else { return };
-        let depth_max = self.policy.stack_depth_max.min(STACK_DEPTH_MAX);
-        let deep = activation.baggage.stack.len() >= depth_max;
         let (step, path) = (activation.arrived.step, activation.baggage.path.clone());
         let Phase::Landing(landing) = &mut activation.phase else { return };
         landing.service = service;
-        landing.result = Some(if deep {
-            let message = format!("stack_depth_max is {depth_max} chains around a chain; does a service call itself?");
-            Err(Exception::new(names::LIMIT_EXCEEDED, Fault::Service, message).at_step(step, &path))
-        } else {
-            Ok(Answer::Chain(sub))
+        landing.result = Some(match deep {
+            Err(why) => Err(why.at_step(step, &path)),
+            Ok(()) => Ok(Answer::Chain(sub)),
         });
         self.resume_if_ready(now, session);
     }
 
+    fn check_depth(&self, session: SessionId) -> Result<(), Exception> {
+        let depth_max = self.policy.stack_depth_max.min(STACK_DEPTH_MAX);
+        if self.activations.get(session).is_none_or(|activation| activation.baggage.stack.len() < depth_max) {
+            return Ok(());
+        }
+        let message = format!("stack_depth_max is {depth_max} chains around a chain; does a service call itself?");
+        Err(Exception::new(names::LIMIT_EXCEEDED, Fault::Service, message))
+    }
+
+    /// Whether a chain with which a service of this node answered this call can join: its function waits for nothing else.
+    pub(crate) fn can_join(&self, session: SessionId, call: u32) -> bool {
+        self.activations.get(session).is_some_and(|activation| {
+            let waits = matches!(activation.phase, Phase::Live) && !activation.busy && activation.ready.is_empty();
+            activation.baggage.charter.compose && waits && activation.out.iter().eq([&call])
+        })
+    }
+
+    /// The chain that called is here already, and running: it is suspended to make room for the sub-chain.
+    pub(crate) fn join_in_place(&mut self, now: Time, session: SessionId, call: u32, service: String, sub: SubChain) {
+        self.close_in_place(now, session, call);
+        if let Err(why) = self.check_depth(session) {
+            return self.settle(session, call, Err(why));
+        }
+        let Some(activation) = self.activations.get_mut(session) else { return };
+        activation.busy = true;
+        let (cargo, to) = (Cargo::Sub { call, service, sub }, self.me.clone());
+        self.activations.set_phase(session, Phase::Packing { cargo, to, with_code: false, repeatable: false });
+        self.actions.push_back(Action::Suspend { session, with_code: None });
+    }
+
     /// Begins the sub-chain in the place of the chain that called, which waits on the stack.
-    pub(crate) fn push_frame(&mut self, now: Time, session: SessionId, landing: Landing, sub: SubChain, state: Bytes) {
+    pub(crate) fn push_frame(
+        &mut self,
+        now: Time,
+        session: SessionId,
+        call: u32,
+        service: String,
+        sub: SubChain,
+        state: Bytes,
+    ) {
         let me = (*self.me).clone();
         let Some(activation) = self.activations.get_mut(session) else { return };
         let (code, key) = (sub.code, activation.key());
         activation.baggage.stack.push(Frame {
             code: core::mem::replace(&mut activation.baggage.code, code),
-            call: landing.call,
+            call,
             step: activation.step,
             emitted: core::mem::take(&mut activation.baggage.emitted),
             creator: me,
-            service: landing.service,
+            service,
             catch: sub.catch,
             hears: sub.hears,
             continuation_bytes: u32::try_from(state.len()).unwrap_or(u32::MAX),
@@ -69,7 +104,7 @@ impl Node {
         activation.baggage.emitted = frame.emitted;
         if frame.creator.id != self.me.id {
             // The enclosing chain's function has been there; the hop before may never have needed it.
-            activation.before = Arc::new(frame.creator.clone());
+            activation.creator = Some(Arc::new(frame.creator.clone()));
         }
         let result = match outcome {
             Outcome::Done(value) => Ok(value),
@@ -185,6 +220,9 @@ impl Node {
 
     /// Chains that ran on their own have ended.
     pub(crate) fn settle_apart(&mut self, now: Time) {
+        while let Some((trial, outcome)) = self.origin.take_trial() {
+            self.trials.learn(trial, &outcome);
+        }
         while let Some((number, outcome)) = self.origin.take_apart() {
             let Some(Apart { request, catch }) = self.calls.take_apart(number) else { continue };
             match (outcome, catch) {

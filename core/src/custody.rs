@@ -14,8 +14,8 @@ use crate::{
 impl Cargo {
     pub(crate) const fn split(&self) -> Option<&GuestSplit> {
         match self {
-            Self::Call(_) => None,
             Self::Split(split) => Some(split),
+            Self::Call(_) | Self::Sub { .. } => None,
         }
     }
 }
@@ -76,9 +76,10 @@ impl Node {
         if with_code && code_bytes.is_some() {
             self.codes.note_sent(to.id, code, &self.policy);
         }
-        match (&cargo, to.id == self.me.id) {
-            (Cargo::Split(split), true) => self.split_here(now, session, split, continuation),
-            _ => self.hand(now, session, cargo, &to, continuation, code_bytes, repeatable, None),
+        match (cargo, to.id == self.me.id) {
+            (Cargo::Split(split), true) => self.split_here(now, session, &split, continuation),
+            (Cargo::Sub { call, service, sub }, _) => self.push_frame(now, session, call, service, sub, continuation),
+            (cargo, _) => self.hand(now, session, cargo, &to, continuation, code_bytes, repeatable, None),
         }
     }
 
@@ -129,6 +130,8 @@ impl Node {
             Cargo::Split(split) => {
                 (Default::default(), Default::default(), Value::null(), u16::try_from(split.count).unwrap_or(u16::MAX))
             }
+            // It never goes anywhere.
+            Cargo::Sub { .. } => (Default::default(), Default::default(), Value::null(), 0),
         };
         let heartbeat_in_us = activation.heartbeat_at.since(now).saturating_sub(self.policy.heartbeat_hop_us);
         Message::Hop(Box::new(Hop {

@@ -86,7 +86,8 @@ impl Node {
             None => (Arc::new(baggage.charter.origin.clone()), self.way_to(&baggage.charter)),
         };
         let message = end.clone().encode();
-        let done = Done::Sent { to: to.clone(), message: message.clone(), via: via.clone() };
+        let before = activation.before.id;
+        let done = Done::Sent { before, to: to.clone(), message: message.clone(), via: via.clone() };
         self.steps.finish(now, &activation.arrived, done, &self.policy);
         if to.id == self.me.id {
             let me = self.me.clone();

@@ -45,6 +45,7 @@ impl Node {
             let sources: Vec<_> = self
                 .repository
                 .iter()
+                .chain(&activation.creator)
                 .chain([&activation.before])
                 .cloned()
                 .chain(others)

@@ -191,6 +191,7 @@ impl Node {
             budget_at: now,
             heartbeat_at: now.after(hop.heartbeat_in_us.min(self.policy.heartbeat_interval_us)),
             before: from.clone(),
+            creator: None,
             phase: Phase::Landing(landing),
             out: BTreeSet::new(),
             busy: false,
@@ -235,8 +236,8 @@ impl Node {
         let result = match landing.result.take() {
             None => return,
             Some(Ok(Answer::Chain(sub))) => {
-                let landing = landing.clone();
-                return self.push_frame(now, session, landing, sub, continuation);
+                let service = core::mem::take(&mut landing.service);
+                return self.push_frame(now, session, call, service, sub, continuation);
             }
             Some(Ok(Answer::Value(value))) => Ok(value),
             Some(Err(why)) => Err(why),
@@ -287,6 +288,7 @@ impl Node {
             budget_at: now,
             heartbeat_at: now.after(self.policy.heartbeat_interval_us),
             before: self.me.clone(),
+            creator: None,
             phase: Phase::Live,
             out: BTreeSet::new(),
             busy: true,

@@ -41,6 +41,7 @@ mod splitting;
 mod steps;
 mod time;
 mod timers;
+mod trials;
 mod turns;
 
 pub use action::{

@@ -21,6 +21,7 @@ use crate::{
     origin::Origin,
     placement::Links,
     steps::Steps,
+    trials::{Trial, Trials},
 };
 
 /// How a chain is to run.
@@ -66,6 +67,7 @@ pub struct Node {
     pub(crate) cancelled: Cancelled,
     pub(crate) hearings: Hearings,
     pub(crate) links: Links,
+    pub(crate) trials: Trials,
     /// Chains of this node that nobody waits for any more, to be cancelled.
     pub(crate) given_up: Vec<ChainId>,
     pub(crate) actions: VecDeque<Action>,
@@ -92,6 +94,7 @@ impl Node {
             cancelled: Cancelled::default(),
             hearings: Hearings::default(),
             links: Links::default(),
+            trials: Trials::default(),
             given_up: Vec::new(),
             actions: VecDeque::new(),
         }
@@ -143,9 +146,14 @@ impl Node {
         }
         let budget = plan.budget.narrowed_to(self.policy.budget_max);
         let chain = ChainId { origin: self.me.id, number: self.chains_begun + 1 };
-        self.begin_chain(now, chain, code, input, Plan { budget, ..plan })?;
+        let adaptive = plan.mode == Mode::Adaptive;
+        let mode = if adaptive { self.trials.choose(code) } else { plan.mode };
+        self.begin_chain(now, chain, code, input, Plan { budget, mode, ..plan })?;
         self.chains_begun += 1;
         self.origin.begin(now, chain.number, budget.time_left_us(), &self.me.name, &self.policy);
+        if adaptive {
+            self.origin.set_trial(chain.number, Trial { code, arm: mode, began: now, last: now });
+        }
         Ok(chain)
     }
 

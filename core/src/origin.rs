@@ -9,7 +9,7 @@ use alloc::{
 };
 use catena_wire::{Branch, ChainId, End, Exception, Fault, LogLine, NodeId, NodeRef, Outcome, StepKey, Value, names};
 
-use crate::{Action, Policy, Replied, Time, timers::Timers};
+use crate::{Action, Policy, Replied, Time, timers::Timers, trials::Trial};
 
 /// Answers of one branch.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +36,8 @@ struct Started {
     apart: bool,
     /// The step under whose name that service hears the answers, if it wants them.
     heard_as: Option<StepKey>,
+    /// What adaptive chains learn from it.
+    trial: Option<Trial>,
 }
 
 impl Started {
@@ -58,13 +60,15 @@ pub(crate) struct Origin {
     timers: Timers<u64>,
     /// Ends of chains that ran apart.
     apart: VecDeque<(u64, Outcome)>,
+    /// Trials of adaptive chains that have ended.
+    tried: VecDeque<(Trial, Outcome)>,
 }
 
 type Out = VecDeque<Action>;
 
 impl Origin {
     pub(crate) fn new(me: NodeId) -> Self {
-        Self { me, chains: BTreeMap::new(), timers: Timers::default(), apart: VecDeque::new() }
+        Self { me, chains: BTreeMap::new(), timers: Timers::default(), apart: VecDeque::new(), tried: VecDeque::new() }
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -85,11 +89,23 @@ impl Origin {
             end: None,
             apart: false,
             heard_as: None,
+            trial: None,
         };
         if !bug!(policy, OriginWaitsForEver) {
             self.timers.set(number, started.wakes_at());
         }
         self.chains.insert(number, started);
+    }
+
+    /// How long it takes is of interest.
+    pub(crate) fn set_trial(&mut self, number: u64, trial: Trial) {
+        if let Some(started) = self.chains.get_mut(&number) {
+            started.trial = Some(trial);
+        }
+    }
+
+    pub(crate) fn take_trial(&mut self) -> Option<(Trial, Outcome)> {
+        self.tried.pop_front()
     }
 
     /// A service of this node waits for its end; its answers, if they are wanted, are told under this name.
@@ -220,6 +236,9 @@ impl Origin {
                 started.silent_at.entry(branch.clone()).or_insert(later);
             }
         }
+        if let Some(trial) = &mut started.trial {
+            trial.last = now;
+        }
         if key.step > started.last_step {
             // It gets on: what was amiss is over.
             started.retransmissions = 0;
@@ -257,7 +276,11 @@ impl Origin {
     }
 
     fn finish(&mut self, chain: ChainId, end: Replied, out: &mut Out) {
-        let apart = self.chains.get(&chain.number).is_some_and(|started| started.apart);
+        let started = self.chains.get(&chain.number);
+        let apart = started.is_some_and(|started| started.apart);
+        if let (Some(trial), Replied::End { outcome, .. }) = (started.and_then(|started| started.trial), &end) {
+            self.tried.push_back((trial, outcome.clone()));
+        }
         self.forget(chain);
         match end {
             Replied::End { outcome, .. } if apart => self.apart.push_back((chain.number, outcome)),

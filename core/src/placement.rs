@@ -12,6 +12,9 @@ const NEWEST_PART: u64 = 4;
 /// What a function's state is taken to be before any was seen: a small JavaScript program's.
 const STATE_BYTES_AT_FIRST: u64 = 4_096;
 
+/// What a result is taken to be before any was seen: small, so that a chain with a large state stays once, and learns.
+const RESULT_BYTES_AT_FIRST: u64 = 1_024;
+
 /// What is known of the way to a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Link {
@@ -76,7 +79,7 @@ impl Node {
         let Some(link) = known.filter(|link| link.bytes_per_s > 0) else { return true };
         let target = [call.service.as_str(), "/", call.function.as_str()].concat();
         let state = self.links.states.get(&code).copied().unwrap_or(STATE_BYTES_AT_FIRST);
-        let result = self.links.results.get(&target).copied().unwrap_or(state);
+        let result = self.links.results.get(&target).copied().unwrap_or(RESULT_BYTES_AT_FIRST);
         let transfer_us = |bytes: u64| bytes.saturating_mul(1_000_000) / link.bytes_per_s;
         transfer_us(state) <= link.round_trip_us / 2 + transfer_us(result)
     }

@@ -47,7 +47,7 @@ impl Node {
 
     fn repeat_done(&mut self, now: Time, key: &StepKey, done: Done) {
         match done {
-            Done::Sent { to, message, via } if to.id != self.me.id => self.again(to, message, via),
+            Done::Sent { to, message, via, .. } if to.id != self.me.id => self.again(to, message, via),
             Done::Forwarded(activation) => self.hand_once_more(now, key, *activation),
             Done::Split { handed, children } => {
                 self.resend(now, *handed);

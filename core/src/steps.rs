@@ -6,7 +6,7 @@ use alloc::{
     sync::Arc,
     vec::Vec,
 };
-use catena_wire::{Branch, ChainId, Encoded, Exception, NodeRef, StepKey, Value};
+use catena_wire::{Branch, ChainId, Encoded, Exception, NodeId, NodeRef, StepKey, Value};
 
 use crate::{
     Policy, SessionId, Time,
@@ -19,7 +19,7 @@ pub(crate) enum Done {
     /// It is being done, in this session.
     Running(SessionId),
     /// This went out for it: it goes out again if the hop is repeated.
-    Sent { to: Arc<NodeRef>, message: Encoded, via: Option<Arc<NodeRef>> },
+    Sent { before: NodeId, to: Arc<NodeRef>, message: Encoded, via: Option<Arc<NodeRef>> },
     /// The chain went on from here: whole, so that it can be handed over again.
     Forwarded(Box<Activation>),
     /// It split here, to be merged elsewhere; these sessions or steps are its branches.
@@ -58,6 +58,16 @@ impl Done {
         }
     }
 
+    /// Whether the chain came here from that node; of one that is still here its activation knows.
+    pub(crate) fn came_from(&self, node: NodeId) -> bool {
+        match self {
+            Self::Sent { before, .. } => *before == node,
+            Self::Forwarded(activation) | Self::Split { handed: activation, .. } => activation.before.id == node,
+            Self::Calling { askers, .. } => askers.iter().any(|(asker, _)| asker.id == node),
+            Self::Running(_) | Self::Refused(_) | Self::Called { .. } => false,
+        }
+    }
+
     const fn is_under_way(&self) -> bool {
         matches!(self, Self::Running(_) | Self::Calling { .. })
     }
@@ -68,7 +78,7 @@ fn handed_bytes(activation: &Activation) -> usize {
         Phase::Handing(custody) => {
             let params = match &custody.cargo {
                 Cargo::Call(call) => call.params.len_bytes(),
-                Cargo::Split(_) => 0,
+                Cargo::Split(_) | Cargo::Sub { .. } => 0,
             };
             ENTRY_BYTES + params + custody.continuation.len() + activation.baggage.bytes()
         }

@@ -7,7 +7,7 @@ use catena_wire::{Exception, Fault, Outcome, Value, names};
 
 use crate::{
     guest::{Guest, Op, Returned},
-    services::{answer, number_of, oops, program_of, recovered},
+    services::{CAUGHT, SUB_CHAINS, Target, answer, number_of, oops, program_of, recovered},
 };
 
 /// How a program ends, and what is seen of it on the way.
@@ -134,9 +134,20 @@ fn out_of_hops() -> Exception {
     Exception::new(names::HOP_BUDGET_EXCEEDED, Fault::Guest, "")
 }
 
-/// Whether what becomes of it depends on whether its sub-chains are composed, and on how its branches share its hops.
+/// Whether it calls a function that answers for what its sub-chain throws: which can do so only while its node can be reached.
+pub(crate) fn is_caught_elsewhere(program: &[Op]) -> bool {
+    let caught = |target: &Target| target.function == CAUGHT;
+    program.iter().any(|op| match op {
+        Op::Split(branches, _) => branches.iter().any(|branch| is_caught_elsewhere(branch)),
+        Op::Call(target) | Op::Try(target) | Op::Start(target) => caught(target),
+        Op::All(targets) | Op::Race(targets) => targets.iter().any(caught),
+        _ => false,
+    })
+}
+
+/// Whether nothing of what becomes of it depends on whether its sub-chains are composed, and on how its branches share its hops.
 pub(crate) fn is_plain(program: &[Op]) -> bool {
-    let chains = |target: &crate::services::Target| crate::services::SUB_CHAINS.contains(&target.function);
+    let chains = |target: &Target| SUB_CHAINS.contains(&target.function);
     !program.iter().any(|op| match op {
         Op::Split(..) | Op::TrySplit(_) => true,
         Op::Call(target) | Op::Try(target) | Op::Start(target) => chains(target),

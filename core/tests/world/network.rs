@@ -146,9 +146,9 @@ impl World {
     /// Which node knows which chain, and which of these have been cancelled there.
     fn learn_of(&mut self, from: NodeId, to: NodeId, message: &Message) {
         match message {
-            Message::Hop(hop) => drop(self.record.known.insert((to, hop.key.chain))),
-            Message::Call { key: Some(key), .. } => drop(self.record.known.insert((to, key.chain))),
-            Message::Cancel(chain) if from == chain.origin || self.record.known.contains(&(to, *chain)) => {
+            Message::Hop(hop) => drop(self.record.known.insert((to, hop.key.chain, from))),
+            Message::Call { key: Some(key), .. } => drop(self.record.known.insert((to, key.chain, from))),
+            Message::Cancel(chain) if from == chain.origin || self.record.known.contains(&(to, *chain, from)) => {
                 self.record.cancels.insert((to, *chain));
             }
             _ => {}
@@ -158,6 +158,7 @@ impl World {
 
 fn describe(from: usize, to: usize, message: &Encoded) -> Sent {
     let message = Message::decode_head(&message.head).expect("what a node says is a message");
+    let open = if let Message::Heartbeat(.., open) = &message { open.clone() } else { Vec::new() };
     let (kind, key, budget) = match message {
         Message::Hop(hop) => ("hop", Some(hop.key), Some(hop.budget)),
         Message::Accepted(key) => ("accepted", Some(key), None),
@@ -176,5 +177,5 @@ fn describe(from: usize, to: usize, message: &Encoded) -> Sent {
         Message::Cancel(_) => ("cancel", None, None),
         Message::Relay { .. } => ("relay", None, None),
     };
-    Sent { from, to, kind, key, budget }
+    Sent { from, to, kind, key, budget, open }
 }

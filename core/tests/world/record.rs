@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use catena_core::CallId;
-use catena_wire::{Budget, ChainId, Exception, LogLine, NodeId, Outcome, StepKey, StepTrace, Value};
+use catena_wire::{Branch, Budget, ChainId, Exception, LogLine, NodeId, Outcome, StepKey, StepTrace, Value};
 
 use crate::guest::Params;
 
@@ -29,6 +29,8 @@ pub(crate) struct Sent {
     pub(crate) kind: &'static str,
     pub(crate) key: Option<StepKey>,
     pub(crate) budget: Option<Budget>,
+    /// Of a sign of life: the branches that its merge host still waits for.
+    pub(crate) open: Vec<Branch>,
 }
 
 /// Where the service function of one step ran.
@@ -58,7 +60,7 @@ pub(crate) struct Record {
     pub(crate) hurt: BTreeSet<u64>,
     /// Nodes that a cancellation has reached, of a chain that they knew.
     pub(crate) cancels: BTreeSet<(NodeId, ChainId)>,
-    pub(crate) known: BTreeSet<(NodeId, ChainId)>,
+    pub(crate) known: BTreeSet<(NodeId, ChainId, NodeId)>,
     pub(crate) crashes: usize,
     /// What the state machines asked for that they never may.
     pub(crate) violations: Vec<String>,

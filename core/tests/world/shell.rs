@@ -197,7 +197,6 @@ impl World {
             let begun = format!("n{host}: {service}/{function} begins for {} after its cancellation", key.chain);
             self.record.violations.push(begun);
         }
-        self.record.known.insert((id, key.chain));
         let ran = self.record.ran.entry(key).or_default();
         ran.on.insert(id);
         ran.run = params.map_or(ran.run, |(run, ..)| run);

@@ -203,6 +203,11 @@ impl World {
         self.record
     }
 
+    /// Whether nothing is under way at any node that is up.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.hosts.iter().filter(|host| host.up).all(|host| host.node.is_idle() && host.guests.is_empty())
+    }
+
     /// Runs what happens until `until_us`.
     pub(crate) fn run_until(&mut self, until_us: u64) {
         for _ in 0..EVENTS_MAX {

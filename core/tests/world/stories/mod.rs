@@ -1,15 +1,23 @@
 //! One test for each promise, named by it.
 
 mod basics;
+mod bounds;
 mod broken;
+mod cancelling;
+mod composing;
+mod failing_over;
+mod placing;
+mod splitting;
 
 use crate::{
     expected::expected,
-    guest::Op,
+    guest::{Op, of_sub_chain},
     invariants,
-    plan::{Chain, CodePlan, Cut, PlainCall, Plan, Rules},
+    plan::{Chain, CodePlan, Crash, Cut, PlainCall, Plan, Rules},
     record::Record,
-    services::{failing, slow, work},
+    services::{
+        CAUGHT, CHAIN, FOREVER, FORKS, HEARS, NESTED, QUIET, THROWS, at, failing, recovered, slow, work,
+    },
     sim::{Event, World, policy},
 };
 
@@ -21,4 +29,18 @@ fn run(plan: &Plan) -> Record {
 
 fn three_calls() -> Vec<Op> {
     vec![Op::Call(work(0)), Op::Call(work(1)), Op::Call(work(2))]
+}
+
+/// Runs it and compares what it returned with what is right.
+fn run_rightly(plan: &Plan) -> Record {
+    let record = run(plan);
+    let expected = expected(&plan.chains[0].program, 1, plan.hops, plan.services());
+    assert_eq!(Ok(record.only().returned()), expected.end);
+    assert_eq!(record.only().partials.len(), expected.answers as usize);
+    record
+}
+
+/// Answers that services heard of their sub-chains.
+fn heard(record: &Record) -> usize {
+    record.heard.values().map(Vec::len).sum()
 }

@@ -1,0 +1,81 @@
+//! What adaptive chains learn from each other: how long a function took in each mode, so that it is never slower than the
+//! better of them for long (rpc-chains section 7.2).
+
+use alloc::{collections::BTreeMap, vec::Vec};
+use catena_wire::{Hash, Mode, Outcome};
+
+use crate::Time;
+
+/// Functions about which something is remembered; beyond, the least recently used is forgotten.
+const FUNCTIONS_MAX: usize = 4_096;
+/// Every so many runs of a function the other modes are tried again: sites and links change.
+const EXPLORE_EVERY: u32 = 64;
+/// How much the newest of a series counts: one part in so many.
+const NEWEST_PART: u64 = 4;
+/// What is tried. `Adaptive` decides at each call, by what is known of the link, the state and the result.
+const ARMS: [Mode; 3] = [Mode::Adaptive, Mode::Chain, Mode::Interactive];
+
+/// A run that is a trial of one mode.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trial {
+    pub(crate) code: Hash,
+    pub(crate) arm: Mode,
+    pub(crate) began: Time,
+    pub(crate) last: Time,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Function {
+    runs: u32,
+    used: u64,
+    /// Microseconds that it took, by [`ARMS`]; `None` before the first.
+    took_us: [Option<u64>; ARMS.len()],
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trials {
+    functions: BTreeMap<Hash, Function>,
+    uses: u64,
+}
+
+impl Trials {
+    /// The mode for the next run of this function.
+    pub(crate) fn choose(&mut self, code: Hash) -> Mode {
+        self.make_room(code);
+        self.uses += 1;
+        let function = self.functions.entry(code).or_default();
+        function.used = self.uses;
+        function.runs = function.runs.wrapping_add(1);
+        if let Some(untried) = function.took_us.iter().position(Option::is_none) {
+            return ARMS[untried];
+        }
+        if function.runs % EXPLORE_EVERY < ARMS.len() as u32 {
+            return ARMS[(function.runs % EXPLORE_EVERY) as usize];
+        }
+        let best = (0..ARMS.len()).min_by_key(|arm| function.took_us[*arm]).unwrap_or_default();
+        ARMS[best]
+    }
+
+    /// What a run came to. One that failed says nothing about how long an answer takes.
+    pub(crate) fn learn(&mut self, trial: Trial, outcome: &Outcome) {
+        let arm = ARMS.iter().position(|mode| *mode == trial.arm);
+        let (Some(function), Some(arm)) = (self.functions.get_mut(&trial.code), arm) else { return };
+        let took_us = match outcome {
+            Outcome::Done(_) => trial.last.since(trial.began),
+            // So that it is not tried again and again, nor taken for quick.
+            Outcome::Threw(_) => function.took_us[arm].unwrap_or(u64::MAX / NEWEST_PART),
+        };
+        let before = function.took_us[arm].filter(|before| *before < u64::MAX / NEWEST_PART).unwrap_or(took_us);
+        function.took_us[arm] = Some((before / NEWEST_PART) * (NEWEST_PART - 1) + took_us / NEWEST_PART);
+    }
+
+    fn make_room(&mut self, code: Hash) {
+        if self.functions.len() < FUNCTIONS_MAX || self.functions.contains_key(&code) {
+            return;
+        }
+        let used: Vec<_> = self.functions.iter().map(|(code, function)| (function.used, *code)).collect();
+        if let Some((_, oldest)) = used.into_iter().min() {
+            self.functions.remove(&oldest);
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Programs that would go on for ever, and clocks that jump.
+
+use catena_wire::names;
+
+use super::*;
+
+/// How many service functions ran before the hops were spent.
+fn spends_its_hops(program: Vec<Op>) -> usize {
+    let plan = Plan { hops: 12, ..Plan::simple(4, program) };
+    let record = run(&plan);
+    assert_eq!(record.only().exception().name, names::HOP_BUDGET_EXCEEDED);
+    assert!(record.only().ended_at_us < 2_000_000, "by its hops and not by its time");
+    record.ran.len()
+}
+
+#[test]
+fn a_chain_that_calls_itself_for_ever_ends_when_its_hops_are_spent() {
+    assert_eq!(spends_its_hops(vec![Op::Call(at(0, FOREVER))]), 12);
+}
+
+#[test]
+fn a_chain_that_splits_for_ever_ends_when_its_hops_are_spent() {
+    let branch = || vec![Op::Call(work(0))];
+    assert!(spends_its_hops(vec![Op::Split(vec![branch(), branch()], None), Op::Jump(0)]) <= 12);
+    assert_eq!(spends_its_hops(vec![Op::Split(vec![vec![], vec![]], Some(1)), Op::Jump(0)]), 0);
+    // Each half splits again.
+    let mut split = Op::Split(vec![branch(), branch()], None);
+    for _ in 0..8 {
+        split = Op::Split(vec![vec![split.clone()], vec![split]], None);
+    }
+    assert!(spends_its_hops(vec![split, Op::Call(work(0)), Op::Jump(1)]) <= 12);
+}
+
+#[test]
+fn a_chain_that_catches_and_loops_ends_when_its_hops_are_spent() {
+    assert_eq!(spends_its_hops(vec![Op::Try(failing(0)), Op::Jump(0)]), 12);
+    assert_eq!(spends_its_hops(vec![Op::Try(at(0, THROWS)), Op::Jump(0)]), 12);
+    assert_eq!(spends_its_hops(vec![Op::Try(at(0, CAUGHT)), Op::Jump(0)]), 12);
+    assert_eq!(spends_its_hops(vec![Op::Try(at(9, CHAIN)), Op::Jump(0)]), 0, "of a service that nobody serves");
+}
+
+#[test]
+fn a_split_that_cannot_be_made_costs_a_hop_all_the_same() {
+    for count in [0, 300] {
+        assert_eq!(spends_its_hops(vec![Op::TrySplit(count), Op::Jump(0)]), 0, "into {count}");
+    }
+}
+
+#[test]
+fn sub_chains_spend_the_hops_of_the_chain_that_they_join() {
+    let plan = Plan { hops: 3, ..Plan::simple(5, vec![Op::Call(at(0, CHAIN)), Op::Call(work(3))]) };
+    let record = run(&plan);
+    assert_eq!(record.only().exception().name, names::HOP_BUDGET_EXCEEDED);
+    assert_eq!(record.ran.len(), 3);
+    assert!(record.effects.keys().filter(|(_, own, _)| of_sub_chain(*own)).count() == 2);
+}
