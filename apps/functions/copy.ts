@@ -28,6 +28,8 @@ export default async function copy({ from, source, to, target, chunk_bytes, wind
   // Nothing is cut off yet: what is there stays as it is until the first bytes to put in its place have come.
   const made = await call(`${to}/create`, { path: target });
   emit({ written: 0, size });
+  // A target that replicates has taken the chain along to its backup; the bytes go to the target itself. For any other this is where the chain is.
+  await call(`${to}/getattr`, { handle: made.handle });
 
   let next = 0;
   let written = 0;

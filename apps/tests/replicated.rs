@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::{
+    os::unix::fs::MetadataExt,
     path::Path,
     sync::{Arc, LazyLock},
     time::{Duration, Instant},
@@ -10,9 +11,11 @@ use std::{
 use catena::{Exception, RunOptions, Sandbox, SandboxConfig, StepTrace, Topology, to_value};
 use catena_apps::{
     copy::{self, ChunkCode, Copy},
-    replicated::{BACKUP, PRIMARY, REPLICATED, SOURCE, Stage},
+    files,
+    replicated::{BACKUP, PRIMARY, REPLICATED, SOURCE, Stage, replicated},
 };
-use catena_bridge_nfs::{NfsBridge, testing::GaneshaServer};
+use catena_bridge::{Identity, UnixUser, service_of};
+use catena_bridge_nfs::{NfsBridge, NfsService, testing::GaneshaServer};
 use catena_files::{Directory, FileService};
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
@@ -42,6 +45,11 @@ fn noise(bytes: usize) -> Vec<u8> {
     noise
 }
 
+/// The same program without composing.
+fn apart() -> RunOptions {
+    RunOptions { compose: false, ..RunOptions::default() }
+}
+
 fn job(target: &str) -> Copy {
     Copy::new(SOURCE, "source.bin", REPLICATED, target)
 }
@@ -68,8 +76,9 @@ async fn a_copy_becomes_one_with_the_replication_and_neither_knows_of_the_other(
     stage.put("source.bin", &original).await.unwrap();
     let chunks = ChunkCode::load(&stage.client).await.unwrap();
 
-    let composed = copy::by_chunks(&stage.client, &chunks, &job("composed.bin"), true, |_| ()).await.unwrap();
-    let apart = copy::by_chunks(&stage.client, &chunks, &job("apart.bin"), false, |_| ()).await.unwrap();
+    let composed =
+        copy::by_chunks(&stage.client, &chunks, &job("composed.bin"), &RunOptions::default(), |_| ()).await.unwrap();
+    let apart = copy::by_chunks(&stage.client, &chunks, &job("apart.bin"), &apart(), |_| ()).await.unwrap();
     let whole = copy::code(&stage.client).await.unwrap();
     let whole = copy::by_chain(&stage.client, &whole, &job("whole.bin"), |_| ()).await.unwrap();
     copy::by_rpc(&stage.client, &job("rpc.bin"), |_| ()).await.unwrap();
@@ -87,6 +96,9 @@ async fn a_copy_becomes_one_with_the_replication_and_neither_knows_of_the_other(
     assert_eq!(&seen[seen.len() - 4..], [read, write, at_primary, at_backup], "on to the backup, and home from there");
     let seen = steps(&apart.trace);
     assert_eq!(&seen[seen.len() - 2..], [read, write], "the replication ran apart");
+
+    let reads = steps(&whole.trace).into_iter().filter(|(target, ..)| *target == "files.source/read");
+    assert!(reads.clone().count() == 10 && reads.clone().all(|(_, node, _)| node == "primary"), "{:?}", whole.trace);
 
     let last = composed.trace.iter().max_by_key(|step| step.step).unwrap();
     println!("to the backup: {} bytes of parameters, {} of state", last.params_bytes, last.continuation_bytes);
@@ -160,19 +172,36 @@ async fn a_backup_that_is_down_is_named_and_what_the_primary_did_is_said() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_primary_may_be_an_nfs_server() {
+async fn primary_and_backup_may_be_nfs_servers_that_act_as_the_caller() {
     let dirs = Dirs::new();
-    let server = GaneshaServer::start();
-    let [source, _, backup] = dirs.services();
-    let primary: Arc<dyn FileService> = Arc::new(NfsBridge::connect(server.config()).await.unwrap());
-    let stage = Stage::open(&SANDBOX, None, [source, primary, backup]).await.unwrap();
+    let servers = [GaneshaServer::start(), GaneshaServer::start()];
+    let [source, ..] = dirs.services();
+    let mut nfs = Vec::new();
+    for (server, name) in servers.iter().zip([PRIMARY, BACKUP]) {
+        std::os::unix::fs::chown(&server.dir, Some(1234), Some(1234)).unwrap();
+        let bridge = NfsBridge::connect(server.config()).await.unwrap();
+        nfs.push(service_of(NfsService::new(name, bridge, Identity::default())));
+    }
+    let backup = nfs.pop().into_iter().collect();
+    nfs.push(replicated(REPLICATED, PRIMARY, BACKUP));
+    let stage = Stage::of(&SANDBOX, None, [vec![files::service(SOURCE, source)], nfs, backup]).await.unwrap();
     let original = noise(200_000);
     stage.put("source.bin", &original).await.unwrap();
     let chunks = ChunkCode::load(&stage.client).await.unwrap();
-    let copied = copy::by_chunks(&stage.client, &chunks, &job("target.bin"), true, |_| ()).await.unwrap();
-    assert_eq!(steps(&copied.trace).last(), Some(&("files.backup/write", "backup", false)));
-    assert!(std::fs::read(server.dir.join("target.bin")).unwrap() == original, "at the server");
-    assert!(std::fs::read(dirs.at("backup").join("target.bin")).unwrap() == original, "at the backup");
+    for compose in [true, false] {
+        let user = to_value(&UnixUser { uid: 1234, gid: 1234, groups: vec![] }).unwrap();
+        let mine = RunOptions { compose, credentials: Some(user), ..RunOptions::default() };
+        let name = format!("{compose}.bin");
+        copy::by_chunks(&stage.client, &chunks, &job(&name), &mine, |_| ()).await.unwrap();
+        for server in &servers {
+            assert!(std::fs::read(server.dir.join(&name)).unwrap() == original, "{name} at {}", server.dir.display());
+            assert_eq!(std::fs::metadata(server.dir.join(&name)).unwrap().uid(), 1234, "made as the caller");
+        }
+        let other = to_value(&UnixUser { uid: 4321, gid: 4321, groups: vec![] }).unwrap();
+        let other = RunOptions { credentials: Some(other), ..mine };
+        let why = copy::by_chunks(&stage.client, &chunks, &job("other.bin"), &other, |_| ()).await.unwrap_err();
+        assert!(why.name == "NFS3ERR_ACCES" && why.message.contains("uid 4321"), "{why}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -184,11 +213,9 @@ async fn composing_saves_the_way_back_over_the_papers_links() {
     // Once each before the clock runs: functions travel with the first.
     let mut took = [Duration::ZERO; 2];
     for round in 0..2 {
-        for (index, compose) in [true, false].into_iter().enumerate() {
+        for (index, options) in [RunOptions::default(), apart()].into_iter().enumerate() {
             let began = Instant::now();
-            copy::by_chunks(&stage.client, &chunks, &job(&format!("{round}-{compose}")), compose, |_| ())
-                .await
-                .unwrap();
+            copy::by_chunks(&stage.client, &chunks, &job(&format!("{round}-{index}")), &options, |_| ()).await.unwrap();
             took[index] = began.elapsed();
         }
     }

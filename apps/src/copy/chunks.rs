@@ -62,9 +62,9 @@ struct End<'a> {
     cut_to: Option<u64>,
 }
 
-/// Copies by one chain for each chunk; with `compose` off, chains that the services answer with run apart and come back to them.
+/// Copies by one chain for each chunk, each run as `options` say: with `compose` off, chains that the services answer with run apart and come back to them.
 ///
-/// The trace is that of one of the chunks.
+/// The trace is that of the first chunk.
 ///
 /// # Errors
 /// The exception that ended one of them, with the path of hosts; the half-written target has been removed, or is named.
@@ -72,12 +72,11 @@ pub async fn by_chunks(
     client: &Client,
     code: &ChunkCode,
     copy: &Copy,
-    compose: bool,
+    options: &RunOptions,
     progress: impl Fn(Progress),
 ) -> Result<Copied, Exception> {
     copy.check()?;
     let told = Told::new(client, copy);
-    let options = RunOptions { compose, ..RunOptions::default() };
     let run = Run { client, copy, told: &told, options };
     let begun: Begun = run.one(&code.begin, to_value(copy)?).await?;
     let (size, touched) = (begun.file.attributes.size, AtomicBool::new(false));
@@ -91,7 +90,7 @@ pub async fn by_chunks(
     };
     match copied.await {
         Ok(copied) => Ok(copied),
-        Err(why) => Err(clean_up(client, copy, Ok(begun.made), touched.load(Ordering::Relaxed), why).await),
+        Err(why) => Err(clean_up(client, copy, options, Ok(begun.made), touched.load(Ordering::Relaxed), why).await),
     }
 }
 
@@ -100,7 +99,7 @@ struct Run<'a> {
     client: &'a Client,
     copy: &'a Copy,
     told: &'a Told<'a>,
-    options: RunOptions,
+    options: &'a RunOptions,
 }
 
 impl Run<'_> {
@@ -138,7 +137,7 @@ impl Run<'_> {
     }
 
     async fn one<R: DeserializeOwned>(&self, code: &Code, input: Value) -> Result<R, Exception> {
-        self.traced(code, input, &self.options).await.map(|(result, _)| result)
+        self.traced(code, input, self.options).await.map(|(result, _)| result)
     }
 
     async fn traced<R: DeserializeOwned>(

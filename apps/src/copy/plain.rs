@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use catena::{Client, Exception, Fault};
+use catena::{Client, Exception, Fault, RunOptions, to_value};
 use catena_files::{
     CommitParams, CreateParams, Entry, Kind, LookupParams, ReadParams, ReadResult, RemoveParams, Stable, WriteParams,
     WriteResult,
@@ -124,7 +124,8 @@ impl<'a> Carrying<'a> {
 
     async fn clean_up(&self, why: Exception) -> Exception {
         let Self { client, copy, .. } = *self;
-        clean_up(client, copy, self.made.clone().await, self.touched.load(Ordering::Relaxed), why).await
+        let (made, touched) = (self.made.clone().await, self.touched.load(Ordering::Relaxed));
+        clean_up(client, copy, &RunOptions::default(), made, touched, why).await
     }
 }
 
@@ -132,6 +133,7 @@ impl<'a> Carrying<'a> {
 pub(super) async fn clean_up(
     client: &Client,
     copy: &Copy,
+    options: &RunOptions,
     made: Result<Entry, Exception>,
     touched: bool,
     mut why: Exception,
@@ -139,7 +141,11 @@ pub(super) async fn clean_up(
     match made {
         Ok(made) if touched || made.attributes.size == 0 => {
             let remove = RemoveParams { path: Some(copy.target.clone()), ..RemoveParams::default() };
-            let outcome = match client.call::<_, IgnoredAny>(&copy.to, "remove", &remove).await {
+            let removed = match to_value(&remove) {
+                Ok(params) => client.call_with(&copy.to, "remove", params, options).await,
+                Err(why) => Err(why),
+            };
+            let outcome = match removed {
                 Ok(_) => "has been removed".to_owned(),
                 Err(second) => format!("could not be removed ({}): remove it there", second.message),
             };
