@@ -10,7 +10,7 @@ use alloc::{
 };
 use bytes::Bytes;
 use catena_wire::{
-    Branch, ChainId, Charter, Encoded, Exception, Fault, Hash, Hop, Message, NodeId, NodeRef, Outcome, PATH_HOSTS_MAX, StepKey,
+    Branch, ChainId, Charter, Encoded, Exception, Fault, Hash, Hop, Message, NodeRef, Outcome, PATH_HOSTS_MAX, StepKey,
     StepTrace, TRACE_STEPS_MAX, Value, names,
 };
 
@@ -68,12 +68,18 @@ impl Node {
     pub(crate) fn land(&mut self, now: Time, from: &Arc<NodeRef>, mut hop: Box<Hop>, whole: bool) {
         let before = StepKey { step: hop.key.step.saturating_sub(1), ..hop.key.clone() };
         self.seen_beyond(now, from.id, &before);
+        if self.cancelled.contains(hop.key.chain, from.id) && !bug!(self.policy, CancelForgotten) {
+            // Not remembered as refused: what is known of the step leads a cancellation on.
+            let why = Exception::new(names::CANCELLED, Fault::Caller, "the chain was cancelled");
+            let refusal = self.refusal(&hop, why);
+            return self.again(from.clone(), refusal, None);
+        }
         if let Some(done) = self.steps.get(&hop.key).cloned()
             && !bug!(self.policy, RepeatRuns)
         {
             return self.repeat(now, from, *hop, whole, done);
         }
-        if let Err(why) = self.admit(from.id, &hop) {
+        if let Err(why) = self.admit(&hop) {
             return self.refuse(now, from, &hop, why);
         }
         hop.budget = hop.budget.narrowed_to(self.policy.budget_max);
@@ -122,11 +128,8 @@ impl Node {
         Message::Refused(hop.key.clone(), why).encode()
     }
 
-    fn admit(&self, from: NodeId, hop: &Hop) -> Result<(), Exception> {
+    fn admit(&self, hop: &Hop) -> Result<(), Exception> {
         check_identity(hop)?;
-        if self.cancelled.contains(hop.key.chain, from) && !bug!(self.policy, CancelForgotten) {
-            return Err(Exception::new(names::CANCELLED, Fault::Caller, "the chain was cancelled"));
-        }
         if !self.policy.runs_guests {
             let message = format!("{} runs no foreign code; call its services from where the chain is", self.me.name);
             return Err(Exception::new(names::RUNS_NO_GUESTS, Fault::Node, message));

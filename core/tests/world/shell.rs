@@ -188,11 +188,16 @@ impl World {
 
     fn take_effect(&mut self, host: usize, service: &str, function: &str, params: &Value, key: Option<StepKey>) {
         let id = self.hosts[host].id();
-        let params: Result<Params, _> = minicbor::decode(params.as_bytes());
+        let params_bytes = params.as_bytes();
+        let params: Result<Params, _> = minicbor::decode(params_bytes);
         if let Ok(params) = params {
             *self.record.effects.entry(params).or_default() += 1;
         }
         let Some(key) = key else { return };
+        let thrown: Result<Exception, _> = minicbor::decode(params_bytes);
+        if let (true, Some(seen)) = (thrown.is_ok_and(|why| why.unknown), self.record.chains.get(&key.chain)) {
+            self.record.went_on.insert(seen.run);
+        }
         if self.record.cancels.contains(&(id, key.chain)) {
             let begun = format!("n{host}: {service}/{function} begins for {} after its cancellation", key.chain);
             self.record.violations.push(begun);
