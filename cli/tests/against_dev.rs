@@ -101,6 +101,53 @@ fn a_tour_emits_logs_and_is_explained() {
 }
 
 #[test]
+fn a_split_chain_is_explained_branch_by_branch() {
+    let folder = folder();
+    let source = r#"import { call, split } from "catena";
+export default async (at) => {
+  await call("probe.bei/where", {});
+  await split([
+    async () => { await call("probe.red/where", {}); await call("probe.cam/where", {}); },
+    async () => split([() => call("probe.mtv/where", {}), () => call("probe.mtv/where", {})]),
+  ], at ? { at } : {});
+  return (await call("probe.mtv/where", {})).node;
+};
+"#;
+    let function = file(&folder, "split.js", source);
+    for at in ["null", "\"probe.cam\""] {
+        let ran = here(&["run", &function, "--arg", at, "--explain", "--json"]);
+        let report = ran.json_lines().pop().unwrap();
+        assert_eq!(report["result"], "mtv", "{ran:?}");
+        let told = |step: &serde_json::Value| {
+            let text = |key: &str| step[key].as_str().unwrap().to_owned();
+            format!("{}{} {}", text("role"), text("branch"), text("target")).trim_end().to_owned()
+        };
+        let steps: Vec<_> = report["explain"]["steps"].as_array().unwrap().iter().map(told).collect();
+        let expected = [
+            "call",
+            "call probe.bei/where",
+            "branch.1",
+            "call.1 probe.red/where",
+            "call.1 probe.cam/where",
+            "branch.2",
+            "branch.2.1",
+            "call.2.1 probe.mtv/where",
+            "branch.2.2",
+            "call.2.2 probe.mtv/where",
+            "merge.2",
+            "merge",
+            "call probe.mtv/where",
+        ];
+        assert_eq!(steps, expected, "{at}");
+        assert!(report["explain"]["total_us"].as_u64() < Some(60_000_000), "{ran:?}");
+    }
+    let people = here(&["run", &function, "--explain"]);
+    for part in ["(branch begins)", "(branches merge)", ".2.1", "side by side"] {
+        assert!(people.err.contains(part), "{part}: {}", people.err);
+    }
+}
+
+#[test]
 fn an_exception_says_where_why_and_what_to_do() {
     let threw = here(&["run", &example("errors.ts"), "--arg", "\"throw\""]);
     threw.failed(

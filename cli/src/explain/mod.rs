@@ -3,9 +3,12 @@
 //! Each stay is timed by its own node's clock, and the way there by two clocks: on machines whose clocks differ, network times are off by
 //! the difference, and one that would be negative is shown as unknown.
 
+mod lanes;
+
 use catena::StepTrace;
 use serde::Serialize;
 
+use self::lanes::{Placed, Role};
 use crate::output::{Paint, printable};
 
 /// Columns of the timeline.
@@ -21,6 +24,10 @@ const STEPS_DRAWN_LAST: usize = 20;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Hop {
     step: u32,
+    /// Of a split: such as `.1.2`; empty for the whole chain.
+    branch: String,
+    /// `call`, `branch` (one begins) or `merge` (they have ended, and their parent goes on).
+    role: &'static str,
     node: String,
     site: Option<String>,
     /// Empty for the origin's own turn and for the way home.
@@ -37,6 +44,19 @@ pub(crate) struct Hop {
     in_place: bool,
 }
 
+impl Hop {
+    fn called(&self) -> bool {
+        self.step > 0 && self.role == CALL
+    }
+
+    fn moved(&self) -> bool {
+        self.called() && !self.in_place
+    }
+}
+
+/// The role of most steps.
+const CALL: &str = "call";
+
 /// A profile, laid out along one line of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Chart {
@@ -49,30 +69,11 @@ pub(crate) struct Chart {
 impl Chart {
     /// Lays a profile out. `ended_at_us`: when the end arrived, microseconds since the Unix epoch by the origin's clock.
     pub(crate) fn new(steps: &[StepTrace], ended_at_us: u64) -> Self {
-        let mut steps: Vec<&StepTrace> = steps.iter().collect();
-        steps.sort_by_key(|step| step.step);
-        let mut hops = Vec::with_capacity(steps.len());
-        let mut now_us = 0_u64;
-        let mut here: Option<(&StepTrace, u64)> = None;
-        for step in steps {
-            let hop = match here {
-                Some((stay, begins_us)) if step.in_place => {
-                    let since_us = step.arrived_at_us.saturating_sub(stay.arrived_at_us);
-                    Hop { begins_us: begins_us.saturating_add(since_us), ..hop(step) }
-                }
-                _ => {
-                    let network_us = here.and_then(|(stay, _)| step.arrived_at_us.checked_sub(stay.left_at_us));
-                    let begins_us = now_us.saturating_add(network_us.unwrap_or_default());
-                    here = Some((step, begins_us));
-                    now_us = begins_us.saturating_add(step.left_at_us.saturating_sub(step.arrived_at_us));
-                    Hop { begins_us, network_us, ..hop(step) }
-                }
-            };
-            hops.push(hop);
-        }
-        let moved = hops.iter().any(|hop| hop.step > 0 && !hop.in_place);
-        let home_us = here.filter(|_| moved).and_then(|(stay, _)| ended_at_us.checked_sub(stay.left_at_us));
-        Self { hops, home_us, total_us: now_us.saturating_add(home_us.unwrap_or_default()) }
+        let lanes = lanes::place(steps);
+        let hops: Vec<Hop> = lanes.placed.iter().map(hop).collect();
+        let moved = hops.iter().any(Hop::moved);
+        let home_us = lanes.left_at_us.filter(|_| moved).and_then(|left_at_us| ended_at_us.checked_sub(left_at_us));
+        Self { hops, home_us, total_us: lanes.end_us.saturating_add(home_us.unwrap_or_default()) }
     }
 
     /// For programs.
@@ -83,7 +84,7 @@ impl Chart {
     /// For people. `fancy`: with colour and drawing characters, else in plain ASCII.
     pub(crate) fn text(&self, fancy: bool) -> String {
         let pen = Pen { fancy, total_us: self.total_us.max(1) };
-        let mut rows = vec![Cells::head()];
+        let mut rows = vec![Cells::head(self.is_split())];
         let last_from = self.hops.len().saturating_sub(STEPS_DRAWN_LAST);
         let folded = self.hops.len() > STEPS_DRAWN_MAX;
         for (index, hop) in self.hops.iter().enumerate() {
@@ -101,14 +102,18 @@ impl Chart {
         align(&rows) + &self.summary(&pen)
     }
 
+    fn is_split(&self) -> bool {
+        self.hops.iter().any(|hop| !hop.branch.is_empty())
+    }
+
     fn summary(&self, pen: &Pen) -> String {
         let sum = |of: fn(&Hop) -> u64| self.hops.iter().map(of).fold(0, u64::saturating_add);
         let ways_us = sum(|hop| hop.network_us.unwrap_or_default());
         let network_us = ways_us.saturating_add(self.home_us.unwrap_or_default());
         let service_us = sum(|hop| hop.service_us);
         let guest_us = sum(|hop| hop.guest_us);
-        let calls = self.hops.iter().filter(|hop| hop.step > 0).count();
-        let moved = self.hops.iter().filter(|hop| hop.step > 0 && !hop.in_place).count();
+        let calls = self.hops.iter().filter(|hop| hop.called()).count();
+        let moved = self.hops.iter().filter(|hop| hop.moved()).count();
         let part = |kind: Part, name: &str, us: u64| {
             let percent = (us as f64) * 100.0 / (self.total_us.max(1) as f64);
             format!("{} {name} {} ({percent:.0}%)", pen.key(kind), ms(us))
@@ -121,19 +126,27 @@ impl Chart {
             part(Part::Guest, "guest", guest_us),
             calls - moved,
             bytes(sum(|hop| hop.continuation_bytes)),
-        )
+        ) + if self.is_split() { "\nbranches run side by side: their times add up to more than the total" } else { "" }
     }
 }
 
-fn hop(step: &StepTrace) -> Hop {
+fn hop(placed: &Placed<'_>) -> Hop {
+    let Placed { step, role, branch, node, begins_us, network_us, stay_us } = placed;
     Hop {
         step: step.step,
-        node: step.node.clone(),
+        branch: branch.clone(),
+        role: match role {
+            Role::Call => CALL,
+            Role::Branch => "branch",
+            Role::Merge => "merge",
+        },
+        node: (*node).to_owned(),
         site: step.site.clone(),
-        target: step.target.clone(),
-        begins_us: 0,
-        network_us: None,
-        stay_us: step.left_at_us.saturating_sub(step.arrived_at_us),
+        // What calls nothing has no name between its slashes.
+        target: if step.target == "/" { String::new() } else { step.target.clone() },
+        begins_us: *begins_us,
+        network_us: *network_us,
+        stay_us: *stay_us,
         service_us: step.service_us,
         guest_us: step.guest_us,
         continuation_bytes: step.continuation_bytes,
@@ -210,22 +223,29 @@ impl Pen {
 
 /// One row of the table. The bar comes last, since its colours have no width.
 struct Cells {
-    cells: [String; 8],
+    cells: [String; 9],
     bar: String,
 }
 
 impl Cells {
-    fn head() -> Self {
-        let cells = ["step", "node", "site", "calling", "network", "service", "guest", "state"].map(str::to_owned);
+    fn head(split: bool) -> Self {
+        let branch = if split { "branch" } else { "" };
+        let cells = ["step", branch, "node", "site", "calling", "network", "service", "guest", "state"];
+        let cells = cells.map(str::to_owned);
         Self { cells, bar: String::new() }
     }
 
     fn of(hop: &Hop, pen: &Pen) -> Self {
-        let calling = if hop.step == 0 { "(begins here)" } else { hop.target.as_str() };
+        let calling = match hop.role {
+            "branch" => "(branch begins)",
+            "merge" => "(branches merge)",
+            _ if hop.step == 0 => "(begins here)",
+            _ => hop.target.as_str(),
+        };
         let network = match hop.network_us {
             Some(us) => ms(us),
             None if hop.in_place => "in place".to_owned(),
-            None if hop.step == 0 => String::new(),
+            None if !hop.called() => String::new(),
             None => "?".to_owned(),
         };
         let known = hop.service_us.saturating_add(hop.guest_us);
@@ -237,7 +257,8 @@ impl Cells {
         let state = if hop.continuation_bytes == 0 { String::new() } else { bytes(hop.continuation_bytes) };
         Self {
             cells: [
-                hop.step.to_string(),
+                if hop.role == "merge" { String::new() } else { hop.step.to_string() },
+                short(&hop.branch),
                 short(&hop.node),
                 short(hop.site.as_deref().unwrap_or_default()),
                 short(calling),
@@ -251,24 +272,24 @@ impl Cells {
     }
 
     fn home(home_us: u64, begins_us: u64, pen: &Pen) -> Self {
-        let mut cells: [String; 8] = Default::default();
-        cells[3] = "(answer to the origin)".to_owned();
-        cells[4] = ms(home_us);
+        let mut cells: [String; 9] = Default::default();
+        cells[4] = "(answer to the origin)".to_owned();
+        cells[5] = ms(home_us);
         Self { cells, bar: pen.bar(begins_us.saturating_add(home_us), home_us, [(Part::Nothing, 0); 3]) }
     }
 
     fn note(note: String) -> Self {
-        let mut cells: [String; 8] = Default::default();
-        cells[3] = note;
+        let mut cells: [String; 9] = Default::default();
+        cells[4] = note;
         Self { cells, bar: String::new() }
     }
 }
 
 /// Numbers to the right, names to the left, the timeline at the end.
 fn align(rows: &[Cells]) -> String {
-    const RIGHT: [bool; 8] = [true, false, false, false, true, true, true, true];
+    const RIGHT: [bool; 9] = [true, false, false, false, false, true, true, true, true];
     let width = |column: usize| rows.iter().map(|row| row.cells[column].chars().count()).max().unwrap_or_default();
-    let widths: [usize; 8] = std::array::from_fn(width);
+    let widths: [usize; 9] = std::array::from_fn(width);
     let mut text = String::new();
     for row in rows {
         let mut line = String::new();
@@ -307,5 +328,4 @@ fn bytes(count: u64) -> String {
 }
 
 #[cfg(test)]
-#[path = "explain_tests.rs"]
 mod tests;

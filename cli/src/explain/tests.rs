@@ -88,3 +88,77 @@ fn a_long_chain_is_folded_and_hostile_numbers_do_no_harm() {
     assert!(Chart::new(&far, 0).text(false).contains("total"));
     assert!(Chart::new(&[], 0).text(true).contains("total 0.00 ms"));
 }
+
+/// As `Role/branch target begins_us`.
+#[track_caller]
+fn laid_out(steps: &[StepTrace], expected: &[&str]) {
+    let hops = Chart::new(steps, 10_000).hops;
+    let told: Vec<_> =
+        hops.iter().map(|hop| format!("{}{} {} {}", hop.role, hop.branch, hop.target, hop.begins_us)).collect();
+    assert_eq!(told, expected);
+}
+
+/// A stay without a node: the parent never left its node, and goes on after the merge.
+fn merge(left_at_us: u64) -> StepTrace {
+    StepTrace { left_at_us, ..StepTrace::default() }
+}
+
+#[test]
+fn branches_are_told_from_their_parents_and_each_other() {
+    let steps = [
+        step(0, "client", "", 1_000, 1_100),
+        step(1, "a", "s/f", 1_200, 1_300),
+        // It makes a call where it begins, then goes to b.
+        StepTrace { in_place: true, ..step(3, "a", "s/g", 1_320, 1_330) },
+        step(2, "a", "/", 1_310, 1_350),
+        step(4, "b", "s/h", 1_400, 1_450),
+        // The second splits again, and merges where it is.
+        step(2, "a", "/", 1_310, 1_320),
+        step(3, "c", "s/f", 1_500, 1_510),
+        step(4, "c", "/", 1_515, 1_520),
+        step(5, "d", "s/f", 1_600, 1_620),
+        step(4, "c", "/", 1_515, 1_530),
+        merge(1_700),
+        merge(1_800),
+        step(3, "d", "s/z", 1_900, 1_950),
+    ];
+    laid_out(
+        &steps,
+        &[
+            "call  0",
+            "call s/f 200",
+            "branch.1  310",
+            "call.1 s/g 320",
+            "call.1 s/h 400",
+            "branch.2  310",
+            "call.2 s/f 500",
+            "branch.2.1  515",
+            "call.2.1 s/f 600",
+            "branch.2.2  515",
+            "merge.2  620",
+            "merge  700",
+            "call s/z 900",
+        ],
+    );
+}
+
+#[test]
+fn branches_may_merge_elsewhere_and_their_parent_may_split_again() {
+    let steps = [
+        step(0, "client", "", 1_000, 1_100),
+        step(1, "client", "/", 1_110, 1_120),
+        step(2, "a", "s/f", 1_200, 1_210),
+        step(1, "client", "/", 1_110, 1_130),
+        // The parent went to m, and waited there.
+        step(1, "m", "/", 1_150, 1_400),
+        step(2, "m", "/", 1_410, 1_420),
+        merge(1_500),
+    ];
+    laid_out(
+        &steps,
+        &["call  0", "branch.1  110", "call.1 s/f 200", "branch.2  110", "merge  150", "branch.3  410", "merge  420"],
+    );
+    let text = Chart::new(&steps, 10_000).text(false);
+    assert!(text.contains("(branches merge)") && text.contains("side by side"), "{text}");
+    assert!(!Chart::new(&trip(), 1_444_400).text(false).contains("branch"));
+}
