@@ -8,8 +8,8 @@ use alloc::{
 };
 use bytes::Bytes;
 use catena_wire::{
-    BranchCount, Budget, ChainId, Charter, End, Exception, Frame, Hash, Listener, LogLine, Merge, NodeId, NodeRef, StepKey, StepTrace,
-    TRACE_STEPS_MAX, Value,
+    BranchCount, Budget, ChainId, Charter, End, Exception, Frame, Hash, Listener, LogLine, Merge, NodeId, NodeRef,
+    StepKey, StepTrace, TRACE_STEPS_MAX, Value,
 };
 
 use crate::{Answer, GuestCall, GuestSplit, SessionId, SubChain, Time, gathering::Gathering, timers::Timers};
@@ -57,7 +57,8 @@ impl Baggage {
     /// What it takes to keep, besides what every step takes.
     pub(crate) fn bytes(&self) -> usize {
         let stacked: usize = self.stack.iter().map(|frame| size_of::<Frame>() + frame.continuation.len()).sum();
-        let lines: usize = self.console.iter().map(|line| size_of::<LogLine>() + line.node.len() + line.text.len()).sum();
+        let lines: usize =
+            self.console.iter().map(|line| size_of::<LogLine>() + line.node.len() + line.text.len()).sum();
         let steps = self.trace.as_ref().map_or(0, Vec::len) * (size_of::<StepTrace>() + NAMES_BYTES);
         let hosts: usize = self.path.iter().map(|host| size_of::<String>() + host.len()).sum();
         let credentials = self.charter.credentials.as_ref().map_or(0, Value::len_bytes);

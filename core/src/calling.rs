@@ -240,9 +240,7 @@ impl Node {
 
     pub(crate) fn call_withdrawn(&mut self, now: Time, from: &Arc<NodeRef>, id: u64) {
         let is_it = |(to, theirs): &(Arc<NodeRef>, u64)| to.id == from.id && *theirs == id;
-        self.abandon(
-            |call| matches!(&call.asker, Asker::Peer { to, id: theirs } if to.id == from.id && *theirs == id),
-        );
+        self.abandon(|call| matches!(&call.asker, Asker::Peer { to, id: theirs } if to.id == from.id && *theirs == id));
         let asked = |key: &&StepKey| matches!(self.steps.get(key), Some(Done::Calling { askers, .. }) if askers.iter().any(is_it));
         let Some(key) = self.calls.steps().find(asked).cloned() else { return };
         let Some(Done::Calling { askers, .. }) = self.steps.get_mut(&key) else { return };

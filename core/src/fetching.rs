@@ -58,9 +58,9 @@ impl Node {
 
     /// A chain whose result and state were there before its function was checked goes back to waiting: it cannot go on yet.
     fn recall(&mut self, code: Hash) {
-        let (resumes, others) = core::mem::take(&mut self.actions)
-            .into_iter()
-            .partition::<VecDeque<_>, _>(|action| matches!(action, Action::Resume { code: c, .. } | Action::Branch { code: c, .. } if *c == code));
+        let (resumes, others) = core::mem::take(&mut self.actions).into_iter().partition::<VecDeque<_>, _>(
+            |action| matches!(action, Action::Resume { code: c, .. } | Action::Branch { code: c, .. } if *c == code),
+        );
         self.actions = others;
         for action in resumes {
             let (session, landing) = match action {

@@ -12,8 +12,9 @@ const FUNCTIONS_MAX: usize = 4_096;
 const EXPLORE_EVERY: u32 = 64;
 /// How much the newest of a series counts: one part in so many.
 const NEWEST_PART: u64 = 4;
-/// What is tried. `Adaptive` decides at each call, by what is known of the link, the state and the result.
-const ARMS: [Mode; 3] = [Mode::Adaptive, Mode::Chain, Mode::Interactive];
+/// What is tried, in this order. `Adaptive` decides at each call, by what is known of the link, the state and the result:
+/// which the other two have shown by then.
+const ARMS: [Mode; 3] = [Mode::Chain, Mode::Interactive, Mode::Adaptive];
 
 /// A run that is a trial of one mode.
 #[derive(Clone, Copy, Debug)]

@@ -122,8 +122,7 @@ type Whose = BTreeMap<(u64, u64), u32>;
 fn in_order(values: &[Value]) -> Result<Whose, String> {
     let mut next = Whose::new();
     for value in values {
-        let (run, own, number): (u64, u64, u32) =
-            minicbor::decode(value.as_bytes()).map_err(|why| why.to_string())?;
+        let (run, own, number): (u64, u64, u32) = minicbor::decode(value.as_bytes()).map_err(|why| why.to_string())?;
         let next = next.entry((run, own)).or_default();
         if *next != number {
             return Err(format!("answer {number} of ({run}, {own}) came as its number {next}"));

@@ -13,7 +13,8 @@ fn run(seed: u64, tracing: bool) -> Record {
 
 fn judge(seed: u64) -> Result<(), String> {
     let plan = draw::plan(seed);
-    let record = std::panic::catch_unwind(|| run(seed, false)).map_err(|_| format!("seed {seed} panicked, see above"))?;
+    let record =
+        std::panic::catch_unwind(|| run(seed, false)).map_err(|_| format!("seed {seed} panicked, see above"))?;
     invariants::check(&plan, &record).map_err(|why| format!("seed {seed}: {why}"))
 }
 

@@ -19,9 +19,8 @@ pub(crate) struct Target {
     pub(crate) function: u8,
 }
 
-pub(crate) const FUNCTIONS: [&str; 12] = [
-    "work", "fail", "slow", "chain", "caught", "throws", "hears", "nested", "forever", "recover", "forks", "quiet",
-];
+pub(crate) const FUNCTIONS: [&str; 12] =
+    ["work", "fail", "slow", "chain", "caught", "throws", "hears", "nested", "forever", "recover", "forks", "quiet"];
 const WORK: u8 = 0;
 const FAIL: u8 = 1;
 const SLOW: u8 = 2;

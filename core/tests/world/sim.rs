@@ -7,7 +7,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use catena_core::{Answer, CallId, Instance, Link, Policy, Receipt, SessionId, Tail as HopTail, Ticket, Time, Turn, Undelivered};
+use catena_core::{
+    Answer, CallId, Instance, Link, Policy, Receipt, SessionId, Tail as HopTail, Ticket, Time, Turn, Undelivered,
+};
 use catena_wire::{Budget, ChainId, Encoded, Exception, Hash, NodeId, NodeRef, StepKey, Value};
 
 use crate::{
@@ -341,8 +343,7 @@ impl World {
         }
         let (now, budget) = (self.time(), Budget::new(20_000_000, 16));
         let params: guest::Params = (1_000 + number as u64, 0, 0);
-        let (service, function) =
-            (service_name(call.target.service), FUNCTIONS[usize::from(call.target.function)]);
+        let (service, function) = (service_name(call.target.service), FUNCTIONS[usize::from(call.target.function)]);
         let node = &mut self.hosts[call.from].node;
         let id = node.call(now, &service, function, Value::encode(&params), budget, None);
         self.record.calls.insert((call.from, id), Vec::new());
@@ -359,12 +360,12 @@ impl World {
         let wrong = self.rng.chance(self.plan.rules.wrong_name);
         let candidates = if wrong { vec![self.rng.range(0, self.plan.hosts as u64) as usize] } else { candidates };
         let found = candidates.iter().map(|host| &self.hosts[*host]);
-        let mut found = found.filter(|host| (host.up || stale) && !avoid.contains(&host.id())).map(|host| host.me.clone());
+        let mut found =
+            found.filter(|host| (host.up || stale) && !avoid.contains(&host.id())).map(|host| host.me.clone());
         let nodes = &self.plan.nodes;
         let proxy = nodes.proxies.iter().find(|(service, _)| *service == number).map(|(_, host)| &self.hosts[*host].me);
         let proxy = proxy.filter(|proxy| !avoid.contains(&proxy.id)).cloned();
-        let repeatable =
-            if nodes.repeatable.contains(&number) { repeatable_functions() } else { Vec::new() };
+        let repeatable = if nodes.repeatable.contains(&number) { repeatable_functions() } else { Vec::new() };
         let place = match found.next() {
             Some(node) => Ok(Instance { node, proxy, repeatable }),
             None => {

@@ -74,7 +74,11 @@ pub(crate) fn hop_of() -> Hop {
         console: vec![line_of()],
         continuation_bytes: 3,
         splits: 4,
-        merge: Some(Merge { host: node_of("mtv"), at: StepKey { branch: branch_of(&[1]), ..key_of(2) }, listener: Listener::Creator(node_of("mtv"), 2) }),
+        merge: Some(Merge {
+            host: node_of("mtv"),
+            at: StepKey { branch: branch_of(&[1]), ..key_of(2) },
+            listener: Listener::Creator(node_of("mtv"), 2),
+        }),
         gather: 2,
         merged: vec![BranchCount { branch: branch_of(&[1, 2, 3]), emitted: 7 }],
         continuation: Bytes::from_static(b"abc"),

@@ -1,13 +1,20 @@
 //! One node, driven by hand: what it makes of messages and news that no honest world produces, or only once in a million runs.
 
 mod basics;
+mod forged;
+mod splits;
+mod steps;
+mod waits;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use catena_core::{Action, Answer, GuestCall, Instance, Node, Plan, Policy, Receipt, SessionId, Tail, Ticket, Time, Turn};
+use catena_core::{
+    Action, Answer, GuestCall, Instance, Node, Plan, Policy, Receipt, SessionId, SubChain, Tail, Ticket, Time, Turn,
+};
 use catena_wire::{
-    Branch, Budget, ChainId, Charter, End, Exception, Hash, Hop, Message, Mode, NodeId, NodeRef, Outcome, StepKey, Value,
+    Branch, Budget, ChainId, Charter, End, Exception, Hash, Hop, Message, Mode, NodeId, NodeRef, Outcome, StepKey,
+    Value,
 };
 
 const NOW: Time = Time::from_us(1_000_000);

@@ -75,7 +75,11 @@ fn what_may_be_done_again_is_done_again_elsewhere() {
     let record = run_rightly(&plan);
     assert_eq!(effects_of(&record, 1), 2, "at the first, which died after it, and at the second");
     assert!(record.paths("hop").contains(&(1, 4)) && record.paths("hop").contains(&(4, 3)));
-    assert!(record.resolves.iter().any(|(service, avoid)| service == "s1" && avoid.len() == 1), "{:?}", record.resolves);
+    assert!(
+        record.resolves.iter().any(|(service, avoid)| service == "s1" && avoid.len() == 1),
+        "{:?}",
+        record.resolves
+    );
 }
 
 #[test]

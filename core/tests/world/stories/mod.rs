@@ -15,9 +15,7 @@ use crate::{
     invariants,
     plan::{Chain, CodePlan, Crash, Cut, PlainCall, Plan, Rules},
     record::Record,
-    services::{
-        CAUGHT, CHAIN, FOREVER, FORKS, HEARS, NESTED, QUIET, THROWS, at, failing, recovered, slow, work,
-    },
+    services::{CAUGHT, CHAIN, FOREVER, FORKS, HEARS, NESTED, QUIET, THROWS, at, failing, recovered, slow, work},
     sim::{Event, World, policy},
 };
 

@@ -11,7 +11,8 @@ fn branches(of: &[Op]) -> Vec<Vec<Op>> {
 
 #[test]
 fn branches_run_side_by_side_and_their_results_come_in_order() {
-    let mut plan = Plan::simple(4, vec![Op::Split(branches(&[Op::Call(slow(0)), Op::Call(slow(1)), Op::Call(work(2))]), None)]);
+    let mut plan =
+        Plan::simple(4, vec![Op::Split(branches(&[Op::Call(slow(0)), Op::Call(slow(1)), Op::Call(work(2))]), None)]);
     plan.slow_us = 2_000_000;
     let record = run_rightly(&plan);
     assert!(record.paths("hop").len() == 3 && record.paths("hop").iter().all(|(from, _)| *from == 0));
@@ -51,7 +52,8 @@ fn a_branch_that_throws_leaves_the_others_alone() {
 #[test]
 fn the_branches_share_the_hops_and_bring_back_what_is_left() {
     let forever = vec![Op::Call(work(0)), Op::Jump(0)];
-    let mut plan = Plan::simple(3, vec![Op::Split(vec![forever.clone(), forever], None), Op::Call(work(1)), Op::Jump(1)]);
+    let mut plan =
+        Plan::simple(3, vec![Op::Split(vec![forever.clone(), forever], None), Op::Call(work(1)), Op::Jump(1)]);
     plan.hops = 10;
     let record = run(&plan);
     // One for the split, four for each branch, and one remains.
@@ -88,7 +90,10 @@ fn every_open_branch_shows_signs_of_life_and_the_merge_host_for_those_that_have_
     assert!(of(".1") >= 5, "the slow branch itself: {}", of(".1"));
     assert_eq!(of(".2"), 0, "it has ended");
     let open: Vec<Vec<Branch>> = beats.iter().filter(|sent| sent.from == 3).map(|sent| sent.open.clone()).collect();
-    assert!(open.len() >= 5 && open.iter().all(|open| open.iter().map(Branch::to_string).eq([".1".to_string()])), "{open:?}");
+    assert!(
+        open.len() >= 5 && open.iter().all(|open| open.iter().map(Branch::to_string).eq([".1".to_string()])),
+        "{open:?}"
+    );
 }
 
 #[test]
@@ -157,7 +162,10 @@ fn a_split_beside_a_call_stays_and_the_call_is_not_lost() {
     let race = Op::Race(vec![work(0), slow(1)]);
     let split = Op::Split(branches(&[Op::Call(work(0)), Op::Call(work(2))]), Some(2));
     let record = run_rightly(&Plan::simple(4, vec![race, split, Op::Call(work(2)), Op::All(vec![work(0), slow(1)])]));
-    assert!(record.paths("end").iter().all(|(_, to)| *to == 0), "it does not go to the merge host, since it waits here");
+    assert!(
+        record.paths("end").iter().all(|(_, to)| *to == 0),
+        "it does not go to the merge host, since it waits here"
+    );
 }
 
 #[test]

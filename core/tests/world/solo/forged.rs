@@ -1,0 +1,140 @@
+//! What a stranger may say about a chain that is not his.
+
+use catena_core::{Action, Policy, Undelivered};
+use catena_wire::{ChainId, Exception, Fault, Hop, Listener, Merge, Message, NodeId, Value, names};
+
+use super::*;
+
+fn branch(parts: &[u16]) -> Branch {
+    parts.iter().fold(Branch::root(), |branch, part| branch.child(*part).unwrap())
+}
+
+fn merge(at: StepKey) -> Option<Merge> {
+    Some(Merge { host: (*node_ref(9)).clone(), at, listener: Listener::Origin })
+}
+
+fn refused(node: &mut Node, hop: Hop) -> bool {
+    node.on_message(NOW, &node_ref(2), Message::Hop(Box::new(hop)));
+    let answers = sent(&actions(node));
+    matches!(&answers[..], [(_, Message::Refused(_, why), _)] if why.name == names::PROTOCOL)
+}
+
+#[test]
+fn a_step_that_is_not_of_the_chain_it_claims_to_be_of_is_refused() {
+    let mut node = node(Policy::default());
+    let mut number = 0;
+    let mut fresh = || {
+        number += 1;
+        *hop(number, 2)
+    };
+    let honest = fresh();
+    let of = |hop: &Hop, parts: &[u16]| StepKey { branch: branch(parts), ..hop.key.clone() };
+    let hops = [
+        ("another origin's chain", Hop { charter: charter(8), ..fresh() }),
+        ("a branch with no parent", Hop { key: of(&honest, &[1]), ..fresh() }),
+        ("the whole chain, with a parent", Hop { merge: merge(key(honest.key.chain, 1)), ..fresh() }),
+        (
+            "a branch of another chain's parent",
+            Hop { key: of(&honest, &[1]), merge: merge(key(ChainId { origin: NodeId(9), number: 99 }, 1)), ..fresh() },
+        ),
+        (
+            "a branch of another branch's parent",
+            Hop { key: of(&honest, &[1, 1]), merge: merge(of(&honest, &[2])), ..fresh() },
+        ),
+        ("more branches than were ever numbered", Hop { gather: 3, splits: 2, ..fresh() }),
+    ];
+    for (what, hop) in hops {
+        assert!(refused(&mut node, hop), "{what}");
+    }
+    // Of another chain: what was refused once stays refused.
+    let other = fresh();
+    let honest = Hop { key: of(&other, &[1]), merge: merge(key(other.key.chain, 1)), ..other };
+    assert!(!refused(&mut node, honest), "and a branch of the chain's own parent is not");
+}
+
+#[test]
+fn answers_for_a_chain_of_another_origin_are_dropped() {
+    let mut node = node(Policy::default());
+    let (chain, ..) = handing(&mut node);
+    for foreign in [ChainId { origin: NodeId(9), ..chain }, ChainId { number: chain.number + 1, ..chain }] {
+        let partial = Message::Partial { key: key(foreign, 1), number: 0, value: Value::null(), to: 0 };
+        node.on_message(NOW, &node_ref(2), partial);
+        node.on_message(NOW, &node_ref(2), Message::End(Box::new(end(key(foreign, 1), None))));
+        node.on_message(NOW, &node_ref(2), Message::Console(key(foreign, 1), Vec::new()));
+    }
+    assert!(actions(&mut node).is_empty() && node.load().0 == 1);
+}
+
+#[test]
+fn only_its_origin_and_whoever_brought_a_chain_may_stop_it() {
+    let mut node = node(Policy::default());
+    landed(&mut node, hop(1, 1));
+    let chain = hop(1, 1).key.chain;
+    node.on_message(NOW, &node_ref(3), Message::Cancel(chain));
+    assert!(actions(&mut node).is_empty() && node.load().0 == 1, "a stranger");
+    node.on_message(NOW, &node_ref(2), Message::Cancel(chain));
+    assert!(matches!(actions(&mut node)[..], [Action::Discard(_)]) && node.load().0 == 0, "who brought it");
+
+    landed(&mut node, hop(2, 1));
+    node.on_message(NOW, &node_ref(9), Message::Cancel(hop(2, 1).key.chain));
+    assert_eq!(node.load().0, 0, "its origin");
+}
+
+#[test]
+fn a_cancellation_that_overtakes_its_hop_is_kept_for_it_and_for_no_other() {
+    let mut node = node(Policy::default());
+    node.on_message(NOW, &node_ref(2), Message::Cancel(hop(1, 1).key.chain));
+    node.on_message(NOW, &node_ref(2), Message::Hop(hop(1, 1)));
+    let answers = sent(&actions(&mut node));
+    assert!(matches!(&answers[..], [(_, Message::Refused(_, why), _)] if why.name == names::CANCELLED), "{answers:?}");
+    node.on_message(NOW, &node_ref(3), Message::Hop(hop(1, 1)));
+    assert!(ticket_of(&actions(&mut node)).is_some(), "another node's hop is not for that one to stop");
+}
+
+#[test]
+fn only_answers_to_the_node_named_are_passed_on() {
+    let mut node = node(Policy::default());
+    let mine = hop(1, 1).key;
+    let relay = |to: u64, message: Message| {
+        let inner = message.encode();
+        Message::Relay { to: NodeId(to), head: inner.head.to_vec(), tail: inner.tail }
+    };
+    let ended = || Message::End(Box::new(end(mine.clone(), None)));
+    for (to, message) in [
+        (9, Message::Accepted(mine.clone())),
+        (9, Message::Refused(mine.clone(), Exception::new("No", Fault::Node, ""))),
+        (9, Message::Hop(hop(1, 1))),
+        (9, Message::Cancel(mine.chain)),
+        (9, relay(9, ended())),
+        (8, ended()),
+        (9, Message::Partial { key: mine.clone(), number: 0, value: Value::null(), to: 3 }),
+    ] {
+        node.on_message(NOW, &node_ref(2), relay(to, message.clone()));
+        assert!(actions(&mut node).is_empty(), "{message:?} for {to} would come under this node's name");
+    }
+    node.on_message(NOW, &node_ref(2), relay(9, ended()));
+    let passed = sent(&actions(&mut node));
+    assert!(matches!(&passed[..], [(NodeId(9), Message::End(_), Receipt::None)]), "{passed:?}");
+    node.on_undelivered(NOW, Receipt::None, Undelivered::Unreachable);
+    assert!(actions(&mut node).is_empty());
+}
+
+#[test]
+fn a_creator_hears_only_of_sub_chains_that_began_there() {
+    let mut node = node(Policy::default());
+    node.on_message(NOW, &node_ref(2), Message::Hop(hop(1, 1)));
+    let ticket = ticket_of(&actions(&mut node)).unwrap();
+    let sub = SubChain { code: CODE, input: Value::null(), catch: None, hears: true };
+    node.on_service_done(NOW, ticket, Ok(Answer::Chain(sub)), 1);
+    assert!(actions(&mut node).iter().any(|action| matches!(action, Action::Begin { .. })));
+    let chain = hop(1, 1).key.chain;
+    let partial = |step, number, to| Message::Partial { key: key(chain, step), number, value: Value::null(), to };
+    for message in [partial(2, 0, 2), partial(2, 1, 1), partial(2, 1, 1)] {
+        node.on_message(NOW, &node_ref(3), message);
+    }
+    assert!(actions(&mut node).is_empty(), "of no sub-chain, and before its turn");
+    node.on_message(NOW, &node_ref(3), partial(4, 0, 1));
+    node.on_message(NOW, &node_ref(3), partial(4, 0, 1));
+    let heard = actions(&mut node);
+    assert!(heard.len() == 2 && heard.iter().all(|a| matches!(a, Action::Heard(at, _) if *at == key(chain, 1))));
+}

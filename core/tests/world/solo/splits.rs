@@ -1,0 +1,109 @@
+//! A merge host, driven by hand.
+
+use catena_core::{Action, GuestSplit, Policy};
+use catena_wire::{ChainId, Message};
+
+use super::*;
+
+fn splitting(call: u32, count: u32) -> Result<Turn, Exception> {
+    let split = GuestSplit { call, count, at: None, line: 7, column: 1 };
+    Ok(Turn { splits: vec![split], ..Turn::default() })
+}
+
+/// A chain that has split into two here; its branches' sessions.
+fn split(node: &mut Node) -> (ChainId, Vec<SessionId>) {
+    let (chain, session) = begun(node);
+    node.on_turn(NOW, session, splitting(4, 2), 1);
+    node.on_suspended(NOW, session, Ok((Bytes::from_static(b"state"), None)), 1);
+    let begun = actions(node).into_iter().filter_map(|action| match action {
+        Action::Branch { session, call: 4, .. } => Some(session),
+        _ => None,
+    });
+    (chain, begun.collect())
+}
+
+fn branch_end(chain: ChainId, number: u16, at_step: u32) -> End {
+    let key = StepKey { branch: Branch::root().child(number).unwrap(), ..key(chain, at_step + 1) };
+    end(key, Some(self::key(chain, at_step)))
+}
+
+fn say(node: &mut Node, end: End) -> bool {
+    node.on_message(NOW, &node_ref(2), Message::End(Box::new(end)));
+    resumed(&actions(node))
+}
+
+#[test]
+fn a_stale_or_forged_outcome_of_a_branch_is_dropped() {
+    let mut node = node(Policy::default());
+    let (chain, sessions) = split(&mut node);
+    assert_eq!(sessions.len(), 2);
+    let other = ChainId { origin: NodeId(9), ..chain };
+    let nested = StepKey { branch: Branch::root().child(1).unwrap().child(1).unwrap(), ..key(chain, 2) };
+    for (what, end) in [
+        ("another split of the chain", branch_end(chain, 2, 5)),
+        ("a branch that there never was", branch_end(chain, 3, 1)),
+        ("a branch with no number", end(key(chain, 2), Some(key(chain, 1)))),
+        ("another chain's branch, at its own split", branch_end(other, 2, 1)),
+        ("another chain's branch, at this split", End { at: Some(key(chain, 1)), ..branch_end(other, 2, 1) }),
+        ("a branch of a branch", end(nested, Some(key(chain, 1)))),
+    ] {
+        assert!(!say(&mut node, end), "{what}");
+    }
+    assert!(!say(&mut node, branch_end(chain, 2, 1)), "the first of two");
+    assert!(!say(&mut node, branch_end(chain, 2, 1)), "the same once more");
+    assert!(say(&mut node, branch_end(chain, 1, 1)), "the second");
+    assert!(!say(&mut node, branch_end(chain, 1, 1)), "what comes when it is over");
+}
+
+#[test]
+fn no_branch_brings_back_more_hops_than_it_was_given() {
+    let mut node = node(Policy::default());
+    let (chain, session) = begun(&mut node);
+    node.on_turn(NOW, session, splitting(4, 2), 1);
+    node.on_suspended(NOW, session, Ok((Bytes::new(), None)), 1);
+    actions(&mut node);
+    for number in [1, 2] {
+        let hops_left = u32::MAX;
+        node.on_message(NOW, &node_ref(2), Message::End(Box::new(End { hops_left, ..branch_end(chain, number, 1) })));
+    }
+    assert!(resumed(&actions(&mut node)));
+    node.on_turn(NOW, session, calling(vec![call(5, "there")]), 1);
+    node.on_suspended(NOW, session, Ok((Bytes::new(), None)), 1);
+    let hops = sent(&actions(&mut node));
+    let [(_, Message::Hop(hop), _)] = &hops[..] else { panic!("{hops:?}") };
+    assert_eq!(hop.budget.hops_left(), 98, "of a hundred, one for the split and one for this");
+}
+
+#[test]
+fn a_result_that_comes_while_branches_are_under_way_is_handed_in_after_the_merge() {
+    let mut node = node(Policy::default());
+    let (chain, session) = begun(&mut node);
+    let turn = Turn { calls: vec![call(0, "there")], ..splitting(4, 2).unwrap() };
+    node.on_turn(NOW, session, Ok(turn), 1);
+    let [(_, Message::Call { id, .. }, _)] = &sent(&actions(&mut node))[..] else { panic!("a call beside the split") };
+    node.on_message(NOW, &node_ref(2), Message::Return(*id, Outcome::Done(Value::null())));
+    assert!(actions(&mut node).is_empty(), "its continuation is being taken");
+    node.on_suspended(NOW, session, Ok((Bytes::new(), None)), 1);
+    actions(&mut node);
+    assert!(!say(&mut node, branch_end(chain, 1, 2)) && say(&mut node, branch_end(chain, 2, 2)));
+    node.on_turn(NOW, session, Ok(Turn::default()), 1);
+    assert!(matches!(actions(&mut node)[..], [Action::Settle { call: 0, .. }]));
+}
+
+#[test]
+fn the_branches_functions_are_fetched_again_if_the_shell_has_dropped_them() {
+    let mut node = node(Policy::default());
+    let session = landed(&mut node, hop(1, 1));
+    node.on_turn(NOW, session, splitting(4, 2), 1);
+    actions(&mut node);
+    node.on_suspended(NOW, session, Ok((Bytes::new(), None)), 1);
+    assert!(matches!(node.poll_action(), Some(Action::CheckCode { .. })));
+    node.on_code_missing(NOW, CODE);
+    let asked = actions(&mut node);
+    assert!(asked.iter().all(|action| !matches!(action, Action::Branch { .. })));
+    assert_eq!(sent(&asked).iter().filter(|(_, message, _)| matches!(message, Message::WantCode(_))).count(), 1);
+    node.on_message(NOW, &node_ref(2), Message::Code(CODE, Bytes::new()));
+    node.on_code_stored(NOW, CODE, Ok(()));
+    let begun = actions(&mut node).iter().filter(|action| matches!(action, Action::Branch { .. })).count();
+    assert_eq!(begun, 2);
+}

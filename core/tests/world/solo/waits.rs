@@ -1,0 +1,151 @@
+//! Waits that end: clocks that jump, states that never come, deadlines; and the choice whether to move at all.
+
+use catena_core::{Action, GuestSplit, Link, Policy, Replied, Undelivered};
+use catena_wire::{Hop, Message, names};
+
+use super::*;
+
+fn ends(actions: &[Action]) -> Vec<Exception> {
+    let replied = actions.iter().filter_map(|action| match action {
+        Action::Reply(_, Replied::End { outcome: Outcome::Threw(why), .. }) => Some(why.clone()),
+        _ => None,
+    });
+    let said = sent(actions).into_iter().filter_map(|(_, message, _)| match message {
+        Message::End(end) => match end.outcome {
+            Outcome::Threw(why) => Some(why),
+            Outcome::Done(_) => None,
+        },
+        _ => None,
+    });
+    replied.chain(said).collect()
+}
+
+#[test]
+fn a_clock_that_jumps_ends_every_wait_once() {
+    for jump_us in [u64::MAX, u64::MAX - 1, 10_000_000_000] {
+        let mut node = node(Policy::default());
+        // In custody; waiting for a call; split; landing with its function on its way; a plain call; a name.
+        handing(&mut node);
+        let (_, beside) = begun(&mut node);
+        node.on_turn(NOW, beside, calling(vec![call(0, "there"), call(1, "nowhere")]), 1);
+        let (_, split) = begun(&mut node);
+        let splits = vec![GuestSplit { call: 0, count: 2, at: None, line: 0, column: 0 }];
+        node.on_turn(NOW, split, Ok(Turn { splits, ..Turn::default() }), 1);
+        node.on_suspended(NOW, split, Ok((Bytes::new(), None)), 1);
+        node.on_message(NOW, &node_ref(2), Message::Hop(hop(1, 1)));
+        node.on_code_missing(NOW, CODE);
+        node.call(NOW, "there", "f", Value::null(), Budget::new(1_000_000, 1), None);
+        let early = ends(&actions(&mut node));
+        assert!(early.is_empty(), "{early:?}");
+
+        let then = Time::from_us(jump_us);
+        node.on_timeout(then);
+        let late = actions(&mut node);
+        let mine = late.iter().filter(|action| matches!(action, Action::Reply(_, Replied::End { .. }))).count();
+        assert_eq!(mine, 3, "each chain of this node once: {late:?}");
+        assert_eq!(late.iter().filter(|action| matches!(action, Action::CallDone(_, Err(_)))).count(), 1);
+        node.on_timeout(then);
+        assert!(ends(&actions(&mut node)).is_empty() && node.load() == (0, 0, 0), "{:?}", node.load());
+    }
+}
+
+#[test]
+fn a_clock_that_stands_or_goes_back_changes_nothing() {
+    let mut node = node(Policy::default());
+    handing(&mut node);
+    for _ in 0..10 {
+        node.on_timeout(NOW);
+        node.on_timeout(Time::from_us(0));
+    }
+    assert!(actions(&mut node).is_empty() && node.load().0 == 1);
+}
+
+#[test]
+fn a_state_that_never_comes_leaves_the_outcome_unknown() {
+    let mut node = node(Policy::default());
+    let key = node.on_hop_head(NOW, &node_ref(2), hop(1, 1));
+    actions(&mut node);
+    node.on_tail(NOW, &key, None);
+    let ended = ends(&actions(&mut node));
+    assert!(matches!(&ended[..], [why] if why.name == names::NODE_LOST && why.unknown), "{ended:?}");
+}
+
+#[test]
+fn a_deadline_says_whether_the_outcome_is_known() {
+    let later = NOW.after(60_000_000);
+    let mut waiting = node(Policy::default());
+    let session = landed(&mut waiting, hop(1, 1));
+    waiting.on_timeout(NOW.after(10_000_000));
+    let ended = ends(&actions(&mut waiting));
+    assert!(matches!(&ended[..], [why] if why.name == names::DEADLINE_EXCEEDED && !why.unknown), "{ended:?}");
+    waiting.on_turn(later, session, calling(Vec::new()), 1);
+    assert!(actions(&mut waiting).is_empty());
+
+    let mut running = node(Policy::default());
+    running.on_message(NOW, &node_ref(2), Message::Hop(hop(1, 1)));
+    actions(&mut running);
+    running.on_timeout(NOW.after(10_000_000));
+    let ended = ends(&actions(&mut running));
+    assert!(matches!(&ended[..], [why] if why.unknown), "its service function runs: {ended:?}");
+}
+
+#[test]
+fn a_function_that_nobody_has_ends_its_chain_when_its_parents_states_are_there() {
+    let mut node = node(Policy::default());
+    let parent = catena_wire::Frame {
+        code: Hash([8; 32]),
+        call: 2,
+        step: 1,
+        emitted: 0,
+        creator: (*node_ref(3)).clone(),
+        service: "s".into(),
+        catch: None,
+        hears: false,
+        continuation_bytes: 6,
+        continuation: Bytes::new(),
+    };
+    let key = node.on_hop_head(NOW, &node_ref(2), Box::new(Hop { stack: vec![parent], ..*hop(1, 2) }));
+    let ticket = ticket_of(&actions(&mut node)).unwrap();
+    node.on_code_missing(NOW, CODE);
+    for from in [2, 3, 9] {
+        node.on_message(NOW, &node_ref(from), Message::NoCode(CODE));
+    }
+    assert!(!resumed(&actions(&mut node)), "the parent's state is still on its way");
+    node.on_tail(NOW, &key, Some(Tail { stacked: vec![Bytes::from_static(b"parent")], ..tail() }));
+    let gone = actions(&mut node);
+    let goes_on = gone.iter().any(|action| {
+        matches!(action, Action::Resume { continuation, call: 2, result: Err(why), .. }
+            if continuation.as_ref() == b"parent" && why.name == names::CODE_MISSING)
+    });
+    assert!(goes_on, "{gone:?}");
+    node.on_service_done(NOW, ticket, value(), 1);
+    assert!(actions(&mut node).is_empty());
+}
+
+#[test]
+fn an_adaptive_chain_moves_only_if_that_is_expected_to_be_quicker() {
+    let moves = |link: Option<Link>| {
+        let mut node = node(Policy::default());
+        if let Some(link) = link {
+            node.on_link_measured(NodeId(2), link);
+        }
+        let charter = Charter { mode: Mode::Adaptive, ..charter(9) };
+        let session = landed(&mut node, Box::new(Hop { charter, ..*hop(1, 1) }));
+        node.on_turn(NOW, session, calling(vec![call(0, "there")]), 1);
+        actions(&mut node).iter().any(|action| matches!(action, Action::Suspend { .. }))
+    };
+    assert!(moves(None), "of what is not known the best is hoped");
+    assert!(moves(Some(Link { round_trip_us: 100_000, bytes_per_s: 10_000_000 })), "far, and wide enough");
+    assert!(!moves(Some(Link { round_trip_us: 100, bytes_per_s: 100_000 })), "near, and too narrow for its state");
+}
+
+#[test]
+fn what_a_call_was_is_known_when_it_could_not_be_sent() {
+    let mut node = node(Policy::default());
+    let (_, session) = begun(&mut node);
+    node.on_turn(NOW, session, calling(vec![call(0, "there"), call(1, "there")]), 1);
+    let receipts: Vec<_> = sent(&actions(&mut node)).into_iter().map(|(.., receipt)| receipt).collect();
+    node.on_undelivered(NOW, receipts[0].clone(), Undelivered::Unreachable);
+    let settled = actions(&mut node);
+    assert!(matches!(&settled[..], [Action::Settle { call: 0, result: Err(why), .. }] if !why.unknown), "{settled:?}");
+}
