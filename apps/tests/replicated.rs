@@ -1,5 +1,5 @@
 //! Figure 5 of the paper over real nodes: a file is copied to a service that replicates each change by a chain of its own.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 use std::{
     os::unix::fs::MetadataExt,
