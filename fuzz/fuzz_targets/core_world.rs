@@ -5,9 +5,13 @@ use std::sync::Arc;
 
 use arbitrary::Arbitrary;
 use bytes::Bytes;
-use catena_core::{Action, CallId, GuestCall, Node, Policy, Receipt, SessionId, Ticket, Time, Turn, Undelivered};
+use catena_core::{
+    Action, Answer, CallId, GuestCall, GuestSplit, Instance, Link, Node, Plan, Policy, Receipt, SessionId, SubChain,
+    Tail, Ticket, Time, Turn, Undelivered,
+};
 use catena_wire::{
-    Branch, Budget, ChainId, End, Exception, Fault, Hash, Hop, Message, NodeId, NodeRef, Outcome, StepKey, Value,
+    Branch, BranchCount, Budget, ChainId, Charter, End, Exception, Fault, Frame, Hash, Hop, Listener, Merge, Message,
+    Mode, NodeId, NodeRef, Outcome, StepKey, Value,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -15,29 +19,47 @@ use libfuzzer_sys::fuzz_target;
 #[derive(Arbitrary, Debug)]
 enum Operation {
     Advance(u32),
-    Run,
+    Run { mode: u8, compose: bool },
     Forget(u8),
+    Cancel(u8),
     Call { service: u8, time_us: u16 },
     Withdraw(u8),
     Bytes { from: u8, head: Vec<u8>, tail: Vec<u8> },
-    Hop { from: u8, chain: u8, step: u8, service: u8, emitted: u8, hops: u8, head_only: bool },
+    Hop { from: u8, chain: u8, step: u8, service: u8, emitted: u8, hops: u8, head_only: bool, shape: Shape },
     Tail { chain: u8, step: u8, came: bool, code: bool },
-    Accepted { from: u8, own: bool, chain: u8, step: u8 },
-    Refused { from: u8, own: bool, chain: u8, step: u8 },
-    Partial { chain: u8, step: u8, number: u8 },
-    End { chain: u8, step: u8, emitted: u8 },
-    Heartbeat { chain: u8, step: u8 },
+    Accepted { from: u8, own: bool, chain: u8, step: u8, branch: u8 },
+    Refused { from: u8, own: bool, chain: u8, step: u8, branch: u8, no_guests: bool },
+    Partial { own: bool, chain: u8, step: u8, branch: u8, number: u8, to: u8 },
+    End { own: bool, chain: u8, step: u8, branch: u8, emitted: u8, at: Option<u8>, merged: u8 },
+    Heartbeat { chain: u8, step: u8, branch: u8, open: u8 },
+    KeyedCall { from: u8, id: u8, chain: u8, step: u8, service: u8, params: u8 },
+    Cancelled { from: u8, own: bool, chain: u8 },
+    Withdrawn { from: u8, id: u8 },
+    Relayed { to: u8, head: Vec<u8> },
     Return { from: u8, id: u8, fails: bool },
     Code { from: u8, code: u8, here: bool },
     LinkLost(u8),
     Undelivered { which: u8, lost: bool },
     ServiceDone { ticket: u8, fails: bool, took_us: u64 },
-    Turn { session: u8, calls: Vec<(u8, u8)>, emits: u8, ends: Option<bool> },
+    ServiceChain { ticket: u8, catch: bool, hears: bool },
+    Turn { session: u8, calls: Vec<(u8, u8)>, splits: Vec<(u8, u8)>, emits: u8, ends: Option<bool> },
+    Measured { node: u8, round_trip_us: u64, bytes_per_s: u64 },
     Broken { session: u8 },
     Suspended { session: u8, fails: bool, code: bool },
-    Resolved { service: u8, at: Option<u8> },
+    Resolved { service: u8, at: Option<u8>, proxy: Option<u8>, repeatable: bool },
     CodeMissing(u8),
     CodeStored { code: u8, good: bool },
+}
+
+/// What a hop carries besides its call.
+#[derive(Arbitrary, Debug)]
+struct Shape {
+    branch: u8,
+    stack: u8,
+    gather: u8,
+    mode: u8,
+    compose: bool,
+    listener: u8,
 }
 
 const ME: u64 = 0;
@@ -57,6 +79,45 @@ fn key(own: bool, chain: u8, step: u8) -> StepKey {
     StepKey { chain, branch: Branch::root(), step: edge(step) }
 }
 
+/// None, 1 to 3, or 1.1 to 1.3 and so on.
+fn branch(number: u8) -> Branch {
+    let parts = [number % 4, (number / 4) % 4, (number / 16) % 4];
+    parts.iter().take_while(|part| **part > 0).fold(Branch::root(), |branch, part| {
+        branch.child(u16::from(*part)).unwrap_or(branch)
+    })
+}
+
+fn branched(own: bool, chain: u8, step: u8, of: u8) -> StepKey {
+    StepKey { branch: branch(of), ..key(own, chain, step) }
+}
+
+fn mode(number: u8) -> Mode {
+    [Mode::Chain, Mode::Interactive, Mode::Adaptive][usize::from(number % 3)]
+}
+
+fn listener(number: u8) -> Listener {
+    match number % 3 {
+        0 => Listener::Origin,
+        1 => Listener::Nobody,
+        _ => Listener::Creator((*place(number)).clone(), edge(number)),
+    }
+}
+
+fn frame(number: u8) -> Frame {
+    Frame {
+        code: code(number),
+        call: 0,
+        step: u32::from(number % 8),
+        emitted: 0,
+        creator: (*place(number)).clone(),
+        service: service(number),
+        catch: number.is_multiple_of(2).then(|| "f".into()),
+        hears: number.is_multiple_of(3),
+        continuation_bytes: 0,
+        continuation: Bytes::new(),
+    }
+}
+
 fn code(code: u8) -> Hash {
     Hash([code % 2; 32])
 }
@@ -74,9 +135,16 @@ fn result(fails: bool) -> Result<Value, Exception> {
     if fails { Err(failure()) } else { Ok(Value::null()) }
 }
 
-fn hop(chain: u8, step: u8, target: u8, emitted: u8, hops: u8) -> Box<Hop> {
+fn hop(chain: u8, step: u8, target: u8, emitted: u8, hops: u8, shape: &Shape) -> Box<Hop> {
+    let key = branched(false, chain, step, shape.branch);
+    let merge = key.branch.parent().map(|parent| Merge {
+        host: (*place(shape.listener)).clone(),
+        at: StepKey { branch: parent, step: key.step / 2, ..key.clone() },
+        listener: listener(shape.listener),
+    });
+    let gather = u16::from(if shape.gather > 200 { shape.gather % 4 } else { 0 });
     Box::new(Hop {
-        key: key(false, chain, step),
+        key,
         attempt: 0,
         budget: Budget::new(1_000_000 * u64::from(hops), u32::from(hops)),
         service: service(target),
@@ -84,14 +152,25 @@ fn hop(chain: u8, step: u8, target: u8, emitted: u8, hops: u8) -> Box<Hop> {
         params: Value::null(),
         call: 0,
         code: code(chain),
-        origin: (*place(1)).clone(),
-        started_at_ms: 0,
+        charter: Charter {
+            origin: (*place(1)).clone(),
+            started_at_ms: 0,
+            mode: mode(shape.mode),
+            compose: shape.compose,
+            entry: None,
+            credentials: None,
+        },
+        stack: (0..shape.stack % 4).map(frame).collect(),
         emitted: edge(emitted),
         heartbeat_in_us: 1_000,
         path: Vec::new(),
         trace: Some(Vec::new()),
         console: Vec::new(),
         continuation_bytes: 0,
+        splits: gather,
+        merge,
+        gather,
+        merged: Vec::new(),
         continuation: Bytes::new(),
         code_bytes: None,
     })
@@ -120,26 +199,41 @@ impl World {
                 self.now = now.after(u64::from(us));
                 self.node.on_timeout(self.now);
             }
-            Operation::Run => drop(self.node.run(now, code(0), Value::null(), Budget::new(9_000_000, 9), true)),
-            Operation::Forget(chain) => self.node.forget(key(true, chain, 0).chain),
+            Operation::Run { mode: how, compose } => {
+                let plan = Plan { mode: mode(how), compose, profile: true, ..Plan::new(Budget::new(9_000_000, 9)) };
+                drop(self.node.run(now, code(0), Value::null(), plan));
+            }
+            Operation::Forget(chain) => self.node.forget(now, key(true, chain, 0).chain),
+            Operation::Cancel(chain) => self.node.cancel(now, key(true, chain, 0).chain),
+            Operation::Measured { node, round_trip_us, bytes_per_s } => {
+                self.node.on_link_measured(place(node).id, Link { round_trip_us, bytes_per_s });
+            }
             Operation::Call { service: s, time_us } => {
                 let budget = Budget::new(u64::from(time_us), 1);
-                self.node.call(now, &service(s), "f", Value::null(), budget);
+                self.node.call(now, &service(s), "f", Value::null(), budget, None);
             }
-            Operation::Withdraw(call) => self.node.withdraw(CallId(u64::from(call % 16))),
+            Operation::Withdraw(call) => self.node.withdraw(now, CallId(u64::from(call % 16))),
             Operation::ServiceDone { ticket, fails, took_us } => {
                 let ticket = newest(&self.tickets, ticket, Ticket(u64::from(ticket)));
-                self.node.on_service_done(now, ticket, result(fails), took_us);
+                self.node.on_service_done(now, ticket, result(fails).map(Answer::Value), took_us);
             }
-            Operation::Turn { session, calls, emits, ends } => self.turn(session, &calls, emits, ends),
+            Operation::ServiceChain { ticket, catch, hears } => {
+                let ticket = newest(&self.tickets, ticket, Ticket(u64::from(ticket)));
+                let catch = catch.then(|| "f".into());
+                let sub = SubChain { code: code(1), input: Value::null(), catch, hears };
+                self.node.on_service_done(now, ticket, Ok(Answer::Chain(sub)), 1);
+            }
+            Operation::Turn { session, calls, splits, emits, ends } => self.turn(session, &calls, &splits, emits, ends),
             Operation::Broken { session } => self.node.on_turn(now, self.session(session), Err(failure()), 1),
             Operation::Suspended { session, fails, code } => {
                 let taken = (Bytes::from_static(b"state"), code.then(|| Bytes::from_static(b"code")));
                 let taken = if fails { Err(failure()) } else { Ok(taken) };
                 self.node.on_suspended(now, self.session(session), taken, 1);
             }
-            Operation::Resolved { service: s, at } => {
-                self.node.on_resolved(now, &service(s), at.map(place).ok_or_else(failure));
+            Operation::Resolved { service: s, at, proxy, repeatable } => {
+                let repeatable = if repeatable { vec!["f".into()] } else { Vec::new() };
+                let at = at.map(|at| Instance { node: place(at), proxy: proxy.map(place), repeatable });
+                self.node.on_resolved(now, &service(s), at.ok_or_else(failure));
             }
             Operation::CodeMissing(which) => self.node.on_code_missing(now, code(which)),
             Operation::CodeStored { code: which, good } => {
@@ -153,7 +247,8 @@ impl World {
                 }
             }
             Operation::Tail { chain, step, came, code } => {
-                let tail = (Bytes::from_static(b"state"), code.then(|| Bytes::from_static(b"code")));
+                let code_bytes = code.then(|| Bytes::from_static(b"code"));
+                let tail = Tail { continuation: Bytes::from_static(b"state"), stacked: Vec::new(), code_bytes };
                 self.node.on_tail(now, &key(false, chain, step), came.then_some(tail));
             }
             message => self.message(message),
@@ -167,26 +262,64 @@ impl World {
                 let Ok(()) = message.attach_tail(tail.into()) else { return };
                 (from, message)
             }
-            Operation::Hop { from, chain, step, service, emitted, hops, head_only } => {
-                let hop = hop(chain, step, service, emitted, hops);
+            Operation::Hop { from, chain, step, service, emitted, hops, head_only, shape } => {
+                let hop = hop(chain, step, service, emitted, hops, &shape);
                 if head_only {
                     self.node.on_hop_head(self.now, &place(from), hop);
                     return;
                 }
                 (from, Message::Hop(hop))
             }
-            Operation::Accepted { from, own, chain, step } => (from, Message::Accepted(key(own, chain, step))),
-            Operation::Refused { from, own, chain, step } => (from, Message::Refused(key(own, chain, step), failure())),
-            Operation::Partial { chain, step, number } => {
-                (1, Message::Partial { key: key(true, chain, step), number: edge(number), value: Value::null() })
+            Operation::Accepted { from, own, chain, step, branch } => {
+                (from, Message::Accepted(branched(own, chain, step, branch)))
             }
-            Operation::End { chain, step, emitted } => {
-                let (key, outcome) = (key(true, chain, step), Outcome::Done(Value::null()));
-                let end =
-                    End { key, outcome, emitted: edge(emitted), path: Vec::new(), trace: None, console: Vec::new() };
+            Operation::Refused { from, own, chain, step, branch, no_guests } => {
+                let name = if no_guests { catena_wire::names::RUNS_NO_GUESTS } else { "Oops" };
+                let why = Exception::new(name, Fault::Node, "as drawn");
+                (from, Message::Refused(branched(own, chain, step, branch), why))
+            }
+            Operation::Partial { own, chain, step, branch, number, to } => {
+                let (key, number, to) = (branched(own, chain, step, branch), edge(number), u32::from(to % 8));
+                (1, Message::Partial { key, number, value: Value::null(), to })
+            }
+            Operation::End { own, chain, step, branch: of, emitted, at, merged } => {
+                let key = branched(own, chain, step, of);
+                let parent = key.branch.parent().unwrap_or_default();
+                let at = at.map(|at| StepKey { branch: parent, step: edge(at), ..key.clone() });
+                let end = End {
+                    key,
+                    outcome: Outcome::Done(Value::null()),
+                    emitted: edge(emitted),
+                    path: Vec::new(),
+                    trace: None,
+                    console: Vec::new(),
+                    at,
+                    hops_left: edge(emitted),
+                    merged: vec![BranchCount { branch: branch(merged), emitted: u32::from(merged % 2) }],
+                };
                 (1, Message::End(Box::new(end)))
             }
-            Operation::Heartbeat { chain, step } => (1, Message::Heartbeat(key(true, chain, step), "n1".into())),
+            Operation::Heartbeat { chain, step, branch: of, open } => {
+                let open = (0..open % 8).map(branch).collect();
+                (1, Message::Heartbeat(branched(true, chain, step, of), "n1".into(), open))
+            }
+            Operation::KeyedCall { from, id, chain, step, service: target, params } => {
+                let call = Message::Call {
+                    id: u64::from(id % 8),
+                    service: service(target),
+                    function: "f".into(),
+                    params: Value::encode(&(params % 2)),
+                    budget: Budget::new(5_000_000, 5),
+                    key: Some(key(false, chain, step)),
+                    credentials: None,
+                };
+                (from, call)
+            }
+            Operation::Cancelled { from, own, chain } => (from, Message::Cancel(key(own, chain, 0).chain)),
+            Operation::Withdrawn { from, id } => (from, Message::Withdraw(u64::from(id % 8))),
+            Operation::Relayed { to, head } => {
+                (1, Message::Relay { to: place(to).id, head, tail: Bytes::new() })
+            }
             Operation::Return { from, id, fails } => {
                 (from, Message::Return(newest(&self.asked, id, u64::from(id)), result(fails).into()))
             }
@@ -201,7 +334,14 @@ impl World {
         newest(&self.sessions, which, SessionId(u64::from(which)))
     }
 
-    fn turn(&mut self, session: u8, calls: &[(u8, u8)], emits: u8, ends: Option<bool>) {
+    fn turn(&mut self, session: u8, calls: &[(u8, u8)], splits: &[(u8, u8)], emits: u8, ends: Option<bool>) {
+        let splits = splits.iter().map(|(call, how)| GuestSplit {
+            call: u32::from(call % 8),
+            count: u32::from(how % 6),
+            at: (how / 6).is_multiple_of(2).then(|| service(how / 12)),
+            line: 1,
+            column: 1,
+        });
         let calls = calls.iter().map(|(call, target)| GuestCall {
             call: u32::from(call % 8),
             service: service(*target),
@@ -214,6 +354,7 @@ impl World {
             calls: calls.collect(),
             emits: vec![Value::null(); usize::from(emits % 4)],
             logs: vec!["said".into()],
+            splits: splits.collect(),
             end: ends.map(result),
         };
         self.node.on_turn(self.now, self.session(session), Ok(turn), 1);
@@ -224,19 +365,22 @@ impl World {
         let mut count = 0;
         while let Some(action) = self.node.poll_action() {
             count += 1;
-            assert!(count <= 64 * (of + 8), "{count} actions");
+            assert!(count <= 512 * (of + 8), "{count} actions");
             match action {
                 Action::Send { receipt, .. } => {
                     self.asked.extend(if let Receipt::Call(id) = receipt { Some(id) } else { None });
                     self.receipts.push(receipt);
                 }
                 Action::RunService { ticket, .. } => self.tickets.push(ticket),
-                Action::Begin { session, .. } | Action::Resume { session, .. } => self.sessions.push(session),
+                Action::Begin { session, .. } | Action::Resume { session, .. } | Action::Branch { session, .. } => {
+                    self.sessions.push(session);
+                }
                 _ => {}
             }
         }
         let (chains, waiting, running) = self.node.load();
-        assert!(chains <= 8 && waiting <= 16 && running <= 8, "{chains} {waiting} {running}");
+        // Each of eight chains may be about to split into four when the table of chains fills up.
+        assert!(chains <= 8 + 8 * 4 && waiting <= 16 && running <= 8, "{chains} {waiting} {running}");
     }
 }
 
@@ -248,6 +392,12 @@ fuzz_target!(|operations: Vec<Operation>| {
         chains_started_max: 8,
         partials_held_max: 4,
         names_max: 4,
+        branches_max: 4,
+        stack_depth_max: 4,
+        cancelled_max: 4,
+        hearings_max: 4,
+        step_cache_entries_max: 32,
+        chaining_proxy: true,
         ..Policy::default()
     };
     let mut node = Node::new((*place(0)).clone(), policy, 0);
