@@ -19,6 +19,15 @@ fn a_chain_that_calls_itself_for_ever_ends_when_its_hops_are_spent() {
 }
 
 #[test]
+fn a_chain_that_calls_itself_for_ever_on_its_own_ends_too() {
+    let mut plan = Plan { hops: 12, ..Plan::simple(4, vec![Op::Call(at(0, FOREVER))]) };
+    plan.chains[0].compose = false;
+    let record = run(&plan);
+    assert_eq!(record.only().exception().name, names::HOP_BUDGET_EXCEEDED);
+    assert_eq!(record.ran.len(), 12, "each has what its caller has left");
+}
+
+#[test]
 fn a_chain_that_splits_for_ever_ends_when_its_hops_are_spent() {
     let branch = || vec![Op::Call(work(0))];
     assert!(spends_its_hops(vec![Op::Split(vec![branch(), branch()], None), Op::Jump(0)]) <= 12);
