@@ -90,7 +90,9 @@ impl Node {
         custody.attempts = 0;
         custody.retry_at = now;
         activation.heartbeat_at = now.after(self.policy.heartbeat_interval_us);
-        if activation.budget_now(now).time_left_us() == 0 {
+        // A node that is full does without: the origin will ask again, or give it up.
+        let full = self.activations.count() >= self.policy.activations_max;
+        if full || activation.budget_now(now).time_left_us() == 0 {
             return;
         }
         let session = self.activations.insert(activation);
