@@ -1,4 +1,4 @@
-//! Chains per second of processor time, 64 in flight, beside the same calls by tonic. Clients and servers are all in this process, so its processor time is all there is.
+//! Chains per second of processor time, 64 in flight, beside the same calls by tonic: that of the servers and of the client together.
 
 use std::sync::{
     Arc,
@@ -35,11 +35,11 @@ pub(crate) async fn measure(peers: &Arc<Peers>, rounds: usize, summary: &mut Sum
     Ok(())
 }
 
-async fn per_cpu_second(peers: &Arc<Peers>, job: Job) -> Result<f64, Failure> {
-    let before = cpu_s();
+pub(crate) async fn per_cpu_second(peers: &Arc<Peers>, job: Job) -> Result<f64, Failure> {
+    let before = cpu_s() + peers.cpu_s(job)?;
     // One task that has them all in flight: among the runtime's workers, as the servers are.
     tokio::spawn(round(Arc::clone(peers), job)).await??;
-    Ok(IN_A_ROUND as f64 / (cpu_s() - before))
+    Ok(IN_A_ROUND as f64 / (cpu_s() + peers.cpu_s(job)? - before))
 }
 
 async fn round(peers: Arc<Peers>, job: Job) -> Result<(), Failure> {
@@ -55,6 +55,7 @@ async fn lane(peers: &Peers, job: Job, done: &AtomicUsize) -> Result<(), Failure
     Ok(())
 }
 
+/// Of this process.
 fn cpu_s() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9

@@ -3,7 +3,7 @@
 use tokio::net::TcpListener;
 use tonic::{Request, Response, Status, transport::Channel};
 
-use crate::{Failure, mesh::NAMES};
+use crate::{Failure, mesh::NAMES, server::Server};
 
 #[allow(clippy::all, unreachable_pub, missing_docs)]
 mod generated {
@@ -20,10 +20,10 @@ pub(crate) struct Payload {
     pub(crate) data: Vec<u8>,
 }
 
-struct Server;
+struct Noops;
 
 #[tonic::async_trait]
-impl Noop for Server {
+impl Noop for Noops {
     async fn call(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
         Ok(Response::new(request.into_inner()))
     }
@@ -32,21 +32,19 @@ impl Noop for Server {
 /// Four servers, and a client of each.
 pub(crate) struct Grpc {
     clients: Vec<NoopClient<Channel>>,
+    pub(crate) servers: Vec<Server>,
 }
 
 impl Grpc {
     pub(crate) async fn start() -> Result<Self, Failure> {
-        let mut clients = Vec::new();
+        let (mut clients, mut servers) = (Vec::new(), Vec::new());
         for _ in NAMES {
-            let listener = TcpListener::bind("127.0.0.1:0").await?;
-            let address = format!("http://{}", listener.local_addr()?);
-            let incoming = tonic::transport::server::TcpIncoming::from(listener).with_nodelay(Some(true));
-            let server = tonic::transport::Server::builder().add_service(NoopServer::new(Server));
-            tokio::spawn(server.serve_with_incoming(incoming));
-            let channel = Channel::from_shared(address)?.tcp_nodelay(true).connect().await?;
+            let server = Server::start(&["tonic"]).await?;
+            let channel = Channel::from_shared(server.address.clone())?.tcp_nodelay(true).connect().await?;
+            servers.push(server);
             clients.push(NoopClient::new(channel));
         }
-        Ok(Self { clients })
+        Ok(Self { clients, servers })
     }
 
     /// One call to each of the four, one after the other.
@@ -63,4 +61,13 @@ impl Grpc {
         self.clients[0].clone().call(Payload { data: vec![0xf6] }).await?;
         Ok(())
     }
+}
+
+pub(crate) async fn serve() -> Result<String, Failure> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = format!("http://{}", listener.local_addr()?);
+    let incoming = tonic::transport::server::TcpIncoming::from(listener).with_nodelay(Some(true));
+    let server = tonic::transport::Server::builder().add_service(NoopServer::new(Noops));
+    tokio::spawn(server.serve_with_incoming(incoming));
+    Ok(address)
 }

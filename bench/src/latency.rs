@@ -24,8 +24,7 @@ struct Blocks {
 }
 
 pub(crate) async fn measure(peers: &Arc<Peers>, blocks: usize, summary: &mut Summary) -> Result<(), Failure> {
-    // In a task, as all the servers are. What runs in `main` itself has a thread outside of the runtime's workers, and a message
-    // may cross over to it or not, which is 15 µs or 70 around the ring.
+    // In a task, as every server is.
     let measured = tokio::spawn(in_turns(Arc::clone(peers), blocks)).await?;
     measured?.report(summary);
     Ok(())

@@ -1,9 +1,9 @@
-//! Four nodes that do nothing, on loopback, in this process; and the functions that visit them.
+//! Four nodes that do nothing, on loopback; and the functions that visit them.
 
 use catena::{Client, Code, Node, Place, Sandbox, SandboxConfig, Service};
 use serde_json::json;
 
-use crate::Failure;
+use crate::{Failure, server::Server};
 
 /// The services, in the order in which a chain visits them.
 pub(crate) const NAMES: [&str; 4] = ["one", "two", "three", "four"];
@@ -17,7 +17,7 @@ export default async function visit(names) {
 "#;
 
 pub(crate) struct Mesh {
-    _nodes: Vec<Node>,
+    pub(crate) servers: Vec<Server>,
     pub(crate) client: Client,
     pub(crate) javascript: Code,
     pub(crate) compiled: Code,
@@ -35,20 +35,17 @@ pub(crate) fn sample(name: &str) -> Result<Vec<u8>, Failure> {
 
 impl Mesh {
     pub(crate) async fn start(sandbox: &Sandbox) -> Result<Self, Failure> {
-        let mut nodes: Vec<Node> = Vec::new();
+        let mut servers: Vec<Server> = Vec::new();
         for name in NAMES {
-            let noop = Service::new(name).function_raw("noop", async |_, value| Ok(value));
-            let mut builder = Node::builder(name).listen("127.0.0.1:0").sandbox(sandbox.clone()).service(noop);
-            if let Some(first) = nodes.first().and_then(Node::address) {
-                builder = builder.join(Place::new(first));
-            }
-            nodes.push(builder.start().await?);
+            let mut kind = vec!["node", name];
+            kind.extend(servers.first().map(|first| first.address.as_str()));
+            servers.push(Server::start(&kind).await?);
         }
-        let first = nodes[0].address().unwrap_or_default().to_owned();
+        let first = servers[0].address.clone();
         let client = Client::builder("bench").sandbox(sandbox.clone()).join(Place::new(first)).connect().await?;
         let javascript = client.javascript("visit.js", VISIT_ALL).await?;
         let compiled = client.wasm("relay", &sample("relay")?).await?;
-        Ok(Self { _nodes: nodes, client, javascript, compiled })
+        Ok(Self { servers, client, javascript, compiled })
     }
 
     pub(crate) async fn chain_js(&self) -> Result<(), Failure> {
@@ -65,4 +62,12 @@ impl Mesh {
     pub(crate) async fn call(&self) -> Result<(), Failure> {
         Ok(self.client.call::<_, ()>(NAMES[0], "noop", &()).await?)
     }
+}
+
+/// A node whose service does nothing.
+pub(crate) async fn node(name: &str, join: Option<&str>) -> Result<Node, Failure> {
+    let noop = Service::new(name).function_raw("noop", async |_, value| Ok(value));
+    let builder = Node::builder(name).listen("127.0.0.1:0").service(noop);
+    let builder = join.into_iter().fold(builder, |builder, first| builder.join(Place::new(first)));
+    Ok(builder.start().await?)
 }

@@ -1,10 +1,10 @@
-//! Ours and what it is compared with, all in this process and in one runtime.
+//! Ours and what it is compared with. Every server is a process of its own; the clients are this one.
 
 use tokio::sync::Mutex;
 
 use catena::Sandbox;
 
-use crate::{Failure, grpc::Grpc, mesh::Mesh, ring::Ring};
+use crate::{Failure, grpc::Grpc, mesh::Mesh, ring::Ring, server::Server};
 
 /// What is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,6 +34,15 @@ impl Peers {
     pub(crate) async fn start(sandbox: &Sandbox) -> Result<Self, Failure> {
         let (mesh, grpc) = (Mesh::start(sandbox).await?, Grpc::start().await?);
         Ok(Self { mesh, grpc, ring: Mutex::new(Ring::start().await?) })
+    }
+
+    /// Processor time that everybody has taken who takes part in a job, in seconds.
+    pub(crate) fn cpu_s(&self, job: Job) -> Result<f64, Failure> {
+        let servers = match job {
+            Job::Tonic4 | Job::Tonic1 => &self.grpc.servers,
+            _ => &self.mesh.servers,
+        };
+        servers.iter().map(Server::cpu_s).sum()
     }
 
     pub(crate) async fn once(&self, job: Job) -> Result<(), Failure> {

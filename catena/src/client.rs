@@ -2,9 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
+use catena_core::Plan;
 use catena_guest::{Function, FunctionKind};
 use catena_net::Place;
-use catena_core::Plan;
 use catena_wire::{Budget, Exception, Fault, Hash, Mode, ServiceEntry, Value, names};
 use serde::{Serialize, de::DeserializeOwned};
 

@@ -5,7 +5,9 @@ mod common;
 
 use std::sync::{Arc, Mutex};
 
-use catena::{Context, Exception, Mode, Node, Place, Policy, Reply, RunOptions, Service, ServiceError, SubChain, to_value};
+use catena::{
+    Context, Exception, Mode, Node, Place, Policy, Reply, RunOptions, Service, ServiceError, SubChain, to_value,
+};
 use common::{Mesh, SANDBOX, mesh};
 use serde_json::{Value as Json, json};
 

@@ -39,7 +39,11 @@ async fn branches_merge_at_the_host_of_one_s_choice() {
     let got: Json = from_value(&replies.last().await.unwrap()).unwrap();
     assert_eq!(got, json!([["a", "b"], "c"]));
     let after = replies.trace().iter().find(|step| step.target == "c/where").unwrap();
-    assert!(after.in_place && after.node == "c", "the parent went on where its branches merged: {:#?}", replies.trace());
+    assert!(
+        after.in_place && after.node == "c",
+        "the parent went on where its branches merged: {:#?}",
+        replies.trace()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -48,7 +48,9 @@ pub(crate) fn hold(ended: &[Ended], effects: &BTreeMap<(usize, usize), usize>, f
                 let before = (*step as usize).saturating_sub(1);
                 let as_told = (0..*planned).all(|index| took_place(index) == (index < before));
                 if !as_told {
-                    eprintln!("chain {chain} failed before its effect at step {step}, but {done} of {planned} took place: {why}");
+                    eprintln!(
+                        "chain {chain} failed before its effect at step {step}, but {done} of {planned} took place: {why}"
+                    );
                     verdict.lost += 1;
                 }
             }

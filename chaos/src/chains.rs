@@ -28,7 +28,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) enum Ending {
     Answered,
     /// Before the effect of this step.
-    Failed { step: u32, why: Exception },
+    Failed {
+        step: u32,
+        why: Exception,
+    },
     /// After this step.
     Unknown,
     /// It did not.

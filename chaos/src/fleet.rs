@@ -1,12 +1,6 @@
 //! The nodes, each a process of its own.
 
-use std::{
-    collections::BTreeMap,
-    net::TcpListener,
-    path::PathBuf,
-    process::Stdio,
-    time::Duration,
-};
+use std::{collections::BTreeMap, net::TcpListener, path::PathBuf, process::Stdio, time::Duration};
 
 use catena::{Client, Place};
 use rustix::process::{Pid, Signal, kill_process};

@@ -16,7 +16,10 @@ use clap::{Parser, Subcommand};
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(Parser)]
-#[command(version, about = "Runs chains over real nodes that are killed, stopped and restarted; counts what went wrong")]
+#[command(
+    version,
+    about = "Runs chains over real nodes that are killed, stopped and restarted; counts what went wrong"
+)]
 struct Args {
     #[command(subcommand)]
     what: Option<What>,
@@ -66,7 +69,10 @@ async fn main() -> ExitCode {
 }
 
 async fn run(args: Args) -> Result<(), Failure> {
-    println!("seed {}: {} chains over {} nodes; run again with --seed {}", args.seed, args.chains, args.nodes, args.seed);
+    println!(
+        "seed {}: {} chains over {} nodes; run again with --seed {}",
+        args.seed, args.chains, args.nodes, args.seed
+    );
     let mut fleet = fleet::Fleet::start(args.nodes).await?;
     let client = fleet.client().await?;
     let (stop, stopped) = tokio::sync::oneshot::channel();

@@ -1,6 +1,7 @@
 //! A chain while it is at this node.
 
 use alloc::{
+    boxed::Box,
     collections::{BTreeMap, BTreeSet, VecDeque},
     string::String,
     sync::Arc,
@@ -275,7 +276,8 @@ impl Activation {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Activations {
     next: u64,
-    by_session: BTreeMap<SessionId, Activation>,
+    /// Boxed: they are large, and move from map to cache.
+    by_session: BTreeMap<SessionId, Box<Activation>>,
     handing: BTreeMap<StepKey, SessionId>,
     /// By the step that split.
     gathering: BTreeMap<StepKey, SessionId>,
@@ -287,16 +289,16 @@ impl Activations {
         self.by_session.len()
     }
 
-    pub(crate) fn insert(&mut self, activation: Activation) -> SessionId {
+    pub(crate) fn insert(&mut self, activation: impl Into<Box<Activation>>) -> SessionId {
         self.next += 1;
         let session = SessionId(self.next);
-        self.by_session.insert(session, activation);
+        self.by_session.insert(session, activation.into());
         self.enter(session);
         session
     }
 
     pub(crate) fn get_mut(&mut self, session: SessionId) -> Option<&mut Activation> {
-        self.by_session.get_mut(&session)
+        self.by_session.get_mut(&session).map(|activation| &mut **activation)
     }
 
     /// Whether the guest of this session is here, running or waiting.
@@ -305,10 +307,10 @@ impl Activations {
     }
 
     pub(crate) fn get(&self, session: SessionId) -> Option<&Activation> {
-        self.by_session.get(&session)
+        self.by_session.get(&session).map(|activation| &**activation)
     }
 
-    pub(crate) fn remove(&mut self, session: SessionId) -> Option<Activation> {
+    pub(crate) fn remove(&mut self, session: SessionId) -> Option<Box<Activation>> {
         self.timers.clear(session);
         let activation = self.by_session.remove(&session)?;
         self.leave_custody(session, &activation.phase);

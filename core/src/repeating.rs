@@ -113,20 +113,20 @@ impl Node {
     }
 
     /// What became of a hop that was handed over.
-    pub(crate) fn handed_over(&mut self, now: Time, activation: Activation) {
+    pub(crate) fn handed_over(&mut self, now: Time, activation: Box<Activation>) {
         let (arrived, split) = match &activation.phase {
             Phase::Handing(custody) => (activation.arrived.clone(), custody.cargo.split()),
             _ => return,
         };
         let Some((call, count, continuation, host)) = split.and_then(|split| split_parts(&activation, split)) else {
-            return self.steps.finish(now, &arrived, Done::Forwarded(Box::new(activation)), &self.policy);
+            return self.steps.finish(now, &arrived, Done::Forwarded(activation), &self.policy);
         };
         let children = if self.is_split(&arrived) {
             Vec::new()
         } else {
             self.begin_branches(now, &activation, &host, call, count, &continuation)
         };
-        self.steps.finish(now, &arrived, Done::Split { handed: Box::new(activation), children }, &self.policy);
+        self.steps.finish(now, &arrived, Done::Split { handed: activation, children }, &self.policy);
     }
 
     fn is_split(&self, arrived: &StepKey) -> bool {

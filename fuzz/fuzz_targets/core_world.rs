@@ -82,9 +82,10 @@ fn key(own: bool, chain: u8, step: u8) -> StepKey {
 /// None, 1 to 3, or 1.1 to 1.3 and so on.
 fn branch(number: u8) -> Branch {
     let parts = [number % 4, (number / 4) % 4, (number / 16) % 4];
-    parts.iter().take_while(|part| **part > 0).fold(Branch::root(), |branch, part| {
-        branch.child(u16::from(*part)).unwrap_or(branch)
-    })
+    parts
+        .iter()
+        .take_while(|part| **part > 0)
+        .fold(Branch::root(), |branch, part| branch.child(u16::from(*part)).unwrap_or(branch))
 }
 
 fn branched(own: bool, chain: u8, step: u8, of: u8) -> StepKey {
@@ -317,9 +318,7 @@ impl World {
             }
             Operation::Cancelled { from, own, chain } => (from, Message::Cancel(key(own, chain, 0).chain)),
             Operation::Withdrawn { from, id } => (from, Message::Withdraw(u64::from(id % 8))),
-            Operation::Relayed { to, head } => {
-                (1, Message::Relay { to: place(to).id, head, tail: Bytes::new() })
-            }
+            Operation::Relayed { to, head } => (1, Message::Relay { to: place(to).id, head, tail: Bytes::new() }),
             Operation::Return { from, id, fails } => {
                 (from, Message::Return(newest(&self.asked, id, u64::from(id)), result(fails).into()))
             }

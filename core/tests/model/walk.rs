@@ -66,7 +66,8 @@ impl Model for Setup {
             }),
             Property::always("a cancelled chain ends as cancelled, or had ended", |_, world: &World| {
                 world.chains.iter().all(|(_, seen)| {
-                    let as_cancelled = |end: &Result<(), (String, bool)>| matches!(end, Err((name, _)) if name == "Cancelled");
+                    let as_cancelled =
+                        |end: &Result<(), (String, bool)>| matches!(end, Err((name, _)) if name == "Cancelled");
                     !seen.cancelled || seen.ends.iter().all(as_cancelled)
                 })
             }),

@@ -58,7 +58,10 @@ pub(crate) struct Packet {
 /// What arrives.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum What {
-    Message { head: Vec<u8>, tail: Vec<u8> },
+    Message {
+        head: Vec<u8>,
+        tail: Vec<u8>,
+    },
     /// The link to this node has broken.
     LinkLost(NodeId),
 }
@@ -275,8 +278,7 @@ impl World {
             What::Message { head, tail } => {
                 let message = Message::decode(Encoded { head: head.into(), tail: tail.into() }).unwrap();
                 let name = format!("n{}", packet.from.0 % 100);
-                let from =
-                    Arc::new(NodeRef { id: packet.from, address: Some(format!("{name}:1")), name, site: None });
+                let from = Arc::new(NodeRef { id: packet.from, address: Some(format!("{name}:1")), name, site: None });
                 if let Message::Cancel(chain) = &message {
                     self.cancelled.push((packet.to, *chain));
                 }

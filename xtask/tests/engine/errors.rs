@@ -178,7 +178,8 @@ fn a_service_name_may_hold_slashes_and_dots() {
 #[test]
 fn a_split_says_what_it_takes() {
     for arguments in ["", "[]", "1", "[1]", "[() => 1, null]", "[() => 1], { at: 7 }"] {
-        let source = format!("import {{ split }} from \"catena\";\nexport default async () => {{ split({arguments}); }};");
+        let source =
+            format!("import {{ split }} from \"catena\";\nexport default async () => {{ split({arguments}); }};");
         let text = run(&source, "null", false);
         assert!(text.starts_with("[2, {\"name\": \"TypeError\""), "{arguments}: {text}");
         assert!(text.contains("\"line\": 2"), "{arguments}: {text}");
