@@ -59,7 +59,7 @@ async fn waiting_bytes(client: &Client, node: &Node, count: usize) -> Result<f64
     let before = resident_bytes()?;
     for _ in 0..count {
         sets.push(client.run_with(&code, &input, &options)?);
-        if sets.len() % 64 == 0 {
+        if sets.len().is_multiple_of(64) {
             tokio::task::yield_now().await;
         }
     }

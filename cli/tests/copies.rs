@@ -135,7 +135,7 @@ async fn target_dies(way: Way, names: &[&str], path: &[&str], said: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_target_s_node_dies_under_a_chain() {
-    target_dies(Way::Chain, &["ChainLost"], &["client", "from", "to"], "may be left").await;
+    target_dies(Way::Chain, &["ChainLost", "NodeLost"], &["client", "from"], "may be left").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

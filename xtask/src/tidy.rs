@@ -20,8 +20,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("catena-bridge-nfs", &["catena", "catena-bridge", "catena-files"]),
     ("catena-script", &[]),
     ("catena-apps", &["catena", "catena-files", "catena-script", "catena-bridge-nfs"]),
-    ("catena-cli", &["catena", "catena-apps", "catena-bridge-nfs", "catena-files", "catena-script"]),
-    ("catena-bench", &["catena", "catena-guest", "catena-wire"]),
+    ("catena-cli", &["catena", "catena-apps", "catena-bridge-nfs", "catena-files", "catena-guest", "catena-script"]),
+    ("catena-chaos", &["catena"]),
+    ("catena-bench", &["catena", "catena-apps", "catena-files", "catena-guest", "catena-wire"]),
     ("xtask", &[]),
 ];
 
@@ -35,7 +36,7 @@ const KNOWN_ONLY_BY: &[(&str, &[&str])] = &[
     ("swc_*", &["catena-script"]),
     ("tonic*", &["catena-bench"]),
     ("prost*", &["catena-bench"]),
-    ("clap*", &["catena-cli"]),
+    ("clap*", &["catena-cli", "catena-chaos"]),
 ];
 
 /// Files that may hold `unsafe`, each small and with its reasons.
