@@ -11,12 +11,12 @@ use std::{
 use catena_core::{Node as Core, Policy};
 use catena_guest::{Limits, Sandbox, SandboxConfig};
 use catena_net::{Endpoint, EndpointConfig, Identity, NetError, Place, Topology};
-use catena_wire::{Exception, Fault, Hello, NAME_BYTES_MAX, NodeId, NodeRef, ServiceEntry, names};
+use catena_wire::{Exception, Fault, Hello, NAME_BYTES_MAX, NodeId, NodeRef, names};
 
 use crate::{
     Client, Node, Service, StepStoreLimits,
     durable::Steps,
-    shell::{Ears, MakeSandbox, Parts, Shell},
+    shell::{Ears, MakeSandbox, Parts, Shell, entry_of},
 };
 
 /// Largest function that rides along with its first hop over a link; a larger one is fetched.
@@ -79,6 +79,7 @@ pub struct NodeBuilder {
     sandbox: SandboxSource,
     repository: bool,
     proxy: Option<String>,
+    entry_only: bool,
     step_store: Option<(PathBuf, StepStoreLimits)>,
 }
 
@@ -104,6 +105,7 @@ impl NodeBuilder {
             sandbox: SandboxSource::default(),
             repository: false,
             proxy: None,
+            entry_only: false,
             step_store: None,
         }
     }
@@ -115,6 +117,14 @@ impl NodeBuilder {
     pub fn chaining_proxy(mut self, address: impl Into<String>) -> Self {
         self.policy.runs_guests = false;
         self.proxy = Some(address.into());
+        self
+    }
+
+    /// Links with the nodes that it joins, and with others of their mesh only to call them: what those have to say to a client
+    /// that nobody can dial comes by the node at which its chain entered.
+    #[must_use]
+    pub fn entry_only(mut self) -> Self {
+        self.entry_only = true;
         self
     }
 
@@ -255,7 +265,7 @@ impl NodeBuilder {
         let listen = listen.map(choose_port).transpose()?;
         let address = told_to_peers(listen, self.advertise)?;
         let me = NodeRef { id: NodeId(random()), name: self.name, address, site: self.site.clone() };
-        let entries: Vec<_> = services.values().map(|service| entry(service, &me)).collect();
+        let entries: Vec<_> = services.values().map(|service| entry_of(service, &me, self.proxy.as_deref())).collect();
         let hello = Hello { node: me.clone(), services: entries, repository: self.repository }.encode();
         let identity = Identity { node: me.id.0, site: self.site, hello: hello.into() };
         let mut core = Core::new(me.clone(), self.policy, unix_us());
@@ -274,6 +284,7 @@ impl NodeBuilder {
             code_ride_bytes_max: CODE_RIDE_BYTES_MAX,
             topology: self.topology.clone(),
             proxy: self.proxy,
+            entry_only: self.entry_only,
             steps,
         });
         let config = EndpointConfig { listen, topology: self.topology, ..EndpointConfig::default() };
@@ -330,16 +341,6 @@ fn check_name(name: &str) -> Result<(), StartError> {
     match name.len() {
         1..=NAME_BYTES_MAX if !name.contains('/') => Ok(()),
         _ => Err(StartError::Name(name.to_owned())),
-    }
-}
-
-fn entry(service: &Service, node: &NodeRef) -> ServiceEntry {
-    ServiceEntry {
-        service: service.name().to_owned(),
-        functions: service.functions().map(str::to_owned).collect(),
-        node: node.clone(),
-        repeatable: service.repeatable_functions().map(str::to_owned).collect(),
-        proxy: None,
     }
 }
 

@@ -81,7 +81,7 @@ impl Node {
         self.cancelled.insert(now, (chain, Some(from.id)), &self.policy);
     }
 
-    fn stop(&mut self, now: Time, chain: ChainId, also: Option<Arc<NodeRef>>) {
+    pub(crate) fn stop(&mut self, now: Time, chain: ChainId, also: Option<Arc<NodeRef>>) {
         if !self.cancelled.insert(now, (chain, None), &self.policy) {
             return;
         }

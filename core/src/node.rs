@@ -296,9 +296,10 @@ impl Node {
 
     /// Time has passed.
     pub fn on_timeout(&mut self, now: Time) {
-        for silent in self.origin.on_timeout(now, &self.policy, &mut self.actions) {
-            self.retransmit(now, silent);
-        }
+        let overdue = self.origin.on_timeout(now, &self.policy, &mut self.actions);
+        overdue.silent.into_iter().for_each(|chain| self.retransmit(now, chain));
+        // Nobody waits for them any more.
+        overdue.lost.into_iter().for_each(|(chain, last_node)| self.stop(now, chain, last_node));
         while let Some(session) = self.activations.take_due(now) {
             self.wake(now, session);
         }

@@ -66,6 +66,15 @@ pub(crate) struct Origin {
 
 type Out = VecDeque<Action>;
 
+/// Chains whose time has come.
+#[derive(Debug, Default)]
+pub(crate) struct Overdue {
+    /// Silent for too long: they are to be sent on their way again.
+    pub(crate) silent: Vec<ChainId>,
+    /// Given up, with the node last heard of: they are to be stopped, wherever they are.
+    pub(crate) lost: Vec<(ChainId, Option<Arc<NodeRef>>)>,
+}
+
 impl Origin {
     pub(crate) fn new(me: NodeId) -> Self {
         Self { me, chains: BTreeMap::new(), timers: Timers::default(), apart: VecDeque::new(), tried: VecDeque::new() }
@@ -300,28 +309,33 @@ impl Origin {
         self.timers.next()
     }
 
-    /// Returns the chains that have been silent for too long and are to be sent on their way again.
-    pub(crate) fn on_timeout(&mut self, now: Time, policy: &Policy, out: &mut Out) -> Vec<ChainId> {
-        let mut silent = Vec::new();
+    /// Ends what is out of time, or was silent for too often.
+    pub(crate) fn on_timeout(&mut self, now: Time, policy: &Policy, out: &mut Out) -> Overdue {
+        let mut overdue = Overdue::default();
         while let Some(number) = self.timers.take_due(now) {
             let Some(started) = self.chains.get_mut(&number) else {
                 continue;
             };
-            if started.deadline <= now {
-                let why = late(started);
-                self.give_up(number, why, out);
+            let chain = ChainId { origin: self.me, number };
+            let why = if started.deadline <= now {
+                Some(late(started))
             } else if started.retransmissions >= policy.retransmissions_max {
-                let why = lost(started, policy);
+                Some(lost(started, policy))
+            } else {
+                None
+            };
+            if let Some(why) = why {
+                overdue.lost.push((chain, started.last_node.clone()));
                 self.give_up(number, why, out);
             } else {
                 started.retransmissions += 1;
                 let later = now.after(policy.heartbeat_timeout_us.max(1));
                 started.silent_at.values_mut().for_each(|silent_at| *silent_at = later);
                 self.timers.set(number, started.wakes_at());
-                silent.push(ChainId { origin: self.me, number });
+                overdue.silent.push(chain);
             }
         }
-        silent
+        overdue
     }
 }
 

@@ -30,7 +30,8 @@ static LISTING_NUMBER: AtomicU64 = AtomicU64::new(1);
 impl Shell {
     /// A peer has said who it is.
     pub(super) fn greet(self: &Arc<Self>, link: &Arc<Link>, hello: Hello) {
-        let services: Vec<_> = hello.services.iter().map(|entry| (entry.service.clone(), instance(entry))).collect();
+        let services: Vec<_> =
+            hello.services.iter().map(|entry| (entry.service.clone(), self.instance(entry))).collect();
         let repository = hello.repository;
         let node = self.peers.greet(link, hello);
         let mut core = self.core();
@@ -58,8 +59,10 @@ impl Shell {
         let unreachable = |reason: String| NetError::Unreachable { address: place.address.clone(), reason };
         link.introduced().await.map_err(|why| unreachable(why.to_string()))?;
         let Some(peer) = self.peer_of(&link).await else { return Err(unreachable("it is no Catena node".into())) };
-        let entries = self.list(peer).await.unwrap_or_default();
-        self.link_with_all(entries).await;
+        if !self.entry_only {
+            let entries = self.list(peer).await.unwrap_or_default();
+            self.link_with_all(entries).await;
+        }
         Ok(())
     }
 
@@ -134,15 +137,24 @@ impl Shell {
 
     async fn look_up(self: &Arc<Self>, service: &str, avoid: &[NodeId]) -> Result<Instance, Exception> {
         if let Some(entry) = self.peers.find(service, avoid) {
-            return Ok(instance(&entry));
+            return Ok(self.instance(&entry));
         }
         let known = self.survey().await;
         match known.iter().find(|entry| entry.service == service && !avoid.contains(&entry.node.id)) {
-            Some(entry) => Ok(instance(entry)),
+            Some(entry) => Ok(self.instance(entry)),
             None => Err(match self.peers.departed(service) {
                 Some(node) => down(service, &node, &self.me.name),
                 None => unknown(service, &self.me.name, &known),
             }),
+        }
+    }
+
+    fn instance(&self, entry: &ServiceEntry) -> Instance {
+        let proxy = entry.proxy.as_ref().and_then(|proxy| self.peers.at_address(proxy.address.as_deref()?));
+        Instance {
+            node: Arc::new(entry.node.clone()),
+            proxy: proxy.map(Arc::new),
+            repeatable: entry.repeatable.clone(),
         }
     }
 
@@ -170,14 +182,6 @@ async fn keep_joined(shell: Weak<Shell>, seeds: Vec<Place>) {
                 tracing::debug!(address = %seed.address, %why, "not joined; trying again");
             }
         }
-    }
-}
-
-fn instance(entry: &ServiceEntry) -> Instance {
-    Instance {
-        node: Arc::new(entry.node.clone()),
-        proxy: entry.proxy.clone().map(Arc::new),
-        repeatable: entry.repeatable.clone(),
     }
 }
 

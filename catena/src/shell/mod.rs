@@ -14,14 +14,17 @@ mod timer;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Instant,
 };
 
 use catena_core::{CallId, Node as Core, Replied, Ticket, Time};
 use catena_guest::Sandbox;
 use catena_net::{Endpoint, Topology};
-use catena_wire::{ChainId, Exception, Fault, NodeRef, ServiceEntry, StepKey, Value, names};
+use catena_wire::{ChainId, Exception, Fault, NodeId, NodeRef, ServiceEntry, StepKey, Value, names};
 use tokio::{
     runtime::Handle,
     sync::{OnceCell, mpsc, oneshot},
@@ -61,7 +64,9 @@ pub(crate) struct Shell {
     running: Mutex<HashMap<Ticket, AbortHandle>>,
     replies: Mutex<HashMap<ChainId, mpsc::Sender<Replied>>>,
     calls: Mutex<HashMap<CallId, oneshot::Sender<Result<Value, Exception>>>>,
-    hearers: Mutex<HashMap<StepKey, Hearer>>,
+    /// With a number that counts up, by which the oldest is found.
+    hearers: Mutex<HashMap<StepKey, (u64, Hearer)>>,
+    heard_of: AtomicU64,
     listings: Mutex<HashMap<u64, oneshot::Sender<Vec<ServiceEntry>>>>,
     pub(crate) peers: Peers,
     alarm: Arc<Alarm>,
@@ -70,6 +75,8 @@ pub(crate) struct Shell {
     topology: Option<Arc<Topology>>,
     /// Address of the node at which chains run that call this one.
     proxy: Option<String>,
+    /// Links with the nodes that it joins, and with no others of their mesh.
+    entry_only: bool,
     /// Where the steps of durable functions are kept.
     steps: Option<Steps>,
     code_ride_bytes_max: usize,
@@ -85,6 +92,7 @@ pub(crate) struct Parts {
     pub(crate) code_ride_bytes_max: usize,
     pub(crate) topology: Option<Arc<Topology>>,
     pub(crate) proxy: Option<String>,
+    pub(crate) entry_only: bool,
     pub(crate) steps: Option<Steps>,
 }
 
@@ -109,8 +117,10 @@ impl Shell {
             replies: Mutex::default(),
             calls: Mutex::default(),
             hearers: Mutex::default(),
+            heard_of: AtomicU64::new(0),
             topology: parts.topology,
             proxy: parts.proxy,
+            entry_only: parts.entry_only,
             steps: parts.steps,
             listings: Mutex::default(),
             peers: Peers::default(),
@@ -185,14 +195,20 @@ impl Shell {
     /// Takes the intermediate answers of the sub-chain with which a service answers at this step.
     pub(crate) fn listen(&self, step: StepKey, hearer: Hearer) {
         let mut hearers = lock(&self.hearers);
-        if hearers.len() < HEARERS_MAX {
-            hearers.insert(step, hearer);
+        // Nobody says when a sub-chain is over, so the oldest makes room.
+        if hearers.len() >= HEARERS_MAX
+            && let Some((oldest, _)) =
+                hearers.iter().map(|(step, (number, _))| (step.clone(), *number)).min_by_key(|(_, number)| *number)
+        {
+            hearers.remove(&oldest);
         }
+        let number = self.heard_of.fetch_add(1, Ordering::Relaxed);
+        hearers.insert(step, (number, hearer));
     }
 
     fn hear(&self, step: &StepKey, value: Value) {
         let hearer = lock(&self.hearers).get(step).cloned();
-        if let Some(hearer) = hearer {
+        if let Some((_, hearer)) = hearer {
             hearer(value);
         }
     }
@@ -233,19 +249,30 @@ impl Shell {
 
     /// The services that this node offers itself.
     pub(crate) fn own_services(&self) -> Vec<ServiceEntry> {
-        let entry = |service: &Service| ServiceEntry {
-            service: service.name().to_owned(),
-            functions: service.functions().map(str::to_owned).collect(),
-            node: self.me.clone(),
-            repeatable: service.repeatable_functions().map(str::to_owned).collect(),
-            proxy: self.proxy.as_deref().and_then(|address| self.peers.at_address(address)),
-        };
-        self.services.values().map(entry).collect()
+        self.services.values().map(|service| entry_of(service, &self.me, self.proxy.as_deref())).collect()
     }
 
     /// Chains, calls and service functions under way.
     pub(crate) fn load(&self) -> (usize, usize, usize) {
         self.core().load()
+    }
+}
+
+/// What a node says of one of its services. Its chaining proxy may not be linked yet: it is named by its address alone, and
+/// whoever reads this looks for the node that listens there.
+pub(crate) fn entry_of(service: &Service, node: &NodeRef, proxy: Option<&str>) -> ServiceEntry {
+    let at = |address: &str| NodeRef {
+        id: NodeId(0),
+        name: address.to_owned(),
+        address: Some(address.to_owned()),
+        site: node.site.clone(),
+    };
+    ServiceEntry {
+        service: service.name().to_owned(),
+        functions: service.functions().map(str::to_owned).collect(),
+        node: node.clone(),
+        repeatable: service.repeatable_functions().map(str::to_owned).collect(),
+        proxy: proxy.map(at),
     }
 }
 
