@@ -14,14 +14,14 @@ use crate::{
     summary::Summary,
 };
 
-const IN_FLIGHT: usize = 64;
+pub(crate) const IN_FLIGHT: usize = 64;
 const IN_A_ROUND: usize = 4_000;
 
 pub(crate) async fn measure(peers: &Arc<Peers>, rounds: usize, summary: &mut Summary) -> Result<(), Failure> {
     let (mut js, mut wasm, mut tonic) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..=rounds {
         for (job, each) in [(Job::ChainJs, &mut js), (Job::Tonic4, &mut tonic), (Job::ChainWasm, &mut wasm)] {
-            let one = per_cpu_second(peers, job).await?;
+            let one = per_cpu_second(peers, job, IN_FLIGHT).await?;
             if round > 0 {
                 each.push(one);
             }
@@ -35,16 +35,16 @@ pub(crate) async fn measure(peers: &Arc<Peers>, rounds: usize, summary: &mut Sum
     Ok(())
 }
 
-pub(crate) async fn per_cpu_second(peers: &Arc<Peers>, job: Job) -> Result<f64, Failure> {
+pub(crate) async fn per_cpu_second(peers: &Arc<Peers>, job: Job, in_flight: usize) -> Result<f64, Failure> {
     let before = cpu_s() + peers.cpu_s(job)?;
     // One task that has them all in flight: among the runtime's workers, as the servers are.
-    tokio::spawn(round(Arc::clone(peers), job)).await??;
+    tokio::spawn(round(Arc::clone(peers), job, in_flight)).await??;
     Ok(IN_A_ROUND as f64 / (cpu_s() + peers.cpu_s(job)? - before))
 }
 
-async fn round(peers: Arc<Peers>, job: Job) -> Result<(), Failure> {
+async fn round(peers: Arc<Peers>, job: Job, in_flight: usize) -> Result<(), Failure> {
     let done = AtomicUsize::new(0);
-    let lanes: Vec<_> = (0..IN_FLIGHT).map(|_| lane(&peers, job, &done)).collect();
+    let lanes: Vec<_> = (0..in_flight).map(|_| lane(&peers, job, &done)).collect();
     futures_util::future::try_join_all(lanes).await.map(drop)
 }
 

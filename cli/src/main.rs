@@ -35,9 +35,6 @@ mod value;
 
 use std::process::ExitCode;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let args = match args::parse() {
         Ok(args) => args,

@@ -22,7 +22,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("catena-apps", &["catena", "catena-files", "catena-script", "catena-bridge-nfs"]),
     ("catena-cli", &["catena", "catena-apps", "catena-bridge-nfs", "catena-files", "catena-guest", "catena-script"]),
     ("catena-chaos", &["catena"]),
-    ("catena-bench", &["catena", "catena-apps", "catena-files", "catena-guest", "catena-wire"]),
+    ("catena-bench", &["catena", "catena-apps", "catena-core", "catena-files", "catena-guest", "catena-wire"]),
     ("xtask", &[]),
 ];
 
