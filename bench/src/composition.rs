@@ -13,7 +13,7 @@ use catena_files::Directory;
 use crate::{Failure, stats::Spread, summary::Summary};
 
 /// One of the sizes in the paper's figure.
-const FILE_BYTES: usize = 1_000_000;
+const FILE_BYTES: usize = 128 << 10;
 
 pub(crate) async fn measure(sandbox: &Sandbox, rounds: usize, summary: &mut Summary) -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
