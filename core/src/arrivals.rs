@@ -18,6 +18,8 @@ impl Node {
             Message::Partial { key, number, value, to } => {
                 self.seen_beyond(now, from.id, &key);
                 if to == 0 {
+                    // What is passed on by the node of the entry has no host of its own to name.
+                    self.origin.heard_at(&key, from);
                     self.origin.on_partial(now, &key, number, value, &self.policy, &mut self.actions);
                 } else {
                     self.hearings.on_partial(&key, to, number, value, &self.policy, &mut self.actions);

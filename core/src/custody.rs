@@ -180,6 +180,9 @@ impl Node {
 
     fn hand_over(&mut self, now: Time, session: SessionId) {
         if let Some(activation) = self.activations.remove(session) {
+            if let Phase::Handing(custody) = &activation.phase {
+                self.origin.heard_at(&custody.key, &custody.to);
+            }
             self.handed_over(now, activation);
         }
     }

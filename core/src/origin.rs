@@ -171,6 +171,18 @@ impl Origin {
         }
     }
 
+    /// The chain was last heard of at this step, at this node.
+    pub(crate) fn heard_at(&mut self, key: &StepKey, node: &Arc<NodeRef>) {
+        let own = key.chain.origin == self.me;
+        if let Some(started) = self.chains.get_mut(&key.chain.number).filter(|_| own)
+            && key.step >= started.last_step
+        {
+            started.last_step = key.step;
+            started.last_host.clone_from(&node.name);
+            started.last_node = Some(node.clone());
+        }
+    }
+
     pub(crate) fn on_partial(
         &mut self,
         now: Time,
