@@ -47,10 +47,3 @@ fn the_bytes_that_other_nodes_send_are_understood() {
         assert_eq!(Message::decode(encoded), Ok(message), "{kind}");
     }
 }
-
-/// Writes what the format is now: `cargo test -p catena-wire --test golden -- --ignored`.
-#[test]
-#[ignore = "writes golden.txt: only for a new version of the format"]
-fn write_golden() {
-    std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden.txt"), lines()).unwrap();
-}

@@ -13,11 +13,8 @@ mod sessions;
 mod timer;
 
 use std::{
-    collections::HashMap,
-    sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Instant,
 };
 
@@ -47,6 +44,13 @@ const HEARERS_MAX: usize = 16_384;
 /// Who takes a sub-chain's intermediate answers.
 pub(crate) type Hearer = Arc<dyn Fn(Value) + Send + Sync>;
 
+/// Those of the sub-chains that services of this node answered with.
+#[derive(Default)]
+struct Hearers {
+    by_step: HashMap<StepKey, Hearer>,
+    oldest: VecDeque<StepKey>,
+}
+
 /// How the sandbox comes to be: once, when first needed.
 pub(crate) type MakeSandbox = Box<dyn Fn() -> Result<Sandbox, Exception> + Send + Sync>;
 
@@ -64,9 +68,7 @@ pub(crate) struct Shell {
     running: Mutex<HashMap<Ticket, AbortHandle>>,
     replies: Mutex<HashMap<ChainId, mpsc::Sender<Replied>>>,
     calls: Mutex<HashMap<CallId, oneshot::Sender<Result<Value, Exception>>>>,
-    /// With a number that counts up, by which the oldest is found.
-    hearers: Mutex<HashMap<StepKey, (u64, Hearer)>>,
-    heard_of: AtomicU64,
+    hearers: Mutex<Hearers>,
     listings: Mutex<HashMap<u64, oneshot::Sender<Vec<ServiceEntry>>>>,
     pub(crate) peers: Peers,
     alarm: Arc<Alarm>,
@@ -117,7 +119,6 @@ impl Shell {
             replies: Mutex::default(),
             calls: Mutex::default(),
             hearers: Mutex::default(),
-            heard_of: AtomicU64::new(0),
             topology: parts.topology,
             proxy: parts.proxy,
             entry_only: parts.entry_only,
@@ -195,20 +196,20 @@ impl Shell {
     /// Takes the intermediate answers of the sub-chain with which a service answers at this step.
     pub(crate) fn listen(&self, step: StepKey, hearer: Hearer) {
         let mut hearers = lock(&self.hearers);
-        // Nobody says when a sub-chain is over, so the oldest makes room.
-        if hearers.len() >= HEARERS_MAX
-            && let Some((oldest, _)) =
-                hearers.iter().map(|(step, (number, _))| (step.clone(), *number)).min_by_key(|(_, number)| *number)
-        {
-            hearers.remove(&oldest);
+        if hearers.by_step.insert(step.clone(), hearer).is_none() {
+            hearers.oldest.push_back(step);
         }
-        let number = self.heard_of.fetch_add(1, Ordering::Relaxed);
-        hearers.insert(step, (number, hearer));
+        // Nobody says when a sub-chain is over, so the oldest makes room.
+        if hearers.by_step.len() > HEARERS_MAX
+            && let Some(oldest) = hearers.oldest.pop_front()
+        {
+            hearers.by_step.remove(&oldest);
+        }
     }
 
     fn hear(&self, step: &StepKey, value: Value) {
-        let hearer = lock(&self.hearers).get(step).cloned();
-        if let Some((_, hearer)) = hearer {
+        let hearer = lock(&self.hearers).by_step.get(step).cloned();
+        if let Some(hearer) = hearer {
             hearer(value);
         }
     }
