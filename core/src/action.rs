@@ -3,7 +3,8 @@
 use alloc::{string::String, sync::Arc, vec::Vec};
 use bytes::Bytes;
 use catena_wire::{
-    ChainId, Encoded, Exception, Hash, LogLine, NodeId, NodeRef, Outcome, ServiceEntry, StepKey, StepTrace, Value,
+    ChainId, Encoded, Exception, Hash, Kinds, LogLine, NodeId, NodeRef, Outcome, ServiceEntry, StepKey, StepLimits,
+    StepTrace, Value,
 };
 
 /// A chain's stay at this node: the shell keeps the guest under this name.
@@ -65,6 +66,8 @@ pub enum Action {
         started_at_ms: u64,
         /// Its randomness.
         seed: u64,
+        /// What it may use, if that is less than this node allows.
+        limits: StepLimits,
     },
     /// Lay this continuation over the function's image and settle the call; answer with [`crate::Node::on_turn`].
     Resume {
@@ -78,6 +81,8 @@ pub enum Action {
         call: u32,
         /// Its result.
         result: Result<Value, Exception>,
+        /// What it may use, if that is less than this node allows.
+        limits: StepLimits,
     },
     /// Lay this continuation over the function's image and begin one branch of its split; answer with [`crate::Node::on_turn`].
     Branch {
@@ -91,6 +96,8 @@ pub enum Action {
         call: u32,
         /// Which branch, from 0.
         index: u16,
+        /// What it may use, if that is less than this node allows.
+        limits: StepLimits,
     },
     /// Settle a call of a live session; answer with [`crate::Node::on_turn`].
     Settle {
@@ -285,8 +292,32 @@ pub struct Instance {
     pub node: Arc<NodeRef>,
     /// Where chains that call it run, if not there (rpc-chains section 7.3).
     pub proxy: Option<Arc<NodeRef>>,
-    /// Its functions that may be done again when it is unknown whether they were.
-    pub repeatable: Vec<String>,
+    /// What it says of its functions.
+    pub kinds: Kinds,
+}
+
+impl Instance {
+    /// Where a function may be done again when it is unknown whether it was.
+    pub(crate) fn again(&self, function: &str) -> Again {
+        let among = |functions: &[String]| functions.iter().any(|known| known == function);
+        match () {
+            () if among(&self.kinds.repeatable) => Again::Anywhere,
+            () if among(&self.kinds.durable) => Again::SameNode,
+            () => Again::Nowhere,
+        }
+    }
+}
+
+/// Where a call may be made again when it is unknown whether it was done (rpc-chains section 3.9).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Again {
+    /// Nowhere but at the same run of the same node, which remembers the step.
+    #[default]
+    Nowhere,
+    /// At another run of the same node, which finds the step on its disk.
+    SameNode,
+    /// At any instance of the service.
+    Anywhere,
 }
 
 /// A call that a guest issued.

@@ -10,10 +10,12 @@ use alloc::{
 use bytes::Bytes;
 use catena_wire::{
     BranchCount, Budget, ChainId, Charter, End, Exception, Frame, Hash, Listener, LogLine, Merge, NodeId, NodeRef,
-    StepKey, StepTrace, TRACE_STEPS_MAX, Value,
+    StepKey, StepLimits, StepTrace, TRACE_STEPS_MAX, Value,
 };
 
-use crate::{Answer, GuestCall, GuestSplit, SessionId, SubChain, Time, gathering::Gathering, timers::Timers};
+use crate::{
+    Answer, GuestCall, GuestSplit, SessionId, SubChain, Time, action::Again, gathering::Gathering, timers::Timers,
+};
 
 /// What a chain carries from hop to hop.
 #[derive(Clone, Debug)]
@@ -32,6 +34,10 @@ pub(crate) struct Baggage {
     pub(crate) path: Vec<String>,
     pub(crate) trace: Option<Vec<StepTrace>>,
     pub(crate) console: Vec<LogLine>,
+    /// How many of these lines the origin has been sent.
+    pub(crate) console_told: u32,
+    /// What the function may use, if that is less than each node allows.
+    pub(crate) limits: StepLimits,
 }
 
 impl Baggage {
@@ -70,6 +76,9 @@ impl Baggage {
 /// What the names in one step of a profile take, more or less.
 const NAMES_BYTES: usize = 64;
 
+/// Hops that a chain never lends: if what was lent is lost with its borrower, the chain can still do something about it.
+const HOPS_RESERVED_MAX: u32 = 64;
+
 /// A chain at this node.
 #[derive(Clone, Debug)]
 pub(crate) struct Activation {
@@ -107,7 +116,7 @@ pub(crate) enum Phase {
     /// The guest runs, or waits for calls that are out side by side.
     Live,
     /// Its continuation is being taken, to go where this call goes, or to be split.
-    Packing { cargo: Cargo, to: Arc<NodeRef>, with_code: bool, repeatable: bool },
+    Packing { cargo: Cargo, to: Arc<NodeRef>, with_code: bool, again: Again },
     /// In custody until the next node accepts it.
     Handing(Custody),
     /// Its branches are under way, and end here.
@@ -219,10 +228,12 @@ pub(crate) struct Custody {
     pub(crate) retry_at: Time,
     /// It was accepted there before: that it cannot be reached now does not mean that nothing was done.
     pub(crate) accepted: bool,
-    /// It may be done again elsewhere when it is unknown whether it was done.
-    pub(crate) repeatable: bool,
+    /// Where it may be done again when it is unknown whether it was done.
+    pub(crate) again: Again,
     /// Instances of the service that were tried before this one.
     pub(crate) tried: Vec<Arc<NodeRef>>,
+    /// It may have been done by the node of this name: no other may try.
+    pub(crate) bound_to: Option<String>,
     /// What the function is told if it cannot be handed over, instead of why.
     pub(crate) instead: Option<Exception>,
 }
@@ -231,6 +242,27 @@ impl Activation {
     /// What is left to spend now.
     pub(crate) fn budget_now(&self, now: Time) -> Budget {
         self.budget.after(now.since(self.budget_at))
+    }
+
+    /// Hops that it can lend to calls that may become chains of their own, once so many calls are counted.
+    pub(crate) fn spare_hops(&self, now: Time, calls: u32) -> u32 {
+        let left = self.budget_now(now).without_hops(calls).hops_left();
+        left - (left / 2).min(HOPS_RESERVED_MAX)
+    }
+
+    /// So many of its hops, for a call; what that does not spend comes back.
+    pub(crate) fn lend(&mut self, now: Time, hops: u32) -> Budget {
+        let left = self.budget_now(now);
+        let hops = hops.min(left.hops_left());
+        self.budget = left.without_hops(hops);
+        self.budget_at = now;
+        Budget::new(left.time_left_us(), hops)
+    }
+
+    /// All that it can spare, if that may be needed: it waits for this one call.
+    pub(crate) fn lend_all(&mut self, now: Time, may_chain: bool) -> Budget {
+        let spare = if may_chain { self.spare_hops(now, 0) } else { 0 };
+        self.lend(now, spare)
     }
 
     /// When this chain next needs attention, whatever else happens.

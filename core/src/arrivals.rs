@@ -39,15 +39,17 @@ impl Node {
                 self.seen_beyond(now, from.id, &key);
                 self.origin.on_heartbeat(now, &key, from, &host, &open, &self.policy);
             }
-            Message::Console(key, lines) => self.origin.on_console(&key, lines, &mut self.actions),
+            Message::Console(key, first, lines) => {
+                self.origin.on_console(&key, first, lines, &self.policy, &mut self.actions);
+            }
+            Message::Locate { key, origin, entry } => self.locate(now, &key, &(origin, entry)),
+            Message::Located(key, host, whereabouts) => self.origin.on_located(&key, &host, whereabouts),
             Message::Call { id, service, function, params, budget, key, credentials } => {
                 let asker = Asker::Peer { to: from.clone(), id };
-                self.serve_step(
-                    now,
-                    Request { asker, service, function, params, budget, budget_at: now, key, credentials, attempts: 0 },
-                );
+                let request = Request::new(asker, service, function, params, now, budget);
+                self.serve_step(now, Request { key, credentials, ..request });
             }
-            Message::Return(id, outcome) => self.call_returned(now, from, id, outcome),
+            Message::Return(id, outcome, hops_left) => self.call_returned(now, from, id, outcome, hops_left),
             Message::Withdraw(id) => self.call_withdrawn(now, from, id),
             Message::WantCode(code) => self.actions.push_back(Action::ServeCode { code, to: from.clone() }),
             Message::Code(code, bytes) => self.code_came(from, code, bytes),
@@ -71,9 +73,12 @@ impl Node {
 /// Whether this is an answer of a chain to its origin. Nothing else is passed on: it would come under this node's name.
 fn is_answer_to(origin: NodeId, head: &[u8]) -> bool {
     match Message::decode_head(head) {
-        Ok(Message::Partial { key, to: 0, .. } | Message::Heartbeat(key, ..) | Message::Console(key, _)) => {
-            key.chain.origin == origin
-        }
+        Ok(
+            Message::Partial { key, to: 0, .. }
+            | Message::Heartbeat(key, ..)
+            | Message::Console(key, ..)
+            | Message::Located(key, ..),
+        ) => key.chain.origin == origin,
         Ok(Message::End(end)) => end.key.chain.origin == origin,
         _ => false,
     }

@@ -1,13 +1,14 @@
 //! Plain calls, by and for other nodes, users of this one, and chains that stay where they are.
 
-use alloc::{format, string::String, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 use catena_wire::{ChainId, Exception, Fault, Message, NodeRef, Outcome, PATH_HOSTS_MAX, StepKey, Value, names};
 
 use crate::{
-    Action, Answer, Node, Receipt, Time, Undelivered, Urgency,
+    Action, Answer, Instance, Node, Receipt, SessionId, Time, Undelivered, Urgency,
+    action::Again,
     activation::Phase,
-    calls::{Asker, Request, Unresolved, Waiting},
-    node::overloaded,
+    calls::{Asker, Missed, Request, Unresolved, Waiting},
+    node::{Served, overloaded},
     steps::{Done, print_of},
 };
 
@@ -20,15 +21,15 @@ impl Node {
                 .and_then(|()| self.check_running());
             return match verdict {
                 Ok(()) => self.run_service(now, request),
-                Err(why) => self.answer(now, request.asker, Err(why)),
+                Err(why) => self.answer(now, request, Err(why)),
             };
         }
         if let Some(to) = self.names.get(&request.service).cloned() {
-            return self.ask(now, request, &to.node);
+            return self.ask(now, request, &to);
         }
         if self.calls.count_aside() >= self.policy.calls_waiting_max {
             let why = overloaded(&self.me.name, "calls to services being looked up", self.policy.calls_waiting_max);
-            return self.answer(now, request.asker, Err(why));
+            return self.answer(now, request, Err(why));
         }
         let service = request.service.clone();
         if self.calls.put_aside(&service, Unresolved::Plain(request)) {
@@ -37,7 +38,13 @@ impl Node {
     }
 
     /// Asks that node. Its place is not looked up again, so a full table of names cannot make a call go round in circles.
-    pub(crate) fn ask(&mut self, now: Time, request: Request, to: &Arc<NodeRef>) {
+    pub(crate) fn ask(&mut self, now: Time, request: Request, place: &Instance) {
+        // Without a step nobody could remember it.
+        let again = if request.key.is_some() { place.again(&request.function) } else { Again::Nowhere };
+        self.ask_node(now, Request { again, ..request }, &place.node);
+    }
+
+    fn ask_node(&mut self, now: Time, request: Request, to: &Arc<NodeRef>) {
         let budget = request.budget_now(now);
         let verdict = if let Err(why) = check_time(now, &request) {
             Err(why)
@@ -47,8 +54,9 @@ impl Node {
             Ok(())
         };
         if let Err(why) = verdict {
-            return self.answer(now, request.asker, Err(why.calling(&request.service, &request.function)));
+            return self.fail(now, request, why);
         }
+        self.note_served_by(&request.asker, &to.name);
         let Request { service, function, params, key, credentials, .. } = request.clone();
         let id = self.calls.wait(now, Request { attempts: request.attempts + 1, ..request }, to);
         let call = Message::Call { id, service, function, params, budget, key, credentials };
@@ -72,7 +80,7 @@ impl Node {
         let mine = print_of(&request.service, &request.function, &request.params);
         if self.cancelled.contains(key.chain, to.id) {
             let why = Exception::new(names::CANCELLED, Fault::Caller, "the chain was cancelled");
-            return self.answer(now, request.asker, Err(why));
+            return self.answer(now, request, Err(why));
         }
         match self.steps.get_mut(&key) {
             Some(Done::Calling { print, askers }) if *print == mine => {
@@ -80,14 +88,14 @@ impl Node {
                     askers.push((to, id));
                 }
             }
-            Some(Done::Called { print, result }) if *print == mine => {
-                let result = result.clone();
-                self.answer(now, request.asker, result);
+            Some(Done::Called { print, result, hops_left }) if *print == mine => {
+                let (result, hops_left) = (result.clone(), *hops_left);
+                self.answer_spent(now, request.asker, result, hops_left);
             }
             Some(_) => {
                 let message = "another call was made under this step; whether this one took effect is unknown";
                 let why = Exception::new(names::PROTOCOL, Fault::Caller, message).outcome_unknown();
-                self.answer(now, request.asker, Err(why));
+                self.answer(now, request, Err(why));
             }
             None => {
                 self.steps.begin_call(key.clone(), mine, (to, id));
@@ -111,7 +119,7 @@ impl Node {
             Err(why) => {
                 let path = [self.me.name.clone()];
                 let why = why.calling(&request.service, &request.function).at_step(0, &path);
-                self.answer(now, request.asker, Err(why));
+                self.answer(now, request, Err(why));
             }
         }
     }
@@ -126,7 +134,7 @@ impl Node {
 
     /// Whether this node has that function, or who is mistaken.
     pub(crate) fn check_service(&self, service: &str, function: &str) -> Result<(), Exception> {
-        let Some(functions) = self.services.get(service) else {
+        let Some(Served { functions, .. }) = self.services.get(service) else {
             let message = format!("{} does not serve {service}", self.me.name);
             return Err(Exception::new(names::UNKNOWN_SERVICE, Fault::Caller, message));
         };
@@ -141,8 +149,8 @@ impl Node {
     /// What a service function of this node answered with: a value, or a chain that will bring it.
     pub(crate) fn service_answered(&mut self, now: Time, request: Request, result: Result<Answer, Exception>) {
         let sub = match result {
-            Ok(Answer::Value(value)) => return self.answer(now, request.asker, Ok(value)),
-            Err(why) => return self.answer(now, request.asker, Err(why)),
+            Ok(Answer::Value(value)) => return self.answer(now, request, Ok(value)),
+            Err(why) => return self.answer(now, request, Err(why)),
             Ok(Answer::Chain(sub)) => sub,
         };
         let joins = match &request.asker {
@@ -150,8 +158,12 @@ impl Node {
             _ => false,
         };
         match request.asker {
-            Asker::Landing(session) if joins && self.policy.compose => self.join(now, session, request.service, sub),
+            Asker::Landing(session) if joins && self.policy.compose => {
+                self.give_back(session, request.budget.hops_left());
+                self.join(now, session, request.service, sub);
+            }
             Asker::Guest { session, call } if self.policy.compose && self.can_join(session, call) => {
+                self.give_back(session, request.budget.hops_left());
                 self.join_in_place(now, session, call, request.service, sub);
             }
             _ => self.run_apart(now, request, sub),
@@ -159,38 +171,52 @@ impl Node {
     }
 
     /// The result of a call, to whoever waits for it.
-    pub(crate) fn answer(&mut self, now: Time, asker: Asker, result: Result<Value, Exception>) {
+    pub(crate) fn answer(&mut self, now: Time, request: Request, result: Result<Value, Exception>) {
+        let hops_left = request.hops_after(&result);
+        self.answer_spent(now, request.asker, result, hops_left);
+    }
+
+    /// It came to nothing: says which call that was.
+    pub(crate) fn fail(&mut self, now: Time, request: Request, why: Exception) {
+        let why = why.calling(&request.service, &request.function);
+        self.answer(now, request, Err(why));
+    }
+
+    /// The result of a call, with what it left of the hops that it was lent.
+    pub(crate) fn answer_spent(&mut self, now: Time, asker: Asker, result: Result<Value, Exception>, hops_left: u32) {
         match asker {
             Asker::Landing(session) => {
+                self.give_back(session, hops_left);
                 if let Some(activation) = self.activations.get_mut(session)
                     && let Phase::Landing(landing) = &mut activation.phase
                 {
-                    let (step, path, target) =
-                        (activation.arrived.step, &activation.baggage.path, &activation.profile.target);
+                    let (key, path, target) =
+                        (&activation.arrived, &activation.baggage.path, &activation.profile.target);
                     landing.result = Some(result.map(Answer::Value).map_err(|mut why| {
                         why.target.get_or_insert_with(|| target.clone());
-                        why.at_step(step, path)
+                        why.at(key, path)
                     }));
                     self.resume_if_ready(now, session);
                 }
             }
             Asker::Guest { session, call } => {
                 self.close_in_place(now, session, call);
+                self.give_back(session, hops_left);
                 self.settle(session, call, result);
             }
             Asker::Peer { to, id } => {
                 let path = [self.me.name.clone()];
                 let result = result.map_err(|why| why.at_step(0, &path));
-                self.send(&to, Message::Return(id, result.into()), Receipt::None, Urgency::Now);
+                self.send(&to, Message::Return(id, result.into(), hops_left), Receipt::None, Urgency::Now);
             }
             Asker::Step(key) => {
                 let path = [self.me.name.clone()];
-                let result = result.map_err(|why| why.at_step(key.step, &path));
+                let result = result.map_err(|why| why.at(&key, &path));
                 let Some(Done::Calling { print, askers }) = self.steps.get_mut(&key) else { return };
                 let (print, askers) = (*print, core::mem::take(askers));
-                self.steps.finish(now, &key, Done::Called { print, result: result.clone() }, &self.policy);
+                self.steps.finish(now, &key, Done::Called { print, result: result.clone(), hops_left }, &self.policy);
                 for (to, id) in askers {
-                    self.send(&to, Message::Return(id, result.clone().into()), Receipt::None, Urgency::Now);
+                    self.send(&to, Message::Return(id, result.clone().into(), hops_left), Receipt::None, Urgency::Now);
                 }
             }
             Asker::Api(id) => self.actions.push_back(Action::CallDone(id, result)),
@@ -198,7 +224,7 @@ impl Node {
         }
     }
 
-    pub(crate) fn call_returned(&mut self, now: Time, from: &Arc<NodeRef>, id: u64, outcome: Outcome) {
+    pub(crate) fn call_returned(&mut self, now: Time, from: &Arc<NodeRef>, id: u64, outcome: Outcome, hops_left: u32) {
         // Only the node that was asked may answer.
         if self.calls.asked(id) != Some(from.id) {
             return;
@@ -222,7 +248,9 @@ impl Node {
         if matches!(&result, Err(why) if why.name == names::UNKNOWN_SERVICE) {
             self.names.remove(&waiting.request.service);
         }
-        self.answer(now, waiting.request.asker, result);
+        // Nobody can bring back more than was lent.
+        let hops_left = hops_left.min(waiting.request.budget.hops_left());
+        self.answer_spent(now, waiting.request.asker, result, hops_left);
     }
 
     /// The path of an exception from elsewhere continues that of the chain that called.
@@ -234,6 +262,7 @@ impl Node {
             let beyond = why.path.into_iter().take(room);
             why.path = activation.baggage.path.iter().cloned().chain(beyond).collect();
             why.step = activation.step;
+            why.branch.clone_from(&activation.arrived.branch);
         }
         why
     }
@@ -256,7 +285,7 @@ impl Node {
         let Some(Done::Calling { print, .. }) = self.steps.get(key) else { return };
         let print = *print;
         let why = Exception::new(names::CANCELLED, Fault::Caller, "the chain was cancelled").outcome_unknown();
-        self.steps.finish(now, key, Done::Called { print, result: Err(why) }, &self.policy);
+        self.steps.finish(now, key, Done::Called { print, result: Err(why), hops_left: 0 }, &self.policy);
     }
 
     /// Stops what is under way for whoever `gone` says is gone, here and at the nodes that were asked.
@@ -278,13 +307,88 @@ impl Node {
         let Waiting { request, to } = waiting;
         self.names.remove(&request.service);
         let lasting = request.key.is_some() && request.attempts < self.policy.hop_attempts_max;
-        let why = match why {
+        match why {
             // The same run of that node remembers the step: asking again cannot double an effect.
-            Undelivered::Lost if lasting => return self.ask(now, request, &to),
-            Undelivered::Unreachable if request.attempts <= 1 => unreachable(&to.name),
-            Undelivered::Unreachable | Undelivered::Lost => lost(&to.name),
-        };
-        self.answer(now, request.asker, Err(why.calling(&request.service, &request.function)));
+            Undelivered::Lost if lasting => self.ask_node(now, request, &to),
+            Undelivered::Unreachable if request.attempts <= 1 => {
+                self.ask_elsewhere(now, request, &to, unreachable(&to.name), None);
+            }
+            Undelivered::Unreachable | Undelivered::Lost => match request.again {
+                Again::Nowhere => self.fail(now, request, lost(&to.name)),
+                Again::SameNode => self.ask_elsewhere(now, request, &to, lost(&to.name), Some(to.name.clone())),
+                Again::Anywhere => self.ask_elsewhere(now, request, &to, lost(&to.name), None),
+            },
+        }
+    }
+
+    /// Another instance of the service may do it (rpc-chains section 3.9: a logical name is mapped to a backup).
+    fn ask_elsewhere(
+        &mut self,
+        now: Time,
+        mut request: Request,
+        missed: &NodeRef,
+        why: Exception,
+        bound_to: Option<String>,
+    ) {
+        let known = request.missed.get_or_insert_with(|| Box::new(Missed { nodes: Vec::new(), bound_to: None, why }));
+        known.nodes.push(missed.id);
+        known.bound_to = known.bound_to.take().or(bound_to);
+        if known.nodes.len() >= self.policy.instances_tried_max {
+            let why = known.why.clone();
+            return self.fail(now, request, why);
+        }
+        let (service, avoid) = (request.service.clone(), known.nodes.clone());
+        request.attempts = 0;
+        self.calls.put_aside(&service, Unresolved::Plain(request));
+        self.actions.push_back(Action::Resolve { service, avoid });
+    }
+
+    /// The name of a call's service has been looked up, for the first time or again.
+    pub(crate) fn ask_resolved(&mut self, now: Time, request: Request, place: Result<&Instance, &Exception>) {
+        let missed = request.missed.as_deref();
+        match (place, missed) {
+            (Ok(place), Some(missed)) if !missed.allows(&place.node) => {
+                let why = missed.why.clone();
+                self.fail(now, request, why);
+            }
+            (Ok(place), _) => {
+                let request = self.lend_late(now, request, place);
+                self.ask(now, request, place);
+            }
+            (Err(why), missed) => {
+                let why = missed.map_or(why, |missed| &missed.why).clone();
+                self.fail(now, request, why);
+            }
+        }
+    }
+
+    /// That the function may answer with a chain is known only now.
+    fn lend_late(&mut self, now: Time, mut request: Request, place: &Instance) -> Request {
+        if let Asker::Guest { session, .. } | Asker::Landing(session) = &request.asker
+            && request.budget.hops_left() == 0
+            && place.kinds.chaining.contains(&request.function)
+            && let Some(activation) = self.activations.get_mut(*session)
+        {
+            // Others may be found out about, too.
+            let half = activation.spare_hops(now, 0) / 2;
+            request.budget = request.budget.with_hops_back(activation.lend(now, half).hops_left());
+        }
+        request
+    }
+
+    fn give_back(&mut self, session: SessionId, hops: u32) {
+        if let Some(activation) = self.activations.get_mut(session) {
+            activation.budget = activation.budget.with_hops_back(hops);
+        }
+    }
+
+    /// For the profile of a call that a chain makes from where it is.
+    fn note_served_by(&mut self, asker: &Asker, host: &str) {
+        if let Asker::Guest { session, call } = asker
+            && let Some(profile) = self.activations.get_mut(*session).and_then(|a| a.in_place.get_mut(call))
+        {
+            profile.served_by = Some(String::from(host));
+        }
     }
 }
 

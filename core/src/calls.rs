@@ -1,14 +1,15 @@
 //! Plain remote calls, both ways, and service functions running here.
 
 use alloc::{
+    boxed::Box,
     collections::BTreeMap,
     string::{String, ToString},
     sync::Arc,
     vec::Vec,
 };
-use catena_wire::{Budget, NodeId, NodeRef, StepKey, Value};
+use catena_wire::{Budget, Exception, NodeId, NodeRef, StepKey, Value};
 
-use crate::{CallId, SessionId, Ticket, Time, activation::Cargo, timers::Timers};
+use crate::{CallId, SessionId, Ticket, Time, action::Again, activation::Cargo, timers::Timers};
 
 /// Who waits for the result of a call.
 #[derive(Clone, Debug)]
@@ -41,11 +42,58 @@ pub(crate) struct Request {
     pub(crate) key: Option<StepKey>,
     /// On whose behalf.
     pub(crate) credentials: Option<Value>,
-    /// Sendings so far.
+    /// Sendings so far to the node that is asked.
     pub(crate) attempts: u8,
+    /// Where it may be done again when it is unknown whether it was done.
+    pub(crate) again: Again,
+    /// Instances of the service that did not do it.
+    pub(crate) missed: Option<Box<Missed>>,
+}
+
+/// Instances of a service that a call did not get through to.
+#[derive(Clone, Debug)]
+pub(crate) struct Missed {
+    pub(crate) nodes: Vec<NodeId>,
+    /// It may have been done by the node of this name: no other may try.
+    pub(crate) bound_to: Option<String>,
+    /// What came of the first of them.
+    pub(crate) why: Exception,
 }
 
 impl Request {
+    /// A call that has not been sent to anybody.
+    pub(crate) fn new(
+        asker: Asker,
+        service: String,
+        function: String,
+        params: Value,
+        now: Time,
+        budget: Budget,
+    ) -> Self {
+        Self {
+            asker,
+            service,
+            function,
+            params,
+            budget,
+            budget_at: now,
+            key: None,
+            credentials: None,
+            attempts: 0,
+            again: Again::Nowhere,
+            missed: None,
+        }
+    }
+
+    /// What is left of its hops when it has come to this, and nobody said: a call that may have taken effect may have spent
+    /// them all, any other has spent none.
+    pub(crate) fn hops_after(&self, result: &Result<Value, Exception>) -> u32 {
+        match result {
+            Err(why) if why.unknown => 0,
+            _ => self.budget.hops_left(),
+        }
+    }
+
     /// What the call may still spend now.
     pub(crate) fn budget_now(&self, now: Time) -> Budget {
         self.budget.after(now.since(self.budget_at))
@@ -71,6 +119,14 @@ pub(crate) enum Unresolved {
 pub(crate) struct Waiting {
     pub(crate) request: Request,
     pub(crate) to: Arc<NodeRef>,
+}
+
+impl Missed {
+    /// Whether this node may try.
+    pub(crate) fn allows(&self, node: &NodeRef) -> bool {
+        let bound_elsewhere = self.bound_to.as_ref().is_some_and(|name| *name != node.name);
+        !bound_elsewhere && !self.nodes.contains(&node.id)
+    }
 }
 
 #[derive(Clone, Debug, Default)]

@@ -2,10 +2,13 @@
 
 use alloc::{format, string::String, sync::Arc};
 use bytes::Bytes;
-use catena_wire::{Exception, Fault, Frame, Listener, Message, Outcome, STACK_DEPTH_MAX, Value, names};
+use catena_wire::{
+    Budget, Exception, Fault, Frame, Listener, Message, Outcome, STACK_DEPTH_MAX, StepLimits, Value, names,
+};
 
 use crate::{
     Action, Answer, GuestCall, Node, SessionId, SubChain, Time,
+    action::Again,
     activation::{Cargo, Landing, Phase},
     calls::{Apart, Asker, Request},
     node::Plan,
@@ -52,7 +55,7 @@ impl Node {
         let Some(activation) = self.activations.get_mut(session) else { return };
         activation.busy = true;
         let (cargo, to) = (Cargo::Sub { call, service, sub }, self.me.clone());
-        self.activations.set_phase(session, Phase::Packing { cargo, to, with_code: false, repeatable: false });
+        self.activations.set_phase(session, Phase::Packing { cargo, to, with_code: false, again: Again::Nowhere });
         self.actions.push_back(Action::Suspend { session, with_code: None });
     }
 
@@ -78,6 +81,7 @@ impl Node {
             service,
             catch: sub.catch,
             hears: sub.hears,
+            limits: core::mem::take(&mut activation.baggage.limits),
             continuation_bytes: u32::try_from(state.len()).unwrap_or(u32::MAX),
             continuation: state,
         });
@@ -89,7 +93,14 @@ impl Node {
         if sub.hears {
             self.hearings.begin(now, key, &self.policy);
         }
-        self.actions.push_back(Action::Begin { session, code, input: sub.input, started_at_ms, seed });
+        self.actions.push_back(Action::Begin {
+            session,
+            code,
+            input: sub.input,
+            started_at_ms,
+            seed,
+            limits: StepLimits::UNCHANGED,
+        });
     }
 
     /// The function has ended: with a frame on the stack the enclosing chain goes on, right here.
@@ -101,6 +112,7 @@ impl Node {
         };
         let (step, path) = (activation.step, activation.baggage.path.clone());
         activation.baggage.code = frame.code;
+        activation.baggage.limits = frame.limits;
         activation.baggage.emitted = frame.emitted;
         if frame.creator.id != self.me.id {
             // The enclosing chain's function has been there; the hop before may never have needed it.
@@ -146,11 +158,11 @@ impl Node {
     ) {
         let Some(activation) = self.activations.get_mut(session) else { return };
         activation.busy = true;
-        let code = activation.baggage.code;
+        let (code, limits) = (activation.baggage.code, activation.baggage.limits);
         self.activations.set_phase(session, Phase::Live);
         // The shell may have dropped the function, or may never have had that of an enclosing chain.
         self.actions.push_back(Action::CheckCode { code, bytes: None });
-        self.actions.push_back(Action::Resume { session, code, continuation, call, result });
+        self.actions.push_back(Action::Resume { session, code, continuation, call, result, limits });
     }
 
     /// An uncaught exception of a sub-chain goes to its creator first (rpc-chains section 3.8): as a hop of the enclosing
@@ -176,25 +188,19 @@ impl Node {
             return self.stay_and_call(now, session, call, frame.continuation);
         }
         let to = Arc::new(frame.creator);
-        self.hand(now, session, Cargo::Call(call), &to, frame.continuation, None, false, Some(why));
+        self.hand(now, session, Cargo::Call(call), &to, frame.continuation, None, Again::Nowhere, Some(why));
     }
 
     /// Waits here, suspended, for a call that is made from here.
     pub(crate) fn stay_and_call(&mut self, now: Time, session: SessionId, call: GuestCall, continuation: Bytes) {
         let profile = self.profile(&call.service, &call.function);
+        let may_chain = self.may_answer_with_chain(&call.service, &call.function);
         let Some(activation) = self.activations.get_mut(session) else { return };
         activation.profile = catena_wire::StepTrace { step: activation.step, ..profile };
-        let request = Request {
-            asker: Asker::Landing(session),
-            service: call.service.clone(),
-            function: call.function,
-            params: call.params,
-            budget: activation.budget_now(now),
-            budget_at: now,
-            key: Some(activation.key()),
-            credentials: activation.baggage.charter.credentials.clone(),
-            attempts: 0,
-        };
+        let (asker, budget) = (Asker::Landing(session), activation.lend_all(now, may_chain));
+        let request = Request::new(asker, call.service.clone(), call.function, call.params, now, budget);
+        let credentials = activation.baggage.charter.credentials.clone();
+        let request = Request { key: Some(activation.key()), credentials, ..request };
         let landing = Landing { service: call.service, ..Landing::here(call.call, continuation) };
         activation.out.clear();
         let code = activation.baggage.code;
@@ -209,7 +215,7 @@ impl Node {
         let budget = request.budget_now(now);
         let plan = Plan { credentials: request.credentials.clone(), ..Plan::new(budget) };
         match self.run(now, sub.code, sub.input, plan) {
-            Err(why) => self.answer(now, request.asker, Err(why)),
+            Err(why) => self.answer(now, request, Err(why)),
             Ok(chain) => {
                 let heard_as = request.key.clone().filter(|_| sub.hears);
                 self.origin.set_apart(chain.number, heard_as);
@@ -223,11 +229,13 @@ impl Node {
         while let Some((trial, outcome)) = self.origin.take_trial() {
             self.trials.learn(trial, &outcome);
         }
-        while let Some((number, outcome)) = self.origin.take_apart() {
+        while let Some((number, outcome, hops_left)) = self.origin.take_apart() {
             let Some(Apart { request, catch }) = self.calls.take_apart(number) else { continue };
+            let budget = Budget::new(request.budget.time_left_us(), hops_left.min(request.budget.hops_left()));
+            let request = Request { budget, ..request };
             match (outcome, catch) {
-                (Outcome::Done(value), _) => self.answer(now, request.asker, Ok(value)),
-                (Outcome::Threw(why), None) => self.answer(now, request.asker, Err(why)),
+                (Outcome::Done(value), _) => self.answer_spent(now, request.asker, Ok(value), budget.hops_left()),
+                (Outcome::Threw(why), None) => self.answer_spent(now, request.asker, Err(why), budget.hops_left()),
                 (Outcome::Threw(why), Some(catch)) => {
                     let params = Value::encode(&why);
                     // Not the call that the step was: who remembers that by its key must not answer with its result.

@@ -6,6 +6,7 @@ use catena_wire::{Encoded, Exception, Hop, Message, NodeId, NodeRef, Outcome, St
 
 use crate::{
     Action, GuestSplit, Handed, Instance, Node, Receipt, SessionId, Time, Urgency,
+    action::Again,
     activation::{Activation, Cargo, Custody, Phase},
     calling::{lost, unreachable},
     calls::Unresolved,
@@ -39,11 +40,11 @@ impl Node {
             return;
         };
         let code = activation.baggage.code;
-        let repeatable = place.repeatable.iter().any(|function| function == cargo.function());
+        let again = place.again(cargo.function());
         let to = place.proxy.unwrap_or(place.node);
         let with_code = to.id != self.me.id && !self.codes.was_sent(to.id, code);
         activation.busy = true;
-        self.activations.set_phase(session, Phase::Packing { cargo, to, with_code, repeatable });
+        self.activations.set_phase(session, Phase::Packing { cargo, to, with_code, again });
         self.actions.push_back(Action::Suspend { session, with_code: with_code.then_some(code) });
     }
 
@@ -58,10 +59,10 @@ impl Node {
         let Some(activation) = self.activations.get_mut(session) else {
             return;
         };
-        let Phase::Packing { cargo, to, with_code, repeatable } = &activation.phase else {
+        let Phase::Packing { cargo, to, with_code, again } = &activation.phase else {
             return;
         };
-        let (cargo, to, with_code, repeatable) = (cargo.clone(), to.clone(), *with_code, *repeatable);
+        let (cargo, to, with_code, again) = (cargo.clone(), to.clone(), *with_code, *again);
         activation.profile.guest_us += took_us;
         let (continuation, code_bytes) = match continuation {
             Ok(taken) => taken,
@@ -79,7 +80,7 @@ impl Node {
         match (cargo, to.id == self.me.id) {
             (Cargo::Split(split), true) => self.split_here(now, session, &split, continuation),
             (Cargo::Sub { call, service, sub }, _) => self.push_frame(now, session, call, service, sub, continuation),
-            (cargo, _) => self.hand(now, session, cargo, &to, continuation, code_bytes, repeatable, None),
+            (cargo, _) => self.hand(now, session, cargo, &to, continuation, code_bytes, again, None),
         }
     }
 
@@ -93,7 +94,7 @@ impl Node {
         to: &Arc<NodeRef>,
         continuation: Bytes,
         code_bytes: Option<Bytes>,
-        repeatable: bool,
+        again: Again,
         instead: Option<Exception>,
     ) {
         self.close_profile(now, session);
@@ -114,8 +115,9 @@ impl Node {
             attempts: 0,
             retry_at: now,
             accepted: false,
-            repeatable,
+            again,
             tried: Vec::new(),
+            bound_to: None,
             instead,
         };
         self.activations.set_phase(session, Phase::Handing(custody));
@@ -150,6 +152,8 @@ impl Node {
             path: baggage.path.clone(),
             trace: baggage.trace.clone(),
             console: baggage.console.clone(),
+            console_told: baggage.console_told,
+            limits: baggage.limits,
             continuation_bytes: u32::try_from(custody.continuation.len()).unwrap_or(u32::MAX),
             splits: baggage.splits,
             merge: baggage.merge.clone(),
@@ -212,9 +216,20 @@ impl Node {
         let untouched = custody.attempts <= 1 && !custody.accepted;
         match untouched {
             true => self.try_elsewhere(now, session, unreachable(&host)),
-            false if custody.repeatable => self.try_elsewhere(now, session, lost(&host)),
-            false => self.take_back(now, session, lost(&host)),
+            false => self.try_again_elsewhere(now, session, lost(&host)),
         }
+    }
+
+    /// It may have been done: it goes elsewhere only if it may be done again there.
+    fn try_again_elsewhere(&mut self, now: Time, session: SessionId, why: Exception) {
+        let Some(activation) = self.activations.get_mut(session) else { return };
+        let Phase::Handing(custody) = &mut activation.phase else { return };
+        match custody.again {
+            Again::Nowhere => return self.take_back(now, session, why),
+            Again::SameNode => custody.bound_to = Some(custody.to.name.clone()),
+            Again::Anywhere => {}
+        }
+        self.try_elsewhere(now, session, why);
     }
 
     /// Another instance of the service may take the hop (rpc-chains section 3.9: a logical name is mapped to a backup).
@@ -242,7 +257,11 @@ impl Node {
         let Some(activation) = self.activations.get_mut(session) else { return };
         let Phase::Handing(custody) = &activation.phase else { return };
         let to = place.map(|place| place.proxy.clone().unwrap_or_else(|| place.node.clone()));
-        match to.filter(|to| custody.tried.iter().all(|tried| tried.id != to.id)) {
+        let allowed = |to: &Arc<NodeRef>| {
+            let bound_elsewhere = custody.bound_to.as_ref().is_some_and(|name| *name != to.name);
+            !bound_elsewhere && custody.tried.iter().all(|tried| tried.id != to.id)
+        };
+        match to.filter(allowed) {
             None => {
                 let why = custody.instead.clone().unwrap_or_else(|| unreachable(&custody.to.name));
                 self.take_back(now, session, why);
@@ -267,10 +286,7 @@ impl Node {
         };
         if custody.attempts >= attempts_max {
             let why = lost(&custody.to.name);
-            return match custody.repeatable {
-                true => self.try_elsewhere(now, session, why),
-                false => self.take_back(now, session, why),
-            };
+            return self.try_again_elsewhere(now, session, why);
         }
         custody.attempts += 1;
         custody.retry_at = now.after(timeout_us);
@@ -308,9 +324,8 @@ impl Node {
         activation.out.remove(&custody.cargo.number());
         activation.profile = StepTrace { step: activation.step, ..profile };
         let why = custody.instead.unwrap_or(why);
-        let why = why
-            .calling(custody.cargo.service(), custody.cargo.function())
-            .at_step(custody.key.step, &activation.baggage.path);
+        let why =
+            why.calling(custody.cargo.service(), custody.cargo.function()).at(&custody.key, &activation.baggage.path);
         self.resume(session, custody.cargo.number(), custody.continuation, Err(why));
     }
 }

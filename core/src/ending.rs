@@ -1,7 +1,7 @@
 //! A chain's own timer, and its end.
 
 use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
-use catena_wire::{End, Exception, Fault, Message, Outcome, StepTrace, names};
+use catena_wire::{Charter, End, Exception, Fault, Message, Outcome, StepTrace, names};
 
 use crate::{
     Action, Node, Receipt, SessionId, Time, Urgency,
@@ -34,6 +34,7 @@ impl Node {
             };
             let beat = Message::Heartbeat(key.clone(), self.me.name.clone(), open);
             self.send_to_origin(now, &charter, beat, key);
+            self.tell_lines(now, session);
         }
         self.activations.reset_timer(session);
         if let Some(Phase::Handing(custody)) = self.activations.get(session).map(|activation| &activation.phase)
@@ -58,7 +59,7 @@ impl Node {
         };
         let (key, hops_left) = (activation.key(), activation.budget_now(now).hops_left());
         let outcome = match outcome {
-            Outcome::Threw(why) => Outcome::Threw(why.at_step(key.step, &activation.baggage.path)),
+            Outcome::Threw(why) => Outcome::Threw(why.at(&key, &activation.baggage.path)),
             done @ Outcome::Done(_) => done,
         };
         if !bug!(self.policy, GuestLeaks) {
@@ -80,10 +81,13 @@ impl Node {
         let (to, via) = match baggage.merge {
             Some(merge) => {
                 let home = merge.host.id == baggage.charter.origin.id;
-                let via = self.way_to(&baggage.charter).filter(|_| home);
+                let via = self.way_to(&baggage.charter.origin, baggage.charter.entry.as_ref()).filter(|_| home);
                 (Arc::new(merge.host), via)
             }
-            None => (Arc::new(baggage.charter.origin.clone()), self.way_to(&baggage.charter)),
+            None => {
+                let Charter { origin, entry, .. } = &baggage.charter;
+                (Arc::new(origin.clone()), self.way_to(origin, entry.as_ref()))
+            }
         };
         let message = end.clone().encode();
         let before = activation.before.id;

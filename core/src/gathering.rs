@@ -2,9 +2,9 @@
 
 use alloc::{collections::BTreeMap, vec::Vec};
 use bytes::Bytes;
-use catena_wire::{BRANCHES_MAX, BranchCount, Budget, End, PATH_HOSTS_MAX, StepKey, TRACE_STEPS_MAX, Value};
+use catena_wire::{BRANCHES_MAX, BranchCount, End, PATH_HOSTS_MAX, StepKey, TRACE_STEPS_MAX, Value};
 
-use crate::{Node, SessionId, Time, activation::Phase, steps::Done};
+use crate::{Node, SessionId, Time, activation::Phase, console, steps::Done};
 
 /// A parent that waits for its branches.
 #[derive(Clone, Debug)]
@@ -68,11 +68,11 @@ impl Node {
         let ends = core::mem::take(&mut gathering.ended);
         let (call, hops_each, state) = (gathering.call, gathering.hops_each, gathering.continuation.clone());
         let returned: u32 = ends.values().map(|end| end.hops_left.min(hops_each)).sum();
-        let left = activation.budget_now(now);
-        activation.budget = Budget::new(left.time_left_us(), left.hops_left().saturating_add(returned));
+        activation.budget = activation.budget_now(now).with_hops_back(returned);
         activation.budget_at = now;
         let mut outcomes = Vec::with_capacity(ends.len());
         let parent_path = activation.baggage.path.len();
+        let parent_console = activation.baggage.console.len();
         for (_, end) in ends {
             let baggage = &mut activation.baggage;
             let counts = [BranchCount { branch: end.key.branch, emitted: end.emitted }].into_iter().chain(end.merged);
@@ -80,8 +80,8 @@ impl Node {
             baggage.merged.extend(counts.filter(|count| count.emitted > 0).take(room));
             let room = PATH_HOSTS_MAX.saturating_sub(baggage.path.len());
             baggage.path.extend(end.path.into_iter().skip(parent_path).take(room));
-            let room = self.policy.console_lines_max.saturating_sub(baggage.console.len());
-            baggage.console.extend(end.console.into_iter().take(room));
+            let lines = end.console.into_iter().skip(parent_console);
+            console::extend(&mut baggage.console, lines, self.policy.console_lines_max);
             if let (Some(trace), Some(more)) = (&mut baggage.trace, end.trace) {
                 let room = TRACE_STEPS_MAX.saturating_sub(trace.len());
                 trace.extend(more.into_iter().take(room));

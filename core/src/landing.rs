@@ -85,27 +85,25 @@ impl Node {
         hop.budget = hop.budget.narrowed_to(self.policy.budget_max);
         let code_bytes = hop.code_bytes.take();
         let (key, code, gather) = (hop.key.clone(), hop.code, hop.gather > 0);
-        let request = Request {
-            asker: Asker::Nobody,
-            service: core::mem::take(&mut hop.service),
-            function: core::mem::take(&mut hop.function),
-            params: hop.params.clone(),
-            budget: hop.budget,
-            budget_at: now,
-            key: Some(key.clone()),
-            credentials: hop.charter.credentials.clone(),
-            attempts: 0,
-        };
+        let (service, function) = (core::mem::take(&mut hop.service), core::mem::take(&mut hop.function));
+        let request = Request::new(Asker::Nobody, service, function, hop.params.clone(), now, hop.budget);
+        let credentials = hop.charter.credentials.clone();
+        let request = Request { key: Some(key.clone()), credentials, ..request };
         let session = self.take_in(now, from, *hop, &request, whole);
         self.steps.begin(key.clone(), session);
         self.send(from, Message::Accepted(key), Receipt::None, Urgency::Lazy);
         if whole {
             self.actions.push_back(Action::CheckCode { code, bytes: code_bytes });
         }
-        let request = Request { asker: Asker::Landing(session), ..request };
-        match gather {
-            true => self.resume_if_ready(now, session),
-            false if self.services.contains_key(&request.service) => self.run_service(now, request),
+        if gather {
+            return self.resume_if_ready(now, session);
+        }
+        let may_chain = self.may_answer_with_chain(&request.service, &request.function);
+        let lent = self.activations.get_mut(session).map(|activation| activation.lend_all(now, may_chain));
+        let budget = lent.unwrap_or(request.budget);
+        let request = Request { asker: Asker::Landing(session), budget, ..request };
+        match self.services.contains_key(&request.service) {
+            true => self.run_service(now, request),
             // For another node: this one is its chaining proxy.
             false => self.dispatch(now, request),
         }
@@ -173,6 +171,8 @@ impl Node {
             path,
             trace,
             console,
+            console_told: hop.console_told,
+            limits: hop.limits,
         };
         let landing = Landing {
             call: hop.call,
@@ -226,6 +226,7 @@ impl Node {
             return;
         };
         let (call, gather, code) = (landing.call, landing.gather, activation.baggage.code);
+        let limits = activation.baggage.limits;
         if gather > 0 {
             let early = core::mem::take(&mut landing.early);
             self.become_merge_host(now, session, call, gather, continuation);
@@ -234,7 +235,7 @@ impl Node {
         if let Some(index) = landing.branch {
             activation.busy = true;
             self.activations.set_phase(session, Phase::Live);
-            return self.actions.push_back(Action::Branch { session, code, continuation, call, index });
+            return self.actions.push_back(Action::Branch { session, code, continuation, call, index, limits });
         }
         let result = match landing.result.take() {
             None => return,
@@ -247,7 +248,7 @@ impl Node {
         };
         activation.busy = true;
         self.activations.set_phase(session, Phase::Live);
-        self.actions.push_back(Action::Resume { session, code, continuation, call, result });
+        self.actions.push_back(Action::Resume { session, code, continuation, call, result, limits });
     }
 
     pub(crate) fn begin_chain(
@@ -286,6 +287,8 @@ impl Node {
                 path: alloc::vec![self.me.name.clone()],
                 trace: plan.profile.then(Vec::new),
                 console: Vec::new(),
+                console_told: 0,
+                limits: plan.limits,
             },
             budget: plan.budget,
             budget_at: now,
@@ -301,7 +304,7 @@ impl Node {
         });
         self.steps.begin(arrived, session);
         let seed = chain.seed();
-        self.actions.push_back(Action::Begin { session, code, input, started_at_ms, seed });
+        self.actions.push_back(Action::Begin { session, code, input, started_at_ms, seed, limits: plan.limits });
         Ok(())
     }
 

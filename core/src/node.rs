@@ -8,7 +8,8 @@ use alloc::{
     vec::Vec,
 };
 use catena_wire::{
-    Budget, ChainId, Charter, Exception, Fault, Hash, Message, Mode, NodeId, NodeRef, Outcome, StepKey, Value, names,
+    Budget, ChainId, Charter, Exception, Fault, Hash, Kinds, Message, Mode, NodeId, NodeRef, Outcome, StepKey,
+    StepLimits, Value, names,
 };
 
 use crate::{
@@ -37,14 +38,24 @@ pub struct Plan {
     pub profile: bool,
     /// On whose behalf it runs.
     pub credentials: Option<Value>,
+    /// What its function may use at each step, if that is less than each node allows.
+    pub limits: StepLimits,
 }
 
 impl Plan {
     /// The ordinary way, within `budget`.
     #[must_use]
     pub const fn new(budget: Budget) -> Self {
-        Self { budget, mode: Mode::Chain, compose: true, profile: false, credentials: None }
+        let limits = StepLimits::UNCHANGED;
+        Self { budget, mode: Mode::Chain, compose: true, profile: false, credentials: None, limits }
     }
+}
+
+/// A service of this node.
+#[derive(Clone, Debug)]
+pub(crate) struct Served {
+    pub(crate) functions: BTreeSet<String>,
+    pub(crate) kinds: Kinds,
 }
 
 /// One participant: origin, hop, caller and callee in one, since a node may be all of them at once.
@@ -55,7 +66,7 @@ pub struct Node {
     /// Adds up with [`Time`] to microseconds since the Unix epoch: for profiles and logs only.
     pub(crate) epoch_us: u64,
     pub(crate) repository: Option<Arc<NodeRef>>,
-    pub(crate) services: BTreeMap<String, BTreeSet<String>>,
+    pub(crate) services: BTreeMap<String, Served>,
     pub(crate) names: BTreeMap<String, Instance>,
     pub(crate) chains_begun: u64,
     pub(crate) calls_begun: u64,
@@ -106,9 +117,17 @@ impl Node {
         &self.me
     }
 
-    /// Offers a service of this node under `service`, with these functions.
-    pub fn serve<'a>(&mut self, service: &str, functions: impl IntoIterator<Item = &'a str>) {
-        self.services.insert(service.to_string(), functions.into_iter().map(ToString::to_string).collect());
+    /// Offers a service of this node under `service`, with these functions, of these kinds.
+    pub fn serve<'a>(&mut self, service: &str, functions: impl IntoIterator<Item = &'a str>, kinds: Kinds) {
+        let functions = functions.into_iter().map(ToString::to_string).collect();
+        self.services.insert(service.to_string(), Served { functions, kinds });
+    }
+
+    /// Whether this function may answer with a chain, as far as is known here.
+    pub(crate) fn may_answer_with_chain(&self, service: &str, function: &str) -> bool {
+        let served = self.services.get(service).map(|served| &served.kinds);
+        let kinds = served.or_else(|| self.names.get(service).map(|place| &place.kinds));
+        kinds.is_some_and(|kinds| kinds.chaining.iter().any(|known| known == function))
     }
 
     /// The node that keeps functions for all, to be asked before the hop before.
@@ -172,9 +191,8 @@ impl Node {
         let (service, function) = (service.to_string(), function.to_string());
         let budget = budget.narrowed_to(self.policy.budget_max);
         let asker = Asker::Api(id);
-        let request =
-            Request { asker, service, function, params, budget, budget_at: now, key: None, credentials, attempts: 0 };
-        self.dispatch(now, request);
+        let request = Request::new(asker, service, function, params, now, budget);
+        self.dispatch(now, Request { credentials, ..request });
         id
     }
 
@@ -224,11 +242,7 @@ impl Node {
         let place = place.inspect(|place| self.learn(service, place.clone()));
         for unresolved in self.calls.take_aside(service) {
             match (unresolved, &place) {
-                (Unresolved::Plain(request), Ok(place)) => self.ask(now, request, &place.node),
-                (Unresolved::Plain(request), Err(why)) => {
-                    let why = why.clone().calling(&request.service, &request.function);
-                    self.answer(now, request.asker, Err(why));
-                }
+                (Unresolved::Plain(request), place) => self.ask_resolved(now, request, place.as_ref()),
                 (Unresolved::Hop { session, cargo }, Ok(place)) => self.pack(session, cargo, place.clone()),
                 (Unresolved::Hop { session, cargo }, Err(why)) => {
                     let why = why.clone().calling(cargo.service(), cargo.function());
@@ -297,6 +311,8 @@ impl Node {
     /// Time has passed.
     pub fn on_timeout(&mut self, now: Time) {
         let overdue = self.origin.on_timeout(now, &self.policy, &mut self.actions);
+        // Ahead of the hops that go out again: what is known of the first time is asked for.
+        overdue.sought.into_iter().for_each(|chain| self.seek(now, chain));
         overdue.silent.into_iter().for_each(|chain| self.retransmit(now, chain));
         // Nobody waits for them any more.
         overdue.lost.into_iter().for_each(|(chain, last_node)| self.stop(now, chain, last_node));
@@ -306,8 +322,7 @@ impl Node {
         while let Some(late) = self.calls.take_late(now) {
             let message = format!("no answer from {} in time; whether the call took effect is unknown", late.to.name);
             let why = Exception::new(names::DEADLINE_EXCEEDED, Fault::Service, message).outcome_unknown();
-            let request = late.request;
-            self.answer(now, request.asker, Err(why.calling(&request.service, &request.function)));
+            self.fail(now, late.request, why);
         }
         while let Some(code) = self.codes.take_late(now) {
             self.ask_for_code(now, code);
@@ -345,22 +360,34 @@ impl Node {
 
     /// An answer for a chain's origin, wherever that is.
     pub(crate) fn send_to_origin(&mut self, now: Time, charter: &Charter, message: Message, key: StepKey) {
-        if charter.origin.id == self.me.id {
+        self.send_home(now, &charter.origin, charter.entry.as_ref(), message, key);
+    }
+
+    /// To the origin of a chain, or to who can pass it on.
+    pub(crate) fn send_home(
+        &mut self,
+        now: Time,
+        origin: &NodeRef,
+        entry: Option<&NodeRef>,
+        message: Message,
+        key: StepKey,
+    ) {
+        if origin.id == self.me.id {
             let me = self.me.clone();
             return self.on_message(now, &me, message);
         }
         self.actions.push_back(Action::Send {
-            to: Arc::new(charter.origin.clone()),
+            to: Arc::new(origin.clone()),
             message: message.encode(),
             receipt: Receipt::Answer(key),
             urgency: Urgency::Now,
-            via: self.way_to(charter),
+            via: self.way_to(origin, entry),
         });
     }
 
     /// Who can pass a message on to an origin that cannot be dialled.
-    pub(crate) fn way_to(&self, charter: &Charter) -> Option<Arc<NodeRef>> {
-        let entry = charter.entry.as_ref().filter(|entry| charter.origin.address.is_none() && entry.id != self.me.id);
+    pub(crate) fn way_to(&self, origin: &NodeRef, entry: Option<&NodeRef>) -> Option<Arc<NodeRef>> {
+        let entry = entry.filter(|entry| origin.address.is_none() && entry.id != self.me.id);
         entry.cloned().map(Arc::new)
     }
 

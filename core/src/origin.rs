@@ -7,9 +7,11 @@ use alloc::{
     sync::Arc,
     vec::Vec,
 };
-use catena_wire::{Branch, ChainId, End, Exception, Fault, LogLine, NodeId, NodeRef, Outcome, StepKey, Value, names};
+use catena_wire::{
+    Branch, ChainId, End, Exception, Fault, LogLine, NodeId, NodeRef, Outcome, StepKey, Value, Whereabouts, names,
+};
 
-use crate::{Action, Policy, Replied, Time, timers::Timers, trials::Trial};
+use crate::{Action, Policy, Replied, Time, console::Console, timers::Timers, trials::Trial};
 
 /// Answers of one branch.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +19,40 @@ struct Answers {
     /// Number of the next one to deliver.
     next: u32,
     held: BTreeMap<u32, Value>,
+}
+
+/// Where a chain that fell silent was found to have stopped.
+#[derive(Clone, Debug)]
+struct Found {
+    step: u32,
+    /// The node that says so.
+    by: String,
+    whereabouts: Whereabouts,
+}
+
+impl Found {
+    fn hosts(&self) -> Vec<String> {
+        match &self.whereabouts {
+            Whereabouts::Went(to) | Whereabouts::Handing(to) => alloc::vec![self.by.clone(), to.clone()],
+            Whereabouts::Unknown => alloc::vec![self.by.clone()],
+        }
+    }
+
+    /// What is known, and which host to look at.
+    fn told(&self) -> String {
+        let Self { step, by, whereabouts } = self;
+        match whereabouts {
+            Whereabouts::Went(to) => format!(
+                "at step {step} {by} handed it to {to}, which took it over and has said nothing since; outcome unknown from there on; check {to}"
+            ),
+            Whereabouts::Handing(to) => {
+                format!("{by} tries to hand step {step} to {to}; whether that took effect is unknown; check {to}")
+            }
+            Whereabouts::Unknown => format!(
+                "{by}, which was to have it at step {step}, does not know of it; outcome unknown from there on; check whether {by} was restarted"
+            ),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -30,6 +66,9 @@ struct Started {
     last_node: Option<Arc<NodeRef>>,
     answers: BTreeMap<Branch, Answers>,
     held: usize,
+    console: Console,
+    /// What looking for it has found.
+    found: Option<Found>,
     /// The end notice, while answers that it counts are still on their way.
     end: Option<End>,
     /// Nobody holds a reply set: a service of this node waits for the end.
@@ -58,8 +97,8 @@ pub(crate) struct Origin {
     me: NodeId,
     chains: BTreeMap<u64, Started>,
     timers: Timers<u64>,
-    /// Ends of chains that ran apart.
-    apart: VecDeque<(u64, Outcome)>,
+    /// Ends of chains that ran apart, and what they left of their hops.
+    apart: VecDeque<(u64, Outcome, u32)>,
     /// Trials of adaptive chains that have ended.
     tried: VecDeque<(Trial, Outcome)>,
 }
@@ -71,6 +110,8 @@ type Out = VecDeque<Action>;
 pub(crate) struct Overdue {
     /// Silent for too long: they are to be sent on their way again.
     pub(crate) silent: Vec<ChainId>,
+    /// Of these, the ones sent again for the last time: it is to be found out where they stopped (rpc-chains section 3.9).
+    pub(crate) sought: Vec<ChainId>,
     /// Given up, with the node last heard of: they are to be stopped, wherever they are.
     pub(crate) lost: Vec<(ChainId, Option<Arc<NodeRef>>)>,
 }
@@ -95,6 +136,8 @@ impl Origin {
             last_node: None,
             answers: BTreeMap::new(),
             held: 0,
+            console: Console::default(),
+            found: None,
             end: None,
             apart: false,
             heard_as: None,
@@ -125,7 +168,7 @@ impl Origin {
         }
     }
 
-    pub(crate) fn take_apart(&mut self) -> Option<(u64, Outcome)> {
+    pub(crate) fn take_apart(&mut self) -> Option<(u64, Outcome, u32)> {
         self.apart.pop_front()
     }
 
@@ -206,13 +249,31 @@ impl Origin {
         } else if number >= answers.next && room && answers.held.insert(number, value).is_none() {
             started.held += 1;
         }
-        self.deliver(key.chain, &key.branch, out);
+        self.deliver(key.chain, &key.branch, policy, out);
     }
 
-    pub(crate) fn on_console(&mut self, key: &StepKey, lines: Vec<LogLine>, out: &mut Out) {
-        let listened = self.chains.get(&key.chain.number).is_some_and(|started| !started.apart);
-        if key.chain.origin == self.me && listened && !lines.is_empty() {
-            out.push_back(Action::Reply(key.chain, Replied::Console(lines)));
+    pub(crate) fn on_console(
+        &mut self,
+        key: &StepKey,
+        first: u32,
+        lines: Vec<LogLine>,
+        policy: &Policy,
+        out: &mut Out,
+    ) {
+        let Some(started) = self.chains.get_mut(&key.chain.number).filter(|_| key.chain.origin == self.me) else {
+            return;
+        };
+        let lines = started.console.take(&key.branch, first, lines, policy.console_lines_max);
+        show(key.chain, started, lines, out);
+    }
+
+    /// What a node knows of a step of a chain that is being looked for.
+    pub(crate) fn on_located(&mut self, key: &StepKey, host: &str, whereabouts: Whereabouts) {
+        let Some(started) = self.chains.get_mut(&key.chain.number).filter(|_| key.chain.origin == self.me) else {
+            return;
+        };
+        if started.found.as_ref().is_none_or(|found| found.step <= key.step) {
+            started.found = Some(Found { step: key.step, by: host.into(), whereabouts });
         }
     }
 
@@ -236,7 +297,7 @@ impl Origin {
         if started.end.is_none() {
             started.end = Some(end);
         }
-        self.deliver(chain, &branch, out);
+        self.deliver(chain, &branch, policy, out);
     }
 
     /// A sign of life of a branch; `open` are the branches that it has split into and waits for.
@@ -272,7 +333,7 @@ impl Origin {
     }
 
     /// Hands out what is next in order; the end when everything it counts has been handed out.
-    fn deliver(&mut self, chain: ChainId, branch: &Branch, out: &mut Out) {
+    fn deliver(&mut self, chain: ChainId, branch: &Branch, policy: &Policy, out: &mut Out) {
         let Some(started) = self.chains.get_mut(&chain.number) else {
             return;
         };
@@ -290,13 +351,19 @@ impl Origin {
         if started.is_complete()
             && let Some(end) = started.end.take()
         {
-            self.on_console(&end.key, end.console, out);
+            let rest = started.console.take(branch, 0, end.console, policy.console_lines_max);
+            show(chain, started, rest, out);
             let trace = end.trace.unwrap_or_default();
-            self.finish(chain, Replied::End { outcome: end.outcome, path: end.path, trace }, out);
+            let hops_left = end.hops_left;
+            self.finish(chain, Replied::End { outcome: end.outcome, path: end.path, trace }, hops_left, out);
         }
     }
 
-    fn finish(&mut self, chain: ChainId, end: Replied, out: &mut Out) {
+    fn finish(&mut self, chain: ChainId, end: Replied, hops_left: u32, out: &mut Out) {
+        if let Some(started) = self.chains.get_mut(&chain.number) {
+            let rest = started.console.flush();
+            show(chain, started, rest, out);
+        }
         let started = self.chains.get(&chain.number);
         let apart = started.is_some_and(|started| started.apart);
         if let (Some(trial), Replied::End { outcome, .. }) = (started.and_then(|started| started.trial), &end) {
@@ -304,17 +371,21 @@ impl Origin {
         }
         self.forget(chain);
         match end {
-            Replied::End { outcome, .. } if apart => self.apart.push_back((chain.number, outcome)),
+            Replied::End { outcome, .. } if apart => self.apart.push_back((chain.number, outcome, hops_left)),
             end => out.push_back(Action::Reply(chain, end)),
         }
     }
 
     fn give_up(&mut self, number: u64, why: Exception, out: &mut Out) {
         let Some(started) = self.chains.get(&number) else { return };
-        let path = alloc::vec![started.last_host.clone()];
-        let why = why.at_step(started.last_step, &path);
+        let found = started.found.as_ref().filter(|_| why.name == names::CHAIN_LOST);
+        let (step, path) = match found {
+            Some(found) => (found.step, found.hosts()),
+            None => (started.last_step, alloc::vec![started.last_host.clone()]),
+        };
+        let why = why.at_step(step, &path);
         let chain = ChainId { origin: self.me, number };
-        self.finish(chain, Replied::End { outcome: Outcome::Threw(why), path, trace: Vec::new() }, out);
+        self.finish(chain, Replied::End { outcome: Outcome::Threw(why), path, trace: Vec::new() }, 0, out);
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {
@@ -341,10 +412,14 @@ impl Origin {
                 self.give_up(number, why, out);
             } else {
                 started.retransmissions += 1;
+                started.found = None;
                 let later = now.after(policy.heartbeat_timeout_us.max(1));
                 started.silent_at.values_mut().for_each(|silent_at| *silent_at = later);
                 self.timers.set(number, started.wakes_at());
                 overdue.silent.push(chain);
+                if started.retransmissions >= policy.retransmissions_max {
+                    overdue.sought.push(chain);
+                }
             }
         }
         overdue
@@ -360,12 +435,23 @@ fn late(started: &Started) -> Exception {
 }
 
 fn lost(started: &Started, policy: &Policy) -> Exception {
-    let message = format!(
-        "no sign of life for {} ms, and none after it was sent again {} times; outcome unknown after step {}, last heard of on {}; check that host, then run the chain again if its effects may be repeated",
+    let silence = format!(
+        "no sign of life for {} ms, and none after it was sent again {} times",
         policy.heartbeat_timeout_us / 1_000,
         started.retransmissions,
-        started.last_step,
-        started.last_host
     );
+    let (step, host) = (started.last_step, &started.last_host);
+    let known = match &started.found {
+        Some(found) => found.told(),
+        None => format!("outcome unknown after step {step}, last heard of on {host}; check that host"),
+    };
+    let message = format!("{silence}; {known}, then run the chain again if its effects may be repeated");
     Exception::new(names::CHAIN_LOST, Fault::Network, message).outcome_unknown()
+}
+
+/// Lines for whoever holds the reply set, if anybody does.
+fn show(chain: ChainId, started: &Started, lines: Vec<LogLine>, out: &mut Out) {
+    if !started.apart && !lines.is_empty() {
+        out.push_back(Action::Reply(chain, Replied::Console(lines)));
+    }
 }

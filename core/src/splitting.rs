@@ -2,7 +2,7 @@
 
 use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
 use bytes::Bytes;
-use catena_wire::{Branch, Exception, Fault, Merge, Mode, NodeRef, StepKey, StepTrace, names};
+use catena_wire::{Branch, Exception, Fault, Kinds, Merge, Mode, NodeRef, StepKey, StepTrace, names};
 
 use crate::{
     Action, GuestSplit, Instance, Node, SessionId, Time,
@@ -30,7 +30,7 @@ impl Node {
         let here = stays || split.at.as_ref().is_none_or(|at| self.services.contains_key(at));
         let cargo = Cargo::Split(split);
         if here {
-            let place = Instance { node: self.me.clone(), proxy: None, repeatable: Vec::new() };
+            let place = Instance { node: self.me.clone(), proxy: None, kinds: Kinds::default() };
             return self.pack(session, cargo, place);
         }
         self.find_and_pack(session, cargo);
@@ -114,10 +114,10 @@ impl Node {
             let session = self.activations.insert(child);
             self.steps.begin(key.clone(), session);
             children.push(key);
-            let code = parent.baggage.code;
+            let (code, limits) = (parent.baggage.code, parent.baggage.limits);
             self.actions.push_back(Action::CheckCode { code, bytes: None });
             let continuation = continuation.clone();
-            self.actions.push_back(Action::Branch { session, code, continuation, call, index });
+            self.actions.push_back(Action::Branch { session, code, continuation, call, index, limits });
         }
         children
     }
@@ -131,7 +131,8 @@ impl Node {
             merge: Some(Merge { host: host.clone(), at: parent.key(), listener: parent.baggage.listener() }),
             merged: Vec::new(),
             trace: parent.baggage.trace.as_ref().map(|_| Vec::new()),
-            console: Vec::new(),
+            // What its parent said comes before what it says; the origin shows each line once.
+            console_told: 0,
             ..parent.baggage.clone()
         };
         Activation {

@@ -28,8 +28,8 @@ pub(crate) enum Done {
     Refused(Encoded),
     /// A call that a chain makes from where it is. These ask for its result.
     Calling { print: u64, askers: Vec<(Arc<NodeRef>, u64)> },
-    /// The result of such a call.
-    Called { print: u64, result: Result<Value, Exception> },
+    /// The result of such a call, and what it left of its hops.
+    Called { print: u64, result: Result<Value, Exception>, hops_left: u32 },
 }
 
 /// What an entry takes besides its payloads: keys, maps, and the chain's own small parts.

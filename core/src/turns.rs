@@ -1,7 +1,7 @@
 //! What a guest did in its turn, and where its calls go.
 
-use alloc::{format, string::String, vec::Vec};
-use catena_wire::{Exception, Fault, LogLine, Outcome, StepTrace, Value, names};
+use alloc::{format, vec::Vec};
+use catena_wire::{Exception, Fault, Outcome, StepTrace, Value, names};
 
 use crate::{
     Action, GuestCall, GuestSplit, Node, SessionId, Time, Turn,
@@ -26,8 +26,9 @@ impl Node {
         match turn.end {
             None => self.go_on(now, session, turn.calls, turn.splits),
             Some(result) => {
+                let lent = self.hops_to_lend(now, session, &turn.calls);
                 for call in turn.calls {
-                    self.call_beside(now, session, call, true);
+                    self.call_beside(now, session, call, lent, true);
                 }
                 // On one machine too, a call that was started goes on when nobody awaits it.
                 if self.activations.get(session).is_some_and(|activation| !activation.out.is_empty()) {
@@ -36,18 +37,6 @@ impl Node {
                 self.finish(now, session, result.into());
             }
         }
-    }
-
-    pub(crate) fn log(&mut self, now: Time, session: SessionId, texts: Vec<String>) {
-        let (at_us, max) = (self.unix_us(now), self.policy.console_lines_max);
-        let Some(activation) = self.activations.get_mut(session) else {
-            return;
-        };
-        let step = activation.step;
-        let room = max.saturating_sub(activation.baggage.console.len());
-        let node = &self.me.name;
-        let lines = texts.into_iter().take(room).map(|text| LogLine { step, node: node.clone(), at_us, text });
-        activation.baggage.console.extend(lines);
     }
 
     /// The one rule that decides where a chain is (design, section 2): it moves when it waits for exactly one call.
@@ -76,11 +65,12 @@ impl Node {
         let split = if splits.len() == 1 { splits.pop() } else { None };
         // Until all have gone out the guest is told of none: it may have to be suspended.
         activation.busy = true;
+        let lent = self.hops_to_lend(now, session, &calls);
         for call in calls {
             if lone && !self.services.contains_key(&call.service) && self.moves(session, &call) {
                 return self.move_to(now, session, call);
             }
-            self.call_beside(now, session, call, false);
+            self.call_beside(now, session, call, lent, false);
         }
         let Some(activation) = self.activations.get_mut(session) else { return };
         activation.busy = false;
@@ -95,9 +85,19 @@ impl Node {
         }
     }
 
-    /// A call made from here while the chain stays: in place if the service is, else by plain call.
-    pub(crate) fn call_beside(&mut self, now: Time, session: SessionId, call: GuestCall, unheard: bool) {
+    /// What each of these calls can be lent: those that may become chains share what can be spared when all have gone out.
+    fn hops_to_lend(&self, now: Time, session: SessionId, calls: &[GuestCall]) -> u32 {
+        let Some(activation) = self.activations.get(session) else { return 0 };
+        let chaining = calls.iter().filter(|call| self.may_answer_with_chain(&call.service, &call.function)).count();
+        let (calls, chaining) = [calls.len(), chaining].map(|count| u32::try_from(count).unwrap_or(u32::MAX)).into();
+        activation.spare_hops(now, calls).checked_div(chaining).unwrap_or(0)
+    }
+
+    /// A call made from here while the chain stays: in place if the service is, else by plain call. If it may become a chain
+    /// of its own it is lent so many hops, and brings back what it has not spent.
+    pub(crate) fn call_beside(&mut self, now: Time, session: SessionId, call: GuestCall, lent: u32, unheard: bool) {
         let (unix_us, profile) = (self.unix_us(now), self.profile(&call.service, &call.function));
+        let lent = if self.may_answer_with_chain(&call.service, &call.function) { lent } else { 0 };
         let Some(activation) = self.activations.get_mut(session) else {
             return;
         };
@@ -108,6 +108,7 @@ impl Node {
         };
         activation.budget = budget;
         activation.budget_at = now;
+        let lent = activation.lend(now, lent);
         if activation.baggage.trace.is_some() {
             let profile = StepTrace {
                 step,
@@ -121,10 +122,8 @@ impl Node {
         let (key, credentials) = (Some(activation.key()), activation.baggage.charter.credentials.clone());
         let asker = if unheard { Asker::Nobody } else { Asker::Guest { session, call: call.call } };
         let GuestCall { service, function, params, .. } = call;
-        self.dispatch(
-            now,
-            Request { asker, service, function, params, budget, budget_at: now, key, credentials, attempts: 0 },
-        );
+        let request = Request::new(asker, service, function, params, now, lent);
+        self.dispatch(now, Request { key, credentials, ..request });
     }
 
     /// Ends the chain, whatever its function would do about it: it may be in a loop.

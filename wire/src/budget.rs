@@ -2,7 +2,7 @@
 
 use minicbor::{Decode, Encode};
 
-/// Shrinks along the chain and never grows: each method only takes away (design, section 2).
+/// Shrinks along the chain and never grows (design, section 2): each method takes away, or gives back what was lent before.
 ///
 /// Time is what is left, not an instant, so that no two clocks need to agree (rpc-chains section 3.9).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
@@ -57,6 +57,18 @@ impl Budget {
         };
         let rest = self.hops_left - each * parts;
         (Self { hops_left: each, ..self }, Self { hops_left: rest, ..self })
+    }
+
+    /// The budget after so many of its hops were lent to somebody.
+    #[must_use]
+    pub const fn without_hops(self, lent: u32) -> Self {
+        Self { hops_left: self.hops_left.saturating_sub(lent), ..self }
+    }
+
+    /// The budget after hops that were lent came back.
+    #[must_use]
+    pub const fn with_hops_back(self, returned: u32) -> Self {
+        Self { hops_left: self.hops_left.saturating_add(returned), ..self }
     }
 
     /// The smaller of both in each part: how a node's own policy narrows a chain.

@@ -21,30 +21,35 @@ pub(crate) mod name {
     }
 }
 
-/// Lists of hosts: at most [`crate::PATH_HOSTS_MAX`] names.
-pub(crate) mod path {
-    use alloc::{string::String, vec::Vec};
+/// A list of at most `max` names.
+macro_rules! bounded_names {
+    ($name:ident, $max:expr, $why:literal) => {
+        pub(crate) mod $name {
+            use alloc::{string::String, vec::Vec};
 
-    pub(crate) fn encode<C, W: minicbor::encode::Write>(
-        path: &[String],
-        e: &mut minicbor::Encoder<W>,
-        _: &mut C,
-    ) -> Result<(), minicbor::encode::Error<W::Error>> {
-        e.array(path.len() as u64)?;
-        path.iter().try_for_each(|host| e.str(host)?.ok())
-    }
+            pub(crate) fn encode<C, W: minicbor::encode::Write>(
+                names: &[String],
+                e: &mut minicbor::Encoder<W>,
+                _: &mut C,
+            ) -> Result<(), minicbor::encode::Error<W::Error>> {
+                e.array(names.len() as u64)?;
+                names.iter().try_for_each(|name| e.str(name)?.ok())
+            }
 
-    pub(crate) fn decode<'b, C>(
-        d: &mut minicbor::Decoder<'b>,
-        ctx: &mut C,
-    ) -> Result<Vec<String>, minicbor::decode::Error> {
-        let count = d.array()?.ok_or_else(|| minicbor::decode::Error::message("path of unknown length"))?;
-        if count > crate::PATH_HOSTS_MAX as u64 {
-            return Err(minicbor::decode::Error::message("path longer than 256 hosts"));
+            pub(crate) fn decode<'b, C>(
+                d: &mut minicbor::Decoder<'b>,
+                ctx: &mut C,
+            ) -> Result<Vec<String>, minicbor::decode::Error> {
+                let count = d.array()?.filter(|count| *count <= $max as u64);
+                let count = count.ok_or_else(|| minicbor::decode::Error::message($why))?;
+                (0..count).map(|_| super::name::decode(d, ctx)).collect()
+            }
         }
-        (0..count).map(|_| super::name::decode(d, ctx)).collect()
-    }
+    };
 }
+
+bounded_names!(path, crate::PATH_HOSTS_MAX, "path longer than 256 hosts");
+bounded_names!(functions, crate::FUNCTIONS_MAX, "more than 4,096 functions of one service");
 
 /// A list of known length, of at most `max` items.
 macro_rules! bounded {

@@ -46,6 +46,42 @@ pub struct Charter {
     pub credentials: Option<Value>,
 }
 
+/// Limits of one step of a chain's function that whoever began the chain has lowered (rpc-chains section 3.6); `None`: as
+/// each node has it.
+///
+/// A node takes the lower of its own limit and this one, so that nothing in here can raise anything. They are the function's:
+/// a sub-chain, which is another, has its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Encode, Decode)]
+#[cbor(map)]
+pub struct StepLimits {
+    /// Linear memory, the engine's own included.
+    #[n(0)]
+    pub memory_bytes_max: Option<u64>,
+    /// Time for which one step may run.
+    #[n(1)]
+    pub step_wall_ms_max: Option<u32>,
+    /// All events of one step, encoded.
+    #[n(2)]
+    pub output_bytes_max: Option<u32>,
+    /// Events of one step: calls, answers and log lines.
+    #[n(3)]
+    pub events_max: Option<u32>,
+    /// One continuation.
+    #[n(4)]
+    pub continuation_bytes_max: Option<u32>,
+}
+
+impl StepLimits {
+    /// As each node has them.
+    pub const UNCHANGED: Self = Self {
+        memory_bytes_max: None,
+        step_wall_ms_max: None,
+        output_bytes_max: None,
+        events_max: None,
+        continuation_bytes_max: None,
+    };
+}
+
 /// An enclosing chain that waits for its sub-chain: one level of the chain stack (rpc-chains section 3.4).
 #[derive(Clone, PartialEq, Debug, Encode, Decode)]
 #[cbor(array)]
@@ -74,6 +110,9 @@ pub struct Frame {
     /// Whether the creator wants the sub-chain's intermediate answers.
     #[n(7)]
     pub hears: bool,
+    /// What the enclosing chain's function may use.
+    #[n(9)]
+    pub limits: StepLimits,
     /// Bytes of the enclosing chain's continuation, which is in the message's tail.
     #[n(8)]
     pub continuation_bytes: u32,

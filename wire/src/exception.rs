@@ -7,7 +7,7 @@ use alloc::{
 use core::fmt;
 use minicbor::{Decode, Decoder, Encode, Encoder, decode, encode};
 
-use crate::{PATH_HOSTS_MAX, Value, value};
+use crate::{Branch, PATH_HOSTS_MAX, StepKey, Value, value};
 
 /// The exceptions that Catena itself raises. Services and functions raise their own names beside these.
 pub mod names {
@@ -110,6 +110,8 @@ pub struct Exception {
     pub target: Option<String>,
     /// The step at which it happened; 0 is the origin's own turn.
     pub step: u32,
+    /// The branch in which it happened.
+    pub branch: Branch,
     /// Hosts traversed, oldest first, the last being where it happened.
     pub path: Vec<String>,
     /// Whether the call being made took effect is unknown (rpc-chains section 3.9); otherwise it did not.
@@ -165,6 +167,17 @@ impl Exception {
     }
 }
 
+impl Exception {
+    /// Says at which step of which branch and along which hosts, unless that is known already.
+    #[must_use]
+    pub fn at(mut self, key: &StepKey, path: &[String]) -> Self {
+        if self.path.is_empty() {
+            self.branch.clone_from(&key.branch);
+        }
+        self.at_step(key.step, path)
+    }
+}
+
 impl fmt::Display for Exception {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.name, self.message)?;
@@ -172,7 +185,13 @@ impl fmt::Display for Exception {
             write!(f, " [{target}]")?;
         }
         if !self.path.is_empty() {
-            write!(f, " (step {}, path {})", self.step, self.path.join(" > "))?;
+            let (step, branch, path) = (self.step, &self.branch, self.path.join(" > "));
+            match branch.is_root() {
+                true => write!(f, " (step {step}, path {path})")?,
+                false => {
+                    write!(f, " (branch {}, step {step}, path {path})", branch.to_string().trim_start_matches('.'))?
+                }
+            }
         }
         Ok(())
     }
@@ -203,6 +222,10 @@ impl<C> Encode<C> for Exception {
         if !self.path.is_empty() {
             e.str("step")?.u32(self.step)?.str("path")?;
             crate::bytes_codec::path::encode(&self.path, e, ctx)?;
+            if !self.branch.is_root() {
+                e.str("branch")?;
+                self.branch.encode(e, ctx)?;
+            }
         }
         if self.unknown {
             e.str("unknown")?.bool(true)?;
@@ -228,6 +251,10 @@ impl<'b, C> Decode<'b, C> for Exception {
         }
         // A column without its line says nothing.
         exception.column = if exception.line == 0 { 0 } else { exception.column };
+        // A branch without its step, too.
+        if exception.path.is_empty() {
+            exception.branch = Branch::root();
+        }
         Ok(exception)
     }
 }
@@ -244,6 +271,7 @@ impl Exception {
             "column" => self.column = d.u32()?,
             "target" => self.target = Some(d.str()?.to_string()),
             "step" => self.step = d.u32()?,
+            "branch" => self.branch = Branch::decode(d, &mut ())?,
             "unknown" => self.unknown = d.bool()?,
             "path" => {
                 for host in d.array_iter::<&str>()? {

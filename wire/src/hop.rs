@@ -4,7 +4,7 @@ use alloc::{string::String, vec::Vec};
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
 
-use crate::{Branch, Budget, Charter, Exception, Frame, Hash, Merge, NodeId, StepKey, Value};
+use crate::{Branch, Budget, Charter, Exception, Frame, Hash, Merge, NodeId, StepKey, StepLimits, Value};
 
 /// A node, and how to reach it.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
@@ -72,7 +72,7 @@ pub struct Hop {
     /// The profile so far, if the origin asked for one, bounded by [`crate::TRACE_STEPS_MAX`].
     #[n(13)]
     pub trace: Option<Vec<StepTrace>>,
-    /// Lines logged since the last answer to the origin (rpc-chains section 3.7).
+    /// Lines logged so far (rpc-chains section 3.7).
     #[n(14)]
     pub console: Vec<LogLine>,
     /// Bytes of the continuation; in the tail those of the chain stack follow, then the function itself, if it rides along.
@@ -90,6 +90,12 @@ pub struct Hop {
     /// Intermediate answers sent by branches that have merged into this one.
     #[cbor(n(19), with = "crate::bytes_codec::counts")]
     pub merged: Vec<BranchCount>,
+    /// How many lines of the console have been sent to the origin already.
+    #[n(20)]
+    pub console_told: u32,
+    /// What the function may use at each step, if that is less than the node allows.
+    #[n(21)]
+    pub limits: StepLimits,
     /// The continuation; not part of the head.
     #[cbor(skip)]
     pub continuation: Bytes,
@@ -171,7 +177,7 @@ pub struct End {
     /// The profile, if it was asked for.
     #[n(4)]
     pub trace: Option<Vec<StepTrace>>,
-    /// Lines logged that no earlier answer brought.
+    /// Lines logged, those among them that went ahead of the end.
     #[n(5)]
     pub console: Vec<LogLine>,
     /// For a branch: the step of its parent at whose merge host it ends.
@@ -231,9 +237,15 @@ pub struct StepTrace {
     /// Bytes of parameters that arrived.
     #[n(9)]
     pub params_bytes: u64,
-    /// The call was made where the chain already was: nothing travelled.
+    /// The call was made from where the chain already was: the chain did not travel.
     #[n(10)]
     pub in_place: bool,
+    /// The branch.
+    #[n(11)]
+    pub branch: Branch,
+    /// For a call made from where the chain was: the node that served it, if it was another.
+    #[n(12)]
+    pub served_by: Option<String>,
 }
 
 /// A line of the virtual console (rpc-chains section 3.7).
@@ -252,4 +264,10 @@ pub struct LogLine {
     /// What it said.
     #[n(3)]
     pub text: String,
+    /// The branch that said it.
+    #[n(4)]
+    pub branch: Branch,
+    /// Which of that branch's lines it is, from 0.
+    #[n(5)]
+    pub number: u32,
 }

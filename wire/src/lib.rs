@@ -21,13 +21,14 @@ mod message;
 mod value;
 
 pub use budget::Budget;
-pub use chain::{Charter, Frame, Listener, Merge, Mode};
+pub use chain::{Charter, Frame, Listener, Merge, Mode, StepLimits};
 pub use exception::{Exception, Fault, names};
 pub use hello::Hello;
 pub use hop::{BranchCount, End, Hop, LogLine, NodeRef, Outcome, StepTrace};
 pub use id::{Branch, ChainId, Hash, NodeId, StepKey};
 pub use limits::{
-    BRANCH_DEPTH_MAX, BRANCHES_MAX, NAME_BYTES_MAX, PATH_HOSTS_MAX, STACK_DEPTH_MAX, TRACE_STEPS_MAX, VALUE_DEPTH_MAX,
+    BRANCH_DEPTH_MAX, BRANCHES_MAX, FUNCTIONS_MAX, NAME_BYTES_MAX, PATH_HOSTS_MAX, STACK_DEPTH_MAX, TRACE_STEPS_MAX,
+    VALUE_DEPTH_MAX,
 };
-pub use message::{Encoded, Message, ServiceEntry, WireError};
+pub use message::{Encoded, Kinds, Message, ServiceEntry, Whereabouts, WireError};
 pub use value::{Value, ValueError};

@@ -14,3 +14,5 @@ pub const BRANCH_DEPTH_MAX: usize = 16;
 pub const STACK_DEPTH_MAX: usize = 32;
 /// Branches of one chain, all splits together.
 pub const BRANCHES_MAX: usize = 4_096;
+/// Functions of one service.
+pub const FUNCTIONS_MAX: usize = 4_096;

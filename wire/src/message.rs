@@ -67,9 +67,9 @@ pub enum Message {
         #[n(6)]
         credentials: Option<Value>,
     },
-    /// Its answer.
+    /// Its answer, and what is left of the hops that it was lent.
     #[n(7)]
-    Return(#[n(0)] u64, #[n(1)] Outcome),
+    Return(#[n(0)] u64, #[n(1)] Outcome, #[n(2)] u32),
     /// The caller no longer wants the answer.
     #[n(8)]
     Withdraw(#[n(0)] u64),
@@ -88,9 +88,9 @@ pub enum Message {
     /// These.
     #[n(13)]
     Listing(#[n(0)] u64, #[n(1)] Vec<ServiceEntry>),
-    /// Lines of the virtual console, ahead of the end.
+    /// Lines of the virtual console, ahead of the end: those of this branch from this one on, counted from 0.
     #[n(14)]
-    Console(#[n(0)] StepKey, #[n(1)] Vec<LogLine>),
+    Console(#[n(0)] StepKey, #[n(1)] u32, #[n(2)] Vec<LogLine>),
     /// Stop this chain, here and wherever it went from here (rpc-chains section 6).
     #[n(15)]
     Cancel(#[n(0)] ChainId),
@@ -107,6 +107,36 @@ pub enum Message {
         #[cbor(skip)]
         tail: Bytes,
     },
+    /// Where has this chain got to, from this step on? (The second timeout of rpc-chains section 3.9.)
+    #[n(17)]
+    Locate {
+        /// The step.
+        #[n(0)]
+        key: StepKey,
+        /// Who is to be told.
+        #[n(1)]
+        origin: NodeRef,
+        /// The node by which the chain entered, which can reach an origin that nobody can dial.
+        #[n(2)]
+        entry: Option<NodeRef>,
+    },
+    /// What the node of this name knows of this step.
+    #[n(18)]
+    Located(#[n(0)] StepKey, #[cbor(n(1), with = "crate::bytes_codec::name")] String, #[n(2)] Whereabouts),
+}
+
+/// What a node knows of a step of a chain that has been silent. One that is under way there shows a sign of life instead.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub enum Whereabouts {
+    /// It is to be handed to the node of this name, which has not taken it over yet.
+    #[n(0)]
+    Handing(#[cbor(n(0), with = "crate::bytes_codec::name")] String),
+    /// It went to the node of this name, which took it over.
+    #[n(1)]
+    Went(#[cbor(n(0), with = "crate::bytes_codec::name")] String),
+    /// It is not known: it never came, or was forgotten.
+    #[n(2)]
+    Unknown,
 }
 
 /// A service and where it is.
@@ -117,18 +147,32 @@ pub struct ServiceEntry {
     #[cbor(n(0), with = "crate::bytes_codec::name")]
     pub service: String,
     /// Its functions.
-    #[cbor(n(1), with = "crate::bytes_codec::path")]
+    #[cbor(n(1), with = "crate::bytes_codec::functions")]
     pub functions: Vec<String>,
     /// The node that serves it.
     #[n(2)]
     pub node: NodeRef,
-    /// Those of its functions that may be done again when it is unknown whether they were: declared idempotent by their
-    /// service, or remembered by it across a crash (rpc-chains section 3.9).
-    #[cbor(n(3), with = "crate::bytes_codec::path")]
-    pub repeatable: Vec<String>,
+    /// What it says of its functions.
+    #[n(3)]
+    pub kinds: Kinds,
     /// Where chains that call it run instead, if its node runs no foreign code (rpc-chains section 7.3).
     #[n(4)]
     pub proxy: Option<NodeRef>,
+}
+
+/// What a service says of its functions: which of them are of these kinds.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode)]
+#[cbor(array)]
+pub struct Kinds {
+    /// May be done again, anywhere, when it is unknown whether they were (rpc-chains section 3.9): declared idempotent.
+    #[cbor(n(0), with = "crate::bytes_codec::functions")]
+    pub repeatable: Vec<String>,
+    /// May be asked again at the same node, which remembers the step across a crash.
+    #[cbor(n(1), with = "crate::bytes_codec::functions")]
+    pub durable: Vec<String>,
+    /// Answer with a chain (rpc-chains section 3.4), which needs hops.
+    #[cbor(n(2), with = "crate::bytes_codec::functions")]
+    pub chaining: Vec<String>,
 }
 
 /// A message as its two parts (the tail may arrive after the head).

@@ -7,7 +7,7 @@ use std::{
 };
 
 use catena_core::{CallId, Instance, Node, Plan, Policy, SessionId, Time, Undelivered};
-use catena_wire::{Budget, ChainId, Encoded, Exception, Message, NodeId, NodeRef, Outcome, Value};
+use catena_wire::{Budget, ChainId, Encoded, Exception, Kinds, Message, NodeId, NodeRef, Outcome, Value};
 
 use crate::guest::{Guest, Op, service_name};
 
@@ -149,7 +149,7 @@ fn start(index: usize, run: u64, bug: Bug) -> Host {
     let id = NodeId(run * 100 + index as u64);
     let me = NodeRef { id, name: format!("n{index}"), address: Some(format!("n{index}:1")), site: None };
     let mut node = Node::new(me.clone(), policy(bug), 0);
-    node.serve(&service_name(u8::try_from(index).unwrap()), ["f"]);
+    node.serve(&service_name(u8::try_from(index).unwrap()), ["f"], Kinds::default());
     Host { me: Arc::new(me), node, guests: BTreeMap::new() }
 }
 
@@ -335,7 +335,7 @@ impl World {
 
     pub(crate) fn place(&self, service: &str) -> Result<Instance, Exception> {
         let index: usize = service[1..].parse().unwrap();
-        Ok(Instance { node: self.hosts[index].me.clone(), proxy: None, repeatable: Vec::new() })
+        Ok(Instance { node: self.hosts[index].me.clone(), proxy: None, kinds: Kinds::default() })
     }
 
     pub(crate) fn undelivered(&mut self, host: usize, receipt: catena_core::Receipt) {

@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 
-use catena_core::{Answer, SubChain};
+use catena_core::{Answer, GuestCall, SubChain};
 use catena_wire::{Exception, Fault, Outcome, Value, names};
 
 use crate::{
     guest::{Guest, Op, Returned},
-    services::{CAUGHT, SUB_CHAINS, Target, answer, number_of, oops, program_of, recovered},
+    services::{CAUGHT, SUB_CHAINS, Target, answer, kinds, number_of, oops, program_of, recovered},
 };
 
 /// How a program ends, and what is seen of it on the way.
@@ -16,23 +16,25 @@ pub(crate) struct Expected {
     pub(crate) end: Result<Returned, String>,
     /// Intermediate answers that reach the user.
     pub(crate) answers: u32,
-    /// It ran out of hops somewhere. What then comes of a program with sub-chains depends on whether these are composed.
+    /// It ran out of hops somewhere, or may have. What then comes of a program with sub-chains depends on whether these are composed.
     pub(crate) strained: bool,
 }
 
 pub(crate) fn expected(program: &[Op], run: u64, hops: u32, services: u8) -> Expected {
-    let mut play = Play { services, answers: 0, strained: false };
+    let mut play = Play { services, answers: 0, strained: false, doubtful: false };
     let mut left = hops;
     let guest = Guest::begin(&Value::encode(&(run, 0_u64)));
     let end = play.chain(program, guest, None, &mut left, true);
     let end = end.map(|value| minicbor::decode(value.as_bytes()).expect("returned")).map_err(|why| why.name);
-    Expected { end, answers: play.answers, strained: play.strained }
+    Expected { end, answers: play.answers, strained: play.strained || play.doubtful }
 }
 
 struct Play {
     services: u8,
     answers: u32,
     strained: bool,
+    /// It may run out of hops, by how they are lent.
+    doubtful: bool,
 }
 
 type Ended = Result<Value, Exception>;
@@ -53,6 +55,7 @@ impl Play {
             None => guest.turn(program, None),
         };
         let end = loop {
+            self.doubtful |= is_short(&turn.calls, *left, !queue.is_empty());
             for call in turn.calls {
                 if !self.spend(left) {
                     break;
@@ -129,6 +132,22 @@ impl Play {
         }
     }
 }
+
+/// Whether those of these calls that will be chains may be lent too few hops, or too few may be left while they are out.
+fn is_short(calls: &[GuestCall], left: u32, others_out: bool) -> bool {
+    let chaining = calls.iter().filter(|call| kinds().chaining.contains(&call.function)).count() as u32;
+    if chaining == 0 {
+        return false;
+    }
+    let left = left.saturating_sub(calls.len() as u32);
+    let lent = (left - left / 2) / chaining;
+    lent < NESTED_HOPS || ((others_out || calls.len() > 1) && left - lent * chaining < OTHERS_HOPS)
+}
+
+/// What the largest of the services' chains takes, when none of its sub-chains joins it.
+const NESTED_HOPS: u32 = 10;
+/// What the calls of a program take that it makes while others are out.
+const OTHERS_HOPS: u32 = 12;
 
 fn out_of_hops() -> Exception {
     Exception::new(names::HOP_BUDGET_EXCEEDED, Fault::Guest, "")

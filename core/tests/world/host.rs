@@ -11,7 +11,7 @@ use catena_wire::{Hash, NodeId, NodeRef};
 
 use crate::{
     guest::Guest,
-    services::{FUNCTIONS, service_name},
+    services::{FUNCTIONS, kinds, service_name},
 };
 
 /// A node that runs, or has run.
@@ -38,7 +38,7 @@ impl Host {
         };
         let mut node = Node::new(me.clone(), policy, 1_700_000_000_000_000);
         for service in services {
-            node.serve(&service_name(*service), FUNCTIONS);
+            node.serve(&service_name(*service), FUNCTIONS, kinds());
         }
         Self {
             index,

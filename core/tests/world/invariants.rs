@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use catena_wire::{Exception, Outcome, Value, names};
+use catena_wire::{Branch, Exception, Outcome, Value, names};
 
 use crate::{
     expected::{expected, is_caught_elsewhere, is_plain},
@@ -27,6 +27,7 @@ pub(crate) fn check(plan: &Plan, record: &Record) -> Verdict {
     for seen in record.chains.values() {
         let judged = ended_once(seen)
             .and_then(|()| answers_in_order(seen))
+            .and_then(|()| lines_in_order(seen))
             .and_then(|()| end_is_lawful(seen))
             .and_then(|()| result_is_right(plan, record, seen))
             .and_then(|()| faultless_runs_succeed(plan, seen));
@@ -210,6 +211,19 @@ fn result_is_right(plan: &Plan, record: &Record, seen: &Seen) -> Verdict {
         Ok(expected) if expected == returned => Ok(()),
         expected => Err(format!("returned {returned:?} where {expected:?} was right")),
     }
+}
+
+/// Each line of the console once, those of a branch in their order, and a branch's after what its parent said before it split.
+fn lines_in_order(seen: &Seen) -> Verdict {
+    let mut next: BTreeMap<&Branch, u32> = BTreeMap::new();
+    for line in &seen.console {
+        let next = next.entry(&line.branch).or_default();
+        if line.number < *next {
+            return Err(format!("line {} of branch {} came again, or too late", line.number, line.branch));
+        }
+        *next = line.number + 1;
+    }
+    Ok(())
 }
 
 fn faultless_runs_succeed(plan: &Plan, seen: &Seen) -> Verdict {

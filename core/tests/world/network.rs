@@ -173,7 +173,9 @@ fn describe(from: usize, to: usize, message: &Encoded) -> Sent {
         Message::Code(..) => ("code", None, None),
         Message::NoCode(_) => ("nocode", None, None),
         Message::List(_) | Message::Listing(..) => ("list", None, None),
-        Message::Console(key, _) => ("console", Some(key), None),
+        Message::Console(key, ..) => ("console", Some(key), None),
+        Message::Locate { key, .. } => ("locate", Some(key), None),
+        Message::Located(key, ..) => ("located", Some(key), None),
         Message::Cancel(_) => ("cancel", None, None),
         Message::Relay { .. } => ("relay", None, None),
     };

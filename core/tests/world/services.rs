@@ -1,7 +1,7 @@
 //! What the services of the world do: they return values, fail, take their time, or answer with chains.
 
 use catena_core::{Answer, SubChain};
-use catena_wire::{Exception, Fault, Value};
+use catena_wire::{Exception, Fault, Kinds, Value};
 use minicbor::{Decode, Encode};
 
 use crate::{
@@ -19,8 +19,10 @@ pub(crate) struct Target {
     pub(crate) function: u8,
 }
 
-pub(crate) const FUNCTIONS: [&str; 12] =
-    ["work", "fail", "slow", "chain", "caught", "throws", "hears", "nested", "forever", "recover", "forks", "quiet"];
+pub(crate) const FUNCTIONS: [&str; 13] = [
+    "work", "fail", "slow", "chain", "caught", "throws", "hears", "nested", "forever", "recover", "forks", "quiet",
+    "twice",
+];
 const WORK: u8 = 0;
 const FAIL: u8 = 1;
 const SLOW: u8 = 2;
@@ -40,6 +42,8 @@ pub(crate) const FOREVER: u8 = 8;
 pub(crate) const FORKS: u8 = 10;
 /// Answers with a chain whose intermediate answers nobody wants.
 pub(crate) const QUIET: u8 = 11;
+/// Answers with a chain that calls the same function twice, whatever comes of it.
+pub(crate) const TWICE: u8 = 12;
 /// Those that answer with chains, and end.
 pub(crate) const SUB_CHAINS: [u8; 7] = [CHAIN, CAUGHT, THROWS, HEARS, NESTED, FORKS, QUIET];
 
@@ -72,6 +76,13 @@ pub(crate) fn repeatable_functions() -> Vec<String> {
     ["work", "slow"].map(String::from).to_vec()
 }
 
+/// What the services say of their functions.
+pub(crate) fn kinds() -> Kinds {
+    let chaining =
+        SUB_CHAINS.iter().chain([&FOREVER, &TWICE]).map(|function| FUNCTIONS[usize::from(*function)].to_owned());
+    Kinds { chaining: chaining.collect(), ..Kinds::default() }
+}
+
 /// The program of the chain with which this function answers, if it does, where there are so many services.
 pub(crate) fn program_of(service: u8, function: &str, services: u8) -> Option<Vec<Op>> {
     let next = |n: u8| (service + n) % services.max(1);
@@ -83,6 +94,7 @@ pub(crate) fn program_of(service: u8, function: &str, services: u8) -> Option<Ve
             vec![Op::Emit, Op::Call(work(next(1))), Op::Emit, Op::Emit, Op::Call(work(next(2))), Op::Emit]
         }
         "nested" => vec![Op::Call(at(next(1), CHAIN)), Op::Call(work(next(2)))],
+        "twice" => vec![Op::Try(at(service, TWICE)), Op::Try(at(service, TWICE))],
         "forever" => vec![Op::Call(at(service, FOREVER))],
         "forks" => {
             let branch = |n| vec![Op::Emit, Op::Call(work(next(n))), Op::Emit];

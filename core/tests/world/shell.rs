@@ -79,13 +79,13 @@ impl World {
                 self.hosts[host].guests.insert(session, (code, guest));
                 self.turn(host, session, |guest, program| guest.turn(program, None));
             }
-            Action::Branch { session, code, continuation, call, index } => {
+            Action::Branch { session, code, continuation, call, index, .. } => {
                 self.must_be_new(host, session, "Branch");
                 self.must_have(host, session, code);
                 self.hosts[host].guests.insert(session, (code, Guest::lay_over(&continuation)));
                 self.turn(host, session, |guest, program| guest.branch(program, call, index));
             }
-            Action::Resume { session, code, continuation, call, result } => {
+            Action::Resume { session, code, continuation, call, result, .. } => {
                 self.must_be_new(host, session, "Resume");
                 self.must_have(host, session, code);
                 let guest = Guest::lay_over(&continuation);

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use catena_core::{
     Answer, CallId, Instance, Link, Policy, Receipt, SessionId, Tail as HopTail, Ticket, Time, Turn, Undelivered,
 };
-use catena_wire::{Budget, ChainId, Encoded, Exception, Hash, NodeId, NodeRef, StepKey, Value};
+use catena_wire::{Budget, ChainId, Encoded, Exception, Hash, Kinds, NodeId, NodeRef, StepKey, Value};
 
 use crate::{
     guest::{self, Op},
@@ -18,7 +18,7 @@ use crate::{
     plan::Plan,
     record::{Record, Seen},
     rng::Rng,
-    services::{FUNCTIONS, number_of, program_of, repeatable_functions, service_name},
+    services::{FUNCTIONS, kinds, number_of, program_of, repeatable_functions, service_name},
 };
 
 /// More than any run needs: a run that does not come to rest is a failure, not a wait.
@@ -366,8 +366,9 @@ impl World {
         let proxy = nodes.proxies.iter().find(|(service, _)| *service == number).map(|(_, host)| &self.hosts[*host].me);
         let proxy = proxy.filter(|proxy| !avoid.contains(&proxy.id)).cloned();
         let repeatable = if nodes.repeatable.contains(&number) { repeatable_functions() } else { Vec::new() };
+        let kinds = Kinds { repeatable, ..kinds() };
         let place = match found.next() {
-            Some(node) => Ok(Instance { node, proxy, repeatable }),
+            Some(node) => Ok(Instance { node, proxy, kinds }),
             None => {
                 let why = format!("nobody serves {service}");
                 Err(Exception::new(catena_wire::names::UNKNOWN_SERVICE, catena_wire::Fault::Caller, why))

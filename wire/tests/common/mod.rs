@@ -3,8 +3,9 @@
 
 use bytes::Bytes;
 use catena_wire::{
-    BRANCH_DEPTH_MAX, Branch, BranchCount, Budget, ChainId, Charter, End, Exception, Fault, Frame, Hash, Hop, Listener,
-    LogLine, Merge, Message, Mode, NodeId, NodeRef, Outcome, ServiceEntry, StepKey, StepTrace, Value,
+    BRANCH_DEPTH_MAX, Branch, BranchCount, Budget, ChainId, Charter, End, Exception, Fault, Frame, Hash, Hop, Kinds,
+    Listener, LogLine, Merge, Message, Mode, NodeId, NodeRef, Outcome, ServiceEntry, StepKey, StepLimits, StepTrace,
+    Value, Whereabouts,
 };
 use proptest::{collection::vec, option, prelude::*};
 
@@ -26,7 +27,7 @@ pub(crate) fn exception_of(name: &str) -> Exception {
         .calling("files.mtv", "read")
         .with_params(Value::encode(&["a", "b"]))
         .at_line(3, 14)
-        .at_step(2, &["bei".into(), "mtv".into()])
+        .at(&StepKey { branch: branch_of(&[1, 2]), ..key_of(2) }, &["bei".into(), "mtv".into()])
 }
 
 pub(crate) fn charter_of() -> Charter {
@@ -50,6 +51,7 @@ pub(crate) fn frame_of() -> Frame {
         service: "files.mtv".into(),
         catch: Some("recover".into()),
         hears: true,
+        limits: StepLimits { step_wall_ms_max: Some(100), ..StepLimits::UNCHANGED },
         continuation_bytes: 2,
         continuation: Bytes::from_static(b"de"),
     }
@@ -81,6 +83,8 @@ pub(crate) fn hop_of() -> Hop {
         }),
         gather: 2,
         merged: vec![BranchCount { branch: branch_of(&[1, 2, 3]), emitted: 7 }],
+        console_told: 1,
+        limits: StepLimits { memory_bytes_max: Some(1 << 20), ..StepLimits::UNCHANGED },
         continuation: Bytes::from_static(b"abc"),
         code_bytes: Some(Bytes::from_static(b"code")),
     }
@@ -99,11 +103,13 @@ pub(crate) fn trace_of() -> StepTrace {
         continuation_bytes: 5_000,
         params_bytes: 6,
         in_place: true,
+        branch: branch_of(&[2]),
+        served_by: Some("cam".into()),
     }
 }
 
 pub(crate) fn line_of() -> LogLine {
-    LogLine { step: 1, node: "bei".into(), at_us: 15, text: "hello".into() }
+    LogLine { step: 1, node: "bei".into(), at_us: 15, text: "hello".into(), branch: branch_of(&[2]), number: 1 }
 }
 
 /// One of each, in the order of their numbers.
@@ -132,7 +138,7 @@ pub(crate) fn samples() -> Vec<(&'static str, Message)> {
         service: "ads".into(),
         functions: vec!["pick".into(), "list".into()],
         node: node_of("bei"),
-        repeatable: vec!["list".into()],
+        kinds: Kinds { repeatable: vec!["list".into()], durable: vec!["pay".into()], chaining: Vec::new() },
         proxy: Some(node_of("mtv")),
     };
     let relay = Message::Relay { to: NodeId(8), head: vec![0x82, 8, 0x81, 9], tail: Bytes::from_static(b"tail") };
@@ -144,16 +150,18 @@ pub(crate) fn samples() -> Vec<(&'static str, Message)> {
         ("end", Message::End(Box::new(end))),
         ("heartbeat", Message::Heartbeat(key_of(3), "mtv".into(), vec![branch_of(&[1, 2, 3])])),
         ("call", call),
-        ("return", Message::Return(9, Outcome::Threw(exception_of("NFS3ERR_NOENT").outcome_unknown()))),
+        ("return", Message::Return(9, Outcome::Threw(exception_of("NFS3ERR_NOENT").outcome_unknown()), 7)),
         ("withdraw", Message::Withdraw(9)),
         ("want code", Message::WantCode(Hash([1; 32]))),
         ("code", Message::Code(Hash([1; 32]), Bytes::from_static(b"export default"))),
         ("no code", Message::NoCode(Hash([1; 32]))),
         ("list", Message::List(1)),
         ("listing", Message::Listing(1, vec![entry])),
-        ("console", Message::Console(key_of(3), vec![line_of()])),
+        ("console", Message::Console(key_of(3), 4, vec![line_of()])),
         ("cancel", Message::Cancel(key_of(3).chain)),
         ("relay", relay),
+        ("locate", Message::Locate { key: key_of(3), origin: node_of("bei"), entry: None }),
+        ("located", Message::Located(key_of(3), "bei".into(), Whereabouts::Went("cam".into()))),
     ]
 }
 
@@ -215,9 +223,9 @@ pub(crate) fn exception() -> impl Strategy<Value = Exception> {
     let fault = prop::sample::select(vec![Fault::Caller, Fault::Guest, Fault::Service, Fault::Node, Fault::Network]);
     let words = (name(), name(), option::of(name()), option::of(name()));
     let place = prop_oneof![Just((0, 0)), (1..u32::MAX, any::<u32>())];
-    let step = prop_oneof![Just((0, vec![])), (any::<u32>(), vec(name(), 1..5))];
+    let step = prop_oneof![Just((0, Branch::root(), vec![])), (any::<u32>(), branch(), vec(name(), 1..5)),];
     (words, option::of(value()), place, fault, step, any::<bool>()).prop_map(
-        |((name, message, stack, target), params, (line, column), fault, (step, path), unknown)| Exception {
+        |((name, message, stack, target), params, (line, column), fault, (step, branch, path), unknown)| Exception {
             name,
             message,
             params,
@@ -227,6 +235,7 @@ pub(crate) fn exception() -> impl Strategy<Value = Exception> {
             fault,
             target,
             step,
+            branch,
             path,
             unknown,
         },
@@ -238,8 +247,9 @@ fn outcome() -> impl Strategy<Value = Outcome> {
 }
 
 fn trace() -> impl Strategy<Value = Option<Vec<StepTrace>>> {
-    let step = (any::<[u64; 6]>(), any::<u32>(), any::<bool>(), name(), name(), option::of(name())).prop_map(
-        |(n, step, in_place, node, target, site)| StepTrace {
+    let place = (any::<bool>(), branch(), option::of(name()));
+    let step = (any::<[u64; 6]>(), any::<u32>(), place, name(), name(), option::of(name())).prop_map(
+        |(n, step, (in_place, branch, served_by), node, target, site)| StepTrace {
             step,
             node,
             site,
@@ -251,18 +261,16 @@ fn trace() -> impl Strategy<Value = Option<Vec<StepTrace>>> {
             continuation_bytes: n[4],
             params_bytes: n[5],
             in_place,
+            branch,
+            served_by,
         },
     );
     option::of(vec(step, 0..3))
 }
 
 fn console() -> impl Strategy<Value = Vec<LogLine>> {
-    let line = (any::<u32>(), name(), any::<u64>(), name()).prop_map(|(step, node, at_us, text)| LogLine {
-        step,
-        node,
-        at_us,
-        text,
-    });
+    let line = (any::<[u32; 2]>(), name(), any::<u64>(), name(), branch())
+        .prop_map(|([step, number], node, at_us, text, branch)| LogLine { step, node, at_us, text, branch, number });
     vec(line, 0..3)
 }
 
@@ -295,18 +303,21 @@ fn charter() -> impl Strategy<Value = Charter> {
 fn frame() -> impl Strategy<Value = Frame> {
     let numbers = (hash(), any::<[u32; 3]>());
     let creator = (node(), name(), option::of(name()), any::<bool>());
-    (numbers, creator, bytes(60)).prop_map(|((code, numbers), (creator, service, catch, hears), continuation)| Frame {
-        code,
-        call: numbers[0],
-        step: numbers[1],
-        emitted: numbers[2],
-        creator,
-        service,
-        catch,
-        hears,
-        continuation_bytes: continuation.len() as u32,
-        continuation,
-    })
+    (numbers, creator, limits(), bytes(60)).prop_map(
+        |((code, numbers), (creator, service, catch, hears), limits, continuation)| Frame {
+            code,
+            call: numbers[0],
+            step: numbers[1],
+            emitted: numbers[2],
+            creator,
+            service,
+            catch,
+            hears,
+            limits,
+            continuation_bytes: continuation.len() as u32,
+            continuation,
+        },
+    )
 }
 
 fn merged() -> impl Strategy<Value = Vec<BranchCount>> {
@@ -325,8 +336,8 @@ fn hop() -> impl Strategy<Value = Hop> {
     let merge = option::of(merge);
     let split = (any::<u16>(), merge, any::<u16>(), merged());
     let tail = (bytes(200), option::of(bytes(200)));
-    (what, whose, split, path(), trace(), console(), tail).prop_map(
-        |(what, whose, split, path, trace, console, tail)| {
+    (what, whose, split, path(), trace(), (console(), any::<u32>(), limits()), tail).prop_map(
+        |(what, whose, split, path, trace, (console, console_told, limits), tail)| {
             let (key, attempt, budget, service, function, params, call) = what;
             let (code, charter, stack, emitted, heartbeat_in_us) = whose;
             let (splits, merge, gather, merged) = split;
@@ -352,6 +363,8 @@ fn hop() -> impl Strategy<Value = Hop> {
                 merge,
                 gather,
                 merged,
+                console_told,
+                limits,
                 continuation,
                 // An empty function is no function.
                 code_bytes: tail.1.filter(|code| !code.is_empty()),
@@ -378,8 +391,24 @@ fn end() -> impl Strategy<Value = End> {
 }
 
 fn entry() -> impl Strategy<Value = ServiceEntry> {
-    (name(), path(), node(), path(), option::of(node())).prop_map(|(service, functions, node, repeatable, proxy)| {
-        ServiceEntry { service, functions, node, repeatable, proxy }
+    let kinds =
+        (path(), path(), path()).prop_map(|(repeatable, durable, chaining)| Kinds { repeatable, durable, chaining });
+    (name(), path(), node(), kinds, option::of(node()))
+        .prop_map(|(service, functions, node, kinds, proxy)| ServiceEntry { service, functions, node, kinds, proxy })
+}
+
+fn whereabouts() -> impl Strategy<Value = Whereabouts> {
+    prop_oneof![name().prop_map(Whereabouts::Handing), name().prop_map(Whereabouts::Went), Just(Whereabouts::Unknown)]
+}
+
+fn limits() -> impl Strategy<Value = StepLimits> {
+    let numbers = (option::of(any::<u64>()), vec(option::of(any::<u32>()), 4));
+    numbers.prop_map(|(memory_bytes_max, rest)| StepLimits {
+        memory_bytes_max,
+        step_wall_ms_max: rest[0],
+        output_bytes_max: rest[1],
+        events_max: rest[2],
+        continuation_bytes_max: rest[3],
     })
 }
 
@@ -419,14 +448,16 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
         end().prop_map(|end| Message::End(Box::new(end))),
         (key(), name(), vec(branch(), 0..4)).prop_map(|(key, host, open)| Message::Heartbeat(key, host, open)),
         call,
-        (any::<u64>(), outcome()).prop_map(|(id, outcome)| Message::Return(id, outcome)),
+        (any::<u64>(), outcome(), any::<u32>()).prop_map(|(id, outcome, left)| Message::Return(id, outcome, left)),
         any::<u64>().prop_map(Message::Withdraw),
         hash().prop_map(Message::WantCode),
         (hash(), bytes(300)).prop_map(|(code, bytes)| Message::Code(code, bytes)),
         hash().prop_map(Message::NoCode),
         any::<u64>().prop_map(Message::List),
         (any::<u64>(), vec(entry(), 0..4)).prop_map(|(id, entries)| Message::Listing(id, entries)),
-        (key(), console()).prop_map(|(key, lines)| Message::Console(key, lines)),
+        (key(), any::<u32>(), console()).prop_map(|(key, first, lines)| Message::Console(key, first, lines)),
+        (key(), node(), option::of(node())).prop_map(|(key, origin, entry)| Message::Locate { key, origin, entry }),
+        (key(), name(), whereabouts()).prop_map(|(key, host, place)| Message::Located(key, host, place)),
         chain().prop_map(Message::Cancel),
         relay,
     ]

@@ -60,7 +60,7 @@ fn answers_for_a_chain_of_another_origin_are_dropped() {
         let partial = Message::Partial { key: key(foreign, 1), number: 0, value: Value::null(), to: 0 };
         node.on_message(NOW, &node_ref(2), partial);
         node.on_message(NOW, &node_ref(2), Message::End(Box::new(end(key(foreign, 1), None))));
-        node.on_message(NOW, &node_ref(2), Message::Console(key(foreign, 1), Vec::new()));
+        node.on_message(NOW, &node_ref(2), Message::Console(key(foreign, 1), 0, Vec::new()));
     }
     assert!(actions(&mut node).is_empty() && node.load().0 == 1);
 }

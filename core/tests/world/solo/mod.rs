@@ -13,8 +13,8 @@ use catena_core::{
     Action, Answer, GuestCall, Instance, Node, Plan, Policy, Receipt, SessionId, SubChain, Tail, Ticket, Time, Turn,
 };
 use catena_wire::{
-    Branch, Budget, ChainId, Charter, End, Exception, Hash, Hop, Message, Mode, NodeId, NodeRef, Outcome, StepKey,
-    Value,
+    Branch, Budget, ChainId, Charter, End, Exception, Hash, Hop, Kinds, Message, Mode, NodeId, NodeRef, Outcome,
+    StepKey, StepLimits, Value,
 };
 
 const NOW: Time = Time::from_us(1_000_000);
@@ -25,7 +25,7 @@ fn node_ref(id: u64) -> Arc<NodeRef> {
 }
 
 fn instance(id: u64) -> Instance {
-    Instance { node: node_ref(id), proxy: None, repeatable: Vec::new() }
+    Instance { node: node_ref(id), proxy: None, kinds: Kinds::default() }
 }
 
 fn value() -> Result<Answer, Exception> {
@@ -70,7 +70,7 @@ fn end(key: StepKey, at: Option<StepKey>) -> End {
 
 fn node(policy: Policy) -> Node {
     let mut node = Node::new((*node_ref(1)).clone(), policy, 0);
-    node.serve("here", ["f"]);
+    node.serve("here", ["f"], Kinds::default());
     node.learn("there", instance(2));
     node
 }
@@ -137,6 +137,8 @@ fn hop(number: u64, step: u32) -> Box<Hop> {
         merge: None,
         gather: 0,
         merged: Vec::new(),
+        console_told: 0,
+        limits: StepLimits::UNCHANGED,
         continuation: Bytes::from_static(b"state"),
         code_bytes: None,
     })

@@ -1,7 +1,7 @@
 //! Calls that a chain makes from where it is, remembered by their step.
 
-use catena_core::{Action, Policy};
-use catena_wire::{Hop, Message, names};
+use catena_core::{Action, Policy, Replied};
+use catena_wire::{Hop, Message, Whereabouts, names};
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn keyed(id: u64, params: u8) -> Message {
 
 fn returns(actions: &[Action]) -> Vec<(NodeId, u64, Outcome)> {
     let returns = sent(actions).into_iter().filter_map(|(to, message, _)| match message {
-        Message::Return(id, outcome) => Some((to, id, outcome)),
+        Message::Return(id, outcome, _) => Some((to, id, outcome)),
         _ => None,
     });
     returns.collect()
@@ -95,4 +95,72 @@ fn a_call_of_a_chain_stops_when_the_last_who_asked_withdraws() {
     assert!(actions(&mut node).is_empty(), "somebody else waits, under another number");
     node.on_message(NOW, &node_ref(3), Message::Withdraw(2));
     assert!(matches!(actions(&mut node)[..], [Action::CancelService(_)]) && node.load() == (0, 0, 0));
+}
+
+fn located(actions: &[Action]) -> Vec<(NodeId, u32, Whereabouts)> {
+    let told = sent(actions).into_iter().filter_map(|(to, message, _)| match message {
+        Message::Located(key, _, whereabouts) => Some((to, key.step, whereabouts)),
+        _ => None,
+    });
+    told.collect()
+}
+
+fn locate(node: &mut Node, from: u64, key: StepKey) -> Vec<Action> {
+    let locate = Message::Locate { key, origin: (*node_ref(9)).clone(), entry: None };
+    node.on_message(NOW, &node_ref(from), locate);
+    actions(node)
+}
+
+#[test]
+fn a_node_tells_the_origin_what_it_knows_of_a_step() {
+    let mut node = node(Policy::default());
+    let key = hop(1, 1).key.clone();
+    let unknown = locate(&mut node, 9, key.clone());
+    assert_eq!(located(&unknown), [(NodeId(9), 1, Whereabouts::Unknown)]);
+
+    let session = landed(&mut node, hop(1, 1));
+    let here = sent(&locate(&mut node, 9, key.clone()));
+    assert!(matches!(&here[..], [(NodeId(9), Message::Heartbeat(..), _)]), "a sign of life: {here:?}");
+
+    node.on_turn(NOW, session, calling(vec![call(0, "there")]), 1);
+    node.on_suspended(NOW, session, Ok((Bytes::from_static(b"state"), None)), 1);
+    actions(&mut node);
+    let handing = locate(&mut node, 9, key.clone());
+    assert_eq!(located(&handing), [(NodeId(9), 2, Whereabouts::Handing("n2".into()))]);
+
+    node.on_message(NOW, &node_ref(2), Message::Accepted(StepKey { step: 2, ..key.clone() }));
+    actions(&mut node);
+    let went = locate(&mut node, 8, key.clone());
+    assert_eq!(located(&went), [(NodeId(9), 2, Whereabouts::Went("n2".into()))], "to the origin, whoever passed it on");
+    assert!(sent(&went).iter().any(|(to, message, _)| *to == NodeId(2) && matches!(message, Message::Locate { .. })));
+
+    let forged = Message::Locate { key, origin: (*node_ref(8)).clone(), entry: None };
+    node.on_message(NOW, &node_ref(8), forged);
+    assert!(actions(&mut node).is_empty(), "it is not the origin of this chain");
+}
+
+#[test]
+fn a_chain_that_a_node_has_forgotten_is_said_to_be_forgotten_there() {
+    let policy = Policy::default();
+    let (timeout_us, rounds) = (policy.heartbeat_timeout_us, policy.retransmissions_max);
+    let mut node = node(policy);
+    let (chain, ..) = handing(&mut node);
+    node.on_message(NOW, &node_ref(2), Message::Accepted(key(chain, 1)));
+    let mut now = NOW;
+    for _ in 0..rounds {
+        now = now.after(timeout_us);
+        node.on_timeout(now);
+    }
+    let asked = sent(&actions(&mut node));
+    assert!(asked.iter().any(|(to, message, _)| *to == NodeId(2) && matches!(message, Message::Locate { .. })));
+    node.on_message(now, &node_ref(2), Message::Located(key(chain, 1), "n2".into(), Whereabouts::Unknown));
+    node.on_message(now, &node_ref(2), Message::Accepted(key(chain, 1)));
+    node.on_timeout(now.after(timeout_us));
+    let ended = actions(&mut node).into_iter().find_map(|action| match action {
+        Action::Reply(_, Replied::End { outcome: Outcome::Threw(why), .. }) => Some(why),
+        _ => None,
+    });
+    let why = ended.expect("it is given up");
+    assert_eq!((why.name.as_str(), &why.path[..]), (names::CHAIN_LOST, &["n2".to_string()][..]));
+    assert!(why.message.contains("n2, which was to have it at step 1, does not know of it"), "{why}");
 }

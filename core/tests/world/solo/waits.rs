@@ -1,7 +1,7 @@
 //! Waits that end: clocks that jump, states that never come, deadlines; and the choice whether to move at all.
 
 use catena_core::{Action, GuestSplit, Link, Policy, Replied, Undelivered};
-use catena_wire::{Hop, Message, names};
+use catena_wire::{Fault, Hop, Message, names};
 
 use super::*;
 
@@ -101,6 +101,7 @@ fn a_function_that_nobody_has_ends_its_chain_when_its_parents_states_are_there()
         service: "s".into(),
         catch: None,
         hears: false,
+        limits: StepLimits::UNCHANGED,
         continuation_bytes: 6,
         continuation: Bytes::new(),
     };
@@ -146,6 +147,94 @@ fn what_a_call_was_is_known_when_it_could_not_be_sent() {
     node.on_turn(NOW, session, calling(vec![call(0, "there"), call(1, "there")]), 1);
     let receipts: Vec<_> = sent(&actions(&mut node)).into_iter().map(|(.., receipt)| receipt).collect();
     node.on_undelivered(NOW, receipts[0].clone(), Undelivered::Unreachable);
+    assert!(avoids(&actions(&mut node), &[2]), "another instance may do it");
+    node.on_resolved(NOW, "there", Err(Exception::new(names::UNKNOWN_SERVICE, Fault::Caller, "no other")));
     let settled = actions(&mut node);
     assert!(matches!(&settled[..], [Action::Settle { call: 0, result: Err(why), .. }] if !why.unknown), "{settled:?}");
+}
+
+fn avoids(actions: &[Action], nodes: &[u64]) -> bool {
+    let nodes: Vec<_> = nodes.iter().copied().map(NodeId).collect();
+    matches!(actions, [Action::Resolve { service, avoid }] if service == "there" && *avoid == nodes)
+}
+
+/// What becomes of a call made beside another when its node is lost: all that follows, up to whether it is sent elsewhere.
+fn lost_beside(kinds: Kinds, other: Instance) -> Vec<Action> {
+    let mut node = node(Policy { hop_attempts_max: 1, ..Policy::default() });
+    node.learn("there", Instance { kinds, ..instance(2) });
+    let (_, session) = begun(&mut node);
+    node.on_turn(NOW, session, calling(vec![call(0, "there"), call(1, "here")]), 1);
+    let receipts: Vec<_> = sent(&actions(&mut node)).into_iter().map(|(.., receipt)| receipt).collect();
+    node.on_undelivered(NOW, receipts[0].clone(), Undelivered::Lost);
+    let asked = actions(&mut node);
+    if !avoids(&asked, &[2]) {
+        return asked;
+    }
+    node.on_resolved(NOW, "there", Ok(other));
+    actions(&mut node)
+}
+
+#[test]
+fn a_call_beside_fails_over_only_where_it_cannot_double_an_effect() {
+    let again = || vec!["f".to_string()];
+    let is_lost = |actions: &[Action]| matches!(actions, [Action::Settle { result: Err(why), .. }] if why.unknown);
+    let goes_to = |actions: &[Action], id| sent(actions).iter().any(|(to, ..)| *to == NodeId(id));
+
+    assert!(is_lost(&lost_beside(Kinds::default(), instance(3))), "it may have been done");
+    let repeatable = Kinds { repeatable: again(), ..Kinds::default() };
+    assert!(goes_to(&lost_beside(repeatable, instance(3)), 3), "it may be done twice");
+
+    let durable = || Kinds { durable: again(), ..Kinds::default() };
+    assert!(is_lost(&lost_beside(durable(), instance(3))), "another node does not have what this one wrote down");
+    let restarted = Arc::new(NodeRef { id: NodeId(4), ..(*node_ref(2)).clone() });
+    assert!(goes_to(&lost_beside(durable(), Instance { node: restarted, ..instance(2) }), 4), "the same one has");
+}
+
+#[test]
+fn a_plain_call_that_was_lost_is_not_made_again_elsewhere() {
+    let mut node = node(Policy::default());
+    let kinds = Kinds { repeatable: vec!["f".into()], durable: vec!["f".into()], ..Kinds::default() };
+    node.learn("there", Instance { kinds, ..instance(2) });
+    node.call(NOW, "there", "f", Value::null(), Budget::new(10_000_000, 1), None);
+    let (.., receipt) = sent(&actions(&mut node)).pop().unwrap();
+    node.on_undelivered(NOW, receipt, Undelivered::Lost);
+    let ended = actions(&mut node);
+    assert!(
+        matches!(&ended[..], [Action::CallDone(_, Err(why))] if why.unknown),
+        "no step, no memory of it: {ended:?}"
+    );
+}
+
+#[test]
+fn hops_are_lent_to_calls_that_may_become_chains_and_come_back() {
+    let mut node = node(Policy::default());
+    let kinds = Kinds { chaining: vec!["f".into()], ..Kinds::default() };
+    node.learn("chains", Instance { kinds, ..instance(2) });
+    let (_, session) = begun(&mut node);
+    let calls = vec![call(0, "chains"), call(1, "chains"), call(2, "there")];
+    node.on_turn(NOW, session, calling(calls), 1);
+    let lent: Vec<_> = sent(&actions(&mut node))
+        .into_iter()
+        .filter_map(|(_, message, _)| match message {
+            Message::Call { id, budget, .. } => Some((id, budget.hops_left())),
+            _ => None,
+        })
+        .collect();
+    let hops: Vec<_> = lent.iter().map(|(_, hops)| *hops).collect();
+    assert_eq!(hops, [24, 24, 0], "of 100: one for each call, equal parts for those that may need them, half stays");
+    // It says that it brings back more than it was lent.
+    node.on_message(NOW, &node_ref(2), Message::Return(lent[0].0, Outcome::Done(Value::null()), 1_000));
+    node.on_message(NOW, &node_ref(2), Message::Return(lent[1].0, Outcome::Done(Value::null()), 6));
+    node.on_message(NOW, &node_ref(2), Message::Return(lent[2].0, Outcome::Done(Value::null()), 0));
+    for _ in 0..2 {
+        node.on_turn(NOW, session, calling(vec![]), 1);
+    }
+    actions(&mut node);
+    node.on_turn(NOW, session, calling(vec![call(4, "chains"), call(5, "here")]), 1);
+    let left = sent(&actions(&mut node)).into_iter().find_map(|(_, message, _)| match message {
+        Message::Call { budget, .. } => Some(budget.hops_left()),
+        _ => None,
+    });
+    // 100, less 3 calls before, the 18 that the second has spent, and these 2 calls: half of it.
+    assert_eq!(left, Some((100 - 3 - 18 - 2) - (100 - 3 - 18 - 2) / 2));
 }

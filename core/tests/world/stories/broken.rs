@@ -47,13 +47,50 @@ fn silence_ends_a_chain_with_the_step_and_the_host() {
     let record = run(&plan);
     let why = record.only().exception();
     assert_eq!((why.name.as_str(), why.unknown), (names::CHAIN_LOST, true));
-    assert!(why.message.contains("after step 2, last heard of on n2"), "{}", why.message);
+    assert!(why.message.contains("at step 2 n1 handed it to n2, which took it over"), "{}", why.message);
+    assert_eq!((why.step, &why.path[..]), (2, &["n1".into(), "n2".into()][..]), "who had it last, and who has it");
     assert!(why.message.contains("sent again 2 times"), "{}", why.message);
     assert!(!why.path.is_empty() && why.step >= 1, "{why}");
     let ended_at_us = record.only().ended_at_us;
     assert!((20_400_000..21_200_000).contains(&ended_at_us), "6 s after the last sign, twice again: {ended_at_us}");
     assert!(record.paths("hop").iter().filter(|path| **path == (0, 1)).count() >= 3, "{:?}", record.paths("hop"));
     assert!(record.effects.values().all(|count| *count == 1), "nothing was done twice: {:?}", record.effects);
+}
+
+#[test]
+fn a_silent_branch_is_found_where_it_stopped() {
+    let branches = vec![vec![Op::Call(work(0))], vec![Op::Call(work(1)), Op::Call(slow(2))]];
+    let mut plan = Plan::simple(5, vec![Op::Call(work(3)), Op::Split(branches, None)]);
+    plan.slow_us = 50_000_000;
+    plan.cuts = vec![Cut { from: 3, to: 0, at_us: 2_000_000, until_us: 70_000_000, noticed_us: 100_000_000 }];
+    let record = run(&plan);
+    let why = record.only().exception();
+    assert_eq!((why.name.as_str(), &why.path[..]), (names::CHAIN_LOST, &["n2".into(), "n3".into()][..]), "{why}");
+    assert!(record.effects.values().all(|count| *count == 1), "looking does nothing twice: {:?}", record.effects);
+}
+
+#[test]
+fn what_was_logged_before_a_chain_was_lost_is_shown() {
+    let program = vec![Op::Log, Op::Call(work(0)), Op::Log, Op::Call(slow(1)), Op::Log];
+    let mut plan = Plan::simple(3, program);
+    plan.slow_us = 50_000_000;
+    plan.cuts = vec![Cut { from: 2, to: 0, at_us: 4_000_000, until_us: 70_000_000, noticed_us: 100_000_000 }];
+    let record = run(&plan);
+    assert_eq!(record.only().exception().name, names::CHAIN_LOST);
+    let lines: Vec<_> = record.only().console.iter().map(|line| (line.number, line.step, line.node.as_str())).collect();
+    assert_eq!(lines, [(0, 0, "n0"), (1, 1, "n1")], "they came with the signs of life");
+}
+
+#[test]
+fn lines_of_branches_come_once_and_before_what_follows_from_them() {
+    let branch = |n| vec![Op::Log, Op::Call(slow(n)), Op::Log];
+    let split = Op::Split(vec![branch(0), branch(1)], None);
+    let record = run(&Plan::simple(4, vec![Op::Log, Op::Call(work(2)), split, Op::Log]));
+    let console = &record.only().console;
+    let root: Vec<_> = console.iter().filter(|line| line.branch.is_root()).map(|line| line.number).collect();
+    assert_eq!((console.len(), &root[..]), (6, &[0, 1][..]));
+    assert!(console.first().unwrap().branch.is_root() && console.last().unwrap().branch.is_root(), "{console:?}");
+    assert!(record.count("console") > 0, "the branches were slow enough for signs of life");
 }
 
 #[test]

@@ -15,7 +15,9 @@ use crate::{
     invariants,
     plan::{Chain, CodePlan, Crash, Cut, PlainCall, Plan, Rules},
     record::Record,
-    services::{CAUGHT, CHAIN, FOREVER, FORKS, HEARS, NESTED, QUIET, THROWS, at, failing, recovered, slow, work},
+    services::{
+        CAUGHT, CHAIN, FOREVER, FORKS, HEARS, NESTED, QUIET, THROWS, TWICE, at, failing, recovered, slow, work,
+    },
     sim::{Event, World, policy},
 };
 
