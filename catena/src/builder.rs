@@ -270,7 +270,7 @@ impl NodeBuilder {
         let identity = Identity { node: me.id.0, site: self.site, hello: hello.into() };
         let mut core = Core::new(me.clone(), self.policy, unix_us());
         for service in services.values() {
-            core.serve(service.name(), service.functions());
+            core.serve(service.name(), service.functions(), service.kinds());
         }
         if self.repository {
             core.set_repository(me);

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use catena_core::Plan;
 use catena_guest::{Function, FunctionKind};
 use catena_net::Place;
-use catena_wire::{Budget, Exception, Fault, Hash, Mode, ServiceEntry, Value, names};
+use catena_wire::{Budget, Exception, Fault, Hash, Mode, ServiceEntry, StepLimits, Value, names};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -29,6 +29,9 @@ pub struct RunOptions {
     pub compose: bool,
     /// On whose behalf the services are called; they judge what it is worth. Default: nobody's.
     pub credentials: Option<Value>,
+    /// What the function may use at each step, where that is less than a node allows (rpc-chains section 3.6). Default: as
+    /// each node has it.
+    pub limits: StepLimits,
 }
 
 impl Default for RunOptions {
@@ -40,6 +43,7 @@ impl Default for RunOptions {
             mode: Mode::Chain,
             compose: true,
             credentials: None,
+            limits: StepLimits::UNCHANGED,
         }
     }
 }
@@ -56,6 +60,7 @@ impl RunOptions {
             compose: self.compose,
             profile: self.profile,
             credentials: self.credentials.clone(),
+            limits: self.limits,
         }
     }
 }

@@ -111,7 +111,7 @@ impl Steps {
             Ok(Answer::Value(value)) => Ok(value.clone()),
             Err(why) => Err(why.clone()),
         };
-        let result_bytes = Message::Return(0, kept.into()).encode().head.to_vec();
+        let result_bytes = Message::Return(0, kept.into(), 0).encode().head.to_vec();
         if result_bytes.len() > self.result_bytes_max {
             tracing::warn!(
                 bytes = result_bytes.len(),
@@ -152,8 +152,8 @@ pub(crate) fn print_of(service: &str, function: &str, params: &Value) -> Hash {
 fn answered(bytes: Vec<u8>) -> Result<Answer, Exception> {
     use catena_wire::Outcome;
     match Message::decode(Encoded { head: bytes.into(), tail: Default::default() }) {
-        Ok(Message::Return(_, Outcome::Done(value))) => Ok(Answer::Value(value)),
-        Ok(Message::Return(_, Outcome::Threw(why))) => Err(why),
+        Ok(Message::Return(_, Outcome::Done(value), _)) => Ok(Answer::Value(value)),
+        Ok(Message::Return(_, Outcome::Threw(why), _)) => Err(why),
         _ => Err(broken("it holds an answer of another version").outcome_unknown()),
     }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use catena_core::Answer;
-use catena_wire::{Exception, Fault, StepKey, Value, names};
+use catena_wire::{Exception, Fault, Kinds, StepKey, Value, names};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -150,15 +150,15 @@ impl Service {
 
     /// Keeps what a function did for each step of a chain in the node's step store ([`crate::NodeBuilder::step_store`]), where it survives a crash: before
     /// it runs an intent is on the disk, after it its result (rpc-chains section 3.9). A step that comes again, also after a restart, is answered with that
-    /// result; if the node was lost in between, with an exception that says that the outcome is unknown. It never runs twice. So the function counts as
-    /// repeatable, and chains find the node again after a restart.
+    /// result; if the node was lost in between, with an exception that says that the outcome is unknown. It never runs twice. So chains that lost the
+    /// node ask it again after a restart, by its name; another instance of the service, which has not got its store, they do not ask.
     ///
     /// It costs two waits for the disk. Plain calls have no step, and run each time. A function that answers with a chain has no effect of its own: it
     /// is repeatable, nothing more.
     #[must_use]
     pub fn durable(mut self, name: &str) -> Self {
         self.durable.insert(name.to_owned());
-        self.repeatable(name)
+        self
     }
 
     /// Adds a function that takes and gives payloads as they are, whatever is in them.
@@ -187,9 +187,15 @@ impl Service {
         self.functions.keys().map(String::as_str)
     }
 
-    /// Those of them that may be done again.
-    pub fn repeatable_functions(&self) -> impl Iterator<Item = &str> {
-        self.repeatable.iter().map(String::as_str)
+    /// What it says of them to others.
+    pub(crate) fn kinds(&self) -> Kinds {
+        // A chain has no effect of its own: it may begin again anywhere.
+        let harmless = self.durable.intersection(&self.chains);
+        Kinds {
+            repeatable: self.repeatable.union(&harmless.cloned().collect()).cloned().collect(),
+            durable: self.durable_functions().map(str::to_owned).collect(),
+            chaining: self.chains.iter().cloned().collect(),
+        }
     }
 
     /// Those whose steps are kept.

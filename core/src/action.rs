@@ -217,6 +217,7 @@ pub enum Undelivered {
 
 /// One event of a reply set.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(clippy::large_enum_variant, reason = "the end comes once, and lives no longer than it takes to look at it")]
 pub enum Replied {
     /// An intermediate answer, in order and once.
     Partial(Value),

@@ -369,9 +369,10 @@ impl Node {
             && place.kinds.chaining.contains(&request.function)
             && let Some(activation) = self.activations.get_mut(*session)
         {
-            // Others may be found out about, too.
-            let half = activation.spare_hops(now, 0) / 2;
-            request.budget = request.budget.with_hops_back(activation.lend(now, half).hops_left());
+            // Any of those that are out may turn out to be one.
+            let out = u32::try_from(activation.out.len()).unwrap_or(u32::MAX).max(1);
+            let share = activation.spare_hops(now, 0) / out;
+            request.budget = request.budget.with_hops_back(activation.lend(now, share).hops_left());
         }
         request
     }

@@ -12,7 +12,7 @@ use std::{
 use wasmtime::{ResourceLimiter, StoreContextMut, UpdateDeadline};
 
 use crate::{
-    limits::{HARD_STOP_EPOCHS, MEMORY_RESERVE_BYTES},
+    limits::{HARD_STOP_EPOCHS, Limits, MEMORY_RESERVE_BYTES},
     ticker::Ticker,
 };
 
@@ -87,6 +87,12 @@ impl Host {
             late_epochs: 0,
             memory_broken: false,
         }
+    }
+
+    /// From now on, until it is said otherwise.
+    pub(crate) const fn limit(&mut self, limits: &Limits) {
+        self.step_max = Duration::from_millis(limits.step_wall_ms_max as u64);
+        self.memory_bytes_max = limits.memory_bytes_max;
     }
 
     /// `catena.interrupted`.

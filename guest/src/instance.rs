@@ -66,6 +66,11 @@ impl Instance {
         })
     }
 
+    /// Whoever runs in it next may use so much.
+    pub(crate) fn limit(&mut self, limits: &Limits) {
+        self.store.data_mut().limit(limits);
+    }
+
     pub(crate) fn memory(&self) -> &[u8] {
         self.memory.data(&self.store)
     }

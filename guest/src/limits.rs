@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use catena_wire::StepLimits;
+
 use crate::PageFinder;
 
 /// Hard limits of one session. A guest that breaks one ends its own function with `LimitExceeded`, whose parameters name the
@@ -19,6 +21,20 @@ pub struct Limits {
     pub events_max: u32,
     /// One continuation. Default 16 MiB.
     pub continuation_bytes_max: u32,
+}
+
+impl Limits {
+    /// The lower of each: a chain may lower what it may use, and raise nothing (rpc-chains section 3.6).
+    #[must_use]
+    pub fn lowered_by(&self, by: &StepLimits) -> Self {
+        Self {
+            memory_bytes_max: by.memory_bytes_max.unwrap_or(u64::MAX).min(self.memory_bytes_max),
+            step_wall_ms_max: by.step_wall_ms_max.unwrap_or(u32::MAX).min(self.step_wall_ms_max),
+            output_bytes_max: by.output_bytes_max.unwrap_or(u32::MAX).min(self.output_bytes_max),
+            events_max: by.events_max.unwrap_or(u32::MAX).min(self.events_max),
+            continuation_bytes_max: by.continuation_bytes_max.unwrap_or(u32::MAX).min(self.continuation_bytes_max),
+        }
+    }
 }
 
 impl Default for Limits {

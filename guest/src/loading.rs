@@ -113,7 +113,7 @@ impl Inner {
         })?;
         let mut ready = self.ready(engine)?;
         abi::put_load(&mut ready.event, &function.name, source);
-        let outbox = ready.deliver(&self.runtime, To::Load).await.map_err(|stop| {
+        let outbox = ready.deliver(&self.runtime.limits, To::Load).await.map_err(|stop| {
             self.count_stop();
             stop.into_exception(&self.runtime.limits)
         })?;

@@ -17,6 +17,7 @@ use crate::{
     image::{Image, Loaded},
     instance::{Instance, To},
     kept::Kept,
+    limits::Limits,
     pages::PAGE_BYTES,
     prototype::Prototype,
     runtime::Runtime,
@@ -94,8 +95,14 @@ impl Ready {
     }
 
     /// Delivers what was encoded into `event`.
-    pub(crate) async fn deliver(&mut self, runtime: &Runtime, to: To) -> Result<Outbox, Stop> {
-        self.instance.deliver(to, &self.event, &runtime.limits).await
+    pub(crate) async fn deliver(&mut self, limits: &Limits, to: To) -> Result<Outbox, Stop> {
+        self.instance.deliver(to, &self.event, limits).await
+    }
+
+    /// Whoever runs in it next may use so much. `false`: it holds more memory already.
+    pub(crate) fn limit(&mut self, limits: &Limits) -> bool {
+        self.instance.limit(limits);
+        u64::from(self.instance.memory_pages()) * WASM_PAGE_BYTES <= limits.memory_bytes_max
     }
 
     /// Lays a continuation, checked against this image's shape, over the base state.
@@ -127,8 +134,8 @@ impl Ready {
     }
 
     /// The continuation. The instance is then to be [`reset`](Self::reset_compared) or dropped; after an error, dropped.
-    pub(crate) fn continuation(&mut self, runtime: &Runtime) -> Result<Bytes, Stop> {
-        let bytes_max = runtime.limits.continuation_bytes_max as usize;
+    pub(crate) fn continuation(&mut self, runtime: &Runtime, limits: &Limits) -> Result<Bytes, Stop> {
+        let bytes_max = limits.continuation_bytes_max as usize;
         let too_large = || Stop::limit("continuation_bytes_max");
         self.find(runtime);
         if !self.compare(bytes_max as u64) {

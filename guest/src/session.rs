@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use catena_wire::{Exception, Value};
+use catena_wire::{Exception, StepLimits, Value};
 
 use crate::{
     abi::{self, GuestCall, GuestEnd, GuestSplit, Outbox, Start},
@@ -11,6 +11,7 @@ use crate::{
     explicit::Explicit,
     image::Image,
     instance::To,
+    limits::Limits,
     ready::Ready,
     sandbox::Inner,
 };
@@ -48,11 +49,27 @@ pub struct Session {
     phase: Phase,
     /// For functions that hand their state over.
     explicit: Option<Explicit>,
+    limits: Limits,
 }
 
 impl Session {
-    pub(crate) const fn new(sandbox: Arc<Inner>, ready: Box<Ready>) -> Self {
-        Self { sandbox, ready: Some(ready), phase: Phase::Idle, explicit: None }
+    pub(crate) fn new(sandbox: Arc<Inner>, mut ready: Box<Ready>) -> Self {
+        let limits = sandbox.runtime.limits.clone();
+        // Whoever used the instance before may have had less.
+        ready.limit(&limits);
+        Self { sandbox, ready: Some(ready), phase: Phase::Idle, explicit: None, limits }
+    }
+
+    /// Lowers what it may use at each step.
+    ///
+    /// # Errors
+    /// `LimitExceeded`: it uses more memory than that already.
+    pub fn lower(&mut self, by: &StepLimits) -> Result<(), Exception> {
+        self.limits = self.limits.lowered_by(by);
+        match self.ready.as_mut().is_none_or(|ready| ready.limit(&self.limits)) {
+            true => Ok(()),
+            false => Err(Stop::limit("memory_bytes_max").into_exception(&self.limits)),
+        }
     }
 
     pub(crate) fn resumed_explicit(mut self, explicit: Explicit) -> Self {
@@ -72,7 +89,7 @@ impl Session {
     /// `LimitExceeded`, or the guest trapped or broke the ABI: the session is then over. [`SESSION_OVER`](crate::SESSION_OVER)
     /// if it was so before.
     pub async fn start(&mut self, input: &Value, start: Start) -> Result<Turn, Exception> {
-        let output_bytes_max = self.sandbox.runtime.limits.output_bytes_max;
+        let output_bytes_max = self.limits.output_bytes_max;
         let ready = self.ready.as_mut().ok_or_else(session_over)?;
         if ready.image.is_explicit() {
             self.explicit = Some(Explicit::new(start));
@@ -89,7 +106,7 @@ impl Session {
     /// # Errors
     /// As [`Session::start`].
     pub async fn settle(&mut self, call: u32, result: Result<&Value, &Exception>) -> Result<Turn, Exception> {
-        let output_bytes_max = self.sandbox.runtime.limits.output_bytes_max;
+        let output_bytes_max = self.limits.output_bytes_max;
         let ready = self.ready.as_mut().ok_or_else(session_over)?;
         let Some(explicit) = &self.explicit else {
             abi::put_resume(&mut ready.event, call, result, output_bytes_max);
@@ -103,6 +120,7 @@ impl Session {
             let image = Arc::clone(&ready.image);
             self.ready = None;
             let mut fresh = self.sandbox.ready(&image)?;
+            fresh.limit(&self.limits);
             fresh.event = event;
             self.ready = Some(fresh);
         }
@@ -114,7 +132,7 @@ impl Session {
     /// # Errors
     /// As [`Session::start`]; functions of explicit state cannot split.
     pub async fn branch(&mut self, call: u32, index: u16) -> Result<Turn, Exception> {
-        let output_bytes_max = self.sandbox.runtime.limits.output_bytes_max;
+        let output_bytes_max = self.limits.output_bytes_max;
         let ready = self.ready.as_mut().filter(|_| self.explicit.is_none()).ok_or_else(session_over)?;
         abi::put_branch(&mut ready.event, call, index, output_bytes_max);
         self.turn(To::Resume).await
@@ -126,10 +144,10 @@ impl Session {
         if std::mem::replace(&mut self.phase, Phase::Broken) != Phase::Idle {
             return Err(session_over());
         }
-        let outbox = ready.deliver(&self.sandbox.runtime, to).await.and_then(|outbox| self.read(outbox));
+        let outbox = ready.deliver(&self.limits, to).await.and_then(|outbox| self.read(outbox));
         let turn = outbox.map_err(|stop| {
             self.sandbox.count_stop();
-            stop.into_exception(&self.sandbox.runtime.limits)
+            stop.into_exception(&self.limits)
         })?;
         self.phase = if turn.end.is_some() { Phase::Ended } else { Phase::Idle };
         Ok(turn)
@@ -174,7 +192,7 @@ impl Session {
             return continuation;
         }
         let continuation =
-            ready.continuation(&sandbox.runtime).map_err(|stop| stop.into_exception(&sandbox.runtime.limits));
+            ready.continuation(&sandbox.runtime, &self.limits).map_err(|stop| stop.into_exception(&self.limits));
         if continuation.is_ok() && ready.reset_compared() {
             sandbox.keep(ready);
         }

@@ -5,16 +5,24 @@ use std::{sync::Arc, time::Instant};
 use bytes::Bytes;
 use catena_core::{GuestCall, GuestSplit, SessionId, Turn};
 use catena_guest::{Image, Session, Start};
-use catena_wire::{Exception, Fault, Hash, Value, names};
+use catena_wire::{Exception, Fault, Hash, StepLimits, Value, names};
 
 use super::Shell;
 
 impl Shell {
-    pub(super) async fn begin(self: Arc<Self>, session: SessionId, code: Hash, input: Value, start: Start) {
+    pub(super) async fn begin(
+        self: Arc<Self>,
+        session: SessionId,
+        code: Hash,
+        input: Value,
+        start: Start,
+        limits: StepLimits,
+    ) {
         let began = Instant::now();
         let turn = async {
             let sandbox = self.sandbox().await?;
             let mut guest = sandbox.begin(&self.image(code).await?).await?;
+            guest.lower(&limits)?;
             let turn = guest.start(&input, start).await?;
             Ok((guest, turn))
         };
@@ -29,11 +37,13 @@ impl Shell {
         continuation: Bytes,
         call: u32,
         result: Result<Value, Exception>,
+        limits: StepLimits,
     ) {
         let began = Instant::now();
         let turn = async {
             let sandbox = self.sandbox().await?;
             let mut guest = sandbox.resume(&self.image(code).await?, &continuation).await?;
+            guest.lower(&limits)?;
             let turn = guest.settle(call, result.as_ref()).await?;
             Ok((guest, turn))
         };
@@ -48,11 +58,13 @@ impl Shell {
         continuation: Bytes,
         call: u32,
         index: u16,
+        limits: StepLimits,
     ) {
         let began = Instant::now();
         let turn = async {
             let sandbox = self.sandbox().await?;
             let mut guest = sandbox.resume(&self.image(code).await?, &continuation).await?;
+            guest.lower(&limits)?;
             let turn = guest.branch(call, index).await?;
             Ok((guest, turn))
         };

@@ -151,11 +151,7 @@ impl Shell {
 
     fn instance(&self, entry: &ServiceEntry) -> Instance {
         let proxy = entry.proxy.as_ref().and_then(|proxy| self.peers.at_address(proxy.address.as_deref()?));
-        Instance {
-            node: Arc::new(entry.node.clone()),
-            proxy: proxy.map(Arc::new),
-            repeatable: entry.repeatable.clone(),
-        }
+        Instance { node: Arc::new(entry.node.clone()), proxy: proxy.map(Arc::new), kinds: entry.kinds.clone() }
     }
 
     /// How far a node is, where links are shaped. Real links say only how long a round trip is, too seldom to go by.

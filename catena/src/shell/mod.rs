@@ -272,7 +272,7 @@ pub(crate) fn entry_of(service: &Service, node: &NodeRef, proxy: Option<&str>) -
         service: service.name().to_owned(),
         functions: service.functions().map(str::to_owned).collect(),
         node: node.clone(),
-        repeatable: service.repeatable_functions().map(str::to_owned).collect(),
+        kinds: service.kinds(),
         proxy: proxy.map(at),
     }
 }

@@ -47,19 +47,19 @@ impl Shell {
                     task.abort();
                 }
             }
-            Action::Begin { session, code, input, started_at_ms, seed } => {
+            Action::Begin { session, code, input, started_at_ms, seed, limits } => {
                 self.sessions.open(session);
-                let begin = Arc::clone(self).begin(session, code, input, Start { started_at_ms, seed });
+                let begin = Arc::clone(self).begin(session, code, input, Start { started_at_ms, seed }, limits);
                 self.here_or_later(begin);
             }
-            Action::Resume { session, code, continuation, call, result } => {
+            Action::Resume { session, code, continuation, call, result, limits } => {
                 self.sessions.open(session);
-                let resume = Arc::clone(self).resume(session, code, continuation, call, result);
+                let resume = Arc::clone(self).resume(session, code, continuation, call, result, limits);
                 self.here_or_later(resume);
             }
-            Action::Branch { session, code, continuation, call, index } => {
+            Action::Branch { session, code, continuation, call, index, limits } => {
                 self.sessions.open(session);
-                let branch = Arc::clone(self).branch(session, code, continuation, call, index);
+                let branch = Arc::clone(self).branch(session, code, continuation, call, index, limits);
                 self.here_or_later(branch);
             }
             Action::Settle { session, call, result } => {

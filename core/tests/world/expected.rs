@@ -55,7 +55,7 @@ impl Play {
             None => guest.turn(program, None),
         };
         let end = loop {
-            self.doubtful |= is_short(&turn.calls, *left, !queue.is_empty());
+            self.doubtful |= is_short(&turn.calls, *left, queue.len());
             for call in turn.calls {
                 if !self.spend(left) {
                     break;
@@ -134,18 +134,18 @@ impl Play {
 }
 
 /// Whether those of these calls that will be chains may be lent too few hops, or too few may be left while they are out.
-fn is_short(calls: &[GuestCall], left: u32, others_out: bool) -> bool {
-    let chaining = calls.iter().filter(|call| kinds().chaining.contains(&call.function)).count() as u32;
-    if chaining == 0 {
+fn is_short(calls: &[GuestCall], left: u32, out: usize) -> bool {
+    if !calls.iter().any(|call| kinds().chaining.contains(&call.function)) {
         return false;
     }
+    // Of a service that is still to be looked up nobody knows that its function will not be a chain.
+    let out = (calls.len() + out) as u32;
     let left = left.saturating_sub(calls.len() as u32);
-    let lent = (left - left / 2) / chaining;
-    lent < NESTED_HOPS || ((others_out || calls.len() > 1) && left - lent * chaining < OTHERS_HOPS)
+    (left - left / 2) / out < NESTED_HOPS || (out > 1 && left / 2 < OTHERS_HOPS)
 }
 
 /// What the largest of the services' chains takes, when none of its sub-chains joins it.
-const NESTED_HOPS: u32 = 10;
+const NESTED_HOPS: u32 = 14;
 /// What the calls of a program take that it makes while others are out.
 const OTHERS_HOPS: u32 = 12;
 
