@@ -2,41 +2,36 @@
 
 use std::sync::Arc;
 
-use catena::{Service, ServiceError};
-use catena_files::{FileError, FileService};
+use catena::{Service, ServiceError, Value, from_value, to_value};
+use catena_files::{FUNCTIONS, FileError, FileService, Form};
+use serde::{Serialize, de::DeserializeOwned};
 
-/// Registers every function of `files` under the service name given (`files.mtv`). Works alike for an embedded directory and for the NFS bridge.
+/// Registers every function of `files` under the service name given (`files.mtv`), whoever calls. Those that change nothing may be done again.
 #[must_use]
 pub fn service(name: &str, files: Arc<dyn FileService>) -> Service {
-    macro_rules! functions {
-        ($service:expr, $($function:ident: $params:ident),* $(,)?) => {{
-            let mut service = $service;
-            $(
-                let files_here = Arc::clone(&files);
-                service = service.function(stringify!($function), move |params: catena_files::$params| {
-                    let files = Arc::clone(&files_here);
-                    async move { files.$function(params).await.map_err(named) }
-                });
-            )*
-            service
-        }};
-    }
-    functions!(
-        Service::new(name),
-        root: RootParams,
-        lookup: LookupParams,
-        getattr: GetattrParams,
-        read: ReadParams,
-        write: WriteParams,
-        create: CreateParams,
-        commit: CommitParams,
-        remove: RemoveParams,
-        readdir: ReaddirParams,
-        mkdir: MkdirParams,
-        rename: RenameParams,
-    )
+    FUNCTIONS.iter().fold(Service::new(name), |service, function| {
+        let files = Arc::clone(&files);
+        let service = service.function_raw(function.name, move |_, params| {
+            let files = Arc::clone(&files);
+            async move { catena_files::call(&*files, function.name, &params, &Payloads).await }
+        });
+        if function.repeatable { service.repeatable(function.name) } else { service }
+    })
 }
 
-fn named(why: FileError) -> ServiceError {
-    ServiceError::named(why.name(), why.to_string())
+/// The file service's values as Catena's payloads.
+struct Payloads;
+
+impl Form for Payloads {
+    type Value = Value;
+    type Error = ServiceError;
+
+    fn params<P: DeserializeOwned>(&self, value: &Value) -> Result<P, ServiceError> {
+        Ok(from_value(value)?)
+    }
+
+    fn result<R: Serialize>(&self, result: Result<R, FileError>) -> Result<Value, ServiceError> {
+        let result = result.map_err(|why| ServiceError::named(why.name(), why.to_string()))?;
+        Ok(to_value(&result)?)
+    }
 }

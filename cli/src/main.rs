@@ -25,12 +25,14 @@ mod output;
 mod progress;
 mod recorder;
 mod recording;
+mod report;
 mod sandbox;
 mod serving;
 mod signals;
 mod source;
 mod table;
 mod talk;
+mod terms;
 mod value;
 
 use std::process::ExitCode;

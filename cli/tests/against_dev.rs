@@ -32,7 +32,7 @@ fn call_gives_back_what_the_service_says() {
     assert_eq!(echoed.json(), serde_json::json!({ "z": [1, null, "é"], "a": { "$bytes": "AP8=" } }));
     assert!(echoed.out.find("\"z\"") < echoed.out.find("\"a\""), "in the order in which it was written");
     let json = here(&["call", "probe.bei/where", "--json", "--site", "mtv"]);
-    assert_eq!(json.json(), serde_json::json!({ "result": { "node": "bei", "site": "bei" } }));
+    assert_eq!(json.json(), serde_json::json!({ "result": { "node": "bei", "site": "bei" }, "ending": "answered" }));
 }
 
 #[test]

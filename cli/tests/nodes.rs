@@ -156,7 +156,7 @@ fn an_nfs_server_is_served_as_the_file_says() {
     let node = |export: &str| {
         let service = format!(
             "[[service]]\nkind = \"nfs\"\nname = \"nfs.here\"\nhost = \"127.0.0.1\"\nexport = \"{export}\"\n\
-             nfs_port = {nfs_port}\nmount_port = {mount_port}\nuid = 0\ngid = 0\nmachine = \"test\"\n"
+             nfs_port = {nfs_port}\nmount_port = {mount_port}\nuid = 0\ngid = 0\nidentity = {{ act_as = \"node\" }}\nmachine = \"test\"\n"
         );
         file(&folder, "nfs.toml", &format!("name = \"n\"\nlisten = \"127.0.0.1:0\"\n{service}"))
     };

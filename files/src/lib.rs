@@ -2,7 +2,7 @@
 //!
 //! The words and shapes are those of NFSv3 (RFC 1813), so that one chain runs over this crate's [`Directory`] and over a
 //! real NFS server alike (RPC Chains, sections 3.5 and 4.1). This crate knows nothing of chains: whoever registers a
-//! service gives each of [`functions`] the method of [`FileService`] with that name.
+//! service offers each of [`FUNCTIONS`], and passes calls on by [`call`].
 
 pub mod check;
 mod directory;
@@ -18,6 +18,6 @@ mod types;
 pub use directory::{Directory, OpenError};
 pub use error::FileError;
 pub use gate::{Gate, Pass};
-pub use service::{FileService, functions};
+pub use service::{FUNCTIONS, FileService, Form, Function, call};
 pub use status::Status;
 pub use types::*;

@@ -1,47 +1,140 @@
-//! The interface that every file service implements.
+//! The interface that every file service implements: the one list of its functions.
 
 use async_trait::async_trait;
+use serde::{Serialize, de::DeserializeOwned};
 
 use crate::error::FileError;
+use crate::status::Status;
 use crate::types::{
     Attributes, CommitParams, CommitResult, CreateParams, Done, Entry, GetattrParams, LookupParams, MkdirParams,
     ReadParams, ReadResult, ReaddirParams, ReaddirResult, RemoveParams, RenameParams, RootParams, WriteParams,
     WriteResult,
 };
 
-/// NFSv3's procedures (RFC 1813, section 3.3) as functions: one params value in, one result value out. Links are never
-/// followed, so what is outside the service's directory or export cannot be named.
-///
-/// Every call is bounded (see [`limits`](crate::limits)) and may be dropped at any time; a dropped call that changes
-/// something may still take effect.
-#[async_trait]
-pub trait FileService: Send + Sync + 'static {
-    /// The root directory.
-    async fn root(&self, params: RootParams) -> Result<Entry, FileError>;
-    /// Finds a name or path (LOOKUP).
-    async fn lookup(&self, params: LookupParams) -> Result<Entry, FileError>;
-    /// Reads attributes (GETATTR).
-    async fn getattr(&self, params: GetattrParams) -> Result<Attributes, FileError>;
-    /// Reads bytes of a file (READ).
-    async fn read(&self, params: ReadParams) -> Result<ReadResult, FileError>;
-    /// Writes bytes to a file (WRITE).
-    async fn write(&self, params: WriteParams) -> Result<WriteResult, FileError>;
-    /// Makes a file, or opens the one that is there (CREATE).
-    async fn create(&self, params: CreateParams) -> Result<Entry, FileError>;
-    /// Puts what was written on stable storage (COMMIT).
-    async fn commit(&self, params: CommitParams) -> Result<CommitResult, FileError>;
-    /// Removes a file (REMOVE).
-    async fn remove(&self, params: RemoveParams) -> Result<Done, FileError>;
-    /// Lists names in a directory (READDIR).
-    async fn readdir(&self, params: ReaddirParams) -> Result<ReaddirResult, FileError>;
-    /// Makes a directory (MKDIR).
-    async fn mkdir(&self, params: MkdirParams) -> Result<Entry, FileError>;
-    /// Renames a file or directory (RENAME).
-    async fn rename(&self, params: RenameParams) -> Result<Done, FileError>;
+/// A function of [`FileService`], as chains call it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// Its name: that of the method.
+    pub name: &'static str,
+    /// Whether it changes nothing, so that doing it twice is as good as once.
+    pub repeatable: bool,
 }
 
-/// The names of the functions, as chains call them: each is the name of a method of [`FileService`].
-#[must_use]
-pub const fn functions() -> &'static [&'static str] {
-    &["root", "lookup", "getattr", "read", "write", "create", "commit", "remove", "readdir", "mkdir", "rename"]
+/// How parameters and results travel between a file service and its callers: this crate knows no payloads.
+pub trait Form: Sync {
+    /// A payload.
+    type Value: Sync;
+    /// What a caller is told when there is no result.
+    type Error;
+
+    /// The parameters in a payload.
+    ///
+    /// # Errors
+    /// They are not what the function takes.
+    fn params<P: DeserializeOwned>(&self, value: &Self::Value) -> Result<P, Self::Error>;
+
+    /// What came of the call, as a payload.
+    ///
+    /// # Errors
+    /// The service's own, in the caller's form.
+    fn result<R: Serialize>(&self, result: Result<R, FileError>) -> Result<Self::Value, Self::Error>;
+}
+
+/// Defines [`FileService`], [`FUNCTIONS`] and [`call`] from one list; `once` or `repeat` says whether a function may be done again.
+macro_rules! functions {
+    ($($(#[doc = $doc:literal])* $again:ident $name:ident($params:ty) -> $result:ty;)*) => {
+        /// NFSv3's procedures (RFC 1813, section 3.3) as functions: one params value in, one result value out. Links are never
+        /// followed, so what is outside the service's directory or export cannot be named.
+        ///
+        /// Every call is bounded (see [`limits`](crate::limits)) and may be dropped at any time; a dropped call that changes
+        /// something may still take effect.
+        #[async_trait]
+        pub trait FileService: Send + Sync + 'static {
+            $($(#[doc = $doc])* async fn $name(&self, params: $params) -> Result<$result, FileError>;)*
+        }
+
+        /// Every function of [`FileService`].
+        pub const FUNCTIONS: &[Function] =
+            &[$(Function { name: stringify!($name), repeatable: functions!(@ $again) }),*];
+
+        /// Calls a function by its name.
+        ///
+        /// # Errors
+        /// What `form` makes of bad parameters and of the service's refusal; `NFS3ERR_NOTSUPP` for a name that is not among [`FUNCTIONS`].
+        pub async fn call<F: Form>(
+            files: &dyn FileService,
+            function: &str,
+            params: &F::Value,
+            form: &F,
+        ) -> Result<F::Value, F::Error> {
+            match function {
+                $(stringify!($name) => form.result(files.$name(form.params(params)?).await),)*
+                _ => form.result::<Done>(Err(FileError::nfs(Status::NotSupp, function))),
+            }
+        }
+    };
+    (@ repeat) => { true };
+    (@ once) => { false };
+}
+
+functions! {
+    /// The root directory.
+    repeat root(RootParams) -> Entry;
+    /// Finds a name or path (LOOKUP).
+    repeat lookup(LookupParams) -> Entry;
+    /// Reads attributes (GETATTR).
+    repeat getattr(GetattrParams) -> Attributes;
+    /// Reads bytes of a file (READ).
+    repeat read(ReadParams) -> ReadResult;
+    /// Writes bytes to a file (WRITE).
+    once write(WriteParams) -> WriteResult;
+    /// Makes a file, or opens the one that is there (CREATE).
+    once create(CreateParams) -> Entry;
+    /// Puts what was written on stable storage (COMMIT).
+    repeat commit(CommitParams) -> CommitResult;
+    /// Removes a file (REMOVE).
+    once remove(RemoveParams) -> Done;
+    /// Lists names in a directory (READDIR).
+    repeat readdir(ReaddirParams) -> ReaddirResult;
+    /// Makes a directory (MKDIR).
+    once mkdir(MkdirParams) -> Entry;
+    /// Renames a file or directory (RENAME).
+    once rename(RenameParams) -> Done;
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+    use crate::Directory;
+    use serde_json::{Value, json};
+
+    struct Json;
+
+    impl Form for Json {
+        type Value = Value;
+        type Error = String;
+
+        fn params<P: DeserializeOwned>(&self, value: &Value) -> Result<P, String> {
+            serde_json::from_value(value.clone()).map_err(|why| format!("params: {why}"))
+        }
+
+        fn result<R: Serialize>(&self, result: Result<R, FileError>) -> Result<Value, String> {
+            serde_json::to_value(result.map_err(|why| why.name().to_owned())?).map_err(|why| why.to_string())
+        }
+    }
+
+    #[tokio::test]
+    async fn every_function_is_called_by_its_name_and_no_other_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = Directory::open(folder.path()).unwrap();
+        call(&files, "mkdir", &json!({ "path": "made" }), &Json).await.unwrap();
+        assert!(folder.path().join("made").is_dir());
+        // Reached: it is its parameters or the directory that it says no to.
+        for function in FUNCTIONS {
+            let answer = call(&files, function.name, &json!({ "path": "a" }), &Json).await;
+            assert_ne!(answer, Err("NFS3ERR_NOTSUPP".to_owned()), "{}", function.name);
+        }
+        assert_eq!(call(&files, "chmod", &json!({}), &Json).await, Err("NFS3ERR_NOTSUPP".to_owned()));
+    }
 }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use crate::config::Limits;
 use crate::frame::{Header, Kind, begin_parts, whole_message};
+use crate::measure::LONG_BYTES_MIN;
 use crate::{Frame, FrameError, Incoming, Message};
 
 /// Smallest piece of memory for a growing part: one typical read.
@@ -30,6 +31,8 @@ pub struct Assembler {
     limits: Limits,
     under_way: HashMap<u64, Partial>,
     announced_bytes: u64,
+    /// Messages under way that are long enough to be timed.
+    long_under_way: usize,
 }
 
 #[derive(Debug)]
@@ -79,12 +82,17 @@ impl Part {
 impl Assembler {
     /// An assembler with nothing under way.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, under_way: HashMap::new(), announced_bytes: 0 }
+        Self { limits, under_way: HashMap::new(), announced_bytes: 0, long_under_way: 0 }
     }
 
     /// Whether a message has come in part.
     pub fn is_mid_message(&self) -> bool {
         !self.under_way.is_empty()
+    }
+
+    /// How many messages of at least [`LONG_BYTES_MIN`] have come in part.
+    pub(crate) fn long_under_way(&self) -> usize {
+        self.long_under_way
     }
 
     /// Takes one frame.
@@ -135,6 +143,7 @@ impl Assembler {
             return Err(FrameError::MessageTooLong { bytes, bytes_max: limits.message_bytes_max });
         };
         self.announced_bytes = announced_bytes;
+        self.long_under_way += usize::from(bytes >= LONG_BYTES_MIN);
         self.under_way.insert(id, Partial { head: Part::new(head), tail: Part::new(tail), head_delivered: false });
         self.more(id, data)
     }
@@ -159,7 +168,9 @@ impl Assembler {
 
     fn finish(&mut self, id: u64) -> Incoming {
         let Some(mut partial) = self.under_way.remove(&id) else { return Incoming::Whole(Message::default()) };
-        self.announced_bytes -= (partial.head.announced + partial.tail.announced) as u64;
+        let bytes = (partial.head.announced + partial.tail.announced) as u64;
+        self.announced_bytes -= bytes;
+        self.long_under_way -= usize::from(bytes >= LONG_BYTES_MIN);
         let tail = partial.tail.finish();
         match partial.head_delivered {
             true => Incoming::Tail { id, tail },

@@ -12,6 +12,7 @@ use std::task::{Context, Poll, Waker, ready};
 use tokio::io::AsyncWrite;
 use tokio::time::Instant;
 
+use crate::measure::Pings;
 use crate::outbox::{OutFrame, Outbox, Ticket};
 use crate::pipe::Pipe;
 
@@ -67,7 +68,7 @@ pub(crate) struct Egress {
     /// Finish what is queued, then shut down.
     pub(crate) closing: bool,
     shut_down: bool,
-    pub(crate) ping_under_way: Option<(u64, Instant)>,
+    pub(crate) pings: Pings,
     /// Room to give back to the lanes, and bytes to count, by whoever pumped.
     pub(crate) freed: Vec<Ticket>,
     pub(crate) written_bytes: u64,
@@ -96,7 +97,7 @@ impl Egress {
             flusher: None,
             closing: false,
             shut_down: false,
-            ping_under_way: None,
+            pings: Pings::default(),
             freed: Vec::new(),
             written_bytes: 0,
         }

@@ -304,12 +304,8 @@ async fn run(hub: &Weak<Hub>, handler: &dyn Handler, link: &Arc<Link>, mut ingre
         lock(&hub.registry).introduce(link, node);
     }
     handler.on_link(link);
-    {
-        // Measure once at the start, so that the round trip is known early.
-        let mut egress = link.egress();
-        link.ping(&mut egress);
-        egress.wake_flusher();
-    }
+    // Measured at once, so that the round trip is known early.
+    link.ping_now();
     let why = tokio::select! {
         biased;
         why = ingress.deliver(link, handler) => why,

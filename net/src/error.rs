@@ -226,6 +226,12 @@ pub enum FrameError {
         /// The message's number.
         id: u64,
     },
+    /// A pong that answers no ping: none with its nonce was sent, or it or a later one was answered already.
+    #[error("a pong with nonce {nonce}, for which no ping waits")]
+    UnexpectedPong {
+        /// Its nonce.
+        nonce: u64,
+    },
     /// Too many fragmented messages at once.
     #[error("more than fragmented_messages_max = {messages_max} messages under way")]
     TooManyMessages {

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::assemble::{Assembler, Outcome};
 use crate::config::{EndpointConfig, Limits};
 use crate::frame::{HEADER_BYTES, Header};
 use crate::hello::{Hello, decode_hello};
+use crate::measure::Gauge;
 use crate::{FrameError, Handler, Incoming, Link, LinkError};
 
 /// Room for one read.
@@ -65,15 +66,23 @@ impl Ingress {
     /// Reads and delivers until the link breaks. Returns why.
     pub(crate) async fn deliver(&mut self, link: &Arc<Link>, handler: &dyn Handler) -> LinkError {
         let limits = link.config.limits;
-        let mut assembler = Assembler::new(limits);
+        let (mut assembler, mut gauge) = (Assembler::new(limits), Gauge::default());
         loop {
-            if let Err(what) = self.drain(&limits, &mut assembler, link, handler) {
+            if let Err(what) = self.drain(&limits, &mut assembler, &mut gauge, link, handler) {
                 return LinkError::misbehaved(&self.peer, what);
             }
-            match self.read(assembler.is_mid_message()).await {
-                Ok(bytes) => link.counters.bytes_received.fetch_add(bytes as u64, Relaxed),
+            if gauge.is_on() {
+                gauge.returns(Instant::now());
+            }
+            let bytes = match self.read(assembler.is_mid_message()).await {
+                Ok(bytes) => bytes,
                 Err(why) => return why,
             };
+            link.counters.bytes_received.fetch_add(bytes as u64, Relaxed);
+            if gauge.is_on() {
+                // A read that left room has taken all that there was.
+                gauge.came(bytes, self.buffer.len() < self.buffer.capacity(), Instant::now());
+            }
         }
     }
 
@@ -82,17 +91,27 @@ impl Ingress {
         &mut self,
         limits: &Limits,
         assembler: &mut Assembler,
+        gauge: &mut Gauge,
         link: &Arc<Link>,
         handler: &dyn Handler,
     ) -> Result<(), FrameError> {
+        // The first ping is answered at once. Of more in one go only the last is: a flood of them costs two writes for each read.
+        let (mut pinged, mut last_ping) = (false, None);
         while let Some(header) = Header::decode(&self.buffer, limits)? {
             let Some(payload) = self.buffer.get(HEADER_BYTES..header.frame_bytes()) else { break };
             let outcome = assembler.accept_in_place(&header, payload)?;
             self.buffer.advance(header.frame_bytes());
+            if let Some(bytes_per_s) = gauge.follow(assembler.long_under_way(), Instant::now) {
+                link.rate_measured(bytes_per_s);
+            }
             match outcome {
                 Outcome::Nothing => {}
-                Outcome::Ping(nonce) => link.answer_ping(nonce),
-                Outcome::Pong(nonce) => link.measure(nonce),
+                Outcome::Ping(nonce) if pinged => last_ping = Some(nonce),
+                Outcome::Ping(nonce) => {
+                    pinged = true;
+                    link.answer_ping(nonce);
+                }
+                Outcome::Pong(nonce) => link.pong_came(nonce)?,
                 Outcome::Deliver(incoming) => {
                     if !matches!(incoming, Incoming::Tail { .. }) {
                         link.counters.messages_received.fetch_add(1, Relaxed);
@@ -100,6 +119,9 @@ impl Ingress {
                     handler.on_message(link, incoming);
                 }
             }
+        }
+        if let Some(nonce) = last_ping {
+            link.answer_ping(nonce);
         }
         Ok(())
     }

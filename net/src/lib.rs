@@ -14,6 +14,7 @@
 //!   *said* that many bytes would come.
 //! - **Blame.** A peer that breaks the protocol loses its link, with a [`LinkError`] that says what came from whom.
 //!   Nobody else notices.
+//! - **Measured.** [`Link::measured`] says how far the peer is and how fast bytes come from it, shaped or not.
 //! - **At most once.** `Ok` from a send means accepted, not delivered. What a lost link had accepted may be lost with it.
 //!
 //! Not promised: that the peer is who it says. [`Identity::node`] is what the peer claims until a transport proves it.
@@ -24,6 +25,7 @@
 //! | --- | --- |
 //! | `frame`, `hello` | bytes to frames and back, pure ([`decode_frames`] is the entry for fuzzing) |
 //! | `assemble` | fragments to messages |
+//! | `measure` | round trip and bandwidth, from pongs and from the times at which bytes came, pure |
 //! | `outbox` | which frame goes next, pure |
 //! | `topology`, `pipe` | shaped links: delay and bandwidth per pair of sites, pure |
 //! | `transport` | byte streams; TLS, QUIC and shared memory fit here |
@@ -42,6 +44,7 @@ mod frame;
 mod hello;
 mod ingress;
 mod link;
+mod measure;
 mod message;
 mod outbox;
 mod pipe;
@@ -57,5 +60,6 @@ pub use error::{FrameError, LinkError, NetError, SendRefused};
 pub use frame::{Frame, decode_frames};
 pub use hello::{Hello, VERSION, decode_hello, encode_hello};
 pub use link::{Link, LinkStats};
+pub use measure::Measured;
 pub use message::{Handler, INLINE_BYTES_MAX, Identity, Incoming, Lane, MEDIUM_BYTES_MAX, Message, Place};
 pub use topology::{LinkShape, Topology};

@@ -7,16 +7,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, SetOnce};
+use tokio::sync::{Semaphore, SetOnce, watch};
 use tokio::time::Instant;
 
 use crate::config::EndpointConfig;
 use crate::egress::{Egress, Pumped};
 use crate::hello::Hello;
+use crate::measure::Measured;
 use crate::message::{Identity, Lane, Message, Place};
 use crate::outbox::Ticket;
 use crate::pipe::Pipe;
-use crate::{LinkError, SendRefused};
+use crate::{FrameError, LinkError, SendRefused};
 
 /// What a message costs its lane beyond its bytes, so that empty messages are bounded too.
 const MESSAGE_OVERHEAD_BYTES: usize = 64;
@@ -36,6 +37,8 @@ pub struct Link {
     /// Set when the reader task has told everybody and gone.
     pub(crate) done: SetOnce<()>,
     pub(crate) counters: Counters,
+    /// What was told of the measurements last.
+    told: watch::Sender<Measured>,
 }
 
 #[derive(Debug, Default)]
@@ -46,6 +49,8 @@ pub(crate) struct Counters {
     pub(crate) messages_received: AtomicU64,
     /// In µs, plus one; 0: not measured.
     round_trip: AtomicU64,
+    /// In bytes per second, plus one; 0: not measured.
+    rate: AtomicU64,
 }
 
 /// What a link has done so far.
@@ -59,8 +64,11 @@ pub struct LinkStats {
     pub messages_sent: u64,
     /// Messages delivered to the handler, heads and tails counted as one.
     pub messages_received: u64,
-    /// The last round trip of a ping, in microseconds; `None` before the first.
+    /// The shortest round trip of the last eight pings, in microseconds; `None` before the first.
     pub round_trip_us: Option<u64>,
+    /// How fast long messages (128 KiB and more) came from the peer: the middle rate of the last five, in bytes per second;
+    /// `None` before the first.
+    pub bytes_per_s: Option<u64>,
     /// Waiting to go out, all lanes together, in bytes (64 more for each message).
     pub queued_bytes: u64,
 }
@@ -92,6 +100,7 @@ impl Link {
             ended: SetOnce::new(),
             done: SetOnce::new(),
             counters: Counters::default(),
+            told: watch::Sender::default(),
         })
     }
 
@@ -210,7 +219,26 @@ impl Link {
             messages_sent: counters.messages_sent.load(Relaxed),
             messages_received: counters.messages_received.load(Relaxed),
             round_trip_us: counters.round_trip.load(Relaxed).checked_sub(1),
+            bytes_per_s: counters.rate.load(Relaxed).checked_sub(1),
             queued_bytes: self.lanes.iter().zip(self.config.queue_bytes_max()).map(queued).sum(),
+        }
+    }
+
+    /// How far the peer is and how fast bytes come from it: told when first known and again when it has changed by more
+    /// than a quarter, so that it may be followed at no cost. [`Link::stats`] has the newest.
+    pub fn measured(&self) -> Measured {
+        *self.told.borrow()
+    }
+
+    /// Waits until [`Link::measured`] says something else than `seen`; `None`: the link has ended.
+    ///
+    /// Cancel-safe.
+    pub async fn measured_beyond(&self, seen: Measured) -> Option<Measured> {
+        let mut told = self.told.subscribe();
+        tokio::select! {
+            biased;
+            _ = self.ended.wait() => None,
+            told = told.wait_for(|told| *told != seen) => told.ok().map(|told| *told),
         }
     }
 
@@ -325,19 +353,52 @@ impl Link {
 
     /// Asks for a pong, to measure the round trip.
     pub(crate) fn ping(&self, egress: &mut Egress) {
-        let now = Instant::now();
-        let nonce = egress.ping_under_way.map_or(1, |(nonce, _)| nonce + 1);
-        egress.ping_under_way = Some((nonce, now));
+        let nonce = egress.pings.send(Instant::now());
         egress.outbox.push_ping(nonce);
     }
 
-    pub(crate) fn measure(&self, nonce: u64) {
-        if let Some((expected, sent)) = self.egress().ping_under_way
-            && expected == nonce
-        {
-            let round_trip_us = u64::try_from(sent.elapsed().as_micros()).unwrap_or(u64::MAX - 1);
-            self.counters.round_trip.store(round_trip_us.saturating_add(1), Relaxed);
+    /// The same, and writes it.
+    pub(crate) fn ping_now(&self) {
+        if let Ok(mut egress) = self.open_egress() {
+            self.ping(&mut egress);
+            // A failure has ended the link; the reader task sees that.
+            let _ = self.push_out(egress);
         }
+    }
+
+    /// Takes note of a pong.
+    pub(crate) fn pong_came(&self, nonce: u64) -> Result<(), FrameError> {
+        let (round_trip_us, too_few) = {
+            let pings = &mut self.egress().pings;
+            pings.answer(nonce, Instant::now())?;
+            (pings.round_trip_us(), pings.are_too_few())
+        };
+        if let Some(round_trip_us) = round_trip_us {
+            self.counters.round_trip.store(round_trip_us.saturating_add(1), Relaxed);
+            self.tell_measured();
+        }
+        if too_few {
+            self.ping_now();
+        }
+        Ok(())
+    }
+
+    /// Takes note of how fast bytes come.
+    pub(crate) fn rate_measured(&self, bytes_per_s: u64) {
+        self.counters.rate.store(bytes_per_s.saturating_add(1), Relaxed);
+        self.tell_measured();
+    }
+
+    fn tell_measured(&self) {
+        let LinkStats { round_trip_us, bytes_per_s, .. } = self.stats();
+        let newest = Measured { round_trip_us, bytes_per_s };
+        self.told.send_if_modified(|told| {
+            let outdated = told.is_outdated_by(&newest);
+            if outdated {
+                *told = newest;
+            }
+            outdated
+        });
     }
 
     /// Takes no more messages, sends what is queued, then tells the peer.

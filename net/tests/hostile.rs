@@ -4,8 +4,10 @@
 mod support;
 
 use bytes::Bytes;
-use catena_net::{Endpoint, Frame, FrameError, Hello, Incoming, Limits, LinkError, Message, VERSION, encode_hello};
-use support::{Event, Events, Memory, bind, identity, read_to_close, shake_hands};
+use catena_net::{
+    Endpoint, Frame, FrameError, Hello, Incoming, Limits, LinkError, Measured, Message, VERSION, encode_hello,
+};
+use support::{Event, Events, Memory, bind, identity, measured_beyond, read_frames, read_to_close, shake_hands};
 use tokio::io::AsyncWriteExt;
 
 struct Scene {
@@ -135,6 +137,68 @@ async fn a_ping_flood_is_survived() {
     peer.write_all(&Frame::Whole(Message::head(&b"done"[..])).encode()).await.unwrap();
     assert_eq!(scene.events.message().await, Incoming::Whole(Message::head(&b"done"[..])));
     assert_eq!(link.stats().queued_bytes, 0);
+    scene.check_good().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ping_flood_is_answered_by_a_few_pongs_and_the_last() {
+    let mut scene = scene().await;
+    let mut peer = scene.memory.connect(1);
+    shake_hands(&mut peer, 66).await;
+    let link = scene.events.up().await;
+    assert_eq!(read_frames(&mut peer).await, [Frame::Ping { nonce: 1 }]);
+    let flood = (1..=10_000).flat_map(|nonce| Frame::Ping { nonce }.encode()).collect::<Vec<_>>();
+    peer.write_all(&flood).await.unwrap();
+    let mut pongs = Vec::new();
+    while pongs.last() != Some(&Frame::Pong { nonce: 10_000 }) {
+        pongs.extend(read_frames(&mut peer).await);
+    }
+    assert_eq!(pongs.first(), Some(&Frame::Pong { nonce: 1 }), "the first at once");
+    // 160 KB are a few reads.
+    assert!(pongs.len() <= 12, "{} pongs", pongs.len());
+    assert!(link.ended().is_none());
+    scene.check_good().await;
+}
+
+fn pong(nonce: u64) -> Vec<u8> {
+    Frame::Pong { nonce }.encode()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pong_without_a_ping() {
+    scene().await.check(pong(7), FrameError::UnexpectedPong { nonce: 7 }).await;
+    // Before the first ping as well: they count from 1.
+    scene().await.check(pong(0), FrameError::UnexpectedPong { nonce: 0 }).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pong_that_comes_twice() {
+    scene().await.check(pong(1).repeat(2), FrameError::UnexpectedPong { nonce: 1 }).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pongs_out_of_turn() {
+    scene().await.check([pong(1), pong(2), pong(1)].concat(), FrameError::UnexpectedPong { nonce: 1 }).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_never_answers_pings_but_talks_keeps_its_link() {
+    let mut scene = scene().await;
+    let mut peer = scene.memory.connect(1);
+    shake_hands(&mut peer, 66).await;
+    let link = scene.events.up().await;
+    // Not at the very moment of a ping.
+    for _ in 0..101 {
+        tokio::time::sleep(std::time::Duration::from_secs(4)).await;
+        peer.write_all(&Frame::Whole(Message::head(&b"here"[..])).encode()).await.unwrap();
+        scene.events.message().await;
+    }
+    assert_eq!(link.measured(), Measured::default());
+    let last = read_frames(&mut peer).await.pop().unwrap();
+    let Frame::Ping { nonce } = last else { panic!("{last:?}") };
+    peer.write_all(&pong(nonce - 1)).await.unwrap();
+    peer.write_all(&pong(nonce)).await.unwrap();
+    assert!(measured_beyond(&link, Measured::default()).await.round_trip_us.is_some());
     scene.check_good().await;
 }
 

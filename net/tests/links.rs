@@ -5,8 +5,8 @@ mod support;
 
 use std::time::Duration;
 
-use catena_net::{EndpointConfig, Incoming, LinkError, MEDIUM_BYTES_MAX, Message, NetError, Place};
-use support::{Event, bind, identity, loopback, place_of, try_bind};
+use catena_net::{EndpointConfig, Incoming, LinkError, MEDIUM_BYTES_MAX, Measured, Message, NetError, Place};
+use support::{Event, bind, identity, loopback, measured_beyond, place_of, try_bind};
 
 fn listening() -> EndpointConfig {
     EndpointConfig { listen: loopback(), ..EndpointConfig::default() }
@@ -93,6 +93,27 @@ async fn callers_at_the_same_time_share_one_dial_and_the_link_lasts() {
     assert!(std::ptr::eq(&*server.link_to_node(2).unwrap(), &*up));
     assert!(server.link_to_node(3).is_none());
     assert_eq!((server.links().len(), client.links().len()), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn real_links_are_measured_too() {
+    let (server, mut at_server) = bind(listening(), identity(1, None)).await;
+    let (client, _events) = bind(EndpointConfig::default(), identity(2, None)).await;
+    let link = client.link(&place_of(&server)).await.unwrap();
+    let back = at_server.up().await;
+    let near = measured_beyond(&link, Measured::default()).await;
+    assert!(near.round_trip_us.is_some());
+    let near = measured_beyond(&back, Measured::default()).await;
+    for _ in 0..20 {
+        link.send(Message::new(vec![1], vec![2; 5_000_000])).await.unwrap();
+    }
+    let mut known = near;
+    while known.bytes_per_s.is_none() {
+        known = measured_beyond(&back, known).await;
+    }
+    // Beyond any doubt on loopback, and no more than memory brings.
+    let bytes_per_s = known.bytes_per_s.unwrap_or_default();
+    assert!((10_000_000..1_000_000_000_000).contains(&bytes_per_s), "{bytes_per_s}");
 }
 
 #[tokio::test]

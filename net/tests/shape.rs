@@ -6,8 +6,8 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use catena_net::{Endpoint, EndpointConfig, Incoming, Link, LinkShape, Message, Place, Topology};
-use support::{Events, Memory, bind, identity};
+use catena_net::{Endpoint, EndpointConfig, Incoming, Link, LinkShape, Measured, Message, Place, Topology};
+use support::{Events, Memory, bind, identity, measured_beyond};
 use tokio::time::Instant;
 
 const STREAM_BYTES: usize = 64 * 1024;
@@ -27,8 +27,8 @@ struct Scene {
     mtv: Endpoint,
     link: Arc<Link>,
     at_bei: Events,
-    _bei: Endpoint,
-    _at_mtv: Events,
+    bei: Endpoint,
+    at_mtv: Events,
     memory: Memory,
 }
 
@@ -40,7 +40,7 @@ async fn scene() -> Scene {
     at_bei.up().await;
     at_mtv.up().await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    Scene { mtv, link, at_bei, _bei: bei, _at_mtv: at_mtv, memory }
+    Scene { mtv, link, at_bei, bei, at_mtv, memory }
 }
 
 async fn tail(events: &mut Events) -> usize {
@@ -88,6 +88,68 @@ async fn bandwidth_is_the_papers_and_errors_do_not_add_up() {
     let wire_bytes = scene.link.stats().bytes_sent - sent_before;
     assert!((21_000_000..21_500_000).contains(&wire_bytes), "{wire_bytes}");
     assert_about(start.elapsed(), 90_000 + wire_bytes * 1_000_000 / 2_100_000);
+}
+
+fn assert_near(measured: Option<u64>, shaped: u64, percent: u64) {
+    let measured = measured.expect("measured");
+    assert!(measured.abs_diff(shaped) * 100 <= shaped * percent, "{measured} is not within {percent} % of {shaped}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_measured_is_what_was_shaped() {
+    let mut scene = scene().await;
+    let back = scene.bei.link_to_node(2).unwrap();
+    assert_eq!(back.measured().bytes_per_s, None, "nothing long has come");
+    for tail_bytes in [140_000, 1_000_000, 5_000_000] {
+        scene.link.send(Message::new(&b"h"[..], vec![1; tail_bytes])).await.unwrap();
+        assert_eq!(tail(&mut scene.at_bei).await, tail_bytes);
+        assert_near(back.stats().bytes_per_s, 2_100_000, 5);
+        assert_near(back.measured().bytes_per_s, 2_100_000, 30);
+    }
+    for link in [&scene.link, &back] {
+        assert_near(link.stats().round_trip_us, 180_000, 3);
+        assert_near(link.measured().round_trip_us, 180_000, 20);
+    }
+    assert_eq!(scene.link.measured().bytes_per_s, None, "nothing came this way");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_that_carries_bulk_is_not_taken_for_a_longer_one() {
+    let mut scene = scene().await;
+    let back = scene.bei.link_to_node(2).unwrap();
+    // Bulk both ways for 30 s: six pings go beside it.
+    for _ in 0..30 {
+        let bulk = || Message::new(&b"h"[..], vec![1; 2_100_000]);
+        scene.link.send(bulk()).await.unwrap();
+        back.send(bulk()).await.unwrap();
+        tail(&mut scene.at_bei).await;
+        tail(&mut scene.at_mtv).await;
+    }
+    for link in [&scene.link, &back] {
+        assert_near(link.stats().round_trip_us, 180_000, 5);
+        assert_near(link.stats().bytes_per_s, 2_100_000, 5);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn measurements_are_told_when_they_are_new_and_not_again() {
+    let mut scene = scene().await;
+    let back = scene.bei.link_to_node(2).unwrap();
+    let near = measured_beyond(&back, Measured::default()).await;
+    assert!(near.round_trip_us.is_some() && near.bytes_per_s.is_none());
+    scene.link.send(Message::new(&b"h"[..], vec![1; 300_000])).await.unwrap();
+    tail(&mut scene.at_bei).await;
+    let both = measured_beyond(&back, near).await;
+    assert!(both.bytes_per_s.is_some());
+    let mut later = Box::pin(back.measured_beyond(both));
+    for _ in 0..10 {
+        scene.link.send(Message::new(&b"h"[..], vec![1; 300_000])).await.unwrap();
+        tail(&mut scene.at_bei).await;
+        let waited = tokio::time::timeout(Duration::from_secs(10), &mut later).await;
+        assert!(waited.is_err(), "{waited:?} differs little from {both:?}");
+    }
+    scene.mtv.close(Duration::from_secs(1)).await;
+    assert_eq!(later.await, None, "the link has ended");
 }
 
 #[tokio::test(start_paused = true)]

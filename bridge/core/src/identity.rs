@@ -138,6 +138,26 @@ impl Identity {
     }
 }
 
+/// In words, for people: as whom a service acts.
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.act_as {
+            Who::Node => return f.write_str("acts as the node, whoever calls"),
+            Who::Caller => "acts as its caller, and refuses callers without credentials",
+            Who::CallerOrNode => "acts as its caller, and as the node for callers without credentials",
+        })?;
+        write!(f, "; lets users from {}", self.uid_min.unwrap_or(1))?;
+        if let Some(uid_max) = self.uid_max {
+            write!(f, " to {uid_max}")?;
+        }
+        match self.root {
+            Root::Squash => write!(f, " through; user and group 0 become {NOBODY} (nobody)"),
+            Root::Refuse => f.write_str(" through; user and group 0 are refused"),
+            Root::Allow => f.write_str(" through; user and group 0 act as root"),
+        }
+    }
+}
+
 fn refused(user: &UnixUser, why: impl fmt::Display) -> ServiceError {
     ServiceError::named("CredentialsRefused", format!("{user} is not let through by this node: {why}"))
 }
@@ -169,6 +189,18 @@ mod tests {
             (Err(got), Err(expected)) => assert!(got.contains(expected), "{got}"),
             (got, expected) => panic!("{identity:?} {caller:?}: {got:?}, not {expected:?}"),
         }
+    }
+
+    #[test]
+    fn a_rule_is_told_in_words() {
+        let told = |identity: Identity| identity.to_string();
+        assert_eq!(
+            told(Identity::default()),
+            "acts as its caller, and refuses callers without credentials; lets users from 1 through; user and group 0 become 65534 (nobody)"
+        );
+        let bounded = Identity { root: Root::Refuse, uid_min: Some(1000), uid_max: Some(1999), ..Identity::default() };
+        assert!(told(bounded).ends_with("lets users from 1000 to 1999 through; user and group 0 are refused"));
+        assert_eq!(told(Identity::node()), "acts as the node, whoever calls");
     }
 
     #[test]

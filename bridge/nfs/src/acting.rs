@@ -3,15 +3,10 @@
 use async_trait::async_trait;
 use catena::{ServiceError, Value, from_value, to_value};
 use catena_bridge::{Acting, Bridge, Caller, Function, Identity};
-use catena_files::{
-    CommitParams, CreateParams, FileError, FileService, GetattrParams, LookupParams, MkdirParams, ReadParams,
-    ReaddirParams, RemoveParams, RenameParams, RootParams, Status, WriteParams,
-};
+use catena_files::{FUNCTIONS, FileError, Form, Status};
+use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{Credentials, NfsBridge};
-
-/// Functions that change nothing, so that doing them twice is as good as once.
-const REPEATABLE: [&str; 6] = ["root", "lookup", "getattr", "read", "readdir", "commit"];
 
 /// An export of an NFSv3 server as a service of a node. Make a service of it with [`catena_bridge::service_of`].
 #[derive(Debug)]
@@ -45,37 +40,31 @@ impl Bridge for NfsService {
     }
 
     fn functions(&self) -> Vec<Function> {
-        let function = |name: &&str| Function { name: (*name).to_owned(), repeatable: REPEATABLE.contains(name) };
-        catena_files::functions().iter().map(function).collect()
+        FUNCTIONS.iter().map(|one| Function { name: one.name.to_owned(), repeatable: one.repeatable }).collect()
     }
 
     async fn call(&self, caller: &Caller, function: &str, params: Value) -> Result<Value, ServiceError> {
         let acting = self.identity.of(caller)?;
         let files = self.acting(&acting)?;
-        macro_rules! pass {
-            ($($name:ident: $params:ty),* $(,)?) => {
-                match function {
-                    $(stringify!($name) => {
-                        let params: $params = from_value(&params)?;
-                        Ok(to_value(&files.$name(params).await.map_err(|why| named(&why, &acting))?)?)
-                    })*
-                    _ => Err(ServiceError::named(catena::exceptions::UNKNOWN_FUNCTION, format!("no function {function}"))),
-                }
-            };
-        }
-        pass!(
-            root: RootParams,
-            lookup: LookupParams,
-            getattr: GetattrParams,
-            read: ReadParams,
-            write: WriteParams,
-            create: CreateParams,
-            commit: CommitParams,
-            remove: RemoveParams,
-            readdir: ReaddirParams,
-            mkdir: MkdirParams,
-            rename: RenameParams,
-        )
+        catena_files::call(&files, function, &params, &Answers { acting }).await
+    }
+}
+
+/// The file service's values as Catena's payloads; a refusal says whose credentials were refused.
+struct Answers {
+    acting: Acting,
+}
+
+impl Form for Answers {
+    type Value = Value;
+    type Error = ServiceError;
+
+    fn params<P: DeserializeOwned>(&self, value: &Value) -> Result<P, ServiceError> {
+        Ok(from_value(value)?)
+    }
+
+    fn result<R: Serialize>(&self, result: Result<R, FileError>) -> Result<Value, ServiceError> {
+        Ok(to_value(&result.map_err(|why| named(&why, &self.acting))?)?)
     }
 }
 

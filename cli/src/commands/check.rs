@@ -8,6 +8,7 @@ use clap::{Args, ValueHint};
 use serde_json::json;
 
 use crate::{
+    commands::check_node,
     connect::{self, At},
     exit::Exit,
     failure::Failure,
@@ -19,14 +20,17 @@ use crate::{
     table,
 };
 
-/// Check a function without running it
+/// Check a function without running it, or a node's file without starting it
 ///
-/// It is parsed, its types are taken away, and it is loaded into a sandbox as any node would load it. With --connect, the services that it
-/// calls by name are looked for; one that is not there makes the check fail.
+/// A function is parsed, its types are taken away, and it is loaded into a sandbox as any node would load it. With --connect, the services
+/// that it calls by name are looked for; one that is not there makes the check fail. Of a node's file it is told what it means: whose code
+/// runs there, as whom its services act, what is kept; nothing is opened, so that what the file names may be missing yet.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  catena check hello.ts\n  catena check hello.ts --connect 127.0.0.1:7400")]
+#[command(
+    after_help = "Examples:\n  catena check hello.ts\n  catena check hello.ts --connect 127.0.0.1:7400\n  catena check mtv.toml"
+)]
 pub(crate) struct Check {
-    /// The function: .ts, .mts, .js, .mjs or .wasm
+    /// The function: .ts, .mts, .js, .mjs or .wasm; or the node's file: .toml
     #[arg(value_hint = ValueHint::FilePath)]
     file: PathBuf,
     /// Look there for the services that it calls
@@ -35,6 +39,13 @@ pub(crate) struct Check {
 }
 
 pub(crate) async fn run(args: &Check, output: &Output) -> Result<(), Failure> {
+    if check_node::is_node(&args.file) {
+        if args.connect.is_some() {
+            let message = "a node's file calls no services: --connect is for functions";
+            return Err(Failure::input("BadUsage", message, "leave --connect out"));
+        }
+        return check_node::run(&args.file, output);
+    }
     let source = Source::read(&args.file)?;
     let mut signals = Signals::new()?;
     let hash = signals.unless(load(&source, output)).await?;

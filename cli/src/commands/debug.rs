@@ -3,19 +3,16 @@
 use std::{
     io::{self, BufRead, IsTerminal, Read},
     path::PathBuf,
-    time::Duration,
 };
 
-use catena::{Limits, RunOptions};
+use catena::Limits;
 use catena_guest::Start;
 use clap::{Args, ValueHint};
 use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::{
-    clock,
-    commands::call::duration,
-    connect::{self, At, Standing},
+    clock, connect,
     console::{self, Console},
     debugger::{Command, Debugger, Teller, Went},
     exit::Exit,
@@ -27,6 +24,7 @@ use crate::{
     sandbox,
     signals::Signals,
     source::Source,
+    terms::Terms,
     value::{self, Shown},
 };
 
@@ -71,38 +69,30 @@ pub(crate) struct Debug {
     /// Write the way that was taken into this file, for `catena replay`
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     record: Option<PathBuf>,
-    /// On whose behalf services are called, as they understand it: JSON or @FILE
-    #[arg(long, value_name = "JSON", value_hint = ValueHint::Other, allow_negative_numbers = true)]
-    credentials: Option<String>,
     #[command(flatten)]
-    at: At,
-    #[command(flatten)]
-    standing: Standing,
-    /// How long each call may take: 500ms, 60s, 2m
-    #[arg(long, default_value = "60s", value_name = "TIME", value_parser = duration)]
-    timeout: Duration,
-    /// How many calls it may make
-    #[arg(long, default_value_t = 2_000, value_name = "N")]
-    hops_max: u32,
+    terms: Terms,
 }
 
 pub(crate) async fn run(args: &Debug, output: &Output) -> Result<(), Failure> {
-    let input = argument(&args.arg)?;
-    let credentials = args.credentials.as_deref().map(argument).transpose()?;
-    let options = RunOptions { timeout: args.timeout, credentials, ..RunOptions::default() };
+    if args.arg == "-" || args.terms.read_stdin() {
+        let help = "put it into a file, and name it as @FILE";
+        return Err(Failure::input("BadUsage", "standard input is for the debugger's commands", help));
+    }
+    let options = args.terms.options("--arg", &args.arg)?;
+    let input = value::argument(&args.arg)?;
     let source = Source::read(&args.file)?;
     let mut lines = Lines::open(args)?;
     let mut signals = Signals::new()?;
     let sandbox = signals.unless(sandbox::make(Limits::default(), output)).await?;
     let began_at_us = clock::unix_us();
     let start = Start { started_at_ms: began_at_us / 1_000, seed: local::new_chain().seed() };
-    let local = Local::load(sandbox, &source, start, args.hops_max).await?;
+    let local = Local::load(sandbox, &source, start, args.terms.hops_max).await?;
     let mut recording = Recording::new(&source, &local, &input);
     if let Some(file) = &args.record {
         // A place that cannot be written to is told before anything is done.
         recording.write(file)?;
     }
-    let client = signals.unless(connect::connect(&args.at, Some(&args.standing), None, output)).await?;
+    let client = signals.unless(args.terms.connect(None, output)).await?;
     let console = Console::open(&console::Where::Stderr, began_at_us, output)?;
     let teller = Teller { source: &source, output, console };
     let mut debugger = Debugger::begin(&local, &input, &client, &options, teller).await?;
@@ -115,15 +105,6 @@ pub(crate) async fn run(args: &Debug, output: &Output) -> Result<(), Failure> {
     drop(debugger);
     connect::close(client).await;
     ended
-}
-
-/// Commands come from standard input.
-fn argument(given: &str) -> Result<catena::Value, Failure> {
-    if given == "-" {
-        let help = "put it into a file, and name it as @FILE";
-        return Err(Failure::input("BadUsage", "standard input is for the debugger's commands", help));
-    }
-    value::argument(given)
 }
 
 async fn talk(

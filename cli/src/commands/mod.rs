@@ -2,6 +2,7 @@
 
 pub(crate) mod call;
 pub(crate) mod check;
+mod check_node;
 pub(crate) mod completions;
 pub(crate) mod debug;
 pub(crate) mod dev;

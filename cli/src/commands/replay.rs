@@ -10,12 +10,11 @@ use serde_json::json;
 use crate::{
     commands::run::emitted,
     console::{self, Console},
-    ending::Ending,
     failure::{Failure, Threw},
     local::{Local, Pending, Said, State},
     output::{Output, printable},
     recording::{Call, Outcome, Recording},
-    sandbox,
+    report, sandbox,
     signals::Signals,
     source::Source,
     value::Shown,
@@ -70,14 +69,9 @@ struct Stage<'a> {
     output: &'a Output,
 }
 
-/// What programs get at the end.
+/// How it compares with the recording.
 #[derive(Serialize)]
-struct Report<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<Shown<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<serde_json::Value>,
-    ending: &'static str,
+struct Compared {
     calls: usize,
     /// Whether result, intermediate answers and console are those of the recording.
     same: bool,
@@ -158,25 +152,18 @@ impl Stage<'_> {
         let same = recording.end.as_ref() == Some(&Outcome::from(end))
             && recording.emits.iter().map(|emit| &emit.0).eq(&emits)
             && self.said == recording.console.len();
-        let failure = end.as_ref().err().map(|why| {
-            let spot = self.source.spot(why);
-            Failure::Threw(Box::new(Threw { exception: why.clone(), spot, chain: None, cancelled: false }))
+        let ended = end.clone().map_err(|exception| {
+            let spot = self.source.spot(&exception);
+            Failure::Threw(Box::new(Threw { exception, spot, chain: None, cancelled: false }))
         });
         if output.json {
-            let ending = failure.as_ref().map_or(Ending::Answered, Failure::ending).name();
-            let error = failure.as_ref().and_then(Failure::json);
-            output.json_line(&Report { result: end.as_ref().ok().map(Shown), error, ending, calls, same })?;
-            return failure.map_or(Ok(()), |why| Err(Failure::Told(why.exit())));
+            return report::tell(ended, Compared { calls, same }, output);
         }
         if !same {
             output
                 .talk(&format!("note: {calls} calls were the same; what it says or its end is not what was recorded"));
         }
-        match (end, failure) {
-            (_, Some(why)) => Err(why),
-            (Ok(value), _) => output.json_pretty(&Shown(value)),
-            (Err(_), None) => Ok(()),
-        }
+        output.json_pretty(&Shown(&ended?))
     }
 }
 

@@ -1,9 +1,6 @@
 //! `catena run FILE`.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
 
 use catena::{ChainId, Client, Exception, Limits, LogLine, Mode, Reply, RunOptions, Sandbox, Value};
 use catena_guest::Start;
@@ -12,11 +9,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::{
-    clock,
-    commands::call::duration,
-    connect::{self, At, Standing},
+    clock, connect,
     console::{self, Console},
-    ending::Ending,
     explain::Chart,
     failure::{Failure, Threw},
     local::{self, HERE, Local, Said},
@@ -24,9 +18,10 @@ use crate::{
     progress::Progress,
     recorder,
     recording::Recording,
-    sandbox,
+    report, sandbox,
     signals::Signals,
     source::Source,
+    terms::Terms,
     value::{self, OneKey, Shown},
 };
 
@@ -87,33 +82,20 @@ pub(crate) struct Run {
     /// Let chains that services answer with run on their own, and bring their result back to that service
     #[arg(long)]
     no_compose: bool,
-    /// On whose behalf services are called, as they understand it: JSON, @FILE, or - for standard input
-    #[arg(long, value_name = "JSON", value_hint = ValueHint::Other, allow_negative_numbers = true)]
-    credentials: Option<String>,
     /// Where to write what the function logs: stderr, off, or a file
     #[arg(long, value_name = "WHERE", default_value = "stderr", value_hint = ValueHint::FilePath, value_parser = console::place)]
     console: console::Where,
     #[command(flatten)]
-    at: At,
-    #[command(flatten)]
-    standing: Standing,
-    /// How long it may take: 500ms, 60s, 2m
-    #[arg(long, default_value = "60s", value_name = "TIME", value_parser = duration)]
-    timeout: Duration,
-    /// How many calls it may make
-    #[arg(long, default_value_t = 2_000, value_name = "N")]
-    hops_max: u32,
+    terms: Terms,
 }
 
 impl Run {
     fn options(&self) -> Result<RunOptions, Failure> {
         Ok(RunOptions {
-            timeout: self.timeout,
-            hops_max: self.hops_max,
             profile: self.explain,
             mode: self.mode.unwrap_or(Placing::Chain).into(),
             compose: !self.no_compose,
-            credentials: self.credentials.as_deref().map(value::argument).transpose()?,
+            ..self.terms.options("--arg", &self.arg)?
         })
     }
 }
@@ -124,7 +106,7 @@ pub(crate) async fn run(args: &Run, output: &Output) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
     let sandbox = signals.unless(sandbox::make(Limits::default(), output)).await?;
     let here = sandbox.clone();
-    let client = signals.unless(connect::connect(&args.at, Some(&args.standing), Some(sandbox), output)).await?;
+    let client = signals.unless(args.terms.connect(Some(sandbox), output)).await?;
     let task = Task { args, source: &source, input: &input, options: &options, output };
     let ran = match &args.record {
         Some(file) => task.record(file, here, &client, &mut signals).await,
@@ -142,17 +124,14 @@ pub(crate) async fn run(args: &Run, output: &Output) -> Result<(), Failure> {
     ran.and(closed)
 }
 
-/// What the command line says and does not mean; standard input can be read once.
+/// What the command line says and does not mean.
 fn inputs(args: &Run) -> Result<(Value, RunOptions), Failure> {
     if args.record.is_some() && args.mode.is_some_and(|mode| mode != Placing::Interactive) {
         let message = "a chain's calls are known here in interactive mode only, so only that can be recorded";
         return Err(Failure::input("BadUsage", message, "leave --mode out, or --record"));
     }
-    if args.arg == "-" && args.credentials.as_deref() == Some("-") {
-        let message = "--arg and --credentials cannot both come from standard input";
-        return Err(Failure::input("BadUsage", message, "put one of them into a file, and name it as @FILE"));
-    }
-    Ok((value::argument(&args.arg)?, args.options()?))
+    let options = args.options()?;
+    Ok((value::argument(&args.arg)?, options))
 }
 
 /// What is to be run, and how.
@@ -204,7 +183,7 @@ impl Task<'_> {
         drop(progress);
         let chart = args.explain.then(|| Chart::new(replies.trace(), clock::unix_us()));
         if output.json {
-            report(ended, &chain.to_string(), replies.path(), replies.console(), chart.as_ref(), output)
+            tell(ended, &chain.to_string(), replies.path(), replies.console(), chart.as_ref(), output)
         } else {
             show(ended, chart.as_ref(), output)
         }
@@ -221,7 +200,7 @@ impl Task<'_> {
         let Self { args, source, input, options, output } = *self;
         let (chain, began_at_us) = (local::new_chain(), clock::unix_us());
         let start = Start { started_at_ms: began_at_us / 1_000, seed: chain.seed() };
-        let local = Local::load(sandbox, source, start, args.hops_max).await?;
+        let local = Local::load(sandbox, source, start, args.terms.hops_max).await?;
         let mut console = Console::open(&args.console, began_at_us, output)?;
         let recording = Recording::new(source, &local, input);
         // A place that cannot be written to is told before anything is done.
@@ -241,7 +220,7 @@ impl Task<'_> {
         let ended = ran.end.map_err(|why| threw(source, why, None, ran.cancelled));
         if output.json {
             let path = [HERE.to_owned()];
-            report(ended, &chain.to_string(), &path, &lines, None, output)
+            tell(ended, &chain.to_string(), &path, &lines, None, output)
         } else {
             output.talk(&format!("recorded, in interactive mode: {}", printable(&file.display().to_string())));
             show(ended, None, output)
@@ -278,14 +257,9 @@ fn show(ended: Result<Value, Failure>, chart: Option<&Chart>, output: &Output) -
     ended
 }
 
-/// The last line for programs: the result or error, and what is known of the way.
+/// What is known of the way.
 #[derive(Serialize)]
-struct Report<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<Shown<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<serde_json::Value>,
-    ending: &'static str,
+struct Way<'a> {
     chain: &'a str,
     path: &'a [String],
     log: Vec<serde_json::Value>,
@@ -293,7 +267,7 @@ struct Report<'a> {
     explain: Option<serde_json::Value>,
 }
 
-fn report(
+fn tell(
     ended: Result<Value, Failure>,
     chain: &str,
     path: &[String],
@@ -304,15 +278,5 @@ fn report(
     let log = lines
         .iter()
         .map(|line| json!({ "step": line.step, "node": line.node, "at_us": line.at_us, "text": line.text }));
-    let report = Report {
-        result: ended.as_ref().ok().map(Shown),
-        error: ended.as_ref().err().and_then(Failure::json),
-        ending: ended.as_ref().map_or_else(Failure::ending, |_| Ending::Answered).name(),
-        chain,
-        path,
-        log: log.collect(),
-        explain: chart.map(Chart::json),
-    };
-    output.json_line(&report)?;
-    ended.map(drop).map_err(|why| Failure::Told(why.exit()))
+    report::tell(ended, Way { chain, path, log: log.collect(), explain: chart.map(Chart::json) }, output)
 }

@@ -17,27 +17,39 @@ use crate::{
     talk,
 };
 
-const EXAMPLE: &str = r#"A file with everything in it; only `name` must be there:
+pub(crate) const EXAMPLE: &str = r#"A file with everything in it; only `name` must be there:
   name = "mtv"
   site = "mtv"                       # for people, and for shaped links
   listen = "127.0.0.1:7400"          # without it the node only dials
-  advertise = "mtv.example.org:7400" # what others dial, if that is another address: must be there with listen = "0.0.0.0:7400"
+  advertise = "mtv.example.org:7400" # what others dial, if it is another address
   join = ["10.0.0.7:7400"]           # one node of the mesh is enough
   repository = true                  # keeps functions for all nodes
   shaped = "paper"                   # development only: slow links, by the paper's figures
+  cache_dir = "./modules"            # compiled modules; nobody else may write there
+
+  runs_guests = false                # no foreign code here; by default it runs here
+  chaining_proxy = "10.0.0.8:7400"   # they run there, by its hosts_chains_for_others = true
+
+  [step_store]                       # what durable functions have done, kept across a crash
+  file = "./steps"                   # seen from this file, as every path
+  age_max_ms = 3_600_000
 
   [[service]]
   kind = "files"                     # files, nfs, probe, mail or ads
   name = "files.mtv"
-  root = "./data"                    # seen from this file
+  root = "./data"
+  durable = ["create", "write"]      # a step of a chain never does these twice
 
   [[service]]
   kind = "nfs"
   name = "nfs.mtv"
   host = "nas.example.org"
   export = "/srv/files"
-  uid = 1000
-  gid = 1000
+  [service.identity]                 # as whom it acts at the server
+  act_as = "caller"                  # the default; or node, caller_or_node, with a uid and gid
+  root = "squash"                    # the default: 0 becomes nobody; or refuse, allow
+  uid_min = 1_000                    # other users are refused
+  uid_max = 59_999
 
   [limits]                           # of each guest
   memory_bytes_max = 67_108_864
@@ -47,6 +59,7 @@ const EXAMPLE: &str = r#"A file with everything in it; only `name` must be there
   activations_max = 20_000
 
 Examples:
+  catena check mtv.toml              what a file means, without starting anything
   catena up mtv.toml
   catena up mtv.toml --listen 127.0.0.1:0 --json"#;
 
@@ -81,9 +94,9 @@ pub(crate) async fn run(args: &Up, output: &Output) -> Result<(), Failure> {
 type Offered = (String, Vec<String>);
 
 async fn start(args: &Up, file: NodeFile, output: &Output) -> Result<(Node, Vec<Offered>), Failure> {
-    let sandbox = sandbox::make(file.limits.clone(), output).await?;
+    let sandbox = sandbox::make_with(file.limits.clone(), file.cache_dir, output).await?;
     let _progress = Progress::new(output, &format!("starting {}", file.name));
-    let mut builder = Node::builder(&file.name).policy(file.policy).sandbox(sandbox);
+    let mut builder = file.guests.given_to(Node::builder(&file.name).sandbox(sandbox), file.policy);
     if let Some(site) = &file.site {
         builder = builder.site(site);
     }
@@ -98,6 +111,9 @@ async fn start(args: &Up, file: NodeFile, output: &Output) -> Result<(Node, Vec<
     }
     if file.shaped {
         builder = builder.topology(Arc::new(Topology::paper()));
+    }
+    if let Some(store) = file.step_store {
+        builder = builder.step_store_within(store.file, store.limits);
     }
     for place in file.join {
         builder = builder.join(place);
@@ -116,6 +132,9 @@ const fn help(why: &StartError) -> &'static str {
     match why {
         StartError::Unspecified(_) | StartError::Advertise { .. } => {
             "add `advertise` to the file, or --advertise HOST:PORT (port 0 stands for the port it listens on)"
+        }
+        StartError::StepStore { .. } => {
+            "name a file on a disk of this machine, in a folder that is there, that no other node uses: `file` under [step_store]"
         }
         _ => "listen elsewhere: `listen` in the file, or --listen HOST:PORT (port 0 lets the system choose)",
     }

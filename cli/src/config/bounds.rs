@@ -20,17 +20,27 @@ macro_rules! table {
         impl $name {
             pub(super) fn checked(self, text: &Text) -> Result<$whole, Failure> {
                 let mut whole = $whole::default();
-                $(if let Some(given) = self.$field {
-                    if *given.get_ref() == 0 {
-                        let message = concat!(stringify!($field), " is 0: nothing would ever run");
-                        return Err(text.mistake(given.span(), message, "make it at least 1, or leave it out"));
-                    }
-                    whole.$field = given.into_inner();
-                })*
+                $(put(&mut whole.$field, self.$field, stringify!($field), text)?;)*
                 Ok(whole)
             }
         }
     };
+}
+
+/// Puts a bound that is given in its place.
+pub(super) fn put<T: Default + PartialEq>(
+    place: &mut T,
+    given: Option<Spanned<T>>,
+    key: &str,
+    text: &Text,
+) -> Result<(), Failure> {
+    let Some(given) = given else { return Ok(()) };
+    if *given.get_ref() == T::default() {
+        let message = format!("{key} is 0: nothing would ever run");
+        return Err(text.mistake(given.span(), message, "make it at least 1, or leave it out"));
+    }
+    *place = given.into_inner();
+    Ok(())
 }
 
 table! {

@@ -1,6 +1,6 @@
 //! The file's own form.
 
-use std::fmt;
+use std::{fmt, path::PathBuf};
 
 use serde::{
     Deserialize, Deserializer,
@@ -11,6 +11,7 @@ use toml::Spanned;
 use super::{
     bounds::{LimitsTable, PolicyTable},
     service::ServiceTable,
+    steps::StepStoreTable,
 };
 
 /// The whole file.
@@ -26,6 +27,11 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) repository: bool,
     pub(super) shaped: Option<Spanned<Shaped>>,
+    pub(super) runs_guests: Option<Spanned<bool>>,
+    pub(super) chaining_proxy: Option<Spanned<String>>,
+    pub(super) hosts_chains_for_others: Option<Spanned<bool>>,
+    pub(super) cache_dir: Option<Spanned<PathBuf>>,
+    pub(super) step_store: Option<StepStoreTable>,
     #[serde(default)]
     pub(super) service: Vec<ServiceTable>,
     #[serde(default)]

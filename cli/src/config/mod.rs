@@ -2,10 +2,13 @@
 
 mod bounds;
 mod file;
+mod guests;
+mod meaning;
 mod mistake;
 mod service;
+mod steps;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use catena::{Limits, Place, Policy, Topology};
 use catena_apps::sites::SITES;
@@ -16,8 +19,10 @@ use crate::{
     input::{self, CONFIG_BYTES_MAX},
     nearest::did_you_mean,
 };
+pub(crate) use guests::Guests;
 use mistake::Text;
 pub(crate) use service::ServiceFile;
+pub(crate) use steps::StepStoreFile;
 
 /// Longest name of a node or service, in bytes, on the wire.
 const NAME_BYTES_MAX: usize = 256;
@@ -33,6 +38,10 @@ pub(crate) struct NodeFile {
     pub(crate) repository: bool,
     /// Links are shaped as in the paper.
     pub(crate) shaped: bool,
+    pub(crate) guests: Guests,
+    /// Where compiled modules are kept, if not in the user's own cache.
+    pub(crate) cache_dir: Option<PathBuf>,
+    pub(crate) step_store: Option<StepStoreFile>,
     pub(crate) services: Vec<ServiceFile>,
     pub(crate) limits: Limits,
     pub(crate) policy: Policy,
@@ -48,25 +57,25 @@ impl NodeFile {
     }
 
     fn checked(file: file::File, text: &Text) -> Result<Self, Failure> {
-        let checked_address = |address: &toml::Spanned<String>| {
-            connect::address(address.get_ref())
-                .map_err(|why| text.mistake(address.span(), format!("{:?} is no address", address.get_ref()), why))
-        };
-        let listen = file.listen.as_ref().map(&checked_address).transpose()?;
-        let advertise = file.advertise.as_ref().map(&checked_address).transpose()?;
-        let join = file
-            .join
-            .iter()
-            .map(|join| Ok(Place { address: checked_address(&join.address)?, site: join.site.clone() }));
+        let address = |address| checked_address(address, text);
+        let listen = file.listen.as_ref().map(address).transpose()?;
+        let advertise = file.advertise.as_ref().map(address).transpose()?;
+        let join = file.join.iter().map(|join| Ok(Place { address: address(&join.address)?, site: join.site.clone() }));
         let join = join.collect::<Result<Vec<_>, Failure>>()?;
         if let Some(shaped) = &file.shaped {
             check_site(shaped, file.site.as_ref(), text)?;
         }
+        let guests = Guests::checked(&file, text)?;
+        let cache_dir = file.cache_dir.as_ref().map(|dir| checked_cache(dir, text)).transpose()?;
+        let step_store = file.step_store.map(|table| table.checked(text)).transpose()?;
         let mut services: Vec<ServiceFile> = Vec::with_capacity(file.service.len());
         for table in file.service {
             let service = ServiceFile::checked(table, text)?;
             if services.iter().any(|before| before.name() == service.name()) {
                 return Err(service.twice());
+            }
+            if step_store.is_none() {
+                service.keeps_no_steps()?;
             }
             services.push(service);
         }
@@ -78,11 +87,32 @@ impl NodeFile {
             join,
             repository: file.repository,
             shaped: file.shaped.is_some(),
+            guests,
+            cache_dir,
+            step_store,
             services,
             limits: file.limits.checked(text)?,
             policy: file.policy.checked(text)?,
         })
     }
+}
+
+fn checked_address(address: &toml::Spanned<String>, text: &Text) -> Result<String, Failure> {
+    connect::address(address.get_ref())
+        .map_err(|why| text.mistake(address.span(), format!("{:?} is no address", address.get_ref()), why))
+}
+
+/// A folder into which nobody else may write: what lies there is run.
+fn checked_cache(dir: &toml::Spanned<PathBuf>, text: &Text) -> Result<PathBuf, Failure> {
+    use std::os::unix::fs::PermissionsExt;
+    /// Write permission for the group, and for others.
+    const WRITABLE: u32 = 0o022;
+    let path = text.folder().join(dir.get_ref());
+    if std::fs::metadata(&path).is_ok_and(|found| found.permissions().mode() & WRITABLE != 0) {
+        let message = format!("other users may write into {}, and what lies there is run", path.display());
+        return Err(text.mistake(dir.span(), message, "name a folder of this user's own, or: chmod go-w"));
+    }
+    Ok(path)
 }
 
 /// A name without a slash, which parts a service from its function.

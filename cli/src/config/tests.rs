@@ -48,7 +48,13 @@ fn a_whole_file_is_taken() {
         host = "nas"
         export = "/srv"
         uid = 1000
+        gid = 1000
         gids = [7]
+        durable = ["create"]
+        identity = { act_as = "caller_or_node", uid_max = 1999 }
+        [step_store]
+        file = "steps"
+        age_max_ms = 5
         [limits]
         memory_bytes_max = 1_048_576
         [policy]
@@ -63,6 +69,8 @@ fn a_whole_file_is_taken() {
     assert_eq!(file.limits.memory_bytes_max, 1 << 20);
     assert_eq!(file.limits.events_max, Limits::default().events_max);
     assert_eq!(file.policy.activations_max, 7);
+    let store = file.step_store.unwrap();
+    assert_eq!((store.file, store.limits.age_max_ms), ("conf/steps".into(), 5));
     let names: Vec<_> = file.services.iter().map(ServiceFile::name).collect();
     assert_eq!(names, ["files.mtv", "nfs.mtv"]);
 }
@@ -94,13 +102,74 @@ fn keys_belong_to_kinds() {
     let service = |lines: &str| format!("name = \"a\"\n[[service]]\n{lines}\n");
     check(&service("kind = \"files\"\nname = \"f\""), "3:8", &["needs `root`", "add root = "]);
     check(&service("kind = \"nfs\"\nname = \"f\"\nhost = \"h\""), "3:8", &["needs `export`"]);
-    check(&service("kind = \"probe\"\nname = \"p\"\nroot = \".\""), "5:8", &["takes no `root`", "`name` only"]);
+    check(&service("kind = \"probe\"\nname = \"p\"\nroot = \".\""), "5:8", &["takes no `root`", "`durable` only"]);
     check(&service("kind = \"probe\"\nname = \"p/q\""), "4:8", &["slash"]);
     check(
         &service("kind = \"probe\"\nname = \"p\"\n[[service]]\nkind = \"ads\"\nname = \"p\""),
         "7:8",
         &["two services are called p"],
     );
+}
+
+#[test]
+fn the_file_in_the_help_is_taken() {
+    let example = crate::commands::up::EXAMPLE;
+    let whole = example.split_once('\n').unwrap().1.split_once("\nExamples:").unwrap().0;
+    let longest = whole.lines().map(|line| line.chars().count()).max();
+    assert!(longest <= Some(100), "a line of {longest:?} characters is wrapped, and no TOML then");
+    let file = read(whole).map_err(|why| why.text()).ok().unwrap();
+    let told = file.meaning().into_iter().map(|(what, means)| format!("{what}: {means}\n")).collect::<String>();
+    for part in ["chains run theirs at 10.0.0.8:7400", "durable: create, write", "refuses callers without", "to 59999"]
+    {
+        assert!(told.contains(part), "{part:?} is not in:\n{told}");
+    }
+}
+
+#[test]
+fn whose_code_runs_is_said_once() {
+    let both = "name = \"a\"\nruns_guests = true\nchaining_proxy = \"h:1\"\n";
+    check(both, "2:15", &["runs no foreign code", "take out `runs_guests`"]);
+    for none in ["runs_guests = false", "chaining_proxy = \"h:1\""] {
+        let text = format!("name = \"a\"\nhosts_chains_for_others = true\n{none}\n");
+        check(&text, "2:27", &["cannot host chains for others"]);
+    }
+    check("name = \"a\"\nchaining_proxy = \"h\"\n", "2:18", &["no address"]);
+    check("name = \"a\"\nruns_guest = false\n", "2:1", &["did you mean runs_guests?"]);
+    let guests = |more: &str| read(&format!("name = \"a\"\n{more}")).map_err(|why| why.text()).ok().unwrap().guests;
+    assert_eq!(guests(""), Guests::Own);
+    assert_eq!(guests("hosts_chains_for_others = true"), Guests::ForOthers);
+    assert_eq!(guests("runs_guests = false"), Guests::Nobodys { proxy: None });
+    let proxied = "chaining_proxy = \"h:1\"\nhosts_chains_for_others = false";
+    assert_eq!(guests(proxied), Guests::Nobodys { proxy: Some("h:1".into()) });
+}
+
+#[test]
+fn durable_functions_are_there_and_have_a_store() {
+    let with = |store: &str, durable: &str| {
+        format!("name = \"a\"\n{store}\n[[service]]\nkind = \"probe\"\nname = \"p\"\ndurable = [{durable}]\n")
+    };
+    check(&with("", "\"echo\""), "6:11", &["has none", "add [step_store]"]);
+    check(&with("step_store = { file = \"s\" }", "\"ecko\""), "6:12", &["no function \"ecko\"", "did you mean echo?"]);
+    check(&with("[step_store]", ""), "2:1", &["missing field `file`"]);
+    check(&with("[step_store]\nfile = \"s\"\nfiel = 1", ""), "4:1", &["did you mean file?"]);
+    check(&with("[step_store]\nfile = \"s\"\nbytes_max = 0", ""), "4:13", &["bytes_max is 0"]);
+    assert!(read(&with("", "")).is_ok());
+}
+
+#[test]
+fn a_bridge_acts_as_whom_the_file_names_and_as_nobody_else() {
+    let with = |lines: &str| {
+        format!("name = \"a\"\n[[service]]\nkind = \"nfs\"\nname = \"f\"\nhost = \"h\"\nexport = \"/\"\n{lines}\n")
+    };
+    assert!(read(&with("")).is_ok());
+    check(&with("uid = 7"), "7:7", &["`uid` is never used", "act_as = \"node\""]);
+    check(&with("gids = [7]"), "7:8", &["`gids` is never used"]);
+    check(&with("identity = { act_as = \"node\" }"), "3:8", &["needs `uid`"]);
+    check(&with("uid = 7\nidentity = { act_as = \"caller_or_node\" }"), "3:8", &["needs `gid`"]);
+    check(&with("uid = 7\ngid = 7\nidentity = { act_as = \"node\", uid_min = 5 }"), "9:12", &["have no meaning"]);
+    check(&with("identity = { uid_min = 5, uid_max = 4 }"), "7:12", &["nobody is let through"]);
+    check(&with("identity = { act_as = \"calle\" }"), "7:23", &["did you mean caller?"]);
+    check(&with("identity = { act = \"node\" }"), "7:14", &["did you mean act_as?"]);
 }
 
 #[test]

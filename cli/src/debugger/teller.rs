@@ -10,8 +10,9 @@ use crate::{
     failure::{Failure, Threw},
     local::{Pending, Said},
     output::{Output, Paint, printable},
+    report::Head,
     source::Source,
-    value::Shown,
+    value::{OneKey, Shown},
 };
 
 /// Says what happens.
@@ -51,11 +52,8 @@ impl Teller<'_> {
 
     fn ended(&self, end: &Result<Value, Exception>) -> Result<(), Failure> {
         if self.output.json {
-            let ended = match end {
-                Ok(value) => json!({ "result": Shown(value) }),
-                Err(why) => json!({ "error": self.failure(why).json() }),
-            };
-            return self.output.json_line(&json!({ "ended": ended }));
+            let ended = end.as_ref().map_err(|why| self.failure(why));
+            return self.output.json_line(&OneKey("ended", Head::of(ended.as_ref().copied())));
         }
         self.output.talk(&format!("{} {}", self.output.paint_talk(Paint::Bold, "ended:"), outcome(end)));
         Ok(())

@@ -27,9 +27,9 @@ const DECIMAL_BYTES_MAX: usize = 256;
 pub(crate) struct Shown<'a>(pub(crate) &'a Value);
 
 /// An object with one key, written in one go: a payload keeps the order of its own keys.
-pub(crate) struct OneKey<'a>(pub(crate) &'static str, pub(crate) Shown<'a>);
+pub(crate) struct OneKey<T>(pub(crate) &'static str, pub(crate) T);
 
-impl Serialize for OneKey<'_> {
+impl<T: Serialize> Serialize for OneKey<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(1))?;
         map.serialize_entry(self.0, &self.1)?;

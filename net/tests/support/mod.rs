@@ -10,7 +10,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use catena_net::transport::{Connection, Listener, Opening, Transport};
-use catena_net::{Endpoint, EndpointConfig, Handler, Identity, Incoming, Link, LinkError, NetError, Place};
+use catena_net::{
+    Endpoint, EndpointConfig, Frame, Handler, Identity, Incoming, Link, LinkError, Measured, NetError, Place,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::mpsc;
 
@@ -189,13 +191,32 @@ impl Listener for MemoryCallers {
     }
 }
 
-/// Writes a correct hello and reads the listener's.
+/// Writes a correct hello and reads the listener's, and nothing of what follows it.
 pub async fn shake_hands(stream: &mut DuplexStream, node: u64) {
     let hello = catena_net::Hello { identity: identity(node, None), limits: catena_net::Limits::default() };
     stream.write_all(&catena_net::encode_hello(&hello)).await.unwrap();
-    let mut bytes = bytes::BytesMut::new();
-    while catena_net::decode_hello(&mut bytes, 1 << 20).unwrap().is_none() {
-        assert_ne!(stream.read_buf(&mut bytes).await.unwrap(), 0, "closed before its hello");
+    let mut bytes = vec![0; 12];
+    stream.read_exact(&mut bytes).await.expect("closed before its hello");
+    bytes.resize(12 + u32::from_le_bytes(*bytes.last_chunk().unwrap()) as usize, 0);
+    stream.read_exact(&mut bytes[12..]).await.expect("closed in its hello");
+    assert!(catena_net::decode_hello(&mut bytes::BytesMut::from(&bytes[..]), 1 << 20).unwrap().is_some());
+}
+
+/// What is measured of a link once that is something else than `seen`.
+pub async fn measured_beyond(link: &Link, seen: Measured) -> Measured {
+    let waited = tokio::time::timeout(Duration::from_secs(60), link.measured_beyond(seen)).await;
+    waited.expect("something should have been measured within 60 s").expect("the link lives")
+}
+
+/// The frames that lie there, else the next.
+pub async fn read_frames(stream: &mut DuplexStream) -> Vec<Frame> {
+    let (mut bytes, mut frames) = (bytes::BytesMut::with_capacity(1 << 20), Vec::new());
+    loop {
+        assert_ne!(stream.read_buf(&mut bytes).await.unwrap(), 0, "closed");
+        frames.extend(catena_net::decode_frames(&mut bytes, &catena_net::Limits::default()).unwrap());
+        if bytes.is_empty() {
+            return frames;
+        }
     }
 }
 

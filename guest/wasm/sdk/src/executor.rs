@@ -4,7 +4,6 @@ use std::{
     cell::RefCell,
     collections::BTreeMap,
     future::Future,
-    marker::PhantomData,
     pin::Pin,
     sync::{
         Arc,
@@ -13,17 +12,25 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-use minicbor::{Decode, Decoder, Encode, Encoder};
+use minicbor::{Decode, Decoder, Encode, Encoder, data::Type, decode};
 
-use crate::{Exception, Raw, io, split_target};
+use crate::{Exception, Raw, io};
 
-type Outcome = Result<Raw, Exception>;
+/// How a function, a branch, a call or a split ended.
+pub(crate) type Outcome = Result<Raw, Exception>;
+/// A function under way, or one branch of it.
+pub(crate) type Running = Pin<Box<dyn Future<Output = Outcome>>>;
 
 #[derive(Default)]
 struct State {
-    function: Option<Pin<Box<dyn Future<Output = Outcome>>>>,
+    function: Option<Running>,
+    /// Calls and splits made so far.
     calls: u32,
     pending: BTreeMap<u32, Pending>,
+    /// Of the splits under way, by their numbers.
+    branches: Vec<(u32, Vec<Running>)>,
+    /// Nothing that is said now is heard.
+    silent: bool,
     /// Events of this turn, encoded one after the other.
     events: Vec<u8>,
     events_count: u64,
@@ -34,6 +41,13 @@ struct State {
 enum Pending {
     Waiting(Option<Waker>),
     Settled(Outcome),
+}
+
+impl State {
+    fn take_branches(&mut self, number: u32) -> Option<Vec<Running>> {
+        let at = self.branches.iter().position(|(split, _)| *split == number)?;
+        Some(self.branches.swap_remove(at).1)
+    }
 }
 
 thread_local! {
@@ -66,63 +80,59 @@ pub fn log(text: &str) {
     });
 }
 
-/// Calls `service/function`. The call goes out when this is called, and its result is there when it is awaited.
-pub fn call<T: for<'b> Decode<'b, ()>>(target: &str, params: &impl Encode<()>) -> Call<T> {
-    let (service, function) = split_target(target);
+/// Says that a call or a split goes out, by the number that `put` is given; what comes of it is waited for.
+pub(crate) fn issue(put: impl FnOnce(&mut Encoder<&mut Vec<u8>>, u32)) -> Wait {
     let number = STATE.with_borrow_mut(|state| {
         let number = state.calls;
         state.calls += 1;
         state.pending.insert(number, Pending::Waiting(None));
         number
     });
-    push(|e| {
-        // Writing to memory cannot fail.
-        let _ = e
-            .array(7)
-            .and_then(|e| e.u8(0)?.u32(number)?.str(service)?.str(function))
-            .and_then(|e| e.encode(params)?.u32(0)?.u32(0));
-    });
-    Call { number, result: PhantomData }
+    push(|e| put(e, number));
+    Wait(number)
 }
 
-/// A call under way.
-pub struct Call<T> {
-    number: u32,
-    result: PhantomData<fn() -> T>,
+/// As [`issue`], for a split. The host says in which copy of the function which branch begins.
+pub(crate) fn issue_split(branches: Vec<Running>, put: impl FnOnce(&mut Encoder<&mut Vec<u8>>, u32)) -> Wait {
+    let wait = issue(put);
+    STATE.with_borrow_mut(|state| state.branches.push((wait.0, branches)));
+    wait
 }
 
-impl<T: for<'b> Decode<'b, ()>> Future for Call<T> {
-    type Output = Result<T, Exception>;
+/// Waits for what comes of a call or a split.
+pub(crate) struct Wait(u32);
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let settled = STATE.with_borrow_mut(|state| match state.pending.get_mut(&self.number) {
+impl Future for Wait {
+    type Output = Outcome;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
+        let settled = STATE.with_borrow_mut(|state| match state.pending.get_mut(&self.0) {
             Some(Pending::Waiting(waker)) => {
                 *waker = Some(cx.waker().clone());
                 None
             }
-            _ => state.pending.remove(&self.number),
+            _ => state.pending.remove(&self.0),
         });
         match settled {
-            Some(Pending::Settled(Ok(value))) => {
-                Poll::Ready(value.get().map_err(|error| Exception::bad_value("the call's result", &error)))
-            }
-            Some(Pending::Settled(Err(exception))) => Poll::Ready(Err(exception)),
+            Some(Pending::Settled(outcome)) => Poll::Ready(outcome),
             _ => Poll::Pending,
         }
     }
 }
 
-impl<T> Drop for Call<T> {
+impl Drop for Wait {
     fn drop(&mut self) {
-        // Its result is wanted by no one.
-        STATE.with_borrow_mut(|state| state.pending.remove(&self.number));
+        // Its outcome is wanted by no one.
+        STATE.with_borrow_mut(|state| state.pending.remove(&self.0));
     }
 }
 
 fn push(put: impl FnOnce(&mut Encoder<&mut Vec<u8>>)) {
     STATE.with_borrow_mut(|state| {
-        put(&mut Encoder::new(&mut state.events));
-        state.events_count += 1;
+        if !state.silent {
+            put(&mut Encoder::new(&mut state.events));
+            state.events_count += 1;
+        }
     });
 }
 
@@ -138,7 +148,7 @@ where
     let started = (|| {
         d.array()?;
         let input: Raw = d.decode()?;
-        Ok::<_, minicbor::decode::Error>((input, d.u64()?, d.u64()?))
+        Ok::<_, decode::Error>((input, d.u64()?, d.u64()?))
     })();
     let input = started.and_then(|(input, started_at_ms, seed)| {
         STATE.with_borrow_mut(|state| {
@@ -166,26 +176,77 @@ where
 pub fn resume(length: u32) -> u64 {
     let event = io::event(length);
     let mut d = Decoder::new(&event);
-    let settled = (|| {
-        d.array()?;
-        let number = d.u32()?;
+    let _ = deliver(&mut d);
+    run()
+}
+
+fn deliver(d: &mut Decoder<'_>) -> Result<(), decode::Error> {
+    d.array()?;
+    let number = d.u32()?;
+    if d.datatype()? == Type::Null {
+        d.null()?;
+        begin_branch(number, d.u32()?);
+    } else {
         let outcome = if d.bool()? { Ok(d.decode::<Raw>()?) } else { Err(d.decode::<Exception>()?) };
-        Ok::<_, minicbor::decode::Error>((number, outcome))
-    })();
-    if let Ok((number, outcome)) = settled {
-        let waker = STATE.with_borrow_mut(|state| {
-            // A call that nobody waits for any more has no entry.
-            let pending = state.pending.get_mut(&number)?;
+        settle(number, outcome);
+    }
+    Ok(())
+}
+
+fn settle(number: u32, outcome: Outcome) {
+    let split = outcome.is_ok();
+    let (waker, branches) = STATE.with_borrow_mut(|state| {
+        // A call that nobody waits for any more has no entry.
+        let waker = state.pending.get_mut(&number).and_then(|pending| {
             match std::mem::replace(pending, Pending::Settled(outcome)) {
                 Pending::Waiting(waker) => waker,
                 Pending::Settled(_) => None,
             }
         });
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        (waker, state.take_branches(number))
+    });
+    // What the branches hold was theirs, in their copies, unless the split could not be made.
+    if split {
+        forget(branches)
+    } else {
+        drop(branches)
     }
-    run()
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+/// In this copy of the function only one branch of its split goes on: what that returns is the end.
+fn begin_branch(number: u32, index: u32) {
+    let (parent, mut branches) = STATE.with_borrow_mut(|state| {
+        state.seed = branch_seed(state.seed, index);
+        (state.function.take(), state.take_branches(number).unwrap_or_default())
+    });
+    let index = index as usize;
+    let branch = (index < branches.len()).then(|| branches.swap_remove(index));
+    // The function goes on elsewhere, and so do the other branches: none of their memory is to travel with this one. With the
+    // function goes what it waits for; results that came before stay with whatever here awaits them.
+    forget((parent, branches));
+    if branch.is_none() {
+        finish(Err(Exception::new("BadState", "that was no split, or it has no such branch")));
+    }
+    STATE.with_borrow_mut(|state| state.function = branch);
+}
+
+/// Drops what goes on in another copy of the function: there its destructors have their say, and not here.
+fn forget<T>(theirs: T) {
+    STATE.with_borrow_mut(|state| state.silent = true);
+    drop(theirs);
+    STATE.with_borrow_mut(|state| state.silent = false);
+}
+
+/// Branches draw different numbers, each the same ones if it is done again, and branches within branches too: one number of
+/// the parent's sequence for each (SplitMix64: public domain, Vigna 2015).
+fn branch_seed(seed: u64, index: u32) -> u64 {
+    let z = seed.wrapping_add((u64::from(index) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 struct Woken(AtomicBool);

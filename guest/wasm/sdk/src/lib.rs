@@ -12,19 +12,23 @@
 //! ```
 //!
 //! Values are CBOR, by minicbor. Between two awaits nothing of the function is on the stack, so its whole state lies in its memory,
-//! and travels. Functions that would rather hand a small state over themselves use [`step!`](crate::step).
+//! and travels. [`split`] forks a function, and each branch goes its own way. Functions that would rather hand a small state over themselves use [`step!`](crate::step).
 
 mod allocator;
+mod call;
 mod exception;
 mod executor;
 mod explicit;
 mod io;
 mod raw;
+mod split;
 
+pub use call::{Call, call};
 pub use exception::Exception;
-pub use executor::{Call, call, emit, log, seed, started_at_ms};
+pub use executor::{emit, log, seed, started_at_ms};
 pub use explicit::{Step, done, next, threw};
 pub use raw::Raw;
+pub use split::{Branch, Settled, Split, branch, split};
 
 #[doc(hidden)]
 pub mod export {

@@ -1,10 +1,13 @@
 //! `[[service]]`: which services the node offers, each of a kind with keys of its own.
 
+mod nfs;
+
 use std::{ops::Range, path::PathBuf, sync::Arc};
 
 use catena::Service;
-use catena_bridge_nfs::{Credentials, NfsBridge, NfsConfig};
-use catena_files::Directory;
+use catena_bridge::{Identity, service_of};
+use catena_bridge_nfs::{NfsBridge, NfsConfig, NfsService};
+use catena_files::{Directory, FUNCTIONS};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -38,13 +41,25 @@ impl Kind {
         }
     }
 
-    /// The keys that it takes besides `kind` and `name`.
+    /// The functions of such a service.
+    fn functions(self) -> Vec<String> {
+        let of = |service: Service| service.functions().map(str::to_owned).collect();
+        match self {
+            Self::Files | Self::Nfs => FUNCTIONS.iter().map(|function| function.name.to_owned()).collect(),
+            Self::Probe => of(catena_apps::probe::service("")),
+            Self::Mail => of(catena_apps::mail::storage_service("")),
+            Self::Ads => of(catena_apps::mail::ads_service("")),
+        }
+    }
+
+    /// The keys that it takes besides `kind`, `name` and `durable`.
     const fn keys(self) -> &'static [&'static str] {
         match self {
             Self::Files => &["root"],
             Self::Nfs => &[
                 "host",
                 "export",
+                "identity",
                 "nfs_port",
                 "mount_port",
                 "portmapper_port",
@@ -69,9 +84,11 @@ impl Kind {
 pub(super) struct ServiceTable {
     kind: Spanned<Kind>,
     name: Spanned<String>,
+    durable: Option<Spanned<Vec<Spanned<String>>>>,
     root: Option<Spanned<PathBuf>>,
     host: Option<Spanned<String>>,
     export: Option<Spanned<String>>,
+    identity: Option<Spanned<Identity>>,
     nfs_port: Option<Spanned<u16>>,
     mount_port: Option<Spanned<u16>>,
     portmapper_port: Option<Spanned<u16>>,
@@ -92,7 +109,7 @@ impl ServiceTable {
         macro_rules! spans {
             ($($key:ident)*) => { [$((stringify!($key), self.$key.as_ref().map(Spanned::span)),)*] };
         }
-        let spans = spans!(root host export nfs_port mount_port portmapper_port uid gid gids machine privileged_port
+        let spans = spans!(root host export identity nfs_port mount_port portmapper_port uid gid gids machine privileged_port
             connect_timeout_ms call_timeout_ms connections_max retries_max);
         spans.into_iter().filter_map(|(key, span)| Some((key, span?)))
     }
@@ -103,12 +120,14 @@ pub(crate) struct ServiceFile {
     name: String,
     at: Range<usize>,
     text: Text,
+    durable: Vec<String>,
+    durable_at: Option<Range<usize>>,
     what: What,
 }
 
 enum What {
     Files { root: PathBuf },
-    Nfs(Box<NfsConfig>),
+    Nfs(Box<NfsConfig>, Identity),
     Probe,
     Mail,
     Ads,
@@ -121,7 +140,7 @@ impl ServiceFile {
         for (key, span) in table.given() {
             if !kind.keys().contains(&key) {
                 let takes = match kind.keys() {
-                    [] => "it takes `kind` and `name` only".to_owned(),
+                    [] => "it takes `kind`, `name` and `durable` only".to_owned(),
                     keys => did_you_mean(key, keys.iter().copied(), &format!("it takes {}", keys.join(", "))),
                 };
                 let message = format!("a service of kind {} takes no `{key}`", kind.name());
@@ -129,7 +148,19 @@ impl ServiceFile {
             }
         }
         let (name, at) = (checked_name(&table.name, text)?, table.name.span());
-        Ok(Self { name, at, what: what(kind, table, text)?, text: text.clone() })
+        let durable_at = table.durable.as_ref().map(Spanned::span);
+        let durable = durable(kind, &table, text)?;
+        Ok(Self { name, at, durable, durable_at, what: what(kind, table, text)?, text: text.clone() })
+    }
+
+    /// The node has no step store.
+    ///
+    /// # Errors
+    /// Some functions of this service need one.
+    pub(super) fn keeps_no_steps(&self) -> Result<(), Failure> {
+        let Some(at) = self.durable_at.clone().filter(|_| !self.durable.is_empty()) else { return Ok(()) };
+        let message = "what durable functions have done is kept in the node's step store, and it has none";
+        Err(self.text.mistake(at, message, "add [step_store] with file = \"./steps\""))
     }
 
     pub(super) fn name(&self) -> &str {
@@ -146,7 +177,7 @@ impl ServiceFile {
     pub(crate) async fn open(self) -> Result<Service, Failure> {
         let (text, at) = (self.text, self.at);
         let cannot = |why: String| text.mistake(at.clone(), why, "correct this service, or take it out of the file");
-        Ok(match self.what {
+        let service = match self.what {
             What::Probe => catena_apps::probe::service(&self.name),
             What::Mail => catena_apps::mail::storage_service(&self.name),
             What::Ads => catena_apps::mail::ads_service(&self.name),
@@ -154,12 +185,40 @@ impl ServiceFile {
                 let files = Directory::open(root).map_err(|why| cannot(why.to_string()))?;
                 catena_apps::files::service(&self.name, Arc::new(files))
             }
-            What::Nfs(config) => {
+            What::Nfs(config, identity) => {
                 let bridge = NfsBridge::connect(*config).await.map_err(|why| cannot(why.to_string()))?;
-                catena_apps::files::service(&self.name, Arc::new(bridge))
+                service_of(NfsService::new(&self.name, bridge, identity))
             }
-        })
+        };
+        Ok(self.durable.iter().fold(service, |service, function| service.durable(function)))
     }
+
+    /// In words, for people.
+    pub(super) fn meaning(&self) -> String {
+        let what = match &self.what {
+            What::Probe => "for experiments: echo, where, sleep, fail".to_owned(),
+            What::Mail => "the demonstration's mail".to_owned(),
+            What::Ads => "the demonstration's advertisements".to_owned(),
+            What::Files { root } => format!("the folder {}, as this process's user, whoever calls", root.display()),
+            What::Nfs(config, identity) => nfs::meaning(config, identity),
+        };
+        if self.durable.is_empty() { what } else { format!("{what}; durable: {}", self.durable.join(", ")) }
+    }
+}
+
+/// The functions whose steps are kept.
+fn durable(kind: Kind, table: &ServiceTable, text: &Text) -> Result<Vec<String>, Failure> {
+    let (named, known) = (table.durable.as_ref().map(Spanned::get_ref), kind.functions());
+    let checked = named.into_iter().flatten().map(|name| {
+        if known.contains(name.get_ref()) {
+            return Ok(name.get_ref().clone());
+        }
+        let message = format!("a service of kind {} has no function {:?}", kind.name(), name.get_ref());
+        let otherwise = format!("it has {}", known.join(", "));
+        let help = did_you_mean(name.get_ref(), known.iter().map(String::as_str), &otherwise);
+        Err(text.mistake(name.span(), message, help))
+    });
+    checked.collect()
 }
 
 fn what(kind: Kind, table: ServiceTable, text: &Text) -> Result<What, Failure> {
@@ -178,31 +237,9 @@ fn what(kind: Kind, table: ServiceTable, text: &Text) -> Result<What, Failure> {
         Kind::Nfs => {
             let host = table.host.as_ref().ok_or_else(|| missing("host", "\"nas.example.org\""))?;
             let export = table.export.as_ref().ok_or_else(|| missing("export", "\"/srv/files\""))?;
-            What::Nfs(Box::new(nfs(NfsConfig::new(host.get_ref(), export.get_ref()), table)))
+            let identity = nfs::identity(&table, text, missing)?;
+            let config = NfsConfig::new(host.get_ref(), export.get_ref());
+            What::Nfs(Box::new(nfs::config(config, table, &identity)), identity)
         }
     })
-}
-
-/// What the table says, over the bridge's defaults.
-fn nfs(mut config: NfsConfig, table: ServiceTable) -> NfsConfig {
-    fn put<T>(place: &mut T, given: Option<Spanned<T>>) {
-        if let Some(given) = given {
-            *place = given.into_inner();
-        }
-    }
-    config.nfs_port = table.nfs_port.map(Spanned::into_inner);
-    config.mount_port = table.mount_port.map(Spanned::into_inner);
-    put(&mut config.portmapper_port, table.portmapper_port);
-    put(&mut config.privileged_port, table.privileged_port);
-    put(&mut config.connect_timeout_ms, table.connect_timeout_ms);
-    put(&mut config.call_timeout_ms, table.call_timeout_ms);
-    put(&mut config.connections_max, table.connections_max);
-    put(&mut config.retries_max, table.retries_max);
-    let mut as_whom = Credentials::default();
-    put(&mut as_whom.uid, table.uid);
-    put(&mut as_whom.gid, table.gid);
-    put(&mut as_whom.gids, table.gids);
-    put(&mut as_whom.machine, table.machine);
-    config.credentials = as_whom;
-    config
 }

@@ -1,0 +1,74 @@
+//! Whose code runs at the node: `runs_guests`, `chaining_proxy` and `hosts_chains_for_others` (rpc-chains section 7.3).
+
+use std::fmt;
+
+use catena::{NodeBuilder, Policy};
+use toml::Spanned;
+
+use super::{checked_address, file::File, mistake::Text};
+use crate::failure::Failure;
+
+/// Whose code runs at the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Guests {
+    /// That of chains that call a service of this node.
+    Own,
+    /// Of chains that call services of other nodes, too: it is their chaining proxy.
+    ForOthers,
+    /// Nobody's: chains run at the proxy of this address if there is one, else call from where they are.
+    Nobodys { proxy: Option<String> },
+}
+
+impl Guests {
+    pub(super) fn checked(file: &File, text: &Text) -> Result<Self, Failure> {
+        let given = |flag: &Option<Spanned<bool>>| flag.as_ref().map(|flag| *flag.get_ref());
+        let mistake = |at: &Spanned<bool>, message: &str, help: &str| Err(text.mistake(at.span(), message, help));
+        let runs = given(&file.runs_guests).unwrap_or(file.chaining_proxy.is_none());
+        if let (true, Some(_), Some(at)) = (runs, &file.chaining_proxy, &file.runs_guests) {
+            let message = "a node with a chaining proxy runs no foreign code: its chains run at the proxy";
+            return mistake(at, message, "take out `runs_guests`, or `chaining_proxy`");
+        }
+        if let (false, Some(true), Some(at)) =
+            (runs, given(&file.hosts_chains_for_others), &file.hosts_chains_for_others)
+        {
+            let message = "this node runs no foreign code, so it cannot host chains for others";
+            return mistake(at, message, "take out `hosts_chains_for_others`, or `runs_guests` and `chaining_proxy`");
+        }
+        if runs {
+            let for_others = given(&file.hosts_chains_for_others) == Some(true);
+            return Ok(if for_others { Self::ForOthers } else { Self::Own });
+        }
+        let proxy = file.chaining_proxy.as_ref().map(|address| checked_address(address, text)).transpose()?;
+        Ok(Self::Nobodys { proxy })
+    }
+
+    /// Gives it to the node, with the policy, of which it is a part.
+    pub(crate) fn given_to(self, node: NodeBuilder, mut policy: Policy) -> NodeBuilder {
+        policy.runs_guests = !matches!(self, Self::Nobodys { .. });
+        let node = node.policy(policy);
+        match self {
+            Self::Own | Self::Nobodys { proxy: None } => node,
+            Self::ForOthers => node.hosts_chains_for_others(),
+            Self::Nobodys { proxy: Some(address) } => node.chaining_proxy(address),
+        }
+    }
+}
+
+/// In words, for people.
+impl fmt::Display for Guests {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Own => f.write_str("chains that call its services run their code here"),
+            Self::ForOthers => {
+                f.write_str("chains that call its services, or those of other nodes, run their code here")
+            }
+            Self::Nobodys { proxy: None } => f.write_str("no foreign code runs here: chains call from where they are"),
+            Self::Nobodys { proxy: Some(address) } => {
+                write!(
+                    f,
+                    "no foreign code runs here: chains run theirs at {address}, or where they are while it cannot be reached"
+                )
+            }
+        }
+    }
+}

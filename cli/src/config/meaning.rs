@@ -1,0 +1,48 @@
+//! What a node's file means, in words: for its owner to read before the node runs.
+
+use super::NodeFile;
+
+impl NodeFile {
+    /// Each thing that it decides, also by leaving it out, and what that means.
+    pub(crate) fn meaning(&self) -> Vec<(String, String)> {
+        let mut told: Vec<(String, String)> = Vec::new();
+        let mut tell = |key: &str, what: String| told.push((key.to_owned(), what));
+        let site = self.site.as_ref().map(|site| format!(", at site {site}")).unwrap_or_default();
+        tell("name", self.name.clone() + &site);
+        tell("listen", self.listen.clone().unwrap_or_else(|| "nowhere: it only dials".to_owned()));
+        if let Some(advertise) = &self.advertise {
+            tell("advertise", format!("others dial {advertise}"));
+        }
+        let joins: Vec<_> = self.join.iter().map(|place| place.address.as_str()).collect();
+        tell("join", if joins.is_empty() { "no other node".to_owned() } else { joins.join(", ") });
+        if self.repository {
+            tell("repository", "keeps functions for all nodes".to_owned());
+        }
+        if self.shaped {
+            tell("shaped", "links are slowed down: for development only".to_owned());
+        }
+        tell("foreign code", self.guests.to_string());
+        tell("step_store", self.steps());
+        if let Some(dir) = &self.cache_dir {
+            tell("cache_dir", format!("compiled modules are kept in {}", dir.display()));
+        }
+        for service in &self.services {
+            tell(&format!("service {}", service.name()), service.meaning());
+        }
+        told
+    }
+
+    fn steps(&self) -> String {
+        let Some(store) = &self.step_store else {
+            return "none: what was done for a step is forgotten when the node ends".to_owned();
+        };
+        let limits = &store.limits;
+        format!(
+            "the steps of durable functions are kept in {}: {} ms, at most {} steps and {} bytes",
+            store.file.display(),
+            limits.age_max_ms,
+            limits.entries_max,
+            limits.bytes_max
+        )
+    }
+}
