@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 
 use catena::{Policy, Value};
 use catena_core::{Action, Answer, GuestCall, Instance, Node, Plan, SessionId, Time, Turn};
-use catena_wire::{Budget, Hash, Message, NodeId, NodeRef};
+use catena_wire::{Budget, Hash, Kinds, Message, NodeId, NodeRef};
 
 use crate::{stats::Spread, summary::Summary};
 
@@ -64,8 +64,8 @@ impl Pair {
     fn new(policy: Policy) -> Self {
         let me = |id: u64| NodeRef { id: NodeId(id), name: format!("n{id}"), address: Some("a:1".into()), site: None };
         let (mut origin, mut server) = (Node::new(me(1), policy.clone(), 0), Node::new(me(2), policy, 0));
-        server.serve("s", ["f"]);
-        origin.learn("s", Instance { node: Arc::new(me(2)), proxy: None, repeatable: Vec::new() });
+        server.serve("s", ["f"], Kinds::default());
+        origin.learn("s", Instance { node: Arc::new(me(2)), proxy: None, kinds: Kinds::default() });
         Self { origin, server, state: vec![7; CONTINUATION_BYTES].into(), now_us: 1 }
     }
 

@@ -11,7 +11,7 @@ use std::{
 use catena_core::{Node as Core, Policy};
 use catena_guest::{Limits, Sandbox, SandboxConfig};
 use catena_net::{Endpoint, EndpointConfig, Identity, NetError, Place, Topology};
-use catena_wire::{Exception, Fault, Hello, NAME_BYTES_MAX, NodeId, NodeRef, names};
+use catena_wire::{Exception, FUNCTIONS_MAX, Fault, Hello, NAME_BYTES_MAX, NodeId, NodeRef, names};
 
 use crate::{
     Client, Node, Service, StepStoreLimits,
@@ -61,6 +61,9 @@ pub enum StartError {
     /// A function is durable, and the node has nowhere to keep its steps.
     #[error("{0} is durable, and its node has no step store: name a file with `step_store`")]
     NoStepStore(String),
+    /// A service has more functions than can be told to others.
+    #[error("{0} has more than {FUNCTIONS_MAX} functions; make several services of it")]
+    Functions(String),
     /// Two services of one node have the same name.
     #[error("two services are called {0}; a node's services need different names")]
     Twice(String),
@@ -329,6 +332,9 @@ fn by_name(services: Vec<Service>) -> Result<HashMap<String, Service>, StartErro
     let mut named = HashMap::new();
     for service in services {
         check_name(service.name())?;
+        if service.functions().count() > FUNCTIONS_MAX {
+            return Err(StartError::Functions(service.name().to_owned()));
+        }
         let name = service.name().to_owned();
         if named.insert(name.clone(), service).is_some() {
             return Err(StartError::Twice(name));

@@ -44,7 +44,7 @@ pub use catena_core::Policy;
 pub use catena_guest::{Function, FunctionKind, Limits, Sandbox, SandboxConfig, SandboxError};
 pub use catena_net::{LinkShape, NetError, Place, Topology};
 pub use catena_wire::{
-    Budget, ChainId, Exception, Fault, Hash, LogLine, Mode, NodeId, NodeRef, ServiceEntry, StepKey, StepLimits,
+    Branch, Budget, ChainId, Exception, Fault, Hash, LogLine, Mode, NodeId, NodeRef, ServiceEntry, StepKey, StepLimits,
     StepTrace, Value, names as exceptions,
 };
 pub use client::{Client, Code, RunOptions, Traffic};

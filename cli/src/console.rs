@@ -8,7 +8,7 @@ use std::{
     path::PathBuf,
 };
 
-use catena::LogLine;
+use catena::{Branch, LogLine};
 
 use crate::{
     failure::Failure,
@@ -64,7 +64,8 @@ impl Console {
 
     /// Writes one line: where, at which step, when by that node's clock, and what.
     pub(crate) fn line(&mut self, line: &LogLine) -> Result<(), Failure> {
-        let from = format!("[{} {} {}]", printable(&line.node), line.step, since(self.began_at_us, line.at_us));
+        let step = step_of(line.step, &line.branch);
+        let from = format!("[{} {step} {}]", printable(&line.node), since(self.began_at_us, line.at_us));
         let text = printable(&line.text);
         match &mut self.to {
             To::Stderr(output) => output.talk(&format!("{} {text}", output.paint_talk(Paint::Dim, &from))),
@@ -75,6 +76,15 @@ impl Console {
             }
         }
         Ok(())
+    }
+}
+
+/// A step as people read it: `3`, or `3 of branch 1.2`.
+fn step_of(step: u32, branch: &Branch) -> String {
+    if branch.is_root() {
+        step.to_string()
+    } else {
+        format!("{step} of branch {}", branch.to_string().trim_start_matches('.'))
     }
 }
 

@@ -88,6 +88,9 @@ pub(crate) enum Outcome {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Line {
     pub(crate) step: u32,
+    /// Of a split: such as `.1.2`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    branch: String,
     pub(crate) at_us: u64,
     pub(crate) text: String,
 }
@@ -111,8 +114,14 @@ impl From<Outcome> for Result<Value, Exception> {
 }
 
 impl Line {
+    fn of(said: &LogLine) -> Self {
+        Self { step: said.step, branch: said.branch.to_string(), at_us: said.at_us, text: said.text.clone() }
+    }
+
     pub(crate) fn shown(&self) -> LogLine {
-        LogLine { step: self.step, node: HERE.to_owned(), at_us: self.at_us, text: self.text.clone() }
+        let branch = self.branch.parse().unwrap_or_default();
+        let (node, text) = (HERE.to_owned(), self.text.clone());
+        LogLine { step: self.step, node, at_us: self.at_us, text, branch, number: 0 }
     }
 }
 
@@ -142,8 +151,7 @@ impl Recording {
     /// Notes what the function said.
     pub(crate) fn said(&mut self, said: &Said) {
         self.emits.extend(said.emits.iter().cloned().map(Exact));
-        let lines = said.lines.iter();
-        self.console.extend(lines.map(|l| Line { step: l.step, at_us: l.at_us, text: l.text.clone() }));
+        self.console.extend(said.lines.iter().map(Line::of));
     }
 
     /// Notes a call and its outcome.

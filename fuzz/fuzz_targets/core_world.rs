@@ -10,8 +10,8 @@ use catena_core::{
     Tail, Ticket, Time, Turn, Undelivered,
 };
 use catena_wire::{
-    Branch, BranchCount, Budget, ChainId, Charter, End, Exception, Fault, Frame, Hash, Hop, Listener, Merge, Message,
-    Mode, NodeId, NodeRef, Outcome, StepKey, Value,
+    Branch, BranchCount, Budget, ChainId, Charter, End, Exception, Fault, Frame, Hash, Hop, Kinds, Listener, LogLine,
+    Merge, Message, Mode, NodeId, NodeRef, Outcome, StepKey, StepLimits, Value, Whereabouts,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -33,6 +33,9 @@ enum Operation {
     End { own: bool, chain: u8, step: u8, branch: u8, emitted: u8, at: Option<u8>, merged: u8 },
     Heartbeat { chain: u8, step: u8, branch: u8, open: u8 },
     KeyedCall { from: u8, id: u8, chain: u8, step: u8, service: u8, params: u8 },
+    Located { from: u8, chain: u8, step: u8, branch: u8, whereabouts: u8 },
+    Locate { from: u8, own: bool, chain: u8, step: u8, branch: u8 },
+    Console { chain: u8, step: u8, branch: u8, first: u8, lines: u8 },
     Cancelled { from: u8, own: bool, chain: u8 },
     Withdrawn { from: u8, id: u8 },
     Relayed { to: u8, head: Vec<u8> },
@@ -46,7 +49,7 @@ enum Operation {
     Measured { node: u8, round_trip_us: u64, bytes_per_s: u64 },
     Broken { session: u8 },
     Suspended { session: u8, fails: bool, code: bool },
-    Resolved { service: u8, at: Option<u8>, proxy: Option<u8>, repeatable: bool },
+    Resolved { service: u8, at: Option<u8>, proxy: Option<u8>, kind: u8 },
     CodeMissing(u8),
     CodeStored { code: u8, good: bool },
 }
@@ -114,9 +117,16 @@ fn frame(number: u8) -> Frame {
         service: service(number),
         catch: number.is_multiple_of(2).then(|| "f".into()),
         hears: number.is_multiple_of(3),
+        limits: StepLimits::UNCHANGED,
         continuation_bytes: 0,
         continuation: Bytes::new(),
     }
+}
+
+/// Any choice of the three kinds for the one function that there is.
+fn kinds(kind: u8) -> Kinds {
+    let of = |bit: u8| if kind & bit == 0 { Vec::new() } else { vec!["f".into()] };
+    Kinds { repeatable: of(1), durable: of(2), chaining: of(4) }
 }
 
 fn code(code: u8) -> Hash {
@@ -172,6 +182,8 @@ fn hop(chain: u8, step: u8, target: u8, emitted: u8, hops: u8, shape: &Shape) ->
         merge,
         gather,
         merged: Vec::new(),
+        console_told: edge(emitted),
+        limits: StepLimits::UNCHANGED,
         continuation: Bytes::new(),
         code_bytes: None,
     })
@@ -231,9 +243,8 @@ impl World {
                 let taken = if fails { Err(failure()) } else { Ok(taken) };
                 self.node.on_suspended(now, self.session(session), taken, 1);
             }
-            Operation::Resolved { service: s, at, proxy, repeatable } => {
-                let repeatable = if repeatable { vec!["f".into()] } else { Vec::new() };
-                let at = at.map(|at| Instance { node: place(at), proxy: proxy.map(place), repeatable });
+            Operation::Resolved { service: s, at, proxy, kind } => {
+                let at = at.map(|at| Instance { node: place(at), proxy: proxy.map(place), kinds: kinds(kind) });
                 self.node.on_resolved(now, &service(s), at.ok_or_else(failure));
             }
             Operation::CodeMissing(which) => self.node.on_code_missing(now, code(which)),
@@ -316,11 +327,40 @@ impl World {
                 };
                 (from, call)
             }
+            Operation::Located { from, chain, step, branch: of, whereabouts } => {
+                let whereabouts = match whereabouts % 3 {
+                    0 => Whereabouts::Handing("n2".into()),
+                    1 => Whereabouts::Went("n2".into()),
+                    _ => Whereabouts::Unknown,
+                };
+                (from, Message::Located(branched(true, chain, step, of), "n1".into(), whereabouts))
+            }
+            Operation::Locate { from, own, chain, step, branch: of } => {
+                let locate = Message::Locate {
+                    key: branched(own, chain, step, of),
+                    origin: (*place(1)).clone(),
+                    entry: None,
+                };
+                (from, locate)
+            }
+            Operation::Console { chain, step, branch: of, first, lines } => {
+                let key = branched(true, chain, step, of);
+                let line = |number: u8| LogLine {
+                    step: key.step,
+                    node: "n1".into(),
+                    at_us: 0,
+                    text: "said".into(),
+                    branch: key.branch.clone(),
+                    number: u32::from(number),
+                };
+                let lines = (0..lines % 4).map(line).collect();
+                (1, Message::Console(key, edge(first), lines))
+            }
             Operation::Cancelled { from, own, chain } => (from, Message::Cancel(key(own, chain, 0).chain)),
             Operation::Withdrawn { from, id } => (from, Message::Withdraw(u64::from(id % 8))),
             Operation::Relayed { to, head } => (1, Message::Relay { to: place(to).id, head, tail: Bytes::new() }),
             Operation::Return { from, id, fails } => {
-                (from, Message::Return(newest(&self.asked, id, u64::from(id)), result(fails).into()))
+                (from, Message::Return(newest(&self.asked, id, u64::from(id)), result(fails).into(), u32::from(id)))
             }
             Operation::Code { from, code: which, here: true } => (from, Message::Code(code(which), Bytes::new())),
             Operation::Code { from, code: which, here: false } => (from, Message::NoCode(code(which))),
@@ -400,8 +440,8 @@ fuzz_target!(|operations: Vec<Operation>| {
         ..Policy::default()
     };
     let mut node = Node::new((*place(0)).clone(), policy, 0);
-    node.serve("s0", ["f"]);
-    node.serve("s1", ["f"]);
+    node.serve("s0", ["f"], kinds(0));
+    node.serve("s1", ["f"], kinds(4));
     let mut world = World {
         node,
         now: Time::from_us(0),

@@ -106,7 +106,7 @@ proptest! {
                 write(ready.instance().memory_mut(), writes);
                 ready.instance().set_globals([5, 6].into_iter()).unwrap();
                 let written = state(&mut ready);
-                let continuation = ready.continuation(runtime).unwrap();
+                let continuation = ready.continuation(runtime, &runtime.limits).unwrap();
                 prop_assert!(ready.reset_compared());
                 assert_same(&state(&mut ready), &untouched, "reset");
 
@@ -141,7 +141,7 @@ proptest! {
         let mut ready = fresh(sandbox, &image);
         let untouched = ready.instance().memory().to_vec();
         write(ready.instance().memory_mut(), &writes);
-        let whole = ready.continuation(runtime).unwrap();
+        let whole = ready.continuation(runtime, &runtime.limits).unwrap();
         let shape = image.shape(16);
         let mut memory = untouched.clone();
 

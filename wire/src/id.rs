@@ -91,6 +91,16 @@ impl fmt::Display for Branch {
     }
 }
 
+/// As [`Branch`] is shown: `.1.2`, or nothing for the whole chain.
+impl core::str::FromStr for Branch {
+    type Err = core::num::ParseIntError;
+
+    fn from_str(shown: &str) -> Result<Self, Self::Err> {
+        let parts = shown.split('.').skip(1).take(BRANCH_DEPTH_MAX);
+        parts.map(str::parse).collect::<Result<_, _>>().map(Self)
+    }
+}
+
 impl<C> Encode<C> for Branch {
     fn encode<W: minicbor::encode::Write>(
         &self,

@@ -112,7 +112,9 @@ impl Local {
             Err(why) => Some(Err(why)),
             Ok((turn, continuation)) => {
                 let (at_us, step) = (crate::clock::unix_us(), state.here.step);
-                let line = |text| LogLine { step, node: HERE.to_owned(), at_us, text };
+                let branch = state.here.branch();
+                let line =
+                    |text| LogLine { step, node: HERE.to_owned(), at_us, text, branch: branch.clone(), number: 0 };
                 said.lines.extend(turn.logs.into_iter().map(line));
                 said.emits.extend(turn.emits);
                 state.here.continuation = continuation;

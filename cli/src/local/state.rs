@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use catena::{Exception, Value};
+use catena::{Branch, Exception, Value};
 use catena_guest::{GuestCall, GuestSplit};
 use minicbor::{Encode, Encoder, encode};
 
@@ -43,6 +43,13 @@ pub(super) struct Thread {
     /// Branches begun so far: they are numbered through.
     branches: u32,
     name: String,
+}
+
+impl Thread {
+    /// Which one it is.
+    pub(super) fn branch(&self) -> Branch {
+        self.name.parse().unwrap_or_default()
+    }
 }
 
 /// A split whose branches are being run.
