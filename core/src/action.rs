@@ -174,6 +174,8 @@ pub enum Receipt {
     Hop(Handed),
     /// A plain call.
     Call(u64),
+    /// The answer to a plain call of that node, by its number.
+    Return(Arc<NodeRef>, u64),
     /// A request for a function.
     WantCode(Wanted),
     /// An answer to the origin of this step's chain; an origin that misses it gives the chain up as lost.
@@ -213,6 +215,13 @@ pub enum Undelivered {
     Unreachable,
     /// The link broke after it was, perhaps, sent.
     Lost,
+    /// It was never sent: it has more bytes than a link carries.
+    TooLarge {
+        /// Its bytes.
+        bytes: u64,
+        /// The most.
+        bytes_max: u64,
+    },
 }
 
 /// One event of a reply set.

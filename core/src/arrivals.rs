@@ -49,7 +49,7 @@ impl Node {
                 let request = Request::new(asker, service, function, params, now, budget);
                 self.serve_step(now, Request { key, credentials, ..request });
             }
-            Message::Return(id, outcome, hops_left) => self.call_returned(now, from, id, outcome, hops_left),
+            Message::Return(id, outcome, spent) => self.call_returned(now, from, id, outcome, spent),
             Message::Withdraw(id) => self.call_withdrawn(now, from, id),
             Message::WantCode(code) => self.actions.push_back(Action::ServeCode { code, to: from.clone() }),
             Message::Code(code, bytes) => self.code_came(from, code, bytes),

@@ -1,7 +1,7 @@
 //! Plain calls, by and for other nodes, users of this one, and chains that stay where they are.
 
 use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
-use catena_wire::{ChainId, Exception, Fault, Message, NodeRef, Outcome, PATH_HOSTS_MAX, StepKey, Value, names};
+use catena_wire::{ChainId, Exception, Fault, Message, NodeRef, Outcome, PATH_HOSTS_MAX, Spent, StepKey, Value, names};
 
 use crate::{
     Action, Answer, Instance, Node, Receipt, SessionId, Time, Undelivered, Urgency,
@@ -88,9 +88,9 @@ impl Node {
                     askers.push((to, id));
                 }
             }
-            Some(Done::Called { print, result, hops_left }) if *print == mine => {
-                let (result, hops_left) = (result.clone(), *hops_left);
-                self.answer_spent(now, request.asker, result, hops_left);
+            Some(Done::Called { print, result, spent }) if *print == mine => {
+                let (result, spent) = (result.clone(), *spent);
+                self.answer_spent(now, request.asker, result, spent);
             }
             Some(_) => {
                 let message = "another call was made under this step; whether this one took effect is unknown";
@@ -172,8 +172,8 @@ impl Node {
 
     /// The result of a call, to whoever waits for it.
     pub(crate) fn answer(&mut self, now: Time, request: Request, result: Result<Value, Exception>) {
-        let hops_left = request.hops_after(&result);
-        self.answer_spent(now, request.asker, result, hops_left);
+        let spent = Spent { hops_left: request.hops_after(&result), service_us: request.service_us };
+        self.answer_spent(now, request.asker, result, spent);
     }
 
     /// It came to nothing: says which call that was.
@@ -182,11 +182,11 @@ impl Node {
         self.answer(now, request, Err(why));
     }
 
-    /// The result of a call, with what it left of the hops that it was lent.
-    pub(crate) fn answer_spent(&mut self, now: Time, asker: Asker, result: Result<Value, Exception>, hops_left: u32) {
+    /// The result of a call, with what it cost.
+    pub(crate) fn answer_spent(&mut self, now: Time, asker: Asker, result: Result<Value, Exception>, spent: Spent) {
         match asker {
             Asker::Landing(session) => {
-                self.give_back(session, hops_left);
+                self.give_back(session, spent.hops_left);
                 if let Some(activation) = self.activations.get_mut(session)
                     && let Phase::Landing(landing) = &mut activation.phase
                 {
@@ -200,23 +200,23 @@ impl Node {
                 }
             }
             Asker::Guest { session, call } => {
-                self.close_in_place(now, session, call);
-                self.give_back(session, hops_left);
+                self.close_in_place(now, session, call, spent.service_us);
+                self.give_back(session, spent.hops_left);
                 self.settle(session, call, result);
             }
             Asker::Peer { to, id } => {
                 let path = [self.me.name.clone()];
                 let result = result.map_err(|why| why.at_step(0, &path));
-                self.send(&to, Message::Return(id, result.into(), hops_left), Receipt::None, Urgency::Now);
+                self.send_return(&to, id, result, spent);
             }
             Asker::Step(key) => {
                 let path = [self.me.name.clone()];
                 let result = result.map_err(|why| why.at(&key, &path));
                 let Some(Done::Calling { print, askers }) = self.steps.get_mut(&key) else { return };
                 let (print, askers) = (*print, core::mem::take(askers));
-                self.steps.finish(now, &key, Done::Called { print, result: result.clone(), hops_left }, &self.policy);
+                self.steps.finish(now, &key, Done::Called { print, result: result.clone(), spent }, &self.policy);
                 for (to, id) in askers {
-                    self.send(&to, Message::Return(id, result.clone().into(), hops_left), Receipt::None, Urgency::Now);
+                    self.send_return(&to, id, result.clone(), spent);
                 }
             }
             Asker::Api(id) => self.actions.push_back(Action::CallDone(id, result)),
@@ -224,7 +224,22 @@ impl Node {
         }
     }
 
-    pub(crate) fn call_returned(&mut self, now: Time, from: &Arc<NodeRef>, id: u64, outcome: Outcome, hops_left: u32) {
+    fn send_return(&mut self, to: &Arc<NodeRef>, id: u64, result: Result<Value, Exception>, spent: Spent) {
+        let receipt = Receipt::Return(to.clone(), id);
+        self.send(to, Message::Return(id, result.into(), spent), receipt, Urgency::Now);
+    }
+
+    /// A result that is larger than a link to the caller carries: the caller is told so instead.
+    pub(crate) fn result_too_large(&mut self, to: &Arc<NodeRef>, id: u64, bytes: u64, bytes_max: u64) {
+        let message = format!(
+            "the result has {bytes} bytes, where a message may have {bytes_max}; the function has taken effect; let it answer in parts"
+        );
+        let why = Exception::new(names::LIMIT_EXCEEDED, Fault::Service, message).outcome_unknown();
+        let why = why.at_step(0, core::slice::from_ref(&self.me.name));
+        self.send(to, Message::Return(id, Err(why).into(), Spent::default()), Receipt::None, Urgency::Now);
+    }
+
+    pub(crate) fn call_returned(&mut self, now: Time, from: &Arc<NodeRef>, id: u64, outcome: Outcome, spent: Spent) {
         // Only the node that was asked may answer.
         if self.calls.asked(id) != Some(from.id) {
             return;
@@ -249,8 +264,8 @@ impl Node {
             self.names.remove(&waiting.request.service);
         }
         // Nobody can bring back more than was lent.
-        let hops_left = hops_left.min(waiting.request.budget.hops_left());
-        self.answer_spent(now, waiting.request.asker, result, hops_left);
+        let hops_left = spent.hops_left.min(waiting.request.budget.hops_left());
+        self.answer_spent(now, waiting.request.asker, result, Spent { hops_left, ..spent });
     }
 
     /// The path of an exception from elsewhere continues that of the chain that called.
@@ -285,7 +300,7 @@ impl Node {
         let Some(Done::Calling { print, .. }) = self.steps.get(key) else { return };
         let print = *print;
         let why = Exception::new(names::CANCELLED, Fault::Caller, "the chain was cancelled").outcome_unknown();
-        self.steps.finish(now, key, Done::Called { print, result: Err(why), hops_left: 0 }, &self.policy);
+        self.steps.finish(now, key, Done::Called { print, result: Err(why), spent: Spent::default() }, &self.policy);
     }
 
     /// Stops what is under way for whoever `gone` says is gone, here and at the nodes that were asked.
@@ -305,6 +320,9 @@ impl Node {
             return;
         };
         let Waiting { request, to } = waiting;
+        if let Undelivered::TooLarge { bytes, bytes_max } = why {
+            return self.fail(now, request, too_large(bytes, bytes_max));
+        }
         self.names.remove(&request.service);
         let lasting = request.key.is_some() && request.attempts < self.policy.hop_attempts_max;
         match why {
@@ -313,7 +331,7 @@ impl Node {
             Undelivered::Unreachable if request.attempts <= 1 => {
                 self.ask_elsewhere(now, request, &to, unreachable(&to.name), None);
             }
-            Undelivered::Unreachable | Undelivered::Lost => match request.again {
+            _ => match request.again {
                 Again::Nowhere => self.fail(now, request, lost(&to.name)),
                 Again::SameNode => self.ask_elsewhere(now, request, &to, lost(&to.name), Some(to.name.clone())),
                 Again::Anywhere => self.ask_elsewhere(now, request, &to, lost(&to.name), None),
@@ -399,6 +417,13 @@ fn check_time(now: Time, request: &Request) -> Result<(), Exception> {
     }
     let why = "no time left before the call went out; nothing was done; allow more time";
     Err(Exception::new(names::DEADLINE_EXCEEDED, Fault::Caller, why))
+}
+
+pub(crate) fn too_large(bytes: u64, bytes_max: u64) -> Exception {
+    let message = format!(
+        "the call has {bytes} bytes with all that it carries, where a message may have {bytes_max}; nothing was done; carry less, or call in parts"
+    );
+    Exception::new(names::LIMIT_EXCEEDED, Fault::Guest, message)
 }
 
 pub(crate) fn unreachable(host: &str) -> Exception {

@@ -46,6 +46,8 @@ pub(crate) struct Request {
     pub(crate) attempts: u8,
     /// Where it may be done again when it is unknown whether it was done.
     pub(crate) again: Again,
+    /// What the service function took, once it has ended here.
+    pub(crate) service_us: u64,
     /// Instances of the service that did not do it.
     pub(crate) missed: Option<Box<Missed>>,
 }
@@ -81,6 +83,7 @@ impl Request {
             credentials: None,
             attempts: 0,
             again: Again::Nowhere,
+            service_us: 0,
             missed: None,
         }
     }

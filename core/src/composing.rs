@@ -3,7 +3,7 @@
 use alloc::{format, string::String, sync::Arc};
 use bytes::Bytes;
 use catena_wire::{
-    Budget, Exception, Fault, Frame, Listener, Message, Outcome, STACK_DEPTH_MAX, StepLimits, Value, names,
+    Budget, Exception, Fault, Frame, Listener, Message, Outcome, STACK_DEPTH_MAX, Spent, StepLimits, Value, names,
 };
 
 use crate::{
@@ -48,7 +48,7 @@ impl Node {
 
     /// The chain that called is here already, and running: it is suspended to make room for the sub-chain.
     pub(crate) fn join_in_place(&mut self, now: Time, session: SessionId, call: u32, service: String, sub: SubChain) {
-        self.close_in_place(now, session, call);
+        self.close_in_place(now, session, call, 0);
         if let Err(why) = self.check_depth(session) {
             return self.settle(session, call, Err(why));
         }
@@ -233,9 +233,10 @@ impl Node {
             let Some(Apart { request, catch }) = self.calls.take_apart(number) else { continue };
             let budget = Budget::new(request.budget.time_left_us(), hops_left.min(request.budget.hops_left()));
             let request = Request { budget, ..request };
+            let spent = Spent { hops_left: budget.hops_left(), service_us: request.service_us };
             match (outcome, catch) {
-                (Outcome::Done(value), _) => self.answer_spent(now, request.asker, Ok(value), budget.hops_left()),
-                (Outcome::Threw(why), None) => self.answer_spent(now, request.asker, Err(why), budget.hops_left()),
+                (Outcome::Done(value), _) => self.answer_spent(now, request.asker, Ok(value), spent),
+                (Outcome::Threw(why), None) => self.answer_spent(now, request.asker, Err(why), spent),
                 (Outcome::Threw(why), Some(catch)) => {
                     let params = Value::encode(&why);
                     // Not the call that the step was: who remembers that by its key must not answer with its result.

@@ -15,6 +15,7 @@ use catena_wire::{
 use crate::{
     Action, Answer, CallId, Instance, Policy, Receipt, SessionId, Ticket, Time, Turn, Undelivered, Urgency,
     activation::Activations,
+    calling::too_large,
     calls::{Asker, Calls, Request, Unresolved},
     cancelling::Cancelled,
     code::Codes,
@@ -207,18 +208,11 @@ impl Node {
         let Some(running) = self.calls.take_running(ticket) else {
             return;
         };
-        match &running.asker {
-            Asker::Landing(session) => {
-                if let Some(activation) = self.activations.get_mut(*session) {
-                    activation.profile.service_us = took_us;
-                }
-            }
-            Asker::Guest { session, call } => {
-                if let Some(profile) = self.activations.get_mut(*session).and_then(|a| a.in_place.get_mut(call)) {
-                    profile.service_us = took_us;
-                }
-            }
-            Asker::Peer { .. } | Asker::Step(_) | Asker::Api(_) | Asker::Nobody => {}
+        let running = Request { service_us: took_us, ..running };
+        if let Asker::Landing(session) = &running.asker
+            && let Some(activation) = self.activations.get_mut(*session)
+        {
+            activation.profile.service_us = took_us;
         }
         self.service_answered(now, running, result);
         self.give_up(now);
@@ -261,6 +255,7 @@ impl Node {
     /// A link to this node has broken: what it was asked is lost, what it asked is moot.
     pub fn on_link_lost(&mut self, now: Time, node: NodeId) {
         self.codes.forget_node(node);
+        self.links.forget(node);
         // Another run of it, or another node, may serve them by now: ask again.
         self.names.retain(|_, place| place.node.id != node);
         for code in self.codes.asked_of(node) {
@@ -285,12 +280,18 @@ impl Node {
             (Receipt::Hop(handed), Undelivered::Lost) if self.is_handing(handed) => {
                 self.hand_again(now, handed.session)
             }
+            (Receipt::Hop(handed), Undelivered::TooLarge { bytes, bytes_max }) if self.is_handing(handed) => {
+                self.take_back(now, handed.session, too_large(bytes, bytes_max));
+            }
+            (Receipt::Return(to, id), Undelivered::TooLarge { bytes, bytes_max }) => {
+                self.result_too_large(&to, id, bytes, bytes_max);
+            }
             // An earlier sending, which has been followed by another: news of that one counts.
             (Receipt::Hop(_), _) => {}
             (Receipt::Call(id), why) => self.call_failed(now, id, why),
             (Receipt::WantCode(wanted), _) => self.code_unavailable(now, wanted.code, wanted.from),
             // If the origin has gone, the answer is moot (rpc-chains section 3.8); if it lives, it notices the silence.
-            (Receipt::Answer(_) | Receipt::None, _) => {}
+            (Receipt::Answer(_) | Receipt::Return(..) | Receipt::None, _) => {}
         }
     }
 

@@ -34,6 +34,13 @@ pub(crate) struct Links {
     results: BTreeMap<alloc::string::String, u64>,
 }
 
+impl Links {
+    /// Another run of that node has another id.
+    pub(crate) fn forget(&mut self, node: NodeId) {
+        self.links.remove(&node);
+    }
+}
+
 fn learn<K: Ord>(known: &mut BTreeMap<K, u64>, key: K, bytes: u64) {
     if let Some(average) = known.get_mut(&key) {
         *average = (*average * (NEWEST_PART - 1) + bytes) / NEWEST_PART;

@@ -6,7 +6,7 @@ use alloc::{
     sync::Arc,
     vec::Vec,
 };
-use catena_wire::{Branch, ChainId, Encoded, Exception, NodeId, NodeRef, StepKey, Value};
+use catena_wire::{Branch, ChainId, Encoded, Exception, NodeId, NodeRef, Spent, StepKey, Value};
 
 use crate::{
     Policy, SessionId, Time,
@@ -28,8 +28,8 @@ pub(crate) enum Done {
     Refused(Encoded),
     /// A call that a chain makes from where it is. These ask for its result.
     Calling { print: u64, askers: Vec<(Arc<NodeRef>, u64)> },
-    /// The result of such a call, and what it left of its hops.
-    Called { print: u64, result: Result<Value, Exception>, hops_left: u32 },
+    /// The result of such a call, and what it cost.
+    Called { print: u64, result: Result<Value, Exception>, spent: Spent },
 }
 
 /// What an entry takes besides its payloads: keys, maps, and the chain's own small parts.

@@ -173,7 +173,7 @@ impl Node {
         self.actions.push_back(Action::Settle { session, call, result });
     }
 
-    pub(crate) fn close_in_place(&mut self, now: Time, session: SessionId, call: u32) {
+    pub(crate) fn close_in_place(&mut self, now: Time, session: SessionId, call: u32, service_us: u64) {
         let left_at_us = self.unix_us(now);
         let Some(activation) = self.activations.get_mut(session) else {
             return;
@@ -181,6 +181,6 @@ impl Node {
         let Some(profile) = activation.in_place.remove(&call) else {
             return;
         };
-        activation.note(StepTrace { left_at_us, ..profile });
+        activation.note(StepTrace { left_at_us, service_us, ..profile });
     }
 }

@@ -11,7 +11,7 @@ use catena_core::{
 };
 use catena_wire::{
     Branch, BranchCount, Budget, ChainId, Charter, End, Exception, Fault, Frame, Hash, Hop, Kinds, Listener, LogLine,
-    Merge, Message, Mode, NodeId, NodeRef, Outcome, StepKey, StepLimits, Value, Whereabouts,
+    Merge, Message, Mode, NodeId, NodeRef, Outcome, Spent, StepKey, StepLimits, Value, Whereabouts,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -360,7 +360,7 @@ impl World {
             Operation::Withdrawn { from, id } => (from, Message::Withdraw(u64::from(id % 8))),
             Operation::Relayed { to, head } => (1, Message::Relay { to: place(to).id, head, tail: Bytes::new() }),
             Operation::Return { from, id, fails } => {
-                (from, Message::Return(newest(&self.asked, id, u64::from(id)), result(fails).into(), u32::from(id)))
+                (from, Message::Return(newest(&self.asked, id, u64::from(id)), result(fails).into(), Spent { hops_left: u32::from(id), service_us: 1 }))
             }
             Operation::Code { from, code: which, here: true } => (from, Message::Code(code(which), Bytes::new())),
             Operation::Code { from, code: which, here: false } => (from, Message::NoCode(code(which))),

@@ -30,5 +30,5 @@ pub use limits::{
     BRANCH_DEPTH_MAX, BRANCHES_MAX, FUNCTIONS_MAX, NAME_BYTES_MAX, PATH_HOSTS_MAX, STACK_DEPTH_MAX, TRACE_STEPS_MAX,
     VALUE_DEPTH_MAX,
 };
-pub use message::{Encoded, Kinds, Message, ServiceEntry, Whereabouts, WireError};
+pub use message::{Encoded, Kinds, Message, ServiceEntry, Spent, Whereabouts, WireError};
 pub use value::{Value, ValueError};

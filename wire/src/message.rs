@@ -67,9 +67,9 @@ pub enum Message {
         #[n(6)]
         credentials: Option<Value>,
     },
-    /// Its answer, and what is left of the hops that it was lent.
+    /// Its answer, and what it cost.
     #[n(7)]
-    Return(#[n(0)] u64, #[n(1)] Outcome, #[n(2)] u32),
+    Return(#[n(0)] u64, #[n(1)] Outcome, #[n(2)] Spent),
     /// The caller no longer wants the answer.
     #[n(8)]
     Withdraw(#[n(0)] u64),
@@ -123,6 +123,18 @@ pub enum Message {
     /// What the node of this name knows of this step.
     #[n(18)]
     Located(#[n(0)] StepKey, #[cbor(n(1), with = "crate::bytes_codec::name")] String, #[n(2)] Whereabouts),
+}
+
+/// What a call cost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Encode, Decode)]
+#[cbor(array)]
+pub struct Spent {
+    /// What is left of the hops that it was lent.
+    #[n(0)]
+    pub hops_left: u32,
+    /// Microseconds in the service function; 0 where unknown.
+    #[n(1)]
+    pub service_us: u64,
 }
 
 /// What a node knows of a step of a chain that has been silent. One that is under way there shows a sign of life instead.

@@ -4,8 +4,8 @@
 use bytes::Bytes;
 use catena_wire::{
     BRANCH_DEPTH_MAX, Branch, BranchCount, Budget, ChainId, Charter, End, Exception, Fault, Frame, Hash, Hop, Kinds,
-    Listener, LogLine, Merge, Message, Mode, NodeId, NodeRef, Outcome, ServiceEntry, StepKey, StepLimits, StepTrace,
-    Value, Whereabouts,
+    Listener, LogLine, Merge, Message, Mode, NodeId, NodeRef, Outcome, ServiceEntry, Spent, StepKey, StepLimits,
+    StepTrace, Value, Whereabouts,
 };
 use proptest::{collection::vec, option, prelude::*};
 
@@ -150,7 +150,14 @@ pub(crate) fn samples() -> Vec<(&'static str, Message)> {
         ("end", Message::End(Box::new(end))),
         ("heartbeat", Message::Heartbeat(key_of(3), "mtv".into(), vec![branch_of(&[1, 2, 3])])),
         ("call", call),
-        ("return", Message::Return(9, Outcome::Threw(exception_of("NFS3ERR_NOENT").outcome_unknown()), 7)),
+        (
+            "return",
+            Message::Return(
+                9,
+                Outcome::Threw(exception_of("NFS3ERR_NOENT").outcome_unknown()),
+                Spent { hops_left: 7, service_us: 80 },
+            ),
+        ),
         ("withdraw", Message::Withdraw(9)),
         ("want code", Message::WantCode(Hash([1; 32]))),
         ("code", Message::Code(Hash([1; 32]), Bytes::from_static(b"export default"))),
@@ -448,7 +455,9 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
         end().prop_map(|end| Message::End(Box::new(end))),
         (key(), name(), vec(branch(), 0..4)).prop_map(|(key, host, open)| Message::Heartbeat(key, host, open)),
         call,
-        (any::<u64>(), outcome(), any::<u32>()).prop_map(|(id, outcome, left)| Message::Return(id, outcome, left)),
+        (any::<u64>(), outcome(), any::<u32>(), any::<u64>()).prop_map(|(id, outcome, hops_left, service_us)| {
+            Message::Return(id, outcome, Spent { hops_left, service_us })
+        }),
         any::<u64>().prop_map(Message::Withdraw),
         hash().prop_map(Message::WantCode),
         (hash(), bytes(300)).prop_map(|(code, bytes)| Message::Code(code, bytes)),

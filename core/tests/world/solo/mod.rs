@@ -13,7 +13,7 @@ use catena_core::{
     Action, Answer, GuestCall, Instance, Node, Plan, Policy, Receipt, SessionId, SubChain, Tail, Ticket, Time, Turn,
 };
 use catena_wire::{
-    Branch, Budget, ChainId, Charter, End, Exception, Hash, Hop, Kinds, Message, Mode, NodeId, NodeRef, Outcome,
+    Branch, Budget, ChainId, Charter, End, Exception, Hash, Hop, Kinds, Message, Mode, NodeId, NodeRef, Outcome, Spent,
     StepKey, StepLimits, Value,
 };
 

@@ -223,9 +223,17 @@ fn hops_are_lent_to_calls_that_may_become_chains_and_come_back() {
     let hops: Vec<_> = lent.iter().map(|(_, hops)| *hops).collect();
     assert_eq!(hops, [24, 24, 0], "of 100: one for each call, equal parts for those that may need them, half stays");
     // It says that it brings back more than it was lent.
-    node.on_message(NOW, &node_ref(2), Message::Return(lent[0].0, Outcome::Done(Value::null()), 1_000));
-    node.on_message(NOW, &node_ref(2), Message::Return(lent[1].0, Outcome::Done(Value::null()), 6));
-    node.on_message(NOW, &node_ref(2), Message::Return(lent[2].0, Outcome::Done(Value::null()), 0));
+    node.on_message(
+        NOW,
+        &node_ref(2),
+        Message::Return(lent[0].0, Outcome::Done(Value::null()), Spent { hops_left: 1_000, service_us: 0 }),
+    );
+    node.on_message(
+        NOW,
+        &node_ref(2),
+        Message::Return(lent[1].0, Outcome::Done(Value::null()), Spent { hops_left: 6, service_us: 0 }),
+    );
+    node.on_message(NOW, &node_ref(2), Message::Return(lent[2].0, Outcome::Done(Value::null()), Spent::default()));
     for _ in 0..2 {
         node.on_turn(NOW, session, calling(vec![]), 1);
     }
