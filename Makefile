@@ -7,7 +7,7 @@ SHELL := bash
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test chaos bench engine verify-engine lint fuzz
+.PHONY: help demo test chaos bench engine verify-engine lint fuzz book
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is:"
@@ -33,6 +33,9 @@ verify-engine:  ## build the engine twice from scratch, and compare the hashes
 
 lint:  ## formatting, lints and dependencies, without the tests
 	@tools/lint.sh
+
+book:  ## the documentation as pages for a browser: target/book/index.html
+	@tools/book.sh
 
 fuzz:  ## every fuzz target for a short while (FUZZ_SECONDS=20 each), on nightly
 	@tools/fuzz.sh

@@ -31,7 +31,7 @@ impl Form for Payloads {
     }
 
     fn result<R: Serialize>(&self, result: Result<R, FileError>) -> Result<Value, ServiceError> {
-        let result = result.map_err(|why| ServiceError::named(why.name(), why.to_string()))?;
+        let result = result.map_err(|why| ServiceError::named(why.name(), why.message()))?;
         Ok(to_value(&result)?)
     }
 }

@@ -84,7 +84,7 @@ async fn both(mesh: &Mesh, plan: &Json) -> Shown {
     let mut last = None;
     for mode in [Mode::Interactive, Mode::Chain] {
         let options = RunOptions { mode, ..RunOptions::default() };
-        let (mut rust, mut js) = (shown(mesh, &rust, plan, &options).await, shown(mesh, &js, plan, &options).await);
+        let (mut rust, mut js) = tokio::join!(shown(mesh, &rust, plan, &options), shown(mesh, &js, plan, &options));
         for end in [&mut rust.end, &mut js.end] {
             // Rust guests know no lines.
             if let Err(why) = end {
@@ -165,7 +165,7 @@ async fn every_branch_emits_and_logs_and_what_it_assigns_is_its_own() {
             [
                 ["add", 1],
                 ["emit", "begun"],
-                ["split", "b", false, [branch("a", 10), branch("b", 100), branch("c", 1000)]],
+                ["split", null, false, [branch("a", 10), branch("b", 100), branch("c", 1000)]],
                 ["emit", "merged"],
                 ["log", "end"],
                 ["add", 1]
@@ -241,8 +241,8 @@ async fn calls_side_by_side_mean_the_same_in_both_kinds_of_guest() {
     let mesh = mesh(3).await;
     let sleep = |node: &str, ms: u64| json!(["seq", [["call", format!("{node}/sleep"), ms], at(node)]]);
     let all = json!(["all", [sleep("a", 30), at("b"), ["all", [at("c"), at("a")]], ["value", 7]]]);
-    let race = json!(["race", [sleep("a", 300), sleep("b", 1), sleep("c", 300)]]);
-    let failed = json!(["catch", ["all", [sleep("a", 100), ["call", "b/fail", "soon"]]]]);
+    let race = json!(["race", [sleep("a", 400), sleep("b", 1), sleep("c", 400)]]);
+    let failed = json!(["catch", ["all", [sleep("a", 400), ["call", "b/fail", "soon"]]]]);
     // A race inside a branch, and a split beside a call.
     let mixed = json!(["all", [["split", "c", false, [race, all]], at("b")]]);
     let end = both(&mesh, &json!(["seq", [all, race, failed, mixed, at("c")]])).await.end.unwrap();

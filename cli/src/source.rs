@@ -6,6 +6,7 @@ use catena::{Client, Code, Exception, FunctionKind};
 use catena_script::{FoundCall, ScriptError};
 
 use crate::{
+    advice,
     excerpt::Spot,
     failure::Failure,
     input::{self, FUNCTION_BYTES_MAX},
@@ -86,7 +87,7 @@ impl Source {
     /// The sandbox does not take it.
     pub(crate) fn refused(&self, why: &Exception) -> Failure {
         let message = format!("{}: {}: {}", self.shown(), why.name, why.message);
-        let help = "correct the function: no node would take it either";
+        let help = advice::instead(why).unwrap_or("correct the function: no node would take it either");
         match self.spot(why) {
             Some(spot) => Failure::input("BadFunction", format!("{}: {}", why.name, why.message), help).at(spot),
             None => Failure::input("BadFunction", message, help),

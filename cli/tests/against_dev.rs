@@ -26,6 +26,16 @@ fn ls_lists_every_service() {
 }
 
 #[test]
+fn ls_lists_one_site() {
+    let listed = here(&["ls", "--site", "cam", "--json"]).json();
+    let services: Vec<_> = listed["services"].as_array().unwrap().iter().map(|it| it["service"].clone()).collect();
+    assert_eq!(services, ["files.cam", "probe.cam"]);
+    let other = here(&["ls", "--site", "ca"]);
+    assert_eq!((other.code, other.out.as_str()), (Some(0), ""));
+    assert!(other.err.contains("no node at site ca") && other.err.contains("did you mean cam?"), "{other:?}");
+}
+
+#[test]
 fn call_gives_back_what_the_service_says() {
     let echoed = here(&["call", "probe.cam/echo", "{\"z\": [1, null, \"é\"], \"a\": {\"$bytes\": \"AP8=\"}}"]);
     assert_eq!(echoed.code, Some(0), "{echoed:?}");

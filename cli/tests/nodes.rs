@@ -172,7 +172,8 @@ fn an_nfs_server_is_served_as_the_file_says() {
     assert_eq!(read.json(), serde_json::json!({ "data": { "$bytes": "TkZT" }, "eof": true }), "{read:?}");
     call("nfs.here/mkdir", "{\"path\": \"made\"}").json();
     assert!(ganesha.dir.join("made").is_dir());
-    call("nfs.here/lookup", "{\"path\": \"nowhere\"}").failed(1, &["NFS3ERR_NOENT", "check the name"]);
+    call("nfs.here/lookup", "{\"path\": \"nowhere\"}")
+        .failed(1, &["error: NFS3ERR_NOENT: lookup of", "check the name"]);
     assert_eq!(server.end_by("TERM"), Some(0));
 
     // What the file has wrong about the server is told at the service's line.

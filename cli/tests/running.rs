@@ -74,6 +74,15 @@ fn services_are_called_on_somebody_s_behalf() {
 }
 
 #[test]
+fn what_a_chain_does_not_have_is_told_with_what_it_has() {
+    let own = Own::start();
+    let there = r#"import { call } from "catena"; export default async () => { await call("own/where", null); console.log(1); };"#;
+    run(&own, there, &[]).failed(1, &["console is not defined", "help: use log(...) from \"catena\""]);
+    let at_once = "require('fs'); export default async () => 1;";
+    run(&own, at_once, &[]).failed(2, &["require is not defined", "help: the only module is \"catena\""]);
+}
+
+#[test]
 fn every_run_ends_in_one_of_three_ways() {
     let own = Own::start();
     assert_eq!(report(&run(&own, VISIT, &["--json"]))["ending"], "answered");

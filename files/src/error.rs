@@ -80,6 +80,13 @@ impl FileError {
         }
     }
 
+    /// The message without the name, for where the name stands before it.
+    #[must_use]
+    pub fn message(&self) -> String {
+        let whole = self.to_string();
+        whole.strip_prefix(self.name()).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&whole).to_owned()
+    }
+
     /// The NFS word, if the service refused with one.
     #[must_use]
     pub const fn status(&self) -> Option<Status> {
@@ -112,5 +119,11 @@ mod tests {
             error.to_string(),
             "NFS3ERR_NOENT: lookup of \"a/b\": no such file or directory; check the name, or make it with create or mkdir"
         );
+        assert_eq!(
+            error.message(),
+            "lookup of \"a/b\": no such file or directory; check the name, or make it with create or mkdir"
+        );
+        let busy = FileError::Busy { what: "read".to_owned(), waiting_max: 7 };
+        assert!(busy.message().starts_with("read: 7 calls wait already"), "{}", busy.message());
     }
 }

@@ -141,7 +141,7 @@ pub enum SendRefused {
     /// No room now, or the peer's limits are not known yet: here is the message back, `send` waits.
     #[error("the queue is full")]
     Full(Message),
-    /// The link is gone, or the message can never be sent over it.
+    /// The link is gone, or the message can never be sent over it: [`LinkError::TooLarge`], with the sizes, and the link lives on.
     #[error(transparent)]
     Broken(#[from] LinkError),
 }

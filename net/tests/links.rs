@@ -5,7 +5,9 @@ mod support;
 
 use std::time::Duration;
 
-use catena_net::{EndpointConfig, Incoming, LinkError, MEDIUM_BYTES_MAX, Measured, Message, NetError, Place};
+use catena_net::{
+    EndpointConfig, Incoming, LinkError, MEDIUM_BYTES_MAX, Measured, Message, NetError, Place, SendRefused,
+};
 use support::{Event, bind, identity, loopback, measured_beyond, place_of, try_bind};
 
 fn listening() -> EndpointConfig {
@@ -215,6 +217,10 @@ async fn a_message_the_peer_does_not_take_is_refused_here() {
     let link = client.link(&place_of(&server)).await.unwrap();
     let error = link.send(Message::new(vec![], vec![0; 3 << 20])).await.unwrap_err();
     assert!(matches!(error, LinkError::TooLarge { bytes: 3_145_728, bytes_max: 2_097_152, .. }), "{error}");
+    let refused = link.try_send(Message::new(vec![0; 1 << 20], vec![0; 2 << 20])).unwrap_err();
+    let SendRefused::Broken(why) = refused else { panic!("{refused}") };
+    assert_eq!(why, error, "both say the same, with both sizes");
+    assert!(link.ended().is_none(), "the link lives on");
     link.send(Message::head(&b"fine"[..])).await.unwrap();
     at_server.up().await;
     assert!(matches!(at_server.message().await, Incoming::Whole(_)));

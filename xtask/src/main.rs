@@ -2,6 +2,7 @@
 
 mod bake;
 mod build;
+mod docs;
 mod guests;
 mod lock;
 mod stamp;
@@ -17,7 +18,7 @@ usage: cargo run --release -p xtask -- TASK
   guests                 build the JavaScript engine and the sample guests into target/guests/
   guests --update-lock   the same, and write the engine's hash to guest/engine.lock
   verify-engine          build the engine twice from nothing, in two folders, and compare the bytes
-  tidy                   check the invariants of ARCHITECTURE.md that no compiler checks";
+  tidy                   check the invariants of ARCHITECTURE.md that no compiler checks, and the links in the documentation";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

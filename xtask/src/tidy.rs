@@ -8,6 +8,8 @@ use std::{
 use serde_json::Value;
 use wasmtime::{Result, bail, error::Context as _};
 
+use crate::docs;
+
 /// Which of the house's crates each crate may use: the seams, from top to bottom.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("catena-wire", &[]),
@@ -60,9 +62,10 @@ const NO_STD: [&str; 2] = ["catena-wire", "catena-core"];
 pub(crate) fn tidy() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut faults = dependencies(&root)?;
-    for file in rust_files(&root)? {
+    for file in files(&root, "*.rs")? {
         faults.extend(file_faults(&root, &file)?);
     }
+    faults.extend(docs::faults(&root, &files(&root, "*.md")?)?);
     for name in ["wire", "core"] {
         let text = std::fs::read_to_string(root.join(name).join("src/lib.rs"))?;
         for attribute in ["#![no_std]", "#![forbid(unsafe_code)]"] {
@@ -75,7 +78,9 @@ pub(crate) fn tidy() -> Result<()> {
         bail!("the house is not tidy:\n  {}", faults.join("\n  "));
     }
     without_std(&root)?;
-    eprintln!("tidy: dependencies point one way, wire and core build without std, unsafe stays in its leaves");
+    eprintln!(
+        "tidy: dependencies point one way, wire and core build without std, unsafe stays in its leaves, links lead somewhere"
+    );
     Ok(())
 }
 
@@ -112,8 +117,8 @@ fn matches(pattern: &str, name: &str) -> bool {
     pattern.strip_suffix('*').map_or(pattern == name, |start| name.starts_with(start))
 }
 
-fn rust_files(root: &Path) -> Result<Vec<PathBuf>> {
-    let output = Command::new("git").args(["ls-files", "*.rs"]).current_dir(root).output().context("git ls-files")?;
+fn files(root: &Path, pattern: &str) -> Result<Vec<PathBuf>> {
+    let output = Command::new("git").args(["ls-files", pattern]).current_dir(root).output().context("git ls-files")?;
     let listed = String::from_utf8(output.stdout)?;
     Ok(listed.lines().map(PathBuf::from).filter(|file| root.join(file).exists()).collect())
 }

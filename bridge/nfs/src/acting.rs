@@ -71,7 +71,9 @@ impl Form for Answers {
 /// The server's word; where it refuses somebody, with who that was.
 fn named(why: &FileError, acting: &Acting) -> ServiceError {
     match why.status() {
-        Some(Status::Acces | Status::Perm) => ServiceError::named(why.name(), format!("{why}; refused were {acting}")),
-        _ => ServiceError::named(why.name(), why.to_string()),
+        Some(Status::Acces | Status::Perm) => {
+            ServiceError::named(why.name(), format!("{}; refused were {acting}", why.message()))
+        }
+        _ => ServiceError::named(why.name(), why.message()),
     }
 }

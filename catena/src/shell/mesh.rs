@@ -9,7 +9,7 @@ use std::{
 };
 
 use catena_core::Instance;
-use catena_net::{Link, NetError, Place};
+use catena_net::{Link, Measured, NetError, Place};
 use catena_wire::{Exception, Fault, Hello, Message, NodeId, NodeRef, ServiceEntry, names};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use tokio::sync::oneshot;
@@ -34,6 +34,7 @@ impl Shell {
             hello.services.iter().map(|entry| (entry.service.clone(), self.instance(entry))).collect();
         let repository = hello.repository;
         let node = self.peers.greet(link, hello);
+        let way = self.way_to(&node);
         let mut core = self.core();
         for (service, instance) in services {
             // The one that is known is as good: a service that moves for no reason loses what it remembers.
@@ -41,12 +42,29 @@ impl Shell {
                 core.learn(&service, instance);
             }
         }
-        if let Some(shape) = self.shape_to(&node) {
-            core.on_link_measured(node.id, shape);
+        if let Some(way) = way {
+            core.on_link_measured(node.id, way);
         }
         if repository {
             core.set_repository((*node).clone());
         }
+        drop(core);
+        self.follow(link, node);
+    }
+
+    /// Says how far a node is whenever that was found to be otherwise, for as long as the link lives.
+    fn follow(self: &Arc<Self>, link: &Arc<Link>, node: Arc<NodeRef>) {
+        let (shell, link) = (Arc::downgrade(self), Arc::clone(link));
+        self.runtime.spawn(async move {
+            let mut known = Measured::default();
+            while let Some(measured) = link.measured_beyond(known).await {
+                known = measured;
+                let Some(shell) = shell.upgrade() else { return };
+                if let Some(way) = shell.way_to(&node) {
+                    shell.core().on_link_measured(node.id, way);
+                }
+            }
+        });
     }
 
     /// Links with this place and with all the nodes that it knows of.
@@ -154,7 +172,21 @@ impl Shell {
         Instance { node: Arc::new(entry.node.clone()), proxy: proxy.map(Arc::new), kinds: entry.kinds.clone() }
     }
 
-    /// How far a node is, where links are shaped. Real links say only how long a round trip is, too seldom to go by.
+    /// How far a node is, by the best that was measured of the links to it; what was not yet is as they are shaped, if they are.
+    fn way_to(&self, node: &NodeRef) -> Option<catena_core::Link> {
+        let links = self.endpoint().map(catena_net::Endpoint::links).unwrap_or_default();
+        let to_it = |link: &&Arc<Link>| link.identity().is_some_and(|peer| peer.node == node.id.0);
+        let measured: Vec<_> = links.iter().filter(to_it).map(|link| link.measured()).collect();
+        let shape = self.shape_to(node);
+        let round_trip_us = measured.iter().filter_map(|way| way.round_trip_us).min();
+        let bytes_per_s = measured.iter().filter_map(|way| way.bytes_per_s).max();
+        Some(catena_core::Link {
+            round_trip_us: round_trip_us.or(shape.map(|shape| shape.round_trip_us))?,
+            bytes_per_s: bytes_per_s.or(shape.map(|shape| shape.bytes_per_s)).unwrap_or_default(),
+        })
+    }
+
+    /// How far a node is said to be, where links are shaped: what there is to go by until they are measured.
     fn shape_to(&self, node: &NodeRef) -> Option<catena_core::Link> {
         let (here, there) = (self.me.site.as_deref()?, node.site.as_deref()?);
         let shape = self.topology.as_ref()?.between(here, there)?;

@@ -1,12 +1,15 @@
 //! `catena ls`.
 
+use std::collections::BTreeSet;
+
 use catena::ServiceEntry;
-use clap::Args;
+use clap::{Args, ValueHint};
 use serde_json::json;
 
 use crate::{
     connect::{self, At},
     failure::Failure,
+    nearest::did_you_mean,
     output::{Output, printable},
     progress::Progress,
     signals::Signals,
@@ -15,10 +18,13 @@ use crate::{
 
 /// List the services there are
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  catena ls\n  catena ls --connect 10.0.0.7:7400 --json")]
+#[command(after_help = "Examples:\n  catena ls\n  catena ls --site cam\n  catena ls --connect 10.0.0.7:7400 --json")]
 pub(crate) struct Ls {
     #[command(flatten)]
     at: At,
+    /// Only those of nodes at this site
+    #[arg(long, value_name = "SITE", value_hint = ValueHint::Other)]
+    site: Option<String>,
 }
 
 pub(crate) async fn run(args: &Ls, output: &Output) -> Result<(), Failure> {
@@ -31,13 +37,15 @@ pub(crate) async fn run(args: &Ls, output: &Output) -> Result<(), Failure> {
         })
         .await;
     connect::close(client).await;
-    let services = asked?;
+    let all = asked?;
+    let here = |entry: &&ServiceEntry| args.site.is_none() || entry.node.site == args.site;
+    let services: Vec<_> = all.iter().filter(here).collect();
     if output.json {
-        let services: Vec<_> = services.iter().map(entry).collect();
+        let services: Vec<_> = services.into_iter().map(entry).collect();
         return output.json_line(&json!({ "services": services }));
     }
     if services.is_empty() {
-        output.talk("no node that can be reached from there offers a service");
+        output.talk(&none(&all, args.site.as_deref()));
         return Ok(());
     }
     let rows = services.iter().map(|entry| {
@@ -51,6 +59,17 @@ pub(crate) async fn run(args: &Ls, output: &Output) -> Result<(), Failure> {
         ]
     });
     output.data(&table::text(["service", "node", "site", "address", "functions"], rows, output))
+}
+
+/// Why there is nothing to list.
+fn none(all: &[ServiceEntry], site: Option<&str>) -> String {
+    let Some(site) = site.filter(|_| !all.is_empty()) else {
+        return "no node that can be reached from there offers a service".to_owned();
+    };
+    let sites: BTreeSet<_> = all.iter().filter_map(|entry| entry.node.site.as_deref()).collect();
+    let known = sites.iter().copied().collect::<Vec<_>>().join(", ");
+    let help = did_you_mean(site, sites, &format!("there are nodes at: {known}"));
+    printable(&format!("no node at site {site} offers a service; {help}"))
 }
 
 fn entry(entry: &ServiceEntry) -> serde_json::Value {
