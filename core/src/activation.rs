@@ -280,7 +280,7 @@ impl Activation {
         if let Some(trace) = &mut self.baggage.trace
             && trace.len() < TRACE_STEPS_MAX
         {
-            trace.push(profile);
+            trace.push(StepTrace { branch: self.arrived.branch.clone(), ..profile });
         }
     }
 

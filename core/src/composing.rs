@@ -3,7 +3,8 @@
 use alloc::{format, string::String, sync::Arc};
 use bytes::Bytes;
 use catena_wire::{
-    Budget, Exception, Fault, Frame, Listener, Message, Outcome, STACK_DEPTH_MAX, Spent, StepLimits, Value, names,
+    Budget, Exception, Fault, Frame, Listener, Message, Outcome, STACK_DEPTH_MAX, Spent, StepLimits, StepTrace, Value,
+    names,
 };
 
 use crate::{
@@ -193,10 +194,10 @@ impl Node {
 
     /// Waits here, suspended, for a call that is made from here.
     pub(crate) fn stay_and_call(&mut self, now: Time, session: SessionId, call: GuestCall, continuation: Bytes) {
-        let profile = self.profile(&call.service, &call.function);
+        let (arrived_at_us, profile) = (self.unix_us(now), self.profile(&call.service, &call.function));
         let may_chain = self.may_answer_with_chain(&call.service, &call.function);
         let Some(activation) = self.activations.get_mut(session) else { return };
-        activation.profile = catena_wire::StepTrace { step: activation.step, ..profile };
+        activation.profile = StepTrace { step: activation.step, arrived_at_us, ..profile };
         let (asker, budget) = (Asker::Landing(session), activation.lend_all(now, may_chain));
         let request = Request::new(asker, call.service.clone(), call.function, call.params, now, budget);
         let credentials = activation.baggage.charter.credentials.clone();

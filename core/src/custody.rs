@@ -308,7 +308,7 @@ impl Node {
         if let (Cargo::Call(call), names::RUNS_NO_GUESTS) = (&custody.cargo, why.name.as_str()) {
             return self.stay_and_call(now, session, call.clone(), custody.continuation);
         }
-        let profile = self.profile("", "");
+        let (arrived_at_us, profile) = (self.unix_us(now), self.profile("", ""));
         let Some(activation) = self.activations.get_mut(session) else {
             return;
         };
@@ -322,7 +322,7 @@ impl Node {
             }
         }
         activation.out.remove(&custody.cargo.number());
-        activation.profile = StepTrace { step: activation.step, ..profile };
+        activation.profile = StepTrace { step: activation.step, arrived_at_us, ..profile };
         let why = custody.instead.unwrap_or(why);
         let why =
             why.calling(custody.cargo.service(), custody.cargo.function()).at(&custody.key, &activation.baggage.path);

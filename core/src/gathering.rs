@@ -2,7 +2,7 @@
 
 use alloc::{collections::BTreeMap, vec::Vec};
 use bytes::Bytes;
-use catena_wire::{BRANCHES_MAX, BranchCount, End, PATH_HOSTS_MAX, StepKey, TRACE_STEPS_MAX, Value};
+use catena_wire::{BRANCHES_MAX, BranchCount, End, PATH_HOSTS_MAX, StepKey, StepTrace, TRACE_STEPS_MAX, Value};
 
 use crate::{Node, SessionId, Time, activation::Phase, console, steps::Done};
 
@@ -20,6 +20,8 @@ pub(crate) struct Gathering {
     /// What each was given; none can bring more back.
     pub(crate) hops_each: u32,
     pub(crate) continuation: Bytes,
+    /// How many hosts of the parent's path its branches share.
+    pub(crate) hosts_before: usize,
     /// By number.
     pub(crate) ended: BTreeMap<u16, End>,
 }
@@ -63,15 +65,16 @@ impl Node {
     }
 
     fn merge(&mut self, now: Time, session: SessionId) {
+        let (arrived_at_us, profile) = (self.unix_us(now), self.profile("", ""));
         let Some(activation) = self.activations.get_mut(session) else { return };
         let Phase::Gathering(gathering) = &mut activation.phase else { return };
         let ends = core::mem::take(&mut gathering.ended);
+        let hosts_before = gathering.hosts_before;
         let (call, hops_each, state) = (gathering.call, gathering.hops_each, gathering.continuation.clone());
         let returned: u32 = ends.values().map(|end| end.hops_left.min(hops_each)).sum();
         activation.budget = activation.budget_now(now).with_hops_back(returned);
         activation.budget_at = now;
         let mut outcomes = Vec::with_capacity(ends.len());
-        let parent_path = activation.baggage.path.len();
         let parent_console = activation.baggage.console.len();
         for (_, end) in ends {
             let baggage = &mut activation.baggage;
@@ -79,7 +82,7 @@ impl Node {
             let room = BRANCHES_MAX.saturating_sub(baggage.merged.len());
             baggage.merged.extend(counts.filter(|count| count.emitted > 0).take(room));
             let room = PATH_HOSTS_MAX.saturating_sub(baggage.path.len());
-            baggage.path.extend(end.path.into_iter().skip(parent_path).take(room));
+            baggage.path.extend(end.path.into_iter().skip(hosts_before).take(room));
             let lines = end.console.into_iter().skip(parent_console);
             console::extend(&mut baggage.console, lines, self.policy.console_lines_max);
             if let (Some(trace), Some(more)) = (&mut baggage.trace, end.trace) {
@@ -87,6 +90,10 @@ impl Node {
                 trace.extend(more.into_iter().take(room));
             }
             outcomes.push(end.outcome);
+        }
+        if activation.profile.node.is_empty() {
+            // It has been here all the time; what it did until it split has been noted.
+            activation.profile = StepTrace { step: activation.step, arrived_at_us, ..profile };
         }
         self.resume(session, call, state, Ok(Value::of_outcomes(&outcomes)));
     }

@@ -149,6 +149,12 @@ impl Node {
         self.names.contains_key(service)
     }
 
+    /// Whether there is anything to do.
+    #[must_use]
+    pub fn has_actions(&self) -> bool {
+        !self.actions.is_empty()
+    }
+
     /// The next thing to do, if there is one.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()

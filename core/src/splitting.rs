@@ -89,8 +89,12 @@ impl Node {
         activation.busy = true;
         let first = activation.baggage.splits.saturating_sub(count).saturating_add(1);
         let at = activation.key();
+        // If it has come here to merge, this host is on its own path only.
+        let moved = usize::from(matches!(activation.phase, Phase::Landing(_)));
+        let hosts_before = activation.baggage.path.len().saturating_sub(moved);
         let hops_each = share.hops_left();
-        let gathering = Gathering { call, at, first, count, hops_each, continuation, ended: BTreeMap::new() };
+        let gathering =
+            Gathering { call, at, first, count, hops_each, continuation, hosts_before, ended: BTreeMap::new() };
         self.activations.set_phase(session, Phase::Gathering(gathering));
     }
 

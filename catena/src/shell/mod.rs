@@ -56,6 +56,8 @@ pub(crate) type MakeSandbox = Box<dyn Fn() -> Result<Sandbox, Exception> + Send 
 
 pub(crate) struct Shell {
     core: Mutex<Core>,
+    /// Held by whoever does what the core says.
+    leading: Mutex<()>,
     began: Instant,
     runtime: Handle,
     pub(crate) me: NodeRef,
@@ -109,6 +111,7 @@ impl Shell {
             site: me.site.as_deref().map(Into::into),
             me,
             core: Mutex::new(parts.core),
+            leading: Mutex::new(()),
             endpoint: OnceLock::new(),
             sandbox: OnceCell::new(),
             make_sandbox: parts.make_sandbox,

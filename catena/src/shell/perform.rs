@@ -3,7 +3,7 @@
 use std::{
     future::Future,
     panic::AssertUnwindSafe,
-    sync::Arc,
+    sync::{Arc, TryLockError},
     task::{Context as TaskContext, Waker},
     time::{Duration, Instant},
 };
@@ -21,18 +21,57 @@ use crate::{Context, durable::print_of, service::Running};
 const ACTIONS_IN_A_ROW_MAX: usize = 64;
 
 impl Shell {
-    /// Does what there is to do. What has to wait goes on as a task of its own.
+    /// Does what there is to do, in the order in which the machines say it. What has to wait goes on as a task of its own.
+    ///
+    /// One thread leads at a time, so that no answer is told after the end, and no function is looked for before it is kept.
+    /// Whoever runs a guest or a service first lets others lead.
     pub(crate) fn drive(self: &Arc<Self>) {
         let _runtime = self.runtime.enter();
         for _ in 0..ACTIONS_IN_A_ROW_MAX {
-            let Some(action) = self.core().poll_action() else {
-                let next = self.core().next_timeout();
-                return self.alarm.set(next.map_or(u64::MAX, catena_core::Time::as_us));
+            // Whoever leads looks again after it has let go.
+            let leading = match self.leading.try_lock() {
+                Ok(leading) => leading,
+                // It guards nothing that a panic could have left half done.
+                Err(TryLockError::Poisoned(leading)) => leading.into_inner(),
+                Err(TryLockError::WouldBlock) => return,
             };
+            let (action, more) = {
+                let mut core = self.core();
+                (core.poll_action(), core.has_actions())
+            };
+            let Some(action) = action else {
+                let next = self.core().next_timeout();
+                self.alarm.set(next.map_or(u64::MAX, catena_core::Time::as_us));
+                drop(leading);
+                if self.core().has_actions() {
+                    continue;
+                }
+                return;
+            };
+            let mut leading = Some(leading);
+            if runs_code(&action) {
+                self.prepare(&action);
+                leading.take();
+                if more {
+                    self.drive_later();
+                }
+            }
             self.perform(action);
         }
+        self.drive_later();
+    }
+
+    fn drive_later(self: &Arc<Self>) {
         let shell = Arc::clone(self);
         self.runtime.spawn(async move { shell.drive() });
+    }
+
+    /// What follows for this session may be done while its guest runs.
+    fn prepare(&self, action: &Action) {
+        if let Action::Begin { session, .. } | Action::Resume { session, .. } | Action::Branch { session, .. } = action
+        {
+            self.sessions.open(*session);
+        }
     }
 
     fn perform(self: &Arc<Self>, action: Action) {
@@ -48,17 +87,14 @@ impl Shell {
                 }
             }
             Action::Begin { session, code, input, started_at_ms, seed, limits } => {
-                self.sessions.open(session);
                 let begin = Arc::clone(self).begin(session, code, input, Start { started_at_ms, seed }, limits);
                 self.here_or_later(begin);
             }
             Action::Resume { session, code, continuation, call, result, limits } => {
-                self.sessions.open(session);
                 let resume = Arc::clone(self).resume(session, code, continuation, call, result, limits);
                 self.here_or_later(resume);
             }
             Action::Branch { session, code, continuation, call, index, limits } => {
-                self.sessions.open(session);
                 let branch = Arc::clone(self).branch(session, code, continuation, call, index, limits);
                 self.here_or_later(branch);
             }
@@ -215,4 +251,16 @@ fn panicked() -> Exception {
 
 fn late() -> Exception {
     Exception::new(names::DEADLINE_EXCEEDED, Fault::Service, "the service function took longer than the caller waits")
+}
+
+/// Whether it runs code that is not this crate's, for as long as that takes.
+const fn runs_code(action: &Action) -> bool {
+    matches!(
+        action,
+        Action::Begin { .. }
+            | Action::Resume { .. }
+            | Action::Branch { .. }
+            | Action::Settle { .. }
+            | Action::RunService { .. }
+    )
 }

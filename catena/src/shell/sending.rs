@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use catena_core::{Receipt, Undelivered, Urgency};
-use catena_net::{Link, Message, Place, SendRefused};
+use catena_net::{Link, LinkError, Message, Place, SendRefused};
 use catena_wire::{Encoded, NodeRef};
 
 use super::Shell;
@@ -47,22 +47,22 @@ impl Shell {
         match refused {
             Ok(()) => {}
             Err(SendRefused::Full(message)) => self.send_when_there_is_room(link, message, receipt),
-            Err(SendRefused::Broken(_)) => self.undelivered(receipt, Undelivered::Unreachable),
+            Err(SendRefused::Broken(why)) => self.undelivered(receipt, meaning(&why, Undelivered::Unreachable)),
         }
     }
 
     fn send_when_there_is_room(self: &Arc<Self>, link: Arc<Link>, message: Message, receipt: Receipt) {
         let shell = Arc::clone(self);
         self.runtime.spawn(async move {
-            if link.send(message).await.is_err() {
-                shell.undelivered(receipt, Undelivered::Lost);
+            if let Err(why) = link.send(message).await {
+                shell.undelivered(receipt, meaning(&why, Undelivered::Lost));
             }
         });
     }
 
     async fn dial_and_send(&self, to: &NodeRef, message: Message) -> Result<(), Undelivered> {
         let link = self.dial(to).await.ok_or(Undelivered::Unreachable)?;
-        link.send(message).await.map_err(|_| Undelivered::Lost)
+        link.send(message).await.map_err(|why| meaning(&why, Undelivered::Lost))
     }
 
     /// A link to this very run of the node: another one at its address remembers none of its steps.
@@ -81,5 +81,15 @@ impl Shell {
         let now = self.now();
         self.core().on_undelivered(now, receipt, why);
         self.drive();
+    }
+}
+
+/// What a link's error means for the message: too large, or what such an error means here.
+fn meaning(why: &LinkError, else_it_is: Undelivered) -> Undelivered {
+    match why {
+        LinkError::TooLarge { bytes, bytes_max, .. } => {
+            Undelivered::TooLarge { bytes: *bytes as u64, bytes_max: *bytes_max as u64 }
+        }
+        _ => else_it_is,
     }
 }
