@@ -335,6 +335,7 @@ fn by_name(services: Vec<Service>) -> Result<HashMap<String, Service>, StartErro
         if service.functions().count() > FUNCTIONS_MAX {
             return Err(StartError::Functions(service.name().to_owned()));
         }
+        service.functions().try_for_each(check_name)?;
         let name = service.name().to_owned();
         if named.insert(name.clone(), service).is_some() {
             return Err(StartError::Twice(name));
