@@ -1,12 +1,11 @@
 //! The steps of a profile, each in its branch and at its time.
 //!
-//! A profile names no branches. It has them one after the other, in the order of their numbers: the stay in which a branch begins calls
-//! nothing, and has the step of the split; the stay of the parent after the merge either has no node (it never left), or is one that calls
-//! nothing at another node than the branches began at.
+//! A profile has the stays of each branch one after the other, and those of its own branches before the one in which it goes on after
+//! their merge. Calls made from where the chain was are noted when they are over: before or after the stay in which they were made.
 
 use std::collections::BTreeMap;
 
-use catena::StepTrace;
+use catena::{Branch, StepTrace};
 
 /// What a step is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,162 +15,131 @@ pub(super) enum Role {
     Branch,
     /// The branches have ended, and their parent goes on.
     Merge,
+    /// The next node did not take the chain, which goes on where it was.
+    Back,
 }
 
 /// A step where it belongs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Placed<'a> {
     pub(super) step: &'a StepTrace,
     pub(super) role: Role,
-    /// Empty for the whole chain, else such as `.1.2`.
-    pub(super) branch: String,
-    pub(super) node: &'a str,
     /// From the chain's beginning.
     pub(super) begins_us: u64,
+    /// On the way there; of a call made from afar, there and back.
     pub(super) network_us: Option<u64>,
     pub(super) stay_us: u64,
 }
 
-/// All steps, and when the last one ended: from the beginning, and by the clock of its node.
+/// All steps, and how the chain's way ended.
 pub(super) struct Lanes<'a> {
+    /// Each stay, and after it the calls made from there.
     pub(super) placed: Vec<Placed<'a>>,
+    /// The end of the last stay, from the chain's beginning.
     pub(super) end_us: u64,
-    pub(super) left_at_us: Option<u64>,
-}
-
-/// The stay that a branch is in.
-#[derive(Clone, Copy)]
-struct Stay<'a> {
-    node: &'a str,
-    arrived_at_us: u64,
-    left_at_us: u64,
-    begins_us: u64,
-    ends_us: u64,
-}
-
-/// A split whose branches are being read.
-struct Split<'a> {
-    step: u32,
-    node: &'a str,
-    parent: String,
+    /// The same by that node's clock, if it is not the node at which the chain began.
+    pub(super) left_for_home_at_us: Option<u64>,
 }
 
 /// Puts each step where it belongs.
 pub(super) fn place(steps: &[StepTrace]) -> Lanes<'_> {
     let mut reader = Reader::default();
-    let mut in_place = Vec::new();
-    for step in steps {
-        if step.in_place {
-            // Noted before the stay that holds it ends.
-            in_place.push(step);
-            continue;
-        }
-        reader.stay(step);
-        in_place.sort_by_key(|step| step.step);
-        in_place.drain(..).for_each(|step| reader.in_place(step));
+    steps.iter().filter(|step| !step.in_place).for_each(|step| reader.stay(step));
+    steps.iter().filter(|step| step.in_place).for_each(|step| reader.call(step));
+    reader.read()
+}
+
+/// Where the chain, or a branch of it, was, and the calls that it made from there.
+struct Stay<'a> {
+    at: Placed<'a>,
+    calls: Vec<Placed<'a>>,
+}
+
+impl Stay<'_> {
+    const fn ends_us(&self) -> u64 {
+        self.at.begins_us.saturating_add(self.at.stay_us)
     }
-    in_place.into_iter().for_each(|step| reader.in_place(step));
-    let whole = reader.stays.get("");
-    let (end_us, left_at_us) = (whole.map_or(0, |stay| stay.ends_us), whole.map(|stay| stay.left_at_us));
-    Lanes { placed: reader.placed, end_us, left_at_us }
+
+    /// When it was so much by the clock of its node.
+    const fn since_us(&self, unix_us: u64) -> u64 {
+        self.at.begins_us.saturating_add(unix_us.saturating_sub(self.at.step.arrived_at_us))
+    }
 }
 
 #[derive(Default)]
 struct Reader<'a> {
-    placed: Vec<Placed<'a>>,
-    stays: BTreeMap<String, Stay<'a>>,
-    splits: Vec<Split<'a>>,
-    /// Branches begun, by parent: they are numbered through.
-    begun: BTreeMap<String, u32>,
-    branch: String,
+    stays: Vec<Stay<'a>>,
+    /// The newest stay of each branch.
+    newest: BTreeMap<Branch, usize>,
+    /// Calls whose stay was not profiled any more.
+    astray: Vec<Placed<'a>>,
 }
 
 impl<'a> Reader<'a> {
     fn stay(&mut self, step: &'a StepTrace) {
-        let role = self.role(step);
-        let before = match role {
-            Role::Branch => self.splits.last().and_then(|split| self.stays.get(&split.parent)).copied(),
-            Role::Call | Role::Merge => self.stays.get(&self.branch).copied(),
+        let newest = |branch: &Branch| self.newest.get(branch).and_then(|index| self.stays.get(*index));
+        let own = newest(&step.branch);
+        let before = own.or_else(|| step.branch.parent().as_ref().and_then(newest));
+        let role = match own {
+            None if step.branch.is_root() => Role::Call,
+            None => Role::Branch,
+            Some(_) if !calls_nothing(step) => Role::Call,
+            Some(_) if self.stays.last().is_some_and(|last| last.at.step.branch != step.branch) => Role::Merge,
+            Some(_) => Role::Back,
         };
-        let took_us = step.left_at_us.saturating_sub(step.arrived_at_us);
-        let (node, arrived_at_us, begins_us, network_us, stay_us) = match (role, before) {
-            // It was here all the time: its clock is that of the stay before.
-            (Role::Merge, Some(before)) if step.node.is_empty() => {
-                let begins_us = self.branches_end_us().max(before.ends_us);
-                let arrived_at_us = before.arrived_at_us.saturating_add(begins_us - before.begins_us);
-                let stay_us = step.left_at_us.saturating_sub(arrived_at_us);
-                (before.node, arrived_at_us, begins_us, None, stay_us)
+        let (begins_us, network_us) = match before {
+            None => (0, None),
+            // It did not travel: its clock is that of the stay before.
+            Some(before) if role != Role::Call && before.at.step.node == step.node => {
+                (before.since_us(step.arrived_at_us), None)
             }
-            (Role::Branch, Some(before)) => {
-                let since_us = step.arrived_at_us.saturating_sub(before.arrived_at_us);
-                (step.node.as_str(), step.arrived_at_us, before.begins_us.saturating_add(since_us), None, took_us)
+            Some(before) => {
+                let network_us = step.arrived_at_us.checked_sub(before.at.step.left_at_us);
+                (before.ends_us().saturating_add(network_us.unwrap_or_default()), network_us)
             }
-            (_, Some(before)) => {
-                let network_us = step.arrived_at_us.checked_sub(before.left_at_us);
-                let begins_us = before.ends_us.saturating_add(network_us.unwrap_or_default());
-                (step.node.as_str(), step.arrived_at_us, begins_us, network_us, took_us)
-            }
-            (_, None) => (step.node.as_str(), step.arrived_at_us, 0, None, took_us),
         };
-        let ends_us = begins_us.saturating_add(stay_us);
-        let stay = Stay { node, arrived_at_us, left_at_us: step.left_at_us, begins_us, ends_us };
-        self.stays.insert(self.branch.clone(), stay);
-        self.put(step, role, node, begins_us, network_us, stay_us);
+        let at = Placed { step, role, begins_us, network_us, stay_us: took_us(step) };
+        self.newest.insert(step.branch.clone(), self.stays.len());
+        self.stays.push(Stay { at, calls: Vec::new() });
     }
 
-    /// What the stay is; from here on its branch is the one that is read.
-    fn role(&mut self, step: &'a StepTrace) -> Role {
-        if step.node.is_empty() {
-            return self.merge();
-        }
-        if self.placed.is_empty() || !matches!(step.target.as_str(), "" | "/") {
-            return Role::Call;
-        }
-        while self.splits.last().is_some_and(|split| split.step > step.step) {
-            self.merge();
-        }
-        match self.splits.last() {
-            Some(split) if split.step == step.step && split.node != step.node => return self.merge(),
-            Some(split) if split.step == step.step => self.branch.clone_from(&split.parent),
-            _ => self.splits.push(Split { step: step.step, node: &step.node, parent: self.branch.clone() }),
-        }
-        let number = self.begun.entry(self.branch.clone()).or_default();
-        *number = number.saturating_add(1);
-        self.branch = format!("{}.{number}", self.branch);
-        Role::Branch
+    /// A call made during the last stay of its branch at its node that had begun by then.
+    fn call(&mut self, step: &'a StepTrace) {
+        let made_it = |stay: &&mut Stay<'_>| {
+            let at = stay.at.step;
+            at.branch == step.branch && at.node == step.node && at.arrived_at_us <= step.arrived_at_us
+        };
+        let stay = self.stays.iter_mut().rfind(made_it);
+        let stay_us = took_us(step);
+        // Both were measured by one clock each, so this holds whatever the clocks say.
+        let network_us = step.served_by.as_ref().and_then(|_| stay_us.checked_sub(step.service_us));
+        let begins_us = stay.as_ref().map_or(0, |stay| stay.since_us(step.arrived_at_us));
+        let placed = Placed { step, role: Role::Call, begins_us, network_us, stay_us };
+        stay.map_or(&mut self.astray, |stay| &mut stay.calls).push(placed);
     }
 
-    fn merge(&mut self) -> Role {
-        if let Some(split) = self.splits.pop() {
-            self.branch = split.parent;
+    fn read(self) -> Lanes<'a> {
+        let first = self.stays.first().map(|stay| &stay.at.step.node);
+        let last = self.newest.get(&Branch::root()).and_then(|index| self.stays.get(*index));
+        let end_us = last.map_or(0, Stay::ends_us);
+        let away = last.filter(|last| Some(&last.at.step.node) != first);
+        let left_for_home_at_us = away.map(|last| last.at.step.left_at_us);
+        let mut placed = Vec::new();
+        for mut stay in self.stays {
+            stay.calls.sort_by_key(|call| call.step.step);
+            placed.push(stay.at);
+            placed.append(&mut stay.calls);
         }
-        Role::Merge
+        placed.extend(self.astray);
+        Lanes { placed, end_us, left_for_home_at_us }
     }
+}
 
-    fn branches_end_us(&self) -> u64 {
-        let own = format!("{}.", self.branch);
-        let ends = self.stays.iter().filter(|(branch, _)| branch.starts_with(&own)).map(|(_, stay)| stay.ends_us);
-        ends.max().unwrap_or_default()
-    }
+/// What calls nothing has no name between its slashes.
+pub(super) fn calls_nothing(step: &StepTrace) -> bool {
+    matches!(step.target.as_str(), "" | "/")
+}
 
-    fn in_place(&mut self, step: &'a StepTrace) {
-        let stay = self.stays.get(&self.branch).copied();
-        let since_us =
-            |stay: Stay<'_>| step.arrived_at_us.saturating_sub(stay.arrived_at_us).saturating_add(stay.begins_us);
-        let stay_us = step.left_at_us.saturating_sub(step.arrived_at_us);
-        self.put(step, Role::Call, &step.node, stay.map_or(0, since_us), None, stay_us);
-    }
-
-    fn put(
-        &mut self,
-        step: &'a StepTrace,
-        role: Role,
-        node: &'a str,
-        begins_us: u64,
-        network_us: Option<u64>,
-        stay_us: u64,
-    ) {
-        let branch = self.branch.clone();
-        self.placed.push(Placed { step, role, branch, node, begins_us, network_us, stay_us });
-    }
+const fn took_us(step: &StepTrace) -> u64 {
+    step.left_at_us.saturating_sub(step.arrived_at_us)
 }

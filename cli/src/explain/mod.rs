@@ -1,14 +1,15 @@
 //! A chain, drawn hop by hop: where it was, and where its time went (rpc-chains section 3.7). From a profile to text; nothing else.
 //!
 //! Each stay is timed by its own node's clock, and the way there by two clocks: on machines whose clocks differ, network times are off by
-//! the difference, and one that would be negative is shown as unknown.
+//! the difference, and one that would be negative is shown as unknown. A call made from afar is timed by the asking node's clock, and its
+//! service by the other's, each by itself: what is left is the network, whatever the clocks say.
 
 mod lanes;
 
 use catena::StepTrace;
 use serde::Serialize;
 
-use self::lanes::{Placed, Role};
+use self::lanes::{Placed, Role, calls_nothing};
 use crate::output::{Paint, printable};
 
 /// Columns of the timeline.
@@ -26,21 +27,27 @@ pub(crate) struct Hop {
     step: u32,
     /// Of a split: such as `.1.2`; empty for the whole chain.
     branch: String,
-    /// `call`, `branch` (one begins) or `merge` (they have ended, and their parent goes on).
+    /// `call`, `branch` (one begins), `merge` (they have ended, and their parent goes on) or `back` (the next node did not take the chain).
     role: &'static str,
+    /// Where the chain was.
     node: String,
+    /// The node that served the call, if the chain was not there and stayed where it was.
+    served_by: Option<String>,
+    /// Of `node`.
     site: Option<String>,
     /// Empty for the origin's own turn and for the way home.
     target: String,
     /// From the chain's beginning.
     begins_us: u64,
-    /// On the way there; null where nothing travelled, or where the nodes' clocks disagree.
+    /// On the way there, and for a call that another node served there and back; null where nothing travelled, or where the nodes'
+    /// clocks disagree.
     network_us: Option<u64>,
     stay_us: u64,
     service_us: u64,
     guest_us: u64,
     continuation_bytes: u64,
     params_bytes: u64,
+    /// A call to the node where the chain was.
     in_place: bool,
 }
 
@@ -49,8 +56,9 @@ impl Hop {
         self.step > 0 && self.role == CALL
     }
 
-    fn moved(&self) -> bool {
-        self.called() && !self.in_place
+    /// The chain stayed where it was, and another node served the call.
+    const fn from_afar(&self) -> bool {
+        self.served_by.is_some()
     }
 }
 
@@ -71,8 +79,7 @@ impl Chart {
     pub(crate) fn new(steps: &[StepTrace], ended_at_us: u64) -> Self {
         let lanes = lanes::place(steps);
         let hops: Vec<Hop> = lanes.placed.iter().map(hop).collect();
-        let moved = hops.iter().any(Hop::moved);
-        let home_us = lanes.left_at_us.filter(|_| moved).and_then(|left_at_us| ended_at_us.checked_sub(left_at_us));
+        let home_us = lanes.left_for_home_at_us.and_then(|left_at_us| ended_at_us.checked_sub(left_at_us));
         Self { hops, home_us, total_us: lanes.end_us.saturating_add(home_us.unwrap_or_default()) }
     }
 
@@ -112,46 +119,53 @@ impl Chart {
         let network_us = ways_us.saturating_add(self.home_us.unwrap_or_default());
         let service_us = sum(|hop| hop.service_us);
         let guest_us = sum(|hop| hop.guest_us);
-        let calls = self.hops.iter().filter(|hop| hop.called()).count();
-        let moved = self.hops.iter().filter(|hop| hop.moved()).count();
+        let count = |of: fn(&Hop) -> bool| self.hops.iter().filter(|hop| hop.called() && of(hop)).count();
+        let (calls, from_afar, in_place) = (count(|_| true), count(Hop::from_afar), count(|hop| hop.in_place));
+        let side_by_side = self.is_split() || network_us.saturating_add(service_us) > self.total_us;
         let part = |kind: Part, name: &str, us: u64| {
             let percent = (us as f64) * 100.0 / (self.total_us.max(1) as f64);
             format!("{} {name} {} ({percent:.0}%)", pen.key(kind), ms(us))
         };
         format!(
-            "total {}: {}, {}, {}\n{calls} calls, {moved} of them by hopping, {} in place; {} of state carried",
+            "total {}: {}, {}, {}\n\
+             {calls} calls, {} of them by hopping, {from_afar} from afar, {in_place} in place; {} of state carried",
             ms(self.total_us),
             part(Part::Network, "network", network_us),
             part(Part::Service, "service", service_us),
             part(Part::Guest, "guest", guest_us),
-            calls - moved,
+            calls - from_afar - in_place,
             bytes(sum(|hop| hop.continuation_bytes)),
-        ) + if self.is_split() { "\nbranches run side by side: their times add up to more than the total" } else { "" }
+        ) + if side_by_side {
+            "\nwhat ran side by side is counted each: the times may add up to more than the total"
+        } else {
+            ""
+        }
     }
 }
 
 fn hop(placed: &Placed<'_>) -> Hop {
-    let Placed { step, role, branch, node, begins_us, network_us, stay_us } = placed;
+    let Placed { step, role, begins_us, network_us, stay_us } = *placed;
     Hop {
         step: step.step,
-        branch: branch.clone(),
+        branch: step.branch.to_string(),
         role: match role {
             Role::Call => CALL,
             Role::Branch => "branch",
             Role::Merge => "merge",
+            Role::Back => "back",
         },
-        node: (*node).to_owned(),
+        node: step.node.clone(),
+        served_by: step.served_by.clone(),
         site: step.site.clone(),
-        // What calls nothing has no name between its slashes.
-        target: if step.target == "/" { String::new() } else { step.target.clone() },
-        begins_us: *begins_us,
-        network_us: *network_us,
-        stay_us: *stay_us,
+        target: if calls_nothing(step) { String::new() } else { step.target.clone() },
+        begins_us,
+        network_us,
+        stay_us,
         service_us: step.service_us,
         guest_us: step.guest_us,
         continuation_bytes: step.continuation_bytes,
         params_bytes: step.params_bytes,
-        in_place: step.in_place,
+        in_place: step.in_place && step.served_by.is_none(),
     }
 }
 
@@ -197,6 +211,21 @@ impl Pen {
         usize::try_from(column).unwrap_or(BAR_COLUMNS).min(BAR_COLUMNS)
     }
 
+    fn bar_of(&self, hop: &Hop) -> String {
+        let Hop { begins_us, service_us, guest_us, stay_us, .. } = *hop;
+        let network_us = hop.network_us.unwrap_or_default();
+        if hop.from_afar() {
+            let there_us = network_us / 2;
+            let stay = [(Part::Network, there_us), (Part::Service, service_us), (Part::Network, network_us - there_us)];
+            return self.bar(begins_us, 0, stay);
+        }
+        let rest_us = stay_us.saturating_sub(guest_us);
+        let service_us = if hop.in_place { service_us.max(rest_us) } else { service_us };
+        let waiting_us = rest_us.saturating_sub(service_us);
+        let stay = [(Part::Service, service_us), (Part::Waiting, waiting_us), (Part::Guest, guest_us)];
+        self.bar(begins_us, network_us, stay)
+    }
+
     /// The pieces one after the other, from `begins_us` on. A stay too short for a column of its own gets one for its greatest piece.
     fn bar(&self, begins_us: u64, network_us: u64, stay: [(Part, u64); 3]) -> String {
         let mut columns = [Part::Nothing; BAR_COLUMNS];
@@ -239,6 +268,7 @@ impl Cells {
         let calling = match hop.role {
             "branch" => "(branch begins)",
             "merge" => "(branches merge)",
+            "back" => "(goes on here)",
             _ if hop.step == 0 => "(begins here)",
             _ => hop.target.as_str(),
         };
@@ -248,26 +278,21 @@ impl Cells {
             None if !hop.called() => String::new(),
             None => "?".to_owned(),
         };
-        let known = hop.service_us.saturating_add(hop.guest_us);
-        let service_us =
-            if hop.in_place { hop.service_us.max(hop.stay_us.saturating_sub(hop.guest_us)) } else { hop.service_us };
-        let waiting_us = if hop.in_place { 0 } else { hop.stay_us.saturating_sub(known) };
-        let stay = [(Part::Service, service_us), (Part::Waiting, waiting_us), (Part::Guest, hop.guest_us)];
         let some_ms = |us: u64| if us == 0 { String::new() } else { ms(us) };
         let state = if hop.continuation_bytes == 0 { String::new() } else { bytes(hop.continuation_bytes) };
         Self {
             cells: [
-                if hop.role == "merge" { String::new() } else { hop.step.to_string() },
+                if matches!(hop.role, "merge" | "back") { String::new() } else { hop.step.to_string() },
                 short(&hop.branch),
-                short(&hop.node),
-                short(hop.site.as_deref().unwrap_or_default()),
+                short(hop.served_by.as_ref().unwrap_or(&hop.node)),
+                short(hop.site.as_deref().filter(|_| !hop.from_afar()).unwrap_or_default()),
                 short(calling),
                 network,
                 some_ms(hop.service_us),
                 some_ms(hop.guest_us),
                 state,
             ],
-            bar: pen.bar(hop.begins_us, hop.network_us.unwrap_or_default(), stay),
+            bar: pen.bar_of(hop),
         }
     }
 

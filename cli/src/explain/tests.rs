@@ -42,7 +42,7 @@ step  node    site  calling                  network  service    guest   state
     assert_eq!(
         summary,
         "total 444.4 ms: - network 387.0 ms (87%), # service 55.0 ms (12%), = guest 1.90 ms (0%)\n\
-         3 calls, 2 of them by hopping, 1 in place; 9.1 KB of state carried"
+         3 calls, 2 of them by hopping, 0 from afar, 1 in place; 9.1 KB of state carried"
     );
 }
 
@@ -98,9 +98,9 @@ fn laid_out(steps: &[StepTrace], expected: &[&str]) {
     assert_eq!(told, expected);
 }
 
-/// A stay without a node: the parent never left its node, and goes on after the merge.
-fn merge(left_at_us: u64) -> StepTrace {
-    StepTrace { left_at_us, ..StepTrace::default() }
+/// The same step, of this branch.
+fn of(branch: &str, step: StepTrace) -> StepTrace {
+    StepTrace { branch: branch.parse().unwrap_or_default(), ..step }
 }
 
 #[test]
@@ -109,17 +109,17 @@ fn branches_are_told_from_their_parents_and_each_other() {
         step(0, "client", "", 1_000, 1_100),
         step(1, "a", "s/f", 1_200, 1_300),
         // It makes a call where it begins, then goes to b.
-        StepTrace { in_place: true, ..step(3, "a", "s/g", 1_320, 1_330) },
-        step(2, "a", "/", 1_310, 1_350),
-        step(4, "b", "s/h", 1_400, 1_450),
+        of(".1", StepTrace { in_place: true, ..step(3, "a", "s/g", 1_320, 1_330) }),
+        of(".1", step(2, "a", "/", 1_310, 1_350)),
+        of(".1", step(4, "b", "s/h", 1_400, 1_450)),
         // The second splits again, and merges where it is.
-        step(2, "a", "/", 1_310, 1_320),
-        step(3, "c", "s/f", 1_500, 1_510),
-        step(4, "c", "/", 1_515, 1_520),
-        step(5, "d", "s/f", 1_600, 1_620),
-        step(4, "c", "/", 1_515, 1_530),
-        merge(1_700),
-        merge(1_800),
+        of(".2", step(2, "a", "/", 1_310, 1_320)),
+        of(".2", step(3, "c", "s/f", 1_500, 1_510)),
+        of(".2.1", step(4, "c", "/", 1_515, 1_520)),
+        of(".2.1", step(5, "d", "s/f", 1_600, 1_620)),
+        of(".2.2", step(4, "c", "/", 1_515, 1_530)),
+        of(".2", step(4, "c", "/", 1_630, 1_700)),
+        step(2, "a", "/", 1_710, 1_800),
         step(3, "d", "s/z", 1_900, 1_950),
     ];
     laid_out(
@@ -135,8 +135,8 @@ fn branches_are_told_from_their_parents_and_each_other() {
             "branch.2.1  515",
             "call.2.1 s/f 600",
             "branch.2.2  515",
-            "merge.2  620",
-            "merge  700",
+            "merge.2  630",
+            "merge  710",
             "call s/z 900",
         ],
     );
@@ -146,19 +146,80 @@ fn branches_are_told_from_their_parents_and_each_other() {
 fn branches_may_merge_elsewhere_and_their_parent_may_split_again() {
     let steps = [
         step(0, "client", "", 1_000, 1_100),
-        step(1, "client", "/", 1_110, 1_120),
-        step(2, "a", "s/f", 1_200, 1_210),
-        step(1, "client", "/", 1_110, 1_130),
+        of(".1", step(1, "client", "/", 1_110, 1_120)),
+        of(".1", step(2, "a", "s/f", 1_200, 1_210)),
+        of(".2", step(1, "client", "/", 1_110, 1_130)),
         // The parent went to m, and waited there.
         step(1, "m", "/", 1_150, 1_400),
-        step(2, "m", "/", 1_410, 1_420),
-        merge(1_500),
+        of(".3", step(2, "m", "/", 1_410, 1_420)),
+        step(2, "m", "/", 1_430, 1_500),
     ];
     laid_out(
         &steps,
-        &["call  0", "branch.1  110", "call.1 s/f 200", "branch.2  110", "merge  150", "branch.3  410", "merge  420"],
+        &["call  0", "branch.1  110", "call.1 s/f 200", "branch.2  110", "merge  150", "branch.3  410", "merge  430"],
     );
     let text = Chart::new(&steps, 10_000).text(false);
     assert!(text.contains("(branches merge)") && text.contains("side by side"), "{text}");
     assert!(!Chart::new(&trip(), 1_444_400).text(false).contains("branch"));
+}
+
+#[test]
+fn a_call_belongs_to_the_stay_in_which_it_was_made_whenever_it_ended() {
+    let steps = [
+        step(0, "client", "", 1_000, 1_100),
+        of(".1", step(2, "client", "/", 1_110, 1_120)),
+        of(".1", step(3, "a", "s/f", 1_200, 1_210)),
+        // Made before the split, beside it, and answered while its branches were under way.
+        StepTrace { in_place: true, served_by: Some("b".into()), ..step(1, "client", "s/g", 1_050, 1_250) },
+        StepTrace { in_place: true, ..step(4, "client", "s/h", 1_310, 1_320) },
+        step(2, "client", "/", 1_300, 1_400),
+    ];
+    laid_out(&steps, &["call  0", "call s/g 50", "branch.1  110", "call.1 s/f 200", "merge  300", "call s/h 310"]);
+    assert_eq!(Chart::new(&steps, 2_000).home_us, None, "it ended where it began");
+}
+
+#[test]
+fn a_chain_that_was_not_taken_goes_on_where_it_was() {
+    let steps = [
+        step(0, "client", "", 1_000, 1_100),
+        step(1, "a", "s/f", 1_200, 1_300),
+        step(2, "a", "/", 1_500, 1_600),
+        step(3, "b", "s/g", 1_700, 1_800),
+    ];
+    laid_out(&steps, &["call  0", "call s/f 200", "back  500", "call s/g 700"]);
+    assert!(Chart::new(&steps, 2_000).text(false).contains("(goes on here)"));
+}
+
+/// An interactive chain calls cam (120 ms away and back), then itself; the other clock is an hour ahead, and plays no part.
+fn plain_calls() -> Vec<StepTrace> {
+    let call = |of: StepTrace| StepTrace { in_place: true, ..of };
+    vec![
+        call(StepTrace {
+            served_by: Some("cam".into()),
+            site: Some("bei".into()),
+            service_us: 80_000,
+            ..step(1, "client", "probe.cam/sleep", 1_001_000, 1_201_000)
+        }),
+        call(StepTrace { service_us: 100_000, ..step(2, "client", "own/work", 1_202_000, 1_302_000) }),
+        StepTrace { site: Some("bei".into()), guest_us: 2_000, ..step(0, "client", "", 1_000_000, 1_402_000) },
+    ]
+}
+
+#[test]
+fn a_call_from_afar_is_network_around_its_service() {
+    let chart = Chart::new(&plain_calls(), 1_402_500);
+    let drawn = chart.text(false);
+    let expected = "\
+step  node    site  calling           network   service    guest  state
+   0  client  bei   (begins here)                        2.00 ms         .......................................=
+   1  cam           probe.cam/sleep  120.0 ms   80.0 ms                  ------########------
+   2  client        own/work         in place  100.0 ms                                      ##########
+total 402.0 ms: - network 120.0 ms (30%), # service 180.0 ms (45%), = guest 2.00 ms (0%)
+2 calls, 0 of them by hopping, 1 from afar, 1 in place; 0 B of state carried";
+    assert_eq!(drawn, expected, "\n{drawn}");
+    let json = chart.json();
+    let told = |key: &str| json["steps"].as_array().map(|steps| steps.iter().map(|step| step[key].clone()).collect());
+    assert_eq!(told("served_by"), Some(vec![serde_json::Value::Null, "cam".into(), serde_json::Value::Null]));
+    assert_eq!(told("in_place"), Some(vec![false.into(), false.into(), true.into()]));
+    assert_eq!(told("network_us"), Some(vec![serde_json::Value::Null, 120_000.into(), serde_json::Value::Null]));
 }
