@@ -31,7 +31,9 @@ pub(crate) fn next(why: &Exception) -> String {
         names::CANCELLED => "run it again when it may go on; what the steps before did stays done",
         names::DEADLINE_EXCEEDED => "allow more with --timeout; --explain shows where the time goes",
         names::HOP_BUDGET_EXCEEDED => "look for a loop in the function, or allow more with --hops-max",
-        names::LIMIT_EXCEEDED => "let the function use less; the node's owner sets its limits under [limits]",
+        names::LIMIT_EXCEEDED => {
+            "let the function use less; of two limits the lower one holds: the node's, which its owner sets under [limits], and one given to this run, such as --events-max"
+        }
         names::OVERLOADED => "the node has as much work as it takes on: try again later",
         names::STALLED => "await something that a call() settles: there are no timers in a chain",
         names::CODE_MISSING => "run it again: the function is then offered again",

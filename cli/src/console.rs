@@ -1,6 +1,7 @@
 //! The virtual console (rpc-chains section 3.7): what a chain's function logs, wherever it is, comes out here.
 //!
-//! Lines travel with the chain, so they arrive in the order in which they were said; of branches that ran side by side, one after the other.
+//! Lines come with the chain's answers and signs of life, each after those that it may have been said in answer to; of branches that run side by
+//! side, as each of them shows itself.
 
 use std::{
     fs::File,

@@ -11,6 +11,7 @@ use crate::{
     failure::Failure,
     input,
     local::{HERE, Local, Pending, Said},
+    lowering::Lowered,
     source::Source,
     value::{Exact, ExactException, base64},
 };
@@ -32,6 +33,9 @@ pub(crate) struct Recording {
     /// As text: many programs that read JSON hold numbers as floating point.
     seed: String,
     pub(crate) hops_max: u32,
+    /// What it had been given less of than others, at each step.
+    #[serde(default, skip_serializing_if = "Lowered::is_nothing")]
+    pub(crate) lowered: Lowered,
     pub(crate) input: Exact,
     /// In the order in which their outcomes were handed in.
     pub(crate) calls: Vec<Call>,
@@ -140,6 +144,7 @@ impl Recording {
             started_at_ms: local.start.started_at_ms,
             seed: local.start.seed.to_string(),
             hops_max: local.hops_max,
+            lowered: local.lowered,
             input: Exact(input.clone()),
             calls: Vec::new(),
             emits: Vec::new(),

@@ -19,6 +19,7 @@ use crate::{
     failure::Failure,
     input::{self, JSON_BYTES_MAX},
     local::{self, Local},
+    lowering::Lowered,
     output::{Output, Paint},
     recording::Recording,
     sandbox,
@@ -71,6 +72,8 @@ pub(crate) struct Debug {
     record: Option<PathBuf>,
     #[command(flatten)]
     terms: Terms,
+    #[command(flatten)]
+    lowered: Lowered,
 }
 
 pub(crate) async fn run(args: &Debug, output: &Output) -> Result<(), Failure> {
@@ -86,7 +89,7 @@ pub(crate) async fn run(args: &Debug, output: &Output) -> Result<(), Failure> {
     let sandbox = signals.unless(sandbox::make(Limits::default(), output)).await?;
     let began_at_us = clock::unix_us();
     let start = Start { started_at_ms: began_at_us / 1_000, seed: local::new_chain().seed() };
-    let local = Local::load(sandbox, &source, start, args.terms.hops_max).await?;
+    let local = Local::load(sandbox, &source, start, args.terms.hops_max, args.lowered).await?;
     let mut recording = Recording::new(&source, &local, &input);
     if let Some(file) = &args.record {
         // A place that cannot be written to is told before anything is done.

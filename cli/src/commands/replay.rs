@@ -50,7 +50,7 @@ pub(crate) async fn run(args: &Replay, output: &Output) -> Result<(), Failure> {
     let source = args.source.as_deref().map_or_else(|| recording.source(), Source::read)?;
     let mut signals = Signals::new()?;
     let sandbox = signals.unless(sandbox::make(Limits::default(), output)).await?;
-    let local = Local::load(sandbox, &source, recording.start()?, recording.hops_max).await?;
+    let local = Local::load(sandbox, &source, recording.start()?, recording.hops_max, recording.lowered).await?;
     if args.source.is_none() && local.hash().to_string() != recording.function.hash && !output.json {
         output.talk("note: this build has another engine than the one of the recording");
     }

@@ -13,7 +13,9 @@ use crate::{
     console::{self, Console},
     explain::Chart,
     failure::{Failure, Threw},
+    hearing::{self, Heard},
     local::{self, HERE, Local, Said},
+    lowering::Lowered,
     output::{Output, Paint, printable},
     progress::Progress,
     recorder,
@@ -87,6 +89,8 @@ pub(crate) struct Run {
     console: console::Where,
     #[command(flatten)]
     terms: Terms,
+    #[command(flatten)]
+    lowered: Lowered,
 }
 
 impl Run {
@@ -95,6 +99,7 @@ impl Run {
             profile: self.explain,
             mode: self.mode.unwrap_or(Placing::Chain).into(),
             compose: !self.no_compose,
+            limits: self.lowered.limits(),
             ..self.terms.options("--arg", &self.arg)?
         })
     }
@@ -155,8 +160,8 @@ impl Task<'_> {
         let mut logged = 0;
         let mut cancelled = false;
         let ended = loop {
-            let reply = tokio::select! {
-                reply = replies.next() => reply,
+            let heard = tokio::select! {
+                heard = hearing::next(&mut replies, logged) => heard,
                 () = signals.next() => {
                     if cancelled {
                         return Err(Failure::Interrupted);
@@ -172,6 +177,7 @@ impl Task<'_> {
             let unread = replies.console().get(logged..).unwrap_or_default();
             logged += unread.len();
             progress.aside(|| unread.iter().try_for_each(|line| console.line(line)))?;
+            let Heard::Reply(reply) = heard else { continue };
             match reply {
                 Some(Ok(Reply::Partial(value))) => progress.aside(|| emitted(&value, output))?,
                 Some(Ok(Reply::Last(value))) => break Ok(value),
@@ -200,7 +206,7 @@ impl Task<'_> {
         let Self { args, source, input, options, output } = *self;
         let (chain, began_at_us) = (local::new_chain(), clock::unix_us());
         let start = Start { started_at_ms: began_at_us / 1_000, seed: chain.seed() };
-        let local = Local::load(sandbox, source, start, args.terms.hops_max).await?;
+        let local = Local::load(sandbox, source, start, args.terms.hops_max, args.lowered).await?;
         let mut console = Console::open(&args.console, began_at_us, output)?;
         let recording = Recording::new(source, &local, input);
         // A place that cannot be written to is told before anything is done.
@@ -277,6 +283,6 @@ fn tell(
 ) -> Result<(), Failure> {
     let log = lines
         .iter()
-        .map(|line| json!({ "step": line.step, "node": line.node, "at_us": line.at_us, "text": line.text }));
+        .map(|line| json!({ "step": line.step, "branch": line.branch.to_string(), "node": line.node, "at_us": line.at_us, "text": line.text }));
     report::tell(ended, Way { chain, path, log: log.collect(), explain: chart.map(Chart::json) }, output)
 }

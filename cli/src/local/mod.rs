@@ -13,7 +13,7 @@ use catena::{ChainId, Exception, Fault, Hash, LogLine, NodeId, Policy, Sandbox, 
 use catena_guest::{Image, Session, Start, Turn};
 
 use self::state::{Continuation, Fork};
-use crate::{failure::Failure, source::Source};
+use crate::{failure::Failure, lowering::Lowered, source::Source};
 
 /// The name of the node that this process is, as a client has it.
 pub(crate) const HERE: &str = "client";
@@ -26,6 +26,8 @@ pub(crate) struct Local {
     image: Arc<Image>,
     pub(crate) start: Start,
     pub(crate) hops_max: u32,
+    /// What the function may use at each step, where that is less than this sandbox allows.
+    pub(crate) lowered: Lowered,
     policy: Policy,
 }
 
@@ -52,11 +54,17 @@ pub(crate) fn new_chain() -> ChainId {
 }
 
 impl Local {
-    pub(crate) async fn load(sandbox: Sandbox, source: &Source, start: Start, hops_max: u32) -> Result<Self, Failure> {
+    pub(crate) async fn load(
+        sandbox: Sandbox,
+        source: &Source,
+        start: Start,
+        hops_max: u32,
+        lowered: Lowered,
+    ) -> Result<Self, Failure> {
         let function = sandbox.function(source.kind, &source.name, source.bytes.clone());
         let loaded = sandbox.load(function.hash(), &function.encode()).await;
         let image = loaded.map_err(|why| source.refused(&why))?;
-        Ok(Self { sandbox, image, start, hops_max, policy: Policy::default() })
+        Ok(Self { sandbox, image, start, hops_max, lowered, policy: Policy::default() })
     }
 
     /// What the function is known by.
@@ -68,7 +76,7 @@ impl Local {
     pub(crate) async fn begin(&self, input: &Value) -> (State, Said) {
         let mut said = Said::default();
         let begun = match self.sandbox.begin(&self.image).await {
-            Ok(session) => turn(session, self.start, Event::Start(input)).await,
+            Ok(session) => self.turn(session, Event::Start(input)).await,
             Err(why) => Err(why),
         };
         let mut state = State::new();
@@ -91,7 +99,7 @@ impl Local {
     async fn run(&self, state: &mut State, mut event: Event<'static>, said: &mut Said) {
         loop {
             let turned = match self.sandbox.resume(&self.image, &state.here.continuation).await {
-                Ok(session) => turn(session, self.start, event).await,
+                Ok(session) => self.turn(session, event).await,
                 Err(why) => Err(why),
             };
             match self.take(state, turned, said) {
@@ -173,16 +181,17 @@ impl Local {
         state.begin_fork(Fork::new(parent, split, from));
         Some(Event::Branch(call, 0))
     }
-}
 
-/// One event in, one turn out, and the continuation after it.
-async fn turn(mut session: Session, start: Start, event: Event<'_>) -> Result<(Turn, Continuation), Exception> {
-    let turn = match event {
-        Event::Start(input) => session.start(input, start).await?,
-        Event::Settle(call, outcome) => session.settle(call, outcome.as_ref()).await?,
-        Event::Branch(call, index) => session.branch(call, index).await?,
-    };
-    let continuation =
-        if turn.end.is_some() { Continuation::default() } else { Arc::from(session.suspend()?.as_ref()) };
-    Ok((turn, continuation))
+    /// One event in, one turn out, and the continuation after it.
+    async fn turn(&self, mut session: Session, event: Event<'_>) -> Result<(Turn, Continuation), Exception> {
+        session.lower(&self.lowered.limits())?;
+        let turn = match event {
+            Event::Start(input) => session.start(input, self.start).await?,
+            Event::Settle(call, outcome) => session.settle(call, outcome.as_ref()).await?,
+            Event::Branch(call, index) => session.branch(call, index).await?,
+        };
+        let continuation =
+            if turn.end.is_some() { Continuation::default() } else { Arc::from(session.suspend()?.as_ref()) };
+        Ok((turn, continuation))
+    }
 }
