@@ -158,7 +158,9 @@ impl Inner {
         };
         let module = hash_of(&function.bytes);
         let compiled = self.compile(function).await?.map_err(failed)?;
+        let seat = self.seat()?;
         let prototype = Prototype::new(&self.runtime, compiled).await.map_err(failed)?;
+        drop(seat);
         let loaded = untouched(&prototype);
         Ok(Arc::new(Image::new(self.next_image_id(), code, FunctionKind::Wasm, &name, module, prototype, loaded)))
     }

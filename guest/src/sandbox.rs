@@ -20,7 +20,7 @@ use crate::{
     kept::Kept,
     loading::Loading,
     prototype::{Compiled, Prototype},
-    ready::{Ready, Seats},
+    ready::{Ready, Seat, Seats},
     runtime::Runtime,
     warm::Warm,
 };
@@ -229,13 +229,17 @@ impl Inner {
             return Ok(ready);
         }
         self.warm_misses.fetch_add(1, Ordering::Relaxed);
+        Ready::new(&self.runtime, image, self.seat()?).map(Box::new)
+    }
+
+    /// Room for one more instance: without it the pool may have none.
+    pub(crate) fn seat(&self) -> Result<Seat, Exception> {
         let seat = self.seats.take().or_else(|| {
             // The longest unused makes room. It is dropped before the seat is looked for again.
             drop(evict(&self.warm));
             self.seats.take()
         });
-        let seat = seat.ok_or_else(|| overloaded("instances_max", self.config.instances_max.into()))?;
-        Ready::new(&self.runtime, image, seat).map(Box::new)
+        seat.ok_or_else(|| overloaded("instances_max", self.config.instances_max.into()))
     }
 
     /// Resets an instance that ran, and keeps it.
@@ -246,7 +250,9 @@ impl Inner {
     }
 
     /// Keeps an instance that is in its image's base state.
-    pub(crate) fn keep(&self, ready: Box<Ready>) {
+    pub(crate) fn keep(&self, mut ready: Box<Ready>) {
+        // Whoever used it may have had less than whoever comes next.
+        ready.limit(&self.runtime.limits);
         let one_too_many = lock(&self.warm).put(ready);
         // Dropped when the lock is free again.
         drop(one_too_many);

@@ -53,10 +53,8 @@ pub struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(sandbox: Arc<Inner>, mut ready: Box<Ready>) -> Self {
+    pub(crate) fn new(sandbox: Arc<Inner>, ready: Box<Ready>) -> Self {
         let limits = sandbox.runtime.limits.clone();
-        // Whoever used the instance before may have had less.
-        ready.limit(&limits);
         Self { sandbox, ready: Some(ready), phase: Phase::Idle, explicit: None, limits }
     }
 
@@ -189,7 +187,11 @@ impl Session {
             let continuation =
                 self.explicit.take().and_then(|explicit| explicit.encode(ready.image.digest)).ok_or_else(session_over);
             sandbox.give_back(ready);
-            return continuation;
+            let continuation = continuation?;
+            return match continuation.len() > self.limits.continuation_bytes_max as usize {
+                true => Err(Stop::limit("continuation_bytes_max").into_exception(&self.limits)),
+                false => Ok(continuation),
+            };
         }
         let continuation =
             ready.continuation(&sandbox.runtime, &self.limits).map_err(|stop| stop.into_exception(&self.limits));

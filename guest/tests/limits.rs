@@ -3,28 +3,29 @@
 
 mod common;
 
-use catena_guest::{Limits, Sandbox, SandboxConfig};
-use catena_wire::{Exception, names};
+use catena_guest::{Image, Limits, Sandbox, SandboxConfig};
+use catena_wire::{Exception, StepLimits, names};
 use common::{START, config, json_of, load_js, load_wasm, sandbox, value};
 use serde_json::json;
-use std::{cell::Cell, sync::LazyLock};
+use std::{
+    cell::Cell,
+    sync::{Arc, LazyLock},
+};
 
 /// Little time.
 static TIGHT: LazyLock<Sandbox> = LazyLock::new(|| limited(200));
 /// Time enough to break any other limit, on a busy machine too.
-static PATIENT: LazyLock<Sandbox> = LazyLock::new(|| limited(60_000));
+static PATIENT: LazyLock<Sandbox> = LazyLock::new(|| limited(PATIENT_LIMITS.step_wall_ms_max));
+const PATIENT_LIMITS: Limits = Limits {
+    memory_bytes_max: 16 << 20,
+    step_wall_ms_max: 60_000,
+    output_bytes_max: 1 << 20,
+    events_max: 1_000,
+    continuation_bytes_max: 256 << 10,
+};
 
 fn limited(step_wall_ms_max: u32) -> Sandbox {
-    sandbox(SandboxConfig {
-        limits: Limits {
-            memory_bytes_max: 16 << 20,
-            step_wall_ms_max,
-            output_bytes_max: 1 << 20,
-            events_max: 1_000,
-            continuation_bytes_max: 256 << 10,
-        },
-        ..config()
-    })
+    sandbox(SandboxConfig { limits: Limits { step_wall_ms_max, ..PATIENT_LIMITS }, ..config() })
 }
 
 async fn broken(sandbox: &Sandbox, body: &str) -> Exception {
@@ -220,4 +221,197 @@ async fn compiled_guests_are_stopped_by_force() {
         assert_eq!(exception.name, name, "{what}: {exception:?}");
         assert!(exception.message.contains(says), "{what}: {exception}");
     }
+}
+
+const RAISED: StepLimits = StepLimits {
+    memory_bytes_max: Some(u64::MAX),
+    step_wall_ms_max: Some(u32::MAX),
+    output_bytes_max: Some(u32::MAX),
+    events_max: Some(u32::MAX),
+    continuation_bytes_max: Some(u32::MAX),
+};
+
+/// Only this one limit.
+fn lowered(limit: &str, max: u32) -> StepLimits {
+    let mut by = StepLimits::UNCHANGED;
+    match limit {
+        "memory_bytes_max" => by.memory_bytes_max = Some(max.into()),
+        "step_wall_ms_max" => by.step_wall_ms_max = Some(max),
+        "output_bytes_max" => by.output_bytes_max = Some(max),
+        "events_max" => by.events_max = Some(max),
+        "continuation_bytes_max" => by.continuation_bytes_max = Some(max),
+        other => panic!("there is no limit {other}"),
+    }
+    by
+}
+
+fn assert_broken(result: Result<(), Exception>, limit: &str, max: u64, what: &str) {
+    let Err(exception) = result else { panic!("{what}: {limit} is not held") };
+    let params = exception.params.as_ref().map(json_of).unwrap_or_default();
+    assert_eq!(exception.name, names::LIMIT_EXCEEDED, "{what}: {exception}");
+    assert_eq!((&params["limit"], &params["limit_max"]), (&json!(limit), &json!(max)), "{what}: {exception}");
+    assert!(exception.message.contains(&format!("{limit} ({max} ")), "{what}: {exception}");
+}
+
+/// With room for one instance, which all sessions have one after the other.
+fn one_instance() -> Sandbox {
+    let limits = PATIENT_LIMITS;
+    sandbox(SandboxConfig { limits, instances_max: 1, warm_instances_max: 1, ..config() })
+}
+
+/// Lowers a session's limits one after the other, starts it with `input`, and takes its continuation.
+async fn attempt(sandbox: &Sandbox, image: &Arc<Image>, by: &[StepLimits], input: u32) -> Result<(), Exception> {
+    let mut session = sandbox.begin(image).await.unwrap();
+    by.iter().try_for_each(|by| session.lower(by))?;
+    let turn = session.start(&value(&json!(input)), START).await?;
+    assert_eq!(turn.calls.len(), 1, "{turn:?}");
+    session.suspend().map(drop)
+}
+
+#[tokio::test]
+async fn a_lowered_limit_is_held_and_cannot_be_raised_and_concerns_no_other_session() {
+    let sandbox = one_instance();
+    let own = PATIENT_LIMITS;
+    // Per limit: what the function does with its input, the lowered limit, inputs that keep the lowered one, that keep only the
+    // node's own, and that break that too.
+    for (limit, body, max, small, large, huge) in [
+        (
+            "memory_bytes_max",
+            "const kept = new Uint8Array(n);",
+            4 << 20,
+            10_000,
+            8_000_000,
+            Some((20_000_000, own.memory_bytes_max)),
+        ),
+        ("step_wall_ms_max", "for (let i = 0; i < n; i++);", 50, 10, 20_000_000, None),
+        (
+            "output_bytes_max",
+            "log('x'.repeat(n));",
+            10_000,
+            100,
+            100_000,
+            Some((2_000_000, own.output_bytes_max.into())),
+        ),
+        ("events_max", "for (let i = 0; i < n; i++) log('x');", 100, 10, 500, Some((2_000, own.events_max.into()))),
+        (
+            "continuation_bytes_max",
+            "const kept = Uint8Array.from({ length: n }, (_, i) => i * 7);",
+            50_000,
+            10,
+            100_000,
+            Some((400_000, own.continuation_bytes_max.into())),
+        ),
+    ] {
+        let result = if body.contains("kept") { "kept.length" } else { "n" };
+        let source = format!(
+            "import {{ call, log }} from 'catena';\nexport default async (n) => {{ {body} await call('a/b', 1); return {result}; }};"
+        );
+        let image = load_js(&sandbox, &source).await.unwrap();
+        let by = lowered(limit, max);
+        attempt(&sandbox, &image, &[], large).await.unwrap();
+        assert_broken(attempt(&sandbox, &image, &[by], large).await, limit, max.into(), "lowered");
+        assert_broken(attempt(&sandbox, &image, &[by, RAISED], large).await, limit, max.into(), "lowered, then raised");
+        if let Some((huge, own)) = huge {
+            assert_broken(attempt(&sandbox, &image, &[RAISED], huge).await, limit, own, "raised");
+        }
+        attempt(&sandbox, &image, &[by], small).await.unwrap();
+        let hits = sandbox.stats().warm_hits;
+        attempt(&sandbox, &image, &[], large).await.unwrap();
+        assert_eq!(sandbox.stats().warm_hits, hits + 1, "{limit}: it was not the instance of the lowered session");
+    }
+}
+
+#[tokio::test]
+async fn a_continuation_is_laid_over_an_instance_that_had_less_before() {
+    let sandbox = one_instance();
+    let source = "import { call } from 'catena'; export default async (n) => { const kept = new Uint8Array(n); await call('a/b', 1); return kept.length; };";
+    let image = load_js(&sandbox, source).await.unwrap();
+    let mut session = sandbox.begin(&image).await.unwrap();
+    session.start(&value(&json!(8_000_000)), START).await.unwrap();
+    let continuation = session.suspend().unwrap();
+    let by = lowered("memory_bytes_max", 4 << 20);
+    attempt(&sandbox, &image, &[by], 10).await.unwrap();
+    let hits = sandbox.stats().warm_hits;
+    let mut session = sandbox.resume(&image, &continuation).await.unwrap();
+    assert_eq!(sandbox.stats().warm_hits, hits + 1, "it was not the instance of the lowered session");
+    let turn = session.settle(0, Ok(&value(&json!(null)))).await.unwrap();
+    assert_eq!(turn.end, Some(Ok(value(&json!(8_000_000)))));
+    drop(session);
+    // A session that has more already than it may.
+    let mut session = sandbox.resume(&image, &continuation).await.unwrap();
+    assert_broken(session.lower(&by), "memory_bytes_max", 4 << 20, "resumed");
+    drop(session);
+    // Nor is another function loaded with the limits of the session before.
+    attempt(&sandbox, &image, &[by], 10).await.unwrap();
+    let source = "const kept = new Uint8Array(8_000_000); export default async () => kept.length;";
+    load_js(&sandbox, source).await.unwrap();
+}
+
+/// A function of explicit state that goes on with `$short` for ever, until its event is a long one: that it answers with `long`.
+fn explicit(long: &str) -> Vec<u8> {
+    let module = format!(
+        r#"(module (memory (export "memory") 1)
+          ;; [next a/b null, null]; the same with 2,000 bytes of state; four lines of log, and next.
+          (data (i32.const 0x100) "\81\85\06\61a\61b\f6\f6")
+          (data (i32.const 0x200) "\81\85\06\61a\61b\f6\59\07\d0")
+          (data (i32.const 0x1000) "\85\82\04\61x\82\04\61x\82\04\61x\82\04\61x\85\06\61a\61b\f6\f6")
+          (global $short i64 (i64.const 0x0000010000000009))
+          (func (export "catena_abi_v1")) (func (export "catena_alloc") (param i32) (result i32) i32.const 0x2000)
+          (func $long (result i64) (local $i i64) {long})
+          (func (export "catena_step") (param i32 i32) (result i64)
+            (if (result i64) (i32.lt_u (local.get 1) (i32.const 100)) (then (global.get $short)) (else (call $long)))))"#
+    );
+    wat::parse_str(module).unwrap()
+}
+
+#[tokio::test]
+async fn a_lowered_limit_is_held_at_every_step_of_a_function_with_explicit_state() {
+    const LARGE_STATE: &str = "i64.const 0x00000200000007db";
+    let sandbox = one_instance();
+    let long = value(&json!("x".repeat(200)));
+    for (limit, body, max) in [
+        ("memory_bytes_max", "(drop (memory.grow (i32.const 100))) (global.get $short)", 4 << 20),
+        (
+            "step_wall_ms_max",
+            "(loop (br_if 0 (i64.lt_u (local.tee $i (i64.add (local.get $i) (i64.const 1))) (i64.const 1_000_000_000)))) (global.get $short)",
+            20,
+        ),
+        ("output_bytes_max", LARGE_STATE, 1_000),
+        ("events_max", "i64.const 0x0000100000000019", 4),
+        ("continuation_bytes_max", LARGE_STATE, 1_000),
+    ] {
+        let image = load_wasm(&sandbox, &explicit(body)).await.unwrap();
+        let by = lowered(limit, max);
+        for (what, lowerings) in [("as the node has them", &[][..]), ("lowered", &[by]), ("then raised", &[by, RAISED])]
+        {
+            let mut session = sandbox.begin(&image).await.unwrap();
+            for by in lowerings {
+                session.lower(by).unwrap();
+            }
+            session.start(&value(&json!(null)), START).await.unwrap();
+            session.settle(0, Ok(&value(&json!(null)))).await.unwrap();
+            let result = session.settle(1, Ok(&long)).await.and_then(|_| session.suspend().map(drop));
+            match lowerings {
+                [] => result.unwrap(),
+                _ => assert_broken(result, limit, max.into(), what),
+            }
+        }
+        // Lowered and kept: the next has all again.
+        let mut session = sandbox.begin(&image).await.unwrap();
+        session.lower(&by).unwrap();
+        session.start(&value(&json!(null)), START).await.unwrap();
+        let continuation = session.suspend().unwrap();
+        let hits = sandbox.stats().warm_hits;
+        let mut session = sandbox.resume(&image, &continuation).await.unwrap();
+        assert_eq!(sandbox.stats().warm_hits, hits + 1, "{limit}: it was not the instance of the lowered session");
+        session.settle(0, Ok(&long)).await.and_then(|_| session.suspend()).unwrap();
+    }
+    let image = load_wasm(&sandbox, &explicit(LARGE_STATE)).await.unwrap();
+    let mut session = sandbox.begin(&image).await.unwrap();
+    assert_broken(
+        session.lower(&lowered("memory_bytes_max", 1_000)),
+        "memory_bytes_max",
+        1_000,
+        "less than it begins with",
+    );
 }
