@@ -312,6 +312,7 @@ impl<'m> Seen<'m> {
         self.function("catena_settle", &[], &[], "() -> ()", false)?;
         self.function("catena_scratch", &[], &[I32], "() -> i32", false)?;
         self.function("catena_where", &[], &[I64], "() -> i64", false)?;
+        self.function("catena_last_words", &[], &[I64], "() -> i64", false)?;
         let entries: &[&'static str] = match (role, explicit) {
             (_, true) => &["catena_step"],
             (Role::Function, false) => &["catena_start", "catena_resume"],

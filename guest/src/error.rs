@@ -49,7 +49,11 @@ pub(crate) enum Stop {
         line: u32,
         column: u32,
     },
-    Trap(String),
+    Trap {
+        what: String,
+        /// What the guest said of it.
+        last_words: Option<String>,
+    },
     Abi(String),
 }
 
@@ -69,8 +73,8 @@ impl Stop {
         }
         match error.downcast_ref::<wasmtime::Trap>() {
             Some(wasmtime::Trap::StackOverflow) => Self::limit("stack_bytes_max"),
-            Some(trap) => Self::Trap(describe(*trap, error)),
-            None => Self::Trap(format!("{error:#}")),
+            Some(trap) => Self::Trap { what: describe(*trap, error), last_words: None },
+            None => Self::Trap { what: format!("{error:#}"), last_words: None },
         }
     }
 
@@ -79,8 +83,12 @@ impl Stop {
             Self::Limit { limit, message, line, column } => {
                 limit_exceeded(&limit, message, limits).at_line(line, column)
             }
-            Self::Trap(what) => {
-                Exception::new(GUEST_TRAPPED, Fault::Guest, format!("the function's WebAssembly trapped: {what}"))
+            Self::Trap { what, last_words } => {
+                let message = match last_words {
+                    Some(words) => format!("the function's WebAssembly trapped: {words} ({what})"),
+                    None => format!("the function's WebAssembly trapped: {what}"),
+                };
+                Exception::new(GUEST_TRAPPED, Fault::Guest, message)
             }
             Self::Abi(what) => {
                 Exception::new(GUEST_ABI, Fault::Guest, format!("the function broke the guest ABI: {what}"))

@@ -95,6 +95,11 @@ impl Host {
         self.memory_bytes_max = limits.memory_bytes_max;
     }
 
+    /// Its time is over, whatever it has used of it: it has the epochs that are left to a guest which is to stop.
+    pub(crate) const fn end_time(&mut self) {
+        self.step_max = Duration::ZERO;
+    }
+
     /// `catena.interrupted`.
     pub(crate) fn interrupted(&self) -> i32 {
         i32::from(self.clock.spent() >= self.step_max)

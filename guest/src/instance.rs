@@ -6,6 +6,7 @@ use crate::{
     abi::{self, GuestEnd, Outbox},
     error::Stop,
     host::Host,
+    last_words,
     limits::Limits,
     prototype::{Compiled, Exports},
     runtime::Runtime,
@@ -36,6 +37,7 @@ pub(crate) struct Instance {
     settle: Option<TypedFunc<(), ()>>,
     scratch: Option<TypedFunc<(), u32>>,
     place: Option<TypedFunc<(), u64>>,
+    last_words: Option<TypedFunc<(), u64>>,
 }
 
 impl Instance {
@@ -62,6 +64,7 @@ impl Instance {
             settle: look.function(exports.settle.as_ref())?,
             scratch: look.function(exports.scratch.as_ref())?,
             place: look.function(exports.place.as_ref())?,
+            last_words: look.function(exports.last_words.as_ref())?,
             store,
         })
     }
@@ -127,7 +130,6 @@ impl Instance {
     pub(crate) async fn deliver(&mut self, to: To, event: &[u8], limits: &Limits) -> Result<Outbox, Stop> {
         Runtime::rearm(&mut self.store);
         let clock = self.store.data().clock.clone();
-        // The place is asked for within the same time, which is over for most.
         let step = async {
             let result = self.exchange(to, event, limits).await;
             let broken = self.store.data().memory_broken;
@@ -136,25 +138,35 @@ impl Instance {
                     Err(Stop::Limit { limit, message: Some(message), line, column })
                 }
                 // It may have got by with less, or fallen over it: it asked for more than it may have either way.
-                Ok(_) | Err(Stop::Trap(_) | Stop::Abi(_)) if broken => {
+                Ok(_) | Err(Stop::Trap { .. } | Stop::Abi(_)) if broken => {
                     Err(self.stop_at_place("memory_bytes_max").await)
                 }
                 Err(Stop::Limit { limit, line: 0, .. }) => Err(self.stop_at_place(&limit).await),
+                Err(Stop::Trap { what, .. }) => {
+                    let packed = self.ask_stopped(self.last_words.clone()).await;
+                    Err(Stop::Trap {
+                        what,
+                        last_words: packed.and_then(|packed| last_words::read(self.memory(), packed)),
+                    })
+                }
                 result => result,
             }
         };
         clock.run(step).await
     }
 
-    /// A limit that the guest did not tell of itself: it is asked where it is. Stopped in the middle of anything, it may no longer
-    /// know; its instance is dropped in any case.
+    /// A limit that the guest did not tell of itself: it is asked where it is.
     async fn stop_at_place(&mut self, limit: &str) -> Stop {
-        let mut packed = 0;
-        if let Some(place) = &self.place {
-            Runtime::rearm(&mut self.store);
-            packed = place.call_async(&mut self.store, ()).await.unwrap_or(0);
-        }
+        let packed = self.ask_stopped(self.place.clone()).await.unwrap_or(0);
         Stop::Limit { limit: limit.to_owned(), message: None, line: (packed >> 32) as u32, column: packed as u32 }
+    }
+
+    /// Asks a guest that was stopped in the middle of anything, so that it may no longer know what to say; its instance is dropped
+    /// in any case, which is why its limits need not be put back.
+    async fn ask_stopped(&mut self, what: Option<TypedFunc<(), u64>>) -> Option<u64> {
+        self.store.data_mut().end_time();
+        Runtime::rearm(&mut self.store);
+        what?.call_async(&mut self.store, ()).await.ok()
     }
 
     async fn exchange(&mut self, to: To, event: &[u8], limits: &Limits) -> Result<Outbox, Stop> {

@@ -29,6 +29,7 @@ mod host;
 mod image;
 mod instance;
 mod kept;
+mod last_words;
 mod leb;
 mod limits;
 mod loading;

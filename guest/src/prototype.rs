@@ -24,6 +24,7 @@ pub(crate) struct Exports {
     pub(crate) settle: Option<ModuleExport>,
     pub(crate) scratch: Option<ModuleExport>,
     pub(crate) place: Option<ModuleExport>,
+    pub(crate) last_words: Option<ModuleExport>,
     pub(crate) globals: Vec<ModuleExport>,
 }
 
@@ -82,6 +83,7 @@ fn exports(module: &Module, admitted: &Admitted) -> Option<Exports> {
         settle: optional("catena_settle"),
         scratch: optional("catena_scratch"),
         place: optional("catena_where"),
+        last_words: optional("catena_last_words"),
         globals: admitted.global_names.iter().map(|name| optional(name)).collect::<Option<_>>()?,
     })
 }

@@ -4,8 +4,8 @@
 mod common;
 
 use catena_guest::{Function, FunctionKind};
-use catena_wire::{Fault, names};
-use common::{NODES, START, Way, answer, guest, load_js, load_wasm, run, value};
+use catena_wire::{Fault, Value, names};
+use common::{NODES, START, Way, answer, guest, json_of, load_js, load_wasm, run, value};
 use serde_json::json;
 
 async fn relay(guest_name: &str, input: &serde_json::Value, way: Way) -> common::Shown {
@@ -42,6 +42,31 @@ async fn a_failed_call_reaches_a_rust_guest_and_ends_it() {
         assert_eq!((exception.name.as_str(), exception.message.as_str()), ("NoSuchMail", "there is no such mail"));
         assert_eq!((exception.fault, exception.step, exception.path.len()), (Fault::Service, 2, 2), "{guest}");
         assert_eq!(exception.target.as_deref(), Some("a/fail"), "{guest}");
+    }
+}
+
+#[tokio::test]
+async fn null_is_what_a_rust_guest_takes_for_nothing() {
+    let image = load_wasm(&NODES[0], &guest("plan.wasm")).await.unwrap();
+    let (null, empty, number) = (json!(null), json!([]), json!(7));
+    let undefined = Value::from_cbor(vec![0xf7].into()).unwrap();
+    for (what, result, expected) in [
+        ("tell", value(&null), Some(&null)),
+        ("tell", undefined.clone(), Some(&null)),
+        ("tell", value(&empty), Some(&null)),
+        ("tell", value(&number), None),
+        ("ask", value(&null), Some(&null)),
+        ("ask", undefined, Some(&null)),
+        ("ask", value(&number), Some(&number)),
+        ("ask", value(&empty), None),
+    ] {
+        let mut session = NODES[0].begin(&image).await.unwrap();
+        session.start(&value(&json!([what, "a/b", null])), START).await.unwrap();
+        let end = session.settle(0, Ok(&result)).await.unwrap().end.unwrap();
+        match expected {
+            Some(expected) => assert_eq!(&json_of(&end.unwrap()), expected, "{what}: {result:?}"),
+            None => assert_eq!(end.unwrap_err().name, "BadParameters", "{what}: {result:?}"),
+        }
     }
 }
 
@@ -121,6 +146,10 @@ async fn modules_that_cannot_travel_are_refused_by_name() {
             "does not export catena_start as (i32, i32) -> i64",
         ),
         (with(r#"(func (export "catena_scratch") (result i64) i64.const 0)"#), "does not export catena_scratch as"),
+        (
+            with(r#"(func (export "catena_last_words") (result i32) i32.const 0)"#),
+            "does not export catena_last_words as",
+        ),
         (with(r#"(func (export "catena_scratch") (result i32) i32.const 65532)"#), "scratch list"),
         (with(r#"(func (export "catena_scratch") (result i32) unreachable)"#), "unreachable"),
     ] {
@@ -201,7 +230,12 @@ async fn one_instance_too_many_is_refused_and_room_is_made_of_those_unused() {
     assert_eq!(sandbox.stats().warm_instances, 0, "the other's made room");
     let exception = sandbox.begin(images[1]).await.unwrap_err();
     assert_eq!(exception.name, names::OVERLOADED);
+    // A module is looked at in an instance of its own.
+    let exception = load_wasm(&sandbox, &guest("relay.wasm")).await.unwrap_err();
+    assert_eq!(exception.name, names::OVERLOADED, "{exception}");
     drop((first, second));
     assert_eq!(sandbox.stats().warm_instances, 2);
+    load_wasm(&sandbox, &guest("relay.wasm")).await.unwrap();
+    assert_eq!(sandbox.stats().warm_instances, 1);
     sandbox.begin(images[1]).await.unwrap();
 }

@@ -14,7 +14,7 @@ use std::{
 
 use minicbor::{Decode, Decoder, Encode, Encoder, data::Type, decode};
 
-use crate::{Exception, Raw, io};
+use crate::{Exception, Raw, io, last_words};
 
 /// How a function, a branch, a call or a split ended.
 pub(crate) type Outcome = Result<Raw, Exception>;
@@ -143,6 +143,7 @@ where
     O: Encode<()>,
     F: Future<Output = Result<O, Exception>> + 'static,
 {
+    last_words::listen();
     let event = io::event(length);
     let mut d = Decoder::new(&event);
     let started = (|| {

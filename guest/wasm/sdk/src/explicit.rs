@@ -2,7 +2,7 @@
 
 use minicbor::{Decode, Decoder, Encode, Encoder};
 
-use crate::{Exception, Raw, io, split_target};
+use crate::{Exception, Raw, io, last_words, split_target};
 
 /// What a step ends with.
 pub enum Step {
@@ -43,12 +43,13 @@ where
     S: for<'b> Decode<'b, ()>,
     V: for<'b> Decode<'b, ()>,
 {
+    last_words::listen();
     let event = io::event(length);
     let mut d = Decoder::new(&event);
     let read = (|| {
         d.array()?;
         let state = d.decode::<Option<S>>()?;
-        let result = if d.bool()? { Ok(d.decode::<V>()?) } else { Err(d.decode::<Exception>()?) };
+        let result = if d.bool()? { Ok(d.decode::<Raw>()?.get()?) } else { Err(d.decode::<Exception>()?) };
         Ok::<_, minicbor::decode::Error>((state, result))
     })();
     let step = match read {

@@ -29,7 +29,7 @@ pub(crate) fn event(length: u32) -> Vec<u8> {
 pub(crate) fn outbox(bytes: Vec<u8>) -> u64 {
     OUT.with_borrow_mut(|buffer| {
         *buffer = bytes;
-        u64::from(address(buffer.as_ptr())) << 32 | buffer.len() as u64
+        packed(buffer)
     })
 }
 
@@ -57,6 +57,11 @@ pub fn scratch() -> u32 {
         *list = [low, high - low, 0, 0];
         address(list.as_ptr().cast())
     })
+}
+
+/// Where something lies and how long it is, as the host wants to know it.
+pub(crate) fn packed(bytes: &[u8]) -> u64 {
+    u64::from(address(bytes.as_ptr())) << 32 | bytes.len() as u64
 }
 
 fn address(pointer: *const u8) -> u32 {

@@ -20,6 +20,7 @@ mod exception;
 mod executor;
 mod explicit;
 mod io;
+mod last_words;
 mod raw;
 mod split;
 
@@ -37,6 +38,7 @@ pub mod export {
         executor::{resume, start},
         explicit::step,
         io::{alloc, scratch, settle},
+        last_words::last_words,
     };
 }
 
@@ -98,6 +100,11 @@ macro_rules! __exports {
         #[unsafe(no_mangle)]
         extern "C" fn catena_scratch() -> u32 {
             $crate::export::scratch()
+        }
+
+        #[unsafe(no_mangle)]
+        extern "C" fn catena_last_words() -> u64 {
+            $crate::export::last_words()
         }
     };
 }

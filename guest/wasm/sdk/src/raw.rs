@@ -2,6 +2,10 @@
 
 use minicbor::{Decode, Decoder, Encode, Encoder, decode, encode};
 
+const EMPTY_ARRAY: u8 = 0x80;
+const NULL: u8 = 0xf6;
+const UNDEFINED: u8 = 0xf7;
+
 /// One item of CBOR, encoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Raw(Vec<u8>);
@@ -16,15 +20,23 @@ impl Raw {
     /// CBOR null.
     #[must_use]
     pub fn null() -> Self {
-        Self(vec![0xf6])
+        Self(vec![NULL])
     }
 
-    /// Decodes it.
+    /// Decodes it. Null, and JavaScript's undefined, are whatever holds nothing: `()`, or `None`.
     ///
     /// # Errors
     /// minicbor's, if it is of another shape.
     pub fn get<'b, T: Decode<'b, ()>>(&'b self) -> Result<T, decode::Error> {
-        minicbor::decode(&self.0)
+        let decoded = minicbor::decode(&self.0);
+        match self.0.as_slice() {
+            [NULL | UNDEFINED] if decoded.is_err() => {
+                // To minicbor, what holds nothing is an empty array.
+                let nothing = if size_of::<T>() == 0 { &[EMPTY_ARRAY] } else { &[NULL] };
+                minicbor::decode(nothing).or(decoded)
+            }
+            _ => decoded,
+        }
     }
 }
 

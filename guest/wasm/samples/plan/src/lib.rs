@@ -43,6 +43,11 @@ fn step(plan: Plan, shared: &Rc<Shared>) -> Pin<Box<dyn Future<Output = Outcome>
         match plan {
             Plan::Value(value) => Ok(value),
             Plan::Call(target, params) => call(&target, &params).await,
+            Plan::Tell(target, params) => {
+                call::<()>(&target, &params).await?;
+                Ok(Raw::null())
+            }
+            Plan::Ask(target, params) => raw(&call::<Option<i64>>(&target, &params).await?),
             Plan::Seq(plans) => {
                 let mut results = Vec::new();
                 for plan in plans {

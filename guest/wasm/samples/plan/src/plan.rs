@@ -9,6 +9,10 @@ pub enum Plan {
     Value(Raw),
     /// `["call", "service/function", any]`: the call's result.
     Call(String, Raw),
+    /// `["tell", "service/function", any]`: a call that answers nothing; null.
+    Tell(String, Raw),
+    /// `["ask", "service/function", any]`: a call that answers a number, or nothing; that, or null.
+    Ask(String, Raw),
     /// `["seq", [plan, ...]]`: one after the other; their results.
     Seq(Vec<Plan>),
     /// `["all", [plan, ...]]`: side by side; their results, or the first failure.
@@ -46,6 +50,8 @@ impl<'b, C> Decode<'b, C> for Plan {
         Ok(match d.str()? {
             "value" => Self::Value(d.decode_with(ctx)?),
             "call" => Self::Call(d.decode()?, d.decode_with(ctx)?),
+            "tell" => Self::Tell(d.decode()?, d.decode_with(ctx)?),
+            "ask" => Self::Ask(d.decode()?, d.decode_with(ctx)?),
             "seq" => Self::Seq(d.decode_with(ctx)?),
             "all" => Self::All(d.decode_with(ctx)?),
             "race" => Self::Race(d.decode_with(ctx)?),
