@@ -101,13 +101,17 @@ async fn every_branch_emits_in_its_own_order_and_the_end_comes_after_all() {
 async fn branches_draw_different_random_numbers_and_the_same_ones_again() {
     let mesh = mesh(2).await;
     let source = r#"import { call, split } from "catena";
-        export default async () => split([0, 1, 2, 3].map(() => async () => {
-            await call("a/where", null);
-            return Math.random();
-        }));"#;
+        const draw = async () => { await call("a/where", null); return Math.random(); };
+        const nested = async () => [await split([draw, draw]), Math.random()];
+        export default async () => {
+            const before = Math.random();
+            // Nothing is drawn between the two.
+            const [first, second] = [await split([nested, nested, draw]), await split([nested, nested, draw])];
+            return [before, first, second, Math.random(), Math.random(), Math.random()].flat(4);
+        };"#;
     let got = mesh.run(source, Json::Null).await.unwrap();
     let drawn: BTreeSet<String> = got.as_array().unwrap().iter().map(ToString::to_string).collect();
-    assert_eq!(drawn.len(), 4, "{got}");
+    assert_eq!((got.as_array().unwrap().len(), drawn.len()), (18, 18), "{got}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -23,6 +23,8 @@ const PLAN_JS: &str = r#"import { call, emit, log, split } from "catena";
             switch (what) {
                 case "value": return rest[0];
                 case "call": return call(rest[0], rest[1]);
+                case "tell": await call(rest[0], rest[1]); return null;
+                case "ask": return (await call(rest[0], rest[1])) ?? null;
                 case "seq": { const all = []; for (const plan of rest[0]) all.push(await step(plan)); return all; }
                 case "all": return Promise.all(rest[0].map(step));
                 case "race": return Promise.race(rest[0].map(step));
@@ -165,7 +167,7 @@ async fn every_branch_emits_and_logs_and_what_it_assigns_is_its_own() {
             [
                 ["add", 1],
                 ["emit", "begun"],
-                ["split", null, false, [branch("a", 10), branch("b", 100), branch("c", 1000)]],
+                ["split", "b", false, [branch("a", 10), branch("b", 100), branch("c", 1000)]],
                 ["emit", "merged"],
                 ["log", "end"],
                 ["add", 1]
@@ -178,6 +180,7 @@ async fn every_branch_emits_and_logs_and_what_it_assigns_is_its_own() {
     assert_eq!(assigned, [(&json!(11), &json!(21)), (&json!(101), &json!(201)), (&json!(1001), &json!(2001))]);
     assert_eq!(end[5], json!(2), "no branch is seen by the function that split");
     assert_eq!((got.emitted.len(), got.logged), (8, set(&["a", "b", "c", "end"])));
+    assert_eq!(got.path, set(&["client", "a", "b", "c"]), "the hosts of all branches, wherever they merge");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -240,13 +243,14 @@ async fn calls_that_are_under_way_are_answered_to_the_function_that_split() {
 async fn calls_side_by_side_mean_the_same_in_both_kinds_of_guest() {
     let mesh = mesh(3).await;
     let sleep = |node: &str, ms: u64| json!(["seq", [["call", format!("{node}/sleep"), ms], at(node)]]);
-    let all = json!(["all", [sleep("a", 30), at("b"), ["all", [at("c"), at("a")]], ["value", 7]]]);
+    let nothing = json!(["seq", [["tell", "b/sleep", 1], ["ask", "c/sleep", 1]]]);
+    let all = json!(["all", [sleep("a", 30), at("b"), ["all", [at("c"), at("a")]], ["value", 7], nothing]]);
     let race = json!(["race", [sleep("a", 400), sleep("b", 1), sleep("c", 400)]]);
     let failed = json!(["catch", ["all", [sleep("a", 400), ["call", "b/fail", "soon"]]]]);
     // A race inside a branch, and a split beside a call.
     let mixed = json!(["all", [["split", "c", false, [race, all]], at("b")]]);
     let end = both(&mesh, &json!(["seq", [all, race, failed, mixed, at("c")]])).await.end.unwrap();
-    let all = json!([[null, "a"], "b", ["c", "a"], 7]);
+    let all = json!([[null, "a"], "b", ["c", "a"], 7, [null, null]]);
     let race = json!([null, "b"]);
     assert_eq!(end, json!([all, race, ["threw", "Failed: soon"], [[race, all], "b"], "c"]));
 }
@@ -262,16 +266,17 @@ async fn what_the_function_holds_is_let_go_once_and_not_by_its_branches() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn branches_have_seeds_of_their_own_and_branches_within_branches_too() {
+async fn branches_of_each_split_have_seeds_of_their_own_and_branches_within_branches_too() {
     let mesh = mesh(2).await;
     let seed = json!(["seq", [at("a"), ["seed"]]]);
     let inner = json!(["split", null, false, [seed, seed, ["seed"]]]);
-    let plan = json!(["seq", [["seed"], ["split", null, false, [inner, inner, seed]], ["seed"]]]);
+    let split = json!(["split", null, false, [inner, inner, seed]]);
+    let plan = json!(["seq", [["seed"], split, split, ["seed"]]]);
     let end = shown(&mesh, &plan_wasm(&mesh.client).await, &plan, &RunOptions::default()).await.end.unwrap();
-    assert_eq!(end[0], end[2], "the function's own stays");
+    assert_eq!(end[0], end[3], "the function's own stays");
     let mut seeds = BTreeSet::new();
     collect(&end, &mut seeds);
-    assert_eq!(seeds.len(), 8, "one for each branch that drew, and the function's: {end}");
+    assert_eq!(seeds.len(), 15, "one for each branch that drew, of either split, and the function's: {end}");
 }
 
 fn collect(json: &Json, seeds: &mut BTreeSet<u64>) {
@@ -290,7 +295,8 @@ async fn a_panic_is_an_exception_of_its_branch_and_harms_nothing_else() {
     let end = shown(&mesh, &code, &plan, &RunOptions::default()).await.end.unwrap();
     assert_eq!((&end[0][0], &end[0][2], &end[1]), (&json!(["done", "a"]), &json!(["done", 1]), &json!("a")));
     assert_eq!(end[0][1][0], "threw");
-    assert!(end[0][1][1].as_str().unwrap().starts_with("GuestTrapped: "), "{end}");
+    let told = end[0][1][1].as_str().unwrap();
+    assert!(told.starts_with("GuestTrapped: ") && told.contains("lib.rs:") && told.contains(": on purpose ("), "{end}");
     let why = shown(&mesh, &code, &panics, &RunOptions::default()).await.end.unwrap_err();
     assert_eq!((why.name.as_str(), why.fault), ("GuestTrapped", catena::Fault::Guest));
     assert_eq!(mesh.effects[2].load(Ordering::SeqCst), 1);

@@ -3,11 +3,12 @@
 
 mod common;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use bytes::Bytes;
 use catena_guest::{GuestSplit, Image, Session, Turn};
-use common::{NODES, START, answer, guest, json_of, load_wasm, value};
+use catena_wire::{Branch, Exception, Fault};
+use common::{NODES, START, answer, guest, json_of, load_js, load_wasm, value};
 use serde_json::{Value as Json, json};
 
 /// Runs `plan` to its split: the image, and the continuation from which all branches begin.
@@ -62,10 +63,59 @@ async fn what_a_branch_holds_is_let_go_by_itself_or_if_there_is_no_split() {
     let turn = session.settle(0, Ok(&value(&json!([[true, 1], [true, 2]])))).await.unwrap();
     assert!(turn.emits.is_empty() && turn.end.is_some(), "and not where the branches merge");
     let mut session = NODES[0].resume(&image, &continuation).await.unwrap();
-    let why = catena_wire::Exception::new("LimitExceeded", catena_wire::Fault::Guest, "too many");
+    let why = Exception::new("LimitExceeded", Fault::Guest, "too many");
     let turn = session.settle(0, Err(&why)).await.unwrap();
     assert_eq!(turn.end.map(|end| json_of(&end.unwrap())), Some(json!(["threw", "LimitExceeded: too many"])));
     assert_eq!(turn.emits, [value(&json!("never begun"))], "there is no other copy");
+}
+
+#[tokio::test]
+async fn a_branch_that_begins_again_draws_the_same_numbers() {
+    let source = "import { split } from 'catena'; const draw = async () => Math.random();
+        export default async () => { Math.random(); return split([draw, draw, () => split([draw, draw])]); };";
+    let image = load_js(&NODES[0], source).await.unwrap();
+    let mut session = NODES[0].begin(&image).await.unwrap();
+    session.start(&value(&json!(null)), START).await.unwrap();
+    let parent = session.suspend().unwrap();
+    let mut drawn = Vec::new();
+    for _ in 0..2 {
+        let (inner, _) = begin(&image, &parent, 0, 2).await;
+        let inner = inner.suspend().unwrap();
+        for (of, call, index) in [(&parent, 0, 0), (&parent, 0, 1), (&inner, 1, 0), (&inner, 1, 1)] {
+            let (_, turn) = begin(&image, of, call, index).await;
+            drawn.push(json_of(&turn.end.unwrap().unwrap()).to_string());
+        }
+    }
+    let (first, again) = drawn.split_at(4);
+    assert_eq!(first, again);
+    assert_eq!(first.iter().collect::<BTreeSet<_>>().len(), 4, "{first:?}");
+}
+
+#[tokio::test]
+async fn an_exception_that_passes_keeps_the_branch_in_which_it_happened() {
+    let mut failed = Exception::new("Failed", Fault::Service, "in a branch");
+    failed.path = vec!["a".to_owned()];
+    failed.step = 3;
+    failed.branch = Branch::root().child(2).and_then(|branch| branch.child(70)).unwrap();
+    let pass = "import { call } from 'catena'; export default async () => { await call('a/b', 1); };";
+    let js = load_js(&NODES[0], pass).await.unwrap();
+    let rust = load_wasm(&NODES[0], &guest("relay.wasm")).await.unwrap();
+    for image in [js, rust] {
+        let mut session = NODES[0].begin(&image).await.unwrap();
+        session.start(&value(&json!({ "hops": ["a/b"] })), START).await.unwrap();
+        let why = session.settle(0, Err(&failed)).await.unwrap().end.unwrap().unwrap_err();
+        assert_eq!((&why.branch, why.step, &why.path), (&failed.branch, 3, &failed.path));
+    }
+    // What a program uses the name for.
+    for own in ["'main'", "[]", "[1.5]", "[-1]", "[65536]", "['1']", "Array(17).fill(1)", "{ length: 1, 0: 1 }", "7"] {
+        let source = format!(
+            "export default async () => {{ throw Object.assign(new Error('own'), {{ branch: {own}, path: ['a'] }}); }};"
+        );
+        let image = load_js(&NODES[0], &source).await.unwrap();
+        let mut session = NODES[0].begin(&image).await.unwrap();
+        let turn = session.start(&value(&json!(null)), START).await.unwrap();
+        assert_eq!(turn.end.unwrap().unwrap_err().branch, Branch::root(), "{own}");
+    }
 }
 
 #[tokio::test]

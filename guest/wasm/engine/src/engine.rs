@@ -13,6 +13,7 @@ use crate::js::{self, Deferred, Js, Pending, PromiseState, Single, Value};
 use crate::limits::{self, Limit};
 use crate::outbox::{Full, Outbox};
 use crate::position::{self, Position};
+use crate::random;
 use crate::split::{self, Split};
 
 /// How far the function has come.
@@ -89,16 +90,14 @@ pub(crate) fn now_ms() -> f64 {
     engine().started_at_ms.get()
 }
 
-/// The next number of the chain's own sequence (SplitMix64: public domain, Vigna 2015).
+/// The next number of the chain's own sequence.
 pub(crate) fn next_random() -> u64 {
     if phase() == Phase::Loading {
         engine().chainless_read.set(true);
     }
-    let state = engine().seed.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let state = random::advance(engine().seed.get(), 1);
     engine().seed.set(state);
-    let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    random::mix(state)
 }
 
 /// Whether a clock or randomness was read since the last time this was asked.
@@ -199,7 +198,7 @@ pub(crate) fn resume(event: &[u8]) {
             return Ok(Err(Report::of_node("BadState", "that call has settled before, or was never made")));
         };
         if from.datatype()? == minicbor::data::Type::Null {
-            return begin_branch(from, out, split);
+            return begin_branch(call, from, out, split);
         }
         let ok = from.bool()?;
         let (ok, value) = match (ok, &split) {
@@ -216,6 +215,7 @@ pub(crate) fn resume(event: &[u8]) {
 
 /// In this copy of the function only one branch of its split goes on: what that returns is the end.
 fn begin_branch(
+    call: u32,
     from: &mut Decoder<'_>,
     out: &mut dyn FnMut(u32),
     split: Option<Split>,
@@ -231,9 +231,7 @@ fn begin_branch(
         return Ok(Err(Report::of_node("BadState", "that was no split, or it has no such branch")));
     }
     engine().waiting.borrow_mut().clear();
-    // Branches draw different random numbers, each the same ones if it is done again.
-    let seed = engine().seed.get() ^ u64::from(index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    engine().seed.set(seed);
+    engine().seed.set(random::of_branch(engine().seed.get(), call, index));
     let result = function.call(&Value::UNDEFINED, &[]).and_then(as_promise)?;
     engine().result.replace(Some(result));
     Ok(Ok(()))

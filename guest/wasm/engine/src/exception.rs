@@ -14,6 +14,8 @@ use crate::position::{self, Position};
 
 /// As many hosts as a host takes in a path.
 const PATH_HOSTS_MAX: u32 = 256;
+/// As many branches within branches as a host takes.
+const BRANCH_DEPTH_MAX: u32 = 16;
 
 /// What the engine itself has to say, such as about a source that it cannot take.
 pub(crate) struct Report {
@@ -58,6 +60,7 @@ pub(crate) fn to_error(from: &mut Decoder<'_>) -> Result<Value, Bad> {
         (js::name(|n| &n.fault), js::name(|n| &n.fault)),
         (js::name(|n| &n.target), js::name(|n| &n.target)),
         (js::name(|n| &n.step), js::name(|n| &n.step)),
+        (js::name(|n| &n.branch), js::name(|n| &n.branch)),
         (js::name(|n| &n.unknown), js::name(|n| &n.unknown)),
         // The trace of the place where it happened; `stack` is that of the `await`.
         (js::name(|n| &n.stack), js::name(|n| &n.host_stack)),
@@ -131,9 +134,18 @@ fn text_of(thrown: &Value, pick: impl FnOnce(&js::Names) -> &Name) -> Option<Str
 
 /// Whether a value is a list of names of hosts.
 fn is_path(value: &Value) -> bool {
+    is_list(value, PATH_HOSTS_MAX, Value::is_string)
+}
+
+/// Whether a value is the numbers of branches, each within the one before.
+fn is_branch(value: &Value) -> bool {
+    is_list(value, BRANCH_DEPTH_MAX, |number| matches!(number.kind(), Kind::Int(0..=0xffff)))
+}
+
+fn is_list(value: &Value, len_max: u32, of: impl Fn(&Value) -> bool) -> bool {
     let len = if value.is_array() { value.len().unwrap_or(0) } else { 0 };
     let len = u32::try_from(len).unwrap_or(u32::MAX);
-    (1..=PATH_HOSTS_MAX).contains(&len) && (0..len).all(|i| quiet(value.get_index(i)).is_string())
+    (1..=len_max).contains(&len) && (0..len).all(|i| of(&quiet(value.get_index(i))))
 }
 
 struct Fields<'a> {
@@ -157,9 +169,12 @@ impl Fields<'_> {
     /// What says where a call failed, if it is of the kind that [`to_error`] gave it: a program may use these names as it likes.
     fn place(&mut self, error: &Value) -> Result<(), encode::Trouble> {
         let held = |pick: fn(&js::Names) -> &Name| quiet(error.get(js::name(pick)));
-        let path = held(|n| &n.path);
+        let (path, branch) = (held(|n| &n.path), held(|n| &n.branch));
         if is_path(&path) {
             self.optional("path", &path)?;
+        }
+        if is_branch(&branch) {
+            self.optional("branch", &branch)?;
         }
         if held(|n| &n.unknown).is_true() {
             Encoder::new(&mut *self.out).str("unknown")?.bool(true)?;

@@ -38,6 +38,7 @@ mod load;
 mod native;
 mod outbox;
 mod position;
+mod random;
 mod split;
 
 /// A panic is a bug of the engine, never the program's doing: the host sees the trap and ends this one chain.

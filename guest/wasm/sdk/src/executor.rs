@@ -220,7 +220,7 @@ fn settle(number: u32, outcome: Outcome) {
 /// In this copy of the function only one branch of its split goes on: what that returns is the end.
 fn begin_branch(number: u32, index: u32) {
     let (parent, mut branches) = STATE.with_borrow_mut(|state| {
-        state.seed = branch_seed(state.seed, index);
+        state.seed = branch_seed(state.seed, number, index);
         (state.function.take(), state.take_branches(number).unwrap_or_default())
     });
     let index = index as usize;
@@ -241,13 +241,15 @@ fn forget<T>(theirs: T) {
     STATE.with_borrow_mut(|state| state.silent = false);
 }
 
-/// Branches draw different numbers, each the same ones if it is done again, and branches within branches too: one number of
-/// the parent's sequence for each (SplitMix64: public domain, Vigna 2015).
-fn branch_seed(seed: u64, index: u32) -> u64 {
-    let z = seed.wrapping_add((u64::from(index) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+/// Another seed for each branch of each split, for branches within branches, whose indices do not change places, and than that of
+/// the function that split; the same if it is done again (SplitMix64: public domain, Vigna 2015).
+fn branch_seed(seed: u64, split: u32, index: u32) -> u64 {
+    [split, index].into_iter().fold(seed, |seed, number| {
+        let z = seed.wrapping_add((u64::from(number) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    })
 }
 
 struct Woken(AtomicBool);

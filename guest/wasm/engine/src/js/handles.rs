@@ -21,6 +21,7 @@ macro_rules! names {
 
 names! {
     at = "at",
+    branch = "branch",
     column_number = "columnNumber",
     constructor = "constructor",
     default = "default",
