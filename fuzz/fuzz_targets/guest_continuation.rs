@@ -9,9 +9,9 @@ use catena_guest::{
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    let _ = decode_explicit(bytes);
-    let scratch = Scratch::new(vec![100..200, 70_000..80_000]).expect("ranges in order");
     let digest = [1, 2, 3, 4, 5, 6, 7, 8];
+    let _ = decode_explicit(digest, bytes);
+    let scratch = Scratch::new(vec![100..200, 70_000..80_000]).expect("ranges in order");
     let shape = Shape { digest, memory_pages: 1, memory_pages_max: 2, globals_wide: &[false, true], scratch: &scratch };
     let mut memory = vec![0x55; 2 * WASM_PAGE_BYTES as usize];
     // Most inputs would fail at the digest: also try with the right beginning.
