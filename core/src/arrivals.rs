@@ -42,8 +42,12 @@ impl Node {
             Message::Console(key, first, lines) => {
                 self.origin.on_console(&key, first, lines, &self.policy, &mut self.actions);
             }
-            Message::Locate { key, origin, entry } => self.locate(now, &key, &(origin, entry)),
-            Message::Located(key, host, whereabouts) => self.origin.on_located(&key, &host, whereabouts),
+            Message::Locate { key, origin, entry } => self.locate(now, from.id, &key, &(origin, entry)),
+            // To a node that cannot be dialled it may be passed on by another.
+            Message::Located(key, host, whereabouts) if host == from.name || self.me.address.is_none() => {
+                self.origin.on_located(&key, &host, whereabouts);
+            }
+            Message::Located(..) => {}
             Message::Call { id, service, function, params, budget, key, credentials } => {
                 let asker = Asker::Peer { to: from.clone(), id };
                 let request = Request::new(asker, service, function, params, now, budget);

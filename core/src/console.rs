@@ -32,26 +32,31 @@ impl Console {
             return Vec::new();
         }
         let carried = self.carried.entry(branch.clone()).or_default();
-        for (place, line) in (first..).zip(lines) {
-            let room = self.held < held_max || place == carried.next;
-            if place >= carried.next && room && carried.held.insert(place, line).is_none() {
-                self.held += 1;
+        let mut ready = Vec::new();
+        for (place, line) in (u64::from(first)..).zip(lines) {
+            // Nobody carries more than can be counted.
+            let Ok(place) = u32::try_from(place) else { break };
+            if place > carried.next && self.held < held_max {
+                self.held += usize::from(carried.held.insert(place, line).is_none());
+            } else if place == carried.next {
+                ready.push(line);
+                carried.next = carried.next.saturating_add(1);
+                while let Some(line) = carried.held.remove(&carried.next) {
+                    self.held -= 1;
+                    ready.push(line);
+                    carried.next = carried.next.saturating_add(1);
+                }
             }
         }
-        let mut ready = Vec::new();
-        while let Some(line) = carried.held.remove(&carried.next) {
-            carried.next = carried.next.saturating_add(1);
-            ready.push(line);
-        }
-        self.held -= ready.len();
         self.not_shown(ready)
     }
 
     /// The chain is over: what is held has nothing to wait for.
     pub(crate) fn flush(&mut self) -> Vec<LogLine> {
         self.held = 0;
-        let held = core::mem::take(&mut self.carried).into_values().flat_map(|carried| carried.held.into_values());
-        let held = held.collect();
+        // A branch before its parent: from the merge on that carries what the branch said last.
+        let carried = core::mem::take(&mut self.carried).into_values().rev();
+        let held = carried.flat_map(|carried| carried.held.into_values()).collect();
         self.not_shown(held)
     }
 
@@ -70,15 +75,22 @@ impl Console {
     }
 }
 
-/// Adds lines to those that a chain carries, as long as there is room; the last that fits says that more were left out.
+const LEFT_OUT: &str = "(further lines are left out";
+
+/// Adds lines to those that a chain carries, as long as there is room; one more says that others were left out.
+///
+/// None is changed: the last that fitted may have been shown already.
 pub(crate) fn extend(console: &mut Vec<LogLine>, lines: impl IntoIterator<Item = LogLine>, lines_max: usize) {
     for line in lines {
         if console.len() < lines_max {
             console.push(line);
-        } else if let Some(last) = console.last_mut() {
-            last.text = format!("(further lines are left out: console_lines_max is {lines_max})");
-            return;
+            continue;
         }
+        if console.last().is_some_and(|last| !last.text.starts_with(LEFT_OUT)) {
+            let text = format!("{LEFT_OUT}: console_lines_max is {lines_max})");
+            console.push(LogLine { text, ..line });
+        }
+        return;
     }
 }
 
@@ -93,9 +105,13 @@ impl Node {
         let (step, branch) = (activation.step, activation.arrived.branch.clone());
         let console = &mut activation.baggage.console;
         let own = console.iter().rev().find(|line| line.branch == branch);
-        let first = own.map_or(0, |line| line.number.saturating_add(1));
-        let line = |(number, text)| LogLine { step, node: node.clone(), at_us, text, branch: branch.clone(), number };
-        extend(console, (first..).zip(texts).map(line), lines_max);
+        let mut next = own.map_or(0, |line| line.number.saturating_add(1));
+        let line = |text| {
+            let number = next;
+            next = next.saturating_add(1);
+            LogLine { step, node: node.clone(), at_us, text, branch: branch.clone(), number }
+        };
+        extend(console, texts.into_iter().map(line), lines_max);
     }
 
     /// Lines not told before go to the origin with each sign of life: they outlive the chain.
@@ -116,6 +132,7 @@ pub(crate) fn untold(activation: &Activation) -> Option<Vec<LogLine>> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
 
@@ -161,10 +178,41 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_says_that_others_are_left_out() {
+    fn one_more_line_says_that_others_are_left_out() {
         let root = Branch::root();
         let mut console = Vec::new();
         extend(&mut console, (0..5).map(|number| line(&root, number)), 3);
-        assert_eq!(texts(&console), [":0", ":1", "(further lines are left out: console_lines_max is 3)"]);
+        extend(&mut console, (3..5).map(|number| line(&root, number)), 3);
+        assert_eq!(texts(&console), [":0", ":1", ":2", "(further lines are left out: console_lines_max is 3)"]);
+    }
+
+    #[test]
+    fn lines_that_come_in_their_turn_need_no_room() {
+        let root = Branch::root();
+        let mut console = Console::default();
+        assert!(console.take(&root, 9, alloc::vec![line(&root, 9)], 1).is_empty());
+        let all = (0..9).map(|number| line(&root, number)).collect();
+        assert_eq!(console.take(&root, 0, all, 1).len(), 10);
+        assert_eq!(console.held, 0);
+    }
+
+    #[test]
+    fn places_that_cannot_be_counted_hold_nothing() {
+        let root = Branch::root();
+        let mut console = Console::default();
+        let lines = || (0..3).map(|number| line(&root, number)).collect();
+        assert!(console.take(&root, u32::MAX, lines(), 10).is_empty());
+        assert_eq!(console.held, 1);
+        assert_eq!(console.take(&root, 0, lines(), 10).len(), 3);
+    }
+
+    #[test]
+    fn what_a_branch_said_first_is_shown_before_what_its_parent_brings_of_it() {
+        let root = Branch::root();
+        let one = root.child(1).unwrap();
+        let mut console = Console::default();
+        assert!(console.take(&root, 5, alloc::vec![line(&one, 3), line(&root, 1)], 10).is_empty());
+        assert!(console.take(&one, 1, alloc::vec![line(&one, 1), line(&one, 2)], 10).is_empty());
+        assert_eq!(texts(&console.flush()), [".1:1", ".1:2", ".1:3", ":1"]);
     }
 }

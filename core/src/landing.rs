@@ -156,9 +156,8 @@ impl Node {
             ..self.profile(&to.service, &to.function)
         };
         let path = travelled(&hop, &self.me.name);
-        let (mut trace, mut console) = (hop.trace, hop.console);
+        let mut trace = hop.trace;
         trace.iter_mut().for_each(|trace| trace.truncate(TRACE_STEPS_MAX));
-        console.truncate(self.policy.console_lines_max);
         let entry = hop.charter.entry.or_else(|| (hop.charter.origin.address.is_none()).then(|| (*self.me).clone()));
         let baggage = Baggage {
             code: hop.code,
@@ -170,7 +169,8 @@ impl Node {
             merged: hop.merged,
             path,
             trace,
-            console,
+            // All of it, where this node allows fewer lines, too: the origin knows each by its place.
+            console: hop.console,
             console_told: hop.console_told,
             limits: hop.limits,
         };

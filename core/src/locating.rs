@@ -4,7 +4,7 @@
 //! without doing anything twice, and for every branch at once.
 
 use alloc::{string::String, sync::Arc, vec::Vec};
-use catena_wire::{Branch, ChainId, Message, NodeRef, StepKey, Whereabouts};
+use catena_wire::{Branch, ChainId, Message, NodeId, NodeRef, StepKey, Whereabouts};
 
 use crate::{
     Node, Receipt, Time, Urgency,
@@ -42,9 +42,15 @@ impl Node {
         self.follow(now, &key, &((*self.me).clone(), None));
     }
 
-    /// Another node looks for it: it sent it here, or began it.
-    pub(crate) fn locate(&mut self, now: Time, key: &StepKey, seeker: &Seeker) {
-        if seeker.0.id == key.chain.origin {
+    /// Another node looks for it: it sent it here, or began it. Nobody else is answered: one question may lead to as many
+    /// answers as the chain has steps.
+    pub(crate) fn locate(&mut self, now: Time, from: NodeId, key: &StepKey, seeker: &Seeker) {
+        let brought = match self.steps.get(key) {
+            None => true,
+            Some(Done::Running(session)) => self.activations.get(*session).is_some_and(|a| a.before.id == from),
+            Some(done) => done.came_from(from),
+        };
+        if seeker.0.id == key.chain.origin && (brought || from == key.chain.origin) {
             self.follow(now, key, seeker);
         }
     }

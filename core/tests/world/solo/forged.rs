@@ -1,7 +1,9 @@
 //! What a stranger may say about a chain that is not his.
 
-use catena_core::{Action, Policy, Undelivered};
-use catena_wire::{ChainId, Exception, Fault, Hop, Listener, Merge, Message, NodeId, Value, names};
+use catena_core::{Action, Policy, Replied, Undelivered};
+use catena_wire::{
+    ChainId, Exception, Fault, Hop, Listener, LogLine, Merge, Message, NodeId, Value, Whereabouts, names,
+};
 
 use super::*;
 
@@ -137,4 +139,44 @@ fn a_creator_hears_only_of_sub_chains_that_began_there() {
     node.on_message(NOW, &node_ref(3), partial(4, 0, 1));
     let heard = actions(&mut node);
     assert!(heard.len() == 2 && heard.iter().all(|a| matches!(a, Action::Heard(at, _) if *at == key(chain, 1))));
+}
+
+#[test]
+fn what_a_stranger_says_of_another_nodes_doings_is_dropped() {
+    let me = NodeRef { address: Some("n1:1".into()), ..(*node_ref(1)).clone() };
+    let mut node = Node::new(me, Policy::default(), 0);
+    node.learn("there", instance(2));
+    let (chain, ..) = handing(&mut node);
+    node.on_message(NOW, &node_ref(2), Message::Accepted(key(chain, 1)));
+    let policy = Policy::default();
+    let mut now = NOW;
+    for _ in 0..policy.retransmissions_max {
+        now = now.after(policy.heartbeat_timeout_us);
+        node.on_timeout(now);
+    }
+    node.on_message(now, &node_ref(3), Message::Located(key(chain, 7), "n2".into(), Whereabouts::Went("n8".into())));
+    node.on_message(now, &node_ref(2), Message::Located(key(chain, 1), "n2".into(), Whereabouts::Went("n4".into())));
+    node.on_message(now, &node_ref(2), Message::Accepted(key(chain, 1)));
+    actions(&mut node);
+    node.on_timeout(now.after(policy.heartbeat_timeout_us));
+    let ended = actions(&mut node);
+    let lost = |action: &Action| matches!(action, Action::Reply(_, Replied::End { path, .. }) if *path == ["n2", "n4"]);
+    assert!(ended.iter().any(lost), "{ended:?}");
+}
+
+#[test]
+fn lines_are_numbered_as_far_as_there_are_numbers() {
+    let line =
+        |number| LogLine { step: 1, node: "n2".into(), at_us: 0, text: "said".into(), branch: Branch::root(), number };
+    let mut node = node(Policy::default());
+    let (chain, ..) = handing(&mut node);
+    for first in [u32::MAX, u32::MAX - 1, 0] {
+        node.on_message(NOW, &node_ref(2), Message::Console(key(chain, 1), first, vec![line(0); 4]));
+    }
+    let console = vec![line(u32::MAX)];
+    let session = landed(&mut node, Box::new(Hop { console, console_told: u32::MAX, ..*hop(1, 1) }));
+    let logs = vec!["one".into(), "two".into()];
+    node.on_turn(NOW, session, Ok(Turn { logs, calls: vec![call(0, "there")], ..Turn::default() }), 1);
+    node.on_timeout(NOW.after(1_000_000));
+    assert!(!actions(&mut node).is_empty());
 }

@@ -130,8 +130,9 @@ fn a_node_tells_the_origin_what_it_knows_of_a_step() {
 
     node.on_message(NOW, &node_ref(2), Message::Accepted(StepKey { step: 2, ..key.clone() }));
     actions(&mut node);
-    let went = locate(&mut node, 8, key.clone());
-    assert_eq!(located(&went), [(NodeId(9), 2, Whereabouts::Went("n2".into()))], "to the origin, whoever passed it on");
+    assert!(locate(&mut node, 8, key.clone()).is_empty(), "it neither began the chain nor brought it");
+    let went = locate(&mut node, 2, key.clone());
+    assert_eq!(located(&went), [(NodeId(9), 2, Whereabouts::Went("n2".into()))], "to the origin, by whom it came");
     assert!(sent(&went).iter().any(|(to, message, _)| *to == NodeId(2) && matches!(message, Message::Locate { .. })));
 
     let forged = Message::Locate { key, origin: (*node_ref(8)).clone(), entry: None };

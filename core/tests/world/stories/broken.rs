@@ -94,6 +94,20 @@ fn lines_of_branches_come_once_and_before_what_follows_from_them() {
 }
 
 #[test]
+fn a_node_that_allows_fewer_lines_loses_none_that_came_there() {
+    let logs = |n| std::iter::repeat_n(Op::Log, n);
+    let calls = [Op::Call(slow(0)), Op::Log, Op::Call(work(1)), Op::Log];
+    let plan = Plan::simple(3, logs(4).chain(calls).collect());
+    let few = |host| catena_core::Policy { console_lines_max: if host == 1 { 2 } else { 100 }, ..policy() };
+    let record = World::with_policy(plan.clone(), few).run();
+    invariants::check(&plan, &record).unwrap();
+    assert!(record.count("console") > 0, "some were sent ahead");
+    let lines: Vec<_> = record.only().console.iter().map(|line| (line.number, line.node.as_str())).collect();
+    assert_eq!(lines, [(0, "n0"), (1, "n0"), (2, "n0"), (3, "n0"), (4, "n1"), (5, "n2")]);
+    assert!(record.only().console[4].text.contains("left out"), "{:?}", record.only().console[4]);
+}
+
+#[test]
 fn the_timer_of_the_signs_of_life_travels_with_the_chain() {
     // No stay is long enough for a sign of life of its own.
     let calls = (0..8).map(|n| Op::Call(slow(n % 2))).collect();
