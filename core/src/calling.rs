@@ -106,7 +106,9 @@ impl Node {
 
     /// A plain call from another node.
     pub(crate) fn serve_call(&mut self, now: Time, mut request: Request) {
+        let lent = request.budget.hops_left();
         request.budget = request.budget.narrowed_to(self.policy.budget_max);
+        request.hops_withheld = lent - request.budget.hops_left();
         let verdict = self.check_service(&request.service, &request.function).and_then(|()| {
             if request.budget.time_left_us() == 0 {
                 let message = format!("the call had no time left when it reached {}", self.me.name);
@@ -172,7 +174,8 @@ impl Node {
 
     /// The result of a call, to whoever waits for it.
     pub(crate) fn answer(&mut self, now: Time, request: Request, result: Result<Value, Exception>) {
-        let spent = Spent { hops_left: request.hops_after(&result), service_us: request.service_us };
+        let hops_left = request.hops_after(&result).saturating_add(request.hops_withheld);
+        let spent = Spent { hops_left, service_us: request.service_us };
         self.answer_spent(now, request.asker, result, spent);
     }
 
@@ -348,7 +351,15 @@ impl Node {
         why: Exception,
         bound_to: Option<String>,
     ) {
-        let known = request.missed.get_or_insert_with(|| Box::new(Missed { nodes: Vec::new(), bound_to: None, why }));
+        if why.unknown {
+            // It may have spent there what it was lent.
+            request.budget = request.budget.without_hops(request.budget.hops_left());
+        }
+        let first = || Box::new(Missed { nodes: Vec::new(), bound_to: None, why: why.clone() });
+        let known = request.missed.get_or_insert_with(first);
+        if why.unknown && !known.why.unknown {
+            known.why = why;
+        }
         known.nodes.push(missed.id);
         known.bound_to = known.bound_to.take().or(bound_to);
         if known.nodes.len() >= self.policy.instances_tried_max {
@@ -357,7 +368,7 @@ impl Node {
         }
         let (service, avoid) = (request.service.clone(), known.nodes.clone());
         request.attempts = 0;
-        self.calls.put_aside(&service, Unresolved::Plain(request));
+        self.calls.put_aside_again(&service, Unresolved::Plain(request));
         self.actions.push_back(Action::Resolve { service, avoid });
     }
 

@@ -46,6 +46,8 @@ pub(crate) struct Request {
     pub(crate) attempts: u8,
     /// Where it may be done again when it is unknown whether it was done.
     pub(crate) again: Again,
+    /// Hops that the caller lent and that this node's policy does not let it spend.
+    pub(crate) hops_withheld: u32,
     /// What the service function took, once it has ended here.
     pub(crate) service_us: u64,
     /// Instances of the service that did not do it.
@@ -83,6 +85,7 @@ impl Request {
             credentials: None,
             attempts: 0,
             again: Again::Nowhere,
+            hops_withheld: 0,
             service_us: 0,
             missed: None,
         }
@@ -141,9 +144,17 @@ pub(crate) struct Calls {
     running: BTreeMap<Ticket, Request>,
     /// Chains that services of this node answered with and that run on their own, by their number: whom they answer.
     apart: BTreeMap<u64, Apart>,
-    resolving: BTreeMap<String, Vec<Unresolved>>,
-    /// How many there are in `resolving`.
+    resolving: BTreeMap<String, Aside>,
+    /// How many wait in `resolving`.
     aside: usize,
+}
+
+/// What waits for one name.
+#[derive(Clone, Debug, Default)]
+struct Aside {
+    waiting: Vec<Unresolved>,
+    /// Answers that are to come: each says where the service is, other than where it was asked to look.
+    lookups: usize,
 }
 
 /// A chain that a service answered with, and that did not join the chain that called.
@@ -239,10 +250,10 @@ impl Calls {
             self.take_waiting(*id);
         }
         // The name stays in the table, empty, until it is resolved: somebody has been asked for it.
-        for aside in self.resolving.values_mut() {
-            let before = aside.len();
-            aside.retain(|unresolved| !matches!(unresolved, Unresolved::Plain(request) if gone(request)));
-            self.aside -= before - aside.len();
+        for Aside { waiting, .. } in self.resolving.values_mut() {
+            let before = waiting.len();
+            waiting.retain(|unresolved| !matches!(unresolved, Unresolved::Plain(request) if gone(request)));
+            self.aside -= before - waiting.len();
         }
         let apart: Vec<_> =
             self.apart.extract_if(.., |_, apart| gone(&apart.request)).map(|(number, _)| number).collect();
@@ -251,10 +262,11 @@ impl Calls {
 
     /// Steps of chains elsewhere whose calls are under way here.
     pub(crate) fn steps(&self) -> impl Iterator<Item = &StepKey> {
-        let asides = self.resolving.values().flatten().filter_map(|unresolved| match unresolved {
-            Unresolved::Plain(request) => Some(request),
-            Unresolved::Hop { .. } | Unresolved::Again { .. } => None,
-        });
+        let asides =
+            self.resolving.values().flat_map(|aside| &aside.waiting).filter_map(|unresolved| match unresolved {
+                Unresolved::Plain(request) => Some(request),
+                Unresolved::Hop { .. } | Unresolved::Again { .. } => None,
+            });
         let waiting = self.waiting.values().map(|call| &call.request);
         let apart = self.apart.values().map(|apart| &apart.request);
         self.running.values().chain(waiting).chain(apart).chain(asides).filter_map(|request| match &request.asker {
@@ -265,7 +277,8 @@ impl Calls {
 
     /// A function has ended of its own accord: the calls that it started go on, but nobody listens any more.
     pub(crate) fn let_go(&mut self, session: SessionId) {
-        let asides = self.resolving.values_mut().flatten().filter_map(|unresolved| match unresolved {
+        let asides = self.resolving.values_mut().flat_map(|aside| &mut aside.waiting);
+        let asides = asides.filter_map(|unresolved| match unresolved {
             Unresolved::Plain(request) => Some(&mut request.asker),
             Unresolved::Hop { .. } | Unresolved::Again { .. } => None,
         });
@@ -282,18 +295,40 @@ impl Calls {
     /// Puts a call aside until its name is resolved; true if nobody has asked for that name yet.
     pub(crate) fn put_aside(&mut self, service: &str, unresolved: Unresolved) -> bool {
         self.aside += 1;
-        if let Some(aside) = self.resolving.get_mut(service) {
-            aside.push(unresolved);
-            return false;
-        }
-        self.resolving.insert(service.to_string(), alloc::vec![unresolved]);
-        true
+        let aside = self.resolving.entry(service.to_string()).or_default();
+        aside.waiting.push(unresolved);
+        let first = aside.lookups == 0;
+        aside.lookups += usize::from(first);
+        first
     }
 
-    pub(crate) fn take_aside(&mut self, service: &str) -> Vec<Unresolved> {
-        let aside = self.resolving.remove(service).unwrap_or_default();
-        self.aside -= aside.len();
-        aside
+    /// Puts a call aside that looks for another instance, for which the name is looked up once more.
+    pub(crate) fn put_aside_again(&mut self, service: &str, unresolved: Unresolved) {
+        if !self.put_aside(service, unresolved)
+            && let Some(aside) = self.resolving.get_mut(service)
+        {
+            aside.lookups += 1;
+        }
+    }
+
+    /// Takes out what waits for this name, and says whether another answer is still to come.
+    pub(crate) fn take_aside(&mut self, service: &str) -> (Vec<Unresolved>, bool) {
+        let Some(aside) = self.resolving.get_mut(service) else { return (Vec::new(), false) };
+        aside.lookups = aside.lookups.saturating_sub(1);
+        let (waiting, more) = (core::mem::take(&mut aside.waiting), aside.lookups > 0);
+        if !more {
+            self.resolving.remove(service);
+        }
+        self.aside -= waiting.len();
+        (waiting, more)
+    }
+
+    /// Puts back what waits for the next answer.
+    pub(crate) fn put_back(&mut self, service: &str, unresolved: Unresolved) {
+        if let Some(aside) = self.resolving.get_mut(service) {
+            aside.waiting.push(unresolved);
+            self.aside += 1;
+        }
     }
 
     /// Nothing is under way.

@@ -234,12 +234,16 @@ impl Node {
             let Some(Apart { request, catch }) = self.calls.take_apart(number) else { continue };
             let budget = Budget::new(request.budget.time_left_us(), hops_left.min(request.budget.hops_left()));
             let request = Request { budget, ..request };
-            let spent = Spent { hops_left: budget.hops_left(), service_us: request.service_us };
+            let hops_left = budget.hops_left().saturating_add(request.hops_withheld);
+            let spent = Spent { hops_left, service_us: request.service_us };
+            // A call like any other, or a service whose chains throw could call itself for ever.
+            let catch = catch.zip(budget.take_hop());
             match (outcome, catch) {
                 (Outcome::Done(value), _) => self.answer_spent(now, request.asker, Ok(value), spent),
                 (Outcome::Threw(why), None) => self.answer_spent(now, request.asker, Err(why), spent),
-                (Outcome::Threw(why), Some(catch)) => {
+                (Outcome::Threw(why), Some((catch, budget))) => {
                     let params = Value::encode(&why);
+                    let request = Request { budget, ..request };
                     // Not the call that the step was: who remembers that by its key must not answer with its result.
                     self.dispatch(now, Request { function: catch, params, key: None, ..request });
                 }

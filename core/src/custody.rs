@@ -21,6 +21,14 @@ impl Cargo {
     }
 }
 
+impl Custody {
+    /// Whether this node may try.
+    fn allows(&self, node: &NodeRef) -> bool {
+        let bound_elsewhere = self.bound_to.as_ref().is_some_and(|name| *name != node.name);
+        !bound_elsewhere && self.tried.iter().all(|tried| tried.id != node.id)
+    }
+}
+
 impl Node {
     /// The chain goes where this goes, as soon as it is known where that is.
     pub(crate) fn find_and_pack(&mut self, session: SessionId, cargo: Cargo) {
@@ -40,7 +48,11 @@ impl Node {
             return;
         };
         let code = activation.baggage.code;
-        let again = place.again(cargo.function());
+        // Its proxy remembers no step across a crash, nor which instance it asked.
+        let again = match place.again(cargo.function()) {
+            Again::SameNode if place.proxy.is_some() => Again::Nowhere,
+            again => again,
+        };
         let to = place.proxy.unwrap_or(place.node);
         let with_code = to.id != self.me.id && !self.codes.was_sent(to.id, code);
         activation.busy = true;
@@ -248,7 +260,7 @@ impl Node {
         let avoid = custody.tried.iter().map(|node| node.id).collect();
         self.activations.reset_timer(session);
         self.names.remove(&service);
-        self.calls.put_aside(&service, Unresolved::Again { session });
+        self.calls.put_aside_again(&service, Unresolved::Again { session });
         self.actions.push_back(Action::Resolve { service, avoid });
     }
 
@@ -256,12 +268,7 @@ impl Node {
     pub(crate) fn hand_elsewhere(&mut self, now: Time, session: SessionId, place: Option<&Instance>) {
         let Some(activation) = self.activations.get_mut(session) else { return };
         let Phase::Handing(custody) = &activation.phase else { return };
-        let to = place.map(|place| place.proxy.clone().unwrap_or_else(|| place.node.clone()));
-        let allowed = |to: &Arc<NodeRef>| {
-            let bound_elsewhere = custody.bound_to.as_ref().is_some_and(|name| *name != to.name);
-            !bound_elsewhere && custody.tried.iter().all(|tried| tried.id != to.id)
-        };
-        match to.filter(allowed) {
+        match place.map(host_of).filter(|to| custody.allows(to)) {
             None => {
                 let why = custody.instead.clone().unwrap_or_else(|| unreachable(&custody.to.name));
                 self.take_back(now, session, why);
@@ -271,6 +278,14 @@ impl Node {
                 self.activations.set_phase(session, Phase::Handing(custody));
                 self.hand_again(now, session);
             }
+        }
+    }
+
+    /// Whether a hop that looks for another instance may go there; of one that is over it does not matter.
+    pub(crate) fn may_hand_to(&self, session: SessionId, place: Option<&Instance>) -> bool {
+        match self.activations.get(session).map(|activation| &activation.phase) {
+            Some(Phase::Handing(custody)) => place.is_some_and(|place| custody.allows(&host_of(place))),
+            _ => true,
         }
     }
 
@@ -323,9 +338,15 @@ impl Node {
         }
         activation.out.remove(&custody.cargo.number());
         activation.profile = StepTrace { step: activation.step, arrived_at_us, ..profile };
-        let why = custody.instead.unwrap_or(why);
+        // What came of it at another instance, where nothing was done, does not tell what may have been done since.
+        let why = custody.instead.filter(|instead| instead.unknown || !why.unknown).unwrap_or(why);
         let why =
             why.calling(custody.cargo.service(), custody.cargo.function()).at(&custody.key, &activation.baggage.path);
         self.resume(session, custody.cargo.number(), custody.continuation, Err(why));
     }
+}
+
+/// Where chains run that call it.
+fn host_of(place: &Instance) -> Arc<NodeRef> {
+    place.proxy.clone().unwrap_or_else(|| place.node.clone())
 }

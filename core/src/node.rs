@@ -240,7 +240,13 @@ impl Node {
     /// A name has been looked up.
     pub fn on_resolved(&mut self, now: Time, service: &str, place: Result<Instance, Exception>) {
         let place = place.inspect(|place| self.learn(service, place.clone()));
-        for unresolved in self.calls.take_aside(service) {
+        let (waiting, more) = self.calls.take_aside(service);
+        for unresolved in waiting {
+            // What was looked up for another may be what this one has tried.
+            if more && !self.is_served_by(&unresolved, place.as_ref().ok()) {
+                self.calls.put_back(service, unresolved);
+                continue;
+            }
             match (unresolved, &place) {
                 (Unresolved::Plain(request), place) => self.ask_resolved(now, request, place.as_ref()),
                 (Unresolved::Hop { session, cargo }, Ok(place)) => self.pack(session, cargo, place.clone()),
@@ -255,6 +261,16 @@ impl Node {
                 }
                 (Unresolved::Again { session }, place) => self.hand_elsewhere(now, session, place.as_ref().ok()),
             }
+        }
+    }
+
+    fn is_served_by(&self, unresolved: &Unresolved, place: Option<&Instance>) -> bool {
+        match unresolved {
+            Unresolved::Plain(Request { missed: Some(missed), .. }) => {
+                place.is_some_and(|place| missed.allows(&place.node))
+            }
+            Unresolved::Plain(_) | Unresolved::Hop { .. } => true,
+            Unresolved::Again { session } => self.may_hand_to(*session, place),
         }
     }
 

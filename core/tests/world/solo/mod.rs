@@ -1,6 +1,7 @@
 //! One node, driven by hand: what it makes of messages and news that no honest world produces, or only once in a million runs.
 
 mod basics;
+mod elsewhere;
 mod forged;
 mod splits;
 mod steps;

@@ -1,0 +1,156 @@
+//! Other instances, and what is known of the first ones: what may have been done, and what may have been spent.
+
+use catena_core::{Action, Policy, Undelivered};
+use catena_wire::{Fault, Message, names};
+
+use super::*;
+
+fn of_kind(id: u64, kinds: Kinds) -> Instance {
+    Instance { kinds, ..instance(id) }
+}
+
+fn again() -> Kinds {
+    Kinds { repeatable: vec!["f".into()], ..Kinds::default() }
+}
+
+/// The calls and hops among what was sent: to whom, with how many hops, and by which receipt to speak of them.
+fn asked(actions: &[Action]) -> Vec<(u64, u32, Receipt)> {
+    let asked = sent(actions).into_iter().filter_map(|(to, message, receipt)| match message {
+        Message::Call { budget, .. } => Some((to.0, budget.hops_left(), receipt)),
+        Message::Hop(hop) => Some((to.0, hop.budget.hops_left(), receipt)),
+        _ => None,
+    });
+    asked.collect()
+}
+
+fn exception(actions: &[Action]) -> Exception {
+    let ended = actions.iter().find_map(|action| match action {
+        Action::Settle { result: Err(why), .. } | Action::Resume { result: Err(why), .. } => Some(why.clone()),
+        _ => None,
+    });
+    ended.unwrap_or_else(|| panic!("no exception: {actions:?}"))
+}
+
+fn nobody() -> Result<Instance, Exception> {
+    Err(Exception::new(names::UNKNOWN_SERVICE, Fault::Caller, "no other"))
+}
+
+#[test]
+fn a_hop_that_may_have_been_done_at_the_second_instance_is_not_said_to_be_undone() {
+    let mut node = node(Policy { hop_attempts_max: 1, ..Policy::default() });
+    let (.., receipt) = handing(&mut node);
+    node.on_undelivered(NOW, receipt, Undelivered::Unreachable);
+    actions(&mut node);
+    node.on_resolved(NOW, "there", Ok(instance(3)));
+    let (to, _, receipt) = asked(&actions(&mut node)).pop().unwrap();
+    assert_eq!(to, 3);
+    node.on_undelivered(NOW, receipt, Undelivered::Lost);
+    let why = exception(&actions(&mut node));
+    assert_eq!((why.name.as_str(), why.unknown), (names::NODE_LOST, true), "{why}");
+}
+
+#[test]
+fn a_call_that_may_have_been_done_at_the_second_instance_is_not_said_to_be_undone() {
+    let mut node = node(Policy { hop_attempts_max: 1, ..Policy::default() });
+    node.learn("there", of_kind(2, again()));
+    let (_, session) = begun(&mut node);
+    node.on_turn(NOW, session, calling(vec![call(0, "there"), call(1, "here")]), 1);
+    let first = asked(&actions(&mut node)).remove(0).2;
+    node.on_undelivered(NOW, first, Undelivered::Unreachable);
+    actions(&mut node);
+    node.on_resolved(NOW, "there", Ok(of_kind(3, again())));
+    let second = asked(&actions(&mut node)).remove(0).2;
+    node.on_undelivered(NOW, second, Undelivered::Lost);
+    actions(&mut node);
+    node.on_resolved(NOW, "there", nobody());
+    let why = exception(&actions(&mut node));
+    assert_eq!((why.name.as_str(), why.unknown), (names::NODE_LOST, true), "{why}");
+}
+
+#[test]
+fn what_a_lost_instance_was_lent_is_not_lent_again() {
+    let mut node = node(Policy { hop_attempts_max: 1, ..Policy::default() });
+    let kinds = Kinds { chaining: vec!["f".into()], ..again() };
+    node.learn("there", of_kind(2, kinds.clone()));
+    let (_, session) = begun(&mut node);
+    node.on_turn(NOW, session, calling(vec![call(0, "there"), call(1, "here")]), 1);
+    let (mut lent, mut instance) = (0, 2);
+    loop {
+        let asked = asked(&actions(&mut node));
+        let Some((to, hops, receipt)) = asked.into_iter().next() else { break };
+        lent += hops;
+        instance += 1;
+        assert!(hops > 0 && to + 1 == instance);
+        node.on_undelivered(NOW, receipt, Undelivered::Lost);
+        actions(&mut node);
+        node.on_resolved(NOW, "there", Ok(of_kind(instance, kinds.clone())));
+    }
+    assert_eq!(instance, 2 + 4, "so many were tried");
+    assert!(lent <= 100 - 2, "{lent} of the chain's 100, two of which its calls took");
+}
+
+#[test]
+fn hops_that_a_node_does_not_let_a_call_spend_come_back() {
+    let mut node = node(Policy { budget_max: Budget::new(60_000_000, 5), ..Policy::default() });
+    for fails in [false, true] {
+        node.on_message(NOW, &node_ref(2), plain_call(7, Budget::new(1_000_000, 40)));
+        let ticket = ticket_of(&actions(&mut node)).unwrap();
+        let unknown = Exception::new(names::NODE_LOST, Fault::Network, "").outcome_unknown();
+        node.on_service_done(NOW, ticket, if fails { Err(unknown) } else { value() }, 1);
+        let sent = sent(&actions(&mut node));
+        let Some((_, Message::Return(7, _, spent), _)) = sent.first() else { panic!("{sent:?}") };
+        assert_eq!(spent.hops_left, if fails { 35 } else { 40 });
+    }
+}
+
+#[test]
+fn a_chain_on_its_own_that_throws_to_its_creator_for_ever_spends_its_hops() {
+    let mut node = node(Policy { compose: false, ..Policy::default() });
+    node.on_message(NOW, &node_ref(2), plain_call(7, Budget::new(1_000_000, 3)));
+    let mut caught = 0;
+    loop {
+        let done = actions(&mut node);
+        let Some(ticket) = ticket_of(&done) else {
+            assert!(matches!(&sent(&done)[..], [(_, Message::Return(7, Outcome::Threw(_), _), _)]), "{done:?}");
+            break;
+        };
+        caught += 1;
+        assert!(caught < 100, "it goes on for ever");
+        let sub = SubChain { code: CODE, input: Value::null(), catch: Some("f".into()), hears: false };
+        node.on_service_done(NOW, ticket, Ok(Answer::Chain(sub)), 1);
+        let Some(Action::Begin { session, .. }) = actions(&mut node).pop() else { panic!("a chain begins") };
+        node.on_turn(NOW, session, Err(Exception::new("Thrown", Fault::Guest, "")), 1);
+    }
+    assert_eq!(caught, 1 + 3);
+}
+
+#[test]
+fn a_name_looked_up_for_another_does_not_end_the_search_for_an_instance() {
+    let mut node = node(Policy::default());
+    let (.., first) = handing(&mut node);
+    let (.., second) = handing(&mut node);
+    node.on_undelivered(NOW, first, Undelivered::Unreachable);
+    node.on_resolved(NOW, "there", Ok(instance(3)));
+    let first = asked(&actions(&mut node)).remove(0).2;
+    // The second has tried 2, the first both: each asks for an instance other than those.
+    node.on_undelivered(NOW, second, Undelivered::Unreachable);
+    node.on_undelivered(NOW, first, Undelivered::Unreachable);
+    actions(&mut node);
+    node.on_resolved(NOW, "there", Ok(instance(3)));
+    assert_eq!(asked(&actions(&mut node)).iter().map(|(to, ..)| *to).collect::<Vec<_>>(), [3], "for the second");
+    node.on_resolved(NOW, "there", Ok(instance(4)));
+    assert_eq!(asked(&actions(&mut node)).iter().map(|(to, ..)| *to).collect::<Vec<_>>(), [4], "for the first");
+    node.on_resolved(NOW, "there", Ok(instance(5)));
+    assert!(actions(&mut node).is_empty());
+}
+
+#[test]
+fn a_durable_function_behind_a_proxy_that_was_lost_is_not_asked_again() {
+    let mut node = node(Policy { hop_attempts_max: 1, ..Policy::default() });
+    let kinds = Kinds { durable: vec!["f".into()], ..Kinds::default() };
+    node.learn("there", Instance { proxy: Some(node_ref(5)), ..of_kind(2, kinds) });
+    let (.., receipt) = handing(&mut node);
+    node.on_undelivered(NOW, receipt, Undelivered::Lost);
+    let why = exception(&actions(&mut node));
+    assert!(why.unknown, "which instance the proxy asked is forgotten: {why}");
+}
