@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use catena::{Service, ServiceError, Value, from_value, to_value};
+use catena::{Exception, Fault, Service, ServiceError, Value, from_value, to_value};
 use catena_files::{FUNCTIONS, FileError, FileService, Form};
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -31,7 +31,13 @@ impl Form for Payloads {
     }
 
     fn result<R: Serialize>(&self, result: Result<R, FileError>) -> Result<Value, ServiceError> {
-        let result = result.map_err(|why| ServiceError::named(why.name(), why.message()))?;
-        Ok(to_value(&result)?)
+        Ok(to_value(&result.map_err(told)?)?)
     }
+}
+
+/// What a caller is told: the error by its own name, and whether it is open what was done.
+pub(crate) fn told(why: FileError) -> ServiceError {
+    let told = Exception::new(why.name(), Fault::Service, why.message());
+    let unknown = matches!(why, FileError::OutcomeUnknown { .. });
+    ServiceError::from(if unknown { told.outcome_unknown() } else { told })
 }

@@ -15,8 +15,11 @@ use catena_apps::{
     replicated::{BACKUP, PRIMARY, REPLICATED, SOURCE, Stage, replicated},
 };
 use catena_bridge::{Identity, UnixUser, service_of};
-use catena_bridge_nfs::{NfsBridge, NfsService, testing::GaneshaServer};
-use catena_files::{Directory, FileService};
+use catena_bridge_nfs::{
+    NfsBridge, NfsConfig, NfsService,
+    testing::{GaneshaServer, Way},
+};
+use catena_files::{Directory, FUNCTIONS, FileService};
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
@@ -169,6 +172,31 @@ async fn a_backup_that_is_down_is_named_and_what_the_primary_did_is_said() {
     }
     let read = r#"import { call } from "catena"; export default async () => (await call("files/readdir", {})).entries.length;"#;
     assert_eq!(run(&stage, read, Json::Null, &options).await.0.unwrap(), 3, "reading goes on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_that_may_have_done_it_is_said_to_be_unknown() {
+    let dirs = Dirs::new();
+    let server = GaneshaServer::start();
+    let way = Way::to(server.nfs_port).await;
+    let bridge = NfsBridge::connect(NfsConfig { nfs_port: Some(way.port), ..server.config() }).await.unwrap();
+    let [source, primary, _] = dirs.services();
+    let stage = Stage::open(&SANDBOX, None, [source, primary, Arc::new(bridge)]).await.unwrap();
+    way.break_off();
+    let create = r#"import { call } from "catena"; export default () => call("files/create", { path: "made", how: "guarded" });"#;
+    let (lost, _) = run(&stage, create, Json::Null, &RunOptions::default()).await;
+    let lost = lost.unwrap_err();
+    assert_eq!((lost.name.as_str(), lost.unknown), ("FILES_OUTCOME_UNKNOWN", true), "{lost}");
+    assert!(lost.message.contains("files.backup may or may not have done it"), "{lost}");
+    assert!(server.dir.join("made").exists(), "it has");
+}
+
+#[test]
+fn every_function_of_a_file_service_is_offered() {
+    let service = replicated(REPLICATED, PRIMARY, BACKUP);
+    let mut names: Vec<_> = FUNCTIONS.iter().map(|function| function.name).collect();
+    names.sort_unstable();
+    assert!(service.functions().eq(names));
 }
 
 #[tokio::test(flavor = "multi_thread")]

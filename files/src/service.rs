@@ -16,7 +16,7 @@ use crate::types::{
 pub struct Function {
     /// Its name: that of the method.
     pub name: &'static str,
-    /// Whether it changes nothing, so that doing it twice is as good as once.
+    /// Whether doing it twice is as good as once.
     pub repeatable: bool,
 }
 
@@ -40,9 +40,41 @@ pub trait Form: Sync {
     fn result<R: Serialize>(&self, result: Result<R, FileError>) -> Result<Self::Value, Self::Error>;
 }
 
-/// Defines [`FileService`], [`FUNCTIONS`] and [`call`] from one list; `once` or `repeat` says whether a function may be done again.
+/// The one list of a file service's functions, handed to a macro of one's own: for each its documentation, a word, its name, its parameters and its
+/// result. The word is `reads` for what changes nothing, `again` for what changes something and may be done twice, `once` for what must not be.
+#[macro_export]
+macro_rules! each_function {
+    ($macro:ident) => {
+        $macro! {
+            /// The root directory.
+            reads root(RootParams) -> Entry;
+            /// Finds a name or path (LOOKUP).
+            reads lookup(LookupParams) -> Entry;
+            /// Reads attributes (GETATTR).
+            reads getattr(GetattrParams) -> Attributes;
+            /// Reads bytes of a file (READ).
+            reads read(ReadParams) -> ReadResult;
+            /// Writes bytes to a file (WRITE).
+            once write(WriteParams) -> WriteResult;
+            /// Makes a file, or opens the one that is there (CREATE).
+            once create(CreateParams) -> Entry;
+            /// Puts what was written on stable storage (COMMIT).
+            again commit(CommitParams) -> CommitResult;
+            /// Removes a file (REMOVE).
+            once remove(RemoveParams) -> Done;
+            /// Lists names in a directory (READDIR).
+            reads readdir(ReaddirParams) -> ReaddirResult;
+            /// Makes a directory (MKDIR).
+            once mkdir(MkdirParams) -> Entry;
+            /// Renames a file or directory (RENAME).
+            once rename(RenameParams) -> Done;
+        }
+    };
+}
+
+/// Defines [`FileService`], [`FUNCTIONS`] and [`call`].
 macro_rules! functions {
-    ($($(#[doc = $doc:literal])* $again:ident $name:ident($params:ty) -> $result:ty;)*) => {
+    ($($(#[doc = $doc:literal])* $kind:ident $name:ident($params:ty) -> $result:ty;)*) => {
         /// NFSv3's procedures (RFC 1813, section 3.3) as functions: one params value in, one result value out. Links are never
         /// followed, so what is outside the service's directory or export cannot be named.
         ///
@@ -55,7 +87,7 @@ macro_rules! functions {
 
         /// Every function of [`FileService`].
         pub const FUNCTIONS: &[Function] =
-            &[$(Function { name: stringify!($name), repeatable: functions!(@ $again) }),*];
+            &[$(Function { name: stringify!($name), repeatable: functions!(@ $kind) }),*];
 
         /// Calls a function by its name.
         ///
@@ -73,34 +105,12 @@ macro_rules! functions {
             }
         }
     };
-    (@ repeat) => { true };
+    (@ reads) => { true };
+    (@ again) => { true };
     (@ once) => { false };
 }
 
-functions! {
-    /// The root directory.
-    repeat root(RootParams) -> Entry;
-    /// Finds a name or path (LOOKUP).
-    repeat lookup(LookupParams) -> Entry;
-    /// Reads attributes (GETATTR).
-    repeat getattr(GetattrParams) -> Attributes;
-    /// Reads bytes of a file (READ).
-    repeat read(ReadParams) -> ReadResult;
-    /// Writes bytes to a file (WRITE).
-    once write(WriteParams) -> WriteResult;
-    /// Makes a file, or opens the one that is there (CREATE).
-    once create(CreateParams) -> Entry;
-    /// Puts what was written on stable storage (COMMIT).
-    repeat commit(CommitParams) -> CommitResult;
-    /// Removes a file (REMOVE).
-    once remove(RemoveParams) -> Done;
-    /// Lists names in a directory (READDIR).
-    repeat readdir(ReaddirParams) -> ReaddirResult;
-    /// Makes a directory (MKDIR).
-    once mkdir(MkdirParams) -> Entry;
-    /// Renames a file or directory (RENAME).
-    once rename(RenameParams) -> Done;
-}
+each_function!(functions);
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,7 @@ use catena::{Client, Exception, Fault, exceptions};
 use super::Copy;
 
 /// After these it is open whether a call took effect, or the function had no say any more in how it ended.
-const UNCERTAIN: [&str; 10] = [
+const UNCERTAIN: [&str; 9] = [
     exceptions::CHAIN_LOST,
     exceptions::NODE_LOST,
     exceptions::DEADLINE_EXCEEDED,
@@ -15,12 +15,11 @@ const UNCERTAIN: [&str; 10] = [
     exceptions::OVERLOADED,
     exceptions::CANCELLED,
     exceptions::BAD_CONTINUATION,
-    "FILES_OUTCOME_UNKNOWN",
 ];
 
 /// Whether an exception leaves open what was done.
 pub(super) fn is_uncertain(why: &Exception) -> bool {
-    UNCERTAIN.contains(&why.name.as_str())
+    why.unknown || UNCERTAIN.contains(&why.name.as_str())
 }
 
 /// What is known of a copy before it begins: which hosts have a part in it. Afterwards those that are down are known no more.

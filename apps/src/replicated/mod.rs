@@ -16,12 +16,13 @@ use std::{collections::BTreeMap, future::Future, sync::Arc};
 use catena::{Code, Context, Exception, RunOptions, Service, ServiceError, SubChain, Value, from_value, to_value};
 use catena_files::{
     CommitParams, CreateParams, Entry, FileError, GetattrParams, Handle, LookupParams, MkdirParams, ReadParams,
-    ReaddirParams, RemoveParams, RenameParams, Status, WriteParams,
+    ReaddirParams, RemoveParams, RenameParams, Status, WriteParams, each_function,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_bytes::ByteBuf;
 use tokio::sync::OnceCell;
 
+use crate::files::told;
 use pair::Pair;
 pub use stage::{BACKUP, PRIMARY, REPLICATED, SOURCE, Stage};
 
@@ -35,26 +36,25 @@ pub const FUNCTION: &str = include_str!("../../functions/replicate.ts");
 pub fn replicated(name: &str, primary: &str, backup: &str) -> Service {
     let two = Arc::new(Two { primary: primary.to_owned(), backup: backup.to_owned(), code: OnceCell::new() });
     let mut service = Service::new(name);
-    macro_rules! reads {
-        ($($function:ident),*) => { $(
+    macro_rules! offer {
+        ($($(#[$doc:meta])* $kind:ident $function:ident($params:ty) -> $result:ty;)*) => { $(
             let here = Arc::clone(&two);
-            service = service.function_raw(stringify!($function), move |context, params| {
-                let two = Arc::clone(&here);
+            service = offer!(@ $kind here, $function, $params);
+        )* };
+        (@ reads $here:ident, $function:ident, $params:ty) => {
+            service.function_raw(stringify!($function), move |context, params| {
+                let two = Arc::clone(&$here);
                 async move { two.$function(&context, params).await }
-            });
-        )* };
-    }
-    macro_rules! changes {
-        ($($function:ident: $params:ty),*) => { $(
-            let here = Arc::clone(&two);
-            service = service.chain(stringify!($function), move |context, params: $params| {
-                let two = Arc::clone(&here);
+            })
+        };
+        (@ $changes:ident $here:ident, $function:ident, $params:ty) => {
+            service.chain(stringify!($function), move |context, params: $params| {
+                let two = Arc::clone(&$here);
                 async move { two.change(&context, stringify!($function), params).await }
-            });
-        )* };
+            })
+        };
     }
-    reads!(root, lookup, getattr, read, readdir);
-    changes!(write: WriteParams, create: CreateParams, commit: CommitParams, remove: RemoveParams, mkdir: MkdirParams, rename: RenameParams);
+    each_function!(offer);
     service
 }
 
@@ -114,7 +114,7 @@ impl Two {
     ) -> Result<Value, ServiceError> {
         let mut params: P = from_value(&params)?;
         let place = handle(&mut params);
-        *place = Pair::unpack(place).map_err(named)?.primary;
+        *place = Pair::unpack(place).map_err(told)?.primary;
         Ok(call(context, &self.primary, function, to_value(&params)?).await?)
     }
 
@@ -137,7 +137,7 @@ impl Two {
         let mut at_backup = BTreeMap::new();
         let mut path = params.made().unwrap_or_default();
         for (field, handle) in params.handles() {
-            let pair = Pair::unpack(handle).map_err(named)?;
+            let pair = Pair::unpack(handle).map_err(told)?;
             if field == "dir" {
                 path = pair.below(&path);
             }
@@ -169,7 +169,7 @@ impl Two {
         let now: Entry = self.at_primary(context, function, params.clone()).await?;
         if now.handle != pair.primary {
             let what = format!("{:?}, which is another file now than when it was looked up", pair.path);
-            return Err(named(FileError::nfs(Status::Stale, what)));
+            return Err(told(FileError::nfs(Status::Stale, what)));
         }
         let there = call(context, &self.backup, function, params).await.and_then(|found| from_value::<Entry>(&found));
         let nothing_done = |mut why: Exception| {
@@ -235,16 +235,12 @@ fn call(
 /// Puts the primary's handle in the place of the pair.
 fn unpack(handle: &mut Option<Handle>) -> Result<Option<Pair>, ServiceError> {
     let Some(given) = handle else { return Ok(None) };
-    let pair = Pair::unpack(given).map_err(named)?;
+    let pair = Pair::unpack(given).map_err(told)?;
     *given = pair.primary.clone();
     Ok(Some(pair))
 }
 
 fn entry(found: Entry, path: String) -> Result<Value, ServiceError> {
     let pair = Pair { primary: found.handle, backup: None, path };
-    Ok(to_value(&Entry { handle: pair.pack().map_err(named)?, ..found })?)
-}
-
-fn named(why: FileError) -> ServiceError {
-    ServiceError::named(why.name(), why.to_string())
+    Ok(to_value(&Entry { handle: pair.pack().map_err(told)?, ..found })?)
 }

@@ -1,7 +1,7 @@
 //! The bridge as a service: each call acts as whom the node's owner lets its caller act.
 
 use async_trait::async_trait;
-use catena::{ServiceError, Value, from_value, to_value};
+use catena::{Exception, Fault, ServiceError, Value, from_value, to_value};
 use catena_bridge::{Acting, Bridge, Caller, Function, Identity};
 use catena_files::{FUNCTIONS, FileError, Form, Status};
 use serde::{Serialize, de::DeserializeOwned};
@@ -68,12 +68,16 @@ impl Form for Answers {
     }
 }
 
-/// The server's word; where it refuses somebody, with who that was.
+/// The server's word, and whether it is open what it did; where it refuses somebody, with who that was.
 fn named(why: &FileError, acting: &Acting) -> ServiceError {
     match why.status() {
         Some(Status::Acces | Status::Perm) => {
             ServiceError::named(why.name(), format!("{}; refused were {acting}", why.message()))
         }
-        _ => ServiceError::named(why.name(), why.message()),
+        _ => {
+            let told = Exception::new(why.name(), Fault::Service, why.message());
+            let unknown = matches!(why, FileError::OutcomeUnknown { .. });
+            ServiceError::from(if unknown { told.outcome_unknown() } else { told })
+        }
     }
 }

@@ -6,6 +6,7 @@
 #![allow(clippy::disallowed_methods)]
 
 mod rpcbind;
+mod way;
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::{Credentials, NfsConfig};
 use rpcbind::Rpcbind;
+pub use way::Way;
 
 /// How long the server may take to answer, or to end.
 const DEADLINE: Duration = Duration::from_secs(30);

@@ -3,8 +3,11 @@
 
 use catena::{Client, Exception, Node, RunOptions, from_value, to_value};
 use catena_bridge::{Identity, Root, UnixUser, Who, service_of};
-use catena_bridge_nfs::{NfsBridge, NfsService, testing::GaneshaServer};
-use catena_files::{CreateParams, Entry, LookupParams, ReadParams, ReadResult, WriteParams};
+use catena_bridge_nfs::{
+    NfsBridge, NfsConfig, NfsService,
+    testing::{GaneshaServer, Way},
+};
+use catena_files::{CreateParams, Entry, LookupParams, MkdirParams, ReadParams, ReadResult, WriteParams};
 use serde_bytes::ByteBuf;
 
 /// A node that offers the same export three times: as its callers, as its callers without squashing root, and as the node (root).
@@ -104,4 +107,29 @@ async fn the_node_s_own_credentials_are_named_where_they_are_refused() {
     assert_eq!(why.name, "NFS3ERR_ACCES", "{why}");
     assert!(why.message.contains("refused were the node's own credentials"), "{why}");
     assert_eq!(by_chain(&client, "files", &as_user(1234)).await.unwrap(), "", "the owner reads on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_whose_answer_is_lost_ends_as_unknown_and_a_read_does_not() {
+    let server = GaneshaServer::start();
+    let way = Way::to(server.nfs_port).await;
+    let config = NfsConfig { nfs_port: Some(way.port), ..server.config() };
+    let bridge = NfsBridge::connect(config).await.unwrap();
+    let service = service_of(NfsService::new("files", bridge, Identity::node()));
+    let node = Node::builder("node").listen("127.0.0.1:0").service(service).start().await.unwrap();
+    let client = Client::connect(node.address().unwrap()).await.unwrap();
+    let source = r#"import { call } from "catena"; export default ([name, params]) => call(`files/${name}`, params);"#;
+    let code = client.javascript("once.js", source).await.unwrap();
+    way.break_off();
+
+    let make = || ("mkdir", MkdirParams { path: Some("made".into()), ..MkdirParams::default() });
+    let by_chain = client.run(&code, &make()).await.unwrap().last().await.unwrap_err();
+    assert_eq!((by_chain.name.as_str(), by_chain.unknown), ("FILES_OUTCOME_UNKNOWN", true), "{by_chain}");
+    assert!(server.dir.join("made").is_dir(), "it was done");
+    let (function, params) = make();
+    let by_call = client.call::<_, Entry>("files", function, &params).await.unwrap_err();
+    assert_eq!((by_call.name.as_str(), by_call.unknown), ("FILES_OUTCOME_UNKNOWN", true), "{by_call}");
+    let look = LookupParams { path: Some("made".into()), ..LookupParams::default() };
+    let read = client.call::<_, Entry>("files", "lookup", &look).await.unwrap_err();
+    assert_eq!((read.name.as_str(), read.unknown), ("FILES_UNREACHABLE", false), "{read}");
 }
