@@ -29,11 +29,17 @@ pub enum Bug {
     AnswersRenumbered,
     /// The guest of a chain that has ended is not let go.
     GuestLeaks,
+    /// A chain keeps the hops that it lends.
+    HopsKept,
+    /// A hop that may have been done goes to another instance, whatever it calls.
+    DoneElsewhere,
+    /// A line of the console that went ahead is shown again.
+    LineTwice,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::RepeatRuns,
         Self::AnswerTwice,
         Self::EndTooEarly,
@@ -47,5 +53,8 @@ impl Bug {
         Self::FrameDropped,
         Self::AnswersRenumbered,
         Self::GuestLeaks,
+        Self::HopsKept,
+        Self::DoneElsewhere,
+        Self::LineTwice,
     ];
 }

@@ -406,7 +406,7 @@ impl Node {
         request
     }
 
-    fn give_back(&mut self, session: SessionId, hops: u32) {
+    pub(crate) fn give_back(&mut self, session: SessionId, hops: u32) {
         if let Some(activation) = self.activations.get_mut(session) {
             activation.budget = activation.budget.with_hops_back(hops);
         }

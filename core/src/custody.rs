@@ -237,6 +237,7 @@ impl Node {
         let Some(activation) = self.activations.get_mut(session) else { return };
         let Phase::Handing(custody) = &mut activation.phase else { return };
         match custody.again {
+            Again::Nowhere if bug!(self.policy, DoneElsewhere) => {}
             Again::Nowhere => return self.take_back(now, session, why),
             Again::SameNode => custody.bound_to = Some(custody.to.name.clone()),
             Again::Anywhere => {}

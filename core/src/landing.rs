@@ -101,6 +101,9 @@ impl Node {
         let may_chain = self.may_answer_with_chain(&request.service, &request.function);
         let lent = self.activations.get_mut(session).map(|activation| activation.lend_all(now, may_chain));
         let budget = lent.unwrap_or(request.budget);
+        if bug!(self.policy, HopsKept) {
+            self.give_back(session, budget.hops_left());
+        }
         let request = Request { asker: Asker::Landing(session), budget, ..request };
         match self.services.contains_key(&request.service) {
             true => self.run_service(now, request),

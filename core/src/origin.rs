@@ -263,7 +263,10 @@ impl Origin {
         let Some(started) = self.chains.get_mut(&key.chain.number).filter(|_| key.chain.origin == self.me) else {
             return;
         };
-        let lines = started.console.take(&key.branch, first, lines, policy.console_lines_max);
+        let lines = match bug!(policy, LineTwice) {
+            true => lines,
+            false => started.console.take(&key.branch, first, lines, policy.console_lines_max),
+        };
         show(key.chain, started, lines, out);
     }
 

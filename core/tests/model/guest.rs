@@ -23,6 +23,9 @@ pub(crate) enum Op {
     /// `await call(service)`, which answers with a chain.
     #[n(3)]
     Sub(#[n(0)] u8, #[n(1)] Vec<Op>),
+    /// `console.log(..)`
+    #[n(4)]
+    Log,
 }
 
 /// A running function: which list, and how far. All of it travels.
@@ -96,8 +99,11 @@ impl Guest {
                 }
             }
         }
-        while let Some(Op::Emit) = self.todo.first() {
-            turn.emits.push(Value::encode(&self.run));
+        while let Some(op @ (Op::Emit | Op::Log)) = self.todo.first() {
+            match op {
+                Op::Emit => turn.emits.push(Value::encode(&self.run)),
+                _ => turn.logs.push(String::from("said")),
+            }
             self.todo.remove(0);
         }
         let call = self.branch * 100 + self.calls;
@@ -113,7 +119,7 @@ impl Guest {
             }),
             Some(Op::Call(service)) => turn.calls.push(self.call(call, *service, None)),
             Some(Op::Sub(service, todo)) => turn.calls.push(self.call(call, *service, Some(todo.clone()))),
-            Some(Op::Emit) => unreachable!("those are done"),
+            Some(Op::Emit | Op::Log) => unreachable!("those are done"),
         }
         turn
     }
@@ -152,7 +158,12 @@ pub(crate) fn emits(program: &[Op]) -> usize {
     let of = |op: &Op| match op {
         Op::Emit => 1,
         Op::Split(branches) => branches.iter().map(|branch| emits(branch)).sum(),
-        Op::Call(_) | Op::Sub(..) => 0,
+        Op::Call(_) | Op::Sub(..) | Op::Log => 0,
     };
     program.iter().map(of).sum()
+}
+
+/// How many lines a program without branches says.
+pub(crate) fn lines(program: &[Op]) -> usize {
+    program.iter().filter(|op| **op == Op::Log).count()
 }

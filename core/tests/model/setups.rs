@@ -58,6 +58,25 @@ pub(crate) fn all() -> Vec<Setup> {
             vec![(0, vec![call(1), call(2)])],
             Faults { haste: 2, losses: 1, ..Faults::default() },
         ),
-        Setup { hops: 2, ..world("too few hops", vec![(0, vec![call(1), call(2), call(1)])], Faults::default()) },
+        world(
+            "lines of the console, deadlines that pass early",
+            vec![(0, vec![Op::Log, call(1), Op::Log, call(2)])],
+            Faults { haste: 2, ..Faults::default() },
+        ),
+        Setup {
+            hops: 6,
+            compose: false,
+            strained: true,
+            ..world(
+                "a sub-chain on its own, too few hops, one loss",
+                vec![(0, vec![Op::Sub(1, vec![call(2), call(2)]), call(1), call(2), call(1), call(2)])],
+                Faults { losses: 1, ..Faults::default() },
+            )
+        },
+        Setup {
+            hops: 2,
+            strained: true,
+            ..world("too few hops", vec![(0, vec![call(1), call(2), call(1)])], Faults::default())
+        },
     ]
 }

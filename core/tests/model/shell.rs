@@ -123,7 +123,11 @@ impl World {
                     }
                 }
             }
-            Replied::Console(_) => {}
+            Replied::Console(lines) => {
+                if let Some((_, seen)) = self.chains.iter_mut().find(|(id, _)| *id == chain) {
+                    seen.lines.extend(lines.iter().map(|line| line.number));
+                }
+            }
             Replied::End { outcome, .. } => self.ended(chain, outcome),
         }
     }

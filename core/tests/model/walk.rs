@@ -3,7 +3,7 @@
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
 use crate::{
-    guest::{WRONG_MERGE, emits},
+    guest::{WRONG_MERGE, emits, lines},
     world::{Event, Setup, World},
 };
 
@@ -26,16 +26,19 @@ impl Model for Setup {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always("nothing is asked for that may not be", |_, world: &World| world.wrong.is_none()),
-            Property::always("no effect twice while its server keeps its cache", |_, world: &World| {
-                world.effects.values().all(|runs| {
-                    let mut runs = runs.clone();
-                    runs.sort();
-                    runs.windows(2).all(|pair| pair[0] != pair[1])
-                })
+            // No function of the model may be done again, and none is when it is unknown whether it was.
+            Property::always("no effect twice at all", |_, world: &World| {
+                world.effects.values().all(|runs| runs.len() == 1)
             }),
-            Property::always("no effect twice at all while nobody crashes", |_, world: &World| {
-                world.crashed || world.effects.values().all(|runs| runs.len() == 1)
-            }),
+            Property::always(
+                "each line of the console once, in order, and all with the result",
+                |setup: &Setup, world: &World| {
+                    world.chains.iter().zip(&setup.chains).all(|((_, seen), (_, program))| {
+                        let in_order = seen.lines.iter().zip(0..).all(|(number, place)| *number == place);
+                        in_order && (seen.ends != [Ok(())] || seen.lines.len() == lines(program))
+                    })
+                },
+            ),
             Property::always("every chain ends at most once", |_, world: &World| {
                 world.chains.iter().all(|(_, seen)| seen.ends.len() <= 1)
             }),
@@ -61,7 +64,7 @@ impl Model for Setup {
             }),
             Property::always("without a fault every chain is answered", |setup: &Setup, world: &World| {
                 world.left != setup.faults
-                    || setup.hops <= 2
+                    || setup.strained
                     || world.chains.iter().all(|(_, seen)| seen.ends.is_empty() || seen.ends == [Ok(())])
             }),
             Property::always("a cancelled chain ends as cancelled, or had ended", |_, world: &World| {
@@ -73,8 +76,7 @@ impl Model for Setup {
             }),
             // So that a world in which nothing ever happens does not pass.
             Property::sometimes("a chain is answered", |setup: &Setup, world: &World| {
-                let enough = setup.hops > 2;
-                !enough || world.chains.iter().any(|(_, seen)| seen.ends == [Ok(())])
+                setup.strained || world.chains.iter().any(|(_, seen)| seen.ends == [Ok(())])
             }),
         ]
     }

@@ -32,6 +32,10 @@ pub(crate) struct Setup {
     pub(crate) chains: Vec<(usize, Vec<Op>)>,
     pub(crate) faults: Faults,
     pub(crate) hops: u32,
+    /// Those are too few on purpose.
+    pub(crate) strained: bool,
+    /// Whether chains that services answer with join the chain that called.
+    pub(crate) compose: bool,
     pub(crate) bug: Bug,
 }
 
@@ -48,7 +52,16 @@ pub(crate) struct NoBug;
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { name: "", hosts: 3, chains: Vec::new(), faults: Faults::default(), hops: 8, bug: Bug::default() }
+        Self {
+            name: "",
+            hosts: 3,
+            chains: Vec::new(),
+            faults: Faults::default(),
+            hops: 8,
+            strained: false,
+            compose: true,
+            bug: Bug::default(),
+        }
     }
 }
 
@@ -98,6 +111,8 @@ pub(crate) struct Host {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) partials: usize,
+    /// Numbers of the console's lines.
+    pub(crate) lines: Vec<u32>,
     pub(crate) ends: Vec<Result<(), (String, bool)>>,
     pub(crate) origin_crashed: bool,
     pub(crate) cancelled: bool,
@@ -112,11 +127,11 @@ pub(crate) struct World {
     pub(crate) chains: Vec<(ChainId, Seen)>,
     /// Effects by (run, call), and in which run of a node they took place.
     pub(crate) effects: BTreeMap<(u64, u32), Vec<NodeId>>,
-    pub(crate) crashed: bool,
     /// Who has heard that which chain is cancelled.
     pub(crate) cancelled: Vec<(NodeId, ChainId)>,
     /// What no state machine may ask for.
     pub(crate) wrong: Option<String>,
+    compose: bool,
     pub(crate) print: u128,
 }
 
@@ -135,8 +150,9 @@ impl Hash for World {
 }
 
 #[cfg_attr(not(feature = "seeded-bugs"), allow(unused_variables))]
-fn policy(bug: Bug) -> Policy {
+fn policy(compose: bool, bug: Bug) -> Policy {
     Policy {
+        compose,
         budget_max: Budget::new(600_000_000, 2_000),
         hop_attempts_max: 2,
         #[cfg(feature = "seeded-bugs")]
@@ -145,11 +161,16 @@ fn policy(bug: Bug) -> Policy {
     }
 }
 
-fn start(index: usize, run: u64, bug: Bug) -> Host {
+/// Any function may answer with a chain.
+fn kinds() -> Kinds {
+    Kinds { chaining: vec!["f".into()], ..Kinds::default() }
+}
+
+fn start(index: usize, run: u64, compose: bool, bug: Bug) -> Host {
     let id = NodeId(run * 100 + index as u64);
     let me = NodeRef { id, name: format!("n{index}"), address: Some(format!("n{index}:1")), site: None };
-    let mut node = Node::new(me.clone(), policy(bug), 0);
-    node.serve(&service_name(u8::try_from(index).unwrap()), ["f"], Kinds::default());
+    let mut node = Node::new(me.clone(), policy(compose, bug), 0);
+    node.serve(&service_name(u8::try_from(index).unwrap()), ["f"], kinds());
     Host { me: Arc::new(me), node, guests: BTreeMap::new() }
 }
 
@@ -157,14 +178,14 @@ impl World {
     pub(crate) fn new(setup: &Setup) -> Self {
         let mut world = Self {
             now: Time::from_us(1),
-            hosts: (0..setup.hosts).map(|index| start(index, 0, setup.bug)).collect(),
+            hosts: (0..setup.hosts).map(|index| start(index, 0, setup.compose, setup.bug)).collect(),
             packets: Vec::new(),
             left: setup.faults,
             chains: Vec::new(),
             effects: BTreeMap::new(),
-            crashed: false,
             cancelled: Vec::new(),
             wrong: None,
+            compose: setup.compose,
             print: 0,
         };
         for (number, (origin, program)) in setup.chains.iter().enumerate() {
@@ -308,7 +329,6 @@ impl World {
     /// The node comes back as another run of itself, which remembers nothing.
     fn crash(&mut self, host: usize, bug: Bug) {
         self.left.crashes -= 1;
-        self.crashed = true;
         let gone = self.hosts[host].me.id;
         for (chain, seen) in &mut self.chains {
             seen.origin_crashed |= chain.origin == gone;
@@ -316,7 +336,8 @@ impl World {
         self.packets.retain(|packet| packet.to != gone);
         let others: Vec<_> = self.hosts.iter().map(|host| host.me.id).filter(|id| *id != gone).collect();
         self.packets.extend(others.into_iter().map(|to| Packet { to, from: to, what: What::LinkLost(gone) }));
-        self.hosts[host] = start(host, gone.0 / 100 + 1, bug);
+        let compose = self.compose;
+        self.hosts[host] = start(host, gone.0 / 100 + 1, compose, bug);
     }
 
     /// One order for what has none, and one number for all of it.
@@ -335,7 +356,7 @@ impl World {
 
     pub(crate) fn place(&self, service: &str) -> Result<Instance, Exception> {
         let index: usize = service[1..].parse().unwrap();
-        Ok(Instance { node: self.hosts[index].me.clone(), proxy: None, kinds: Kinds::default() })
+        Ok(Instance { node: self.hosts[index].me.clone(), proxy: None, kinds: kinds() })
     }
 
     pub(crate) fn undelivered(&mut self, host: usize, receipt: catena_core::Receipt) {
