@@ -57,7 +57,7 @@ impl Hop {
     }
 
     /// The chain stayed where it was, and another node served the call.
-    const fn from_afar(&self) -> bool {
+    const fn is_from_afar(&self) -> bool {
         self.served_by.is_some()
     }
 }
@@ -120,7 +120,7 @@ impl Chart {
         let service_us = sum(|hop| hop.service_us);
         let guest_us = sum(|hop| hop.guest_us);
         let count = |of: fn(&Hop) -> bool| self.hops.iter().filter(|hop| hop.called() && of(hop)).count();
-        let (calls, from_afar, in_place) = (count(|_| true), count(Hop::from_afar), count(|hop| hop.in_place));
+        let (calls, from_afar, in_place) = (count(|_| true), count(Hop::is_from_afar), count(|hop| hop.in_place));
         let side_by_side = self.is_split() || network_us.saturating_add(service_us) > self.total_us;
         let part = |kind: Part, name: &str, us: u64| {
             let percent = (us as f64) * 100.0 / (self.total_us.max(1) as f64);
@@ -214,7 +214,7 @@ impl Pen {
     fn bar_of(&self, hop: &Hop) -> String {
         let Hop { begins_us, service_us, guest_us, stay_us, .. } = *hop;
         let network_us = hop.network_us.unwrap_or_default();
-        if hop.from_afar() {
+        if hop.is_from_afar() {
             let there_us = network_us / 2;
             let stay = [(Part::Network, there_us), (Part::Service, service_us), (Part::Network, network_us - there_us)];
             return self.bar(begins_us, 0, stay);
@@ -285,7 +285,7 @@ impl Cells {
                 if matches!(hop.role, "merge" | "back") { String::new() } else { hop.step.to_string() },
                 short(&hop.branch),
                 short(hop.served_by.as_ref().unwrap_or(&hop.node)),
-                short(hop.site.as_deref().filter(|_| !hop.from_afar()).unwrap_or_default()),
+                short(hop.site.as_deref().filter(|_| !hop.is_from_afar()).unwrap_or_default()),
                 short(calling),
                 network,
                 some_ms(hop.service_us),
