@@ -320,8 +320,11 @@ impl Node {
             return;
         };
         // The name may lead elsewhere next time (design, section 5).
-        self.names.remove(custody.cargo.service());
-        if let (Cargo::Call(call), names::RUNS_NO_GUESTS) = (&custody.cargo, why.name.as_str()) {
+        let place = self.names.remove(custody.cargo.service());
+        // Whoever hosts no chains for others does not know the services of others.
+        let proxy = place.and_then(|place| place.proxy).is_some_and(|proxy| proxy.id == custody.to.id);
+        let no_host = why.name == names::RUNS_NO_GUESTS || (proxy && why.name == names::UNKNOWN_SERVICE);
+        if let (Cargo::Call(call), true) = (&custody.cargo, no_host) {
             return self.stay_and_call(now, session, call.clone(), custody.continuation);
         }
         let (arrived_at_us, profile) = (self.unix_us(now), self.profile("", ""));

@@ -9,6 +9,7 @@ use catena_wire::{Branch, ChainId, Message, NodeId, NodeRef, StepKey, Whereabout
 use crate::{
     Node, Receipt, Time, Urgency,
     activation::{Activation, Phase},
+    console::untold,
     splitting::open_branches,
     steps::Done,
 };
@@ -23,12 +24,13 @@ enum Trail {
         at: StepKey,
         open: Vec<Branch>,
     },
-    /// It left for there, under this key, and was taken over or not.
+    /// It left for there, under this key, and was taken over or not; with what it said that the origin has not been told.
     Left {
         to: Arc<NodeRef>,
         at: StepKey,
         taken: bool,
         children: Vec<StepKey>,
+        said: Option<Message>,
     },
     /// It ended here, or was not taken in; whoever sent it again hears that.
     Over,
@@ -63,7 +65,11 @@ impl Node {
                 self.send_home(now, &seeker.0, seeker.1.as_ref(), beat, key.clone());
                 open.into_iter().for_each(|branch| self.follow_own(now, &StepKey { branch, ..at.clone() }, seeker));
             }
-            Trail::Left { to, at, taken, children } => {
+            Trail::Left { to, at, taken, children, said } => {
+                // Whoever took it over may be gone, and its lines with it.
+                if let Some(said) = said {
+                    self.send_home(now, &seeker.0, seeker.1.as_ref(), said, key.clone());
+                }
                 let host = to.name.clone();
                 let where_to = if taken { Whereabouts::Went(host) } else { Whereabouts::Handing(host) };
                 self.tell_whereabouts(now, &at, where_to, seeker);
@@ -112,6 +118,8 @@ fn trail_of(activation: &Activation, taken: bool, children: &[StepKey]) -> Trail
             at: custody.key.clone(),
             taken: taken || custody.accepted,
             children: children.to_vec(),
+            said: untold(activation)
+                .map(|lines| Message::Console(activation.key(), activation.baggage.console_told, lines)),
         },
         Phase::Gathering(gathering) => Trail::Here { at: gathering.at.clone(), open: open_branches(gathering) },
         Phase::Landing(_) | Phase::Live | Phase::Packing { .. } => {

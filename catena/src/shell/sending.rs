@@ -88,7 +88,7 @@ impl Shell {
 fn meaning(why: &LinkError, else_it_is: Undelivered) -> Undelivered {
     match why {
         LinkError::TooLarge { bytes, bytes_max, .. } => {
-            Undelivered::TooLarge { bytes: *bytes as u64, bytes_max: *bytes_max as u64 }
+            Undelivered::TooLarge { bytes: *bytes as u64, bytes_max: *bytes_max }
         }
         _ => else_it_is,
     }

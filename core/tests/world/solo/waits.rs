@@ -246,3 +246,20 @@ fn hops_are_lent_to_calls_that_may_become_chains_and_come_back() {
     // 100, less 3 calls before, the 18 that the second has spent, and these 2 calls: half of it.
     assert_eq!(left, Some((100 - 3 - 18 - 2) - (100 - 3 - 18 - 2) / 2));
 }
+
+#[test]
+fn a_proxy_that_hosts_no_chains_for_others_leaves_the_call_to_be_made_from_here() {
+    let mut node = node(Policy::default());
+    node.learn("there", Instance { proxy: Some(node_ref(3)), ..instance(2) });
+    let (chain, session) = begun(&mut node);
+    node.on_turn(NOW, session, calling(vec![call(0, "there")]), 1);
+    node.on_suspended(NOW, session, Ok((Bytes::from_static(b"state"), None)), 1);
+    assert!(sent(&actions(&mut node)).iter().any(|(to, ..)| *to == NodeId(3)), "to the proxy");
+    let why = Exception::new(names::UNKNOWN_SERVICE, Fault::Caller, "n3 does not serve there");
+    node.on_message(NOW, &node_ref(3), Message::Refused(key(chain, 1), why));
+    let asked = actions(&mut node);
+    assert!(matches!(asked.last(), Some(Action::Resolve { .. })), "it is looked up anew: {asked:?}");
+    node.on_resolved(NOW, "there", Ok(instance(2)));
+    let calls = sent(&actions(&mut node));
+    assert!(matches!(&calls[..], [(NodeId(2), Message::Call { key: Some(_), .. }, _)]), "{calls:?}");
+}

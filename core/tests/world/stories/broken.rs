@@ -82,6 +82,18 @@ fn what_was_logged_before_a_chain_was_lost_is_shown() {
 }
 
 #[test]
+fn what_was_said_just_before_a_chain_was_lost_is_shown_too() {
+    // No sign of life in between: whoever handed it over last still has the lines.
+    let mut plan = Plan::simple(3, vec![Op::Log, Op::Call(work(0)), Op::Log, Op::Call(slow(1))]);
+    plan.slow_us = 50_000_000;
+    plan.cuts = vec![Cut { from: 2, to: 0, at_us: 0, until_us: 70_000_000, noticed_us: 100_000_000 }];
+    let record = run(&plan);
+    assert_eq!(record.only().exception().name, names::CHAIN_LOST);
+    let lines: Vec<_> = record.only().console.iter().map(|line| (line.number, line.node.as_str())).collect();
+    assert_eq!(lines, [(0, "n0"), (1, "n1")]);
+}
+
+#[test]
 fn lines_of_branches_come_once_and_before_what_follows_from_them() {
     let branch = |n| vec![Op::Log, Op::Call(slow(n)), Op::Log];
     let split = Op::Split(vec![branch(0), branch(1)], None);
