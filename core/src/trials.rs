@@ -25,12 +25,37 @@ pub(crate) struct Trial {
     pub(crate) last: Time,
 }
 
+/// Runs of each mode before one is chosen. The first of them looks names up and brings the function to its nodes, which
+/// none does after it: what it took is forgotten.
+const RUNS_AT_FIRST: u32 = 2;
+
 #[derive(Clone, Debug, Default)]
 struct Function {
     runs: u32,
     used: u64,
-    /// Microseconds that it took, by [`ARMS`]; `None` before the first.
-    took_us: [Option<u64>; ARMS.len()],
+    /// By [`ARMS`].
+    arms: [Arm; ARMS.len()],
+}
+
+/// What is known of one mode.
+#[derive(Clone, Debug, Default)]
+struct Arm {
+    /// Runs that have ended.
+    ended: u32,
+    /// Microseconds that they took; `None` before the first that was answered.
+    took_us: Option<u64>,
+}
+
+impl Arm {
+    fn learn(&mut self, took_us: Option<u64>) {
+        self.ended = self.ended.saturating_add(1);
+        let before = self.took_us.filter(|_| self.ended > RUNS_AT_FIRST);
+        let average = |took_us: u64| match before {
+            Some(before) => (before / NEWEST_PART) * (NEWEST_PART - 1) + took_us / NEWEST_PART,
+            None => took_us,
+        };
+        self.took_us = took_us.map(average).or(self.took_us);
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -47,13 +72,16 @@ impl Trials {
         let function = self.functions.entry(code).or_default();
         function.used = self.uses;
         function.runs = function.runs.wrapping_add(1);
-        if let Some(untried) = function.took_us.iter().position(Option::is_none) {
-            return ARMS[untried];
+        // Turn by turn, so that what one mode has looked up serves the others.
+        let fewest = (0..ARMS.len()).min_by_key(|arm| function.arms[*arm].ended).unwrap_or_default();
+        if function.arms[fewest].ended < RUNS_AT_FIRST {
+            return ARMS[fewest];
         }
         if function.runs % EXPLORE_EVERY < ARMS.len() as u32 {
             return ARMS[(function.runs % EXPLORE_EVERY) as usize];
         }
-        let best = (0..ARMS.len()).min_by_key(|arm| function.took_us[*arm]).unwrap_or_default();
+        let took_us = |arm: &usize| function.arms[*arm].took_us.unwrap_or(u64::MAX);
+        let best = (0..ARMS.len()).min_by_key(took_us).unwrap_or_default();
         ARMS[best]
     }
 
@@ -61,13 +89,10 @@ impl Trials {
     pub(crate) fn learn(&mut self, trial: Trial, outcome: &Outcome) {
         let arm = ARMS.iter().position(|mode| *mode == trial.arm);
         let (Some(function), Some(arm)) = (self.functions.get_mut(&trial.code), arm) else { return };
-        let took_us = match outcome {
-            Outcome::Done(_) => trial.last.since(trial.began),
-            // So that it is not tried again and again, nor taken for quick.
-            Outcome::Threw(_) => function.took_us[arm].unwrap_or(u64::MAX / NEWEST_PART),
-        };
-        let before = function.took_us[arm].filter(|before| *before < u64::MAX / NEWEST_PART).unwrap_or(took_us);
-        function.took_us[arm] = Some((before / NEWEST_PART) * (NEWEST_PART - 1) + took_us / NEWEST_PART);
+        function.arms[arm].learn(match outcome {
+            Outcome::Done(_) => Some(trial.last.since(trial.began)),
+            Outcome::Threw(_) => None,
+        });
     }
 
     fn make_room(&mut self, code: Hash) {

@@ -61,6 +61,8 @@ fn nodes(rng: &mut Rng, hosts: usize, services: u8) -> Nodes {
         proxies,
         separate,
         undialled: None,
+        wider: 1,
+        result_bytes: Vec::new(),
         bytes_per_s: rng.chance(50).then(|| [2_000, 100_000, 10_000_000][rng.range(0, 3) as usize]),
     }
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use catena_core::{GuestCall, GuestSplit, Turn};
 use catena_wire::{Exception, Fault, Hash, Value};
-use minicbor::{Decode, Encode};
+use minicbor::{Decode, Encode, bytes::ByteVec};
 
 use crate::{
     rng::mix,
@@ -52,6 +52,9 @@ pub(crate) enum Op {
     /// `try { await split([.., ..]) } catch {}` with so many branches, each empty.
     #[n(12)]
     TrySplit(#[n(0)] u32),
+    /// `x = new Uint8Array(..)`: from here on its state has so many bytes more.
+    #[n(13)]
+    Keep(#[n(0)] u32),
 }
 
 /// The function's bytes.
@@ -122,6 +125,8 @@ pub(crate) struct Guest {
     /// Results for them.
     #[n(9)]
     got: Vec<(u32, u64)>,
+    #[cbor(n(10), with = "minicbor::bytes")]
+    kept: Vec<u8>,
 }
 
 impl Guest {
@@ -216,6 +221,9 @@ impl Guest {
         if let Ok(result) = minicbor::decode(value.as_bytes()) {
             return result;
         }
+        if let Ok((result, _)) = minicbor::decode::<(u64, ByteVec)>(value.as_bytes()) {
+            return result;
+        }
         let (fold, caught, _): Returned = minicbor::decode(value.as_bytes()).expect("a result");
         self.caught |= caught;
         fold
@@ -255,6 +263,7 @@ impl Guest {
                 turn.emits.push(Value::encode(&(self.run, self.own, self.emits)));
                 self.emits += 1;
             }
+            Op::Keep(bytes) => self.kept = vec![7; *bytes as usize],
             Op::Log => turn.logs.push(format!("at {}", self.pc)),
             Op::Throw => {
                 turn.end = Some(Err(Exception::new("Thrown", Fault::Guest, "as the program says")));

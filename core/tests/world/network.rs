@@ -47,7 +47,8 @@ impl World {
         let copies = 1 + u64::from(!once && self.rng.chance(rules.duplicate));
         for copy in 0..copies {
             let tail = self.draw_tail(kind);
-            let at = self.arrival(from, target) + if copy > 0 { self.rng.range(0, 300_000) } else { 0 };
+            let bytes = message.head.len() + message.tail.len();
+            let at = self.arrival(from, target, bytes as u64) + if copy > 0 { self.rng.range(0, 300_000) } else { 0 };
             let (from, message, receipt) = (me.clone(), message.clone(), receipt.clone());
             self.at(at, Event::Deliver { from, to: to.id, message, receipt, tail });
         }
@@ -83,9 +84,10 @@ impl World {
         }
     }
 
-    fn arrival(&mut self, from: usize, to: usize) -> u64 {
+    fn arrival(&mut self, from: usize, to: usize, bytes: u64) -> u64 {
         let rules = self.plan.rules.clone();
-        let base = if from == to { 1 } else { self.delays[&(from, to)] };
+        let transfer_us = self.widths.get(&(from, to)).map_or(0, |bytes_per_s| bytes * 1_000_000 / bytes_per_s);
+        let base = if from == to { 1 } else { self.delays[&(from, to)] + transfer_us };
         let extra = if self.rng.chance(rules.delay) { self.rng.range(1, 1_000_000) } else { 0 };
         if self.rng.chance(rules.reorder) {
             return self.now + base + extra + self.rng.range(0, 2 * base);

@@ -42,8 +42,12 @@ pub(crate) struct Nodes {
     pub(crate) separate: Vec<usize>,
     /// A host without an address, which serves nothing.
     pub(crate) undialled: Option<usize>,
-    /// Bytes per second between hosts, if they have been measured.
+    /// Bytes per second between hosts, if they have been measured; without, bytes take no time.
     pub(crate) bytes_per_s: Option<u64>,
+    /// How many times as wide some links may be: each is drawn, up to this.
+    pub(crate) wider: u64,
+    /// Bytes that a service's results have besides, by service.
+    pub(crate) result_bytes: Vec<u32>,
 }
 
 impl Nodes {

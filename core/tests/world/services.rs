@@ -125,6 +125,17 @@ pub(crate) fn answer(service: u8, function: &str, params: &Value, services: u8) 
     }
 }
 
+/// The same result with so many bytes besides.
+pub(crate) fn enlarged(answer: Answer, bytes: u32) -> Answer {
+    match answer {
+        Answer::Value(value) if bytes > 0 => {
+            let result: u64 = minicbor::decode(value.as_bytes()).expect("a number");
+            Answer::Value(Value::encode(&(result, minicbor::bytes::ByteVec::from(vec![7; bytes as usize]))))
+        }
+        answer => answer,
+    }
+}
+
 /// What a service function returns.
 fn result_of(service: u8, (run, own, call): Params) -> u64 {
     mix(mix(run ^ own).wrapping_add(u64::from(call)) ^ u64::from(service))

@@ -182,7 +182,10 @@ impl World {
             "slow" => self.plan.slow_us,
             _ => self.rng.range(self.plan.service_us.0, self.plan.service_us.1),
         };
-        let result = services::answer(number_of(service), function, params, self.plan.services());
+        let number = number_of(service);
+        let result = services::answer(number, function, params, self.plan.services());
+        let more = self.plan.nodes.result_bytes.get(usize::from(number)).copied();
+        let result = result.map(|answer| services::enlarged(answer, more.unwrap_or_default()));
         self.after(took_us, Event::ServiceDone { at: self.hosts[host].id(), ticket, result, took_us });
     }
 

@@ -97,6 +97,8 @@ pub(crate) struct World {
     pub(crate) programs: BTreeMap<Hash, Vec<Op>>,
     pub(crate) last_arrival: BTreeMap<(usize, usize), u64>,
     pub(crate) delays: BTreeMap<(usize, usize), u64>,
+    /// Bytes per second, where they take time.
+    pub(crate) widths: BTreeMap<(usize, usize), u64>,
     /// Links opened by nodes without an address: from whom, to whom.
     pub(crate) opened: BTreeSet<(NodeId, NodeId)>,
     pub(crate) restarts: u64,
@@ -127,6 +129,7 @@ impl World {
             programs: BTreeMap::new(),
             last_arrival: BTreeMap::new(),
             delays: BTreeMap::new(),
+            widths: BTreeMap::new(),
             opened: BTreeSet::new(),
             restarts: 0,
             tracing: false,
@@ -165,15 +168,28 @@ impl World {
             for to in 0..plan.hosts {
                 let delay = self.rng.range(plan.delay_us.0, plan.delay_us.1);
                 self.delays.insert((from, to), delay);
-                if let Some(bytes_per_s) = plan.nodes.bytes_per_s {
-                    let (to, link) = (self.hosts[to].id(), Link { round_trip_us: 2 * delay, bytes_per_s });
-                    self.hosts[from].node.on_link_measured(to, link);
-                }
             }
         }
+        self.measure();
         for service in 0..plan.services() {
             let programs = FUNCTIONS.iter().filter_map(|function| program_of(service, function, plan.services()));
             self.programs.extend(programs.map(|program| (guest::hash_of(&guest::compile(&program)), program)));
+        }
+    }
+
+    /// Every link is measured, and each end knows.
+    fn measure(&mut self) {
+        let Some(least) = self.plan.nodes.bytes_per_s else { return };
+        for from in 0..self.hosts.len() {
+            for to in 0..self.hosts.len() {
+                let drawn = if self.plan.nodes.wider > 1 { self.rng.range(1, self.plan.nodes.wider + 1) } else { 1 };
+                let known = self.widths.get(&(to, from)).copied();
+                let bytes_per_s = known.unwrap_or(least * drawn);
+                self.widths.insert((from, to), bytes_per_s);
+                let round_trip_us = self.delays[&(from, to)] + self.delays[&(to, from)];
+                let to = self.hosts[to].id();
+                self.hosts[from].node.on_link_measured(to, Link { round_trip_us, bytes_per_s });
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 use catena_wire::{Mode, Outcome};
 
 use super::*;
+use crate::rng::Rng;
 
 #[test]
 fn a_service_without_guests_is_called_from_where_the_chain_stands() {
@@ -85,4 +86,55 @@ fn signs_of_life_find_an_origin_that_nobody_can_dial() {
     let record = run_rightly(&plan);
     assert_eq!(record.count("hop"), 2, "nothing was sent again");
     assert!(record.count("relay") >= 5);
+}
+
+/// A world with links, state and results of drawn sizes, in which the same function runs again and again.
+fn drawn(seed: u64, mode: Mode) -> Plan {
+    let mut rng = Rng::new(seed);
+    let mut program = vec![Op::Keep(rng.range(0, 60_000) as u32)];
+    program.extend((0..rng.range(2, 6)).map(|_| Op::Call(work(rng.range(0, 3) as u8))));
+    let mut plan = Plan::simple(4, Vec::new());
+    plan.seed = seed;
+    plan.delay_us = (2_000, [10_000, 60_000][rng.range(0, 2) as usize]);
+    plan.service_us = (500, 501);
+    plan.nodes.bytes_per_s = Some([100_000, 1_000_000, 10_000_000][rng.range(0, 3) as usize]);
+    plan.nodes.wider = 8;
+    plan.nodes.result_bytes = (0..3).map(|_| [0, rng.range(0, 100_000)][rng.range(0, 2) as usize] as u32).collect();
+    plan.chains = (0..RUNS).map(|run| Chain { mode, ..Chain::new(run * 20_000_000, 0, program.clone()) }).collect();
+    plan
+}
+
+const RUNS: u64 = 14;
+/// Each of three modes twice.
+const LEARNING_RUNS: usize = 6;
+
+/// How long the runs take on average, once the names are known and the function is everywhere.
+fn took_us(seed: u64, mode: Mode) -> u64 {
+    let plan = drawn(seed, mode);
+    let record = run(&plan);
+    let late = record.chains.values().skip(LEARNING_RUNS);
+    assert!(record.chains.values().all(|seen| matches!(seen.outcome(), Outcome::Done(_))), "{:?}", record.only());
+    let took: Vec<u64> = late.map(|seen| seen.ended_at_us - plan.chains[seen.program].at_us).collect();
+    took.iter().sum::<u64>() / took.len() as u64
+}
+
+#[test]
+fn an_adaptive_chain_is_as_quick_as_the_better_of_both_ways() {
+    let (mut chains, mut calls, mut better, mut worst) = (0, 0, 0, 0);
+    for seed in 0..300 {
+        let [chain, interactive, adaptive] =
+            [Mode::Chain, Mode::Interactive, Mode::Adaptive].map(|mode| took_us(seed, mode));
+        let best = chain.min(interactive);
+        assert!(
+            adaptive * 100 <= best * 105,
+            "seed {seed}: {adaptive} us, where a chain took {chain} and calls {interactive}: {:?}",
+            drawn(seed, Mode::Adaptive)
+        );
+        chains += usize::from(chain < interactive);
+        calls += usize::from(interactive < chain);
+        better += usize::from(adaptive * 105 < best * 100);
+        worst = worst.max(adaptive * 1_000 / best);
+    }
+    println!("chain {chains}, calls {calls}, better than both {better}; at worst {worst} of 1,000");
+    assert!(chains > 50 && calls > 50 && better > 10, "chain {chains}, calls {calls}, better than both {better}");
 }
