@@ -9,7 +9,7 @@ use crate::{
     activation::Phase,
     calls::{Asker, Missed, Request, Unresolved, Waiting},
     node::{Served, overloaded},
-    steps::{Done, print_of},
+    steps::{ASKERS_MAX, Done, print_of},
 };
 
 impl Node {
@@ -84,11 +84,19 @@ impl Node {
         }
         match self.steps.get_mut(&key) {
             Some(Done::Calling { print, askers }) if *print == mine => {
-                if !askers.iter().any(|(node, theirs)| node.id == to.id && *theirs == id) {
-                    askers.push((to, id));
+                if askers.iter().any(|(node, theirs)| node.id == to.id && *theirs == id) {
+                    return;
                 }
+                if askers.len() >= ASKERS_MAX {
+                    let why = overloaded(&self.me.name, "callers of one step", ASKERS_MAX).outcome_unknown();
+                    return self.answer(now, request, Err(why));
+                }
+                askers.push((to, id));
             }
-            Some(Done::Called { print, result, spent }) if *print == mine => {
+            Some(Done::Called { print, result, spent, by }) if *print == mine => {
+                if by.len() < ASKERS_MAX && !by.contains(&to.id) {
+                    by.push(to.id);
+                }
                 let (result, spent) = (result.clone(), *spent);
                 self.answer_spent(now, request.asker, result, spent);
             }
@@ -217,7 +225,8 @@ impl Node {
                 let result = result.map_err(|why| why.at(&key, &path));
                 let Some(Done::Calling { print, askers }) = self.steps.get_mut(&key) else { return };
                 let (print, askers) = (*print, core::mem::take(askers));
-                self.steps.finish(now, &key, Done::Called { print, result: result.clone(), spent }, &self.policy);
+                let by = askers.iter().map(|(node, _)| node.id).collect();
+                self.steps.finish(now, &key, Done::Called { print, result: result.clone(), spent, by }, &self.policy);
                 for (to, id) in askers {
                     self.send_return(&to, id, result.clone(), spent);
                 }
@@ -300,10 +309,11 @@ impl Node {
     /// Nobody waits any more for what these steps' calls bring.
     pub(crate) fn abandon_step(&mut self, now: Time, key: &StepKey) {
         self.abandon(|call| matches!(&call.asker, Asker::Step(step) if step == key));
-        let Some(Done::Calling { print, .. }) = self.steps.get(key) else { return };
-        let print = *print;
+        let Some(Done::Calling { print, askers }) = self.steps.get(key) else { return };
+        let (print, by) = (*print, askers.iter().map(|(node, _)| node.id).collect());
         let why = Exception::new(names::CANCELLED, Fault::Caller, "the chain was cancelled").outcome_unknown();
-        self.steps.finish(now, key, Done::Called { print, result: Err(why), spent: Spent::default() }, &self.policy);
+        let spent = Spent::default();
+        self.steps.finish(now, key, Done::Called { print, result: Err(why), spent, by }, &self.policy);
     }
 
     /// Stops what is under way for whoever `gone` says is gone, here and at the nodes that were asked.
@@ -398,9 +408,7 @@ impl Node {
             && place.kinds.chaining.contains(&request.function)
             && let Some(activation) = self.activations.get_mut(*session)
         {
-            // Any of those that are out may turn out to be one.
-            let out = u32::try_from(activation.out.len()).unwrap_or(u32::MAX).max(1);
-            let share = activation.spare_hops(now, 0) / out;
+            let share = activation.hops_for_each(now, 0);
             request.budget = request.budget.with_hops_back(activation.lend(now, share).hops_left());
         }
         request

@@ -28,9 +28,12 @@ pub(crate) enum Done {
     Refused(Encoded),
     /// A call that a chain makes from where it is. These ask for its result.
     Calling { print: u64, askers: Vec<(Arc<NodeRef>, u64)> },
-    /// The result of such a call, and what it cost.
-    Called { print: u64, result: Result<Value, Exception>, spent: Spent },
+    /// The result of such a call, what it cost, and who asked for it.
+    Called { print: u64, result: Result<Value, Exception>, spent: Spent, by: Vec<NodeId> },
 }
+
+/// Who may ask for the same step's call at one time: a chain is in few places.
+pub(crate) const ASKERS_MAX: usize = 64;
 
 /// What an entry takes besides its payloads: keys, maps, and the chain's own small parts.
 const ENTRY_BYTES: usize = 512;
@@ -64,7 +67,8 @@ impl Done {
             Self::Sent { before, .. } => *before == node,
             Self::Forwarded(activation) | Self::Split { handed: activation, .. } => activation.before.id == node,
             Self::Calling { askers, .. } => askers.iter().any(|(asker, _)| asker.id == node),
-            Self::Running(_) | Self::Refused(_) | Self::Called { .. } => false,
+            Self::Called { by, .. } => by.contains(&node),
+            Self::Running(_) | Self::Refused(_) => false,
         }
     }
 

@@ -97,6 +97,32 @@ fn a_call_of_a_chain_stops_when_the_last_who_asked_withdraws() {
     assert!(matches!(actions(&mut node)[..], [Action::CancelService(_)]) && node.load() == (0, 0, 0));
 }
 
+#[test]
+fn who_asked_for_a_call_may_stop_the_chain_after_it_has_ended() {
+    for (from, stops) in [(2, true), (3, false)] {
+        let mut node = node(Policy::default());
+        node.on_message(NOW, &node_ref(2), keyed(1, 7));
+        let ticket = ticket_of(&actions(&mut node)).unwrap();
+        node.on_service_done(NOW, ticket, value(), 1);
+        node.on_message(NOW, &node_ref(from), Message::Cancel(hop(1, 3).key.chain));
+        actions(&mut node);
+        node.on_message(NOW, &node_ref(4), Message::Hop(hop(1, 4)));
+        assert_eq!(ticket_of(&actions(&mut node)).is_none(), stops, "node {from}");
+    }
+}
+
+#[test]
+fn so_many_may_ask_for_a_step_at_one_time_and_no_more() {
+    let mut node = node(Policy::default());
+    for id in 0..100 {
+        node.on_message(NOW, &node_ref(2), keyed(id, 7));
+    }
+    let turned_away = returns(&actions(&mut node));
+    assert_eq!(turned_away.len(), 100 - 64);
+    let full = |why: &Exception| why.name == names::OVERLOADED && why.unknown;
+    assert!(turned_away.iter().all(|(.., outcome)| matches!(outcome, Outcome::Threw(why) if full(why))));
+}
+
 fn located(actions: &[Action]) -> Vec<(NodeId, u32, Whereabouts)> {
     let told = sent(actions).into_iter().filter_map(|(to, message, _)| match message {
         Message::Located(key, _, whereabouts) => Some((to, key.step, whereabouts)),
