@@ -3,7 +3,7 @@
 //! The paper runs the chain once more in interactive mode. Following the pointers that its hops left behind tells the same
 //! without doing anything twice, and for every branch at once.
 
-use alloc::{string::String, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
 use catena_wire::{Branch, ChainId, Message, NodeId, NodeRef, StepKey, Whereabouts};
 
 use crate::{
@@ -30,7 +30,7 @@ enum Trail {
         at: StepKey,
         taken: bool,
         children: Vec<StepKey>,
-        said: Option<Message>,
+        said: Option<Box<Message>>,
     },
     /// It ended here, or was not taken in; whoever sent it again hears that.
     Over,
@@ -59,6 +59,9 @@ impl Node {
 
     /// Steps only grow on the way, so it comes to an end.
     fn follow(&mut self, now: Time, key: &StepKey, seeker: &Seeker) {
+        // The chain knows better where its origin is than whoever asks: what it said is nobody else's.
+        let home = self.home_of(key);
+        let seeker = home.as_ref().unwrap_or(seeker);
         match self.trail(key) {
             Trail::Here { at, open } => {
                 let beat = Message::Heartbeat(key.clone(), self.me.name.clone(), open.clone());
@@ -68,7 +71,7 @@ impl Node {
             Trail::Left { to, at, taken, children, said } => {
                 // Whoever took it over may be gone, and its lines with it.
                 if let Some(said) = said {
-                    self.send_home(now, &seeker.0, seeker.1.as_ref(), said, key.clone());
+                    self.send_home(now, &seeker.0, seeker.1.as_ref(), *said, key.clone());
                 }
                 let host = to.name.clone();
                 let where_to = if taken { Whereabouts::Went(host) } else { Whereabouts::Handing(host) };
@@ -82,6 +85,16 @@ impl Node {
             Trail::Over => {}
             Trail::Unknown => self.tell_whereabouts(now, key, Whereabouts::Unknown, seeker),
         }
+    }
+
+    fn home_of(&self, key: &StepKey) -> Option<Seeker> {
+        let activation = match self.steps.get(key)? {
+            Done::Running(session) => self.activations.get(*session)?,
+            Done::Forwarded(activation) | Done::Split { handed: activation, .. } => activation,
+            _ => return None,
+        };
+        let charter = &activation.baggage.charter;
+        Some((charter.origin.clone(), charter.entry.clone()))
     }
 
     /// A branch that may have begun here; of one that began elsewhere another node knows.
@@ -119,7 +132,7 @@ fn trail_of(activation: &Activation, taken: bool, children: &[StepKey]) -> Trail
             taken: taken || custody.accepted,
             children: children.to_vec(),
             said: untold(activation)
-                .map(|lines| Message::Console(activation.key(), activation.baggage.console_told, lines)),
+                .map(|lines| Box::new(Message::Console(activation.key(), activation.baggage.console_told, lines))),
         },
         Phase::Gathering(gathering) => Trail::Here { at: gathering.at.clone(), open: open_branches(gathering) },
         Phase::Landing(_) | Phase::Live | Phase::Packing { .. } => {

@@ -161,6 +161,15 @@ fn a_node_tells_the_origin_what_it_knows_of_a_step() {
     assert_eq!(located(&went), [(NodeId(9), 2, Whereabouts::Went("n2".into()))], "to the origin, by whom it came");
     assert!(sent(&went).iter().any(|(to, message, _)| *to == NodeId(2) && matches!(message, Message::Locate { .. })));
 
+    let elsewhere = NodeRef { address: Some("n8:1".into()), ..(*node_ref(9)).clone() };
+    let astray = Message::Locate { key: key.clone(), origin: elsewhere, entry: Some((*node_ref(8)).clone()) };
+    node.on_message(NOW, &node_ref(2), astray);
+    let home = |action: &Action| match action {
+        Action::Send { to, via, .. } => to.address.is_none() && via.as_ref().is_none_or(|via| via.id != NodeId(8)),
+        _ => true,
+    };
+    assert!(actions(&mut node).iter().all(home), "by the way that the chain knows");
+
     let forged = Message::Locate { key, origin: (*node_ref(8)).clone(), entry: None };
     node.on_message(NOW, &node_ref(8), forged);
     assert!(actions(&mut node).is_empty(), "it is not the origin of this chain");
