@@ -250,6 +250,14 @@ impl Activation {
         left - (left / 2).min(HOPS_RESERVED_MAX)
     }
 
+    /// What each of so many new calls can be lent. A function that has several out may go on making others while it waits:
+    /// one part stays for those.
+    pub(crate) fn hops_for_each(&self, now: Time, calls: usize) -> u32 {
+        let out = u32::try_from(self.out.len().max(calls)).unwrap_or(u32::MAX).max(1);
+        let parts = if out == 1 { 1 } else { out.saturating_add(1) };
+        self.spare_hops(now, u32::try_from(calls).unwrap_or(u32::MAX)) / parts
+    }
+
     /// So many of its hops, for a call; what that does not spend comes back.
     pub(crate) fn lend(&mut self, now: Time, hops: u32) -> Budget {
         let left = self.budget_now(now);

@@ -26,7 +26,7 @@ impl Node {
         match turn.end {
             None => self.go_on(now, session, turn.calls, turn.splits),
             Some(result) => {
-                let lent = self.hops_to_lend(now, session, &turn.calls);
+                let lent = self.hops_for_each(now, session, turn.calls.len());
                 for call in turn.calls {
                     self.call_beside(now, session, call, lent, true);
                 }
@@ -65,7 +65,7 @@ impl Node {
         let split = if splits.len() == 1 { splits.pop() } else { None };
         // Until all have gone out the guest is told of none: it may have to be suspended.
         activation.busy = true;
-        let lent = self.hops_to_lend(now, session, &calls);
+        let lent = self.hops_for_each(now, session, calls.len());
         for call in calls {
             if lone && !self.services.contains_key(&call.service) && self.moves(session, &call) {
                 return self.move_to(now, session, call);
@@ -85,12 +85,8 @@ impl Node {
         }
     }
 
-    /// What each of these calls can be lent: those that may become chains share what can be spared when all have gone out.
-    fn hops_to_lend(&self, now: Time, session: SessionId, calls: &[GuestCall]) -> u32 {
-        let Some(activation) = self.activations.get(session) else { return 0 };
-        let chaining = calls.iter().filter(|call| self.may_answer_with_chain(&call.service, &call.function)).count();
-        let (calls, chaining) = [calls.len(), chaining].map(|count| u32::try_from(count).unwrap_or(u32::MAX)).into();
-        activation.spare_hops(now, calls).checked_div(chaining).unwrap_or(0)
+    fn hops_for_each(&self, now: Time, session: SessionId, calls: usize) -> u32 {
+        self.activations.get(session).map_or(0, |activation| activation.hops_for_each(now, calls))
     }
 
     /// A call made from here while the chain stays: in place if the service is, else by plain call. If it may become a chain

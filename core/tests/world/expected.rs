@@ -21,7 +21,7 @@ pub(crate) struct Expected {
 }
 
 pub(crate) fn expected(program: &[Op], run: u64, hops: u32, services: u8) -> Expected {
-    let mut play = Play { services, answers: 0, strained: false, doubtful: false };
+    let mut play = Play { services, answers: 0, strained: false, doubtful: false, beside: 0 };
     let mut left = hops;
     let guest = Guest::begin(&Value::encode(&(run, 0_u64)));
     let end = play.chain(program, guest, None, &mut left, true);
@@ -35,6 +35,8 @@ struct Play {
     strained: bool,
     /// It may run out of hops, by how they are lent.
     doubtful: bool,
+    /// Calls made beside others so far: of a race, all but one may be out for long.
+    beside: usize,
 }
 
 type Ended = Result<Value, Exception>;
@@ -55,7 +57,8 @@ impl Play {
             None => guest.turn(program, None),
         };
         let end = loop {
-            self.doubtful |= is_short(&turn.calls, *left, queue.len());
+            self.doubtful |= is_short(&turn.calls, *left, queue.len().max(self.beside));
+            self.beside += turn.calls.len().saturating_sub(1);
             for call in turn.calls {
                 if !self.spend(left) {
                     break;
@@ -141,7 +144,8 @@ fn is_short(calls: &[GuestCall], left: u32, out: usize) -> bool {
     // Of a service that is still to be looked up nobody knows that its function will not be a chain.
     let out = (calls.len() + out) as u32;
     let left = left.saturating_sub(calls.len() as u32);
-    (left - left / 2) / out < NESTED_HOPS || (out > 1 && left / 2 < OTHERS_HOPS)
+    let parts = if out == 1 { 1 } else { out + 1 };
+    (left - left / 2) / parts < NESTED_HOPS || (out > 1 && left / 2 < OTHERS_HOPS)
 }
 
 /// What the largest of the services' chains takes, when none of its sub-chains joins it.
