@@ -76,8 +76,8 @@ async fn over_the_better_pct(client: &Client, case: &Case, rounds: usize) -> Res
     let Case { name, state_bytes, result_bytes, calls } = case;
     let input = json!({ "name": name, "state_bytes": state_bytes, "result_bytes": result_bytes, "calls": calls });
     let input = to_value(&input)?;
-    // Each way is tried once to learn, and to send the function to where it runs.
-    for mode in [Mode::Adaptive; 3].into_iter().chain(MODES) {
+    // Each way is tried twice to learn, and to send the function to where it runs.
+    for mode in [Mode::Adaptive; 6].into_iter().chain(MODES) {
         once(client, &code, &input, mode).await?;
     }
     let mut took = [Vec::new(), Vec::new(), Vec::new()];

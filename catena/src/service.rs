@@ -239,7 +239,8 @@ impl SubChain {
         self
     }
 
-    /// Has the sub-chain's intermediate answers brought here, in order and once. Without it they go nowhere.
+    /// Has the sub-chain's intermediate answers brought here, in order and once. Without it they go nowhere. It must not
+    /// block: the node waits for it.
     #[must_use]
     pub fn hear(mut self, hearer: impl Fn(Value) + Send + Sync + 'static) -> Self {
         self.chain.hears = true;

@@ -67,7 +67,8 @@ pub(crate) struct Shell {
     services: HashMap<String, Service>,
     pub(crate) store: Store,
     sessions: Sessions,
-    running: Mutex<HashMap<Ticket, AbortHandle>>,
+    /// Service functions under way; without a task while they are polled for the first time.
+    running: Mutex<HashMap<Ticket, Option<AbortHandle>>>,
     replies: Mutex<HashMap<ChainId, mpsc::Sender<Replied>>>,
     calls: Mutex<HashMap<CallId, oneshot::Sender<Result<Value, Exception>>>>,
     hearers: Mutex<Hearers>,
@@ -213,7 +214,11 @@ impl Shell {
     fn hear(&self, step: &StepKey, value: Value) {
         let hearer = lock(&self.hearers).by_step.get(step).cloned();
         if let Some(hearer) = hearer {
-            hearer(value);
+            // It is a service's own; whoever does what the core says must go on.
+            let heard = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| hearer(value)));
+            if heard.is_err() {
+                tracing::warn!("what hears a sub-chain's answers panicked");
+            }
         }
     }
 

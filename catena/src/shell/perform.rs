@@ -35,24 +35,24 @@ impl Shell {
                 Err(TryLockError::Poisoned(leading)) => leading.into_inner(),
                 Err(TryLockError::WouldBlock) => return,
             };
-            let (action, more) = {
-                let mut core = self.core();
-                (core.poll_action(), core.has_actions())
-            };
+            let action = self.core().poll_action();
             let Some(action) = action else {
-                let next = self.core().next_timeout();
-                self.alarm.set(next.map_or(u64::MAX, catena_core::Time::as_us));
                 drop(leading);
-                if self.core().has_actions() {
+                // What came in between found this thread leading, and left it to it.
+                let (more, next) = {
+                    let core = self.core();
+                    (core.has_actions(), core.next_timeout())
+                };
+                if more {
                     continue;
                 }
-                return;
+                return self.alarm.set(next.map_or(u64::MAX, catena_core::Time::as_us));
             };
             let mut leading = Some(leading);
             if runs_code(&action) {
                 self.prepare(&action);
                 leading.take();
-                if more {
+                if self.core().has_actions() {
                     self.drive_later();
                 }
             }
@@ -66,11 +66,14 @@ impl Shell {
         self.runtime.spawn(async move { shell.drive() });
     }
 
-    /// What follows for this session may be done while its guest runs.
+    /// What follows for this guest or service may be done while it runs.
     fn prepare(&self, action: &Action) {
-        if let Action::Begin { session, .. } | Action::Resume { session, .. } | Action::Branch { session, .. } = action
-        {
-            self.sessions.open(*session);
+        match action {
+            Action::Begin { session, .. } | Action::Resume { session, .. } | Action::Branch { session, .. } => {
+                self.sessions.open(*session);
+            }
+            Action::RunService { ticket, .. } => drop(lock(&self.running).insert(*ticket, None)),
+            _ => {}
         }
     }
 
@@ -82,7 +85,8 @@ impl Shell {
                 self.run_service(ticket, &service, &function, params, context);
             }
             Action::CancelService(ticket) => {
-                if let Some(task) = lock(&self.running).remove(&ticket) {
+                // One without a task is in its first poll, and finds itself gone after it.
+                if let Some(Some(task)) = lock(&self.running).remove(&ticket) {
                     task.abort();
                 }
             }
@@ -155,7 +159,7 @@ impl Shell {
         };
         let running = std::panic::catch_unwind(AssertUnwindSafe(call))
             .unwrap_or_else(|_| Some(Box::pin(std::future::ready(Err(panicked())))));
-        let Some(running) = running else { return };
+        let Some(running) = running else { return drop(lock(&self.running).remove(&ticket)) };
         let shell = Arc::clone(self);
         let done = async move {
             let began = Instant::now();
@@ -206,7 +210,11 @@ impl Shell {
             done.await;
             shell.drive();
         });
-        running.insert(ticket, task.abort_handle());
+        match running.get_mut(&ticket) {
+            Some(listed) => *listed = Some(task.abort_handle()),
+            // It was cancelled meanwhile.
+            None => task.abort(),
+        }
     }
 
     fn check_code(self: &Arc<Self>, code: Hash, bytes: Option<bytes::Bytes>) {
@@ -261,6 +269,7 @@ const fn runs_code(action: &Action) -> bool {
             | Action::Resume { .. }
             | Action::Branch { .. }
             | Action::Settle { .. }
+            | Action::Suspend { .. }
             | Action::RunService { .. }
     )
 }
