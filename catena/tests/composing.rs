@@ -120,6 +120,13 @@ async fn a_sub_chain_emits_to_its_creator_and_the_chain_that_called_to_the_origi
         }
     }
     assert_eq!(partial, ["mine", "too"]);
+    // They go their own way to the creator; the end of the chain does not wait for them.
+    let all = async {
+        while heard.lock().unwrap().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(30), all).await.expect("all are heard");
     let heard: Vec<u8> = heard.lock().unwrap().iter().map(|value| catena::from_value(value).unwrap()).collect();
     assert_eq!(heard, [1, 2]);
 }
