@@ -336,11 +336,8 @@ impl World {
                 (from, Message::Located(branched(true, chain, step, of), "n1".into(), whereabouts))
             }
             Operation::Locate { from, own, chain, step, branch: of } => {
-                let locate = Message::Locate {
-                    key: branched(own, chain, step, of),
-                    origin: (*place(1)).clone(),
-                    entry: None,
-                };
+                let locate =
+                    Message::Locate { key: branched(own, chain, step, of), origin: (*place(1)).clone(), entry: None };
                 (from, locate)
             }
             Operation::Console { chain, step, branch: of, first, lines } => {
@@ -359,9 +356,14 @@ impl World {
             Operation::Cancelled { from, own, chain } => (from, Message::Cancel(key(own, chain, 0).chain)),
             Operation::Withdrawn { from, id } => (from, Message::Withdraw(u64::from(id % 8))),
             Operation::Relayed { to, head } => (1, Message::Relay { to: place(to).id, head, tail: Bytes::new() }),
-            Operation::Return { from, id, fails } => {
-                (from, Message::Return(newest(&self.asked, id, u64::from(id)), result(fails).into(), Spent { hops_left: u32::from(id), service_us: 1 }))
-            }
+            Operation::Return { from, id, fails } => (
+                from,
+                Message::Return(
+                    newest(&self.asked, id, u64::from(id)),
+                    result(fails).into(),
+                    Spent { hops_left: u32::from(id), service_us: 1 },
+                ),
+            ),
             Operation::Code { from, code: which, here: true } => (from, Message::Code(code(which), Bytes::new())),
             Operation::Code { from, code: which, here: false } => (from, Message::NoCode(code(which))),
             _ => return,
