@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use catena::{Client, Node, Place, ReplySet, RunOptions, Sandbox, Service, to_value};
+use futures_util::FutureExt;
 use tokio::sync::watch;
 
 use crate::{Failure, stats::Spread, summary::Summary};
@@ -13,6 +14,8 @@ const SOAK: usize = 36_000;
 /// Until the caches are as full as they get.
 const WARM_UP: usize = 20_000;
 const IN_FLIGHT: usize = 64;
+/// Far more than it takes.
+const ARRIVAL_MAX: Duration = Duration::from_secs(60);
 
 const WAITS: &str = r#"import { call } from "catena";
 export default async (name) => { const kept = { name, list: [1, 2, 3] }; await call("gate/wait", null); return kept.name; };"#;
@@ -55,7 +58,7 @@ async fn waiting_bytes(client: &Client, node: &Node, count: usize) -> Result<f64
     for _ in 0..64 {
         sets.push(client.run_with(&code, &input, &options)?);
     }
-    until(node, 64).await;
+    until(node, 64, &mut sets).await?;
     let before = resident_bytes()?;
     for _ in 0..count {
         sets.push(client.run_with(&code, &input, &options)?);
@@ -63,7 +66,7 @@ async fn waiting_bytes(client: &Client, node: &Node, count: usize) -> Result<f64
             tokio::task::yield_now().await;
         }
     }
-    until(node, count + 64).await;
+    until(node, count + 64, &mut sets).await?;
     let after = resident_bytes()?;
     for set in sets {
         set.cancel();
@@ -71,10 +74,22 @@ async fn waiting_bytes(client: &Client, node: &Node, count: usize) -> Result<f64
     Ok((after - before) / count as f64)
 }
 
-async fn until(node: &Node, chains: usize) {
-    while node.load().0 < chains {
-        tokio::time::sleep(Duration::from_millis(5)).await;
+/// Until so many chains wait at the node. None of them ends before, unless something is wrong.
+async fn until(node: &Node, chains: usize, sets: &mut [ReplySet]) -> Result<(), Failure> {
+    let arrived = async {
+        while node.load().0 < chains {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    if tokio::time::timeout(ARRIVAL_MAX, arrived).await.is_ok() {
+        return Ok(());
     }
+    for (index, set) in sets.iter_mut().enumerate() {
+        if let Some(ended) = set.next().now_or_never() {
+            return Err(format!("chain {index} was to wait, and ended: {ended:?}").into());
+        }
+    }
+    Err(format!("{} of {chains} chains have come to where they wait", node.load().0).into())
 }
 
 async fn soak(client: &Client, parts: usize) -> Result<f64, Failure> {

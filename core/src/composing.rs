@@ -57,7 +57,7 @@ impl Node {
         activation.busy = true;
         let (cargo, to) = (Cargo::Sub { call, service, sub }, self.me.clone());
         self.activations.set_phase(session, Phase::Packing { cargo, to, with_code: false, again: Again::Nowhere });
-        self.actions.push_back(Action::Suspend { session, with_code: None });
+        self.suspend(session, None);
     }
 
     /// Begins the sub-chain in the place of the chain that called, which waits on the stack.

@@ -2,7 +2,7 @@
 
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use bytes::Bytes;
-use catena_wire::{Encoded, Exception, Hop, Message, NodeId, NodeRef, Outcome, StepKey, StepTrace, Value, names};
+use catena_wire::{Encoded, Exception, Hash, Hop, Message, NodeId, NodeRef, Outcome, StepKey, StepTrace, Value, names};
 
 use crate::{
     Action, GuestSplit, Handed, Instance, Node, Receipt, SessionId, Time, Urgency,
@@ -57,7 +57,13 @@ impl Node {
         let with_code = to.id != self.me.id && !self.codes.was_sent(to.id, code);
         activation.busy = true;
         self.activations.set_phase(session, Phase::Packing { cargo, to, with_code, again });
-        self.actions.push_back(Action::Suspend { session, with_code: with_code.then_some(code) });
+        self.suspend(session, with_code.then_some(code));
+    }
+
+    /// Before all that waits, which may be chains in want of the room that this guest takes. Nothing in line concerns its
+    /// session: it is live, and not busy.
+    pub(crate) fn suspend(&mut self, session: SessionId, with_code: Option<Hash>) {
+        self.actions.push_front(Action::Suspend { session, with_code });
     }
 
     /// The continuation has been taken, in `took_us`: the hop goes out, and stays in custody until it is accepted.

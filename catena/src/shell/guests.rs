@@ -81,7 +81,10 @@ impl Shell {
 
     fn turned(&self, id: SessionId, turn: Result<(Session, catena_guest::Turn), Exception>, began: Instant) {
         let turn = turn.map(|(guest, turn)| {
-            self.sessions.put(id, guest);
+            // One that has ended makes room for the next at once.
+            if turn.end.is_none() {
+                self.sessions.put(id, guest);
+            }
             translate(turn)
         });
         let now = self.now();

@@ -14,7 +14,7 @@ mod timer;
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicBool},
     time::Instant,
 };
 
@@ -58,6 +58,8 @@ pub(crate) struct Shell {
     core: Mutex<Core>,
     /// Held by whoever does what the core says.
     leading: Mutex<()>,
+    /// A task to lead has been spawned, and has not begun.
+    called: AtomicBool,
     began: Instant,
     runtime: Handle,
     pub(crate) me: NodeRef,
@@ -113,6 +115,7 @@ impl Shell {
             me,
             core: Mutex::new(parts.core),
             leading: Mutex::new(()),
+            called: AtomicBool::new(false),
             endpoint: OnceLock::new(),
             sandbox: OnceCell::new(),
             make_sandbox: parts.make_sandbox,

@@ -1,9 +1,10 @@
 //! Doing what the machines say.
 
 use std::{
+    cell::Cell,
     future::Future,
     panic::AssertUnwindSafe,
-    sync::{Arc, TryLockError},
+    sync::{Arc, TryLockError, atomic::Ordering},
     task::{Context as TaskContext, Waker},
     time::{Duration, Instant},
 };
@@ -20,50 +21,110 @@ use crate::{Context, durable::print_of, service::Running};
 /// Actions done in one go before others get their turn: a chain of calls in place must not hold up the link that brought it.
 const ACTIONS_IN_A_ROW_MAX: usize = 64;
 
+/// Services that are done at once may ask for more in the same breath, and so on: so deep, and the rest as a task.
+const NESTED_MAX: u8 = 8;
+
+/// What became of leading.
+enum Led {
+    /// There may be more.
+    On,
+    /// Here is code to run, without the lead.
+    ToCode(Action),
+    /// There is nothing to do, or another thread does it.
+    Away,
+}
+
+thread_local! {
+    static NESTED: Cell<u8> = const { Cell::new(0) };
+}
+
+/// One more of the same, further out on this thread's stack.
+struct Nested;
+
+impl Nested {
+    fn enter() -> Option<Self> {
+        let depth = NESTED.get();
+        (depth < NESTED_MAX).then(|| {
+            NESTED.set(depth + 1);
+            Self
+        })
+    }
+}
+
+impl Drop for Nested {
+    fn drop(&mut self) {
+        NESTED.set(NESTED.get() - 1);
+    }
+}
+
 impl Shell {
     /// Does what there is to do, in the order in which the machines say it. What has to wait goes on as a task of its own.
     ///
     /// One thread leads at a time, so that no answer is told after the end, and no function is looked for before it is kept.
     /// Whoever runs a guest or a service first lets others lead.
     pub(crate) fn drive(self: &Arc<Self>) {
+        let Some(_nested) = Nested::enter() else { return self.drive_later() };
         let _runtime = self.runtime.enter();
         for _ in 0..ACTIONS_IN_A_ROW_MAX {
-            // Whoever leads looks again after it has let go.
-            let leading = match self.leading.try_lock() {
-                Ok(leading) => leading,
-                // It guards nothing that a panic could have left half done.
-                Err(TryLockError::Poisoned(leading)) => leading.into_inner(),
-                Err(TryLockError::WouldBlock) => return,
-            };
-            let action = self.core().poll_action();
-            let Some(action) = action else {
-                drop(leading);
-                // What came in between found this thread leading, and left it to it.
-                let (more, next) = {
-                    let core = self.core();
-                    (core.has_actions(), core.next_timeout())
-                };
-                if more {
-                    continue;
+            match self.lead() {
+                Led::On => {}
+                Led::ToCode(action) => {
+                    if self.core().has_actions() {
+                        self.drive_later();
+                    }
+                    self.perform(action);
                 }
-                return self.alarm.set(next.map_or(u64::MAX, catena_core::Time::as_us));
-            };
-            let mut leading = Some(leading);
-            if runs_code(&action) {
-                self.prepare(&action);
-                leading.take();
-                if self.core().has_actions() {
-                    self.drive_later();
-                }
+                Led::Away => return,
             }
-            self.perform(action);
         }
         self.drive_later();
     }
 
+    /// Does the next thing, unless another thread leads or it runs code that is not this crate's.
+    fn lead(self: &Arc<Self>) -> Led {
+        // Whoever leads looks again after it has let go.
+        let leading = match self.leading.try_lock() {
+            Ok(leading) => leading,
+            // It guards nothing that a panic could have left half done.
+            Err(TryLockError::Poisoned(leading)) => leading.into_inner(),
+            Err(TryLockError::WouldBlock) => return Led::Away,
+        };
+        let action = self.core().poll_action();
+        let Some(action) = action else {
+            drop(leading);
+            return self.rest();
+        };
+        if runs_code(&action) {
+            self.prepare(&action);
+            return Led::ToCode(action);
+        }
+        self.perform(action);
+        Led::On
+    }
+
+    /// There was nothing to do. What came in since found this thread leading, and left it to it.
+    fn rest(&self) -> Led {
+        let (more, next) = {
+            let core = self.core();
+            (core.has_actions(), core.next_timeout())
+        };
+        if more {
+            return Led::On;
+        }
+        self.alarm.set(next.map_or(u64::MAX, catena_core::Time::as_us));
+        Led::Away
+    }
+
+    /// One task at a time is enough: it calls the next if there is more than it can do.
     fn drive_later(self: &Arc<Self>) {
+        if self.called.swap(true, Ordering::AcqRel) {
+            return;
+        }
         let shell = Arc::clone(self);
-        self.runtime.spawn(async move { shell.drive() });
+        self.runtime.spawn(async move {
+            shell.called.store(false, Ordering::Release);
+            shell.drive();
+        });
     }
 
     /// What follows for this guest or service may be done while it runs.
@@ -254,11 +315,13 @@ impl Shell {
 }
 
 fn panicked() -> Exception {
-    Exception::new(names::SERVICE_FAILED, Fault::Service, "the service function panicked; its node has the details")
+    let message = "the service function panicked; its node has the details; whether it took effect is unknown";
+    Exception::new(names::SERVICE_FAILED, Fault::Service, message).outcome_unknown()
 }
 
 fn late() -> Exception {
-    Exception::new(names::DEADLINE_EXCEEDED, Fault::Service, "the service function took longer than the caller waits")
+    let message = "the service function took longer than the caller waits; whether it took effect is unknown";
+    Exception::new(names::DEADLINE_EXCEEDED, Fault::Service, message).outcome_unknown()
 }
 
 /// Whether it runs code that is not this crate's, for as long as that takes.

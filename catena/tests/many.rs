@@ -1,0 +1,60 @@
+//! Many chains at once, begun faster than they can be run.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use catena::{Client, Context, Node, Place, RunOptions, Service, from_value, to_value};
+use common::{SANDBOX, mesh};
+
+/// Several times the guests that a sandbox holds at one time.
+const MANY: u64 = 5_000;
+
+/// Begun in one breath, without a pause in which others could make room.
+async fn all_come_home(source: &str) {
+    let mesh = mesh(1).await;
+    let code = mesh.code(source).await;
+    let begin = |number: u64| mesh.client.run_with(&code, &to_value(&number).unwrap(), &RunOptions::default()).unwrap();
+    let begun: Vec<_> = (0..MANY).map(begin).collect();
+    for (number, mut replies) in (0..).zip(begun) {
+        let value = replies.last().await.unwrap_or_else(|why| panic!("chain {number}: {why}"));
+        assert_eq!(from_value::<u64>(&value).unwrap(), number);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn chains_that_hop_make_room_for_those_that_wait_to_begin() {
+    all_come_home(r#"import { call } from "catena"; export default (number) => call("a/echo", number);"#).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn chains_that_end_make_room_for_those_that_wait_to_begin() {
+    all_come_home("export default async (number) => number;").await;
+}
+
+/// Services done at once that call services done at once: each answer leads to the next on the same stack, as far as that goes.
+#[tokio::test]
+async fn many_calls_within_calls_do_not_run_out_of_stack() {
+    let depth = Arc::new(AtomicU64::new(0));
+    let deepest = Arc::clone(&depth);
+    let down = move |context: Context, left: u64| {
+        let deepest = Arc::clone(&deepest);
+        async move {
+            deepest.fetch_add(1, Ordering::SeqCst);
+            match left.checked_sub(1) {
+                Some(left) => Ok(context.client().call::<_, u64>("own", "down", &left).await?),
+                None => Ok(7),
+            }
+        }
+    };
+    let own = Service::new("own").function_in("down", down);
+    let node = Node::builder("own").listen("127.0.0.1:0").sandbox(SANDBOX.clone()).service(own).start().await.unwrap();
+    let join = Place::new(node.address().unwrap());
+    let client = Client::builder("client").sandbox(SANDBOX.clone()).join(join).connect().await.unwrap();
+    let end: u64 = client.call("own", "down", &2_000_u64).await.unwrap();
+    assert_eq!((end, depth.load(Ordering::SeqCst)), (7, 2_001));
+}
