@@ -27,12 +27,12 @@ async fn all_come_home(source: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn chains_that_hop_make_room_for_those_that_wait_to_begin() {
+async fn thousands_begun_at_once_that_hop_come_home() {
     all_come_home(r#"import { call } from "catena"; export default (number) => call("a/echo", number);"#).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn chains_that_end_make_room_for_those_that_wait_to_begin() {
+async fn thousands_begun_at_once_that_end_here_come_home() {
     all_come_home("export default async (number) => number;").await;
 }
 

@@ -10,7 +10,7 @@ use crate::{failure::Failure, output::Output, progress::Progress};
 /// How long connecting may take in all. A link itself gives up sooner.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long what is queued may take to go out at the end.
-const CLOSE_GRACE: Duration = Duration::from_millis(500);
+const CLOSE_GRACE: Duration = Duration::from_secs(2);
 /// Where `catena dev` has its first node.
 pub(crate) const DEFAULT_ADDRESS: &str = "127.0.0.1:7400";
 

@@ -347,3 +347,16 @@ fn an_exception_that_a_function_catches_says_where_it_happened() {
     assert_eq!((why.name.as_str(), why.step), (names::UNKNOWN_FUNCTION, 1));
     assert_eq!(why.path, ["n1"]);
 }
+
+#[test]
+fn a_chain_that_moves_makes_room_before_the_next_begins() {
+    let mut node = node(Policy::default());
+    let mut begin = || node.run(NOW, CODE, Value::null(), Plan::new(Budget::new(60_000_000, 100))).unwrap();
+    for _ in 0..3 {
+        begin();
+    }
+    let Some(Action::Begin { session: first, .. }) = node.poll_action() else { panic!("a chain begins") };
+    node.on_turn(NOW, first, calling(vec![call(0, "there")]), 1);
+    let next = node.poll_action();
+    assert!(matches!(next, Some(Action::Suspend { session, .. }) if session == first), "{next:?}");
+}
