@@ -8,9 +8,9 @@
 begin "make test"
 set_up tests
 build
-# All crates are tested even if one fails: one run shows the whole picture.
+# All crates are tested even if one fails: one run shows the whole picture. What tests say shows too: seeds, states, figures.
 step "Running the tests" "the failed ones are named above; one alone: cargo test --release -p CRATE NAME" \
-    cargo test --locked --release --workspace --lib --bins --tests --no-fail-fast
+    cargo test --locked --release --workspace --lib --bins --tests --no-fail-fast -- --show-output
 # The tests of the tests: each mistake that is put in on purpose must be caught.
 step "Walking the states of a core with seeded bugs" "a bug that no walk catches is named above: the model has lost a promise" \
     cargo test --locked --release -p catena-core --features seeded-bugs --test model bugs -- --nocapture

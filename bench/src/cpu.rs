@@ -56,7 +56,7 @@ async fn lane(peers: &Peers, job: Job, done: &AtomicUsize) -> Result<(), Failure
 }
 
 /// Of this process.
-fn cpu_s() -> f64 {
+pub(crate) fn cpu_s() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }

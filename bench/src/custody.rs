@@ -1,5 +1,5 @@
-//! What custody, signs of life and the step cache cost at each hop: the state machines' own time with them and without, as a
-//! part of a hop over loopback. Sockets and guests are left out, since they are the same.
+//! What custody, signs of life and the step cache cost at each hop, as a part of a hop over loopback: the state machines' own
+//! time with them and without, the acceptance's way over a socket, and the hop's part of the signs of life.
 
 use std::{sync::Arc, time::Instant};
 
@@ -7,20 +7,26 @@ use catena::{Policy, Value};
 use catena_core::{Action, Answer, GuestCall, Instance, Node, Plan, SessionId, Time, Turn};
 use catena_wire::{Budget, Hash, Kinds, Message, NodeId, NodeRef};
 
-use crate::{stats::Spread, summary::Summary};
+use crate::{Failure, lone::Lone, stats::Spread, summary::Summary};
 
 const CODE: Hash = Hash([7; 32]);
 /// A small JavaScript function's.
 const CONTINUATION_BYTES: usize = 2_000;
 const IN_A_BLOCK: usize = 2_000;
 
-pub(crate) fn measure(blocks: usize, hop_us: f64, summary: &mut Summary) {
-    let (mut costs, mut all) = (Vec::new(), Vec::new());
+pub(crate) async fn measure(blocks: usize, hop_us: f64, summary: &mut Summary) -> Result<(), Failure> {
+    let lone = Lone::start().await?;
+    lone.message_us().await?; // warm
+    // A chain says that it lives once in so many hops.
+    let beats = hop_us / Policy::default().heartbeat_interval_us as f64;
+    let (mut costs, mut all, mut messages) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..blocks {
         let bare = block_us(bare(), false);
         let full = block_us(Policy::default(), true);
-        costs.push((full - bare) / hop_us * 100.0);
+        let message = lone.message_us().await?;
+        costs.push((full - bare + message * (1.0 + beats)) / hop_us * 100.0);
         all.push(full);
+        messages.push(message);
     }
     summary.at_most(
         "custody_cost_pct",
@@ -29,6 +35,12 @@ pub(crate) fn measure(blocks: usize, hop_us: f64, summary: &mut Summary) {
         10.0,
     );
     summary.plain("core_hop_us", "the state machines' time for a hop and its end, µs", Spread::of(all));
+    summary.plain(
+        "accepted_us",
+        "an acceptance in a packet of its own: both ends' processor time, µs",
+        Spread::of(messages),
+    );
+    Ok(())
 }
 
 /// Remembers nothing, and says nothing in between.

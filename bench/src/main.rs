@@ -8,6 +8,7 @@ mod custody;
 mod grpc;
 mod guests;
 mod latency;
+mod lone;
 mod memory;
 mod mesh;
 mod peers;
@@ -91,7 +92,7 @@ async fn measure(quick: bool) -> Result<(), Failure> {
     eprintln!("latency: chains of 4 hops, a ring of raw TCP, and gRPC, in turns");
     let hop_us = latency::measure(&peers, if quick { 2 } else { 40 }, &mut summary).await?;
     eprintln!("custody: what it costs that no step is done twice");
-    custody::measure(if quick { 3 } else { 20 }, hop_us, &mut summary);
+    custody::measure(if quick { 3 } else { 20 }, hop_us, &mut summary).await?;
     eprintln!("processor time: 64 in flight");
     cpu::measure(&peers, if quick { 1 } else { 7 }, &mut summary).await?;
     eprintln!("splits: 8 branches beside 8 calls in a row");
@@ -103,6 +104,6 @@ async fn measure(quick: bool) -> Result<(), Failure> {
     eprintln!("memory: 10,000 chains that wait, then an hour's worth of chains");
     memory::measure(&sandbox, quick, &mut summary).await?;
     summary.print();
-    summary.write("target/bench/summary.json")?;
+    summary.write(quick, "target/bench/summary.json")?;
     Ok(())
 }

@@ -51,7 +51,7 @@ impl Summary {
         }
     }
 
-    pub(crate) fn write(&self, path: &str) -> std::io::Result<()> {
+    pub(crate) fn write(&self, quick: bool, path: &str) -> std::io::Result<()> {
         let hundredth = |value: f64| (value * 100.0).round() / 100.0;
         let mut medians: BTreeMap<&str, serde_json::Value> = BTreeMap::new();
         let mut spreads = BTreeMap::new();
@@ -60,6 +60,7 @@ impl Summary {
             spreads.insert(row.key, json!({ "p10": hundredth(row.spread.p10), "p90": hundredth(row.spread.p90) }));
         }
         medians.insert("spread", json!(spreads));
+        medians.insert("quick", json!(quick));
         let path = Path::new(path);
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder)?;

@@ -39,7 +39,7 @@ const HOSTILE: [(&str, &str, &str, &str); 9] = [
     ("floods", "const text = 'x'.repeat(9999); for (;;) emit(text);", exceptions::LIMIT_EXCEEDED, "output_bytes_max"),
     (
         "carries too much",
-        "const kept = Uint8Array.from({ length: 400000 }, () => Math.random() * 256); await call('b/where', 1); return kept;",
+        "const kept = new Float64Array(50000).map(Math.random); await call('b/where', 1); return kept;",
         exceptions::LIMIT_EXCEEDED,
         "continuation_bytes_max",
     ),

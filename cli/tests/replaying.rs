@@ -141,7 +141,7 @@ export default async () => { await call("own/add", 1); emit("there"); return cal
 
 #[test]
 fn a_recorded_run_that_is_cut_off_says_what_is_not_known() {
-    let taken = record(STAYS, &["--timeout", "500ms", "--json"]);
+    let taken = record(STAYS, &["--timeout", "2s", "--json"]);
     assert_eq!(taken.ran.code, Some(1), "{:?}", taken.ran);
     let told = taken.ran.json_lines().pop().unwrap();
     assert_eq!((&told["error"]["name"], &told["ending"]), (&json!("DeadlineExceeded"), &json!("unknown")), "{told}");

@@ -26,7 +26,7 @@ pub(super) struct Placed<'a> {
     pub(super) role: Role,
     /// From the chain's beginning.
     pub(super) begins_us: u64,
-    /// On the way there; of a call made from afar, there and back.
+    /// On the way there; of a call made from afar, there and back; of a merge, the last outcome's way.
     pub(super) network_us: Option<u64>,
     pub(super) stay_us: u64,
 }
@@ -77,9 +77,10 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn stay(&mut self, step: &'a StepTrace) {
-        let newest = |branch: &Branch| self.newest.get(branch).and_then(|index| self.stays.get(*index));
+        let newest = |branch: &Branch| self.newest.get(branch).copied();
         let own = newest(&step.branch);
         let before = own.or_else(|| step.branch.parent().as_ref().and_then(newest));
+        let before = before.and_then(|index| self.stays.get(index));
         let role = match own {
             None if step.branch.is_root() => Role::Call,
             None => Role::Branch,
@@ -89,9 +90,10 @@ impl<'a> Reader<'a> {
         };
         let (begins_us, network_us) = match before {
             None => (0, None),
-            // It did not travel: its clock is that of the stay before.
+            // It did not travel: its clock is that of the stay before. To a merge its branches' outcomes did.
             Some(before) if role != Role::Call && before.at.step.node == step.node => {
-                (before.since_us(step.arrived_at_us), None)
+                let network_us = self.last_outcome_us(own, step).filter(|_| role == Role::Merge);
+                (before.since_us(step.arrived_at_us), network_us)
             }
             Some(before) => {
                 let network_us = step.arrived_at_us.checked_sub(before.at.step.left_at_us);
@@ -101,6 +103,13 @@ impl<'a> Reader<'a> {
         let at = Placed { step, role, begins_us, network_us, stay_us: took_us(step) };
         self.newest.insert(step.branch.clone(), self.stays.len());
         self.stays.push(Stay { at, calls: Vec::new() });
+    }
+
+    /// How long the last outcome was on its way to this merge, from wherever its branch ended.
+    fn last_outcome_us(&self, before: Option<usize>, merge: &StepTrace) -> Option<u64> {
+        let branches = self.stays.get(before? + 1..)?.iter().map(|stay| stay.at.step);
+        let last = branches.filter(|step| step.branch != merge.branch).max_by_key(|step| step.left_at_us)?;
+        merge.arrived_at_us.checked_sub(last.left_at_us).filter(|_| last.node != merge.node)
     }
 
     /// A call made during the last stay of its branch at its node that had begun by then.

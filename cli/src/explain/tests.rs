@@ -223,3 +223,18 @@ total 402.0 ms: - network 120.0 ms (30%), # service 180.0 ms (45%), = guest 2.00
     assert_eq!(told("in_place"), Some(vec![false.into(), false.into(), true.into()]));
     assert_eq!(told("network_us"), Some(vec![serde_json::Value::Null, 120_000.into(), serde_json::Value::Null]));
 }
+
+#[test]
+fn a_merge_shows_the_way_of_its_last_outcome() {
+    let steps = [
+        step(0, "client", "", 1_000, 1_100),
+        of(".1", step(1, "client", "/", 1_110, 1_120)),
+        of(".1", step(2, "a", "s/f", 1_200, 1_210)),
+        of(".2", step(1, "client", "/", 1_110, 1_120)),
+        of(".2", step(2, "b", "s/f", 1_300, 1_400)),
+        step(1, "client", "/", 1_490, 1_500),
+    ];
+    let chart = Chart::new(&steps, 1_500);
+    let merge = chart.hops.last().map(|hop| (hop.role, hop.begins_us, hop.network_us));
+    assert_eq!(merge, Some(("merge", 490, Some(90))));
+}

@@ -122,6 +122,8 @@ pub(crate) struct Server {
     child: Option<Child>,
     lines: mpsc::Receiver<String>,
     talk: mpsc::Receiver<String>,
+    /// Where its own folders go: one that is killed does not remove them.
+    temporary: Option<tempfile::TempDir>,
 }
 
 impl Server {
@@ -139,9 +141,16 @@ impl Server {
     }
 
     fn spawn(command: &mut Command) -> Self {
+        let temporary = folder();
+        let mut server = Self::spawn_in(command.env("TMPDIR", temporary.path()));
+        server.temporary = Some(temporary);
+        server
+    }
+
+    fn spawn_in(command: &mut Command) -> Self {
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let (out, talk) = (lines(child.stdout.take().unwrap()), lines(child.stderr.take().unwrap()));
-        Self { child: Some(child), lines: out, talk }
+        Self { child: Some(child), lines: out, talk, temporary: None }
     }
 
     /// Reads its standard output up to a line for which this holds.
@@ -247,7 +256,8 @@ impl Server {
         let script = r#""$@" <&- & node=$!; read -r _; kill -TERM "$node"; wait "$node""#;
         let mut shell = Command::new("sh");
         shell.args(["-c", script, "sh", env!("CARGO_BIN_EXE_catena")]).args(arguments);
-        Self::spawn(shell.stdin(Stdio::piped()).stdout(Stdio::piped()))
+        // This process's statics are never dropped, so a folder in one would stay.
+        Self::spawn_in(shell.stdin(Stdio::piped()).stdout(Stdio::piped()))
     }
 }
 
