@@ -35,7 +35,7 @@ pub(crate) const EXAMPLE: &str = r#"A file with everything in it; only `name` mu
   age_max_ms = 3_600_000
 
   [[service]]
-  kind = "files"                     # files, nfs, probe, mail or ads
+  kind = "files"                     # files, nfs, replicated, probe, mail or ads
   name = "files.mtv"
   root = "./data"
   durable = ["create", "write"]      # a step of a chain never does these twice
@@ -50,6 +50,12 @@ pub(crate) const EXAMPLE: &str = r#"A file with everything in it; only `name` mu
   root = "squash"                    # the default: 0 becomes nobody; or refuse, allow
   uid_min = 1_000                    # other users are refused
   uid_max = 59_999
+
+  [[service]]
+  kind = "replicated"                # a file service that does each change at two others
+  name = "safe.mtv"
+  primary = "files.mtv"              # of this file
+  backup = "files.red"               # of any node
 
   [limits]                           # of each guest
   memory_bytes_max = 67_108_864

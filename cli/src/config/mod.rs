@@ -79,6 +79,7 @@ impl NodeFile {
             }
             services.push(service);
         }
+        services.iter().try_for_each(|service| service.stands_on(&services))?;
         Ok(Self {
             name: checked_name(&file.name, text)?,
             site: file.site.map(toml::Spanned::into_inner),

@@ -52,6 +52,11 @@ fn a_whole_file_is_taken() {
         gids = [7]
         durable = ["create"]
         identity = { act_as = "caller_or_node", uid_max = 1999 }
+        [[service]]
+        kind = "replicated"
+        name = "safe.mtv"
+        primary = "files.mtv"
+        backup = "files.red"
         [step_store]
         file = "steps"
         age_max_ms = 5
@@ -72,7 +77,7 @@ fn a_whole_file_is_taken() {
     let store = file.step_store.unwrap();
     assert_eq!((store.file, store.limits.age_max_ms), ("conf/steps".into(), 5));
     let names: Vec<_> = file.services.iter().map(ServiceFile::name).collect();
-    assert_eq!(names, ["files.mtv", "nfs.mtv"]);
+    assert_eq!(names, ["files.mtv", "nfs.mtv", "safe.mtv"]);
 }
 
 #[test]
@@ -82,6 +87,21 @@ fn an_unknown_key_has_its_line_and_the_nearest_one() {
     check("name = \"a\"\n[policy]\nactivation_max = 5\n", "3:1", &["did you mean activations_max?"]);
     check("name = \"a\"\njoin = [{ adress = \"h:1\" }]\n", "2:11", &["did you mean address?"]);
     check("name = \"a\"\n[[services]]\n", "2:3", &["did you mean service?"]);
+}
+
+#[test]
+fn a_primary_is_another_service_of_the_same_node() {
+    let two = |primary: &str| {
+        format!(
+            "name = \"a\"\n[[service]]\nkind = \"files\"\nname = \"files.a\"\nroot = \"d\"\n\
+             [[service]]\nkind = \"replicated\"\nname = \"safe\"\nprimary = \"{primary}\"\nbackup = \"files.b\"\n"
+        )
+    };
+    check(&two("file.a"), "9:11", &["\"file.a\" is no other service of this node", "did you mean files.a?"]);
+    check(&two("safe"), "9:11", &["is no other service", "files.a"]);
+    let alone = "name = \"a\"\n[[service]]\nkind = \"replicated\"\nname = \"safe\"\n";
+    check(alone, "3:8", &["needs `primary`", "add primary ="]);
+    check(&format!("{alone}primary = \"x\"\nbackup = \"y\"\n"), "5:11", &["add one of kind files or nfs"]);
 }
 
 #[test]

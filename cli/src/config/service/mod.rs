@@ -22,6 +22,8 @@ enum Kind {
     Files,
     /// An export of an NFSv3 server.
     Nfs,
+    /// A file service that does each change at two others.
+    Replicated,
     /// For experiments.
     Probe,
     /// The demonstration's mail.
@@ -35,6 +37,7 @@ impl Kind {
         match self {
             Self::Files => "files",
             Self::Nfs => "nfs",
+            Self::Replicated => "replicated",
             Self::Probe => "probe",
             Self::Mail => "mail",
             Self::Ads => "ads",
@@ -46,6 +49,7 @@ impl Kind {
         let of = |service: Service| service.functions().map(str::to_owned).collect();
         match self {
             Self::Files | Self::Nfs => FUNCTIONS.iter().map(|function| function.name.to_owned()).collect(),
+            Self::Replicated => of(catena_apps::replicated::replicated("", "", "")),
             Self::Probe => of(catena_apps::probe::service("")),
             Self::Mail => of(catena_apps::mail::storage_service("")),
             Self::Ads => of(catena_apps::mail::ads_service("")),
@@ -56,6 +60,7 @@ impl Kind {
     const fn keys(self) -> &'static [&'static str] {
         match self {
             Self::Files => &["root"],
+            Self::Replicated => &["primary", "backup"],
             Self::Nfs => &[
                 "host",
                 "export",
@@ -86,6 +91,8 @@ pub(super) struct ServiceTable {
     name: Spanned<String>,
     durable: Option<Spanned<Vec<Spanned<String>>>>,
     root: Option<Spanned<PathBuf>>,
+    primary: Option<Spanned<String>>,
+    backup: Option<Spanned<String>>,
     host: Option<Spanned<String>>,
     export: Option<Spanned<String>>,
     identity: Option<Spanned<Identity>>,
@@ -109,7 +116,7 @@ impl ServiceTable {
         macro_rules! spans {
             ($($key:ident)*) => { [$((stringify!($key), self.$key.as_ref().map(Spanned::span)),)*] };
         }
-        let spans = spans!(root host export identity nfs_port mount_port portmapper_port uid gid gids machine privileged_port
+        let spans = spans!(root primary backup host export identity nfs_port mount_port portmapper_port uid gid gids machine privileged_port
             connect_timeout_ms call_timeout_ms connections_max retries_max);
         spans.into_iter().filter_map(|(key, span)| Some((key, span?)))
     }
@@ -128,6 +135,7 @@ pub(crate) struct ServiceFile {
 enum What {
     Files { root: PathBuf },
     Nfs(Box<NfsConfig>, Identity),
+    Replicated { primary: String, primary_at: Range<usize>, backup: String },
     Probe,
     Mail,
     Ads,
@@ -167,6 +175,24 @@ impl ServiceFile {
         &self.name
     }
 
+    /// Whether what it does its changes at, in place, is among the services of its node.
+    ///
+    /// # Errors
+    /// Its primary is not.
+    pub(super) fn stands_on(&self, services: &[Self]) -> Result<(), Failure> {
+        let What::Replicated { primary, primary_at, .. } = &self.what else { return Ok(()) };
+        let others: Vec<_> = services.iter().map(Self::name).filter(|name| *name != self.name).collect();
+        if others.contains(&primary.as_str()) {
+            return Ok(());
+        }
+        let message = format!("the primary {primary:?} is no other service of this node");
+        let help = match others.is_empty() {
+            false => did_you_mean(primary, others.iter().copied(), &format!("name one of {}", others.join(", "))),
+            true => "add one of kind files or nfs".to_owned(),
+        };
+        Err(self.text.mistake(primary_at.clone(), message, help))
+    }
+
     /// This one has the name of one before it.
     pub(super) fn twice(&self) -> Failure {
         let message = format!("two services are called {}", self.name);
@@ -185,6 +211,9 @@ impl ServiceFile {
                 let files = Directory::open(root).map_err(|why| cannot(why.to_string()))?;
                 catena_apps::files::service(&self.name, Arc::new(files))
             }
+            What::Replicated { primary, backup, .. } => {
+                catena_apps::replicated::replicated(&self.name, &primary, &backup)
+            }
             What::Nfs(config, identity) => {
                 let bridge = NfsBridge::connect(*config).await.map_err(|why| cannot(why.to_string()))?;
                 service_of(NfsService::new(&self.name, bridge, identity))
@@ -201,6 +230,7 @@ impl ServiceFile {
             What::Ads => "the demonstration's advertisements".to_owned(),
             What::Files { root } => format!("the folder {}, as this process's user, whoever calls", root.display()),
             What::Nfs(config, identity) => nfs::meaning(config, identity),
+            What::Replicated { primary, backup, .. } => format!("each change at {primary}, then at {backup}, by a chain"),
         };
         if self.durable.is_empty() { what } else { format!("{what}; durable: {}", self.durable.join(", ")) }
     }
@@ -233,6 +263,12 @@ fn what(kind: Kind, table: ServiceTable, text: &Text) -> Result<What, Failure> {
         Kind::Files => {
             let root = table.root.as_ref().ok_or_else(|| missing("root", "\"./data\""))?;
             What::Files { root: text.folder().join(root.get_ref()) }
+        }
+        Kind::Replicated => {
+            let primary = table.primary.as_ref().ok_or_else(|| missing("primary", "\"files.here\""))?;
+            let backup = table.backup.as_ref().ok_or_else(|| missing("backup", "\"files.there\""))?;
+            let primary_at = primary.span();
+            What::Replicated { primary: primary.get_ref().clone(), primary_at, backup: backup.get_ref().clone() }
         }
         Kind::Nfs => {
             let host = table.host.as_ref().ok_or_else(|| missing("host", "\"nas.example.org\""))?;
