@@ -157,8 +157,8 @@ impl Threw {
         if let Some(target) = &why.target {
             line("calling", target);
         }
-        // An exception that went through the function may have lost its step; its path says more than a 0.
-        if why.step > 0 || why.path.len() == 1 {
+        // An exception that went through the function may have lost its step, its path says more than a 0; a plain call has none.
+        if why.step > 0 || (self.chain.is_some() && why.path.len() == 1) {
             line("step", &why.step.to_string());
         }
         if self.chain.is_some() {

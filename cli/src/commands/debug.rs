@@ -35,7 +35,7 @@ const LINE_BYTES_MAX: u64 = JSON_BYTES_MAX;
 const LINES_AHEAD_MAX: usize = 16;
 
 const EXAMPLES: &str = "\
-Commands, one a line, from the terminal, from standard input or from --script:
+Commands, one a line, from the terminal, from standard input or from --script (a wrong one ends the session, but at a terminal):
   step               make the call that is shown; again: hand in its result, and go on to the next call
   continue           make all calls, to the end
   set JSON           answer with this instead, whether the call was made or not
@@ -64,7 +64,7 @@ pub(crate) struct Debug {
     /// Its input: JSON or @FILE
     #[arg(long, value_name = "JSON", default_value = "null", value_hint = ValueHint::Other, allow_negative_numbers = true)]
     arg: String,
-    /// Read the commands from there; a wrong one ends the session
+    /// Read the commands from there
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     script: Option<PathBuf>,
     /// Write the way that was taken into this file, for `catena replay`

@@ -230,7 +230,9 @@ impl ServiceFile {
             What::Ads => "the demonstration's advertisements".to_owned(),
             What::Files { root } => format!("the folder {}, as this process's user, whoever calls", root.display()),
             What::Nfs(config, identity) => nfs::meaning(config, identity),
-            What::Replicated { primary, backup, .. } => format!("each change at {primary}, then at {backup}, by a chain"),
+            What::Replicated { primary, backup, .. } => {
+                format!("each change at {primary}, then at {backup}, by a chain")
+            }
         };
         if self.durable.is_empty() { what } else { format!("{what}; durable: {}", self.durable.join(", ")) }
     }
