@@ -12,7 +12,7 @@ use std::{
 };
 
 use catena_core::Answer;
-use catena_wire::{Encoded, Exception, Fault, Hash, Message, Spent, StepKey, Value, names};
+use catena_wire::{Brought, Encoded, Exception, Fault, Hash, Message, StepKey, Value, names};
 use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition, WriteTransaction};
 use tokio::sync::oneshot;
 
@@ -111,7 +111,7 @@ impl Steps {
             Ok(Answer::Value(value)) => Ok(value.clone()),
             Err(why) => Err(why.clone()),
         };
-        let result_bytes = Message::Return(0, kept.into(), Spent::default()).encode().head.to_vec();
+        let result_bytes = Message::Return(0, kept.into(), Brought::default()).encode().head.to_vec();
         if result_bytes.len() > self.result_bytes_max {
             tracing::warn!(
                 bytes = result_bytes.len(),

@@ -29,7 +29,15 @@ async fn with_chains(mesh: &Mesh, policy: Policy) -> (Node, Arc<Mutex<Vec<catena
         export default async (name) => { await call(`${name}/fail`, "in the sub-chain"); };"#;
     let emits = r#"import { call, emit } from "catena";
         export default async (name) => { emit(1); await call(`${name}/where`, null); emit(2); return "emitted"; };"#;
+    let says = r#"import { call, log } from "catena";
+        export default async ([name, fails]) => {
+            log("one");
+            await call(`${name}/where`, null);
+            log("two");
+            if (fails) throw new Error("having said so");
+        };"#;
     let service = Service::new("z")
+        .chain("says", sub(says))
         .chain("trip", sub(trip))
         .chain("fails", sub(fails))
         .chain("recovers", async move |context: Context, input: Json| {
@@ -132,6 +140,37 @@ async fn a_sub_chain_emits_to_its_creator_and_the_chain_that_called_to_the_origi
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_sub_chain_says_the_same_wherever_it_runs() {
+    let mesh = mesh(2).await;
+    let _z = with_chains(&mesh, Policy::default()).await;
+    let source = r#"import { call, log } from "catena";
+        export default async (fails) => {
+            log("before");
+            try { await call("z/says", ["a", fails]); } catch (e) { log(e.message); }
+            log("between");
+            await Promise.all([call("z/says", ["a", false]), call("b/where", null)]);
+            log("after");
+        };"#;
+    let code = mesh.code(source).await;
+    let apart = RunOptions { compose: false, ..RunOptions::default() };
+    let from_home = RunOptions { mode: Mode::Interactive, ..RunOptions::default() };
+    for fails in [false, true] {
+        for options in [&RunOptions::default(), &apart, &from_home] {
+            let mut replies = mesh.client.run_with(&code, &to_value(&fails).unwrap(), options).unwrap();
+            replies.last().await.unwrap();
+            let lines = replies.console();
+            let said: Vec<_> = lines.iter().map(|line| line.text.as_str()).collect();
+            let caught = fails.then_some("having said so");
+            let all: Vec<_> = ["before", "one", "two"].into_iter().chain(caught).collect();
+            assert_eq!(said, [&all[..], &["between", "one", "two", "after"]].concat(), "{options:?}");
+            assert_eq!((lines[1].node.as_str(), lines[2].node.as_str()), ("z", "a"), "{options:?}");
+            assert!(lines.iter().zip(0..).all(|(line, number)| line.number == number && line.branch.is_root()));
+            assert!(lines.windows(2).all(|two| two[0].step <= two[1].step && two[0].at_us <= two[1].at_us));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_service_that_calls_itself_for_ever_ends_by_the_depth_of_its_stack() {
     let mesh = mesh(2).await;
     let _z = with_chains(&mesh, Policy { stack_depth_max: 5, ..Policy::default() }).await;
@@ -139,7 +178,8 @@ async fn a_service_that_calls_itself_for_ever_ends_by_the_depth_of_its_stack() {
     let apart = RunOptions { hops_max: 50, ..RunOptions::default() };
     let (result, _) = run(&mesh, source, Json::Null, &apart).await;
     let why = result.unwrap_err();
-    assert!(["LimitExceeded", "HopBudgetExceeded"].contains(&why.name.as_str()), "{why}");
+    assert_eq!(why.name, "LimitExceeded", "{why}");
+    assert!(why.message.contains("stack_depth_max is 5"), "{why}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,11 +1,13 @@
 //! What the machines ask of the shell, and the words for it.
 
-use alloc::{string::String, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
 use bytes::Bytes;
 use catena_wire::{
     ChainId, Encoded, Exception, Hash, Kinds, LogLine, NodeId, NodeRef, Outcome, ServiceEntry, StepKey, StepLimits,
     StepTrace, Value,
 };
+
+use crate::{Emitted, Ended};
 
 /// A chain's stay at this node: the shell keeps the guest under this name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -178,7 +180,11 @@ pub enum Receipt {
     Return(Arc<NodeRef>, u64),
     /// A request for a function.
     WantCode(Wanted),
-    /// An answer to the origin of this step's chain; an origin that misses it gives the chain up as lost.
+    /// An intermediate answer.
+    Partial(Box<Emitted>),
+    /// The end of a chain or of a branch.
+    End(Box<Ended>),
+    /// Something else for the origin of this step's chain.
     Answer(StepKey),
     /// Nothing that anybody waits for.
     None,

@@ -14,7 +14,8 @@ use catena_wire::{
 };
 
 use crate::{
-    Answer, GuestCall, GuestSplit, SessionId, SubChain, Time, action::Again, gathering::Gathering, timers::Timers,
+    Answer, GuestCall, GuestSplit, SessionId, SubChain, Time, action::Again, console::bytes_of, gathering::Gathering,
+    timers::Timers,
 };
 
 /// What a chain carries from hop to hop.
@@ -64,8 +65,7 @@ impl Baggage {
     /// What it takes to keep, besides what every step takes.
     pub(crate) fn bytes(&self) -> usize {
         let stacked: usize = self.stack.iter().map(|frame| size_of::<Frame>() + frame.continuation.len()).sum();
-        let lines: usize =
-            self.console.iter().map(|line| size_of::<LogLine>() + line.node.len() + line.text.len()).sum();
+        let lines = bytes_of(&self.console);
         let steps = self.trace.as_ref().map_or(0, Vec::len) * (size_of::<StepTrace>() + NAMES_BYTES);
         let hosts: usize = self.path.iter().map(|host| size_of::<String>() + host.len()).sum();
         let credentials = self.charter.credentials.as_ref().map_or(0, Value::len_bytes);

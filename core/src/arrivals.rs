@@ -31,7 +31,7 @@ impl Node {
                 if end.at.is_some() {
                     self.branch_ended(now, *end);
                 } else {
-                    self.origin.on_end(now, *end, &self.policy, &mut self.actions);
+                    self.chain_ended(now, *end);
                     self.settle_apart(now);
                 }
             }
@@ -53,7 +53,7 @@ impl Node {
                 let request = Request::new(asker, service, function, params, now, budget);
                 self.serve_step(now, Request { key, credentials, ..request });
             }
-            Message::Return(id, outcome, spent) => self.call_returned(now, from, id, outcome, spent),
+            Message::Return(id, outcome, brought) => self.call_returned(now, from, id, outcome, brought),
             Message::Withdraw(id) => self.call_withdrawn(now, from, id),
             Message::WantCode(code) => self.actions.push_back(Action::ServeCode { code, to: from.clone() }),
             Message::Code(code, bytes) => self.code_came(from, code, bytes),

@@ -1,7 +1,9 @@
 //! Plain calls, by and for other nodes, users of this one, and chains that stay where they are.
 
 use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
-use catena_wire::{ChainId, Exception, Fault, Message, NodeRef, Outcome, PATH_HOSTS_MAX, Spent, StepKey, Value, names};
+use catena_wire::{
+    Brought, ChainId, Exception, Fault, Message, NodeRef, Outcome, PATH_HOSTS_MAX, StepKey, Value, names,
+};
 
 use crate::{
     Action, Answer, Instance, Node, Receipt, SessionId, Time, Undelivered, Urgency,
@@ -9,6 +11,7 @@ use crate::{
     activation::Phase,
     calls::{Asker, Missed, Request, Unresolved, Waiting},
     node::{Served, overloaded},
+    oversize::too_large,
     steps::{ASKERS_MAX, Done, print_of},
 };
 
@@ -93,12 +96,12 @@ impl Node {
                 }
                 askers.push((to, id));
             }
-            Some(Done::Called { print, result, spent, by }) if *print == mine => {
+            Some(Done::Called { print, result, brought, by }) if *print == mine => {
                 if by.len() < ASKERS_MAX && !by.contains(&to.id) {
                     by.push(to.id);
                 }
-                let (result, spent) = (result.clone(), *spent);
-                self.answer_spent(now, request.asker, result, spent);
+                let (result, brought) = (result.clone(), brought.clone());
+                self.answer_with(now, request.asker, result, brought);
             }
             Some(_) => {
                 let message = "another call was made under this step; whether this one took effect is unknown";
@@ -172,8 +175,10 @@ impl Node {
                 self.give_back(session, request.budget.hops_left());
                 self.join(now, session, request.service, sub);
             }
-            Asker::Guest { session, call } if self.policy.compose && self.can_join(session, call) => {
+            Asker::Guest { session, call, step } if self.policy.compose && self.can_join(session, call) => {
                 self.give_back(session, request.budget.hops_left());
+                // What a chain said before that threw, and which this one is to make good for.
+                self.carry(session, Some(step), request.console);
                 self.join_in_place(now, session, call, request.service, sub);
             }
             _ => self.run_apart(now, request, sub),
@@ -181,10 +186,9 @@ impl Node {
     }
 
     /// The result of a call, to whoever waits for it.
-    pub(crate) fn answer(&mut self, now: Time, request: Request, result: Result<Value, Exception>) {
-        let hops_left = request.hops_after(&result).saturating_add(request.hops_withheld);
-        let spent = Spent { hops_left, service_us: request.service_us };
-        self.answer_spent(now, request.asker, result, spent);
+    pub(crate) fn answer(&mut self, now: Time, mut request: Request, result: Result<Value, Exception>) {
+        let brought = request.brings(request.hops_after(&result));
+        self.answer_with(now, request.asker, result, brought);
     }
 
     /// It came to nothing: says which call that was.
@@ -193,11 +197,12 @@ impl Node {
         self.answer(now, request, Err(why));
     }
 
-    /// The result of a call, with what it cost.
-    pub(crate) fn answer_spent(&mut self, now: Time, asker: Asker, result: Result<Value, Exception>, spent: Spent) {
+    /// The result of a call, and what it brings beside that: the lines first, which come before what is said to the result.
+    pub(crate) fn answer_with(&mut self, now: Time, asker: Asker, result: Result<Value, Exception>, brought: Brought) {
         match asker {
             Asker::Landing(session) => {
-                self.give_back(session, spent.hops_left);
+                self.give_back(session, brought.hops_left);
+                self.carry(session, None, brought.console);
                 if let Some(activation) = self.activations.get_mut(session)
                     && let Phase::Landing(landing) = &mut activation.phase
                 {
@@ -210,15 +215,16 @@ impl Node {
                     self.resume_if_ready(now, session);
                 }
             }
-            Asker::Guest { session, call } => {
-                self.close_in_place(now, session, call, spent.service_us);
-                self.give_back(session, spent.hops_left);
+            Asker::Guest { session, call, step } => {
+                self.close_in_place(now, session, call, brought.service_us);
+                self.give_back(session, brought.hops_left);
+                self.carry(session, Some(step), brought.console);
                 self.settle(session, call, result);
             }
             Asker::Peer { to, id } => {
                 let path = [self.me.name.clone()];
                 let result = result.map_err(|why| why.at_step(0, &path));
-                self.send_return(&to, id, result, spent);
+                self.send_return(&to, id, result, brought);
             }
             Asker::Step(key) => {
                 let path = [self.me.name.clone()];
@@ -226,9 +232,10 @@ impl Node {
                 let Some(Done::Calling { print, askers }) = self.steps.get_mut(&key) else { return };
                 let (print, askers) = (*print, core::mem::take(askers));
                 let by = askers.iter().map(|(node, _)| node.id).collect();
-                self.steps.finish(now, &key, Done::Called { print, result: result.clone(), spent, by }, &self.policy);
+                let called = Done::Called { print, result: result.clone(), brought: brought.clone(), by };
+                self.steps.finish(now, &key, called, &self.policy);
                 for (to, id) in askers {
-                    self.send_return(&to, id, result.clone(), spent);
+                    self.send_return(&to, id, result.clone(), brought.clone());
                 }
             }
             Asker::Api(id) => self.actions.push_back(Action::CallDone(id, result)),
@@ -236,22 +243,19 @@ impl Node {
         }
     }
 
-    fn send_return(&mut self, to: &Arc<NodeRef>, id: u64, result: Result<Value, Exception>, spent: Spent) {
+    fn send_return(&mut self, to: &Arc<NodeRef>, id: u64, result: Result<Value, Exception>, brought: Brought) {
         let receipt = Receipt::Return(to.clone(), id);
-        self.send(to, Message::Return(id, result.into(), spent), receipt, Urgency::Now);
+        self.send(to, Message::Return(id, result.into(), brought), receipt, Urgency::Now);
     }
 
-    /// A result that is larger than a link to the caller carries: the caller is told so instead.
-    pub(crate) fn result_too_large(&mut self, to: &Arc<NodeRef>, id: u64, bytes: u64, bytes_max: u64) {
-        let message = format!(
-            "the result has {bytes} bytes, where a message may have {bytes_max}; the function has taken effect; let it answer in parts"
-        );
-        let why = Exception::new(names::LIMIT_EXCEEDED, Fault::Service, message).outcome_unknown();
-        let why = why.at_step(0, core::slice::from_ref(&self.me.name));
-        self.send(to, Message::Return(id, Err(why).into(), Spent::default()), Receipt::None, Urgency::Now);
-    }
-
-    pub(crate) fn call_returned(&mut self, now: Time, from: &Arc<NodeRef>, id: u64, outcome: Outcome, spent: Spent) {
+    pub(crate) fn call_returned(
+        &mut self,
+        now: Time,
+        from: &Arc<NodeRef>,
+        id: u64,
+        outcome: Outcome,
+        brought: Brought,
+    ) {
         // Only the node that was asked may answer.
         if self.calls.asked(id) != Some(from.id) {
             return;
@@ -276,8 +280,8 @@ impl Node {
             self.names.remove(&waiting.request.service);
         }
         // Nobody can bring back more than was lent.
-        let hops_left = spent.hops_left.min(waiting.request.budget.hops_left());
-        self.answer_spent(now, waiting.request.asker, result, Spent { hops_left, ..spent });
+        let hops_left = brought.hops_left.min(waiting.request.budget.hops_left());
+        self.answer_with(now, waiting.request.asker, result, Brought { hops_left, ..brought });
     }
 
     /// The path of an exception from elsewhere continues that of the chain that called.
@@ -312,8 +316,8 @@ impl Node {
         let Some(Done::Calling { print, askers }) = self.steps.get(key) else { return };
         let (print, by) = (*print, askers.iter().map(|(node, _)| node.id).collect());
         let why = Exception::new(names::CANCELLED, Fault::Caller, "the chain was cancelled").outcome_unknown();
-        let spent = Spent::default();
-        self.steps.finish(now, key, Done::Called { print, result: Err(why), spent, by }, &self.policy);
+        let called = Done::Called { print, result: Err(why), brought: Brought::default(), by };
+        self.steps.finish(now, key, called, &self.policy);
     }
 
     /// Stops what is under way for whoever `gone` says is gone, here and at the nodes that were asked.
@@ -422,7 +426,7 @@ impl Node {
 
     /// For the profile of a call that a chain makes from where it is.
     fn note_served_by(&mut self, asker: &Asker, host: &str) {
-        if let Asker::Guest { session, call } = asker
+        if let Asker::Guest { session, call, .. } = asker
             && let Some(profile) = self.activations.get_mut(*session).and_then(|a| a.in_place.get_mut(call))
         {
             profile.served_by = Some(String::from(host));
@@ -436,13 +440,6 @@ fn check_time(now: Time, request: &Request) -> Result<(), Exception> {
     }
     let why = "no time left before the call went out; nothing was done; allow more time";
     Err(Exception::new(names::DEADLINE_EXCEEDED, Fault::Caller, why))
-}
-
-pub(crate) fn too_large(bytes: u64, bytes_max: u64) -> Exception {
-    let message = format!(
-        "the call has {bytes} bytes with all that it carries, where a message may have {bytes_max}; nothing was done; carry less, or call in parts"
-    );
-    Exception::new(names::LIMIT_EXCEEDED, Fault::Guest, message)
 }
 
 pub(crate) fn unreachable(host: &str) -> Exception {

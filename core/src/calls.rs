@@ -7,7 +7,7 @@ use alloc::{
     sync::Arc,
     vec::Vec,
 };
-use catena_wire::{Budget, Exception, NodeId, NodeRef, StepKey, Value};
+use catena_wire::{Brought, Budget, Exception, LogLine, NodeId, NodeRef, StepKey, Value};
 
 use crate::{CallId, SessionId, Ticket, Time, action::Again, activation::Cargo, timers::Timers};
 
@@ -16,8 +16,8 @@ use crate::{CallId, SessionId, Ticket, Time, action::Again, activation::Cargo, t
 pub(crate) enum Asker {
     /// A chain that came here to make it.
     Landing(SessionId),
-    /// A chain that stays where it is.
-    Guest { session: SessionId, call: u32 },
+    /// A chain that stays where it is: the guest's number for the call, and the step that it is.
+    Guest { session: SessionId, call: u32, step: u32 },
     /// Another node, by a plain call with its own number.
     Peer { to: Arc<NodeRef>, id: u64 },
     /// Chains elsewhere, by a call whose result is remembered under this step.
@@ -50,6 +50,8 @@ pub(crate) struct Request {
     pub(crate) hops_withheld: u32,
     /// What the service function took, once it has ended here.
     pub(crate) service_us: u64,
+    /// What chains have logged that ran apart to answer it.
+    pub(crate) console: Vec<LogLine>,
     /// Instances of the service that did not do it.
     pub(crate) missed: Option<Box<Missed>>,
 }
@@ -87,6 +89,7 @@ impl Request {
             again: Again::Nowhere,
             hops_withheld: 0,
             service_us: 0,
+            console: Vec::new(),
             missed: None,
         }
     }
@@ -98,6 +101,12 @@ impl Request {
             Err(why) if why.unknown => 0,
             _ => self.budget.hops_left(),
         }
+    }
+
+    /// What it brings back beside its result, if so many of its hops are left.
+    pub(crate) fn brings(&mut self, hops_left: u32) -> Brought {
+        let hops_left = hops_left.saturating_add(self.hops_withheld);
+        Brought { hops_left, service_us: self.service_us, console: core::mem::take(&mut self.console) }
     }
 
     /// What the call may still spend now.

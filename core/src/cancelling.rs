@@ -5,7 +5,7 @@ use alloc::{
     sync::Arc,
     vec::Vec,
 };
-use catena_wire::{ChainId, Message, NodeId, NodeRef, StepKey};
+use catena_wire::{ChainId, End, Message, NodeId, NodeRef, StepKey};
 
 use crate::{Node, Policy, Receipt, Time, Urgency, activation::Phase, steps::Done};
 
@@ -58,6 +58,16 @@ impl Node {
         let last_host = self.origin.last_host(chain);
         if self.origin.forget(chain) {
             self.stop(now, chain, last_host);
+        }
+    }
+
+    /// The end of a chain of this node. One that was cut may be under way elsewhere still.
+    pub(crate) fn chain_ended(&mut self, now: Time, end: End) {
+        let (chain, last_node) = (end.key.chain, self.origin.last_host(end.key.chain));
+        let cut = end.cut && self.origin.awaits(chain);
+        self.origin.on_end(now, end, &self.policy, &mut self.actions);
+        if cut {
+            self.stop(now, chain, last_node);
         }
     }
 

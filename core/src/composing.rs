@@ -1,17 +1,18 @@
 //! The chain stack (rpc-chains section 3.4): a service answers with a chain, which the chain that called becomes until it ends.
 
-use alloc::{format, string::String, sync::Arc};
+use alloc::{boxed::Box, format, string::String, sync::Arc};
 use bytes::Bytes;
 use catena_wire::{
-    Budget, Exception, Fault, Frame, Listener, Message, Outcome, STACK_DEPTH_MAX, Spent, StepLimits, StepTrace, Value,
-    names,
+    Budget, Charter, Exception, Fault, Frame, Listener, Message, Outcome, STACK_DEPTH_MAX, StepLimits, StepTrace,
+    Value, names,
 };
 
 use crate::{
-    Action, Answer, GuestCall, Node, SessionId, SubChain, Time,
+    Action, Answer, Emitted, GuestCall, Node, Receipt, SessionId, SubChain, Time, Urgency,
     action::Again,
     activation::{Cargo, Landing, Phase},
     calls::{Apart, Asker, Request},
+    console::{extend, lines_brought_max},
     node::Plan,
 };
 
@@ -219,7 +220,7 @@ impl Node {
             Err(why) => self.answer(now, request, Err(why)),
             Ok(chain) => {
                 let heard_as = request.key.clone().filter(|_| sub.hears);
-                self.origin.set_apart(chain.number, heard_as);
+                self.origin.set_apart(chain.number, heard_as, lines_brought_max(&self.policy));
                 self.calls.run_apart(chain.number, Apart { request, catch: sub.catch });
             }
         }
@@ -230,24 +231,26 @@ impl Node {
         while let Some((trial, outcome)) = self.origin.take_trial() {
             self.trials.learn(trial, &outcome);
         }
-        while let Some((number, outcome, hops_left)) = self.origin.take_apart() {
-            let Some(Apart { request, catch }) = self.calls.take_apart(number) else { continue };
-            let budget = Budget::new(request.budget.time_left_us(), hops_left.min(request.budget.hops_left()));
-            let request = Request { budget, ..request };
-            let hops_left = budget.hops_left().saturating_add(request.hops_withheld);
-            let spent = Spent { hops_left, service_us: request.service_us };
+        while let Some(ended) = self.origin.take_apart() {
+            let Some(Apart { mut request, catch }) = self.calls.take_apart(ended.number) else { continue };
+            let hops_left = ended.hops_left.min(request.budget.hops_left());
+            request.budget = Budget::new(request.budget.time_left_us(), hops_left);
+            extend(&mut request.console, ended.console, lines_brought_max(&self.policy));
             // A call like any other, or a service whose chains throw could call itself for ever.
-            let catch = catch.zip(budget.take_hop());
-            match (outcome, catch) {
-                (Outcome::Done(value), _) => self.answer_spent(now, request.asker, Ok(value), spent),
-                (Outcome::Threw(why), None) => self.answer_spent(now, request.asker, Err(why), spent),
+            let catch = catch.zip(request.budget.take_hop());
+            let result = match (ended.outcome, catch) {
+                (Outcome::Done(value), _) => Ok(value),
+                (Outcome::Threw(why), None) => Err(why),
                 (Outcome::Threw(why), Some((catch, budget))) => {
                     let params = Value::encode(&why);
                     let request = Request { budget, ..request };
                     // Not the call that the step was: who remembers that by its key must not answer with its result.
                     self.dispatch(now, Request { function: catch, params, key: None, ..request });
+                    continue;
                 }
-            }
+            };
+            let brought = request.brings(hops_left);
+            self.answer_with(now, request.asker, result, brought);
         }
     }
 
@@ -256,19 +259,19 @@ impl Node {
         let Some(activation) = self.activations.get_mut(session) else { return };
         let (key, number) = (activation.key(), activation.baggage.emitted);
         activation.baggage.emitted = number.saturating_add(1);
-        let (creator, to) = match activation.baggage.listener() {
+        let Charter { origin, entry, .. } = activation.baggage.charter.clone();
+        let arrived = activation.arrived.clone();
+        let (hearer, to, via) = match activation.baggage.listener() {
             Listener::Nobody => return,
-            Listener::Creator(creator, to) => (Arc::new(creator), to),
-            Listener::Origin => {
-                let charter = activation.baggage.charter.clone();
-                let partial = Message::Partial { key: key.clone(), number, value, to: 0 };
-                return self.send_to_origin(now, &charter, partial, key);
-            }
+            Listener::Creator(creator, to) => (Arc::new(creator), to, None),
+            Listener::Origin => (Arc::new(origin.clone()), 0, self.way_to(&origin, entry.as_ref())),
         };
         let partial = Message::Partial { key: key.clone(), number, value, to };
-        if creator.id == self.me.id {
-            return self.on_message(now, &creator, partial);
+        if hearer.id == self.me.id {
+            return self.on_message(now, &hearer, partial);
         }
-        self.send(&creator, partial, crate::Receipt::Answer(key), crate::Urgency::Now);
+        let emitted = Emitted { arrived, key, number, to_origin: to == 0, origin, entry };
+        let (receipt, urgency) = (Receipt::Partial(Box::new(emitted)), Urgency::Now);
+        self.actions.push_back(Action::Send { to: hearer, message: partial.encode(), receipt, urgency, via });
     }
 }

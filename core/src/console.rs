@@ -2,9 +2,9 @@
 //! once, and none before what it may follow from.
 
 use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
-use catena_wire::{BRANCHES_MAX, Branch, LogLine, Message};
+use catena_wire::{BRANCHES_MAX, Branch, CONSOLE_LINES_MAX, LogLine, Message};
 
-use crate::{Node, SessionId, Time, activation::Activation};
+use crate::{Node, Policy, SessionId, Time, activation::Activation};
 
 /// Lines of one branch and of those that merged into it, in the order in which it carries them.
 #[derive(Clone, Debug, Default)]
@@ -94,24 +94,43 @@ pub(crate) fn extend(console: &mut Vec<LogLine>, lines: impl IntoIterator<Item =
     }
 }
 
+/// Lines that a call may bring back: what follows them, saying that others were left out, has to fit as well.
+pub(crate) fn lines_brought_max(policy: &Policy) -> usize {
+    policy.console_lines_max.min(CONSOLE_LINES_MAX - 1)
+}
+
+/// What lines take to keep.
+pub(crate) fn bytes_of(lines: &[LogLine]) -> usize {
+    lines.iter().map(|line| size_of::<LogLine>() + line.node.len() + line.text.len()).sum()
+}
+
 impl Node {
     /// Lines that the function of this session has said.
     pub(crate) fn log(&mut self, now: Time, session: SessionId, texts: Vec<String>) {
         if texts.is_empty() {
             return;
         }
-        let (at_us, lines_max, node) = (self.unix_us(now), self.policy.console_lines_max, self.me.name.clone());
+        let (at_us, node) = (self.unix_us(now), self.me.name.clone());
+        let line = |text| LogLine { step: 0, node: node.clone(), at_us, text, branch: Branch::root(), number: 0 };
+        let lines = texts.into_iter().map(line).collect();
+        self.carry(session, None, lines);
+    }
+
+    /// These become lines of the chain of this session, under its branch and its numbers: said at this step, or at the one
+    /// where it is. Node, time and text stay.
+    pub(crate) fn carry(&mut self, session: SessionId, step: Option<u32>, lines: Vec<LogLine>) {
+        let lines_max = self.policy.console_lines_max;
         let Some(activation) = self.activations.get_mut(session) else { return };
-        let (step, branch) = (activation.step, activation.arrived.branch.clone());
+        let (step, branch) = (step.unwrap_or(activation.step), activation.arrived.branch.clone());
         let console = &mut activation.baggage.console;
         let own = console.iter().rev().find(|line| line.branch == branch);
         let mut next = own.map_or(0, |line| line.number.saturating_add(1));
-        let line = |text| {
+        let own = |line: LogLine| {
             let number = next;
             next = next.saturating_add(1);
-            LogLine { step, node: node.clone(), at_us, text, branch: branch.clone(), number }
+            LogLine { step, branch: branch.clone(), number, ..line }
         };
-        extend(console, texts.into_iter().map(line), lines_max);
+        extend(console, lines.into_iter().map(own), lines_max);
     }
 
     /// Lines not told before go to the origin with each sign of life: they outlive the chain.

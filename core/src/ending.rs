@@ -4,11 +4,11 @@ use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
 use catena_wire::{Charter, End, Exception, Fault, Message, Outcome, StepTrace, names};
 
 use crate::{
-    Action, Node, Receipt, SessionId, Time, Urgency,
+    Action, Ended, Node, Receipt, SessionId, Time, Urgency,
     activation::{Activation, Phase},
     calls::Asker,
     splitting::open_branches,
-    steps::Done,
+    steps::{Done, Sent},
 };
 
 impl Node {
@@ -68,7 +68,7 @@ impl Node {
         self.abandon_calls(session, &activation);
         let baggage = activation.baggage;
         let end = Message::End(Box::new(End {
-            key: key.clone(),
+            key,
             outcome,
             emitted: baggage.answers(),
             path: baggage.path,
@@ -77,6 +77,7 @@ impl Node {
             at: baggage.merge.as_ref().map(|merge| merge.at.clone()),
             hops_left,
             merged: baggage.merged,
+            cut: false,
         }));
         let (to, via) = match baggage.merge {
             Some(merge) => {
@@ -90,14 +91,13 @@ impl Node {
             }
         };
         let message = end.clone().encode();
-        let before = activation.before.id;
-        let done = Done::Sent { before, to: to.clone(), message: message.clone(), via: via.clone() };
-        self.steps.finish(now, &activation.arrived, done, &self.policy);
+        let sent = Sent { before: activation.before.id, to: to.clone(), message: message.clone(), via: via.clone() };
+        self.steps.finish(now, &activation.arrived, Done::Sent(sent.clone()), &self.policy);
         if to.id == self.me.id {
             let me = self.me.clone();
             self.on_message(now, &me, end);
         } else {
-            let receipt = Receipt::Answer(key);
+            let receipt = Receipt::End(Box::new(Ended { arrived: activation.arrived, sent }));
             self.actions.push_back(Action::Send { to, message, receipt, urgency: Urgency::Now, via });
         }
     }

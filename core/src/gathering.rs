@@ -22,6 +22,8 @@ pub(crate) struct Gathering {
     pub(crate) continuation: Bytes,
     /// How many hosts of the parent's path its branches share.
     pub(crate) hosts_before: usize,
+    /// How many of the lines that its branches carry were the parent's when it split: meanwhile it may be brought others.
+    pub(crate) lines_before: usize,
     /// By number.
     pub(crate) ended: BTreeMap<u16, End>,
 }
@@ -69,13 +71,12 @@ impl Node {
         let Some(activation) = self.activations.get_mut(session) else { return };
         let Phase::Gathering(gathering) = &mut activation.phase else { return };
         let ends = core::mem::take(&mut gathering.ended);
-        let hosts_before = gathering.hosts_before;
+        let (hosts_before, lines_before) = (gathering.hosts_before, gathering.lines_before);
         let (call, hops_each, state) = (gathering.call, gathering.hops_each, gathering.continuation.clone());
         let returned: u32 = ends.values().map(|end| end.hops_left.min(hops_each)).sum();
         activation.budget = activation.budget_now(now).with_hops_back(returned);
         activation.budget_at = now;
         let mut outcomes = Vec::with_capacity(ends.len());
-        let parent_console = activation.baggage.console.len();
         for (_, end) in ends {
             let baggage = &mut activation.baggage;
             let counts = [BranchCount { branch: end.key.branch, emitted: end.emitted }].into_iter().chain(end.merged);
@@ -83,7 +84,7 @@ impl Node {
             baggage.merged.extend(counts.filter(|count| count.emitted > 0).take(room));
             let room = PATH_HOSTS_MAX.saturating_sub(baggage.path.len());
             baggage.path.extend(end.path.into_iter().skip(hosts_before).take(room));
-            let lines = end.console.into_iter().skip(parent_console);
+            let lines = end.console.into_iter().skip(lines_before);
             console::extend(&mut baggage.console, lines, self.policy.console_lines_max);
             if let (Some(trace), Some(more)) = (&mut baggage.trace, end.trace) {
                 let room = TRACE_STEPS_MAX.saturating_sub(trace.len());

@@ -68,7 +68,9 @@ impl Node {
     pub(crate) fn land(&mut self, now: Time, from: &Arc<NodeRef>, mut hop: Box<Hop>, whole: bool) {
         let before = StepKey { step: hop.key.step.saturating_sub(1), ..hop.key.clone() };
         self.seen_beyond(now, from.id, &before);
-        if self.cancelled.contains(hop.key.chain, from.id) && !bug!(self.policy, CancelForgotten) {
+        // What a chain ended with is told again, stopped or not: it may have been stopped for that.
+        let over = matches!(self.steps.get(&hop.key), Some(Done::Sent(_)));
+        if !over && self.cancelled.contains(hop.key.chain, from.id) && !bug!(self.policy, CancelForgotten) {
             // Not remembered as refused: what is known of the step leads a cancellation on.
             let why = Exception::new(names::CANCELLED, Fault::Caller, "the chain was cancelled");
             let refusal = self.refusal(&hop, why);

@@ -36,6 +36,7 @@ mod landing;
 mod locating;
 mod node;
 mod origin;
+mod oversize;
 mod placement;
 mod policy;
 mod repeating;
@@ -54,6 +55,7 @@ pub use action::{
 pub use bug::Bug;
 pub use landing::Tail;
 pub use node::{Node, Plan};
+pub use oversize::{Emitted, Ended};
 pub use placement::Link;
 pub use policy::Policy;
 pub use time::Time;

@@ -119,7 +119,7 @@ impl Node {
             },
             Some(Done::Forwarded(activation)) => trail_of(activation, true, &[]),
             Some(Done::Split { handed, children }) => trail_of(handed, true, children),
-            Some(Done::Sent { .. } | Done::Refused(_) | Done::Calling { .. } | Done::Called { .. }) => Trail::Over,
+            Some(Done::Sent(_) | Done::Refused(_) | Done::Calling { .. } | Done::Called { .. }) => Trail::Over,
         }
     }
 }

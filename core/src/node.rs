@@ -15,12 +15,12 @@ use catena_wire::{
 use crate::{
     Action, Answer, CallId, Instance, Policy, Receipt, SessionId, Ticket, Time, Turn, Undelivered, Urgency,
     activation::Activations,
-    calling::too_large,
     calls::{Asker, Calls, Request, Unresolved},
     cancelling::Cancelled,
     code::Codes,
     hearing::Hearings,
     origin::Origin,
+    oversize::too_large,
     placement::Links,
     steps::Steps,
     trials::{Trial, Trials},
@@ -308,12 +308,18 @@ impl Node {
             (Receipt::Return(to, id), Undelivered::TooLarge { bytes, bytes_max }) => {
                 self.result_too_large(&to, id, bytes, bytes_max);
             }
+            (Receipt::Partial(lost), Undelivered::TooLarge { bytes, bytes_max }) => {
+                self.answer_too_large(now, *lost, bytes, bytes_max);
+            }
+            (Receipt::End(ended), Undelivered::TooLarge { bytes, bytes_max }) => {
+                self.end_too_large(now, *ended, bytes, bytes_max);
+            }
             // An earlier sending, which has been followed by another: news of that one counts.
             (Receipt::Hop(_), _) => {}
             (Receipt::Call(id), why) => self.call_failed(now, id, why),
             (Receipt::WantCode(wanted), _) => self.code_unavailable(now, wanted.code, wanted.from),
             // If the origin has gone, the answer is moot (rpc-chains section 3.8); if it lives, it notices the silence.
-            (Receipt::Answer(_) | Receipt::Return(..) | Receipt::None, _) => {}
+            (Receipt::Partial(_) | Receipt::End(_) | Receipt::Answer(_) | Receipt::Return(..) | Receipt::None, _) => {}
         }
     }
 

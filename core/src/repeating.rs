@@ -7,7 +7,7 @@ use crate::{
     Action, Node, Receipt, SessionId, Tail, Time, Urgency,
     activation::{Activation, Phase},
     splitting::open_branches,
-    steps::Done,
+    steps::{Done, Sent},
 };
 
 impl Node {
@@ -47,7 +47,7 @@ impl Node {
 
     fn repeat_done(&mut self, now: Time, key: &StepKey, done: Done) {
         match done {
-            Done::Sent { to, message, via, .. } if to.id != self.me.id => self.again(to, message, via),
+            Done::Sent(Sent { to, message, via, .. }) if to.id != self.me.id => self.again(to, message, via),
             Done::Forwarded(activation) => self.hand_once_more(now, key, *activation),
             Done::Split { handed, children } => {
                 self.resend(now, *handed);
@@ -77,6 +77,10 @@ impl Node {
 
     /// A chain of this node has been silent for too long: its first hop goes out again, with the same id.
     pub(crate) fn retransmit(&mut self, now: Time, chain: ChainId) {
+        // It was stopped, and answers are awaited that were sent before.
+        if self.cancelled.contains(chain, self.me.id) {
+            return;
+        }
         self.repeat_step(now, &StepKey { chain, branch: Branch::root(), step: 0 });
     }
 

@@ -92,9 +92,17 @@ impl Node {
         // If it has come here to merge, this host is on its own path only.
         let moved = usize::from(matches!(activation.phase, Phase::Landing(_)));
         let hosts_before = activation.baggage.path.len().saturating_sub(moved);
-        let hops_each = share.hops_left();
-        let gathering =
-            Gathering { call, at, first, count, hops_each, continuation, hosts_before, ended: BTreeMap::new() };
+        let gathering = Gathering {
+            call,
+            at,
+            first,
+            count,
+            hops_each: share.hops_left(),
+            continuation,
+            hosts_before,
+            lines_before: activation.baggage.console.len(),
+            ended: BTreeMap::new(),
+        };
         self.activations.set_phase(session, Phase::Gathering(gathering));
     }
 

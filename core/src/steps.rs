@@ -6,11 +6,12 @@ use alloc::{
     sync::Arc,
     vec::Vec,
 };
-use catena_wire::{Branch, ChainId, Encoded, Exception, NodeId, NodeRef, Spent, StepKey, Value};
+use catena_wire::{Branch, Brought, ChainId, Encoded, Exception, NodeId, NodeRef, StepKey, Value};
 
 use crate::{
     Policy, SessionId, Time,
     activation::{Activation, Cargo, Phase},
+    console::bytes_of,
 };
 
 /// What became of a step.
@@ -19,7 +20,7 @@ pub(crate) enum Done {
     /// It is being done, in this session.
     Running(SessionId),
     /// This went out for it: it goes out again if the hop is repeated.
-    Sent { before: NodeId, to: Arc<NodeRef>, message: Encoded, via: Option<Arc<NodeRef>> },
+    Sent(Sent),
     /// The chain went on from here: whole, so that it can be handed over again.
     Forwarded(Box<Activation>),
     /// It split here, to be merged elsewhere; these sessions or steps are its branches.
@@ -28,8 +29,18 @@ pub(crate) enum Done {
     Refused(Encoded),
     /// A call that a chain makes from where it is. These ask for its result.
     Calling { print: u64, askers: Vec<(Arc<NodeRef>, u64)> },
-    /// The result of such a call, what it cost, and who asked for it.
-    Called { print: u64, result: Result<Value, Exception>, spent: Spent, by: Vec<NodeId> },
+    /// The result of such a call, what it brought beside it, and who asked for it.
+    Called { print: u64, result: Result<Value, Exception>, brought: Brought, by: Vec<NodeId> },
+}
+
+/// The end of a chain or branch, as it went out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Sent {
+    /// The node by which the chain had come.
+    pub(crate) before: NodeId,
+    pub(crate) to: Arc<NodeRef>,
+    pub(crate) message: Encoded,
+    pub(crate) via: Option<Arc<NodeRef>>,
 }
 
 /// Who may ask for the same step's call at one time: a chain is in few places.
@@ -43,16 +54,18 @@ impl Done {
         ENTRY_BYTES
             + match self {
                 Self::Running(_) | Self::Calling { .. } => 0,
-                Self::Sent { message, .. } | Self::Refused(message) => message.head.len() + message.tail.len(),
+                Self::Sent(Sent { message, .. }) | Self::Refused(message) => message.head.len() + message.tail.len(),
                 Self::Forwarded(activation) | Self::Split { handed: activation, .. } => handed_bytes(activation),
-                Self::Called { result, .. } => result.as_ref().map_or(ENTRY_BYTES, Value::len_bytes),
+                Self::Called { result, brought, .. } => {
+                    result.as_ref().map_or(ENTRY_BYTES, Value::len_bytes) + bytes_of(&brought.console)
+                }
             }
     }
 
     /// Where the chain went from here.
     pub(crate) fn went_to(&self) -> Vec<Arc<NodeRef>> {
         match self {
-            Self::Sent { to, .. } => alloc::vec![to.clone()],
+            Self::Sent(Sent { to, .. }) => alloc::vec![to.clone()],
             Self::Forwarded(activation) | Self::Split { handed: activation, .. } => match &activation.phase {
                 Phase::Handing(custody) => custody.tried.iter().chain([&custody.to]).cloned().collect(),
                 _ => Vec::new(),
@@ -64,7 +77,7 @@ impl Done {
     /// Whether the chain came here from that node; of one that is still here its activation knows.
     pub(crate) fn came_from(&self, node: NodeId) -> bool {
         match self {
-            Self::Sent { before, .. } => *before == node,
+            Self::Sent(Sent { before, .. }) => *before == node,
             Self::Forwarded(activation) | Self::Split { handed: activation, .. } => activation.before.id == node,
             Self::Calling { askers, .. } => askers.iter().any(|(asker, _)| asker.id == node),
             Self::Called { by, .. } => by.contains(&node),

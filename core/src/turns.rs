@@ -116,7 +116,7 @@ impl Node {
             activation.in_place.insert(call.call, profile);
         }
         let (key, credentials) = (Some(activation.key()), activation.baggage.charter.credentials.clone());
-        let asker = if unheard { Asker::Nobody } else { Asker::Guest { session, call: call.call } };
+        let asker = if unheard { Asker::Nobody } else { Asker::Guest { session, call: call.call, step } };
         let GuestCall { service, function, params, .. } = call;
         let request = Request::new(asker, service, function, params, now, lent);
         self.dispatch(now, Request { key, credentials, ..request });

@@ -10,8 +10,8 @@ use catena_core::{
     Tail, Ticket, Time, Turn, Undelivered,
 };
 use catena_wire::{
-    Branch, BranchCount, Budget, ChainId, Charter, End, Exception, Fault, Frame, Hash, Hop, Kinds, Listener, LogLine,
-    Merge, Message, Mode, NodeId, NodeRef, Outcome, Spent, StepKey, StepLimits, Value, Whereabouts,
+    Branch, BranchCount, Brought, Budget, ChainId, Charter, End, Exception, Fault, Frame, Hash, Hop, Kinds, Listener,
+    LogLine, Merge, Message, Mode, NodeId, NodeRef, Outcome, StepKey, StepLimits, Value, Whereabouts,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -42,7 +42,7 @@ enum Operation {
     Return { from: u8, id: u8, fails: bool },
     Code { from: u8, code: u8, here: bool },
     LinkLost(u8),
-    Undelivered { which: u8, lost: bool },
+    Undelivered { which: u8, why: u8 },
     ServiceDone { ticket: u8, fails: bool, took_us: u64 },
     ServiceChain { ticket: u8, catch: bool, hears: bool },
     Turn { session: u8, calls: Vec<(u8, u8)>, splits: Vec<(u8, u8)>, emits: u8, ends: Option<bool> },
@@ -252,9 +252,13 @@ impl World {
                 self.node.on_code_stored(now, code(which), result(!good).map(drop));
             }
             Operation::LinkLost(with) => self.node.on_link_lost(now, place(with).id),
-            Operation::Undelivered { which, lost } => {
+            Operation::Undelivered { which, why } => {
                 if let Some(receipt) = self.receipts.iter().rev().nth(usize::from(which % 8)) {
-                    let why = if lost { Undelivered::Lost } else { Undelivered::Unreachable };
+                    let why = match why % 3 {
+                        0 => Undelivered::Lost,
+                        1 => Undelivered::Unreachable,
+                        _ => Undelivered::TooLarge { bytes: 2, bytes_max: 1 },
+                    };
                     self.node.on_undelivered(now, receipt.clone(), why);
                 }
             }
@@ -308,6 +312,7 @@ impl World {
                     at,
                     hops_left: edge(emitted),
                     merged: vec![BranchCount { branch: branch(merged), emitted: u32::from(merged % 2) }],
+                    cut: merged % 4 == 3,
                 };
                 (1, Message::End(Box::new(end)))
             }
@@ -361,7 +366,7 @@ impl World {
                 Message::Return(
                     newest(&self.asked, id, u64::from(id)),
                     result(fails).into(),
-                    Spent { hops_left: u32::from(id), service_us: 1 },
+                    Brought { hops_left: u32::from(id), service_us: 1, console: Vec::new() },
                 ),
             ),
             Operation::Code { from, code: which, here: true } => (from, Message::Code(code(which), Bytes::new())),

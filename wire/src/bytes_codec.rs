@@ -82,3 +82,4 @@ macro_rules! bounded {
 bounded!(stack, crate::Frame, crate::STACK_DEPTH_MAX, "more than 32 chains around a chain");
 bounded!(counts, crate::BranchCount, crate::BRANCHES_MAX, "more than 4,096 branches");
 bounded!(branches, crate::Branch, crate::BRANCHES_MAX, "more than 4,096 branches");
+bounded!(console, crate::LogLine, crate::CONSOLE_LINES_MAX, "more than 4,096 lines of the console");

@@ -189,6 +189,10 @@ pub struct End {
     /// Intermediate answers sent by branches that have merged into this one.
     #[cbor(n(8), with = "crate::bytes_codec::counts")]
     pub merged: Vec<BranchCount>,
+    /// For the origin: the whole chain ends so, whatever branch says it, after the answers counted here; wherever it is still
+    /// under way it is to be stopped.
+    #[cbor(n(9), default)]
+    pub cut: bool,
 }
 
 /// How many intermediate answers a branch sent: the end is exact for split chains too (Quatrain; design, section 4).

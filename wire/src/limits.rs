@@ -16,3 +16,5 @@ pub const STACK_DEPTH_MAX: usize = 32;
 pub const BRANCHES_MAX: usize = 4_096;
 /// Functions of one service.
 pub const FUNCTIONS_MAX: usize = 4_096;
+/// Lines of the virtual console that a call brings back beside its result.
+pub const CONSOLE_LINES_MAX: usize = 4_096;

@@ -67,9 +67,9 @@ pub enum Message {
         #[n(6)]
         credentials: Option<Value>,
     },
-    /// Its answer, and what it cost.
+    /// Its answer, and what it brings beside that.
     #[n(7)]
-    Return(#[n(0)] u64, #[n(1)] Outcome, #[n(2)] Spent),
+    Return(#[n(0)] u64, #[n(1)] Outcome, #[n(2)] Brought),
     /// The caller no longer wants the answer.
     #[n(8)]
     Withdraw(#[n(0)] u64),
@@ -125,16 +125,20 @@ pub enum Message {
     Located(#[n(0)] StepKey, #[cbor(n(1), with = "crate::bytes_codec::name")] String, #[n(2)] Whereabouts),
 }
 
-/// What a call cost.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Encode, Decode)]
+/// What a call brings back beside its result.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode)]
 #[cbor(array)]
-pub struct Spent {
+pub struct Brought {
     /// What is left of the hops that it was lent.
     #[n(0)]
     pub hops_left: u32,
     /// Microseconds in the service function; 0 where unknown.
     #[n(1)]
     pub service_us: u64,
+    /// What a chain that ran apart to answer it has logged, in the order in which that chain carried it, bounded by
+    /// [`crate::CONSOLE_LINES_MAX`]. Step, branch and number are that chain's.
+    #[cbor(n(2), with = "crate::bytes_codec::console", default)]
+    pub console: Vec<LogLine>,
 }
 
 /// What a node knows of a step of a chain that has been silent. One that is under way there shows a sign of life instead.

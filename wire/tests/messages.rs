@@ -5,8 +5,8 @@ mod common;
 
 use bytes::Bytes;
 use catena_wire::{
-    BRANCH_DEPTH_MAX, BRANCHES_MAX, Branch, Budget, Encoded, Exception, Fault, Hello, Message, NAME_BYTES_MAX, Outcome,
-    PATH_HOSTS_MAX, STACK_DEPTH_MAX, VALUE_DEPTH_MAX, Value, ValueError, WireError,
+    BRANCH_DEPTH_MAX, BRANCHES_MAX, Branch, Brought, Budget, CONSOLE_LINES_MAX, Encoded, Exception, Fault, Hello,
+    Message, NAME_BYTES_MAX, Outcome, PATH_HOSTS_MAX, STACK_DEPTH_MAX, VALUE_DEPTH_MAX, Value, ValueError, WireError,
 };
 use proptest::prelude::*;
 
@@ -144,8 +144,29 @@ fn names_paths_and_branches_have_bounds() {
     };
     assert!(open(BRANCHES_MAX).is_ok() && open(BRANCHES_MAX + 1).is_err());
 
+    let returned = |lines: usize| {
+        let brought = Brought { console: vec![common::line_of(); lines], ..Brought::default() };
+        Message::decode(Message::Return(1, Outcome::Done(Value::null()), brought).encode())
+    };
+    assert!(returned(CONSOLE_LINES_MAX).is_ok() && returned(CONSOLE_LINES_MAX + 1).is_err());
+
     let split = |depth: usize| minicbor::decode::<Branch>(&minicbor::to_vec(vec![1_u16; depth]).unwrap()).is_ok();
     assert!(split(BRANCH_DEPTH_MAX) && !split(BRANCH_DEPTH_MAX + 1));
+}
+
+#[test]
+fn a_call_that_brings_no_lines_may_leave_them_out() {
+    let brought = Brought { hops_left: 7, service_us: 80, console: Vec::new() };
+    let answer = Message::Return(1, Outcome::Done(Value::null()), brought);
+    let head = answer.clone().encode().head;
+    // The last element of the last array: an empty list.
+    let (without, lines) = head.split_at(head.len() - 1);
+    assert_eq!(lines, [0x80]);
+    let at = without.len() - 4;
+    assert_eq!(without[at], 0x83, "hops, microseconds, lines");
+    let shorter = [&without[..at], &[0x82], &without[at + 1..]].concat();
+    assert_eq!(Message::decode_head(&shorter), Ok(answer));
+    assert!(Message::decode_head(without).is_err(), "but not where they are announced");
 }
 
 #[test]

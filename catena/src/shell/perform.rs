@@ -25,6 +25,7 @@ const ACTIONS_IN_A_ROW_MAX: usize = 64;
 const NESTED_MAX: u8 = 8;
 
 /// What became of leading.
+#[allow(clippy::large_enum_variant, reason = "it lives no longer than it takes to look at it")]
 enum Led {
     /// There may be more.
     On,

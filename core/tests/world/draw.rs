@@ -63,6 +63,7 @@ fn nodes(rng: &mut Rng, hosts: usize, services: u8) -> Nodes {
         undialled: None,
         wider: 1,
         result_bytes: Vec::new(),
+        message_bytes_max: None,
         bytes_per_s: rng.chance(50).then(|| [2_000, 100_000, 10_000_000][rng.range(0, 3) as usize]),
     }
 }

@@ -34,6 +34,11 @@ impl World {
         if me.address.is_none() {
             self.opened.insert((me.id, to.id));
         }
+        let bytes = (message.head.len() + message.tail.len()) as u64;
+        if let Some(bytes_max) = self.plan.nodes.message_bytes_max.filter(|bytes_max| bytes > *bytes_max) {
+            let why = Undelivered::TooLarge { bytes, bytes_max };
+            return self.after(0, Event::Undelivered { at: me.id, receipt, why });
+        }
         let sent = describe(from, target, &message);
         let (kind, once) = (sent.kind, sent.kind == "call" && sent.key.is_none());
         self.record.sent.push(sent);

@@ -48,6 +48,8 @@ pub(crate) struct Nodes {
     pub(crate) wider: u64,
     /// Bytes that a service's results have besides, by service.
     pub(crate) result_bytes: Vec<u32>,
+    /// Bytes that a message may have, head and tail, if that is bounded.
+    pub(crate) message_bytes_max: Option<u64>,
 }
 
 impl Nodes {

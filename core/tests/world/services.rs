@@ -88,8 +88,8 @@ pub(crate) fn program_of(service: u8, function: &str, services: u8) -> Option<Ve
     let next = |n: u8| (service + n) % services.max(1);
     Some(match function {
         "chain" => vec![Op::Call(work(next(1))), Op::Log, Op::Call(work(next(2)))],
-        "caught" => vec![Op::Call(work(next(1))), Op::Throw],
-        "throws" => vec![Op::Call(work(next(1))), Op::Call(failing(next(2)))],
+        "caught" => vec![Op::Call(work(next(1))), Op::Log, Op::Throw],
+        "throws" => vec![Op::Call(work(next(1))), Op::Log, Op::Call(failing(next(2)))],
         "hears" | "quiet" => {
             vec![Op::Emit, Op::Call(work(next(1))), Op::Emit, Op::Emit, Op::Call(work(next(2))), Op::Emit]
         }

@@ -3,8 +3,8 @@
 
 use bytes::Bytes;
 use catena_wire::{
-    BRANCH_DEPTH_MAX, Branch, BranchCount, Budget, ChainId, Charter, End, Exception, Fault, Frame, Hash, Hop, Kinds,
-    Listener, LogLine, Merge, Message, Mode, NodeId, NodeRef, Outcome, ServiceEntry, Spent, StepKey, StepLimits,
+    BRANCH_DEPTH_MAX, Branch, BranchCount, Brought, Budget, ChainId, Charter, End, Exception, Fault, Frame, Hash, Hop,
+    Kinds, Listener, LogLine, Merge, Message, Mode, NodeId, NodeRef, Outcome, ServiceEntry, StepKey, StepLimits,
     StepTrace, Value, Whereabouts,
 };
 use proptest::{collection::vec, option, prelude::*};
@@ -124,6 +124,7 @@ pub(crate) fn samples() -> Vec<(&'static str, Message)> {
         at: Some(StepKey { branch: branch_of(&[1]), ..key_of(2) }),
         hops_left: 9,
         merged: vec![BranchCount { branch: branch_of(&[1, 2, 1]), emitted: 3 }],
+        cut: true,
     };
     let call = Message::Call {
         id: 9,
@@ -155,7 +156,7 @@ pub(crate) fn samples() -> Vec<(&'static str, Message)> {
             Message::Return(
                 9,
                 Outcome::Threw(exception_of("NFS3ERR_NOENT").outcome_unknown()),
-                Spent { hops_left: 7, service_us: 80 },
+                Brought { hops_left: 7, service_us: 80, console: vec![line_of()] },
             ),
         ),
         ("withdraw", Message::Withdraw(9)),
@@ -381,9 +382,9 @@ fn hop() -> impl Strategy<Value = Hop> {
 }
 
 fn end() -> impl Strategy<Value = End> {
-    let split = (option::of(key()), any::<u32>(), merged());
+    let split = (option::of(key()), any::<u32>(), merged(), any::<bool>());
     (key(), outcome(), any::<u32>(), path(), trace(), console(), split).prop_map(
-        |(key, outcome, emitted, path, trace, console, (at, hops_left, merged))| End {
+        |(key, outcome, emitted, path, trace, console, (at, hops_left, merged, cut))| End {
             key,
             outcome,
             emitted,
@@ -393,6 +394,7 @@ fn end() -> impl Strategy<Value = End> {
             at,
             hops_left,
             merged,
+            cut,
         },
     )
 }
@@ -455,9 +457,11 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
         end().prop_map(|end| Message::End(Box::new(end))),
         (key(), name(), vec(branch(), 0..4)).prop_map(|(key, host, open)| Message::Heartbeat(key, host, open)),
         call,
-        (any::<u64>(), outcome(), any::<u32>(), any::<u64>()).prop_map(|(id, outcome, hops_left, service_us)| {
-            Message::Return(id, outcome, Spent { hops_left, service_us })
-        }),
+        (any::<u64>(), outcome(), any::<u32>(), any::<u64>(), console()).prop_map(
+            |(id, outcome, hops_left, service_us, console)| {
+                Message::Return(id, outcome, Brought { hops_left, service_us, console })
+            }
+        ),
         any::<u64>().prop_map(Message::Withdraw),
         hash().prop_map(Message::WantCode),
         (hash(), bytes(300)).prop_map(|(code, bytes)| Message::Code(code, bytes)),

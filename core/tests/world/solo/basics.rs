@@ -35,9 +35,9 @@ fn only_the_node_that_was_asked_may_answer_a_call() {
     node.call(NOW, "there", "f", Value::null(), Budget::new(1_000_000, 1), None);
     let (_, message, _) = sent(&actions(&mut node)).pop().unwrap();
     let Message::Call { id, .. } = message else { panic!("a call goes out") };
-    node.on_message(NOW, &node_ref(3), Message::Return(id, Outcome::Done(Value::null()), Spent::default()));
+    node.on_message(NOW, &node_ref(3), Message::Return(id, Outcome::Done(Value::null()), Brought::default()));
     assert!(actions(&mut node).is_empty());
-    node.on_message(NOW, &node_ref(2), Message::Return(id, Outcome::Done(Value::null()), Spent::default()));
+    node.on_message(NOW, &node_ref(2), Message::Return(id, Outcome::Done(Value::null()), Brought::default()));
     assert!(matches!(actions(&mut node)[..], [Action::CallDone(..)]));
 }
 
@@ -238,8 +238,8 @@ fn calls_numbered_alike_do_not_confuse_a_chain() {
     node.on_turn(NOW, session, calling(vec![call(5, "there"), call(5, "there")]), 1);
     let calls = sent(&actions(&mut node));
     assert!(calls.len() == 2 && calls.iter().all(|(_, message, _)| matches!(message, Message::Call { .. })));
-    node.on_message(NOW, &node_ref(2), Message::Return(1, Outcome::Done(Value::null()), Spent::default()));
-    node.on_message(NOW, &node_ref(2), Message::Return(2, Outcome::Done(Value::null()), Spent::default()));
+    node.on_message(NOW, &node_ref(2), Message::Return(1, Outcome::Done(Value::null()), Brought::default()));
+    node.on_message(NOW, &node_ref(2), Message::Return(2, Outcome::Done(Value::null()), Brought::default()));
     let settled = actions(&mut node).iter().filter(|action| matches!(action, Action::Settle { .. })).count();
     assert_eq!(settled, 1, "one number, one result");
 }
@@ -251,7 +251,7 @@ fn results_are_handed_in_one_at_a_time_and_none_is_taken_for_a_standstill() {
     node.on_turn(NOW, session, calling(vec![call(0, "there"), call(1, "there")]), 1);
     actions(&mut node);
     for id in [1, 2] {
-        node.on_message(NOW, &node_ref(2), Message::Return(id, Outcome::Done(Value::null()), Spent::default()));
+        node.on_message(NOW, &node_ref(2), Message::Return(id, Outcome::Done(Value::null()), Brought::default()));
     }
     assert!(matches!(actions(&mut node)[..], [Action::Settle { call: 0, .. }]));
     node.on_turn(NOW, session, calling(Vec::new()), 1);

@@ -1,8 +1,10 @@
 //! One node, driven by hand: what it makes of messages and news that no honest world produces, or only once in a million runs.
 
+mod apart;
 mod basics;
 mod elsewhere;
 mod forged;
+mod oversize;
 mod splits;
 mod steps;
 mod waits;
@@ -14,8 +16,8 @@ use catena_core::{
     Action, Answer, GuestCall, Instance, Node, Plan, Policy, Receipt, SessionId, SubChain, Tail, Ticket, Time, Turn,
 };
 use catena_wire::{
-    Branch, Budget, ChainId, Charter, End, Exception, Hash, Hop, Kinds, Message, Mode, NodeId, NodeRef, Outcome, Spent,
-    StepKey, StepLimits, Value,
+    Branch, Brought, Budget, ChainId, Charter, End, Exception, Hash, Hop, Kinds, Message, Mode, NodeId, NodeRef,
+    Outcome, StepKey, StepLimits, Value,
 };
 
 const NOW: Time = Time::from_us(1_000_000);
@@ -66,6 +68,7 @@ fn end(key: StepKey, at: Option<StepKey>) -> End {
         at,
         hops_left: 0,
         merged: Vec::new(),
+        cut: false,
     }
 }
 

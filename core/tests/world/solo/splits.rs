@@ -81,7 +81,7 @@ fn a_result_that_comes_while_branches_are_under_way_is_handed_in_after_the_merge
     let turn = Turn { calls: vec![call(0, "there")], ..splitting(4, 2).unwrap() };
     node.on_turn(NOW, session, Ok(turn), 1);
     let [(_, Message::Call { id, .. }, _)] = &sent(&actions(&mut node))[..] else { panic!("a call beside the split") };
-    node.on_message(NOW, &node_ref(2), Message::Return(*id, Outcome::Done(Value::null()), Spent::default()));
+    node.on_message(NOW, &node_ref(2), Message::Return(*id, Outcome::Done(Value::null()), Brought::default()));
     assert!(actions(&mut node).is_empty(), "its continuation is being taken");
     node.on_suspended(NOW, session, Ok((Bytes::new(), None)), 1);
     actions(&mut node);

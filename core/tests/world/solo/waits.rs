@@ -230,14 +230,14 @@ fn hops_are_lent_to_calls_that_may_become_chains_and_come_back() {
     node.on_message(
         NOW,
         &node_ref(2),
-        Message::Return(lent[0].0, Outcome::Done(Value::null()), Spent { hops_left: 1_000, service_us: 0 }),
+        Message::Return(lent[0].0, Outcome::Done(Value::null()), Brought { hops_left: 1_000, ..Brought::default() }),
     );
     node.on_message(
         NOW,
         &node_ref(2),
-        Message::Return(lent[1].0, Outcome::Done(Value::null()), Spent { hops_left: 6, service_us: 0 }),
+        Message::Return(lent[1].0, Outcome::Done(Value::null()), Brought { hops_left: 6, ..Brought::default() }),
     );
-    node.on_message(NOW, &node_ref(2), Message::Return(lent[2].0, Outcome::Done(Value::null()), Spent::default()));
+    node.on_message(NOW, &node_ref(2), Message::Return(lent[2].0, Outcome::Done(Value::null()), Brought::default()));
     for _ in 0..2 {
         node.on_turn(NOW, session, calling(vec![]), 1);
     }

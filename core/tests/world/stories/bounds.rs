@@ -73,3 +73,27 @@ fn sub_chains_spend_the_hops_of_the_chain_that_they_join() {
     assert_eq!(record.ran.len(), 3);
     assert!(record.effects.keys().filter(|(_, own, _)| of_sub_chain(*own)).count() == 2);
 }
+
+#[test]
+fn an_end_that_no_link_carries_is_told_as_such_whatever_the_network_does() {
+    let mut program = vec![Op::Emit, Op::Call(work(0)), Op::Emit, Op::Call(work(1))];
+    program.extend(std::iter::repeat_n(Op::Log, 300));
+    let mut plan = Plan::simple(3, program);
+    plan.nodes.message_bytes_max = Some(4_000);
+    let too_large = |record: &Record| {
+        assert_eq!((record.only().ends.len(), record.only().after_end), (1, 0));
+        assert!(record.busy.is_empty() && record.effects.values().all(|count| *count == 1), "{:?}", record.effects);
+        let why = record.only().exception();
+        why.name == names::LIMIT_EXCEEDED && why.unknown && record.only().partials.len() == 2
+    };
+    let record = World::new(plan.clone()).run();
+    assert!(too_large(&record), "{}", record.only().exception());
+    assert!(record.only().ended_at_us < 3_000_000, "not by silence: {} us", record.only().ended_at_us);
+    plan.rules = Rules { duplicate: 30, reorder: 50, delay: 20, drop: 10, ..Rules::default() };
+    let told = (0..300).filter(|seed| {
+        plan.seed = *seed;
+        too_large(&World::new(plan.clone()).run())
+    });
+    let told = told.count();
+    assert!(told > 200, "else a node or the chain was lost: {told} of 300");
+}

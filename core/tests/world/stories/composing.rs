@@ -1,7 +1,7 @@
 //! Sub-chains: a service answers with a chain (rpc-chains section 3.4).
 
 use catena_core::Policy;
-use catena_wire::names;
+use catena_wire::{Mode, Outcome, names};
 
 use super::*;
 
@@ -62,6 +62,68 @@ fn a_sub_chain_of_a_plain_call_answers_it() {
     let record = run(&plan);
     assert!(record.calls.values().all(|results| matches!(results[..], [Ok(_)])), "{:?}", record.calls);
     assert_eq!(record.paths("return"), [(1, 0)]);
+}
+
+/// Each line of the console, without where it was said.
+fn texts(record: &Record) -> Vec<String> {
+    record.only().console.iter().map(|line| line.text.clone()).collect()
+}
+
+#[test]
+fn what_a_sub_chain_says_is_heard_in_its_place_wherever_it_runs() {
+    let program = vec![Op::Log, Op::Call(at(0, CHAIN)), Op::Log, Op::Call(at(1, CHAIN)), Op::Call(work(3)), Op::Log];
+    let composed = Plan::simple(5, program);
+    let all = texts(&run_rightly(&composed));
+    assert_eq!(all.len(), 5, "three of its own, one of each sub-chain");
+
+    let mut by_chain = composed.clone();
+    by_chain.chains[0].compose = false;
+    let mut by_node = composed.clone();
+    by_node.nodes.separate = vec![1];
+    let mut from_home = composed;
+    from_home.chains[0].mode = Mode::Interactive;
+    for plan in [by_chain, by_node, from_home] {
+        let record = run_rightly(&plan);
+        assert_eq!(texts(&record), all);
+        let lines = &record.only().console;
+        assert!(
+            lines.iter().zip(0..).all(|(line, number)| line.number == number && line.branch.is_root()),
+            "{lines:?}"
+        );
+        assert!(lines.windows(2).all(|two| two[0].at_us <= two[1].at_us), "as they were said: {lines:?}");
+        assert_eq!(lines[1].node, "n2", "where the sub-chain said it");
+    }
+}
+
+#[test]
+fn what_a_sub_chain_on_its_own_says_comes_once_whatever_the_network_does() {
+    let program = vec![Op::Log, Op::Call(at(0, CHAIN)), Op::Log, Op::All(vec![at(1, CHAIN), work(3)]), Op::Log];
+    let mut plan = Plan::simple(5, program);
+    plan.chains[0].compose = false;
+    let all = texts(&run_rightly(&plan));
+    assert_eq!(all.len(), 5);
+    plan.rules = Rules { duplicate: 60, reorder: 100, delay: 50, drop: 5, flap: 5, ..Rules::default() };
+    let mut answered = 0;
+    for seed in 0..300 {
+        plan.seed = seed;
+        let record = run(&plan);
+        if matches!(record.only().outcome(), Outcome::Done(_)) {
+            answered += 1;
+            assert_eq!(texts(&record), all, "seed {seed}");
+        }
+    }
+    assert!(answered > 100, "{answered}");
+}
+
+#[test]
+fn what_a_sub_chain_on_its_own_said_before_it_threw_is_heard() {
+    let program = vec![Op::Call(at(0, CAUGHT)), Op::Try(at(0, THROWS)), Op::Log, Op::Call(at(1, THROWS))];
+    let mut plan = Plan::simple(5, program);
+    plan.chains[0].compose = false;
+    let record = run(&plan);
+    assert_eq!(record.only().exception().name, "Oops");
+    let lines: Vec<_> = record.only().console.iter().map(|line| (line.node.as_str(), line.text.as_str())).collect();
+    assert_eq!(lines, [("n2", "at 1"), ("n2", "at 1"), ("n1", "at 2"), ("n3", "at 1")]);
 }
 
 #[test]

@@ -1,0 +1,179 @@
+//! Lines of the console of chains that run apart: what a call brings back beside its result.
+
+use catena_core::{Action, GuestSplit, Policy, Replied};
+use catena_wire::{Charter, Fault, Hop, LogLine, Message};
+
+use super::*;
+
+/// A line as another chain had it: at its step 9, in its branch 1, as its eighth.
+fn line(node: &str, text: &str) -> LogLine {
+    let branch = Branch::root().child(1).unwrap();
+    LogLine { step: 9, node: node.into(), at_us: 77, text: text.into(), branch, number: 7 }
+}
+
+fn texts(lines: &[LogLine]) -> Vec<&str> {
+    lines.iter().map(|line| line.text.as_str()).collect()
+}
+
+fn saying(logs: &[&str], turn: Turn) -> Result<Turn, Exception> {
+    Ok(Turn { logs: logs.iter().map(ToString::to_string).collect(), ..turn })
+}
+
+fn ending(result: Result<Value, Exception>) -> Turn {
+    Turn { end: Some(result), ..Turn::default() }
+}
+
+fn answering(catch: Option<&str>) -> Result<Answer, Exception> {
+    let catch = catch.map(ToString::to_string);
+    Ok(Answer::Chain(SubChain { code: CODE, input: Value::null(), catch, hears: false }))
+}
+
+/// The service function of the call that has come answers with a chain: the session in which that begins.
+fn run_apart(node: &mut Node, catch: Option<&str>) -> SessionId {
+    let ticket = ticket_of(&actions(node)).unwrap();
+    node.on_service_done(NOW, ticket, answering(catch), 1);
+    let begun = actions(node);
+    let [Action::Begin { session, .. }] = &begun[..] else { panic!("{begun:?}") };
+    *session
+}
+
+/// A call that a chain of node 9 makes from node 2.
+fn keyed(id: u64) -> Message {
+    let Message::Call { service, function, params, .. } = plain_call(id, Budget::new(1_000_000, 5)) else { panic!() };
+    let (budget, key) = (Budget::new(1_000_000, 5), Some(hop(1, 3).key));
+    Message::Call { id, service, function, params, budget, key, credentials: None }
+}
+
+/// What this node answered, by the number of the call.
+fn returned(node: &mut Node) -> Vec<(u64, Outcome, Vec<LogLine>)> {
+    let returns = sent(&actions(node)).into_iter().filter_map(|(_, message, _)| match message {
+        Message::Return(id, outcome, brought) => Some((id, outcome, brought.console)),
+        _ => None,
+    });
+    returns.collect()
+}
+
+fn brings(lines: Vec<LogLine>) -> Brought {
+    Brought { console: lines, ..Brought::default() }
+}
+
+/// Lines that the holder of a reply set has been shown.
+fn shown(actions: &[Action]) -> Vec<LogLine> {
+    let lines = actions.iter().filter_map(|action| match action {
+        Action::Reply(_, Replied::Console(lines)) => Some(lines.clone()),
+        _ => None,
+    });
+    lines.flatten().collect()
+}
+
+#[test]
+fn what_a_chain_that_ran_apart_said_is_brought_with_its_result_each_time_that_is_asked_for() {
+    for end in [Ok(Value::null()), Err(Exception::new("Oops", Fault::Guest, ""))] {
+        let mut node = node(Policy::default());
+        node.on_message(NOW, &node_ref(2), keyed(1));
+        let session = run_apart(&mut node, None);
+        node.on_turn(NOW, session, saying(&["one", "two"], ending(end.clone())), 1);
+        node.on_message(NOW, &node_ref(3), keyed(8));
+        let answers = returned(&mut node);
+        assert_eq!(answers.len(), 2, "{answers:?}");
+        for (_, outcome, lines) in answers {
+            assert_eq!(matches!(outcome, Outcome::Done(_)), end.is_ok());
+            assert_eq!(texts(&lines), ["one", "two"]);
+            assert!(lines.iter().all(|line| line.node == "n1"), "{lines:?}");
+        }
+    }
+}
+
+#[test]
+fn lines_of_a_chain_that_threw_come_with_what_its_creator_made_of_it() {
+    let mut node = node(Policy::default());
+    node.serve("here", ["f", "recover"], Kinds::default());
+    node.on_message(NOW, &node_ref(2), keyed(1));
+    let session = run_apart(&mut node, Some("recover"));
+    node.on_turn(NOW, session, saying(&["one"], ending(Err(Exception::new("Oops", Fault::Guest, "")))), 1);
+    // The function that catches it answers with a chain in turn.
+    let session = run_apart(&mut node, None);
+    node.on_turn(NOW, session, saying(&["two"], ending(Ok(Value::null()))), 1);
+    let answers = returned(&mut node);
+    let [(1, Outcome::Done(_), lines)] = &answers[..] else { panic!("{answers:?}") };
+    assert_eq!(texts(lines), ["one", "two"]);
+}
+
+#[test]
+fn a_call_brings_no_more_lines_than_a_chain_may_carry() {
+    for (lines_max, kept) in [(3, 3), (1_000_000, catena_wire::CONSOLE_LINES_MAX - 1)] {
+        let mut node = node(Policy { console_lines_max: lines_max, ..Policy::default() });
+        node.on_message(NOW, &node_ref(2), keyed(1));
+        let session = run_apart(&mut node, None);
+        node.on_turn(NOW, session, saying(&["said"; 5_000], ending(Ok(Value::null()))), 1);
+        let answers = returned(&mut node);
+        let (_, _, lines) = &answers[0];
+        assert_eq!(lines.len(), kept + 1);
+        assert!(lines[kept].text.contains("left out") && lines[kept - 1].text == "said", "{:?}", lines[kept]);
+    }
+}
+
+#[test]
+fn lines_that_a_call_brings_become_those_of_the_chain_that_made_it() {
+    let mut node = node(Policy { console_lines_max: 6, ..Policy::default() });
+    let (_, session) = begun(&mut node);
+    let calls = vec![call(0, "there"), call(1, "there")];
+    node.on_turn(NOW, session, saying(&["before"], Turn { calls, ..Turn::default() }), 1);
+    let asked: Vec<_> = sent(&actions(&mut node))
+        .into_iter()
+        .filter_map(|(_, message, _)| if let Message::Call { id, .. } = message { Some(id) } else { None })
+        .collect();
+    let back = |id, lines| Message::Return(id, Outcome::Done(Value::null()), brings(lines));
+    for _ in 0..2 {
+        node.on_message(NOW, &node_ref(2), back(asked[1], vec![line("n7", "second"), line("n8", "too")]));
+    }
+    node.on_turn(NOW, session, saying(&["between"], Turn::default()), 1);
+    node.on_message(NOW, &node_ref(2), back(asked[0], vec![line("n7", "first"); 4_000]));
+    node.on_turn(NOW, session, saying(&["after"], ending(Ok(Value::null()))), 1);
+    let lines = shown(&actions(&mut node));
+    assert_eq!(texts(&lines)[..5], ["before", "second", "too", "between", "first"]);
+    assert!(lines.len() == 7 && lines[6].text.contains("left out"), "bounded here as well: {lines:?}");
+    assert!(lines.iter().zip(0..).all(|(line, number)| line.branch.is_root() && line.number == number), "{lines:?}");
+    let steps: Vec<_> = lines.iter().map(|line| line.step).collect();
+    assert_eq!(steps[..5], [0, 2, 2, 2, 1], "that of the call, or where it stands");
+    assert_eq!((lines[2].node.as_str(), lines[2].at_us), ("n8", 77));
+}
+
+#[test]
+fn what_was_brought_where_the_chain_came_for_it_goes_on_with_the_chain() {
+    let mut node = node(Policy::default());
+    let charter = Charter { compose: false, ..charter(9) };
+    let said = LogLine { branch: Branch::root(), number: 0, ..line("n9", "before") };
+    node.on_message(NOW, &node_ref(2), Message::Hop(Box::new(Hop { charter, console: vec![said], ..*hop(1, 1) })));
+    let ticket = ticket_of(&actions(&mut node)).unwrap();
+    node.on_service_done(NOW, ticket, answering(None), 1);
+    let Some(Action::Begin { session, .. }) = actions(&mut node).pop() else { panic!("the sub-chain begins") };
+    node.on_turn(NOW, session, saying(&["there"], ending(Ok(Value::null()))), 1);
+    let Some(Action::Resume { session, .. }) = actions(&mut node).pop() else { panic!("it goes on") };
+    node.on_turn(NOW, session, saying(&["after"], ending(Ok(Value::null()))), 1);
+    let Some((_, Message::End(end), _)) = sent(&actions(&mut node)).pop() else { panic!("it has ended") };
+    assert_eq!(texts(&end.console), ["before", "there", "after"]);
+    let tags: Vec<_> = end.console.iter().map(|line| (line.step, line.number)).collect();
+    assert_eq!(tags, [(9, 0), (1, 1), (1, 2)]);
+}
+
+#[test]
+fn lines_that_come_while_branches_are_under_way_take_nothing_from_these() {
+    let mut node = node(Policy::default());
+    let (_, session) = begun(&mut node);
+    let splits = vec![GuestSplit { call: 1, count: 1, at: None, line: 0, column: 0 }];
+    let turn = Turn { calls: vec![call(0, "there")], splits, ..Turn::default() };
+    node.on_turn(NOW, session, saying(&["before"], turn), 1);
+    let asked = sent(&actions(&mut node));
+    let [(_, Message::Call { id, .. }, _)] = &asked[..] else { panic!("{asked:?}") };
+    node.on_suspended(NOW, session, Ok((Bytes::from_static(b"state"), None)), 1);
+    let Some(Action::Branch { session: branch, .. }) = actions(&mut node).pop() else { panic!("a branch begins") };
+    let back = Message::Return(*id, Outcome::Done(Value::null()), brings(vec![line("n7", "brought")]));
+    node.on_message(NOW, &node_ref(2), back);
+    node.on_turn(NOW, branch, saying(&["branch"], ending(Ok(Value::null()))), 1);
+    let merged = actions(&mut node);
+    let Some(Action::Resume { session, .. }) = merged.last() else { panic!("{merged:?}") };
+    node.on_turn(NOW, *session, Ok(Turn::default()), 1);
+    node.on_turn(NOW, *session, saying(&["after"], ending(Ok(Value::null()))), 1);
+    assert_eq!(texts(&shown(&actions(&mut node))), ["before", "brought", "branch", "after"]);
+}
