@@ -41,10 +41,10 @@ impl Default for Fail {
     }
 }
 
-/// The service, under the name given (`probe.mtv`).
+/// The service, under the name given (`probe.mtv`). Its functions change nothing: each may be done again.
 #[must_use]
 pub fn service(name: &str) -> Service {
-    Service::new(name)
+    let service = Service::new(name)
         .function_raw("echo", async |_, value| Ok(value))
         .function_in("where", async |context: catena::Context, _: IgnoredAny| {
             let site = context.site.as_deref().map(str::to_owned);
@@ -57,5 +57,6 @@ pub fn service(name: &str) -> Service {
             tokio::time::sleep(Duration::from_millis(sleep.ms)).await;
             Ok(sleep)
         })
-        .function("fail", async |fail: Fail| Err::<(), _>(ServiceError::named(&fail.name, fail.message)))
+        .function("fail", async |fail: Fail| Err::<(), _>(ServiceError::named(&fail.name, fail.message)));
+    ["echo", "where", "sleep", "fail"].into_iter().fold(service, Service::repeatable)
 }

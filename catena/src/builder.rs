@@ -8,7 +8,7 @@ use std::{
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
-use catena_core::{Node as Core, Policy};
+use catena_core::{Node as Core, Policy, Time};
 use catena_guest::{Limits, Sandbox, SandboxConfig};
 use catena_net::{Endpoint, EndpointConfig, Identity, NetError, Place, Topology};
 use catena_wire::{Exception, FUNCTIONS_MAX, Fault, Hello, NAME_BYTES_MAX, NodeId, NodeRef, names};
@@ -272,6 +272,7 @@ impl NodeBuilder {
         let hello = Hello { node: me.clone(), services: entries, repository: self.repository }.encode();
         let identity = Identity { node: me.id.0, site: self.site, hello: hello.into() };
         let mut core = Core::new(me.clone(), self.policy, unix_us());
+        core.set_born(Time::default());
         for service in services.values() {
             core.serve(service.name(), service.functions(), service.kinds());
         }

@@ -34,6 +34,7 @@ pub struct ReplySet {
     console: Vec<LogLine>,
     trace: Vec<StepTrace>,
     path: Vec<String>,
+    last_step: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,7 +46,8 @@ enum State {
 
 impl ReplySet {
     pub(crate) fn new(shell: Arc<Shell>, chain: ChainId, incoming: mpsc::Receiver<Replied>) -> Self {
-        Self { shell, chain, incoming, state: State::Open, console: Vec::new(), trace: Vec::new(), path: Vec::new() }
+        let (console, trace, path) = (Vec::new(), Vec::new(), Vec::new());
+        Self { shell, chain, incoming, state: State::Open, console, trace, path, last_step: 0 }
     }
 
     /// The chain that answers.
@@ -118,6 +120,15 @@ impl ReplySet {
         &self.path
     }
 
+    /// The last step that the chain made, after the end, as far as is known here; 0 if it made none.
+    ///
+    /// An exception says where it happened. A function that catches one may go on, and throw it later: then this is beyond the
+    /// exception's own step, and the steps between have taken effect.
+    #[must_use]
+    pub const fn last_step(&self) -> u32 {
+        self.last_step
+    }
+
     fn take(&mut self, replied: Replied) -> Option<Result<Reply, Exception>> {
         match replied {
             Replied::Partial(value) => Some(Ok(Reply::Partial(value))),
@@ -125,8 +136,9 @@ impl ReplySet {
                 self.console.extend(lines);
                 None
             }
-            Replied::End { outcome, path, trace } => {
+            Replied::End { outcome, last_step, path, trace } => {
                 self.path = path;
+                self.last_step = last_step;
                 self.trace = trace;
                 Some(match outcome {
                     Outcome::Done(value) => {

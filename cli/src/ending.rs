@@ -30,17 +30,37 @@ impl Ending {
     }
 }
 
+/// A chain that has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    pub(crate) chain: ChainId,
+    /// The last step that it made; beyond the exception's own if its function caught that, went on, and threw it later.
+    pub(crate) last_step: u32,
+}
+
 /// In a sentence, for people. The key is named where it helps: whoever has to find out what was done asks the service by it.
-pub(crate) fn sentence(why: &Exception, chain: Option<ChainId>) -> String {
+pub(crate) fn sentence(why: &Exception, ended: Option<Ended>) -> String {
+    let beyond = ended.map(|ended| ended.last_step).filter(|last_step| *last_step > why.step);
+    let beyond = beyond.map(|last_step| format!("; calls up to step {last_step} were made"));
+    at_its_step(why, ended) + &beyond.unwrap_or_default()
+}
+
+fn at_its_step(why: &Exception, ended: Option<Ended>) -> String {
     let step = why.step;
     match Ending::of(why) {
         Ending::Unknown => {
-            let key = chain.map(|chain| format!("; its key: chain {chain}, step {step}")).unwrap_or_default();
-            format!("outcome unknown after step {step}: what that step called may have taken effect{key}")
+            let key = ended.map(|ended| format!("; its key: chain {}, step {step}", ended.chain)).unwrap_or_default();
+            format!(
+                "outcome unknown after step {step}: a call under way, or one of which the function was told so, may have taken effect{key}"
+            )
         }
         _ if why.fault == Fault::Service => format!("failed at step {step}: the service answered with this exception"),
-        _ if why.fault == Fault::Guest && why.target.is_none() => {
-            format!("failed after step {step}, in the function itself: no call was under way")
+        _ if why.target.is_none() => format!("failed after step {step}, in the function itself: no call was under way"),
+        // The function of a chain that a service answered with.
+        _ if why.target.as_deref().is_some_and(|target| target.ends_with('/')) => {
+            format!(
+                "failed at step {step}: the chain with which the service answered threw this; no call was under way"
+            )
         }
         _ => format!("failed before its effect at step {step}: what was being called did nothing"),
     }
@@ -62,7 +82,7 @@ mod tests {
     fn check(why: &Exception, ending: Ending, said: &str) {
         let chain = ChainId { origin: NodeId(0x0123_4567_89ab_cdef), number: 7 };
         assert_eq!(Ending::of(why), ending);
-        let sentence = sentence(why, Some(chain));
+        let sentence = sentence(why, Some(Ended { chain, last_step: 3 }));
         assert!(sentence.contains(said), "{sentence}");
     }
 
@@ -76,6 +96,15 @@ mod tests {
         check(&called(names::NODE_UNREACHABLE, Fault::Network), Ending::Failed, "before its effect at step 3");
         check(&called("NFS3ERR_NOENT", Fault::Service), Ending::Failed, "answered with this exception");
         check(&at("TypeError", Fault::Guest), Ending::Failed, "in the function itself");
+    }
+
+    #[test]
+    fn what_was_done_after_a_caught_exception_is_said() {
+        let why = Exception { step: 1, ..Exception::new("Refused", Fault::Service, "") }.calling("a", "f");
+        let chain = ChainId { origin: NodeId(1), number: 1 };
+        let said = |last_step| sentence(&why, Some(Ended { chain, last_step }));
+        assert!(said(2).ends_with("; calls up to step 2 were made"), "{}", said(2));
+        assert!(!said(1).contains("were made") && !sentence(&why, None).contains("were made"));
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Why the command could not do what it was asked, for people and for programs.
 
-use catena::{ChainId, Exception, Value};
+use catena::{Exception, Value};
 use serde_json::json;
 
 use crate::{
     advice,
-    ending::{self, Ending},
+    ending::{self, Ended, Ending},
     excerpt::Spot,
     exit::Exit,
     output::printable,
@@ -45,7 +45,7 @@ pub(crate) struct Threw {
     /// The line of the function, if it is known and at hand.
     pub(crate) spot: Option<Spot>,
     /// The chain that it ended; `None` for a plain call.
-    pub(crate) chain: Option<ChainId>,
+    pub(crate) ended: Option<Ended>,
     /// Somebody here asked for its end.
     pub(crate) cancelled: bool,
 }
@@ -158,11 +158,11 @@ impl Threw {
             line("calling", target);
         }
         // An exception that went through the function may have lost its step, its path says more than a 0; a plain call has none.
-        if why.step > 0 || (self.chain.is_some() && why.path.len() == 1) {
+        if why.step > 0 || (self.ended.is_some() && why.path.len() == 1) {
             line("step", &why.step.to_string());
         }
-        if self.chain.is_some() {
-            line("ending", &ending::sentence(why, self.chain));
+        if self.ended.is_some() {
+            line("ending", &ending::sentence(why, self.ended));
         }
         if !why.path.is_empty() {
             line("path", &why.path.join(" > "));
@@ -192,8 +192,9 @@ impl Threw {
         if let Some(params) = &why.params {
             error["params"] = params_json(params);
         }
-        if let Some(chain) = self.chain {
+        if let Some(Ended { chain, last_step }) = self.ended {
             error["key"] = ending::key(chain, why.step);
+            error["last_step"] = last_step.into();
         }
         if why.line > 0 {
             error["line"] = why.line.into();

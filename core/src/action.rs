@@ -242,6 +242,8 @@ pub enum Replied {
     End {
         /// How the chain ended.
         outcome: Outcome,
+        /// The last step that it made, as far as its origin knows: a function that catches an exception may go on, and throw it later.
+        last_step: u32,
         /// Hosts traversed.
         path: Vec<String>,
         /// The profile, if one was asked for.

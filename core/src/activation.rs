@@ -15,7 +15,7 @@ use catena_wire::{
 
 use crate::{
     Answer, GuestCall, GuestSplit, SessionId, SubChain, Time, action::Again, console::bytes_of, gathering::Gathering,
-    timers::Timers,
+    redoing::Mark, timers::Timers,
 };
 
 /// What a chain carries from hop to hop.
@@ -39,6 +39,10 @@ pub(crate) struct Baggage {
     pub(crate) console_told: u32,
     /// What the function may use, if that is less than each node allows.
     pub(crate) limits: StepLimits,
+    /// Its function was told of a call that may have taken effect.
+    pub(crate) doubt: bool,
+    /// A step before was done again.
+    pub(crate) redone: Option<Box<Mark>>,
 }
 
 impl Baggage {
@@ -228,6 +232,8 @@ pub(crate) struct Custody {
     pub(crate) retry_at: Time,
     /// It was accepted there before: that it cannot be reached now does not mean that nothing was done.
     pub(crate) accepted: bool,
+    /// When it went out for the first time, or was about to.
+    pub(crate) since: Time,
     /// Where it may be done again when it is unknown whether it was done.
     pub(crate) again: Again,
     /// Instances of the service that were tried before this one.

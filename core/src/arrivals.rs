@@ -38,6 +38,7 @@ impl Node {
             Message::Heartbeat(key, host, open) => {
                 self.seen_beyond(now, from.id, &key);
                 self.origin.on_heartbeat(now, &key, from, &host, &open, &self.policy);
+                self.stop_stray(from, key.chain);
             }
             Message::Console(key, first, lines) => {
                 self.origin.on_console(&key, first, lines, &self.policy, &mut self.actions);
@@ -48,10 +49,11 @@ impl Node {
                 self.origin.on_located(&key, &host, whereabouts);
             }
             Message::Located(..) => {}
-            Message::Call { id, service, function, params, budget, key, credentials } => {
+            Message::Call { id, service, function, params, budget, key, credentials, redone } => {
                 let asker = Asker::Peer { to: from.clone(), id };
                 let request = Request::new(asker, service, function, params, now, budget);
-                self.serve_step(now, Request { key, credentials, ..request });
+                let redone = redone.map(|redone| crate::redoing::Mark::from_wire(now, redone));
+                self.serve_step(now, Request { key, credentials, redone, ..request });
             }
             Message::Return(id, outcome, brought) => self.call_returned(now, from, id, outcome, brought),
             Message::Withdraw(id) => self.call_withdrawn(now, from, id),

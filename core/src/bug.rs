@@ -35,11 +35,19 @@ pub enum Bug {
     DoneElsewhere,
     /// A line of the console that went ahead is shown again.
     LineTwice,
+    /// A node that was lost after it took a hop is said to have done nothing.
+    LossDenied,
+    /// What a function was told of an outcome that is unknown is forgotten when it throws.
+    DoubtForgotten,
+    /// A chain without hops names the last step that it made, not the one that it could not make.
+    StepBefore,
+    /// A step after one that was done again runs wherever it is not remembered.
+    RedoneRuns,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 20] = [
         Self::RepeatRuns,
         Self::AnswerTwice,
         Self::EndTooEarly,
@@ -56,5 +64,9 @@ impl Bug {
         Self::HopsKept,
         Self::DoneElsewhere,
         Self::LineTwice,
+        Self::LossDenied,
+        Self::DoubtForgotten,
+        Self::StepBefore,
+        Self::RedoneRuns,
     ];
 }

@@ -20,6 +20,7 @@ impl Node {
     pub(crate) fn dispatch(&mut self, now: Time, request: Request) {
         if self.services.contains_key(&request.service) {
             let verdict = check_time(now, &request)
+                .and_then(|()| self.check_in_place(now, &request))
                 .and_then(|()| self.check_service(&request.service, &request.function))
                 .and_then(|()| self.check_running());
             return match verdict {
@@ -60,9 +61,10 @@ impl Node {
             return self.fail(now, request, why);
         }
         self.note_served_by(&request.asker, &to.name);
-        let Request { service, function, params, key, credentials, .. } = request.clone();
+        let Request { service, function, params, key, credentials, redone, .. } = request.clone();
+        let redone = redone.map(|mark| mark.to_wire(now, self.policy.heartbeat_hop_us));
         let id = self.calls.wait(now, Request { attempts: request.attempts + 1, ..request }, to);
-        let call = Message::Call { id, service, function, params, budget, key, credentials };
+        let call = Message::Call { id, service, function, params, budget, key, credentials, redone };
         self.send(to, call, Receipt::Call(id), Urgency::Now);
     }
 
@@ -82,7 +84,7 @@ impl Node {
         };
         let mine = print_of(&request.service, &request.function, &request.params);
         if self.cancelled.contains(key.chain, to.id) {
-            let why = Exception::new(names::CANCELLED, Fault::Caller, "the chain was cancelled");
+            let why = Exception::new(names::CANCELLED, Fault::Caller, "the chain was cancelled").outcome_unknown();
             return self.answer(now, request, Err(why));
         }
         match self.steps.get_mut(&key) {
@@ -109,6 +111,10 @@ impl Node {
                 self.answer(now, request, Err(why));
             }
             None => {
+                let (service, function) = (&request.service, &request.function);
+                if let Err(why) = self.check_not_done(now, request.redone.as_deref(), Some(&key), service, function) {
+                    return self.fail(now, request, why);
+                }
                 self.steps.begin_call(key.clone(), mine, (to, id));
                 self.serve_call(now, Request { asker: Asker::Step(key), ..request });
             }
@@ -163,7 +169,7 @@ impl Node {
     pub(crate) fn service_answered(&mut self, now: Time, request: Request, result: Result<Answer, Exception>) {
         let sub = match result {
             Ok(Answer::Value(value)) => return self.answer(now, request, Ok(value)),
-            Err(why) => return self.answer(now, request, Err(why)),
+            Err(why) => return self.fail(now, request, why),
             Ok(Answer::Chain(sub)) => sub,
         };
         let joins = match &request.asker {
@@ -206,11 +212,12 @@ impl Node {
                 if let Some(activation) = self.activations.get_mut(session)
                     && let Phase::Landing(landing) = &mut activation.phase
                 {
-                    let (key, path, target) =
-                        (&activation.arrived, &activation.baggage.path, &activation.profile.target);
+                    // Of a call that is made from here, not the step by which the chain came.
+                    let key = StepKey { step: activation.step, ..activation.arrived.clone() };
+                    let (path, target) = (&activation.baggage.path, &activation.profile.target);
                     landing.result = Some(result.map(Answer::Value).map_err(|mut why| {
                         why.target.get_or_insert_with(|| target.clone());
-                        why.at(key, path)
+                        why.at(&key, path)
                     }));
                     self.resume_if_ready(now, session);
                 }
@@ -219,7 +226,8 @@ impl Node {
                 self.close_in_place(now, session, call, brought.service_us);
                 self.give_back(session, brought.hops_left);
                 self.carry(session, Some(step), brought.console);
-                self.settle(session, call, result);
+                let path = self.activations.get(session).map(|activation| activation.baggage.path.clone());
+                self.settle(session, call, result.map_err(|why| why.at_step(step, &path.unwrap_or_default())));
             }
             Asker::Peer { to, id } => {
                 let path = [self.me.name.clone()];
@@ -273,6 +281,7 @@ impl Node {
             }
             Outcome::Threw(why) => {
                 let why = why.calling(&waiting.request.service, &waiting.request.function);
+                let why = waiting.request.after_those_missed(why);
                 Err(self.behind(&waiting.request.asker, why))
             }
         };
@@ -285,14 +294,19 @@ impl Node {
     }
 
     /// The path of an exception from elsewhere continues that of the chain that called.
-    fn behind(&self, asker: &Asker, mut why: Exception) -> Exception {
+    pub(crate) fn behind(&self, asker: &Asker, mut why: Exception) -> Exception {
         if let Asker::Guest { session, .. } | Asker::Landing(session) = asker
             && let Some(activation) = self.activations.get(*session)
         {
             let room = PATH_HOSTS_MAX.saturating_sub(activation.baggage.path.len());
-            let beyond = why.path.into_iter().take(room);
+            // What ran apart, here, began at the host at which the chain is.
+            let here = usize::from(activation.baggage.path.last() == why.path.first());
+            let beyond = why.path.into_iter().skip(here).take(room);
             why.path = activation.baggage.path.iter().cloned().chain(beyond).collect();
-            why.step = activation.step;
+            why.step = match asker {
+                Asker::Guest { step, .. } => *step,
+                _ => activation.step,
+            };
             why.branch.clone_from(&activation.arrived.branch);
         }
         why

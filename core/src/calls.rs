@@ -7,9 +7,9 @@ use alloc::{
     sync::Arc,
     vec::Vec,
 };
-use catena_wire::{Brought, Budget, Exception, LogLine, NodeId, NodeRef, StepKey, Value};
+use catena_wire::{Brought, Budget, Exception, Fault, LogLine, NodeId, NodeRef, StepKey, Value};
 
-use crate::{CallId, SessionId, Ticket, Time, action::Again, activation::Cargo, timers::Timers};
+use crate::{CallId, SessionId, Ticket, Time, action::Again, activation::Cargo, redoing::Mark, timers::Timers};
 
 /// Who waits for the result of a call.
 #[derive(Clone, Debug)]
@@ -42,6 +42,8 @@ pub(crate) struct Request {
     pub(crate) key: Option<StepKey>,
     /// On whose behalf.
     pub(crate) credentials: Option<Value>,
+    /// A step before, of the chain that calls, was done again.
+    pub(crate) redone: Option<Box<Mark>>,
     /// Sendings so far to the node that is asked.
     pub(crate) attempts: u8,
     /// Where it may be done again when it is unknown whether it was done.
@@ -85,6 +87,7 @@ impl Request {
             budget_at: now,
             key: None,
             credentials: None,
+            redone: None,
             attempts: 0,
             again: Again::Nowhere,
             hops_withheld: 0,
@@ -107,6 +110,15 @@ impl Request {
     pub(crate) fn brings(&mut self, hops_left: u32) -> Brought {
         let hops_left = hops_left.saturating_add(self.hops_withheld);
         Brought { hops_left, service_us: self.service_us, console: core::mem::take(&mut self.console) }
+    }
+
+    /// That nothing was done at this instance does not tell what was done at one before.
+    pub(crate) fn after_those_missed(&self, why: Exception) -> Exception {
+        match self.missed.as_deref() {
+            Some(missed) if missed.why.unknown && why.fault == Fault::Service => why.outcome_unknown(),
+            Some(missed) if missed.why.unknown => missed.why.clone(),
+            _ => why,
+        }
     }
 
     /// What the call may still spend now.

@@ -78,6 +78,13 @@ impl Node {
         }
     }
 
+    /// A sign of life of a chain of this node that has ended, as far as is known here: whoever was to stop it did not get there.
+    pub(crate) fn stop_stray(&mut self, from: &Arc<NodeRef>, chain: ChainId) {
+        if chain.origin == self.me.id && from.id != self.me.id && !self.origin.awaits(chain) {
+            self.send(from, Message::Cancel(chain), Receipt::None, Urgency::Now);
+        }
+    }
+
     /// Another node says so: the origin itself, or one by which the chain came here.
     pub(crate) fn cancelled_by(&mut self, now: Time, from: &NodeRef, chain: ChainId) {
         let brought = |done: &Done| match done {

@@ -3,8 +3,8 @@
 use alloc::{boxed::Box, format, string::String, sync::Arc};
 use bytes::Bytes;
 use catena_wire::{
-    Budget, Charter, Exception, Fault, Frame, Listener, Message, Outcome, STACK_DEPTH_MAX, StepLimits, StepTrace,
-    Value, names,
+    Budget, Charter, Exception, Fault, Frame, Listener, Message, Outcome, STACK_DEPTH_MAX, StepKey, StepLimits,
+    StepTrace, Value, names,
 };
 
 use crate::{
@@ -84,6 +84,7 @@ impl Node {
             catch: sub.catch,
             hears: sub.hears,
             limits: core::mem::take(&mut activation.baggage.limits),
+            doubt: core::mem::take(&mut activation.baggage.doubt),
             continuation_bytes: u32::try_from(state.len()).unwrap_or(u32::MAX),
             continuation: state,
         });
@@ -113,8 +114,10 @@ impl Node {
             return self.end(now, session, outcome);
         };
         let (step, path) = (activation.step, activation.baggage.path.clone());
+        let outcome = activation.baggage.in_doubt(outcome);
         activation.baggage.code = frame.code;
         activation.baggage.limits = frame.limits;
+        activation.baggage.doubt = frame.doubt;
         activation.baggage.emitted = frame.emitted;
         if frame.creator.id != self.me.id {
             // The enclosing chain's function has been there; the hop before may never have needed it.
@@ -122,7 +125,12 @@ impl Node {
         }
         let result = match outcome {
             Outcome::Done(value) => Ok(value),
-            Outcome::Threw(why) => Err(why.calling(&frame.service, "").at_step(step, &path)),
+            Outcome::Threw(why) => {
+                // What its function threw itself is no step's: it is the call that failed which it answers.
+                let step = if why.target.is_none() { frame.step } else { step };
+                let key = StepKey { step, ..activation.arrived.clone() };
+                Err(why.calling(&frame.service, "").at(&key, &path))
+            }
         };
         let Some(session) = self.renew(session) else { return };
         match (result, &frame.catch) {
@@ -159,6 +167,7 @@ impl Node {
         result: Result<Value, Exception>,
     ) {
         let Some(activation) = self.activations.get_mut(session) else { return };
+        let result = activation.baggage.told(result);
         activation.busy = true;
         let (code, limits) = (activation.baggage.code, activation.baggage.limits);
         self.activations.set_phase(session, Phase::Live);
@@ -202,7 +211,8 @@ impl Node {
         let (asker, budget) = (Asker::Landing(session), activation.lend_all(now, may_chain));
         let request = Request::new(asker, call.service.clone(), call.function, call.params, now, budget);
         let credentials = activation.baggage.charter.credentials.clone();
-        let request = Request { key: Some(activation.key()), credentials, ..request };
+        let redone = activation.baggage.redone.clone();
+        let request = Request { key: Some(activation.key()), credentials, redone, ..request };
         let landing = Landing { service: call.service, ..Landing::here(call.call, continuation) };
         activation.out.clear();
         let code = activation.baggage.code;
@@ -240,7 +250,7 @@ impl Node {
             let catch = catch.zip(request.budget.take_hop());
             let result = match (ended.outcome, catch) {
                 (Outcome::Done(value), _) => Ok(value),
-                (Outcome::Threw(why), None) => Err(why),
+                (Outcome::Threw(why), None) => Err(self.behind(&request.asker, why)),
                 (Outcome::Threw(why), Some((catch, budget))) => {
                     let params = Value::encode(&why);
                     let request = Request { budget, ..request };

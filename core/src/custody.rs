@@ -133,6 +133,7 @@ impl Node {
             attempts: 0,
             retry_at: now,
             accepted: false,
+            since: now,
             again,
             tried: Vec::new(),
             bound_to: None,
@@ -172,6 +173,8 @@ impl Node {
             console: baggage.console.clone(),
             console_told: baggage.console_told,
             limits: baggage.limits,
+            doubt: baggage.doubt,
+            redone: baggage.redone.as_deref().map(|mark| mark.to_wire(now, self.policy.heartbeat_hop_us)),
             continuation_bytes: u32::try_from(custody.continuation.len()).unwrap_or(u32::MAX),
             splits: baggage.splits,
             merge: baggage.merge.clone(),
@@ -240,6 +243,7 @@ impl Node {
 
     /// It may have been done: it goes elsewhere only if it may be done again there.
     fn try_again_elsewhere(&mut self, now: Time, session: SessionId, why: Exception) {
+        let why = Exception { unknown: why.unknown && !bug!(self.policy, LossDenied), ..why };
         let Some(activation) = self.activations.get_mut(session) else { return };
         let Phase::Handing(custody) = &mut activation.phase else { return };
         match custody.again {
@@ -248,6 +252,7 @@ impl Node {
             Again::SameNode => custody.bound_to = Some(custody.to.name.clone()),
             Again::Anywhere => {}
         }
+        activation.baggage.mark(now, &custody.key, custody.since);
         self.try_elsewhere(now, session, why);
     }
 

@@ -23,6 +23,10 @@ impl Node {
             let why = if activation.has_call_out() { why.outcome_unknown() } else { why };
             return self.end(now, session, Outcome::Threw(why));
         }
+        if activation.heartbeat_at <= now && self.is_orphan(now, session) {
+            return self.discard(session);
+        }
+        let Some(activation) = self.activations.get_mut(session) else { return };
         if activation.heartbeat_at <= now {
             // Later than now, whatever the policy says: a timer that is due at once for ever would never let go.
             activation.heartbeat_at = now.after(self.policy.heartbeat_interval_us.max(1));
@@ -58,6 +62,10 @@ impl Node {
             return;
         };
         let (key, hops_left) = (activation.key(), activation.budget_now(now).hops_left());
+        let outcome = match bug!(self.policy, DoubtForgotten) {
+            true => outcome,
+            false => activation.baggage.in_doubt_with_all_around(outcome),
+        };
         let outcome = match outcome {
             Outcome::Threw(why) => Outcome::Threw(why.at(&key, &activation.baggage.path)),
             done @ Outcome::Done(_) => done,

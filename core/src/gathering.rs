@@ -4,7 +4,7 @@ use alloc::{collections::BTreeMap, vec::Vec};
 use bytes::Bytes;
 use catena_wire::{BRANCHES_MAX, BranchCount, End, PATH_HOSTS_MAX, StepKey, StepTrace, TRACE_STEPS_MAX, Value};
 
-use crate::{Node, SessionId, Time, activation::Phase, console, steps::Done};
+use crate::{Node, SessionId, Time, activation::Phase, console, orphans::Unreached, steps::Done};
 
 /// A parent that waits for its branches.
 #[derive(Clone, Debug)]
@@ -26,6 +26,8 @@ pub(crate) struct Gathering {
     pub(crate) lines_before: usize,
     /// By number.
     pub(crate) ended: BTreeMap<u16, End>,
+    /// The origin seems to be gone.
+    pub(crate) unreached: Option<Unreached>,
 }
 
 impl Node {
@@ -96,6 +98,7 @@ impl Node {
             // It has been here all the time; what it did until it split has been noted.
             activation.profile = StepTrace { step: activation.step, arrived_at_us, ..profile };
         }
+        activation.baggage.told_of_branches(&outcomes);
         self.resume(session, call, state, Ok(Value::of_outcomes(&outcomes)));
     }
 }

@@ -19,6 +19,7 @@ use crate::{
     activation::{Activation, Baggage, Landing, Phase},
     calls::{Asker, Request},
     node::overloaded,
+    redoing::Mark,
     steps::Done,
 };
 
@@ -72,7 +73,8 @@ impl Node {
         let over = matches!(self.steps.get(&hop.key), Some(Done::Sent(_)));
         if !over && self.cancelled.contains(hop.key.chain, from.id) && !bug!(self.policy, CancelForgotten) {
             // Not remembered as refused: what is known of the step leads a cancellation on.
-            let why = Exception::new(names::CANCELLED, Fault::Caller, "the chain was cancelled");
+            // What was under way here when it was stopped is forgotten: it may have been this.
+            let why = Exception::new(names::CANCELLED, Fault::Caller, "the chain was cancelled").outcome_unknown();
             let refusal = self.refusal(&hop, why);
             return self.again(from.clone(), refusal, None);
         }
@@ -81,7 +83,7 @@ impl Node {
         {
             return self.repeat(now, from, *hop, whole, done);
         }
-        if let Err(why) = self.admit(&hop) {
+        if let Err(why) = self.admit(now, &hop) {
             return self.refuse(now, from, &hop, why);
         }
         hop.budget = hop.budget.narrowed_to(self.policy.budget_max);
@@ -90,7 +92,8 @@ impl Node {
         let (service, function) = (core::mem::take(&mut hop.service), core::mem::take(&mut hop.function));
         let request = Request::new(Asker::Nobody, service, function, hop.params.clone(), now, hop.budget);
         let credentials = hop.charter.credentials.clone();
-        let request = Request { key: Some(key.clone()), credentials, ..request };
+        let redone = hop.redone.clone().map(|redone| Mark::from_wire(now, redone));
+        let request = Request { key: Some(key.clone()), credentials, redone, ..request };
         let session = self.take_in(now, from, *hop, &request, whole);
         self.steps.begin(key.clone(), session);
         self.send(from, Message::Accepted(key), Receipt::None, Urgency::Lazy);
@@ -131,8 +134,10 @@ impl Node {
         Message::Refused(hop.key.clone(), why).encode()
     }
 
-    fn admit(&self, hop: &Hop) -> Result<(), Exception> {
+    fn admit(&self, now: Time, hop: &Hop) -> Result<(), Exception> {
         check_identity(hop)?;
+        let mark = hop.redone.clone().map(|redone| Mark::from_wire(now, redone));
+        self.check_not_done(now, mark.as_deref(), Some(&hop.key), &hop.service, &hop.function)?;
         if !self.policy.runs_guests {
             let message = format!("{} runs no foreign code; call its services from where the chain is", self.me.name);
             return Err(Exception::new(names::RUNS_NO_GUESTS, Fault::Node, message));
@@ -178,6 +183,8 @@ impl Node {
             console: hop.console,
             console_told: hop.console_told,
             limits: hop.limits,
+            doubt: hop.doubt,
+            redone: hop.redone.map(|redone| Mark::from_wire(now, redone)),
         };
         let landing = Landing {
             call: hop.call,
@@ -251,6 +258,7 @@ impl Node {
             Some(Ok(Answer::Value(value))) => Ok(value),
             Some(Err(why)) => Err(why),
         };
+        let result = activation.baggage.told(result);
         activation.busy = true;
         self.activations.set_phase(session, Phase::Live);
         self.actions.push_back(Action::Resume { session, code, continuation, call, result, limits });
@@ -294,6 +302,8 @@ impl Node {
                 console: Vec::new(),
                 console_told: 0,
                 limits: plan.limits,
+                doubt: false,
+                redone: None,
             },
             budget: plan.budget,
             budget_at: now,

@@ -82,6 +82,10 @@ pub struct Node {
     pub(crate) trials: Trials,
     /// Chains of this node that nobody waits for any more, to be cancelled.
     pub(crate) given_up: Vec<ChainId>,
+    /// Before this it remembers nothing; `None` if its clock began later.
+    pub(crate) born: Option<Time>,
+    /// Services of this node that others serve too, or did.
+    pub(crate) shared: BTreeSet<String>,
     pub(crate) actions: VecDeque<Action>,
 }
 
@@ -108,6 +112,8 @@ impl Node {
             links: Links::default(),
             trials: Trials::default(),
             given_up: Vec::new(),
+            born: None,
+            shared: BTreeSet::new(),
             actions: VecDeque::new(),
         }
     }
@@ -253,10 +259,9 @@ impl Node {
                 (Unresolved::Hop { session, cargo }, Err(why)) => {
                     let why = why.clone().calling(cargo.service(), cargo.function());
                     // It is the step that could not be made.
-                    let why = match self.activations.get(session) {
-                        Some(chain) => why.at_step(chain.step.saturating_add(1), &chain.baggage.path),
-                        None => continue,
-                    };
+                    let Some(chain) = self.activations.get_mut(session) else { continue };
+                    chain.step = chain.step.saturating_add(1);
+                    let why = why.at_step(chain.step, &chain.baggage.path);
                     self.settle(session, cargo.number(), Err(why));
                 }
                 (Unresolved::Again { session }, place) => self.hand_elsewhere(now, session, place.as_ref().ok()),
@@ -318,6 +323,7 @@ impl Node {
             (Receipt::Hop(_), _) => {}
             (Receipt::Call(id), why) => self.call_failed(now, id, why),
             (Receipt::WantCode(wanted), _) => self.code_unavailable(now, wanted.code, wanted.from),
+            (Receipt::Answer(key), Undelivered::Unreachable | Undelivered::Lost) => self.origin_unreached(now, &key),
             // If the origin has gone, the answer is moot (rpc-chains section 3.8); if it lives, it notices the silence.
             (Receipt::Partial(_) | Receipt::End(_) | Receipt::Answer(_) | Receipt::Return(..) | Receipt::None, _) => {}
         }

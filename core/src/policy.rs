@@ -27,6 +27,8 @@ pub struct Policy {
     pub heartbeat_interval_us: u64,
     /// The origin gives a silent chain up after this (rpc-chains section 3.9: 6 s).
     pub heartbeat_timeout_us: u64,
+    /// A merge host that cannot reach the origin for so long drops the outcomes that it has (rpc-chains section 3.10: a minute).
+    pub orphan_timeout_us: u64,
     /// What the travelling timer takes a network hop to last (rpc-chains section 3.9: 200 ms).
     pub heartbeat_hop_us: u64,
     /// A hop neither accepted nor refused within this is sent again.
@@ -83,6 +85,7 @@ impl Default for Policy {
             step_cache_bytes_max: 64 << 20,
             step_cache_ttl_us: 60_000_000,
             heartbeat_interval_us: 3_000_000,
+            orphan_timeout_us: 60_000_000,
             heartbeat_timeout_us: 6_000_000,
             heartbeat_hop_us: 200_000,
             accept_timeout_us: 2_000_000,

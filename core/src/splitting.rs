@@ -18,6 +18,8 @@ impl Node {
         // Before all else, so that no function can go on asking in vain.
         let budget = activation.budget_now(now).take_hop();
         let Some(budget) = budget.filter(|budget| budget.hops_left() >= split.count) else {
+            // It is this step that cannot be made.
+            activation.step = activation.step.saturating_add(1);
             return self.out_of_hops(now, session, &Cargo::Split(split));
         };
         activation.budget = budget;
@@ -102,6 +104,7 @@ impl Node {
             hosts_before,
             lines_before: activation.baggage.console.len(),
             ended: BTreeMap::new(),
+            unreached: None,
         };
         self.activations.set_phase(session, Phase::Gathering(gathering));
     }
@@ -145,6 +148,8 @@ impl Node {
             trace: parent.baggage.trace.as_ref().map(|_| Vec::new()),
             // What its parent said comes before what it says; the origin shows each line once.
             console_told: 0,
+            // Of its own calls: its parent answers for what its parent was told.
+            doubt: false,
             ..parent.baggage.clone()
         };
         Activation {

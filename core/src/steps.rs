@@ -109,6 +109,8 @@ pub(crate) struct Steps {
     /// Finished steps, oldest first; running ones are bounded by `activations_max`.
     finished: VecDeque<(Time, StepKey)>,
     bytes: usize,
+    /// When it last forgot a step for want of room, before its time.
+    pub(crate) forgot_at: Option<Time>,
 }
 
 impl Steps {
@@ -192,6 +194,9 @@ impl Steps {
             let Some((_, key)) = self.finished.pop_front() else {
                 break;
             };
+            if full {
+                self.forgot_at = Some(now);
+            }
             self.remove(&key);
         }
     }

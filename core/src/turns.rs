@@ -116,10 +116,11 @@ impl Node {
             activation.in_place.insert(call.call, profile);
         }
         let (key, credentials) = (Some(activation.key()), activation.baggage.charter.credentials.clone());
+        let redone = activation.baggage.redone.clone();
         let asker = if unheard { Asker::Nobody } else { Asker::Guest { session, call: call.call, step } };
         let GuestCall { service, function, params, .. } = call;
         let request = Request::new(asker, service, function, params, now, lent);
-        self.dispatch(now, Request { key, credentials, ..request });
+        self.dispatch(now, Request { key, credentials, redone, ..request });
     }
 
     /// Ends the chain, whatever its function would do about it: it may be in a loop.
@@ -139,6 +140,8 @@ impl Node {
         };
         let left = activation.budget_now(now);
         let Some(budget) = left.take_hop().or(bug!(self.policy, HopsForFree).then_some(left)) else {
+            // It is this step that cannot be made.
+            activation.step = activation.step.saturating_add(u32::from(!bug!(self.policy, StepBefore)));
             return self.out_of_hops(now, session, &Cargo::Call(call));
         };
         activation.budget = budget;
@@ -164,6 +167,7 @@ impl Node {
             return;
         }
         let Some((call, result)) = activation.ready.pop_front() else { return };
+        let result = activation.baggage.told(result);
         activation.out.remove(&call);
         activation.busy = true;
         self.actions.push_back(Action::Settle { session, call, result });

@@ -11,7 +11,7 @@ use catena_core::{
 };
 use catena_wire::{
     Branch, BranchCount, Brought, Budget, ChainId, Charter, End, Exception, Fault, Frame, Hash, Hop, Kinds, Listener,
-    LogLine, Merge, Message, Mode, NodeId, NodeRef, Outcome, StepKey, StepLimits, Value, Whereabouts,
+    LogLine, Merge, Message, Mode, NodeId, NodeRef, Outcome, Redone, StepKey, StepLimits, Value, Whereabouts,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -119,6 +119,7 @@ fn frame(number: u8) -> Frame {
         hears: number.is_multiple_of(3),
         limits: StepLimits::UNCHANGED,
         continuation_bytes: 0,
+        doubt: number.is_multiple_of(5),
         continuation: Bytes::new(),
     }
 }
@@ -148,6 +149,7 @@ fn result(fails: bool) -> Result<Value, Exception> {
 
 fn hop(chain: u8, step: u8, target: u8, emitted: u8, hops: u8, shape: &Shape) -> Box<Hop> {
     let key = branched(false, chain, step, shape.branch);
+    let redone = shape.compose.then(|| Redone { key: key.clone(), age_us: 1_000 });
     let merge = key.branch.parent().map(|parent| Merge {
         host: (*place(shape.listener)).clone(),
         at: StepKey { branch: parent, step: key.step / 2, ..key.clone() },
@@ -184,6 +186,8 @@ fn hop(chain: u8, step: u8, target: u8, emitted: u8, hops: u8, shape: &Shape) ->
         merged: Vec::new(),
         console_told: edge(emitted),
         limits: StepLimits::UNCHANGED,
+        doubt: shape.compose,
+        redone,
         continuation: Bytes::new(),
         code_bytes: None,
     })
@@ -329,6 +333,7 @@ impl World {
                     budget: Budget::new(5_000_000, 5),
                     key: Some(key(false, chain, step)),
                     credentials: None,
+                    redone: (params % 3 == 0).then(|| Redone { key: key(false, chain, 1), age_us: 1_000 }),
                 };
                 (from, call)
             }

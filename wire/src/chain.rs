@@ -116,6 +116,9 @@ pub struct Frame {
     /// Bytes of the enclosing chain's continuation, which is in the message's tail.
     #[n(8)]
     pub continuation_bytes: u32,
+    /// Whether the enclosing chain's function was told of a call that may have taken effect.
+    #[cbor(n(10), default)]
+    pub doubt: bool,
     /// The enclosing chain's continuation; not part of the head.
     #[cbor(skip)]
     pub continuation: Bytes,

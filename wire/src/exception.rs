@@ -106,15 +106,17 @@ pub struct Exception {
     pub column: u32,
     /// Who has to change something.
     pub fault: Fault,
-    /// `service/function` being called.
+    /// `service/function` being called; `service/` if a chain with which that service answered threw; none if the function itself did.
     pub target: Option<String>,
-    /// The step at which it happened; 0 is the origin's own turn.
+    /// The step at which it happened: of a call that failed its own, of a sub-chain that threw the one with which it began, else the
+    /// last one made; 0 is the origin's own turn.
     pub step: u32,
     /// The branch in which it happened.
     pub branch: Branch,
     /// Hosts traversed, oldest first, the last being where it happened.
     pub path: Vec<String>,
-    /// Whether the call being made took effect is unknown (rpc-chains section 3.9); otherwise it did not.
+    /// Whether a call took effect is unknown (rpc-chains section 3.9): the one being made, or one of which the function was told
+    /// so before. Otherwise the one being made did not, and all that were made before did.
     pub unknown: bool,
 }
 

@@ -96,12 +96,31 @@ pub struct Hop {
     /// What the function may use at each step, if that is less than the node allows.
     #[n(21)]
     pub limits: StepLimits,
+    /// Whether its function was told of a call that may have taken effect: however it fails, the outcome is unknown.
+    #[cbor(n(22), default)]
+    pub doubt: bool,
+    /// A step before this one that was done again.
+    #[n(23)]
+    pub redone: Option<Redone>,
     /// The continuation; not part of the head.
     #[cbor(skip)]
     pub continuation: Bytes,
     /// The function's own bytes, riding along with its first hop over a link (rpc-chains section 3.2); not part of the head.
     #[cbor(skip)]
     pub code_bytes: Option<Bytes>,
+}
+
+/// A step that may have been done twice: from its first time the chain may have gone on, and each step after it may have been
+/// done too (rpc-chains section 3.9).
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+#[cbor(array)]
+pub struct Redone {
+    /// Which step.
+    #[n(0)]
+    pub key: StepKey,
+    /// How long ago it went out for the first time, in microseconds, without the time in the network since.
+    #[n(1)]
+    pub age_us: u64,
 }
 
 /// How a branch ended.

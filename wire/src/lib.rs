@@ -24,7 +24,7 @@ pub use budget::Budget;
 pub use chain::{Charter, Frame, Listener, Merge, Mode, StepLimits};
 pub use exception::{Exception, Fault, names};
 pub use hello::Hello;
-pub use hop::{BranchCount, End, Hop, LogLine, NodeRef, Outcome, StepTrace};
+pub use hop::{BranchCount, End, Hop, LogLine, NodeRef, Outcome, Redone, StepTrace};
 pub use id::{Branch, ChainId, Hash, NodeId, StepKey};
 pub use limits::{
     BRANCH_DEPTH_MAX, BRANCHES_MAX, CONSOLE_LINES_MAX, FUNCTIONS_MAX, NAME_BYTES_MAX, PATH_HOSTS_MAX, STACK_DEPTH_MAX,

@@ -5,7 +5,9 @@ use bytes::Bytes;
 use core::fmt;
 use minicbor::{Decode, Encode};
 
-use crate::{Branch, Budget, ChainId, End, Exception, Hash, Hop, LogLine, NodeId, NodeRef, Outcome, StepKey, Value};
+use crate::{
+    Branch, Budget, ChainId, End, Exception, Hash, Hop, LogLine, NodeId, NodeRef, Outcome, Redone, StepKey, Value,
+};
 
 /// One message. The numbers are the protocol's: they are never used again for something else.
 #[derive(Clone, PartialEq, Debug, Encode, Decode)]
@@ -66,6 +68,9 @@ pub enum Message {
         /// On whose behalf.
         #[n(6)]
         credentials: Option<Value>,
+        /// A step before this one, of the chain that calls, that was done again.
+        #[n(7)]
+        redone: Option<Redone>,
     },
     /// Its answer, and what it brings beside that.
     #[n(7)]

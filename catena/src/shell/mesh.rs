@@ -37,6 +37,10 @@ impl Shell {
         let way = self.way_to(&node);
         let mut core = self.core();
         for (service, instance) in services {
+            // Another run of this node is not another instance.
+            if instance.node.name != self.me.name {
+                core.note_shared(&service);
+            }
             // The one that is known is as good: a service that moves for no reason loses what it remembers.
             if !core.knows(&service) {
                 core.learn(&service, instance);

@@ -55,7 +55,7 @@ async fn call(
     let called = client.call_with(service, function, params, options).await;
     called.map_err(|exception| {
         let exception = exception.calling(service, function);
-        Failure::Threw(Box::new(Threw { exception, spot: None, chain: None, cancelled: false }))
+        Failure::Threw(Box::new(Threw { exception, spot: None, ended: None, cancelled: false }))
     })
 }
 

@@ -154,7 +154,7 @@ impl Stage<'_> {
             && self.said == recording.console.len();
         let ended = end.clone().map_err(|exception| {
             let spot = self.source.spot(&exception);
-            Failure::Threw(Box::new(Threw { exception, spot, chain: None, cancelled: false }))
+            Failure::Threw(Box::new(Threw { exception, spot, ended: None, cancelled: false }))
         });
         if output.json {
             return report::tell(ended, Compared { calls, same }, output);

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use catena::{ChainId, Client, Exception, Limits, LogLine, Mode, Reply, RunOptions, Sandbox, Value};
+use catena::{Client, Exception, Limits, LogLine, Mode, Reply, RunOptions, Sandbox, Value};
 use catena_guest::Start;
 use clap::{Args, ValueEnum, ValueHint};
 use serde::Serialize;
@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::{
     clock, connect,
     console::{self, Console},
+    ending::Ended,
     explain::Chart,
     failure::{Failure, Threw},
     hearing::{self, Heard},
@@ -181,7 +182,10 @@ impl Task<'_> {
             match reply {
                 Some(Ok(Reply::Partial(value))) => progress.aside(|| emitted(&value, output))?,
                 Some(Ok(Reply::Last(value))) => break Ok(value),
-                Some(Err(why)) => break Err(threw(source, why, Some(chain), cancelled)),
+                Some(Err(why)) => {
+                    let last_step = replies.last_step();
+                    break Err(threw(source, why, Some(Ended { chain, last_step }), cancelled));
+                }
                 // A reply set ends with one of the two above; this is for the compiler.
                 None => break Ok(Value::null()),
             }
@@ -235,10 +239,10 @@ impl Task<'_> {
 }
 
 /// `cancelled`: somebody here asked for its end. It may have ended by itself all the same.
-fn threw(source: &Source, exception: Exception, chain: Option<ChainId>, cancelled: bool) -> Failure {
+fn threw(source: &Source, exception: Exception, ended: Option<Ended>, cancelled: bool) -> Failure {
     let spot = source.spot(&exception);
     let cancelled = cancelled && exception.name == catena::exceptions::CANCELLED;
-    Failure::Threw(Box::new(Threw { exception, spot, chain, cancelled }))
+    Failure::Threw(Box::new(Threw { exception, spot, ended, cancelled }))
 }
 
 pub(crate) fn emitted(value: &Value, output: &Output) -> Result<(), Failure> {

@@ -128,7 +128,7 @@ impl Teller<'_> {
     /// The exception with which the function ended.
     pub(crate) fn failure(&self, why: &Exception) -> Failure {
         let spot = self.source.spot(why);
-        Failure::Threw(Box::new(Threw { exception: why.clone(), spot, chain: None, cancelled: false }))
+        Failure::Threw(Box::new(Threw { exception: why.clone(), spot, ended: None, cancelled: false }))
     }
 
     fn call_text(&self, number: usize, call: &Pending) -> String {

@@ -99,7 +99,8 @@ impl Origin {
             return;
         }
         if bug!(policy, EndTwice) && !self.chains.contains_key(&chain.number) {
-            let end = Replied::End { outcome: end.outcome.clone(), path: end.path.clone(), trace: Vec::new() };
+            let (outcome, path) = (end.outcome.clone(), end.path.clone());
+            let end = Replied::End { outcome, last_step: end.key.step, path, trace: Vec::new() };
             out.push_back(Action::Reply(chain, end));
         }
         let Some(started) = self.seen(now, &end.key, &[], policy) else {
@@ -123,7 +124,8 @@ impl Origin {
         let rest = started.console.take(branch, 0, end.console, policy.console_lines_max);
         show(chain, started, rest, out);
         let (trace, hops_left) = (end.trace.unwrap_or_default(), end.hops_left);
-        self.finish(chain, Replied::End { outcome: end.outcome, path: end.path, trace }, hops_left, out);
+        let last_step = end.key.step;
+        self.finish(chain, Replied::End { outcome: end.outcome, last_step, path: end.path, trace }, hops_left, out);
     }
 
     fn finish(&mut self, chain: ChainId, end: Replied, hops_left: u32, out: &mut Out) {
@@ -154,7 +156,8 @@ impl Origin {
         };
         let why = why.at_step(step, &path);
         let chain = ChainId { origin: self.me, number };
-        self.finish(chain, Replied::End { outcome: Outcome::Threw(why), path, trace: Vec::new() }, 0, out);
+        let end = Replied::End { outcome: Outcome::Threw(why), last_step: step, path, trace: Vec::new() };
+        self.finish(chain, end, 0, out);
     }
 
     /// Ends what is out of time, or was silent for too often.

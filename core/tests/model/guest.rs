@@ -7,6 +7,9 @@ use minicbor::{Decode, Encode};
 
 /// How a function ends that was handed anything but its branches' results.
 pub(crate) const WRONG_MERGE: &str = "WrongMerge";
+/// How one ends that caught an exception, went on, and throws; and how, if that was one of an outcome that is unknown.
+pub(crate) const THROWN: &str = "Thrown";
+pub(crate) const THROWN_IN_DOUBT: &str = "ThrownInDoubt";
 
 /// One statement.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
@@ -26,6 +29,12 @@ pub(crate) enum Op {
     /// `console.log(..)`
     #[n(4)]
     Log,
+    /// `try { await call(service) } catch { caught = true }`
+    #[n(5)]
+    Try(#[n(0)] u8),
+    /// `if (caught) throw new Error(..)`
+    #[n(6)]
+    ThrowIfCaught,
 }
 
 /// A running function: which list, and how far. All of it travels.
@@ -42,6 +51,9 @@ pub(crate) struct Guest {
     /// Told apart from the other branches.
     #[n(3)]
     branch: u32,
+    /// The name of what it throws, since it caught an exception.
+    #[n(4)]
+    caught: Option<String>,
 }
 
 /// A call's parameters: which call of which run it is, so that its effects can be counted; and what to answer with.
@@ -81,11 +93,16 @@ impl Guest {
         self.turn(None)
     }
 
-    /// Runs until it waits or ends. An exception is not caught.
+    /// Runs until it waits or ends.
     pub(crate) fn turn(&mut self, settled: Option<Result<Value, Exception>>) -> Turn {
         let mut turn = Turn::default();
         match settled {
             None => {}
+            Some(Err(why)) if matches!(self.todo.first(), Some(Op::Try(_))) => {
+                self.todo.remove(0);
+                let doubt = why.unknown || self.caught.as_deref() == Some(THROWN_IN_DOUBT);
+                self.caught = Some(if doubt { THROWN_IN_DOUBT } else { THROWN }.to_owned());
+            }
             Some(Err(why)) => {
                 turn.end = Some(Err(why));
                 return turn;
@@ -99,10 +116,15 @@ impl Guest {
                 }
             }
         }
-        while let Some(op @ (Op::Emit | Op::Log)) = self.todo.first() {
-            match op {
-                Op::Emit => turn.emits.push(Value::encode(&self.run)),
-                _ => turn.logs.push(String::from("said")),
+        while let Some(op @ (Op::Emit | Op::Log | Op::ThrowIfCaught)) = self.todo.first() {
+            match (op, &self.caught) {
+                (Op::Emit, _) => turn.emits.push(Value::encode(&self.run)),
+                (Op::Log, _) => turn.logs.push(String::from("said")),
+                (_, Some(name)) => {
+                    turn.end = Some(Err(Exception::new(name, Fault::Guest, "as the program says")));
+                    return turn;
+                }
+                _ => {}
             }
             self.todo.remove(0);
         }
@@ -117,9 +139,9 @@ impl Guest {
                 line: 0,
                 column: 0,
             }),
-            Some(Op::Call(service)) => turn.calls.push(self.call(call, *service, None)),
+            Some(Op::Call(service) | Op::Try(service)) => turn.calls.push(self.call(call, *service, None)),
             Some(Op::Sub(service, todo)) => turn.calls.push(self.call(call, *service, Some(todo.clone()))),
-            Some(Op::Emit | Op::Log) => unreachable!("those are done"),
+            Some(Op::Emit | Op::Log | Op::ThrowIfCaught) => unreachable!("those are done"),
         }
         turn
     }
@@ -158,7 +180,7 @@ pub(crate) fn emits(program: &[Op]) -> usize {
     let of = |op: &Op| match op {
         Op::Emit => 1,
         Op::Split(branches) => branches.iter().map(|branch| emits(branch)).sum(),
-        Op::Call(_) | Op::Sub(..) | Op::Log => 0,
+        Op::Call(_) | Op::Try(_) | Op::ThrowIfCaught | Op::Sub(..) | Op::Log => 0,
     };
     program.iter().map(of).sum()
 }

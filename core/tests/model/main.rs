@@ -3,6 +3,11 @@
 //! What runs is the shipped state machine; what is explored is everything that a network and its nodes may do to it. A world
 //! is a few nodes, the messages on their way (in no order), and a bound on each kind of fault. Guests and services act at once:
 //! what they do between two messages commutes with all else.
+//!
+//! The promises, as `walk.rs` has them: nothing is asked for that may not be; no effect twice under one key; every chain ends, at
+//! most once, and leaves nothing behind; one that failed at a step failed before that step's effect, and a doubt is told with
+//! whatever is thrown after it; no answer and no line is lost unreported or delivered twice; a merge brings every branch's result;
+//! no budget is exceeded; what is cancelled ends so; and without a fault all is answered.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 #[cfg(feature = "seeded-bugs")]

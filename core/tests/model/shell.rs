@@ -30,7 +30,7 @@ impl World {
                 drop(receipt);
             }
             Action::Send { receipt, .. } => self.undelivered(host, receipt),
-            Action::RunService { ticket, params, .. } => {
+            Action::RunService { ticket, params, key, .. } => {
                 let params: Params = minicbor::decode(params.as_bytes()).unwrap();
                 let id = self.hosts[host].me.id;
                 // A sub-chain's run has a number of its own, beyond its chain's.
@@ -39,6 +39,7 @@ impl World {
                     self.wrong = Some(format!("a service of {id:?} begins for a chain that it knows is cancelled"));
                 }
                 self.effects.entry((params.run, params.call)).or_default().push(id);
+                self.done.extend(key.filter(|_| params.sub.is_none()));
                 let answer = match params.sub {
                     None => Answer::Value(Value::encode(&params.call)),
                     // A run of its own, so that its effects are told apart.

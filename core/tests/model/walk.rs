@@ -1,10 +1,11 @@
 //! Walks all states of a world, and holds each against the promises.
 
+use catena_wire::NodeId;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
 use crate::{
-    guest::{WRONG_MERGE, emits, lines},
-    world::{Event, Setup, World},
+    guest::{THROWN_IN_DOUBT, WRONG_MERGE, emits, lines},
+    world::{Event, Failed, Setup, World},
 };
 
 impl Model for Setup {
@@ -26,9 +27,10 @@ impl Model for Setup {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always("nothing is asked for that may not be", |_, world: &World| world.wrong.is_none()),
-            // No function of the model may be done again, and none is when it is unknown whether it was.
-            Property::always("no effect twice at all", |_, world: &World| {
-                world.effects.values().all(|runs| runs.len() == 1)
+            // No other function may be done again, and none is when it is unknown whether it was.
+            Property::always("no effect twice at all, but where that is allowed", |setup: &Setup, world: &World| {
+                let allowed = |node: &NodeId| Some(node.0 as usize % 100) == setup.repeatable;
+                world.effects.values().all(|runs| runs.len() == 1 || runs.iter().all(allowed))
             }),
             Property::always(
                 "each line of the console once, in order, and all with the result",
@@ -39,6 +41,13 @@ impl Model for Setup {
                     })
                 },
             ),
+            Property::always("a chain that failed at a step failed before its effect", |_, world: &World| {
+                let before = |failed: &Failed| failed.at.as_ref().is_none_or(|at| !world.done.contains(at));
+                world.failed().all(|failed| failed.unknown || before(failed))
+            }),
+            Property::always("a doubt is told with whatever is thrown after it", |_, world: &World| {
+                world.failed().all(|failed| failed.unknown || failed.name != THROWN_IN_DOUBT)
+            }),
             Property::always("every chain ends at most once", |_, world: &World| {
                 world.chains.iter().all(|(_, seen)| seen.ends.len() <= 1)
             }),
@@ -49,8 +58,7 @@ impl Model for Setup {
                 })
             }),
             Property::always("a merge brings every branch's result, once and in order", |_, world: &World| {
-                let wrong = |end: &Result<(), (String, bool)>| matches!(end, Err((name, _)) if name == WRONG_MERGE);
-                world.chains.iter().all(|(_, seen)| !seen.ends.iter().any(wrong))
+                !world.failed().any(|failed| failed.name == WRONG_MERGE)
             }),
             Property::always("no chain makes more calls than its budget", |setup: &Setup, world: &World| {
                 let spent = |run: u64| world.effects.iter().filter(|((r, _), _)| r % 50 == run).count();
@@ -70,7 +78,7 @@ impl Model for Setup {
             Property::always("a cancelled chain ends as cancelled, or had ended", |_, world: &World| {
                 world.chains.iter().all(|(_, seen)| {
                     let as_cancelled =
-                        |end: &Result<(), (String, bool)>| matches!(end, Err((name, _)) if name == "Cancelled");
+                        |end: &Result<(), Failed>| matches!(end, Err(failed) if failed.name == "Cancelled");
                     !seen.cancelled || seen.ends.iter().all(as_cancelled)
                 })
             }),

@@ -1,13 +1,13 @@
 //! A world in one of its states, and what can happen to it next.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     hash::{Hash, Hasher},
     sync::Arc,
 };
 
 use catena_core::{CallId, Instance, Node, Plan, Policy, SessionId, Time, Undelivered};
-use catena_wire::{Budget, ChainId, Encoded, Exception, Kinds, Message, NodeId, NodeRef, Outcome, Value};
+use catena_wire::{Budget, ChainId, Encoded, Exception, Kinds, Message, NodeId, NodeRef, Outcome, StepKey, Value};
 
 use crate::guest::{Guest, Op, service_name};
 
@@ -36,6 +36,8 @@ pub(crate) struct Setup {
     pub(crate) strained: bool,
     /// Whether chains that services answer with join the chain that called.
     pub(crate) compose: bool,
+    /// The host whose function may be done again.
+    pub(crate) repeatable: Option<usize>,
     pub(crate) bug: Bug,
 }
 
@@ -60,6 +62,7 @@ impl Default for Setup {
             hops: 8,
             strained: false,
             compose: true,
+            repeatable: None,
             bug: Bug::default(),
         }
     }
@@ -113,9 +116,18 @@ pub(crate) struct Seen {
     pub(crate) partials: usize,
     /// Numbers of the console's lines.
     pub(crate) lines: Vec<u32>,
-    pub(crate) ends: Vec<Result<(), (String, bool)>>,
+    pub(crate) ends: Vec<Result<(), Failed>>,
     pub(crate) origin_crashed: bool,
     pub(crate) cancelled: bool,
+}
+
+/// How a chain failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Failed {
+    pub(crate) name: String,
+    pub(crate) unknown: bool,
+    /// The step whose call failed.
+    pub(crate) at: Option<StepKey>,
 }
 
 #[derive(Clone, Debug)]
@@ -127,11 +139,14 @@ pub(crate) struct World {
     pub(crate) chains: Vec<(ChainId, Seen)>,
     /// Effects by (run, call), and in which run of a node they took place.
     pub(crate) effects: BTreeMap<(u64, u32), Vec<NodeId>>,
+    /// Steps that took effect by themselves, and not by a chain that they answered with.
+    pub(crate) done: BTreeSet<StepKey>,
     /// Who has heard that which chain is cancelled.
     pub(crate) cancelled: Vec<(NodeId, ChainId)>,
     /// What no state machine may ask for.
     pub(crate) wrong: Option<String>,
     compose: bool,
+    pub(crate) repeatable: Option<usize>,
     pub(crate) print: u128,
 }
 
@@ -162,15 +177,16 @@ fn policy(compose: bool, bug: Bug) -> Policy {
 }
 
 /// Any function may answer with a chain.
-fn kinds() -> Kinds {
-    Kinds { chaining: vec!["f".into()], ..Kinds::default() }
+fn kinds(index: usize, repeatable: Option<usize>) -> Kinds {
+    let again = repeatable.filter(|host| *host == index).map(|_| "f".to_string());
+    Kinds { chaining: vec!["f".into()], repeatable: again.into_iter().collect(), ..Kinds::default() }
 }
 
-fn start(index: usize, run: u64, compose: bool, bug: Bug) -> Host {
+fn start(index: usize, run: u64, compose: bool, repeatable: Option<usize>, bug: Bug) -> Host {
     let id = NodeId(run * 100 + index as u64);
     let me = NodeRef { id, name: format!("n{index}"), address: Some(format!("n{index}:1")), site: None };
     let mut node = Node::new(me.clone(), policy(compose, bug), 0);
-    node.serve(&service_name(u8::try_from(index).unwrap()), ["f"], kinds());
+    node.serve(&service_name(u8::try_from(index).unwrap()), ["f"], kinds(index, repeatable));
     Host { me: Arc::new(me), node, guests: BTreeMap::new() }
 }
 
@@ -178,14 +194,16 @@ impl World {
     pub(crate) fn new(setup: &Setup) -> Self {
         let mut world = Self {
             now: Time::from_us(1),
-            hosts: (0..setup.hosts).map(|index| start(index, 0, setup.compose, setup.bug)).collect(),
+            hosts: (0..setup.hosts).map(|index| start(index, 0, setup.compose, setup.repeatable, setup.bug)).collect(),
             packets: Vec::new(),
             left: setup.faults,
             chains: Vec::new(),
             effects: BTreeMap::new(),
+            done: BTreeSet::new(),
             cancelled: Vec::new(),
             wrong: None,
             compose: setup.compose,
+            repeatable: setup.repeatable,
             print: 0,
         };
         for (number, (origin, program)) in setup.chains.iter().enumerate() {
@@ -337,7 +355,8 @@ impl World {
         let others: Vec<_> = self.hosts.iter().map(|host| host.me.id).filter(|id| *id != gone).collect();
         self.packets.extend(others.into_iter().map(|to| Packet { to, from: to, what: What::LinkLost(gone) }));
         let compose = self.compose;
-        self.hosts[host] = start(host, gone.0 / 100 + 1, compose, bug);
+        self.hosts[host] = start(host, gone.0 / 100 + 1, compose, self.repeatable, bug);
+        self.hosts[host].node.set_born(self.now);
     }
 
     /// One order for what has none, and one number for all of it.
@@ -356,7 +375,7 @@ impl World {
 
     pub(crate) fn place(&self, service: &str) -> Result<Instance, Exception> {
         let index: usize = service[1..].parse().unwrap();
-        Ok(Instance { node: self.hosts[index].me.clone(), proxy: None, kinds: kinds() })
+        Ok(Instance { node: self.hosts[index].me.clone(), proxy: None, kinds: kinds(index, self.repeatable) })
     }
 
     pub(crate) fn undelivered(&mut self, host: usize, receipt: catena_core::Receipt) {
@@ -368,8 +387,16 @@ impl World {
         let Some((_, seen)) = self.chains.iter_mut().find(|(id, _)| *id == chain) else { return };
         seen.ends.push(match outcome {
             Outcome::Done(_) => Ok(()),
-            Outcome::Threw(why) => Err((why.name.clone(), why.unknown)),
+            Outcome::Threw(why) => {
+                let at = StepKey { chain, branch: why.branch.clone(), step: why.step };
+                Err(Failed { name: why.name.clone(), unknown: why.unknown, at: why.target.as_ref().map(|_| at) })
+            }
         });
+    }
+
+    /// How chains failed.
+    pub(crate) fn failed(&self) -> impl Iterator<Item = &Failed> {
+        self.chains.iter().flat_map(|(_, seen)| seen.ends.iter().filter_map(|end| end.as_ref().err()))
     }
 
     pub(crate) fn no_plain_calls(&mut self, call: CallId) {

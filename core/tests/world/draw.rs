@@ -1,12 +1,12 @@
 //! A plan from a seed: every fourth without a fault.
 
-use catena_wire::Mode;
+use catena_wire::{Mode, StepLimits};
 
 use crate::{
     guest::Op,
     plan::{Chain, CodePlan, Crash, Cut, Nodes, PlainCall, Plan, Rules},
     rng::Rng,
-    services::{SUB_CHAINS, Target, at, failing, slow, work},
+    services::{SUB_CHAINS, Target, at, durable, failing, slow, work},
 };
 
 pub(crate) fn plan(seed: u64) -> Plan {
@@ -99,7 +99,9 @@ fn code(rng: &mut Rng, hosts: usize, faulty: bool) -> CodePlan {
 
 fn chain(rng: &mut Rng, hosts: usize, services: u8) -> Chain {
     let mut program: Vec<Op> = (0..rng.range(1, 7)).map(|_| op(rng, services, 0)).collect();
-    match rng.range(0, 20) {
+    match rng.range(0, 22) {
+        20 => program.push(Op::Rethrow),
+        21 => program.push(Op::ThrowOwn),
         0 => program.push(Op::Throw),
         1 => program.push(Op::Stall),
         2 => {
@@ -120,6 +122,19 @@ fn chain(rng: &mut Rng, hosts: usize, services: u8) -> Chain {
         },
         compose: !rng.chance(15),
         cancel_after_us: rng.chance(8).then(|| rng.range(0, 2_000_000)),
+        credentials: rng.chance(70).then(|| rng.next()),
+        limits: limits(rng),
+    }
+}
+
+fn limits(rng: &mut Rng) -> StepLimits {
+    let mut some = || rng.chance(30).then(|| rng.range(1, 1 << 20) as u32);
+    StepLimits {
+        memory_bytes_max: some().map(u64::from),
+        step_wall_ms_max: some(),
+        output_bytes_max: some(),
+        events_max: some(),
+        continuation_bytes_max: some(),
     }
 }
 
@@ -144,9 +159,15 @@ fn op(rng: &mut Rng, services: u8, depth: u32) -> Op {
         9 => Op::Log,
         10 | 11 => Op::All((0..rng.range(2, 5)).map(|_| target(rng, services)).collect()),
         12 => Op::Race((0..rng.range(2, 4)).map(|_| willing(rng, services)).collect()),
-        13 | 14 => Op::Try(if rng.chance(50) { failing(service(rng, services)) } else { target(rng, services) }),
+        13 | 14 => tried(rng, services),
         _ => Op::Start(target(rng, services)),
     }
+}
+
+/// Its exception is forgotten, or held on to.
+fn tried(rng: &mut Rng, services: u8) -> Op {
+    let target = if rng.chance(50) { failing(service(rng, services)) } else { target(rng, services) };
+    if rng.chance(40) { Op::Hold(target) } else { Op::Try(target) }
 }
 
 fn service(rng: &mut Rng, services: u8) -> u8 {
@@ -155,7 +176,11 @@ fn service(rng: &mut Rng, services: u8) -> u8 {
 
 fn willing(rng: &mut Rng, services: u8) -> Target {
     let service = service(rng, services);
-    if rng.chance(5) { slow(service) } else { work(service) }
+    match rng.range(0, 100) {
+        0..5 => slow(service),
+        5..25 => durable(service),
+        _ => work(service),
+    }
 }
 
 fn target(rng: &mut Rng, services: u8) -> Target {
@@ -204,6 +229,7 @@ fn crash(rng: &mut Rng, hosts: usize) -> Crash {
         host: rng.range(0, hosts as u64) as usize,
         at_service: rng.range(1, 4),
         after_effect: rng.chance(50),
+        kept: rng.chance(70),
         restart_after_us: rng.chance(70).then(|| rng.range(1_000, 3_000_000)),
     }
 }

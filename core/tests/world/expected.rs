@@ -162,7 +162,7 @@ pub(crate) fn is_caught_elsewhere(program: &[Op]) -> bool {
     let caught = |target: &Target| target.function == CAUGHT;
     program.iter().any(|op| match op {
         Op::Split(branches, _) => branches.iter().any(|branch| is_caught_elsewhere(branch)),
-        Op::Call(target) | Op::Try(target) | Op::Start(target) => caught(target),
+        Op::Call(target) | Op::Try(target) | Op::Hold(target) | Op::Start(target) => caught(target),
         Op::All(targets) | Op::Race(targets) => targets.iter().any(caught),
         _ => false,
     })
@@ -173,7 +173,7 @@ pub(crate) fn is_plain(program: &[Op]) -> bool {
     let chains = |target: &Target| SUB_CHAINS.contains(&target.function);
     !program.iter().any(|op| match op {
         Op::Split(..) | Op::TrySplit(_) => true,
-        Op::Call(target) | Op::Try(target) | Op::Start(target) => chains(target),
+        Op::Call(target) | Op::Try(target) | Op::Hold(target) | Op::Start(target) => chains(target),
         Op::All(targets) | Op::Race(targets) => targets.iter().any(chains),
         _ => false,
     })

@@ -3,11 +3,12 @@
 use bytes::Bytes;
 use catena_core::{GuestCall, GuestSplit, Turn};
 use catena_wire::{Exception, Fault, Hash, Value};
-use minicbor::{Decode, Encode, bytes::ByteVec};
+use minicbor::{Decode, Encode};
 
 use crate::{
     rng::mix,
-    services::{FUNCTIONS, Target, service_name, work},
+    services::{FUNCTIONS, Target, service_name, value_of, work},
+    state::State,
 };
 
 /// One statement of a program.
@@ -55,6 +56,15 @@ pub(crate) enum Op {
     /// `x = new Uint8Array(..)`: from here on its state has so many bytes more.
     #[n(13)]
     Keep(#[n(0)] u32),
+    /// `try { await call(..) } catch (why) { held = why }`
+    #[n(14)]
+    Hold(#[n(0)] Target),
+    /// `if (held) throw held`, long after it was caught.
+    #[n(15)]
+    Rethrow,
+    /// `if (held) throw new Error(..)`
+    #[n(16)]
+    ThrowOwn,
 }
 
 /// The function's bytes.
@@ -76,6 +86,8 @@ pub(crate) fn hash_of(code: &[u8]) -> Hash {
 pub(crate) type Who = (u64, u64);
 /// What a service function is told: who calls, and the number of the call.
 pub(crate) type Params = (u64, u64, u32);
+/// What an exception of its own has for programs: whose it is, and whether that was in doubt.
+pub(crate) type Thrown = (u64, u64, bool);
 /// What a function returns: its results folded, whether it caught an exception that a fault caused, and its emits.
 pub(crate) type Returned = (u64, bool, u32);
 
@@ -127,6 +139,14 @@ pub(crate) struct Guest {
     got: Vec<(u32, u64)>,
     #[cbor(n(10), with = "minicbor::bytes")]
     kept: Vec<u8>,
+    /// What it was told of a call that may have taken effect leaves it in doubt.
+    #[n(11)]
+    doubt: bool,
+    /// The last exception that it held on to.
+    #[n(12)]
+    held: Option<Exception>,
+    #[n(13)]
+    state: State,
 }
 
 impl Guest {
@@ -145,6 +165,19 @@ impl Guest {
 
     pub(crate) fn run(&self) -> u64 {
         self.run
+    }
+
+    pub(crate) fn who(&self) -> Who {
+        (self.run, self.own)
+    }
+
+    pub(crate) const fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Whether it was told of a call that may have taken effect.
+    pub(crate) const fn doubts(&self) -> bool {
+        self.doubt
     }
 
     /// Whether it caught an exception that came of a fault.
@@ -170,7 +203,8 @@ impl Guest {
         self.within.push((self.pc, index));
         self.own = branch_of(self.own, call, index);
         self.fold = mix(self.fold ^ (u64::from(index) + 1));
-        (self.pc, self.emits, self.caught) = (0, 0, false);
+        // Its parent answers for what its parent was told.
+        (self.pc, self.emits, self.caught, self.doubt) = (0, 0, false, false);
         self.awaited.clear();
         self.turn(program, None)
     }
@@ -198,6 +232,7 @@ impl Guest {
 
     /// A result for the statement that awaits it; an error unless it is caught.
     fn take(&mut self, ops: &[Op], call: u32, result: Result<Value, Exception>) -> Result<(), Exception> {
+        self.doubt |= matches!(&result, Err(why) if why.unknown);
         match (result, &ops[self.pc as usize]) {
             (Ok(value), Op::Split(..) | Op::TrySplit(_)) => {
                 let folded = self.merged(&value);
@@ -207,9 +242,10 @@ impl Guest {
                 let result = self.result(&value);
                 self.got.push((call, result));
             }
-            (Err(why), Op::Try(_) | Op::TrySplit(_)) => {
+            (Err(why), op @ (Op::Try(_) | Op::Hold(_) | Op::TrySplit(_))) => {
                 self.caught |= !is_its_own(&why.name);
                 self.got.push((call, 1));
+                self.held = Some(why).filter(|_| matches!(op, Op::Hold(_))).or(self.held.take());
             }
             (Err(why), _) => return Err(why),
         }
@@ -218,10 +254,7 @@ impl Guest {
 
     /// What a service function returned, or a chain in its place.
     fn result(&mut self, value: &Value) -> u64 {
-        if let Ok(result) = minicbor::decode(value.as_bytes()) {
-            return result;
-        }
-        if let Ok((result, _)) = minicbor::decode::<(u64, ByteVec)>(value.as_bytes()) {
+        if let Some(result) = value_of(value) {
             return result;
         }
         let (fold, caught, _): Returned = minicbor::decode(value.as_bytes()).expect("a result");
@@ -240,6 +273,7 @@ impl Guest {
                 (result, caught)
             } else {
                 let why: Exception = decoder.decode().expect("what the branch threw");
+                self.doubt |= why.unknown;
                 (1, !is_its_own(&why.name))
             };
             self.caught |= caught;
@@ -250,7 +284,7 @@ impl Guest {
     /// False if it has to wait, or has ended.
     fn step(&mut self, op: &Op, turn: &mut Turn) -> bool {
         match op {
-            Op::Call(target) | Op::Try(target) => return self.wait_for(&[*target], 1, turn),
+            Op::Call(target) | Op::Try(target) | Op::Hold(target) => return self.wait_for(&[*target], 1, turn),
             Op::Dynamic(services) => {
                 let target = work((self.fold % u64::from(*services)) as u8);
                 return self.wait_for(&[target], 1, turn);
@@ -265,10 +299,13 @@ impl Guest {
             }
             Op::Keep(bytes) => self.kept = vec![7; *bytes as usize],
             Op::Log => turn.logs.push(format!("at {}", self.pc)),
-            Op::Throw => {
-                turn.end = Some(Err(Exception::new("Thrown", Fault::Guest, "as the program says")));
+            Op::Throw => return self.throws(turn),
+            Op::ThrowOwn if self.held.is_some() => return self.throws(turn),
+            Op::Rethrow if self.held.is_some() => {
+                turn.end = self.held.take().map(Err);
                 return false;
             }
+            Op::ThrowOwn | Op::Rethrow => {}
             Op::Stall => return false,
             Op::Jump(to) => {
                 self.pc = *to;
@@ -280,6 +317,14 @@ impl Guest {
         }
         self.pc += 1;
         true
+    }
+
+    /// An exception of its own, which says whose it is and whether that was in doubt.
+    fn throws(&self, turn: &mut Turn) -> bool {
+        let whose: Thrown = (self.run, self.own, self.doubt);
+        let why = Exception::new("Thrown", Fault::Guest, "as the program says").with_params(Value::encode(&whose));
+        turn.end = Some(Err(why));
+        false
     }
 
     fn wait_for(&mut self, targets: &[Target], enough: usize, turn: &mut Turn) -> bool {
@@ -311,6 +356,7 @@ impl Guest {
         }
         self.awaited.clear();
         self.got.clear();
+        self.state.set(self.run, self.own);
         self.pc += 1;
         true
     }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use catena_wire::{Branch, Exception, Outcome, Value, names};
+use catena_wire::{Branch, Exception, LogLine, Outcome, Value, names};
 
 use crate::{
+    endings,
     expected::{expected, is_caught_elsewhere, is_plain},
     guest::{Returned, is_its_own, of_sub_chain},
     plan::Plan,
@@ -24,11 +25,13 @@ pub(crate) fn check(plan: &Plan, record: &Record) -> Verdict {
     nothing_runs_in_two_places(record)?;
     sub_chains_are_heard_in_order(record)?;
     calls_end_once(record)?;
-    for seen in record.chains.values() {
+    endings::check(record)?;
+    for (chain, seen) in &record.chains {
         let judged = ended_once(seen)
             .and_then(|()| answers_in_order(seen))
-            .and_then(|()| lines_in_order(seen))
+            .and_then(|()| lines_in_order(record, seen))
             .and_then(|()| end_is_lawful(seen))
+            .and_then(|()| endings::check_end(record, *chain, seen))
             .and_then(|()| result_is_right(plan, record, seen))
             .and_then(|()| faultless_runs_succeed(plan, seen));
         judged.map_err(|why| format!("chain {} ({:?}): {why}", seen.run, plan.chains[seen.program].program))?;
@@ -213,17 +216,37 @@ fn result_is_right(plan: &Plan, record: &Record, seen: &Seen) -> Verdict {
     }
 }
 
-/// Each line of the console once, those of a branch in their order, and a branch's after what its parent said before it split.
-fn lines_in_order(seen: &Seen) -> Verdict {
-    let mut next: BTreeMap<&Branch, u32> = BTreeMap::new();
+/// Each line of the console once, those of a branch in their order and none left out, and after what its parents said before.
+fn lines_in_order(record: &Record, seen: &Seen) -> Verdict {
+    // Of a chain that was given up, what its branches said last may be lost with them.
+    let lossy = seen.ends.first().is_none_or(|(outcome, ..)| matches!(outcome, Outcome::Threw(why) if why.unknown));
+    let mut shown: BTreeMap<&Branch, Vec<&LogLine>> = BTreeMap::new();
     for line in &seen.console {
-        let next = next.entry(&line.branch).or_default();
-        if line.number < *next {
+        let lines = shown.entry(&line.branch).or_default();
+        let last = lines.last().map(|line| line.number);
+        if last.is_some_and(|last| last >= line.number) {
             return Err(format!("line {} of branch {} came again, or too late", line.number, line.branch));
         }
-        *next = line.number + 1;
+        if !lossy && line.number as usize != lines.len() {
+            return Err(format!("line {} of branch {} came as its {}th", line.number, line.branch, lines.len()));
+        }
+        lines.push(line);
     }
-    Ok(())
+    // Where there were two of it, one may have been ahead of the other.
+    let two = record.went_on.contains(&seen.run);
+    let late = seen.console.iter().enumerate().find(|(place, line)| is_late(&seen.console[..*place], line));
+    late.filter(|_| !two).map_or(Ok(()), |(_, line)| Err(format!("{line:?} came after what a branch said later")))
+}
+
+/// Whether one of the branches of the chain that said this has been heard before with what it said after it.
+fn is_late(before: &[LogLine], line: &LogLine) -> bool {
+    let within = |branch: &Branch| branches_around(branch).any(|around| around == line.branch);
+    before.iter().any(|earlier| within(&earlier.branch) && earlier.at_us > line.at_us)
+}
+
+/// Its parent, that one's parent, and so on.
+fn branches_around(branch: &Branch) -> impl Iterator<Item = Branch> {
+    std::iter::successors(branch.parent(), Branch::parent)
 }
 
 fn faultless_runs_succeed(plan: &Plan, seen: &Seen) -> Verdict {

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::result_large_err)]
 
 mod draw;
+mod durable;
+mod endings;
 mod expected;
 mod guest;
 mod host;
@@ -16,4 +18,6 @@ mod services;
 mod shell;
 mod sim;
 mod solo;
+mod state;
 mod stories;
+mod told;

@@ -1,7 +1,7 @@
 //! What a run consists of: who is there, what goes wrong, and which programs run.
 
 use catena_core::Policy;
-use catena_wire::Mode;
+use catena_wire::{Mode, StepLimits};
 
 use crate::{guest::Op, services::Target};
 
@@ -106,6 +106,8 @@ pub(crate) struct Crash {
     pub(crate) host: usize,
     pub(crate) at_service: u64,
     pub(crate) after_effect: bool,
+    /// If it is a durable one: what the node had on its disk by then is there (the intent before the effect, the result after it).
+    pub(crate) kept: bool,
     pub(crate) restart_after_us: Option<u64>,
 }
 
@@ -145,12 +147,16 @@ pub(crate) struct Chain {
     pub(crate) mode: Mode,
     pub(crate) compose: bool,
     pub(crate) cancel_after_us: Option<u64>,
+    /// On whose behalf.
+    pub(crate) credentials: Option<u64>,
+    pub(crate) limits: StepLimits,
 }
 
 impl Chain {
     /// The ordinary way.
     pub(crate) const fn new(at_us: u64, origin: usize, program: Vec<Op>) -> Self {
-        Self { at_us, origin, program, mode: Mode::Chain, compose: true, cancel_after_us: None }
+        let (mode, limits) = (Mode::Chain, StepLimits::UNCHANGED);
+        Self { at_us, origin, program, mode, compose: true, cancel_after_us: None, credentials: None, limits }
     }
 }
 

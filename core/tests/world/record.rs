@@ -5,7 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use catena_core::CallId;
 use catena_wire::{Branch, Budget, ChainId, Exception, LogLine, NodeId, Outcome, StepKey, StepTrace, Value};
 
-use crate::guest::Params;
+use crate::{
+    guest::{Params, Who},
+    services::Target,
+    told::Uncaught,
+};
 
 /// A chain as its user sees it.
 #[derive(Debug, Default)]
@@ -14,6 +18,8 @@ pub(crate) struct Seen {
     pub(crate) partials: Vec<Value>,
     pub(crate) console: Vec<LogLine>,
     pub(crate) ends: Vec<(Outcome, Vec<String>, Vec<StepTrace>)>,
+    /// The last step that it made, as its end tells.
+    pub(crate) last_step: u32,
     pub(crate) after_end: usize,
     pub(crate) ended_at_us: u64,
     pub(crate) origin_crashed: bool,
@@ -39,6 +45,8 @@ pub(crate) struct Ran {
     pub(crate) on: BTreeSet<NodeId>,
     pub(crate) run: u64,
     pub(crate) repeatable: bool,
+    /// How often it did something by itself.
+    pub(crate) effects: u32,
 }
 
 #[derive(Debug, Default)]
@@ -48,6 +56,25 @@ pub(crate) struct Record {
     pub(crate) withdrawn: BTreeSet<(usize, CallId)>,
     /// How often the effect of each call took place, by who called.
     pub(crate) effects: BTreeMap<Params, u32>,
+    /// Calls of functions that do something by themselves, and did.
+    pub(crate) took: BTreeSet<Params>,
+    /// What functions called, by who called.
+    pub(crate) issued: BTreeMap<Params, Vec<Target>>,
+    /// Calls that do something by themselves, whose results were handed to functions.
+    pub(crate) given: BTreeSet<Params>,
+    /// Calls of which functions were told that they had failed, and not that this was unknown.
+    pub(crate) denied: BTreeMap<Params, Exception>,
+    /// What functions threw.
+    pub(crate) uncaught: Vec<Uncaught>,
+    /// Continuations as they were taken, by whose they are.
+    pub(crate) taken: BTreeMap<Who, BTreeSet<Vec<u8>>>,
+    /// Plain calls, by what their services are told.
+    pub(crate) plain: BTreeMap<(usize, CallId), Params>,
+    /// How often each step of a durable function took effect, and at which host.
+    pub(crate) durable: BTreeMap<(usize, StepKey, Params), u32>,
+    /// Steps of durable functions that were asked for again after a crash; those of them that were answered from the store.
+    pub(crate) asked_again: usize,
+    pub(crate) answered_from_store: usize,
     /// Where service functions ran for each step of a chain; of what run, and whether that may be done again.
     pub(crate) ran: BTreeMap<StepKey, Ran>,
     /// Intermediate answers of sub-chains, as the services heard them that answered with these.

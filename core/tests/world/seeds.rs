@@ -1,6 +1,12 @@
 //! Runs drawn at random: thousands by default, as many as `CATENA_SEEDS` says for a longer look.
 
-use crate::{draw, invariants, record::Record, sim::World};
+use catena_wire::{Exception, Outcome};
+
+use crate::{
+    draw, invariants,
+    record::{Record, Seen},
+    sim::World,
+};
 
 const SEEDS_DEFAULT: u64 = 20_000;
 const FAILURES_SHOWN: usize = 8;
@@ -60,6 +66,7 @@ fn the_seeds_reach_what_they_are_meant_to_reach() {
         all += record.chains.len();
         excused += record.chains.values().filter(|seen| record.went_on.contains(&seen.run)).count();
         let heard = record.heard.len();
+        count_endings(&record, &mut kinds);
         for (kind, count) in [("heard", heard), ("done elsewhere", elsewhere), ("cancelled in time", cancelled)] {
             if count > 0 {
                 *kinds.entry(kind.to_string()).or_default() += count;
@@ -106,7 +113,32 @@ fn the_seeds_reach_what_they_are_meant_to_reach() {
         "branch of a branch",
         "done elsewhere",
         "cancelled in time",
+        "failed at a step",
+        "unknown",
+        "thrown in doubt",
+        "thrown after it went on",
+        "asked of a store again",
+        "answered from a store",
     ];
     let missing: Vec<_> = wanted.iter().filter(|kind| !kinds.contains_key(**kind)).collect();
     assert!(missing.is_empty(), "never seen: {missing:?}; seen: {kinds:?}");
+}
+
+/// How the chains ended, and what came of steps that outlived their node.
+fn count_endings(record: &Record, kinds: &mut std::collections::BTreeMap<String, usize>) {
+    let mut count = |kind: &str, times: usize| {
+        if times > 0 {
+            *kinds.entry(kind.to_string()).or_default() += times;
+        }
+    };
+    let ends = || record.chains.values().filter(|seen| !seen.ends.is_empty());
+    let threw = |judge: &dyn Fn(&Seen, &Exception) -> bool| {
+        ends().filter(|seen| matches!(seen.outcome(), Outcome::Threw(why) if judge(seen, why))).count()
+    };
+    count("unknown", threw(&|_, why| why.unknown));
+    count("failed at a step", threw(&|_, why| !why.unknown && why.target.is_some()));
+    count("thrown after it went on", threw(&|seen, why| why.branch.is_root() && why.step < seen.last_step));
+    count("thrown in doubt", record.uncaught.iter().filter(|thrown| thrown.doubt).count());
+    count("asked of a store again", record.asked_again);
+    count("answered from a store", record.answered_from_store);
 }

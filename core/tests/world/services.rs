@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Which function of which service.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Encode, Decode)]
 #[cbor(array)]
 pub(crate) struct Target {
     #[n(0)]
@@ -19,9 +19,23 @@ pub(crate) struct Target {
     pub(crate) function: u8,
 }
 
-pub(crate) const FUNCTIONS: [&str; 13] = [
-    "work", "fail", "slow", "chain", "caught", "throws", "hears", "nested", "forever", "recover", "forks", "quiet",
+pub(crate) const FUNCTIONS: [&str; 16] = [
+    "work",
+    "fail",
+    "slow",
+    "chain",
+    "caught",
+    "throws",
+    "hears",
+    "nested",
+    "forever",
+    "recover",
+    "forks",
+    "quiet",
     "twice",
+    "keeps",
+    "replicate",
+    "doubts",
 ];
 const WORK: u8 = 0;
 const FAIL: u8 = 1;
@@ -44,8 +58,14 @@ pub(crate) const FORKS: u8 = 10;
 pub(crate) const QUIET: u8 = 11;
 /// Answers with a chain that calls the same function twice, whatever comes of it.
 pub(crate) const TWICE: u8 = 12;
+/// Its steps outlive its node.
+const KEEPS: u8 = 13;
+/// Answers with a chain that does something here, and then the same at the next service: primary and backup.
+pub(crate) const REPLICATE: u8 = 14;
+/// Answers with a chain that catches what may have taken effect, goes on, and throws an exception of its own.
+pub(crate) const DOUBTS: u8 = 15;
 /// Those that answer with chains, and end.
-pub(crate) const SUB_CHAINS: [u8; 7] = [CHAIN, CAUGHT, THROWS, HEARS, NESTED, FORKS, QUIET];
+pub(crate) const SUB_CHAINS: [u8; 9] = [CHAIN, CAUGHT, THROWS, HEARS, NESTED, FORKS, QUIET, REPLICATE, DOUBTS];
 
 pub(crate) const fn at(service: u8, function: u8) -> Target {
     Target { service, function }
@@ -61,6 +81,20 @@ pub(crate) const fn failing(service: u8) -> Target {
 
 pub(crate) const fn slow(service: u8) -> Target {
     at(service, SLOW)
+}
+
+pub(crate) const fn durable(service: u8) -> Target {
+    at(service, KEEPS)
+}
+
+/// Whether it does something by itself: a refusal does not, and a function that answers with a chain leaves that to the chain.
+pub(crate) const fn is_effect(target: &Target) -> bool {
+    matches!(target.function, WORK | SLOW | KEEPS)
+}
+
+pub(crate) fn target_of(service: &str, function: &str) -> Target {
+    let function = FUNCTIONS.iter().position(|known| *known == function).expect("a function");
+    at(number_of(service), u8::try_from(function).expect("few functions"))
 }
 
 pub(crate) fn service_name(service: u8) -> String {
@@ -80,7 +114,7 @@ pub(crate) fn repeatable_functions() -> Vec<String> {
 pub(crate) fn kinds() -> Kinds {
     let chaining =
         SUB_CHAINS.iter().chain([&FOREVER, &TWICE]).map(|function| FUNCTIONS[usize::from(*function)].to_owned());
-    Kinds { chaining: chaining.collect(), ..Kinds::default() }
+    Kinds { chaining: chaining.collect(), durable: vec!["keeps".into()], ..Kinds::default() }
 }
 
 /// The program of the chain with which this function answers, if it does, where there are so many services.
@@ -93,6 +127,8 @@ pub(crate) fn program_of(service: u8, function: &str, services: u8) -> Option<Ve
         "hears" | "quiet" => {
             vec![Op::Emit, Op::Call(work(next(1))), Op::Emit, Op::Emit, Op::Call(work(next(2))), Op::Emit]
         }
+        "replicate" => vec![Op::Call(work(service)), Op::Call(work(next(1)))],
+        "doubts" => vec![Op::Hold(work(next(1))), Op::Call(work(next(2))), Op::ThrowOwn],
         "nested" => vec![Op::Call(at(next(1), CHAIN)), Op::Call(work(next(2)))],
         "twice" => vec![Op::Try(at(service, TWICE)), Op::Try(at(service, TWICE))],
         "forever" => vec![Op::Call(at(service, FOREVER))],
@@ -137,8 +173,14 @@ pub(crate) fn enlarged(answer: Answer, bytes: u32) -> Answer {
 }
 
 /// What a service function returns.
-fn result_of(service: u8, (run, own, call): Params) -> u64 {
+pub(crate) fn result_of(service: u8, (run, own, call): Params) -> u64 {
     mix(mix(run ^ own).wrapping_add(u64::from(call)) ^ u64::from(service))
+}
+
+/// The result in what a function of a service returned.
+pub(crate) fn value_of(value: &Value) -> Option<u64> {
+    let enlarged = || minicbor::decode::<(u64, minicbor::bytes::ByteVec)>(value.as_bytes()).map(|(result, _)| result);
+    minicbor::decode(value.as_bytes()).or_else(|_| enlarged()).ok()
 }
 
 /// What the catching function answers in the place of a chain that threw.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::{
     guest::{self, Guest, Params},
-    services::{self, number_of},
+    services::{self, is_effect, number_of, target_of},
     sim::{Event, World},
 };
 
@@ -25,7 +25,8 @@ impl World {
         let id = self.hosts[host].id();
         match action {
             Action::Send { to, message, receipt, via, .. } => self.send(host, &to, message, receipt, via),
-            Action::RunService { ticket, service, function, params, time_left_us, key, .. } => {
+            Action::RunService { ticket, service, function, params, time_left_us, credentials, key } => {
+                self.must_act_for(host, &params, credentials.as_ref());
                 if time_left_us == 0 {
                     self.record.violations.push(format!("n{host}: {service}/{function} runs with no time left"));
                 }
@@ -70,36 +71,43 @@ impl World {
 
     fn act_on_guest(&mut self, host: usize, action: Action) {
         match action {
-            Action::Begin { session, code, input, .. } => {
+            Action::Begin { session, code, input, limits, .. } => {
                 self.must_be_new(host, session, "Begin");
                 let guest = Guest::begin(&input);
+                self.must_be_limited(host, guest.who(), limits);
                 // A service brings the function of the chain with which it answers.
                 let bytes = guest::compile(&self.programs[&code]);
                 self.hosts[host].codes.insert(code, bytes);
                 self.hosts[host].guests.insert(session, (code, guest));
                 self.turn(host, session, |guest, program| guest.turn(program, None));
             }
-            Action::Branch { session, code, continuation, call, index, .. } => {
+            Action::Branch { session, code, continuation, call, index, limits } => {
                 self.must_be_new(host, session, "Branch");
                 self.must_have(host, session, code);
-                self.hosts[host].guests.insert(session, (code, Guest::lay_over(&continuation)));
+                let guest = self.must_be_as_taken(host, &continuation, limits);
+                self.hosts[host].guests.insert(session, (code, guest));
                 self.turn(host, session, |guest, program| guest.branch(program, call, index));
             }
-            Action::Resume { session, code, continuation, call, result, .. } => {
+            Action::Resume { session, code, continuation, call, result, limits } => {
                 self.must_be_new(host, session, "Resume");
                 self.must_have(host, session, code);
-                let guest = Guest::lay_over(&continuation);
+                let guest = self.must_be_as_taken(host, &continuation, limits);
                 self.note_unknown(&guest, &result);
+                self.note_told(host, &guest, call, &result);
                 self.hosts[host].guests.insert(session, (code, guest));
                 self.turn(host, session, |guest, program| guest.turn(program, Some((call, result))));
             }
             Action::Settle { session, call, result } => {
                 self.must_be_here(host, session, "Settle");
+                if let Some((_, guest)) = self.hosts[host].guests.get(&session).cloned() {
+                    self.note_told(host, &guest, call, &result);
+                }
                 self.turn(host, session, |guest, program| guest.turn(program, Some((call, result))));
             }
             Action::Suspend { session, with_code } => {
                 self.must_be_here(host, session, "Suspend");
                 let Some((_, guest)) = self.hosts[host].guests.remove(&session) else { return };
+                self.note_taken(&guest);
                 let code = with_code.filter(|_| self.plan.code.ride);
                 let code = code.and_then(|code| self.hosts[host].codes.get(&code).cloned());
                 // A shell keeps the functions of the chains that are at its node.
@@ -151,6 +159,8 @@ impl World {
         if guest.caught() {
             self.record.hurt.insert(guest.run());
         }
+        let guest = guest.clone();
+        self.note_turn(&guest, &turn);
         let us = self.rng.range(1, 200);
         self.after(us, Event::TurnDone { at: id, session, turn });
     }
@@ -166,27 +176,42 @@ impl World {
     ) {
         self.hosts[host].services_run += 1;
         let count = self.hosts[host].services_run;
+        let kept = key.clone().filter(|_| function == "keeps");
+        if let Some(result) = kept.as_ref().and_then(|key| self.kept_of(host, key, params)) {
+            return self.after(1, Event::ServiceDone { at: self.hosts[host].id(), ticket, result, took_us: 1 });
+        }
         let crash = self.plan.crashes.iter().find(|crash| crash.host == host && crash.at_service == count).cloned();
         // A restarted node does not crash again at the same count.
         let crash = crash.filter(|_| self.hosts[host].id().0 < 1_000);
+        if let Some(key) = kept.clone().filter(|_| crash.as_ref().is_none_or(|crash| crash.after_effect || crash.kept))
+        {
+            self.begin_to_keep(host, key, params.clone());
+        }
         if let Some(crash) = &crash
             && !crash.after_effect
         {
             return self.crash(host, crash.restart_after_us);
         }
         self.take_effect(host, service, function, params, key);
+        let number = number_of(service);
+        let result = services::answer(number, function, params, self.plan.services());
+        let more = self.plan.nodes.result_bytes.get(usize::from(number)).copied();
+        let result = result.map(|answer| services::enlarged(answer, more.unwrap_or_default()));
         if let Some(crash) = crash {
+            if let Some(key) = kept.filter(|_| crash.kept) {
+                self.keep(host, &key, result);
+            }
             return self.crash(host, crash.restart_after_us);
         }
         let took_us = match function {
             "slow" => self.plan.slow_us,
             _ => self.rng.range(self.plan.service_us.0, self.plan.service_us.1),
         };
-        let number = number_of(service);
-        let result = services::answer(number, function, params, self.plan.services());
-        let more = self.plan.nodes.result_bytes.get(usize::from(number)).copied();
-        let result = result.map(|answer| services::enlarged(answer, more.unwrap_or_default()));
-        self.after(took_us, Event::ServiceDone { at: self.hosts[host].id(), ticket, result, took_us });
+        let at = self.hosts[host].id();
+        if let Some(key) = kept {
+            self.after(took_us, Event::Keep { at, key, result: result.clone() });
+        }
+        self.after(took_us, Event::ServiceDone { at, ticket, result, took_us });
     }
 
     fn take_effect(&mut self, host: usize, service: &str, function: &str, params: &Value, key: Option<StepKey>) {
@@ -196,6 +221,11 @@ impl World {
         if let Ok(params) = params {
             *self.record.effects.entry(params).or_default() += 1;
         }
+        let effect = is_effect(&target_of(service, function));
+        if let (Ok(params), Some(key), "keeps") = (&params, &key, function) {
+            *self.record.durable.entry((host, key.clone(), *params)).or_default() += 1;
+        }
+        self.record.took.extend(params.as_ref().ok().filter(|_| effect));
         let Some(key) = key else { return };
         let thrown: Result<Exception, _> = minicbor::decode(params_bytes);
         if let (true, Some(seen)) = (thrown.is_ok_and(|why| why.unknown), self.record.chains.get(&key.chain)) {
@@ -205,9 +235,12 @@ impl World {
             let begun = format!("n{host}: {service}/{function} begins for {} after its cancellation", key.chain);
             self.record.violations.push(begun);
         }
+        let known = self.record.chains.get(&key.chain).map(|seen| seen.run);
         let ran = self.record.ran.entry(key).or_default();
         ran.on.insert(id);
-        ran.run = params.map_or(ran.run, |(run, ..)| run);
+        ran.effects += u32::from(effect);
+        // A function that catches what a chain threw is not told whose it is.
+        ran.run = params.ok().map(|(run, ..)| run).or(known).unwrap_or(ran.run);
         ran.repeatable = self.plan.nodes.repeatable.contains(&number_of(service))
             && services::repeatable_functions().iter().any(|repeatable| repeatable == function);
         if ran.repeatable && ran.on.len() > 1 {
@@ -235,8 +268,9 @@ impl World {
         match replied {
             Replied::Partial(value) => seen.partials.push(value),
             Replied::Console(lines) => seen.console.extend(lines),
-            Replied::End { outcome, path, trace } => {
+            Replied::End { outcome, last_step, path, trace } => {
                 seen.ends.push((outcome, path, trace));
+                seen.last_step = last_step;
                 seen.ended_at_us = now;
             }
         }

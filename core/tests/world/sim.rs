@@ -13,6 +13,7 @@ use catena_core::{
 use catena_wire::{Budget, ChainId, Encoded, Exception, Hash, Kinds, NodeId, NodeRef, StepKey, Value};
 
 use crate::{
+    durable::Store,
     guest::{self, Op},
     host::Host,
     plan::Plan,
@@ -56,6 +57,12 @@ pub(crate) enum Event {
         ticket: Ticket,
         result: Result<Answer, Exception>,
         took_us: u64,
+    },
+    /// The result of a durable function is on the disk.
+    Keep {
+        at: NodeId,
+        key: StepKey,
+        result: Result<Answer, Exception>,
     },
     TurnDone {
         at: NodeId,
@@ -102,6 +109,8 @@ pub(crate) struct World {
     /// Links opened by nodes without an address: from whom, to whom.
     pub(crate) opened: BTreeSet<(NodeId, NodeId)>,
     pub(crate) restarts: u64,
+    /// The disk of each host.
+    pub(crate) stores: Vec<Store>,
     pub(crate) tracing: bool,
     /// As it happens, so that a panic does not swallow it.
     pub(crate) printing: bool,
@@ -132,6 +141,7 @@ impl World {
             widths: BTreeMap::new(),
             opened: BTreeSet::new(),
             restarts: 0,
+            stores: vec![Store::new(); plan.hosts],
             tracing: false,
             printing: false,
             plan,
@@ -291,6 +301,10 @@ impl World {
             Event::ServiceDone { at, ticket, result, took_us } => {
                 self.on(at, |node, now| node.on_service_done(now, ticket, result, took_us));
             }
+            Event::Keep { at, key, result } => {
+                let host = self.index_of(at);
+                host.into_iter().for_each(|host| self.keep(host, &key, result.clone()));
+            }
             Event::TurnDone { at, session, turn } => {
                 self.on(at, |node, now| node.on_turn(now, session, Ok(turn), 1));
             }
@@ -328,6 +342,8 @@ impl World {
             mode: chain.mode,
             compose: chain.compose,
             profile: true,
+            credentials: self.credentials_of(run),
+            limits: chain.limits,
             ..catena_core::Plan::new(budget)
         };
         let host = &mut self.hosts[chain.origin];
@@ -360,8 +376,11 @@ impl World {
         let (now, budget) = (self.time(), Budget::new(20_000_000, 16));
         let params: guest::Params = (1_000 + number as u64, 0, 0);
         let (service, function) = (service_name(call.target.service), FUNCTIONS[usize::from(call.target.function)]);
+        let credentials = self.credentials_of(params.0);
         let node = &mut self.hosts[call.from].node;
-        let id = node.call(now, &service, function, Value::encode(&params), budget, None);
+        let id = node.call(now, &service, function, Value::encode(&params), budget, credentials);
+        self.record.issued.insert(params, vec![call.target]);
+        self.record.plain.insert((call.from, id), params);
         self.record.calls.insert((call.from, id), Vec::new());
         if let Some(us) = call.withdraw_after_us {
             self.after(us, Event::Withdraw(call.from, id));
@@ -413,6 +432,7 @@ impl World {
     fn restart(&mut self, host: usize) {
         self.restarts += 1;
         self.hosts[host] = start(&self.plan, host, self.restarts, policy());
+        self.hosts[host].node.set_born(Time::from_us(self.now));
         if let Some(repository) = self.plan.code.repository {
             let place = (*self.hosts[repository].me).clone();
             self.hosts[host].node.set_repository(place);
@@ -431,7 +451,12 @@ impl World {
 
 fn start(plan: &Plan, host: usize, run: u64, policy: Policy) -> Host {
     let dialled = plan.nodes.undialled != Some(host);
-    Host::start(host, run, &services_of(plan, host), plan.nodes.tune(host, policy), dialled)
+    let services = services_of(plan, host);
+    let mut started = Host::start(host, run, &services, plan.nodes.tune(host, policy), dialled);
+    for service in services.into_iter().filter(|service| plan.served[usize::from(*service)].len() > 1) {
+        started.node.note_shared(&service_name(service));
+    }
+    started
 }
 
 fn services_of(plan: &Plan, host: usize) -> Vec<u8> {

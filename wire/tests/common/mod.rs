@@ -4,8 +4,8 @@
 use bytes::Bytes;
 use catena_wire::{
     BRANCH_DEPTH_MAX, Branch, BranchCount, Brought, Budget, ChainId, Charter, End, Exception, Fault, Frame, Hash, Hop,
-    Kinds, Listener, LogLine, Merge, Message, Mode, NodeId, NodeRef, Outcome, ServiceEntry, StepKey, StepLimits,
-    StepTrace, Value, Whereabouts,
+    Kinds, Listener, LogLine, Merge, Message, Mode, NodeId, NodeRef, Outcome, Redone, ServiceEntry, StepKey,
+    StepLimits, StepTrace, Value, Whereabouts,
 };
 use proptest::{collection::vec, option, prelude::*};
 
@@ -53,6 +53,7 @@ pub(crate) fn frame_of() -> Frame {
         hears: true,
         limits: StepLimits { step_wall_ms_max: Some(100), ..StepLimits::UNCHANGED },
         continuation_bytes: 2,
+        doubt: true,
         continuation: Bytes::from_static(b"de"),
     }
 }
@@ -85,6 +86,8 @@ pub(crate) fn hop_of() -> Hop {
         merged: vec![BranchCount { branch: branch_of(&[1, 2, 3]), emitted: 7 }],
         console_told: 1,
         limits: StepLimits { memory_bytes_max: Some(1 << 20), ..StepLimits::UNCHANGED },
+        doubt: true,
+        redone: Some(Redone { key: key_of(2), age_us: 40_000 }),
         continuation: Bytes::from_static(b"abc"),
         code_bytes: Some(Bytes::from_static(b"code")),
     }
@@ -134,6 +137,7 @@ pub(crate) fn samples() -> Vec<(&'static str, Message)> {
         budget: Budget::new(5_000, 1),
         key: Some(key_of(3)),
         credentials: Some(Value::encode(&"alice")),
+        redone: Some(Redone { key: key_of(1), age_us: 7 }),
     };
     let entry = ServiceEntry {
         service: "ads".into(),
@@ -310,9 +314,9 @@ fn charter() -> impl Strategy<Value = Charter> {
 
 fn frame() -> impl Strategy<Value = Frame> {
     let numbers = (hash(), any::<[u32; 3]>());
-    let creator = (node(), name(), option::of(name()), any::<bool>());
+    let creator = (node(), name(), option::of(name()), any::<[bool; 2]>());
     (numbers, creator, limits(), bytes(60)).prop_map(
-        |((code, numbers), (creator, service, catch, hears), limits, continuation)| Frame {
+        |((code, numbers), (creator, service, catch, [hears, doubt]), limits, continuation)| Frame {
             code,
             call: numbers[0],
             step: numbers[1],
@@ -323,9 +327,14 @@ fn frame() -> impl Strategy<Value = Frame> {
             hears,
             limits,
             continuation_bytes: continuation.len() as u32,
+            doubt,
             continuation,
         },
     )
+}
+
+fn redone() -> impl Strategy<Value = Option<Redone>> {
+    option::of((key(), any::<u64>()).prop_map(|(key, age_us)| Redone { key, age_us }))
 }
 
 fn merged() -> impl Strategy<Value = Vec<BranchCount>> {
@@ -344,8 +353,8 @@ fn hop() -> impl Strategy<Value = Hop> {
     let merge = option::of(merge);
     let split = (any::<u16>(), merge, any::<u16>(), merged());
     let tail = (bytes(200), option::of(bytes(200)));
-    (what, whose, split, path(), trace(), (console(), any::<u32>(), limits()), tail).prop_map(
-        |(what, whose, split, path, trace, (console, console_told, limits), tail)| {
+    (what, whose, split, path(), trace(), (console(), any::<u32>(), limits(), any::<bool>(), redone()), tail).prop_map(
+        |(what, whose, split, path, trace, (console, console_told, limits, doubt, redone), tail)| {
             let (key, attempt, budget, service, function, params, call) = what;
             let (code, charter, stack, emitted, heartbeat_in_us) = whose;
             let (splits, merge, gather, merged) = split;
@@ -373,6 +382,8 @@ fn hop() -> impl Strategy<Value = Hop> {
                 merged,
                 console_told,
                 limits,
+                doubt,
+                redone,
                 continuation,
                 // An empty function is no function.
                 code_bytes: tail.1.filter(|code| !code.is_empty()),
@@ -428,17 +439,17 @@ pub(crate) fn deep_hop(depth: usize) -> Hop {
 
 /// Any message at all.
 pub(crate) fn message() -> impl Strategy<Value = Message> {
-    let call = (any::<u64>(), name(), name(), value(), budget(), option::of(key()), option::of(value())).prop_map(
-        |(id, service, function, params, budget, key, credentials)| Message::Call {
-            id,
-            service,
-            function,
-            params,
-            budget,
-            key,
-            credentials,
-        },
-    );
+    let call = (any::<u64>(), name(), name(), value(), budget(), option::of(key()), option::of(value()), redone());
+    let call = call.prop_map(|(id, service, function, params, budget, key, credentials, redone)| Message::Call {
+        id,
+        service,
+        function,
+        params,
+        budget,
+        key,
+        credentials,
+        redone,
+    });
     let relay = (any::<u64>(), bytes(100), bytes(100)).prop_map(|(to, head, tail)| Message::Relay {
         to: NodeId(to),
         head: head.to_vec(),

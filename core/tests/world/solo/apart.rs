@@ -41,7 +41,7 @@ fn run_apart(node: &mut Node, catch: Option<&str>) -> SessionId {
 fn keyed(id: u64) -> Message {
     let Message::Call { service, function, params, .. } = plain_call(id, Budget::new(1_000_000, 5)) else { panic!() };
     let (budget, key) = (Budget::new(1_000_000, 5), Some(hop(1, 3).key));
-    Message::Call { id, service, function, params, budget, key, credentials: None }
+    Message::Call { id, service, function, params, budget, key, credentials: None, redone: None }
 }
 
 /// What this node answered, by the number of the call.

@@ -2,9 +2,11 @@
 
 mod apart;
 mod basics;
+mod doubt;
 mod elsewhere;
 mod forged;
 mod oversize;
+mod redoing;
 mod splits;
 mod steps;
 mod waits;
@@ -42,7 +44,7 @@ fn tail() -> Tail {
 /// A call that is no chain's.
 fn plain_call(id: u64, budget: Budget) -> Message {
     let (service, function) = ("here".to_string(), "f".to_string());
-    Message::Call { id, service, function, params: Value::null(), budget, key: None, credentials: None }
+    Message::Call { id, service, function, params: Value::null(), budget, key: None, credentials: None, redone: None }
 }
 
 fn charter(origin: u64) -> Charter {
@@ -143,6 +145,8 @@ fn hop(number: u64, step: u32) -> Box<Hop> {
         merged: Vec::new(),
         console_told: 0,
         limits: StepLimits::UNCHANGED,
+        doubt: false,
+        redone: None,
         continuation: Bytes::from_static(b"state"),
         code_bytes: None,
     })

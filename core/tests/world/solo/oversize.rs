@@ -148,6 +148,7 @@ fn an_answer_of_a_sub_chain_that_cannot_reach_its_creator_ends_the_whole() {
         hears: true,
         limits: StepLimits::UNCHANGED,
         continuation_bytes: 0,
+        doubt: false,
         continuation: Bytes::new(),
     };
     let session = landed(&mut node, Box::new(Hop { stack: vec![frame], ..*hop(1, 2) }));

@@ -1,6 +1,6 @@
 //! A merge host, driven by hand.
 
-use catena_core::{Action, GuestSplit, Policy};
+use catena_core::{Action, GuestSplit, Policy, Undelivered};
 use catena_wire::{ChainId, Message};
 
 use super::*;
@@ -106,4 +106,57 @@ fn the_branches_functions_are_fetched_again_if_the_shell_has_dropped_them() {
     node.on_code_stored(NOW, CODE, Ok(()));
     let begun = actions(&mut node).iter().filter(|action| matches!(action, Action::Branch { .. })).count();
     assert_eq!(begun, 2);
+}
+
+/// A chain of node 9 that has split here, where its two branches merge.
+fn gathering() -> Node {
+    let budget = Budget::new(600_000_000, 100);
+    let mut node = node(Policy { budget_max: budget, ..Policy::default() });
+    let session = landed(&mut node, Box::new(Hop { budget, ..*hop(1, 1) }));
+    let splits = vec![GuestSplit { call: 0, count: 2, at: None, line: 0, column: 0 }];
+    node.on_turn(NOW, session, Ok(Turn { splits, ..Turn::default() }), 1);
+    node.on_suspended(NOW, session, Ok((Bytes::from_static(b"state"), None)), 1);
+    actions(&mut node);
+    node
+}
+
+/// The merge host's sign of life at this time, if it gives one.
+fn beat(node: &mut Node, at: Time) -> Option<Receipt> {
+    node.on_timeout(at);
+    let beats = sent(&actions(node)).into_iter();
+    let parents = beats.filter_map(|(_, message, receipt)| match message {
+        Message::Heartbeat(key, _, open) if key.branch.is_root() && !open.is_empty() => Some(receipt),
+        _ => None,
+    });
+    parents.last()
+}
+
+#[test]
+fn outcomes_whose_origin_is_gone_are_collected_after_a_minute() {
+    for gone in [Undelivered::Unreachable, Undelivered::Lost] {
+        let mut node = gathering();
+        let mut at = NOW;
+        let mut beats = 0;
+        while let Some(receipt) = beat(&mut node, at.after(3_000_000)) {
+            at = at.after(3_000_000);
+            node.on_undelivered(at, receipt, gone);
+            beats += 1;
+            assert!(beats < 100, "it is kept for ever");
+        }
+        // The first fails at 3 s; a minute of failures later it is over.
+        assert_eq!((beats, node.load().0), (20, 2), "its branches run to their end");
+    }
+}
+
+#[test]
+fn an_origin_that_is_reached_again_keeps_its_outcomes() {
+    let mut node = gathering();
+    for count in 1..=100 {
+        let at = NOW.after(3_000_000 * count);
+        let receipt = beat(&mut node, at).expect("it is still there");
+        // Three get through after every fifteen that do not.
+        if count % 18 < 15 {
+            node.on_undelivered(at, receipt, Undelivered::Lost);
+        }
+    }
 }

@@ -8,7 +8,7 @@ use super::*;
 fn keyed(id: u64, params: u8) -> Message {
     let (service, function) = ("here".to_string(), "f".to_string());
     let (params, budget) = (Value::encode(&params), Budget::new(1_000_000, 5));
-    Message::Call { id, service, function, params, budget, key: Some(hop(1, 3).key), credentials: None }
+    Message::Call { id, service, function, params, budget, key: Some(hop(1, 3).key), credentials: None, redone: None }
 }
 
 fn returns(actions: &[Action]) -> Vec<(NodeId, u64, Outcome)> {

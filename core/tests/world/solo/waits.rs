@@ -103,6 +103,7 @@ fn a_function_that_nobody_has_ends_its_chain_when_its_parents_states_are_there()
         hears: false,
         limits: StepLimits::UNCHANGED,
         continuation_bytes: 6,
+        doubt: false,
         continuation: Bytes::new(),
     };
     let key = node.on_hop_head(NOW, &node_ref(2), Box::new(Hop { stack: vec![parent], ..*hop(1, 2) }));

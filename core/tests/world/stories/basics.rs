@@ -237,9 +237,28 @@ fn a_state_that_arrives_late_does_not_hold_up_the_service() {
         plan.code.ride = ride;
         for seed in 0..50 {
             plan.seed = seed;
-            assert!(matches!(run(&plan).only().outcome(), Outcome::Done(_)));
+            let mut world = World::new(plan.clone());
+            world.tracing = true;
+            let record = world.run();
+            assert!(matches!(record.only().outcome(), Outcome::Done(_)));
+            for node in ["n1", "n2"] {
+                // Its function is looked for as soon as the state has come.
+                let (begun, state) = (first_at(&record, node, "RunService"), first_at(&record, node, "CheckCode"));
+                let (heard, went_on) = (first_at(&record, node, "<-"), first_at(&record, node, "Resume"));
+                assert!(
+                    heard == begun && begun < state && state <= went_on,
+                    "{node}: {heard} {begun} {state} {went_on}"
+                );
+            }
         }
     }
+}
+
+/// When this was first traced at this node.
+fn first_at(record: &Record, node: &str, what: &str) -> u64 {
+    let mut lines = record.trace.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let found = lines.find(|words| words[1] == node && words[2].starts_with(what)).expect("it is in the trace");
+    found[0].parse().expect("a time")
 }
 
 #[test]

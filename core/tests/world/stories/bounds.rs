@@ -1,4 +1,4 @@
-//! Programs that would go on for ever, and clocks that jump.
+//! Programs that would go on for ever. (Clocks that jump: `a_clock_that_jumps_ends_every_wait_once` in `solo/waits.rs`.)
 
 use catena_wire::names;
 

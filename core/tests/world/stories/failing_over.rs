@@ -8,7 +8,7 @@ use super::*;
 /// The node of service 1 dies when it has done its first work.
 fn dies_after_the_effect(program: Vec<Op>) -> Plan {
     let mut plan = Plan::simple(4, program);
-    plan.crashes = vec![Crash { host: 2, at_service: 1, after_effect: true, restart_after_us: None }];
+    plan.crashes = vec![Crash { host: 2, at_service: 1, after_effect: true, kept: true, restart_after_us: None }];
     plan
 }
 

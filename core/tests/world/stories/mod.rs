@@ -5,18 +5,22 @@ mod bounds;
 mod broken;
 mod cancelling;
 mod composing;
+mod durable;
+mod ending;
 mod failing_over;
 mod placing;
+mod replicating;
 mod splitting;
 
 use crate::{
     expected::expected,
-    guest::{Op, of_sub_chain},
+    guest::{Op, of_sub_chain, sub_chain_of},
     invariants,
     plan::{Chain, CodePlan, Crash, Cut, PlainCall, Plan, Rules},
     record::Record,
     services::{
-        CAUGHT, CHAIN, FOREVER, FORKS, HEARS, NESTED, QUIET, THROWS, TWICE, at, failing, recovered, slow, work,
+        CAUGHT, CHAIN, DOUBTS, FOREVER, FORKS, HEARS, NESTED, QUIET, REPLICATE, THROWS, TWICE, at, durable, failing,
+        recovered, slow, work,
     },
     sim::{Event, World, policy},
 };

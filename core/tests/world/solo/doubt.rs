@@ -1,0 +1,187 @@
+//! What a chain's end says of the steps before it: the step that could not be made, and doubt that is not dropped.
+
+use catena_core::Replied;
+use catena_wire::{Fault, Frame, names};
+
+use super::*;
+
+fn unknown() -> Exception {
+    Exception::new(names::NODE_LOST, Fault::Network, "").outcome_unknown()
+}
+
+fn throws(name: &str) -> Result<Turn, Exception> {
+    let why = Exception::new(name, Fault::Guest, "of its own");
+    Ok(Turn { end: Some(Err(why)), ..Turn::default() })
+}
+
+/// How the chain ended, as it is told to an origin elsewhere.
+fn told(node: &mut Node) -> Outcome {
+    let ends = sent(&actions(node)).into_iter().find_map(|(_, message, _)| match message {
+        Message::End(end) => Some(end.outcome),
+        _ => None,
+    });
+    ends.expect("it has ended")
+}
+
+fn is_unknown(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Threw(why) if why.unknown)
+}
+
+/// A chain that has come here, and whose service function failed so.
+fn came(node: &mut Node, hop: Box<Hop>, why: Exception) -> SessionId {
+    node.on_message(NOW, &node_ref(2), Message::Hop(hop));
+    let ticket = ticket_of(&actions(node)).unwrap();
+    node.on_service_done(NOW, ticket, Err(why), 1);
+    let Some(Action::Resume { session, .. }) = actions(node).pop() else { panic!("it goes on") };
+    session
+}
+
+#[test]
+fn a_function_that_catches_doubt_and_throws_its_own_leaves_doubt() {
+    for doubt in [true, false] {
+        let mut node = node(Policy::default());
+        let why = if doubt { unknown() } else { Exception::new("Refused", Fault::Service, "") };
+        let session = came(&mut node, hop(1, 1), why);
+        node.on_turn(NOW, session, throws("Mine"), 1);
+        let end = told(&mut node);
+        assert_eq!(is_unknown(&end), doubt, "{end:?}");
+        assert!(matches!(end, Outcome::Threw(why) if why.name == "Mine"));
+    }
+}
+
+#[test]
+fn doubt_travels_with_the_chain() {
+    let mut first = node(Policy::default());
+    let session = came(&mut first, hop(1, 1), unknown());
+    first.on_turn(NOW, session, calling(vec![call(0, "there")]), 1);
+    first.on_suspended(NOW, session, Ok((Bytes::from_static(b"state"), None)), 1);
+    let on = sent(&actions(&mut first)).into_iter().find_map(|(_, message, _)| match message {
+        Message::Hop(hop) => Some(hop),
+        _ => None,
+    });
+    let on = Hop { service: "here".into(), ..*on.unwrap() };
+    assert!(on.doubt);
+    let mut second = node(Policy::default());
+    let session = landed(&mut second, Box::new(on));
+    second.on_turn(NOW, session, throws("Later"), 1);
+    assert!(is_unknown(&told(&mut second)));
+}
+
+#[test]
+fn a_function_that_answers_has_dealt_with_its_doubt() {
+    let mut node = node(Policy::default());
+    let session = came(&mut node, hop(1, 1), unknown());
+    node.on_turn(NOW, session, Ok(Turn { end: Some(Ok(Value::null())), ..Turn::default() }), 1);
+    assert_eq!(told(&mut node), Outcome::Done(Value::null()));
+}
+
+fn frame(doubt: bool) -> Frame {
+    Frame {
+        code: CODE,
+        call: 0,
+        step: 1,
+        emitted: 0,
+        creator: (*node_ref(5)).clone(),
+        service: "s".into(),
+        catch: None,
+        hears: false,
+        limits: StepLimits::UNCHANGED,
+        continuation_bytes: 0,
+        doubt,
+        continuation: Bytes::new(),
+    }
+}
+
+/// The result that the enclosing chain is handed when its sub-chain, told of doubt or not, has ended like this.
+fn handed_up(node: &mut Node, around: bool, within: bool, end: Result<Turn, Exception>) -> (SessionId, bool) {
+    let hop = Box::new(Hop { stack: vec![frame(around)], doubt: within, ..*hop(1, 2) });
+    let session = landed(node, hop);
+    node.on_turn(NOW, session, end, 1);
+    let resumed = actions(node).into_iter().find_map(|action| match action {
+        Action::Resume { session, result, .. } => Some((session, matches!(result, Err(why) if why.unknown))),
+        _ => None,
+    });
+    resumed.expect("the enclosing chain goes on")
+}
+
+#[test]
+fn each_chain_on_the_stack_has_doubt_of_its_own() {
+    // The sub-chain's failure is in doubt if its own calls are; what is around it is in doubt if it was, or is told so.
+    let answers = || Ok(Turn { end: Some(Ok(Value::null())), ..Turn::default() });
+    let cases = [
+        (false, true, throws("Sub"), true, true),
+        (true, false, throws("Sub"), false, true),
+        (false, false, throws("Sub"), false, false),
+        (false, true, answers(), false, false),
+        (true, true, answers(), false, true),
+    ];
+    for (around, within, end, told_so, in_the_end) in cases {
+        let mut node = node(Policy::default());
+        let case = format!("{around} {within} {end:?}");
+        let (session, unknown) = handed_up(&mut node, around, within, end);
+        assert_eq!(unknown, told_so, "{case}");
+        node.on_turn(NOW, session, throws("Outer"), 1);
+        assert_eq!(is_unknown(&told(&mut node)), in_the_end, "{case}");
+    }
+}
+
+#[test]
+fn doubt_of_a_branch_is_its_parents_once_that_is_told() {
+    let mut node = node(Policy::default());
+    let (chain, session) = begun(&mut node);
+    let splits = vec![catena_core::GuestSplit { call: 0, count: 2, at: None, line: 0, column: 0 }];
+    node.on_turn(NOW, session, Ok(Turn { splits, ..Turn::default() }), 1);
+    node.on_suspended(NOW, session, Ok((Bytes::new(), None)), 1);
+    let branches: Vec<_> = actions(&mut node)
+        .into_iter()
+        .filter_map(|action| if let Action::Branch { session, .. } = action { Some(session) } else { None })
+        .collect();
+    node.on_turn(NOW, branches[0], Err(unknown()), 1);
+    node.on_turn(NOW, branches[1], Ok(Turn { end: Some(Ok(Value::null())), ..Turn::default() }), 1);
+    let Some(Action::Resume { session, .. }) = actions(&mut node).pop() else { panic!("the parent goes on") };
+    node.on_turn(NOW, session, throws("Merged"), 1);
+    let ended = actions(&mut node).into_iter().find_map(|action| match action {
+        Action::Reply(of, Replied::End { outcome, .. }) if of == chain => Some(outcome),
+        _ => None,
+    });
+    assert!(is_unknown(&ended.unwrap()));
+}
+
+/// How a chain of this node ends that has no hops.
+fn without_hops(turn: Turn) -> Exception {
+    let mut node = node(Policy::default());
+    let chain = node.run(NOW, CODE, Value::null(), Plan::new(Budget::new(60_000_000, 0))).unwrap();
+    let Some(Action::Begin { session, .. }) = actions(&mut node).pop() else { panic!("a chain begins") };
+    node.on_turn(NOW, session, Ok(turn), 1);
+    let ended = actions(&mut node).into_iter().find_map(|action| match action {
+        Action::Reply(of, Replied::End { outcome: Outcome::Threw(why), .. }) if of == chain => Some(why),
+        _ => None,
+    });
+    ended.expect("it has ended")
+}
+
+#[test]
+fn the_step_that_a_chain_has_no_hops_for_is_named() {
+    let moves = Turn { calls: vec![call(0, "there")], ..Turn::default() };
+    let beside = Turn { calls: vec![call(0, "there"), call(1, "there")], ..Turn::default() };
+    let splits = vec![catena_core::GuestSplit { call: 0, count: 2, at: None, line: 0, column: 0 }];
+    let splits = Turn { splits, ..Turn::default() };
+    for turn in [moves, beside, splits] {
+        let why = without_hops(turn);
+        assert_eq!((why.name.as_str(), why.step, why.unknown), (names::HOP_BUDGET_EXCEEDED, 1, false), "{why:?}");
+    }
+}
+
+#[test]
+fn the_end_names_the_last_step_whatever_the_exception_says() {
+    let mut node = node(Policy::default());
+    let (chain, ..) = handing(&mut node);
+    let old = Exception::new("Refused", Fault::Service, "").at_step(1, &["n2".into()]);
+    let late = End { outcome: Outcome::Threw(old), ..end(key(chain, 4), None) };
+    node.on_message(NOW, &node_ref(2), Message::End(Box::new(late)));
+    let ended = actions(&mut node).into_iter().find_map(|action| match action {
+        Action::Reply(_, Replied::End { outcome: Outcome::Threw(why), last_step, .. }) => Some((why.step, last_step)),
+        _ => None,
+    });
+    assert_eq!(ended, Some((1, 4)));
+}
