@@ -1,91 +1,108 @@
 //! What the origin was told, held against what took place.
 
-use std::{collections::BTreeMap, path::Path};
+use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
+use catena::exceptions;
 
 use crate::{
-    Failure,
     chains::{Ended, Ending},
+    ledger::Effects,
+    plan::{Function, Planned},
+    tally::Tally,
 };
 
-/// The figures.
-#[derive(Serialize, Default)]
-pub(crate) struct Verdict {
-    chains: usize,
-    faults: usize,
-    answered: usize,
-    failed: usize,
-    unknown: usize,
-    doubled: usize,
-    lost: usize,
-    hung: usize,
+/// An effect later than this after its chain was cancelled shows that the chain ran on. Nodes that are stopped hear the word when they go on.
+const STRAGGLING_MS_MAX: u64 = 3_000;
+
+/// Counts one chain. Whatever is wrong with it is told to people too.
+pub(crate) fn hold(ended: &Ended, all: &Effects) -> Tally {
+    let audit = Audit { ended, planned: ended.plan.effects(), took_place: of_chain(ended.chain, all) };
+    let mut tally = Tally { chains: 1, ..Tally::default() };
+    match &ended.ending {
+        Ending::Answered(_) => tally.answered = 1,
+        Ending::Failed(_) => tally.failed = 1,
+        Ending::Unknown(_) => tally.unknown = 1,
+        Ending::Hung => tally.hung = 1,
+    }
+    tally.doubled = audit.doubled();
+    tally.lost = audit.without_those_before().union(&audit.otherwise_than_told()).count() + audit.miscounted();
+    tally.ran_on = audit.ran_on();
+    if !tally.is_good() {
+        audit.tell(&tally);
+    }
+    tally
 }
 
-/// Nothing may have taken place twice, and nothing that was told to have taken place, or not to have, otherwise.
-pub(crate) fn hold(ended: &[Ended], effects: &BTreeMap<(usize, usize), usize>, faults: usize) -> Verdict {
-    let mut verdict = Verdict { chains: ended.len(), faults, ..Verdict::default() };
-    for (effect, count) in effects {
-        if *count > 1 {
-            eprintln!("effect {effect:?} took place {count} times");
-            verdict.doubled += 1;
-        }
-    }
-    for Ended { chain, effects: planned, ending } in ended {
-        let took_place = |index: usize| effects.contains_key(&(*chain, index));
-        let done = (0..*planned).filter(|index| took_place(*index)).count();
-        match ending {
-            Ending::Answered => {
-                verdict.answered += 1;
-                verdict.lost += planned - done;
-                if done < *planned {
-                    eprintln!("chain {chain} was answered, and {done} of its {planned} effects took place");
-                }
-            }
-            // Step k makes effect k - 1: all before it took place, it and what follows did not.
-            Ending::Failed { step, why } => {
-                verdict.failed += 1;
-                let before = (*step as usize).saturating_sub(1);
-                let as_told = (0..*planned).all(|index| took_place(index) == (index < before));
-                if !as_told {
-                    eprintln!(
-                        "chain {chain} failed before its effect at step {step}, but {done} of {planned} took place: {why}"
-                    );
-                    verdict.lost += 1;
-                }
-            }
-            Ending::Unknown => verdict.unknown += 1,
-            Ending::Hung => {
-                eprintln!("chain {chain} did not end");
-                verdict.hung += 1;
-            }
-        }
-    }
-    verdict
+fn of_chain(chain: usize, all: &Effects) -> BTreeMap<usize, Vec<u64>> {
+    all.range((chain, 0)..=(chain, usize::MAX)).map(|((_, index), times)| (*index, times.clone())).collect()
 }
 
-impl Verdict {
-    pub(crate) fn is_good(&self) -> bool {
-        self.doubled + self.lost + self.hung == 0
+struct Audit<'a> {
+    ended: &'a Ended,
+    planned: BTreeMap<usize, Planned>,
+    /// When, by index.
+    took_place: BTreeMap<usize, Vec<u64>>,
+}
+
+impl Audit<'_> {
+    fn doubled(&self) -> usize {
+        let may_repeat = |index| self.planned.get(index).is_some_and(|planned| planned.function == Function::Repeat);
+        self.took_place.iter().filter(|(index, times)| times.len() > 1 && !may_repeat(index)).count()
     }
 
-    pub(crate) fn print(&self) {
-        println!("{:>8}  chains run", self.chains);
-        println!("{:>8}  faults injected: nodes killed and restarted, or stopped for a while", self.faults);
-        println!("{:>8}  answered", self.answered);
-        println!("{:>8}  failed before their effect at the step they name", self.failed);
-        println!("{:>8}  outcome unknown after the step they name", self.unknown);
-        println!("{:>8}  effects that took place twice", self.doubled);
-        println!("{:>8}  effects that took place, or did not, otherwise than was told", self.lost);
-        println!("{:>8}  chains that did not end", self.hung);
+    /// However a chain ended: it does not go on before what it called has taken effect.
+    fn without_those_before(&self) -> BTreeSet<usize> {
+        let reached = self.planned.iter().filter(|(index, _)| self.took_place.contains_key(index));
+        let needed = reached.flat_map(|(_, planned)| &planned.after).copied();
+        needed.filter(|index| !self.took_place.contains_key(index)).collect()
     }
 
-    pub(crate) fn write(&self, path: &Path) -> Result<(), Failure> {
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder)?;
+    /// Effects that the ending says took place, or did not, and it is the other way round.
+    fn otherwise_than_told(&self) -> BTreeSet<usize> {
+        let told = |index: usize| match &self.ended.ending {
+            Ending::Answered(_) => Some(true),
+            Ending::Failed(why) if self.ended.plan.is_straight() => {
+                // Step k has the effect k - 1. An exception that names no call is the function's own: its last step was done.
+                let done = if why.target.is_some() { why.step.saturating_sub(1) } else { why.step };
+                Some(index < done as usize)
+            }
+            Ending::Unknown(why) if self.ended.plan.is_straight() => (index + 1 < why.step as usize).then_some(true),
+            _ => None,
+        };
+        let untrue = |index: &usize| told(*index).is_some_and(|told| told != self.took_place.contains_key(index));
+        self.planned.keys().copied().filter(untrue).collect()
+    }
+
+    /// The function's own count, if it came.
+    fn miscounted(&self) -> usize {
+        match self.ended.ending {
+            Ending::Answered(count) => self.planned.len().abs_diff(count),
+            _ => 0,
         }
-        std::fs::write(path, serde_json::to_string_pretty(self)? + "\n")?;
-        println!("written to {}", path.display());
-        Ok(())
+    }
+
+    /// Of another ending this cannot be said: calls that nobody awaits any more are still made.
+    fn ran_on(&self) -> usize {
+        let cancelled = matches!(&self.ended.ending, Ending::Unknown(why) if why.name == exceptions::CANCELLED);
+        let last = self.took_place.values().flatten().max().copied().unwrap_or_default();
+        usize::from(cancelled && last > self.ended.at_ms.saturating_add(STRAGGLING_MS_MAX))
+    }
+
+    fn tell(&self, tally: &Tally) {
+        let Ended { chain, kind, plan, ending, at_ms } = self.ended;
+        let Tally { doubled, lost, hung, ran_on, .. } = tally;
+        eprintln!(
+            "chain {chain} ({}): {doubled} doubled, {lost} lost, {hung} hung, {ran_on} ran on: {ending:?}",
+            kind.name()
+        );
+        let after = |at: &u64| i128::from(*at) - i128::from(*at_ms);
+        let relative: BTreeMap<_, Vec<_>> =
+            self.took_place.iter().map(|(index, times)| (index, times.iter().map(after).collect())).collect();
+        eprintln!("    effects, in ms from its end: {relative:?}");
+        eprintln!("    its plan: {}", serde_json::to_string(&plan.steps).unwrap_or_default());
     }
 }
+
+#[cfg(test)]
+#[path = "audit_tests.rs"]
+mod tests;

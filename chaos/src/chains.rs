@@ -1,85 +1,89 @@
-//! The chains: each takes numbered effects at nodes drawn at random, one after the other.
+//! Runs the chains, so many at one time, and keeps what their origin was told.
 
 use std::time::Duration;
 
-use catena::{Client, Exception, RunOptions, from_value, to_value};
+use catena::{Client, Code, Exception, ReplySet, RunOptions, Value, from_value, to_value};
 use futures_util::{StreamExt, stream};
-use serde_json::json;
+use tokio::time::timeout;
 
 use crate::{
     Failure,
-    node::{Effect, service_name},
-    rng::Rng,
+    kinds::{self, Kind},
+    ledger::now_ms,
+    plan::{Plan, TAKE},
+    progress::Progress,
 };
 
-const FUNCTION: &str = r#"import { call } from "catena";
-export default async function take(effects) {
-  for (const { service, effect } of effects) await call(`${service}/take`, effect);
-  return effects.length;
-}
-"#;
 /// What a chain is given.
-const TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(12);
 /// How much longer than that an end may take to come.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How a chain ended, as its origin was told.
 #[derive(Debug)]
 pub(crate) enum Ending {
-    Answered,
-    /// Before the effect of this step.
-    Failed {
-        step: u32,
-        why: Exception,
-    },
-    /// After this step.
-    Unknown,
+    /// With how many effects.
+    Answered(usize),
+    /// Before the effect of its step.
+    Failed(Exception),
+    /// After its step.
+    Unknown(Exception),
     /// It did not.
     Hung,
 }
 
 pub(crate) struct Ended {
     pub(crate) chain: usize,
-    pub(crate) effects: usize,
+    pub(crate) kind: Kind,
+    pub(crate) plan: Plan,
     pub(crate) ending: Ending,
+    /// When that was told.
+    pub(crate) at_ms: u64,
 }
 
-pub(crate) async fn run(
-    client: &Client,
-    seed: u64,
-    count: usize,
-    nodes: usize,
-    in_flight: usize,
-) -> Result<Vec<Ended>, Failure> {
-    let code = client.javascript("take.js", FUNCTION).await?;
-    let options = RunOptions { timeout: TIMEOUT, ..RunOptions::default() };
-    let one = |chain: usize| {
-        let (code, options) = (&code, &options);
-        async move {
-            let mut rng = Rng::new(seed ^ (chain as u64).wrapping_mul(0x9e37_79b9));
-            let effects = usize::try_from(rng.range(1, 6)).unwrap_or(1);
-            let input: Vec<_> = (0..effects)
-                .map(|index| {
-                    let node = usize::try_from(rng.range(0, nodes as u64)).unwrap_or(0);
-                    let (before_ms, after_ms) = (rng.range(0, 30), rng.range(0, 30));
-                    json!({ "service": service_name(node), "effect": Effect { chain, index, before_ms, after_ms } })
-                })
-                .collect();
-            let ending = match client.run_with(code, &to_value(&input)?, options) {
-                Ok(mut replies) => match tokio::time::timeout(TIMEOUT + PATIENCE, replies.last()).await {
-                    Ok(Ok(value)) => {
-                        from_value::<usize>(&value)?;
-                        Ending::Answered
-                    }
-                    Ok(Err(why)) if why.unknown => Ending::Unknown,
-                    Ok(Err(why)) => Ending::Failed { step: why.step, why },
-                    Err(_) => Ending::Hung,
-                },
-                Err(why) => Ending::Failed { step: 0, why },
-            };
-            Ok::<_, Failure>(Ended { chain, effects, ending })
-        }
-    };
-    let ended: Vec<_> = stream::iter((0..count).map(one)).buffer_unordered(in_flight).collect().await;
+/// What the chains are drawn by.
+pub(crate) struct Run {
+    pub(crate) seed: u64,
+    pub(crate) chains: usize,
+    pub(crate) nodes: usize,
+    pub(crate) in_flight: usize,
+    pub(crate) kinds: Vec<Kind>,
+}
+
+pub(crate) async fn run(client: &Client, run: &Run) -> Result<Vec<Ended>, Failure> {
+    let code = client.javascript("take.js", TAKE).await?;
+    let mut progress = Progress::new(run.chains);
+    let one = |chain| one(client, &code, run, chain);
+    let ending = stream::iter((0..run.chains).map(one)).buffer_unordered(run.in_flight);
+    let ended: Vec<_> = ending.inspect(|_| progress.one_more()).collect().await;
     ended.into_iter().collect()
+}
+
+async fn one(client: &Client, code: &Code, run: &Run, chain: usize) -> Result<Ended, Failure> {
+    let (kind, plan) = kinds::draw(run.seed, chain, run.nodes, &run.kinds);
+    let options = RunOptions { timeout: TIMEOUT, compose: !plan.apart, mode: plan.mode, ..RunOptions::default() };
+    let ending = match client.run_with(code, &to_value(&plan.steps)?, &options) {
+        Ok(mut replies) => match last(&mut replies, plan.cancelled_after).await {
+            Some(Ok(value)) => Ending::Answered(from_value(&value)?),
+            Some(Err(why)) => failed(why),
+            None => Ending::Hung,
+        },
+        Err(why) => failed(why),
+    };
+    Ok(Ended { chain, kind, plan, ending, at_ms: now_ms() })
+}
+
+const fn failed(why: Exception) -> Ending {
+    if why.unknown { Ending::Unknown(why) } else { Ending::Failed(why) }
+}
+
+/// The end, if it comes.
+async fn last(replies: &mut ReplySet, cancelled_after: Option<Duration>) -> Option<Result<Value, Exception>> {
+    if let Some(after) = cancelled_after {
+        if let Ok(ended) = timeout(after, replies.last()).await {
+            return Some(ended);
+        }
+        replies.cancel();
+    }
+    timeout(TIMEOUT + PATIENCE, replies.last()).await.ok()
 }

@@ -34,12 +34,21 @@ impl Faults {
     }
 
     async fn one(&mut self, fleet: &mut Fleet) -> Result<(), Failure> {
-        let number = usize::try_from(self.rng.range(0, fleet.count() as u64))?;
-        if self.rng.range(0, 2) == 0 {
-            let down = Duration::from_millis(self.rng.range(0, 300));
-            return fleet.kill_and_restart(number, down).await;
+        let number = self.rng.below(fleet.count());
+        match self.rng.below(4) {
+            0 => fleet.kill_and_restart(&[number], self.down()).await,
+            // What one has lost, the other cannot tell either.
+            1 => fleet.kill_and_restart(&[number, (number + 1) % fleet.count()], self.down()).await,
+            _ => self.stop_for_a_while(fleet, number).await,
         }
-        // Some shorter than the patience of the others, some longer.
+    }
+
+    fn down(&mut self) -> Duration {
+        Duration::from_millis(self.rng.range(0, 300))
+    }
+
+    /// Some shorter than the patience of the others, some longer.
+    async fn stop_for_a_while(&mut self, fleet: &Fleet, number: usize) -> Result<(), Failure> {
         let still = Duration::from_millis(self.rng.range(20, 1_500));
         fleet.signal(number, Signal::STOP)?;
         tokio::time::sleep(still).await;

@@ -1,12 +1,23 @@
-//! A node whose service has effects that can be counted.
+//! A node whose services have effects that can be counted.
 
-use std::{fs::OpenOptions, io::Write, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
-use catena::{Node, Place, Policy, Service, ServiceError};
+use catena::{Context, Node, Place, Policy, Service, ServiceError, SubChain};
 use clap::Args;
-use serde::{Deserialize, Serialize};
 
-use crate::Failure;
+use crate::{
+    Failure,
+    flaw::{self, Flaw},
+    ledger::Ledger,
+    plan::{Effect, Step, TAKE},
+};
+
+/// The service that every node is an instance of.
+pub(crate) const ANYWHERE: &str = "effects";
 
 /// What it is started with.
 #[derive(Args)]
@@ -20,20 +31,12 @@ pub(crate) struct NodeArgs {
     /// The others
     #[arg(long)]
     pub(crate) join: Vec<String>,
-    /// The file to which each effect adds a line
+    /// Where it keeps its files, and finds what all have in common
     #[arg(long)]
-    pub(crate) effects: PathBuf,
-}
-
-/// One numbered effect.
-#[derive(Clone, Copy, Serialize, Deserialize, Debug)]
-pub(crate) struct Effect {
-    pub(crate) chain: usize,
-    pub(crate) index: usize,
-    /// How long it takes before it takes place.
-    pub(crate) before_ms: u64,
-    /// And until it is answered.
-    pub(crate) after_ms: u64,
+    pub(crate) folder: PathBuf,
+    /// The mistake it makes
+    #[arg(long)]
+    pub(crate) flaw: Option<Flaw>,
 }
 
 /// Signs of life and retransmissions ten times as quick as by default: a run is short, and so are its faults.
@@ -47,30 +50,83 @@ pub(crate) fn policy() -> Policy {
     }
 }
 
+fn policy_with(flaw: Option<Flaw>) -> Policy {
+    match flaw {
+        Some(Flaw::Forgets) => Policy { step_cache_entries_max: 0, ..policy() },
+        _ => policy(),
+    }
+}
+
 pub(crate) fn service_name(number: usize) -> String {
-    format!("effects.{number}")
+    format!("{ANYWHERE}.{number}")
 }
 
 pub(crate) async fn serve(args: NodeArgs) -> Result<(), Failure> {
-    let file = Arc::new(OpenOptions::new().create(true).append(true).open(&args.effects)?);
-    let service = Service::new(service_name(args.number)).function("take", move |effect: Effect| {
-        let file = Arc::clone(&file);
-        async move {
-            tokio::time::sleep(Duration::from_millis(effect.before_ms)).await;
-            // One write of one line: a process that is killed leaves it whole or not at all.
-            let line = format!("{} {}\n", effect.chain, effect.index);
-            file.as_ref().write_all(line.as_bytes())?;
-            tokio::time::sleep(Duration::from_millis(effect.after_ms)).await;
-            Ok::<_, ServiceError>(effect.index)
-        }
-    });
-    let mut builder = Node::builder(format!("n{}", args.number)).listen(&args.listen).policy(policy()).service(service);
+    let itself = Arc::new(OnceLock::new());
+    let ledger = Arc::new(Ledger::open(&args.folder.join(ledger_name(args.number)))?);
+    let service = |name| service(name, &ledger, args.flaw);
+    let mut builder = Node::builder(format!("n{}", args.number))
+        .listen(&args.listen)
+        .policy(policy_with(args.flaw))
+        .cache_dir(cache_dir(&args.folder))
+        .step_store(args.folder.join(step_store_name(args.number, args.flaw)))
+        .service(with_load(service(service_name(args.number)), &itself))
+        .service(service(ANYWHERE.to_owned()));
     for other in args.join {
         builder = builder.join(Place::new(other));
     }
     let node = builder.start().await?;
+    let _ = itself.set(node.clone());
     println!("{}", node.address().unwrap_or_default());
     // Until the end of the pipe: a node must not outlive who started it.
     tokio::task::spawn_blocking(|| std::io::copy(&mut std::io::stdin(), &mut std::io::sink())).await??;
     Ok(())
+}
+
+pub(crate) fn ledger_name(number: usize) -> String {
+    format!("{number}.effects")
+}
+
+fn step_store_name(number: usize, flaw: Option<Flaw>) -> String {
+    match flaw {
+        Some(Flaw::Forgets) => format!("{number}.{}.steps", std::process::id()),
+        _ => format!("{number}.steps"),
+    }
+}
+
+/// Compiled once for all nodes and all their lives: what is tested is not how long that takes.
+pub(crate) fn cache_dir(folder: &Path) -> PathBuf {
+    folder.join("cache")
+}
+
+/// The same effect by three functions that are declared differently, and a function that answers with a chain.
+fn service(name: String, ledger: &Arc<Ledger>, flaw: Option<Flaw>) -> Service {
+    let ledger = Arc::clone(ledger);
+    let take = move |effect: Effect| take(Arc::clone(&ledger), effect, flaw);
+    Service::new(name)
+        .function("take", take.clone())
+        .function("repeat", take.clone())
+        .repeatable("repeat")
+        .function("keep", take)
+        .durable("keep")
+        .chain("sub", async |context: Context, steps: Vec<Step>| {
+            let code = context.client().javascript("take.js", TAKE).await?;
+            SubChain::new(&code, &steps)
+        })
+}
+
+async fn take(ledger: Arc<Ledger>, effect: Effect, flaw: Option<Flaw>) -> Result<usize, ServiceError> {
+    tokio::time::sleep(Duration::from_millis(effect.before_ms)).await;
+    flaw::note(flaw, &ledger, &effect)?;
+    tokio::time::sleep(Duration::from_millis(effect.after_ms)).await;
+    Ok(effect.index)
+}
+
+/// Says what is under way at the node: chains, calls that wait, and service functions, this one not counted.
+fn with_load(service: Service, node: &Arc<OnceLock<Node>>) -> Service {
+    let node = Arc::clone(node);
+    service.function("load", move |()| {
+        let (chains, waiting, running) = node.get().map_or((0, 0, 1), Node::load);
+        async move { Ok((chains, waiting, running.saturating_sub(1))) }
+    })
 }

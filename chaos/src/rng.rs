@@ -18,4 +18,9 @@ impl Rng {
     pub(crate) fn range(&mut self, low: u64, high: u64) -> u64 {
         low + self.next() % (high - low).max(1)
     }
+
+    /// One of so many.
+    pub(crate) fn below(&mut self, count: usize) -> usize {
+        usize::try_from(self.range(0, count as u64)).unwrap_or(0)
+    }
 }

@@ -1,23 +1,21 @@
 //! A short run of `make chaos`, with its seed printed.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::process::Command;
+mod support;
+
+use std::process::Stdio;
 
 #[test]
 fn whatever_happens_to_the_nodes_no_effect_is_doubled_or_lost_and_no_chain_hangs() {
-    let folder = tempfile::tempdir().unwrap();
-    let result = folder.path().join("result.json");
-    let ran = Command::new(env!("CARGO_BIN_EXE_catena-chaos"))
-        .args(["--chains", "150", "--nodes", "3", "--result"])
-        .arg(&result)
-        .output()
-        .unwrap();
-    let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
-    println!("{out}{err}");
-    assert!(ran.status.success(), "{out}{err}");
-    let figures: serde_json::Value = serde_json::from_slice(&std::fs::read(&result).unwrap()).unwrap();
-    let count = |key: &str| figures[key].as_u64().unwrap();
-    assert_eq!((count("doubled"), count("lost"), count("hung")), (0, 0, 0));
-    assert!(count("faults") > 0 && count("answered") > 0, "something happened: {figures}");
-    assert_eq!(count("answered") + count("failed") + count("unknown"), count("chains"));
+    // The program says its seed, and what went wrong, on stderr: inherited, since what a test itself prints is seen only if it fails.
+    let ran = support::chaos(&["--chains", "250", "--nodes", "3"], Stdio::inherit());
+    let out = String::from_utf8_lossy(&ran.output.stdout);
+    assert!(ran.output.status.success(), "{out}");
+    for none in ["doubled", "lost", "hung", "ran_on", "left_running"] {
+        assert_eq!(ran.count(none), 0, "{none}: {out}");
+    }
+    assert!(ran.count("faults") > 0 && ran.count("answered") > 0, "something happened: {out}");
+    assert_eq!(ran.count("answered") + ran.count("failed") + ran.count("unknown"), ran.count("chains"));
+    let kinds = ran.figures["kinds"].as_object().unwrap();
+    assert_eq!(kinds.values().map(|kind| kind["chains"].as_u64().unwrap()).sum::<u64>(), ran.count("chains"));
 }

@@ -1,0 +1,182 @@
+//! The kinds of chains, and how one of each is drawn.
+
+use std::time::Duration;
+
+use catena::Mode;
+use clap::ValueEnum;
+
+use crate::{
+    node::{ANYWHERE, service_name},
+    plan::{Effect, Function, Plan, Step},
+    rng::Rng,
+};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Kind {
+    /// One effect after the other.
+    Straight,
+    /// The same by a function that stays where it began.
+    Interactive,
+    /// The same by one that moves where that is quicker.
+    Adaptive,
+    /// One after the other, and then the function throws.
+    Throwing,
+    /// Branches, merged, and one effect more.
+    Split,
+    /// Services answer with chains, which join the chain that called.
+    Composed,
+    /// The same, with composition off.
+    Apart,
+    /// Calls side by side.
+    Beside,
+    /// Cancelled on its way.
+    Cancelled,
+    /// Effects that may take place again.
+    Repeatable,
+    /// Effects that never do, since their node keeps a step store.
+    Durable,
+    /// All of it at once.
+    Mixed,
+}
+
+/// A cancelled chain is given more to do than it has time for, so that a word that does not reach it shows.
+const CANCELLED_EFFECTS: (u64, u64) = (40, 80);
+const CANCELLED_EFFECT_MS_MAX: u64 = 120;
+const CANCELLED_AFTER_MS_MAX: u64 = 800;
+/// How long another effect takes at most, before and after it takes place.
+const EFFECT_MS_MAX: u64 = 30;
+
+impl Kind {
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    const fn mode(self) -> Mode {
+        match self {
+            Self::Interactive => Mode::Interactive,
+            Self::Adaptive => Mode::Adaptive,
+            _ => Mode::Chain,
+        }
+    }
+
+    const fn functions(self) -> &'static [Function] {
+        match self {
+            Self::Repeatable => &[Function::Repeat],
+            Self::Durable => &[Function::Keep],
+            Self::Mixed => &[Function::Take, Function::Repeat, Function::Keep],
+            _ => &[Function::Take],
+        }
+    }
+}
+
+/// One of these kinds, each as often as another; the same chain for the same seed and number.
+pub(crate) fn draw(seed: u64, chain: usize, nodes: usize, kinds: &[Kind]) -> (Kind, Plan) {
+    let mut rng = Rng::new(seed ^ (chain as u64).wrapping_mul(0x9e37_79b9));
+    let kind = kinds[rng.below(kinds.len())];
+    let effect_ms_max = if kind == Kind::Cancelled { CANCELLED_EFFECT_MS_MAX } else { EFFECT_MS_MAX };
+    let mut draw = Draw { rng, chain, nodes, effect_ms_max, functions: kind.functions(), effects: 0 };
+    let plan = draw.plan(kind);
+    (kind, plan)
+}
+
+struct Draw {
+    rng: Rng,
+    chain: usize,
+    nodes: usize,
+    effect_ms_max: u64,
+    functions: &'static [Function],
+    /// Numbered so far.
+    effects: usize,
+}
+
+impl Draw {
+    fn plan(&mut self, kind: Kind) -> Plan {
+        let steps = match kind {
+            Kind::Straight | Kind::Interactive | Kind::Adaptive | Kind::Repeatable | Kind::Durable => self.row(1, 6),
+            Kind::Throwing => self.throwing(),
+            Kind::Split => vec![self.split(), self.effect()],
+            Kind::Composed | Kind::Apart => vec![self.effect(), self.sub(), self.effect()],
+            Kind::Beside => vec![self.beside(), self.effect()],
+            Kind::Cancelled => return self.cancelled(),
+            Kind::Mixed => (0..self.rng.range(2, 5)).map(|_| self.any()).collect(),
+        };
+        let apart = kind == Kind::Apart || kind == Kind::Mixed && self.rng.below(4) == 0;
+        Plan { steps, apart, mode: kind.mode(), cancelled_after: None }
+    }
+
+    fn throwing(&mut self) -> Vec<Step> {
+        let mut steps = self.row(0, 5);
+        steps.push(Step::Throw("on purpose".into()));
+        steps
+    }
+
+    fn cancelled(&mut self) -> Plan {
+        let (low, high) = CANCELLED_EFFECTS;
+        let steps = match self.rng.below(4) {
+            0 => vec![self.long_split()],
+            1 => vec![Step::Sub { service: self.service(), steps: self.row(low, high) }],
+            _ => self.row(low, high),
+        };
+        let after = Duration::from_millis(self.rng.range(0, CANCELLED_AFTER_MS_MAX));
+        // A sub-chain on its own outlives the node that began it, so no word can stop it then.
+        Plan { steps, cancelled_after: Some(after), ..Plan::default() }
+    }
+
+    fn long_split(&mut self) -> Step {
+        let (low, high) = CANCELLED_EFFECTS;
+        let branches = (0..self.rng.range(2, 4)).map(|_| self.row(low, high)).collect();
+        Step::Split { branches, at: None }
+    }
+
+    fn any(&mut self) -> Step {
+        match self.rng.below(5) {
+            0 => self.split(),
+            1 => self.sub(),
+            2 => self.beside(),
+            _ => self.effect(),
+        }
+    }
+
+    fn split(&mut self) -> Step {
+        let branches = (0..self.rng.range(2, 4)).map(|_| self.row(1, 4)).collect();
+        let at = (self.rng.below(4) > 0).then(|| self.service());
+        Step::Split { branches, at }
+    }
+
+    fn sub(&mut self) -> Step {
+        let service = self.service();
+        let steps = match self.rng.below(4) {
+            // A chain around a chain, and branches inside of one.
+            0 => vec![self.effect(), Step::Sub { service: self.service(), steps: self.row(1, 3) }],
+            1 => vec![self.split()],
+            _ => self.row(1, 4),
+        };
+        Step::Sub { service, steps }
+    }
+
+    fn beside(&mut self) -> Step {
+        let one = |draw: &mut Self| if draw.rng.below(4) == 0 { draw.sub() } else { draw.effect() };
+        Step::Beside((0..self.rng.range(2, 5)).map(|_| one(self)).collect())
+    }
+
+    fn row(&mut self, low: u64, high: u64) -> Vec<Step> {
+        (0..self.rng.range(low, high)).map(|_| self.effect()).collect()
+    }
+
+    fn effect(&mut self) -> Step {
+        let function = self.functions[self.rng.below(self.functions.len())];
+        let service = self.service();
+        let (before_ms, after_ms) = (self.rng.range(0, self.effect_ms_max), self.rng.range(0, self.effect_ms_max));
+        let effect = Effect { chain: self.chain, index: self.effects, before_ms, after_ms };
+        self.effects += 1;
+        Step::Effect { service, function, effect }
+    }
+
+    /// One node's own, or the one that all of them are instances of.
+    fn service(&mut self) -> String {
+        match self.rng.below(4) {
+            0 => ANYWHERE.to_owned(),
+            _ => service_name(self.rng.below(self.nodes)),
+        }
+    }
+}
