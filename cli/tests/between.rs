@@ -43,7 +43,7 @@ fn last(ended: &Ended) -> Value {
 
 #[test]
 fn branches_go_between_processes_and_merge_at_the_host_of_one_s_choice() {
-    let nodes = Nodes::start(3, "");
+    let nodes = Nodes::start(4, "");
     let source = r#"
         import { call, emit, log, split } from "catena";
         const visit = (at) => async () => {
@@ -58,7 +58,8 @@ fn branches_go_between_processes_and_merge_at_the_host_of_one_s_choice() {
             const both = await split([
                 visit("a"),
                 async () => split([visit("b"), visit("c")]),
-            ], { at: "probe.c" });
+            ], { at: "probe.d" });
+            log("merged");
             return { both, home: await call("probe.b/where", null) };
         };"#;
     let ended = nodes.run("split.js", source, 0, &[]);
@@ -66,6 +67,8 @@ fn branches_go_between_processes_and_merge_at_the_host_of_one_s_choice() {
     let result = &report["result"];
     assert_eq!(result["both"][1].as_array().map(Vec::len), Some(2), "{ended:?}");
     let text = ended.out.clone();
+    let merged = report["log"].as_array().unwrap().iter().find(|line| line["text"] == "merged");
+    assert_eq!(merged.unwrap_or_else(|| panic!("{ended:?}"))["node"], "d", "where no branch has been: {ended:?}");
     for at in ["a", "b", "c"] {
         let place = |what: &str| text.find(&format!("{at} {what}")).unwrap_or_else(|| panic!("{ended:?}"));
         assert!(place("begins") < place("ends"), "each branch's answers come in their order: {ended:?}");
@@ -73,7 +76,7 @@ fn branches_go_between_processes_and_merge_at_the_host_of_one_s_choice() {
         assert_eq!(line.unwrap_or_else(|| panic!("{ended:?}"))["node"], at, "{ended:?}");
     }
     let path: Vec<_> = report["path"].as_array().unwrap().iter().map(|host| host.as_str().unwrap()).collect();
-    assert!(["a", "b", "c"].iter().all(|host| path.contains(host)), "all hosts are on the path: {path:?}");
+    assert!(["a", "b", "c", "d"].iter().all(|host| path.contains(host)), "all hosts are on the path: {path:?}");
 }
 
 /// A function that is too large to ride along, so that it has to be fetched.

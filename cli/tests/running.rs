@@ -39,13 +39,14 @@ fn report(ended: &Ended) -> Value {
 #[test]
 fn a_mode_says_where_the_code_runs() {
     let own = Own::start();
-    for (mode, path) in [("chain", json!(["client", "own"])), ("interactive", json!(["client"]))] {
+    let moves = json!(["client", "own"]);
+    // The first run of a function from a client that knows nothing of it tries the way of a chain.
+    for (mode, path) in [("chain", moves.clone()), ("interactive", json!(["client"])), ("adaptive", moves)] {
         let ended = run(&own, VISIT, &["--mode", mode, "--json"]);
         let report = report(&ended);
         assert_eq!((&report["result"], &report["path"]), (&json!("own"), &path), "{mode}: {ended:?}");
         assert_eq!(report["log"][1]["node"], path[path.as_array().unwrap().len() - 1], "{mode}: {ended:?}");
     }
-    assert_eq!(report(&run(&own, VISIT, &["--mode", "adaptive", "--json"]))["result"], "own");
     run(&own, VISIT, &["--mode", "interactiv"]).failed(2, &["interactive", "adaptive"]);
 }
 
@@ -57,7 +58,16 @@ fn sub_chains_join_unless_they_are_told_not_to() {
     assert_eq!(joined["result"], json!([7, "own"]));
     assert_eq!(joined["log"][0]["text"], "in the sub-chain");
     let apart = report(&run(&own, source, &["--json", "--no-compose"]));
-    assert_eq!((&apart["result"], &apart["log"]), (&json!([7, "own"]), &json!([])), "it has a console of its own");
+    assert_eq!(
+        (&apart["result"], &apart["log"][0]["text"]),
+        (&json!([7, "own"]), &json!("in the sub-chain")),
+        "the same"
+    );
+    // What it called shows among the steps of the chain that it joined alone.
+    for (more, shown) in [(vec!["--explain"], true), (vec!["--explain", "--no-compose"], false)] {
+        let ended = run(&own, source, &more);
+        assert_eq!([ended.out.as_str(), ended.err.as_str()].concat().contains("own/where"), shown, "{ended:?}");
+    }
 }
 
 #[test]
@@ -129,6 +139,22 @@ fn an_outcome_that_nobody_knows_is_told_as_such() {
     let told = report(&ended);
     assert_eq!((&told["ending"], &told["error"]["ending"]), (&json!("unknown"), &json!("unknown")), "{ended:?}");
     assert_eq!((&told["error"]["step"], &told["error"]["key"]["step"]), (&json!(2), &json!(2)), "{ended:?}");
+}
+
+#[test]
+fn a_chain_whose_signs_of_life_stop_is_told_as_one_that_nobody_knows() {
+    let server = Server::start(&["dev", "--port-base", "0", "--no-shape", "--json"]);
+    let (child, _folder) = asleep(&server, &["--json"]);
+    // Its links stay, and nothing more comes over them.
+    server.signal("STOP");
+    let ended = end(child);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let told = report(&ended);
+    let error = &told["error"];
+    assert_eq!((&told["ending"], &error["ending"]), (&json!("unknown"), &json!("unknown")), "{ended:?}");
+    // The hop that was sent again is not accepted: what is known is that its own call, or one after it, was under way.
+    assert_eq!((&error["name"], &error["key"]["step"]), (&json!("NodeLost"), &json!(1)), "{ended:?}");
+    assert!(error["message"].as_str().unwrap().contains("red was lost"), "{ended:?}");
 }
 
 #[test]

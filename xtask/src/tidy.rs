@@ -35,7 +35,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("catena-chaos", &["catena"]),
-    ("catena-bench", &["catena", "catena-apps", "catena-core", "catena-files", "catena-guest", "catena-wire"]),
+    (
+        "catena-bench",
+        &["catena", "catena-apps", "catena-core", "catena-files", "catena-guest", "catena-net", "catena-wire"],
+    ),
     ("xtask", &[]),
 ];
 

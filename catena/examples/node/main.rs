@@ -1,0 +1,70 @@
+//! A node with services of one's own, to be started with a few arguments:
+//!
+//! ```text
+//! cargo run --release -p catena --example node -- --name a --listen 127.0.0.1:7400
+//! cargo run --release -p catena --example node -- --name b --listen 127.0.0.1:7401 --join 127.0.0.1:7400
+//! catena call b/note '{"text": "hello"}' --connect 127.0.0.1:7400
+//! ```
+//!
+//! It prints `ready ADDRESS` when others can dial it, then a line for whatever its services do, and ends when its standard input does.
+#![allow(clippy::print_stdout)]
+
+mod services;
+
+use std::{error::Error, io, time::Duration};
+
+use catena::{Node, NodeBuilder, Place, Policy};
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+#[tokio::main]
+#[cfg_attr(test, allow(dead_code))]
+async fn main() -> Result<(), Failure> {
+    serve(std::env::args().skip(1)).await
+}
+
+/// A node as the arguments say, until the end of standard input.
+pub(crate) async fn serve(arguments: impl Iterator<Item = String>) -> Result<(), Failure> {
+    let node = read(arguments)?.start().await?;
+    println!("ready {}", node.address().unwrap_or_default());
+    // A node whose owner is gone, however that ended, goes too.
+    tokio::task::spawn_blocking(|| io::copy(&mut io::stdin(), &mut io::sink())).await??;
+    node.close(Duration::from_secs(1)).await;
+    Ok(())
+}
+
+/// `--name` comes first: the others add to the node of that name.
+fn read(mut arguments: impl Iterator<Item = String>) -> Result<NodeBuilder, Failure> {
+    let first = (arguments.next(), arguments.next());
+    let (Some("--name"), Some(name)) = (first.0.as_deref(), first.1) else {
+        return Err("begin with --name NAME".into());
+    };
+    let mut builder = Node::builder(&name).service(services::desk(&name));
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().ok_or_else(|| format!("{argument} needs a value"));
+        builder = match argument.as_str() {
+            "--listen" => builder.listen(value()?),
+            "--advertise" => builder.advertise(value()?),
+            "--join" => builder.join(Place::new(value()?)),
+            // Under a second name, which other nodes may serve as well.
+            "--also" => builder.service(services::desk(&value()?)),
+            "--cache" => builder.cache_dir(value()?),
+            "--repository" => builder.repository(),
+            "--beat-ms" => builder.policy(beating(value()?.parse()?)),
+            other => return Err(format!("{other} is no argument of this node").into()),
+        };
+    }
+    Ok(builder)
+}
+
+/// Signs of life so often, and all that is measured by them in proportion.
+pub(crate) fn beating(interval_ms: u64) -> Policy {
+    let interval = interval_ms * 1_000;
+    Policy {
+        heartbeat_interval_us: interval,
+        heartbeat_timeout_us: 4 * interval,
+        heartbeat_hop_us: interval / 15,
+        accept_timeout_us: 2 * interval,
+        ..Policy::default()
+    }
+}

@@ -1,0 +1,120 @@
+//! Where functions come from when their repository is down, or spoils them (rpc-chains section 3.2).
+
+use std::sync::{Arc, Mutex};
+
+use catena::{Hash, NodeId, NodeRef, exceptions};
+use catena_net::{Endpoint, EndpointConfig, Handler, Identity, Incoming, Link, LinkError, Message as Frames};
+use catena_wire::{Encoded, Hello, Message};
+use serde_json::{Value as Json, json};
+
+use crate::nodes::{Nodes, ask, begin, run};
+
+const CALLS: &str = r#"import { call } from "catena"; export default (job) => call("z/job", job);"#;
+
+/// Too large to ride along, so that it has to be fetched.
+fn large(source: &str) -> Json {
+    let source = [source, "\n// ", &"x".repeat(100_000)].concat();
+    json!({ "source": source })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_the_repository_killed_the_hop_before_serves_the_function() {
+    let mut nodes = Nodes::default();
+    nodes.add("keeper", &["--repository"]).await;
+    for name in ["a", "b", "z"] {
+        nodes.add(name, &[]).await;
+    }
+    let client = nodes.client().await;
+    nodes.kill("keeper").await;
+    // The second note at `a` is taken by the function itself, which has been fetched by then.
+    let job = large(
+        r#"import { call } from "catena";
+        export default async () => {
+            await call("a/where", null);
+            await call("a/note", { text: "x", wait: "before" });
+            return call("b/where", null);
+        };"#,
+    );
+    let chain = begin(&client, CALLS, job);
+    nodes.process("a").says("a begins x").await;
+    // The sub-chain began there, and the client never had its function: `a` is the only one left that has.
+    nodes.kill("z").await;
+    ask::<()>(&client, "a", "open", Json::Null).await;
+    let ended = chain.await.unwrap();
+    assert_eq!((ended.value(), &ended.path[..]), (&json!("b"), &["client", "z", "a", "b"].map(str::to_owned)[..]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_the_repository_and_the_hop_before_killed_the_function_is_said_to_be_missing() {
+    let mut nodes = Nodes::default();
+    nodes.add("keeper", &["--repository"]).await;
+    for name in ["a", "z"] {
+        nodes.add(name, &[]).await;
+    }
+    let client = nodes.client().await;
+    // It is asked first and keeps silent, so that the hop before is not asked before it is gone.
+    nodes.process("keeper").signal("STOP").await;
+    let job = large(r#"import { call } from "catena"; export default () => call("a/note", { text: "x" });"#);
+    let chain = begin(&client, CALLS, job);
+    nodes.process("a").says("a noted x").await;
+    nodes.kill("z").await;
+    nodes.kill("keeper").await;
+    let ended = chain.await.unwrap();
+    let why = ended.why();
+    assert_eq!((why.name.as_str(), why.unknown), (exceptions::CODE_MISSING, true), "{why}");
+    assert!(why.message.contains("neither the repository nor the hop before"), "{why}");
+    assert_eq!((why.step, &why.path[..]), (2, &["client", "z", "a"].map(str::to_owned)[..]), "{why}");
+    assert_eq!(ask::<u32>(&client, "a", "count", json!("x")).await, 1, "its service function had run");
+}
+
+/// A repository that answers every question with other bytes than it was asked for.
+#[derive(Default)]
+struct Spoiler {
+    asked: Mutex<Vec<Hash>>,
+}
+
+impl Handler for Spoiler {
+    fn on_link(&self, _: &Arc<Link>) {}
+
+    fn on_message(&self, peer: &Arc<Link>, incoming: Incoming) {
+        let Incoming::Whole(message) = incoming else { return };
+        if let Ok(Message::WantCode(code)) = Message::decode_head(&message.head) {
+            self.asked.lock().unwrap().push(code);
+            let Encoded { head, tail } = Message::Code(code, b"not what was asked for"[..].into()).encode();
+            peer.try_send(Frames::new(head, tail)).expect("an open link");
+        }
+    }
+
+    fn on_link_lost(&self, _: &Arc<Link>, _: &LinkError) {}
+}
+
+async fn spoiler(handler: &Arc<Spoiler>) -> (Endpoint, String) {
+    let listen = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let node = NodeRef { id: NodeId(4_242), name: "spoiler".into(), address: Some(listen.to_string()), site: None };
+    let hello = Hello { node: node.clone(), services: Vec::new(), repository: true }.encode().into();
+    let config = EndpointConfig { listen: Some(listen), ..EndpointConfig::default() };
+    let identity = Identity { node: node.id.0, site: None, hello };
+    let handler = Arc::clone(handler) as Arc<dyn Handler>;
+    (Endpoint::bind(config, identity, handler).await.expect("a port"), listen.to_string())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repository_that_serves_the_wrong_bytes_is_seen_and_the_hop_before_serves_the_function() {
+    let handler = Arc::new(Spoiler::default());
+    let (_endpoint, address) = spoiler(&handler).await;
+    let mut nodes = Nodes::default();
+    nodes.introduce("spoiler", address);
+    for name in ["a", "b", "z"] {
+        nodes.add(name, &[]).await;
+    }
+    let client = nodes.client().await;
+    let job = large(
+        r#"import { call } from "catena";
+        export default async () => [await call("a/where", null), await call("b/where", null)];"#,
+    );
+    let ended = run(&client, CALLS, job).await;
+    assert_eq!((ended.value(), ended.path.len()), (&json!(["a", "b"]), 4));
+    let asked = handler.asked.lock().unwrap();
+    let [first, second, third] = asked[..] else { panic!("{asked:?}") };
+    assert!(first == second && second != third, "`a` and `b` asked for the job, `b` for what called: {asked:?}");
+}

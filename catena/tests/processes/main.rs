@@ -1,0 +1,24 @@
+//! What chains do between nodes that are processes of their own, which can be killed and stopped. Each is the example `node`, run by this program.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+
+mod adapting;
+mod arriving;
+mod composing;
+mod endless;
+mod entering;
+mod fetching;
+mod losing;
+mod merging;
+#[path = "../../examples/node/main.rs"]
+mod node;
+mod nodes;
+mod process;
+mod relay;
+
+/// The process that the tests start. Run as a test it is over at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn process() {
+    if let Some(arguments) = process::arguments() {
+        node::serve(arguments.into_iter()).await.unwrap();
+    }
+}
