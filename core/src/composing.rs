@@ -126,8 +126,9 @@ impl Node {
         let result = match outcome {
             Outcome::Done(value) => Ok(value),
             Outcome::Threw(why) => {
-                // What its function threw itself is no step's: it is the call that failed which it answers.
-                let step = if why.target.is_none() { frame.step } else { step };
+                // What its function threw itself is no step's: it is the call that failed which it answers. What is in doubt is.
+                let own = why.target.is_none() && !why.unknown;
+                let step = if own { frame.step } else { step };
                 let key = StepKey { step, ..activation.arrived.clone() };
                 Err(why.calling(&frame.service, "").at(&key, &path))
             }
