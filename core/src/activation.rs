@@ -234,6 +234,8 @@ pub(crate) struct Custody {
     pub(crate) accepted: bool,
     /// When it went out for the first time, or was about to.
     pub(crate) since: Time,
+    /// Another instance of the service is being looked for.
+    pub(crate) seeks: bool,
     /// Where it may be done again when it is unknown whether it was done.
     pub(crate) again: Again,
     /// Instances of the service that were tried before this one.

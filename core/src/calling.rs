@@ -111,6 +111,9 @@ impl Node {
                 self.answer(now, request, Err(why));
             }
             None => {
+                if let Some(mark) = &request.redone {
+                    self.second_times.note(now, mark, &self.policy);
+                }
                 let (service, function) = (&request.service, &request.function);
                 if let Err(why) = self.check_not_done(now, request.redone.as_deref(), Some(&key), service, function) {
                     return self.fail(now, request, why);
@@ -199,7 +202,7 @@ impl Node {
 
     /// It came to nothing: says which call that was.
     pub(crate) fn fail(&mut self, now: Time, request: Request, why: Exception) {
-        let why = why.calling(&request.service, &request.function);
+        let why = request.after_those_missed(why).calling(&request.service, &request.function);
         self.answer(now, request, Err(why));
     }
 

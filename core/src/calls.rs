@@ -138,6 +138,7 @@ pub(crate) enum Unresolved {
     /// A hop in custody that its first node did not take.
     Again {
         session: SessionId,
+        step: u32,
     },
 }
 

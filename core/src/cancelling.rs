@@ -66,7 +66,9 @@ impl Node {
         let (chain, last_node) = (end.key.chain, self.origin.last_host(end.key.chain));
         let cut = end.cut && self.origin.awaits(chain);
         self.origin.on_end(now, end, &self.policy, &mut self.actions);
-        if cut {
+        // Of a chain that went on here as well, after it was told that another had been lost.
+        let here = |(_, done): (&StepKey, &Done)| matches!(done, Done::Running(_));
+        if cut || (!self.origin.awaits(chain) && self.steps.of_chain(chain).any(here)) {
             self.stop(now, chain, last_node);
         }
     }

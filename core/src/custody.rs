@@ -133,6 +133,7 @@ impl Node {
             attempts: 0,
             retry_at: now,
             accepted: false,
+            seeks: false,
             since: now,
             again,
             tried: Vec::new(),
@@ -252,7 +253,6 @@ impl Node {
             Again::SameNode => custody.bound_to = Some(custody.to.name.clone()),
             Again::Anywhere => {}
         }
-        activation.baggage.mark(now, &custody.key, custody.since);
         self.try_elsewhere(now, session, why);
     }
 
@@ -268,25 +268,36 @@ impl Node {
             return self.take_back(now, session, why);
         }
         custody.retry_at = deadline;
+        custody.seeks = true;
+        let step = custody.key.step;
         custody.instead.get_or_insert(why);
         let avoid = custody.tried.iter().map(|node| node.id).collect();
         self.activations.reset_timer(session);
         self.names.remove(&service);
-        self.calls.put_aside_again(&service, Unresolved::Again { session });
+        self.calls.put_aside_again(&service, Unresolved::Again { session, step });
         self.actions.push_back(Action::Resolve { service, avoid });
     }
 
     /// What looking the service up again has brought.
-    pub(crate) fn hand_elsewhere(&mut self, now: Time, session: SessionId, place: Option<&Instance>) {
+    pub(crate) fn hand_elsewhere(&mut self, now: Time, session: SessionId, step: u32, place: Option<&Instance>) {
         let Some(activation) = self.activations.get_mut(session) else { return };
         let Phase::Handing(custody) = &activation.phase else { return };
+        // It was taken or refused meanwhile, and this is another.
+        if !custody.seeks || custody.key.step != step {
+            return;
+        }
         match place.map(host_of).filter(|to| custody.allows(to)) {
             None => {
                 let why = custody.instead.clone().unwrap_or_else(|| unreachable(&custody.to.name));
                 self.take_back(now, session, why);
             }
             Some(to) => {
-                let custody = Custody { to, attempts: 0, retry_at: now, accepted: false, ..custody.clone() };
+                let custody =
+                    Custody { to, attempts: 0, retry_at: now, accepted: false, seeks: false, ..custody.clone() };
+                if custody.instead.as_ref().is_some_and(|why| why.unknown) {
+                    let mark = activation.baggage.mark(now, &custody.key, custody.since);
+                    self.second_times.note(now, mark, &self.policy);
+                }
                 self.activations.set_phase(session, Phase::Handing(custody));
                 self.hand_again(now, session);
             }
@@ -311,6 +322,10 @@ impl Node {
         let Phase::Handing(custody) = &mut activation.phase else {
             return;
         };
+        // Another instance is being looked for: the one before must not get it once more.
+        if custody.seeks {
+            return;
+        }
         if custody.attempts >= attempts_max {
             let why = lost(&custody.to.name);
             return self.try_again_elsewhere(now, session, why);
@@ -353,10 +368,17 @@ impl Node {
         }
         activation.out.remove(&custody.cargo.number());
         activation.profile = StepTrace { step: activation.step, arrived_at_us, ..profile };
+        // Who took it once and refuses it now has forgotten what came of it.
+        let why = if custody.accepted { why.outcome_unknown() } else { why };
         // What came of it at another instance, where nothing was done, does not tell what may have been done since.
         let why = custody.instead.filter(|instead| instead.unknown || !why.unknown).unwrap_or(why);
         let why =
             why.calling(custody.cargo.service(), custody.cargo.function()).at(&custody.key, &activation.baggage.path);
+        if why.unknown {
+            // The chain may have gone on there: what its function does now may have been done by its first way.
+            let mark = activation.baggage.mark(now, &custody.key, custody.since);
+            self.second_times.note(now, mark, &self.policy);
+        }
         self.resume(session, custody.cargo.number(), custody.continuation, Err(why));
     }
 }

@@ -24,7 +24,7 @@ impl Node {
             return self.end(now, session, Outcome::Threw(why));
         }
         if activation.heartbeat_at <= now && self.is_orphan(now, session) {
-            return self.discard(session);
+            return self.drop_orphan(now, session);
         }
         let Some(activation) = self.activations.get_mut(session) else { return };
         if activation.heartbeat_at <= now {

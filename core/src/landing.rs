@@ -83,6 +83,9 @@ impl Node {
         {
             return self.repeat(now, from, *hop, whole, done);
         }
+        if let Some(redone) = hop.redone.clone() {
+            self.second_times.note(now, &Mark::from_wire(now, redone), &self.policy);
+        }
         if let Err(why) = self.admit(now, &hop) {
             return self.refuse(now, from, &hop, why);
         }

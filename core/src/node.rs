@@ -22,6 +22,7 @@ use crate::{
     origin::Origin,
     oversize::too_large,
     placement::Links,
+    redoing::SecondTimes,
     steps::Steps,
     trials::{Trial, Trials},
 };
@@ -82,6 +83,7 @@ pub struct Node {
     pub(crate) trials: Trials,
     /// Chains of this node that nobody waits for any more, to be cancelled.
     pub(crate) given_up: Vec<ChainId>,
+    pub(crate) second_times: SecondTimes,
     /// Before this it remembers nothing; `None` if its clock began later.
     pub(crate) born: Option<Time>,
     /// Services of this node that others serve too, or did.
@@ -112,6 +114,7 @@ impl Node {
             links: Links::default(),
             trials: Trials::default(),
             given_up: Vec::new(),
+            second_times: SecondTimes::default(),
             born: None,
             shared: BTreeSet::new(),
             actions: VecDeque::new(),
@@ -264,7 +267,9 @@ impl Node {
                     let why = why.at_step(chain.step, &chain.baggage.path);
                     self.settle(session, cargo.number(), Err(why));
                 }
-                (Unresolved::Again { session }, place) => self.hand_elsewhere(now, session, place.as_ref().ok()),
+                (Unresolved::Again { session, step }, place) => {
+                    self.hand_elsewhere(now, session, step, place.as_ref().ok())
+                }
             }
         }
     }
@@ -275,7 +280,7 @@ impl Node {
                 place.is_some_and(|place| missed.allows(&place.node))
             }
             Unresolved::Plain(_) | Unresolved::Hop { .. } => true,
-            Unresolved::Again { session } => self.may_hand_to(*session, place),
+            Unresolved::Again { session, .. } => self.may_hand_to(*session, place),
         }
     }
 
@@ -366,6 +371,7 @@ impl Node {
         self.give_up(now);
         self.steps.evict(now, &self.policy);
         self.cancelled.evict(now, &self.policy);
+        self.second_times.evict(now, &self.policy);
         self.hearings.evict(now, &self.policy);
     }
 

@@ -91,6 +91,7 @@ impl Node {
             return;
         }
         custody.accepted = true;
+        custody.seeks = false;
         custody.attempts = 0;
         custody.retry_at = now;
         activation.heartbeat_at = now.after(self.policy.heartbeat_interval_us);

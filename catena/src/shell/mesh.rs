@@ -141,6 +141,8 @@ impl Shell {
         let listings: Vec<_> = asked.filter_map(std::future::ready).collect().await;
         let mut all = self.own_services();
         all.extend(listings.into_iter().flatten());
+        let others = all.iter().filter(|entry| entry.node.name != self.me.name);
+        others.for_each(|entry| self.core().note_shared(&entry.service));
         all.sort_by(|a, b| (&a.service, a.node.id).cmp(&(&b.service, b.node.id)));
         all.dedup_by(|a, b| a.service == b.service && a.node.id == b.node.id);
         all

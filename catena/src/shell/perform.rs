@@ -117,7 +117,7 @@ impl Shell {
     }
 
     /// One task at a time is enough: it calls the next if there is more than it can do.
-    fn drive_later(self: &Arc<Self>) {
+    pub(super) fn drive_later(self: &Arc<Self>) {
         if self.called.swap(true, Ordering::AcqRel) {
             return;
         }

@@ -55,7 +55,7 @@ async fn watch(alarm: Arc<Alarm>, shell: Weak<Shell>) {
         if let Some(shell) = shell.upgrade() {
             let now = shell.now();
             shell.core().on_timeout(now);
-            shell.drive();
+            shell.drive_later();
         }
     }
 }

@@ -192,3 +192,90 @@ fn a_sign_of_life_of_a_chain_that_has_ended_stops_it() {
     actions(&mut node);
     assert!(stops(&mut node), "the first word did not reach it");
 }
+
+#[test]
+fn where_the_chain_has_been_since_it_may_have_been_done_in_place() {
+    for (number, step, may) in [(1, 1, false), (1, 3, false), (2, 1, true)] {
+        let mut node = serving("plain");
+        // Its first time, which came by another link and is not marked.
+        landed(&mut node, hop(number, step));
+        assert_eq!(does(&mut node, after_one_redone(AGE_US)), may, "chain {number}, step {step}");
+    }
+}
+
+#[test]
+fn a_hop_that_looks_for_another_instance_is_not_sent_to_the_one_before() {
+    let mut node = node(Policy::default());
+    let (_, _, receipt) = handing(&mut node);
+    node.on_undelivered(NOW, receipt, Undelivered::Unreachable);
+    actions(&mut node);
+    node.on_link_lost(NOW, catena_wire::NodeId(2));
+    node.on_timeout(NOW.after(2_500_000));
+    let hops = sent(&actions(&mut node)).into_iter().filter(|(_, message, _)| matches!(message, Message::Hop(_)));
+    assert_eq!(hops.count(), 0);
+    node.on_resolved(NOW.after(2_600_000), "there", Ok(instance(3)));
+    let hops = sent(&actions(&mut node));
+    assert!(matches!(&hops[..], [(NodeId(3), Message::Hop(hop), _)] if hop.redone.is_none()), "{hops:?}");
+}
+
+#[test]
+fn a_function_that_is_told_of_a_loss_and_goes_on_is_marked_too() {
+    for (undelivered, marked) in [(Undelivered::Lost, true), (Undelivered::Unreachable, false)] {
+        let mut node = node(Policy { hop_attempts_max: 1, instances_tried_max: 1, ..Policy::default() });
+        let (chain, _, receipt) = handing(&mut node);
+        node.on_undelivered(NOW.after(30_000), receipt, undelivered);
+        let Some(Action::Resume { session, result: Err(why), .. }) = actions(&mut node).pop() else { panic!("told") };
+        assert_eq!(why.unknown, marked);
+        node.learn("there", instance(3));
+        node.on_turn(NOW.after(30_000), session, calling(vec![call(1, "there")]), 1);
+        node.on_suspended(NOW.after(30_000), session, Ok((Bytes::from_static(b"state"), None)), 1);
+        let hops = sent(&actions(&mut node)).into_iter().filter_map(|(_, message, _)| match message {
+            Message::Hop(hop) => Some(hop.redone),
+            _ => None,
+        });
+        let redone = marked.then(|| Redone { key: key(chain, 1), age_us: 230_000 });
+        assert_eq!(hops.collect::<Vec<_>>(), [redone], "{undelivered:?}");
+    }
+}
+
+#[test]
+fn a_first_time_that_comes_after_the_second_is_refused() {
+    let branched = |step: u32, branch: Branch| {
+        let mut hop = hop(1, step);
+        hop.merge = branch.parent().map(|parent| catena_wire::Merge {
+            host: (*node_ref(4)).clone(),
+            at: StepKey { branch: parent, step: 1, ..hop.key.clone() },
+            listener: catena_wire::Listener::Origin,
+        });
+        hop.key.branch = branch;
+        hop
+    };
+    let root = Branch::root();
+    for (first, may) in [
+        (branched(3, root.clone()), false),
+        (branched(3, root.child(1).unwrap()), false),
+        // Before the step that was done again both ways are one.
+        (branched(1, root), true),
+        (hop(2, 3), true),
+    ] {
+        let mut node = serving("plain");
+        let second = Hop { redone: Some(Redone { key: hop(1, 1).key, age_us: AGE_US }), ..*hop(1, 2) };
+        assert!(does(&mut node, Box::new(second)));
+        let what = format!("{:?}", first.key);
+        let first = Hop { attempt: 1, ..*first };
+        assert_eq!(does(&mut node, Box::new(first)), may, "{what}");
+    }
+}
+
+#[test]
+fn a_hop_that_was_taken_while_another_instance_was_looked_for_can_go_out_again() {
+    let mut node = node(Policy::default());
+    let (chain, _, receipt) = handing(&mut node);
+    node.on_undelivered(NOW, receipt, Undelivered::Unreachable);
+    node.on_message(NOW, &node_ref(2), Message::Accepted(key(chain, 1)));
+    actions(&mut node);
+    // Silence: the origin sends it on its way again.
+    node.on_timeout(NOW.after(6_000_001));
+    let again = sent(&actions(&mut node));
+    assert!(again.iter().any(|(to, message, _)| *to == NodeId(2) && matches!(message, Message::Hop(_))), "{again:?}");
+}

@@ -145,6 +145,13 @@ fn outcomes_whose_origin_is_gone_are_collected_after_a_minute() {
         }
         // The first fails at 3 s; a minute of failures later it is over.
         assert_eq!((beats, node.load().0), (20, 2), "its branches run to their end");
+        // Whoever sends it once more is not told that nothing was done.
+        node.on_message(at, &node_ref(2), Message::Hop(hop(1, 1)));
+        let refused = sent(&actions(&mut node)).into_iter().find_map(|(_, message, _)| match message {
+            Message::Refused(_, why) => Some(why.unknown),
+            _ => None,
+        });
+        assert_eq!(refused, Some(true));
     }
 }
 
