@@ -16,14 +16,14 @@ const IN_A_BLOCK: usize = 2_000;
 
 pub(crate) async fn measure(blocks: usize, hop_us: f64, summary: &mut Summary) -> Result<(), Failure> {
     let lone = Lone::start().await?;
-    lone.message_us().await?; // warm
+    lone.message_us(hop_us).await?; // warm
     // A chain says that it lives once in so many hops.
     let beats = hop_us / Policy::default().heartbeat_interval_us as f64;
     let (mut costs, mut all, mut messages) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..blocks {
         let bare = block_us(bare(), false);
         let full = block_us(Policy::default(), true);
-        let message = lone.message_us().await?;
+        let message = lone.message_us(hop_us).await?;
         costs.push((full - bare + message * (1.0 + beats)) / hop_us * 100.0);
         all.push(full);
         messages.push(message);
@@ -37,7 +37,7 @@ pub(crate) async fn measure(blocks: usize, hop_us: f64, summary: &mut Summary) -
     summary.plain("core_hop_us", "the state machines' time for a hop and its end, µs", Spread::of(all));
     summary.plain(
         "accepted_us",
-        "an acceptance in a packet of its own: both ends' processor time, µs",
+        "an acceptance's way, with others of its kind: both ends' processor time, µs",
         Spread::of(messages),
     );
     Ok(())
