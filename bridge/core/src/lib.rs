@@ -3,7 +3,7 @@
 //! A bridge is one folder beside this one, and implements one trait, [`Bridge`]: its name, its functions, and what to do when one is called. It runs at
 //! the legacy server or near it, speaks that server's own protocol, and knows nothing of chains, frames or sandboxes. [`service_of`] makes a service of it.
 //!
-//! To add one: a crate `bridge/PROTOCOL` that depends on this one; a row in `xtask/src/tidy.rs` that says so; a row in `docs/dependencies.md` for
+//! To add one: a crate `bridge/PROTOCOL` that depends on this one; a row in `tools/xtask/src/tidy.rs` that says so; a row in `docs/dependencies.md` for
 //! the protocol's library; a test against a real server. What a bridge owes its callers:
 //!
 //! - **Act for the caller**, not for the node, where the protocol can: [`Caller`] has what the caller says of itself; [`Identity`] is the rule by which

@@ -63,7 +63,7 @@ const UNSAFE_LEAVES: &[&str] =
 const NO_STD: [&str; 2] = ["catena-wire", "catena-core"];
 
 pub(crate) fn tidy() -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut faults = dependencies(&root)?;
     for file in files(&root, "*.rs")? {
         faults.extend(file_faults(&root, &file)?);
@@ -108,7 +108,7 @@ fn dependencies(root: &Path) -> Result<Vec<String>> {
 fn fault_of(name: &str, used: &str) -> Option<String> {
     if used == "catena" || used.starts_with("catena-") {
         let Some((_, allowed)) = MAY_USE.iter().find(|(crate_name, _)| *crate_name == name) else {
-            return Some(format!("{name} is not in the table of xtask/src/tidy.rs; say what it may use"));
+            return Some(format!("{name} is not in the table of tools/xtask/src/tidy.rs; say what it may use"));
         };
         return (!allowed.contains(&used)).then(|| format!("{name} may not use {used}"));
     }
@@ -132,7 +132,7 @@ fn file_faults(root: &Path, file: &Path) -> Result<Vec<String>> {
     let leaf = UNSAFE_LEAVES.iter().any(|leaf| name.starts_with(leaf));
     // Written apart, so that this file does not find itself.
     if !leaf && text.contains(concat!("allow(unsafe", "_code")) {
-        faults.push(format!("{name} allows unsafe code and is no reviewed leaf (xtask/src/tidy.rs)"));
+        faults.push(format!("{name} allows unsafe code and is no reviewed leaf (tools/xtask/src/tidy.rs)"));
     }
     let unexplained = unexplained(&text).into_iter();
     faults.extend(

@@ -29,7 +29,7 @@ pub(crate) fn sandbox() -> Result<Sandbox, Failure> {
 
 /// A sample guest, as the guests' build leaves it.
 pub(crate) fn sample(name: &str) -> Result<Vec<u8>, Failure> {
-    let path = format!("{}/../target/guests/{name}.wasm", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/../../target/guests/{name}.wasm", env!("CARGO_MANIFEST_DIR"));
     std::fs::read(&path).map_err(|why| format!("{path}: {why}; build it first: make engine").into())
 }
 

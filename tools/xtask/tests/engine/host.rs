@@ -14,7 +14,7 @@ fn module() -> &'static (Engine, Module) {
     static MODULE: OnceLock<(Engine, Module)> = OnceLock::new();
     MODULE.get_or_init(|| {
         let target = std::env::var("CARGO_TARGET_DIR")
-            .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../target").into());
+            .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../../target").into());
         let path = format!("{target}/guests/engine.wasm");
         let wasm = std::fs::read(&path)
             .unwrap_or_else(|e| panic!("{path}: {e}; run `cargo run --release -p xtask -- guests` first"));

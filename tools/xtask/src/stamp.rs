@@ -12,7 +12,7 @@ use crate::{lock, zig};
 /// The hash of every input of the guests' build.
 pub(crate) fn inputs(places: &Places) -> Result<String> {
     let mut files = Vec::new();
-    for folder in [&places.guests, &places.root.join("xtask/src")] {
+    for folder in [&places.guests, &places.root.join("tools/xtask/src")] {
         collect(folder, &mut files)?;
     }
     files.push(places.root.join("rust-toolchain.toml"));
