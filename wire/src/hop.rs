@@ -70,10 +70,10 @@ pub struct Hop {
     #[cbor(n(12), with = "crate::bytes_codec::path")]
     pub path: Vec<String>,
     /// The profile so far, if the origin asked for one, bounded by [`crate::TRACE_STEPS_MAX`].
-    #[n(13)]
+    #[cbor(n(13), with = "crate::bytes_codec::trace")]
     pub trace: Option<Vec<StepTrace>>,
     /// Lines logged so far (rpc-chains section 3.7).
-    #[n(14)]
+    #[cbor(n(14), with = "crate::bytes_codec::console")]
     pub console: Vec<LogLine>,
     /// Bytes of the continuation; in the tail those of the chain stack follow, then the function itself, if it rides along.
     #[n(15)]
@@ -194,10 +194,10 @@ pub struct End {
     #[cbor(n(3), with = "crate::bytes_codec::path")]
     pub path: Vec<String>,
     /// The profile, if it was asked for.
-    #[n(4)]
+    #[cbor(n(4), with = "crate::bytes_codec::trace")]
     pub trace: Option<Vec<StepTrace>>,
     /// Lines logged, those among them that went ahead of the end.
-    #[n(5)]
+    #[cbor(n(5), with = "crate::bytes_codec::console")]
     pub console: Vec<LogLine>,
     /// For a branch: the step of its parent at whose merge host it ends.
     #[n(6)]

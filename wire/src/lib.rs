@@ -27,8 +27,9 @@ pub use hello::Hello;
 pub use hop::{BranchCount, End, Hop, LogLine, NodeRef, Outcome, Redone, StepTrace};
 pub use id::{Branch, ChainId, Hash, NodeId, StepKey};
 pub use limits::{
-    BRANCH_DEPTH_MAX, BRANCHES_MAX, CONSOLE_LINES_MAX, FUNCTIONS_MAX, NAME_BYTES_MAX, PATH_HOSTS_MAX, STACK_DEPTH_MAX,
-    TRACE_STEPS_MAX, VALUE_DEPTH_MAX,
+    BRANCH_DEPTH_MAX, BRANCHES_MAX, CONSOLE_LINES_MAX, DECODED_TIMES_MAX, FUNCTIONS_MAX, LISTING_ENTRIES_MAX,
+    LISTING_NAMES_MAX, LISTS_BYTES_MAX, NAME_BYTES_MAX, PATH_HOSTS_MAX, STACK_DEPTH_MAX, TRACE_STEPS_MAX,
+    VALUE_DEPTH_MAX,
 };
 pub use message::{Brought, Encoded, Kinds, Message, ServiceEntry, Whereabouts, WireError};
 pub use value::{Value, ValueError};

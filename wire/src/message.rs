@@ -92,10 +92,10 @@ pub enum Message {
     List(#[n(0)] u64),
     /// These.
     #[n(13)]
-    Listing(#[n(0)] u64, #[n(1)] Vec<ServiceEntry>),
+    Listing(#[n(0)] u64, #[cbor(n(1), with = "crate::bytes_codec::listing")] Vec<ServiceEntry>),
     /// Lines of the virtual console, ahead of the end: those of this branch from this one on, counted from 0.
     #[n(14)]
-    Console(#[n(0)] StepKey, #[n(1)] u32, #[n(2)] Vec<LogLine>),
+    Console(#[n(0)] StepKey, #[n(1)] u32, #[cbor(n(2), with = "crate::bytes_codec::console")] Vec<LogLine>),
     /// Stop this chain, here and wherever it went from here (rpc-chains section 6).
     #[n(15)]
     Cancel(#[n(0)] ChainId),
@@ -196,6 +196,15 @@ pub struct Kinds {
     pub chaining: Vec<String>,
 }
 
+impl ServiceEntry {
+    /// How many names it has.
+    #[must_use]
+    pub fn names(&self) -> usize {
+        let Kinds { repeatable, durable, chaining } = &self.kinds;
+        self.functions.len() + repeatable.len() + durable.len() + chaining.len()
+    }
+}
+
 /// A message as its two parts (the tail may arrive after the head).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Encoded {
@@ -233,6 +242,25 @@ impl fmt::Display for WireError {
 impl core::error::Error for WireError {}
 
 impl Message {
+    /// Answers [`Message::List`], with the first of these if they are too many.
+    #[must_use]
+    pub fn listing(id: u64, mut entries: Vec<ServiceEntry>) -> Self {
+        entries.truncate(crate::LISTING_ENTRIES_MAX);
+        let mut names = 0;
+        entries.retain(|entry| {
+            names += entry.names();
+            names <= crate::LISTING_NAMES_MAX
+        });
+        Self::Listing(id, entries)
+    }
+
+    /// The most that a message takes when it is decoded, in bytes, by the length of its head: every list in it is bounded.
+    #[must_use]
+    pub fn decoded_bytes_max(head_bytes: usize) -> u64 {
+        let lists = head_bytes.saturating_mul(crate::DECODED_TIMES_MAX).min(crate::LISTS_BYTES_MAX);
+        head_bytes.saturating_add(lists) as u64
+    }
+
     /// The message's bytes.
     #[must_use]
     pub fn encode(self) -> Encoded {

@@ -486,3 +486,9 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
         relay,
     ]
 }
+
+/// A service with so many functions, whose names are empty.
+pub(crate) fn entry_of(functions: usize) -> ServiceEntry {
+    let functions = vec![String::new(); functions];
+    ServiceEntry { service: String::new(), functions, node: node_of(""), kinds: Kinds::default(), proxy: None }
+}
