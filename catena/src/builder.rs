@@ -10,7 +10,7 @@ use std::{
 
 use catena_core::{Node as Core, Policy, Time};
 use catena_guest::{Limits, Sandbox, SandboxConfig};
-use catena_net::{Endpoint, EndpointConfig, Identity, NetError, Place, Topology};
+use catena_net::{Endpoint, EndpointConfig, Identity, MemoryBudget, NetError, Place, Topology};
 use catena_wire::{Exception, FUNCTIONS_MAX, Fault, Hello, NAME_BYTES_MAX, NodeId, NodeRef, names};
 
 use crate::{
@@ -84,6 +84,7 @@ pub struct NodeBuilder {
     proxy: Option<String>,
     entry_only: bool,
     step_store: Option<(PathBuf, StepStoreLimits)>,
+    memory: MemoryBudget,
 }
 
 /// A shared sandbox, else one of its own with these settings.
@@ -110,7 +111,16 @@ impl NodeBuilder {
             proxy: None,
             entry_only: false,
             step_store: None,
+            memory: EndpointConfig::default().memory,
         }
+    }
+
+    /// The memory that what peers send and are sent may take, in bytes: beyond it they are refused or read more slowly. At least 128 MiB; with
+    /// less than 1 GiB, the default, the longest message is an eighth of it.
+    #[must_use]
+    pub fn memory_bytes_max(mut self, bytes: u64) -> Self {
+        self.memory = MemoryBudget::new(bytes);
+        self
     }
 
     /// Runs no foreign code here: chains that call this node run at the node that listens at `address` instead, which must allow it
@@ -291,7 +301,7 @@ impl NodeBuilder {
             entry_only: self.entry_only,
             steps,
         });
-        let config = EndpointConfig { listen, topology: self.topology, ..EndpointConfig::default() };
+        let config = EndpointConfig { listen, topology: self.topology, ..EndpointConfig::within(self.memory) };
         let endpoint = Endpoint::bind(config, identity, Arc::new(Ears::new(&shell))).await?;
         shell.connect(endpoint);
         Ok(shell)

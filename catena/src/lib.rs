@@ -42,7 +42,7 @@ mod value;
 pub use builder::{NodeBuilder, StartError};
 pub use catena_core::Policy;
 pub use catena_guest::{Function, FunctionKind, Limits, Sandbox, SandboxConfig, SandboxError};
-pub use catena_net::{LinkShape, NetError, Place, Topology};
+pub use catena_net::{LinkShape, MEMORY_BYTES_MIN, NetError, Place, Topology};
 pub use catena_wire::{
     Branch, Budget, ChainId, Exception, Fault, Hash, LogLine, Mode, NodeId, NodeRef, ServiceEntry, StepKey, StepLimits,
     StepTrace, Value, names as exceptions,

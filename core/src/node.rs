@@ -164,6 +164,12 @@ impl Node {
         !self.actions.is_empty()
     }
 
+    /// How many things there are to do.
+    #[must_use]
+    pub fn actions_waiting(&self) -> usize {
+        self.actions.len()
+    }
+
     /// The next thing to do, if there is one.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()

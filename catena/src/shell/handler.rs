@@ -6,10 +6,13 @@ use std::{
 };
 
 use catena_core::Tail;
-use catena_net::{Handler, Incoming, Link, LinkError};
-use catena_wire::{Encoded, Hello, Hop, Message, StepKey};
+use catena_net::{Handler, Incoming, Link, LinkError, LogLimit};
+use catena_wire::{Encoded, Hello, Hop, Message, NodeRef, StepKey, WireError};
 
 use super::{Shell, lock};
+
+/// What the machines want done, and is not done yet, before links are read on.
+const ACTIONS_WAITING_MAX: usize = 4_096;
 
 /// The link layer's way to the shell. Weak, since the shell owns the links.
 pub(crate) struct Ears {
@@ -38,7 +41,7 @@ impl Ears {
                 shell.core().on_message(now, &from, message);
                 shell.drive();
             }
-            Err(why) => tracing::warn!(peer = %from.name, %why, "a message was dropped"),
+            Err(why) => dropped(&from, &why),
         }
     }
 
@@ -53,8 +56,7 @@ impl Ears {
             }
             Ok(other) => Awaiting::Other(other),
             Err(why) => {
-                tracing::warn!(peer = %from.name, %why, "a message was dropped");
-                return;
+                return dropped(&from, &why);
             }
         };
         lock(&self.tails).insert((Arc::as_ptr(link) as usize, id), awaiting);
@@ -80,6 +82,14 @@ impl Ears {
     }
 }
 
+/// A peer can cause as many of these as it likes.
+fn dropped(from: &NodeRef, why: &WireError) {
+    static LIMIT: LogLimit = LogLimit::new();
+    if let Some(unsaid) = LIMIT.pass() {
+        tracing::warn!(peer = %from.name, %why, unsaid, "a message was dropped");
+    }
+}
+
 impl Handler for Ears {
     fn on_link(&self, link: &Arc<Link>) {
         let Some(shell) = self.shell.upgrade() else { return };
@@ -100,6 +110,14 @@ impl Handler for Ears {
             Incoming::Head { id, head, .. } => self.head(&shell, link, id, &head),
             Incoming::Tail { id, tail } => self.tail(&shell, link, id, tail),
         }
+    }
+
+    fn is_behind(&self) -> bool {
+        self.shell.upgrade().is_some_and(|shell| shell.core().actions_waiting() > ACTIONS_WAITING_MAX)
+    }
+
+    fn decoded_bytes_max(&self, head: &[u8]) -> u64 {
+        Message::decoded_bytes_max(head.len())
     }
 
     fn on_link_lost(&self, link: &Arc<Link>, why: &LinkError) {

@@ -30,8 +30,9 @@ static LISTING_NUMBER: AtomicU64 = AtomicU64::new(1);
 impl Shell {
     /// A peer has said who it is.
     pub(super) fn greet(self: &Arc<Self>, link: &Arc<Link>, hello: Hello) {
-        let services: Vec<_> =
-            hello.services.iter().map(|entry| (entry.service.clone(), self.instance(entry))).collect();
+        // What it says of other nodes does not count.
+        let own = hello.services.iter().filter(|entry| entry.node.id == hello.node.id);
+        let services: Vec<_> = own.map(|entry| (entry.service.clone(), self.instance(entry))).collect();
         let repository = hello.repository;
         let node = self.peers.greet(link, hello);
         let way = self.way_to(&node);
@@ -77,9 +78,11 @@ impl Shell {
     /// Only the place itself counts: the others are tried again later.
     pub(crate) async fn join(self: &Arc<Self>, place: &Place) -> Result<(), NetError> {
         let Some(endpoint) = self.endpoint() else { return Err(NetError::Closed) };
-        let link = endpoint.link(place).await?;
         let unreachable = |reason: String| NetError::Unreachable { address: place.address.clone(), reason };
-        link.introduced().await.map_err(|why| unreachable(why.to_string()))?;
+        let link = endpoint.link_introduced(place).await.map_err(|why| match why {
+            NetError::Lost(why) => unreachable(why.to_string()),
+            why => why,
+        })?;
         let Some(peer) = self.peer_of(&link).await else { return Err(unreachable("it is no Catena node".into())) };
         if !self.entry_only {
             let entries = self.list(peer).await.unwrap_or_default();

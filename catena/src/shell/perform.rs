@@ -299,7 +299,7 @@ impl Shell {
     fn serve_listing(self: &Arc<Self>, id: u64, to: Arc<NodeRef>) {
         let mut entries = self.own_services();
         entries.extend(self.peers.all());
-        self.tell(to, Message::Listing(id, entries));
+        self.tell(to, Message::listing(id, entries));
     }
 
     /// Brings a function to the repository.

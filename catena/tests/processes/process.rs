@@ -51,8 +51,13 @@ impl Process {
 
     /// Sends a signal by its name, such as `STOP`.
     pub(crate) async fn signal(&self, name: &str) {
-        let id = self.child.id().expect("a process that runs").to_string();
+        let id = self.id().to_string();
         assert!(Command::new("kill").args([&format!("-{name}"), &id]).status().await.unwrap().success());
+    }
+
+    /// Its number in the system.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id().expect("a process that runs")
     }
 
     /// SIGKILL, and nothing of it is left.
