@@ -33,6 +33,7 @@ mod builder;
 mod client;
 mod durable;
 mod node;
+mod paced;
 mod replies;
 mod service;
 mod shell;

@@ -7,9 +7,14 @@ use std::{
 
 use catena_core::Tail;
 use catena_net::{Handler, Incoming, Link, LinkError};
-use catena_wire::{Encoded, Hello, Hop, Message, StepKey};
+use catena_wire::{Encoded, Hello, Hop, Message, StepKey, WireError};
 
 use super::{Shell, lock};
+use crate::paced::Paced;
+
+/// What peers can have said of them.
+static DROPPED: Paced = Paced::new();
+static GREETINGS: Paced = Paced::new();
 
 /// The link layer's way to the shell. Weak, since the shell owns the links.
 pub(crate) struct Ears {
@@ -38,7 +43,7 @@ impl Ears {
                 shell.core().on_message(now, &from, message);
                 shell.drive();
             }
-            Err(why) => tracing::warn!(peer = %from.name, %why, "a message was dropped"),
+            Err(why) => dropped(&from.name, &why),
         }
     }
 
@@ -52,10 +57,7 @@ impl Ears {
                 Awaiting::Hop { key, hop }
             }
             Ok(other) => Awaiting::Other(other),
-            Err(why) => {
-                tracing::warn!(peer = %from.name, %why, "a message was dropped");
-                return;
-            }
+            Err(why) => return dropped(&from.name, &why),
         };
         lock(&self.tails).insert((Arc::as_ptr(link) as usize, id), awaiting);
     }
@@ -80,17 +82,23 @@ impl Ears {
     }
 }
 
+fn dropped(peer: &str, why: &WireError) {
+    DROPPED.say(|left_out| tracing::warn!(peer, %why, left_out, "a message was dropped"));
+}
+
 impl Handler for Ears {
     fn on_link(&self, link: &Arc<Link>) {
         let Some(shell) = self.shell.upgrade() else { return };
         let Some(identity) = link.identity() else { return };
-        match Hello::decode(&identity.hello) {
-            Ok(hello) if hello.node.id.0 == identity.node => shell.greet(link, hello),
-            Ok(_) => {
-                tracing::warn!(peer = link.peer_address(), "a peer greets under two numbers; it is not listened to")
-            }
-            Err(why) => tracing::warn!(peer = link.peer_address(), %why, "a greeting was not understood"),
-        }
+        let wrong = match Hello::decode(&identity.hello) {
+            Ok(hello) => match shell.may_greet(&hello.node, identity.node) {
+                Ok(()) => return shell.greet(link, hello),
+                Err(why) => why.to_owned(),
+            },
+            Err(why) => why.to_string(),
+        };
+        let peer = link.peer_address();
+        GREETINGS.say(|left_out| tracing::warn!(peer, wrong, left_out, "a peer is not listened to"));
     }
 
     fn on_message(&self, link: &Arc<Link>, incoming: Incoming) {
@@ -117,5 +125,9 @@ impl Handler for Ears {
             shell.core().on_link_lost(now, node.id);
         }
         shell.drive();
+    }
+
+    fn on_refused(&self, why: &LinkError) {
+        GREETINGS.say(|left_out| tracing::warn!(%why, left_out, "a caller was turned away"));
     }
 }

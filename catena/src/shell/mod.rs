@@ -3,6 +3,7 @@
 //! What arrives is handled where it arrives, in the link's reader task: decode, ask the machines, do what they say, and only what has to wait
 //! becomes a task of its own. So a hop through a quick service costs no task switch.
 
+mod dials;
 mod guests;
 mod handler;
 mod mesh;
@@ -29,6 +30,7 @@ use tokio::{
 };
 
 use crate::{Service, durable::Steps, store::Store};
+use dials::Dials;
 use peers::Peers;
 use sessions::Sessions;
 use timer::Alarm;
@@ -76,6 +78,7 @@ pub(crate) struct Shell {
     hearers: Mutex<Hearers>,
     listings: Mutex<HashMap<u64, oneshot::Sender<Vec<ServiceEntry>>>>,
     pub(crate) peers: Peers,
+    dials: Dials,
     alarm: Arc<Alarm>,
     name: Arc<str>,
     site: Option<Arc<str>>,
@@ -100,6 +103,7 @@ pub(crate) struct Parts {
     pub(crate) topology: Option<Arc<Topology>>,
     pub(crate) proxy: Option<String>,
     pub(crate) entry_only: bool,
+    pub(crate) untold_dials_max: usize,
     pub(crate) steps: Option<Steps>,
 }
 
@@ -132,6 +136,7 @@ impl Shell {
             steps: parts.steps,
             listings: Mutex::default(),
             peers: Peers::default(),
+            dials: Dials::new(parts.untold_dials_max),
             alarm: Arc::default(),
             code_ride_bytes_max: parts.code_ride_bytes_max,
         });

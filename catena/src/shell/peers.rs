@@ -84,6 +84,12 @@ impl Peers {
         self.by_link.read().unwrap_or_else(PoisonError::into_inner).values().any(|peer| peer.id == node)
     }
 
+    /// Whether a node of the same number, and not this one, is linked.
+    pub(super) fn is_another(&self, node: &NodeRef) -> bool {
+        let links = self.by_link.read().unwrap_or_else(PoisonError::into_inner);
+        links.values().any(|peer| peer.id == node.id && **peer != *node)
+    }
+
     /// An instance of a service at a node that is linked: none of those that did not answer.
     pub(super) fn find(&self, service: &str, avoid: &[NodeId]) -> Option<ServiceEntry> {
         let services = self.services.read().unwrap_or_else(PoisonError::into_inner);

@@ -15,8 +15,12 @@ use catena_wire::{Encoded, Exception, Fault, Hash, Message, NodeRef, StepKey, Va
 use futures_util::FutureExt;
 use tokio::task::AbortHandle;
 
-use super::{Shell, guests::elapsed_us, lock};
-use crate::{Context, durable::print_of, service::Running};
+use super::{Shell, guests::elapsed_us, lock, mesh::LISTING_ENTRIES_MAX};
+use crate::{
+    Context,
+    durable::{Way, print_of},
+    service::Running,
+};
 
 /// Actions done in one go before others get their turn: a chain of calls in place must not hold up the link that brought it.
 const ACTIONS_IN_A_ROW_MAX: usize = 64;
@@ -254,7 +258,7 @@ impl Shell {
                 }
             };
             match (&self.steps, step) {
-                (Some(steps), Some(step)) => steps.once(&step, print, effect).await,
+                (Some(steps), Some(step)) => steps.once(&step, print, Way::default(), effect).await,
                 _ => effect.await,
             }
         })
@@ -299,6 +303,7 @@ impl Shell {
     fn serve_listing(self: &Arc<Self>, id: u64, to: Arc<NodeRef>) {
         let mut entries = self.own_services();
         entries.extend(self.peers.all());
+        entries.truncate(LISTING_ENTRIES_MAX);
         self.tell(to, Message::Listing(id, entries));
     }
 

@@ -72,9 +72,13 @@ impl Shell {
             return Some(link);
         }
         let place = Place { address: to.address.clone()?, site: to.site.clone() };
+        let leave = self.dials.leave(&place.address).await?;
         let link = endpoint.link(&place).await.ok()?;
         let same = link.introduced().await.is_ok_and(|identity| identity.node == to.id.0);
-        same.then_some(link)
+        same.then(|| {
+            leave.reached();
+            link
+        })
     }
 
     fn undelivered(self: &Arc<Self>, receipt: Receipt, why: Undelivered) {
