@@ -132,6 +132,9 @@ impl Instance {
         let clock = self.store.data().clock.clone();
         let step = async {
             let result = self.exchange(to, event, limits).await;
+            if let Some(full) = self.full() {
+                return Err(full);
+            }
             let broken = self.store.data().memory_broken;
             match result {
                 Ok(Outbox { end: Some(GuestEnd::Limit { limit, message, line, column }), .. }) => {
@@ -153,6 +156,13 @@ impl Instance {
             }
         };
         clock.run(step).await
+    }
+
+    /// What it means that it did not get memory that it may have.
+    pub(crate) fn full(&self) -> Option<Stop> {
+        let host = self.store.data();
+        let (limit, max) = host.memory.limit();
+        host.node_full.then(|| Stop::Full { limit: limit.to_owned(), max })
     }
 
     /// A limit that the guest did not tell of itself: it is asked where it is.

@@ -1,10 +1,10 @@
 //! What a guest may use, and what a sandbox keeps.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use catena_wire::StepLimits;
 
-use crate::PageFinder;
+use crate::{GuestsBudget, MemoryBudget, PageFinder};
 
 /// Hard limits of one session. A guest that breaks one ends its own function with `LimitExceeded`, whose parameters name the
 /// limit, and nothing else.
@@ -73,6 +73,8 @@ pub struct SandboxConfig {
     pub warm_instances_max: usize,
     /// Instances in all: sessions and those kept ready. Default 1,024.
     pub instances_max: u32,
+    /// What the memory of all instances together may grow to, beyond 2 MiB of each. Default 512 MiB.
+    pub memory: Arc<dyn MemoryBudget>,
     /// One function's source or module. Default 4 MiB.
     pub function_bytes_max: usize,
     /// Functions being loaded or waiting for it; one more is refused with `Overloaded`. Default 256.
@@ -94,6 +96,7 @@ impl Default for SandboxConfig {
             images_bytes_max: 256 << 20,
             warm_instances_max: 128,
             instances_max: 1_024,
+            memory: Arc::new(GuestsBudget::new(512 << 20)),
             function_bytes_max: 4 << 20,
             loads_max: 256,
             compiles_max: 1,

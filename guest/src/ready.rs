@@ -108,7 +108,10 @@ impl Ready {
     /// Lays a continuation, checked against this image's shape, over the base state.
     pub(crate) fn lay(&mut self, checked: &Checked<'_>) -> Result<(), Exception> {
         let failed = |error: wasmtime::Error| node_fault(format!("{error:#}"));
-        self.instance.grow_to(checked.memory_pages).map_err(failed)?;
+        if let Err(error) = self.instance.grow_to(checked.memory_pages) {
+            let full = self.instance.full().map(|full| full.into_exception(&Limits::default()));
+            return Err(full.unwrap_or_else(|| failed(error)));
+        }
         checked.lay(self.instance.memory_mut());
         self.instance.set_globals(checked.globals()).map_err(failed)
     }

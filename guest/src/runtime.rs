@@ -7,7 +7,7 @@ use wasmtime::{
 };
 
 use crate::{
-    SandboxConfig,
+    MemoryBudget, SandboxConfig,
     admission::TABLE_ELEMENTS_MAX,
     continuation::WASM_PAGE_BYTES,
     error::SandboxError,
@@ -30,6 +30,7 @@ pub(crate) struct Runtime {
     pub(crate) linker: Linker<Host>,
     pub(crate) pages: Pages,
     pub(crate) limits: Limits,
+    memory: Arc<dyn MemoryBudget>,
     ticker: Arc<Ticker>,
 }
 
@@ -45,13 +46,19 @@ impl Runtime {
         let pages = Pages::new(wanted)
             .ok_or_else(|| SandboxError::PageFinder(wanted.unwrap_or(crate::PageFinder::Everything)))?;
         let ticker = Ticker::new(engine.weak()).map_err(SandboxError::Ticker)?;
-        Ok(Self { engine, linker, pages, limits: config.limits.clone(), ticker: Arc::new(ticker) })
+        Ok(Self {
+            engine,
+            linker,
+            pages,
+            limits: config.limits.clone(),
+            memory: Arc::clone(&config.memory),
+            ticker: Arc::new(ticker),
+        })
     }
 
     /// A store in which one guest runs under the limits.
     pub(crate) fn store(&self) -> Store<Host> {
-        let host =
-            Host::new(Clock::new(Arc::clone(&self.ticker)), self.limits.step_wall_ms_max, self.limits.memory_bytes_max);
+        let host = Host::new(Clock::new(Arc::clone(&self.ticker)), &self.limits, Arc::clone(&self.memory));
         let mut store = Store::new(&self.engine, host);
         store.limiter(|host| host);
         store.epoch_deadline_callback(Host::epoch);

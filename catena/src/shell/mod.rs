@@ -6,6 +6,7 @@
 mod dials;
 mod guests;
 mod handler;
+mod in_turn;
 mod mesh;
 mod peers;
 mod perform;

@@ -11,11 +11,16 @@ use std::{
 
 use catena_core::{Action, Ticket};
 use catena_guest::Start;
-use catena_wire::{Encoded, Exception, Fault, Hash, Message, NodeRef, StepKey, Value, names};
+use catena_wire::{Encoded, Exception, Fault, Hash, Message, NodeRef, StepKey, StepLimits, Value, names};
 use futures_util::FutureExt;
 use tokio::task::AbortHandle;
 
-use super::{Shell, guests::elapsed_us, lock, mesh::LISTING_ENTRIES_MAX};
+use super::{
+    Shell,
+    guests::{Basis, Event, elapsed_us},
+    lock,
+    mesh::LISTING_ENTRIES_MAX,
+};
 use crate::{
     Context,
     durable::{Way, print_of},
@@ -157,20 +162,19 @@ impl Shell {
                 }
             }
             Action::Begin { session, code, input, started_at_ms, seed, limits } => {
-                let begin = Arc::clone(self).begin(session, code, input, Start { started_at_ms, seed }, limits);
-                self.here_or_later(begin);
+                let event = Event::Start(input, Start { started_at_ms, seed });
+                self.run_guest(session, Basis::Image(code), limits, event);
             }
             Action::Resume { session, code, continuation, call, result, limits } => {
-                let resume = Arc::clone(self).resume(session, code, continuation, call, result, limits);
-                self.here_or_later(resume);
+                let basis = Basis::Continuation(code, continuation);
+                self.run_guest(session, basis, limits, Event::Settled(call, result));
             }
             Action::Branch { session, code, continuation, call, index, limits } => {
-                let branch = Arc::clone(self).branch(session, code, continuation, call, index, limits);
-                self.here_or_later(branch);
+                let basis = Basis::Continuation(code, continuation);
+                self.run_guest(session, basis, limits, Event::Branch(call, index));
             }
             Action::Settle { session, call, result } => {
-                let settle = Arc::clone(self).settle(session, call, result);
-                self.here_or_later(settle);
+                self.run_guest(session, Basis::Live, StepLimits::UNCHANGED, Event::Settled(call, result));
             }
             Action::Suspend { session, with_code } => self.suspend(session, with_code),
             Action::Discard(session) => drop(self.sessions.remove(session)),
@@ -199,9 +203,11 @@ impl Shell {
     }
 
     /// Runs a future right here if it is ready without waiting, else as a task. After a task, what it led to is done.
-    fn here_or_later(self: &Arc<Self>, future: impl Future<Output = ()> + Send + 'static) -> Option<AbortHandle> {
-        let mut future = Box::pin(future);
-        if future.as_mut().poll(&mut TaskContext::from_waker(Waker::noop())).is_ready() {
+    pub(super) fn here_or_later(
+        self: &Arc<Self>,
+        mut future: impl Future<Output = ()> + Send + Unpin + 'static,
+    ) -> Option<AbortHandle> {
+        if future.poll_unpin(&mut TaskContext::from_waker(Waker::noop())).is_ready() {
             return None;
         }
         let shell = Arc::clone(self);
@@ -265,20 +271,10 @@ impl Shell {
     }
 
     fn run_cancellable(self: &Arc<Self>, ticket: Ticket, done: impl Future<Output = ()> + Send + 'static) {
-        let mut done = Box::pin(done);
-        if done.as_mut().poll(&mut TaskContext::from_waker(Waker::noop())).is_ready() {
-            return;
-        }
-        // Held while spawning, so that the task can't end before it is listed.
-        let mut running = lock(&self.running);
-        let shell = Arc::clone(self);
-        let task = self.runtime.spawn(async move {
-            done.await;
-            shell.drive();
-        });
-        match running.get_mut(&ticket) {
-            Some(listed) => *listed = Some(task.abort_handle()),
-            // It was cancelled meanwhile.
+        let Some(task) = self.here_or_later(Box::pin(done)) else { return };
+        match lock(&self.running).get_mut(&ticket) {
+            Some(listed) => *listed = Some(task),
+            // It was cancelled meanwhile, or is done already.
             None => task.abort(),
         }
     }

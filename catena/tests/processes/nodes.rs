@@ -17,7 +17,7 @@ const CACHE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/compiled");
 /// How often there are signs of life here: a chain that fell silent ends after some seconds.
 const BEAT_MS: u64 = 400;
 
-static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| {
+pub(crate) static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| {
     let config = SandboxConfig { cache_dir: Some(CACHE.into()), ..SandboxConfig::default() };
     Sandbox::new(config).expect("a sandbox")
 });
