@@ -15,7 +15,7 @@ mod process;
 
 use std::{sync::Arc, time::Duration};
 
-use catena::{Client, Node, Place, RunOptions, to_value};
+use catena::{Client, Hash, Node, Place, RunOptions, to_value};
 use catena_net::Link;
 use catena_wire::{Branch, Hop, Message, StepKey};
 use serde_json::{Value as Json, json};
@@ -52,11 +52,10 @@ async fn flood(attacker: &Attacker, link: &Arc<Link>, hop: &Hop) {
 }
 
 /// A flood of one kind of hop, a good chain beside it, then the same from another peer when the first has gone.
-async fn hops_of_one_peer_hurt_nobody(function: &str) {
+async fn hops_of_one_peer_hurt_nobody(hop: Hop) {
     let mut nodes = Nodes::start(&["a", "b"]).await;
     let client = nodes.client().await;
     good(&client).await;
-    let hop = Hop { service: "a".into(), function: function.into(), ..captured().await };
     let before = nodes.process("a").resident_bytes();
     for id in [4_242, 4_243] {
         let attacker = Attacker::start(id, "attacker", |_| Vec::new()).await;
@@ -72,12 +71,15 @@ async fn hops_of_one_peer_hurt_nobody(function: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_hops_that_name_one_unknown_function_hurt_nobody() {
-    hops_of_one_peer_hurt_nobody("where").await;
+    let (service, function) = ("a".to_owned(), "where".to_owned());
+    let hop = Hop { service, function, code: Hash([7; 32]), code_bytes: None, ..captured().await };
+    hops_of_one_peer_hurt_nobody(hop).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_sleeping_hops_of_one_peer_hurt_nobody() {
-    hops_of_one_peer_hurt_nobody("hold").await;
+    let (service, function) = ("a".to_owned(), "hold".to_owned());
+    hops_of_one_peer_hurt_nobody(Hop { service, function, ..captured().await }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

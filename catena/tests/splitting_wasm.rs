@@ -227,7 +227,8 @@ async fn calls_that_are_under_way_are_answered_to_the_function_that_split() {
             ["start", "early", "a/where", null],
             ["start", "late", "b/hold", null],
             at("c"),
-            ["await", "early"],
+            // Over the same link, and after it.
+            at("a"),
             ["split", "c", true, [["await", "early"], ["await", "late"], at("b")]],
             ["call", "b/open", null],
             ["await", "early"],

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use catena::{Hash, NodeId, NodeRef, ServiceEntry};
+use catena::{NodeId, NodeRef, ServiceEntry};
 use catena_net::{Endpoint, EndpointConfig, Handler, Identity, Incoming, Link, LinkError, Message as Frames, Place};
 use catena_wire::{Encoded, Hello, Hop, Kinds, Message};
 use serde_json::Value as Json;
@@ -93,7 +93,7 @@ pub(crate) async fn send(link: &Arc<Link>, message: Message) {
     link.send(Frames::new(head, tail)).await.unwrap();
 }
 
-/// A hop of a real chain that called the attacker, without its state and its function: to be changed and sent elsewhere.
+/// A hop of a real chain that called the attacker, with its function but without its state: to be changed and sent elsewhere.
 pub(crate) async fn captured() -> Hop {
     let trap = Attacker::start(6_666, "trap", |node| vec![entry("trap", node)]).await;
     let place = Place::new(trap.node.address.clone().unwrap());
@@ -102,14 +102,7 @@ pub(crate) async fn captured() -> Hop {
     let chain = begin(&client, source, Json::Null);
     let hop = trap.hears(|message| if let Message::Hop(hop) = message { Some(*hop) } else { None }).await;
     chain.abort();
-    Hop {
-        continuation: Default::default(),
-        continuation_bytes: 0,
-        code_bytes: None,
-        code: Hash([7; 32]),
-        trace: None,
-        ..hop
-    }
+    Hop { continuation: Default::default(), continuation_bytes: 0, ..hop }
 }
 
 /// The same hop of another chain, which `origin` began.
