@@ -16,7 +16,7 @@ use catena_wire::{Exception, FUNCTIONS_MAX, Fault, Hello, NAME_BYTES_MAX, NodeId
 use crate::{
     Client, Node, Service, StepStoreLimits,
     durable::Steps,
-    shell::{Ears, MakeSandbox, Parts, Shell, entry_of},
+    shell::{Ears, MakeSandbox, Settings, Shell, entry_of},
 };
 
 /// Largest function that rides along with its first hop over a link; a larger one is fetched.
@@ -307,8 +307,7 @@ impl NodeBuilder {
         if self.repository {
             core.set_repository(me);
         }
-        let shell = Shell::new(Parts {
-            core,
+        let settings = Settings {
             began: Instant::now(),
             services,
             make_sandbox: self.sandbox.maker(),
@@ -319,7 +318,8 @@ impl NodeBuilder {
             entry_only: self.entry_only,
             untold_dials_max: self.untold_dials_max,
             steps,
-        });
+        };
+        let shell = Shell::new(core, settings);
         let config = EndpointConfig { listen, topology: self.topology, ..EndpointConfig::default() };
         let endpoint = Endpoint::bind(config, identity, Arc::new(Ears::new(&shell))).await?;
         shell.connect(endpoint);

@@ -210,9 +210,7 @@ impl Client {
 
     /// Closes the links, sending first what is queued, within `grace`.
     pub async fn close(&self, grace: Duration) {
-        if let Some(endpoint) = self.shell.endpoint() {
-            endpoint.close(grace).await;
-        }
+        self.shell.close(grace).await;
     }
 }
 

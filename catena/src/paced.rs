@@ -1,9 +1,11 @@
 //! Lines in the log that somebody else can cause: so many, and then one now and again that says how many were left out.
 
 use std::{
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
     time::{Duration, Instant},
 };
+
+use crate::shell::lock;
 
 /// Lines of one place in the code within one [`WINDOW`].
 const LINES_PER_WINDOW_MAX: u32 = 10;
@@ -31,7 +33,7 @@ impl Paced {
     }
 
     fn take(&self, now: Instant) -> Option<u64> {
-        let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut window = lock(&self.0);
         if window.since.is_none_or(|since| now.duration_since(since) >= WINDOW) {
             (window.since, window.said) = (Some(now), 0);
         }
@@ -45,15 +47,5 @@ impl Paced {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_flood_of_lines_is_counted_and_not_said() {
-        let (paced, began) = (Paced::new(), Instant::now());
-        let said = (0..1_000).filter(|_| paced.take(began).is_some()).count();
-        assert_eq!(said, LINES_PER_WINDOW_MAX as usize);
-        assert_eq!(paced.take(began + WINDOW), Some(990), "what was left out is told");
-        assert_eq!(paced.take(began + WINDOW), Some(0));
-    }
-}
+#[path = "paced_tests.rs"]
+mod tests;

@@ -90,7 +90,7 @@ impl Shell {
             Some(guest) => guest.suspend(),
             None => Err(Exception::new(names::BAD_CONTINUATION, Fault::Node, "the guest was gone when it was to move")),
         };
-        let riding = |code| self.store.get(code).filter(|code: &Bytes| code.len() <= self.code_ride_bytes_max);
+        let riding = |code| self.store.get(code).filter(|code: &Bytes| code.len() <= self.settings.code_ride_bytes_max);
         let taken = taken.map(|continuation| (continuation, with_code.and_then(riding)));
         let now = self.now();
         self.core().on_suspended(now, session, taken, elapsed_us(began));

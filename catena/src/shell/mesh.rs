@@ -103,7 +103,7 @@ impl Shell {
         let unreachable = |reason: String| NetError::Unreachable { address: place.address.clone(), reason };
         link.introduced().await.map_err(|why| unreachable(why.to_string()))?;
         let Some(peer) = self.peer_of(&link).await else { return Err(unreachable("it is no Catena node".into())) };
-        if !self.entry_only {
+        if !self.settings.entry_only {
             let entries = self.list(peer).await.unwrap_or_default();
             self.link_with_all(entries).await;
         }
@@ -222,7 +222,7 @@ impl Shell {
     /// How far a node is said to be, where links are shaped: what there is to go by until they are measured.
     fn shape_to(&self, node: &NodeRef) -> Option<catena_core::Link> {
         let (here, there) = (self.me.site.as_deref()?, node.site.as_deref()?);
-        let shape = self.topology.as_ref()?.between(here, there)?;
+        let shape = self.settings.topology.as_ref()?.between(here, there)?;
         Some(catena_core::Link { round_trip_us: 2 * shape.delay_us, bytes_per_s: shape.bytes_per_s })
     }
 

@@ -17,7 +17,7 @@ mod timer;
 use std::{
     collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicBool},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use catena_core::{CallId, Node as Core, Replied, Ticket, Time};
@@ -63,13 +63,10 @@ pub(crate) struct Shell {
     leading: Mutex<()>,
     /// A task to lead has been spawned, and has not begun.
     called: AtomicBool,
-    began: Instant,
     runtime: Handle,
     pub(crate) me: NodeRef,
     endpoint: OnceLock<Endpoint>,
     sandbox: OnceCell<Sandbox>,
-    make_sandbox: MakeSandbox,
-    services: HashMap<String, Service>,
     pub(crate) store: Store,
     sessions: Sessions,
     /// Service functions under way; without a task while they are polled for the first time.
@@ -83,63 +80,51 @@ pub(crate) struct Shell {
     alarm: Arc<Alarm>,
     name: Arc<str>,
     site: Option<Arc<str>>,
-    topology: Option<Arc<Topology>>,
-    /// Address of the node at which chains run that call this one.
-    proxy: Option<String>,
-    /// Links with the nodes that it joins, and with no others of their mesh.
-    entry_only: bool,
-    /// Where the steps of durable functions are kept.
-    steps: Option<Steps>,
-    code_ride_bytes_max: usize,
+    settings: Settings,
 }
 
-/// What a shell is made of.
-pub(crate) struct Parts {
-    pub(crate) core: Core,
+/// What a node is started with.
+pub(crate) struct Settings {
     pub(crate) began: Instant,
     pub(crate) services: HashMap<String, Service>,
     pub(crate) make_sandbox: MakeSandbox,
     pub(crate) store_bytes_max: usize,
     pub(crate) code_ride_bytes_max: usize,
     pub(crate) topology: Option<Arc<Topology>>,
+    /// Address of the node at which chains run that call this one.
     pub(crate) proxy: Option<String>,
+    /// Links with the nodes that it joins, and with no others of their mesh.
     pub(crate) entry_only: bool,
     pub(crate) untold_dials_max: usize,
+    /// Where the steps of durable functions are kept.
     pub(crate) steps: Option<Steps>,
 }
 
 impl Shell {
     /// Must be called within a tokio runtime.
-    pub(crate) fn new(parts: Parts) -> Arc<Self> {
-        let me = (**parts.core.me()).clone();
+    pub(crate) fn new(core: Core, settings: Settings) -> Arc<Self> {
+        let me = (**core.me()).clone();
         let shell = Arc::new(Self {
-            began: parts.began,
             runtime: Handle::current(),
             name: me.name.as_str().into(),
             site: me.site.as_deref().map(Into::into),
             me,
-            core: Mutex::new(parts.core),
-            leading: Mutex::new(()),
-            called: AtomicBool::new(false),
+            core: Mutex::new(core),
+            leading: Mutex::default(),
+            called: AtomicBool::default(),
             endpoint: OnceLock::new(),
             sandbox: OnceCell::new(),
-            make_sandbox: parts.make_sandbox,
-            services: parts.services,
-            store: Store::new(parts.store_bytes_max),
+            store: Store::new(settings.store_bytes_max),
             sessions: Sessions::default(),
             running: Mutex::default(),
             replies: Mutex::default(),
             calls: Mutex::default(),
             hearers: Mutex::default(),
-            topology: parts.topology,
-            proxy: parts.proxy,
-            entry_only: parts.entry_only,
-            steps: parts.steps,
             listings: Mutex::default(),
             peers: Peers::default(),
-            dials: Dials::new(parts.untold_dials_max),
+            dials: Dials::new(settings.untold_dials_max),
             alarm: Arc::default(),
-            code_ride_bytes_max: parts.code_ride_bytes_max,
+            settings,
         });
         timer::start(&shell);
         shell
@@ -148,6 +133,13 @@ impl Shell {
     /// Gives it its links: they need the shell, so it is there first.
     pub(crate) fn connect(&self, endpoint: Endpoint) {
         let _ = self.endpoint.set(endpoint);
+    }
+
+    /// Sends what is queued, and closes the links within `grace`.
+    pub(crate) async fn close(&self, grace: Duration) {
+        if let Some(endpoint) = self.endpoint() {
+            endpoint.close(grace).await;
+        }
     }
 
     pub(crate) fn endpoint(&self) -> Option<&Endpoint> {
@@ -159,7 +151,7 @@ impl Shell {
     }
 
     pub(crate) fn now(&self) -> Time {
-        Time::from_us(u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX))
+        Time::from_us(u64::try_from(self.settings.began.elapsed().as_micros()).unwrap_or(u64::MAX))
     }
 
     /// The sandbox, made when first needed: its engine takes some milliseconds to load, and a plain call needs none.
@@ -167,7 +159,7 @@ impl Shell {
         self.sandbox
             .get_or_try_init(|| async {
                 let shell = Arc::clone(self);
-                let made = tokio::task::spawn_blocking(move || (shell.make_sandbox)()).await;
+                let made = tokio::task::spawn_blocking(move || (shell.settings.make_sandbox)()).await;
                 made.unwrap_or_else(|_| {
                     Err(Exception::new(names::BAD_CODE, Fault::Node, "the sandbox could not be made"))
                 })
@@ -267,7 +259,11 @@ impl Shell {
 
     /// The services that this node offers itself.
     pub(crate) fn own_services(&self) -> Vec<ServiceEntry> {
-        self.services.values().map(|service| entry_of(service, &self.me, self.proxy.as_deref())).collect()
+        self.settings
+            .services
+            .values()
+            .map(|service| entry_of(service, &self.me, self.settings.proxy.as_deref()))
+            .collect()
     }
 
     /// Chains, calls and service functions under way.
@@ -295,6 +291,6 @@ pub(crate) fn entry_of(service: &Service, node: &NodeRef, proxy: Option<&str>) -
 }
 
 /// A poisoned lock means that some service panicked elsewhere; what it guards is still whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -227,7 +227,7 @@ impl Shell {
         let time_left_us = context.time_left_us;
         let call = || match self.is_durable(service, function) {
             true => Some(Arc::clone(self).run_once(service.to_owned(), function.to_owned(), params, context)),
-            false => self.services.get(service).and_then(|known| known.call(function, context, params)),
+            false => self.settings.services.get(service).and_then(|known| known.call(function, context, params)),
         };
         let running = std::panic::catch_unwind(AssertUnwindSafe(call))
             .unwrap_or_else(|_| Some(Box::pin(std::future::ready(Err(panicked())))));
@@ -249,8 +249,9 @@ impl Shell {
     }
 
     fn is_durable(&self, service: &str, function: &str) -> bool {
-        let known = self.services.get(service);
-        self.steps.is_some() && known.is_some_and(|known| known.durable_functions().any(|name| name == function))
+        let known = self.settings.services.get(service);
+        self.settings.steps.is_some()
+            && known.is_some_and(|known| known.durable_functions().any(|name| name == function))
     }
 
     /// Runs a durable function: not before its step is known to be a new one.
@@ -258,12 +259,12 @@ impl Shell {
         Box::pin(async move {
             let (step, print) = (context.step.clone(), print_of(&service, &function, &params));
             let effect = async {
-                match self.services.get(&service).and_then(|known| known.call(&function, context, params)) {
+                match self.settings.services.get(&service).and_then(|known| known.call(&function, context, params)) {
                     Some(running) => running.await,
                     None => Err(Exception::new(names::UNKNOWN_FUNCTION, Fault::Node, "the function is gone")),
                 }
             };
-            match (&self.steps, step) {
+            match (&self.settings.steps, step) {
                 (Some(steps), Some(step)) => steps.once(&step, print, Way::default(), effect).await,
                 _ => effect.await,
             }
