@@ -107,13 +107,15 @@ fn way(number: u64, since: u32) -> Way {
     Way { number, since: Some(step(since)) }
 }
 
-/// What became of a step by one way, after others: what is written of them, who comes, and whether that one may run.
+/// Who has been there before, who comes then and how, and whether that one runs.
+type Case = (&'static str, Vec<(StepKey, Way)>, StepKey, Way, bool);
+
 #[tokio::test]
 async fn what_one_way_of_a_chain_has_done_no_other_does_again() {
     let unmarked = Way::default;
     let other_chain =
         Way { number: 9, since: Some(StepKey { chain: ChainId { number: 2, ..step(1).chain }, ..step(8) }) };
-    let cases: [(&str, Vec<(StepKey, Way)>, StepKey, Way, bool); 14] = [
+    let cases: [Case; 14] = [
         ("nobody has been here", vec![], at("", 5), way(9, 3), true),
         ("its own way has", vec![(at("", 4), way(9, 3))], at("", 5), way(9, 3), true),
         ("it has itself, before any mark", vec![(at("", 4), unmarked())], at("", 5), unmarked(), true),
