@@ -16,16 +16,20 @@ use crate::{
     process::PATIENCE,
 };
 
-/// What its links bring.
-struct Heard(mpsc::UnboundedSender<Message>);
+/// What its links bring and somebody may want to know: hops and listings.
+struct Heard(mpsc::Sender<Message>);
+
+/// Of those nobody has read.
+const UNREAD_MAX: usize = 64;
 
 impl Handler for Heard {
     fn on_link(&self, _: &Arc<Link>) {}
 
     fn on_message(&self, _: &Arc<Link>, incoming: Incoming) {
         let Incoming::Whole(message) = incoming else { return };
-        if let Ok(message) = Message::decode(Encoded { head: message.head, tail: message.tail }) {
-            let _ = self.0.send(message);
+        let message = Message::decode(Encoded { head: message.head, tail: message.tail });
+        if let Ok(message @ (Message::Hop(_) | Message::Listing(..))) = message {
+            self.0.try_send(message).expect("they are read");
         }
     }
 
@@ -35,7 +39,7 @@ impl Handler for Heard {
 pub(crate) struct Attacker {
     pub(crate) endpoint: Endpoint,
     pub(crate) node: NodeRef,
-    heard: Mutex<mpsc::UnboundedReceiver<Message>>,
+    heard: Mutex<mpsc::Receiver<Message>>,
 }
 
 /// An entry for a service of one function, `f`, at this node.
@@ -50,7 +54,7 @@ impl Attacker {
         let listen = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let node = NodeRef { id: NodeId(id), name: name.into(), address: Some(listen.to_string()), site: None };
         let hello = Hello { node: node.clone(), services: announces(&node), repository: false }.encode().into();
-        let (sender, heard) = mpsc::unbounded_channel();
+        let (sender, heard) = mpsc::channel(UNREAD_MAX);
         let config = EndpointConfig { listen: Some(listen), ..EndpointConfig::default() };
         let identity = Identity { node: id, site: None, hello };
         let endpoint = Endpoint::bind(config, identity, Arc::new(Heard(sender))).await.expect("a port");
