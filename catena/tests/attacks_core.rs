@@ -53,8 +53,7 @@ async fn flood(attacker: &Attacker, link: &Arc<Link>, hop: &Hop) {
 
 /// A flood of one kind of hop, a good chain beside it, then the same from another peer when the first has gone.
 async fn hops_of_one_peer_hurt_nobody(hop: Hop) {
-    let mut nodes = Nodes::start(&["a", "b"]).await;
-    let client = nodes.client().await;
+    let (mut nodes, client) = Nodes::patient(&["a", "b"]).await;
     good(&client).await;
     let before = nodes.process("a").resident_bytes();
     for id in [4_242, 4_243] {

@@ -51,7 +51,6 @@ pub(crate) fn desk(name: &str) -> Service {
     let (opening, counting, holding) = (Arc::clone(&desk), Arc::clone(&desk), Arc::clone(&desk));
     let service = Service::new(name)
         .function_in("where", async |context: Context, _: Json| Ok(context.node.to_string()))
-        .repeatable("where")
         .function_raw("echo", async |_, value| Ok(value))
         .function("note", take.clone())
         // Notes that may be taken twice: chains go on at another desk of this name if this one is lost.

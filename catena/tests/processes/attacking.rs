@@ -30,8 +30,7 @@ async fn good(client: &Client, times: usize) {
 
 /// Nodes `a` and `b`, and a client of both.
 async fn stage() -> (Nodes, Client) {
-    let nodes = Nodes::start(&["a", "b"]).await;
-    let client = nodes.client().await;
+    let (nodes, client) = Nodes::patient(&["a", "b"]).await;
     good(&client, 1).await;
     (nodes, client)
 }
