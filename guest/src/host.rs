@@ -6,7 +6,6 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    task::Poll,
     time::{Duration, Instant},
 };
 use wasmtime::{ResourceLimiter, StoreContextMut, UpdateDeadline};
@@ -21,7 +20,7 @@ pub(crate) struct Clock {
     origin: Instant,
     spent_ns: AtomicU64,
     entered_ns: AtomicU64,
-    ticker: Arc<Ticker>,
+    pub(crate) ticker: Arc<Ticker>,
 }
 
 impl Clock {
@@ -46,10 +45,7 @@ impl Clock {
                 let spent = self.now_ns().saturating_sub(entered);
                 self.spent_ns.fetch_add(spent, Ordering::Relaxed);
             }
-            match polled {
-                Poll::Ready(output) => Poll::Ready(output),
-                Poll::Pending => Poll::Pending,
-            }
+            polled
         })
         .await
     }
@@ -109,6 +105,7 @@ impl Host {
     /// is: epochs in which it ran, since a busy machine may not have let it run at all in as many milliseconds.
     pub(crate) fn epoch(mut store: StoreContextMut<'_, Self>) -> wasmtime::Result<UpdateDeadline> {
         let host = store.data_mut();
+        host.clock.ticker.busy();
         if host.clock.spent() >= host.step_max {
             host.late_epochs += 1;
             if host.late_epochs > HARD_STOP_EPOCHS {

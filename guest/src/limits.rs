@@ -51,7 +51,8 @@ impl Default for Limits {
 
 /// Native stack of a guest: the same on every node, so that a recursion ends at the same depth everywhere.
 pub const STACK_BYTES_MAX: usize = 1 << 20;
-/// A guest that ignores `catena.interrupted` is stopped by force after as many epochs of 1 ms beyond its step's time.
+/// A guest that ignores `catena.interrupted` is stopped by force after as many epochs of 1 ms beyond its step's time. Epochs are
+/// that short while a guest is busy; the first one of its step may take 10 ms.
 pub const HARD_STOP_EPOCHS: u32 = 50;
 /// Memory granted once beyond `memory_bytes_max`, in which the engine says where the limit broke.
 pub const MEMORY_RESERVE_BYTES: u64 = 1 << 20;
@@ -77,7 +78,7 @@ pub struct SandboxConfig {
     pub function_bytes_max: usize,
     /// Functions being loaded or waiting for it; one more is refused with `Overloaded`. Default 256.
     pub loads_max: usize,
-    /// Modules compiled at once, each on a thread of its own. Default 1.
+    /// Modules compiled at once, each on one thread of its own. Default 1.
     pub compiles_max: usize,
     /// How long a load waits for a module to be compiled. Default 10,000 ms.
     pub compile_wall_ms_max: u32,

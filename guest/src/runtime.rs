@@ -19,8 +19,6 @@ use crate::{
 
 /// The host's own frames on a guest's stack, beside the guest's.
 const HOST_STACK_BYTES: usize = 256 << 10;
-/// Ticks that a step runs before it first stands aside: the first may come at once.
-const FIRST_DEADLINE_TICKS: u64 = 2;
 /// What the runtime keeps for one instance besides its memory.
 const INSTANCE_BYTES_MAX: usize = 1 << 20;
 
@@ -55,14 +53,15 @@ impl Runtime {
         let mut store = Store::new(&self.engine, host);
         store.limiter(|host| host);
         store.epoch_deadline_callback(Host::epoch);
-        store.set_epoch_deadline(FIRST_DEADLINE_TICKS);
+        Self::rearm(&mut store);
         store
     }
 
     /// Before each step.
     pub(crate) fn rearm(store: &mut Store<Host>) {
         store.data_mut().late_epochs = 0;
-        store.set_epoch_deadline(FIRST_DEADLINE_TICKS);
+        let patience_epochs = store.data().clock.ticker.patience_epochs();
+        store.set_epoch_deadline(patience_epochs);
     }
 
     /// The most memory that a guest may have, in pages of 64 KiB.
@@ -81,6 +80,8 @@ fn settings(config: &SandboxConfig) -> Result<Config, SandboxError> {
         .max_wasm_stack(STACK_BYTES_MAX)
         .async_stack_size(STACK_BYTES_MAX + HOST_STACK_BYTES)
         .cranelift_opt_level(OptLevel::Speed)
+        // A module that is slow to compile has one core: `compiles_max` counts them.
+        .parallel_compilation(false)
         // A function must compute the same bits on every kind of machine.
         .cranelift_nan_canonicalization(true)
         .wasm_relaxed_simd(false)

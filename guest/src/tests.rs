@@ -8,7 +8,9 @@ use proptest::prelude::*;
 
 use crate::{
     FunctionKind, Image, PageFinder, Sandbox, SandboxConfig, Start,
+    abi::put_start,
     continuation::{Checked, apply},
+    instance::To,
     ready::Ready,
 };
 
@@ -106,7 +108,7 @@ proptest! {
                 write(ready.instance().memory_mut(), writes);
                 ready.instance().set_globals([5, 6].into_iter()).unwrap();
                 let written = state(&mut ready);
-                let continuation = ready.continuation(runtime, &runtime.limits).unwrap();
+                let continuation = wait(ready.continuation(runtime, &runtime.limits)).unwrap();
                 prop_assert!(ready.reset_compared());
                 assert_same(&state(&mut ready), &untouched, "reset");
 
@@ -141,7 +143,7 @@ proptest! {
         let mut ready = fresh(sandbox, &image);
         let untouched = ready.instance().memory().to_vec();
         write(ready.instance().memory_mut(), &writes);
-        let whole = ready.continuation(runtime, &runtime.limits).unwrap();
+        let whole = wait(ready.continuation(runtime, &runtime.limits)).unwrap();
         let shape = image.shape(16);
         let mut memory = untouched.clone();
 
@@ -181,6 +183,29 @@ fn a_page_that_was_never_touched_is_not_looked_at() {
     }
 }
 
+/// How many pages a function has written when it first waits.
+fn written_pages(sandbox: &Sandbox, body: &str) -> usize {
+    let source = format!(
+        "import {{ call }} from 'catena'; const all = Array.from({{ length: 400 }}, (_, n) => ({{ n, list: [n], text: 'text ' + n }})); const helper = (o) => o.text.length; export default async () => {{ let sum = 0; {body} await call('a/b', 1); return sum; }};"
+    );
+    let image = load(sandbox, FunctionKind::JavaScript, source.as_bytes());
+    let mut ready = fresh(sandbox, &image);
+    let limits = &sandbox.inner().runtime.limits;
+    put_start(&mut ready.event, &Value::null(), Start { started_at_ms: 0, seed: 0 }, limits.output_bytes_max);
+    let outbox = wait(ready.deliver(limits, To::Start)).unwrap();
+    assert_eq!(outbox.calls.len(), 1, "{outbox:?}");
+    let mut pages = Vec::new();
+    sandbox.inner().runtime.pages.find(ready.instance().memory(), &mut pages);
+    pages.len()
+}
+
+#[test]
+fn using_what_belongs_to_the_image_writes_nothing_to_it() {
+    let uses = "for (let i = 0; i < all.length; i++) { const o = all[i]; sum += helper(o) + o.list.length + Math.max(o.n, 1) + Reflect.has(o, 'n'); }";
+    let [none, used] = ["", uses].map(|body| written_pages(&FINDERS[0], body));
+    assert!(used <= none + 2, "{used} pages were written, and {none} without");
+}
+
 /// Functions that keep secrets in every way they can, end in every way, and stand where they stand when the session is dropped.
 const KEEPERS: [&str; 6] = [
     "export default async (secret) => { globalThis.kept = secret; return secret; };",
@@ -204,7 +229,8 @@ fn nothing_of_one_chain_is_left_for_the_next() {
                 let start = Start { started_at_ms: round, seed: 99 + round };
                 let turn = session.start(&secret, start).await.unwrap();
                 if turn.end.is_none() && round % 3 > 0 {
-                    let continuation = session.suspend().unwrap();
+                    let continuation = session.suspend().await.unwrap();
+                    drop(session);
                     let mut session = sandbox.resume(&image, &continuation).await.unwrap();
                     if round % 3 > 1 {
                         session.settle(0, Ok(&secret)).await.unwrap();
@@ -228,7 +254,8 @@ fn an_instance_whose_memory_grew_is_not_used_again() {
     wait(async {
         let mut session = sandbox.begin(&image).await.unwrap();
         session.start(&Value::null(), Start { started_at_ms: 0, seed: 0 }).await.unwrap();
-        let continuation = session.suspend().unwrap();
+        let continuation = session.suspend().await.unwrap();
+        drop(session);
         assert_eq!(sandbox.stats().warm_instances, 0);
         let mut session = sandbox.resume(&image, &continuation).await.unwrap();
         let turn = session.settle(0, Ok(&Value::null())).await.unwrap();
@@ -252,7 +279,7 @@ fn a_continuation_of_another_image_is_refused() {
     wait(async {
         let mut session = sandbox.begin(&image).await.unwrap();
         session.start(&Value::null(), Start { started_at_ms: 0, seed: 0 }).await.unwrap();
-        let continuation = session.suspend().unwrap();
+        let continuation = session.suspend().await.unwrap();
         for (image, bytes, says) in [
             (&other, &continuation[..], "another image"),
             (&image, &continuation[..20], "cut short"),

@@ -81,9 +81,9 @@ impl Shell {
 
     fn turned(&self, id: SessionId, turn: Result<(Session, catena_guest::Turn), Exception>, began: Instant) {
         let turn = turn.map(|(guest, turn)| {
-            // One that has ended makes room for the next at once.
-            if turn.end.is_none() {
-                self.sessions.put(id, guest);
+            match turn.end {
+                None => self.sessions.put(id, guest),
+                Some(_) => self.sessions.leave(guest),
             }
             translate(turn)
         });
@@ -92,16 +92,20 @@ impl Shell {
     }
 
     /// Takes the continuation; the function rides along if it is small enough.
-    pub(super) fn suspend(&self, session: SessionId, with_code: Option<Hash>) {
+    pub(super) async fn suspend(self: Arc<Self>, session: SessionId, with_code: Option<Hash>) {
         let began = Instant::now();
-        let taken = match self.sessions.remove(session) {
-            Some(guest) => guest.suspend(),
+        let mut guest = self.sessions.remove(session);
+        let taken = match &mut guest {
+            Some(guest) => guest.suspend().await,
             None => Err(Exception::new(names::BAD_CONTINUATION, Fault::Node, "the guest was gone when it was to move")),
         };
         let riding = |code| self.store.get(code).filter(|code: &Bytes| code.len() <= self.code_ride_bytes_max);
         let taken = taken.map(|continuation| (continuation, with_code.and_then(riding)));
         let now = self.now();
         self.core().on_suspended(now, session, taken, elapsed_us(began));
+        if let Some(guest) = guest {
+            self.sessions.leave(guest);
+        }
     }
 
     async fn image(self: &Arc<Self>, code: Hash) -> Result<Arc<Image>, Exception> {

@@ -73,11 +73,13 @@ impl Shell {
                     if self.core().has_actions() {
                         self.drive_later();
                     }
+                    self.sessions.tidy();
                     self.perform(action);
                 }
-                Led::Away => return,
+                Led::Away => return self.sessions.tidy(),
             }
         }
+        self.sessions.tidy();
         self.drive_later();
     }
 
@@ -168,7 +170,10 @@ impl Shell {
                 let settle = Arc::clone(self).settle(session, call, result);
                 self.here_or_later(settle);
             }
-            Action::Suspend { session, with_code } => self.suspend(session, with_code),
+            Action::Suspend { session, with_code } => {
+                let suspend = Arc::clone(self).suspend(session, with_code);
+                self.here_or_later(suspend);
+            }
             Action::Discard(session) => drop(self.sessions.remove(session)),
             Action::CheckCode { code, bytes } => self.check_code(code, bytes),
             Action::StoreCode { code, bytes } => {

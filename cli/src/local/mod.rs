@@ -191,7 +191,7 @@ impl Local {
             Event::Branch(call, index) => session.branch(call, index).await?,
         };
         let continuation =
-            if turn.end.is_some() { Continuation::default() } else { Arc::from(session.suspend()?.as_ref()) };
+            if turn.end.is_some() { Continuation::default() } else { Arc::from(session.suspend().await?.as_ref()) };
         Ok((turn, continuation))
     }
 }

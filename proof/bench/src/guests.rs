@@ -45,13 +45,15 @@ async fn hop(
     let mut first = sandbox.begin(&image).await?;
     let turn = first.start(input, START).await?;
     let call = turn.calls.first().ok_or("the function calls nothing")?.call;
-    let continuation = first.suspend()?;
+    let continuation = first.suspend().await?;
     let mut each = Vec::with_capacity(runs);
     for run in 0..runs + runs / 10 {
         let began = Instant::now();
         let mut session = sandbox.resume(&image, &continuation).await?;
         let turn = session.settle(call, Ok(result)).await?;
-        let next = session.suspend()?;
+        let next = session.suspend().await?;
+        // Puts the instance back, which the next hop needs.
+        drop(session);
         let us = began.elapsed().as_secs_f64() * 1e6;
         if turn.calls.len() != 1 || next.is_empty() {
             return Err("the function did not go on as it should".into());

@@ -29,7 +29,8 @@ pub(crate) struct Places {
 impl Places {
     /// Of the checkout that this task was built in.
     pub(crate) fn find() -> Result<Self> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).context("the task lies outside of a checkout")?;
+        let root =
+            Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).context("the task lies outside of a checkout")?;
         let target = match std::env::var_os("CARGO_TARGET_DIR") {
             Some(folder) => std::path::absolute(folder)?,
             None => root.join("target"),
@@ -117,7 +118,12 @@ fn cargo(guests: &Path) -> Command {
 fn registries() -> Result<Vec<PathBuf>> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| std::env::home_dir().map(|h| h.join(".cargo"))).context("there is no home folder")?;
-    Ok(fs::read_dir(home.join("registry/src")).into_iter().flatten().flatten().map(|registry| registry.path()).collect())
+    Ok(fs::read_dir(home.join("registry/src"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|registry| registry.path())
+        .collect())
 }
 
 fn rust_flags(guests: &Path, registries: &[PathBuf]) -> String {
