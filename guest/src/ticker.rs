@@ -140,12 +140,11 @@ mod tests {
     /// The pace after each of these epochs.
     fn paces(epochs: impl IntoIterator<Item = (bool, bool)>) -> Vec<Pace> {
         let mut pace = Pace::Parked;
-        epochs
-            .into_iter()
-            .map(|(ran, busy)| std::mem::replace(&mut pace, pace.after(ran, busy)))
-            .skip(1)
-            .chain([pace])
-            .collect()
+        let after = |(ran, busy)| {
+            pace = pace.after(ran, busy);
+            pace
+        };
+        epochs.into_iter().map(after).collect()
     }
 
     #[test]
