@@ -8,9 +8,7 @@ use proptest::prelude::*;
 
 use crate::{
     FunctionKind, Image, PageFinder, Sandbox, SandboxConfig, Start,
-    abi::put_start,
     continuation::{Checked, apply},
-    instance::To,
     ready::Ready,
 };
 
@@ -181,29 +179,6 @@ fn a_page_that_was_never_touched_is_not_looked_at() {
         sandbox.inner().runtime.pages.find(ready.instance().memory(), &mut pages);
         assert!(pages.contains(&0x40) && pages.len() <= most, "{:?}: {pages:?}", sandbox.stats().page_finder);
     }
-}
-
-/// How many pages a function has written when it first waits.
-fn written_pages(sandbox: &Sandbox, body: &str) -> usize {
-    let source = format!(
-        "import {{ call }} from 'catena'; const all = Array.from({{ length: 400 }}, (_, n) => ({{ n, list: [n], text: 'text ' + n }})); const helper = (o) => o.text.length; export default async () => {{ let sum = 0; {body} await call('a/b', 1); return sum; }};"
-    );
-    let image = load(sandbox, FunctionKind::JavaScript, source.as_bytes());
-    let mut ready = fresh(sandbox, &image);
-    let limits = &sandbox.inner().runtime.limits;
-    put_start(&mut ready.event, &Value::null(), Start { started_at_ms: 0, seed: 0 }, limits.output_bytes_max);
-    let outbox = wait(ready.deliver(limits, To::Start)).unwrap();
-    assert_eq!(outbox.calls.len(), 1, "{outbox:?}");
-    let mut pages = Vec::new();
-    sandbox.inner().runtime.pages.find(ready.instance().memory(), &mut pages);
-    pages.len()
-}
-
-#[test]
-fn using_what_belongs_to_the_image_writes_nothing_to_it() {
-    let uses = "for (let i = 0; i < all.length; i++) { const o = all[i]; sum += helper(o) + o.list.length + Math.max(o.n, 1) + Reflect.has(o, 'n'); }";
-    let [none, used] = ["", uses].map(|body| written_pages(&FINDERS[0], body));
-    assert!(used <= none + 2, "{used} pages were written, and {none} without");
 }
 
 /// Functions that keep secrets in every way they can, end in every way, and stand where they stand when the session is dropped.
