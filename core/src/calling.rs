@@ -229,8 +229,9 @@ impl Node {
                 self.close_in_place(now, session, call, brought.service_us);
                 self.give_back(session, brought.hops_left);
                 self.carry(session, Some(step), brought.console);
-                let path = self.activations.get(session).map(|activation| activation.baggage.path.clone());
-                self.settle(session, call, result.map_err(|why| why.at_step(step, &path.unwrap_or_default())));
+                let Some(activation) = self.activations.get(session) else { return };
+                let (key, path) = (StepKey { step, ..activation.key() }, activation.baggage.path.clone());
+                self.settle(session, call, result.map_err(|why| why.at(&key, &path)));
             }
             Asker::Peer { to, id } => {
                 let path = [self.me.name.clone()];

@@ -21,11 +21,11 @@ impl Node {
     pub(crate) fn join(&mut self, now: Time, session: SessionId, service: String, sub: SubChain) {
         let deep = self.check_depth(session);
         let Some(activation) = self.activations.get_mut(session) else { return };
-        let (step, path) = (activation.arrived.step, activation.baggage.path.clone());
+        let (key, path) = (activation.arrived.clone(), activation.baggage.path.clone());
         let Phase::Landing(landing) = &mut activation.phase else { return };
         landing.service = service;
         landing.result = Some(match deep {
-            Err(why) => Err(why.at_step(step, &path)),
+            Err(why) => Err(why.at(&key, &path)),
             Ok(()) => Ok(Answer::Chain(sub)),
         });
         self.resume_if_ready(now, session);

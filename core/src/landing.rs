@@ -133,7 +133,7 @@ impl Node {
 
     pub(crate) fn refusal(&self, hop: &Hop, why: Exception) -> Encoded {
         let path = travelled(hop, &self.me.name);
-        let why = why.calling(&hop.service, &hop.function).at_step(hop.key.step, &path);
+        let why = why.calling(&hop.service, &hop.function).at(&hop.key, &path);
         Message::Refused(hop.key.clone(), why).encode()
     }
 

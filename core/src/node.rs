@@ -264,7 +264,7 @@ impl Node {
                     // It is the step that could not be made.
                     let Some(chain) = self.activations.get_mut(session) else { continue };
                     chain.step = chain.step.saturating_add(1);
-                    let why = why.at_step(chain.step, &chain.baggage.path);
+                    let why = why.at(&chain.key(), &chain.baggage.path);
                     self.settle(session, cargo.number(), Err(why));
                 }
                 (Unresolved::Again { session, step }, place) => {

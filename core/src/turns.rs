@@ -156,8 +156,8 @@ impl Node {
         if !activation.out.contains(&call) || activation.ready.iter().any(|(ready, _)| *ready == call) {
             return;
         }
-        let (step, path) = (activation.step, &activation.baggage.path);
-        activation.ready.push_back((call, result.map_err(|why| why.at_step(step, path))));
+        let result = result.map_err(|why| why.at(&activation.key(), &activation.baggage.path));
+        activation.ready.push_back((call, result));
         self.hand_in(session);
     }
 
