@@ -61,7 +61,7 @@ struct Run {
     #[arg(long, default_value_t = 2_000)]
     chains: usize,
     /// Nodes to run them over
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = 6)]
     nodes: usize,
     /// Chains under way at one time
     #[arg(long, default_value_t = 16)]
