@@ -16,7 +16,7 @@ use crate::{
     course::{Call, Course, Told, What},
     ledger::{Effects, Run},
     node,
-    outages::Outages,
+    outages::{Outage, Outages},
     plan::Function,
     tally::Tally,
 };
@@ -181,15 +181,21 @@ impl Audit<'_> {
     }
 
     fn describe(&self, tally: &Tally) -> String {
-        let Ended { chain, kind, plan, ending, at_ms, id, answers, .. } = self.ended;
+        let Ended { chain, kind, plan, ending, began_ms, at_ms, id, answers } = self.ended;
         let Tally { doubled, lost, misnamed, hung, ran_on, .. } = tally;
-        let after = |run: &Run| (i128::from(run.at_ms) - i128::from(*at_ms), run.node, run.key.clone());
-        let relative: BTreeMap<_, Vec<_>> =
-            self.runs.iter().map(|(place, runs)| (place, runs.iter().map(after).collect())).collect();
+        let after = |ms: u64| i128::from(ms) - i128::from(*at_ms);
+        let run = |run: &Run| format!("{} ms n{} {:?}", after(run.at_ms), run.node, run.key);
+        let runs: BTreeMap<_, Vec<_>> =
+            self.runs.iter().map(|(place, runs)| (place, runs.iter().map(run).collect())).collect();
+        let last_ms = self.runs.values().flatten().map(|run| run.at_ms).max().unwrap_or_default();
+        let fault = |it: &Outage| {
+            format!("{} n{} from {} to {} ms", it.fault.name(), it.node, after(it.from_ms), after(it.to_ms))
+        };
+        let faults: Vec<_> = self.outages.between(*began_ms, last_ms.max(*at_ms)).map(fault).collect();
         format!(
             "chain {chain} ({}): {doubled} doubled, {lost} lost, {misnamed} misnamed, {hung} hung, {ran_on} ran on\n    \
-             {id} ended: {ending:?}\n    intermediate answers: {answers:?}\n    \
-             effects by place, in ms from its end, with node and key: {relative:?}\n    its plan: {}",
+             {id} ended: {ending:?}\n    intermediate answers: {answers:?}\n    effects by place: {runs:?}\n    \
+             faults meanwhile: {faults:?}\n    its plan: {}",
             kind.name(),
             serde_json::to_string(&plan.input).unwrap_or_default()
         )

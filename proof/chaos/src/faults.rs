@@ -65,6 +65,16 @@ impl Fault {
         }
     }
 
+    /// What a node had under way is gone.
+    pub(crate) const fn kills(self) -> bool {
+        matches!(self, Self::Kill | Self::KillTwo | Self::Restart | Self::Twin)
+    }
+
+    /// Others cannot reach it. Who hears everything twice hears it.
+    pub(crate) const fn silences(self) -> bool {
+        !matches!(self, Self::Echo)
+    }
+
     const fn is_of_links(self) -> bool {
         matches!(self, Self::Cut | Self::Freeze | Self::Echo)
     }
@@ -73,6 +83,9 @@ impl Fault {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 }
+
+/// Held for as long as something is done to them.
+type Nodes = Vec<(usize, OwnedMutexGuard<Child>)>;
 
 /// How many, by their names.
 pub(crate) type Injected = BTreeMap<String, usize>;
@@ -117,19 +130,21 @@ impl<'a> Faults<'a> {
         let (fault, hit) = self.draw(kinds, stop)?;
         let first = self.rng.below(all);
         let free = (0..all).map(|next| (first + next) % all);
-        let mut free: Vec<_> = free.filter_map(|number| Some((number, fleet.take(number)?))).collect();
+        let mut free: Nodes = free.filter_map(|number| Some((number, fleet.take(number)?))).collect();
         let count = if fault == Fault::KillTwo { 2 } else { 1 };
         if free.len() < count + all / 2 {
             return None;
         }
         free.truncate(count);
+        let numbers: Vec<_> = free.iter().map(|(number, _)| *number).collect();
         Some(Box::pin(async move {
-            let outages = match fault {
+            let from_ms = now_ms();
+            let done = match fault {
                 Fault::Twin => hit.twin(free).await,
                 Fault::Stop | Fault::LongStop => hit.stop(free).await,
                 _ => hit.end(free, fault == Fault::Restart).await,
             };
-            (fault, outages)
+            (fault, done.map(|()| outages(fault, &numbers, from_ms)))
         }))
     }
 
@@ -144,7 +159,13 @@ impl<'a> Faults<'a> {
             _ => Weather::Echo(late),
         };
         let is_fair = self.fleet.fronts[number].is_fair();
-        is_fair.then(|| -> Done<'a> { Box::pin(async move { (fault, hit.weather(number, weather).await) }) })
+        is_fair.then(|| -> Done<'a> {
+            Box::pin(async move {
+                let from_ms = now_ms();
+                hit.weather(number, weather).await;
+                (fault, Ok(outages(fault, &[number], from_ms)))
+            })
+        })
     }
 
     fn draw(&mut self, kinds: &[Fault], stop: &watch::Receiver<bool>) -> Option<(Fault, Hit<'a>)> {
@@ -185,24 +206,16 @@ impl Hit<'_> {
         let _ = tokio::time::timeout(self.lasts, self.stop.wait_for(|stop| *stop)).await;
     }
 
-    async fn stop(self, nodes: Vec<(usize, OwnedMutexGuard<Child>)>) -> Result<Vec<Outage>, Failure> {
-        let from_ms = now_ms();
+    async fn stop(self, nodes: Nodes) -> Result<(), Failure> {
         for (_, node) in &nodes {
             signal(node, Signal::STOP)?;
         }
         self.wait().await;
-        for (_, node) in &nodes {
-            signal(node, Signal::CONT)?;
-        }
-        Ok(outages(nodes.iter().map(|(number, _)| *number), from_ms, false))
+        nodes.iter().try_for_each(|(_, node)| signal(node, Signal::CONT))
     }
 
-    async fn end(
-        self,
-        mut nodes: Vec<(usize, OwnedMutexGuard<Child>)>,
-        in_order: bool,
-    ) -> Result<Vec<Outage>, Failure> {
-        let (from_ms, fleet) = (now_ms(), self.fleet);
+    async fn end(self, mut nodes: Nodes, in_order: bool) -> Result<(), Failure> {
+        let fleet = self.fleet;
         for (_, node) in &mut nodes {
             if in_order {
                 ask_to_end(node).await?;
@@ -214,30 +227,26 @@ impl Hit<'_> {
         for (number, node) in &mut nodes {
             fleet.revive(*number, node).await?;
         }
-        Ok(outages(nodes.iter().map(|(number, _)| *number), from_ms, true))
+        Ok(())
     }
 
-    async fn weather(self, number: usize, weather: Weather) -> Result<Vec<Outage>, Failure> {
-        let (from_ms, fleet) = (now_ms(), self.fleet);
-        fleet.fronts[number].set(weather);
-        self.wait().await;
-        fleet.fronts[number].set(Weather::Fair);
-        // Who hears everything twice hears it.
-        let silent = !matches!(weather, Weather::Echo(_));
-        Ok(outages(silent.then_some(number).into_iter(), from_ms, false))
-    }
-
-    async fn twin(self, nodes: Vec<(usize, OwnedMutexGuard<Child>)>) -> Result<Vec<Outage>, Failure> {
-        let from_ms = now_ms();
+    async fn twin(self, nodes: Nodes) -> Result<(), Failure> {
         for (number, _) in &nodes {
             let mut twin = self.fleet.twin(*number).await?;
             self.clone().wait().await;
             twin.kill().await?;
         }
-        Ok(outages(nodes.iter().map(|(number, _)| *number), from_ms, true))
+        Ok(())
+    }
+
+    async fn weather(self, number: usize, weather: Weather) {
+        let front = &self.fleet.fronts[number];
+        front.set(weather);
+        self.wait().await;
+        front.set(Weather::Fair);
     }
 }
 
-fn outages(nodes: impl Iterator<Item = usize>, from_ms: u64, died: bool) -> Vec<Outage> {
-    nodes.map(|node| Outage { node, from_ms, to_ms: now_ms(), died }).collect()
+fn outages(fault: Fault, nodes: &[usize], from_ms: u64) -> Vec<Outage> {
+    nodes.iter().map(|node| Outage { fault, node: *node, from_ms, to_ms: now_ms() }).collect()
 }
