@@ -19,7 +19,7 @@ demo:  ## install what is needed, build, copy a file and open mail over four dis
 test:  ## install what is needed, build, run every test and check
 	@tools/test.sh
 
-chaos:  ## chains over real nodes that are killed, stopped and restarted: target/chaos/result.json (ARGS="--seed 1")
+chaos:  ## 200,000 chains over real nodes that are killed, stopped, cut off: target/chaos/result.json (ARGS="--parts 1")
 	@tools/chaos.sh $(ARGS)
 
 bench:  ## the figures, side by side with peers: target/bench/summary.json

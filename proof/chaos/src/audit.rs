@@ -104,9 +104,10 @@ impl Audit<'_> {
         before.any(|before| self.runs(before).first().is_none_or(|earlier| earlier.at_ms > first.at_ms))
     }
 
-    /// The function's own count, if it came, and effects that are in no plan.
+    /// The function's own count, if it came, effects that are in no plan, and one for which there were no hops left.
     fn miscounted(&self) -> usize {
-        let beyond = self.runs.range(self.course.0.len()..).count();
+        let last = self.course.0.len().saturating_sub(usize::from(self.ended.plan.short_of_hops));
+        let beyond = self.runs.range(last..).count();
         match self.ended.ending {
             Ending::Answered(count) => beyond + self.effects(|_, _| true).abs_diff(count),
             _ => beyond,
@@ -184,7 +185,8 @@ impl Audit<'_> {
         let Ended { chain, kind, plan, ending, began_ms, at_ms, id, answers } = self.ended;
         let Tally { doubled, lost, misnamed, hung, ran_on, .. } = tally;
         let after = |ms: u64| i128::from(ms) - i128::from(*at_ms);
-        let run = |run: &Run| format!("{} ms n{} {:?}", after(run.at_ms), run.node, run.key);
+        let twin = |run: &Run| if run.by_twin { "'s twin" } else { "" };
+        let run = |run: &Run| format!("{} ms n{}{} {:?}", after(run.at_ms), run.node, twin(run), run.key);
         let runs: BTreeMap<_, Vec<_>> =
             self.runs.iter().map(|(place, runs)| (place, runs.iter().map(run).collect())).collect();
         let last_ms = self.runs.values().flatten().map(|run| run.at_ms).max().unwrap_or_default();

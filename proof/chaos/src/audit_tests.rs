@@ -31,7 +31,7 @@ fn effects(took_place: &[usize], last_ms: u64) -> Effects {
     for (at, index) in took_place.iter().enumerate() {
         let key = Some(("id".into(), String::new(), u32::try_from(index + 1).unwrap()));
         let at_ms = last_ms - (took_place.len() - at) as u64 + 1;
-        effects.entry((7, *index)).or_default().push(Run { node: 0, at_ms, key });
+        effects.entry((7, *index)).or_default().push(Run { node: 0, by_twin: false, at_ms, key });
     }
     effects
 }

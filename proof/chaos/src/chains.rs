@@ -59,7 +59,9 @@ pub(crate) async fn run(client: &Client, run: &Run) -> Result<Vec<Ended>, Failur
 
 async fn one(client: &Client, code: &Code, run: &Run, kinds: &[Kind], chain: usize) -> Result<Ended, Failure> {
     let (kind, plan) = kinds::draw(run.seed, chain, run.nodes, kinds);
-    let options = RunOptions { timeout: TIMEOUT, compose: !plan.apart, mode: plan.mode, ..RunOptions::default() };
+    let enough = RunOptions { timeout: TIMEOUT, compose: !plan.apart, mode: plan.mode, ..RunOptions::default() };
+    let hops_max = if plan.short_of_hops { plan.input.steps.len() as u32 - 1 } else { enough.hops_max };
+    let options = RunOptions { hops_max, ..enough };
     let (began_ms, mut id, mut answers) = (now_ms(), String::new(), Vec::new());
     let ending = match client.run_with(code, &to_value(&plan.input)?, &options) {
         Ok(mut replies) => {

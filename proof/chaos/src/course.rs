@@ -234,6 +234,8 @@ impl Course {
             return true;
         };
         match what {
+            // Of what is in doubt the step is said, and beside it whose chain threw.
+            _ if why.unknown && function.is_empty() => true,
             What::Effect { function: planned, .. } => target == service && function == planned.name(),
             What::Sub if self.0.iter().any(|call| call.apart == Some(place)) => true,
             What::Sub => target == service && ["sub", ""].contains(&function),

@@ -110,7 +110,7 @@ impl Fleet {
     }
 
     pub(crate) fn effects(&self) -> Result<Effects, Failure> {
-        let file = |(number, twin)| (number, self.site.folder.join(node::ledger_name(number, twin)));
+        let file = |(number, twin)| (number, twin, self.site.folder.join(node::ledger_name(number, twin)));
         ledger::read((0..self.count()).flat_map(|number| [(number, false), (number, true)]).map(file))
     }
 

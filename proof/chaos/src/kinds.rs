@@ -101,7 +101,9 @@ impl Draw {
             Kind::Mixed => (0..self.rng.range(2, 5)).map(|_| self.any()).collect(),
         };
         let apart = kind == Kind::Apart || matches!(kind, Kind::Mixed | Kind::Throwing) && self.rng.below(4) == 0;
-        Plan { apart, mode: kind.mode(), ..self.within(steps) }
+        let is_row = steps.iter().all(|step| matches!(step, Step::Effect { .. }));
+        let short_of_hops = is_row && self.rng.below(8) == 0;
+        Plan { apart, mode: kind.mode(), short_of_hops, ..self.within(steps) }
     }
 
     /// In the function itself, in a sub-chain, or in a branch.

@@ -17,6 +17,8 @@ use crate::{Failure, plan::Effect};
 pub(crate) struct Run {
     /// The number of its node.
     pub(crate) node: usize,
+    /// That was the second of its name.
+    pub(crate) by_twin: bool,
     pub(crate) at_ms: u64,
     /// The chain, branch and step of which the service was told; a plain call has none.
     pub(crate) key: Option<(String, String, u32)>,
@@ -41,13 +43,13 @@ impl Ledger {
     }
 }
 
-/// What all nodes have noted: of each its number and its file, which is not there if it never ran.
-pub(crate) fn read(files: impl Iterator<Item = (usize, PathBuf)>) -> Result<Effects, Failure> {
+/// What all nodes have noted: of each its number, whether it is a twin, and its file, which is not there if it never ran.
+pub(crate) fn read(files: impl Iterator<Item = (usize, bool, PathBuf)>) -> Result<Effects, Failure> {
     let mut effects = Effects::new();
-    for (node, file) in files.filter(|(_, file)| file.exists()) {
+    for (node, by_twin, file) in files.filter(|(.., file)| file.exists()) {
         for line in std::fs::read_to_string(file)?.lines() {
             let (key, run) = parse(node, line).ok_or("an effect's line is broken")?;
-            effects.entry(key).or_default().push(run);
+            effects.entry(key).or_default().push(Run { by_twin, ..run });
         }
     }
     Ok(effects)
@@ -64,7 +66,7 @@ fn parse(node: usize, line: &str) -> Option<((usize, usize), Run)> {
             Some((chain.to_owned(), words.next()?.to_owned(), step))
         }
     };
-    Some((effect, Run { node, at_ms, key }))
+    Some((effect, Run { node, by_twin: false, at_ms, key }))
 }
 
 /// By the machine's clock, which all of its processes share.

@@ -161,10 +161,7 @@ impl Run {
         };
         for one in &ended {
             let (tally, finding) = audit::hold(one, &effects, &outages);
-            verdict.add(one.kind, &tally);
-            // Told to people at once.
-            finding.iter().for_each(|finding| eprintln!("seed {seed}, {finding}"));
-            verdict.findings.extend(finding.map(|finding| format!("seed {seed}, {finding}")));
+            verdict.add(one.kind, &tally, finding.map(|finding| format!("seed {seed}, {finding}")));
         }
         Ok(verdict)
     }

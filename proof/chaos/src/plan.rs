@@ -80,6 +80,8 @@ pub(crate) struct Plan {
     pub(crate) apart: bool,
     /// Where the function runs.
     pub(crate) mode: Mode,
+    /// It has one call less than it needs.
+    pub(crate) short_of_hops: bool,
     /// The origin cancels the chain after this.
     pub(crate) cancelled_after: Option<Duration>,
 }

@@ -64,18 +64,28 @@ pub(crate) struct Verdict {
     #[serde(flatten)]
     pub(crate) all: Tally,
     pub(crate) kinds: BTreeMap<String, Tally>,
+    /// So many chains had ended when something was wrong with one.
+    pub(crate) found_after: Option<usize>,
     /// What is wrong with each chain with which something is.
     pub(crate) findings: Vec<String>,
 }
 
 impl Verdict {
-    pub(crate) fn add(&mut self, kind: Kind, tally: &Tally) {
+    pub(crate) fn add(&mut self, kind: Kind, tally: &Tally, finding: Option<String>) {
         self.all.add(tally);
         self.kinds.entry(kind.name()).or_default().add(tally);
+        if let Some(finding) = finding {
+            // Told to people at once.
+            eprintln!("{finding}");
+            self.found_after.get_or_insert(self.all.chains);
+            self.findings.push(finding);
+        }
     }
 
     /// Adds the next part.
     pub(crate) fn add_part(&mut self, part: Self) {
+        let before = self.all.chains;
+        self.found_after = self.found_after.or(part.found_after.map(|after| before + after));
         self.parts += part.parts;
         self.seconds += part.seconds;
         self.faults += part.faults;
