@@ -1,6 +1,6 @@
 //! The nodes, each a process of its own behind a front of its own.
 
-use std::{net::TcpListener, path::PathBuf, process::Stdio, sync::Arc, time::Duration};
+use std::{path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 
 use catena::{Client, Place};
 use clap::ValueEnum;
@@ -24,6 +24,9 @@ use crate::{
 const START_MAX: Duration = Duration::from_secs(60);
 /// How long a node that was asked to end may take to do so.
 const END_MAX: Duration = Duration::from_secs(5);
+
+/// Of the first node.
+const PORT_MIN: usize = 7_400;
 
 /// The mistakes that all nodes make.
 #[derive(Clone, Copy, Default)]
@@ -53,7 +56,7 @@ impl Fleet {
     pub(crate) async fn start(count: usize, seed: u64, mistakes: Mistakes) -> Result<Self, Failure> {
         let folder = std::env::temp_dir().join(format!("catena-chaos-{}-{seed}", std::process::id()));
         std::fs::create_dir_all(&folder)?;
-        let listen = free_addresses(count)?;
+        let listen: Vec<_> = (0..count).map(address).collect();
         let mut fronts = Vec::new();
         for address in &listen {
             fronts.push(Front::of(address.clone()).await?);
@@ -139,10 +142,10 @@ pub(crate) async fn ask_to_end(node: &mut Child) -> Result<(), Failure> {
     Ok(())
 }
 
-/// All held until the last is chosen, so that they differ.
-fn free_addresses(count: usize) -> Result<Vec<String>, Failure> {
-    let probes = (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<Vec<_>, _>>()?;
-    Ok(probes.iter().map(|probe| Ok(probe.local_addr()?.to_string())).collect::<std::io::Result<_>>()?)
+/// On a loopback address of this process alone: nobody else takes a node's port while it is down.
+fn address(slot: usize) -> String {
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    format!("127.{}.{middle}.{low}:{}", 64 | (high & 63), PORT_MIN + slot)
 }
 
 impl Site {
@@ -168,7 +171,7 @@ impl Site {
         // A twin has no front: it is there for a short while only.
         let (listen, reached) = if twin {
             command.arg("--twin");
-            let address = free_addresses(1)?.remove(0);
+            let address = address(self.listen.len() + number);
             (address.clone(), address)
         } else {
             (self.listen[number].clone(), self.reached[number].clone())

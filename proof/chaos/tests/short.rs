@@ -6,7 +6,7 @@ mod support;
 use std::process::Stdio;
 
 #[test]
-fn whatever_happens_to_the_nodes_every_chain_ends_as_it_says_and_no_effect_is_doubled() {
+fn whatever_happens_to_the_nodes_no_effect_is_doubled_or_lost_and_no_chain_hangs() {
     // The program says its seed, and what went wrong, on stderr: inherited, since what a test itself prints is seen only if it fails.
     let ran = support::chaos(&["--chains", "250"], Stdio::inherit());
     let out = String::from_utf8_lossy(&ran.output.stdout);
