@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use catena_core::Plan;
+use catena_core::{Plan, Start};
 use catena_guest::{Function, FunctionKind};
 use catena_net::Place;
 use catena_wire::{Budget, Exception, Fault, Hash, Mode, ServiceEntry, StepLimits, Value, names};
@@ -32,6 +32,10 @@ pub struct RunOptions {
     /// What the function may use at each step, where that is less than a node allows (rpc-chains section 3.6). Default: as
     /// each node has it.
     pub limits: StepLimits,
+    /// Whether what the function is told is recorded wherever it is (for [`ReplySet::recording`]).
+    pub record: bool,
+    /// The clock and randomness of a run before this one, to have the function do the same again. Default: its own.
+    pub start: Option<Start>,
 }
 
 impl Default for RunOptions {
@@ -44,6 +48,8 @@ impl Default for RunOptions {
             compose: true,
             credentials: None,
             limits: StepLimits::UNCHANGED,
+            record: false,
+            start: None,
         }
     }
 }
@@ -61,6 +67,8 @@ impl RunOptions {
             profile: self.profile,
             credentials: self.credentials.clone(),
             limits: self.limits,
+            record: self.record,
+            start: self.start,
         }
     }
 }

@@ -8,7 +8,7 @@ use catena_script::{FoundCall, ScriptError};
 use crate::{
     advice,
     excerpt::Spot,
-    failure::Failure,
+    failure::{Failure, Threw},
     input::{self, FUNCTION_BYTES_MAX},
 };
 
@@ -57,6 +57,12 @@ impl Source {
     /// Where an exception happened, if it says so and the source is at hand.
     pub(crate) fn spot(&self, why: &Exception) -> Option<Spot> {
         self.at(why.line, why.column)
+    }
+
+    /// The exception with which it ended, as a failure of the command.
+    pub(crate) fn threw(&self, exception: Exception) -> Failure {
+        let spot = self.spot(&exception);
+        Failure::Threw(Box::new(Threw { exception, spot, ended: None, cancelled: false }))
     }
 
     /// A place in it, if it is known and the source is at hand.

@@ -3,8 +3,8 @@
 use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
 use bytes::Bytes;
 use catena_wire::{
-    ChainId, Encoded, Exception, Hash, Kinds, LogLine, NodeId, NodeRef, Outcome, ServiceEntry, StepKey, StepLimits,
-    StepTrace, Value,
+    ChainId, Encoded, Exception, Hash, Kinds, LogLine, NodeId, NodeRef, Outcome, Recording, ServiceEntry, StepKey,
+    StepLimits, StepTrace, Told, Value,
 };
 
 use crate::{Emitted, Ended};
@@ -238,6 +238,8 @@ pub enum Replied {
     Partial(Value),
     /// Lines of the virtual console.
     Console(Vec<LogLine>),
+    /// The next event of the recording, while the chain is where it began. The end brings all of them, from wherever they were.
+    Told(Told),
     /// The exact end: nothing comes after it.
     End {
         /// How the chain ended.
@@ -248,6 +250,8 @@ pub enum Replied {
         path: Vec<String>,
         /// The profile, if one was asked for.
         trace: Vec<StepTrace>,
+        /// The recording, if one was asked for and has come home.
+        recording: Option<Recording>,
     },
 }
 

@@ -15,7 +15,7 @@ use catena_wire::{
 
 use crate::{
     Answer, GuestCall, GuestSplit, SessionId, SubChain, Time, action::Again, console::bytes_of, gathering::Gathering,
-    redoing::Mark, timers::Timers,
+    recording::Recording, redoing::Mark, timers::Timers,
 };
 
 /// What a chain carries from hop to hop.
@@ -34,6 +34,7 @@ pub(crate) struct Baggage {
     pub(crate) merged: Vec<BranchCount>,
     pub(crate) path: Vec<String>,
     pub(crate) trace: Option<Vec<StepTrace>>,
+    pub(crate) recording: Option<Recording>,
     pub(crate) console: Vec<LogLine>,
     /// How many of these lines the origin has been sent.
     pub(crate) console_told: u32,
@@ -73,7 +74,8 @@ impl Baggage {
         let steps = self.trace.as_ref().map_or(0, Vec::len) * (size_of::<StepTrace>() + NAMES_BYTES);
         let hosts: usize = self.path.iter().map(|host| size_of::<String>() + host.len()).sum();
         let credentials = self.charter.credentials.as_ref().map_or(0, Value::len_bytes);
-        stacked + lines + steps + hosts + credentials + self.merged.len() * size_of::<BranchCount>()
+        let recorded = self.recording.as_ref().map_or(0, Recording::bytes);
+        stacked + lines + steps + recorded + hosts + credentials + self.merged.len() * size_of::<BranchCount>()
     }
 }
 

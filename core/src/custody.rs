@@ -10,6 +10,7 @@ use crate::{
     activation::{Activation, Cargo, Custody, Phase},
     calling::{lost, unreachable},
     calls::Unresolved,
+    recording::Recording,
 };
 
 impl Cargo {
@@ -171,6 +172,7 @@ impl Node {
             heartbeat_in_us,
             path: baggage.path.clone(),
             trace: baggage.trace.clone(),
+            recording: baggage.recording.as_ref().map(Recording::to_wire),
             console: baggage.console.clone(),
             console_told: baggage.console_told,
             limits: baggage.limits,

@@ -1,12 +1,13 @@
 //! A chain's own timer, and its end.
 
 use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
-use catena_wire::{Charter, End, Exception, Fault, Message, Outcome, StepTrace, names};
+use catena_wire::{Charter, End, Exception, Fault, Message, Outcome, StepTrace, What, names};
 
 use crate::{
     Action, Ended, Node, Receipt, SessionId, Time, Urgency,
     activation::{Activation, Phase},
     calls::Asker,
+    recording::Recording,
     splitting::open_branches,
     steps::{Done, Sent},
 };
@@ -58,6 +59,7 @@ impl Node {
     /// The end of the whole chain, or of a branch: straight from here to the origin, or to the merge host (design, section 2).
     pub(crate) fn end(&mut self, now: Time, session: SessionId, outcome: Outcome) {
         self.close_profile(now, session);
+        self.record(session, What::Ended);
         let Some(activation) = self.activations.remove(session) else {
             return;
         };
@@ -81,6 +83,7 @@ impl Node {
             emitted: baggage.answers(),
             path: baggage.path,
             trace: baggage.trace,
+            recording: baggage.recording.as_ref().map(Recording::to_wire),
             console: baggage.console,
             at: baggage.merge.as_ref().map(|merge| merge.at.clone()),
             hops_left,

@@ -92,6 +92,9 @@ impl Node {
                 let room = TRACE_STEPS_MAX.saturating_sub(trace.len());
                 trace.extend(more.into_iter().take(room));
             }
+            if let (Some(recording), Some(more)) = (&mut baggage.recording, end.recording) {
+                recording.merge(more);
+            }
             outcomes.push(end.outcome);
         }
         if activation.profile.node.is_empty() {

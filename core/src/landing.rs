@@ -18,7 +18,8 @@ use crate::{
     Action, Answer, Node, Plan, Receipt, SessionId, Time, Urgency,
     activation::{Activation, Baggage, Landing, Phase},
     calls::{Asker, Request},
-    node::overloaded,
+    node::{Start, overloaded},
+    recording::Recording,
     redoing::Mark,
     steps::Done,
 };
@@ -182,6 +183,7 @@ impl Node {
             merged: hop.merged,
             path,
             trace,
+            recording: hop.recording.map(Recording::from_wire),
             // All of it, where this node allows fewer lines, too: the origin knows each by its place.
             console: hop.console,
             console_told: hop.console_told,
@@ -278,7 +280,7 @@ impl Node {
         if self.activations.count() >= self.policy.activations_max {
             return Err(overloaded(&self.me.name, "chains", self.policy.activations_max));
         }
-        let started_at_ms = self.unix_us(now) / 1_000;
+        let Start { started_at_ms, seed } = plan.start.unwrap_or_else(|| Start::of(chain, self.unix_us(now)));
         let arrived = StepKey { chain, branch: Branch::root(), step: 0 };
         let trace = StepTrace { target: String::new(), ..self.profile("", "") };
         let charter = Charter {
@@ -302,6 +304,7 @@ impl Node {
                 merged: Vec::new(),
                 path: alloc::vec![self.me.name.clone()],
                 trace: plan.profile.then(Vec::new),
+                recording: plan.record.then(Recording::default),
                 console: Vec::new(),
                 console_told: 0,
                 limits: plan.limits,
@@ -321,7 +324,6 @@ impl Node {
             in_place: BTreeMap::new(),
         });
         self.steps.begin(arrived, session);
-        let seed = chain.seed();
         self.actions.push_back(Action::Begin { session, code, input, started_at_ms, seed, limits: plan.limits });
         Ok(())
     }

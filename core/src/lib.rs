@@ -41,6 +41,7 @@ mod orphans;
 mod oversize;
 mod placement;
 mod policy;
+mod recording;
 mod redoing;
 mod repeating;
 mod splitting;
@@ -57,7 +58,7 @@ pub use action::{
 #[cfg(feature = "seeded-bugs")]
 pub use bug::Bug;
 pub use landing::Tail;
-pub use node::{Node, Plan};
+pub use node::{Node, Plan, Start};
 pub use oversize::{Emitted, Ended};
 pub use placement::Link;
 pub use policy::Policy;

@@ -42,6 +42,25 @@ pub struct Plan {
     pub credentials: Option<Value>,
     /// What its function may use at each step, if that is less than each node allows.
     pub limits: StepLimits,
+    /// Whether what its guests are told is recorded, and comes home with its end.
+    pub record: bool,
+    /// The clock and randomness that its function has, where another chain is to be run again.
+    pub start: Option<Start>,
+}
+
+/// The only clock and randomness that a function has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Start {
+    /// Milliseconds since the Unix epoch.
+    pub started_at_ms: u64,
+    /// What its random numbers follow from.
+    pub seed: u64,
+}
+
+impl Start {
+    pub(crate) fn of(chain: ChainId, unix_us: u64) -> Self {
+        Self { started_at_ms: unix_us / 1_000, seed: chain.seed() }
+    }
 }
 
 impl Plan {
@@ -49,7 +68,8 @@ impl Plan {
     #[must_use]
     pub const fn new(budget: Budget) -> Self {
         let limits = StepLimits::UNCHANGED;
-        Self { budget, mode: Mode::Chain, compose: true, profile: false, credentials: None, limits }
+        let (mode, compose) = (Mode::Chain, true);
+        Self { budget, mode, compose, profile: false, credentials: None, limits, record: false, start: None }
     }
 }
 
@@ -166,7 +186,9 @@ impl Node {
 
     /// The next thing to do, if there is one.
     pub fn poll_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        let action = self.actions.pop_front()?;
+        self.record_told(&action);
+        Some(action)
     }
 
     /// Begins a chain: the function starts here and hops from its first call on.
@@ -238,6 +260,7 @@ impl Node {
         if let Some(activation) = self.activations.get_mut(session) {
             activation.profile.guest_us += took_us;
         }
+        self.record_turn(session, turn.as_ref().ok());
         match turn {
             Ok(turn) => self.take_turn(now, session, turn),
             Err(broken) if self.activations.is_live(session) => self.finish(now, session, Outcome::Threw(broken)),

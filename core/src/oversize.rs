@@ -71,6 +71,7 @@ impl Node {
         let end = End {
             outcome: Outcome::Threw(why),
             trace: end.trace.map(|_| Vec::new()),
+            recording: None,
             // Lines may be what is too much. Those that went ahead have been shown.
             console: Vec::new(),
             ..*end
@@ -106,6 +107,7 @@ impl Node {
             hops_left: 0,
             merged,
             cut: true,
+            recording: None,
         }));
         let (to, via) = (Arc::new(origin.clone()), self.way_to(&origin, entry.as_ref()));
         self.stop(now, key.chain, None);

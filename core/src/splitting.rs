@@ -9,6 +9,7 @@ use crate::{
     activation::{Activation, Baggage, Cargo, Phase},
     gathering::Gathering,
     node::overloaded,
+    recording::Recording,
 };
 
 impl Node {
@@ -146,6 +147,7 @@ impl Node {
             merge: Some(Merge { host: host.clone(), at: parent.key(), listener: parent.baggage.listener() }),
             merged: Vec::new(),
             trace: parent.baggage.trace.as_ref().map(|_| Vec::new()),
+            recording: parent.baggage.recording.as_ref().map(|_| Recording::default()),
             // What its parent said comes before what it says; the origin shows each line once.
             console_told: 0,
             // Of its own calls: its parent answers for what its parent was told.

@@ -17,6 +17,7 @@ impl Node {
             return;
         }
         self.log(now, session, turn.logs);
+        self.tell_lines_of_recorded(now, session);
         for value in turn.emits {
             self.emit(now, session, value);
         }

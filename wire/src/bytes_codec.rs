@@ -83,3 +83,5 @@ bounded!(stack, crate::Frame, crate::STACK_DEPTH_MAX, "more than 32 chains aroun
 bounded!(counts, crate::BranchCount, crate::BRANCHES_MAX, "more than 4,096 branches");
 bounded!(branches, crate::Branch, crate::BRANCHES_MAX, "more than 4,096 branches");
 bounded!(console, crate::LogLine, crate::CONSOLE_LINES_MAX, "more than 4,096 lines of the console");
+bounded!(told, crate::Told, crate::RECORDING_EVENTS_MAX, "more than 16,384 events in a recording");
+bounded!(asked, crate::Asked, crate::RECORDING_EVENTS_MAX, "more than 16,384 calls in one turn");

@@ -4,7 +4,7 @@ use alloc::{string::String, vec::Vec};
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
 
-use crate::{Branch, Budget, Charter, Exception, Frame, Hash, Merge, NodeId, StepKey, StepLimits, Value};
+use crate::{Branch, Budget, Charter, Exception, Frame, Hash, Merge, NodeId, Recording, StepKey, StepLimits, Value};
 
 /// A node, and how to reach it.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
@@ -102,6 +102,9 @@ pub struct Hop {
     /// A step before this one that was done again.
     #[n(23)]
     pub redone: Option<Redone>,
+    /// What the guests were told so far, if the origin asked for a recording.
+    #[n(24)]
+    pub recording: Option<Recording>,
     /// The continuation; not part of the head.
     #[cbor(skip)]
     pub continuation: Bytes,
@@ -139,6 +142,19 @@ impl From<Result<Value, Exception>> for Outcome {
         match result {
             Ok(value) => Self::Done(value),
             Err(exception) => Self::Threw(exception),
+        }
+    }
+}
+
+impl Outcome {
+    /// As most of Rust has it.
+    ///
+    /// # Errors
+    /// The exception that was thrown.
+    pub const fn as_result(&self) -> Result<&Value, &Exception> {
+        match self {
+            Self::Done(value) => Ok(value),
+            Self::Threw(exception) => Err(exception),
         }
     }
 }
@@ -212,6 +228,9 @@ pub struct End {
     /// under way it is to be stopped.
     #[cbor(n(9), default)]
     pub cut: bool,
+    /// What the guests were told, if it was asked for.
+    #[n(10)]
+    pub recording: Option<Recording>,
 }
 
 /// How many intermediate answers a branch sent: the end is exact for split chains too (Quatrain; design, section 4).

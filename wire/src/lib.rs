@@ -18,6 +18,7 @@ mod hop;
 mod id;
 mod limits;
 mod message;
+mod recording;
 mod value;
 
 pub use budget::Budget;
@@ -31,4 +32,5 @@ pub use limits::{
     TRACE_STEPS_MAX, VALUE_DEPTH_MAX,
 };
 pub use message::{Brought, Encoded, Kinds, Message, ServiceEntry, Whereabouts, WireError};
+pub use recording::{Asked, RECORDING_BYTES_MAX, RECORDING_EVENTS_MAX, Recording, Told, What};
 pub use value::{Value, ValueError};

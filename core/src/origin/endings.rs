@@ -100,7 +100,7 @@ impl Origin {
         }
         if bug!(policy, EndTwice) && !self.chains.contains_key(&chain.number) {
             let (outcome, path) = (end.outcome.clone(), end.path.clone());
-            let end = Replied::End { outcome, last_step: end.key.step, path, trace: Vec::new() };
+            let end = Replied::End { outcome, last_step: end.key.step, path, trace: Vec::new(), recording: None };
             out.push_back(Action::Reply(chain, end));
         }
         let Some(started) = self.seen(now, &end.key, &[], policy) else {
@@ -125,7 +125,8 @@ impl Origin {
         show(chain, started, rest, out);
         let (trace, hops_left) = (end.trace.unwrap_or_default(), end.hops_left);
         let last_step = end.key.step;
-        self.finish(chain, Replied::End { outcome: end.outcome, last_step, path: end.path, trace }, hops_left, out);
+        let End { outcome, path, recording, .. } = end;
+        self.finish(chain, Replied::End { outcome, last_step, path, trace, recording }, hops_left, out);
     }
 
     fn finish(&mut self, chain: ChainId, end: Replied, hops_left: u32, out: &mut Out) {
@@ -156,7 +157,8 @@ impl Origin {
         };
         let why = why.at_step(step, &path);
         let chain = ChainId { origin: self.me, number };
-        let end = Replied::End { outcome: Outcome::Threw(why), last_step: step, path, trace: Vec::new() };
+        let end =
+            Replied::End { outcome: Outcome::Threw(why), last_step: step, path, trace: Vec::new(), recording: None };
         self.finish(chain, end, 0, out);
     }
 
