@@ -87,7 +87,7 @@ enum Happened {
         #[serde(flatten)]
         outcome: End,
     },
-    Branch {
+    Begins {
         call: u32,
         index: u16,
     },
@@ -166,7 +166,7 @@ impl From<&Told> for Event {
                 call: *call,
                 outcome: (&outcome.as_result().map(Value::clone).map_err(Exception::clone)).into(),
             },
-            What::Branch(call, index) => Happened::Branch { call: *call, index: *index },
+            What::Branch(call, index) => Happened::Begins { call: *call, index: *index },
             What::Turned(asked) => Happened::Turned(asked.iter().map(Call::from).collect()),
             What::Ended => Happened::Ended,
             What::Full => Happened::Full,
@@ -184,7 +184,7 @@ impl Event {
                 What::Begun { code: Hash([0; 32]), input, started_at_ms, seed }
             }
             Happened::Settled { call, outcome } => What::Settled(call, Outcome::from(Result::from(outcome))),
-            Happened::Branch { call, index } => What::Branch(call, index),
+            Happened::Begins { call, index } => What::Branch(call, index),
             Happened::Turned(calls) => What::Turned(calls.into_iter().map(Asked::from).collect()),
             Happened::Ended => What::Ended,
             Happened::Full => What::Full,

@@ -81,8 +81,12 @@ impl Way {
             0 => at_gate(open),
             branches => open.begun == branches && open.ended < branches,
         };
-        !self.guests.is_empty()
-            && self.guests.values().all(|guest| !guest.runs && (guest.over || guest.open.iter().all(waits)))
+        let rests = |branch: &Branch, guest: &Guest| match guest.over {
+            // The end of the chain follows that of its function.
+            true => !branch.is_root(),
+            false => !guest.runs && !guest.open.is_empty() && guest.open.iter().all(waits),
+        };
+        !self.guests.is_empty() && self.guests.iter().all(|(branch, guest)| rests(branch, guest))
     }
 
     /// Whether the calls that the function itself started and did not await have come to the gate.

@@ -129,6 +129,7 @@ impl World {
                     seen.lines.extend(lines.iter().map(|line| line.number));
                 }
             }
+            Replied::Told(_) => {}
             Replied::End { outcome, .. } => self.ended(chain, outcome),
         }
     }

@@ -268,7 +268,8 @@ impl World {
         match replied {
             Replied::Partial(value) => seen.partials.push(value),
             Replied::Console(lines) => seen.console.extend(lines),
-            Replied::End { outcome, last_step, path, trace } => {
+            Replied::Told(_) => {}
+            Replied::End { outcome, last_step, path, trace, .. } => {
                 seen.ends.push((outcome, path, trace));
                 seen.last_step = last_step;
                 seen.ended_at_us = now;

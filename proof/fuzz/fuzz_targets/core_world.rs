@@ -188,6 +188,7 @@ fn hop(chain: u8, step: u8, target: u8, emitted: u8, hops: u8, shape: &Shape) ->
         limits: StepLimits::UNCHANGED,
         doubt: shape.compose,
         redone,
+        recording: None,
         continuation: Bytes::new(),
         code_bytes: None,
     })
@@ -317,6 +318,7 @@ impl World {
                     hops_left: edge(emitted),
                     merged: vec![BranchCount { branch: branch(merged), emitted: u32::from(merged % 2) }],
                     cut: merged % 4 == 3,
+                    recording: None,
                 };
                 (1, Message::End(Box::new(end)))
             }

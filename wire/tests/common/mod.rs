@@ -3,9 +3,9 @@
 
 use bytes::Bytes;
 use catena_wire::{
-    BRANCH_DEPTH_MAX, Branch, BranchCount, Brought, Budget, ChainId, Charter, End, Exception, Fault, Frame, Hash, Hop,
-    Kinds, Listener, LogLine, Merge, Message, Mode, NodeId, NodeRef, Outcome, Redone, ServiceEntry, StepKey,
-    StepLimits, StepTrace, Value, Whereabouts,
+    Asked, BRANCH_DEPTH_MAX, Branch, BranchCount, Brought, Budget, ChainId, Charter, End, Exception, Fault, Frame,
+    Hash, Hop, Kinds, Listener, LogLine, Merge, Message, Mode, NodeId, NodeRef, Outcome, Recording, Redone,
+    ServiceEntry, StepKey, StepLimits, StepTrace, Told, Value, What, Whereabouts,
 };
 use proptest::{collection::vec, option, prelude::*};
 
@@ -88,6 +88,7 @@ pub(crate) fn hop_of() -> Hop {
         limits: StepLimits { memory_bytes_max: Some(1 << 20), ..StepLimits::UNCHANGED },
         doubt: true,
         redone: Some(Redone { key: key_of(2), age_us: 40_000 }),
+        recording: None,
         continuation: Bytes::from_static(b"abc"),
         code_bytes: Some(Bytes::from_static(b"code")),
     }
@@ -128,6 +129,7 @@ pub(crate) fn samples() -> Vec<(&'static str, Message)> {
         hops_left: 9,
         merged: vec![BranchCount { branch: branch_of(&[1, 2, 1]), emitted: 3 }],
         cut: true,
+        recording: None,
     };
     let call = Message::Call {
         id: 9,
@@ -337,6 +339,33 @@ fn redone() -> impl Strategy<Value = Option<Redone>> {
     option::of((key(), any::<u64>()).prop_map(|(key, age_us)| Redone { key, age_us }))
 }
 
+fn recording() -> impl Strategy<Value = Option<Recording>> {
+    let asked = (any::<[u32; 4]>(), name(), name(), value()).prop_map(|(numbers, service, function, params)| {
+        let [call, branches, line, column] = numbers;
+        Asked { call, service, function, params, branches, line, column }
+    });
+    let what = prop_oneof![
+        (hash(), value(), any::<[u64; 2]>()).prop_map(|(code, input, [started_at_ms, seed])| What::Begun {
+            code,
+            input,
+            started_at_ms,
+            seed
+        }),
+        (any::<u32>(), outcome()).prop_map(|(call, outcome)| What::Settled(call, outcome)),
+        (any::<u32>(), any::<u16>()).prop_map(|(call, index)| What::Branch(call, index)),
+        vec(asked, 0..3).prop_map(What::Turned),
+        Just(What::Ended),
+        Just(What::Full),
+    ];
+    let told = (branch(), any::<u32>(), any::<u8>(), what).prop_map(|(branch, step, depth, what)| Told {
+        branch,
+        step,
+        depth,
+        what,
+    });
+    option::of(vec(told, 0..4).prop_map(Recording))
+}
+
 fn merged() -> impl Strategy<Value = Vec<BranchCount>> {
     vec((branch(), any::<u32>()).prop_map(|(branch, emitted)| BranchCount { branch, emitted }), 0..4)
 }
@@ -353,49 +382,59 @@ fn hop() -> impl Strategy<Value = Hop> {
     let merge = option::of(merge);
     let split = (any::<u16>(), merge, any::<u16>(), merged());
     let tail = (bytes(200), option::of(bytes(200)));
-    (what, whose, split, path(), trace(), (console(), any::<u32>(), limits(), any::<bool>(), redone()), tail).prop_map(
-        |(what, whose, split, path, trace, (console, console_told, limits, doubt, redone), tail)| {
-            let (key, attempt, budget, service, function, params, call) = what;
-            let (code, charter, stack, emitted, heartbeat_in_us) = whose;
-            let (splits, merge, gather, merged) = split;
-            let continuation = tail.0;
-            Hop {
-                key,
-                attempt,
-                budget,
-                service,
-                function,
-                params,
-                call,
-                code,
-                charter,
-                stack,
-                emitted,
-                heartbeat_in_us,
-                path,
-                trace,
-                console,
-                continuation_bytes: continuation.len() as u32,
-                splits,
-                merge,
-                gather,
-                merged,
-                console_told,
-                limits,
-                doubt,
-                redone,
-                continuation,
-                // An empty function is no function.
-                code_bytes: tail.1.filter(|code| !code.is_empty()),
-            }
-        },
+    (
+        what,
+        whose,
+        split,
+        path(),
+        trace(),
+        (console(), any::<u32>(), limits(), any::<bool>(), redone(), recording()),
+        tail,
     )
+        .prop_map(
+            |(what, whose, split, path, trace, (console, console_told, limits, doubt, redone, recording), tail)| {
+                let (key, attempt, budget, service, function, params, call) = what;
+                let (code, charter, stack, emitted, heartbeat_in_us) = whose;
+                let (splits, merge, gather, merged) = split;
+                let continuation = tail.0;
+                Hop {
+                    key,
+                    attempt,
+                    budget,
+                    service,
+                    function,
+                    params,
+                    call,
+                    code,
+                    charter,
+                    stack,
+                    emitted,
+                    heartbeat_in_us,
+                    path,
+                    trace,
+                    console,
+                    continuation_bytes: continuation.len() as u32,
+                    splits,
+                    merge,
+                    gather,
+                    merged,
+                    console_told,
+                    limits,
+                    doubt,
+                    redone,
+                    recording,
+                    continuation,
+                    // An empty function is no function.
+                    code_bytes: tail.1.filter(|code| !code.is_empty()),
+                }
+            },
+        )
 }
 
 fn end() -> impl Strategy<Value = End> {
-    let split = (option::of(key()), any::<u32>(), merged(), any::<bool>());
+    let split = (option::of(key()), any::<u32>(), merged(), any::<bool>(), recording());
     (key(), outcome(), any::<u32>(), path(), trace(), console(), split).prop_map(
-        |(key, outcome, emitted, path, trace, console, (at, hops_left, merged, cut))| End {
+        |(key, outcome, emitted, path, trace, console, (at, hops_left, merged, cut, recording))| End {
             key,
             outcome,
             emitted,
@@ -406,6 +445,7 @@ fn end() -> impl Strategy<Value = End> {
             hops_left,
             merged,
             cut,
+            recording,
         },
     )
 }

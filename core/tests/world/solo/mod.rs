@@ -71,6 +71,7 @@ fn end(key: StepKey, at: Option<StepKey>) -> End {
         hops_left: 0,
         merged: Vec::new(),
         cut: false,
+        recording: None,
     }
 }
 
@@ -147,6 +148,7 @@ fn hop(number: u64, step: u32) -> Box<Hop> {
         limits: StepLimits::UNCHANGED,
         doubt: false,
         redone: None,
+        recording: None,
         continuation: Bytes::from_static(b"state"),
         code_bytes: None,
     })
