@@ -14,7 +14,6 @@ mod console;
 mod data_folder;
 mod debugger;
 mod ending;
-mod excerpt;
 mod exit;
 mod explain;
 mod failure;

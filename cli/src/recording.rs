@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use catena::{Asked, Branch, Exception, FunctionKind, Hash, LogLine, Outcome, StepLimits, Told, Value, What};
+use catena_script::Spot;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    excerpt::Spot,
     failure::Failure,
     input,
     lowering::Lowered,

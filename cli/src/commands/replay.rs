@@ -146,10 +146,7 @@ impl Stage<'_> {
             (Some(asked), _) => self.source.at(asked.line, asked.column),
             (None, end) => end.and_then(|end| end.as_ref().err()).and_then(|why| self.source.spot(why)),
         };
-        match spot {
-            Some(spot) => failure.at(spot),
-            None => failure,
-        }
+        failure.at(spot)
     }
 
     fn close(self, recording: &Recording, told: &[Told], calls: usize) -> Result<(), Failure> {

@@ -1,26 +1,25 @@
 //! A place in a text of the user's, shown as compilers show it.
 
-use crate::output::printable;
-
 /// The most of a line that is shown, in characters: a bundle may be one line of a megabyte.
 const LINE_CHARS_MAX: usize = 120;
 
 /// A place in a file, and the line around it where that is at hand.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Spot {
+pub struct Spot {
     /// As the user named it.
-    pub(crate) file: String,
+    pub file: String,
     /// From 1.
-    pub(crate) line: u32,
+    pub line: u32,
     /// From 1, in characters.
-    pub(crate) column: u32,
+    pub column: u32,
     /// The part of the line that is shown, and how many of its characters stand before the caret.
-    pub(crate) shown: Option<(String, usize)>,
+    pub shown: Option<(String, usize)>,
 }
 
 impl Spot {
     /// The place of the byte at `offset` of `text`.
-    pub(crate) fn at_byte(file: &str, text: &str, offset: usize) -> Self {
+    #[must_use]
+    pub fn at_byte(file: &str, text: &str, offset: usize) -> Self {
         let offset = text.floor_char_boundary(offset.min(text.len()));
         let before = text.get(..offset).unwrap_or_default();
         let line = before.matches('\n').count() + 1;
@@ -29,19 +28,22 @@ impl Spot {
     }
 
     /// A place that is known by its numbers.
-    pub(crate) fn at_line(file: &str, text: &str, line: u32, column: u32) -> Self {
+    #[must_use]
+    pub fn at_line(file: &str, text: &str, line: u32, column: u32) -> Self {
         let index = usize::try_from(line).unwrap_or(usize::MAX).saturating_sub(1);
         let shown = text.split('\n').nth(index).map(|line| part(line.trim_end_matches('\r'), column));
         Self { file: file.to_owned(), line, column: column.max(1), shown }
     }
 
     /// `FILE:LINE:COLUMN`.
-    pub(crate) fn name(&self) -> String {
+    #[must_use]
+    pub fn name(&self) -> String {
         format!("{}:{}:{}", printable(&self.file), self.line, self.column)
     }
 
     /// The line with a caret under the place, each line with a line feed before it; nothing if the line is not at hand.
-    pub(crate) fn lines(&self) -> String {
+    #[must_use]
+    pub fn lines(&self) -> String {
         let Some((text, before)) = &self.shown else { return String::new() };
         let number = self.line.to_string();
         let margin = " ".repeat(number.len());
@@ -50,6 +52,19 @@ impl Spot {
         let caret: String = above.map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
         format!("\n{margin} |\n{number} | {}\n{margin} | {caret}^", printable(text))
     }
+}
+
+/// The text with its control characters replaced (the tab and the line feed stay): what came over a network or out of a file must
+/// not command a terminal. Bidirectional overrides too: they make a line read as what it is not.
+#[must_use]
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if is_hidden(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// Whether a terminal would do something else than show it.
+#[must_use]
+pub fn is_hidden(c: char) -> bool {
+    (c.is_control() && c != '\t' && c != '\n') || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 fn part(line: &str, column: u32) -> (String, usize) {
@@ -66,6 +81,11 @@ fn to_u32(number: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_terminal_cannot_be_commanded() {
+        assert_eq!(printable("a\u{1b}[2Jb\tc\nd\u{202e}"), "a\u{fffd}[2Jb\tc\nd\u{fffd}");
+    }
 
     #[test]
     fn a_byte_is_a_line_and_a_column_in_characters() {
