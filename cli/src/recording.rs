@@ -237,7 +237,7 @@ impl Recording {
 
     /// Notes what has come of the chain. How it ended counts if its nodes have told so: else it was given up here.
     pub(crate) fn take(&mut self, told: &[Told], console: &[LogLine], end: Option<&Result<Value, Exception>>) {
-        let root_ended = |told: &Told| told.branch.is_root() && matches!(told.what, What::Ended | What::Full);
+        let root_ended = |told: &Told| told.branch.is_root() && told.what == What::Ended;
         self.end = end.filter(|_| told.iter().any(root_ended)).map(End::from);
         self.told = told.iter().map(Event::from).collect();
         self.console = console.iter().map(Line::from).collect();

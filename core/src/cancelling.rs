@@ -7,7 +7,11 @@ use alloc::{
 };
 use catena_wire::{ChainId, End, Message, NodeId, NodeRef, StepKey};
 
-use crate::{Node, Policy, Receipt, Time, Urgency, activation::Phase, steps::Done};
+use crate::{
+    Node, Policy, Receipt, Time, Urgency,
+    activation::{Activation, Phase},
+    steps::Done,
+};
 
 /// Chains that were cancelled lately: a hop that comes late does not run.
 #[derive(Clone, Debug, Default)]
@@ -46,10 +50,21 @@ impl Cancelled {
 impl Node {
     /// Stops a chain that was begun here, wherever it is by now. It ends as `Cancelled`; of a chain that has ended, nothing happens.
     pub fn cancel(&mut self, now: Time, chain: ChainId) {
+        self.tell_where_it_is(now, chain);
         let last_host = self.origin.last_host(chain);
         if self.origin.cancel(chain, &mut self.actions) {
             self.stop(now, chain, last_host);
             self.settle_apart(now);
+        }
+    }
+
+    /// A chain that is here has made the step that it has made, though its next sign of life is not due yet.
+    fn tell_where_it_is(&mut self, now: Time, chain: ChainId) {
+        let here = self.activations.find(|activation| activation.chain() == chain);
+        let keys = here.into_iter().filter_map(|session| self.activations.get(session).map(Activation::key));
+        if let Some(key) = keys.max_by_key(|key| key.step) {
+            let me = self.me.clone();
+            self.on_message(now, &me, Message::Heartbeat(key, me.name.clone(), Vec::new()));
         }
     }
 

@@ -3,7 +3,10 @@
 use alloc::vec::Vec;
 use catena_wire::{Asked, Outcome, RECORDING_BYTES_MAX, RECORDING_EVENTS_MAX, Recording as Wire, Told, Value, What};
 
-use crate::{Action, Node, Replied, SessionId, Time, Turn};
+use crate::{
+    Action, Node, Replied, SessionId, Time, Turn,
+    activation::{Activation, Phase},
+};
 
 /// Kept for [`What::Full`], which must fit when nothing else does.
 const EVENTS_MAX: usize = RECORDING_EVENTS_MAX - 1;
@@ -98,7 +101,10 @@ impl Node {
 
     /// What the guest did in its turn; what it logged is shown at once where its chain began.
     pub(crate) fn record_turn(&mut self, session: SessionId, turn: Option<&Turn>) {
-        if !self.is_recorded(session) {
+        // A turn that nobody waits for is no part of what the chain did.
+        let waited_for =
+            matches!(self.activations.get(session), Some(Activation { phase: Phase::Live, busy: true, .. }));
+        if !waited_for || !self.is_recorded(session) {
             return;
         }
         let calls = turn.into_iter().flat_map(|turn| &turn.calls).map(|call| Asked {

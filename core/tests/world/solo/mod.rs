@@ -6,6 +6,7 @@ mod doubt;
 mod elsewhere;
 mod forged;
 mod oversize;
+mod recording;
 mod redoing;
 mod splits;
 mod steps;
