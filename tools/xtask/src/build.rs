@@ -28,7 +28,8 @@ pub(crate) struct Places {
 impl Places {
     /// Of the checkout that this task was built in.
     pub(crate) fn find() -> Result<Self> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).context("the task lies outside of a checkout")?;
+        let root =
+            Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).context("the task lies outside of a checkout")?;
         let target = match std::env::var_os("CARGO_TARGET_DIR") {
             Some(folder) => std::path::absolute(folder)?,
             None => root.join("target"),
