@@ -1,6 +1,8 @@
 //! Figure 5 of the paper over real nodes: a file is copied to a service that replicates each change by a chain of its own.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
+mod common;
+
 use std::{
     os::unix::fs::MetadataExt,
     path::Path,
@@ -12,7 +14,7 @@ use catena::{Exception, RunOptions, Sandbox, SandboxConfig, StepTrace, Topology,
 use catena_apps::{
     copy::{self, ChunkCode, Copy},
     files,
-    replicated::{BACKUP, PRIMARY, REPLICATED, SOURCE, Stage, replicated},
+    replicated::{BACKUP, PRIMARY, REPLICATED, SOURCE, replicated},
 };
 use catena_bridge::{Identity, UnixUser, service_of};
 use catena_bridge_nfs::{
@@ -20,6 +22,7 @@ use catena_bridge_nfs::{
     testing::{GaneshaServer, Way},
 };
 use catena_files::{Directory, FUNCTIONS, FileService};
+use common::Stage;
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 

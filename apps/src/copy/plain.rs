@@ -38,9 +38,10 @@ const WINDOW_CHUNKS: (u64, u64) = (16, catena_files::limits::WAITING_CALLS_MAX a
 /// When what is written reaches stable storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writes {
-    /// Before each write is answered: no commit, and so a round trip less. The best over any distance.
+    /// Before each write is answered: no commit, and so a round trip less. The best over a distance, for a file of some megabytes:
+    /// the disk must keep up.
     Stable,
-    /// With one commit at the end: the best where a round trip costs less than the disk.
+    /// With one commit at the end.
     Committed,
 }
 
@@ -57,12 +58,13 @@ pub struct Marks {
     pub written_us: u64,
 }
 
-/// Copies by plain calls with [`Writes::Stable`]. Chunks and window are chosen for the link, not taken from `copy`.
+/// Copies by plain calls with [`Writes::Committed`], which suits files of any size. Chunks and window are chosen for the link, not
+/// taken from `copy`.
 ///
 /// # Errors
 /// As [`by_rpc_with`].
 pub async fn by_rpc(client: &Client, copy: &Copy, progress: impl Fn(Progress)) -> Result<Copied, Exception> {
-    by_rpc_with(client, copy, Writes::Stable, progress).await
+    by_rpc_with(client, copy, Writes::Committed, progress).await
 }
 
 /// Copies by plain calls: the target is made while the first chunks are read, reads and writes overlap.

@@ -13,7 +13,11 @@ impl Run {
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let text =
             std::fs::read_to_string(path).map_err(|why| format!("{}: {why}; make bench writes it", path.display()))?;
-        Ok(Self(serde_json::from_str(&text)?))
+        let run: Json = serde_json::from_str(&text)?;
+        match run["whole"] == true {
+            true => Ok(Self(run)),
+            false => Err(format!("{} is of a smoke run: no figures", path.display()).into()),
+        }
     }
 
     /// Median, and p10 to p90.

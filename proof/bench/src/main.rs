@@ -112,14 +112,30 @@ struct Scale {
     shaped_rounds: usize,
     adaptive: (usize, usize),
     alone: (usize, usize),
+    /// Whether it yields figures.
+    whole: bool,
 }
 
 /// For figures.
-const WHOLE: Scale =
-    Scale { guest_runs: 4_000, blocks: 40, cpu_rounds: 9, shaped_rounds: 15, adaptive: (3, 150), alone: (3, 1) };
+const WHOLE: Scale = Scale {
+    guest_runs: 4_000,
+    blocks: 40,
+    cpu_rounds: 9,
+    shaped_rounds: 15,
+    adaptive: (3, 150),
+    alone: (3, 1),
+    whole: true,
+};
 /// To see that the benchmark works.
-const FEW: Scale =
-    Scale { guest_runs: 100, blocks: 2, cpu_rounds: 1, shaped_rounds: 1, adaptive: (1, 10), alone: (1, 20) };
+const FEW: Scale = Scale {
+    guest_runs: 100,
+    blocks: 2,
+    cpu_rounds: 1,
+    shaped_rounds: 1,
+    adaptive: (1, 10),
+    alone: (1, 20),
+    whole: false,
+};
 
 async fn measure(scale: &Scale, path: &str) -> Result<(), Failure> {
     let sandbox = mesh::sandbox()?;
@@ -144,5 +160,5 @@ async fn measure(scale: &Scale, path: &str) -> Result<(), Failure> {
     eprintln!("memory: cached functions, chains that wait, an hour's worth of chains of all kinds");
     let (repetitions, parts) = scale.alone;
     alone::measure(repetitions, parts, &mut summary).await?;
-    summary.close(Path::new(path))
+    summary.close(Path::new(path), scale.whole)
 }

@@ -2,7 +2,9 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use catena::{Client, Code, LinkShape, Node, NodeBuilder, Place, Policy, Sandbox, SandboxConfig, Service, Topology};
+use catena::{
+    Client, Code, Limits, LinkShape, Node, NodeBuilder, Place, Policy, Sandbox, SandboxConfig, Service, Topology,
+};
 use catena_apps::replicated::{BACKUP, PRIMARY, REPLICATED, SOURCE, replicated};
 use catena_files::Directory;
 use serde_json::json;
@@ -14,6 +16,8 @@ pub(crate) const NAMES: [&str; 4] = ["one", "two", "three", "four"];
 /// Compiled modules: without them, each server would compile the engine first.
 const MODULES: &str = "target/bench/modules";
 
+/// For functions that wait for a processor beside many others.
+const STEP_WALL_MS_MAX: u32 = 20_000;
 /// How long nodes may take to know each other, and how often to ask.
 const KNOWN_MAX: Duration = Duration::from_secs(30);
 const ASK_EVERY: Duration = Duration::from_millis(20);
@@ -34,7 +38,8 @@ pub(crate) struct Mesh {
 }
 
 pub(crate) fn sandbox() -> Result<Sandbox, Failure> {
-    Ok(Sandbox::new(SandboxConfig { cache_dir: Some(MODULES.into()), ..SandboxConfig::default() })?)
+    let limits = Limits { step_wall_ms_max: STEP_WALL_MS_MAX, ..Limits::default() };
+    Ok(Sandbox::new(SandboxConfig { limits, cache_dir: Some(MODULES.into()), ..SandboxConfig::default() })?)
 }
 
 /// A sample guest, as the guests' build leaves it.

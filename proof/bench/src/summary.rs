@@ -19,16 +19,16 @@ impl Summary {
         self.0.insert(key, spread);
     }
 
-    /// Shows all figures, and writes them.
+    /// Shows all figures, and writes them; `whole` if they are figures, and not what a smoke run saw.
     ///
     /// # Errors
     /// The file cannot be written; or the keys are not those that are explained.
-    pub(crate) fn close(&self, path: &Path) -> Result<(), Failure> {
+    pub(crate) fn close(&self, path: &Path, whole: bool) -> Result<(), Failure> {
         if !self.0.keys().copied().eq(KEYS.iter().map(|(key, ..)| *key).collect::<std::collections::BTreeSet<_>>()) {
             return Err(format!("what was measured is not what keys.rs lists: {:?}", self.0.keys()).into());
         }
         self.print();
-        self.write(path)?;
+        self.write(path, whole)?;
         println!("\nwritten to {}", path.display());
         Ok(())
     }
@@ -48,7 +48,7 @@ impl Summary {
         }
     }
 
-    fn write(&self, path: &Path) -> std::io::Result<()> {
+    fn write(&self, path: &Path, whole: bool) -> std::io::Result<()> {
         let hundredth = |value: f64| (value * 100.0).round() / 100.0;
         let medians = self.0.iter().map(|(key, spread)| ((*key).to_owned(), json!(hundredth(spread.median))));
         let mut all: serde_json::Map<_, _> = medians.collect();
@@ -58,6 +58,7 @@ impl Summary {
         };
         let spreads: BTreeMap<_, _> = self.0.iter().map(|(key, spread)| (*key, spread_of(spread))).collect();
         all.insert("spread".into(), json!(spreads));
+        all.insert("whole".into(), json!(whole));
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder)?;
         }

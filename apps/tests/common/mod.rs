@@ -1,18 +1,14 @@
-//! Figure 5's servers, in one process: what the figures and the tests run on.
+//! Figure 5's servers, in one process.
+#![allow(unreachable_pub)]
 
 use std::sync::Arc;
 
 use catena::{Client, Exception, Fault, Node, NodeBuilder, Place, Sandbox, Service, StartError, Topology, exceptions};
+use catena_apps::{
+    files,
+    replicated::{BACKUP, PRIMARY, REPLICATED, SOURCE, replicated},
+};
 use catena_files::FileService;
-
-/// The file service that is copied from.
-pub const SOURCE: &str = "files.source";
-/// The replicated one that is copied to.
-pub const REPLICATED: &str = "files";
-/// What it does first, at its own node.
-pub const PRIMARY: &str = "files.primary";
-/// What it does then, elsewhere.
-pub const BACKUP: &str = "files.backup";
 
 /// A client, a source, a primary and its backup, each a node of its own (rpc-chains section 5.3.2: client in Cambridge, source and primary in
 /// Mountain View, backup in Redmond).
@@ -33,9 +29,9 @@ impl Stage {
         topology: Option<Arc<Topology>>,
         [source, primary, backup]: [Arc<dyn FileService>; 3],
     ) -> Result<Self, StartError> {
-        let source = vec![crate::files::service(SOURCE, source)];
-        let primary = vec![crate::files::service(PRIMARY, primary), super::replicated(REPLICATED, PRIMARY, BACKUP)];
-        let backup = vec![crate::files::service(BACKUP, backup)];
+        let source = vec![files::service(SOURCE, source)];
+        let primary = vec![files::service(PRIMARY, primary), replicated(REPLICATED, PRIMARY, BACKUP)];
+        let backup = vec![files::service(BACKUP, backup)];
         Self::of(sandbox, topology, [source, primary, backup]).await
     }
 
