@@ -7,7 +7,7 @@ SHELL := bash
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test chaos bench engine verify-engine lint fuzz book
+.PHONY: help demo test install chaos bench bench-smoke figures-check profiles engine verify-engine lint fuzz book
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is:"
@@ -19,11 +19,23 @@ demo:  ## install what is needed, build, copy a file and open mail over four dis
 test:  ## install what is needed, build, run every test and check
 	@tools/test.sh
 
-chaos:  ## chains over real nodes that are killed, stopped and restarted: target/chaos/result.json (ARGS="--seed 1")
+chaos:  ## 200,000 chains over real nodes that are killed, stopped, cut off: target/chaos/result.json (ARGS="--parts 1")
 	@tools/chaos.sh $(ARGS)
 
-bench:  ## the figures, side by side with peers: target/bench/summary.json
+install:  ## build the catena command as it is shipped, and install it (PREFIX=~/.local)
+	@tools/install.sh
+
+bench:  ## the figures of what is shipped, side by side with peers: target/bench/summary.json
 	@tools/bench.sh
+
+bench-smoke:  ## a little of everything, to see that the benchmark works: no figures
+	@tools/bench.sh smoke
+
+figures-check:  ## the figures three times: which moved by more than their spread?
+	@tools/bench.sh check
+
+profiles:  ## what each part of the profile for shipping brings alone: target/bench/profiles.txt
+	@tools/profiles.sh
 
 engine:  ## build the guests alone: target/guests/*.wasm
 	@tools/engine.sh guests

@@ -30,5 +30,11 @@ build() {
         cargo build --locked --release --workspace
 }
 
+# shipped BINARY: into target/dist, as it is packed, installed and measured.
+shipped() {
+    step "Building $1 as it is shipped (the first time takes some ten minutes: everything is optimised as one)" "correct what the compiler says" \
+        cargo build --locked --profile dist --workspace --bin "$1"
+}
+
 # Says whether a file was written after the script began.
 fresh() { [ -s "$1" ] && [ "$1" -nt "$2" ]; }

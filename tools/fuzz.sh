@@ -19,6 +19,7 @@ begin "make fuzz"
 seconds=${FUZZ_SECONDS:-20}
 [[ $seconds =~ ^[1-9][0-9]{0,5}$ ]] || fail "FUZZ_SECONDS=$seconds is not a number of seconds" "for instance: make fuzz FUZZ_SECONDS=60"
 [ -e proof/fuzz/Cargo.toml ] || fail "there are no fuzz targets: proof/fuzz/Cargo.toml is missing" "check out the whole repository"
+command -v c++ >/dev/null || fail "there is no C++ compiler, which the fuzzer is built with" "as root, run: apt-get install g++"
 set_up build
 rustup toolchain list | grep -q '^nightly-' ||
     step "Installing nightly Rust" "check the network, then: rustup toolchain install nightly" nightly

@@ -89,12 +89,13 @@ pub async fn code(client: &Client) -> Result<Code, Exception> {
     crate::shipped(client, "mail.ts", FUNCTION).await
 }
 
-/// The same by plain calls: to the storage and back, to the ads and back.
+/// The same by plain calls: to the storage and back, to the ads and back. `fetched` is told when the mail has come.
 ///
 /// # Errors
 /// Whatever went wrong, by name.
-pub async fn open_by_rpc(client: &Client, open: &Open) -> Result<Mail, Exception> {
+pub async fn open_by_rpc(client: &Client, open: &Open, fetched: impl FnOnce()) -> Result<Mail, Exception> {
     let mail: Mail = client.call("mail.storage", "get", open).await?;
+    fetched();
     let ad: Ad = client.call("ads", "pick", &Pick { text: mail.body.clone() }).await?;
     Ok(Mail { ad: Some(ad), ..mail })
 }

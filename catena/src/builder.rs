@@ -8,19 +8,22 @@ use std::{
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
-use catena_core::{Node as Core, Policy, Time};
+use catena_core::{Node as Core, Policy};
 use catena_guest::{Limits, Sandbox, SandboxConfig};
-use catena_net::{Endpoint, EndpointConfig, Identity, NetError, Place, Topology};
+use catena_net::{Endpoint, EndpointConfig, Identity, MemoryBudget, NetError, Place, Topology};
 use catena_wire::{Exception, FUNCTIONS_MAX, Fault, Hello, NAME_BYTES_MAX, NodeId, NodeRef, names};
 
 use crate::{
     Client, Node, Service, StepStoreLimits,
     durable::Steps,
-    shell::{Ears, MakeSandbox, Parts, Shell, entry_of},
+    random,
+    shell::{Ears, MakeSandbox, Settings, Shell, entry_of},
 };
 
 /// Largest function that rides along with its first hop over a link; a larger one is fetched.
 const CODE_RIDE_BYTES_MAX: usize = 64 << 10;
+/// Addresses in a minute that were dialled at the word of a stranger, and were not the node that was meant.
+const UNTOLD_DIALS_MAX: usize = 16;
 /// Functions that a node keeps.
 const STORE_BYTES_MAX: usize = 64 << 20;
 
@@ -64,9 +67,21 @@ pub enum StartError {
     /// A service has more functions than can be told to others.
     #[error("{0} has more than {FUNCTIONS_MAX} functions; make several services of it")]
     Functions(String),
-    /// Two services of one node have the same name.
-    #[error("two services are called {0}; a node's services need different names")]
+    /// Two services of one node, or two functions of one service, have the same name.
+    #[error("{0} is there twice; services of one node, and functions of one service, need different names")]
     Twice(String),
+    /// Something is declared of a function that its service does not have.
+    #[error("{declared} is declared {kind}, and there is no such function; {service} has: {functions}")]
+    NoFunction {
+        /// The function, with its service.
+        declared: String,
+        /// `durable` or `repeatable`.
+        kind: &'static str,
+        /// The service.
+        service: String,
+        /// What it has.
+        functions: String,
+    },
 }
 
 /// Settings of a node; [`crate::Node::builder`] begins one.
@@ -82,8 +97,11 @@ pub struct NodeBuilder {
     sandbox: SandboxSource,
     repository: bool,
     proxy: Option<String>,
+    hosts_for_others: bool,
     entry_only: bool,
+    untold_dials_max: usize,
     step_store: Option<(PathBuf, StepStoreLimits)>,
+    memory: MemoryBudget,
 }
 
 /// A shared sandbox, else one of its own with these settings.
@@ -108,9 +126,20 @@ impl NodeBuilder {
             sandbox: SandboxSource::default(),
             repository: false,
             proxy: None,
+            hosts_for_others: false,
             entry_only: false,
+            untold_dials_max: UNTOLD_DIALS_MAX,
             step_store: None,
+            memory: EndpointConfig::default().memory,
         }
+    }
+
+    /// The memory that what peers send and are sent may take, in bytes: beyond it they are refused or read more slowly. At least 128 MiB; with
+    /// less than 1 GiB, the default, the longest message is an eighth of it.
+    #[must_use]
+    pub fn memory_bytes_max(mut self, bytes: u64) -> Self {
+        self.memory = MemoryBudget::new(bytes);
+        self
     }
 
     /// Runs no foreign code here: chains that call this node run at the node that listens at `address` instead, which must allow it
@@ -118,7 +147,6 @@ impl NodeBuilder {
     /// (rpc-chains section 7.3).
     #[must_use]
     pub fn chaining_proxy(mut self, address: impl Into<String>) -> Self {
-        self.policy.runs_guests = false;
         self.proxy = Some(address.into());
         self
     }
@@ -131,10 +159,18 @@ impl NodeBuilder {
         self
     }
 
+    /// How many addresses a stranger may have it dial in vain, in a minute. Those that it joins, and those that the nodes there name, do not count, nor does
+    /// an address at which the very node is that was meant: the origin of a chain, say. Default 16; 0: it dials nobody else.
+    #[must_use]
+    pub fn untold_dials_max(mut self, addresses: usize) -> Self {
+        self.untold_dials_max = addresses;
+        self
+    }
+
     /// Hosts chains that call services of other nodes: this node is the chaining proxy of its site.
     #[must_use]
     pub fn hosts_chains_for_others(mut self) -> Self {
-        self.policy.chaining_proxy = true;
+        self.hosts_for_others = true;
         self
     }
 
@@ -182,7 +218,8 @@ impl NodeBuilder {
         self
     }
 
-    /// The bounds of the protocol.
+    /// The bounds of the protocol. Where its guests run is also said by [`NodeBuilder::chaining_proxy`] and
+    /// [`NodeBuilder::hosts_chains_for_others`], before or after.
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
@@ -259,7 +296,9 @@ impl NodeBuilder {
         Ok(Client::new(shell))
     }
 
-    async fn open(self) -> Result<Arc<Shell>, StartError> {
+    async fn open(mut self) -> Result<Arc<Shell>, StartError> {
+        self.policy.runs_guests &= self.proxy.is_none();
+        self.policy.chaining_proxy |= self.hosts_for_others;
         let listen = self.listen.as_deref().map(resolve).transpose()?;
         let services = by_name(self.services)?;
         check_name(&self.name)?;
@@ -267,20 +306,18 @@ impl NodeBuilder {
         // The address is part of who it is, so the port must be known before: it is chosen here if the system may choose.
         let listen = listen.map(choose_port).transpose()?;
         let address = told_to_peers(listen, self.advertise)?;
-        let me = NodeRef { id: NodeId(random()), name: self.name, address, site: self.site.clone() };
+        let me = NodeRef { id: NodeId(random::bits64()), name: self.name, address, site: self.site.clone() };
         let entries: Vec<_> = services.values().map(|service| entry_of(service, &me, self.proxy.as_deref())).collect();
         let hello = Hello { node: me.clone(), services: entries, repository: self.repository }.encode();
         let identity = Identity { node: me.id.0, site: self.site, hello: hello.into() };
         let mut core = Core::new(me.clone(), self.policy, unix_us());
-        core.set_born(Time::default());
         for service in services.values() {
             core.serve(service.name(), service.functions(), service.kinds());
         }
         if self.repository {
             core.set_repository(me);
         }
-        let shell = Shell::new(Parts {
-            core,
+        let settings = Settings {
             began: Instant::now(),
             services,
             make_sandbox: self.sandbox.maker(),
@@ -289,9 +326,11 @@ impl NodeBuilder {
             topology: self.topology.clone(),
             proxy: self.proxy,
             entry_only: self.entry_only,
+            untold_dials_max: self.untold_dials_max,
             steps,
-        });
-        let config = EndpointConfig { listen, topology: self.topology, ..EndpointConfig::default() };
+        };
+        let shell = Shell::new(core, settings);
+        let config = EndpointConfig { listen, topology: self.topology, ..EndpointConfig::within(self.memory) };
         let endpoint = Endpoint::bind(config, identity, Arc::new(Ears::new(&shell))).await?;
         shell.connect(endpoint);
         Ok(shell)
@@ -337,6 +376,7 @@ fn by_name(services: Vec<Service>) -> Result<HashMap<String, Service>, StartErro
             return Err(StartError::Functions(service.name().to_owned()));
         }
         service.functions().try_for_each(check_name)?;
+        service.check()?;
         let name = service.name().to_owned();
         if named.insert(name.clone(), service).is_some() {
             return Err(StartError::Twice(name));
@@ -391,12 +431,6 @@ fn told_to_peers(listen: Option<SocketAddr>, advertise: Option<String>) -> Resul
     }
     let port = if port == 0 { listen.port() } else { port };
     Ok(Some(format!("{host}:{port}")))
-}
-
-/// A number for this run of the node, from the process's own random keys.
-fn random() -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-    std::collections::hash_map::RandomState::new().build_hasher().finish()
 }
 
 fn unix_us() -> u64 {

@@ -2,14 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use catena_core::Plan;
+use catena_core::{Plan, Start};
 use catena_guest::{Function, FunctionKind};
 use catena_net::Place;
 use catena_wire::{Budget, Exception, Fault, Hash, Mode, ServiceEntry, StepLimits, Value, names};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    NodeBuilder, ReplySet, StartError,
+    NodeBuilder, ReplySet, StartError, random,
     shell::Shell,
     value::{from_value, to_value},
 };
@@ -32,6 +32,10 @@ pub struct RunOptions {
     /// What the function may use at each step, where that is less than a node allows (rpc-chains section 3.6). Default: as
     /// each node has it.
     pub limits: StepLimits,
+    /// Whether what the function is told is recorded wherever it is (for [`ReplySet::recording`]).
+    pub record: bool,
+    /// The clock and randomness of a run before this one, to have the function do the same again. Default: its own.
+    pub start: Option<Start>,
 }
 
 impl Default for RunOptions {
@@ -44,6 +48,8 @@ impl Default for RunOptions {
             compose: true,
             credentials: None,
             limits: StepLimits::UNCHANGED,
+            record: false,
+            start: None,
         }
     }
 }
@@ -61,6 +67,8 @@ impl RunOptions {
             profile: self.profile,
             credentials: self.credentials.clone(),
             limits: self.limits,
+            record: self.record,
+            start: self.start,
         }
     }
 }
@@ -140,7 +148,7 @@ impl Client {
     /// Too many chains are under way.
     pub fn run_with(&self, code: &Code, input: &Value, options: &RunOptions) -> Result<ReplySet, Exception> {
         let (hash, input) = (code.hash, input.clone());
-        let begin = |core: &mut catena_core::Node, now| core.run(now, hash, input, options.plan());
+        let begin = |core: &mut catena_core::Node, now| core.run(now, random::bits128(), hash, input, options.plan());
         let (chain, incoming) = self.shell.run(begin)?;
         Ok(ReplySet::new(Arc::clone(&self.shell), chain, incoming))
     }
@@ -210,9 +218,7 @@ impl Client {
 
     /// Closes the links, sending first what is queued, within `grace`.
     pub async fn close(&self, grace: Duration) {
-        if let Some(endpoint) = self.shell.endpoint() {
-            endpoint.close(grace).await;
-        }
+        self.shell.close(grace).await;
     }
 }
 

@@ -33,6 +33,7 @@ mod builder;
 mod client;
 mod durable;
 mod node;
+mod random;
 mod replies;
 mod service;
 mod shell;
@@ -40,12 +41,12 @@ mod store;
 mod value;
 
 pub use builder::{NodeBuilder, StartError};
-pub use catena_core::Policy;
+pub use catena_core::{Policy, Start};
 pub use catena_guest::{Function, FunctionKind, Limits, Sandbox, SandboxConfig, SandboxError};
-pub use catena_net::{LinkShape, NetError, Place, Topology};
+pub use catena_net::{LinkShape, MEMORY_BYTES_MIN, NetError, Place, Topology};
 pub use catena_wire::{
-    Branch, Budget, ChainId, Exception, Fault, Hash, LogLine, Mode, NodeId, NodeRef, ServiceEntry, StepKey, StepLimits,
-    StepTrace, Value, names as exceptions,
+    Asked, Branch, Budget, ChainId, Exception, Fault, Hash, LogLine, Mode, NodeId, NodeRef, Outcome, ServiceEntry,
+    StepKey, StepLimits, StepTrace, Told, Value, What, names as exceptions,
 };
 pub use client::{Client, Code, RunOptions, Traffic};
 pub use durable::StepStoreLimits;

@@ -47,8 +47,6 @@ impl Node {
 
     /// Stops accepting, sends what is queued, and closes the links within `grace`.
     pub async fn close(&self, grace: Duration) {
-        if let Some(endpoint) = self.shell.endpoint() {
-            endpoint.close(grace).await;
-        }
+        self.shell.close(grace).await;
     }
 }

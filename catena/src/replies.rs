@@ -7,7 +7,7 @@ use std::{
 };
 
 use catena_core::Replied;
-use catena_wire::{ChainId, Exception, Fault, LogLine, Outcome, StepTrace, Value, names};
+use catena_wire::{ChainId, Exception, Fault, LogLine, Outcome, Recording, StepTrace, Told, Value, names};
 use futures_core::Stream;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
@@ -33,6 +33,7 @@ pub struct ReplySet {
     state: State,
     console: Vec<LogLine>,
     trace: Vec<StepTrace>,
+    told: Vec<Told>,
     path: Vec<String>,
     last_step: u32,
 }
@@ -46,8 +47,8 @@ enum State {
 
 impl ReplySet {
     pub(crate) fn new(shell: Arc<Shell>, chain: ChainId, incoming: mpsc::Receiver<Replied>) -> Self {
-        let (console, trace, path) = (Vec::new(), Vec::new(), Vec::new());
-        Self { shell, chain, incoming, state: State::Open, console, trace, path, last_step: 0 }
+        let (console, trace, told, path) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { shell, chain, incoming, state: State::Open, console, trace, told, path, last_step: 0 }
     }
 
     /// The chain that answers.
@@ -114,6 +115,15 @@ impl ReplySet {
         &self.trace
     }
 
+    /// What the chain's guests were told, and what they asked for, if it was run with a recording: of each branch in order, and of a
+    /// branch after its parent's split. It comes with the end; what happens where the chain began comes at once, in the order of time.
+    ///
+    /// [`catena_wire::What::Full`] says that there was more.
+    #[must_use]
+    pub fn recording(&self) -> &[Told] {
+        &self.told
+    }
+
     /// The hosts that the chain went through, after the end.
     #[must_use]
     pub fn path(&self) -> &[String] {
@@ -136,7 +146,15 @@ impl ReplySet {
                 self.console.extend(lines);
                 None
             }
-            Replied::End { outcome, last_step, path, trace } => {
+            Replied::Told(told) => {
+                self.told.push(told);
+                None
+            }
+            Replied::End { outcome, last_step, path, trace, recording } => {
+                // What was all done here has come already, in the order of time.
+                if let Some(Recording(told)) = recording.filter(|Recording(told)| told.len() > self.told.len()) {
+                    self.told = told;
+                }
                 self.path = path;
                 self.last_step = last_step;
                 self.trace = trace;

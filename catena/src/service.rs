@@ -12,7 +12,7 @@ use catena_wire::{Exception, Fault, Kinds, StepKey, Value, names};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    Client, Code,
+    Client, Code, StartError, random,
     shell::{Hearer, Shell},
     value::{from_value, to_value},
 };
@@ -59,6 +59,8 @@ pub struct Service {
     repeatable: BTreeSet<String>,
     durable: BTreeSet<String>,
     chains: BTreeSet<String>,
+    /// A name that was given to two functions.
+    twice: Option<String>,
 }
 
 impl Service {
@@ -71,6 +73,7 @@ impl Service {
             repeatable: BTreeSet::new(),
             durable: BTreeSet::new(),
             chains: BTreeSet::new(),
+            twice: None,
         }
     }
 
@@ -88,7 +91,7 @@ impl Service {
 
     /// Adds a function that wants to know its [`Context`].
     #[must_use]
-    pub fn function_in<P, R, F, Fut>(mut self, name: &str, function: F) -> Self
+    pub fn function_in<P, R, F, Fut>(self, name: &str, function: F) -> Self
     where
         P: DeserializeOwned,
         R: Serialize,
@@ -106,8 +109,7 @@ impl Service {
                 }
             }
         };
-        self.functions.insert(name.to_owned(), Arc::new(handler));
-        self
+        self.with(name, Arc::new(handler))
     }
 
     /// Adds a function that answers with a chain (rpc-chains section 3.4): the chain that called becomes that one, and
@@ -136,8 +138,7 @@ impl Service {
             }
         };
         self.chains.insert(name.to_owned());
-        self.functions.insert(name.to_owned(), Arc::new(handler));
-        self
+        self.with(name, Arc::new(handler))
     }
 
     /// Declares that a function may be done again when it is unknown whether it was done: doing it twice is as good as once
@@ -163,7 +164,7 @@ impl Service {
 
     /// Adds a function that takes and gives payloads as they are, whatever is in them.
     #[must_use]
-    pub fn function_raw<F, Fut>(mut self, name: &str, function: F) -> Self
+    pub fn function_raw<F, Fut>(self, name: &str, function: F) -> Self
     where
         F: Fn(Context, Value) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Value, ServiceError>> + Send + 'static,
@@ -172,8 +173,29 @@ impl Service {
             let running = function(context, params);
             Box::pin(async move { running.await.map_err(|why| why.0).map(Answer::Value) })
         };
-        self.functions.insert(name.to_owned(), Arc::new(handler));
+        self.with(name, Arc::new(handler))
+    }
+
+    fn with(mut self, name: &str, handler: Handler) -> Self {
+        if self.functions.insert(name.to_owned(), handler).is_some() {
+            self.twice = Some(name.to_owned());
+        }
         self
+    }
+
+    /// What a mistake in writing it down would have left unsaid.
+    pub(crate) fn check(&self) -> Result<(), StartError> {
+        if let Some(twice) = &self.twice {
+            return Err(StartError::Twice(format!("{}/{twice}", self.name)));
+        }
+        for (kind, declared) in [("durable", &self.durable), ("repeatable", &self.repeatable)] {
+            if let Some(missing) = declared.iter().find(|name| !self.functions.contains_key(*name)) {
+                let (declared, functions) =
+                    (format!("{}/{missing}", self.name), self.functions().collect::<Vec<_>>().join(", "));
+                return Err(StartError::NoFunction { declared, kind, service: self.name.clone(), functions });
+            }
+        }
+        Ok(())
     }
 
     /// Its name.
@@ -227,7 +249,8 @@ impl SubChain {
     /// The input cannot be encoded.
     pub fn new<T: Serialize + ?Sized>(code: &Code, input: &T) -> Result<Self, ServiceError> {
         let input = to_value(input).map_err(ServiceError)?;
-        let chain = catena_core::SubChain { code: code.hash(), input, catch: None, hears: false };
+        let chain =
+            catena_core::SubChain { number: random::bits128(), code: code.hash(), input, catch: None, hears: false };
         Ok(Self { chain, hearer: None })
     }
 

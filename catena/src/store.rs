@@ -2,11 +2,13 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
 };
 
 use bytes::Bytes;
 use catena_wire::{Exception, Fault, Hash, names};
+
+use crate::shell::lock;
 
 /// A bounded store of functions, oldest out first. What is in it has been checked against its hash.
 #[derive(Debug)]
@@ -28,7 +30,7 @@ impl Store {
     }
 
     pub(crate) fn get(&self, hash: Hash) -> Option<Bytes> {
-        self.lock().by_hash.get(&hash).cloned()
+        lock(&self.inner).by_hash.get(&hash).cloned()
     }
 
     /// Keeps a function, if it is what its hash says.
@@ -42,7 +44,7 @@ impl Store {
             let message = format!("a function of {} bytes is more than this node keeps", bytes.len());
             return Err(Exception::new(names::BAD_CODE, Fault::Caller, message));
         }
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         if inner.by_hash.contains_key(&hash) {
             return Ok(());
         }
@@ -56,9 +58,5 @@ impl Store {
             inner.bytes -= freed;
         }
         Ok(())
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -134,7 +134,7 @@ async fn a_sub_chain_emits_to_its_creator_and_the_chain_that_called_to_the_origi
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(30), all).await.expect("all are heard");
+    tokio::time::timeout(std::time::Duration::from_secs(120), all).await.expect("all are heard");
     let heard: Vec<u8> = heard.lock().unwrap().iter().map(|value| catena::from_value(value).unwrap()).collect();
     assert_eq!(heard, [1, 2]);
 }

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use catena::{Context, Exception, Node, Place, Policy, RunOptions, Service, to_value};
+use catena::{Client, Context, Exception, Node, Place, Policy, RunOptions, Service, to_value};
 use common::SANDBOX;
 use serde_json::{Value as Json, json};
 
@@ -70,8 +70,10 @@ struct Bank(Child, std::io::Lines<BufReader<std::process::ChildStdout>>);
 
 impl Bank {
     fn start(folder: &Path, address: &str, stalls: &str) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["process", "--exact", "--nocapture"])
+        // A write beyond a limit on the size of files is to fail, not to kill.
+        let mut child = Command::new("sh")
+            .args(["-c", r#"trap "" XFSZ; exec "$0" process --exact --nocapture"#])
+            .arg(std::env::current_exe().unwrap())
             .envs([(FOLDER, folder.to_str().unwrap()), (ADDRESS, address), (STALLS, stalls)])
             .stdout(Stdio::piped())
             .spawn()
@@ -85,6 +87,12 @@ impl Bank {
     /// Waits for a line.
     fn says(&mut self, what: &str) {
         assert!(self.1.any(|line| line.unwrap() == what), "the process ended before it said {what:?}");
+    }
+
+    /// Lets it write so many bytes to a file, or as many as it likes: a disk that is full, and then is not.
+    fn may_write(&self, bytes: &str) {
+        let (id, limit) = (self.0.id().to_string(), format!("--fsize={bytes}:unlimited"));
+        assert!(Command::new("prlimit").args(["--pid", &id, &limit]).status().unwrap().success());
     }
 
     /// SIGKILL, and nothing of it is left.
@@ -119,7 +127,7 @@ async fn killed_at(stalls: &'static str, function: &str) -> (Result<Json, Except
     let source = r#"import { call } from "catena";
         export default async (name) => [await call(`bank/${name}`, 7), await call("bank/look", null)];"#;
     let code = client.javascript("deposit.js", source).await.unwrap();
-    let options = RunOptions { timeout: Duration::from_secs(40), ..RunOptions::default() };
+    let options = RunOptions { timeout: Duration::from_secs(120), ..RunOptions::default() };
     let mut replies = client.run_with(&code, &to_value(function).unwrap(), &options).unwrap();
     let folder = dir.path().to_owned();
     let bank = tokio::task::spawn_blocking(move || {
@@ -164,6 +172,44 @@ async fn killed_after_the_step_was_done_the_chain_goes_on_with_what_was_kept() {
     assert_eq!(effects, 1);
 }
 
+const DEPOSIT: &str = r#"import { call } from "catena"; export default (name) => call(`bank/${name}`, 7);"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_that_was_full_and_a_folder_that_was_deleted_stop_durable_functions_for_so_long_and_nobody_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let (folder, there) = (dir.path().to_owned(), address.clone());
+    let bank = tokio::task::spawn_blocking(move || Bank::start(&folder, &there, "nowhere")).await.unwrap();
+    let client = Client::builder("client").sandbox(SANDBOX.clone()).join(Place::new(&address)).connect().await.unwrap();
+    let code = client.javascript("deposit.js", DEPOSIT).await.unwrap();
+    let run = async |function: &str| client.run(&code, function).await.unwrap().value::<Json>().await;
+    let effects = || std::fs::read_to_string(dir.path().join("effects")).unwrap_or_default().lines().count();
+    assert_eq!(run("deposit").await.unwrap(), json!(7));
+
+    bank.may_write("0");
+    for _ in 0..3 {
+        let why = run("deposit").await.unwrap_err();
+        assert!(!why.unknown && why.message.contains("step store cannot be used"), "{why}");
+        assert_eq!(run("look").await.unwrap(), json!("seen"), "others go on");
+    }
+    assert_eq!(effects(), 1, "nothing was done");
+    bank.may_write("unlimited");
+    let mended = async {
+        while let Err(why) = run("deposit").await {
+            assert!(!why.unknown && why.message.contains("step store cannot be used"), "{why}");
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(120), mended).await.expect("it is used again");
+    assert_eq!(effects(), 2, "by itself");
+
+    std::fs::remove_dir_all(dir.path()).unwrap();
+    for _ in 0..3 {
+        assert_eq!(run("deposit").await.unwrap(), json!(7));
+    }
+    assert!(dir.path().join("steps").exists());
+    assert_eq!(effects(), 3, "of the new folder");
+}
+
 /// Without the store the same program does its effect twice: the tests above could fail.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_store_a_repeatable_function_runs_twice() {
@@ -180,4 +226,17 @@ async fn a_durable_function_needs_a_place_for_its_steps() {
     let dir = tempfile::tempdir().unwrap();
     let why = Node::builder("bank").service(bank).step_store(dir.path()).start().await.err().unwrap();
     assert!(why.to_string().contains(&dir.path().display().to_string()), "{why}");
+}
+
+#[tokio::test]
+async fn what_is_declared_of_no_function_or_given_twice_is_an_error_at_start() {
+    let bank = || Service::new("bank").function("deposit", async |amount: u32| Ok(amount));
+    for (service, words) in [
+        (bank().durable("depositt"), ["bank/depositt", "durable", "bank has: deposit"]),
+        (bank().repeatable("depositt"), ["bank/depositt", "repeatable", "bank has: deposit"]),
+        (bank().function("deposit", async |amount: u32| Ok(amount)), ["bank/deposit", "twice", "different names"]),
+    ] {
+        let why = Node::builder("bank").service(service).start().await.err().unwrap().to_string();
+        assert!(words.iter().all(|word| why.contains(word)), "{why}");
+    }
 }

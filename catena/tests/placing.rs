@@ -5,7 +5,7 @@ mod common;
 
 use std::{sync::Arc, sync::atomic::AtomicU64, time::Duration};
 
-use catena::{Client, Node, NodeBuilder, Place, RunOptions, from_value, to_value};
+use catena::{Client, Node, NodeBuilder, Place, Policy, RunOptions, from_value, to_value};
 use common::{SANDBOX, service};
 use serde_json::{Value as Json, json};
 
@@ -38,7 +38,8 @@ const BOTH: &str = r#"import { call } from "catena";
 async fn a_server_that_runs_no_foreign_code_has_its_chains_run_at_its_proxy() {
     let proxy = node("proxy", "p", &[], NodeBuilder::hosts_chains_for_others).await;
     let address = proxy.address().unwrap().to_owned();
-    let a = node("a", "a", &[&proxy], |builder| builder.chaining_proxy(address)).await;
+    // Whatever else is said of its protocol, and when.
+    let a = node("a", "a", &[&proxy], |builder| builder.chaining_proxy(address).policy(Policy::default())).await;
     let b = node("b", "b", &[&proxy, &a], |builder| builder).await;
     let client = client(&[&proxy, &a, &b]).await;
     let (got, path) = run(&client, BOTH).await;

@@ -14,6 +14,9 @@ const CLOSE_GRACE: Duration = Duration::from_secs(2);
 /// Where `catena dev` has its first node.
 pub(crate) const DEFAULT_ADDRESS: &str = "127.0.0.1:7400";
 
+/// The name of the node that this process is.
+pub(crate) const HERE: &str = "client";
+
 /// Where the node is.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct At {
@@ -48,7 +51,7 @@ pub(crate) async fn connect(
     output: &Output,
 ) -> Result<Client, Failure> {
     let _progress = Progress::new(output, &format!("connecting to {}", at.connect));
-    let mut builder = Client::builder("client").join(Place::new(&at.connect));
+    let mut builder = Client::builder(HERE).join(Place::new(&at.connect));
     if let Some(site) = standing.and_then(|standing| standing.site.as_ref()) {
         builder = builder.site(site).topology(Arc::new(Topology::paper()));
     }

@@ -10,6 +10,7 @@ use std::{
 };
 
 use catena::{Branch, LogLine};
+use clap::{Args, ValueHint};
 
 use crate::{
     failure::Failure,
@@ -27,8 +28,16 @@ pub(crate) enum Where {
     File(PathBuf),
 }
 
+/// As a flag.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Destination {
+    /// Where to write what the function logs: stderr, off, or a file
+    #[arg(long, value_name = "WHERE", default_value = "stderr", value_hint = ValueHint::FilePath, value_parser = place)]
+    pub(crate) console: Where,
+}
+
 /// `stderr`, `off`, or a file.
-pub(crate) fn place(text: &str) -> Result<Where, String> {
+fn place(text: &str) -> Result<Where, String> {
     match text {
         "stderr" => Ok(Where::Stderr),
         "off" => Ok(Where::Off),
@@ -81,7 +90,7 @@ impl Console {
 }
 
 /// A step as people read it: `3`, or `3 of branch 1.2`.
-fn step_of(step: u32, branch: &Branch) -> String {
+pub(crate) fn step_of(step: u32, branch: &Branch) -> String {
     if branch.is_root() {
         step.to_string()
     } else {

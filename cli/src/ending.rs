@@ -68,9 +68,9 @@ fn at_its_step(why: &Exception, ended: Option<Ended>) -> String {
 
 /// The idempotency key under which the nodes remember a step: the chain, by its origin's name for it, and the step.
 pub(crate) fn key(chain: ChainId, step: u32) -> Value {
-    // 64 bits are more than programs that read JSON numbers as floating point can hold.
-    let origin = format!("{:016x}", chain.origin.0);
-    json!({ "chain": chain.to_string(), "origin": origin, "number": chain.number, "step": step })
+    // More bits than a JSON number has.
+    let (origin, number) = (format!("{:016x}", chain.origin.0), format!("{:032x}", chain.number));
+    json!({ "chain": chain.to_string(), "origin": origin, "number": number, "step": step })
 }
 
 #[cfg(test)]
@@ -92,7 +92,7 @@ mod tests {
         let called = |name, fault| at(name, fault).calling("files.mtv", "write");
         let lost = called(names::NODE_LOST, Fault::Network).outcome_unknown();
         check(&lost, Ending::Unknown, "outcome unknown after step 3");
-        check(&lost, Ending::Unknown, "chain 01234567-7, step 3");
+        check(&lost, Ending::Unknown, "chain 01234567-00000007, step 3");
         check(&called(names::NODE_UNREACHABLE, Fault::Network), Ending::Failed, "before its effect at step 3");
         check(&called("NFS3ERR_NOENT", Fault::Service), Ending::Failed, "answered with this exception");
         check(&at("TypeError", Fault::Guest), Ending::Failed, "in the function itself");
@@ -112,7 +112,12 @@ mod tests {
         let chain = ChainId { origin: NodeId(u64::MAX), number: 7 };
         assert_eq!(
             key(chain, 2),
-            json!({ "chain": "ffffffff-7", "origin": "ffffffffffffffff", "number": 7, "step": 2 })
+            json!({
+                "chain": "ffffffff-00000007",
+                "origin": "ffffffffffffffff",
+                "number": "00000000000000000000000000000007",
+                "step": 2,
+            })
         );
     }
 }

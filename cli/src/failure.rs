@@ -1,12 +1,12 @@
 //! Why the command could not do what it was asked, for people and for programs.
 
 use catena::{Exception, Value};
+use catena_script::Spot;
 use serde_json::json;
 
 use crate::{
     advice,
     ending::{self, Ended, Ending},
-    excerpt::Spot,
     exit::Exit,
     output::printable,
     value::Shown,
@@ -75,10 +75,10 @@ impl Failure {
         Self::Own(Box::new(Own { exit, name, message: message.into(), spot: None, help: help.into() }))
     }
 
-    /// Says where in the user's file.
-    pub(crate) fn at(mut self, spot: Spot) -> Self {
+    /// Says where in the user's file, if that is known.
+    pub(crate) fn at(mut self, spot: impl Into<Option<Spot>>) -> Self {
         if let Self::Own(own) = &mut self {
-            own.spot = Some(spot);
+            own.spot = spot.into();
         }
         self
     }

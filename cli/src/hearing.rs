@@ -1,4 +1,4 @@
-//! What a chain says, as it comes. A reply set takes in logged lines while it waits for answers, and has no answer to give for them.
+//! What a chain says, as it comes. A reply set takes in logged lines, and what is recorded, while it waits for answers.
 
 use std::{
     future::{Future, poll_fn},
@@ -6,24 +6,28 @@ use std::{
     task::Poll,
 };
 
-use catena::{Exception, Reply, ReplySet};
+use catena::{Exception, Fault, Reply, ReplySet, exceptions as names};
 
 /// What has come of a chain.
 pub(crate) enum Heard {
-    /// An answer, or the end; `None` after that.
-    Reply(Option<Result<Reply, Exception>>),
-    /// Lines, ahead of the next answer.
-    Lines,
+    /// An answer, or the end.
+    Reply(Result<Reply, Exception>),
+    /// Lines or events, ahead of the next answer.
+    More,
 }
 
-/// Waits for an answer, or for more lines than the first `lines_known`. Cancel-safe.
-pub(crate) async fn next(replies: &mut ReplySet, lines_known: usize) -> Heard {
+/// Waits for an answer, or for more than the first so many lines and events. Cancel-safe.
+pub(crate) async fn next(replies: &mut ReplySet, lines_known: usize, events_known: usize) -> Heard {
     poll_fn(|context| {
         // Nothing is lost by asking for it anew at each waking.
         let reply = pin!(replies.next()).poll(context);
         match reply {
-            Poll::Ready(reply) => Poll::Ready(Heard::Reply(reply)),
-            Poll::Pending if replies.console().len() > lines_known => Poll::Ready(Heard::Lines),
+            Poll::Ready(reply) => {
+                let over = || Err(Exception::new(names::CANCELLED, Fault::Caller, "the chain had ended before"));
+                Poll::Ready(Heard::Reply(reply.unwrap_or_else(over)))
+            }
+            Poll::Pending if replies.console().len() > lines_known => Poll::Ready(Heard::More),
+            Poll::Pending if replies.recording().len() > events_known => Poll::Ready(Heard::More),
             Poll::Pending => Poll::Pending,
         }
     })

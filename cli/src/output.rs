@@ -2,6 +2,8 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use catena_script::is_hidden;
+pub(crate) use catena_script::printable;
 use clap::ValueEnum;
 use serde::Serialize;
 
@@ -135,13 +137,7 @@ fn cannot_show(why: &serde_json::Error) -> Failure {
     Failure::input("CannotShow", format!("the value cannot be shown as JSON: {why}"), "look at it with --json off")
 }
 
-/// The text with its control characters replaced (the tab and the line feed stay): what came over a network or out of a file must
-/// not command a terminal. Bidirectional overrides too: they make a line read as what it is not.
-pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|c| if is_hidden(c) { '\u{fffd}' } else { c }).collect()
-}
-
-/// The same JSON, with such characters as escapes: they can only stand in strings, so what it says does not change.
+/// The same JSON, with characters that would command a terminal as escapes: they can only stand in strings, so what it says does not change.
 pub(crate) fn escaped(json: String) -> String {
     if !json.contains(is_hidden) {
         return json;
@@ -150,18 +146,9 @@ pub(crate) fn escaped(json: String) -> String {
     json.chars().map(escape).collect()
 }
 
-fn is_hidden(c: char) -> bool {
-    (c.is_control() && c != '\t' && c != '\n') || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_terminal_cannot_be_commanded() {
-        assert_eq!(printable("a\u{1b}[2Jb\tc\nd\u{202e}"), "a\u{fffd}[2Jb\tc\nd\u{fffd}");
-    }
 
     #[test]
     fn json_says_the_same_without_commanding() {

@@ -1,23 +1,21 @@
-//! A recording: all that a function was told from outside, so that it can be run again with nobody there.
+//! A recording in a file: all that a chain's nodes told its function, so that it can be run again with nobody there.
 
 use std::path::Path;
 
-use catena::{Exception, FunctionKind, LogLine, Value};
-use catena_guest::Start;
+use catena::{Asked, Branch, Exception, FunctionKind, Hash, LogLine, Outcome, StepLimits, Told, Value, What};
+use catena_script::Spot;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    excerpt::Spot,
     failure::Failure,
     input,
-    local::{HERE, Local, Pending, Said},
     lowering::Lowered,
     source::Source,
     value::{Exact, ExactException, base64},
 };
 
 /// The version that this build writes, and the only one that it reads.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Largest recording.
 const BYTES_MAX: u64 = 256 << 20;
 
@@ -28,22 +26,17 @@ pub(crate) struct Recording {
     /// Says what the file is.
     catena_recording: u32,
     pub(crate) function: Recorded,
-    /// The start time and the seed: the only clock and randomness that the function had.
-    started_at_ms: u64,
-    /// As text: many programs that read JSON hold numbers as floating point.
-    seed: String,
-    pub(crate) hops_max: u32,
+    hops_max: u32,
     /// What it had been given less of than others, at each step.
     #[serde(default, skip_serializing_if = "Lowered::is_nothing")]
-    pub(crate) lowered: Lowered,
-    pub(crate) input: Exact,
-    /// In the order in which their outcomes were handed in.
-    pub(crate) calls: Vec<Call>,
+    lowered: Lowered,
+    /// Of each branch in order, and of a branch after its parent's split.
+    pub(crate) told: Vec<Event>,
     pub(crate) emits: Vec<Exact>,
     pub(crate) console: Vec<Line>,
     /// How it ended; absent if the recording ends before.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) end: Option<Outcome>,
+    pub(crate) end: Option<End>,
 }
 
 /// The function.
@@ -61,28 +54,66 @@ pub(crate) struct Recorded {
     module: Option<String>,
 }
 
-/// A call and its outcome.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Call {
-    pub(crate) step: u32,
+/// [`Told`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Event {
+    step: u32,
     /// Of a split: such as `.1.2`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub(crate) branch: String,
-    pub(crate) target: String,
-    pub(crate) params: Exact,
-    line: u32,
-    column: u32,
+    branch: String,
+    /// Chains around the sub-chain whose event it is.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    depth: u8,
     #[serde(flatten)]
-    pub(crate) outcome: Outcome,
+    happened: Happened,
     /// The outcome is not what the service answered: somebody put it in its place.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    changed: bool,
+    pub(crate) changed: bool,
+}
+
+/// [`What`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Happened {
+    /// `seed` as text: many programs that read JSON hold numbers as floating point.
+    Begun {
+        code: String,
+        input: Exact,
+        started_at_ms: u64,
+        seed: String,
+    },
+    Settled {
+        call: u32,
+        #[serde(flatten)]
+        outcome: End,
+    },
+    Begins {
+        call: u32,
+        index: u16,
+    },
+    Turned(Vec<Call>),
+    Ended,
+    Full,
+}
+
+/// [`Asked`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Call {
+    call: u32,
+    service: String,
+    function: String,
+    params: Exact,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    branches: u32,
+    line: u32,
+    column: u32,
 }
 
 /// A result or an exception.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Outcome {
+pub(crate) enum End {
     Result(Exact),
     Error(ExactException),
 }
@@ -91,15 +122,20 @@ pub(crate) enum Outcome {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Line {
-    pub(crate) step: u32,
+    step: u32,
     /// Of a split: such as `.1.2`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     branch: String,
-    pub(crate) at_us: u64,
-    pub(crate) text: String,
+    node: String,
+    at_us: u64,
+    text: String,
 }
 
-impl From<&Result<Value, Exception>> for Outcome {
+fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
+    *number == T::default()
+}
+
+impl From<&Result<Value, Exception>> for End {
     fn from(outcome: &Result<Value, Exception>) -> Self {
         match outcome {
             Ok(value) => Self::Result(Exact(value.clone())),
@@ -108,80 +144,123 @@ impl From<&Result<Value, Exception>> for Outcome {
     }
 }
 
-impl From<Outcome> for Result<Value, Exception> {
-    fn from(outcome: Outcome) -> Self {
-        match outcome {
-            Outcome::Result(Exact(value)) => Ok(value),
-            Outcome::Error(ExactException(why)) => Err(why),
+impl From<End> for Result<Value, Exception> {
+    fn from(end: End) -> Self {
+        match end {
+            End::Result(Exact(value)) => Ok(value),
+            End::Error(ExactException(why)) => Err(why),
         }
     }
 }
 
-impl Line {
-    fn of(said: &LogLine) -> Self {
-        Self { step: said.step, branch: said.branch.to_string(), at_us: said.at_us, text: said.text.clone() }
+impl From<&Told> for Event {
+    fn from(told: &Told) -> Self {
+        let happened = match &told.what {
+            What::Begun { code, input, started_at_ms, seed } => Happened::Begun {
+                code: code.to_string(),
+                input: Exact(input.clone()),
+                started_at_ms: *started_at_ms,
+                seed: seed.to_string(),
+            },
+            What::Settled(call, outcome) => Happened::Settled {
+                call: *call,
+                outcome: (&outcome.as_result().cloned().map_err(Exception::clone)).into(),
+            },
+            What::Branch(call, index) => Happened::Begins { call: *call, index: *index },
+            What::Turned(asked) => Happened::Turned(asked.iter().map(Call::from).collect()),
+            What::Ended => Happened::Ended,
+            What::Full => Happened::Full,
+        };
+        Self { step: told.step, branch: told.branch.to_string(), depth: told.depth, happened, changed: false }
     }
+}
 
-    pub(crate) fn shown(&self) -> LogLine {
-        let branch = self.branch.parse().unwrap_or_default();
-        let (node, text) = (HERE.to_owned(), self.text.clone());
-        LogLine { step: self.step, node, at_us: self.at_us, text, branch, number: 0 }
+impl Event {
+    fn told(self) -> Result<Told, Failure> {
+        let what = match self.happened {
+            Happened::Begun { code: _, input: Exact(input), started_at_ms, seed } => {
+                let seed = seed.parse().map_err(|_| bad("a seed is not a number"))?;
+                // Which function it is stands above; that of a sub-chain is not at hand.
+                What::Begun { code: Hash([0; 32]), input, started_at_ms, seed }
+            }
+            Happened::Settled { call, outcome } => What::Settled(call, Outcome::from(Result::from(outcome))),
+            Happened::Begins { call, index } => What::Branch(call, index),
+            Happened::Turned(calls) => What::Turned(calls.into_iter().map(Asked::from).collect()),
+            Happened::Ended => What::Ended,
+            Happened::Full => What::Full,
+        };
+        let branch = self.branch.parse().map_err(|_| bad("a branch is not written as .1.2"))?;
+        Ok(Told { branch, step: self.step, depth: self.depth, what })
+    }
+}
+
+impl From<&Asked> for Call {
+    fn from(asked: &Asked) -> Self {
+        let Asked { call, service, function, params, branches, line, column } = asked.clone();
+        Self { call, service, function, params: Exact(params), branches, line, column }
+    }
+}
+
+impl From<Call> for Asked {
+    fn from(call: Call) -> Self {
+        let Call { call, service, function, params: Exact(params), branches, line, column } = call;
+        Self { call, service, function, params, branches, line, column }
+    }
+}
+
+impl From<&LogLine> for Line {
+    fn from(line: &LogLine) -> Self {
+        let LogLine { step, node, at_us, text, branch, .. } = line.clone();
+        Self { step, branch: branch.to_string(), node, at_us, text }
+    }
+}
+
+impl From<&Line> for LogLine {
+    fn from(line: &Line) -> Self {
+        let Line { step, branch, node, at_us, text } = line.clone();
+        Self { step, node, at_us, text, branch: branch.parse().unwrap_or_default(), number: 0 }
     }
 }
 
 impl Recording {
-    pub(crate) fn new(source: &Source, local: &Local, input: &Value) -> Self {
+    pub(crate) fn new(source: &Source, hash: Hash, hops_max: u32, lowered: Lowered) -> Self {
         let module = (source.kind == FunctionKind::Wasm).then(|| base64::encode(&source.bytes));
         let function = Recorded {
             name: source.name.clone(),
-            hash: local.hash().to_string(),
+            hash: hash.to_string(),
             source: source.text().map(str::to_owned),
             module,
         };
-        Self {
-            catena_recording: VERSION,
-            function,
-            started_at_ms: local.start.started_at_ms,
-            seed: local.start.seed.to_string(),
-            hops_max: local.hops_max,
-            lowered: local.lowered,
-            input: Exact(input.clone()),
-            calls: Vec::new(),
-            emits: Vec::new(),
-            console: Vec::new(),
-            end: None,
-        }
+        let (told, emits, console) = (Vec::new(), Vec::new(), Vec::new());
+        Self { catena_recording: VERSION, function, hops_max, lowered, told, emits, console, end: None }
     }
 
-    /// Notes what the function said.
-    pub(crate) fn said(&mut self, said: &Said) {
-        self.emits.extend(said.emits.iter().cloned().map(Exact));
-        self.console.extend(said.lines.iter().map(Line::of));
+    /// Notes what has come of the chain. How it ended counts if its nodes have told so: else it was given up here.
+    pub(crate) fn take(&mut self, told: &[Told], console: &[LogLine], end: Option<&Result<Value, Exception>>) {
+        let root_ended = |told: &Told| told.branch.is_root() && told.what == What::Ended;
+        self.end = end.filter(|_| told.iter().any(root_ended)).map(End::from);
+        self.told = told.iter().map(Event::from).collect();
+        self.console = console.iter().map(Line::from).collect();
     }
 
-    /// Notes a call and its outcome.
-    pub(crate) fn called(&mut self, of: &Pending, outcome: &Result<Value, Exception>, changed: bool) {
-        self.calls.push(Call {
-            step: of.step,
-            branch: of.branch.clone(),
-            target: of.target(),
-            params: Exact(of.call.params.clone()),
-            line: of.call.line,
-            column: of.call.column,
-            outcome: outcome.into(),
-            changed,
-        });
+    /// The outcome of this call is not what its service answered.
+    pub(crate) fn mark_changed(&mut self, branch: &Branch, call: u32) {
+        let branch = branch.to_string();
+        let is = |event: &&mut Event| {
+            event.branch == branch
+                && matches!(event.happened, Happened::Settled { call: settled, .. } if settled == call)
+        };
+        self.told.iter_mut().filter(is).for_each(|event| event.changed = true);
     }
 
-    /// Notes the end.
-    pub(crate) fn ended(&mut self, end: Option<&Result<Value, Exception>>) {
-        self.end = end.map(Outcome::from);
+    /// What the guests were told.
+    pub(crate) fn told(&self) -> Result<Vec<Told>, Failure> {
+        self.told.iter().cloned().map(Event::told).collect()
     }
 
-    /// The clock and randomness of the function.
-    pub(crate) fn start(&self) -> Result<Start, Failure> {
-        let seed = self.seed.parse().map_err(|_| bad("its seed is not a number"))?;
-        Ok(Start { started_at_ms: self.started_at_ms, seed })
+    /// What the function may use at each step.
+    pub(crate) const fn limits(&self) -> StepLimits {
+        self.lowered.limits()
     }
 
     /// The function that was recorded.

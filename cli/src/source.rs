@@ -3,12 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use catena::{Client, Code, Exception, FunctionKind};
-use catena_script::{FoundCall, ScriptError};
+use catena_script::{FoundCall, ScriptError, Spot};
 
 use crate::{
     advice,
-    excerpt::Spot,
-    failure::Failure,
+    failure::{Failure, Threw},
     input::{self, FUNCTION_BYTES_MAX},
 };
 
@@ -38,7 +37,7 @@ impl Source {
             let (kind, text, calls) = (FunctionKind::Wasm, String::new(), Vec::new());
             return Ok(Self { path: path.to_owned(), name, kind, bytes, text, calls });
         }
-        let script = catena_script::prepare_bytes(&path.to_string_lossy(), &bytes).map_err(|why| mistake(&why))?;
+        let script = catena_script::prepare_bytes(&path.to_string_lossy(), &bytes).map_err(mistake)?;
         Ok(Self {
             path: path.to_owned(),
             name,
@@ -57,6 +56,12 @@ impl Source {
     /// Where an exception happened, if it says so and the source is at hand.
     pub(crate) fn spot(&self, why: &Exception) -> Option<Spot> {
         self.at(why.line, why.column)
+    }
+
+    /// The exception with which it ended, as a failure of the command.
+    pub(crate) fn threw(&self, exception: Exception) -> Failure {
+        let spot = self.spot(&exception);
+        Failure::Threw(Box::new(Threw { exception, spot, ended: None, cancelled: false }))
     }
 
     /// A place in it, if it is known and the source is at hand.
@@ -86,22 +91,16 @@ impl Source {
 
     /// The sandbox does not take it.
     pub(crate) fn refused(&self, why: &Exception) -> Failure {
-        let message = format!("{}: {}: {}", self.shown(), why.name, why.message);
         let help = advice::instead(why).unwrap_or("correct the function: no node would take it either");
-        match self.spot(why) {
-            Some(spot) => Failure::input("BadFunction", format!("{}: {}", why.name, why.message), help).at(spot),
-            None => Failure::input("BadFunction", message, help),
-        }
+        let named = if self.spot(why).is_none() { format!("{}: ", self.shown()) } else { String::new() };
+        Failure::input("BadFunction", format!("{named}{}: {}", why.name, why.message), help).at(self.spot(why))
     }
 }
 
-fn mistake(why: &ScriptError) -> Failure {
-    let message = match why.place {
-        Some(_) => why.message.clone(),
+fn mistake(why: ScriptError) -> Failure {
+    let message = match why.spot {
+        Some(_) => why.message,
         None => format!("{}: {}", why.file, why.message),
     };
-    let failure = Failure::input(why.kind.name(), message, why.help.clone());
-    let Some(place) = why.place else { return failure };
-    let shown = why.excerpt.as_ref().map(|excerpt| (excerpt.text.clone(), excerpt.before));
-    failure.at(Spot { file: why.file.clone(), line: place.line, column: place.column, shown })
+    Failure::input(why.kind.name(), message, why.help).at(why.spot)
 }

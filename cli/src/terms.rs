@@ -1,14 +1,16 @@
 //! What every command that makes calls is told: where to begin, on whose behalf, and what it may cost.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
-use catena::{Client, RunOptions, Sandbox};
+use catena::{Client, RunOptions, Sandbox, Value};
 use clap::{Args, ValueHint};
 
 use crate::{
     connect::{self, At, Standing},
     failure::Failure,
+    lowering::Lowered,
     output::Output,
+    source::Source,
     value,
 };
 
@@ -27,7 +29,7 @@ pub(crate) struct Terms {
     timeout: Duration,
     /// How many calls may be made, with those of chains that services answer with
     #[arg(long, default_value_t = 2_000, value_name = "N")]
-    pub(crate) hops_max: u32,
+    hops_max: u32,
 }
 
 impl Terms {
@@ -49,6 +51,30 @@ impl Terms {
     /// Connects. The sandbox is for chains, which begin in this process.
     pub(crate) async fn connect(&self, sandbox: Option<Sandbox>, output: &Output) -> Result<Client, Failure> {
         connect::connect(&self.at, Some(&self.standing), sandbox, output).await
+    }
+}
+
+/// A function with its input, and on which terms it runs.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Task {
+    /// The function: .ts, .mts, .js, .mjs or .wasm
+    #[arg(value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// Its input: JSON, @FILE, or - for standard input
+    #[arg(long, value_name = "JSON", default_value = "null", value_hint = ValueHint::Other, allow_negative_numbers = true)]
+    pub(crate) arg: String,
+    #[command(flatten)]
+    pub(crate) terms: Terms,
+    #[command(flatten)]
+    pub(crate) lowered: Lowered,
+}
+
+impl Task {
+    /// What the command line says: the function, its input, and how it runs.
+    pub(crate) fn read(&self) -> Result<(Source, Value, RunOptions), Failure> {
+        let options = RunOptions { limits: self.lowered.limits(), ..self.terms.options("--arg", &self.arg)? };
+        let input = value::argument(&self.arg)?;
+        Ok((Source::read(&self.file)?, input, options))
     }
 }
 

@@ -197,3 +197,14 @@ fn ctrl_c_at_the_prompt_ends_the_session() {
     signal(&child, "INT");
     assert_eq!(end(child).code, Some(130));
 }
+
+#[test]
+fn a_call_that_nobody_serves_is_shown_and_may_be_answered() {
+    let bench = Bench::new(
+        "import { call } from \"catena\";\nexport default async () => [await call(\"nobody/here\", 1), await call(\"nobody/here\", 2)];\n",
+    );
+    let events = bench.events("set 5\nstep\nshow\nset 6\nstep\n", &[]);
+    assert_eq!(all(&events, "ended")[0]["result"], json!([5, 6]));
+    assert!(all(&events, "stopped")[2]["continuation_bytes"].as_u64() > Some(0), "{events:?}");
+    bench.debug("continue\n", &[]).failed(1, &["UnknownService", "adds.js:2:", "nobody/here"]);
+}

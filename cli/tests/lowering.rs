@@ -65,13 +65,13 @@ fn a_lowered_limit_breaks_here_where_the_function_runs_here() {
             let ended = run(&function, &world.address, &["--mode", "interactive", flag[0], flag[1]]);
             ended.failed(1, &["LimitExceeded", told]);
             assert!(!ended.err.contains("client > red"), "{ended:?}");
+            let debug = ["debug", &function, "--connect", &world.address, flag[0], flag[1]];
+            catena_with_input(&debug, "continue\n").failed(1, &["LimitExceeded", told]);
         }
         run(&function, &world.address, &["--record", way, flag[0], flag[1]]).failed(1, &["LimitExceeded", told]);
         let again = catena(&["replay", way]);
         again.failed(1, &["LimitExceeded", told]);
         assert!(!again.err.contains("another way"), "{again:?}");
-        let debug = ["debug", &function, "--connect", &world.address, flag[0], flag[1]];
-        catena_with_input(&debug, "continue\n").failed(1, &["LimitExceeded", told]);
     }
 }
 

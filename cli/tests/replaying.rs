@@ -4,7 +4,7 @@
 mod support;
 
 use serde_json::{Value, json};
-use support::{Ended, catena, catena_with_input, command, end, file, folder, own::Own, signal};
+use support::{Ended, Server, catena, catena_with_input, command, end, file, folder, own::Own, signal};
 
 /// TypeScript, with all that a function may be told: results, exceptions, the clock, randomness, values that JSON lacks.
 const TRIP: &str = r#"import { call, emit, log, split } from "catena";
@@ -49,7 +49,7 @@ fn console(ended: &Ended) -> Vec<&str> {
 fn a_recorded_run_is_the_same_again_with_nobody_there() {
     let taken = record(TRIP, &[]);
     assert_eq!(taken.ran.code, Some(0), "{:?}", taken.ran);
-    assert!(taken.ran.err.contains("recorded, in interactive mode"), "{:?}", taken.ran);
+    assert!(taken.ran.err.contains("recorded: "), "{:?}", taken.ran);
     let again = catena(&["replay", &taken.recording]);
     assert_eq!((again.code, &again.out), (Some(0), &taken.ran.out), "{again:?}");
     let said = |ended: &Ended| -> Vec<String> {
@@ -118,7 +118,9 @@ fn the_way_taken_in_the_debugger_is_recorded() {
     assert_eq!(last(&again), last(&debugged));
     assert!(last(&again).contains("70"), "{again:?}");
     let text: Value = serde_json::from_str(&std::fs::read_to_string(&recording).unwrap()).unwrap();
-    assert_eq!((&text["calls"][0]["changed"], &text["calls"][1]["changed"]), (&json!(true), &Value::Null));
+    let settled = text["told"].as_array().unwrap().iter().filter(|told| told["settled"].is_object());
+    let changed: Vec<_> = settled.take(2).map(|told| &told["changed"]).collect();
+    assert_eq!(changed, [&json!(true), &Value::Null]);
 }
 
 #[test]
@@ -134,6 +136,77 @@ fn a_recording_that_ends_early_says_so() {
     assert!(again.err.contains("ends before the function does: 1 calls"), "{again:?}");
 }
 
+/// Through all four nodes, with branches that meet again at another one.
+const TRAVELS: &str = r#"import { call, emit, log, split } from "catena";
+export default async () => {
+  const seen = [await call("probe.red/where", {})];
+  const parts = await split([
+    async () => { log("one"); seen.push(await call("probe.cam/where", {})); emit(1); return seen.length + Math.random(); },
+    async () => { try { await call("probe.bei/fail", {}); } catch (why) { log("two", why.name); return why.step; } },
+  ], { at: "probe.bei" });
+  log("met");
+  return [seen, parts, await call("probe.mtv/where", {}), Math.random()];
+};
+"#;
+
+#[test]
+fn a_chain_that_travelled_is_recorded_where_it_was_and_replays_with_nobody_there() {
+    let folder = folder();
+    let file_of = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (function, recording) = (file(&folder, "travels.js", TRAVELS), file_of("travels.json"));
+    let ran = {
+        let server = Server::start(&["dev", "--port-base", "0", "--no-shape", "--json"]);
+        let address = server.ready()["nodes"][0]["address"].as_str().unwrap().to_owned();
+        catena(&["run", &function, "--record", &recording, "--explain", "--json", "--connect", &address])
+    };
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = ran.json_lines().pop().unwrap();
+    for host in ["client", "red", "cam", "bei", "mtv"] {
+        assert!(ran["path"].as_array().unwrap().contains(&json!(host)), "{host}: {ran}");
+    }
+    let again = catena(&["replay", &recording, "--json"]);
+    assert_eq!(again.code, Some(0), "{again:?}");
+    let again = again.json_lines().pop().unwrap();
+    assert_eq!((&again["result"], &again["same"], &again["calls"]), (&ran["result"], &json!(true), &json!(4)));
+    let said = catena(&["replay", &recording]);
+    for line in ["[cam 2 of branch 1", "[bei 3 of branch 2", "[bei 2 ", "met"] {
+        assert!(said.err.contains(line) || said.err.contains("two"), "{line}: {said:?}");
+    }
+    // What another function does otherwise is told with its branch and its line.
+    let other = file(&folder, "other.js", &TRAVELS.replace("probe.bei/fail\", {}", "probe.bei/fail\", 1"));
+    let way = catena(&["replay", &recording, "--source", &other]);
+    way.failed(1, &["another way at call 3", "probe.bei/fail(1)", "of branch 2", "other.js:6:"]);
+}
+
+#[test]
+fn what_a_sub_chain_was_told_is_recorded_too() {
+    let source = r#"import { call, log } from "catena";
+export default async (input) => { log("before"); const [same, at] = await call("own/sub", input); log("after"); return same + at; };
+"#;
+    let taken = record(source, &[]);
+    assert_eq!((taken.ran.code, taken.ran.json()), (Some(0), json!("5own")), "{:?}", taken.ran);
+    let text: Value = serde_json::from_str(&std::fs::read_to_string(&taken.recording).unwrap()).unwrap();
+    let inner: Vec<_> = text["told"].as_array().unwrap().iter().filter(|told| told["depth"] == 1).collect();
+    assert_eq!((&inner[0]["begun"]["input"], &inner[1]["turned"][0]["function"]), (&json!(5), &json!("where")));
+    let again = catena(&["replay", &taken.recording, "--json"]).json_lines().pop().unwrap();
+    assert_eq!((&again["result"], &again["same"], &again["calls"]), (&json!("5own"), &json!(true), &json!(1)));
+}
+
+#[test]
+fn a_recording_that_is_full_says_so_and_the_chain_goes_on() {
+    let source = r#"import { call } from "catena";
+export default async () => {
+  for (let n = 0; n < 6; n++) await call("own/echo", "x".repeat(1 << 20));
+  return "there";
+};
+"#;
+    let taken = record(source, &[]);
+    assert_eq!((taken.ran.code, taken.ran.json()), (Some(0), json!("there")), "{:?}", taken.ran);
+    let again = catena(&["replay", &taken.recording]);
+    assert_eq!((again.code, again.out.as_str()), (Some(0), ""), "{again:?}");
+    assert!(again.err.contains("there was no room for more: 3 calls were the same"), "{again:?}");
+}
+
 /// Emits, and then waits for what never comes.
 const STAYS: &str = r#"import { call, emit } from "catena";
 export default async () => { await call("own/add", 1); emit("there"); return call("own/stay", null); };
@@ -141,7 +214,7 @@ export default async () => { await call("own/add", 1); emit("there"); return cal
 
 #[test]
 fn a_recorded_run_that_is_cut_off_says_what_is_not_known() {
-    let taken = record(STAYS, &["--timeout", "2s", "--json"]);
+    let taken = record(STAYS, &["--timeout", "2s", "--mode", "interactive", "--json"]);
     assert_eq!(taken.ran.code, Some(1), "{:?}", taken.ran);
     let told = taken.ran.json_lines().pop().unwrap();
     assert_eq!((&told["error"]["name"], &told["ending"]), (&json!("DeadlineExceeded"), &json!("unknown")), "{told}");
@@ -150,7 +223,8 @@ fn a_recorded_run_that_is_cut_off_says_what_is_not_known() {
     let folder = folder();
     let function = file(&folder, "stays.js", STAYS);
     let recording = folder.path().join("stays.json").to_str().unwrap().to_owned();
-    let arguments = ["run", &function, "--record", &recording, "--json", "--connect", &own.address];
+    let arguments =
+        ["run", &function, "--record", &recording, "--mode", "interactive", "--json", "--connect", &own.address];
     let mut child = command(&arguments).spawn().unwrap();
     let mut out = std::io::BufReader::with_capacity(1, child.stdout.take().unwrap());
     std::io::BufRead::read_line(&mut out, &mut String::new()).unwrap();
@@ -170,14 +244,14 @@ fn what_cannot_be_recorded_or_replayed_is_told() {
     let folder = folder();
     let function = file(&folder, "trip.ts", TRIP);
     let file_of = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    catena(&["run", &function, "--record", &file_of("x"), "--mode", "chain"]).failed(2, &["interactive", "--mode"]);
-    catena(&["run", &function, "--record", &file_of("x"), "--explain"]).failed(2, &["--explain"]);
+    catena(&["run", &function, "--record", "/no/such/folder/x", "--connect", "127.0.0.1:1"])
+        .failed(3, &["127.0.0.1:1"]);
     catena(&["replay", &file_of("nothing.json")]).failed(2, &["does not exist"]);
     catena(&["replay", &function]).failed(2, &["not a recording", "trip.ts:1:"]);
     let taken = record(TRIP, &[]);
     let text = std::fs::read_to_string(&taken.recording).unwrap();
-    let newer = file(&folder, "newer.json", &text.replace("\"catena_recording\": 1", "\"catena_recording\": 2"));
-    catena(&["replay", &newer]).failed(2, &["version 2", "reads 1"]);
+    let newer = file(&folder, "newer.json", &text.replace("\"catena_recording\": 2", "\"catena_recording\": 3"));
+    catena(&["replay", &newer]).failed(2, &["version 3", "reads 2"]);
     let slip = file(&folder, "slip.json", &text.replacen("\"hops_max\"", "\"hop_max\"", 1));
     catena(&["replay", &slip]).failed(2, &["hop_max"]);
 }

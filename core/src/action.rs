@@ -1,13 +1,11 @@
 //! What the machines ask of the shell, and the words for it.
 
-use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
+use alloc::{string::String, sync::Arc, vec::Vec};
 use bytes::Bytes;
 use catena_wire::{
-    ChainId, Encoded, Exception, Hash, Kinds, LogLine, NodeId, NodeRef, Outcome, ServiceEntry, StepKey, StepLimits,
-    StepTrace, Value,
+    ChainId, Encoded, Exception, Hash, Kinds, LogLine, NodeId, NodeRef, Outcome, Part, PossibleDuplicate, Recording,
+    ServiceEntry, StepKey, StepLimits, StepTrace, Told, Value,
 };
-
-use crate::{Emitted, Ended};
 
 /// A chain's stay at this node: the shell keeps the guest under this name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -53,6 +51,8 @@ pub enum Action {
         credentials: Option<Value>,
         /// The step of a chain that it is: the same key if it is ever done again.
         key: Option<StepKey>,
+        /// The chain may be under way twice: what a durable function has kept of another way of it decides whether it may run.
+        duplicate: Option<PossibleDuplicate>,
     },
     /// Nobody waits for this any more.
     CancelService(Ticket),
@@ -71,7 +71,8 @@ pub enum Action {
         /// What it may use, if that is less than this node allows.
         limits: StepLimits,
     },
-    /// Lay this continuation over the function's image and settle the call; answer with [`crate::Node::on_turn`].
+    /// Lay this continuation over the function's image and settle the call; answer with [`crate::Node::on_turn`], or with
+    /// [`crate::Node::on_code_absent`] if the function is not here.
     Resume {
         /// The new session.
         session: SessionId,
@@ -86,7 +87,7 @@ pub enum Action {
         /// What it may use, if that is less than this node allows.
         limits: StepLimits,
     },
-    /// Lay this continuation over the function's image and begin one branch of its split; answer with [`crate::Node::on_turn`].
+    /// Lay this continuation over the function's image and begin one branch of its split; answer as to [`Action::Resume`].
     Branch {
         /// The new session.
         session: SessionId,
@@ -121,6 +122,8 @@ pub enum Action {
     Discard(SessionId),
     /// Make sure that this function is here, loading `bytes` if they are given; say [`crate::Node::on_code_missing`] if it is not.
     CheckCode {
+        /// The session that will need it.
+        session: SessionId,
         /// The function.
         code: Hash,
         /// It rode along.
@@ -165,6 +168,8 @@ pub enum Action {
     Reply(ChainId, Replied),
     /// An intermediate answer of the sub-chain with which a service of this node answered at this step, in order and once.
     Heard(StepKey, Value),
+    /// That sub-chain has ended, and all that came of its answers has been told.
+    HeardEnd(StepKey),
     /// A plain call has ended.
     CallDone(CallId, Result<Value, Exception>),
 }
@@ -180,12 +185,10 @@ pub enum Receipt {
     Return(Arc<NodeRef>, u64),
     /// A request for a function.
     WantCode(Wanted),
-    /// An intermediate answer.
-    Partial(Box<Emitted>),
-    /// The end of a chain or of a branch.
-    End(Box<Ended>),
-    /// Something else for the origin of this step's chain.
-    Answer(StepKey),
+    /// A part of the outcome of this step's chain.
+    Part(StepKey, Part),
+    /// A sign of life of this step's chain.
+    Beat(StepKey),
     /// Nothing that anybody waits for.
     None,
 }
@@ -195,6 +198,7 @@ pub enum Receipt {
 pub struct Handed {
     pub(crate) session: SessionId,
     pub(crate) step: u32,
+    pub(crate) to: NodeId,
     pub(crate) attempt: u8,
 }
 
@@ -238,6 +242,8 @@ pub enum Replied {
     Partial(Value),
     /// Lines of the virtual console.
     Console(Vec<LogLine>),
+    /// The next event of the recording, while the chain is where it began. The end brings all of them, from wherever they were.
+    Told(Told),
     /// The exact end: nothing comes after it.
     End {
         /// How the chain ended.
@@ -248,6 +254,8 @@ pub enum Replied {
         path: Vec<String>,
         /// The profile, if one was asked for.
         trace: Vec<StepTrace>,
+        /// The recording, if one was asked for and has come home.
+        recording: Option<Recording>,
     },
 }
 
@@ -293,6 +301,8 @@ pub enum Answer {
 /// A chain that a service function answers with.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SubChain {
+    /// Its number if it has to run on its own: drawn at random, so that nobody can guess it.
+    pub number: u128,
     /// Its function.
     pub code: Hash,
     /// Its input.
@@ -314,21 +324,9 @@ pub struct Instance {
     pub kinds: Kinds,
 }
 
-impl Instance {
-    /// Where a function may be done again when it is unknown whether it was.
-    pub(crate) fn again(&self, function: &str) -> Again {
-        let among = |functions: &[String]| functions.iter().any(|known| known == function);
-        match () {
-            () if among(&self.kinds.repeatable) => Again::Anywhere,
-            () if among(&self.kinds.durable) => Again::SameNode,
-            () => Again::Nowhere,
-        }
-    }
-}
-
 /// Where a call may be made again when it is unknown whether it was done (rpc-chains section 3.9).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Again {
+pub(crate) enum RetryScope {
     /// Nowhere but at the same run of the same node, which remembers the step.
     #[default]
     Nowhere,
@@ -336,6 +334,18 @@ pub(crate) enum Again {
     SameNode,
     /// At any instance of the service.
     Anywhere,
+}
+
+impl RetryScope {
+    /// Of a function of a service that says this of its functions.
+    pub(crate) fn of(kinds: &Kinds, function: &str) -> Self {
+        let among = |functions: &[String]| functions.iter().any(|known| known == function);
+        match () {
+            () if among(&kinds.repeatable) => Self::Anywhere,
+            () if among(&kinds.durable) => Self::SameNode,
+            () => Self::Nowhere,
+        }
+    }
 }
 
 /// A call that a guest issued.

@@ -31,8 +31,6 @@ pub enum Bug {
     GuestLeaks,
     /// A chain keeps the hops that it lends.
     HopsKept,
-    /// A hop that may have been done goes to another instance, whatever it calls.
-    DoneElsewhere,
     /// A line of the console that went ahead is shown again.
     LineTwice,
     /// A node that was lost after it took a hop is said to have done nothing.
@@ -41,13 +39,13 @@ pub enum Bug {
     DoubtForgotten,
     /// A chain without hops names the last step that it made, not the one that it could not make.
     StepBefore,
-    /// A step after one that was done again runs wherever it is not remembered.
-    RedoneRuns,
+    /// A chain that may be under way twice does what must not be done twice.
+    DuplicateRuns,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 19] = [
         Self::RepeatRuns,
         Self::AnswerTwice,
         Self::EndTooEarly,
@@ -62,11 +60,10 @@ impl Bug {
         Self::AnswersRenumbered,
         Self::GuestLeaks,
         Self::HopsKept,
-        Self::DoneElsewhere,
         Self::LineTwice,
         Self::LossDenied,
         Self::DoubtForgotten,
         Self::StepBefore,
-        Self::RedoneRuns,
+        Self::DuplicateRuns,
     ];
 }

@@ -17,48 +17,31 @@ extern crate alloc;
 mod seeded;
 
 mod action;
-mod activation;
-mod arrivals;
 #[cfg(feature = "seeded-bugs")]
 mod bug;
-mod calling;
 mod calls;
-mod cancelling;
+mod chain;
 mod code;
-mod composing;
-mod console;
-mod custody;
-mod doubt;
-mod ending;
-mod fetching;
-mod gathering;
-mod hearing;
-mod landing;
-mod locating;
+mod collections;
+mod delivery;
+mod directory;
+mod ground;
+mod memory;
 mod node;
 mod origin;
-mod orphans;
-mod oversize;
-mod placement;
+mod outbox;
 mod policy;
-mod redoing;
-mod repeating;
-mod splitting;
-mod steps;
 mod time;
-mod timers;
-mod trials;
-mod turns;
 
+pub(crate) use action::RetryScope;
 pub use action::{
     Action, Answer, CallId, GuestCall, GuestSplit, Handed, Instance, Receipt, Replied, SessionId, SubChain, Ticket,
     Turn, Undelivered, Urgency, Wanted,
 };
 #[cfg(feature = "seeded-bugs")]
 pub use bug::Bug;
-pub use landing::Tail;
-pub use node::{Node, Plan};
-pub use oversize::{Emitted, Ended};
-pub use placement::Link;
+pub use chain::Tail;
+pub use directory::Link;
+pub use node::{Node, Plan, Start};
 pub use policy::Policy;
 pub use time::Time;

@@ -5,7 +5,7 @@ use catena_wire::Budget;
 /// The node owner's bounds. A chain may only lower them (rpc-chains section 3.6).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Policy {
-    /// Chains at this node at one time; a hop beyond is refused as `Overloaded`.
+    /// Chains at this node at one time; a hop beyond is refused as `Overloaded`. One peer's may be no more than the room that they leave.
     pub activations_max: usize,
     /// Service functions running at one time; a call beyond is refused as `Overloaded`.
     pub services_running_max: usize,
@@ -18,16 +18,20 @@ pub struct Policy {
     /// The most that any chain may spend here, and the default for chains begun here.
     pub budget_max: Budget,
     /// Steps remembered, so that a repeated hop does not run twice.
-    pub step_cache_entries_max: usize,
-    /// Bytes of their outcomes.
-    pub step_cache_bytes_max: usize,
-    /// How long they are remembered ("briefly", rpc-chains section 3.9).
-    pub step_cache_ttl_us: u64,
+    pub step_records_max: usize,
+    /// How long they are remembered, microseconds awake ("briefly", rpc-chains section 3.9).
+    pub step_record_ttl_us: u64,
+    /// Bytes kept to answer steps once more.
+    pub step_payload_bytes_max: usize,
+    /// Bytes of chains here, of what is kept to answer their steps, and of answers on the way; a hop beyond is refused as `Overloaded`.
+    pub held_bytes_max: usize,
+    /// A link whose peer says nothing for so long is broken: nothing that waits in a socket is older.
+    pub link_silence_us_max: u64,
     /// A chain shows a sign of life this often (rpc-chains section 3.9: 3 s).
     pub heartbeat_interval_us: u64,
     /// The origin gives a silent chain up after this (rpc-chains section 3.9: 6 s).
     pub heartbeat_timeout_us: u64,
-    /// A merge host that cannot reach the origin for so long drops the outcomes that it has (rpc-chains section 3.10: a minute).
+    /// A chain whose origin cannot be reached for so long is dropped (rpc-chains section 3.10: a minute).
     pub orphan_timeout_us: u64,
     /// What the travelling timer takes a network hop to last (rpc-chains section 3.9: 200 ms).
     pub heartbeat_hop_us: u64,
@@ -41,8 +45,14 @@ pub struct Policy {
     pub codes_fetching_max: usize,
     /// Pairs of node and function remembered as "sent already".
     pub codes_sent_max: usize,
-    /// Intermediate answers held back until the ones before them arrive.
+    /// Intermediate answers held back until the ones before them arrive; the sender keeps, and sends again, what finds no room.
     pub partials_held_max: usize,
+    /// Bytes of those of one chain.
+    pub partials_held_bytes_max: usize,
+    /// Ends and answers kept until their receivers have them.
+    pub outgoing_max: usize,
+    /// Their bytes.
+    pub outgoing_bytes_max: usize,
     /// Lines of the virtual console that a chain carries.
     pub console_lines_max: usize,
     /// Names of services resolved and kept.
@@ -62,10 +72,10 @@ pub struct Policy {
     pub retransmissions_max: u8,
     /// Instances of a service tried for one hop, when nothing was done at those before.
     pub instances_tried_max: usize,
-    /// Cancelled chains remembered, so that a hop that comes late does not run. For `step_cache_ttl_us`.
-    pub cancelled_max: usize,
+    /// Chains remembered that were stopped, and as many that may be under way twice, for `step_record_ttl_us`.
+    pub stopped_chains_max: usize,
     /// Sub-chains whose intermediate answers are put in order here.
-    pub hearings_max: usize,
+    pub listeners_max: usize,
     /// A mistake that the node makes on purpose.
     #[cfg(feature = "seeded-bugs")]
     pub bug: Option<crate::Bug>,
@@ -81,9 +91,11 @@ impl Default for Policy {
             chains_started_max: 65_536,
             // 2,000 hops as in rpc-chains section 6; chains are meant to be short (section 3.10 collects garbage after a minute).
             budget_max: Budget::new(600_000_000, 2_000),
-            step_cache_entries_max: 65_536,
-            step_cache_bytes_max: 64 << 20,
-            step_cache_ttl_us: 60_000_000,
+            step_records_max: 262_144,
+            step_record_ttl_us: 60_000_000,
+            step_payload_bytes_max: 64 << 20,
+            held_bytes_max: 512 << 20,
+            link_silence_us_max: 20_000_000,
             heartbeat_interval_us: 3_000_000,
             orphan_timeout_us: 60_000_000,
             heartbeat_timeout_us: 6_000_000,
@@ -94,6 +106,9 @@ impl Default for Policy {
             codes_fetching_max: 1_024,
             codes_sent_max: 65_536,
             partials_held_max: 4_096,
+            partials_held_bytes_max: 16 << 20,
+            outgoing_max: 65_536,
+            outgoing_bytes_max: 64 << 20,
             console_lines_max: 1_024,
             names_max: 65_536,
             compose: true,
@@ -103,8 +118,8 @@ impl Default for Policy {
             chaining_proxy: false,
             retransmissions_max: 2,
             instances_tried_max: 4,
-            cancelled_max: 65_536,
-            hearings_max: 16_384,
+            stopped_chains_max: 65_536,
+            listeners_max: 16_384,
             #[cfg(feature = "seeded-bugs")]
             bug: None,
         }

@@ -79,29 +79,25 @@ async fn hop(sandbox: &Sandbox, kind: FunctionKind, code: &[u8], how: &str) -> R
             Ok(turn) => turn?,
             Err(_) => continue,
         };
-        let bytes = session.suspend()?;
+        let bytes = now(session.suspend())??;
         let suspended = Instant::now();
+        drop(session);
+        let reset = Instant::now();
         if turn.calls.len() != 1 {
             return Err("the function did not go on to its next call".into());
         }
-        let total = Instant::now();
         black_box((turn, bytes));
-        for (part, (from, to)) in
-            parts.iter_mut().zip([(begin, resumed), (resumed, settled), (settled, suspended), (begin, suspended)])
-        {
+        let spans = [(begin, resumed), (resumed, settled), (settled, suspended), (suspended, reset), (begin, reset)];
+        for (part, (from, to)) in parts.iter_mut().zip(spans) {
             part.push((to - from).as_nanos());
         }
-        let reset = Instant::now();
-        drop(now(sandbox.resume(&image, &continuation))??);
-        parts[4].push(reset.elapsed().as_nanos());
-        black_box(total);
     }
-    let [resume, run, suspend, total, bare] = &mut parts;
+    let [resume, run, suspend, reset, total] = &mut parts;
     print(&format!("  {how}: instance, continuation laid over"), resume);
     print(&format!("  {how}: deliver the result, run to the next await"), run);
-    print(&format!("  {how}: difference and reset"), suspend);
+    print(&format!("  {how}: difference: then the hop is sent"), suspend);
+    print(&format!("  {how}: reset"), reset);
     print(&format!("  {how}: total of one hop"), total);
-    print(&format!("  {how}: (resume and reset, nothing run)"), bare);
     println!("  continuation {} bytes, kept per function {} bytes", continuation.len(), image.len_bytes());
     Ok(())
 }
@@ -117,7 +113,7 @@ async fn first_continuation(sandbox: &Sandbox, image: &Arc<Image>) -> Result<byt
     if turn.calls.len() != 1 {
         return Err(format!("one call was expected: {turn:?}").into());
     }
-    Ok(session.suspend()?)
+    Ok(session.suspend().await?)
 }
 
 /// A function of 5 KB, from source to image.

@@ -12,6 +12,9 @@ use crate::continuation::WASM_PAGE_BYTES;
 pub(crate) const FUNCTIONS_MAX: usize = 50_000;
 /// Largest body of one function: what a compiler spends grows faster than the body.
 pub(crate) const FUNCTION_BODY_BYTES_MAX: usize = 256 << 10;
+/// Most locals times blocks (loops and conditions too) of a function, added up over the module: what a compiler spends on following
+/// values grows as this does. The JavaScript engine, a large program in C, has 290,000; 500,000 take seconds.
+const LOCALS_TIMES_BLOCKS_MAX: u64 = 1_000_000;
 /// Most elements of one table.
 pub(crate) const TABLE_ELEMENTS_MAX: u64 = 20_000;
 /// Most mutable globals: each travels.
@@ -87,10 +90,10 @@ pub enum Refusal {
     #[error("it has a start function; do such work in catena_start")]
     Start,
     /// Beyond one of this module's limits.
-    #[error("it has {found} {what}, more than {max}")]
+    #[error("it has {found}, more than {limit} ({max})")]
     TooLarge {
-        /// What there is too much of.
-        what: &'static str,
+        /// The limit's name, which says what it counts.
+        limit: &'static str,
         /// How much there is.
         found: u64,
         /// The limit.
@@ -148,6 +151,8 @@ struct Seen<'m> {
     /// Type index of each function, imports included.
     functions: Vec<u32>,
     bodies: u32,
+    /// Of each function, added up.
+    locals_times_blocks: u64,
     imported_functions: u32,
     memories: Vec<wasmparser::MemoryType>,
     globals: u32,
@@ -169,20 +174,20 @@ impl<'m> Seen<'m> {
                 }
             }
             Payload::FunctionSection(section) => {
-                at_most("functions", section.count(), FUNCTIONS_MAX as u64)?;
+                at_most("module_functions_max", section.count(), FUNCTIONS_MAX as u64)?;
                 for index in section {
                     self.functions.push(index.map_err(invalid)?);
                 }
             }
             Payload::TableSection(section) => {
-                at_most("tables", section.count(), 1)?;
+                at_most("module_tables_max", section.count(), 1)?;
                 for table in section {
                     let initial = table.map_err(invalid)?.ty.initial;
-                    at_most("table elements", initial, TABLE_ELEMENTS_MAX)?;
+                    at_most("table_elements_max", initial, TABLE_ELEMENTS_MAX)?;
                 }
             }
             Payload::MemorySection(section) => {
-                at_most("memories", section.count(), 100)?;
+                at_most("module_memories_max", section.count(), 100)?;
                 for memory in section {
                     self.memories.push(memory.map_err(invalid)?);
                 }
@@ -220,7 +225,7 @@ impl<'m> Seen<'m> {
                 }
                 _ => return Err(Refusal::Proposal { name: "garbage collection" }),
             }
-            at_most("types", self.types.len(), FUNCTIONS_MAX as u64)?;
+            at_most("module_types_max", self.types.len(), FUNCTIONS_MAX as u64)?;
         }
         Ok(())
     }
@@ -264,20 +269,28 @@ impl<'m> Seen<'m> {
             }
         };
         self.mutable_globals.push((index, wide));
-        at_most("mutable globals", self.mutable_globals.len(), MUTABLE_GLOBALS_MAX as u64)
+        at_most("mutable_globals_max", self.mutable_globals.len(), MUTABLE_GLOBALS_MAX as u64)
     }
 
     fn body(&mut self, body: &FunctionBody<'_>) -> Result<(), Refusal> {
         let function = self.imported_functions + self.bodies;
         self.bodies += 1;
-        at_most("bytes in one function", body.range().len(), FUNCTION_BODY_BYTES_MAX as u64)?;
+        at_most("function_body_bytes_max", body.range().len(), FUNCTION_BODY_BYTES_MAX as u64)?;
+        let (mut locals, mut blocks) = (0_u64, 0_u64);
+        for declared in body.get_locals_reader().map_err(invalid)? {
+            locals += u64::from(declared.map_err(invalid)?.0);
+        }
         let mut operators = body.get_operators_reader().map_err(invalid)?;
         while !operators.eof() {
-            if let Some(name) = forbidden(&operators.read().map_err(invalid)?) {
+            let operator = operators.read().map_err(invalid)?;
+            if let Some(name) = forbidden(&operator) {
                 return Err(Refusal::Instruction { name, function });
             }
+            blocks +=
+                u64::from(matches!(operator, Operator::Block { .. } | Operator::Loop { .. } | Operator::If { .. }));
         }
-        Ok(())
+        self.locals_times_blocks = self.locals_times_blocks.saturating_add(locals.saturating_mul(blocks));
+        at_most("module_locals_times_blocks_max", self.locals_times_blocks, LOCALS_TIMES_BLOCKS_MAX)
     }
 
     fn check_memory(&self, bytes_max: u64) -> Result<(), Refusal> {
@@ -309,6 +322,7 @@ impl<'m> Seen<'m> {
         let explicit = role == Role::Function && self.exports.iter().any(|e| e.name == "catena_step");
         self.function("catena_abi_v1", &[], &[], "() -> ()", true)?;
         self.function("catena_alloc", &[I32], &[I32], "(i32) -> i32", true)?;
+        self.function("catena_inbox", &[], &[I64], "() -> i64", false)?;
         self.function("catena_settle", &[], &[], "() -> ()", false)?;
         self.function("catena_scratch", &[], &[I32], "() -> i32", false)?;
         self.function("catena_where", &[], &[I64], "() -> i64", false)?;
@@ -344,10 +358,10 @@ impl<'m> Seen<'m> {
     }
 }
 
-fn at_most(what: &'static str, found: impl TryInto<u64>, max: u64) -> Result<(), Refusal> {
+fn at_most(limit: &'static str, found: impl TryInto<u64>, max: u64) -> Result<(), Refusal> {
     let found = found.try_into().unwrap_or(u64::MAX);
     if found > max {
-        return Err(Refusal::TooLarge { what, found, max });
+        return Err(Refusal::TooLarge { limit, found, max });
     }
     Ok(())
 }

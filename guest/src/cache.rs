@@ -20,6 +20,9 @@ struct Entry {
     used: u64,
 }
 
+/// What the entry of an image costs: a hash table may be half empty.
+pub(crate) const ENTRY_BYTES: usize = 2 * size_of::<(Hash, Entry)>();
+
 impl Images {
     pub(crate) fn new(count_max: usize, bytes_max: u64) -> Self {
         Self { by_code: HashMap::new(), bytes: 0, bytes_max, count_max: count_max.max(1), uses: 0 }

@@ -28,11 +28,10 @@ pub(crate) struct Difference {
     pub(crate) bytes: u64,
 }
 
-/// Compares `pages` of `memory` with what the image holds there. Scratch gets the image's bytes back at once, while the page is
-/// at hand; the runs get them back by [`restore`], when they have been read. `false`: the runs alone have more than `bytes_max`,
+/// Compares `pages` of `memory`, scratch apart, with what the image holds there. `false`: the runs alone have more than `bytes_max`,
 /// and nothing further was looked at.
 pub(crate) fn compare(
-    memory: &mut [u8],
+    memory: &[u8],
     pages: &[u32],
     expected: &impl Expected,
     scratch: &Scratch,
@@ -44,18 +43,19 @@ pub(crate) fn compare(
             return false;
         }
         let start = page as usize * PAGE_BYTES;
-        let Some(held) = memory.get_mut(start..).and_then(|rest| rest.first_chunk_mut::<PAGE_BYTES>()) else {
+        let Some(held) = memory.get(start..).and_then(|rest| rest.first_chunk::<PAGE_BYTES>()) else {
             continue;
         };
         let image = expected.page(page);
-        if held == image {
-            continue;
-        }
         if scratch.spares(page) {
-            compare_part(held, image, 0..PAGE_BYTES, page, found);
+            if held != image {
+                compare_part(held, image, 0..PAGE_BYTES, page, found);
+            }
             continue;
         }
-        restore_gaps(held, image, scratch.kept(page), |held, part| compare_part(held, image, part, page, found));
+        for part in scratch.kept(page) {
+            compare_part(held, image, part, page, found);
+        }
     }
     found.bytes <= bytes_max
 }
@@ -64,26 +64,17 @@ pub(crate) fn compare(
 pub(crate) fn restore_scratch(memory: &mut [u8], pages: &[u32], expected: &impl Expected, scratch: &Scratch) {
     for &page in pages.iter().filter(|page| !scratch.spares(**page)) {
         let start = page as usize * PAGE_BYTES;
-        if let Some(held) = memory.get_mut(start..).and_then(|rest| rest.first_chunk_mut::<PAGE_BYTES>()) {
-            restore_gaps(held, expected.page(page), scratch.kept(page), |_, _| {});
+        let Some(held) = memory.get_mut(start..).and_then(|rest| rest.first_chunk_mut::<PAGE_BYTES>()) else {
+            continue;
+        };
+        let image = expected.page(page);
+        let mut end_before = 0;
+        for part in scratch.kept(page) {
+            copy(held, image, end_before..part.start);
+            end_before = part.end;
         }
+        copy(held, image, end_before..PAGE_BYTES);
     }
-}
-
-/// Puts the image's bytes back between the parts that are kept, each of which is shown first.
-fn restore_gaps(
-    held: &mut Page,
-    image: &Page,
-    kept: impl Iterator<Item = Range<usize>>,
-    mut show: impl FnMut(&Page, Range<usize>),
-) {
-    let mut end_before = 0;
-    for part in kept {
-        show(held, part.clone());
-        copy(held, image, end_before..part.start);
-        end_before = part.end;
-    }
-    copy(held, image, end_before..PAGE_BYTES);
 }
 
 /// Puts the image's bytes back where the runs are.

@@ -55,6 +55,11 @@ pub(crate) enum Stop {
         last_words: Option<String>,
     },
     Abi(String),
+    /// It is the node that has no more memory for guests.
+    Full {
+        limit: String,
+        max: u64,
+    },
 }
 
 impl Stop {
@@ -90,6 +95,7 @@ impl Stop {
                 };
                 Exception::new(GUEST_TRAPPED, Fault::Guest, message)
             }
+            Self::Full { limit, max } => overloaded(&limit, max),
             Self::Abi(what) => {
                 Exception::new(GUEST_ABI, Fault::Guest, format!("the function broke the guest ABI: {what}"))
             }

@@ -6,12 +6,12 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    task::Poll,
     time::{Duration, Instant},
 };
 use wasmtime::{ResourceLimiter, StoreContextMut, UpdateDeadline};
 
 use crate::{
+    budget::{INSTANCE_FREE_BYTES, MemoryBudget},
     limits::{HARD_STOP_EPOCHS, Limits, MEMORY_RESERVE_BYTES},
     ticker::Ticker,
 };
@@ -21,7 +21,7 @@ pub(crate) struct Clock {
     origin: Instant,
     spent_ns: AtomicU64,
     entered_ns: AtomicU64,
-    ticker: Arc<Ticker>,
+    pub(crate) ticker: Arc<Ticker>,
 }
 
 impl Clock {
@@ -46,10 +46,7 @@ impl Clock {
                 let spent = self.now_ns().saturating_sub(entered);
                 self.spent_ns.fetch_add(spent, Ordering::Relaxed);
             }
-            match polled {
-                Poll::Ready(output) => Poll::Ready(output),
-                Poll::Pending => Poll::Pending,
-            }
+            polled
         })
         .await
     }
@@ -76,16 +73,23 @@ pub(crate) struct Host {
     pub(crate) late_epochs: u32,
     /// The guest asked for more memory than it may have.
     pub(crate) memory_broken: bool,
+    /// It asked for more than all guests together may have.
+    pub(crate) node_full: bool,
+    pub(crate) memory: Arc<dyn MemoryBudget>,
+    taken_bytes: u64,
 }
 
 impl Host {
-    pub(crate) fn new(clock: Clock, step_wall_ms_max: u32, memory_bytes_max: u64) -> Self {
+    pub(crate) fn new(clock: Clock, limits: &Limits, memory: Arc<dyn MemoryBudget>) -> Self {
         Self {
             clock: Arc::new(clock),
-            step_max: Duration::from_millis(step_wall_ms_max.into()),
-            memory_bytes_max,
+            step_max: Duration::from_millis(limits.step_wall_ms_max.into()),
+            memory_bytes_max: limits.memory_bytes_max,
             late_epochs: 0,
             memory_broken: false,
+            node_full: false,
+            memory,
+            taken_bytes: 0,
         }
     }
 
@@ -109,6 +113,7 @@ impl Host {
     /// is: epochs in which it ran, since a busy machine may not have let it run at all in as many milliseconds.
     pub(crate) fn epoch(mut store: StoreContextMut<'_, Self>) -> wasmtime::Result<UpdateDeadline> {
         let host = store.data_mut();
+        host.clock.ticker.busy();
         if host.clock.spent() >= host.step_max {
             host.late_epochs += 1;
             if host.late_epochs > HARD_STOP_EPOCHS {
@@ -119,11 +124,22 @@ impl Host {
     }
 }
 
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.memory.give_back(self.taken_bytes);
+    }
+}
+
 impl ResourceLimiter for Host {
-    fn memory_growing(&mut self, _current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+    fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
         let desired = desired as u64;
         if desired <= self.memory_bytes_max {
-            return Ok(true);
+            let more = desired.saturating_sub(INSTANCE_FREE_BYTES.max(current as u64));
+            let granted = self.memory.take(more);
+            self.taken_bytes += if granted { more } else { 0 };
+            // It may get by without: then what it does would depend on who else is there.
+            self.node_full |= !granted;
+            return Ok(granted);
         }
         // The first time is refused; then there is room to say where it was.
         let granted = self.memory_broken && desired <= self.memory_bytes_max + MEMORY_RESERVE_BYTES;

@@ -7,6 +7,7 @@ use catena_wire::Hash;
 use crate::{
     FunctionKind,
     base::{Patched, Reset},
+    cache::ENTRY_BYTES,
     continuation::{DIGEST_BYTES, Shape},
     kept::Kept,
     prototype::Prototype,
@@ -93,11 +94,15 @@ impl Image {
         self.digest
     }
 
-    /// What keeping this costs, in bytes: for JavaScript without the engine, which all share. What instances of it hold while there
-    /// are any is theirs: [`SandboxConfig::warm_instances_max`](crate::SandboxConfig::warm_instances_max) bounds it.
+    /// What keeping this costs, in bytes, with its entry in the cache and what is left of instances that are gone: for JavaScript
+    /// without the engine, which all share. What instances of it hold while there are any is theirs:
+    /// [`SandboxConfig::warm_instances_max`](crate::SandboxConfig::warm_instances_max) bounds it.
     #[must_use]
     pub fn len_bytes(&self) -> usize {
-        let own = size_of::<Self>() + self.name.len() + self.kept.bytes().len() + self.globals.len() * 8;
+        /// The counts beside what is shared.
+        const SHARED_BYTES: usize = 2 * size_of::<usize>();
+        let blocks = size_of::<Self>() + size_of::<Patched>() + 2 * SHARED_BYTES + ENTRY_BYTES;
+        let own = blocks + self.name.len() + self.kept.bytes().len() + self.globals.len() * 8;
         match self.kind {
             FunctionKind::JavaScript => own,
             FunctionKind::Wasm => own + self.prototype.len_bytes(),

@@ -1,5 +1,6 @@
 //! One guest in its store: events in, events out.
 
+use std::ops::Range;
 use wasmtime::{Extern, Global, Memory, Store, TypedFunc, Val};
 
 use crate::{
@@ -8,7 +9,7 @@ use crate::{
     host::Host,
     last_words,
     limits::Limits,
-    prototype::{Compiled, Exports},
+    prototype::{Compiled, Exports, Prototype},
     runtime::Runtime,
     scratch::Scratch,
 };
@@ -24,18 +25,22 @@ pub(crate) enum To {
     Load,
 }
 
+impl To {
+    /// What the functions are called, in the order of the variants.
+    pub(crate) const EXPORTS: [&str; 4] = ["catena_start", "catena_resume", "catena_step", "catena_load"];
+}
+
 /// A guest that can be called.
 pub(crate) struct Instance {
     store: Store<Host>,
     memory: Memory,
     globals: Vec<Global>,
     alloc: TypedFunc<u32, u32>,
-    start: Option<Entry>,
-    resume: Option<Entry>,
-    step: Option<Entry>,
-    load: Option<Entry>,
+    /// By [`To`].
+    entries: [Option<Entry>; To::EXPORTS.len()],
     settle: Option<TypedFunc<(), ()>>,
     scratch: Option<TypedFunc<(), u32>>,
+    inbox: Option<TypedFunc<(), u64>>,
     place: Option<TypedFunc<(), u64>>,
     last_words: Option<TypedFunc<(), u64>>,
 }
@@ -47,7 +52,10 @@ impl Instance {
         let instance = compiled.pre.instantiate(&mut store)?;
         let mut look = Look { instance, store: &mut store };
         let exports: &Exports = &compiled.exports;
-        let entry = |look: &mut Look<'_>, export| look.function::<(u32, u32), u64>(export);
+        let mut entries = [const { None }; To::EXPORTS.len()];
+        for (entry, export) in entries.iter_mut().zip(&exports.entries) {
+            *entry = look.function(export.as_ref())?;
+        }
         Ok(Self {
             memory: look.export(&exports.memory).and_then(Extern::into_memory).ok_or_else(missing)?,
             globals: exports
@@ -57,12 +65,10 @@ impl Instance {
                 .collect::<Option<_>>()
                 .ok_or_else(missing)?,
             alloc: look.function(Some(&exports.alloc))?.ok_or_else(missing)?,
-            start: entry(&mut look, exports.start.as_ref())?,
-            resume: entry(&mut look, exports.resume.as_ref())?,
-            step: entry(&mut look, exports.step.as_ref())?,
-            load: entry(&mut look, exports.load.as_ref())?,
+            entries,
             settle: look.function(exports.settle.as_ref())?,
             scratch: look.function(exports.scratch.as_ref())?,
+            inbox: look.function(exports.inbox.as_ref())?,
             place: look.function(exports.place.as_ref())?,
             last_words: look.function(exports.last_words.as_ref())?,
             store,
@@ -126,12 +132,21 @@ impl Instance {
         Ok(())
     }
 
-    /// Delivers `event`, and takes what the guest says in return.
-    pub(crate) async fn deliver(&mut self, to: To, event: &[u8], limits: &Limits) -> Result<Outbox, Stop> {
+    /// Delivers `event` to an instance of `prototype`, and takes what the guest says in return.
+    pub(crate) async fn deliver(
+        &mut self,
+        prototype: &Prototype,
+        to: To,
+        event: &[u8],
+        limits: &Limits,
+    ) -> Result<Outbox, Stop> {
         Runtime::rearm(&mut self.store);
         let clock = self.store.data().clock.clone();
         let step = async {
-            let result = self.exchange(to, event, limits).await;
+            let result = self.exchange(prototype, to, event, limits).await;
+            if let Some(full) = self.full() {
+                return Err(full);
+            }
             let broken = self.store.data().memory_broken;
             match result {
                 Ok(Outbox { end: Some(GuestEnd::Limit { limit, message, line, column }), .. }) => {
@@ -155,6 +170,13 @@ impl Instance {
         clock.run(step).await
     }
 
+    /// What it means that it did not get memory that it may have.
+    pub(crate) fn full(&self) -> Option<Stop> {
+        let host = self.store.data();
+        let (limit, max) = host.memory.limit();
+        host.node_full.then(|| Stop::Full { limit: limit.to_owned(), max })
+    }
+
     /// A limit that the guest did not tell of itself: it is asked where it is.
     async fn stop_at_place(&mut self, limit: &str) -> Stop {
         let packed = self.ask_stopped(self.place.clone()).await.unwrap_or(0);
@@ -169,17 +191,18 @@ impl Instance {
         what?.call_async(&mut self.store, ()).await.ok()
     }
 
-    async fn exchange(&mut self, to: To, event: &[u8], limits: &Limits) -> Result<Outbox, Stop> {
-        let entry = match to {
-            To::Start => &self.start,
-            To::Resume => &self.resume,
-            To::Step => &self.step,
-            To::Load => &self.load,
-        };
-        let entry = entry.as_ref().ok_or_else(|| Stop::abi("it does not take this event"))?;
+    /// One entry into the guest, unless there is more to say than its fixed places hold.
+    async fn exchange(&mut self, prototype: &Prototype, to: To, event: &[u8], limits: &Limits) -> Result<Outbox, Stop> {
+        let entry = self.entries.get(to as usize).and_then(Option::as_ref);
+        let entry = entry.ok_or_else(|| Stop::abi("it does not take this event"))?;
         let stopped = |error: wasmtime::Error| Stop::of_call(&error);
         let length = u32::try_from(event.len()).map_err(Stop::abi)?;
-        let place = self.alloc.call_async(&mut self.store, length).await.map_err(stopped)?;
+        let inbox = &prototype.inbox;
+        let fits = u64::from(length) <= inbox.end - inbox.start;
+        let place = match fits {
+            true => inbox.start as u32,
+            false => self.alloc.call_async(&mut self.store, length).await.map_err(stopped)?,
+        };
         if place == 0 {
             return Err(Stop::abi(format!("catena_alloc has no place for an event of {length} bytes")));
         }
@@ -188,7 +211,8 @@ impl Instance {
             .map_err(|_| Stop::abi("catena_alloc returned a place outside the memory"))?;
         let packed = entry.call_async(&mut self.store, (place, length)).await.map_err(stopped)?;
         let outbox = self.outbox(packed, limits)?;
-        if let Some(settle) = &self.settle {
+        // What lies in scratch means nothing any more.
+        if let Some(settle) = self.settle.as_ref().filter(|_| !fits || !prototype.scratch.covers(&range(packed))) {
             settle.call_async(&mut self.store, ()).await.map_err(stopped)?;
         }
         Ok(outbox)
@@ -196,14 +220,13 @@ impl Instance {
 
     /// Reads the outbox at `(address << 32) | length`.
     fn outbox(&self, packed: u64, limits: &Limits) -> Result<Outbox, Stop> {
-        let (address, length) = ((packed >> 32) as usize, packed as u32);
-        if length > limits.output_bytes_max {
+        let Range { start, end } = range(packed);
+        if end - start > limits.output_bytes_max.into() {
             return Err(Stop::limit("output_bytes_max"));
         }
         let bytes = self
             .memory()
-            .get(address..)
-            .and_then(|rest| rest.get(..length as usize))
+            .get(start as usize..end as usize)
             .ok_or_else(|| Stop::abi("its outbox lies outside its memory"))?;
         abi::read_outbox(bytes, limits.events_max).map_err(|error| match error {
             abi::OutboxError::TooMany { .. } => Stop::limit("events_max"),
@@ -211,16 +234,37 @@ impl Instance {
         })
     }
 
-    /// Asks the guest for its scratch ranges.
-    pub(crate) async fn scratch(&mut self) -> Result<Scratch, Stop> {
-        let Some(scratch) = &self.scratch else {
-            return Ok(Scratch::default());
-        };
+    /// Asks the guest for its scratch ranges and its inbox.
+    pub(crate) async fn layout(&mut self) -> Result<(Scratch, Range<u64>), Stop> {
         Runtime::rearm(&mut self.store);
         let clock = self.store.data().clock.clone();
-        let list = clock.run(scratch.call_async(&mut self.store, ())).await.map_err(|error| Stop::of_call(&error))?;
-        Scratch::read(self.memory(), list).map_err(Stop::abi)
+        let asked = async {
+            let list = match &self.scratch {
+                Some(scratch) => Some(scratch.call_async(&mut self.store, ()).await?),
+                None => None,
+            };
+            let inbox = match &self.inbox {
+                Some(inbox) => inbox.call_async(&mut self.store, ()).await?,
+                None => 0,
+            };
+            Ok::<_, wasmtime::Error>((list, range(inbox)))
+        };
+        let (list, inbox) = clock.run(asked).await.map_err(|error| Stop::of_call(&error))?;
+        let scratch = match list {
+            Some(list) => Scratch::read(self.memory(), list).map_err(Stop::abi)?,
+            None => Scratch::default(),
+        };
+        match inbox.is_empty() || scratch.covers(&inbox) {
+            true => Ok((scratch, inbox)),
+            false => Err(Stop::abi("its inbox is not scratch")),
+        }
     }
+}
+
+/// The addresses that `(address << 32) | length` means.
+fn range(packed: u64) -> Range<u64> {
+    let start = packed >> 32;
+    start..start + u64::from(packed as u32)
 }
 
 /// An instance just made, whose exports are looked at.

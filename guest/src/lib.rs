@@ -19,6 +19,7 @@
 mod abi;
 mod admission;
 mod base;
+mod budget;
 mod cache;
 pub mod continuation;
 mod difference;
@@ -47,6 +48,7 @@ mod warm;
 
 pub use abi::{GuestCall, GuestSplit, Start};
 pub use admission::Refusal as AdmissionRefusal;
+pub use budget::{GuestsBudget, MemoryBudget};
 pub use error::{GUEST_ABI, GUEST_TRAPPED, SESSION_OVER, SandboxError};
 pub use explicit::{VERSION_EXPLICIT, decode_explicit};
 pub use function::{Function, FunctionError, FunctionKind};

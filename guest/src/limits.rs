@@ -1,10 +1,10 @@
 //! What a guest may use, and what a sandbox keeps.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use catena_wire::StepLimits;
 
-use crate::PageFinder;
+use crate::{GuestsBudget, MemoryBudget, PageFinder};
 
 /// Hard limits of one session. A guest that breaks one ends its own function with `LimitExceeded`, whose parameters name the
 /// limit, and nothing else.
@@ -51,7 +51,8 @@ impl Default for Limits {
 
 /// Native stack of a guest: the same on every node, so that a recursion ends at the same depth everywhere.
 pub const STACK_BYTES_MAX: usize = 1 << 20;
-/// A guest that ignores `catena.interrupted` is stopped by force after as many epochs of 1 ms beyond its step's time.
+/// A guest that ignores `catena.interrupted` is stopped by force after as many epochs of 1 ms beyond its step's time. Epochs are
+/// that short while a guest is busy; the first one of its step may take 10 ms.
 pub const HARD_STOP_EPOCHS: u32 = 50;
 /// Memory granted once beyond `memory_bytes_max`, in which the engine says where the limit broke.
 pub const MEMORY_RESERVE_BYTES: u64 = 1 << 20;
@@ -73,11 +74,13 @@ pub struct SandboxConfig {
     pub warm_instances_max: usize,
     /// Instances in all: sessions and those kept ready. Default 1,024.
     pub instances_max: u32,
+    /// What the memory of all instances together may grow to, beyond 2 MiB of each. Default 512 MiB.
+    pub memory: Arc<dyn MemoryBudget>,
     /// One function's source or module. Default 4 MiB.
     pub function_bytes_max: usize,
     /// Functions being loaded or waiting for it; one more is refused with `Overloaded`. Default 256.
     pub loads_max: usize,
-    /// Modules compiled at once, each on a thread of its own. Default 1.
+    /// Modules compiled at once, each on one thread of its own. Default 1.
     pub compiles_max: usize,
     /// How long a load waits for a module to be compiled. Default 10,000 ms.
     pub compile_wall_ms_max: u32,
@@ -94,6 +97,7 @@ impl Default for SandboxConfig {
             images_bytes_max: 256 << 20,
             warm_instances_max: 128,
             instances_max: 1_024,
+            memory: Arc::new(GuestsBudget::new(512 << 20)),
             function_bytes_max: 4 << 20,
             loads_max: 256,
             compiles_max: 1,

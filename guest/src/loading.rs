@@ -120,7 +120,9 @@ impl Inner {
         match outbox.end {
             Some(GuestEnd::Loaded) => {}
             Some(GuestEnd::Threw(exception)) => {
-                self.give_back(ready);
+                if ready.reset(&self.runtime) {
+                    self.keep(ready);
+                }
                 return Err(*exception);
             }
             _ => {

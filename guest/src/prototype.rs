@@ -1,6 +1,6 @@
 //! A compiled module and what an untouched instance of it holds.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 use wasmtime::{InstancePre, Module, ModuleExport};
 
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
     base::Base,
     error::Stop,
     host::Host,
-    instance::Instance,
+    instance::{Instance, To},
     runtime::Runtime,
     scratch::Scratch,
 };
@@ -17,10 +17,9 @@ use crate::{
 pub(crate) struct Exports {
     pub(crate) memory: ModuleExport,
     pub(crate) alloc: ModuleExport,
-    pub(crate) start: Option<ModuleExport>,
-    pub(crate) resume: Option<ModuleExport>,
-    pub(crate) step: Option<ModuleExport>,
-    pub(crate) load: Option<ModuleExport>,
+    /// By [`To`].
+    pub(crate) entries: [Option<ModuleExport>; To::EXPORTS.len()],
+    pub(crate) inbox: Option<ModuleExport>,
     pub(crate) settle: Option<ModuleExport>,
     pub(crate) scratch: Option<ModuleExport>,
     pub(crate) place: Option<ModuleExport>,
@@ -44,6 +43,8 @@ pub(crate) struct Prototype {
     /// The mutable globals' bits.
     pub(crate) globals: Box<[u64]>,
     pub(crate) scratch: Scratch,
+    /// Where events go that fit: within scratch. Empty if the guest has no such place.
+    pub(crate) inbox: Range<u64>,
     /// Initial size of the memory, in pages of 64 KiB.
     pub(crate) memory_pages: u32,
 }
@@ -76,10 +77,8 @@ fn exports(module: &Module, admitted: &Admitted) -> Option<Exports> {
     Some(Exports {
         memory: optional("memory")?,
         alloc: optional("catena_alloc")?,
-        start: optional("catena_start"),
-        resume: optional("catena_resume"),
-        step: optional("catena_step"),
-        load: optional("catena_load"),
+        entries: To::EXPORTS.map(optional),
+        inbox: optional("catena_inbox"),
         settle: optional("catena_settle"),
         scratch: optional("catena_scratch"),
         place: optional("catena_where"),
@@ -89,15 +88,15 @@ fn exports(module: &Module, admitted: &Admitted) -> Option<Exports> {
 }
 
 impl Prototype {
-    /// Looks at an untouched instance, and asks it for its scratch.
+    /// Looks at an untouched instance, and asks it for its scratch and its inbox.
     pub(crate) async fn new(runtime: &Runtime, compiled: Compiled) -> Result<Arc<Self>, Fault> {
         let unusable = |error: wasmtime::Error| Fault::Instantiate(format!("{error:#}"));
         let mut instance = Instance::new(runtime, &compiled).map_err(unusable)?;
         let base = Base::new(instance.memory());
         let globals = instance.globals().collect();
         let memory_pages = instance.memory_pages();
-        let scratch = instance.scratch().await.map_err(Fault::Stopped)?;
-        Ok(Arc::new(Self { compiled, base, globals, scratch, memory_pages }))
+        let (scratch, inbox) = instance.layout().await.map_err(Fault::Stopped)?;
+        Ok(Arc::new(Self { compiled, base, globals, scratch, inbox, memory_pages }))
     }
 
     /// What keeping this costs.

@@ -1,8 +1,11 @@
 //! An instance of an image: laid out, run, compared with the image, and put back to it.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering},
+use std::{
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
 use bytes::Bytes;
@@ -18,13 +21,13 @@ use crate::{
     instance::{Instance, To},
     kept::Kept,
     limits::Limits,
-    pages::PAGE_BYTES,
     prototype::Prototype,
     runtime::Runtime,
 };
 
-/// An instance with more pages of its own than these is not kept: it holds 4 MiB, and each reset compares them all.
-const WARM_PAGES_MAX: usize = 1_024;
+/// Pages compared in one go, about a millisecond; then others get their turn. An instance that has changed more is not kept: it
+/// holds 4 MiB, and each reset would compare them all.
+const PAGES_AT_ONCE: usize = 1_024;
 /// What a run costs beside its bytes, at least.
 const RUN_BYTES: usize = 2;
 
@@ -96,7 +99,7 @@ impl Ready {
 
     /// Delivers what was encoded into `event`.
     pub(crate) async fn deliver(&mut self, limits: &Limits, to: To) -> Result<Outbox, Stop> {
-        self.instance.deliver(to, &self.event, limits).await
+        self.instance.deliver(&self.image.prototype, to, &self.event, limits).await
     }
 
     /// Whoever runs in it next may use so much. `false`: it holds more memory already.
@@ -108,7 +111,10 @@ impl Ready {
     /// Lays a continuation, checked against this image's shape, over the base state.
     pub(crate) fn lay(&mut self, checked: &Checked<'_>) -> Result<(), Exception> {
         let failed = |error: wasmtime::Error| node_fault(format!("{error:#}"));
-        self.instance.grow_to(checked.memory_pages).map_err(failed)?;
+        if let Err(error) = self.instance.grow_to(checked.memory_pages) {
+            let full = self.instance.full().map(|full| full.into_exception(&Limits::default()));
+            return Err(full.unwrap_or_else(|| failed(error)));
+        }
         checked.lay(self.instance.memory_mut());
         self.instance.set_globals(checked.globals()).map_err(failed)
     }
@@ -116,16 +122,16 @@ impl Ready {
     /// Finds the pages that may differ from the image.
     fn find(&mut self, runtime: &Runtime) {
         self.pages.clear();
+        self.found.runs.clear();
+        self.found.bytes = 0;
         runtime.pages.find(self.instance.memory(), &mut self.pages);
     }
 
-    /// Finds what differs from the image in the pages found, and resets scratch. `false`: more than `bytes_max`.
-    fn compare(&mut self, bytes_max: u64) -> bool {
-        self.found.runs.clear();
-        self.found.bytes = 0;
+    /// Finds what differs from the image in a part of the pages found. `false`: more than `bytes_max` in all of them so far.
+    fn compare(&mut self, part: Range<usize>, bytes_max: u64) -> bool {
         compare(
-            self.instance.memory_mut(),
-            &self.pages,
+            self.instance.memory(),
+            self.pages.get(part).unwrap_or_default(),
             &self.image.expected(&self.patched),
             &self.image.prototype.scratch,
             bytes_max,
@@ -134,12 +140,18 @@ impl Ready {
     }
 
     /// The continuation. The instance is then to be [`reset`](Self::reset_compared) or dropped; after an error, dropped.
-    pub(crate) fn continuation(&mut self, runtime: &Runtime, limits: &Limits) -> Result<Bytes, Stop> {
+    pub(crate) async fn continuation(&mut self, runtime: &Runtime, limits: &Limits) -> Result<Bytes, Stop> {
         let bytes_max = limits.continuation_bytes_max as usize;
         let too_large = || Stop::limit("continuation_bytes_max");
         self.find(runtime);
-        if !self.compare(bytes_max as u64) {
-            return Err(too_large());
+        for start in (0..self.pages.len()).step_by(PAGES_AT_ONCE) {
+            if start > 0 {
+                tokio::task::yield_now().await;
+            }
+            let end = self.pages.len().min(start + PAGES_AT_ONCE);
+            if !self.compare(start..end, bytes_max as u64) {
+                return Err(too_large());
+            }
         }
         let least = self.found.bytes as usize + self.found.runs.len() * RUN_BYTES;
         if least > bytes_max {
@@ -161,23 +173,22 @@ impl Ready {
         if !self.is_worth_keeping() {
             return false;
         }
-        restore(self.instance.memory_mut(), &self.found.runs, &self.image.expected(&self.patched));
+        let (memory, expected) = (self.instance.memory_mut(), self.image.expected(&self.patched));
+        restore_scratch(memory, &self.pages, &expected, &self.image.prototype.scratch);
+        restore(memory, &self.found.runs, &expected);
         self.instance.set_globals(self.image.globals.iter().copied()).is_ok()
     }
 
     /// Puts the instance back to the image's base state, whatever ran in it. `false`: see [`reset_compared`](Self::reset_compared).
     pub(crate) fn reset(&mut self, runtime: &Runtime) -> bool {
         self.find(runtime);
-        self.is_worth_keeping() && self.compare(u64::MAX) && self.reset_compared()
+        self.is_worth_keeping() && self.compare(0..self.pages.len(), u64::MAX) && self.reset_compared()
     }
 
     /// Whether it can be put back, at little cost for itself and for those who use it next.
     fn is_worth_keeping(&self) -> bool {
-        // Comparing everything counts every page, changed or not.
-        let all = self.image.memory_pages as usize * WASM_PAGE_BYTES as usize / PAGE_BYTES;
-        let few = self.pages.len() <= WARM_PAGES_MAX || self.pages.len() == all;
         // Memory never shrinks.
-        few && self.instance.memory_pages() == self.image.memory_pages
+        self.pages.len() <= PAGES_AT_ONCE && self.instance.memory_pages() == self.image.memory_pages
     }
 
     /// Makes this instance, which is in its image's base state, one of another function of the same engine.

@@ -7,7 +7,7 @@ use wasmtime::{
 };
 
 use crate::{
-    SandboxConfig,
+    MemoryBudget, SandboxConfig,
     admission::TABLE_ELEMENTS_MAX,
     continuation::WASM_PAGE_BYTES,
     error::SandboxError,
@@ -19,8 +19,6 @@ use crate::{
 
 /// The host's own frames on a guest's stack, beside the guest's.
 const HOST_STACK_BYTES: usize = 256 << 10;
-/// Ticks that a step runs before it first stands aside: the first may come at once.
-const FIRST_DEADLINE_TICKS: u64 = 2;
 /// What the runtime keeps for one instance besides its memory.
 const INSTANCE_BYTES_MAX: usize = 1 << 20;
 
@@ -30,6 +28,7 @@ pub(crate) struct Runtime {
     pub(crate) linker: Linker<Host>,
     pub(crate) pages: Pages,
     pub(crate) limits: Limits,
+    memory: Arc<dyn MemoryBudget>,
     ticker: Arc<Ticker>,
 }
 
@@ -45,24 +44,31 @@ impl Runtime {
         let pages = Pages::new(wanted)
             .ok_or_else(|| SandboxError::PageFinder(wanted.unwrap_or(crate::PageFinder::Everything)))?;
         let ticker = Ticker::new(engine.weak()).map_err(SandboxError::Ticker)?;
-        Ok(Self { engine, linker, pages, limits: config.limits.clone(), ticker: Arc::new(ticker) })
+        Ok(Self {
+            engine,
+            linker,
+            pages,
+            limits: config.limits.clone(),
+            memory: Arc::clone(&config.memory),
+            ticker: Arc::new(ticker),
+        })
     }
 
     /// A store in which one guest runs under the limits.
     pub(crate) fn store(&self) -> Store<Host> {
-        let host =
-            Host::new(Clock::new(Arc::clone(&self.ticker)), self.limits.step_wall_ms_max, self.limits.memory_bytes_max);
+        let host = Host::new(Clock::new(Arc::clone(&self.ticker)), &self.limits, Arc::clone(&self.memory));
         let mut store = Store::new(&self.engine, host);
         store.limiter(|host| host);
         store.epoch_deadline_callback(Host::epoch);
-        store.set_epoch_deadline(FIRST_DEADLINE_TICKS);
+        Self::rearm(&mut store);
         store
     }
 
     /// Before each step.
     pub(crate) fn rearm(store: &mut Store<Host>) {
         store.data_mut().late_epochs = 0;
-        store.set_epoch_deadline(FIRST_DEADLINE_TICKS);
+        let patience_epochs = store.data().clock.ticker.patience_epochs();
+        store.set_epoch_deadline(patience_epochs);
     }
 
     /// The most memory that a guest may have, in pages of 64 KiB.
@@ -81,6 +87,8 @@ fn settings(config: &SandboxConfig) -> Result<Config, SandboxError> {
         .max_wasm_stack(STACK_BYTES_MAX)
         .async_stack_size(STACK_BYTES_MAX + HOST_STACK_BYTES)
         .cranelift_opt_level(OptLevel::Speed)
+        // A module that is slow to compile has one core: `compiles_max` counts them.
+        .parallel_compilation(false)
         // A function must compute the same bits on every kind of machine.
         .cranelift_nan_canonicalization(true)
         .wasm_relaxed_simd(false)

@@ -242,13 +242,6 @@ impl Inner {
         seat.ok_or_else(|| overloaded("instances_max", self.config.instances_max.into()))
     }
 
-    /// Resets an instance that ran, and keeps it.
-    pub(crate) fn give_back(&self, mut ready: Box<Ready>) {
-        if ready.reset(&self.runtime) {
-            self.keep(ready);
-        }
-    }
-
     /// Keeps an instance that is in its image's base state.
     pub(crate) fn keep(&self, mut ready: Box<Ready>) {
         // Whoever used it may have had less than whoever comes next.

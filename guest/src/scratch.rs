@@ -81,14 +81,13 @@ impl Scratch {
         Err(unterminated)
     }
 
-    /// Whether any byte of `range` is scratch. Ranges are asked for in any order; there are few of them.
-    pub(crate) fn touches(&self, range: &Range<u64>) -> bool {
-        let first = self.0.partition_point(|scratch| scratch.end <= range.start);
-        self.0.get(first).is_some_and(|scratch| scratch.start < range.end)
+    /// Whether all of `range` lies in one range of scratch.
+    pub(crate) fn covers(&self, range: &Range<u64>) -> bool {
+        self.from(range.start).first().is_some_and(|scratch| scratch.start <= range.start && range.end <= scratch.end)
     }
 
-    /// The first scratch range that ends after `address`.
-    pub(crate) fn from(&self, address: u64) -> &[Range<u64>] {
+    /// The scratch ranges that end after `address`.
+    fn from(&self, address: u64) -> &[Range<u64>] {
         let first = self.0.partition_point(|scratch| scratch.end <= address);
         self.0.get(first..).unwrap_or_default()
     }
@@ -118,7 +117,8 @@ impl Scratch {
 
     /// Whether nothing of this page is scratch.
     pub(crate) fn spares(&self, page: u32) -> bool {
-        !self.touches(&page_range(page))
+        let bytes = page_range(page);
+        self.from(bytes.start).first().is_none_or(|scratch| bytes.end <= scratch.start)
     }
 
     /// The ranges.

@@ -38,6 +38,8 @@ enum Phase {
     Idle,
     /// Ended by itself: its instance can be put back.
     Ended,
+    /// Its continuation was taken: its instance can be put back by what was found then.
+    Suspended,
     /// In the middle of a step, or left there: its instance is good for nothing more.
     Broken,
 }
@@ -176,38 +178,40 @@ impl Session {
         Ok(turn)
     }
 
-    /// Takes the continuation, and gives the instance back for others to use.
+    /// Takes the continuation, with which the session is over. The instance is put back when the session is dropped, so that the
+    /// continuation can be on its way before. Ready at the first poll unless the function has changed much memory.
     ///
     /// # Errors
     /// `LimitExceeded` for a continuation that is too large; [`SESSION_OVER`](crate::SESSION_OVER) if there is none.
-    pub fn suspend(mut self) -> Result<Bytes, Exception> {
-        let sandbox = Arc::clone(&self.sandbox);
-        let mut ready = self.ready.take().filter(|_| self.phase == Phase::Idle).ok_or_else(session_over)?;
+    pub async fn suspend(&mut self) -> Result<Bytes, Exception> {
+        let phase = std::mem::replace(&mut self.phase, Phase::Broken);
+        let ready = self.ready.as_mut().filter(|_| phase == Phase::Idle).ok_or_else(session_over)?;
         if ready.image.is_explicit() {
-            let continuation =
-                self.explicit.take().and_then(|explicit| explicit.encode(ready.image.digest)).ok_or_else(session_over);
-            sandbox.give_back(ready);
-            let continuation = continuation?;
+            self.phase = Phase::Ended;
+            let continuation = self.explicit.take().and_then(|explicit| explicit.encode(ready.image.digest));
+            let continuation = continuation.ok_or_else(session_over)?;
             return match continuation.len() > self.limits.continuation_bytes_max as usize {
                 true => Err(Stop::limit("continuation_bytes_max").into_exception(&self.limits)),
                 false => Ok(continuation),
             };
         }
-        let continuation =
-            ready.continuation(&sandbox.runtime, &self.limits).map_err(|stop| stop.into_exception(&self.limits));
-        if continuation.is_ok() && ready.reset_compared() {
-            sandbox.keep(ready);
-        }
-        continuation
+        let taken = ready.continuation(&self.sandbox.runtime, &self.limits).await;
+        let continuation = taken.map_err(|stop| stop.into_exception(&self.limits))?;
+        self.phase = Phase::Suspended;
+        Ok(continuation)
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if let Some(ready) = self.ready.take()
-            && self.phase != Phase::Broken
-        {
-            self.sandbox.give_back(ready);
+        let Some(mut ready) = self.ready.take() else { return };
+        let clean = match self.phase {
+            Phase::Idle | Phase::Ended => ready.reset(&self.sandbox.runtime),
+            Phase::Suspended => ready.reset_compared(),
+            Phase::Broken => false,
+        };
+        if clean {
+            self.sandbox.keep(ready);
         }
     }
 }

@@ -106,7 +106,7 @@ proptest! {
                 write(ready.instance().memory_mut(), writes);
                 ready.instance().set_globals([5, 6].into_iter()).unwrap();
                 let written = state(&mut ready);
-                let continuation = ready.continuation(runtime, &runtime.limits).unwrap();
+                let continuation = wait(ready.continuation(runtime, &runtime.limits)).unwrap();
                 prop_assert!(ready.reset_compared());
                 assert_same(&state(&mut ready), &untouched, "reset");
 
@@ -141,7 +141,7 @@ proptest! {
         let mut ready = fresh(sandbox, &image);
         let untouched = ready.instance().memory().to_vec();
         write(ready.instance().memory_mut(), &writes);
-        let whole = ready.continuation(runtime, &runtime.limits).unwrap();
+        let whole = wait(ready.continuation(runtime, &runtime.limits)).unwrap();
         let shape = image.shape(16);
         let mut memory = untouched.clone();
 
@@ -204,7 +204,8 @@ fn nothing_of_one_chain_is_left_for_the_next() {
                 let start = Start { started_at_ms: round, seed: 99 + round };
                 let turn = session.start(&secret, start).await.unwrap();
                 if turn.end.is_none() && round % 3 > 0 {
-                    let continuation = session.suspend().unwrap();
+                    let continuation = session.suspend().await.unwrap();
+                    drop(session);
                     let mut session = sandbox.resume(&image, &continuation).await.unwrap();
                     if round % 3 > 1 {
                         session.settle(0, Ok(&secret)).await.unwrap();
@@ -228,7 +229,8 @@ fn an_instance_whose_memory_grew_is_not_used_again() {
     wait(async {
         let mut session = sandbox.begin(&image).await.unwrap();
         session.start(&Value::null(), Start { started_at_ms: 0, seed: 0 }).await.unwrap();
-        let continuation = session.suspend().unwrap();
+        let continuation = session.suspend().await.unwrap();
+        drop(session);
         assert_eq!(sandbox.stats().warm_instances, 0);
         let mut session = sandbox.resume(&image, &continuation).await.unwrap();
         let turn = session.settle(0, Ok(&Value::null())).await.unwrap();
@@ -252,7 +254,7 @@ fn a_continuation_of_another_image_is_refused() {
     wait(async {
         let mut session = sandbox.begin(&image).await.unwrap();
         session.start(&Value::null(), Start { started_at_ms: 0, seed: 0 }).await.unwrap();
-        let continuation = session.suspend().unwrap();
+        let continuation = session.suspend().await.unwrap();
         for (image, bytes, says) in [
             (&other, &continuation[..], "another image"),
             (&image, &continuation[..20], "cut short"),

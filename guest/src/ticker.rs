@@ -1,4 +1,10 @@
-//! The clock that makes guests stand aside: one thread that counts wasmtime's epochs, once a millisecond, while guests run.
+//! The clock that makes guests stand aside: one thread that counts wasmtime's epochs, no more often than the guests need it.
+//!
+//! | of late | the thread |
+//! | --- | --- |
+//! | no guest has run | is parked: no timer is armed |
+//! | guests run, each for a moment | looks every [`WATCH`] |
+//! | a guest ran on while it looked | counts every [`TICK`] until none does |
 
 use std::{
     sync::{
@@ -10,10 +16,32 @@ use std::{
 };
 use wasmtime::EngineWeak;
 
-/// Length of an epoch.
-pub(crate) const TICK: Duration = Duration::from_millis(1);
-/// Ticks without a guest after which the thread rests.
-const IDLE_TICKS_MAX: u32 = 64;
+/// Length of an epoch while a guest is busy.
+const TICK: Duration = Duration::from_millis(1);
+/// Length of an epoch else: one for each tick would be a third of all context switches of a node that does nothing but hops.
+const WATCH: Duration = Duration::from_millis(10);
+/// Watches without a guest after which the thread is parked.
+const IDLE_WATCHES_MAX: u8 = 8;
+
+/// How often epochs are counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Pace {
+    Parked,
+    Watching { idle: u8 },
+    Ticking,
+}
+
+impl Pace {
+    /// After an epoch: whether a guest `ran` in it at all, and whether one was `busy`: ran on when the epoch before ended.
+    const fn after(self, ran: bool, busy: bool) -> Self {
+        match self {
+            _ if busy => Self::Ticking,
+            Self::Watching { idle } if !ran && idle >= IDLE_WATCHES_MAX => Self::Parked,
+            Self::Watching { idle } if !ran => Self::Watching { idle: idle + 1 },
+            _ => Self::Watching { idle: 0 },
+        }
+    }
+}
 
 /// Stops with the last clone of its engine, or when dropped.
 pub(crate) struct Ticker {
@@ -23,10 +51,13 @@ pub(crate) struct Ticker {
 
 #[derive(Default)]
 struct Shared {
-    /// A guest ran since the last tick.
-    active: AtomicBool,
-    /// The thread rests, or is about to.
-    resting: AtomicBool,
+    /// A guest ran in this epoch.
+    ran: AtomicBool,
+    /// A guest ran on when an epoch ended.
+    busy: AtomicBool,
+    ticking: AtomicBool,
+    /// The thread is parked, or is about to be.
+    parked: AtomicBool,
     stopped: AtomicBool,
 }
 
@@ -38,53 +69,101 @@ impl Ticker {
         Ok(Self { shared, thread: handle.thread().clone() })
     }
 
-    /// Called whenever a guest is about to run, and by a guest that goes on running: costs a load unless the thread rests.
+    /// Called whenever a guest is about to run: costs two loads unless the thread is parked.
     #[inline]
     pub(crate) fn keep_awake(&self) {
-        // A stale `true` does no harm: the thread rests only many ticks after it last took one.
-        if !self.shared.active.load(Ordering::Relaxed) {
-            self.shared.active.store(true, Ordering::SeqCst);
+        // A stale `true` does no harm: the thread parks only many epochs after it last took one.
+        if !self.shared.ran.load(Ordering::Relaxed) {
+            self.shared.ran.store(true, Ordering::SeqCst);
         }
-        if self.shared.resting.load(Ordering::SeqCst) {
-            self.shared.resting.store(false, Ordering::SeqCst);
+        if self.shared.parked.load(Ordering::SeqCst) {
+            self.shared.parked.store(false, Ordering::SeqCst);
             self.thread.unpark();
         }
+    }
+
+    /// Called by a guest that runs on at the end of an epoch.
+    pub(crate) fn busy(&self) {
+        self.shared.busy.store(true, Ordering::SeqCst);
+        if !self.shared.ticking.load(Ordering::SeqCst) {
+            // Not at the end of the watch, which has just begun.
+            self.thread.unpark();
+        }
+    }
+
+    /// Epochs after which a guest that begins now is to stand aside: the first may end at once, which is much too early only
+    /// while epochs are short.
+    pub(crate) fn patience_epochs(&self) -> u64 {
+        if self.shared.ticking.load(Ordering::Relaxed) { 2 } else { 1 }
     }
 }
 
 impl Drop for Ticker {
     fn drop(&mut self) {
         self.shared.stopped.store(true, Ordering::SeqCst);
-        self.shared.resting.store(false, Ordering::SeqCst);
+        self.shared.parked.store(false, Ordering::SeqCst);
         self.thread.unpark();
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "this thread is its own, and to sleep is its work")]
 fn run(engine: &EngineWeak, shared: &Shared) {
-    let mut idle_ticks = 0;
+    let mut pace = Pace::Parked;
     while !shared.stopped.load(Ordering::SeqCst) {
-        thread::sleep(TICK);
-        let Some(engine) = engine.upgrade() else {
-            return;
-        };
+        match pace {
+            Pace::Parked => park(shared),
+            Pace::Watching { .. } => thread::park_timeout(WATCH),
+            Pace::Ticking => thread::park_timeout(TICK),
+        }
+        let Some(engine) = engine.upgrade() else { return };
         engine.increment_epoch();
         drop(engine);
-        if shared.active.swap(false, Ordering::SeqCst) {
-            idle_ticks = 0;
-            continue;
-        }
-        idle_ticks += 1;
-        if idle_ticks > IDLE_TICKS_MAX {
-            shared.resting.store(true, Ordering::SeqCst);
-            // Whoever set `active` before it could see `resting` is seen here.
-            if shared.active.load(Ordering::SeqCst) {
-                shared.resting.store(false, Ordering::SeqCst);
-            }
-            while shared.resting.load(Ordering::SeqCst) {
-                thread::park();
-            }
-            idle_ticks = 0;
-        }
+        pace = pace.after(shared.ran.swap(false, Ordering::SeqCst), shared.busy.swap(false, Ordering::SeqCst));
+        shared.ticking.store(pace == Pace::Ticking, Ordering::SeqCst);
+    }
+}
+
+fn park(shared: &Shared) {
+    shared.parked.store(true, Ordering::SeqCst);
+    // Whoever set `ran` before it could see `parked` is seen here.
+    if shared.ran.load(Ordering::SeqCst) || shared.stopped.load(Ordering::SeqCst) {
+        shared.parked.store(false, Ordering::SeqCst);
+    }
+    while shared.parked.load(Ordering::SeqCst) {
+        thread::park();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The pace after each of these epochs.
+    fn paces(epochs: impl IntoIterator<Item = (bool, bool)>) -> Vec<Pace> {
+        let mut pace = Pace::Parked;
+        let after = |(ran, busy)| {
+            pace = pace.after(ran, busy);
+            pace
+        };
+        epochs.into_iter().map(after).collect()
+    }
+
+    #[test]
+    fn short_runs_are_watched_and_never_ticked() {
+        let paces = paces([(true, false); 1_000]);
+        assert!(paces.iter().all(|pace| *pace == Pace::Watching { idle: 0 }), "{paces:?}");
+    }
+
+    #[test]
+    fn it_ticks_for_as_long_as_a_guest_is_busy() {
+        let watching = Pace::Watching { idle: 0 };
+        let paces = paces([(true, false), (true, true), (true, true), (true, false), (true, true)]);
+        assert_eq!(paces, [watching, Pace::Ticking, Pace::Ticking, watching, Pace::Ticking]);
+    }
+
+    #[test]
+    fn it_parks_when_no_guest_runs() {
+        let idle = usize::from(IDLE_WATCHES_MAX) + 1;
+        let paces = paces([(true, true), (true, false)].into_iter().chain(vec![(false, false); idle]));
+        assert_eq!(paces.iter().position(|pace| *pace == Pace::Parked), Some(idle + 1), "{paces:?}");
     }
 }

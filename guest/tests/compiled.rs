@@ -138,7 +138,7 @@ async fn modules_that_cannot_travel_are_refused_by_name() {
         (with("(func (atomic.fence))"), "uses atomic instructions"),
         (with("(func $s) (start $s)"), "has a start function"),
         (with(r#"(global (export "__wizer_global_0") (mut i32) (i32.const 0))"#), "__wizer_"),
-        (with("(table 30000 funcref)"), "table elements"),
+        (with("(table 30000 funcref)"), "table_elements_max"),
         (with("(func (result i32) i64.const 1)"), "not a valid WebAssembly module"),
         (format!(r"(module {MEMORY})"), "does not export catena_abi_v1"),
         (
@@ -238,4 +238,38 @@ async fn one_instance_too_many_is_refused_and_room_is_made_of_those_unused() {
     load_wasm(&sandbox, &guest("relay.wasm")).await.unwrap();
     assert_eq!(sandbox.stats().warm_instances, 1);
     sandbox.begin(images[1]).await.unwrap();
+}
+
+/// A guest that answers any event with no events, takes those of up to `inbox` bytes at 0x100, and has scratch from there on.
+fn quiet(inbox: u32, scratch: u32, outbox: u32) -> Vec<u8> {
+    let module = format!(
+        r#"(module (memory (export "memory") 1) (data (i32.const 0x80) "\00\01\00\00\{scratch:02x}\00\00\00\00\00\00\00\00\00\00\00")
+          (data (i32.const 0x120) "\80") (data (i32.const 0x400) "\80")
+          (func (export "catena_abi_v1")) (func (export "catena_scratch") (result i32) i32.const 0x80)
+          (func (export "catena_inbox") (result i64) i64.const 0x100000000{inbox:02x})
+          (func (export "catena_alloc") (param i32) (result i32) unreachable)
+          (func (export "catena_settle") unreachable)
+          (func (export "catena_start") (param i32 i32) (result i64) i64.const {outbox:#x}00000001)
+          (func (export "catena_resume") (param i32 i32) (result i64) i64.const {outbox:#x}00000001))"#
+    );
+    wat::parse_str(module).unwrap()
+}
+
+#[tokio::test]
+async fn what_fits_the_fixed_places_is_one_entry_into_the_guest() {
+    let sandbox = &NODES[0];
+    // `catena_alloc` and `catena_settle` trap.
+    for (what, inbox, outbox, input, quiet_is_enough) in [
+        ("all fits", 0x30, 0x120, "x".to_owned(), true),
+        ("the event is too long", 0x30, 0x120, "x".repeat(100), false),
+        ("the outbox lies elsewhere", 0x30, 0x400, "x".to_owned(), false),
+        ("there is no inbox", 0, 0x120, "x".to_owned(), false),
+    ] {
+        let image = load_wasm(sandbox, &quiet(inbox, 0x40, outbox)).await.unwrap();
+        let mut session = sandbox.begin(&image).await.unwrap();
+        let turn = session.start(&value(&json!(input)), START).await;
+        assert_eq!(turn.is_ok(), quiet_is_enough, "{what}: {turn:?}");
+    }
+    let refused = load_wasm(sandbox, &quiet(0x50, 0x40, 0x120)).await.unwrap_err();
+    assert!(refused.message.contains("its inbox is not scratch"), "{refused}");
 }

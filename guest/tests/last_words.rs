@@ -50,7 +50,7 @@ async fn a_panic_after_a_move_is_told_as_well() {
     let mut session = NODES[0].begin(&image).await.unwrap();
     let plan = json!(["seq", [["call", "a/echo", 1], ["panic", "elsewhere"]]]);
     session.start(&value(&plan), START).await.unwrap();
-    let continuation = session.suspend().unwrap();
+    let continuation = session.suspend().await.unwrap();
     let elsewhere = load_wasm(&NODES[1], &guest("plan.wasm")).await.unwrap();
     let mut session = NODES[1].resume(&elsewhere, &continuation).await.unwrap();
     let exception = session.settle(0, Ok(&value(&json!(1)))).await.unwrap_err();

@@ -119,11 +119,40 @@ async fn a_continuation_that_is_too_large_is_an_exception_of_its_own_chain() {
     let mut session = TIGHT.begin(&image).await.unwrap();
     let turn = session.start(&value(&json!(null)), START).await.unwrap();
     assert_eq!(turn.calls.len(), 1);
-    let exception = session.suspend().unwrap_err();
+    let exception = session.suspend().await.unwrap_err();
     assert_eq!(json_of(&exception.params.unwrap())["limit"], "continuation_bytes_max");
     // One that claims to be larger is not even looked at.
     let exception = TIGHT.resume(&image, &vec![0; 300 << 10]).await.unwrap_err();
     assert_eq!(exception.name, names::LIMIT_EXCEEDED);
+}
+
+#[tokio::test]
+async fn a_large_memory_is_compared_in_parts_and_the_instance_put_back_when_the_session_goes() {
+    let sandbox = one_instance();
+    let source = "import { call } from 'catena';\nexport default async (n) => { const kept = new Uint8Array(n).fill(1).fill(0); await call('a/b', 1); return kept.length; };";
+    let image = load_js(&sandbox, source).await.unwrap();
+    for (bytes, parts) in [(1 << 20, false), (12 << 20, true)] {
+        let mut session = sandbox.begin(&image).await.unwrap();
+        session.start(&value(&json!(bytes)), START).await.unwrap();
+        let continuation = {
+            let mut suspend = std::pin::pin!(session.suspend());
+            let first = suspend.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
+            assert_eq!(first.is_pending(), parts, "{bytes} bytes were written");
+            match first {
+                std::task::Poll::Ready(continuation) => continuation.unwrap(),
+                std::task::Poll::Pending => suspend.await.unwrap(),
+            }
+        };
+        assert!(continuation.len() < 10_000, "zeros travel: {} bytes", continuation.len());
+        assert_eq!(sandbox.stats().warm_instances, 0);
+        assert_eq!(sandbox.stats().instances, 1);
+        let over = session.suspend().await.unwrap_err();
+        assert_eq!(over.name, catena_guest::SESSION_OVER);
+        drop(session);
+        let mut session = sandbox.resume(&image, &continuation).await.unwrap();
+        let turn = session.settle(0, Ok(&value(&json!(null)))).await.unwrap();
+        assert_eq!(turn.end, Some(Ok(value(&json!(bytes)))));
+    }
 }
 
 #[tokio::test]
@@ -153,7 +182,8 @@ async fn while_one_loops_others_on_the_same_thread_go_on() {
         let mut session = TIGHT.begin(&working).await.unwrap();
         let mut turn = session.start(&value(&json!(null)), START).await.unwrap();
         while !over.get() {
-            let continuation = session.suspend().unwrap();
+            let continuation = session.suspend().await.unwrap();
+            drop(session);
             session = TIGHT.resume(&working, &continuation).await.unwrap();
             turn = common::settle(&mut session, &turn.calls[0]).await.unwrap();
             hops += 1;
@@ -265,7 +295,7 @@ async fn attempt(sandbox: &Sandbox, image: &Arc<Image>, by: &[StepLimits], input
     by.iter().try_for_each(|by| session.lower(by))?;
     let turn = session.start(&value(&json!(input)), START).await?;
     assert_eq!(turn.calls.len(), 1, "{turn:?}");
-    session.suspend().map(drop)
+    session.suspend().await.map(drop)
 }
 
 #[tokio::test]
@@ -328,7 +358,8 @@ async fn a_continuation_is_laid_over_an_instance_that_had_less_before() {
     let image = load_js(&sandbox, source).await.unwrap();
     let mut session = sandbox.begin(&image).await.unwrap();
     session.start(&value(&json!(8_000_000)), START).await.unwrap();
-    let continuation = session.suspend().unwrap();
+    let continuation = session.suspend().await.unwrap();
+    drop(session);
     let by = lowered("memory_bytes_max", 4 << 20);
     attempt(&sandbox, &image, &[by], 10).await.unwrap();
     let hits = sandbox.stats().warm_hits;
@@ -390,7 +421,10 @@ async fn a_lowered_limit_is_held_at_every_step_of_a_function_with_explicit_state
             }
             session.start(&value(&json!(null)), START).await.unwrap();
             session.settle(0, Ok(&value(&json!(null)))).await.unwrap();
-            let result = session.settle(1, Ok(&long)).await.and_then(|_| session.suspend().map(drop));
+            let result = match session.settle(1, Ok(&long)).await {
+                Ok(_) => session.suspend().await.map(drop),
+                Err(exception) => Err(exception),
+            };
             match lowerings {
                 [] => result.unwrap(),
                 _ => assert_broken(result, limit, max.into(), what),
@@ -400,11 +434,13 @@ async fn a_lowered_limit_is_held_at_every_step_of_a_function_with_explicit_state
         let mut session = sandbox.begin(&image).await.unwrap();
         session.lower(&by).unwrap();
         session.start(&value(&json!(null)), START).await.unwrap();
-        let continuation = session.suspend().unwrap();
+        let continuation = session.suspend().await.unwrap();
+        drop(session);
         let hits = sandbox.stats().warm_hits;
         let mut session = sandbox.resume(&image, &continuation).await.unwrap();
         assert_eq!(sandbox.stats().warm_hits, hits + 1, "{limit}: it was not the instance of the lowered session");
-        session.settle(0, Ok(&long)).await.and_then(|_| session.suspend()).unwrap();
+        session.settle(0, Ok(&long)).await.unwrap();
+        session.suspend().await.unwrap();
     }
     let image = load_wasm(&sandbox, &explicit(LARGE_STATE)).await.unwrap();
     let mut session = sandbox.begin(&image).await.unwrap();

@@ -16,7 +16,7 @@ async fn split(plan: &Json) -> (Arc<Image>, Bytes, Turn) {
     let image = load_wasm(&NODES[0], &guest("plan.wasm")).await.unwrap();
     let mut session = NODES[0].begin(&image).await.unwrap();
     let turn = session.start(&value(plan), START).await.unwrap();
-    (image, session.suspend().unwrap(), turn)
+    (image, session.suspend().await.unwrap(), turn)
 }
 
 async fn begin(image: &Arc<Image>, continuation: &Bytes, call: u32, index: u16) -> (Session, Turn) {
@@ -35,11 +35,11 @@ async fn a_branch_takes_none_of_the_others_memory_along() {
     assert_eq!(turn.splits, [GuestSplit { call: 0, count: 2, at: Some("z".to_owned()), line: 0, column: 0 }]);
     assert!(parent.len() > 2 * LARGE_BYTES, "{} bytes", parent.len());
     for (index, least, most) in [(0, LARGE_BYTES, LARGE_BYTES + 4_000), (1, 0, 4_000)] {
-        let (session, turn) = begin(&image, &parent, 0, index).await;
+        let (mut session, turn) = begin(&image, &parent, 0, index).await;
         assert_eq!((turn.calls.len(), turn.calls[0].call), (1, 1), "numbers go on where the function was");
         assert!(turn.emits.is_empty(), "what the function holds is let go where the function goes on");
         let result = answer(&turn.calls[0]).unwrap();
-        let branch = session.suspend().unwrap();
+        let branch = session.suspend().await.unwrap();
         assert!((least..most).contains(&branch.len()), "branch {index}: {} bytes", branch.len());
         let mut session =
             NODES[1].resume(&load_wasm(&NODES[1], &guest("plan.wasm")).await.unwrap(), &branch).await.unwrap();
@@ -76,11 +76,11 @@ async fn a_branch_that_begins_again_draws_the_same_numbers() {
     let image = load_js(&NODES[0], source).await.unwrap();
     let mut session = NODES[0].begin(&image).await.unwrap();
     session.start(&value(&json!(null)), START).await.unwrap();
-    let parent = session.suspend().unwrap();
+    let parent = session.suspend().await.unwrap();
     let mut drawn = Vec::new();
     for _ in 0..2 {
-        let (inner, _) = begin(&image, &parent, 0, 2).await;
-        let inner = inner.suspend().unwrap();
+        let (mut inner, _) = begin(&image, &parent, 0, 2).await;
+        let inner = inner.suspend().await.unwrap();
         for (of, call, index) in [(&parent, 0, 0), (&parent, 0, 1), (&inner, 1, 0), (&inner, 1, 1)] {
             let (_, turn) = begin(&image, of, call, index).await;
             drawn.push(json_of(&turn.end.unwrap().unwrap()).to_string());

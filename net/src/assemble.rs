@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use bytes::Bytes;
 
 use crate::config::Limits;
-use crate::frame::{Header, Kind, begin_parts, whole_message};
 use crate::measure::LONG_BYTES_MIN;
+use crate::memory::{Lease, MemoryBudget, OverBudget};
 use crate::{Frame, FrameError, Incoming, Message};
 
 /// Smallest piece of memory for a growing part: one typical read.
@@ -25,7 +25,22 @@ pub enum Outcome {
     Pong(u64),
 }
 
-/// Puts fragments together, within [`Limits`].
+/// Why a frame was not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotTaken {
+    /// There is no memory for it now. Nothing has changed: offer the same frame again.
+    NoMemory(OverBudget),
+    /// It does not fit what came before it, or a limit. The link cannot go on.
+    Wrong(FrameError),
+}
+
+impl From<FrameError> for NotTaken {
+    fn from(why: FrameError) -> Self {
+        Self::Wrong(why)
+    }
+}
+
+/// Puts fragments together, within [`Limits`] and a [`MemoryBudget`].
 #[derive(Debug)]
 pub struct Assembler {
     limits: Limits,
@@ -33,6 +48,7 @@ pub struct Assembler {
     announced_bytes: u64,
     /// Messages under way that are long enough to be timed.
     long_under_way: usize,
+    memory: MemoryBudget,
 }
 
 #[derive(Debug)]
@@ -40,6 +56,7 @@ struct Partial {
     head: Part,
     tail: Part,
     head_delivered: bool,
+    lease: Lease,
 }
 
 /// A byte string whose length was announced, and which has come in part.
@@ -56,22 +73,18 @@ impl Part {
         Self { bytes: Vec::new(), announced, missing: announced }
     }
 
-    fn is_complete(&self) -> bool {
-        self.missing == 0
+    /// The memory that it needs with so many bytes more: at most double what has really come, so that an announcement
+    /// alone costs nothing.
+    fn capacity_with(&self, more: usize) -> usize {
+        let (needed, capacity) = (self.bytes.len() + more, self.bytes.capacity());
+        if needed <= capacity { capacity } else { needed.max(capacity * 2).max(GROW_BYTES_MIN).min(self.announced) }
     }
 
-    /// Takes what belongs to this part and gives back the rest.
-    fn take<'a>(&mut self, data: &'a [u8]) -> &'a [u8] {
-        let (mine, rest) = data.split_at(data.len().min(self.missing));
-        let needed = self.bytes.len() + mine.len();
-        if needed > self.bytes.capacity() {
-            // At most double what has really come, so that an announcement alone costs nothing.
-            let target = needed.max(self.bytes.capacity() * 2).max(GROW_BYTES_MIN).min(self.announced);
-            self.bytes.reserve_exact(target - self.bytes.len());
-        }
-        self.bytes.extend_from_slice(mine);
-        self.missing -= mine.len();
-        rest
+    fn take(&mut self, data: &[u8]) {
+        let capacity = self.capacity_with(data.len());
+        self.bytes.reserve_exact(capacity - self.bytes.len());
+        self.bytes.extend_from_slice(data);
+        self.missing -= data.len();
     }
 
     fn finish(&mut self) -> Bytes {
@@ -79,10 +92,26 @@ impl Part {
     }
 }
 
+impl Partial {
+    fn take(&mut self, id: u64, data: &[u8]) -> Result<(), NotTaken> {
+        let (head, rest) = data.split_at(data.len().min(self.head.missing));
+        if rest.len() > self.tail.missing {
+            return Err(FrameError::Fragment { id, what: "brought more bytes than it announced" }.into());
+        }
+        let capacity = self.head.capacity_with(head.len()) + self.tail.capacity_with(rest.len());
+        if capacity as u64 > self.lease.bytes() {
+            self.lease.resize(capacity as u64).map_err(NotTaken::NoMemory)?;
+        }
+        self.head.take(head);
+        self.tail.take(rest);
+        Ok(())
+    }
+}
+
 impl Assembler {
-    /// An assembler with nothing under way.
-    pub fn new(limits: Limits) -> Self {
-        Self { limits, under_way: HashMap::new(), announced_bytes: 0, long_under_way: 0 }
+    /// An assembler with nothing under way. What has come in part is charged to `memory`.
+    pub fn new(limits: Limits, memory: MemoryBudget) -> Self {
+        Self { limits, under_way: HashMap::new(), announced_bytes: 0, long_under_way: 0, memory }
     }
 
     /// Whether a message has come in part.
@@ -98,8 +127,8 @@ impl Assembler {
     /// Takes one frame.
     ///
     /// # Errors
-    /// The frame does not fit what came before it, or a limit. The link cannot go on.
-    pub fn accept(&mut self, frame: &Frame) -> Result<Outcome, FrameError> {
+    /// See [`NotTaken`].
+    pub fn accept(&mut self, frame: &Frame) -> Result<Outcome, NotTaken> {
         match frame {
             Frame::Whole(message) => Ok(Outcome::Deliver(Incoming::Whole(message.clone()))),
             Frame::Begin { id, head_bytes, tail_bytes, data } => self.begin(*id, *head_bytes, *tail_bytes, data),
@@ -109,72 +138,57 @@ impl Assembler {
         }
     }
 
-    /// The same, with the payload still in the receive buffer.
-    pub(crate) fn accept_in_place(&mut self, header: &Header, payload: &[u8]) -> Result<Outcome, FrameError> {
-        match header.kind {
-            Kind::Whole => Ok(Outcome::Deliver(Incoming::Whole(whole_message(header, payload)))),
-            Kind::Begin => {
-                let (tail_bytes, data) = begin_parts(payload);
-                self.begin(header.id, header.head_bytes, tail_bytes, data)
-            }
-            Kind::More => self.more(header.id, payload),
-            Kind::Ping => Ok(Outcome::Ping(header.id)),
-            Kind::Pong => Ok(Outcome::Pong(header.id)),
-        }
-    }
-
-    fn begin(&mut self, id: u64, head_bytes: u32, tail_bytes: u64, data: &[u8]) -> Result<Outcome, FrameError> {
+    fn begin(&mut self, id: u64, head_bytes: u32, tail_bytes: u64, data: &[u8]) -> Result<Outcome, NotTaken> {
         let bytes = u64::from(head_bytes).saturating_add(tail_bytes);
-        let limits = &self.limits;
-        if bytes > limits.message_bytes_max {
-            return Err(FrameError::MessageTooLong { bytes, bytes_max: limits.message_bytes_max });
-        }
-        if self.under_way.contains_key(&id) {
-            return Err(FrameError::DuplicateMessage { id });
-        }
-        if self.under_way.len() >= limits.fragmented_messages_max as usize {
-            return Err(FrameError::TooManyMessages { messages_max: limits.fragmented_messages_max });
-        }
         let announced_bytes = self.announced_bytes.saturating_add(bytes);
-        if announced_bytes > limits.receive_bytes_max {
-            return Err(FrameError::ReceiveTooMuch { bytes: announced_bytes, bytes_max: limits.receive_bytes_max });
+        let (limits, under_way) = (&self.limits, self.under_way.len() as u64 + 1);
+        within("message_bytes_max", bytes, limits.message_bytes_max)?;
+        within("fragmented_messages_max", under_way, limits.fragmented_messages_max.into())?;
+        within("receive_bytes_max", announced_bytes, limits.receive_bytes_max)?;
+        if self.under_way.contains_key(&id) {
+            return Err(FrameError::Fragment { id, what: "began while it was under way" }.into());
         }
-        let (Ok(head), Ok(tail)) = (usize::try_from(head_bytes), usize::try_from(tail_bytes)) else {
-            return Err(FrameError::MessageTooLong { bytes, bytes_max: limits.message_bytes_max });
-        };
+        // A message is shorter than 4 GiB, so both fit.
+        let (head, tail) = (head_bytes as usize, tail_bytes as usize);
+        let lease = self.memory.lease(0).map_err(NotTaken::NoMemory)?;
+        let mut partial = Partial { head: Part::new(head), tail: Part::new(tail), head_delivered: false, lease };
+        partial.take(id, data)?;
         self.announced_bytes = announced_bytes;
         self.long_under_way += usize::from(bytes >= LONG_BYTES_MIN);
-        self.under_way.insert(id, Partial { head: Part::new(head), tail: Part::new(tail), head_delivered: false });
-        self.more(id, data)
+        self.under_way.insert(id, partial);
+        Ok(self.complete(id))
     }
 
-    fn more(&mut self, id: u64, data: &[u8]) -> Result<Outcome, FrameError> {
-        let partial = self.under_way.get_mut(&id).ok_or(FrameError::UnknownMessage { id })?;
-        let rest = partial.head.take(data);
-        let rest = partial.tail.take(rest);
-        if !rest.is_empty() {
-            return Err(FrameError::Overflow { id });
+    fn more(&mut self, id: u64, data: &[u8]) -> Result<Outcome, NotTaken> {
+        let partial = self.under_way.get_mut(&id).ok_or(FrameError::Fragment { id, what: "is not under way" })?;
+        partial.take(id, data)?;
+        Ok(self.complete(id))
+    }
+
+    /// What of a message has come to its end.
+    fn complete(&mut self, id: u64) -> Outcome {
+        let Some(partial) = self.under_way.get_mut(&id) else { return Outcome::Nothing };
+        if partial.head.missing > 0 || (partial.tail.missing > 0 && partial.head_delivered) {
+            return Outcome::Nothing;
         }
-        if partial.tail.is_complete() && partial.head.is_complete() {
-            return Ok(Outcome::Deliver(self.finish(id)));
-        }
-        if partial.head.is_complete() && !partial.head_delivered {
+        if partial.tail.missing > 0 {
             partial.head_delivered = true;
             let head = partial.head.finish();
-            return Ok(Outcome::Deliver(Incoming::Head { id, head, tail_bytes: partial.tail.announced }));
+            return Outcome::Deliver(Incoming::Head { id, head, tail_bytes: partial.tail.announced });
         }
-        Ok(Outcome::Nothing)
-    }
-
-    fn finish(&mut self, id: u64) -> Incoming {
-        let Some(mut partial) = self.under_way.remove(&id) else { return Incoming::Whole(Message::default()) };
         let bytes = (partial.head.announced + partial.tail.announced) as u64;
-        self.announced_bytes -= bytes;
-        self.long_under_way -= usize::from(bytes >= LONG_BYTES_MIN);
         let tail = partial.tail.finish();
-        match partial.head_delivered {
+        let incoming = match partial.head_delivered {
             true => Incoming::Tail { id, tail },
             false => Incoming::Whole(Message { head: partial.head.finish(), tail }),
-        }
+        };
+        self.announced_bytes -= bytes;
+        self.long_under_way -= usize::from(bytes >= LONG_BYTES_MIN);
+        self.under_way.remove(&id);
+        Outcome::Deliver(incoming)
     }
+}
+
+fn within(limit: &'static str, came: u64, max: u64) -> Result<(), FrameError> {
+    if came > max { Err(FrameError::TooMuch { limit, came, max }) } else { Ok(()) }
 }

@@ -5,7 +5,12 @@ use std::sync::Arc;
 
 use crate::message::{INLINE_BYTES_MAX, MEDIUM_BYTES_MAX};
 use crate::transport::{Tcp, Transport};
-use crate::{NetError, Topology};
+use crate::{MemoryBudget, NetError, Topology};
+
+/// The default budget, in bytes.
+const MEMORY_BYTES: u64 = 1 << 30;
+/// The least that a budget may be: everything else is in proportion.
+pub const MEMORY_BYTES_MIN: u64 = 128 << 20;
 
 /// How an endpoint behaves. [`EndpointConfig::default`] suits a node in a data centre.
 #[derive(Clone)]
@@ -21,14 +26,33 @@ pub struct EndpointConfig {
     pub sharp_shaping: bool,
     /// What this node takes from each peer; told to the peer in the hello.
     pub limits: Limits,
+    /// The memory that links may take, and what they share it with. Default 1 GiB of their own.
+    pub memory: MemoryBudget,
+    /// What the links with one address may take of it for messages received in part and for queued output, in bytes.
+    /// Default three eighths of 1 GiB.
+    pub address_bytes_max: u64,
+    /// How long a link waits for memory for what it receives, before it is closed. Default 10,000 ms.
+    pub memory_wait_ms_max: u64,
     /// Links at once, opened by either side, those still introducing themselves included. Default 1,024.
     pub links_max: usize,
+    /// How many of them peers may open; the others are for this node's own dials. Default 896.
+    pub links_accepted_max: usize,
+    /// How many of those may come from one address (for IPv6: one /64). Default 256.
+    pub links_per_address_max: usize,
     /// Queued to send per link in the small lane, in bytes (each message counts 64 more). Default 4 MiB.
     pub small_queue_bytes_max: u32,
     /// Queued to send per link in the medium lane, in bytes. Default 16 MiB.
     pub medium_queue_bytes_max: u32,
     /// Queued to send per link in the large lane, in bytes. A message larger than this goes alone. Default 128 MiB.
     pub large_queue_bytes_max: u32,
+    /// Queued beyond the lanes' bounds by [`crate::Link::post`], in bytes: with more, the peer's own bytes are read slowly
+    /// until it has read enough of them. Default 64 MiB.
+    pub overflow_bytes_max: u64,
+    /// A message that has come in part, and a queue that is not empty, must go on at least this fast, in bytes per second, else the link is
+    /// closed. Taken over [`EndpointConfig::silence_ms_max`]. Default 4,096.
+    pub progress_bytes_per_s_min: u64,
+    /// How long a link that somebody else claims too may be silent before it gives way. Default 3,000 ms.
+    pub takeover_ms: u64,
     /// How long a dial may take. Default 5,000 ms.
     pub connect_timeout_ms: u64,
     /// How long a peer may take to say hello. Default 10,000 ms.
@@ -51,10 +75,18 @@ impl Default for EndpointConfig {
             topology: None,
             sharp_shaping: true,
             limits: Limits::default(),
+            memory: MemoryBudget::new(MEMORY_BYTES),
+            address_bytes_max: MEMORY_BYTES / 8 * 3,
+            memory_wait_ms_max: 10_000,
             links_max: 1024,
+            links_accepted_max: 896,
+            links_per_address_max: 256,
             small_queue_bytes_max: 4 << 20,
             medium_queue_bytes_max: 16 << 20,
             large_queue_bytes_max: 128 << 20,
+            overflow_bytes_max: 64 << 20,
+            progress_bytes_per_s_min: 4_096,
+            takeover_ms: 3_000,
             connect_timeout_ms: 5_000,
             hello_timeout_ms: 10_000,
             hello_bytes_max: 65 << 10,
@@ -123,6 +155,21 @@ impl Limits {
 }
 
 impl EndpointConfig {
+    /// The defaults for links that share this memory: with less than 1 GiB they take shorter messages.
+    pub fn within(memory: MemoryBudget) -> Self {
+        let mut config = Self::default();
+        let message_bytes_max = (memory.bytes_max() / 8).min(config.limits.message_bytes_max);
+        let receive_bytes_max = (2 * message_bytes_max).min(config.limits.receive_bytes_max);
+        config.limits = Limits { message_bytes_max, receive_bytes_max, ..config.limits };
+        Self { address_bytes_max: memory.bytes_max() / 8 * 3, memory, ..config }
+    }
+
+    /// The longest that nothing may come over a link: then its peer is taken for lost. It bounds the age of what is read from a socket, too: a
+    /// node that was itself stopped for longer reads no more of what waits there, and closes the link.
+    pub fn silence_ms_max(&self) -> u64 {
+        self.ping_interval_ms.saturating_mul(u64::from(self.pings_missed_max) + 1)
+    }
+
     pub(crate) fn check(&self) -> Result<(), NetError> {
         let bad = |what: &str| Err(NetError::Config { what: what.to_owned() });
         if let Err(what) = self.limits.check() {
@@ -138,6 +185,12 @@ impl EndpointConfig {
         }
         if self.links_max == 0 || self.links_max > 1 << 20 {
             return bad("links_max must lie between 1 and 1,048,576");
+        }
+        if self.links_accepted_max == 0 || self.links_per_address_max == 0 {
+            return bad("links_accepted_max and links_per_address_max must not be 0");
+        }
+        if self.memory.bytes_max() < MEMORY_BYTES_MIN {
+            return bad("memory_bytes_max must be at least 128 MiB");
         }
         if self.ping_interval_ms == 0 || self.pings_missed_max == 0 || self.hello_timeout_ms == 0 {
             return bad("ping_interval_ms, pings_missed_max and hello_timeout_ms must not be 0");

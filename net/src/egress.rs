@@ -12,7 +12,10 @@ use std::task::{Context, Poll, Waker, ready};
 use tokio::io::AsyncWrite;
 use tokio::time::Instant;
 
+use crate::Limits;
+use crate::Message;
 use crate::measure::Pings;
+use crate::memory::{Lease, OverBudget};
 use crate::outbox::{OutFrame, Outbox, Ticket};
 use crate::pipe::Pipe;
 
@@ -24,6 +27,13 @@ const PIECES_MAX: usize = 64;
 const COPY_BYTES_MAX: usize = 4 * 1024;
 /// Small frames prepared at once: with three pieces each they fill one write.
 const SMALL_FRAMES_MAX: usize = 21;
+
+/// What each link is charged from the start: its buffers, and so much of its queue.
+pub(crate) const STANDING_BYTES: u64 = 128 * 1024;
+/// Queued bytes that this covers.
+const QUEUED_FREE_BYTES: u64 = 64 * 1024;
+/// What is queued beyond is charged in pieces of this size, so that few messages touch what all links share.
+const CHARGED_BYTES: u64 = 256 * 1024;
 
 /// The writing half of a byte stream.
 pub(crate) type Writer = Box<dyn AsyncWrite + Send + Unpin>;
@@ -69,15 +79,23 @@ pub(crate) struct Egress {
     pub(crate) closing: bool,
     shut_down: bool,
     pub(crate) pings: Pings,
+    /// Covers what is queued.
+    lease: Lease,
+    /// Of messages that wait.
+    pub(crate) queued_bytes: u64,
+    /// Those beyond the lanes' bounds.
+    pub(crate) overflow_bytes: u64,
+    /// Since the flusher last looked there was a moment with nothing queued.
+    pub(crate) was_dry: bool,
     /// Room to give back to the lanes, and bytes to count, by whoever pumped.
     pub(crate) freed: Vec<Ticket>,
     pub(crate) written_bytes: u64,
 }
 
 impl Egress {
-    pub(crate) fn new(id: u64, outbox: Outbox, writer: Writer, pipe: Option<Arc<Pipe>>) -> Self {
+    pub(crate) fn new(id: u64, writer: Writer, pipe: Option<Arc<Pipe>>, lease: Lease) -> Self {
         Self {
-            outbox,
+            outbox: Outbox::new(Limits::FLOOR),
             writer: Some(writer),
             partial: None,
             small: VecDeque::new(),
@@ -98,6 +116,10 @@ impl Egress {
             closing: false,
             shut_down: false,
             pings: Pings::default(),
+            lease,
+            queued_bytes: 0,
+            overflow_bytes: 0,
+            was_dry: true,
             freed: Vec::new(),
             written_bytes: 0,
         }
@@ -113,6 +135,39 @@ impl Egress {
             }
             None => self.small.push_back(frame),
         }
+    }
+
+    /// Queues a message.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub(crate) fn push(&mut self, message: Message, ticket: Ticket, lazy: bool) -> Result<(), OverBudget> {
+        let bytes = u64::from(ticket.bytes);
+        self.charge(self.queued_bytes + bytes)?;
+        self.overflow_bytes += if ticket.over { bytes } else { 0 };
+        self.outbox.push(message, ticket, lazy);
+        Ok(())
+    }
+
+    /// So many bytes are queued now.
+    fn charge(&mut self, queued_bytes: u64) -> Result<(), OverBudget> {
+        let beyond = if queued_bytes <= QUEUED_FREE_BYTES { 0 } else { queued_bytes };
+        let needed = STANDING_BYTES + beyond.next_multiple_of(CHARGED_BYTES);
+        // What is charged is kept for a while, unless the queue is short again.
+        if needed > self.lease.bytes() || needed + CHARGED_BYTES < self.lease.bytes() || beyond == 0 {
+            self.lease.resize(needed)?;
+        }
+        self.queued_bytes = queued_bytes;
+        self.was_dry |= queued_bytes == 0;
+        Ok(())
+    }
+
+    /// A message has gone.
+    pub(crate) fn release(&mut self, ticket: Ticket) {
+        let bytes = u64::from(ticket.bytes);
+        self.overflow_bytes = self.overflow_bytes.saturating_sub(if ticket.over { bytes } else { 0 });
+        // Less is never refused.
+        let _ = self.charge(self.queued_bytes.saturating_sub(bytes));
     }
 
     pub(crate) fn is_shaped(&self) -> bool {
@@ -133,11 +188,13 @@ impl Egress {
     /// Lets go of the stream and of all that waits.
     pub(crate) fn abandon(&mut self) {
         self.writer = None;
-        self.outbox = Outbox::new(crate::Limits::FLOOR);
+        self.outbox = Outbox::new(Limits::FLOOR);
         self.partial = None;
         self.small.clear();
         self.bulk.clear();
         self.line.clear();
+        self.overflow_bytes = 0;
+        let _ = self.charge(0);
         self.wake_flusher();
     }
 

@@ -8,22 +8,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
-use crate::config::{EndpointConfig, Limits};
+use crate::config::EndpointConfig;
 use crate::egress::{Egress, Writer};
 use crate::flusher::flush;
-use crate::hello::{self, Hello, encode_hello};
+use crate::hello::{self, Hello};
 use crate::ingress::Ingress;
 use crate::message::{Handler, Identity, Place};
-use crate::outbox::{OutFrame, Outbox};
 use crate::pipe::Pipe;
 use crate::registry::Registry;
+use crate::slots::{Slot, Slots, address_of};
 use crate::ticker::Ticker;
 use crate::transport::{Listener, Opening};
-use crate::{FrameError, Link, LinkError, NetError};
+use crate::{FrameError, Link, LinkError, MemoryBudget, NetError};
 
 /// How long to wait when the system refuses to accept (out of file descriptors), instead of asking again at once.
 const ACCEPT_PAUSE_MS: u64 = 50;
@@ -43,8 +43,8 @@ struct Hub {
     identity: Identity,
     handler: Arc<dyn Handler>,
     registry: Mutex<Registry>,
-    /// One permit for each link, for as long as its reader task lives.
-    slots: Arc<Semaphore>,
+    /// One slot for each link, for as long as its reader task lives.
+    slots: Arc<Slots>,
     /// By remote site. Only sites that the topology names get one, so peers cannot make it grow.
     pipes: Mutex<HashMap<String, Arc<Pipe>>>,
     ticker: Option<Arc<Ticker>>,
@@ -65,17 +65,18 @@ impl Endpoint {
             Some(address) => Some(listen(&config, address).await?),
             None => None,
         };
+        let config = Arc::new(config);
         let hub = Arc::new(Hub {
             identity,
             handler,
             registry: Mutex::default(),
-            slots: Arc::new(Semaphore::new(config.links_max)),
+            slots: Slots::new(Arc::clone(&config)),
             pipes: Mutex::default(),
             ticker: (config.sharp_shaping && config.topology.is_some()).then(|| Arc::new(Ticker::start())),
             next_id: AtomicU64::new(1),
             local_address: listener.as_ref().and_then(|listener| listener.local_address().ok()),
             accepting: Mutex::default(),
-            config: Arc::new(config),
+            config,
         });
         if let Some(listener) = listener {
             let task = tokio::spawn(accept(Arc::downgrade(&hub), listener));
@@ -92,6 +93,11 @@ impl Endpoint {
     /// Who this endpoint says it is.
     pub fn identity(&self) -> &Identity {
         &self.hub.identity
+    }
+
+    /// The memory that its links take: whoever else keeps much charges it too.
+    pub fn memory(&self) -> &MemoryBudget {
+        &self.hub.config.memory
     }
 
     /// The live link that was dialled to this place, or a new one. Callers at the same time share one dial.
@@ -124,7 +130,18 @@ impl Endpoint {
         result.clone().unwrap_or(Err(NetError::Closed))
     }
 
-    /// Any live link to this node, whoever opened it, once its hello has come.
+    /// The link to whatever node is at this place, once it has said who it is: another than was dialled, if that node was linked already.
+    ///
+    /// # Errors
+    /// As for [`Endpoint::link`]; or the link ended before.
+    pub async fn link_introduced(&self, place: &Place) -> Result<Arc<Link>, NetError> {
+        let link = self.link(place).await?;
+        let Err(why) = link.introduced().await else { return Ok(link) };
+        let other = lock(&self.hub.registry).at_place(place).filter(|other| other.identity().is_some());
+        other.ok_or(NetError::Lost(why))
+    }
+
+    /// The live link to this node, whoever opened it, once its hello has come. There is one at most: see [`Hello::taken`].
     pub fn link_to_node(&self, node: u64) -> Option<Arc<Link>> {
         lock(&self.hub.registry).to_node(node)
     }
@@ -189,9 +206,10 @@ async fn dial_and_tell(hub: Arc<Hub>, place: Place, result: watch::Sender<Option
 
 async fn dial(hub: &Arc<Hub>, place: &Place) -> Result<Arc<Link>, NetError> {
     let address = place.address.clone();
-    let Ok(slot) = Arc::clone(&hub.slots).try_acquire_owned() else {
-        return Err(NetError::TooManyLinks { address, links_max: hub.config.links_max });
-    };
+    let slot = hub.slots.take(&address, false).map_err(|why| match why {
+        LinkError::NoMemory { peer: address, why } => NetError::NoMemory { address, why },
+        _ => NetError::TooManyLinks { address: address.clone(), links_max: hub.config.links_max },
+    })?;
     let connect_timeout_ms = hub.config.connect_timeout_ms;
     let connection = timeout(Duration::from_millis(connect_timeout_ms), hub.config.transport.dial(&address))
         .await
@@ -199,28 +217,33 @@ async fn dial(hub: &Arc<Hub>, place: &Place) -> Result<Arc<Link>, NetError> {
         .map_err(|error| NetError::Unreachable { address, reason: error.to_string() })?;
     let pipe = hub.pipe_to(place.site.as_deref());
     let ingress = Ingress::new(connection.reader, connection.peer.clone());
-    let link = hub.start(connection.writer, connection.peer, Some(place), pipe)?;
+    let (link, last) = hub.open(connection.writer, connection.peer, Some(place), pipe, slot)?;
+    link.greet(hub.hello(false));
     tokio::spawn(flush(Arc::clone(&link), hub.ticker.clone()));
-    tokio::spawn(run_dialled(Arc::downgrade(hub), Arc::clone(&hub.handler), Arc::clone(&link), ingress, slot));
+    tokio::spawn(run_dialled(Arc::downgrade(hub), last, ingress));
     Ok(link)
 }
 
 /// The reader task of a link that this side dialled.
-async fn run_dialled(
-    hub: Weak<Hub>,
-    handler: Arc<dyn Handler>,
-    link: Arc<Link>,
-    mut ingress: Ingress,
-    slot: OwnedSemaphorePermit,
-) {
-    let _last = Retirement { hub: hub.clone(), handler: handler.clone(), link: link.clone(), slot: Some(slot) };
-    let hello = tokio::select! {
+async fn run_dialled(hub: Weak<Hub>, mut last: Retirement, mut ingress: Ingress) {
+    last.told = true;
+    let link = Arc::clone(&last.link);
+    let introduced = async {
+        loop {
+            let hello = ingress.read_hello(&link.config).await?;
+            let Some(hub) = hub.upgrade() else { return Err(LinkError::Closed { peer: link.peer.clone() }) };
+            if hub.take_in(&link, hello)? {
+                return Ok(());
+            }
+        }
+    };
+    let introduced = tokio::select! {
         biased;
-        hello = ingress.read_hello(&link.config) => hello,
+        introduced = introduced => introduced,
         why = link.ended.wait() => Err(why.clone()),
     };
-    match hello {
-        Ok(hello) => run(&hub, &*handler, &link, ingress, hello).await,
+    match introduced {
+        Ok(()) => run(&*last.handler, &link, ingress).await,
         Err(why) => link.end(why),
     }
 }
@@ -231,13 +254,13 @@ async fn accept(hub: Weak<Hub>, mut listener: Box<dyn Listener>) {
         let caller = listener.accept().await;
         let Some(hub) = hub.upgrade() else { return };
         match caller {
-            Ok((peer, opening)) => match Arc::clone(&hub.slots).try_acquire_owned() {
+            Ok((peer, opening)) => match hub.slots.take(&peer, true) {
                 Ok(slot) => {
                     let handler = Arc::clone(&hub.handler);
                     let config = Arc::clone(&hub.config);
                     tokio::spawn(run_accepted(Arc::downgrade(&hub), handler, config, peer, opening, slot));
                 }
-                Err(_) => hub.handler.on_refused(&LinkError::TooManyLinks { peer, links_max: hub.config.links_max }),
+                Err(why) => hub.handler.on_refused(&why),
             },
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a caller");
@@ -255,7 +278,7 @@ async fn run_accepted(
     config: Arc<EndpointConfig>,
     peer: String,
     opening: Opening,
-    slot: OwnedSemaphorePermit,
+    slot: Slot,
 ) {
     let hello_timeout_ms = config.hello_timeout_ms;
     let connection = match timeout(Duration::from_millis(hello_timeout_ms), opening).await {
@@ -272,12 +295,57 @@ async fn run_accepted(
         }
     };
     let Some(strong) = hub.upgrade() else { return };
+    let node = hello.identity.node;
+    if node == strong.identity.node {
+        return handler.on_refused(&LinkError::Taken { peer, node });
+    }
     let pipe = strong.pipe_to(hello.identity.site.as_deref());
-    let Ok(link) = strong.start(connection.writer, connection.peer, None, pipe) else { return };
-    let _last = Retirement { hub: hub.clone(), handler: handler.clone(), link: link.clone(), slot: Some(slot) };
+    let Ok((link, mut last)) = strong.open(connection.writer, connection.peer, None, pipe, slot) else { return };
+    let mut welcome = strong.claim(&link, &hello);
+    link.greet(strong.hello(welcome.is_err()));
     tokio::spawn(flush(Arc::clone(&link), strong.ticker.clone()));
     drop(strong);
-    run(&hub, &*handler, &link, ingress, hello).await;
+    if let Err(mut first) = welcome {
+        loop {
+            if !gives_way(&first, &link).await {
+                let why = LinkError::Taken { peer: link.peer.clone(), node };
+                handler.on_refused(&why);
+                return link.end(why);
+            }
+            let Some(strong) = hub.upgrade() else { return };
+            welcome = strong.claim(&link, &hello);
+            match welcome {
+                Ok(()) => break link.greet(strong.hello(false)),
+                Err(next) => first = next,
+            }
+        }
+    }
+    last.told = true;
+    run(&*handler, &link, ingress).await;
+}
+
+/// Whether the first link to a node ends in time for another, which says that it leads to the same node.
+///
+/// Who comes from the same address as the first is likely to be the same node, which has lost the first on its side: then
+/// it is enough that the first is silent for `takeover_ms` although it is asked. From elsewhere it may be anybody, and the
+/// first has its full time to be lost by itself.
+async fn gives_way(first: &Arc<Link>, other: &Arc<Link>) -> bool {
+    let takeover_ms = first.config.takeover_ms;
+    let received = || first.counters.bytes_received.load(Relaxed);
+    let before = received();
+    first.ping_now();
+    tokio::select! {
+        biased;
+        _ = other.ended.wait() => return false,
+        _ = first.done.wait() => return true,
+        () = sleep(Duration::from_millis(takeover_ms)) => {}
+    }
+    if received() != before || address_of(&first.peer) != address_of(&other.peer) {
+        return false;
+    }
+    first.end(LinkError::Silent { peer: first.peer.clone(), silent_ms: takeover_ms });
+    first.done.wait().await;
+    true
 }
 
 /// Tells a caller of another version which one this is, and lets it read that.
@@ -295,14 +363,8 @@ async fn turn_away(why: &LinkError, ingress: Ingress, mut writer: Writer) {
     let _ = timeout(Duration::from_millis(FAREWELL_MS_MAX), farewell).await;
 }
 
-/// From the hello to the end of the link.
-async fn run(hub: &Weak<Hub>, handler: &dyn Handler, link: &Arc<Link>, mut ingress: Ingress, hello: Hello) {
-    if let Some(hub) = hub.upgrade() {
-        let pipe = hub.pipe_to(hello.identity.site.as_deref());
-        let node = hello.identity.node;
-        link.introduce(hello, pipe);
-        lock(&hub.registry).introduce(link, node);
-    }
+/// From the introduction to the end of the link.
+async fn run(handler: &dyn Handler, link: &Arc<Link>, ingress: Ingress) {
     handler.on_link(link);
     // Measured at once, so that the round trip is known early.
     link.ping_now();
@@ -319,7 +381,9 @@ struct Retirement {
     hub: Weak<Hub>,
     handler: Arc<dyn Handler>,
     link: Arc<Link>,
-    slot: Option<OwnedSemaphorePermit>,
+    slot: Option<Slot>,
+    /// Somebody knows of the link.
+    told: bool,
 }
 
 impl Drop for Retirement {
@@ -330,6 +394,7 @@ impl Drop for Retirement {
         }
         self.slot = None;
         if let Some(why) = self.link.ended()
+            && self.told
             && !std::thread::panicking()
         {
             self.handler.on_link_lost(&self.link, why);
@@ -348,25 +413,71 @@ impl Hub {
         Some(Arc::clone(pipe))
     }
 
-    /// Makes the link, with the hello as its first bytes, and registers it.
-    fn start(
-        &self,
+    /// What it says of itself.
+    fn hello(&self, taken: bool) -> Hello {
+        Hello { identity: self.identity.clone(), limits: self.config.limits, taken }
+    }
+
+    /// Makes the link and registers it.
+    fn open(
+        self: &Arc<Self>,
         writer: Writer,
         peer: String,
         place: Option<&Place>,
         pipe: Option<Arc<Pipe>>,
-    ) -> Result<Arc<Link>, NetError> {
+        mut slot: Slot,
+    ) -> Result<(Arc<Link>, Retirement), NetError> {
         let id = self.next_id.fetch_add(1, Relaxed);
-        let mut egress = Egress::new(id, Outbox::new(Limits::FLOOR), writer, pipe);
-        let hello = Hello { identity: self.identity.clone(), limits: self.config.limits };
-        egress.push_first(OutFrame::raw(encode_hello(&hello)));
-        let link = Link::new(id, peer, place.cloned(), Arc::clone(&self.config), egress);
+        // Every slot comes with one.
+        let lease = slot.lease.take().ok_or(NetError::Closed)?;
+        let egress = Egress::new(id, writer, pipe, lease);
+        let link = Link::new(id, peer, place.cloned(), Arc::clone(&self.config), slot.memory.clone(), egress);
         let mut registry = lock(&self.registry);
         if registry.closed {
             return Err(NetError::Closed);
         }
         registry.add(&link);
-        Ok(link)
+        let (hub, handler) = (Arc::downgrade(self), Arc::clone(&self.handler));
+        let last = Retirement { hub, handler, link: Arc::clone(&link), slot: Some(slot), told: false };
+        Ok((link, last))
+    }
+
+    /// Makes the link the one of the node that the peer says it is, unless another live one is.
+    fn claim(&self, link: &Arc<Link>, hello: &Hello) -> Result<(), Arc<Link>> {
+        let mut registry = lock(&self.registry);
+        registry.claim(link, hello.identity.node)?;
+        link.introduce(hello.clone(), self.pipe_to(hello.identity.site.as_deref()));
+        Ok(())
+    }
+
+    /// What the peer says to a link that this side dialled: whether it is welcome there, or shall wait.
+    ///
+    /// # Errors
+    /// There is another link to this node, which is kept instead.
+    fn take_in(&self, link: &Arc<Link>, hello: Hello) -> Result<bool, LinkError> {
+        let node = hello.identity.node;
+        let first = match hello.taken {
+            false => self.claim(link, &hello).err(),
+            true => lock(&self.registry).to_node(node),
+        };
+        // With a number that is taken there, but by no link that lives here: the peer will notice too.
+        let Some(first) = first else { return Ok(!hello.taken) };
+        // Both dialled at the same time, and both are welcome: of the two links each side keeps the one that the lower number dialled.
+        let crossed = first.place.is_none() && first.id > link.id;
+        let outlived = !crossed && address_of(&first.peer) == address_of(&link.peer);
+        if !hello.taken && (outlived || (crossed && self.identity.node < node)) {
+            if outlived {
+                first.end(LinkError::PeerClosed { peer: first.peer.clone(), mid_message: false });
+            }
+            lock(&self.registry).replace(link, node);
+            let pipe = self.pipe_to(hello.identity.site.as_deref());
+            link.introduce(hello, pipe);
+            return Ok(true);
+        }
+        if let Some(place) = &link.place {
+            lock(&self.registry).also_at(place, &first);
+        }
+        Err(LinkError::Taken { peer: link.peer.clone(), node })
     }
 }
 

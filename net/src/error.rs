@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::Message;
+use crate::{Message, OverBudget};
 
 /// An endpoint could not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,6 +46,17 @@ pub enum NetError {
         /// The limit that was reached.
         links_max: usize,
     },
+    /// There is no memory for another link.
+    #[error("cannot open a link to {address}: {why}")]
+    NoMemory {
+        /// The address dialled.
+        address: String,
+        /// What there is.
+        why: OverBudget,
+    },
+    /// The link ended before the peer had said who it is.
+    #[error(transparent)]
+    Lost(#[from] LinkError),
     /// The endpoint was closed.
     #[error("this endpoint was closed")]
     Closed,
@@ -110,12 +121,50 @@ pub enum LinkError {
         hello_timeout_ms: u64,
     },
     /// The endpoint had no room for another caller.
-    #[error("{peer} was turned away: this node already has links_max = {links_max} links")]
+    #[error("{peer} was turned away: this node already has {limit} = {links_max} links")]
     TooManyLinks {
         /// The peer's address.
         peer: String,
-        /// The limit that was reached.
+        /// Which limit was reached.
+        limit: &'static str,
+        /// The limit.
         links_max: usize,
+    },
+    /// There was no memory for what the peer sends, or for what is to be sent to it. When sending, the link lives on.
+    #[error("no memory for the link to {peer}: {why}; try again when this node has less to do")]
+    NoMemory {
+        /// The peer's address.
+        peer: String,
+        /// What there is.
+        why: OverBudget,
+    },
+    /// A message that had come in part, or the queue to the peer, did not go on.
+    #[error(
+        "{peer} {what} less than progress_bytes_per_s_min = {bytes_per_s_min} bytes per second: the link is given up"
+    )]
+    Stalled {
+        /// The peer's address.
+        peer: String,
+        /// What it did too slowly.
+        what: &'static str,
+        /// The limit, in bytes per second.
+        bytes_per_s_min: u64,
+    },
+    /// Another link leads to the same node already.
+    #[error("{peer} says that it is node {node:016x}, which is linked already")]
+    Taken {
+        /// The peer's address.
+        peer: String,
+        /// The node.
+        node: u64,
+    },
+    /// This node was stopped for so long that what lies in the socket is too old.
+    #[error("this node was stopped for {stopped_ms} ms: the link to {peer} is opened anew")]
+    Slept {
+        /// The peer's address.
+        peer: String,
+        /// For how long.
+        stopped_ms: u64,
     },
     /// This side wants to send more than the peer takes. The link lives on.
     #[error("a message of {bytes} bytes is too large for {peer}: message_bytes_max = {bytes_max}")]
@@ -164,27 +213,21 @@ pub enum FrameError {
         /// What the peer speaks.
         theirs: u16,
     },
-    /// The hello is longer than allowed.
-    #[error("a hello of {bytes} bytes; hello_bytes_max = {bytes_max}")]
-    HelloTooLong {
-        /// Announced size, in bytes.
-        bytes: u64,
-        /// The limit, in bytes.
-        bytes_max: u64,
+    /// More of something than allowed.
+    #[error("{limit} = {max}, and {came} came")]
+    TooMuch {
+        /// The limit's name, with its unit.
+        limit: &'static str,
+        /// What came or was announced.
+        came: u64,
+        /// The limit.
+        max: u64,
     },
     /// The hello's fields do not fit its length, or break a rule.
     #[error("a malformed hello: {what}")]
     Hello {
         /// Which field.
         what: &'static str,
-    },
-    /// A frame longer than allowed.
-    #[error("a frame of {bytes} bytes; frame_bytes_max = {bytes_max}")]
-    FrameTooLong {
-        /// Announced size, in bytes.
-        bytes: u32,
-        /// The limit, in bytes.
-        bytes_max: u32,
     },
     /// A frame kind that does not exist.
     #[error("a frame of unknown kind {kind}")]
@@ -200,51 +243,19 @@ pub enum FrameError {
         /// What contradicts.
         what: &'static str,
     },
-    /// A message longer than allowed.
-    #[error("a message of {bytes} bytes; message_bytes_max = {bytes_max}")]
-    MessageTooLong {
-        /// Announced size, in bytes.
-        bytes: u64,
-        /// The limit, in bytes.
-        bytes_max: u64,
-    },
-    /// A fragment of a message that never began, or had ended.
-    #[error("a fragment of message {id}, which is not under way")]
-    UnknownMessage {
+    /// A fragment that does not fit what came of its message before.
+    #[error("message {id} {what}")]
+    Fragment {
         /// The message's number.
         id: u64,
-    },
-    /// A message began twice.
-    #[error("message {id} began while it was under way")]
-    DuplicateMessage {
-        /// The message's number.
-        id: u64,
-    },
-    /// More bytes than the message announced.
-    #[error("message {id} brought more bytes than it announced")]
-    Overflow {
-        /// The message's number.
-        id: u64,
+        /// What does not fit.
+        what: &'static str,
     },
     /// A pong that answers no ping: none with its nonce was sent, or it or a later one was answered already.
     #[error("a pong with nonce {nonce}, for which no ping waits")]
     UnexpectedPong {
         /// Its nonce.
         nonce: u64,
-    },
-    /// Too many fragmented messages at once.
-    #[error("more than fragmented_messages_max = {messages_max} messages under way")]
-    TooManyMessages {
-        /// The limit.
-        messages_max: u32,
-    },
-    /// Too many bytes announced by the messages under way.
-    #[error("{bytes} bytes under way; receive_bytes_max = {bytes_max}")]
-    ReceiveTooMuch {
-        /// Announced in total, in bytes.
-        bytes: u64,
-        /// The limit, in bytes.
-        bytes_max: u64,
     },
 }
 

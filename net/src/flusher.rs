@@ -97,20 +97,26 @@ impl Alarm {
     }
 }
 
-/// Pings, and the count of those that brought nothing.
+/// Pings, and what becomes of a link that does not go on.
 struct Pulse {
     due: Instant,
     interval: Duration,
+    silence_max: Duration,
     seen_bytes: u64,
     missed: u32,
     heard_at: Instant,
+    received: Progress,
+    sent: Progress,
 }
 
 impl Pulse {
     fn new(link: &Link) -> Self {
         let now = Instant::now();
         let interval = Duration::from_millis(link.config.ping_interval_ms);
-        Self { due: now + interval, interval, seen_bytes: 0, missed: 0, heard_at: now }
+        let silence_max = Duration::from_millis(link.config.silence_ms_max());
+        let progress = Progress { since: now, bytes: 0 };
+        let (received, sent) = (progress, progress);
+        Self { due: now + interval, interval, silence_max, seen_bytes: 0, missed: 0, heard_at: now, received, sent }
     }
 
     fn beat(&mut self, link: &Link, egress: &mut Egress) -> Result<(), LinkError> {
@@ -118,16 +124,71 @@ impl Pulse {
         if now < self.due {
             return Ok(());
         }
+        let peer = || link.peer.clone();
+        if now > self.due + self.silence_max {
+            return Err(LinkError::Slept { peer: peer(), stopped_ms: millis(now - self.due) });
+        }
         let bytes = link.counters.bytes_received.load(Relaxed);
-        if bytes != self.seen_bytes {
+        let held_up = link.counters.was_held_up.swap(false, Relaxed);
+        if held_up || bytes != self.seen_bytes {
             (self.seen_bytes, self.missed, self.heard_at) = (bytes, 0, now);
         } else if self.missed >= link.config.pings_missed_max {
-            let silent_ms = u64::try_from((now - self.heard_at).as_millis()).unwrap_or(u64::MAX);
-            return Err(LinkError::Silent { peer: link.peer.clone(), silent_ms });
+            return Err(LinkError::Silent { peer: peer(), silent_ms: millis(now - self.heard_at) });
         }
+        self.check_progress(link, egress, held_up, now)?;
         self.missed += 1;
         self.due = now + self.interval;
-        link.ping(egress);
+        // To a caller that is not welcome yet nothing is said before the next hello.
+        if link.identity().is_some() || link.place.is_some() {
+            link.ping(egress);
+        }
         Ok(())
+    }
+
+    fn check_progress(
+        &mut self,
+        link: &Link,
+        egress: &mut Egress,
+        held_up: bool,
+        now: Instant,
+    ) -> Result<(), LinkError> {
+        let bytes_per_s_min = link.config.progress_bytes_per_s_min;
+        let slow = |what| Err(LinkError::Stalled { peer: link.peer.clone(), what, bytes_per_s_min });
+        let idle = link.counters.was_whole.swap(false, Relaxed) || held_up;
+        let bytes = link.counters.fragment_bytes.load(Relaxed);
+        if self.received.is_slow(idle, bytes, now, self.silence_max, bytes_per_s_min) {
+            return slow("sent the rest of a message with");
+        }
+        let idle = std::mem::take(&mut egress.was_dry) || egress.queued_bytes == 0;
+        let bytes = link.counters.bytes_sent.load(Relaxed);
+        if self.sent.is_slow(idle, bytes, now, self.silence_max, bytes_per_s_min) {
+            return slow("takes what is queued for it with");
+        }
+        Ok(())
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// What has gone one way since there was last nothing to go.
+#[derive(Clone, Copy)]
+struct Progress {
+    since: Instant,
+    bytes: u64,
+}
+
+impl Progress {
+    /// Whether it was less than `bytes_per_s_min`, over the whole of `window`.
+    fn is_slow(&mut self, idle: bool, bytes: u64, now: Instant, window: Duration, bytes_per_s_min: u64) -> bool {
+        let took = now - self.since;
+        if !idle && took < window {
+            return false;
+        }
+        let least = u128::from(bytes_per_s_min) * took.as_millis() / 1_000;
+        let slow = !idle && u128::from(bytes - self.bytes) < least;
+        *self = Self { since: now, bytes };
+        slow
     }
 }

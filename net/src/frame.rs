@@ -1,4 +1,4 @@
-//! Frames: the header's bytes, and nothing about what a frame does.
+//! Frames: their bytes, and nothing about what a frame does.
 //!
 //! Sixteen bytes, little-endian, before each payload:
 //!
@@ -21,6 +21,8 @@ use crate::{FrameError, Message};
 pub(crate) const HEADER_BYTES: usize = 16;
 /// What a begin frame's payload starts with.
 pub(crate) const BEGIN_BYTES: usize = 8;
+/// The longest that comes before the bytes of the message.
+pub(crate) const PREFIX_BYTES: usize = HEADER_BYTES + BEGIN_BYTES;
 
 const WHOLE: u8 = 1;
 const BEGIN: u8 = 2;
@@ -28,97 +30,7 @@ const MORE: u8 = 3;
 const PING: u8 = 4;
 const PONG: u8 = 5;
 
-/// What a frame is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Whole = WHOLE as isize,
-    Begin = BEGIN as isize,
-    More = MORE as isize,
-    Ping = PING as isize,
-    Pong = PONG as isize,
-}
-
-/// A header that was checked against the limits; its payload may not have come yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Header {
-    pub(crate) kind: Kind,
-    pub(crate) payload_bytes: u32,
-    pub(crate) head_bytes: u32,
-    pub(crate) id: u64,
-}
-
-impl Header {
-    pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
-        let mut bytes = [0; HEADER_BYTES];
-        bytes[0] = self.kind as u8;
-        bytes[1..4].copy_from_slice(&self.payload_bytes.to_le_bytes()[..3]);
-        bytes[4..8].copy_from_slice(&self.head_bytes.to_le_bytes());
-        bytes[8..].copy_from_slice(&self.id.to_le_bytes());
-        bytes
-    }
-
-    /// The header at the start of `bytes`, or `None` when it has not come yet.
-    pub(crate) fn decode(bytes: &[u8], limits: &Limits) -> Result<Option<Self>, FrameError> {
-        let Some(&[code, a, b, c, d, e, f, g, ref id @ ..]) = bytes.first_chunk::<HEADER_BYTES>() else {
-            return Ok(None);
-        };
-        let kind = match code {
-            WHOLE => Kind::Whole,
-            BEGIN => Kind::Begin,
-            MORE => Kind::More,
-            PING => Kind::Ping,
-            PONG => Kind::Pong,
-            kind => return Err(FrameError::UnknownKind { kind }),
-        };
-        let header = Self {
-            kind,
-            payload_bytes: u32::from_le_bytes([a, b, c, 0]),
-            head_bytes: u32::from_le_bytes([d, e, f, g]),
-            id: u64::from_le_bytes(*id),
-        };
-        header.check(limits)?;
-        Ok(Some(header))
-    }
-
-    fn check(&self, limits: &Limits) -> Result<(), FrameError> {
-        let malformed = |what| Err(FrameError::Malformed { kind: self.kind as u8, what });
-        if self.payload_bytes > limits.frame_bytes_max {
-            return Err(FrameError::FrameTooLong { bytes: self.payload_bytes, bytes_max: limits.frame_bytes_max });
-        }
-        match self.kind {
-            Kind::Whole if self.head_bytes > self.payload_bytes => malformed("a head longer than the frame"),
-            Kind::Whole if self.id != 0 => malformed("a whole message has no number"),
-            Kind::Begin if (self.payload_bytes as usize) < BEGIN_BYTES => malformed("no tail length"),
-            // Without this a peer could keep the reader busy with frames that bring nothing.
-            Kind::More if self.payload_bytes == 0 => malformed("an empty fragment"),
-            Kind::More if self.head_bytes != 0 => malformed("a head length in a later fragment"),
-            Kind::Ping | Kind::Pong if self.payload_bytes != 0 || self.head_bytes != 0 => malformed("a payload"),
-            _ => Ok(()),
-        }
-    }
-
-    /// Header and payload together, in bytes.
-    pub(crate) fn frame_bytes(&self) -> usize {
-        HEADER_BYTES + self.payload_bytes as usize
-    }
-}
-
-/// The two parts of a whole frame's payload, copied: a slice would keep the whole receive buffer alive for as long as
-/// somebody holds the message.
-pub(crate) fn whole_message(header: &Header, payload: &[u8]) -> Message {
-    let (head, tail) = payload.split_at(payload.len().min(header.head_bytes as usize));
-    Message { head: Bytes::copy_from_slice(head), tail: Bytes::copy_from_slice(tail) }
-}
-
-/// A begin frame's payload: the tail's length, and the first bytes of head and tail.
-pub(crate) fn begin_parts(payload: &[u8]) -> (u64, &[u8]) {
-    match payload.split_first_chunk::<BEGIN_BYTES>() {
-        Some((tail_bytes, data)) => (u64::from_le_bytes(*tail_bytes), data),
-        None => (0, payload),
-    }
-}
-
-/// A frame taken apart, for tests, fuzzing and tools. The link itself reads payloads in place.
+/// What goes over a link, one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// A whole message.
@@ -154,54 +66,84 @@ pub enum Frame {
 }
 
 impl Frame {
-    /// The frame's bytes. Lengths beyond 24 bits cannot be said by a header and are cut: limits forbid them.
-    pub fn encode(&self) -> Vec<u8> {
-        let begin;
-        let (kind, id, head_bytes, parts): (_, _, _, [&[u8]; 2]) = match self {
-            Self::Whole(m) => (Kind::Whole, 0, m.head.len() as u32, [&m.head, &m.tail]),
+    /// What comes before the message's own bytes, of which the last eight belong to a begin frame only; how many of it
+    /// count; and the message's bytes. Lengths beyond 24 bits cannot be said by a header and are cut: limits forbid them.
+    pub(crate) fn into_parts(self) -> ([u8; PREFIX_BYTES], usize, [Bytes; 2]) {
+        let (kind, id, head_bytes, begins, parts) = match self {
+            Self::Whole(m) => (WHOLE, 0, m.head.len() as u32, None, [m.head, m.tail]),
             Self::Begin { id, head_bytes, tail_bytes, data } => {
-                begin = tail_bytes.to_le_bytes();
-                (Kind::Begin, *id, *head_bytes, [&begin, data])
+                (BEGIN, id, head_bytes, Some(tail_bytes), [data, Bytes::new()])
             }
-            Self::More { id, data } => (Kind::More, *id, 0, [data, &[]]),
-            Self::Ping { nonce } => (Kind::Ping, *nonce, 0, [&[], &[]]),
-            Self::Pong { nonce } => (Kind::Pong, *nonce, 0, [&[], &[]]),
+            Self::More { id, data } => (MORE, id, 0, None, [data, Bytes::new()]),
+            Self::Ping { nonce } => (PING, nonce, 0, None, [Bytes::new(), Bytes::new()]),
+            Self::Pong { nonce } => (PONG, nonce, 0, None, [Bytes::new(), Bytes::new()]),
         };
-        let payload_bytes = (parts[0].len() + parts[1].len()) as u32;
-        let mut bytes = Header { kind, payload_bytes, head_bytes, id }.encode().to_vec();
-        parts.iter().for_each(|part| bytes.extend_from_slice(part));
-        bytes
+        let begin_bytes = if begins.is_some() { BEGIN_BYTES } else { 0 };
+        let payload_bytes = (begin_bytes + parts[0].len() + parts[1].len()) as u32;
+        let mut prefix = [0; PREFIX_BYTES];
+        prefix[0] = kind;
+        prefix[1..4].copy_from_slice(&payload_bytes.to_le_bytes()[..3]);
+        prefix[4..8].copy_from_slice(&head_bytes.to_le_bytes());
+        prefix[8..16].copy_from_slice(&id.to_le_bytes());
+        prefix[16..].copy_from_slice(&begins.unwrap_or_default().to_le_bytes());
+        (prefix, HEADER_BYTES + begin_bytes, parts)
     }
 
-    fn from_parts(header: &Header, payload: &[u8]) -> Self {
-        let id = header.id;
-        match header.kind {
-            Kind::Whole => Self::Whole(whole_message(header, payload)),
-            Kind::Begin => {
-                let (tail_bytes, data) = begin_parts(payload);
-                let data = Bytes::copy_from_slice(data);
-                Self::Begin { id, head_bytes: header.head_bytes, tail_bytes, data }
-            }
-            Kind::More => Self::More { id, data: Bytes::copy_from_slice(payload) },
-            Kind::Ping => Self::Ping { nonce: id },
-            Kind::Pong => Self::Pong { nonce: id },
+    /// The frame's bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let (prefix, prefix_bytes, [head, tail]) = self.clone().into_parts();
+        [&prefix[..prefix_bytes], &head, &tail].concat()
+    }
+
+    /// Takes the frame at the front of `bytes`, or `None` when it has not come whole.
+    ///
+    /// Pure, total over all inputs, and independent of how the bytes were split. Frames are checked one by one; what
+    /// messages they form is for [`crate::Assembler`] to say.
+    ///
+    /// # Errors
+    /// As soon as the header has come: the frame breaks the protocol or `limits`.
+    pub fn decode(bytes: &mut BytesMut, limits: &Limits) -> Result<Option<Self>, FrameError> {
+        let Some(&[kind, a, b, c, d, e, f, g, ref id @ ..]) = bytes.first_chunk::<HEADER_BYTES>() else {
+            return Ok(None);
+        };
+        let (payload_bytes, head_bytes) = (u32::from_le_bytes([a, b, c, 0]), u32::from_le_bytes([d, e, f, g]));
+        let id = u64::from_le_bytes(*id);
+        check(kind, payload_bytes, head_bytes, id, limits)?;
+        let payload_bytes = payload_bytes as usize;
+        let Some(payload) = bytes.get(HEADER_BYTES..HEADER_BYTES + payload_bytes) else { return Ok(None) };
+        if kind == WHOLE {
+            // Copied: a slice would keep the whole receive buffer alive for as long as somebody holds the message.
+            let (head, tail) = payload.split_at(payload.len().min(head_bytes as usize));
+            let message = Message { head: Bytes::copy_from_slice(head), tail: Bytes::copy_from_slice(tail) };
+            bytes.advance(HEADER_BYTES + payload_bytes);
+            return Ok(Some(Self::Whole(message)));
         }
+        bytes.advance(HEADER_BYTES);
+        let mut data = bytes.split_to(payload_bytes).freeze();
+        Ok(Some(match kind {
+            BEGIN => Self::Begin { id, head_bytes, tail_bytes: data.try_get_u64_le().unwrap_or_default(), data },
+            MORE => Self::More { id, data },
+            PING => Self::Ping { nonce: id },
+            _ => Self::Pong { nonce: id },
+        }))
     }
 }
 
-/// Takes every complete frame from the front of `bytes` and leaves the rest.
-///
-/// Pure, total over all inputs, and independent of how the bytes were split: the entry point for fuzzing. Frames are
-/// checked one by one; what messages they form is for [`crate::Assembler`] to say.
-///
-/// # Errors
-/// The first frame that breaks the protocol or `limits`; frames before it are dropped with the link.
-pub fn decode_frames(bytes: &mut BytesMut, limits: &Limits) -> Result<Vec<Frame>, FrameError> {
-    let mut frames = Vec::new();
-    while let Some(header) = Header::decode(bytes, limits)? {
-        let Some(payload) = bytes.get(HEADER_BYTES..header.frame_bytes()) else { break };
-        frames.push(Frame::from_parts(&header, payload));
-        bytes.advance(header.frame_bytes());
+fn check(kind: u8, payload_bytes: u32, head_bytes: u32, id: u64, limits: &Limits) -> Result<(), FrameError> {
+    let malformed = |what| Err(FrameError::Malformed { kind, what });
+    match kind {
+        0 | 6.. => Err(FrameError::UnknownKind { kind }),
+        _ if payload_bytes > limits.frame_bytes_max => {
+            let (came, max) = (payload_bytes.into(), limits.frame_bytes_max.into());
+            Err(FrameError::TooMuch { limit: "frame_bytes_max", came, max })
+        }
+        WHOLE if head_bytes > payload_bytes => malformed("a head longer than the frame"),
+        WHOLE if id != 0 => malformed("a whole message has no number"),
+        BEGIN if (payload_bytes as usize) < BEGIN_BYTES => malformed("no tail length"),
+        // Without this a peer could keep the reader busy with frames that bring nothing.
+        MORE if payload_bytes == 0 => malformed("an empty fragment"),
+        MORE if head_bytes != 0 => malformed("a head length in a later fragment"),
+        PING | PONG if payload_bytes != 0 || head_bytes != 0 => malformed("a payload"),
+        _ => Ok(()),
     }
-    Ok(frames)
 }

@@ -7,11 +7,14 @@
 //! | 8..12 | length of what follows |
 //! | 8 | node |
 //! | 4, 8, 4, 8 | the sender's [`Limits`]: frame bytes, message bytes, fragmented messages, receive bytes |
+//! | 1 | 1 if the peer's number is taken by another link, else 0 |
 //! | 1 + n | site: 0 = none, else its length, then UTF-8 |
 //! | rest | the layer above's own hello |
 //!
 //! The first eight bytes never change, so that any two versions can name each other. The dialler speaks first and may
-//! go on at once; the listener answers when it has read the dialler's hello.
+//! go on at once; the listener answers when it has read the dialler's hello. A listener that has another live link to
+//! the node that the dialler says it is says so in its hello, and nothing of the new link is heard before the old one
+//! has ended; then it says hello again, without that.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -20,13 +23,13 @@ use crate::config::Limits;
 use crate::message::Identity;
 
 /// The version of the link protocol that this build speaks.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 const MAGIC: [u8; 6] = *b"catena";
 /// Magic and version: what every version can read.
 pub(crate) const PREFIX_BYTES: usize = 8;
 const FIXED_BYTES: usize = PREFIX_BYTES + 4;
-const FIELDS_BYTES: usize = 8 + 4 + 8 + 4 + 8 + 1;
+const FIELDS_BYTES: usize = 8 + 4 + 8 + 4 + 8 + 1 + 1;
 /// What the length may be beyond the layer above's own bytes.
 pub(crate) const OVERHEAD_BYTES_MAX: usize = FIELDS_BYTES + 255;
 
@@ -37,6 +40,8 @@ pub struct Hello {
     pub identity: Identity,
     /// What it takes.
     pub limits: Limits,
+    /// The node to which this is said has another link to the one that says it, on which alone it is heard.
+    pub taken: bool,
 }
 
 /// Magic and version alone: enough for a peer of another version to name both.
@@ -59,6 +64,7 @@ pub fn encode_hello(hello: &Hello) -> Bytes {
     bytes.extend_from_slice(&hello.limits.message_bytes_max.to_le_bytes());
     bytes.extend_from_slice(&hello.limits.fragmented_messages_max.to_le_bytes());
     bytes.extend_from_slice(&hello.limits.receive_bytes_max.to_le_bytes());
+    bytes.push(u8::from(hello.taken));
     bytes.push(site.len() as u8);
     bytes.extend_from_slice(site);
     bytes.extend_from_slice(&hello.identity.hello);
@@ -75,7 +81,8 @@ pub fn decode_hello(bytes: &mut BytesMut, hello_bytes_max: u32) -> Result<Option
     let Some(&[.., a, b, c, d]) = bytes.first_chunk::<FIXED_BYTES>() else { return Ok(None) };
     let length = u32::from_le_bytes([a, b, c, d]);
     if length > hello_bytes_max {
-        return Err(FrameError::HelloTooLong { bytes: length.into(), bytes_max: hello_bytes_max.into() });
+        let (came, max) = (length.into(), hello_bytes_max.into());
+        return Err(FrameError::TooMuch { limit: "hello_bytes_max", came, max });
     }
     let Some(body) = bytes.get(FIXED_BYTES..FIXED_BYTES + length as usize) else { return Ok(None) };
     let hello = decode_body(body)?;
@@ -109,9 +116,14 @@ fn decode_body(mut body: &[u8]) -> Result<Hello, FrameError> {
         receive_bytes_max: body.try_get_u64_le().map_err(short)?,
     };
     limits.check().map_err(|what| FrameError::Hello { what })?;
+    let taken = match body.try_get_u8().map_err(short)? {
+        0 => false,
+        1 => true,
+        _ => return Err(FrameError::Hello { what: "neither taken nor not" }),
+    };
     let site_bytes = usize::from(body.try_get_u8().map_err(short)?);
     let (site, hello) = body.split_at_checked(site_bytes).ok_or(FrameError::Hello { what: "site cut short" })?;
     let site = std::str::from_utf8(site).map_err(|_| FrameError::Hello { what: "site is not UTF-8" })?;
     let site = (!site.is_empty()).then(|| site.to_owned());
-    Ok(Hello { identity: Identity { node, site, hello: Bytes::copy_from_slice(hello) }, limits })
+    Ok(Hello { identity: Identity { node, site, hello: Bytes::copy_from_slice(hello) }, limits, taken })
 }

@@ -2,23 +2,35 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant as Clock};
 
-use bytes::{Buf, BytesMut};
+use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
-use crate::assemble::{Assembler, Outcome};
-use crate::config::{EndpointConfig, Limits};
-use crate::frame::{HEADER_BYTES, Header};
+use crate::assemble::{Assembler, NotTaken, Outcome};
+use crate::config::EndpointConfig;
 use crate::hello::{Hello, decode_hello};
 use crate::measure::Gauge;
-use crate::{FrameError, Handler, Incoming, Link, LinkError};
+use crate::memory::{Lease, OverBudget};
+use crate::{Frame, FrameError, Handler, Incoming, Link, LinkError, Message};
 
 /// Room for one read.
 const READ_BYTES: usize = 64 * 1024;
 /// Read on into what is left while it is at least this much.
 const READ_BYTES_MIN: usize = 16 * 1024;
+/// Frames taken before others get their turn.
+const TURN_FRAMES_MAX: u32 = 64;
+/// How long they may take together: a turn ends with the frame that reaches either.
+const TURN_MAX: Duration = Duration::from_millis(1);
+/// How long a peer that lets its answers pile up waits between two turns, and between two reads.
+const SLOW_PAUSE: Duration = Duration::from_millis(10);
+/// Answers to such a peer that end a turn, in bytes.
+const SLOW_ANSWER_BYTES: u64 = 64 * 1024;
+/// How often to ask whether the handler has caught up.
+const BEHIND_PAUSE: Duration = Duration::from_millis(1);
+/// How often to ask for memory again.
+const MEMORY_PAUSE: Duration = Duration::from_millis(10);
 
 /// The receiving half of a link.
 pub(crate) struct Ingress {
@@ -64,44 +76,49 @@ impl Ingress {
     }
 
     /// Reads and delivers until the link breaks. Returns why.
-    pub(crate) async fn deliver(&mut self, link: &Arc<Link>, handler: &dyn Handler) -> LinkError {
-        let limits = link.config.limits;
-        let (mut assembler, mut gauge) = (Assembler::new(limits), Gauge::default());
+    pub(crate) async fn deliver(mut self, link: &Arc<Link>, handler: &dyn Handler) -> LinkError {
+        let assembler = Assembler::new(link.config.limits, link.memory.clone());
+        let (gauge, seen_at) = (Gauge::default(), Instant::now());
+        let mut receiver = Receiver { link, handler, assembler, gauge, seen_at };
         loop {
-            if let Err(what) = self.drain(&limits, &mut assembler, &mut gauge, link, handler) {
-                return LinkError::misbehaved(&self.peer, what);
+            if let Err(why) = receiver.drain(&mut self.buffer).await {
+                return why;
             }
-            if gauge.is_on() {
-                gauge.returns(Instant::now());
-            }
-            let bytes = match self.read(assembler.is_mid_message()).await {
+            receiver.returns();
+            let bytes = match self.read(receiver.assembler.is_mid_message()).await {
                 Ok(bytes) => bytes,
                 Err(why) => return why,
             };
-            link.counters.bytes_received.fetch_add(bytes as u64, Relaxed);
-            if gauge.is_on() {
-                // A read that left room has taken all that there was.
-                gauge.came(bytes, self.buffer.len() < self.buffer.capacity(), Instant::now());
+            if let Err(why) = receiver.awake() {
+                return why;
             }
+            link.counters.bytes_received.fetch_add(bytes as u64, Relaxed);
+            // A read that left room has taken all that there was.
+            receiver.came(bytes, self.buffer.len() < self.buffer.capacity());
         }
     }
+}
 
-    /// Delivers all that has come whole.
-    fn drain(
-        &mut self,
-        limits: &Limits,
-        assembler: &mut Assembler,
-        gauge: &mut Gauge,
-        link: &Arc<Link>,
-        handler: &dyn Handler,
-    ) -> Result<(), FrameError> {
+/// What is done with the bytes of one link.
+struct Receiver<'a> {
+    link: &'a Arc<Link>,
+    handler: &'a dyn Handler,
+    assembler: Assembler,
+    gauge: Gauge,
+    /// When this task last looked at the clock.
+    seen_at: Instant,
+}
+
+impl Receiver<'_> {
+    /// Delivers all that has come whole, a turn at a time.
+    async fn drain(&mut self, buffer: &mut BytesMut) -> Result<(), LinkError> {
+        let link = self.link;
         // The first ping is answered at once. Of more in one go only the last is: a flood of them costs two writes for each read.
         let (mut pinged, mut last_ping) = (false, None);
-        while let Some(header) = Header::decode(&self.buffer, limits)? {
-            let Some(payload) = self.buffer.get(HEADER_BYTES..header.frame_bytes()) else { break };
-            let outcome = assembler.accept_in_place(&header, payload)?;
-            self.buffer.advance(header.frame_bytes());
-            if let Some(bytes_per_s) = gauge.follow(assembler.long_under_way(), Instant::now) {
+        let (mut frames, mut began, mut queued_bytes) = (0, Clock::now(), 0);
+        while let Some(frame) = Frame::decode(buffer, &link.config.limits).map_err(|what| self.misbehaved(what))? {
+            let outcome = self.accept(&frame).await?;
+            if let Some(bytes_per_s) = self.gauge.follow(self.assembler.long_under_way(), Instant::now) {
                 link.rate_measured(bytes_per_s);
             }
             match outcome {
@@ -111,18 +128,142 @@ impl Ingress {
                     pinged = true;
                     link.answer_ping(nonce);
                 }
-                Outcome::Pong(nonce) => link.pong_came(nonce)?,
-                Outcome::Deliver(incoming) => {
-                    if !matches!(incoming, Incoming::Tail { .. }) {
-                        link.counters.messages_received.fetch_add(1, Relaxed);
-                    }
-                    handler.on_message(link, incoming);
-                }
+                Outcome::Pong(nonce) => link.pong_came(nonce).map_err(|what| self.misbehaved(what))?,
+                Outcome::Deliver(incoming) => self.tell(&frame, incoming).await?,
+            }
+            frames += 1;
+            if frames >= TURN_FRAMES_MAX || began.elapsed() >= TURN_MAX || self.has_answered_much(&mut queued_bytes) {
+                self.let_others().await?;
+                (frames, began) = (0, Clock::now());
             }
         }
         if let Some(nonce) = last_ping {
             link.answer_ping(nonce);
         }
+        if link.overflows.load(Relaxed) || self.handler.is_behind() { self.let_others().await } else { Ok(()) }
+    }
+
+    /// Takes note that time goes on.
+    ///
+    /// # Errors
+    /// This node was stopped. Nothing here waits so long by itself: a peer that lives sends a pong much more often.
+    fn awake(&mut self) -> Result<(), LinkError> {
+        let now = Instant::now();
+        let stopped = now - std::mem::replace(&mut self.seen_at, now);
+        let stopped_ms = u64::try_from(stopped.as_millis()).unwrap_or(u64::MAX);
+        if stopped_ms > self.link.config.silence_ms_max() {
+            return Err(LinkError::Slept { peer: self.link.peer.clone(), stopped_ms });
+        }
         Ok(())
+    }
+
+    /// Gives a frame to the assembler, once there is memory for it.
+    async fn accept(&mut self, frame: &Frame) -> Result<Outcome, LinkError> {
+        let counters = &self.link.counters;
+        if let Frame::Begin { data, .. } | Frame::More { data, .. } = frame {
+            counters.fragment_bytes.fetch_add(data.len() as u64, Relaxed);
+        }
+        let mut since = None;
+        loop {
+            match self.assembler.accept(frame) {
+                Ok(outcome) => {
+                    if !self.assembler.is_mid_message() {
+                        counters.was_whole.store(true, Relaxed);
+                    }
+                    return Ok(outcome);
+                }
+                Err(NotTaken::Wrong(what)) => return Err(self.misbehaved(what)),
+                Err(NotTaken::NoMemory(why)) => {
+                    self.wait_for_memory(*since.get_or_insert_with(Instant::now), why).await?;
+                }
+            }
+        }
+    }
+
+    /// Tells the handler, once there is memory for what it makes of it.
+    async fn tell(&mut self, frame: &Frame, incoming: Incoming) -> Result<(), LinkError> {
+        if !matches!(incoming, Incoming::Tail { .. }) {
+            self.link.counters.messages_received.fetch_add(1, Relaxed);
+        }
+        // What came in one frame is small, and there are few of them at a time.
+        let _lease = match &incoming {
+            Incoming::Whole(Message { head, .. }) | Incoming::Head { head, .. }
+                if !matches!(frame, Frame::Whole(_)) =>
+            {
+                Some(self.lease(self.handler.decoded_bytes_max(head)).await?)
+            }
+            _ => None,
+        };
+        self.handler.on_message(self.link, incoming);
+        Ok(())
+    }
+
+    async fn lease(&mut self, bytes: u64) -> Result<Lease, LinkError> {
+        let since = Instant::now();
+        loop {
+            match self.link.memory.lease(bytes) {
+                Ok(lease) => return Ok(lease),
+                Err(why) => self.wait_for_memory(since, why).await?,
+            }
+        }
+    }
+
+    /// Whether answers to a peer that lets them pile up have become more by a piece since the last time.
+    fn has_answered_much(&self, queued_bytes: &mut u64) -> bool {
+        if !self.link.overflows.load(Relaxed) {
+            return false;
+        }
+        let now = self.link.queued_bytes();
+        let much = now >= queued_bytes.saturating_add(SLOW_ANSWER_BYTES);
+        *queued_bytes = if much { now } else { now.min(*queued_bytes) };
+        much
+    }
+
+    /// Ends a turn. It takes longer when the peer has to read what is queued for it, or the handler has to catch up.
+    async fn let_others(&mut self) -> Result<(), LinkError> {
+        let held_up = &self.link.counters.was_held_up;
+        if self.link.overflows.load(Relaxed) {
+            held_up.store(true, Relaxed);
+            // Either is reason to look again.
+            let _ = timeout(SLOW_PAUSE, self.link.room.notified()).await;
+        } else {
+            tokio::task::yield_now().await;
+        }
+        while self.handler.is_behind() {
+            held_up.store(true, Relaxed);
+            sleep(BEHIND_PAUSE).await;
+            self.awake()?;
+        }
+        self.awake()
+    }
+
+    /// Waits a little for memory.
+    ///
+    /// # Errors
+    /// It has waited too long.
+    async fn wait_for_memory(&mut self, since: Instant, why: OverBudget) -> Result<(), LinkError> {
+        if since.elapsed() >= Duration::from_millis(self.link.config.memory_wait_ms_max) {
+            return Err(LinkError::NoMemory { peer: self.link.peer.clone(), why });
+        }
+        self.link.counters.was_held_up.store(true, Relaxed);
+        sleep(MEMORY_PAUSE).await;
+        self.awake()
+    }
+
+    /// The reader goes back to the stream.
+    fn returns(&mut self) {
+        if self.gauge.is_on() {
+            self.gauge.returns(Instant::now());
+        }
+    }
+
+    fn came(&mut self, bytes: usize, all: bool) {
+        if self.gauge.is_on() {
+            self.gauge.came(bytes, all, self.seen_at);
+        }
+    }
+
+    fn misbehaved(&self, what: FrameError) -> LinkError {
+        LinkError::misbehaved(&self.link.peer, what)
     }
 }

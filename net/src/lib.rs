@@ -23,7 +23,8 @@
 //!
 //! | module | reason to exist |
 //! | --- | --- |
-//! | `frame`, `hello` | bytes to frames and back, pure ([`decode_frames`] is the entry for fuzzing) |
+//! | `memory` | the bytes that a whole node may hold, and who holds them |
+//! | `frame`, `hello` | bytes to frames and back, pure ([`Frame::decode`] is the entry for fuzzing) |
 //! | `assemble` | fragments to messages |
 //! | `measure` | round trip and bandwidth, from pongs and from the times at which bytes came, pure |
 //! | `outbox` | which frame goes next, pure |
@@ -32,7 +33,8 @@
 //! | `ticker` | wakes shaped links on time |
 //! | `egress` | from the outbox through the shape into the stream |
 //! | `link`, `ingress`, `flusher` | one link: its handle and its two tasks |
-//! | `endpoint`, `registry` | all links of a node: dialling, accepting, closing |
+//! | `endpoint`, `registry`, `slots` | all links of a node: dialling, accepting, closing, and how many there may be |
+//! | `log_limit` | log lines that a peer can cause, limited in rate |
 
 mod assemble;
 mod config;
@@ -44,22 +46,27 @@ mod frame;
 mod hello;
 mod ingress;
 mod link;
+mod log_limit;
 mod measure;
+mod memory;
 mod message;
 mod outbox;
 mod pipe;
 mod registry;
+mod slots;
 mod ticker;
 mod topology;
 pub mod transport;
 
-pub use assemble::{Assembler, Outcome};
-pub use config::{EndpointConfig, Limits};
+pub use assemble::{Assembler, NotTaken, Outcome};
+pub use config::{EndpointConfig, Limits, MEMORY_BYTES_MIN};
 pub use endpoint::Endpoint;
 pub use error::{FrameError, LinkError, NetError, SendRefused};
-pub use frame::{Frame, decode_frames};
+pub use frame::Frame;
 pub use hello::{Hello, VERSION, decode_hello, encode_hello};
 pub use link::{Link, LinkStats};
+pub use log_limit::LogLimit;
 pub use measure::Measured;
+pub use memory::{Lease, MemoryBudget, OverBudget};
 pub use message::{Handler, INLINE_BYTES_MAX, Identity, Incoming, Lane, MEDIUM_BYTES_MAX, Message, Place};
 pub use topology::{LinkShape, Topology};

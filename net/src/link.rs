@@ -2,22 +2,22 @@
 
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, SetOnce, watch};
+use tokio::sync::{Notify, Semaphore, SetOnce, watch};
 use tokio::time::Instant;
 
 use crate::config::EndpointConfig;
 use crate::egress::{Egress, Pumped};
-use crate::hello::Hello;
+use crate::hello::{Hello, encode_hello};
 use crate::measure::Measured;
 use crate::message::{Identity, Lane, Message, Place};
-use crate::outbox::Ticket;
+use crate::outbox::{OutFrame, Ticket};
 use crate::pipe::Pipe;
-use crate::{FrameError, LinkError, SendRefused};
+use crate::{FrameError, LinkError, MemoryBudget, SendRefused};
 
 /// What a message costs its lane beyond its bytes, so that empty messages are bounded too.
 const MESSAGE_OVERHEAD_BYTES: usize = 64;
@@ -30,14 +30,21 @@ pub struct Link {
     pub(crate) peer: String,
     pub(crate) place: Option<Place>,
     pub(crate) config: Arc<EndpointConfig>,
+    /// What its address may take.
+    pub(crate) memory: MemoryBudget,
     egress: Mutex<Egress>,
     lanes: [Semaphore; 3],
+    /// More than `overflow_bytes_max` waits beyond the lanes' bounds, or there was no memory for a message.
+    pub(crate) overflows: AtomicBool,
+    /// Told when that is over.
+    pub(crate) room: Notify,
     pub(crate) hello: SetOnce<Hello>,
     pub(crate) ended: SetOnce<LinkError>,
     /// Set when the reader task has told everybody and gone.
     pub(crate) done: SetOnce<()>,
     pub(crate) counters: Counters,
-    /// What was told of the measurements last.
+    newest: Mutex<Measured>,
+    /// What was told of it last.
     told: watch::Sender<Measured>,
 }
 
@@ -47,10 +54,12 @@ pub(crate) struct Counters {
     pub(crate) bytes_received: AtomicU64,
     pub(crate) messages_sent: AtomicU64,
     pub(crate) messages_received: AtomicU64,
-    /// In µs, plus one; 0: not measured.
-    round_trip: AtomicU64,
-    /// In bytes per second, plus one; 0: not measured.
-    rate: AtomicU64,
+    /// Of messages that come in fragments.
+    pub(crate) fragment_bytes: AtomicU64,
+    /// Since the flusher last looked there was a moment in which the peer owed no rest of a message.
+    pub(crate) was_whole: AtomicBool,
+    /// Since the flusher last looked it was this side that let the peer wait.
+    pub(crate) was_held_up: AtomicBool,
 }
 
 /// What a link has done so far.
@@ -86,6 +95,7 @@ impl Link {
         peer: String,
         place: Option<Place>,
         config: Arc<EndpointConfig>,
+        memory: MemoryBudget,
         egress: Egress,
     ) -> Arc<Self> {
         let lanes = config.queue_bytes_max().map(|bytes| Semaphore::new(bytes as usize));
@@ -94,14 +104,23 @@ impl Link {
             peer,
             place,
             config,
+            memory,
             egress: Mutex::new(egress),
             lanes,
+            overflows: AtomicBool::new(false),
+            room: Notify::new(),
             hello: SetOnce::new(),
             ended: SetOnce::new(),
             done: SetOnce::new(),
             counters: Counters::default(),
+            newest: Mutex::default(),
             told: watch::Sender::default(),
         })
+    }
+
+    /// The link's number: no other link of its endpoint has it, before or after. What a peer says of itself holds for its link, as long as that lives.
+    pub fn id(&self) -> u64 {
+        self.id
     }
 
     /// Who the peer says it is; `None` until its hello has come (a dialler may send before).
@@ -156,8 +175,8 @@ impl Link {
             self.check_size(&message)?;
         }
         let ticket = self.ticket(&message);
-        let room = self.lanes[ticket.lane.index()].acquire_many(ticket.bytes).await.map_err(|_| self.why())?;
-        room.forget();
+        let lane = &self.lanes[ticket.lane.index()];
+        lane.acquire_many(self.permits(ticket)).await.map_err(|_| self.why())?.forget();
         self.enqueue(message, ticket)
     }
 
@@ -179,25 +198,46 @@ impl Link {
         Ok(self.enqueue(message, ticket)?)
     }
 
+    /// Sends a message without waiting, beyond its lane's bound if need be: for what answers the peer. It costs the
+    /// peer's address its memory, and with more than `overflow_bytes_max` beyond the bounds, whatever the peer sends is
+    /// read slowly until it has read its answers: slowly, not never, as two nodes that both stop would wait for each
+    /// other.
+    ///
+    /// # Errors
+    /// The link is gone or not introduced, the message is larger than the peer takes, or there is no memory for it.
+    pub fn post(&self, message: Message) -> Result<(), LinkError> {
+        if message.lane() == Lane::Large && self.hello.get().is_none() {
+            return Err(LinkError::QueueFull { peer: self.peer.clone() });
+        }
+        self.check_size(&message)?;
+        let ticket = self.ticket(&message);
+        let over = !self.admit(ticket)?;
+        let pushed = self.push(message, Ticket { over, ..ticket }, false);
+        if pushed.as_ref().map_or(true, |egress| egress.overflow_bytes > self.config.overflow_bytes_max) {
+            self.overflows.store(true, Relaxed);
+        }
+        self.push_out(pushed?);
+        Ok(())
+    }
+
     /// Queues a small message for the next flush, at the latest after `lazy_ms_max` (5 ms). Order with other small
     /// messages is kept. A message of another lane is sent at once instead.
     ///
     /// # Errors
     /// The link is gone, or the lane is full.
     pub fn send_lazily(&self, message: Message) -> Result<(), LinkError> {
+        let full = || LinkError::QueueFull { peer: self.peer.clone() };
         if message.lane() != Lane::Small {
             return self.try_send(message).map_err(|refused| match refused {
                 SendRefused::Broken(why) => why,
-                SendRefused::Full(_) => LinkError::QueueFull { peer: self.peer.clone() },
+                SendRefused::Full(_) => full(),
             });
         }
         let ticket = self.ticket(&message);
         if !self.admit(ticket)? {
-            return Err(LinkError::QueueFull { peer: self.peer.clone() });
+            return Err(full());
         }
-        let mut egress = self.open_egress()?;
-        egress.outbox.push(message, ticket, true);
-        self.counters.messages_sent.fetch_add(1, Relaxed);
+        let mut egress = self.push(message, ticket, true)?;
         if egress.lazy_due.is_none() {
             let due = Instant::now() + Duration::from_millis(self.config.lazy_ms_max);
             egress.lazy_due = Some(due);
@@ -212,15 +252,15 @@ impl Link {
     /// What the link has done so far.
     pub fn stats(&self) -> LinkStats {
         let counters = &self.counters;
-        let queued = |(lane, max): (&Semaphore, u32)| u64::from(max).saturating_sub(lane.available_permits() as u64);
+        let Measured { round_trip_us, bytes_per_s } = *lock(&self.newest);
         LinkStats {
             bytes_sent: counters.bytes_sent.load(Relaxed),
             bytes_received: counters.bytes_received.load(Relaxed),
             messages_sent: counters.messages_sent.load(Relaxed),
             messages_received: counters.messages_received.load(Relaxed),
-            round_trip_us: counters.round_trip.load(Relaxed).checked_sub(1),
-            bytes_per_s: counters.rate.load(Relaxed).checked_sub(1),
-            queued_bytes: self.lanes.iter().zip(self.config.queue_bytes_max()).map(queued).sum(),
+            round_trip_us,
+            bytes_per_s,
+            queued_bytes: self.queued_bytes(),
         }
     }
 
@@ -242,6 +282,10 @@ impl Link {
         }
     }
 
+    pub(crate) fn queued_bytes(&self) -> u64 {
+        self.egress().queued_bytes
+    }
+
     fn check_size(&self, message: &Message) -> Result<(), LinkError> {
         let theirs = self.hello.get().map_or(u64::MAX, |hello| hello.limits.message_bytes_max);
         let bytes_max = theirs.min(self.config.limits.message_bytes_max);
@@ -253,15 +297,18 @@ impl Link {
     }
 
     fn ticket(&self, message: &Message) -> Ticket {
-        let lane = message.lane();
-        let bytes_max = self.config.queue_bytes_max()[lane.index()];
         let bytes = u32::try_from(message.bytes() + MESSAGE_OVERHEAD_BYTES).unwrap_or(u32::MAX);
-        Ticket { lane, bytes: bytes.min(bytes_max) }
+        Ticket { lane: message.lane(), bytes, over: false }
+    }
+
+    /// Its room in the lane: one that is larger than that goes alone.
+    fn permits(&self, ticket: Ticket) -> u32 {
+        if ticket.over { 0 } else { ticket.bytes.min(self.config.queue_bytes_max()[ticket.lane.index()]) }
     }
 
     /// Takes room in the lane, if there is some.
     fn admit(&self, ticket: Ticket) -> Result<bool, LinkError> {
-        match self.lanes[ticket.lane.index()].try_acquire_many(ticket.bytes) {
+        match self.lanes[ticket.lane.index()].try_acquire_many(self.permits(ticket)) {
             Ok(room) => {
                 room.forget();
                 Ok(true)
@@ -271,45 +318,64 @@ impl Link {
         }
     }
 
-    /// Queues what was admitted, and writes as much as the stream takes.
-    fn enqueue(&self, message: Message, ticket: Ticket) -> Result<(), LinkError> {
+    /// Queues what was admitted.
+    fn push(&self, message: Message, ticket: Ticket, lazy: bool) -> Result<MutexGuard<'_, Egress>, LinkError> {
         let mut egress = self.open_egress()?;
-        egress.outbox.push(message, ticket, false);
+        if let Err(why) = egress.push(message, ticket, lazy) {
+            drop(egress);
+            self.give_back(ticket);
+            return Err(LinkError::NoMemory { peer: self.peer.clone(), why });
+        }
         self.counters.messages_sent.fetch_add(1, Relaxed);
-        self.push_out(egress)
+        Ok(egress)
     }
 
-    fn push_out(&self, mut egress: MutexGuard<'_, Egress>) -> Result<(), LinkError> {
+    fn give_back(&self, ticket: Ticket) {
+        self.lanes[ticket.lane.index()].add_permits(self.permits(ticket) as usize);
+    }
+
+    /// Queues what was admitted, and writes as much as the stream takes.
+    fn enqueue(&self, message: Message, ticket: Ticket) -> Result<(), LinkError> {
+        self.push_out(self.push(message, ticket, false)?);
+        Ok(())
+    }
+
+    /// Writes as much as the stream takes. If that fails the link has ended, and its reader task says so: what was queued may have gone.
+    fn push_out(&self, mut egress: MutexGuard<'_, Egress>) {
         if egress.blocked {
-            return Ok(());
+            return;
         }
         if egress.is_shaped() {
-            egress.wake_flusher();
-            return Ok(());
+            return egress.wake_flusher();
         }
         let mut cx = Context::from_waker(Waker::noop());
         for _ in 0..INLINE_WRITES_MAX {
             match self.pump(&mut egress, &mut cx) {
-                Poll::Ready(Ok(Pumped::Dry)) => return Ok(()),
+                Poll::Ready(Ok(Pumped::Dry)) => return,
                 Poll::Ready(Ok(Pumped::More)) => {}
                 // The stream now remembers a waker that does nothing: the flusher must leave its own.
                 Poll::Pending => break,
                 Poll::Ready(Err(error)) => {
                     drop(egress);
-                    self.end(LinkError::io(&self.peer, &error));
-                    return Err(self.why());
+                    return self.end(LinkError::io(&self.peer, &error));
                 }
             }
         }
         egress.wake_flusher();
-        Ok(())
     }
 
     /// One write, and the bookkeeping that follows.
     pub(crate) fn pump(&self, egress: &mut Egress, cx: &mut Context<'_>) -> Poll<io::Result<Pumped>> {
         let pumped = egress.pump(cx);
-        for ticket in egress.freed.drain(..) {
-            self.lanes[ticket.lane.index()].add_permits(ticket.bytes as usize);
+        let freed = !egress.freed.is_empty();
+        while let Some(ticket) = egress.freed.pop() {
+            egress.release(ticket);
+            self.give_back(ticket);
+        }
+        let over = || egress.overflow_bytes > self.config.overflow_bytes_max;
+        if freed && self.overflows.load(Relaxed) && !over() {
+            self.overflows.store(false, Relaxed);
+            self.room.notify_one();
         }
         if egress.written_bytes > 0 {
             self.counters.bytes_sent.fetch_add(std::mem::take(&mut egress.written_bytes), Relaxed);
@@ -318,7 +384,7 @@ impl Link {
     }
 
     pub(crate) fn egress(&self) -> MutexGuard<'_, Egress> {
-        self.egress.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.egress)
     }
 
     /// The sending half, if the link still takes messages.
@@ -334,6 +400,13 @@ impl Link {
         self.ended.get().cloned().unwrap_or_else(|| LinkError::Closed { peer: self.peer.clone() })
     }
 
+    /// Says who this side is, before anything else that is said from now on.
+    pub(crate) fn greet(&self, hello: Hello) {
+        let mut egress = self.egress();
+        egress.push_first(OutFrame::raw(encode_hello(&hello)));
+        egress.wake_flusher();
+    }
+
     /// Takes note of the peer's hello: from now on its limits hold, and its site decides the shape.
     pub(crate) fn introduce(&self, hello: Hello, pipe: Option<Arc<Pipe>>) {
         let mut egress = self.egress();
@@ -347,8 +420,7 @@ impl Link {
     pub(crate) fn answer_ping(&self, nonce: u64) {
         let mut egress = self.egress();
         egress.outbox.push_pong(nonce);
-        // A failure has ended the link; the reader task sees that.
-        let _ = self.push_out(egress);
+        self.push_out(egress);
     }
 
     /// Asks for a pong, to measure the round trip.
@@ -361,8 +433,7 @@ impl Link {
     pub(crate) fn ping_now(&self) {
         if let Ok(mut egress) = self.open_egress() {
             self.ping(&mut egress);
-            // A failure has ended the link; the reader task sees that.
-            let _ = self.push_out(egress);
+            self.push_out(egress);
         }
     }
 
@@ -374,8 +445,7 @@ impl Link {
             (pings.round_trip_us(), pings.are_too_few())
         };
         if let Some(round_trip_us) = round_trip_us {
-            self.counters.round_trip.store(round_trip_us.saturating_add(1), Relaxed);
-            self.tell_measured();
+            self.tell_measured(|newest| newest.round_trip_us = Some(round_trip_us));
         }
         if too_few {
             self.ping_now();
@@ -385,20 +455,15 @@ impl Link {
 
     /// Takes note of how fast bytes come.
     pub(crate) fn rate_measured(&self, bytes_per_s: u64) {
-        self.counters.rate.store(bytes_per_s.saturating_add(1), Relaxed);
-        self.tell_measured();
+        self.tell_measured(|newest| newest.bytes_per_s = Some(bytes_per_s));
     }
 
-    fn tell_measured(&self) {
-        let LinkStats { round_trip_us, bytes_per_s, .. } = self.stats();
-        let newest = Measured { round_trip_us, bytes_per_s };
-        self.told.send_if_modified(|told| {
-            let outdated = told.is_outdated_by(&newest);
-            if outdated {
-                *told = newest;
-            }
-            outdated
-        });
+    fn tell_measured(&self, change: impl FnOnce(&mut Measured)) {
+        let mut newest = lock(&self.newest);
+        change(&mut newest);
+        if self.told.borrow().is_outdated_by(&newest) {
+            self.told.send_replace(*newest);
+        }
     }
 
     /// Takes no more messages, sends what is queued, then tells the peer.
@@ -418,4 +483,8 @@ impl Link {
         self.lanes.iter().for_each(Semaphore::close);
         egress.abandon();
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

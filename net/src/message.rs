@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::{Link, LinkError};
+use crate::{Link, LinkError, LogLimit};
 
 /// Largest message (head and tail together, in bytes) that goes as one frame: the small lane.
 pub const INLINE_BYTES_MAX: usize = 16 * 1024;
@@ -142,6 +142,20 @@ pub trait Handler: Send + Sync + 'static {
 
     /// Somebody dialled this endpoint and was turned away before a link came to be.
     fn on_refused(&self, why: &LinkError) {
-        tracing::warn!(%why, "a caller was turned away");
+        static LIMIT: LogLimit = LogLimit::new();
+        if let Some(unsaid) = LIMIT.pass() {
+            tracing::warn!(%why, unsaid, "a caller was turned away");
+        }
+    }
+
+    /// Whether what was told before waits to be worked off: no link is read on before it has been.
+    fn is_behind(&self) -> bool {
+        false
+    }
+
+    /// How much memory a message of more than one frame takes while it is handled, decoded and all, in bytes. It is
+    /// charged to the peer's address before [`Handler::on_message`] is called, until that returns.
+    fn decoded_bytes_max(&self, head: &[u8]) -> u64 {
+        head.len() as u64
     }
 }

@@ -7,17 +7,18 @@ use std::io::IoSlice;
 
 use bytes::Bytes;
 
+use crate::Frame;
 use crate::config::Limits;
-use crate::frame::{BEGIN_BYTES, HEADER_BYTES, Header, Kind};
+use crate::frame::PREFIX_BYTES;
 use crate::message::{Lane, MEDIUM_BYTES_MAX, Message};
 
-const PREFIX_BYTES: usize = HEADER_BYTES + BEGIN_BYTES;
-
-/// Room in a lane that is given back when a frame has gone.
+/// Room in the queue that is given back when a frame has gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket {
     pub(crate) lane: Lane,
     pub(crate) bytes: u32,
+    /// Beyond the lane's bound.
+    pub(crate) over: bool,
 }
 
 /// A frame on its way out, perhaps written in part.
@@ -38,23 +39,9 @@ impl OutFrame {
         Self { prefix: [0; PREFIX_BYTES], prefix_bytes: 0, parts, written: 0, ticket: None }
     }
 
-    fn bare(kind: Kind, id: u64) -> Self {
-        Self::new(kind, id, 0, None, [Bytes::new(), Bytes::new()])
-    }
-
-    fn whole(message: Message, ticket: Ticket) -> Self {
-        let head_bytes = message.head.len() as u32;
-        let frame = Self::new(Kind::Whole, 0, head_bytes, None, [message.head, message.tail]);
-        Self { ticket: Some(ticket), ..frame }
-    }
-
-    fn new(kind: Kind, id: u64, head_bytes: u32, tail_bytes: Option<u64>, parts: [Bytes; 2]) -> Self {
-        let begin_bytes = if tail_bytes.is_some() { BEGIN_BYTES } else { 0 };
-        let payload_bytes = (begin_bytes + parts[0].len() + parts[1].len()) as u32;
-        let mut prefix = [0; PREFIX_BYTES];
-        prefix[..HEADER_BYTES].copy_from_slice(&Header { kind, payload_bytes, head_bytes, id }.encode());
-        prefix[HEADER_BYTES..].copy_from_slice(&tail_bytes.unwrap_or_default().to_le_bytes());
-        Self { prefix, prefix_bytes: HEADER_BYTES + begin_bytes, parts, written: 0, ticket: None }
+    fn new(frame: Frame, ticket: Option<Ticket>) -> Self {
+        let (prefix, prefix_bytes, parts) = frame.into_parts();
+        Self { prefix, prefix_bytes, parts, written: 0, ticket }
     }
 
     /// Bytes not yet written.
@@ -95,19 +82,17 @@ struct Bulk {
 }
 
 impl Bulk {
-    /// The next fragment, with at most `data_bytes_max` of the message, and whether it was the last.
+    /// The next fragment, with at most `data_bytes_max` of head or tail, and whether it was the last.
     fn fragment(&mut self, data_bytes_max: usize) -> (OutFrame, bool) {
         let (head_bytes, tail_bytes) = (self.head.len() as u32, self.tail.len() as u64);
-        let from_head = data_bytes_max.min(self.head.len());
-        let from_tail = (data_bytes_max - from_head).min(self.tail.len());
-        let parts = [self.head.split_to(from_head), self.tail.split_to(from_tail)];
-        let mut frame = match std::mem::replace(&mut self.begun, true) {
-            false => OutFrame::new(Kind::Begin, self.id, head_bytes, Some(tail_bytes), parts),
-            true => OutFrame::new(Kind::More, self.id, 0, None, parts),
+        let part = if self.head.is_empty() { &mut self.tail } else { &mut self.head };
+        let data = part.split_to(data_bytes_max.min(part.len()));
+        let frame = match std::mem::replace(&mut self.begun, true) {
+            false => Frame::Begin { id: self.id, head_bytes, tail_bytes, data },
+            true => Frame::More { id: self.id, data },
         };
         let last = self.head.is_empty() && self.tail.is_empty();
-        frame.ticket = last.then_some(self.ticket);
-        (frame, last)
+        (OutFrame::new(frame, last.then_some(self.ticket)), last)
     }
 }
 
@@ -155,7 +140,7 @@ impl Outbox {
         let queue = match ticket.lane {
             Lane::Small => {
                 self.urgent += usize::from(!lazy);
-                return self.small.push_back(OutFrame::whole(message, ticket));
+                return self.small.push_back(OutFrame::new(Frame::Whole(message), Some(ticket)));
             }
             Lane::Medium => &mut self.medium,
             Lane::Large => &mut self.large,
@@ -196,10 +181,10 @@ impl Outbox {
     /// The next frame that is not a fragment.
     pub(crate) fn next_small(&mut self) -> Option<OutFrame> {
         if let Some(nonce) = self.pong.take() {
-            return Some(OutFrame::bare(Kind::Pong, nonce));
+            return Some(OutFrame::new(Frame::Pong { nonce }, None));
         }
         if let Some(nonce) = self.ping.take() {
-            return Some(OutFrame::bare(Kind::Ping, nonce));
+            return Some(OutFrame::new(Frame::Ping { nonce }, None));
         }
         let frame = self.small.pop_front();
         if self.small.is_empty() {
@@ -212,8 +197,8 @@ impl Outbox {
     pub(crate) fn next_fragment(&mut self, frame_bytes_max: usize) -> Option<OutFrame> {
         self.activate();
         let mut bulk = self.active.pop_front()?;
-        let payload_bytes_max = frame_bytes_max.saturating_sub(HEADER_BYTES).min(self.limits.frame_bytes_max as usize);
-        let (frame, last) = bulk.fragment(payload_bytes_max.saturating_sub(BEGIN_BYTES).max(1));
+        let bytes_max = frame_bytes_max.min(self.limits.frame_bytes_max as usize).saturating_sub(PREFIX_BYTES);
+        let (frame, last) = bulk.fragment(bytes_max.max(1));
         if last {
             self.active_bytes -= bulk.bytes;
             self.active_large -= usize::from(bulk.ticket.lane == Lane::Large);
@@ -251,26 +236,37 @@ impl Outbox {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
     use super::*;
-    use crate::frame::begin_parts;
 
     fn message(head: usize, tail: usize) -> Message {
         Message::new(vec![1; head], vec![2; tail])
     }
 
     fn push(outbox: &mut Outbox, message: Message) {
-        let ticket = Ticket { lane: message.lane(), bytes: message.bytes() as u32 };
+        let ticket = Ticket { lane: message.lane(), bytes: message.bytes() as u32, over: false };
         outbox.push(message, ticket, false);
     }
 
-    fn next(outbox: &mut Outbox) -> Option<(Header, Vec<u8>)> {
+    fn next(outbox: &mut Outbox) -> Option<Frame> {
         let frame = outbox.next_small().or_else(|| outbox.next_fragment(16 * 1024))?;
-        let mut bytes = Vec::new();
+        let mut bytes = bytes::BytesMut::new();
         frame.slices(|s| {
             bytes.extend_from_slice(&s);
             true
         });
-        let header = Header::decode(&bytes, &Limits::default()).unwrap().unwrap();
-        Some((header, bytes.split_off(HEADER_BYTES)))
+        let frame = Frame::decode(&mut bytes, &Limits::FLOOR).unwrap().unwrap();
+        assert!(bytes.is_empty());
+        Some(frame)
+    }
+
+    /// A frame's letter, and its number or nonce.
+    fn next_kind(outbox: &mut Outbox) -> (char, u64) {
+        match next(outbox).unwrap() {
+            Frame::Whole(_) => ('w', 0),
+            Frame::Begin { id, .. } => ('b', id),
+            Frame::More { id, .. } => ('m', id),
+            Frame::Ping { nonce } => ('?', nonce),
+            Frame::Pong { nonce } => ('!', nonce),
+        }
     }
 
     #[test]
@@ -278,15 +274,12 @@ mod tests {
         let mut outbox = Outbox::new(Limits::default());
         push(&mut outbox, message(10, 3 << 20));
         push(&mut outbox, message(10, 2 << 20));
-        let (first, payload) = next(&mut outbox).unwrap();
-        assert_eq!((first.kind, first.id, begin_parts(&payload).0), (Kind::Begin, 1, 3 << 20));
+        assert!(matches!(next(&mut outbox), Some(Frame::Begin { id: 1, tail_bytes: 3_145_728, .. })));
         push(&mut outbox, message(5, 0));
         outbox.push_ping(7);
         outbox.push_pong(8);
-        let order: Vec<_> = (0..6).map(|_| next(&mut outbox).unwrap().0).map(|h| (h.kind, h.id)).collect();
-        let expected =
-            [(Kind::Pong, 8), (Kind::Ping, 7), (Kind::Whole, 0), (Kind::Begin, 2), (Kind::More, 1), (Kind::More, 2)];
-        assert_eq!(order, expected);
+        let order: Vec<_> = (0..6).map(|_| next_kind(&mut outbox)).collect();
+        assert_eq!(order, [('!', 8), ('?', 7), ('w', 0), ('b', 2), ('m', 1), ('m', 2)]);
     }
 
     #[test]
@@ -297,9 +290,8 @@ mod tests {
         }
         next(&mut outbox).unwrap();
         push(&mut outbox, message(100, 20_000));
-        let (begin, _) = next(&mut outbox).unwrap();
-        assert_eq!((begin.kind, begin.id), (Kind::Begin, 101), "its first turn comes at once");
-        let turns = (0..50).position(|_| next(&mut outbox).unwrap().0.id == 101).unwrap();
+        assert_eq!(next_kind(&mut outbox), ('b', 101), "its first turn comes at once");
+        let turns = (0..50).position(|_| next_kind(&mut outbox).1 == 101).unwrap();
         assert!(turns <= Limits::default().fragmented_messages_max as usize / 2, "{turns}");
     }
 
@@ -310,13 +302,13 @@ mod tests {
         for _ in 0..10 {
             push(&mut outbox, message(0, 1 << 20));
         }
-        let (mut begun, mut ended, mut bytes) = (0, 0, 0_usize);
-        while let Some((header, payload)) = next(&mut outbox) {
-            begun += usize::from(header.kind == Kind::Begin);
-            bytes += if header.kind == Kind::Begin { payload.len() - BEGIN_BYTES } else { payload.len() };
-            ended = ended.max(bytes >> 20);
+        let (mut begun, mut bytes) = (0, 0_usize);
+        while let Some(frame) = next(&mut outbox) {
+            begun += usize::from(matches!(frame, Frame::Begin { .. }));
+            if let Frame::Begin { data, .. } | Frame::More { data, .. } = frame {
+                bytes += data.len();
+            }
             assert!(begun - bytes / (1 << 20) <= limits.fragmented_messages_max as usize);
-            assert!(header.payload_bytes <= limits.frame_bytes_max);
         }
         assert_eq!((begun, bytes), (10, 10 << 20));
     }
@@ -325,7 +317,7 @@ mod tests {
     fn a_pong_flood_keeps_one() {
         let mut outbox = Outbox::new(Limits::default());
         (0..1000).for_each(|nonce| outbox.push_pong(nonce));
-        assert_eq!(next(&mut outbox).unwrap().0.id, 999);
+        assert_eq!(next_kind(&mut outbox), ('!', 999));
         assert!(outbox.is_empty());
     }
 }

@@ -15,7 +15,8 @@ pub(crate) type Dial = watch::Receiver<Option<Result<Arc<Link>, NetError>>>;
 pub(crate) struct Registry {
     links: HashMap<u64, Arc<Link>>,
     by_place: HashMap<Place, u64>,
-    by_node: HashMap<u64, Vec<u64>>,
+    /// The one link by which each node is reached, and which alone speaks for it.
+    by_node: HashMap<u64, u64>,
     pub(crate) dials: HashMap<Place, Dial>,
     pub(crate) closed: bool,
 }
@@ -29,28 +30,31 @@ impl Registry {
         }
     }
 
-    /// Notes the node of a link.
-    pub(crate) fn introduce(&mut self, link: &Link, node: u64) {
-        if self.links.contains_key(&link.id) {
-            self.by_node.entry(node).or_default().push(link.id);
+    /// From now on `link` is the one of `node`. The other live one, if there is one, is given back: nothing has changed.
+    pub(crate) fn claim(&mut self, link: &Link, node: u64) -> Result<(), Arc<Link>> {
+        if let Some(first) = self.to_node(node) {
+            return Err(first);
         }
+        if self.links.contains_key(&link.id) {
+            self.by_node.insert(node, link.id);
+        }
+        Ok(())
+    }
+
+    /// The same, whatever other link there is.
+    pub(crate) fn replace(&mut self, link: &Link, node: u64) {
+        self.by_node.insert(node, link.id);
+    }
+
+    /// Whoever looks for what is at this place finds this link.
+    pub(crate) fn also_at(&mut self, place: &Place, link: &Link) {
+        self.by_place.insert(place.clone(), link.id);
     }
 
     pub(crate) fn remove(&mut self, link: &Link) {
         self.links.remove(&link.id);
-        if let Some(place) = &link.place
-            && self.by_place.get(place) == Some(&link.id)
-        {
-            self.by_place.remove(place);
-        }
-        if let Some(node) = link.identity().map(|identity| identity.node)
-            && let Some(ids) = self.by_node.get_mut(&node)
-        {
-            ids.retain(|id| *id != link.id);
-            if ids.is_empty() {
-                self.by_node.remove(&node);
-            }
-        }
+        self.by_place.retain(|_, id| *id != link.id);
+        self.by_node.retain(|_, id| *id != link.id);
     }
 
     pub(crate) fn at_place(&self, place: &Place) -> Option<Arc<Link>> {
@@ -58,7 +62,7 @@ impl Registry {
     }
 
     pub(crate) fn to_node(&self, node: u64) -> Option<Arc<Link>> {
-        self.by_node.get(&node)?.iter().find_map(|&id| self.live(id))
+        self.live(*self.by_node.get(&node)?)
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Link>> {

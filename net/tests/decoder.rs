@@ -1,12 +1,15 @@
 //! The decoders, on any bytes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod support;
+
 use bytes::{Bytes, BytesMut};
 use catena_net::{
-    Assembler, Frame, Hello, Identity, Limits, Message, Outcome, decode_frames, decode_hello, encode_hello,
+    Assembler, Frame, Hello, Identity, Limits, MemoryBudget, Message, Outcome, decode_hello, encode_hello,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
+use support::decode_frames;
 
 fn data(bytes_max: usize) -> impl Strategy<Value = Bytes> {
     vec(any::<u8>(), 0..bytes_max).prop_map(Bytes::from)
@@ -41,7 +44,7 @@ proptest! {
     fn any_bytes_never_panic(bytes in vec(any::<u8>(), 0..2000)) {
         let mut buffer = BytesMut::from(&bytes[..]);
         let before = buffer.len();
-        if let Ok(frames) = decode_frames(&mut buffer, &Limits::default()) {
+        if let Ok(frames) = decode_frames(&mut buffer) {
             let taken: usize = frames.iter().map(|frame| frame.encode().len()).sum();
             prop_assert_eq!(taken + buffer.len(), before, "no byte is lost or read twice");
         }
@@ -56,8 +59,8 @@ proptest! {
         let mut bytes: Vec<u8> = frames.iter().flat_map(Frame::encode).collect();
         let at = at.index(bytes.len());
         bytes[at] ^= bits;
-        let mut assembler = Assembler::new(Limits::default());
-        for frame in decode_frames(&mut BytesMut::from(&bytes[..]), &Limits::default()).unwrap_or_default() {
+        let mut assembler = Assembler::new(Limits::default(), MemoryBudget::new(1 << 30));
+        for frame in decode_frames(&mut BytesMut::from(&bytes[..])).unwrap_or_default() {
             if assembler.accept(&frame).is_err() {
                 break;
             }
@@ -74,7 +77,7 @@ proptest! {
             let (piece, later) = rest.split_at(cut.min(rest.len()));
             buffer.extend_from_slice(piece);
             rest = later;
-            decoded.extend(decode_frames(&mut buffer, &Limits::default()).unwrap());
+            decoded.extend(decode_frames(&mut buffer).unwrap());
         }
         prop_assert_eq!(decoded, frames);
         prop_assert!(buffer.is_empty());
@@ -82,7 +85,7 @@ proptest! {
 
     #[test]
     fn the_assembler_never_panics_and_never_invents_bytes(frames in vec(likely_frame(), 0..60)) {
-        let mut assembler = Assembler::new(Limits::default());
+        let mut assembler = Assembler::new(Limits::default(), MemoryBudget::new(1 << 30));
         let (mut came, mut delivered) = (0, 0);
         for frame in frames {
             came += match &frame {
@@ -101,9 +104,9 @@ proptest! {
     }
 
     #[test]
-    fn hellos_survive_any_split(node in any::<u64>(), site in "[a-z]{0,40}", hello in data(2000), cut in any::<prop::sample::Index>()) {
+    fn hellos_survive_any_split(node in any::<u64>(), site in "[a-z]{0,40}", hello in data(2000), taken in any::<bool>(), cut in any::<prop::sample::Index>()) {
         let site = (!site.is_empty()).then_some(site);
-        let hello = Hello { identity: Identity { node, site, hello }, limits: Limits::default() };
+        let hello = Hello { identity: Identity { node, site, hello }, limits: Limits::default(), taken };
         let bytes = encode_hello(&hello);
         let cut = cut.index(bytes.len());
         let mut buffer = BytesMut::from(&bytes[..cut]);

@@ -56,6 +56,10 @@ impl Scene {
     }
 }
 
+fn too_much(limit: &'static str, came: u64, max: u64) -> FrameError {
+    FrameError::TooMuch { limit, came, max }
+}
+
 fn begin(id: u64, head_bytes: u32, tail_bytes: u64, data: &'static [u8]) -> Vec<u8> {
     Frame::Begin { id, head_bytes, tail_bytes, data: Bytes::from_static(data) }.encode()
 }
@@ -73,35 +77,43 @@ async fn an_unknown_kind() {
 async fn a_huge_frame() {
     let mut frame = Frame::Whole(Message::default()).encode();
     frame[1..4].copy_from_slice(&[0xff; 3]);
-    scene().await.check(frame, FrameError::FrameTooLong { bytes: 0xff_ffff, bytes_max: 16_384 }).await;
+    scene().await.check(frame, too_much("frame_bytes_max", 0xff_ffff, 16_384)).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_huge_message() {
-    let bytes_max = Limits::default().message_bytes_max;
-    let expected = FrameError::MessageTooLong { bytes: u64::MAX, bytes_max };
+    let expected = too_much("message_bytes_max", u64::MAX, Limits::default().message_bytes_max);
     scene().await.check(begin(1, 5, u64::MAX, b""), expected).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_fragment_of_an_unknown_message() {
-    scene().await.check(more(42, b"x"), FrameError::UnknownMessage { id: 42 }).await;
+    scene().await.check(more(42, b"x"), FrameError::Fragment { id: 42, what: "is not under way" }).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_message_that_ended_is_unknown_again() {
     let bytes = [begin(1, 1, 1, b"h"), more(1, b"t"), more(1, b"t")].concat();
-    scene().await.check(bytes, FrameError::UnknownMessage { id: 1 }).await;
+    scene().await.check(bytes, FrameError::Fragment { id: 1, what: "is not under way" }).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn more_bytes_than_announced() {
-    scene().await.check([begin(7, 1, 2, b"h"), more(7, b"ttt")].concat(), FrameError::Overflow { id: 7 }).await;
+    scene()
+        .await
+        .check(
+            [begin(7, 1, 2, b"h"), more(7, b"ttt")].concat(),
+            FrameError::Fragment { id: 7, what: "brought more bytes than it announced" },
+        )
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_message_that_begins_twice() {
-    scene().await.check(begin(7, 1, 2, b"").repeat(2), FrameError::DuplicateMessage { id: 7 }).await;
+    scene()
+        .await
+        .check(begin(7, 1, 2, b"").repeat(2), FrameError::Fragment { id: 7, what: "began while it was under way" })
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -113,13 +125,13 @@ async fn an_empty_fragment() {
 #[tokio::test(start_paused = true)]
 async fn too_many_messages_under_way() {
     let bytes = (0..17).flat_map(|id| begin(id, 1, 1, b"")).collect();
-    scene().await.check(bytes, FrameError::TooManyMessages { messages_max: 16 }).await;
+    scene().await.check(bytes, too_much("fragmented_messages_max", 17, 16)).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn too_many_bytes_announced() {
     let bytes = (0..3).flat_map(|id| begin(id, 0, 128 << 20, b"x")).collect();
-    let expected = FrameError::ReceiveTooMuch { bytes: 3 * (128 << 20), bytes_max: 256 << 20 };
+    let expected = too_much("receive_bytes_max", 3 * (128 << 20), 256 << 20);
     scene().await.check(bytes, expected).await;
 }
 
@@ -235,7 +247,7 @@ fn misbehaved(what: FrameError) -> LinkError {
 }
 
 fn hello() -> Vec<u8> {
-    encode_hello(&Hello { identity: identity(66, Some("mars")), limits: Limits::default() }).to_vec()
+    encode_hello(&Hello { identity: identity(66, Some("mars")), limits: Limits::default(), taken: false }).to_vec()
 }
 
 #[tokio::test(start_paused = true)]
@@ -273,7 +285,7 @@ async fn a_dialler_names_both_versions_too() {
 async fn a_hello_that_is_too_long() {
     let mut bytes = hello();
     bytes[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
-    let expected = FrameError::HelloTooLong { bytes: u32::MAX.into(), bytes_max: 65 << 10 };
+    let expected = too_much("hello_bytes_max", u32::MAX.into(), 65 << 10);
     assert_eq!(refused(&bytes, false).await.0, misbehaved(expected));
 }
 

@@ -83,3 +83,85 @@ bounded!(stack, crate::Frame, crate::STACK_DEPTH_MAX, "more than 32 chains aroun
 bounded!(counts, crate::BranchCount, crate::BRANCHES_MAX, "more than 4,096 branches");
 bounded!(branches, crate::Branch, crate::BRANCHES_MAX, "more than 4,096 branches");
 bounded!(console, crate::LogLine, crate::CONSOLE_LINES_MAX, "more than 4,096 lines of the console");
+
+/// 128 bits as a byte string: CBOR's own integers end at 64.
+pub(crate) mod number {
+    pub(crate) fn encode<C, W: minicbor::encode::Write>(
+        number: &u128,
+        e: &mut minicbor::Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        e.bytes(&number.to_be_bytes())?.ok()
+    }
+
+    pub(crate) fn decode<C>(d: &mut minicbor::Decoder<'_>, _: &mut C) -> Result<u128, minicbor::decode::Error> {
+        let bytes = d.bytes()?.try_into();
+        bytes.map(u128::from_be_bytes).map_err(|_| minicbor::decode::Error::message("a chain's number has 16 bytes"))
+    }
+}
+
+/// The profile, if there is one, of at most [`crate::TRACE_STEPS_MAX`] steps.
+pub(crate) mod trace {
+    use crate::StepTrace;
+    use alloc::vec::Vec;
+
+    pub(crate) fn encode<C, W: minicbor::encode::Write>(
+        trace: &Option<Vec<StepTrace>>,
+        e: &mut minicbor::Encoder<W>,
+        ctx: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        match trace {
+            Some(trace) => steps::encode(trace, e, ctx),
+            None => e.null()?.ok(),
+        }
+    }
+
+    pub(crate) fn decode<'b, C>(
+        d: &mut minicbor::Decoder<'b>,
+        ctx: &mut C,
+    ) -> Result<Option<Vec<StepTrace>>, minicbor::decode::Error> {
+        if d.datatype()? == minicbor::data::Type::Null {
+            d.null()?;
+            return Ok(None);
+        }
+        steps::decode(d, ctx).map(Some)
+    }
+
+    bounded!(steps, crate::StepTrace, crate::TRACE_STEPS_MAX, "a profile of more than 2,048 steps");
+}
+
+/// Services, of at most [`crate::LISTING_ENTRIES_MAX`], with [`crate::LISTING_NAMES_MAX`] names in all.
+pub(crate) mod listing {
+    use crate::ServiceEntry;
+    use alloc::vec::Vec;
+    use minicbor::{Decode, Encode};
+
+    pub(crate) fn encode<C, W: minicbor::encode::Write>(
+        entries: &[ServiceEntry],
+        e: &mut minicbor::Encoder<W>,
+        ctx: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        e.array(entries.len() as u64)?;
+        entries.iter().try_for_each(|entry| entry.encode(e, ctx))
+    }
+
+    pub(crate) fn decode<'b, C>(
+        d: &mut minicbor::Decoder<'b>,
+        ctx: &mut C,
+    ) -> Result<Vec<ServiceEntry>, minicbor::decode::Error> {
+        let count = d.array()?.filter(|count| *count <= crate::LISTING_ENTRIES_MAX as u64);
+        let count = count.ok_or_else(|| minicbor::decode::Error::message("a listing of more than 4,096 services"))?;
+        let mut names = 0;
+        let entry = |_| {
+            let entry = ServiceEntry::decode(d, ctx)?;
+            names += entry.names();
+            match names <= crate::LISTING_NAMES_MAX {
+                true => Ok(entry),
+                false => Err(minicbor::decode::Error::message("a listing of more than 65,536 names of functions")),
+            }
+        };
+        (0..count).map(entry).collect()
+    }
+}
+bounded!(told, crate::Told, crate::RECORDING_EVENTS_MAX, "more than 16,384 events in a recording");
+bounded!(asked, crate::Asked, crate::RECORDING_EVENTS_MAX, "more than 16,384 calls in one turn");

@@ -118,7 +118,7 @@ pub struct Frame {
     pub continuation_bytes: u32,
     /// Whether the enclosing chain's function was told of a call that may have taken effect.
     #[cbor(n(10), default)]
-    pub doubt: bool,
+    pub uncertain: bool,
     /// The enclosing chain's continuation; not part of the head.
     #[cbor(skip)]
     pub continuation: Bytes,

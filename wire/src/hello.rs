@@ -13,7 +13,7 @@ pub struct Hello {
     #[n(0)]
     pub node: NodeRef,
     /// What it serves.
-    #[n(1)]
+    #[cbor(n(1), with = "crate::bytes_codec::listing")]
     pub services: Vec<ServiceEntry>,
     /// It keeps functions for all.
     #[n(2)]

@@ -4,7 +4,7 @@ use alloc::{string::String, vec::Vec};
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
 
-use crate::{Branch, Budget, Charter, Exception, Frame, Hash, Merge, NodeId, StepKey, StepLimits, Value};
+use crate::{Branch, Budget, Charter, Exception, Frame, Hash, Merge, NodeId, Recording, StepKey, StepLimits, Value};
 
 /// A node, and how to reach it.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
@@ -33,9 +33,10 @@ pub struct Hop {
     /// Which step of which chain this is.
     #[n(0)]
     pub key: StepKey,
-    /// 0 for the first sending; higher for a repetition after a loss.
+    /// Microseconds since the hop first went out; 0 the first time. Whoever no longer remembers what was done so long ago cannot say that
+    /// this hop was not.
     #[n(1)]
-    pub attempt: u8,
+    pub age_us: u64,
     /// What is left to spend.
     #[n(2)]
     pub budget: Budget,
@@ -70,10 +71,10 @@ pub struct Hop {
     #[cbor(n(12), with = "crate::bytes_codec::path")]
     pub path: Vec<String>,
     /// The profile so far, if the origin asked for one, bounded by [`crate::TRACE_STEPS_MAX`].
-    #[n(13)]
+    #[cbor(n(13), with = "crate::bytes_codec::trace")]
     pub trace: Option<Vec<StepTrace>>,
     /// Lines logged so far (rpc-chains section 3.7).
-    #[n(14)]
+    #[cbor(n(14), with = "crate::bytes_codec::console")]
     pub console: Vec<LogLine>,
     /// Bytes of the continuation; in the tail those of the chain stack follow, then the function itself, if it rides along.
     #[n(15)]
@@ -98,10 +99,13 @@ pub struct Hop {
     pub limits: StepLimits,
     /// Whether its function was told of a call that may have taken effect: however it fails, the outcome is unknown.
     #[cbor(n(22), default)]
-    pub doubt: bool,
-    /// A step before this one that was done again.
+    pub uncertain: bool,
+    /// Whether the chain may be under way twice.
     #[n(23)]
-    pub redone: Option<Redone>,
+    pub duplicate: Option<PossibleDuplicate>,
+    /// What the guests were told so far, if the origin asked for a recording.
+    #[n(24)]
+    pub recording: Option<Recording>,
     /// The continuation; not part of the head.
     #[cbor(skip)]
     pub continuation: Bytes,
@@ -110,17 +114,17 @@ pub struct Hop {
     pub code_bytes: Option<Bytes>,
 }
 
-/// A step that may have been done twice: from its first time the chain may have gone on, and each step after it may have been
-/// done too (rpc-chains section 3.9).
+/// A chain that may be under way twice: a step of it may have been done by a node that was lost, and it went on without knowing
+/// (rpc-chains section 3.9). Its first way is not marked, and is the only one that may do what must not be done twice.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(array)]
-pub struct Redone {
-    /// Which step.
+pub struct PossibleDuplicate {
+    /// The earliest such step.
     #[n(0)]
-    pub key: StepKey,
-    /// How long ago it went out for the first time, in microseconds, without the time in the network since.
+    pub since: StepKey,
+    /// Tells this way of the chain from its others; never 0, which stands for the first.
     #[n(1)]
-    pub age_us: u64,
+    pub way: u64,
 }
 
 /// How a branch ended.
@@ -139,6 +143,19 @@ impl From<Result<Value, Exception>> for Outcome {
         match result {
             Ok(value) => Self::Done(value),
             Err(exception) => Self::Threw(exception),
+        }
+    }
+}
+
+impl Outcome {
+    /// As most of Rust has it.
+    ///
+    /// # Errors
+    /// The exception that was thrown.
+    pub const fn as_result(&self) -> Result<&Value, &Exception> {
+        match self {
+            Self::Done(value) => Ok(value),
+            Self::Threw(exception) => Err(exception),
         }
     }
 }
@@ -194,10 +211,10 @@ pub struct End {
     #[cbor(n(3), with = "crate::bytes_codec::path")]
     pub path: Vec<String>,
     /// The profile, if it was asked for.
-    #[n(4)]
+    #[cbor(n(4), with = "crate::bytes_codec::trace")]
     pub trace: Option<Vec<StepTrace>>,
     /// Lines logged, those among them that went ahead of the end.
-    #[n(5)]
+    #[cbor(n(5), with = "crate::bytes_codec::console")]
     pub console: Vec<LogLine>,
     /// For a branch: the step of its parent at whose merge host it ends.
     #[n(6)]
@@ -212,6 +229,9 @@ pub struct End {
     /// under way it is to be stopped.
     #[cbor(n(9), default)]
     pub cut: bool,
+    /// What the guests were told, if it was asked for.
+    #[n(10)]
+    pub recording: Option<Recording>,
 }
 
 /// How many intermediate answers a branch sent: the end is exact for split chains too (Quatrain; design, section 4).

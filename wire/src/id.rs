@@ -12,15 +12,17 @@ use crate::limits::BRANCH_DEPTH_MAX;
 pub struct NodeId(#[n(0)] pub u64);
 
 /// A chain: its origin and the origin's number for it (rpc-chains section 3.9).
+///
+/// The number is drawn at random: whoever knows it has been told of the chain, since nobody can guess 128 bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Encode, Decode)]
 #[cbor(array)]
 pub struct ChainId {
     /// The node that began the chain and to which it answers.
     #[n(0)]
     pub origin: NodeId,
-    /// Unique at that origin.
-    #[n(1)]
-    pub number: u64,
+    /// Unique at that origin, and unguessable.
+    #[cbor(n(1), with = "crate::bytes_codec::number")]
+    pub number: u128,
 }
 
 impl ChainId {
@@ -33,13 +35,14 @@ impl ChainId {
             z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
             z ^ (z >> 31)
         };
-        mix(mix(self.origin.0).wrapping_add(self.number).wrapping_add(0x9e37_79b9_7f4a_7c15))
+        let (high, low) = ((self.number >> 64) as u64, self.number as u64);
+        mix(mix(self.origin.0 ^ high).wrapping_add(low).wrapping_add(0x9e37_79b9_7f4a_7c15))
     }
 }
 
 impl fmt::Display for ChainId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:08x}-{}", self.origin.0 >> 32, self.number)
+        write!(f, "{:08x}-{:08x}", self.origin.0 >> 32, (self.number >> 96) as u32 ^ self.number as u32)
     }
 }
 

@@ -18,17 +18,20 @@ mod hop;
 mod id;
 mod limits;
 mod message;
+mod recording;
 mod value;
 
 pub use budget::Budget;
 pub use chain::{Charter, Frame, Listener, Merge, Mode, StepLimits};
 pub use exception::{Exception, Fault, names};
 pub use hello::Hello;
-pub use hop::{BranchCount, End, Hop, LogLine, NodeRef, Outcome, Redone, StepTrace};
+pub use hop::{BranchCount, End, Hop, LogLine, NodeRef, Outcome, PossibleDuplicate, StepTrace};
 pub use id::{Branch, ChainId, Hash, NodeId, StepKey};
 pub use limits::{
-    BRANCH_DEPTH_MAX, BRANCHES_MAX, CONSOLE_LINES_MAX, FUNCTIONS_MAX, NAME_BYTES_MAX, PATH_HOSTS_MAX, STACK_DEPTH_MAX,
-    TRACE_STEPS_MAX, VALUE_DEPTH_MAX,
+    BRANCH_DEPTH_MAX, BRANCHES_MAX, CONSOLE_LINES_MAX, DECODED_TIMES_MAX, FUNCTIONS_MAX, LISTING_ENTRIES_MAX,
+    LISTING_NAMES_MAX, LISTS_BYTES_MAX, NAME_BYTES_MAX, PATH_HOSTS_MAX, STACK_DEPTH_MAX, TRACE_STEPS_MAX,
+    VALUE_DEPTH_MAX,
 };
-pub use message::{Brought, Encoded, Kinds, Message, ServiceEntry, Whereabouts, WireError};
+pub use message::{Brought, Encoded, Kinds, Message, Part, ServiceEntry, Whereabouts, WireError};
+pub use recording::{Asked, RECORDING_BYTES_MAX, RECORDING_EVENTS_MAX, Recording, Told, What};
 pub use value::{Value, ValueError};

@@ -18,3 +18,12 @@ pub const BRANCHES_MAX: usize = 4_096;
 pub const FUNCTIONS_MAX: usize = 4_096;
 /// Lines of the virtual console that a call brings back beside its result.
 pub const CONSOLE_LINES_MAX: usize = 4_096;
+/// Services in one listing.
+pub const LISTING_ENTRIES_MAX: usize = 4_096;
+/// Names of functions and kinds in one listing or greeting, all its services together.
+pub const LISTING_NAMES_MAX: usize = 65_536;
+/// The most that the lists of one message take when they are decoded, in bytes, beside the bytes that they have on the wire. Of a
+/// [`crate::Message`], the listing has the longest.
+pub const LISTS_BYTES_MAX: usize = 16 << 20;
+/// How much larger what is decoded may be than its bytes: an empty name of one byte becomes a `String` of 24.
+pub const DECODED_TIMES_MAX: usize = 64;

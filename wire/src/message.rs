@@ -6,7 +6,8 @@ use core::fmt;
 use minicbor::{Decode, Encode};
 
 use crate::{
-    Branch, Budget, ChainId, End, Exception, Hash, Hop, LogLine, NodeId, NodeRef, Outcome, Redone, StepKey, Value,
+    Branch, Budget, ChainId, End, Exception, Hash, Hop, LogLine, NodeId, NodeRef, Outcome, PossibleDuplicate, StepKey,
+    Value,
 };
 
 /// One message. The numbers are the protocol's: they are never used again for something else.
@@ -43,7 +44,7 @@ pub enum Message {
     /// The chain is alive, at this step, on this host (rpc-chains section 3.9); a merge host names the branches that it
     /// still waits for (section 3.10).
     #[n(5)]
-    Heartbeat(#[n(0)] StepKey, #[n(1)] String, #[cbor(n(2), with = "crate::bytes_codec::branches")] Vec<Branch>),
+    Heartbeat(#[n(0)] StepKey, #[n(1)] NodeRef, #[cbor(n(2), with = "crate::bytes_codec::branches")] Vec<Branch>),
     /// A plain remote procedure call.
     #[n(6)]
     Call {
@@ -68,9 +69,12 @@ pub enum Message {
         /// On whose behalf.
         #[n(6)]
         credentials: Option<Value>,
-        /// A step before this one, of the chain that calls, that was done again.
+        /// Whether the chain that calls may be under way twice.
         #[n(7)]
-        redone: Option<Redone>,
+        duplicate: Option<PossibleDuplicate>,
+        /// Microseconds since the call first went out; 0 the first time.
+        #[n(8)]
+        age_us: u64,
     },
     /// Its answer, and what it brings beside that.
     #[n(7)]
@@ -92,10 +96,10 @@ pub enum Message {
     List(#[n(0)] u64),
     /// These.
     #[n(13)]
-    Listing(#[n(0)] u64, #[n(1)] Vec<ServiceEntry>),
+    Listing(#[n(0)] u64, #[cbor(n(1), with = "crate::bytes_codec::listing")] Vec<ServiceEntry>),
     /// Lines of the virtual console, ahead of the end: those of this branch from this one on, counted from 0.
     #[n(14)]
-    Console(#[n(0)] StepKey, #[n(1)] u32, #[n(2)] Vec<LogLine>),
+    Console(#[n(0)] StepKey, #[n(1)] u32, #[cbor(n(2), with = "crate::bytes_codec::console")] Vec<LogLine>),
     /// Stop this chain, here and wherever it went from here (rpc-chains section 6).
     #[n(15)]
     Cancel(#[n(0)] ChainId),
@@ -128,6 +132,23 @@ pub enum Message {
     /// What the node of this name knows of this step.
     #[n(18)]
     Located(#[n(0)] StepKey, #[cbor(n(1), with = "crate::bytes_codec::name")] String, #[n(2)] Whereabouts),
+    /// This part of a chain's outcome has arrived; its sender may forget it.
+    #[n(19)]
+    Received(#[n(0)] StepKey, #[n(1)] Part),
+    /// The sub-chain that began at this step has ended: its creator need not listen any more.
+    #[n(20)]
+    SubChainEnded(#[n(0)] StepKey),
+}
+
+/// What of a chain's outcome a node has sent and keeps until it has arrived.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Encode, Decode)]
+pub enum Part {
+    /// The end of the chain or of a branch, sent at this step.
+    #[n(0)]
+    End,
+    /// The intermediate answer of this number, sent at this step.
+    #[n(1)]
+    Partial(#[n(0)] u32),
 }
 
 /// What a call brings back beside its result.
@@ -196,6 +217,15 @@ pub struct Kinds {
     pub chaining: Vec<String>,
 }
 
+impl ServiceEntry {
+    /// How many names it has.
+    #[must_use]
+    pub fn names(&self) -> usize {
+        let Kinds { repeatable, durable, chaining } = &self.kinds;
+        self.functions.len() + repeatable.len() + durable.len() + chaining.len()
+    }
+}
+
 /// A message as its two parts (the tail may arrive after the head).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Encoded {
@@ -233,6 +263,25 @@ impl fmt::Display for WireError {
 impl core::error::Error for WireError {}
 
 impl Message {
+    /// Answers [`Message::List`], with the first of these if they are too many.
+    #[must_use]
+    pub fn listing(id: u64, mut entries: Vec<ServiceEntry>) -> Self {
+        entries.truncate(crate::LISTING_ENTRIES_MAX);
+        let mut names = 0;
+        entries.retain(|entry| {
+            names += entry.names();
+            names <= crate::LISTING_NAMES_MAX
+        });
+        Self::Listing(id, entries)
+    }
+
+    /// The most that a message takes when it is decoded, in bytes, by the length of its head: every list in it is bounded.
+    #[must_use]
+    pub fn decoded_bytes_max(head_bytes: usize) -> u64 {
+        let lists = head_bytes.saturating_mul(crate::DECODED_TIMES_MAX).min(crate::LISTS_BYTES_MAX);
+        head_bytes.saturating_add(lists) as u64
+    }
+
     /// The message's bytes.
     #[must_use]
     pub fn encode(self) -> Encoded {

@@ -5,8 +5,9 @@ mod common;
 
 use bytes::Bytes;
 use catena_wire::{
-    BRANCH_DEPTH_MAX, BRANCHES_MAX, Branch, Brought, Budget, CONSOLE_LINES_MAX, Encoded, Exception, Fault, Hello,
-    Message, NAME_BYTES_MAX, Outcome, PATH_HOSTS_MAX, STACK_DEPTH_MAX, VALUE_DEPTH_MAX, Value, ValueError, WireError,
+    BRANCH_DEPTH_MAX, BRANCHES_MAX, Branch, Brought, Budget, CONSOLE_LINES_MAX, Encoded, Exception, FUNCTIONS_MAX,
+    Fault, Hello, Hop, LISTING_ENTRIES_MAX, LISTING_NAMES_MAX, Message, NAME_BYTES_MAX, Outcome, PATH_HOSTS_MAX,
+    STACK_DEPTH_MAX, TRACE_STEPS_MAX, VALUE_DEPTH_MAX, Value, ValueError, WireError,
 };
 use proptest::prelude::*;
 
@@ -140,7 +141,7 @@ fn names_paths_and_branches_have_bounds() {
 
     let open = |branches: usize| {
         let open = vec![Branch::root(); branches];
-        Message::decode(Message::Heartbeat(common::key_of(1), "h".into(), open).encode())
+        Message::decode(Message::Heartbeat(common::key_of(1), common::node_of("h"), open).encode())
     };
     assert!(open(BRANCHES_MAX).is_ok() && open(BRANCHES_MAX + 1).is_err());
 
@@ -149,6 +150,25 @@ fn names_paths_and_branches_have_bounds() {
         Message::decode(Message::Return(1, Outcome::Done(Value::null()), brought).encode())
     };
     assert!(returned(CONSOLE_LINES_MAX).is_ok() && returned(CONSOLE_LINES_MAX + 1).is_err());
+
+    let said =
+        |lines: usize| Message::decode(Message::Console(common::key_of(1), 0, vec![common::line_of(); lines]).encode());
+    assert!(said(CONSOLE_LINES_MAX).is_ok() && said(CONSOLE_LINES_MAX + 1).is_err());
+
+    let hop = |steps: usize, lines: usize| {
+        let (trace, console) = (Some(vec![common::trace_of(); steps]), vec![common::line_of(); lines]);
+        Message::decode(Message::Hop(Box::new(Hop { trace, console, ..common::hop_of() })).encode())
+    };
+    assert!(hop(TRACE_STEPS_MAX, 0).is_ok() && hop(TRACE_STEPS_MAX + 1, 0).is_err());
+    assert!(hop(0, CONSOLE_LINES_MAX).is_ok() && hop(0, CONSOLE_LINES_MAX + 1).is_err());
+
+    let listed = |entries| Message::decode(Message::Listing(1, entries).encode());
+    let entries = |count, names| vec![common::entry_of(names); count];
+    assert!(listed(entries(LISTING_ENTRIES_MAX, 0)).is_ok() && listed(entries(LISTING_ENTRIES_MAX + 1, 0)).is_err());
+    let services = LISTING_NAMES_MAX / FUNCTIONS_MAX;
+    assert!(listed(entries(services, FUNCTIONS_MAX)).is_ok() && listed(entries(services + 1, FUNCTIONS_MAX)).is_err());
+    let too_many = Message::listing(1, entries(services + 1, FUNCTIONS_MAX));
+    assert!(matches!(Message::decode(too_many.encode()), Ok(Message::Listing(1, told)) if told.len() == services));
 
     let split = |depth: usize| minicbor::decode::<Branch>(&minicbor::to_vec(vec![1_u16; depth]).unwrap()).is_ok();
     assert!(split(BRANCH_DEPTH_MAX) && !split(BRANCH_DEPTH_MAX + 1));

@@ -86,7 +86,7 @@ pub async fn by_chunks(
         let cut_to = (begun.made.attributes.size > size).then_some(size);
         let end = End { to: &copy.to, target: &copy.target, made: &begun.made.handle, cut_to };
         let _: Verifier = run.one(&code.end, to_value(&end)?).await?;
-        Ok(Copied { bytes: size, trace, marks_us: Vec::new() })
+        Ok(Copied { bytes: size, trace, marks: None })
     };
     match copied.await {
         Ok(copied) => Ok(copied),

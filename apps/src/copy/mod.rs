@@ -1,6 +1,6 @@
 //! Copying a file between two file services (rpc-chains section 4.1): by a chain, by one chain for each chunk, and by plain calls.
 //!
-//! All keep the same number of chunks under way. All leave the target as it was until the first bytes to put there have come, and
+//! All keep many chunks under way. All leave the target as it was until the first bytes to put there have come, and
 //! all remove what they had half written when they fail, or name it where they cannot.
 
 mod chunks;
@@ -15,7 +15,7 @@ use futures_util::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 
 pub use chunks::{ChunkCode, by_chunks};
-pub use plain::by_rpc;
+pub use plain::{Marks, Writes, by_rpc, by_rpc_with};
 use told::Told;
 
 /// The chain's source.
@@ -32,9 +32,9 @@ pub struct Copy {
     pub to: String,
     /// Its path there.
     pub target: String,
-    /// Bytes read and written at a time. A chain takes more for a file of more than 900 such chunks, since its calls are counted.
+    /// Bytes that chains read and write at a time. A chain takes more for a file of more than 900 such chunks, since its calls are counted.
     pub chunk_bytes: u32,
-    /// Chunks under way at once.
+    /// Chunks that chains have under way at once.
     pub window: u32,
 }
 
@@ -70,9 +70,9 @@ pub struct Copied {
     /// The chain's profile; empty for a copy by plain calls.
     #[serde(skip)]
     pub trace: Vec<StepTrace>,
-    /// When, microseconds after its beginning, the copy by plain calls had looked the file up, and had written all of it; empty for a chain.
+    /// The timeline of a copy by plain calls; none of a chain.
     #[serde(skip)]
-    pub marks_us: Vec<u64>,
+    pub marks: Option<Marks>,
 }
 
 /// How far a copy has come. The first is told when the target is there, with nothing written yet.

@@ -9,7 +9,6 @@
 //! What this is not: the two are not ordered. Changes to the *same* bytes that are under way together may be done in different orders at the two.
 
 mod pair;
-mod stage;
 
 use std::{collections::BTreeMap, future::Future, sync::Arc};
 
@@ -24,7 +23,15 @@ use tokio::sync::OnceCell;
 
 use crate::files::told;
 use pair::Pair;
-pub use stage::{BACKUP, PRIMARY, REPLICATED, SOURCE, Stage};
+
+/// As figures and tests name the file service that is copied from.
+pub const SOURCE: &str = "files.source";
+/// The replicated one that is copied to.
+pub const REPLICATED: &str = "files";
+/// What it does first, at its own node.
+pub const PRIMARY: &str = "files.primary";
+/// What it does then, elsewhere.
+pub const BACKUP: &str = "files.backup";
 
 /// The replicating chain's source.
 pub const FUNCTION: &str = include_str!("../../functions/replicate.ts");

@@ -50,6 +50,7 @@ fn read(mut arguments: impl Iterator<Item = String>) -> Result<NodeBuilder, Fail
             "--also" => builder.service(services::desk(&value()?)),
             "--cache" => builder.cache_dir(value()?),
             "--repository" => builder.repository(),
+            "--memory" => builder.memory_bytes_max(value()?.parse()?),
             "--beat-ms" => builder.policy(beating(value()?.parse()?)),
             other => return Err(format!("{other} is no argument of this node").into()),
         };

@@ -48,7 +48,7 @@ pub(crate) fn desk(name: &str) -> Service {
         let desk = Arc::clone(&desk);
         move |note: Note| Arc::clone(&desk).take(note)
     };
-    let (opening, counting) = (Arc::clone(&desk), Arc::clone(&desk));
+    let (opening, counting, holding) = (Arc::clone(&desk), Arc::clone(&desk), Arc::clone(&desk));
     let service = Service::new(name)
         .function_in("where", async |context: Context, _: Json| Ok(context.node.to_string()))
         .function_raw("echo", async |_, value| Ok(value))
@@ -56,7 +56,16 @@ pub(crate) fn desk(name: &str) -> Service {
         // Notes that may be taken twice: chains go on at another desk of this name if this one is lost.
         .function("jot", take)
         .repeatable("jot")
+        // Only waits.
+        .function("hold", move |_: Json| {
+            let desk = Arc::clone(&holding);
+            async move {
+                let _ = desk.open.subscribe().wait_for(|open| *open).await;
+                Ok(())
+            }
+        })
         .function("count", move |text: String| std::future::ready(Ok(counting.count(&text))))
+        .repeatable("count")
         .function("open", move |_: Json| {
             opening.open.send_replace(true);
             std::future::ready(Ok(()))

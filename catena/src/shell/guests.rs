@@ -1,4 +1,4 @@
-//! Guests: begun, resumed, settled, suspended, as the machines say.
+//! Guests: run and suspended as the machines say.
 
 use std::{sync::Arc, time::Instant};
 
@@ -7,83 +7,75 @@ use catena_core::{GuestCall, GuestSplit, SessionId, Turn};
 use catena_guest::{Image, Session, Start};
 use catena_wire::{Exception, Fault, Hash, StepLimits, Value, names};
 
-use super::Shell;
+use super::{Shell, in_turn::InTurn};
+
+/// What a guest goes on from.
+pub(super) enum Basis {
+    /// The function as it was loaded.
+    Image(Hash),
+    /// Its state, laid over that.
+    Continuation(Hash, Bytes),
+    /// The guest is here.
+    Live,
+}
+
+/// What is handed to it.
+pub(super) enum Event {
+    Start(Value, Start),
+    Settled(u32, Result<Value, Exception>),
+    Branch(u32, u16),
+}
 
 impl Shell {
-    pub(super) async fn begin(
-        self: Arc<Self>,
-        session: SessionId,
-        code: Hash,
-        input: Value,
-        start: Start,
-        limits: StepLimits,
-    ) {
-        let began = Instant::now();
-        let turn = async {
-            let sandbox = self.sandbox().await?;
-            let mut guest = sandbox.begin(&self.image(code).await?).await?;
-            guest.lower(&limits)?;
-            let turn = guest.start(&input, start).await?;
-            Ok((guest, turn))
-        };
-        let turn = turn.await;
-        self.turned(session, turn, began);
+    /// One turn of a guest; only as many as there are cores are busy at once.
+    pub(super) fn run_guest(self: &Arc<Self>, id: SessionId, basis: Basis, limits: StepLimits, event: Event) {
+        let turn = Arc::clone(self).turn(id, basis, limits, event);
+        self.here_or_later(InTurn::new(turn));
     }
 
-    pub(super) async fn resume(
-        self: Arc<Self>,
-        session: SessionId,
-        code: Hash,
-        continuation: Bytes,
-        call: u32,
-        result: Result<Value, Exception>,
-        limits: StepLimits,
-    ) {
+    async fn turn(self: Arc<Self>, id: SessionId, basis: Basis, limits: StepLimits, event: Event) {
         let began = Instant::now();
         let turn = async {
-            let sandbox = self.sandbox().await?;
-            let mut guest = sandbox.resume(&self.image(code).await?, &continuation).await?;
-            guest.lower(&limits)?;
-            let turn = guest.settle(call, result.as_ref()).await?;
-            Ok((guest, turn))
+            let Some(mut guest) = self.guest(id, basis, &limits).await? else { return Ok(None) };
+            let turn = match event {
+                Event::Start(input, start) => guest.start(&input, start).await,
+                Event::Settled(call, result) => guest.settle(call, result.as_ref()).await,
+                Event::Branch(call, index) => guest.branch(call, index).await,
+            };
+            turn.map(|turn| Some((guest, turn)))
         };
-        let turn = turn.await;
-        self.turned(session, turn, began);
+        // It was discarded, if there is none.
+        if let Some(turn) = turn.await.transpose() {
+            self.turned(id, turn, began);
+        }
     }
 
-    pub(super) async fn branch(
-        self: Arc<Self>,
-        session: SessionId,
-        code: Hash,
-        continuation: Bytes,
-        call: u32,
-        index: u16,
-        limits: StepLimits,
-    ) {
-        let began = Instant::now();
-        let turn = async {
-            let sandbox = self.sandbox().await?;
-            let mut guest = sandbox.resume(&self.image(code).await?, &continuation).await?;
-            guest.lower(&limits)?;
-            let turn = guest.branch(call, index).await?;
-            Ok((guest, turn))
+    async fn guest(
+        self: &Arc<Self>,
+        id: SessionId,
+        basis: Basis,
+        limits: &StepLimits,
+    ) -> Result<Option<Session>, Exception> {
+        let mut guest = match basis {
+            Basis::Live => return Ok(self.sessions.take(id)),
+            Basis::Image(code) => {
+                let image = self.image(code).await?;
+                self.sandbox().await?.begin(&image).await?
+            }
+            Basis::Continuation(code, continuation) => {
+                let image = self.image(code).await?;
+                self.sandbox().await?.resume(&image, &continuation).await?
+            }
         };
-        let turn = turn.await;
-        self.turned(session, turn, began);
-    }
-
-    pub(super) async fn settle(self: Arc<Self>, session: SessionId, call: u32, result: Result<Value, Exception>) {
-        let began = Instant::now();
-        let Some(mut guest) = self.sessions.take(session) else { return };
-        let turn = guest.settle(call, result.as_ref()).await.map(|turn| (guest, turn));
-        self.turned(session, turn, began);
+        guest.lower(limits)?;
+        Ok(Some(guest))
     }
 
     fn turned(&self, id: SessionId, turn: Result<(Session, catena_guest::Turn), Exception>, began: Instant) {
         let turn = turn.map(|(guest, turn)| {
-            // One that has ended makes room for the next at once.
-            if turn.end.is_none() {
-                self.sessions.put(id, guest);
+            match turn.end {
+                None => self.sessions.put(id, guest),
+                Some(_) => self.sessions.leave(guest),
             }
             translate(turn)
         });
@@ -92,16 +84,20 @@ impl Shell {
     }
 
     /// Takes the continuation; the function rides along if it is small enough.
-    pub(super) fn suspend(&self, session: SessionId, with_code: Option<Hash>) {
+    pub(super) async fn suspend(self: Arc<Self>, session: SessionId, with_code: Option<Hash>) {
         let began = Instant::now();
-        let taken = match self.sessions.remove(session) {
-            Some(guest) => guest.suspend(),
+        let mut guest = self.sessions.remove(session);
+        let taken = match &mut guest {
+            Some(guest) => guest.suspend().await,
             None => Err(Exception::new(names::BAD_CONTINUATION, Fault::Node, "the guest was gone when it was to move")),
         };
-        let riding = |code| self.store.get(code).filter(|code: &Bytes| code.len() <= self.code_ride_bytes_max);
+        let riding = |code| self.store.get(code).filter(|code: &Bytes| code.len() <= self.settings.code_ride_bytes_max);
         let taken = taken.map(|continuation| (continuation, with_code.and_then(riding)));
         let now = self.now();
         self.core().on_suspended(now, session, taken, elapsed_us(began));
+        if let Some(guest) = guest {
+            self.sessions.leave(guest);
+        }
     }
 
     async fn image(self: &Arc<Self>, code: Hash) -> Result<Arc<Image>, Exception> {

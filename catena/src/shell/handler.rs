@@ -6,10 +6,17 @@ use std::{
 };
 
 use catena_core::Tail;
-use catena_net::{Handler, Incoming, Link, LinkError};
-use catena_wire::{Encoded, Hello, Hop, Message, StepKey};
+use catena_net::{Handler, Incoming, Link, LinkError, LogLimit};
+use catena_wire::{Encoded, Hello, Hop, Message, StepKey, WireError};
 
 use super::{Shell, lock};
+
+/// What peers can have said of them.
+static DROPPED: LogLimit = LogLimit::new();
+static GREETINGS: LogLimit = LogLimit::new();
+
+/// What the machines want done, and is not done yet, before links are read on.
+const ACTIONS_WAITING_MAX: usize = 4_096;
 
 /// The link layer's way to the shell. Weak, since the shell owns the links.
 pub(crate) struct Ears {
@@ -18,6 +25,7 @@ pub(crate) struct Ears {
 }
 
 /// A message whose tail is on its way.
+#[allow(clippy::large_enum_variant, reason = "few tails are on their way at one time")]
 enum Awaiting {
     /// The hop has begun; the tail is its continuation.
     Hop { key: StepKey, hop: Box<Hop> },
@@ -38,7 +46,7 @@ impl Ears {
                 shell.core().on_message(now, &from, message);
                 shell.drive();
             }
-            Err(why) => tracing::warn!(peer = %from.name, %why, "a message was dropped"),
+            Err(why) => dropped(&from.name, &why),
         }
     }
 
@@ -52,10 +60,7 @@ impl Ears {
                 Awaiting::Hop { key, hop }
             }
             Ok(other) => Awaiting::Other(other),
-            Err(why) => {
-                tracing::warn!(peer = %from.name, %why, "a message was dropped");
-                return;
-            }
+            Err(why) => return dropped(&from.name, &why),
         };
         lock(&self.tails).insert((Arc::as_ptr(link) as usize, id), awaiting);
     }
@@ -80,16 +85,26 @@ impl Ears {
     }
 }
 
+fn dropped(peer: &str, why: &WireError) {
+    if let Some(unsaid) = DROPPED.pass() {
+        tracing::warn!(peer, %why, unsaid, "a message was dropped");
+    }
+}
+
 impl Handler for Ears {
     fn on_link(&self, link: &Arc<Link>) {
         let Some(shell) = self.shell.upgrade() else { return };
         let Some(identity) = link.identity() else { return };
-        match Hello::decode(&identity.hello) {
-            Ok(hello) if hello.node.id.0 == identity.node => shell.greet(link, hello),
-            Ok(_) => {
-                tracing::warn!(peer = link.peer_address(), "a peer greets under two numbers; it is not listened to")
-            }
-            Err(why) => tracing::warn!(peer = link.peer_address(), %why, "a greeting was not understood"),
+        let wrong = match Hello::decode(&identity.hello) {
+            Ok(hello) => match shell.may_greet(&hello.node, identity.node) {
+                Ok(()) => return shell.greet(link, hello),
+                Err(why) => why.to_owned(),
+            },
+            Err(why) => why.to_string(),
+        };
+        let peer = link.peer_address();
+        if let Some(left_out) = GREETINGS.pass() {
+            tracing::warn!(peer, wrong, left_out, "a peer is not listened to");
         }
     }
 
@@ -100,6 +115,14 @@ impl Handler for Ears {
             Incoming::Head { id, head, .. } => self.head(&shell, link, id, &head),
             Incoming::Tail { id, tail } => self.tail(&shell, link, id, tail),
         }
+    }
+
+    fn is_behind(&self) -> bool {
+        self.shell.upgrade().is_some_and(|shell| shell.core().actions_waiting() > ACTIONS_WAITING_MAX)
+    }
+
+    fn decoded_bytes_max(&self, head: &[u8]) -> u64 {
+        Message::decoded_bytes_max(head.len())
     }
 
     fn on_link_lost(&self, link: &Arc<Link>, why: &LinkError) {
@@ -117,5 +140,11 @@ impl Handler for Ears {
             shell.core().on_link_lost(now, node.id);
         }
         shell.drive();
+    }
+
+    fn on_refused(&self, why: &LinkError) {
+        if let Some(left_out) = GREETINGS.pass() {
+            tracing::warn!(%why, left_out, "a caller was turned away");
+        }
     }
 }

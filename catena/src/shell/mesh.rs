@@ -1,4 +1,7 @@
 //! Knowing each other: a node that joins one node of a mesh is soon linked with all, and each knows what the others serve.
+//!
+//! What a link says counts for its own node, and for as long as it is there. Of others only those are believed that this node dialled: the nodes that it
+//! joins, and whom they name.
 
 use std::{
     sync::{
@@ -22,14 +25,32 @@ const LISTING_TIMEOUT: Duration = Duration::from_secs(3);
 const GREETING_TIMEOUT: Duration = Duration::from_secs(3);
 /// Nodes that are kept linked.
 const LINKED_MAX: usize = 256;
+/// Services that one node may announce; further ones are not known here.
+const SERVICES_PER_PEER_MAX: usize = 256;
+/// Entries of one listing, given or taken.
+pub(super) const LISTING_ENTRIES_MAX: usize = 4_096;
 /// How often to look for nodes that are not linked.
 const ROUND_EVERY: Duration = Duration::from_secs(1);
 
 static LISTING_NUMBER: AtomicU64 = AtomicU64::new(1);
 
 impl Shell {
+    /// Whether somebody who greets as this node may be it.
+    pub(super) fn may_greet(&self, node: &NodeRef, link_says: u64) -> Result<(), &'static str> {
+        if node.id.0 != link_says {
+            return Err("it greets under two numbers");
+        }
+        if node.id == self.me.id || self.peers.is_another(node) {
+            return Err("it greets under another node's number");
+        }
+        Ok(())
+    }
+
     /// A peer has said who it is.
-    pub(super) fn greet(self: &Arc<Self>, link: &Arc<Link>, hello: Hello) {
+    pub(super) fn greet(self: &Arc<Self>, link: &Arc<Link>, mut hello: Hello) {
+        let own = hello.node.clone();
+        hello.services.retain(|entry| entry.node == own);
+        hello.services.truncate(SERVICES_PER_PEER_MAX);
         let services: Vec<_> =
             hello.services.iter().map(|entry| (entry.service.clone(), self.instance(entry))).collect();
         let repository = hello.repository;
@@ -39,7 +60,7 @@ impl Shell {
         for (service, instance) in services {
             // Another run of this node is not another instance.
             if instance.node.name != self.me.name {
-                core.note_shared(&service);
+                core.note_replica(&service);
             }
             // The one that is known is as good: a service that moves for no reason loses what it remembers.
             if !core.knows(&service) {
@@ -77,11 +98,14 @@ impl Shell {
     /// Only the place itself counts: the others are tried again later.
     pub(crate) async fn join(self: &Arc<Self>, place: &Place) -> Result<(), NetError> {
         let Some(endpoint) = self.endpoint() else { return Err(NetError::Closed) };
-        let link = endpoint.link(place).await?;
+        self.dials.tell(&place.address);
         let unreachable = |reason: String| NetError::Unreachable { address: place.address.clone(), reason };
-        link.introduced().await.map_err(|why| unreachable(why.to_string()))?;
+        let link = endpoint.link_introduced(place).await.map_err(|why| match why {
+            NetError::Lost(why) => unreachable(why.to_string()),
+            why => why,
+        })?;
         let Some(peer) = self.peer_of(&link).await else { return Err(unreachable("it is no Catena node".into())) };
-        if !self.entry_only {
+        if !self.settings.entry_only {
             let entries = self.list(peer).await.unwrap_or_default();
             self.link_with_all(entries).await;
         }
@@ -120,7 +144,7 @@ impl Shell {
         }
     }
 
-    /// Asks a node what services it knows of.
+    /// Asks a node of the mesh what services it knows of.
     async fn list(self: &Arc<Self>, peer: Arc<NodeRef>) -> Option<Vec<ServiceEntry>> {
         let id = LISTING_NUMBER.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = oneshot::channel();
@@ -128,21 +152,26 @@ impl Shell {
         self.tell(peer, Message::List(id));
         let entries = tokio::time::timeout(LISTING_TIMEOUT, receiver).await;
         lock(&self.listings).remove(&id);
-        entries.ok()?.ok()
+        let mut entries = entries.ok()?.ok()?;
+        entries.truncate(LISTING_ENTRIES_MAX);
+        entries.iter().filter_map(|entry| entry.node.address.as_deref()).for_each(|address| self.dials.tell(address));
+        Some(entries)
     }
 
-    /// Asks everybody who is linked; returns all that they know, this node's own services included.
+    /// Asks the nodes of its mesh; returns all that they know, with what this node serves, and what those say that are linked.
     pub(crate) async fn survey(self: &Arc<Self>) -> Vec<ServiceEntry> {
         let links = self.endpoint().map(catena_net::Endpoint::links).unwrap_or_default();
-        let mut peers: Vec<_> = links.iter().filter_map(|link| self.peers.of(link)).collect();
+        let of_mesh = |link: &&Arc<Link>| link.place().is_some_and(|place| self.dials.is_told(&place.address));
+        let mut peers: Vec<_> = links.iter().filter(of_mesh).filter_map(|link| self.peers.of(link)).collect();
         peers.sort_by_key(|peer| peer.id);
         peers.dedup_by_key(|peer| peer.id);
         let asked: FuturesUnordered<_> = peers.into_iter().map(|peer| self.list(peer)).collect();
         let listings: Vec<_> = asked.filter_map(std::future::ready).collect().await;
         let mut all = self.own_services();
+        all.extend(self.peers.all());
         all.extend(listings.into_iter().flatten());
         let others = all.iter().filter(|entry| entry.node.name != self.me.name);
-        others.for_each(|entry| self.core().note_shared(&entry.service));
+        others.for_each(|entry| self.core().note_replica(&entry.service));
         all.sort_by(|a, b| (&a.service, a.node.id).cmp(&(&b.service, b.node.id)));
         all.dedup_by(|a, b| a.service == b.service && a.node.id == b.node.id);
         all
@@ -195,7 +224,7 @@ impl Shell {
     /// How far a node is said to be, where links are shaped: what there is to go by until they are measured.
     fn shape_to(&self, node: &NodeRef) -> Option<catena_core::Link> {
         let (here, there) = (self.me.site.as_deref()?, node.site.as_deref()?);
-        let shape = self.topology.as_ref()?.between(here, there)?;
+        let shape = self.settings.topology.as_ref()?.between(here, there)?;
         Some(catena_core::Link { round_trip_us: 2 * shape.delay_us, bytes_per_s: shape.bytes_per_s })
     }
 

@@ -3,8 +3,10 @@
 //! What arrives is handled where it arrives, in the link's reader task: decode, ask the machines, do what they say, and only what has to wait
 //! becomes a task of its own. So a hop through a quick service costs no task switch.
 
+mod dials;
 mod guests;
 mod handler;
+mod in_turn;
 mod mesh;
 mod peers;
 mod perform;
@@ -13,9 +15,9 @@ mod sessions;
 mod timer;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicBool},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use catena_core::{CallId, Node as Core, Replied, Ticket, Time};
@@ -29,6 +31,7 @@ use tokio::{
 };
 
 use crate::{Service, durable::Steps, store::Store};
+use dials::Dials;
 use peers::Peers;
 use sessions::Sessions;
 use timer::Alarm;
@@ -44,13 +47,6 @@ const HEARERS_MAX: usize = 16_384;
 /// Who takes a sub-chain's intermediate answers.
 pub(crate) type Hearer = Arc<dyn Fn(Value) + Send + Sync>;
 
-/// Those of the sub-chains that services of this node answered with.
-#[derive(Default)]
-struct Hearers {
-    by_step: HashMap<StepKey, Hearer>,
-    oldest: VecDeque<StepKey>,
-}
-
 /// How the sandbox comes to be: once, when first needed.
 pub(crate) type MakeSandbox = Box<dyn Fn() -> Result<Sandbox, Exception> + Send + Sync>;
 
@@ -60,80 +56,69 @@ pub(crate) struct Shell {
     leading: Mutex<()>,
     /// A task to lead has been spawned, and has not begun.
     called: AtomicBool,
-    began: Instant,
     runtime: Handle,
     pub(crate) me: NodeRef,
     endpoint: OnceLock<Endpoint>,
     sandbox: OnceCell<Sandbox>,
-    make_sandbox: MakeSandbox,
-    services: HashMap<String, Service>,
     pub(crate) store: Store,
     sessions: Sessions,
     /// Service functions under way; without a task while they are polled for the first time.
     running: Mutex<HashMap<Ticket, Option<AbortHandle>>>,
     replies: Mutex<HashMap<ChainId, mpsc::Sender<Replied>>>,
     calls: Mutex<HashMap<CallId, oneshot::Sender<Result<Value, Exception>>>>,
-    hearers: Mutex<Hearers>,
+    /// Of the sub-chains that services of this node answered with.
+    hearers: Mutex<HashMap<StepKey, Hearer>>,
     listings: Mutex<HashMap<u64, oneshot::Sender<Vec<ServiceEntry>>>>,
     pub(crate) peers: Peers,
+    dials: Dials,
     alarm: Arc<Alarm>,
     name: Arc<str>,
     site: Option<Arc<str>>,
-    topology: Option<Arc<Topology>>,
-    /// Address of the node at which chains run that call this one.
-    proxy: Option<String>,
-    /// Links with the nodes that it joins, and with no others of their mesh.
-    entry_only: bool,
-    /// Where the steps of durable functions are kept.
-    steps: Option<Steps>,
-    code_ride_bytes_max: usize,
+    settings: Settings,
 }
 
-/// What a shell is made of.
-pub(crate) struct Parts {
-    pub(crate) core: Core,
+/// What a node is started with.
+pub(crate) struct Settings {
     pub(crate) began: Instant,
     pub(crate) services: HashMap<String, Service>,
     pub(crate) make_sandbox: MakeSandbox,
     pub(crate) store_bytes_max: usize,
     pub(crate) code_ride_bytes_max: usize,
     pub(crate) topology: Option<Arc<Topology>>,
+    /// Address of the node at which chains run that call this one.
     pub(crate) proxy: Option<String>,
+    /// Links with the nodes that it joins, and with no others of their mesh.
     pub(crate) entry_only: bool,
+    pub(crate) untold_dials_max: usize,
+    /// Where the steps of durable functions are kept.
     pub(crate) steps: Option<Steps>,
 }
 
 impl Shell {
     /// Must be called within a tokio runtime.
-    pub(crate) fn new(parts: Parts) -> Arc<Self> {
-        let me = (**parts.core.me()).clone();
+    pub(crate) fn new(core: Core, settings: Settings) -> Arc<Self> {
+        let me = (**core.me()).clone();
         let shell = Arc::new(Self {
-            began: parts.began,
             runtime: Handle::current(),
             name: me.name.as_str().into(),
             site: me.site.as_deref().map(Into::into),
             me,
-            core: Mutex::new(parts.core),
-            leading: Mutex::new(()),
-            called: AtomicBool::new(false),
+            core: Mutex::new(core),
+            leading: Mutex::default(),
+            called: AtomicBool::default(),
             endpoint: OnceLock::new(),
             sandbox: OnceCell::new(),
-            make_sandbox: parts.make_sandbox,
-            services: parts.services,
-            store: Store::new(parts.store_bytes_max),
+            store: Store::new(settings.store_bytes_max),
             sessions: Sessions::default(),
             running: Mutex::default(),
             replies: Mutex::default(),
             calls: Mutex::default(),
             hearers: Mutex::default(),
-            topology: parts.topology,
-            proxy: parts.proxy,
-            entry_only: parts.entry_only,
-            steps: parts.steps,
             listings: Mutex::default(),
             peers: Peers::default(),
+            dials: Dials::new(settings.untold_dials_max),
             alarm: Arc::default(),
-            code_ride_bytes_max: parts.code_ride_bytes_max,
+            settings,
         });
         timer::start(&shell);
         shell
@@ -142,6 +127,13 @@ impl Shell {
     /// Gives it its links: they need the shell, so it is there first.
     pub(crate) fn connect(&self, endpoint: Endpoint) {
         let _ = self.endpoint.set(endpoint);
+    }
+
+    /// Sends what is queued, and closes the links within `grace`.
+    pub(crate) async fn close(&self, grace: Duration) {
+        if let Some(endpoint) = self.endpoint() {
+            endpoint.close(grace).await;
+        }
     }
 
     pub(crate) fn endpoint(&self) -> Option<&Endpoint> {
@@ -153,7 +145,7 @@ impl Shell {
     }
 
     pub(crate) fn now(&self) -> Time {
-        Time::from_us(u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX))
+        Time::from_us(u64::try_from(self.settings.began.elapsed().as_micros()).unwrap_or(u64::MAX))
     }
 
     /// The sandbox, made when first needed: its engine takes some milliseconds to load, and a plain call needs none.
@@ -161,7 +153,7 @@ impl Shell {
         self.sandbox
             .get_or_try_init(|| async {
                 let shell = Arc::clone(self);
-                let made = tokio::task::spawn_blocking(move || (shell.make_sandbox)()).await;
+                let made = tokio::task::spawn_blocking(move || (shell.settings.make_sandbox)()).await;
                 made.unwrap_or_else(|_| {
                     Err(Exception::new(names::BAD_CODE, Fault::Node, "the sandbox could not be made"))
                 })
@@ -203,19 +195,18 @@ impl Shell {
     /// Takes the intermediate answers of the sub-chain with which a service answers at this step.
     pub(crate) fn listen(&self, step: StepKey, hearer: Hearer) {
         let mut hearers = lock(&self.hearers);
-        if hearers.by_step.insert(step.clone(), hearer).is_none() {
-            hearers.oldest.push_back(step);
-        }
-        // Nobody says when a sub-chain is over, so the oldest makes room.
-        if hearers.by_step.len() > HEARERS_MAX
-            && let Some(oldest) = hearers.oldest.pop_front()
-        {
-            hearers.by_step.remove(&oldest);
+        if hearers.len() < HEARERS_MAX {
+            hearers.insert(step, hearer);
         }
     }
 
+    /// The sub-chain has ended, and all of its answers have been heard.
+    fn stop_listening(&self, step: &StepKey) {
+        lock(&self.hearers).remove(step);
+    }
+
     fn hear(&self, step: &StepKey, value: Value) {
-        let hearer = lock(&self.hearers).by_step.get(step).cloned();
+        let hearer = lock(&self.hearers).get(step).cloned();
         if let Some(hearer) = hearer {
             // It is a service's own; whoever does what the core says must go on.
             let heard = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| hearer(value)));
@@ -261,7 +252,11 @@ impl Shell {
 
     /// The services that this node offers itself.
     pub(crate) fn own_services(&self) -> Vec<ServiceEntry> {
-        self.services.values().map(|service| entry_of(service, &self.me, self.proxy.as_deref())).collect()
+        self.settings
+            .services
+            .values()
+            .map(|service| entry_of(service, &self.me, self.settings.proxy.as_deref()))
+            .collect()
     }
 
     /// Chains, calls and service functions under way.
@@ -289,6 +284,6 @@ pub(crate) fn entry_of(service: &Service, node: &NodeRef, proxy: Option<&str>) -
 }
 
 /// A poisoned lock means that some service panicked elsewhere; what it guards is still whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,8 +9,14 @@ use catena_net::Link;
 use catena_wire::{Hello, NodeId, NodeRef, ServiceEntry};
 use tokio::sync::Notify;
 
-/// Services remembered from greetings and listings.
+use super::sending::Waitings;
+
+/// Names of services remembered from greetings.
 const SERVICES_MAX: usize = 65_536;
+/// Services of one node.
+const SERVICES_PER_NODE_MAX: usize = 1_024;
+/// Names remembered of services whose last instance was lost.
+const DEPARTED_MAX: usize = 1_024;
 /// Instances of one service.
 const INSTANCES_MAX: usize = 64;
 
@@ -18,28 +24,27 @@ const INSTANCES_MAX: usize = 64;
 pub(crate) struct Peers {
     /// Told whenever a link's greeting has been taken in.
     pub(super) greeted: Notify,
-    by_link: RwLock<HashMap<usize, Arc<NodeRef>>>,
+    /// What is to be sent to nodes that are not linked yet.
+    pub(super) waiting: Waitings,
+    by_link: RwLock<HashMap<u64, Arc<NodeRef>>>,
     /// By name, then each instance: those that serve it under the same name.
     services: RwLock<BTreeMap<String, Vec<ServiceEntry>>>,
     /// Services whose last instance was lost, and the node that it was on.
     departed: RwLock<BTreeMap<String, String>>,
 }
 
-fn key(link: &Arc<Link>) -> usize {
-    Arc::as_ptr(link) as usize
-}
-
 impl Peers {
-    /// A link is up: remembers who it is and what it serves.
+    /// A link is up: remembers who it is and what it serves. What it says of other nodes does not count.
     pub(super) fn greet(&self, link: &Arc<Link>, hello: Hello) -> Arc<NodeRef> {
         let node = Arc::new(hello.node);
-        write(&self.by_link).insert(key(link), Arc::clone(&node));
-        self.learn(hello.services);
+        write(&self.by_link).insert(link.id(), Arc::clone(&node));
+        let own = hello.services.into_iter().filter(|entry| entry.node.id == node.id);
+        self.learn(own.take(SERVICES_PER_NODE_MAX));
         self.greeted.notify_waiters();
         node
     }
 
-    pub(super) fn learn(&self, entries: Vec<ServiceEntry>) {
+    fn learn(&self, entries: impl Iterator<Item = ServiceEntry>) {
         let mut services = write(&self.services);
         for entry in entries {
             if services.len() >= SERVICES_MAX && !services.contains_key(&entry.service) {
@@ -56,12 +61,12 @@ impl Peers {
     }
 
     pub(super) fn of(&self, link: &Arc<Link>) -> Option<Arc<NodeRef>> {
-        self.by_link.read().unwrap_or_else(PoisonError::into_inner).get(&key(link)).cloned()
+        self.by_link.read().unwrap_or_else(PoisonError::into_inner).get(&link.id()).cloned()
     }
 
     /// A link is gone: so, for all that is known here, is its node.
     pub(super) fn part(&self, link: &Arc<Link>) -> Option<Arc<NodeRef>> {
-        let node = write(&self.by_link).remove(&key(link))?;
+        let node = write(&self.by_link).remove(&link.id())?;
         let still_linked = self.is_linked(node.id);
         if !still_linked {
             let mut gone = Vec::new();
@@ -73,8 +78,11 @@ impl Peers {
                 !instances.is_empty()
             });
             let mut departed = write(&self.departed);
-            for service in gone.into_iter().take(SERVICES_MAX.saturating_sub(departed.len())) {
+            for service in gone.into_iter().take(DEPARTED_MAX) {
                 departed.insert(service, node.name.clone());
+                if departed.len() > DEPARTED_MAX {
+                    departed.pop_first();
+                }
             }
         }
         Some(node)
@@ -82,6 +90,12 @@ impl Peers {
 
     pub(super) fn is_linked(&self, node: NodeId) -> bool {
         self.by_link.read().unwrap_or_else(PoisonError::into_inner).values().any(|peer| peer.id == node)
+    }
+
+    /// Whether a node of the same number, and not this one, is linked.
+    pub(super) fn is_another(&self, node: &NodeRef) -> bool {
+        let links = self.by_link.read().unwrap_or_else(PoisonError::into_inner);
+        links.values().any(|peer| peer.id == node.id && **peer != *node)
     }
 
     /// An instance of a service at a node that is linked: none of those that did not answer.

@@ -9,14 +9,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-use catena_core::{Action, Ticket};
+use catena_core::{Action, SessionId, Ticket};
 use catena_guest::Start;
-use catena_wire::{Encoded, Exception, Fault, Hash, Message, NodeRef, StepKey, Value, names};
+use catena_wire::{Encoded, Exception, Fault, Hash, Message, NodeRef, StepKey, StepLimits, Value, names};
 use futures_util::FutureExt;
 use tokio::task::AbortHandle;
 
-use super::{Shell, guests::elapsed_us, lock};
-use crate::{Context, durable::print_of, service::Running};
+use super::{
+    Shell,
+    guests::{Basis, Event, elapsed_us},
+    lock,
+};
+use crate::{
+    Context,
+    durable::{Way, print_of},
+    service::Running,
+};
 
 /// Actions done in one go before others get their turn: a chain of calls in place must not hold up the link that brought it.
 const ACTIONS_IN_A_ROW_MAX: usize = 64;
@@ -73,11 +81,13 @@ impl Shell {
                     if self.core().has_actions() {
                         self.drive_later();
                     }
+                    self.sessions.tidy();
                     self.perform(action);
                 }
-                Led::Away => return,
+                Led::Away => return self.sessions.tidy(),
             }
         }
+        self.sessions.tidy();
         self.drive_later();
     }
 
@@ -95,6 +105,13 @@ impl Shell {
             drop(leading);
             return self.rest();
         };
+        if let Action::Resume { code, .. } | Action::Branch { code, .. } = &action
+            && !self.has_code(*code)
+        {
+            let now = self.now();
+            self.core().on_code_absent(now, action);
+            return Led::On;
+        }
         if runs_code(&action) {
             self.prepare(&action);
             return Led::ToCode(action);
@@ -142,9 +159,10 @@ impl Shell {
     fn perform(self: &Arc<Self>, action: Action) {
         match action {
             Action::Send { to, message, receipt, urgency, via } => self.send_by(to, message, receipt, urgency, via),
-            Action::RunService { ticket, service, function, params, time_left_us, credentials, key } => {
+            Action::RunService { ticket, service, function, params, time_left_us, credentials, key, duplicate } => {
                 let context = self.context(time_left_us, credentials, key);
-                self.run_service(ticket, &service, &function, params, context);
+                let way = duplicate.map(|mark| Way { number: mark.way, since: Some(mark.since) });
+                self.run_service(ticket, (&service, &function), params, context, way.unwrap_or_default());
             }
             Action::CancelService(ticket) => {
                 // One without a task is in its first poll, and finds itself gone after it.
@@ -153,24 +171,26 @@ impl Shell {
                 }
             }
             Action::Begin { session, code, input, started_at_ms, seed, limits } => {
-                let begin = Arc::clone(self).begin(session, code, input, Start { started_at_ms, seed }, limits);
-                self.here_or_later(begin);
+                let event = Event::Start(input, Start { started_at_ms, seed });
+                self.run_guest(session, Basis::Image(code), limits, event);
             }
             Action::Resume { session, code, continuation, call, result, limits } => {
-                let resume = Arc::clone(self).resume(session, code, continuation, call, result, limits);
-                self.here_or_later(resume);
+                let basis = Basis::Continuation(code, continuation);
+                self.run_guest(session, basis, limits, Event::Settled(call, result));
             }
             Action::Branch { session, code, continuation, call, index, limits } => {
-                let branch = Arc::clone(self).branch(session, code, continuation, call, index, limits);
-                self.here_or_later(branch);
+                let basis = Basis::Continuation(code, continuation);
+                self.run_guest(session, basis, limits, Event::Branch(call, index));
             }
             Action::Settle { session, call, result } => {
-                let settle = Arc::clone(self).settle(session, call, result);
-                self.here_or_later(settle);
+                self.run_guest(session, Basis::Live, StepLimits::UNCHANGED, Event::Settled(call, result));
             }
-            Action::Suspend { session, with_code } => self.suspend(session, with_code),
+            Action::Suspend { session, with_code } => {
+                let suspend = Arc::clone(self).suspend(session, with_code);
+                self.here_or_later(Box::pin(suspend));
+            }
             Action::Discard(session) => drop(self.sessions.remove(session)),
-            Action::CheckCode { code, bytes } => self.check_code(code, bytes),
+            Action::CheckCode { session, code, bytes } => self.check_code(session, code, bytes),
             Action::StoreCode { code, bytes } => {
                 let stored = self.store.put(code, bytes);
                 let now = self.now();
@@ -186,6 +206,7 @@ impl Shell {
             }
             Action::Reply(chain, replied) => self.reply(chain, replied),
             Action::Heard(key, value) => self.hear(&key, value),
+            Action::HeardEnd(key) => self.stop_listening(&key),
             Action::CallDone(id, result) => {
                 if let Some(waiting) = lock(&self.calls).remove(&id) {
                     let _ = waiting.send(result);
@@ -195,9 +216,11 @@ impl Shell {
     }
 
     /// Runs a future right here if it is ready without waiting, else as a task. After a task, what it led to is done.
-    fn here_or_later(self: &Arc<Self>, future: impl Future<Output = ()> + Send + 'static) -> Option<AbortHandle> {
-        let mut future = Box::pin(future);
-        if future.as_mut().poll(&mut TaskContext::from_waker(Waker::noop())).is_ready() {
+    pub(super) fn here_or_later(
+        self: &Arc<Self>,
+        mut future: impl Future<Output = ()> + Send + Unpin + 'static,
+    ) -> Option<AbortHandle> {
+        if future.poll_unpin(&mut TaskContext::from_waker(Waker::noop())).is_ready() {
             return None;
         }
         let shell = Arc::clone(self);
@@ -213,11 +236,18 @@ impl Shell {
         Context { time_left_us, node, site, credentials, step, shell: Arc::clone(self) }
     }
 
-    fn run_service(self: &Arc<Self>, ticket: Ticket, service: &str, function: &str, params: Value, context: Context) {
+    fn run_service(
+        self: &Arc<Self>,
+        ticket: Ticket,
+        (service, function): (&str, &str),
+        params: Value,
+        context: Context,
+        way: Way,
+    ) {
         let time_left_us = context.time_left_us;
         let call = || match self.is_durable(service, function) {
-            true => Some(Arc::clone(self).run_once(service.to_owned(), function.to_owned(), params, context)),
-            false => self.services.get(service).and_then(|known| known.call(function, context, params)),
+            true => Some(Arc::clone(self).run_once(service.to_owned(), function.to_owned(), params, context, way)),
+            false => self.settings.services.get(service).and_then(|known| known.call(function, context, params)),
         };
         let running = std::panic::catch_unwind(AssertUnwindSafe(call))
             .unwrap_or_else(|_| Some(Box::pin(std::future::ready(Err(panicked())))));
@@ -239,52 +269,50 @@ impl Shell {
     }
 
     fn is_durable(&self, service: &str, function: &str) -> bool {
-        let known = self.services.get(service);
-        self.steps.is_some() && known.is_some_and(|known| known.durable_functions().any(|name| name == function))
+        let known = self.settings.services.get(service);
+        self.settings.steps.is_some()
+            && known.is_some_and(|known| known.durable_functions().any(|name| name == function))
     }
 
     /// Runs a durable function: not before its step is known to be a new one.
-    fn run_once(self: Arc<Self>, service: String, function: String, params: Value, context: Context) -> Running {
+    fn run_once(
+        self: Arc<Self>,
+        service: String,
+        function: String,
+        params: Value,
+        context: Context,
+        way: Way,
+    ) -> Running {
         Box::pin(async move {
             let (step, print) = (context.step.clone(), print_of(&service, &function, &params));
             let effect = async {
-                match self.services.get(&service).and_then(|known| known.call(&function, context, params)) {
+                match self.settings.services.get(&service).and_then(|known| known.call(&function, context, params)) {
                     Some(running) => running.await,
                     None => Err(Exception::new(names::UNKNOWN_FUNCTION, Fault::Node, "the function is gone")),
                 }
             };
-            match (&self.steps, step) {
-                (Some(steps), Some(step)) => steps.once(&step, print, effect).await,
+            match (&self.settings.steps, step) {
+                (Some(steps), Some(step)) => steps.once(&step, print, way, effect).await,
                 _ => effect.await,
             }
         })
     }
 
     fn run_cancellable(self: &Arc<Self>, ticket: Ticket, done: impl Future<Output = ()> + Send + 'static) {
-        let mut done = Box::pin(done);
-        if done.as_mut().poll(&mut TaskContext::from_waker(Waker::noop())).is_ready() {
-            return;
-        }
-        // Held while spawning, so that the task can't end before it is listed.
-        let mut running = lock(&self.running);
-        let shell = Arc::clone(self);
-        let task = self.runtime.spawn(async move {
-            done.await;
-            shell.drive();
-        });
-        match running.get_mut(&ticket) {
-            Some(listed) => *listed = Some(task.abort_handle()),
-            // It was cancelled meanwhile.
+        let Some(task) = self.here_or_later(Box::pin(done)) else { return };
+        match lock(&self.running).get_mut(&ticket) {
+            Some(listed) => *listed = Some(task),
+            // It was cancelled meanwhile, or is done already.
             None => task.abort(),
         }
     }
 
-    fn check_code(self: &Arc<Self>, code: Hash, bytes: Option<bytes::Bytes>) {
+    fn check_code(self: &Arc<Self>, session: SessionId, code: Hash, bytes: Option<bytes::Bytes>) {
         // What rides along is checked as what is fetched; wrong bytes count as none.
         let stored = bytes.is_some_and(|bytes| self.has_code(code) || self.store.put(code, bytes).is_ok());
         if !stored && !self.has_code(code) {
             let now = self.now();
-            self.core().on_code_missing(now, code);
+            self.core().on_code_missing(now, session, code);
         }
     }
 
@@ -299,7 +327,7 @@ impl Shell {
     fn serve_listing(self: &Arc<Self>, id: u64, to: Arc<NodeRef>) {
         let mut entries = self.own_services();
         entries.extend(self.peers.all());
-        self.tell(to, Message::Listing(id, entries));
+        self.tell(to, Message::listing(id, entries));
     }
 
     /// Brings a function to the repository.

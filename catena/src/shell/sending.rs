@@ -1,12 +1,21 @@
 //! Messages out: by an open link, or by dialling.
 
-use std::sync::Arc;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
 
 use catena_core::{Receipt, Undelivered, Urgency};
-use catena_net::{Link, LinkError, Message, Place, SendRefused};
-use catena_wire::{Encoded, NodeRef};
+use catena_net::{Lease, Link, LinkError, Message, Place};
+use catena_wire::{Encoded, NodeId, NodeRef};
+use tokio::sync::Semaphore;
 
-use super::Shell;
+use super::{Shell, lock};
+
+/// Nodes that are dialled at one time to send them something.
+const DIALS_MAX: usize = 64;
+/// What a message that waits for a dial is charged beside its own bytes.
+const WAITING_OVERHEAD_BYTES: u64 = 512;
 
 impl Shell {
     /// To a node that cannot be dialled, and to which there is no link, by one that can reach it.
@@ -32,37 +41,40 @@ impl Shell {
     pub(super) fn send(self: &Arc<Self>, to: Arc<NodeRef>, message: Encoded, receipt: Receipt, urgency: Urgency) {
         let message = Message::new(message.head, message.tail);
         let Some(link) = self.endpoint().and_then(|endpoint| endpoint.link_to_node(to.id.0)) else {
-            let shell = Arc::clone(self);
-            self.runtime.spawn(async move {
-                if let Err(why) = shell.dial_and_send(&to, message).await {
-                    shell.undelivered(receipt, why);
-                }
-            });
-            return;
+            return self.send_when_linked(to, message, receipt);
         };
-        let refused = match urgency {
-            Urgency::Lazy => return drop(link.send_lazily(message)),
-            Urgency::Now => link.try_send(message),
-        };
-        match refused {
-            Ok(()) => {}
-            Err(SendRefused::Full(message)) => self.send_when_there_is_room(link, message, receipt),
-            Err(SendRefused::Broken(why)) => self.undelivered(receipt, meaning(&why, Undelivered::Unreachable)),
+        match urgency {
+            Urgency::Lazy => drop(link.send_lazily(message)),
+            Urgency::Now => self.post(&link, message, receipt),
         }
     }
 
-    fn send_when_there_is_room(self: &Arc<Self>, link: Arc<Link>, message: Message, receipt: Receipt) {
-        let shell = Arc::clone(self);
-        self.runtime.spawn(async move {
-            if let Err(why) = link.send(message).await {
-                shell.undelivered(receipt, meaning(&why, Undelivered::Lost));
-            }
-        });
+    fn post(self: &Arc<Self>, link: &Link, message: Message, receipt: Receipt) {
+        if let Err(why) = link.post(message) {
+            self.undelivered(receipt, meaning(&why));
+        }
     }
 
-    async fn dial_and_send(&self, to: &NodeRef, message: Message) -> Result<(), Undelivered> {
-        let link = self.dial(to).await.ok_or(Undelivered::Unreachable)?;
-        link.send(message).await.map_err(|why| meaning(&why, Undelivered::Lost))
+    /// Keeps the message until the node has been dialled: one dial for all that is to go there.
+    fn send_when_linked(self: &Arc<Self>, to: Arc<NodeRef>, message: Message, receipt: Receipt) {
+        let Some(endpoint) = self.endpoint() else { return };
+        let Ok(lease) = endpoint.memory().lease(message.bytes() as u64 + WAITING_OVERHEAD_BYTES) else {
+            return self.undelivered(receipt, Undelivered::Unreachable);
+        };
+        if self.peers.waiting.add(&to, Waiting { message, receipt, lease }) {
+            let shell = Arc::clone(self);
+            self.runtime.spawn(async move {
+                let _turn = shell.peers.waiting.dials.acquire().await;
+                let link = shell.dial(&to).await;
+                for Waiting { message, receipt, lease } in shell.peers.waiting.take(&to) {
+                    drop(lease);
+                    match &link {
+                        Some(link) => shell.post(link, message, receipt),
+                        None => shell.undelivered(receipt, Undelivered::Unreachable),
+                    }
+                }
+            });
+        }
     }
 
     /// A link to this very run of the node: another one at its address remembers none of its steps.
@@ -72,9 +84,14 @@ impl Shell {
             return Some(link);
         }
         let place = Place { address: to.address.clone()?, site: to.site.clone() };
-        let link = endpoint.link(&place).await.ok()?;
-        let same = link.introduced().await.is_ok_and(|identity| identity.node == to.id.0);
-        same.then_some(link)
+        let leave = self.dials.leave(&place.address).await?;
+        // Both may dial at the same time, and then only one of the two links stays.
+        let dialled = endpoint.link_introduced(&place).await.ok();
+        let link = dialled
+            .filter(|link| link.identity().is_some_and(|identity| identity.node == to.id.0))
+            .or_else(|| endpoint.link_to_node(to.id.0))?;
+        leave.reached();
+        Some(link)
     }
 
     fn undelivered(self: &Arc<Self>, receipt: Receipt, why: Undelivered) {
@@ -84,12 +101,46 @@ impl Shell {
     }
 }
 
-/// What a link's error means for the message: too large, or what such an error means here.
-fn meaning(why: &LinkError, else_it_is: Undelivered) -> Undelivered {
+/// What a link's error means for a message that it did not take.
+fn meaning(why: &LinkError) -> Undelivered {
     match why {
         LinkError::TooLarge { bytes, bytes_max, .. } => {
             Undelivered::TooLarge { bytes: *bytes as u64, bytes_max: *bytes_max }
         }
-        _ => else_it_is,
+        _ => Undelivered::Unreachable,
+    }
+}
+
+/// A message to a node that is being dialled.
+struct Waiting {
+    message: Message,
+    receipt: Receipt,
+    /// Held as long as the message is.
+    lease: Lease,
+}
+
+/// What waits for nodes that are being dialled.
+pub(super) struct Waitings {
+    by_node: Mutex<HashMap<NodeId, Vec<Waiting>>>,
+    dials: Semaphore,
+}
+
+impl Default for Waitings {
+    fn default() -> Self {
+        Self { by_node: Mutex::default(), dials: Semaphore::new(DIALS_MAX) }
+    }
+}
+
+impl Waitings {
+    /// Says whether it is the first for its node, which has to be dialled.
+    fn add(&self, to: &NodeRef, waiting: Waiting) -> bool {
+        let mut by_node = lock(&self.by_node);
+        let all = by_node.entry(to.id).or_default();
+        all.push(waiting);
+        all.len() == 1
+    }
+
+    fn take(&self, to: &NodeRef) -> Vec<Waiting> {
+        lock(&self.by_node).remove(&to.id).unwrap_or_default()
     }
 }

@@ -14,24 +14,28 @@ enum Slot {
 }
 
 #[derive(Default)]
-pub(super) struct Sessions(Mutex<HashMap<SessionId, Slot>>);
+pub(super) struct Sessions {
+    here: Mutex<HashMap<SessionId, Slot>>,
+    /// One that has moved on or ended. What it said goes out before its instance is put back.
+    done: Mutex<Option<Session>>,
+}
 
 impl Sessions {
     /// A guest is about to be made.
     pub(super) fn open(&self, id: SessionId) {
-        lock(&self.0).insert(id, Slot::Running);
+        lock(&self.here).insert(id, Slot::Running);
     }
 
     /// Puts a guest back, unless its session was discarded meanwhile.
     pub(super) fn put(&self, id: SessionId, session: Session) {
-        if let Some(slot) = lock(&self.0).get_mut(&id) {
+        if let Some(slot) = lock(&self.here).get_mut(&id) {
             *slot = Slot::Idle(Box::new(session));
         }
     }
 
     /// Takes a guest out, to run it.
     pub(super) fn take(&self, id: SessionId) -> Option<Session> {
-        match std::mem::replace(lock(&self.0).get_mut(&id)?, Slot::Running) {
+        match std::mem::replace(lock(&self.here).get_mut(&id)?, Slot::Running) {
             Slot::Idle(session) => Some(*session),
             Slot::Running => None,
         }
@@ -39,9 +43,21 @@ impl Sessions {
 
     /// Takes a guest out for good.
     pub(super) fn remove(&self, id: SessionId) -> Option<Session> {
-        match lock(&self.0).remove(&id)? {
+        match lock(&self.here).remove(&id)? {
             Slot::Idle(session) => Some(*session),
             Slot::Running => None,
         }
+    }
+
+    /// Leaves a guest that is over to [`Sessions::tidy`].
+    pub(super) fn leave(&self, session: Session) {
+        let before = lock(&self.done).replace(session);
+        drop(before);
+    }
+
+    /// Puts the instance of the guest that is over back.
+    pub(super) fn tidy(&self) {
+        let done = lock(&self.done).take();
+        drop(done);
     }
 }

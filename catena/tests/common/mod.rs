@@ -9,6 +9,7 @@ use std::sync::{
 use catena::{Client, Code, Context, Exception, Node, Place, Sandbox, SandboxConfig, Service, ServiceError};
 use serde::Serialize;
 use serde_json::Value as Json;
+use tokio::sync::Semaphore;
 
 /// One sandbox for all: its engine takes some milliseconds to load.
 pub(crate) static SANDBOX: LazyLock<Sandbox> =
@@ -17,6 +18,8 @@ pub(crate) static SANDBOX: LazyLock<Sandbox> =
 /// A service for tests: what it does shows in `effects`.
 pub(crate) fn service(name: &str, effects: &Arc<AtomicU64>) -> Service {
     let (add, here) = (Arc::clone(effects), Arc::clone(effects));
+    let gate = Arc::new(Semaphore::new(0));
+    let (hold, open) = (Arc::clone(&gate), gate);
     Service::new(name)
         .function("echo", async |value: Json| Ok(value))
         .function_in("where", async |context: Context, _: Json| Ok(context.node.to_string()))
@@ -25,6 +28,18 @@ pub(crate) fn service(name: &str, effects: &Arc<AtomicU64>) -> Service {
         .function("sleep", async |ms: u64| {
             tokio::time::sleep(std::time::Duration::from_millis(ms)).await;
             Ok(())
+        })
+        // Lets one `hold` go, one that comes later too.
+        .function("open", move |_: Json| {
+            open.add_permits(1);
+            std::future::ready(Ok(()))
+        })
+        .function("hold", move |_: Json| {
+            let hold = Arc::clone(&hold);
+            async move {
+                hold.acquire().await?.forget();
+                Ok(())
+            }
         })
         .function("blob", async |bytes: usize| Ok(serde_json::Value::String("x".repeat(bytes))))
         .function("add", move |_: Json| {

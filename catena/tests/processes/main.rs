@@ -3,6 +3,9 @@
 
 mod adapting;
 mod arriving;
+#[allow(dead_code)]
+mod attacker;
+mod attacking;
 mod composing;
 mod endless;
 mod entering;

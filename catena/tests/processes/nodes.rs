@@ -16,8 +16,10 @@ use crate::{
 const CACHE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/compiled");
 /// How often there are signs of life here: a chain that fell silent ends after some seconds.
 const BEAT_MS: u64 = 400;
+/// The same where nodes are kept busy: half a minute is no reason to give one up.
+const PATIENT_BEAT_MS: u64 = 8_000;
 
-static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| {
+pub(crate) static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| {
     let config = SandboxConfig { cache_dir: Some(CACHE.into()), ..SandboxConfig::default() };
     Sandbox::new(config).expect("a sandbox")
 });
@@ -37,6 +39,18 @@ impl Nodes {
             nodes.add(name, &[]).await;
         }
         nodes
+    }
+
+    /// The same, and with a client of all of them: for what keeps a node busy, and is no reason to give it up.
+    pub(crate) async fn patient(names: &[&str]) -> (Self, Client) {
+        let mut nodes = Self::default();
+        for name in names {
+            nodes.add(name, &["--beat-ms", &PATIENT_BEAT_MS.to_string()]).await;
+        }
+        let client = builder("client").policy(beating(PATIENT_BEAT_MS));
+        let client =
+            names.iter().fold(client, |builder, name| builder.join(nodes.place(name))).connect().await.unwrap();
+        (nodes, client)
     }
 
     /// One more, with these arguments besides.

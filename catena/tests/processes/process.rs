@@ -49,10 +49,23 @@ impl Process {
         timeout(PATIENCE, found).await.unwrap_or_else(|_| panic!("it did not say {what:?}"))
     }
 
+    /// Bytes of memory that it holds.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id().expect("a process that runs")));
+        let status = status.unwrap();
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("what it holds");
+        resident.trim_end_matches(" kB").trim().parse::<u64>().unwrap() << 10
+    }
+
     /// Sends a signal by its name, such as `STOP`.
     pub(crate) async fn signal(&self, name: &str) {
-        let id = self.child.id().expect("a process that runs").to_string();
+        let id = self.id().to_string();
         assert!(Command::new("kill").args([&format!("-{name}"), &id]).status().await.unwrap().success());
+    }
+
+    /// Its number in the system.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id().expect("a process that runs")
     }
 
     /// SIGKILL, and nothing of it is left.

@@ -6,7 +6,6 @@ use std::{
 };
 
 use catena::Limits;
-use catena_guest::Start;
 use clap::{Args, ValueHint};
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -14,19 +13,17 @@ use tokio::sync::mpsc;
 use crate::{
     clock, connect,
     console::{self, Console},
-    debugger::{Command, Debugger, Teller, Went},
+    debugger::{Command, Debugger, Subject, Teller, Went},
     exit::Exit,
     failure::Failure,
     input::{self, JSON_BYTES_MAX},
-    local::{self, Local},
-    lowering::Lowered,
     output::{Output, Paint},
     recording::Recording,
     sandbox,
     signals::Signals,
     source::Source,
-    terms::Terms,
-    value::{self, Shown},
+    terms::Task,
+    value::Shown,
 };
 
 /// Longest command.
@@ -52,59 +49,51 @@ Examples:
 
 /// Step through a function, call by call
 ///
-/// The function runs here (interactive mode): each call is shown before it is made, and its result before it is handed in. Branches of a
-/// split run one after the other, and chains that services answer with run on their own. The function's result comes on standard output
-/// when the session is over; all else is on standard error, or with --json one JSON value a line on standard output.
+/// A node in this process runs the function (interactive mode): each call is shown before it is made, and its result before it is handed
+/// in. Of calls that wait side by side, in branches of a split too, the first one is shown; chains that services answer with run on their
+/// own. The function's result comes on standard output when the session is over; all else is on standard error, or with --json one JSON
+/// value a line on standard output.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Debug {
-    /// The function: .ts, .mts, .js, .mjs or .wasm
-    #[arg(value_hint = ValueHint::FilePath)]
-    file: PathBuf,
-    /// Its input: JSON or @FILE
-    #[arg(long, value_name = "JSON", default_value = "null", value_hint = ValueHint::Other, allow_negative_numbers = true)]
-    arg: String,
+    #[command(flatten)]
+    task: Task,
     /// Read the commands from there
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     script: Option<PathBuf>,
     /// Write the way that was taken into this file, for `catena replay`
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     record: Option<PathBuf>,
-    #[command(flatten)]
-    terms: Terms,
-    #[command(flatten)]
-    lowered: Lowered,
 }
 
 pub(crate) async fn run(args: &Debug, output: &Output) -> Result<(), Failure> {
-    if args.arg == "-" || args.terms.read_stdin() {
+    if args.task.arg == "-" || args.task.terms.read_stdin() {
         let help = "put it into a file, and name it as @FILE";
-        return Err(Failure::input("BadUsage", "standard input is for the debugger's commands", help));
+        let message =
+            "standard input is for the debugger's commands: neither --arg nor --credentials can come from there";
+        return Err(Failure::input("BadUsage", message, help));
     }
-    let options = args.terms.options("--arg", &args.arg)?;
-    let input = value::argument(&args.arg)?;
-    let source = Source::read(&args.file)?;
+    let (source, input, options) = args.task.read()?;
     let mut lines = Lines::open(args)?;
     let mut signals = Signals::new()?;
     let sandbox = signals.unless(sandbox::make(Limits::default(), output)).await?;
-    let began_at_us = clock::unix_us();
-    let start = Start { started_at_ms: began_at_us / 1_000, seed: local::new_chain().seed() };
-    let local = Local::load(sandbox, &source, start, args.terms.hops_max, args.lowered).await?;
-    let mut recording = Recording::new(&source, &local, &input);
+    let client = signals.unless(args.task.terms.connect(None, output)).await?;
+    let console = Console::open(&console::Where::Stderr, clock::unix_us(), output)?;
+    let teller = Teller { source: &source, output, console };
+    let hops_max = options.hops_max;
+    let subject = Subject { sandbox, input, client: &client, options };
+    let mut debugger = signals.unless(Debugger::begin(subject, teller)).await?;
+    let mut recording = Recording::new(&source, debugger.code().hash(), hops_max, args.task.lowered);
     if let Some(file) = &args.record {
-        // A place that cannot be written to is told before anything is done.
+        // A place that cannot be written to is told before any call is made.
         recording.write(file)?;
     }
-    let client = signals.unless(args.terms.connect(None, output)).await?;
-    let console = Console::open(&console::Where::Stderr, began_at_us, output)?;
-    let teller = Teller { source: &source, output, console };
-    let mut debugger = Debugger::begin(&local, &input, &client, &options, teller).await?;
     let talked = talk(&mut debugger, &mut lines, &mut signals, output).await;
     if let Some(file) = &args.record {
         debugger.write_into(&mut recording);
         recording.write(file)?;
     }
-    let ended = talked.and_then(|()| close(&debugger, output));
+    let ended = talked.and_then(|()| close(&debugger, &source, output));
     drop(debugger);
     connect::close(client).await;
     ended
@@ -151,11 +140,11 @@ fn prompt(number: usize, output: &Output) {
     let _ = write!(err, "{} ", output.paint_talk(Paint::Blue, &format!("#{number}>"))).and_then(|()| err.flush());
 }
 
-fn close(debugger: &Debugger<'_>, output: &Output) -> Result<(), Failure> {
+fn close(debugger: &Debugger<'_>, source: &Source, output: &Output) -> Result<(), Failure> {
     match debugger.end() {
         // Programs have been told when it ended.
         Some(Err(_)) if output.json => Err(Failure::Told(Exit::Exception)),
-        Some(Err(why)) => Err(debugger.failure(why)),
+        Some(Err(why)) => Err(source.threw(why.clone())),
         Some(Ok(_)) if output.json => Ok(()),
         Some(Ok(value)) => output.json_pretty(&Shown(value)),
         None if output.json => output.json_line(&json!({ "left": { "number": debugger.number() } })),

@@ -1,19 +1,23 @@
 //! `catena replay FILE`.
 
-use std::path::PathBuf;
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    path::PathBuf,
+};
 
-use catena::{Limits, Value};
+use catena::{Asked, Branch, Exception, Limits, LogLine, Told, Value, What};
 use clap::{Args, ValueHint};
 use serde::Serialize;
 use serde_json::json;
 
 use crate::{
     commands::run::emitted,
-    console::{self, Console},
-    failure::{Failure, Threw},
-    local::{Local, Pending, Said, State},
+    connect::HERE,
+    console::{self, Console, step_of},
+    failure::Failure,
     output::{Output, printable},
-    recording::{Call, Outcome, Recording},
+    recording::Recording,
+    replayer::{Did, Replayer},
     report, sandbox,
     signals::Signals,
     source::Source,
@@ -28,9 +32,9 @@ Examples:
 
 /// Run a recorded chain again, offline
 ///
-/// The function is told what it was told when it was recorded, so it does the same: what it emits and its result come on standard output,
-/// what it logs on standard error. With --source, another function is told the same; if it makes other calls, the first that differs is
-/// named. No node is needed, and no call is made.
+/// The function is told what the nodes told it when it was recorded, at each step and in each branch, so it does the same: what it emits
+/// and its result come on standard output, what it logs on standard error. With --source, another function is told the same; if it makes
+/// other calls, the first that differs is named. No node is needed, and no call is made.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Replay {
@@ -40,33 +44,35 @@ pub(crate) struct Replay {
     /// Run this function instead of the one recorded
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     source: Option<PathBuf>,
-    /// Where to write what the function logs: stderr, off, or a file
-    #[arg(long, value_name = "WHERE", default_value = "stderr", value_hint = ValueHint::FilePath, value_parser = console::place)]
-    console: console::Where,
+    #[command(flatten)]
+    console: console::Destination,
 }
 
 pub(crate) async fn run(args: &Replay, output: &Output) -> Result<(), Failure> {
     let recording = Recording::read(&args.file)?;
     let source = args.source.as_deref().map_or_else(|| recording.source(), Source::read)?;
+    let told = recording.told()?;
     let mut signals = Signals::new()?;
     let sandbox = signals.unless(sandbox::make(Limits::default(), output)).await?;
-    let local = Local::load(sandbox, &source, recording.start()?, recording.hops_max, recording.lowered).await?;
-    if args.source.is_none() && local.hash().to_string() != recording.function.hash && !output.json {
+    let replayer = Replayer::load(sandbox, &source, recording.limits()).await?;
+    if args.source.is_none() && replayer.hash().to_string() != recording.function.hash && !output.json {
         output.talk("note: this build has another engine than the one of the recording");
     }
-    let mut stage = Stage { recording: &recording, source: &source, said: 0, args, output };
-    let (state, emitted) = signals.unless(stage.play(&local)).await?;
-    stage.close(&state, emitted)
+    let lines: Vec<LogLine> = recording.console.iter().map(LogLine::from).collect();
+    let console = Console::open(&args.console.console, lines.first().map_or(0, |line| line.at_us), output)?;
+    let mut stage = Stage { replayer, source: &source, output, console, lines: Lines::of(lines), emits: Vec::new() };
+    let calls = signals.unless(stage.play(&told)).await?;
+    stage.close(&recording, &told, calls)
 }
 
-/// Where the function stands, and what it says goes out.
+/// Where the function plays its part, and what it says goes out.
 struct Stage<'a> {
-    recording: &'a Recording,
+    replayer: Replayer,
     source: &'a Source,
-    /// Lines said so far.
-    said: usize,
-    args: &'a Replay,
     output: &'a Output,
+    console: Console,
+    lines: Lines,
+    emits: Vec<Value>,
 }
 
 /// How it compares with the recording.
@@ -78,84 +84,97 @@ struct Compared {
 }
 
 impl Stage<'_> {
-    async fn play(&mut self, local: &Local) -> Result<(State, Vec<Value>), Failure> {
-        let began_at_us = self.recording.console.first().map_or(0, |line| line.at_us);
-        let mut console = Console::open(&self.args.console, began_at_us, self.output)?;
-        let (mut state, said) = local.begin(&self.recording.input.0).await;
-        let mut emits = Vec::new();
-        self.hear(said, &mut console, &mut emits)?;
-        for (index, recorded) in self.recording.calls.iter().enumerate() {
-            let Some(call) = state.calls().find(|call| is(recorded, call)).cloned() else {
-                return Err(self.another_way(index, Some(recorded), &state));
-            };
-            let (next, said) = local.settle(&state, &call, recorded.outcome.clone().into()).await;
-            state = next;
-            self.hear(said, &mut console, &mut emits)?;
+    /// Tells the function all that it was told; returns how many of its calls had an outcome.
+    async fn play(&mut self, told: &[Told]) -> Result<usize, Failure> {
+        let (mut asked, mut settled) = (0, 0);
+        let mut splits = BTreeSet::new();
+        let mut does: BTreeMap<Branch, Vec<Asked>> = BTreeMap::new();
+        for (index, event) in told.iter().enumerate() {
+            if let Some(did) = self.replayer.tell(event).await {
+                if let What::Settled(call, _) = &event.what {
+                    settled += usize::from(!splits.contains(&(event.branch.clone(), *call)));
+                }
+                does.insert(event.branch.clone(), self.hear(event, did)?);
+            } else if let What::Turned(did) = &event.what
+                && let Some(does) = does.remove(&event.branch)
+            {
+                let same = did.iter().zip(&does).take_while(|(did, does)| is(did, does)).count();
+                asked += did.iter().take(same).filter(|asked| asked.branches == 0).count();
+                if same < did.len().max(does.len()) {
+                    let over = did.is_empty() && told.get(index + 1).is_some_and(|next| next.what == What::Ended);
+                    return Err(self.another_way(asked + 1, event, did.get(same), over, does.get(same)));
+                }
+                splits.extend(did.iter().filter(|did| did.branches > 0).map(|did| (event.branch.clone(), did.call)));
+            }
         }
-        // A recording may end before the function did; then so does this.
-        if self.recording.end.is_some() && state.calls().next().is_some() {
-            return Err(self.another_way(self.recording.calls.len(), None, &state));
-        }
-        Ok((state, emits))
+        Ok(settled)
     }
 
-    fn hear(&mut self, said: Said, console: &mut Console, emits: &mut Vec<Value>) -> Result<(), Failure> {
-        for line in said.lines {
-            // The time is that of the recording, where it said the same.
-            let recorded = self.recording.console.get(self.said).filter(|recorded| recorded.text == line.text);
-            self.said = if recorded.is_some() { self.said + 1 } else { usize::MAX };
-            console.line(&recorded.map_or(line, crate::recording::Line::shown))?;
+    /// What it says goes out; what it asks for is to be compared.
+    fn hear(&mut self, event: &Told, did: Did) -> Result<Vec<Asked>, Failure> {
+        for text in did.logs {
+            self.console.line(&self.lines.find(event, text))?;
         }
-        for value in said.emits {
+        for value in did.emits {
             emitted(&value, self.output)?;
-            emits.push(value);
+            self.emits.push(value);
         }
-        Ok(())
+        Ok(did.asked)
     }
 
     /// The function no longer does what was recorded.
-    fn another_way(&self, index: usize, recorded: Option<&Call>, state: &State) -> Failure {
-        let was = recorded
-            .map_or_else(|| "ended".to_owned(), |call| format!("called {}", shown(&call.target, &call.params.0)));
-        let now = state.calls().next();
-        let does = match (now, state.end()) {
-            (Some(call), _) => format!("calls {}", shown(&call.target(), &call.call.params)),
+    fn another_way(&self, number: usize, at: &Told, was: Option<&Asked>, over: bool, now: Option<&Asked>) -> Failure {
+        let was = match was {
+            Some(asked) => shown(asked, "called", "split"),
+            None if over => "ended".to_owned(),
+            None => "called nothing".to_owned(),
+        };
+        let end = self.replayer.end(&at.branch);
+        let does = match (now, end) {
+            (Some(asked), _) => shown(asked, "calls", "splits"),
             (None, Some(Ok(value))) => format!("ends with {}", brief(value)),
             (None, Some(Err(why))) => format!("ends with {}: {}", why.name, why.message),
-            (None, None) => "waits for nothing".to_owned(),
+            (None, None) => "calls nothing".to_owned(),
         };
-        let message = format!("another way at call {}: the recording {was}, and the function now {does}", index + 1);
+        let place = step_of(at.step, &at.branch);
+        let message = format!(
+            "another way at call {number}: the recording {was}, and the function now {does} (after step {place})"
+        );
         let help = "look at what it does before that call; `catena run --record` records the new way";
         let failure = Failure::another_way(printable(&message), help);
-        let ended = state.end().and_then(|end| end.as_ref().err());
-        let spot = match now {
-            Some(call) => self.source.at(call.call.line, call.call.column),
-            None => ended.and_then(|why| self.source.spot(why)),
+        let spot = match (now, end) {
+            (Some(asked), _) => self.source.at(asked.line, asked.column),
+            (None, end) => end.and_then(|end| end.as_ref().err()).and_then(|why| self.source.spot(why)),
         };
-        match spot {
-            Some(spot) => failure.at(spot),
-            None => failure,
-        }
+        failure.at(spot)
     }
 
-    fn close(&self, state: &State, emits: Vec<Value>) -> Result<(), Failure> {
-        let (recording, output) = (self.recording, self.output);
-        let calls = recording.calls.len();
-        let Some(end) = state.end() else {
-            let message = format!("the recording ends before the function does: {calls} calls were the same");
+    fn close(self, recording: &Recording, told: &[Told], calls: usize) -> Result<(), Failure> {
+        let output = self.output;
+        let Some(end) = recording.end.clone().map(Result::<Value, Exception>::from) else {
+            let full = told.iter().any(|told| told.what == What::Full);
             if output.json {
                 return output.json_line(&json!({ "calls": calls, "same": true, "incomplete": true }));
             }
-            output.talk(&message);
+            let why = if full { ": there was no room for more" } else { "" };
+            output.talk(&format!("the recording ends before the function does{why}: {calls} calls were the same"));
             return Ok(());
         };
-        let same = recording.end.as_ref() == Some(&Outcome::from(end))
-            && recording.emits.iter().map(|emit| &emit.0).eq(&emits)
-            && self.said == recording.console.len();
-        let ended = end.clone().map_err(|exception| {
-            let spot = self.source.spot(&exception);
-            Failure::Threw(Box::new(Threw { exception, spot, ended: None, cancelled: false }))
-        });
+        let last = told.iter().rfind(|told| told.branch.is_root()).map_or(0, |told| told.step);
+        let now = match (self.replayer.end(&Branch::root()), &end) {
+            (Some(now), _) => now.clone().map_err(|why| why.at_step(last, &[HERE.to_owned()])),
+            // A node ended it, not the function, and would again.
+            (None, _) => end.clone(),
+        };
+        let encoded = |values: &mut dyn Iterator<Item = &Value>| {
+            let mut all: Vec<Vec<u8>> = values.map(|value| value.as_bytes().to_vec()).collect();
+            // Branches speak in any order.
+            all.sort();
+            all
+        };
+        let emitted = encoded(&mut recording.emits.iter().map(|emit| &emit.0)) == encoded(&mut self.emits.iter());
+        let same = is_same(&now, &end) && emitted && self.lines.all_found(told);
+        let ended = now.map_err(|why| self.source.threw(why));
         if output.json {
             return report::tell(ended, Compared { calls, same }, output);
         }
@@ -167,10 +186,53 @@ impl Stage<'_> {
     }
 }
 
-fn is(recorded: &Call, call: &Pending) -> bool {
-    (recorded.step, &recorded.branch) == (call.step, &call.branch)
-        && recorded.target == call.target()
-        && recorded.params.0 == call.call.params
+/// The console of the recording, by branch.
+struct Lines {
+    left: BTreeMap<Branch, VecDeque<LogLine>>,
+    passed_over: bool,
+    strange: bool,
+}
+
+impl Lines {
+    fn of(lines: Vec<LogLine>) -> Self {
+        let mut left: BTreeMap<Branch, VecDeque<LogLine>> = BTreeMap::new();
+        lines.into_iter().for_each(|line| left.entry(line.branch.clone()).or_default().push_back(line));
+        Self { left, passed_over: false, strange: false }
+    }
+
+    /// The line as it was recorded, with its node and its time, where it says the same. Those of sub-chains are passed over.
+    fn find(&mut self, at: &Told, text: String) -> LogLine {
+        let left = self.left.entry(at.branch.clone()).or_default();
+        if let Some(place) = left.iter().position(|line| line.text == text) {
+            self.passed_over |= left.drain(..place).count() > 0;
+            if let Some(line) = left.pop_front() {
+                return line;
+            }
+        }
+        self.strange = true;
+        let at_us = left.front().map_or(0, |line| line.at_us);
+        LogLine { step: at.step, node: HERE.to_owned(), at_us, text, branch: at.branch.clone(), number: 0 }
+    }
+
+    fn all_found(&self, told: &[Told]) -> bool {
+        let alone = told.iter().all(|told| told.depth == 0);
+        let others = self.passed_over || !self.left.values().all(VecDeque::is_empty);
+        !(self.strange || alone && others)
+    }
+}
+
+fn is(did: &Asked, does: &Asked) -> bool {
+    (&did.service, &did.function, did.branches) == (&does.service, &does.function, does.branches)
+        && did.params == does.params
+}
+
+/// A function's exception is told by what it says: on its way home a chain's has seen more hosts.
+fn is_same(now: &Result<Value, Exception>, end: &Result<Value, Exception>) -> bool {
+    match (now, end) {
+        (Ok(now), Ok(end)) => now == end,
+        (Err(now), Err(end)) => (&now.name, &now.message) == (&end.name, &end.message),
+        _ => false,
+    }
 }
 
 /// Longest payload shown within a sentence, in characters.
@@ -184,6 +246,9 @@ pub(crate) fn brief(value: &Value) -> String {
     text.chars().take(BRIEF_CHARS_MAX).collect::<String>() + "..."
 }
 
-fn shown(target: &str, params: &Value) -> String {
-    format!("{target}({})", brief(params))
+fn shown(asked: &Asked, calls: &str, splits: &str) -> String {
+    match asked.branches {
+        0 => format!("{calls} {}({})", asked.target(), brief(&asked.params)),
+        branches => format!("{splits} into {branches} branches"),
+    }
 }

@@ -2,7 +2,9 @@
 
 use std::{ops::Range, path::Path};
 
-use crate::{excerpt::Spot, failure::Failure, nearest::did_you_mean};
+use catena_script::Spot;
+
+use crate::{failure::Failure, nearest::did_you_mean};
 
 /// The file's text, by whose bytes spans count. Cheap to clone.
 #[derive(Clone)]

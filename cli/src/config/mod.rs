@@ -10,7 +10,7 @@ mod steps;
 
 use std::path::{Path, PathBuf};
 
-use catena::{Limits, Place, Policy, Topology};
+use catena::{Limits, MEMORY_BYTES_MIN, Place, Policy, Topology};
 use catena_apps::sites::SITES;
 
 use crate::{
@@ -41,6 +41,8 @@ pub(crate) struct NodeFile {
     pub(crate) guests: Guests,
     /// Where compiled modules are kept, if not in the user's own cache.
     pub(crate) cache_dir: Option<PathBuf>,
+    /// What peers may make the node hold, in bytes, if not as by default.
+    pub(crate) memory_bytes_max: Option<u64>,
     pub(crate) step_store: Option<StepStoreFile>,
     pub(crate) services: Vec<ServiceFile>,
     pub(crate) limits: Limits,
@@ -90,6 +92,7 @@ impl NodeFile {
             shaped: file.shaped.is_some(),
             guests,
             cache_dir,
+            memory_bytes_max: file.memory_bytes_max.map(|bytes| checked_memory(&bytes, text)).transpose()?,
             step_store,
             services,
             limits: file.limits.checked(text)?,
@@ -101,6 +104,16 @@ impl NodeFile {
 fn checked_address(address: &toml::Spanned<String>, text: &Text) -> Result<String, Failure> {
     connect::address(address.get_ref())
         .map_err(|why| text.mistake(address.span(), format!("{:?} is no address", address.get_ref()), why))
+}
+
+fn checked_memory(bytes: &toml::Spanned<u64>, text: &Text) -> Result<u64, Failure> {
+    match *bytes.get_ref() {
+        bytes if bytes >= MEMORY_BYTES_MIN => Ok(bytes),
+        few => {
+            let message = format!("memory_bytes_max is {few}: a node needs at least {MEMORY_BYTES_MIN}");
+            Err(text.mistake(bytes.span(), message, "make it larger, or leave it out: then it is 1 GiB"))
+        }
+    }
 }
 
 /// A folder into which nobody else may write: what lies there is run.

@@ -1,14 +1,13 @@
 //! What the debugger says: to people on standard error, to programs as JSON lines on standard output.
 
-use catena::{Exception, Value};
+use catena::{Exception, LogLine, Value};
 use serde_json::json;
 
-use super::{Answer, COMMANDS, Stop};
+use super::{Answer, COMMANDS, Stop, way::Open};
 use crate::{
     commands::{replay::brief, run::emitted},
     console::Console,
-    failure::{Failure, Threw},
-    local::{Pending, Said},
+    failure::Failure,
     output::{Output, Paint, printable},
     report::Head,
     source::Source,
@@ -23,36 +22,46 @@ pub(crate) struct Teller<'a> {
 }
 
 impl Teller<'_> {
-    /// What the function said, as it said it.
-    pub(super) fn said(&mut self, said: &Said) -> Result<(), Failure> {
-        for line in &said.lines {
-            if self.output.json {
-                let line = json!({ "step": line.step, "at_us": line.at_us, "text": line.text });
-                self.output.json_line(&json!({ "log": line }))?;
-            } else {
-                self.console.line(line)?;
-            }
+    /// A line that the function logged.
+    pub(super) fn logged(&mut self, line: &LogLine) -> Result<(), Failure> {
+        if self.output.json {
+            let line = json!({ "step": line.step, "at_us": line.at_us, "text": line.text });
+            return self.output.json_line(&json!({ "log": line }));
         }
-        said.emits.iter().try_for_each(|value| emitted(value, self.output))
+        self.console.line(line)
     }
 
-    /// Where the function is.
-    pub(super) fn stopped(&self, number: usize, stop: &Stop) -> Result<(), Failure> {
-        match stop.call() {
-            Some(call) if self.output.json => {
-                self.output.json_line(&json!({ "stopped": self.call_json(number, call, stop) }))
+    pub(super) fn emitted(&self, value: &Value) -> Result<(), Failure> {
+        emitted(value, self.output)
+    }
+
+    /// Where the function is; with the bytes of its state, all that there is to know of it.
+    pub(super) fn stopped(
+        &self,
+        number: usize,
+        stop: &Stop,
+        end: Option<&Result<Value, Exception>>,
+        state_bytes: Option<usize>,
+    ) -> Result<(), Failure> {
+        let Some(call) = stop.call() else { return end.map_or(Ok(()), |end| self.ended(end)) };
+        if self.output.json {
+            let mut told = call_json(number, call, stop);
+            if let Some(bytes) = state_bytes {
+                told["continuation_bytes"] = bytes.into();
             }
-            Some(call) => {
-                self.output.talk(&self.call_text(number, call));
-                Ok(())
-            }
-            None => stop.state.end().map_or(Ok(()), |end| self.ended(end)),
+            return self.output.json_line(&json!({ "stopped": told }));
         }
+        self.output.talk(&self.call_text(number, call));
+        let Some(bytes) = state_bytes else { return Ok(()) };
+        self.output.talk(&format!("  params {}", Shown(&call.asked.params).compact()));
+        self.output.talk(&format!("  state  {bytes} bytes of continuation"));
+        stop.also.iter().for_each(|also| self.output.talk(&format!("  also waiting: {}", also.name())));
+        Ok(())
     }
 
     fn ended(&self, end: &Result<Value, Exception>) -> Result<(), Failure> {
         if self.output.json {
-            let ended = end.as_ref().map_err(|why| self.failure(why));
+            let ended = end.as_ref().map_err(|why| self.source.threw(why.clone()));
             return self.output.json_line(&OneKey("ended", Head::of(ended.as_ref().copied())));
         }
         self.output.talk(&format!("{} {}", self.output.paint_talk(Paint::Bold, "ended:"), outcome(end)));
@@ -69,21 +78,6 @@ impl Teller<'_> {
         Ok(())
     }
 
-    /// All of one step.
-    pub(super) fn show(&self, number: usize, stop: &Stop) -> Result<(), Failure> {
-        self.stopped(number, stop)?;
-        if !self.output.json {
-            if let Some(call) = stop.call() {
-                self.output.talk(&format!("  params {}", Shown(&call.call.params).compact()));
-            }
-            self.output.talk(&format!("  state  {} bytes of continuation", stop.state.bytes()));
-            for also in stop.state.calls().skip(1) {
-                self.output.talk(&format!("  also waiting: step {} {}", also.place(), printable(&also.target())));
-            }
-        }
-        stop.answer.as_ref().map_or(Ok(()), |answer| self.answered(number, answer))
-    }
-
     /// All steps, the last one being where the function is.
     pub(super) fn list(&self, history: &[Stop]) -> Result<(), Failure> {
         let mut steps = Vec::new();
@@ -91,7 +85,7 @@ impl Teller<'_> {
             let number = index + 1;
             let Some(call) = stop.call() else { continue };
             if self.output.json {
-                let mut step = self.call_json(number, call, stop);
+                let mut step = call_json(number, call, stop);
                 step["answer"] =
                     stop.answer.as_ref().map_or(serde_json::Value::Null, |answer| answer_json(number, answer));
                 steps.push(step);
@@ -125,38 +119,31 @@ impl Teller<'_> {
         Ok(())
     }
 
-    /// The exception with which the function ended.
-    pub(crate) fn failure(&self, why: &Exception) -> Failure {
-        let spot = self.source.spot(why);
-        Failure::Threw(Box::new(Threw { exception: why.clone(), spot, ended: None, cancelled: false }))
-    }
-
-    fn call_text(&self, number: usize, call: &Pending) -> String {
-        let spot = self.source.at(call.call.line, call.call.column);
+    fn call_text(&self, number: usize, call: &Open) -> String {
+        let spot = self.source.at(call.asked.line, call.asked.column);
         let place = spot.as_ref().map(|spot| format!("  {}", spot.name())).unwrap_or_default();
         let lines = spot.map(|spot| spot.lines()).unwrap_or_default();
         let number = self.output.paint_talk(Paint::Bold, &format!("#{number}"));
         format!("{number} {}{place}{lines}", call_brief(call))
     }
-
-    fn call_json(&self, number: usize, call: &Pending, stop: &Stop) -> serde_json::Value {
-        json!({
-            "number": number,
-            "step": call.step,
-            "branch": call.branch,
-            "target": call.target(),
-            "params": Shown(&call.call.params),
-            "line": call.call.line,
-            "column": call.call.column,
-            "waiting": stop.state.calls().count(),
-            "continuation_bytes": stop.state.bytes(),
-        })
-    }
 }
 
-fn call_brief(call: &Pending) -> String {
-    let branch = if call.branch.is_empty() { String::new() } else { format!("branch {} ", call.branch) };
-    format!("{branch}step {} {}({})", call.step, printable(&call.target()), brief(&call.call.params))
+fn call_json(number: usize, call: &Open, stop: &Stop) -> serde_json::Value {
+    json!({
+        "number": number,
+        "step": call.step,
+        "branch": call.branch.to_string(),
+        "target": call.asked.target(),
+        "params": Shown(&call.asked.params),
+        "line": call.asked.line,
+        "column": call.asked.column,
+        "waiting": stop.also.len() + 1,
+    })
+}
+
+fn call_brief(call: &Open) -> String {
+    let branch = if call.branch.is_root() { String::new() } else { format!("branch {} ", call.branch) };
+    format!("{branch}step {} {}({})", call.step, printable(&call.asked.target()), brief(&call.asked.params))
 }
 
 fn answer_json(number: usize, answer: &Answer) -> serde_json::Value {

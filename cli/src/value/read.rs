@@ -3,6 +3,7 @@
 use std::fmt;
 
 use catena::{Value, to_value};
+use catena_script::Spot;
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{self, MapAccess, SeqAccess, Visitor},
@@ -10,8 +11,8 @@ use serde::{
 };
 
 use super::{BYTES, base64};
+
 use crate::{
-    excerpt::Spot,
     failure::Failure,
     input::{self, JSON_BYTES_MAX},
 };

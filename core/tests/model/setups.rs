@@ -26,6 +26,11 @@ pub(crate) fn all() -> Vec<Setup> {
             ..world("too few hops", vec![(0, vec![call(1), call(2), call(1)])], Faults::default())
         },
         world(
+            "a sub-chain with an answer of its own",
+            vec![(0, vec![Op::Sub(1, vec![Op::Emit]), call(1)])],
+            Faults::default(),
+        ),
+        world(
             "two splits one after the other, one repetition",
             vec![(0, vec![split([vec![Op::Emit], vec![Op::Emit]]), call(1), split([vec![Op::Emit], vec![]])])],
             Faults { repetitions: 1, ..Faults::default() },
@@ -76,11 +81,7 @@ pub(crate) fn all() -> Vec<Setup> {
             vec![(0, vec![Op::Log, call(1), Op::Log, call(2)])],
             Faults { haste: 2, ..Faults::default() },
         ),
-        world(
-            "two chains, one loss, one repetition",
-            vec![(0, vec![call(1), Op::Emit, call(2), Op::Emit]), (1, vec![call(2)])],
-            network,
-        ),
+        world("two chains, one loss, one repetition", vec![(0, vec![call(1), Op::Emit]), (1, vec![call(2)])], network),
         world(
             "deadlines that pass early, one loss",
             vec![(0, vec![call(1), call(2)])],
@@ -88,7 +89,7 @@ pub(crate) fn all() -> Vec<Setup> {
         ),
         world(
             "a split in two, cancelled, one repetition",
-            vec![(0, vec![call(1), split([vec![call(2)], vec![call(1), call(2)]]), call(1)])],
+            vec![(0, vec![split([vec![call(2)], vec![call(1)]]), call(1)])],
             Faults { cancels: 1, repetitions: 1, ..Faults::default() },
         ),
     ]

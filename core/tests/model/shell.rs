@@ -44,6 +44,7 @@ impl World {
                     None => Answer::Value(Value::encode(&params.call)),
                     // A run of its own, so that its effects are told apart.
                     Some(todo) => Answer::Chain(SubChain {
+                        number: 1_000 + u128::from(params.run) * 100 + u128::from(params.call),
                         code: CODE,
                         input: Value::encode(&(params.run + 50, todo)),
                         catch: None,
@@ -64,7 +65,8 @@ impl World {
             | Action::ServeCode { .. }
             | Action::ServeListing { .. }
             | Action::Listing { .. }
-            | Action::Heard(..) => {}
+            | Action::Heard(..)
+            | Action::HeardEnd(_) => {}
             action => self.act_on_guest(host, action),
         }
     }
@@ -129,6 +131,7 @@ impl World {
                     seen.lines.extend(lines.iter().map(|line| line.number));
                 }
             }
+            Replied::Told(_) => {}
             Replied::End { outcome, .. } => self.ended(chain, outcome),
         }
     }

@@ -210,7 +210,7 @@ impl World {
             let input = Value::encode(&(number as u64 + 1, program.clone()));
             let plan = Plan::new(Budget::new(60_000_000, setup.hops));
             let host = &mut world.hosts[*origin];
-            let chain = host.node.run(world.now, crate::shell::CODE, input, plan).unwrap();
+            let chain = host.node.run(world.now, number as u128 + 1, crate::shell::CODE, input, plan).unwrap();
             world.chains.push((chain, Seen::default()));
             world.drain(*origin, true);
         }
@@ -356,7 +356,6 @@ impl World {
         self.packets.extend(others.into_iter().map(|to| Packet { to, from: to, what: What::LinkLost(gone) }));
         let compose = self.compose;
         self.hosts[host] = start(host, gone.0 / 100 + 1, compose, self.repeatable, bug);
-        self.hosts[host].node.set_born(self.now);
     }
 
     /// One order for what has none, and one number for all of it.

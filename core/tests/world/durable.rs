@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use catena_core::Answer;
-use catena_wire::{Exception, Fault, StepKey, Value, names};
+use catena_wire::{Branch, Exception, Fault, PossibleDuplicate, StepKey, Value, names};
 
 use crate::sim::World;
 
-/// What a node has on its disk of each step: of what call, and what came of it.
-pub(crate) type Store = BTreeMap<StepKey, (Value, Kept)>;
+/// What a node has on its disk of each step: of what call, by which way of its chain, and what came of it.
+pub(crate) type Store = BTreeMap<StepKey, (Value, Option<PossibleDuplicate>, Kept)>;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Kept {
@@ -19,9 +19,19 @@ pub(crate) enum Kept {
 }
 
 impl World {
-    /// What is answered without doing anything, because this step was begun here before.
-    pub(crate) fn kept_of(&mut self, host: usize, key: &StepKey, params: &Value) -> Option<Result<Answer, Exception>> {
-        let (call, kept) = self.stores[host].get(key)?;
+    /// What is answered without doing anything, because this step was begun here before, or another way of its chain may have done it.
+    pub(crate) fn kept_of(
+        &mut self,
+        host: usize,
+        key: &StepKey,
+        params: &Value,
+        duplicate: Option<&PossibleDuplicate>,
+    ) -> Option<Result<Answer, Exception>> {
+        let lost = |why: &str| Err(Exception::new(names::NODE_LOST, Fault::Node, why).outcome_unknown());
+        let Some((call, _, kept)) = self.stores[host].get(key) else {
+            let other = another_way(&self.stores[host], key, duplicate);
+            return other.then(|| lost("another way of the chain has been here"));
+        };
         self.record.asked_again += 1;
         Some(match kept {
             _ if call != params => {
@@ -32,21 +42,43 @@ impl World {
                 self.record.answered_from_store += 1;
                 result.clone()
             }
-            Kept::Intent => {
-                let why = "this step was begun before and its node was lost";
-                Err(Exception::new(names::NODE_LOST, Fault::Node, why).outcome_unknown())
-            }
+            Kept::Intent => lost("this step was begun before and its node was lost"),
         })
     }
 
-    pub(crate) fn begin_to_keep(&mut self, host: usize, key: StepKey, params: Value) {
-        self.stores[host].insert(key, (params, Kept::Intent));
+    pub(crate) fn begin_to_keep(
+        &mut self,
+        host: usize,
+        key: StepKey,
+        params: Value,
+        duplicate: Option<&PossibleDuplicate>,
+    ) {
+        self.stores[host].insert(key, (params, duplicate.cloned(), Kept::Intent));
     }
 
     /// The result is on the disk.
     pub(crate) fn keep(&mut self, host: usize, key: &StepKey, result: Result<Answer, Exception>) {
-        if let Some((_, kept)) = self.stores[host].get_mut(key) {
+        if let Some((_, _, kept)) = self.stores[host].get_mut(key) {
             *kept = Kept::Done(result);
         }
     }
+}
+
+/// Whether the store has a step of another way of this chain, from where the ways parted on.
+fn another_way(store: &Store, key: &StepKey, duplicate: Option<&PossibleDuplicate>) -> bool {
+    let way = duplicate.map_or(0, |mark| mark.way);
+    let of_chain = store.iter().filter(|(known, _)| known.chain == key.chain && related(&known.branch, &key.branch));
+    of_chain.into_iter().any(|(known, (_, mark, _))| {
+        let since = |mark: Option<&PossibleDuplicate>| mark.map_or(u32::MAX, |mark| mark.since.step);
+        let parted = since(duplicate).min(since(mark.as_ref()));
+        mark.as_ref().map_or(0, |mark| mark.way) != way && known.step >= parted
+    })
+}
+
+/// Whether one of the branches is the other, or around it.
+fn related(a: &Branch, b: &Branch) -> bool {
+    let around = |branch: &Branch, of: &Branch| {
+        std::iter::successors(Some(of.clone()), Branch::parent).any(|parent| parent == *branch)
+    };
+    around(a, b) || around(b, a)
 }

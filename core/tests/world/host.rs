@@ -11,7 +11,8 @@ use catena_wire::{Hash, NodeId, NodeRef};
 
 use crate::{
     guest::Guest,
-    services::{FUNCTIONS, kinds, service_name},
+    plan::Plan,
+    services::{FUNCTIONS, kinds_of, service_name},
 };
 
 /// A node that runs, or has run.
@@ -29,7 +30,8 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    pub(crate) fn start(index: usize, run: u64, services: &[u8], policy: Policy, dialled: bool) -> Self {
+    pub(crate) fn start(index: usize, run: u64, services: &[u8], policy: Policy, plan: &Plan) -> Self {
+        let dialled = plan.nodes.undialled != Some(index);
         let me = NodeRef {
             id: NodeId(run * 1_000 + index as u64 + 1),
             name: format!("n{index}"),
@@ -38,7 +40,7 @@ impl Host {
         };
         let mut node = Node::new(me.clone(), policy, 1_700_000_000_000_000);
         for service in services {
-            node.serve(&service_name(*service), FUNCTIONS, kinds());
+            node.serve(&service_name(*service), FUNCTIONS, kinds_of(*service, &plan.nodes.repeatable));
         }
         Self {
             index,

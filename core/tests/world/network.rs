@@ -185,6 +185,8 @@ fn describe(from: usize, to: usize, message: &Encoded) -> Sent {
         Message::Located(key, ..) => ("located", Some(key), None),
         Message::Cancel(_) => ("cancel", None, None),
         Message::Relay { .. } => ("relay", None, None),
+        Message::Received(key, _) => ("received", Some(key), None),
+        Message::SubChainEnded(key) => ("sub-chain ended", Some(key), None),
     };
     Sent { from, to, kind, key, budget, open }
 }

@@ -107,10 +107,15 @@ pub(crate) fn number_of(service: &str) -> u8 {
 
 /// Functions that may be done again, at services that say so.
 pub(crate) fn repeatable_functions() -> Vec<String> {
-    ["work", "slow"].map(String::from).to_vec()
+    ["work", "slow", "fail"].map(String::from).to_vec()
 }
 
-/// What the services say of their functions.
+/// What a service says of its functions, if those of these services may be done again.
+pub(crate) fn kinds_of(service: u8, repeatable: &[u8]) -> Kinds {
+    let repeatable = if repeatable.contains(&service) { repeatable_functions() } else { Vec::new() };
+    Kinds { repeatable, ..kinds() }
+}
+
 pub(crate) fn kinds() -> Kinds {
     let chaining =
         SUB_CHAINS.iter().chain([&FOREVER, &TWICE]).map(|function| FUNCTIONS[usize::from(*function)].to_owned());
@@ -149,6 +154,7 @@ pub(crate) fn answer(service: u8, function: &str, params: &Value, services: u8) 
     let params: Params = minicbor::decode(params.as_bytes()).expect("parameters");
     if let Some(program) = program_of(service, function, services) {
         return Ok(Answer::Chain(SubChain {
+            number: 0,
             code: hash_of(&compile(&program)),
             input: Value::encode(&sub_chain_of(params)),
             catch: (function == "caught").then(|| "recover".into()),
@@ -158,6 +164,14 @@ pub(crate) fn answer(service: u8, function: &str, params: &Value, services: u8) 
     match function {
         "fail" => Err(oops()),
         _ => Ok(Answer::Value(Value::encode(&result_of(service, params)))),
+    }
+}
+
+/// The same answer; a chain under this number.
+pub(crate) fn numbered(answer: Answer, number: u128) -> Answer {
+    match answer {
+        Answer::Chain(sub) => Answer::Chain(SubChain { number, ..sub }),
+        value => value,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Does what a node asks for.
 
 use catena_core::{Action, CallId, Replied, SessionId, Ticket, Turn};
-use catena_wire::{ChainId, Exception, Fault, Hash, Message, NodeRef, StepKey, Value};
+use catena_wire::{ChainId, Exception, Fault, Hash, Message, NodeRef, PossibleDuplicate, StepKey, Value};
 use std::sync::Arc;
 
 use crate::{
@@ -25,12 +25,12 @@ impl World {
         let id = self.hosts[host].id();
         match action {
             Action::Send { to, message, receipt, via, .. } => self.send(host, &to, message, receipt, via),
-            Action::RunService { ticket, service, function, params, time_left_us, credentials, key } => {
+            Action::RunService { ticket, service, function, params, time_left_us, credentials, key, duplicate } => {
                 self.must_act_for(host, &params, credentials.as_ref());
                 if time_left_us == 0 {
                     self.record.violations.push(format!("n{host}: {service}/{function} runs with no time left"));
                 }
-                self.run_service(host, ticket, &service, &function, &params, key);
+                self.run_service(host, ticket, (&service, &function), &params, key, duplicate.as_ref());
             }
             Action::CancelService(ticket) => {
                 self.record.cancelled += 1;
@@ -41,13 +41,13 @@ impl World {
                 let us = self.rng.range(100, 5_000);
                 self.after(us, Event::Resolved { at: id, service, avoid });
             }
-            Action::CheckCode { code, bytes } => {
+            Action::CheckCode { session, code, bytes } => {
                 if let Some(bytes) = bytes.filter(|bytes| guest::hash_of(bytes) == code) {
                     self.hosts[host].codes.insert(code, bytes);
                 }
                 if !self.hosts[host].codes.contains_key(&code) {
                     let now = self.time();
-                    self.hosts[host].node.on_code_missing(now, code);
+                    self.hosts[host].node.on_code_missing(now, session, code);
                 }
             }
             Action::StoreCode { code, bytes } => {
@@ -64,7 +64,13 @@ impl World {
             Action::Reply(chain, replied) => self.reply(chain, replied),
             Action::Heard(at, value) => self.record.heard.entry((id, at)).or_default().push(value),
             Action::CallDone(call, result) => self.call_done(host, call, result),
-            Action::ServeListing { .. } | Action::Listing { .. } => {}
+            Action::ServeListing { .. } | Action::Listing { .. } | Action::HeardEnd(_) => {}
+            Action::Resume { code, .. } | Action::Branch { code, .. }
+                if !self.hosts[host].codes.contains_key(&code) =>
+            {
+                let now = self.time();
+                self.hosts[host].node.on_code_absent(now, action);
+            }
             action => self.act_on_guest(host, action),
         }
     }
@@ -169,15 +175,15 @@ impl World {
         &mut self,
         host: usize,
         ticket: Ticket,
-        service: &str,
-        function: &str,
+        (service, function): (&str, &str),
         params: &Value,
         key: Option<StepKey>,
+        duplicate: Option<&PossibleDuplicate>,
     ) {
         self.hosts[host].services_run += 1;
         let count = self.hosts[host].services_run;
         let kept = key.clone().filter(|_| function == "keeps");
-        if let Some(result) = kept.as_ref().and_then(|key| self.kept_of(host, key, params)) {
+        if let Some(result) = kept.as_ref().and_then(|key| self.kept_of(host, key, params, duplicate)) {
             return self.after(1, Event::ServiceDone { at: self.hosts[host].id(), ticket, result, took_us: 1 });
         }
         let crash = self.plan.crashes.iter().find(|crash| crash.host == host && crash.at_service == count).cloned();
@@ -185,7 +191,7 @@ impl World {
         let crash = crash.filter(|_| self.hosts[host].id().0 < 1_000);
         if let Some(key) = kept.clone().filter(|_| crash.as_ref().is_none_or(|crash| crash.after_effect || crash.kept))
         {
-            self.begin_to_keep(host, key, params.clone());
+            self.begin_to_keep(host, key, params.clone(), duplicate);
         }
         if let Some(crash) = &crash
             && !crash.after_effect
@@ -197,6 +203,7 @@ impl World {
         let result = services::answer(number, function, params, self.plan.services());
         let more = self.plan.nodes.result_bytes.get(usize::from(number)).copied();
         let result = result.map(|answer| services::enlarged(answer, more.unwrap_or_default()));
+        let result = result.map(|answer| services::numbered(answer, u128::from(self.rng.range(1_000, u64::MAX))));
         if let Some(crash) = crash {
             if let Some(key) = kept.filter(|_| crash.kept) {
                 self.keep(host, &key, result);
@@ -268,7 +275,8 @@ impl World {
         match replied {
             Replied::Partial(value) => seen.partials.push(value),
             Replied::Console(lines) => seen.console.extend(lines),
-            Replied::End { outcome, last_step, path, trace } => {
+            Replied::Told(_) => {}
+            Replied::End { outcome, last_step, path, trace, .. } => {
                 seen.ends.push((outcome, path, trace));
                 seen.last_step = last_step;
                 seen.ended_at_us = now;

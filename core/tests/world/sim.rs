@@ -10,7 +10,7 @@ use bytes::Bytes;
 use catena_core::{
     Answer, CallId, Instance, Link, Policy, Receipt, SessionId, Tail as HopTail, Ticket, Time, Turn, Undelivered,
 };
-use catena_wire::{Budget, ChainId, Encoded, Exception, Hash, Kinds, NodeId, NodeRef, StepKey, Value};
+use catena_wire::{Budget, ChainId, Encoded, Exception, Hash, NodeId, NodeRef, StepKey, Value};
 
 use crate::{
     durable::Store,
@@ -19,7 +19,7 @@ use crate::{
     plan::Plan,
     record::{Record, Seen},
     rng::Rng,
-    services::{FUNCTIONS, kinds, number_of, program_of, repeatable_functions, service_name},
+    services::{FUNCTIONS, kinds_of, number_of, program_of, service_name},
 };
 
 /// More than any run needs: a run that does not come to rest is a failure, not a wait.
@@ -349,7 +349,10 @@ impl World {
         let host = &mut self.hosts[chain.origin];
         let code = guest::compile(&chain.program);
         host.codes.insert(hash, code);
-        let id = host.node.run(now, hash, Value::encode(&(run, 0_u64)), plan).expect("the world is never overloaded");
+        let id = host
+            .node
+            .run(now, u128::from(run), hash, Value::encode(&(run, 0_u64)), plan)
+            .expect("the world is never overloaded");
         self.record.chains.insert(id, Seen { run, program: number, ..Seen::default() });
         if let Some(us) = chain.cancel_after_us {
             self.after(us, Event::Cancel(id));
@@ -400,8 +403,7 @@ impl World {
         let nodes = &self.plan.nodes;
         let proxy = nodes.proxies.iter().find(|(service, _)| *service == number).map(|(_, host)| &self.hosts[*host].me);
         let proxy = proxy.filter(|proxy| !avoid.contains(&proxy.id)).cloned();
-        let repeatable = if nodes.repeatable.contains(&number) { repeatable_functions() } else { Vec::new() };
-        let kinds = Kinds { repeatable, ..kinds() };
+        let kinds = kinds_of(number, &nodes.repeatable);
         let place = match found.next() {
             Some(node) => Ok(Instance { node, proxy, kinds }),
             None => {
@@ -432,7 +434,6 @@ impl World {
     fn restart(&mut self, host: usize) {
         self.restarts += 1;
         self.hosts[host] = start(&self.plan, host, self.restarts, policy());
-        self.hosts[host].node.set_born(Time::from_us(self.now));
         if let Some(repository) = self.plan.code.repository {
             let place = (*self.hosts[repository].me).clone();
             self.hosts[host].node.set_repository(place);
@@ -450,11 +451,10 @@ impl World {
 }
 
 fn start(plan: &Plan, host: usize, run: u64, policy: Policy) -> Host {
-    let dialled = plan.nodes.undialled != Some(host);
     let services = services_of(plan, host);
-    let mut started = Host::start(host, run, &services, plan.nodes.tune(host, policy), dialled);
+    let mut started = Host::start(host, run, &services, plan.nodes.tune(host, policy), plan);
     for service in services.into_iter().filter(|service| plan.served[usize::from(*service)].len() > 1) {
-        started.node.note_shared(&service_name(service));
+        started.node.note_replica(&service_name(service));
     }
     started
 }

@@ -9,7 +9,11 @@ use swc_ecma_ast::{
 use swc_ecma_transforms_base::resolver;
 use swc_ecma_visit::{Visit, VisitWith};
 
-use crate::{Place, language::Language, place::offset, rules::CATENA};
+use crate::{
+    language::Language,
+    place::{Place, offset},
+    rules::CATENA,
+};
 
 /// A `call(...)` in the source.
 #[derive(Debug, Clone, PartialEq, Eq)]

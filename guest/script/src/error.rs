@@ -2,10 +2,7 @@
 
 use std::fmt;
 
-use crate::{Place, SOURCE_BYTES_MAX};
-
-/// The most of a source line that an error shows, in characters: bundles may be one line of a megabyte.
-const EXCERPT_CHARS_MAX: usize = 120;
+use crate::{SOURCE_BYTES_MAX, Spot, printable};
 
 /// What kind of thing is wrong. All are the author's to mend, except [`ErrorKind::Internal`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -61,63 +58,32 @@ pub struct ScriptError {
     /// The file, as it was named.
     pub file: String,
     /// Where; `None` where the file as a whole is wrong.
-    pub place: Option<Place>,
+    pub spot: Option<Spot>,
     /// What is wrong, in one line.
     pub message: String,
     /// What to do, in one line.
     pub help: String,
-    /// The part of the source line around the place (at most 120 characters of it), safe to print.
-    pub excerpt: Option<Excerpt>,
-}
-
-/// A part of a source line with the column that is meant.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Excerpt {
-    /// The text. Control characters other than the tab are replaced, so that a source cannot command a terminal.
-    pub text: String,
-    /// How many characters of `text` stand before the caret.
-    pub before: usize,
 }
 
 impl ScriptError {
     /// An error of the file as a whole.
     pub(crate) fn of_file(kind: ErrorKind, file: &str, message: impl Into<String>, help: impl Into<String>) -> Self {
         let message = printable(&message.into());
-        Self { kind, file: file.to_owned(), place: None, message, help: printable(&help.into()), excerpt: None }
+        Self { kind, file: file.to_owned(), spot: None, message, help: printable(&help.into()) }
     }
 
     /// An error at the byte `offset` of `source`.
     pub(crate) fn at(mut self, source: &str, offset: usize) -> Self {
-        let place = Place::of(source, offset);
-        self.excerpt = Some(Excerpt::of(Place::line_text(source, offset), place));
-        self.place = Some(place);
+        self.spot = Some(Spot::at_byte(&self.file, source, offset));
         self
-    }
-}
-
-impl Excerpt {
-    fn of(line: &str, place: Place) -> Self {
-        let column = usize::try_from(place.column).unwrap_or(usize::MAX).saturating_sub(1);
-        let skipped = if column < EXCERPT_CHARS_MAX { 0 } else { column - EXCERPT_CHARS_MAX / 2 };
-        let shown: String = line.chars().skip(skipped).take(EXCERPT_CHARS_MAX).collect();
-        Self { text: printable(&shown), before: column - skipped }
     }
 }
 
 impl fmt::Display for ScriptError {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let file = printable(&self.file);
-        match self.place {
-            Some(Place { line, column }) => write!(to, "{file}:{line}:{column}: {}", self.message)?,
-            None => write!(to, "{file}: {}", self.message)?,
-        }
-        if let (Some(excerpt), Some(place)) = (&self.excerpt, self.place) {
-            let number = place.line.to_string();
-            let margin = " ".repeat(number.len());
-            // A tab above is a tab below, so the caret stands right whatever a tab's width is.
-            let chars = excerpt.text.chars().chain(std::iter::repeat(' ')).take(excerpt.before);
-            let caret: String = chars.map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
-            write!(to, "\n{margin} |\n{number} | {}\n{margin} | {caret}^", excerpt.text)?;
+        match &self.spot {
+            Some(spot) => write!(to, "{}: {}{}", spot.name(), self.message, spot.lines())?,
+            None => write!(to, "{}: {}", printable(&self.file), self.message)?,
         }
         write!(to, "\nhelp: {}", self.help)
     }
@@ -137,12 +103,4 @@ pub(crate) fn not_utf8(name: &str, source: &[u8], valid_up_to: usize) -> ScriptE
     // Up to the bad byte the replaced text has the bytes of the file, so the place is the file's.
     let text = String::from_utf8_lossy(source);
     ScriptError::of_file(ErrorKind::NotUtf8, name, message, help).at(&text, valid_up_to)
-}
-
-/// The text with its control characters replaced (the tab stays): what a source holds must not command a terminal.
-/// Bidirectional overrides too: they make a line read as what it is not.
-fn printable(text: &str) -> String {
-    let hidden =
-        |c: char| (c.is_control() && c != '\t') || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    text.chars().map(|c| if hidden(c) { '\u{fffd}' } else { c }).collect()
 }

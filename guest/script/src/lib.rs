@@ -29,14 +29,15 @@ mod language;
 mod parse;
 mod place;
 mod rules;
+mod spot;
 mod strip;
 
 #[cfg(test)]
 mod tests;
 
 pub use calls::{FoundCall, Target};
-pub use error::{ErrorKind, Excerpt, ScriptError};
-pub use place::Place;
+pub use error::{ErrorKind, ScriptError};
+pub use spot::{Spot, is_hidden, printable};
 
 use language::Language;
 

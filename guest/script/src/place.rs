@@ -4,20 +4,14 @@ use swc_common::BytePos;
 
 /// A place in a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub(crate) struct Place {
     /// The line, from 1. Lines end with a line feed.
-    pub line: u32,
+    pub(crate) line: u32,
     /// The column, from 1, in characters (Unicode scalar values).
-    pub column: u32,
+    pub(crate) column: u32,
 }
 
 impl Place {
-    /// The place of the byte at `offset`; of the end where `offset` lies beyond it.
-    pub(crate) fn of(source: &str, offset: usize) -> Self {
-        let start = Self { line: 1, column: 1 };
-        Self::of_each(source, std::iter::once(offset)).next().unwrap_or(start)
-    }
-
     /// The places of many offsets, which rise, in one walk over the source.
     pub(crate) fn of_each(source: &str, offsets: impl Iterator<Item = usize>) -> impl Iterator<Item = Self> {
         let mut walked = 0;
@@ -33,14 +27,6 @@ impl Place {
             walked = offset;
             place
         })
-    }
-
-    /// The text of the line that holds the byte at `offset`, without its end.
-    pub(crate) fn line_text(source: &str, offset: usize) -> &str {
-        let offset = source.floor_char_boundary(offset);
-        let start = source[..offset].rfind('\n').map_or(0, |at| at + 1);
-        let end = source[offset..].find('\n').map_or(source.len(), |at| offset + at);
-        source[start..end].trim_end_matches('\r')
     }
 }
 

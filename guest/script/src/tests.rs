@@ -35,12 +35,12 @@ fn check(name: &str, source: &str, expect: &Expect) {
 }
 
 fn check_refusal(error: &ScriptError, kind: ErrorKind, place: &str, part: &str, story: &str) {
-    let found = error.place.map_or(String::new(), |place| format!("{}:{}", place.line, place.column));
+    let found = error.spot.as_ref().map_or(String::new(), |place| format!("{}:{}", place.line, place.column));
     assert_eq!((error.kind, found.as_str()), (kind, place), "{story}:\n{error}");
     let printed = error.to_string();
     assert!(printed.contains(part), "{story}: {part:?} is not in\n{printed}");
     assert!(printed.contains("\nhelp: "), "{story}: says nothing of what to do:\n{printed}");
-    assert_eq!(error.place.is_some(), printed.contains("^\nhelp: "), "{story}: a caret for a place:\n{printed}");
+    assert_eq!(error.spot.is_some(), printed.contains("^\nhelp: "), "{story}: a caret for a place:\n{printed}");
 }
 
 fn check_all(table: &[(&str, &str, Expect)]) {

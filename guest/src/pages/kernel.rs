@@ -9,7 +9,6 @@ use super::PAGE_BYTES;
 const FILE: u64 = 1 << 2;
 const PRESENT: u64 = 1 << 3;
 const SWAPPED: u64 = 1 << 4;
-const ZERO_PAGE: u64 = 1 << 5;
 
 /// `struct page_region`: addresses, and what the pages there have in common.
 #[repr(C)]
@@ -41,8 +40,8 @@ const PAGEMAP_SCAN: Opcode = opcode::read_write::<Scan>(b'f', 16);
 /// More regions than these take another call.
 const REGIONS: usize = 128;
 
-/// Appends the pages of `memory` that are its own: neither still those of the file mapped there nor the shared page of zeros.
-/// `None` if the kernel would not say.
+/// Appends the pages of `memory` that are its own: no longer those of the file mapped there. The shared page of zeros counts as its
+/// own: the kernel may put it in the place of a page that was written full of zeros. `None` if the kernel would not say.
 pub(super) fn scan(pagemap: &File, memory: &[u8], found: &mut Vec<u32>) -> Option<()> {
     let mut regions = [Region::default(); REGIONS];
     let base = memory.as_ptr().addr() as u64;
@@ -58,8 +57,8 @@ pub(super) fn scan(pagemap: &File, memory: &[u8], found: &mut Vec<u32>) -> Optio
             regions: regions.as_mut_ptr().expose_provenance() as u64,
             regions_count: REGIONS as u64,
             pages_max: 0,
-            category_inverted: FILE | ZERO_PAGE,
-            category_mask: FILE | ZERO_PAGE,
+            category_inverted: FILE,
+            category_mask: FILE,
             category_any_mask: PRESENT | SWAPPED,
             return_mask: PRESENT,
         };

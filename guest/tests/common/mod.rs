@@ -181,7 +181,8 @@ pub(crate) async fn run(
     while shown.end.is_none() {
         let call: GuestCall = waiting.pop_front().expect("the function stalled");
         if way != Way::InPlace {
-            let continuation = session.suspend()?;
+            let continuation = session.suspend().await?;
+            drop(session);
             at = 1 - at;
             session = nodes[at].resume(images[at], &continuation).await?;
             shown.continuations.push(continuation.to_vec());

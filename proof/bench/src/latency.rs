@@ -5,15 +5,15 @@ use std::{sync::Arc, time::Instant};
 use crate::{
     Failure,
     peers::{Job, Peers},
-    stats::{Spread, ratios},
+    stats::{Spread, pairs, ratios},
     summary::Summary,
 };
 
 /// Repetitions in a block; a block counts with its median.
 const IN_A_BLOCK: usize = 100;
 
-/// Of each chain.
-const HOPS: f64 = 4.0;
+/// How many round trips fewer a chain of four makes than four calls: its five ways are two and a half.
+const ROUND_TRIPS_SAVED: f64 = 4.0 - 2.5;
 
 /// Medians of the blocks, in microseconds.
 #[derive(Default)]
@@ -26,14 +26,11 @@ struct Blocks {
     call: Vec<f64>,
 }
 
-/// Returns how long a hop over loopback takes, in microseconds.
-pub(crate) async fn measure(peers: &Arc<Peers>, blocks: usize, summary: &mut Summary) -> Result<f64, Failure> {
+pub(crate) async fn measure(peers: &Arc<Peers>, blocks: usize, summary: &mut Summary) -> Result<(), Failure> {
     // In a task, as every server is.
     let measured = tokio::spawn(in_turns(Arc::clone(peers), blocks)).await?;
-    let measured = measured?;
-    let hop_us = Spread::of(measured.chain_wasm.clone()).median / HOPS;
-    measured.report(summary);
-    Ok(hop_us)
+    measured?.report(summary);
+    Ok(())
 }
 
 async fn in_turns(peers: Arc<Peers>, blocks: usize) -> Result<Blocks, Failure> {
@@ -43,7 +40,7 @@ async fn in_turns(peers: Arc<Peers>, blocks: usize) -> Result<Blocks, Failure> {
             let us = block_us(&peers, job).await?;
             // The first block warms everything up.
             if block > 0 {
-                all.of(job).push(us);
+                all.of(job).into_iter().for_each(|blocks| blocks.push(us));
             }
         }
     }
@@ -62,42 +59,31 @@ async fn block_us(peers: &Peers, job: Job) -> Result<f64, Failure> {
 }
 
 impl Blocks {
-    fn of(&mut self, job: Job) -> &mut Vec<f64> {
+    fn of(&mut self, job: Job) -> Option<&mut Vec<f64>> {
         match job {
-            Job::Ring => &mut self.ring,
-            Job::ChainWasm => &mut self.chain_wasm,
-            Job::ChainJs => &mut self.chain_js,
-            Job::Tonic4 => &mut self.tonic4,
-            Job::Tonic1 => &mut self.tonic1,
-            Job::Call => &mut self.call,
+            Job::Ring => Some(&mut self.ring),
+            Job::ChainWasm => Some(&mut self.chain_wasm),
+            Job::ChainJs => Some(&mut self.chain_js),
+            Job::Tonic4 => Some(&mut self.tonic4),
+            Job::Tonic1 => Some(&mut self.tonic1),
+            Job::Call => Some(&mut self.call),
+            Job::ChainBare => None,
         }
     }
 
     fn report(self, summary: &mut Summary) {
-        summary.at_most(
-            "chain4_ring_wasm",
-            "chain of 4 / raw ring, compiled",
-            ratios(&self.chain_wasm, &self.ring),
-            2.5,
-        );
-        summary.at_most("chain4_ring_js", "chain of 4 / raw ring, JavaScript", ratios(&self.chain_js, &self.ring), 5.0);
-        summary.at_most(
-            "chain4_tonic_wasm",
-            "chain of 4 / 4 tonic calls, compiled",
-            ratios(&self.chain_wasm, &self.tonic4),
-            0.5,
-        );
-        summary.at_most(
-            "chain4_tonic_js",
-            "chain of 4 / 4 tonic calls, JavaScript",
-            ratios(&self.chain_js, &self.tonic4),
-            0.9,
-        );
-        summary.at_most("call_tonic", "client.call / tonic unary", ratios(&self.call, &self.tonic1), 0.8);
-        summary.plain("ring_us", "raw ring, µs", Spread::of(self.ring));
-        summary.plain("tonic4_us", "4 tonic calls, µs", Spread::of(self.tonic4));
-        summary.plain("chain4_js_us", "chain of 4, JavaScript, µs", Spread::of(self.chain_js));
-        summary.plain("chain4_wasm_us", "chain of 4, compiled, µs", Spread::of(self.chain_wasm));
-        summary.plain("call_us", "client.call, µs", Spread::of(self.call));
+        let Self { ring, tonic4, tonic1, chain_js, chain_wasm, call } = self;
+        summary.put("chain4_ring_wasm", ratios(&chain_wasm, &ring));
+        summary.put("chain4_ring_js", ratios(&chain_js, &ring));
+        summary.put("chain4_tonic_wasm", ratios(&chain_wasm, &tonic4));
+        summary.put("chain4_tonic_js", ratios(&chain_js, &tonic4));
+        let break_even = |chain: f64, calls: f64| ((chain - calls) / ROUND_TRIPS_SAVED).max(0.0);
+        summary.put("break_even_rtt_us", pairs(&chain_js, &tonic4, break_even));
+        summary.put("call_tonic", ratios(&call, &tonic1));
+        summary.put("ring_us", Spread::of(ring));
+        summary.put("tonic4_us", Spread::of(tonic4));
+        summary.put("chain4_js_us", Spread::of(chain_js));
+        summary.put("chain4_wasm_us", Spread::of(chain_wasm));
+        summary.put("call_us", Spread::of(call));
     }
 }

@@ -1,29 +1,45 @@
-//! `make bench`: every figure of the README in one run, side by side with its peer, written to `target/bench/summary.json`.
+//! `make bench`: every figure in one run, side by side with its peer, written to `target/bench/summary.json`.
 #![allow(clippy::print_stdout, reason = "its output is its purpose")]
 
 mod adaptive;
+mod alone;
+mod compare;
 mod composition;
 mod cpu;
 mod custody;
 mod grpc;
 mod guests;
+mod keys;
 mod latency;
 mod lone;
 mod memory;
 mod mesh;
+mod page;
 mod peers;
 mod ring;
 mod server;
+mod soak;
 mod split;
 mod stats;
 mod summary;
 
-use std::{process::ExitCode, sync::Arc};
+use std::{path::Path, process::ExitCode, sync::Arc};
 
 use summary::Summary;
 
+/// The figures of the last whole run.
+const SUMMARY: &str = "target/bench/summary.json";
+/// What a smoke run writes: too few measurements to be figures.
+const SMOKE: &str = "target/bench/smoke.json";
 /// Rounds of one job for a profiler.
 const PROFILE_ROUNDS: usize = 10;
+
+const USAGE: &str = "catena-bench               every figure, to target/bench/summary.json
+catena-bench to FILE       the same, to another file
+catena-bench smoke         a little of everything, to see that it works: no figures
+catena-bench compare FILES which figures moved between runs by more than their spread
+catena-bench page [FILE]   fills the table of docs/src/figures.md from a summary
+catena-bench profile chain_js|chain_wasm|tonic4|call [IN_FLIGHT [ROUNDS]]";
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -45,15 +61,19 @@ fn main() -> ExitCode {
 }
 
 async fn begin() -> ExitCode {
-    // A quick run says whether the benchmark works, not how fast anything is.
-    let quick = std::env::args().any(|argument| argument == "--quick");
     let arguments: Vec<_> = std::env::args().skip(1).collect();
-    let done = match arguments.split_first() {
-        Some((first, rest)) if first == "serve" => server::serve(rest).await,
-        Some((first, rest)) if first == "profile" => {
-            profile(rest.first().map_or("", String::as_str), rest.get(1)).await
-        }
-        _ => measure(quick).await,
+    let (first, rest) = arguments.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
+    let file = rest.first().map_or(SUMMARY, String::as_str);
+    let done = match first {
+        "" => measure(&WHOLE, SUMMARY).await,
+        "to" => measure(&WHOLE, file).await,
+        "smoke" => measure(&FEW, SMOKE).await,
+        "serve" => server::serve(rest).await,
+        "alone" => alone::run(rest).await,
+        "profile" => profile(rest).await,
+        "compare" => compare::compare(rest),
+        "page" => page::fill(Path::new("docs/src/figures.md"), Path::new(file)),
+        _ => Err(USAGE.into()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -64,18 +84,19 @@ async fn begin() -> ExitCode {
     }
 }
 
-/// One job over and over, for a profiler to look at: `catena-bench profile chain_js [IN_FLIGHT]`.
-async fn profile(job: &str, in_flight: Option<&String>) -> Result<(), Failure> {
-    let job = match job {
+/// One job over and over, for a profiler to look at or to compare builds.
+async fn profile(arguments: &[String]) -> Result<(), Failure> {
+    let job = match arguments.first().map_or("", String::as_str) {
         "chain_js" => peers::Job::ChainJs,
         "chain_wasm" => peers::Job::ChainWasm,
         "tonic4" => peers::Job::Tonic4,
         "call" => peers::Job::Call,
-        other => return Err(format!("{other} is none of chain_js, chain_wasm, tonic4, call").into()),
+        _ => return Err(USAGE.into()),
     };
-    let in_flight = in_flight.map_or(Ok(cpu::IN_FLIGHT), |count| count.parse())?;
+    let number = |at: usize, otherwise| arguments.get(at).map_or(Ok(otherwise), |number| number.parse());
+    let (in_flight, rounds) = (number(1, cpu::IN_FLIGHT)?, number(2, PROFILE_ROUNDS)?);
     let peers = Arc::new(peers::Peers::start(&mesh::sandbox()?).await?);
-    for _ in 0..PROFILE_ROUNDS {
+    for _ in 0..rounds {
         let began = std::time::Instant::now();
         let per_second = cpu::per_cpu_second(&peers, job, in_flight).await?;
         println!("{per_second:.0} per second of processor time, {:.2} s in all", began.elapsed().as_secs_f64());
@@ -83,27 +104,61 @@ async fn profile(job: &str, in_flight: Option<&String>) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn measure(quick: bool) -> Result<(), Failure> {
+/// How much is measured.
+struct Scale {
+    guest_runs: usize,
+    blocks: usize,
+    cpu_rounds: usize,
+    shaped_rounds: usize,
+    adaptive: (usize, usize),
+    alone: (usize, usize),
+    /// Whether it yields figures.
+    whole: bool,
+}
+
+/// For figures.
+const WHOLE: Scale = Scale {
+    guest_runs: 4_000,
+    blocks: 40,
+    cpu_rounds: 9,
+    shaped_rounds: 15,
+    adaptive: (3, 150),
+    alone: (3, 1),
+    whole: true,
+};
+/// To see that the benchmark works.
+const FEW: Scale = Scale {
+    guest_runs: 100,
+    blocks: 2,
+    cpu_rounds: 1,
+    shaped_rounds: 1,
+    adaptive: (1, 10),
+    alone: (1, 20),
+    whole: false,
+};
+
+async fn measure(scale: &Scale, path: &str) -> Result<(), Failure> {
     let sandbox = mesh::sandbox()?;
     let mut summary = Summary::default();
     eprintln!("guests: one hop, and loading a function");
-    guests::measure(&sandbox, if quick { 100 } else { 4_000 }, &mut summary).await?;
+    guests::measure(&sandbox, scale.guest_runs, &mut summary).await?;
     let peers = Arc::new(peers::Peers::start(&sandbox).await?);
     eprintln!("latency: chains of 4 hops, a ring of raw TCP, and gRPC, in turns");
-    let hop_us = latency::measure(&peers, if quick { 2 } else { 40 }, &mut summary).await?;
-    eprintln!("custody: what it costs that no step is done twice");
-    custody::measure(if quick { 3 } else { 20 }, hop_us, &mut summary).await?;
+    latency::measure(&peers, scale.blocks, &mut summary).await?;
     eprintln!("processor time: 64 in flight");
-    cpu::measure(&peers, if quick { 1 } else { 7 }, &mut summary).await?;
+    cpu::measure(&peers, scale.cpu_rounds, &mut summary).await?;
+    eprintln!("custody: what it costs that no step is done twice");
+    custody::measure(&peers, scale.cpu_rounds, &mut summary).await?;
+    drop(peers);
     eprintln!("splits: 8 branches beside 8 calls in a row");
-    split::measure(&sandbox, if quick { 3 } else { 40 }, &mut summary).await?;
+    split::measure(&sandbox, scale.blocks, &mut summary).await?;
     eprintln!("composition: copies to a replicated service, over shaped links");
-    composition::measure(&sandbox, if quick { 1 } else { 7 }, &mut summary).await?;
-    eprintln!("adaptive: chains that choose where they run, over shaped links");
-    adaptive::measure(&sandbox, if quick { 1 } else { 7 }, &mut summary).await?;
-    eprintln!("memory: 10,000 chains that wait, then an hour's worth of chains");
-    memory::measure(&sandbox, quick, &mut summary).await?;
-    summary.print();
-    summary.write(quick, "target/bench/summary.json")?;
-    Ok(())
+    composition::measure(&sandbox, scale.shaped_rounds, &mut summary).await?;
+    eprintln!("adaptive: chains that choose where they run, over shaped links that change");
+    let (repetitions, runs) = scale.adaptive;
+    adaptive::measure(&sandbox, repetitions, runs, &mut summary).await?;
+    eprintln!("memory: cached functions, chains that wait, an hour's worth of chains of all kinds");
+    let (repetitions, parts) = scale.alone;
+    alone::measure(repetitions, parts, &mut summary).await?;
+    summary.close(Path::new(path), scale.whole)
 }

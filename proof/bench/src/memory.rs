@@ -1,18 +1,23 @@
-//! What waiting chains take, and that nothing grows: resident memory of this process, which is client and node in one.
+//! What cached functions and waiting chains take, and that nothing grows: resident memory of one process, which is client and nodes.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    time::Duration,
+};
 
-use catena::{Client, Node, Place, ReplySet, RunOptions, Sandbox, Service, to_value};
+use catena::{Client, FunctionKind, Node, ReplySet, RunOptions, Sandbox, SandboxConfig, Service, to_value};
 use futures_util::FutureExt;
-use tokio::sync::watch;
 
-use crate::{Failure, stats::Spread, summary::Summary};
+use crate::{Failure, guests::five_kilobytes, mesh, soak::Soak};
 
-const WAITING: usize = 10_000;
+const FUNCTIONS: usize = 1_000;
+/// Half as many as a node takes.
+const WAITING: usize = 9_000;
 /// An hour's worth: ten chains a second.
 const SOAK: usize = 36_000;
-/// Until the caches are as full as they get.
-const WARM_UP: usize = 20_000;
+/// Until the caches are as full as they get: steps are remembered for a minute, and [`IMAGES_MAX`] functions are kept.
+const WARM_UP: usize = 100_000;
+const IMAGES_MAX: usize = 256;
 const IN_FLIGHT: usize = 64;
 /// Far more than it takes.
 const ARRIVAL_MAX: Duration = Duration::from_secs(60);
@@ -20,58 +25,62 @@ const ARRIVAL_MAX: Duration = Duration::from_secs(60);
 const WAITS: &str = r#"import { call } from "catena";
 export default async (name) => { const kept = { name, list: [1, 2, 3] }; await call("gate/wait", null); return kept.name; };"#;
 
-pub(crate) async fn measure(sandbox: &Sandbox, quick: bool, summary: &mut Summary) -> Result<(), Failure> {
-    let (open, gate) = watch::channel(false);
-    let service = Service::new("gate")
-        .function("wait", move |(): ()| {
-            let mut gate = gate.clone();
-            async move {
-                gate.wait_for(|open| *open).await?;
-                Ok(())
-            }
-        })
-        .function_raw("pass", async |_, value| Ok(value));
-    let node = Node::builder("gate").listen("127.0.0.1:0").sandbox(sandbox.clone()).service(service).start().await?;
-    let place = Place::new(node.address().unwrap_or_default());
-    let client = Client::builder("waits").sandbox(sandbox.clone()).join(place).connect().await?;
-    let waiting = if quick { WAITING / 10 } else { WAITING };
-    let bytes = waiting_bytes(&client, &node, waiting).await?;
-    open.send(true)?;
-    summary.at_most(
-        "waiting_chain_bytes",
-        "memory of a waiting chain, at its node and its origin",
-        Spread::of(vec![bytes]),
-        20_480.0,
-    );
-    let parts = if quick { 20 } else { 1 };
-    let growth = soak(&client, parts).await?;
-    summary.at_most("soak_growth_pct", "growth over an hour's worth of chains, %", Spread::of(vec![growth]), 2.0);
-    Ok(())
+/// One measurement, in a process where nothing else was measured, with one of `parts` of the work.
+pub(crate) async fn value(key: &str, parts: usize) -> Result<f64, Failure> {
+    match key {
+        "cached_js_bytes" => cached_bytes(FUNCTIONS / parts).await,
+        "waiting_chain_bytes" => waiting_bytes(WAITING / parts).await,
+        "soak_growth_pct" => soak_growth_pct(parts).await,
+        _ => Err(format!("{key} is not measured alone").into()),
+    }
 }
 
-async fn waiting_bytes(client: &Client, node: &Node, count: usize) -> Result<f64, Failure> {
+/// All that the process keeps for a function that is loaded and not running.
+async fn cached_bytes(count: usize) -> Result<f64, Failure> {
+    // Instances kept ready are no part of a function.
+    let sandbox = Sandbox::new(SandboxConfig { warm_instances_max: 1, ..SandboxConfig::default() })?;
+    let load = async |number: usize| -> Result<(), Failure> {
+        let function = sandbox.function(FunctionKind::JavaScript, "five.js", five_kilobytes(number).into_bytes());
+        sandbox.load(function.hash(), &function.encode()).await?;
+        Ok(())
+    };
+    // What is made once is there, and instances are warm.
+    for number in 0..20 {
+        load(number).await?;
+    }
+    let before = resident_bytes()?;
+    for number in 0..count {
+        load(20 + number).await?;
+    }
+    Ok((resident_bytes()? - before) / count as f64)
+}
+
+async fn waiting_bytes(count: usize) -> Result<f64, Failure> {
+    let sandbox = mesh::sandbox()?;
+    let gate = Service::new("gate").function("wait", async |(): ()| {
+        std::future::pending::<()>().await;
+        Ok(())
+    });
+    let node = Node::builder("gate").listen("127.0.0.1:0").sandbox(sandbox.clone()).service(gate).start().await?;
+    let client = Client::builder("waits").sandbox(sandbox.clone());
+    let client = mesh::joined(client, &[node.address().unwrap_or_default()], None).connect().await?;
     let code = client.javascript("waits.js", WAITS).await?;
     let options = RunOptions { timeout: Duration::from_secs(300), ..RunOptions::default() };
     let input = to_value("a chain that waits")?;
-    // Some run through first, so that what is made once is there.
-    let mut sets: Vec<ReplySet> = Vec::with_capacity(count + 64);
-    for _ in 0..64 {
-        sets.push(client.run_with(&code, &input, &options)?);
-    }
-    until(node, 64, &mut sets).await?;
-    let before = resident_bytes()?;
-    for _ in 0..count {
-        sets.push(client.run_with(&code, &input, &options)?);
-        if sets.len().is_multiple_of(64) {
-            tokio::task::yield_now().await;
+    let mut sets: Vec<ReplySet> = Vec::new();
+    let mut begin = async |until_there: usize| {
+        while sets.len() < until_there {
+            sets.push(client.run_with(&code, &input, &options)?);
+            if sets.len().is_multiple_of(IN_FLIGHT) {
+                tokio::task::yield_now().await;
+            }
         }
-    }
-    until(node, count + 64, &mut sets).await?;
-    let after = resident_bytes()?;
-    for set in sets {
-        set.cancel();
-    }
-    Ok((after - before) / count as f64)
+        until(&node, until_there, &mut sets).await?;
+        resident_bytes()
+    };
+    // As many come first, so that what is made once, or in proportion to what is under way at once, is there.
+    let before = begin(count).await?;
+    Ok((begin(2 * count).await? - before) / count as f64)
 }
 
 /// Until so many chains wait at the node. None of them ends before, unless something is wrong.
@@ -92,27 +101,23 @@ async fn until(node: &Node, chains: usize, sets: &mut [ReplySet]) -> Result<(), 
     Err(format!("{} of {chains} chains have come to where they wait", node.load().0).into())
 }
 
-async fn soak(client: &Client, parts: usize) -> Result<f64, Failure> {
-    run(client, WARM_UP / parts).await?;
+async fn soak_growth_pct(parts: usize) -> Result<f64, Failure> {
+    let sandbox = Sandbox::new(SandboxConfig { images_max: IMAGES_MAX, ..SandboxConfig::default() })?;
+    let soak = Soak::start(&sandbox).await?;
+    let begun = AtomicUsize::new(0);
+    let run = async |until: usize| {
+        let lanes = (0..IN_FLIGHT).map(|_| async {
+            while let Ok(number) = begun.fetch_update(Relaxed, Relaxed, |begun| (begun < until).then_some(begun + 1)) {
+                soak.chain(number).await?;
+            }
+            Ok::<_, Failure>(())
+        });
+        futures_util::future::try_join_all(lanes).await
+    };
+    run(WARM_UP / parts).await?;
     let before = resident_bytes()?;
-    run(client, SOAK / parts).await?;
-    let after = resident_bytes()?;
-    Ok((after / before - 1.0) * 100.0)
-}
-
-async fn run(client: &Client, count: usize) -> Result<(), Failure> {
-    let source = WAITS.replace("gate/wait", "gate/pass");
-    let code = client.javascript("passes.js", &source).await?;
-    let left = std::sync::atomic::AtomicUsize::new(count);
-    let lanes = (0..IN_FLIGHT).map(|_| async {
-        use std::sync::atomic::Ordering::Relaxed;
-        while left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok() {
-            let _: String = client.run(&code, "an hour's worth").await?.value().await?;
-        }
-        Ok::<_, Failure>(())
-    });
-    futures_util::future::try_join_all(lanes).await?;
-    Ok(())
+    run((WARM_UP + SOAK) / parts).await?;
+    Ok((resident_bytes()? / before - 1.0) * 100.0)
 }
 
 /// As the kernel counts it.

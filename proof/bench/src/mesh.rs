@@ -1,12 +1,26 @@
-//! Four nodes that do nothing, on loopback; and the functions that visit them.
+//! The nodes of the figures: what runs in each server's process, and the client of four that do nothing.
 
-use catena::{Client, Code, Node, Place, Sandbox, SandboxConfig, Service};
+use std::{path::Path, sync::Arc, time::Duration};
+
+use catena::{
+    Client, Code, Limits, LinkShape, Node, NodeBuilder, Place, Policy, Sandbox, SandboxConfig, Service, Topology,
+};
+use catena_apps::replicated::{BACKUP, PRIMARY, REPLICATED, SOURCE, replicated};
+use catena_files::Directory;
 use serde_json::json;
 
-use crate::{Failure, server::Server};
+use crate::{Failure, adaptive, server::Server, split};
 
 /// The services, in the order in which a chain visits them.
 pub(crate) const NAMES: [&str; 4] = ["one", "two", "three", "four"];
+/// Compiled modules: without them, each server would compile the engine first.
+const MODULES: &str = "target/bench/modules";
+
+/// For functions that wait for a processor beside many others.
+const STEP_WALL_MS_MAX: u32 = 20_000;
+/// How long nodes may take to know each other, and how often to ask.
+const KNOWN_MAX: Duration = Duration::from_secs(30);
+const ASK_EVERY: Duration = Duration::from_millis(20);
 
 const VISIT_ALL: &str = r#"import { call } from "catena";
 export default async function visit(names) {
@@ -16,15 +30,16 @@ export default async function visit(names) {
 }
 "#;
 
+/// A client of four nodes, and the functions that visit them.
 pub(crate) struct Mesh {
-    pub(crate) servers: Vec<Server>,
-    pub(crate) client: Client,
-    pub(crate) javascript: Code,
-    pub(crate) compiled: Code,
+    client: Client,
+    javascript: Code,
+    compiled: Code,
 }
 
 pub(crate) fn sandbox() -> Result<Sandbox, Failure> {
-    Ok(Sandbox::new(SandboxConfig::default())?)
+    let limits = Limits { step_wall_ms_max: STEP_WALL_MS_MAX, ..Limits::default() };
+    Ok(Sandbox::new(SandboxConfig { limits, cache_dir: Some(MODULES.into()), ..SandboxConfig::default() })?)
 }
 
 /// A sample guest, as the guests' build leaves it.
@@ -34,18 +49,28 @@ pub(crate) fn sample(name: &str) -> Result<Vec<u8>, Failure> {
 }
 
 impl Mesh {
-    pub(crate) async fn start(sandbox: &Sandbox) -> Result<Self, Failure> {
+    /// Four servers that do nothing, each with a node as it is by default and one of another mesh that keeps no custody; and
+    /// the clients of both meshes.
+    pub(crate) async fn start(sandbox: &Sandbox) -> Result<(Vec<Server>, [Self; 2]), Failure> {
         let mut servers: Vec<Server> = Vec::new();
         for name in NAMES {
-            let mut kind = vec!["node", name];
-            kind.extend(servers.first().map(|first| first.address.as_str()));
+            let mut kind = vec!["noop", name];
+            kind.extend(servers.first().into_iter().flat_map(|first| first.address.split(' ')));
             servers.push(Server::start(&kind).await?);
         }
-        let first = servers[0].address.clone();
-        let client = Client::builder("bench").sandbox(sandbox.clone()).join(Place::new(first)).connect().await?;
+        let (full, bare) =
+            servers[0].address.split_once(' ').ok_or("a server has one address, where it should have two")?;
+        let full = Self::at(sandbox, full, Policy::default()).await?;
+        let bare = Self::at(sandbox, bare, without_custody()).await?;
+        Ok((servers, [full, bare]))
+    }
+
+    async fn at(sandbox: &Sandbox, address: &str, policy: Policy) -> Result<Self, Failure> {
+        let client = Client::builder("bench").sandbox(sandbox.clone()).policy(policy).join(Place::new(address));
+        let client = client.connect().await?;
         let javascript = client.javascript("visit.js", VISIT_ALL).await?;
         let compiled = client.wasm("relay", &sample("relay")?).await?;
-        Ok(Self { servers, client, javascript, compiled })
+        Ok(Self { client, javascript, compiled })
     }
 
     pub(crate) async fn chain_js(&self) -> Result<(), Failure> {
@@ -64,10 +89,83 @@ impl Mesh {
     }
 }
 
-/// A node whose service does nothing.
-pub(crate) async fn node(name: &str, join: Option<&str>) -> Result<Node, Failure> {
-    let noop = Service::new(name).function_raw("noop", async |_, value| Ok(value));
-    let builder = Node::builder(name).listen("127.0.0.1:0").service(noop);
-    let builder = join.into_iter().fold(builder, |builder, first| builder.join(Place::new(first)));
-    Ok(builder.start().await?)
+/// Remembers no step, and neither says nor awaits a sign of life.
+fn without_custody() -> Policy {
+    Policy {
+        step_records_max: 0,
+        step_payload_bytes_max: 0,
+        heartbeat_interval_us: u64::MAX / 4,
+        heartbeat_timeout_us: u64::MAX / 4,
+        accept_timeout_us: u64::MAX / 4,
+        ..Policy::default()
+    }
+}
+
+/// The paper's sites, and one that is near the client by a thin link.
+pub(crate) fn topology() -> Arc<Topology> {
+    Arc::new(Topology::paper().with("bei", "thin", LinkShape::new(10_000, 300_000)))
+}
+
+/// Runs the nodes of a server's process; gives what is to be held, and what to tell of where they are.
+///
+/// `noop NAME [JOIN JOIN_BARE]`, `slow NAME [JOIN]`, `data NAME SITE LISTEN [JOIN]`, `files ROLE SITE FOLDER [JOIN]...`
+pub(crate) async fn serve(kind: &[&str]) -> Result<(Vec<Node>, String), Failure> {
+    let node = |name: &str| Node::builder(name).cache_dir(MODULES).listen("127.0.0.1:0");
+    let shaped = |name: &str, site: &str| node(name).site(site).topology(topology());
+    let nodes = match *kind {
+        ["noop", name, ref joins @ ..] => {
+            // Both nodes share what a process has once.
+            let sandbox = sandbox()?;
+            let noop = || Service::new(name).function_raw("noop", async |_, value| Ok(value));
+            let node = |at: usize| joined(node(name).sandbox(sandbox.clone()).service(noop()), joins.get(at), None);
+            vec![node(0).start().await?, node(1).policy(without_custody()).start().await?]
+        }
+        ["slow", name, ref joins @ ..] => {
+            vec![joined(node(name).service(split::service(name)), joins, None).start().await?]
+        }
+        ["data", name, site, listen, ref joins @ ..] => {
+            let builder = shaped(name, site).listen(listen).service(adaptive::service(name));
+            vec![joined(builder, joins, Some(site)).start().await?]
+        }
+        ["files", role, site, folder, ref joins @ ..] => {
+            let files = |name| -> Result<Service, Failure> {
+                Ok(catena_apps::files::service(name, Arc::new(Directory::open(Path::new(folder))?)))
+            };
+            let builder = match role {
+                SOURCE => shaped(role, site).service(files(SOURCE)?),
+                PRIMARY => shaped(role, site).service(files(PRIMARY)?).service(replicated(REPLICATED, PRIMARY, BACKUP)),
+                _ => shaped(role, site).service(files(BACKUP)?),
+            };
+            // Whom it joins is in Mountain View.
+            vec![joined(builder, joins, Some("mtv")).start().await?]
+        }
+        _ => return Err(format!("{kind:?} is no server").into()),
+    };
+    let addresses: Vec<_> = nodes.iter().filter_map(Node::address).collect();
+    let said = addresses.join(" ");
+    Ok((nodes, said))
+}
+
+/// Waits until a client knows all these services.
+pub(crate) async fn known(client: &Client, services: &[&str]) -> Result<(), Failure> {
+    let all = async {
+        loop {
+            let known = client.services().await;
+            if services.iter().all(|service| known.iter().any(|entry| entry.service == *service)) {
+                return;
+            }
+            tokio::time::sleep(ASK_EVERY).await;
+        }
+    };
+    tokio::time::timeout(KNOWN_MAX, all).await.map_err(|_| format!("the client does not find {services:?}").into())
+}
+
+/// A node that joins the nodes at these addresses; all of them are in one site.
+pub(crate) fn joined<'a>(
+    builder: NodeBuilder,
+    addresses: impl IntoIterator<Item = &'a &'a str>,
+    site: Option<&str>,
+) -> NodeBuilder {
+    let place = |address: &&str| Place { address: (*address).to_owned(), site: site.map(str::to_owned) };
+    addresses.into_iter().fold(builder, |builder, address| builder.join(place(address)))
 }

@@ -13,6 +13,8 @@ pub(crate) enum Job {
     Ring,
     /// A chain through four services, compiled.
     ChainWasm,
+    /// The same between nodes that keep no custody, in the same processes.
+    ChainBare,
     /// The same in JavaScript.
     ChainJs,
     /// Four unary gRPC calls, one after the other.
@@ -25,22 +27,24 @@ pub(crate) enum Job {
 
 /// Everybody who is asked.
 pub(crate) struct Peers {
+    nodes: Vec<Server>,
     mesh: Mesh,
+    bare: Mesh,
     grpc: Grpc,
     ring: Mutex<Ring>,
 }
 
 impl Peers {
     pub(crate) async fn start(sandbox: &Sandbox) -> Result<Self, Failure> {
-        let (mesh, grpc) = (Mesh::start(sandbox).await?, Grpc::start().await?);
-        Ok(Self { mesh, grpc, ring: Mutex::new(Ring::start().await?) })
+        let (nodes, [mesh, bare]) = Mesh::start(sandbox).await?;
+        Ok(Self { nodes, mesh, bare, grpc: Grpc::start().await?, ring: Mutex::new(Ring::start().await?) })
     }
 
     /// Processor time that everybody has taken who takes part in a job, in seconds.
     pub(crate) fn cpu_s(&self, job: Job) -> Result<f64, Failure> {
         let servers = match job {
             Job::Tonic4 | Job::Tonic1 => &self.grpc.servers,
-            _ => &self.mesh.servers,
+            _ => &self.nodes,
         };
         servers.iter().map(Server::cpu_s).sum()
     }
@@ -49,6 +53,7 @@ impl Peers {
         match job {
             Job::Ring => self.ring.lock().await.round().await,
             Job::ChainWasm => self.mesh.chain_wasm().await,
+            Job::ChainBare => self.bare.chain_wasm().await,
             Job::ChainJs => self.mesh.chain_js().await,
             Job::Tonic4 => self.grpc.four().await,
             Job::Tonic1 => self.grpc.one().await,

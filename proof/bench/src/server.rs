@@ -12,9 +12,10 @@ use crate::{Failure, grpc, mesh, ring};
 
 /// A server that runs until this is dropped.
 pub(crate) struct Server {
+    /// Where it listens; a server of several nodes says all, with a space between.
     pub(crate) address: String,
-    pub(crate) process: u32,
-    _child: Child,
+    process: u32,
+    child: Child,
 }
 
 impl Server {
@@ -26,7 +27,12 @@ impl Server {
         let out = child.stdout.take().ok_or("a server has no output")?;
         let address = BufReader::new(out).lines().next_line().await?.ok_or("a server ended before it listened")?;
         let process = child.id().ok_or("a server ended at once")?;
-        Ok(Self { address, process, _child: child })
+        Ok(Self { address, process, child })
+    }
+
+    /// Ends it, and returns when its ports are free.
+    pub(crate) async fn end(mut self) -> Result<(), Failure> {
+        Ok(self.child.kill().await?)
     }
 
     /// Processor time that it has taken, in seconds.
@@ -39,19 +45,19 @@ impl Server {
     }
 }
 
-/// What a process of this program does that is a server: `node NAME [JOIN]`, `tonic`, `ring NEXT`.
+/// What a process of this program does that is a server: `tonic`, `ring NEXT`, or nodes as in [`mesh::serve`].
 pub(crate) async fn serve(kind: &[String]) -> Result<(), Failure> {
     let kind: Vec<_> = kind.iter().map(String::as_str).collect();
     // Held until the end.
-    let _node;
+    let _nodes;
     let address = match kind[..] {
-        ["node", name, ref join @ ..] => {
-            _node = mesh::node(name, join.first().copied()).await?;
-            _node.address().unwrap_or_default().to_owned()
-        }
         ["tonic"] => grpc::serve().await?,
         ["ring", next] => ring::pass_on(next.parse()?).await?.to_string(),
-        _ => return Err(format!("{kind:?} is no server").into()),
+        _ => {
+            let (nodes, address) = mesh::serve(&kind).await?;
+            _nodes = nodes;
+            address
+        }
     };
     println!("{address}");
     // Until whoever started it is gone.

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use catena::{Client, Node, Place, Sandbox, Service};
+use catena::{Client, Place, Sandbox, Service};
 
-use crate::{Failure, stats::Spread, summary::Summary};
+use crate::{Failure, server::Server, stats::Spread, summary::Summary};
 
 /// What each service takes.
 const SERVICE: Duration = Duration::from_millis(5);
@@ -15,23 +15,26 @@ export default async (targets) => { const got = []; for (const t of targets) got
 const SPLIT: &str = r#"import { call, split } from "catena";
 export default async (targets) => (await split(targets.map((t) => () => call(t, null)))).length;"#;
 
+/// A service that takes a while.
+pub(crate) fn service(name: &str) -> Service {
+    Service::new(name).function("take", async |(): ()| {
+        tokio::time::sleep(SERVICE).await;
+        Ok(())
+    })
+}
+
 pub(crate) async fn measure(sandbox: &Sandbox, rounds: usize, summary: &mut Summary) -> Result<(), Failure> {
-    let mut nodes: Vec<Node> = Vec::new();
-    for number in 0..BRANCHES {
-        let service = Service::new(format!("slow.{number}")).function("take", async |(): ()| {
-            tokio::time::sleep(SERVICE).await;
-            Ok(())
-        });
-        let mut builder = Node::builder(format!("slow{number}")).listen("127.0.0.1:0").sandbox(sandbox.clone());
-        if let Some(first) = nodes.first().and_then(Node::address) {
-            builder = builder.join(Place::new(first));
-        }
-        nodes.push(builder.service(service).start().await?);
+    let names: Vec<_> = (0..BRANCHES).map(|number| format!("slow.{number}")).collect();
+    let mut servers: Vec<Server> = Vec::new();
+    for name in &names {
+        let mut kind = vec!["slow", name];
+        kind.extend(servers.first().map(|first| first.address.as_str()));
+        servers.push(Server::start(&kind).await?);
     }
-    let first = nodes[0].address().unwrap_or_default();
-    let client = Client::builder("splits").sandbox(sandbox.clone()).join(Place::new(first)).connect().await?;
+    let first = Place::new(servers[0].address.as_str());
+    let client = Client::builder("splits").sandbox(sandbox.clone()).join(first).connect().await?;
     let (row, split) = (client.javascript("row.js", IN_A_ROW).await?, client.javascript("split.js", SPLIT).await?);
-    let targets: Vec<_> = (0..BRANCHES).map(|number| format!("slow.{number}/take")).collect();
+    let targets: Vec<_> = names.iter().map(|name| format!("{name}/take")).collect();
     let (mut speedup, mut split_ms) = (Vec::new(), Vec::new());
     for round in 0..=rounds {
         let sequential = took_ms(&client, &row, &targets).await?;
@@ -41,8 +44,8 @@ pub(crate) async fn measure(sandbox: &Sandbox, rounds: usize, summary: &mut Summ
             split_ms.push(side_by_side);
         }
     }
-    summary.plain("split8_speedup", "8 calls of 5 ms in a row / a split into 8", Spread::of(speedup));
-    summary.plain("split8_ms", "the split, ms", Spread::of(split_ms));
+    summary.put("split8_speedup", Spread::of(speedup));
+    summary.put("split8_ms", Spread::of(split_ms));
     Ok(())
 }
 

@@ -4,69 +4,64 @@ use std::{collections::BTreeMap, path::Path};
 
 use serde_json::json;
 
-use crate::stats::Spread;
+use crate::{
+    Failure,
+    keys::{Goal, KEYS},
+    stats::Spread,
+};
 
-enum Goal {
-    AtMost(f64),
-    AtLeast(f64),
-}
-
-struct Row {
-    key: &'static str,
-    what: &'static str,
-    spread: Spread,
-    goal: Option<Goal>,
-}
-
+/// What was measured, by key.
 #[derive(Default)]
-pub(crate) struct Summary(Vec<Row>);
+pub(crate) struct Summary(BTreeMap<&'static str, Spread>);
 
 impl Summary {
-    pub(crate) fn at_most(&mut self, key: &'static str, what: &'static str, spread: Spread, goal: f64) {
-        self.0.push(Row { key, what, spread, goal: Some(Goal::AtMost(goal)) });
+    pub(crate) fn put(&mut self, key: &'static str, spread: Spread) {
+        self.0.insert(key, spread);
     }
 
-    pub(crate) fn at_least(&mut self, key: &'static str, what: &'static str, spread: Spread, goal: f64) {
-        self.0.push(Row { key, what, spread, goal: Some(Goal::AtLeast(goal)) });
+    /// Shows all figures, and writes them; `whole` if they are figures, and not what a smoke run saw.
+    ///
+    /// # Errors
+    /// The file cannot be written; or the keys are not those that are explained.
+    pub(crate) fn close(&self, path: &Path, whole: bool) -> Result<(), Failure> {
+        if !self.0.keys().copied().eq(KEYS.iter().map(|(key, ..)| *key).collect::<std::collections::BTreeSet<_>>()) {
+            return Err(format!("what was measured is not what keys.rs lists: {:?}", self.0.keys()).into());
+        }
+        self.print();
+        self.write(path, whole)?;
+        println!("\nwritten to {}", path.display());
+        Ok(())
     }
 
-    /// A figure that explains others and has no goal of its own.
-    pub(crate) fn plain(&mut self, key: &'static str, what: &'static str, spread: Spread) {
-        self.0.push(Row { key, what, spread, goal: None });
-    }
-
-    pub(crate) fn print(&self) {
-        println!("\n{:<20} {:>10} {:>10} {:>10}  {:>12}  what", "key", "median", "p10", "p90", "goal");
-        for row in &self.0 {
-            let (goal, met) = match row.goal {
-                Some(Goal::AtMost(goal)) => (format!("<= {goal}"), row.spread.median <= goal),
-                Some(Goal::AtLeast(goal)) => (format!(">= {goal}"), row.spread.median >= goal),
-                None => (String::new(), true),
+    fn print(&self) {
+        println!("\n{:<24} {:>10} {:>10} {:>10}  {:>10}  what", "key", "median", "p10", "p90", "goal");
+        for (key, what, goal) in KEYS {
+            let Some(spread) = self.0.get(key) else { continue };
+            let wanted = match goal {
+                Goal::AtMost(goal) => format!("<= {goal}"),
+                Goal::AtLeast(goal) => format!(">= {goal}"),
+                Goal::Open => String::new(),
             };
-            let (spread, mark) = (row.spread, if met { "" } else { "  (missed)" });
-            println!(
-                "{:<20} {:>10.2} {:>10.2} {:>10.2}  {goal:>12}  {}{mark}",
-                row.key, spread.median, spread.p10, spread.p90, row.what
-            );
+            let mark = if goal.is_met(spread.median) { "" } else { "  (missed)" };
+            let Spread { p10, median, p90, .. } = spread;
+            println!("{key:<24} {median:>10.2} {p10:>10.2} {p90:>10.2}  {wanted:>10}  {what}{mark}");
         }
     }
 
-    pub(crate) fn write(&self, quick: bool, path: &str) -> std::io::Result<()> {
+    fn write(&self, path: &Path, whole: bool) -> std::io::Result<()> {
         let hundredth = |value: f64| (value * 100.0).round() / 100.0;
-        let mut medians: BTreeMap<&str, serde_json::Value> = BTreeMap::new();
-        let mut spreads = BTreeMap::new();
-        for row in &self.0 {
-            medians.insert(row.key, json!(hundredth(row.spread.median)));
-            spreads.insert(row.key, json!({ "p10": hundredth(row.spread.p10), "p90": hundredth(row.spread.p90) }));
-        }
-        medians.insert("spread", json!(spreads));
-        medians.insert("quick", json!(quick));
-        let path = Path::new(path);
+        let medians = self.0.iter().map(|(key, spread)| ((*key).to_owned(), json!(hundredth(spread.median))));
+        let mut all: serde_json::Map<_, _> = medians.collect();
+        let spread_of = |spread: &Spread| {
+            let Spread { p10, p90, values, .. } = *spread;
+            json!({ "p10": hundredth(p10), "p90": hundredth(p90), "values": values })
+        };
+        let spreads: BTreeMap<_, _> = self.0.iter().map(|(key, spread)| (*key, spread_of(spread))).collect();
+        all.insert("spread".into(), json!(spreads));
+        all.insert("whole".into(), json!(whole));
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder)?;
         }
-        std::fs::write(path, format!("{:#}\n", json!(medians)))?;
-        println!("\nwritten to {}", path.display());
-        Ok(())
+        std::fs::write(path, format!("{:#}\n", json!(all)))
     }
 }

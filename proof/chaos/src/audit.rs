@@ -1,105 +1,206 @@
 //! What the origin was told, held against what took place.
+//!
+//! | ending | what took place |
+//! | --- | --- |
+//! | answered | every effect, before the answer, and every intermediate answer came |
+//! | failed before its effect at step *k* | all before that step, and nothing of it or after it; branches and calls side by side got to some place each |
+//! | unknown after step *k* | all before that step, and perhaps more |
+//! | any | each effect at most once (repeatable ones: at least), under its own key; none without all before it, none before those, and none long after the end |
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use catena::exceptions;
 
 use crate::{
-    chains::{Ended, Ending},
-    ledger::Effects,
-    plan::{Function, Planned},
+    chains::{Ended, Ending, TIMEOUT},
+    course::{Call, Course, Told, What},
+    ledger::{Effects, Run},
+    node,
+    outages::{Outage, Outages},
+    plan::Function,
     tally::Tally,
 };
 
-/// An effect later than this after its chain was cancelled shows that the chain ran on. Nodes that are stopped hear the word when they go on.
-const STRAGGLING_MS_MAX: u64 = 3_000;
+/// How long after the end a word to stop may take to reach a node, and what is left of a chain may go on there: time in which that node is there.
+const STRAGGLING_MS_MAX: u64 = 1_500;
 
-/// Counts one chain. Whatever is wrong with it is told to people too.
-pub(crate) fn hold(ended: &Ended, all: &Effects) -> Tally {
-    let audit = Audit { ended, planned: ended.plan.effects(), took_place: of_chain(ended.chain, all) };
-    let mut tally = Tally { chains: 1, ..Tally::default() };
-    match &ended.ending {
-        Ending::Answered(_) => tally.answered = 1,
-        Ending::Failed(_) => tally.failed = 1,
-        Ending::Unknown(_) => tally.unknown = 1,
-        Ending::Hung => tally.hung = 1,
-    }
-    tally.doubled = audit.doubled();
-    tally.lost = audit.without_those_before().union(&audit.otherwise_than_told()).count() + audit.miscounted();
-    tally.ran_on = audit.ran_on();
-    if !tally.is_good() {
-        audit.tell(&tally);
-    }
-    tally
+/// Counts one chain; says what is wrong with it, if anything is.
+pub(crate) fn hold(ended: &Ended, effects: &Effects, outages: &Outages) -> (Tally, Option<String>) {
+    let course = Course::of(&ended.plan);
+    let audit = Audit { runs: runs_of(ended.chain, &course, effects), ended, course, outages };
+    let tally = audit.tally();
+    let finding = (!tally.is_good()).then(|| audit.describe(&tally));
+    (tally, finding)
 }
 
-fn of_chain(chain: usize, all: &Effects) -> BTreeMap<usize, Vec<u64>> {
-    all.range((chain, 0)..=(chain, usize::MAX)).map(|((_, index), times)| (*index, times.clone())).collect()
+/// By place in the course. Effects that no plan has are at places beyond it.
+fn runs_of(chain: usize, course: &Course, all: &Effects) -> BTreeMap<usize, Vec<Run>> {
+    let places: BTreeMap<_, _> = course.effects().map(|(place, index, _)| (index, place)).collect();
+    let of_chain = all.range((chain, 0)..=(chain, usize::MAX));
+    let place = |index| places.get(index).copied().unwrap_or(course.0.len() + index);
+    let mut runs: BTreeMap<_, _> = of_chain.map(|((_, index), runs)| (place(index), runs.clone())).collect();
+    runs.values_mut().for_each(|runs| runs.sort_unstable_by_key(|run| run.at_ms));
+    runs
 }
 
 struct Audit<'a> {
     ended: &'a Ended,
-    planned: BTreeMap<usize, Planned>,
-    /// When, by index.
-    took_place: BTreeMap<usize, Vec<u64>>,
+    course: Course,
+    /// The first one first.
+    runs: BTreeMap<usize, Vec<Run>>,
+    outages: &'a Outages,
 }
 
 impl Audit<'_> {
-    fn doubled(&self) -> usize {
-        let may_repeat = |index| self.planned.get(index).is_some_and(|planned| planned.function == Function::Repeat);
-        self.took_place.iter().filter(|(index, times)| times.len() > 1 && !may_repeat(index)).count()
-    }
-
-    /// However a chain ended: it does not go on before what it called has taken effect.
-    fn without_those_before(&self) -> BTreeSet<usize> {
-        let reached = self.planned.iter().filter(|(index, _)| self.took_place.contains_key(index));
-        let needed = reached.flat_map(|(_, planned)| &planned.after).copied();
-        needed.filter(|index| !self.took_place.contains_key(index)).collect()
-    }
-
-    /// Effects that the ending says took place, or did not, and it is the other way round.
-    fn otherwise_than_told(&self) -> BTreeSet<usize> {
-        let told = |index: usize| match &self.ended.ending {
-            Ending::Answered(_) => Some(true),
-            Ending::Failed(why) if self.ended.plan.is_straight() => {
-                // Step k has the effect k - 1. An exception that names no call is the function's own: its last step was done.
-                let done = if why.target.is_some() { why.step.saturating_sub(1) } else { why.step };
-                Some(index < done as usize)
-            }
-            Ending::Unknown(why) if self.ended.plan.is_straight() => (index + 1 < why.step as usize).then_some(true),
-            _ => None,
-        };
-        let untrue = |index: &usize| told(*index).is_some_and(|told| told != self.took_place.contains_key(index));
-        self.planned.keys().copied().filter(untrue).collect()
-    }
-
-    /// The function's own count, if it came.
-    fn miscounted(&self) -> usize {
-        match self.ended.ending {
-            Ending::Answered(count) => self.planned.len().abs_diff(count),
-            _ => 0,
+    fn tally(&self) -> Tally {
+        let ending = &self.ended.ending;
+        let counts = |is_it: bool| usize::from(is_it);
+        Tally {
+            chains: 1,
+            answered: counts(matches!(ending, Ending::Answered(_))),
+            failed: counts(matches!(ending, Ending::Failed(_))),
+            unknown: counts(matches!(ending, Ending::Unknown(_))),
+            hung: counts(matches!(ending, Ending::Hung)),
+            repeated: counts(self.of_function(Function::Repeat).any(|runs| runs.len() > 1)),
+            doubled: self.doubled() + self.answered_twice(),
+            lost: self.effects(|place, _| self.is_otherwise_than_told(place) || self.is_out_of_order(place))
+                + self.miscounted()
+                + self.answers_lost(),
+            misnamed: self.misnamed() + counts(self.course.is_misnamed(ending)),
+            ran_on: counts(self.effects(|place, _| self.ran_on(place)) > 0),
         }
     }
 
-    /// Of another ending this cannot be said: calls that nobody awaits any more are still made.
-    fn ran_on(&self) -> usize {
-        let cancelled = matches!(&self.ended.ending, Ending::Unknown(why) if why.name == exceptions::CANCELLED);
-        let last = self.took_place.values().flatten().max().copied().unwrap_or_default();
-        usize::from(cancelled && last > self.ended.at_ms.saturating_add(STRAGGLING_MS_MAX))
+    fn effects(&self, is_it: impl Fn(usize, Function) -> bool) -> usize {
+        self.course.effects().filter(|(place, _, function)| is_it(*place, *function)).count()
     }
 
-    fn tell(&self, tally: &Tally) {
-        let Ended { chain, kind, plan, ending, at_ms } = self.ended;
-        let Tally { doubled, lost, hung, ran_on, .. } = tally;
-        eprintln!(
-            "chain {chain} ({}): {doubled} doubled, {lost} lost, {hung} hung, {ran_on} ran on: {ending:?}",
-            kind.name()
-        );
-        let after = |at: &u64| i128::from(*at) - i128::from(*at_ms);
-        let relative: BTreeMap<_, Vec<_>> =
-            self.took_place.iter().map(|(index, times)| (index, times.iter().map(after).collect())).collect();
-        eprintln!("    effects, in ms from its end: {relative:?}");
-        eprintln!("    its plan: {}", serde_json::to_string(&plan.steps).unwrap_or_default());
+    fn runs(&self, place: usize) -> &[Run] {
+        self.runs.get(&place).map_or(&[], Vec::as_slice)
+    }
+
+    fn of_function(&self, of: Function) -> impl Iterator<Item = &[Run]> {
+        self.course.effects().filter(move |(_, _, function)| *function == of).map(|(place, ..)| self.runs(place))
+    }
+
+    fn doubled(&self) -> usize {
+        self.effects(|place, function| function != Function::Repeat && self.runs(place).len() > 1)
+    }
+
+    fn is_otherwise_than_told(&self, place: usize) -> bool {
+        let first = self.runs(place).first();
+        match self.course.told(&self.ended.ending, place) {
+            Told::Done => first.is_none_or(|first| first.at_ms > self.ended.at_ms),
+            Told::Never => first.is_some(),
+            Told::Perhaps => false,
+        }
+    }
+
+    /// However a chain ended: its function does not go on before what it called has taken effect.
+    fn is_out_of_order(&self, place: usize) -> bool {
+        let Some(first) = self.runs(place).first() else { return false };
+        let is_effect = |before: &usize| matches!(self.course.0[*before].what, What::Effect { .. });
+        let mut before = self.course.0[place].before.iter().copied().filter(is_effect);
+        before.any(|before| self.runs(before).first().is_none_or(|earlier| earlier.at_ms > first.at_ms))
+    }
+
+    /// The function's own count, if it came, effects that are in no plan, and one for which there were no hops left.
+    fn miscounted(&self) -> usize {
+        let last = self.course.0.len().saturating_sub(usize::from(self.ended.plan.short_of_hops));
+        let beyond = self.runs.range(last..).count();
+        match self.ended.ending {
+            Ending::Answered(count) => beyond + self.effects(|_, _| true).abs_diff(count),
+            _ => beyond,
+        }
+    }
+
+    /// Effects under another key than that of their step.
+    fn misnamed(&self) -> usize {
+        let is_own = |call: &Call, run: &Run| {
+            run.key.as_ref().is_some_and(|(chain, branch, step)| {
+                (branch, *step) == (&call.branch, call.step) && (chain == &self.ended.id) == call.apart.is_none()
+            })
+        };
+        self.effects(|place, _| !self.runs(place).iter().all(|run| is_own(&self.course.0[place], run)))
+    }
+
+    fn answered_twice(&self) -> usize {
+        let mut answers = self.ended.answers.clone();
+        answers.sort_unstable();
+        answers.windows(2).filter(|two| two[0] == two[1]).count()
+    }
+
+    /// Intermediate answers without their effect or out of order; those of a chain that was answered come all.
+    fn answers_lost(&self) -> usize {
+        if !self.ended.plan.input.emits {
+            return self.ended.answers.len();
+        }
+        let own: BTreeMap<_, _> = self
+            .course
+            .effects()
+            .filter(|(place, ..)| self.course.0[*place].own)
+            .map(|(p, index, _)| (index, p))
+            .collect();
+        let groundless =
+            self.ended.answers.iter().filter(|index| own.get(index).is_none_or(|place| self.runs(*place).is_empty()));
+        let late = self.ended.answers.iter().enumerate().filter(|(at, index)| {
+            let before = own.get(index).map(|place| &self.course.0[*place].before);
+            let branch = |index| own.get(index).map(|place| &self.course.0[*place].branch);
+            // Each branch's answers come in order; those of others when they do.
+            let after = self.ended.answers[at + 1..].iter().filter(|later| branch(later) == branch(index));
+            after.filter_map(|later| own.get(later)).any(|later| before.is_some_and(|before| before.contains(later)))
+        });
+        let missing = match self.ended.ending {
+            Ending::Answered(_) => own.keys().filter(|index| !self.ended.answers.contains(index)).count(),
+            _ => 0,
+        };
+        groundless.count() + late.count() + missing
+    }
+
+    /// Whether the effect took place when the chain, as far as it was heard of, had long ended.
+    fn ran_on(&self, place: usize) -> bool {
+        let since_ms = self.stops_at_ms(place);
+        let late = |run: &&Run| !self.outages.excuse(run.node, since_ms, run.at_ms, STRAGGLING_MS_MAX);
+        self.runs(place).iter().any(|run| late(&run))
+    }
+
+    /// When somebody begins to stop what calls this effect.
+    fn stops_at_ms(&self, place: usize) -> u64 {
+        let Ended { began_ms, at_ms, ending, .. } = self.ended;
+        let deadline_ms = began_ms.saturating_add(TIMEOUT.as_millis().try_into().unwrap_or(u64::MAX));
+        let call = &self.course.0[place];
+        let cancelled = matches!(ending, Ending::Unknown(why) if why.name == exceptions::CANCELLED);
+        // Calls that nobody awaits any more are still made, as on one machine.
+        let unheard = call.beside && !cancelled;
+        if unheard || self.is_orphan(call, deadline_ms) { deadline_ms.max(*at_ms) } else { *at_ms }
+    }
+
+    /// Whether it is of a sub-chain on its own whose creator may have died: no word can stop that, but its budget does.
+    fn is_orphan(&self, call: &Call, deadline_ms: u64) -> bool {
+        let creator = call.apart.map(|sub| node::number_of(&self.course.0[sub].service));
+        creator.is_some_and(|creator| self.outages.died(creator, self.ended.began_ms, deadline_ms))
+    }
+
+    fn describe(&self, tally: &Tally) -> String {
+        let Ended { chain, kind, plan, ending, began_ms, at_ms, id, answers } = self.ended;
+        let Tally { doubled, lost, misnamed, hung, ran_on, .. } = tally;
+        let after = |ms: u64| i128::from(ms) - i128::from(*at_ms);
+        let twin = |run: &Run| if run.by_twin { "'s twin" } else { "" };
+        let run = |run: &Run| format!("{} ms n{}{} {:?}", after(run.at_ms), run.node, twin(run), run.key);
+        let runs: BTreeMap<_, Vec<_>> =
+            self.runs.iter().map(|(place, runs)| (place, runs.iter().map(run).collect())).collect();
+        let last_ms = self.runs.values().flatten().map(|run| run.at_ms).max().unwrap_or_default();
+        let fault = |it: &Outage| {
+            format!("{} n{} from {} to {} ms", it.fault.name(), it.node, after(it.from_ms), after(it.to_ms))
+        };
+        let faults: Vec<_> = self.outages.between(*began_ms, last_ms.max(*at_ms)).map(fault).collect();
+        format!(
+            "chain {chain} ({}): {doubled} doubled, {lost} lost, {misnamed} misnamed, {hung} hung, {ran_on} ran on\n    \
+             {id} ended: {ending:?}\n    intermediate answers: {answers:?}\n    effects by place: {runs:?}\n    \
+             faults meanwhile: {faults:?}\n    its plan: {}",
+            kind.name(),
+            serde_json::to_string(&plan.input).unwrap_or_default()
+        )
     }
 }
 

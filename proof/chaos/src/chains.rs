@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use catena::{Client, Code, Exception, ReplySet, RunOptions, Value, from_value, to_value};
+use catena::{Client, Code, Exception, Reply, ReplySet, RunOptions, Value, from_value, to_value};
+use clap::ValueEnum;
 use futures_util::{StreamExt, stream};
 use tokio::time::timeout;
 
 use crate::{
-    Failure,
+    Failure, Run,
     kinds::{self, Kind},
     ledger::now_ms,
     plan::{Plan, TAKE},
@@ -37,53 +38,71 @@ pub(crate) struct Ended {
     pub(crate) kind: Kind,
     pub(crate) plan: Plan,
     pub(crate) ending: Ending,
-    /// When that was told.
+    /// The chain, as services are told of it.
+    pub(crate) id: String,
+    /// Intermediate answers: indices of effects.
+    pub(crate) answers: Vec<usize>,
+    pub(crate) began_ms: u64,
+    /// When its end was told.
     pub(crate) at_ms: u64,
-}
-
-/// What the chains are drawn by.
-pub(crate) struct Run {
-    pub(crate) seed: u64,
-    pub(crate) chains: usize,
-    pub(crate) nodes: usize,
-    pub(crate) in_flight: usize,
-    pub(crate) kinds: Vec<Kind>,
 }
 
 pub(crate) async fn run(client: &Client, run: &Run) -> Result<Vec<Ended>, Failure> {
     let code = client.javascript("take.js", TAKE).await?;
     let mut progress = Progress::new(run.chains);
-    let one = |chain| one(client, &code, run, chain);
+    let kinds = if run.kind.is_empty() { Kind::value_variants() } else { &run.kind };
+    let one = |chain| one(client, &code, run, kinds, chain);
     let ending = stream::iter((0..run.chains).map(one)).buffer_unordered(run.in_flight);
     let ended: Vec<_> = ending.inspect(|_| progress.one_more()).collect().await;
     ended.into_iter().collect()
 }
 
-async fn one(client: &Client, code: &Code, run: &Run, chain: usize) -> Result<Ended, Failure> {
-    let (kind, plan) = kinds::draw(run.seed, chain, run.nodes, &run.kinds);
-    let options = RunOptions { timeout: TIMEOUT, compose: !plan.apart, mode: plan.mode, ..RunOptions::default() };
-    let ending = match client.run_with(code, &to_value(&plan.steps)?, &options) {
-        Ok(mut replies) => match last(&mut replies, plan.cancelled_after).await {
-            Some(Ok(value)) => Ending::Answered(from_value(&value)?),
-            Some(Err(why)) => failed(why),
-            None => Ending::Hung,
-        },
+async fn one(client: &Client, code: &Code, run: &Run, kinds: &[Kind], chain: usize) -> Result<Ended, Failure> {
+    let (kind, plan) = kinds::draw(run.seed, chain, run.nodes, kinds);
+    let enough = RunOptions { timeout: TIMEOUT, compose: !plan.apart, mode: plan.mode, ..RunOptions::default() };
+    let hops_max = if plan.short_of_hops { plan.input.steps.len() as u32 - 1 } else { enough.hops_max };
+    let options = RunOptions { hops_max, ..enough };
+    let (began_ms, mut id, mut answers) = (now_ms(), String::new(), Vec::new());
+    let ending = match client.run_with(code, &to_value(&plan.input)?, &options) {
+        Ok(mut replies) => {
+            id = ReplySet::chain(&replies).to_string();
+            match last(&mut replies, plan.cancelled_after, &mut answers).await {
+                Some(Ok(value)) => Ending::Answered(from_value(&value)?),
+                Some(Err(why)) => failed(why),
+                None => Ending::Hung,
+            }
+        }
         Err(why) => failed(why),
     };
-    Ok(Ended { chain, kind, plan, ending, at_ms: now_ms() })
+    let answers = answers.iter().map(from_value).collect::<Result<_, _>>()?;
+    Ok(Ended { chain, kind, plan, ending, id, answers, began_ms, at_ms: now_ms() })
 }
 
 const fn failed(why: Exception) -> Ending {
     if why.unknown { Ending::Unknown(why) } else { Ending::Failed(why) }
 }
 
-/// The end, if it comes.
-async fn last(replies: &mut ReplySet, cancelled_after: Option<Duration>) -> Option<Result<Value, Exception>> {
+/// The end, if it comes, and the answers before it.
+async fn last(
+    replies: &mut ReplySet,
+    cancelled_after: Option<Duration>,
+    answers: &mut Vec<Value>,
+) -> Option<Result<Value, Exception>> {
     if let Some(after) = cancelled_after {
-        if let Ok(ended) = timeout(after, replies.last()).await {
-            return Some(ended);
+        if let Ok(ended) = timeout(after, listen(replies, answers)).await {
+            return ended;
         }
         replies.cancel();
     }
-    timeout(TIMEOUT + PATIENCE, replies.last()).await.ok()
+    timeout(TIMEOUT + PATIENCE, listen(replies, answers)).await.ok().flatten()
+}
+
+async fn listen(replies: &mut ReplySet, answers: &mut Vec<Value>) -> Option<Result<Value, Exception>> {
+    loop {
+        match replies.next().await? {
+            Ok(Reply::Partial(value)) => answers.push(value),
+            Ok(Reply::Last(value)) => return Some(Ok(value)),
+            Err(why) => return Some(Err(why)),
+        }
+    }
 }

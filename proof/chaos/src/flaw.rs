@@ -1,5 +1,6 @@
 //! Mistakes that nodes make on purpose: a tester that cannot fail proves nothing.
 
+use catena::StepKey;
 use clap::ValueEnum;
 
 use crate::{ledger::Ledger, plan::Effect};
@@ -10,8 +11,6 @@ pub(crate) enum Flaw {
     Twice,
     /// Some do not take place, and are answered.
     Never,
-    /// Steps are forgotten, those of durable functions when the node ends.
-    Forgets,
 }
 
 /// One effect of so many is done wrong.
@@ -24,10 +23,10 @@ impl Flaw {
 }
 
 /// Lets an effect take place, once and now if there is no flaw.
-pub(crate) fn note(flaw: Option<Flaw>, ledger: &Ledger, effect: &Effect) -> std::io::Result<()> {
+pub(crate) fn note(flaw: Option<Flaw>, ledger: &Ledger, effect: &Effect, key: Option<&StepKey>) -> std::io::Result<()> {
     match flaw.filter(|_| Flaw::spoils(effect)) {
-        Some(Flaw::Twice) => ledger.note(effect).and_then(|()| ledger.note(effect)),
+        Some(Flaw::Twice) => ledger.note(effect, key).and_then(|()| ledger.note(effect, key)),
         Some(Flaw::Never) => Ok(()),
-        Some(Flaw::Forgets) | None => ledger.note(effect),
+        None => ledger.note(effect, key),
     }
 }

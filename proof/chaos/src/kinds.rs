@@ -7,7 +7,7 @@ use clap::ValueEnum;
 
 use crate::{
     node::{ANYWHERE, service_name},
-    plan::{Effect, Function, Plan, Step},
+    plan::{Effect, Function, Input, Plan, Step},
     rng::Rng,
 };
 
@@ -19,7 +19,7 @@ pub(crate) enum Kind {
     Interactive,
     /// The same by one that moves where that is quicker.
     Adaptive,
-    /// One after the other, and then the function throws.
+    /// One after the other, and then a function throws.
     Throwing,
     /// Branches, merged, and one effect more.
     Split,
@@ -100,26 +100,38 @@ impl Draw {
             Kind::Cancelled => return self.cancelled(),
             Kind::Mixed => (0..self.rng.range(2, 5)).map(|_| self.any()).collect(),
         };
-        let apart = kind == Kind::Apart || kind == Kind::Mixed && self.rng.below(4) == 0;
-        Plan { steps, apart, mode: kind.mode(), cancelled_after: None }
+        let apart = kind == Kind::Apart || matches!(kind, Kind::Mixed | Kind::Throwing) && self.rng.below(4) == 0;
+        let is_row = steps.iter().all(|step| matches!(step, Step::Effect { .. }));
+        let short_of_hops = is_row && self.rng.below(8) == 0;
+        Plan { apart, mode: kind.mode(), short_of_hops, ..self.within(steps) }
     }
 
+    /// In the function itself, in a sub-chain, or in a branch.
     fn throwing(&mut self) -> Vec<Step> {
         let mut steps = self.row(0, 5);
-        steps.push(Step::Throw("on purpose".into()));
-        steps
+        steps.push(Step::Throw);
+        match self.rng.below(4) {
+            0 => vec![self.effect(), Step::Sub { service: self.service(), steps }, self.effect()],
+            1 => vec![Step::Split { branches: vec![self.row(1, 4), steps], at: None }, self.effect()],
+            _ => steps,
+        }
     }
 
     fn cancelled(&mut self) -> Plan {
         let (low, high) = CANCELLED_EFFECTS;
-        let steps = match self.rng.below(4) {
+        let sub = |draw: &mut Self| Step::Sub { service: draw.service(), steps: draw.row(low, high) };
+        let steps = match self.rng.below(5) {
             0 => vec![self.long_split()],
-            1 => vec![Step::Sub { service: self.service(), steps: self.row(low, high) }],
+            1 => vec![sub(self)],
+            2 => vec![Step::Beside(vec![sub(self), sub(self)])],
             _ => self.row(low, high),
         };
         let after = Duration::from_millis(self.rng.range(0, CANCELLED_AFTER_MS_MAX));
-        // A sub-chain on its own outlives the node that began it, so no word can stop it then.
-        Plan { steps, cancelled_after: Some(after), ..Plan::default() }
+        Plan { apart: self.rng.below(2) == 0, cancelled_after: Some(after), ..self.within(steps) }
+    }
+
+    fn within(&mut self, steps: Vec<Step>) -> Plan {
+        Plan { input: Input { steps, emits: self.rng.below(2) == 0 }, ..Plan::default() }
     }
 
     fn long_split(&mut self) -> Step {

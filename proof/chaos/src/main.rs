@@ -1,56 +1,86 @@
-//! `make chaos`: chains with numbered effects over real nodes, while those are killed, stopped and restarted. What the
+//! `make chaos`: chains with numbered effects over real nodes, to which all kinds of things happen meanwhile. What the
 //! chains' origin is told is then held against what took place.
 #![allow(clippy::print_stdout, reason = "its output is its purpose")]
 
 mod audit;
+mod bug;
 mod chains;
+mod course;
 mod faults;
 mod flaw;
 mod fleet;
+mod front;
 mod kinds;
 mod ledger;
 mod node;
+mod outages;
+mod parts;
 mod plan;
 mod progress;
 mod quiet;
 mod rng;
 mod tally;
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    path::PathBuf,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
 
 use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::{fleet::Mistakes, outages::Outages, tally::Verdict};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(Parser)]
 #[command(
     version,
-    about = "Runs chains over real nodes that are killed, stopped and restarted; counts what went wrong"
+    about = "Runs chains over real nodes that are killed, stopped, cut off and doubled; counts what went wrong",
+    args_override_self = true
 )]
 struct Args {
     #[command(subcommand)]
     what: Option<What>,
-    /// Where the same run begins: delays of the faults, their kinds, the chains' ways
+    #[command(flatten)]
+    run: Run,
+    /// Run so many parts, each with the next seed; those whose results are there from before are not run again
+    #[arg(long, default_value_t = 1)]
+    parts: usize,
+    /// Where the figures are written
+    #[arg(long, default_value = "target/chaos/result.json")]
+    result: PathBuf,
+}
+
+#[derive(clap::Args, Clone)]
+struct Run {
+    /// What chains, faults and their times are drawn from
     #[arg(long, default_value_t = seed_of_today())]
     seed: u64,
-    /// Chains to run
+    /// Chains to run, in each part
     #[arg(long, default_value_t = 2_000)]
     chains: usize,
     /// Nodes to run them over
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = 6)]
     nodes: usize,
     /// Chains under way at one time
     #[arg(long, default_value_t = 16)]
     in_flight: usize,
-    /// Where the figures are written
-    #[arg(long, default_value = "target/chaos/result.json")]
-    result: PathBuf,
+    /// A fault begins this often, in milliseconds, while at least half of the nodes have none
+    #[arg(long, default_value_t = 250)]
+    fault_every_ms: u64,
     /// Only chains of these kinds, parted by commas [default: all of them]
     #[arg(long, value_delimiter = ',')]
     kind: Vec<kinds::Kind>,
-    /// A mistake that all nodes make: the run must find it
+    /// Only faults of these kinds, parted by commas [default: all of them]
+    #[arg(long, value_delimiter = ',')]
+    fault: Vec<faults::Fault>,
+    /// A mistake that all services make: the run must find it
     #[arg(long, hide = true)]
     flaw: Option<flaw::Flaw>,
+    /// A mistake in the protocol that all nodes make: the run must find it
+    #[arg(long, hide = true)]
+    bug: Option<bug::Bug>,
 }
 
 #[derive(Subcommand)]
@@ -58,6 +88,9 @@ enum What {
     /// One node, for this program itself to start.
     #[command(hide = true)]
     Node(node::NodeArgs),
+    /// The mistakes that this build can make on purpose.
+    #[command(hide = true)]
+    Bugs,
 }
 
 fn seed_of_today() -> u64 {
@@ -70,6 +103,10 @@ async fn main() -> ExitCode {
     let args = Args::parse();
     let ran = match args.what {
         Some(What::Node(args)) => node::serve(args).await,
+        Some(What::Bugs) => {
+            bug::Bug::all().for_each(|bug| println!("{bug}"));
+            Ok(())
+        }
         None => run(args).await,
     };
     match ran {
@@ -82,46 +119,74 @@ async fn main() -> ExitCode {
 }
 
 async fn run(args: Args) -> Result<(), Failure> {
-    let kinds = if args.kind.is_empty() { kinds::Kind::value_variants().to_vec() } else { args.kind };
-    let Args { seed, chains, nodes, in_flight, .. } = args;
-    let run = chains::Run { seed, chains, nodes, in_flight, kinds };
-    // Not among the figures: it is seen even where a test keeps those to itself.
-    eprintln!("chaos: seed {seed}: {chains} chains over {nodes} nodes; run again with --seed {seed}");
-    let mut fleet = fleet::Fleet::start(nodes, args.flaw).await?;
-    let client = fleet.client().await?;
-    let (ended, faults) = under_faults(&mut fleet, &client, &run).await?;
-    let left = quiet::wait(&client, nodes).await;
-    println!("{:>8}  ms until nothing was left running", left.after.as_millis());
-    client.close(Duration::from_secs(1)).await;
-    let effects = fleet.effects()?;
-    fleet.end().await;
-    let mut verdict = tally::Verdict::new(seed, faults, left.running);
-    for one in &ended {
-        verdict.add(one.kind, &audit::hold(one, &effects));
-    }
+    let verdict = parts::run(args.run, args.parts, &args.result).await?;
     verdict.print();
-    verdict.write(&args.result)?;
-    if verdict.is_good() { Ok(()) } else { Err("the last five must be 0".into()) }
+    println!("written to {}", args.result.display());
+    if verdict.is_good() { Ok(()) } else { Err("the last six must be 0".into()) }
 }
 
-/// Runs all chains; says how they ended, and how many faults there were meanwhile.
-async fn under_faults(
-    fleet: &mut fleet::Fleet,
-    client: &catena::Client,
-    run: &chains::Run,
-) -> Result<(Vec<chains::Ended>, usize), Failure> {
-    let (stop, stopped) = tokio::sync::oneshot::channel();
-    let mut faults = faults::Faults::new(run.seed);
-    let injecting = async {
-        let injected = faults.inject(fleet, stopped).await;
-        // All are up again, so that what is on its way can end.
-        fleet.restart_all().await.map(|()| injected)
-    };
-    let chains = async {
-        let ended = chains::run(client, run).await;
-        let _ = stop.send(());
-        ended
-    };
-    let (injected, ended) = tokio::join!(injecting, chains);
-    Ok((ended?, injected?))
+impl Run {
+    /// What its result depends on, as a name of a file.
+    fn name(&self) -> String {
+        let Self { seed, chains, nodes, in_flight, fault_every_ms, .. } = self;
+        let kinds = self.kind.iter().map(|kind| format!("-{}", kind.name()));
+        let faults = self.fault.iter().map(|fault| format!("-{}", fault.name()));
+        let mistakes = self.flaw.map(|flaw| format!("-{flaw:?}")).into_iter();
+        let mistakes = mistakes.chain(self.bug.map(|bug| format!("-{bug}")));
+        let chosen: String = kinds.chain(faults).chain(mistakes).collect();
+        format!("{seed}-{chains}-{nodes}-{in_flight}-{fault_every_ms}{chosen}")
+    }
+
+    async fn run(&self) -> Result<Verdict, Failure> {
+        let (seed, began) = (self.seed, Instant::now());
+        // Not among the figures: it is seen even where a test keeps those to itself.
+        eprintln!("chaos: seed {seed}: {} chains over {} nodes; run again with --seed {seed}", self.chains, self.nodes);
+        let fleet = fleet::Fleet::start(self.nodes, seed, Mistakes { flaw: self.flaw, bug: self.bug }).await?;
+        let client = fleet.client().await?;
+        let (ended, injected, outages) = self.under_faults(&fleet, &client).await?;
+        let left = quiet::wait(&client, self.nodes).await;
+        println!("{:>8}  ms until nothing was left running", left.after.as_millis());
+        client.close(Duration::from_secs(1)).await;
+        let effects = fleet.effects()?;
+        fleet.end().await;
+        let faults = injected.values().sum();
+        let mut verdict = Verdict {
+            seed,
+            parts: 1,
+            faults,
+            faults_by_kind: injected,
+            left_running: left.running,
+            seconds: began.elapsed().as_secs(),
+            ..Verdict::default()
+        };
+        for one in &ended {
+            let (tally, finding) = audit::hold(one, &effects, &outages);
+            verdict.add(one.kind, &tally, finding.map(|finding| format!("seed {seed}, {finding}")));
+        }
+        Ok(verdict)
+    }
+
+    /// Runs all chains; says how they ended, and what happened to the nodes meanwhile.
+    async fn under_faults(
+        &self,
+        fleet: &fleet::Fleet,
+        client: &catena::Client,
+    ) -> Result<(Vec<chains::Ended>, faults::Injected, Outages), Failure> {
+        let (stop, stopped) = tokio::sync::watch::channel(false);
+        let all = faults::Fault::value_variants();
+        let faults = faults::Faults {
+            fleet,
+            rng: rng::Rng::new(self.seed),
+            kinds: if self.fault.is_empty() { all } else { &self.fault },
+            every: Duration::from_millis(self.fault_every_ms.max(1)),
+        };
+        let chains = async {
+            let ended = chains::run(client, self).await;
+            let _ = stop.send(true);
+            ended
+        };
+        let (injected, ended) = tokio::join!(faults.inject(stopped), chains);
+        let (injected, outages) = injected?;
+        Ok((ended?, injected, outages))
+    }
 }

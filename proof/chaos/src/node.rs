@@ -6,14 +6,15 @@ use std::{
     time::Duration,
 };
 
-use catena::{Context, Node, Place, Policy, Service, ServiceError, SubChain};
+use catena::{Context, Node, Place, Policy, Service, ServiceError, StepKey, SubChain};
 use clap::Args;
 
 use crate::{
     Failure,
+    bug::Bug,
     flaw::{self, Flaw},
     ledger::Ledger,
-    plan::{Effect, Step, TAKE},
+    plan::{Effect, Input, Step, TAKE},
 };
 
 /// The service that every node is an instance of.
@@ -28,48 +29,59 @@ pub(crate) struct NodeArgs {
     /// Where it listens
     #[arg(long)]
     pub(crate) listen: String,
+    /// Where others reach it
+    #[arg(long)]
+    pub(crate) advertise: String,
     /// The others
     #[arg(long)]
     pub(crate) join: Vec<String>,
     /// Where it keeps its files, and finds what all have in common
     #[arg(long)]
     pub(crate) folder: PathBuf,
-    /// The mistake it makes
+    /// It is the second of its name
+    #[arg(long)]
+    pub(crate) twin: bool,
+    /// The mistake its services make
     #[arg(long)]
     pub(crate) flaw: Option<Flaw>,
+    /// The mistake it makes itself
+    #[arg(long)]
+    pub(crate) bug: Option<Bug>,
 }
 
-/// Signs of life and retransmissions ten times as quick as by default: a run is short, and so are its faults.
-pub(crate) fn policy() -> Policy {
-    Policy {
+/// Every interval of the protocol a tenth of what it is by default: a run is short, and so are its faults.
+pub(crate) fn policy(bug: Option<Bug>) -> Policy {
+    let policy = Policy {
         heartbeat_interval_us: 300_000,
         heartbeat_timeout_us: 900_000,
         heartbeat_hop_us: 20_000,
         accept_timeout_us: 300_000,
+        step_record_ttl_us: 6_000_000,
+        orphan_timeout_us: 6_000_000,
         ..Policy::default()
-    }
-}
-
-fn policy_with(flaw: Option<Flaw>) -> Policy {
-    match flaw {
-        Some(Flaw::Forgets) => Policy { step_cache_entries_max: 0, ..policy() },
-        _ => policy(),
-    }
+    };
+    bug.map_or(policy.clone(), |bug| bug.put_into(policy))
 }
 
 pub(crate) fn service_name(number: usize) -> String {
     format!("{ANYWHERE}.{number}")
 }
 
+/// The number of the node that alone serves this.
+pub(crate) fn number_of(service: &str) -> Option<usize> {
+    service.strip_prefix(ANYWHERE)?.strip_prefix('.')?.parse().ok()
+}
+
 pub(crate) async fn serve(args: NodeArgs) -> Result<(), Failure> {
     let itself = Arc::new(OnceLock::new());
-    let ledger = Arc::new(Ledger::open(&args.folder.join(ledger_name(args.number)))?);
+    let ledger = Arc::new(Ledger::open(&args.folder.join(ledger_name(args.number, args.twin)))?);
     let service = |name| service(name, &ledger, args.flaw);
     let mut builder = Node::builder(format!("n{}", args.number))
         .listen(&args.listen)
-        .policy(policy_with(args.flaw))
+        .advertise(args.advertise)
+        .policy(policy(args.bug))
         .cache_dir(cache_dir(&args.folder))
-        .step_store(args.folder.join(step_store_name(args.number, args.flaw)))
+        .step_store(args.folder.join(step_store_name(args.number, args.twin)))
         .service(with_load(service(service_name(args.number)), &itself))
         .service(service(ANYWHERE.to_owned()));
     for other in args.join {
@@ -83,15 +95,12 @@ pub(crate) async fn serve(args: NodeArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-pub(crate) fn ledger_name(number: usize) -> String {
-    format!("{number}.effects")
+pub(crate) fn ledger_name(number: usize, twin: bool) -> String {
+    format!("{number}{}.effects", if twin { ".twin" } else { "" })
 }
 
-fn step_store_name(number: usize, flaw: Option<Flaw>) -> String {
-    match flaw {
-        Some(Flaw::Forgets) => format!("{number}.{}.steps", std::process::id()),
-        _ => format!("{number}.steps"),
-    }
+fn step_store_name(number: usize, twin: bool) -> String {
+    format!("{number}{}.steps", if twin { ".twin" } else { "" })
 }
 
 /// Compiled once for all nodes and all their lives: what is tested is not how long that takes.
@@ -102,22 +111,27 @@ pub(crate) fn cache_dir(folder: &Path) -> PathBuf {
 /// The same effect by three functions that are declared differently, and a function that answers with a chain.
 fn service(name: String, ledger: &Arc<Ledger>, flaw: Option<Flaw>) -> Service {
     let ledger = Arc::clone(ledger);
-    let take = move |effect: Effect| take(Arc::clone(&ledger), effect, flaw);
+    let take = move |context: Context, effect: Effect| take(Arc::clone(&ledger), context.step, effect, flaw);
     Service::new(name)
-        .function("take", take.clone())
-        .function("repeat", take.clone())
+        .function_in("take", take.clone())
+        .function_in("repeat", take.clone())
         .repeatable("repeat")
-        .function("keep", take)
+        .function_in("keep", take)
         .durable("keep")
         .chain("sub", async |context: Context, steps: Vec<Step>| {
             let code = context.client().javascript("take.js", TAKE).await?;
-            SubChain::new(&code, &steps)
+            SubChain::new(&code, &Input { steps, emits: false })
         })
 }
 
-async fn take(ledger: Arc<Ledger>, effect: Effect, flaw: Option<Flaw>) -> Result<usize, ServiceError> {
+async fn take(
+    ledger: Arc<Ledger>,
+    key: Option<StepKey>,
+    effect: Effect,
+    flaw: Option<Flaw>,
+) -> Result<usize, ServiceError> {
     tokio::time::sleep(Duration::from_millis(effect.before_ms)).await;
-    flaw::note(flaw, &ledger, &effect)?;
+    flaw::note(flaw, &ledger, &effect, key.as_ref())?;
     tokio::time::sleep(Duration::from_millis(effect.after_ms)).await;
     Ok(effect.index)
 }

@@ -1,6 +1,6 @@
 //! What a chain is to do: a tree of steps, which the function in `take.js` goes through.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use catena::Mode;
 use serde::{Deserialize, Serialize};
@@ -31,6 +31,16 @@ pub(crate) enum Function {
     Keep,
 }
 
+impl Function {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Take => "take",
+            Self::Repeat => "repeat",
+            Self::Keep => "keep",
+        }
+    }
+}
+
 #[derive(Clone, Serialize, Deserialize, Debug)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Step {
@@ -51,79 +61,27 @@ pub(crate) enum Step {
         branches: Vec<Vec<Step>>,
         at: Option<String>,
     },
-    /// The function ends with an exception of its own.
-    Throw(String),
+    /// The function ends with an exception of its own; one in a plan.
+    Throw,
+}
+
+/// What the function is given.
+#[derive(Clone, Serialize, Deserialize, Debug, Default)]
+pub(crate) struct Input {
+    pub(crate) steps: Vec<Step>,
+    /// Each effect that the function itself has is an intermediate answer too.
+    pub(crate) emits: bool,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    pub(crate) steps: Vec<Step>,
+    pub(crate) input: Input,
     /// Sub-chains run on their own.
     pub(crate) apart: bool,
     /// Where the function runs.
     pub(crate) mode: Mode,
+    /// It has one call less than it needs.
+    pub(crate) short_of_hops: bool,
     /// The origin cancels the chain after this.
     pub(crate) cancelled_after: Option<Duration>,
-}
-
-/// An effect as planned.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Planned {
-    pub(crate) function: Function,
-    /// The effects that must have taken place before it.
-    pub(crate) after: Vec<usize>,
-}
-
-impl Plan {
-    /// All effects, by index.
-    pub(crate) fn effects(&self) -> BTreeMap<usize, Planned> {
-        let mut effects = BTreeMap::new();
-        lay_out(&self.steps, Vec::new(), &mut effects);
-        effects
-    }
-
-    /// Whether it is one call after the other, so that step *k* has the effect of index *k* - 1.
-    pub(crate) fn is_straight(&self) -> bool {
-        self.steps.iter().all(|step| matches!(step, Step::Effect { .. } | Step::Throw(_)))
-    }
-}
-
-/// One after the other, the first after those in `last`. Returns what comes after them has to wait for.
-fn lay_out(steps: &[Step], mut last: Vec<usize>, effects: &mut BTreeMap<usize, Planned>) -> Vec<usize> {
-    for step in steps {
-        last = match step {
-            Step::Effect { function, effect, .. } => {
-                effects.insert(effect.index, Planned { function: *function, after: last });
-                vec![effect.index]
-            }
-            Step::Sub { steps, .. } => lay_out(steps, last, effects),
-            Step::Beside(steps) => {
-                steps.iter().flat_map(|one| lay_out(std::slice::from_ref(one), last.clone(), effects)).collect()
-            }
-            Step::Split { branches, .. } => {
-                branches.iter().flat_map(|branch| lay_out(branch, last.clone(), effects)).collect()
-            }
-            Step::Throw(_) => last,
-        };
-    }
-    last
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Effect, Function, Plan, Planned, Step};
-
-    fn effect(index: usize) -> Step {
-        let effect = Effect { chain: 0, index, before_ms: 0, after_ms: 0 };
-        Step::Effect { service: "s".into(), function: Function::Take, effect }
-    }
-
-    #[test]
-    fn what_comes_after_branches_comes_after_the_last_of_each() {
-        let branches = vec![vec![effect(1), effect(2)], vec![effect(3)]];
-        let steps = vec![effect(0), Step::Split { branches, at: None }, effect(4)];
-        let effects = Plan { steps, ..Plan::default() }.effects();
-        let after: Vec<_> = effects.into_values().map(|Planned { after, .. }| after).collect();
-        assert_eq!(after, [vec![], vec![0], vec![1], vec![0], vec![2, 3]]);
-    }
 }

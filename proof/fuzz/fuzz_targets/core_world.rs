@@ -11,7 +11,8 @@ use catena_core::{
 };
 use catena_wire::{
     Branch, BranchCount, Brought, Budget, ChainId, Charter, End, Exception, Fault, Frame, Hash, Hop, Kinds, Listener,
-    LogLine, Merge, Message, Mode, NodeId, NodeRef, Outcome, Redone, StepKey, StepLimits, Value, Whereabouts,
+    LogLine, Merge, Message, Mode, NodeId, NodeRef, Outcome, PossibleDuplicate, StepKey, StepLimits, Value,
+    Whereabouts,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -78,7 +79,7 @@ fn edge(number: u8) -> u32 {
 
 fn key(own: bool, chain: u8, step: u8) -> StepKey {
     let origin = NodeId(if own { ME } else { 1 });
-    let chain = ChainId { origin, number: u64::from(chain % 4) + 1 };
+    let chain = ChainId { origin, number: u128::from(chain % 4) + 1 };
     StepKey { chain, branch: Branch::root(), step: edge(step) }
 }
 
@@ -119,7 +120,7 @@ fn frame(number: u8) -> Frame {
         hears: number.is_multiple_of(3),
         limits: StepLimits::UNCHANGED,
         continuation_bytes: 0,
-        doubt: number.is_multiple_of(5),
+        uncertain: number.is_multiple_of(5),
         continuation: Bytes::new(),
     }
 }
@@ -149,7 +150,7 @@ fn result(fails: bool) -> Result<Value, Exception> {
 
 fn hop(chain: u8, step: u8, target: u8, emitted: u8, hops: u8, shape: &Shape) -> Box<Hop> {
     let key = branched(false, chain, step, shape.branch);
-    let redone = shape.compose.then(|| Redone { key: key.clone(), age_us: 1_000 });
+    let duplicate = shape.compose.then(|| PossibleDuplicate { since: key.clone(), way: 7 });
     let merge = key.branch.parent().map(|parent| Merge {
         host: (*place(shape.listener)).clone(),
         at: StepKey { branch: parent, step: key.step / 2, ..key.clone() },
@@ -158,7 +159,7 @@ fn hop(chain: u8, step: u8, target: u8, emitted: u8, hops: u8, shape: &Shape) ->
     let gather = u16::from(if shape.gather > 200 { shape.gather % 4 } else { 0 });
     Box::new(Hop {
         key,
-        attempt: 0,
+        age_us: u64::from(shape.gather) * 1_000_000,
         budget: Budget::new(1_000_000 * u64::from(hops), u32::from(hops)),
         service: service(target),
         function: "f".into(),
@@ -186,8 +187,9 @@ fn hop(chain: u8, step: u8, target: u8, emitted: u8, hops: u8, shape: &Shape) ->
         merged: Vec::new(),
         console_told: edge(emitted),
         limits: StepLimits::UNCHANGED,
-        doubt: shape.compose,
-        redone,
+        uncertain: shape.compose,
+        duplicate,
+        recording: None,
         continuation: Bytes::new(),
         code_bytes: None,
     })
@@ -218,7 +220,7 @@ impl World {
             }
             Operation::Run { mode: how, compose } => {
                 let plan = Plan { mode: mode(how), compose, profile: true, ..Plan::new(Budget::new(9_000_000, 9)) };
-                drop(self.node.run(now, code(0), Value::null(), plan));
+                drop(self.node.run(now, u128::from(self.now.as_us()) % 4 + 1, code(0), Value::null(), plan));
             }
             Operation::Forget(chain) => self.node.forget(now, key(true, chain, 0).chain),
             Operation::Cancel(chain) => self.node.cancel(now, key(true, chain, 0).chain),
@@ -237,7 +239,13 @@ impl World {
             Operation::ServiceChain { ticket, catch, hears } => {
                 let ticket = newest(&self.tickets, ticket, Ticket(u64::from(ticket)));
                 let catch = catch.then(|| "f".into());
-                let sub = SubChain { code: code(1), input: Value::null(), catch, hears };
+                let sub = SubChain {
+                    number: u128::from(self.now.as_us()) << 8 | 7,
+                    code: code(1),
+                    input: Value::null(),
+                    catch,
+                    hears,
+                };
                 self.node.on_service_done(now, ticket, Ok(Answer::Chain(sub)), 1);
             }
             Operation::Turn { session, calls, splits, emits, ends } => self.turn(session, &calls, &splits, emits, ends),
@@ -251,7 +259,9 @@ impl World {
                 let at = at.map(|at| Instance { node: place(at), proxy: proxy.map(place), kinds: kinds(kind) });
                 self.node.on_resolved(now, &service(s), at.ok_or_else(failure));
             }
-            Operation::CodeMissing(which) => self.node.on_code_missing(now, code(which)),
+            Operation::CodeMissing(which) => {
+                self.node.on_code_missing(now, SessionId(u64::from(which % 8)), code(which))
+            }
             Operation::CodeStored { code: which, good } => {
                 self.node.on_code_stored(now, code(which), result(!good).map(drop));
             }
@@ -317,12 +327,13 @@ impl World {
                     hops_left: edge(emitted),
                     merged: vec![BranchCount { branch: branch(merged), emitted: u32::from(merged % 2) }],
                     cut: merged % 4 == 3,
+                    recording: None,
                 };
                 (1, Message::End(Box::new(end)))
             }
             Operation::Heartbeat { chain, step, branch: of, open } => {
                 let open = (0..open % 8).map(branch).collect();
-                (1, Message::Heartbeat(branched(true, chain, step, of), "n1".into(), open))
+                (1, Message::Heartbeat(branched(true, chain, step, of), (*place(1)).clone(), open))
             }
             Operation::KeyedCall { from, id, chain, step, service: target, params } => {
                 let call = Message::Call {
@@ -333,7 +344,8 @@ impl World {
                     budget: Budget::new(5_000_000, 5),
                     key: Some(key(false, chain, step)),
                     credentials: None,
-                    redone: (params % 3 == 0).then(|| Redone { key: key(false, chain, 1), age_us: 1_000 }),
+                    duplicate: (params % 3 == 0).then(|| PossibleDuplicate { since: key(false, chain, 1), way: 3 }),
+                    age_us: u64::from(params) * 1_000_000,
                 };
                 (from, call)
             }
@@ -445,9 +457,9 @@ fuzz_target!(|operations: Vec<Operation>| {
         names_max: 4,
         branches_max: 4,
         stack_depth_max: 4,
-        cancelled_max: 4,
-        hearings_max: 4,
-        step_cache_entries_max: 32,
+        stopped_chains_max: 4,
+        listeners_max: 4,
+        step_records_max: 32,
         chaining_proxy: true,
         ..Policy::default()
     };

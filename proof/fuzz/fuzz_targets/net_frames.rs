@@ -2,8 +2,17 @@
 #![no_main]
 
 use bytes::BytesMut;
-use catena_net::{Assembler, Limits, decode_frames, decode_hello};
+use catena_net::{Assembler, Frame, FrameError, Limits, MemoryBudget, decode_hello};
 use libfuzzer_sys::fuzz_target;
+
+/// Takes every complete frame from the front of `bytes`.
+fn decode_frames(bytes: &mut BytesMut, limits: &Limits) -> Result<Vec<Frame>, FrameError> {
+    let mut frames = Vec::new();
+    while let Some(frame) = Frame::decode(bytes, limits)? {
+        frames.push(frame);
+    }
+    Ok(frames)
+}
 
 fuzz_target!(|parts: Vec<&[u8]>| {
     let limits = Limits::default();
@@ -27,7 +36,7 @@ fuzz_target!(|parts: Vec<&[u8]>| {
     assert_eq!(at_once.is_ok(), piecemeal.is_ok(), "how the bytes were split does not matter");
     if let (Ok(at_once), Ok(piecemeal)) = (at_once, piecemeal) {
         assert_eq!(at_once, piecemeal);
-        let mut assembler = Assembler::new(limits);
+        let mut assembler = Assembler::new(limits, MemoryBudget::new(1 << 20));
         let _ = at_once.iter().try_for_each(|frame| assembler.accept(frame).map(drop));
     }
 });

@@ -7,6 +7,7 @@ use std::process::Command;
 use wasmtime::Result;
 use wasmtime::error::Context;
 
+use crate::quickjs;
 use crate::zig::{self, Zig};
 
 const TRIPLE: &str = "wasm32-unknown-unknown";
@@ -28,7 +29,8 @@ pub(crate) struct Places {
 impl Places {
     /// Of the checkout that this task was built in.
     pub(crate) fn find() -> Result<Self> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).context("the task lies outside of a checkout")?;
+        let root =
+            Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).context("the task lies outside of a checkout")?;
         let target = match std::env::var_os("CARGO_TARGET_DIR") {
             Some(folder) => std::path::absolute(folder)?,
             None => root.join("target"),
@@ -53,8 +55,12 @@ pub(crate) fn compile(guests: &Path, folder: &Path, zig: &Zig, which: Which) -> 
     remove_modules(&done)?;
     // First, since the paths to hide are those of the crates that are there.
     zig::run(cargo(guests).args(["fetch", "--locked", "--quiet"]), "cargo fetch for the guests")?;
+    let registries = registries()?;
+    let quickjs = quickjs::patched(guests, &registries)?;
     let mut cargo = cargo(guests);
     cargo
+        .arg("--config")
+        .arg(format!("paths=[{:?}]", quickjs.display().to_string()))
         .args(["build", "--release", "--locked", "--target", TRIPLE, "--target-dir"])
         .arg(folder)
         .args(match which {
@@ -66,7 +72,7 @@ pub(crate) fn compile(guests: &Path, folder: &Path, zig: &Zig, which: Which) -> 
         .env("CFLAGS_wasm32_unknown_unknown", CFLAGS)
         .env("ZIG_GLOBAL_CACHE_DIR", &zig.cache)
         .env("ZIG_LOCAL_CACHE_DIR", &zig.cache)
-        .env("CARGO_ENCODED_RUSTFLAGS", rust_flags(guests)?);
+        .env("CARGO_ENCODED_RUSTFLAGS", rust_flags(guests, &registries));
     zig::run(&mut cargo, "cargo build of the guests")?;
     Ok(done)
 }
@@ -108,13 +114,21 @@ fn cargo(guests: &Path) -> Command {
     cargo
 }
 
-fn rust_flags(guests: &Path) -> Result<String> {
+/// The folders in which cargo keeps the sources of crates.
+fn registries() -> Result<Vec<PathBuf>> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| std::env::home_dir().map(|h| h.join(".cargo"))).context("there is no home folder")?;
+    Ok(fs::read_dir(home.join("registry/src"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|registry| registry.path())
+        .collect())
+}
+
+fn rust_flags(guests: &Path, registries: &[PathBuf]) -> String {
     let mut flags = vec![format!("--remap-path-prefix={}=/guests", guests.display())];
     // The folder of a registry is named after where it came from; the crates in it are the same.
-    for registry in fs::read_dir(home.join("registry/src")).into_iter().flatten().flatten() {
-        flags.push(format!("--remap-path-prefix={}=/crates", registry.path().display()));
-    }
-    Ok(flags.join("\x1f"))
+    flags.extend(registries.iter().map(|registry| format!("--remap-path-prefix={}=/crates", registry.display())));
+    flags.join("\x1f")
 }

@@ -34,7 +34,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "catena-script",
         ],
     ),
-    ("catena-chaos", &["catena"]),
+    ("catena-chaos", &["catena", "catena-core"]),
     (
         "catena-bench",
         &["catena", "catena-apps", "catena-core", "catena-files", "catena-guest", "catena-net", "catena-wire"],

@@ -3,9 +3,9 @@
 
 use bytes::Bytes;
 use catena_wire::{
-    BRANCH_DEPTH_MAX, Branch, BranchCount, Brought, Budget, ChainId, Charter, End, Exception, Fault, Frame, Hash, Hop,
-    Kinds, Listener, LogLine, Merge, Message, Mode, NodeId, NodeRef, Outcome, Redone, ServiceEntry, StepKey,
-    StepLimits, StepTrace, Value, Whereabouts,
+    Asked, BRANCH_DEPTH_MAX, Branch, BranchCount, Brought, Budget, ChainId, Charter, End, Exception, Fault, Frame,
+    Hash, Hop, Kinds, Listener, LogLine, Merge, Message, Mode, NodeId, NodeRef, Outcome, Part, PossibleDuplicate,
+    Recording, ServiceEntry, StepKey, StepLimits, StepTrace, Told, Value, What, Whereabouts,
 };
 use proptest::{collection::vec, option, prelude::*};
 
@@ -53,7 +53,7 @@ pub(crate) fn frame_of() -> Frame {
         hears: true,
         limits: StepLimits { step_wall_ms_max: Some(100), ..StepLimits::UNCHANGED },
         continuation_bytes: 2,
-        doubt: true,
+        uncertain: true,
         continuation: Bytes::from_static(b"de"),
     }
 }
@@ -61,7 +61,7 @@ pub(crate) fn frame_of() -> Frame {
 pub(crate) fn hop_of() -> Hop {
     Hop {
         key: key_of(3),
-        attempt: 1,
+        age_us: 1_500,
         budget: Budget::new(1_000_000, 1_999),
         service: "files.mtv".into(),
         function: "read".into(),
@@ -86,8 +86,9 @@ pub(crate) fn hop_of() -> Hop {
         merged: vec![BranchCount { branch: branch_of(&[1, 2, 3]), emitted: 7 }],
         console_told: 1,
         limits: StepLimits { memory_bytes_max: Some(1 << 20), ..StepLimits::UNCHANGED },
-        doubt: true,
-        redone: Some(Redone { key: key_of(2), age_us: 40_000 }),
+        uncertain: true,
+        duplicate: Some(PossibleDuplicate { since: key_of(2), way: 40_000 }),
+        recording: None,
         continuation: Bytes::from_static(b"abc"),
         code_bytes: Some(Bytes::from_static(b"code")),
     }
@@ -128,6 +129,7 @@ pub(crate) fn samples() -> Vec<(&'static str, Message)> {
         hops_left: 9,
         merged: vec![BranchCount { branch: branch_of(&[1, 2, 1]), emitted: 3 }],
         cut: true,
+        recording: None,
     };
     let call = Message::Call {
         id: 9,
@@ -137,7 +139,8 @@ pub(crate) fn samples() -> Vec<(&'static str, Message)> {
         budget: Budget::new(5_000, 1),
         key: Some(key_of(3)),
         credentials: Some(Value::encode(&"alice")),
-        redone: Some(Redone { key: key_of(1), age_us: 7 }),
+        duplicate: Some(PossibleDuplicate { since: key_of(1), way: 7 }),
+        age_us: 9,
     };
     let entry = ServiceEntry {
         service: "ads".into(),
@@ -153,7 +156,7 @@ pub(crate) fn samples() -> Vec<(&'static str, Message)> {
         ("refused", Message::Refused(key_of(3), exception_of("Overloaded"))),
         ("partial", Message::Partial { key: key_of(3), number: 1, value: Value::encode(&true), to: 2 }),
         ("end", Message::End(Box::new(end))),
-        ("heartbeat", Message::Heartbeat(key_of(3), "mtv".into(), vec![branch_of(&[1, 2, 3])])),
+        ("heartbeat", Message::Heartbeat(key_of(3), node_of("mtv"), vec![branch_of(&[1, 2, 3])])),
         ("call", call),
         (
             "return",
@@ -173,6 +176,8 @@ pub(crate) fn samples() -> Vec<(&'static str, Message)> {
         ("cancel", Message::Cancel(key_of(3).chain)),
         ("relay", relay),
         ("locate", Message::Locate { key: key_of(3), origin: node_of("bei"), entry: None }),
+        ("received", Message::Received(key_of(3), Part::Partial(7))),
+        ("sub_chain_ended", Message::SubChainEnded(key_of(3))),
         ("located", Message::Located(key_of(3), "bei".into(), Whereabouts::Went("cam".into()))),
     ]
 }
@@ -206,7 +211,7 @@ pub(crate) fn value() -> impl Strategy<Value = Value> {
 }
 
 fn chain() -> impl Strategy<Value = ChainId> {
-    (any::<u64>(), any::<u64>()).prop_map(|(origin, number)| ChainId { origin: NodeId(origin), number })
+    (any::<u64>(), any::<u128>()).prop_map(|(origin, number)| ChainId { origin: NodeId(origin), number })
 }
 
 fn branch() -> impl Strategy<Value = Branch> {
@@ -327,14 +332,41 @@ fn frame() -> impl Strategy<Value = Frame> {
             hears,
             limits,
             continuation_bytes: continuation.len() as u32,
-            doubt,
+            uncertain: doubt,
             continuation,
         },
     )
 }
 
-fn redone() -> impl Strategy<Value = Option<Redone>> {
-    option::of((key(), any::<u64>()).prop_map(|(key, age_us)| Redone { key, age_us }))
+fn duplicate() -> impl Strategy<Value = Option<PossibleDuplicate>> {
+    option::of((key(), any::<u64>()).prop_map(|(since, way)| PossibleDuplicate { since, way }))
+}
+
+fn recording() -> impl Strategy<Value = Option<Recording>> {
+    let asked = (any::<[u32; 4]>(), name(), name(), value()).prop_map(|(numbers, service, function, params)| {
+        let [call, branches, line, column] = numbers;
+        Asked { call, service, function, params, branches, line, column }
+    });
+    let what = prop_oneof![
+        (hash(), value(), any::<[u64; 2]>()).prop_map(|(code, input, [started_at_ms, seed])| What::Begun {
+            code,
+            input,
+            started_at_ms,
+            seed
+        }),
+        (any::<u32>(), outcome()).prop_map(|(call, outcome)| What::Settled(call, outcome)),
+        (any::<u32>(), any::<u16>()).prop_map(|(call, index)| What::Branch(call, index)),
+        vec(asked, 0..3).prop_map(What::Turned),
+        Just(What::Ended),
+        Just(What::Full),
+    ];
+    let told = (branch(), any::<u32>(), any::<u8>(), what).prop_map(|(branch, step, depth, what)| Told {
+        branch,
+        step,
+        depth,
+        what,
+    });
+    option::of(vec(told, 0..4).prop_map(Recording))
 }
 
 fn merged() -> impl Strategy<Value = Vec<BranchCount>> {
@@ -342,7 +374,7 @@ fn merged() -> impl Strategy<Value = Vec<BranchCount>> {
 }
 
 fn hop() -> impl Strategy<Value = Hop> {
-    let what = (key(), any::<u8>(), budget(), name(), name(), value(), any::<u32>());
+    let what = (key(), any::<u64>(), budget(), name(), name(), value(), any::<u32>());
     let whose = (hash(), charter(), vec(frame(), 0..4), any::<u32>(), any::<u64>());
     let listener = prop_oneof![
         Just(Listener::Origin),
@@ -353,49 +385,67 @@ fn hop() -> impl Strategy<Value = Hop> {
     let merge = option::of(merge);
     let split = (any::<u16>(), merge, any::<u16>(), merged());
     let tail = (bytes(200), option::of(bytes(200)));
-    (what, whose, split, path(), trace(), (console(), any::<u32>(), limits(), any::<bool>(), redone()), tail).prop_map(
-        |(what, whose, split, path, trace, (console, console_told, limits, doubt, redone), tail)| {
-            let (key, attempt, budget, service, function, params, call) = what;
-            let (code, charter, stack, emitted, heartbeat_in_us) = whose;
-            let (splits, merge, gather, merged) = split;
-            let continuation = tail.0;
-            Hop {
-                key,
-                attempt,
-                budget,
-                service,
-                function,
-                params,
-                call,
-                code,
-                charter,
-                stack,
-                emitted,
-                heartbeat_in_us,
+    (
+        what,
+        whose,
+        split,
+        path(),
+        trace(),
+        (console(), any::<u32>(), limits(), any::<bool>(), duplicate(), recording()),
+        tail,
+    )
+        .prop_map(
+            |(
+                what,
+                whose,
+                split,
                 path,
                 trace,
-                console,
-                continuation_bytes: continuation.len() as u32,
-                splits,
-                merge,
-                gather,
-                merged,
-                console_told,
-                limits,
-                doubt,
-                redone,
-                continuation,
-                // An empty function is no function.
-                code_bytes: tail.1.filter(|code| !code.is_empty()),
-            }
-        },
-    )
+                (console, console_told, limits, uncertain, duplicate, recording),
+                tail,
+            )| {
+                let (key, age_us, budget, service, function, params, call) = what;
+                let (code, charter, stack, emitted, heartbeat_in_us) = whose;
+                let (splits, merge, gather, merged) = split;
+                let continuation = tail.0;
+                Hop {
+                    key,
+                    age_us,
+                    budget,
+                    service,
+                    function,
+                    params,
+                    call,
+                    code,
+                    charter,
+                    stack,
+                    emitted,
+                    heartbeat_in_us,
+                    path,
+                    trace,
+                    console,
+                    continuation_bytes: continuation.len() as u32,
+                    splits,
+                    merge,
+                    gather,
+                    merged,
+                    console_told,
+                    limits,
+                    uncertain,
+                    duplicate,
+                    recording,
+                    continuation,
+                    // An empty function is no function.
+                    code_bytes: tail.1.filter(|code| !code.is_empty()),
+                }
+            },
+        )
 }
 
 fn end() -> impl Strategy<Value = End> {
-    let split = (option::of(key()), any::<u32>(), merged(), any::<bool>());
+    let split = (option::of(key()), any::<u32>(), merged(), any::<bool>(), recording());
     (key(), outcome(), any::<u32>(), path(), trace(), console(), split).prop_map(
-        |(key, outcome, emitted, path, trace, console, (at, hops_left, merged, cut))| End {
+        |(key, outcome, emitted, path, trace, console, (at, hops_left, merged, cut, recording))| End {
             key,
             outcome,
             emitted,
@@ -406,6 +456,7 @@ fn end() -> impl Strategy<Value = End> {
             hops_left,
             merged,
             cut,
+            recording,
         },
     )
 }
@@ -439,16 +490,18 @@ pub(crate) fn deep_hop(depth: usize) -> Hop {
 
 /// Any message at all.
 pub(crate) fn message() -> impl Strategy<Value = Message> {
-    let call = (any::<u64>(), name(), name(), value(), budget(), option::of(key()), option::of(value()), redone());
-    let call = call.prop_map(|(id, service, function, params, budget, key, credentials, redone)| Message::Call {
-        id,
-        service,
-        function,
-        params,
-        budget,
-        key,
-        credentials,
-        redone,
+    let call = (
+        any::<u64>(),
+        name(),
+        name(),
+        value(),
+        budget(),
+        option::of(key()),
+        option::of(value()),
+        (duplicate(), any::<u64>()),
+    );
+    let call = call.prop_map(|(id, service, function, params, budget, key, credentials, (duplicate, age_us))| {
+        Message::Call { id, service, function, params, budget, key, credentials, duplicate, age_us }
     });
     let relay = (any::<u64>(), bytes(100), bytes(100)).prop_map(|(to, head, tail)| Message::Relay {
         to: NodeId(to),
@@ -466,7 +519,7 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
             to
         }),
         end().prop_map(|end| Message::End(Box::new(end))),
-        (key(), name(), vec(branch(), 0..4)).prop_map(|(key, host, open)| Message::Heartbeat(key, host, open)),
+        (key(), node(), vec(branch(), 0..4)).prop_map(|(key, host, open)| Message::Heartbeat(key, host, open)),
         call,
         (any::<u64>(), outcome(), any::<u32>(), any::<u64>(), console()).prop_map(
             |(id, outcome, hops_left, service_us, console)| {
@@ -485,4 +538,10 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
         chain().prop_map(Message::Cancel),
         relay,
     ]
+}
+
+/// A service with so many functions, whose names are empty.
+pub(crate) fn entry_of(functions: usize) -> ServiceEntry {
+    let functions = vec![String::new(); functions];
+    ServiceEntry { service: String::new(), functions, node: node_of(""), kinds: Kinds::default(), proxy: None }
 }

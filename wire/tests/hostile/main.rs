@@ -6,7 +6,10 @@ mod common;
 mod counting;
 
 use bytes::Bytes;
-use catena_wire::{Exception, Hello, Message, Value};
+use catena_wire::{
+    CONSOLE_LINES_MAX, Exception, FUNCTIONS_MAX, Hello, Hop, LISTING_ENTRIES_MAX, LISTING_NAMES_MAX, LogLine, Message,
+    StepTrace, TRACE_STEPS_MAX, Value,
+};
 
 #[global_allocator]
 static ALLOCATOR: counting::Counting = counting::Counting;
@@ -80,4 +83,26 @@ fn a_claimed_tail_costs_nothing() {
         assert!(message.attach_tail(Bytes::from_static(b"abc")).is_err());
     });
     assert!(asked < BASE, "{asked}");
+}
+
+/// What is charged for a message, by its length alone, is enough with the longest lists of the smallest items.
+#[test]
+fn what_is_charged_is_enough() {
+    let line = LogLine { node: String::new(), text: String::new(), ..common::line_of() };
+    let hop = |steps, lines| {
+        let (trace, console) = (Some(vec![StepTrace::default(); steps]), vec![line.clone(); lines]);
+        Message::Hop(Box::new(Hop { trace, console, ..common::hop_of() }))
+    };
+    let list = |count, names| Message::Listing(1, vec![common::entry_of(names); count]);
+    let messages = [
+        hop(TRACE_STEPS_MAX, CONSOLE_LINES_MAX),
+        list(LISTING_ENTRIES_MAX, 0),
+        list(LISTING_NAMES_MAX / FUNCTIONS_MAX, FUNCTIONS_MAX),
+    ];
+    for message in messages {
+        let head = message.encode().head;
+        let asked = counting::bytes_asked_by(|| drop(Message::decode_head(&head).unwrap()));
+        let charged = Message::decoded_bytes_max(head.len());
+        assert!(asked as u64 <= charged, "{asked} bytes for {}, and {charged} are charged", head.len());
+    }
 }

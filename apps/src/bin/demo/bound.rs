@@ -1,4 +1,4 @@
-//! The least that physics allows: one-way delays along the chain, and the payload over the narrowest bandwidth that it crosses.
+//! The least that physics allows: delays along the way, and the bytes over the narrowest link that they cross.
 
 use catena::Topology;
 
@@ -15,12 +15,23 @@ fn along(sites: &[&str]) -> f64 {
     sites.windows(2).map(|pair| link(pair[0], pair[1]).0).sum()
 }
 
-/// Beijing to the source, on to the target with the file's bytes, home to Beijing.
+/// By a chain: Beijing to the source, on to the target with the file's bytes, home to Beijing.
 pub(crate) fn copy_ms(file_bytes: u64) -> f64 {
     along(&["bei", "mtv", "mtv", "bei"]) + file_bytes as f64 / link("mtv", "mtv").1
 }
 
-/// Mountain View to the storage, on to the ads, home to Mountain View with the mail's bytes.
+/// By plain calls: so many there and back from Beijing, one after the other, and the file's bytes over that link once, since
+/// what is written leaves while more arrives.
+pub(crate) fn plain_copy_ms(round_trips: u32, file_bytes: u64) -> f64 {
+    f64::from(round_trips) * along(&["bei", "mtv", "bei"]) + file_bytes as f64 / link("bei", "mtv").1
+}
+
+/// By a chain: Mountain View to the storage, on to the ads, home to Mountain View with the mail's bytes.
 pub(crate) fn mail_ms(mail_bytes: u64) -> f64 {
     along(&["mtv", "bei", "bei", "mtv"]) + mail_bytes as f64 / link("bei", "mtv").1
+}
+
+/// By plain calls: there and back for the mail, there and back for the ad, and the mail's bytes each time.
+pub(crate) fn plain_mail_ms(mail_bytes: u64) -> f64 {
+    2.0 * (along(&["mtv", "bei", "mtv"]) + mail_bytes as f64 / link("bei", "mtv").1)
 }

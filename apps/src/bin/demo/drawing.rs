@@ -1,9 +1,10 @@
-//! The two timelines, and why the chain won.
+//! The two timelines, and by how much which of them won.
 
 use catena::StepTrace;
+use catena_apps::copy::Marks;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::figures::{CopyFigures, MailFigures};
+use crate::figures::{Job, Way};
 
 /// Columns of a timeline.
 const WIDTH: f64 = 48.0;
@@ -11,7 +12,7 @@ const WIDTH: f64 = 48.0;
 /// A progress bar for one copy, on standard error, if that is a terminal.
 pub(crate) fn bar(what: &str, run: usize, runs: usize) -> ProgressBar {
     let bar = ProgressBar::new(1);
-    if let Ok(style) = ProgressStyle::with_template("{msg:28} [{bar:30}] {bytes}/{total_bytes}") {
+    if let Ok(style) = ProgressStyle::with_template("{msg:36} [{bar:30}] {bytes}/{total_bytes}") {
         bar.set_style(style.progress_chars("=> "));
     }
     let which = if run == 0 { "warm-up".to_owned() } else { format!("{run} of {runs}") };
@@ -19,24 +20,44 @@ pub(crate) fn bar(what: &str, run: usize, runs: usize) -> ProgressBar {
 }
 
 /// A stretch of a timeline.
-struct Stretch {
+#[derive(Clone, Debug)]
+pub(crate) struct Stretch {
     label: String,
     from_ms: f64,
     to_ms: f64,
 }
 
-fn draw(title: &str, total_ms: f64, scale_ms: f64, stretches: &[Stretch]) {
-    println!("  {title:<16} {total_ms:7.1} ms");
-    for stretch in stretches {
-        let column = |ms: f64| (ms / scale_ms * WIDTH).round() as usize;
-        let (from, to) = (column(stretch.from_ms), column(stretch.to_ms));
-        let (blank, filled) = (" ".repeat(from), "#".repeat((to - from).max(1)));
-        println!("    {:<30} |{blank}{filled}", stretch.label);
+impl Stretch {
+    pub(crate) fn new(label: impl Into<String>, from_ms: f64, to_ms: f64) -> Self {
+        Self { label: label.into(), from_ms, to_ms }
+    }
+
+    /// Drawn where `scale_ms` fills the width. Clocks of several nodes are in this: whatever they say, it stays inside.
+    fn line(&self, scale_ms: f64) -> String {
+        // What is not a number becomes 0.
+        let column = |ms: f64| (ms / scale_ms * WIDTH).round().clamp(0.0, WIDTH) as usize;
+        let (from, to) = (column(self.from_ms), column(self.to_ms));
+        format!("{:<30} |{}{}", self.label, " ".repeat(from), "#".repeat(to.saturating_sub(from).max(1)))
     }
 }
 
+/// A copy by plain calls. Reading and writing overlap: each has its line.
+pub(crate) fn plain_copy(marks: Marks, total_ms: f64) -> Vec<Stretch> {
+    let ms = |us: u64| us as f64 / 1e3;
+    let mut stretches = vec![
+        Stretch::new("lookup, there and back", 0.0, ms(marks.found_us)),
+        Stretch::new("reads, side by side", ms(marks.found_us), ms(marks.read_us)),
+        Stretch::new("writes, as the reads come in", ms(marks.first_read_us), ms(marks.written_us)),
+    ];
+    // Less is what ending takes here, without a call.
+    if total_ms - ms(marks.written_us) > 1.0 {
+        stretches.push(Stretch::new("commit, there and back", ms(marks.written_us), total_ms));
+    }
+    stretches
+}
+
 /// A chain's profile as stretches: each hop's way, then what was done there.
-fn chain(trace: &[StepTrace], total_ms: f64) -> Vec<Stretch> {
+pub(crate) fn chain(trace: &[StepTrace], total_ms: f64) -> Vec<Stretch> {
     let steps: Vec<_> = trace.iter().filter(|step| !step.in_place).collect();
     let Some(first) = steps.first() else { return Vec::new() };
     let at = |us: u64| us.saturating_sub(first.arrived_at_us) as f64 / 1e3;
@@ -44,61 +65,72 @@ fn chain(trace: &[StepTrace], total_ms: f64) -> Vec<Stretch> {
     for pair in steps.windows(2) {
         let (before, here) = (pair[0], pair[1]);
         let label = format!("to {} with {} B of state", here.node, here.continuation_bytes);
-        stretches.push(Stretch { label, from_ms: at(before.left_at_us), to_ms: at(here.arrived_at_us) });
+        stretches.push(Stretch::new(label, at(before.left_at_us), at(here.arrived_at_us)));
         let label = format!("at {}: {}", here.node, here.target);
-        stretches.push(Stretch { label, from_ms: at(here.arrived_at_us), to_ms: at(here.left_at_us) });
+        stretches.push(Stretch::new(label, at(here.arrived_at_us), at(here.left_at_us)));
     }
     if let Some(last) = steps.last() {
-        stretches.push(Stretch { label: "home".into(), from_ms: at(last.left_at_us), to_ms: total_ms });
+        stretches.push(Stretch::new("home", at(last.left_at_us), total_ms));
     }
     stretches
 }
 
-pub(crate) fn copy(file: &str, figures: &CopyFigures) {
-    let (Some(rpc), Some(by_chain)) = (&figures.rpc, &figures.chain) else { return };
-    println!("\nCopy {} bytes ({file}) between two servers in Mountain View; the client is in Beijing", rpc.bytes);
-    let mut from_ms = 0.0;
-    let marks = rpc.marks_us.iter().map(|us| *us as f64 / 1e3).chain([figures.rpc_ms]);
-    let labels = ["lookup, there and back", "reads and writes, side by side", "commit, there and back"];
-    let stretches: Vec<_> = labels
-        .iter()
-        .zip(marks)
-        .map(|(label, to_ms)| {
-            let stretch = Stretch { label: (*label).to_owned(), from_ms, to_ms };
-            from_ms = to_ms;
-            stretch
-        })
-        .collect();
-    draw("by plain calls", figures.rpc_ms, figures.rpc_ms, &stretches);
-    draw("by a chain", figures.chain_ms, figures.rpc_ms, &chain(&by_chain.trace, figures.chain_ms));
+fn draw(title: &str, way: &Way, scale_ms: f64) {
+    let run = way.median();
     println!(
-        "  {:<16} {:7.1} ms  (one-way delays, and the bytes over the narrowest link)",
-        "the bound", figures.bound_ms
+        "  {title:<16} {:7.1} ms; the bound {:.1} ms, {} bytes over the client's link",
+        run.ms, way.bound_ms, run.client_bytes
     );
-    println!(
-        "  over the client's link: {} bytes by plain calls, {} by the chain",
-        figures.rpc_client_bytes, figures.chain_client_bytes
-    );
-    println!(
-        "  The chain is {:.1} times as fast: the function went to the files, so no byte of the file, and only one round trip, crossed the ocean.",
-        figures.rpc_ms / figures.chain_ms
-    );
-    println!("  Both copies have the hash of the original.");
+    for stretch in &run.stretches {
+        println!("    {}", stretch.line(scale_ms));
+    }
 }
 
-pub(crate) fn mail(figures: &MailFigures) {
-    println!(
-        "\nOpen a mail of {} bytes with its ad; storage and ads in Beijing, the client in Mountain View",
-        figures.mail_bytes
-    );
-    let half = figures.rpc_ms / 2.0;
-    let stretches = [("storage, there and back", 0.0, half), ("ads, there and back", half, figures.rpc_ms)]
-        .map(|(label, from_ms, to_ms)| Stretch { label: label.into(), from_ms, to_ms });
-    draw("by plain calls", figures.rpc_ms, figures.rpc_ms, &stretches);
-    draw("by a chain", figures.chain_ms, figures.rpc_ms, &chain(&figures.trace, figures.chain_ms));
-    println!("  {:<16} {:7.1} ms", "the bound", figures.bound_ms);
-    println!(
-        "  The chain is {:.1} times as fast: storage handed the mail to the ads next door.",
-        figures.rpc_ms / figures.chain_ms
-    );
+/// Both timelines of a job, on one scale, and `why` the chain won if it did.
+pub(crate) fn job(title: &str, job: &Job, why: &str) {
+    println!("\n{title}");
+    let scale_ms = job.plain.median().ms.max(job.chain.median().ms);
+    draw("by plain calls", &job.plain, scale_ms);
+    draw("by a chain", &job.chain, scale_ms);
+    for way in &job.slower {
+        println!(
+            "  {}: {:.1} ms, against {:.1} ms {}",
+            way.name,
+            way.median().ms,
+            job.plain.median().ms,
+            job.plain.name
+        );
+    }
+    println!("  The bounds are the delays along the way, and the bytes over the narrowest link that they cross.");
+    println!("  {}", verdict(job.ratio(), why));
+}
+
+fn verdict(ratio: f64, why: &str) -> String {
+    match ratio > 1.0 {
+        true => format!("The chain is {ratio:.1} times as fast: {why}"),
+        false => format!("The chain did not win here: it took {:.1} times as long as the plain calls.", 1.0 / ratio),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stretch_stays_inside_whatever_the_clocks_say() {
+        let odd = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -5.0, 0.0, 3.0, 10.0, 1e300];
+        for (from, to, scale) in odd.iter().flat_map(|a| odd.iter().flat_map(move |b| odd.map(|c| (*a, *b, c)))) {
+            let line = Stretch::new("x", from, to).line(scale);
+            let drawn = line.split_once('|').map_or("", |(_, drawn)| drawn);
+            assert!(drawn.ends_with('#') && drawn.len() <= WIDTH as usize + 1, "{from} {to} {scale}: {line}");
+        }
+    }
+
+    #[test]
+    fn only_a_chain_that_won_is_told_why() {
+        assert_eq!(verdict(2.0, "because."), "The chain is 2.0 times as fast: because.");
+        for ratio in [1.0, 0.5, f64::NAN] {
+            assert!(!verdict(ratio, "because.").contains("because"));
+        }
+    }
 }

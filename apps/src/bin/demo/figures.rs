@@ -2,72 +2,106 @@
 
 use std::path::Path;
 
-use catena::StepTrace;
-use catena_apps::copy::Copied;
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
-use crate::bound;
+use crate::drawing::Stretch;
 
-/// Copies: milliseconds and bytes over the client's links, medians after [`CopyFigures::close`].
-#[derive(Default)]
-pub(crate) struct CopyFigures {
-    rpc_runs: Vec<(f64, u64)>,
-    chain_runs: Vec<(f64, u64)>,
-    pub(crate) rpc_ms: f64,
-    pub(crate) chain_ms: f64,
-    pub(crate) bound_ms: f64,
-    pub(crate) rpc_client_bytes: u64,
-    pub(crate) chain_client_bytes: u64,
-    pub(crate) rpc: Option<Copied>,
-    pub(crate) chain: Option<Copied>,
+/// One run of one way of doing it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Run {
+    pub(crate) ms: f64,
+    /// Bytes over the client's links.
+    pub(crate) client_bytes: u64,
+    /// What it did when.
+    pub(crate) stretches: Vec<Stretch>,
 }
 
-impl CopyFigures {
-    pub(crate) fn add(&mut self, rpc_ms: f64, chain_ms: f64, rpc_bytes: u64, chain_bytes: u64) {
-        self.rpc_runs.push((rpc_ms, rpc_bytes));
-        self.chain_runs.push((chain_ms, chain_bytes));
+/// All runs of one way of doing it.
+#[derive(Clone, Debug)]
+pub(crate) struct Way {
+    pub(crate) name: &'static str,
+    /// The least that it could take over these links.
+    pub(crate) bound_ms: f64,
+    runs: Vec<Run>,
+}
+
+impl Way {
+    pub(crate) fn new(name: &'static str) -> Self {
+        Self { name, bound_ms: f64::NAN, runs: Vec::new() }
     }
 
-    pub(crate) fn close(&mut self) {
-        let ms = |runs: &[(f64, u64)]| median(runs.iter().map(|run| run.0).collect());
-        let bytes = |runs: &[(f64, u64)]| median(runs.iter().map(|run| run.1 as f64).collect()) as u64;
-        (self.rpc_ms, self.chain_ms) = (ms(&self.rpc_runs), ms(&self.chain_runs));
-        (self.rpc_client_bytes, self.chain_client_bytes) = (bytes(&self.rpc_runs), bytes(&self.chain_runs));
-        self.bound_ms = bound::copy_ms(self.chain.as_ref().map_or(0, |copied| copied.bytes));
+    pub(crate) fn add(&mut self, run: Run) {
+        self.runs.push(run);
+        self.runs.sort_by(|a, b| a.ms.total_cmp(&b.ms));
+    }
+
+    /// The run in the middle: what is shown is one that took place.
+    pub(crate) fn median(&self) -> Run {
+        self.runs.get(self.runs.len() / 2).cloned().unwrap_or_default()
     }
 }
 
-/// Mails: milliseconds, medians.
-#[derive(Default)]
-pub(crate) struct MailFigures {
-    pub(crate) rpc_ms: f64,
-    pub(crate) chain_ms: f64,
-    pub(crate) bound_ms: f64,
-    pub(crate) mail_bytes: u64,
-    pub(crate) trace: Vec<StepTrace>,
+/// A job done in several ways.
+#[derive(Debug)]
+pub(crate) struct Job {
+    /// The best of the ways by plain calls: the baseline.
+    pub(crate) plain: Way,
+    /// The other ways by plain calls.
+    pub(crate) slower: Vec<Way>,
+    pub(crate) chain: Way,
 }
 
-/// The middle one.
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+impl Job {
+    /// The quickest of `plain` is the baseline.
+    pub(crate) fn new(mut plain: Vec<Way>, chain: Way) -> Option<Self> {
+        plain.sort_by(|a, b| a.median().ms.total_cmp(&b.median().ms));
+        let slower = plain.split_off(plain.len().min(1));
+        plain.pop().map(|plain| Self { plain, slower, chain })
+    }
+
+    /// How many times as fast the chain is.
+    pub(crate) fn ratio(&self) -> f64 {
+        self.plain.median().ms / self.chain.median().ms
+    }
+
+    fn json(&self) -> Json {
+        let rounded = |value: f64, parts: f64| (value * parts).round() / parts;
+        let (plain, chain) = (self.plain.median(), self.chain.median());
+        let slower = self.slower.iter().map(|way| (way.name, rounded(way.median().ms, 10.0)));
+        json!({
+            "rpc_ms": rounded(plain.ms, 10.0),
+            "rpc_bound_ms": rounded(self.plain.bound_ms, 10.0),
+            "rpc_way": self.plain.name,
+            "rpc_other_ways_ms": slower.collect::<std::collections::BTreeMap<_, _>>(),
+            "rpc_client_bytes": plain.client_bytes,
+            "chain_ms": rounded(chain.ms, 10.0),
+            "bound_ms": rounded(self.chain.bound_ms, 10.0),
+            "chain_client_bytes": chain.client_bytes,
+            "ratio": rounded(self.ratio(), 100.0),
+        })
+    }
 }
 
-pub(crate) fn write(path: &Path, copy: &CopyFigures, mail: &MailFigures) -> std::io::Result<()> {
-    let tenth = |ms: f64| (ms * 10.0).round() / 10.0;
-    let result = json!({
-        "copy": {
-            "rpc_ms": tenth(copy.rpc_ms),
-            "chain_ms": tenth(copy.chain_ms),
-            "bound_ms": tenth(copy.bound_ms),
-            "rpc_client_bytes": copy.rpc_client_bytes,
-            "chain_client_bytes": copy.chain_client_bytes,
-        },
-        "mail": {
-            "rpc_ms": tenth(mail.rpc_ms),
-            "chain_ms": tenth(mail.chain_ms),
-            "bound_ms": tenth(mail.bound_ms),
-        },
-    });
+pub(crate) fn write(path: &Path, copy: &Job, mail: &Job) -> std::io::Result<()> {
+    let result = json!({ "copy": copy.json(), "mail": mail.json() });
     std::fs::write(path, format!("{result:#}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn way(name: &'static str, took_ms: &[f64]) -> Way {
+        let mut way = Way::new(name);
+        took_ms.iter().for_each(|ms| way.add(Run { ms: *ms, ..Run::default() }));
+        way
+    }
+
+    #[test]
+    fn the_quickest_plain_way_is_the_baseline() {
+        let job = Job::new(vec![way("a", &[9.0, 30.0, 8.0]), way("b", &[7.0, 6.0, 50.0])], way("c", &[3.5])).unwrap();
+        assert_eq!((job.plain.name, job.slower[0].name, job.ratio()), ("b", "a", 2.0));
+        assert!(Job::new(Vec::new(), way("c", &[1.0])).is_none());
+    }
 }

@@ -14,8 +14,12 @@ use std::{
 };
 
 use catena::{Client, Exception};
-use catena_apps::{copy, mail};
-use figures::{CopyFigures, MailFigures, median};
+use catena_apps::{
+    copy::{self, Writes},
+    mail,
+};
+use drawing::Stretch;
+use figures::{Job, Run, Way};
 use stage::Stage;
 
 /// Each way is run so often, after one run that nobody counts; the median is what is shown.
@@ -65,37 +69,48 @@ fn source_file(named: Option<PathBuf>, place: &Path) -> Result<String, Failure> 
     }
 }
 
-async fn show_copy(stage: &Stage, file: &str) -> Result<CopyFigures, Failure> {
+async fn show_copy(stage: &Stage, file: &str) -> Result<Job, Failure> {
     let client = stage.client("bei", &["files.mtv", "files.mtv2"]).await?;
     let code = copy::code(&client).await?;
-    let copy = |target: &str| copy::Copy::new("files.mtv", "demo.bin", "files.mtv2", target);
     let source = copy::hash(&client, "files.mtv", "demo.bin").await?;
-    let mut figures = CopyFigures::default();
+    let [mut stable, mut committed] = ["with stable writes", "with one commit at the end"].map(Way::new);
+    let mut chain = Way::new("by a chain");
+    let mut bytes = 0;
     for run in 0..=RUNS {
-        let (by_rpc, by_chain) = (copy("by-rpc.bin"), copy("by-chain.bin"));
-        let counted = run > 0;
-        let (rpc, rpc_ms, rpc_bytes) =
-            timed(&client, "by plain calls", run, |show| copy::by_rpc(&client, &by_rpc, show)).await?;
-        let (chain, chain_ms, chain_bytes) =
-            timed(&client, "by a chain", run, |show| copy::by_chain(&client, &code, &by_chain, show)).await?;
-        for target in ["by-rpc.bin", "by-chain.bin"] {
-            if copy::hash(&client, "files.mtv2", target).await? != source {
-                return Err(format!("{target} is not what was copied").into());
+        for (way, writes) in
+            [(&mut stable, Some(Writes::Stable)), (&mut committed, Some(Writes::Committed)), (&mut chain, None)]
+        {
+            let copy = copy::Copy::new("files.mtv", "demo.bin", "files.mtv2", "copied.bin");
+            let counted = match writes {
+                Some(writes) => {
+                    timed(&client, way.name, run, |show| copy::by_rpc_with(&client, &copy, writes, show)).await
+                }
+                None => timed(&client, way.name, run, |show| copy::by_chain(&client, &code, &copy, show)).await,
+            };
+            let (copied, counted) = counted?;
+            if copy::hash(&client, "files.mtv2", "copied.bin").await? != source {
+                return Err(format!("the copy {} is not what was copied", way.name).into());
+            }
+            bytes = copied.bytes;
+            if run > 0 {
+                way.add(counted);
             }
         }
-        if counted {
-            figures.add(rpc_ms, chain_ms, rpc_bytes, chain_bytes);
-            (figures.rpc, figures.chain) = (Some(rpc), Some(chain));
-        }
     }
-    figures.close();
-    drawing::copy(file, &figures);
     client.close(Duration::from_secs(1)).await;
-    Ok(figures)
+    stable.bound_ms = bound::plain_copy_ms(3, bytes);
+    committed.bound_ms = bound::plain_copy_ms(4, bytes);
+    chain.bound_ms = bound::copy_ms(bytes);
+    let job = Job::new(vec![stable, committed], chain).ok_or("nothing was copied")?;
+    let title = format!("Copy {bytes} bytes ({file}) between two servers in Mountain View; the client is in Beijing");
+    let why = "the function went to the files, so no byte of the file, and only one round trip, crossed the ocean.";
+    drawing::job(&title, &job, why);
+    println!("  Each copy had the hash of the original.");
+    Ok(job)
 }
 
-/// Runs one copy with a progress bar; gives what it gave, milliseconds, and bytes over the client's links.
-async fn timed<F, Fut>(client: &Client, what: &str, run: usize, copy: F) -> Result<(copy::Copied, f64, u64), Exception>
+/// Runs one copy with a progress bar; gives what it gave, and what was measured.
+async fn timed<F, Fut>(client: &Client, what: &str, run: usize, copy: F) -> Result<(copy::Copied, Run), Exception>
 where
     F: FnOnce(Box<dyn Fn(copy::Progress)>) -> Fut,
     Fut: Future<Output = Result<copy::Copied, Exception>>,
@@ -108,43 +123,63 @@ where
             bar.set_position(progress.written);
         }
     };
-    let (before, began) = (client.traffic(), Instant::now());
-    let copied = copy(Box::new(show)).await;
-    let (ms, after) = (began.elapsed().as_secs_f64() * 1e3, client.traffic());
+    let measured = measured(client, copy(Box::new(show))).await;
     bar.finish_and_clear();
-    let crossed = after.sent_bytes + after.received_bytes - before.sent_bytes - before.received_bytes;
-    copied.map(|copied| (copied, ms, crossed))
+    let (copied, run) = measured?;
+    let stretches = match copied.marks {
+        Some(marks) => drawing::plain_copy(marks, run.ms),
+        None => drawing::chain(&copied.trace, run.ms),
+    };
+    Ok((copied, Run { stretches, ..run }))
 }
 
-async fn show_mail(stage: &Stage) -> Result<MailFigures, Failure> {
+/// What something gives, with milliseconds and bytes over the client's links.
+async fn measured<T>(client: &Client, job: impl Future<Output = Result<T, Exception>>) -> Result<(T, Run), Exception> {
+    let (before, began) = (client.traffic(), Instant::now());
+    let done = job.await?;
+    let (ms, after) = (began.elapsed().as_secs_f64() * 1e3, client.traffic());
+    let crossed = |after: u64, before: u64| after.saturating_sub(before);
+    let client_bytes =
+        crossed(after.sent_bytes, before.sent_bytes) + crossed(after.received_bytes, before.received_bytes);
+    Ok((done, Run { ms, client_bytes, stretches: Vec::new() }))
+}
+
+async fn show_mail(stage: &Stage) -> Result<Job, Failure> {
     let client = stage.client("mtv", &["mail.storage", "ads"]).await?;
     let code = mail::code(&client).await?;
     let open = mail::Open { user: "you".into(), id: 7 };
-    let (mut rpc_ms, mut chain_ms) = (Vec::new(), Vec::new());
-    let mut figures = MailFigures::default();
+    let (mut plain, mut chain) = (Way::new("by plain calls"), Way::new("by a chain"));
+    let mut bytes = 0;
     for run in 0..=RUNS {
-        let began = Instant::now();
-        let by_rpc = mail::open_by_rpc(&client, &open).await?;
-        let rpc = began.elapsed().as_secs_f64() * 1e3;
-        let began = Instant::now();
-        let mut replies = client.run_with(&code, &catena::to_value(&open)?, &profiled())?;
-        let by_chain: mail::Mail = catena::from_value(&replies.last().await?)?;
-        let chain = began.elapsed().as_secs_f64() * 1e3;
-        if by_rpc != by_chain {
+        let (began, mut fetched_ms) = (Instant::now(), 0.0);
+        let fetched = || fetched_ms = began.elapsed().as_secs_f64() * 1e3;
+        let (by_plain, mut plain_run) = measured(&client, mail::open_by_rpc(&client, &open, fetched)).await?;
+        plain_run.stretches = vec![
+            Stretch::new("storage, there and back", 0.0, fetched_ms),
+            Stretch::new("ads, there and back", fetched_ms, plain_run.ms),
+        ];
+        let by_chain = async {
+            let mut replies = client.run_with(&code, &catena::to_value(&open)?, &profiled())?;
+            Ok((catena::from_value::<mail::Mail>(&replies.last().await?)?, replies.trace().to_vec()))
+        };
+        let ((by_chain, trace), mut chain_run) = measured(&client, by_chain).await?;
+        chain_run.stretches = drawing::chain(&trace, chain_run.ms);
+        if by_chain != by_plain {
             return Err("the chain and the plain calls brought different mails".into());
         }
+        bytes = by_plain.size as u64;
         if run > 0 {
-            rpc_ms.push(rpc);
-            chain_ms.push(chain);
-            figures.trace = replies.trace().to_vec();
-            figures.mail_bytes = by_chain.size as u64;
+            plain.add(plain_run);
+            chain.add(chain_run);
         }
     }
-    (figures.rpc_ms, figures.chain_ms) = (median(rpc_ms), median(chain_ms));
-    figures.bound_ms = bound::mail_ms(figures.mail_bytes);
-    drawing::mail(&figures);
     client.close(Duration::from_secs(1)).await;
-    Ok(figures)
+    (plain.bound_ms, chain.bound_ms) = (bound::plain_mail_ms(bytes), bound::mail_ms(bytes));
+    let job = Job::new(vec![plain], chain).ok_or("no mail was opened")?;
+    let title =
+        format!("Open a mail of {bytes} bytes with its ad; storage and ads in Beijing, the client in Mountain View");
+    drawing::job(&title, &job, "storage handed the mail to the ads next door.");
+    Ok(job)
 }
 
 fn profiled() -> catena::RunOptions {

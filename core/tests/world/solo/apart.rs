@@ -25,7 +25,7 @@ fn ending(result: Result<Value, Exception>) -> Turn {
 
 fn answering(catch: Option<&str>) -> Result<Answer, Exception> {
     let catch = catch.map(ToString::to_string);
-    Ok(Answer::Chain(SubChain { code: CODE, input: Value::null(), catch, hears: false }))
+    Ok(Answer::Chain(SubChain { number: 77, code: CODE, input: Value::null(), catch, hears: false }))
 }
 
 /// The service function of the call that has come answers with a chain: the session in which that begins.
@@ -41,7 +41,7 @@ fn run_apart(node: &mut Node, catch: Option<&str>) -> SessionId {
 fn keyed(id: u64) -> Message {
     let Message::Call { service, function, params, .. } = plain_call(id, Budget::new(1_000_000, 5)) else { panic!() };
     let (budget, key) = (Budget::new(1_000_000, 5), Some(hop(1, 3).key));
-    Message::Call { id, service, function, params, budget, key, credentials: None, redone: None }
+    Message::Call { id, service, function, params, budget, key, credentials: None, duplicate: None, age_us: 0 }
 }
 
 /// What this node answered, by the number of the call.

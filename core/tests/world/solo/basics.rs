@@ -66,7 +66,7 @@ fn news_of_an_earlier_sending_is_not_taken_for_news_of_this_one() {
 fn a_chain_seen_at_a_later_step_needs_no_custody_any_more() {
     let mut node = node(Policy::default());
     let (chain, ..) = handing(&mut node);
-    node.on_message(NOW, &node_ref(3), Message::Heartbeat(key(chain, 2), "n3".into(), Vec::new()));
+    node.on_message(NOW, &node_ref(3), Message::Heartbeat(key(chain, 2), (*node_ref(3)).clone(), Vec::new()));
     assert_eq!(node.load().0, 0);
 
     let (chain, ..) = handing(&mut node);
@@ -134,10 +134,8 @@ fn a_chain_waits_for_its_function_even_if_all_else_was_there_before() {
     let ticket = ticket_of(&actions(&mut node)).unwrap();
     node.on_service_done(NOW, ticket, value(), 1);
     node.on_tail(NOW, &key, Some(tail()));
-    assert!(matches!(node.poll_action(), Some(Action::CheckCode { .. })));
-    node.on_code_missing(NOW, CODE);
-    let asked = actions(&mut node);
-    assert!(!resumed(&asked) && matches!(sent(&asked)[..], [(NodeId(2), Message::WantCode(_), _)]));
+    let asked = without_code(&mut node);
+    assert!(sent(&asked).iter().any(|sent| matches!(sent, (NodeId(2), Message::WantCode(_), _))), "{asked:?}");
     node.on_message(NOW, &node_ref(2), Message::Code(CODE, Bytes::new()));
     node.on_code_stored(NOW, CODE, Ok(()));
     assert!(resumed(&actions(&mut node)));
@@ -148,9 +146,7 @@ fn a_lost_link_is_not_held_against_the_next_source_of_a_function() {
     let mut node = node(Policy::default());
     node.set_repository((*node_ref(5)).clone());
     node.on_message(NOW, &node_ref(2), Message::Hop(hop(1, 1)));
-    actions(&mut node);
-    node.on_code_missing(NOW, CODE);
-    let (to, _, receipt) = sent(&actions(&mut node)).pop().unwrap();
+    let (to, _, receipt) = sent(&without_code(&mut node)).pop().unwrap();
     assert_eq!(to, NodeId(5));
     node.on_link_lost(NOW, NodeId(5));
     assert!(matches!(sent(&actions(&mut node))[..], [(NodeId(2), Message::WantCode(_), _)]));
@@ -308,32 +304,67 @@ fn timers_of_no_length_let_go() {
         heartbeat_timeout_us: 0,
         accept_timeout_us: 0,
         code_fetch_timeout_us: 0,
-        step_cache_ttl_us: 0,
+        step_record_ttl_us: 0,
         ..Policy::default()
     };
     let mut node = node(policy);
     handing(&mut node);
     node.on_message(NOW, &node_ref(2), Message::Hop(hop(1, 1)));
-    node.on_code_missing(NOW, CODE);
+    without_code(&mut node);
     node.on_timeout(NOW);
     node.on_timeout(NOW.after(60_000_000));
-    actions(&mut node);
+    assert!(node.next_timeout().is_none_or(|next| next > NOW), "no timer is due for ever");
 }
 
 #[test]
 fn a_step_is_forgotten_after_a_while_and_not_before() {
-    let mut node = node(Policy { step_cache_ttl_us: 1_000_000, ..Policy::default() });
+    let policy = Policy { step_record_ttl_us: 1_000_000, link_silence_us_max: 100_000, ..Policy::default() };
+    let mut node = node(policy);
     let session = landed(&mut node, hop(1, 1));
     let end = Turn { end: Some(Ok(Value::null())), ..Turn::default() };
     node.on_turn(NOW, session, Ok(end), 1);
     actions(&mut node);
-    let runs = |node: &mut Node, at: Time| {
+    let again = |node: &mut Node, at: Time, age_us: u64| {
+        node.on_message(at, &node_ref(2), Message::Hop(Box::new(Hop { age_us, ..*hop(1, 1) })));
+        let actions = actions(node);
+        assert!(ticket_of(&actions).is_none(), "it never runs twice");
+        sent(&actions).into_iter().find_map(|(_, message, _)| match message {
+            Message::End(_) => Some(None),
+            Message::Refused(_, why) => Some(Some((why.name, why.unknown))),
+            _ => None,
+        })
+    };
+    assert_eq!(again(&mut node, NOW.after(900_000), 900_000), Some(None), "its end goes out again");
+    // A node that was stopped for an hour remembers what it knew.
+    let mut at = NOW.after(3_600_000_000);
+    assert_eq!(again(&mut node, at, 900_000), Some(None));
+    for _ in 0..4 {
+        at = at.after(500_000);
         node.on_timeout(at);
-        node.on_message(at, &node_ref(2), Message::Hop(hop(1, 1)));
+    }
+    actions(&mut node);
+    assert_eq!(again(&mut node, at, 2_000_000), Some(Some((names::NODE_LOST.into(), true))), "forgotten is not new");
+}
+
+#[test]
+fn a_hop_that_is_sent_again_is_new_where_it_cannot_have_been_forgotten() {
+    let policy = Policy { step_records_max: 4, ..Policy::default() };
+    let mut node = node(policy);
+    let runs = |node: &mut Node, from: u64, number: u64, age_us: u64| {
+        let hop = Hop { age_us, ..*hop(number, 1) };
+        node.on_message(NOW, &node_ref(from), Message::Hop(Box::new(hop)));
         ticket_of(&actions(node)).is_some()
     };
-    assert!(!runs(&mut node, NOW.after(999_999)), "remembered");
-    assert!(runs(&mut node, NOW.after(1_000_000)), "forgotten: who repeats a step later than this doubles its effect");
+    assert!(runs(&mut node, 2, 1, 500_000), "its first sending did not come");
+    for number in 10..30 {
+        // A stranger's hops are refused, and take all the room that there is.
+        let nobody = Hop { function: "nobody".into(), ..*hop(number, 1) };
+        node.on_message(NOW, &node_ref(7), Message::Hop(Box::new(nobody)));
+    }
+    actions(&mut node);
+    assert!(runs(&mut node, 2, 2, 500_000), "a stranger's refusals make nobody else's steps forgotten");
+    assert!(!runs(&mut node, 7, 3, 500_000), "but his own");
+    assert!(runs(&mut node, 7, 4, 0), "what is sent for the first time is new");
 }
 
 #[test]
@@ -351,7 +382,7 @@ fn an_exception_that_a_function_catches_says_where_it_happened() {
 #[test]
 fn a_chain_that_moves_makes_room_before_the_next_begins() {
     let mut node = node(Policy::default());
-    let mut begin = || node.run(NOW, CODE, Value::null(), Plan::new(Budget::new(60_000_000, 100))).unwrap();
+    let mut begin = || node.run(NOW, number(), CODE, Value::null(), Plan::new(Budget::new(60_000_000, 100))).unwrap();
     for _ in 0..3 {
         begin();
     }

@@ -60,7 +60,7 @@ fn doubt_travels_with_the_chain() {
         _ => None,
     });
     let on = Hop { service: "here".into(), ..*on.unwrap() };
-    assert!(on.doubt);
+    assert!(on.uncertain);
     let mut second = node(Policy::default());
     let session = landed(&mut second, Box::new(on));
     second.on_turn(NOW, session, throws("Later"), 1);
@@ -87,14 +87,14 @@ fn frame(doubt: bool) -> Frame {
         hears: false,
         limits: StepLimits::UNCHANGED,
         continuation_bytes: 0,
-        doubt,
+        uncertain: doubt,
         continuation: Bytes::new(),
     }
 }
 
 /// The result that the enclosing chain is handed when its sub-chain, told of doubt or not, has ended like this.
 fn handed_up(node: &mut Node, around: bool, within: bool, end: Result<Turn, Exception>) -> (SessionId, bool) {
-    let hop = Box::new(Hop { stack: vec![frame(around)], doubt: within, ..*hop(1, 2) });
+    let hop = Box::new(Hop { stack: vec![frame(around)], uncertain: within, ..*hop(1, 2) });
     let session = landed(node, hop);
     node.on_turn(NOW, session, end, 1);
     let resumed = actions(node).into_iter().find_map(|action| match action {
@@ -150,7 +150,7 @@ fn doubt_of_a_branch_is_its_parents_once_that_is_told() {
 /// How a chain of this node ends that has no hops.
 fn without_hops(turn: Turn) -> Exception {
     let mut node = node(Policy::default());
-    let chain = node.run(NOW, CODE, Value::null(), Plan::new(Budget::new(60_000_000, 0))).unwrap();
+    let chain = node.run(NOW, number(), CODE, Value::null(), Plan::new(Budget::new(60_000_000, 0))).unwrap();
     let Some(Action::Begin { session, .. }) = actions(&mut node).pop() else { panic!("a chain begins") };
     node.on_turn(NOW, session, Ok(turn), 1);
     let ended = actions(&mut node).into_iter().find_map(|action| match action {

@@ -116,7 +116,7 @@ fn a_chain_on_its_own_that_throws_to_its_creator_for_ever_spends_its_hops() {
         };
         caught += 1;
         assert!(caught < 100, "it goes on for ever");
-        let sub = SubChain { code: CODE, input: Value::null(), catch: Some("f".into()), hears: false };
+        let sub = SubChain { number: 77, code: CODE, input: Value::null(), catch: Some("f".into()), hears: false };
         node.on_service_done(NOW, ticket, Ok(Answer::Chain(sub)), 1);
         let Some(Action::Begin { session, .. }) = actions(&mut node).pop() else { panic!("a chain begins") };
         node.on_turn(NOW, session, Err(Exception::new("Thrown", Fault::Guest, "")), 1);

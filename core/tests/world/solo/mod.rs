@@ -3,15 +3,19 @@
 mod apart;
 mod basics;
 mod doubt;
+mod duplicates;
 mod elsewhere;
 mod forged;
 mod oversize;
-mod redoing;
+mod recording;
 mod splits;
 mod steps;
 mod waits;
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use bytes::Bytes;
 use catena_core::{
@@ -24,6 +28,12 @@ use catena_wire::{
 
 const NOW: Time = Time::from_us(1_000_000);
 const CODE: Hash = Hash([7; 32]);
+
+/// The number of the next chain that begins here.
+fn number() -> u128 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed).into()
+}
 
 fn node_ref(id: u64) -> Arc<NodeRef> {
     Arc::new(NodeRef { id: NodeId(id), name: format!("n{id}"), address: None, site: None })
@@ -44,7 +54,17 @@ fn tail() -> Tail {
 /// A call that is no chain's.
 fn plain_call(id: u64, budget: Budget) -> Message {
     let (service, function) = ("here".to_string(), "f".to_string());
-    Message::Call { id, service, function, params: Value::null(), budget, key: None, credentials: None, redone: None }
+    Message::Call {
+        id,
+        service,
+        function,
+        params: Value::null(),
+        budget,
+        key: None,
+        credentials: None,
+        duplicate: None,
+        age_us: 0,
+    }
 }
 
 fn charter(origin: u64) -> Charter {
@@ -71,6 +91,7 @@ fn end(key: StepKey, at: Option<StepKey>) -> End {
         hops_left: 0,
         merged: Vec::new(),
         cut: false,
+        recording: None,
     }
 }
 
@@ -83,6 +104,19 @@ fn node(policy: Policy) -> Node {
 
 fn actions(node: &mut Node) -> Vec<Action> {
     std::iter::from_fn(|| node.poll_action()).collect()
+}
+
+/// What else is asked of a shell that has no functions.
+fn without_code(node: &mut Node) -> Vec<Action> {
+    let mut others = Vec::new();
+    while let Some(action) = node.poll_action() {
+        match action {
+            Action::CheckCode { session, code, .. } => node.on_code_missing(NOW, session, code),
+            Action::Resume { .. } | Action::Branch { .. } => node.on_code_absent(NOW, action),
+            other => others.push(other),
+        }
+    }
+    others
 }
 
 fn sent(actions: &[Action]) -> Vec<(NodeId, Message, Receipt)> {
@@ -103,7 +137,7 @@ fn calling(calls: Vec<GuestCall>) -> Result<Turn, Exception> {
 }
 
 fn begun(node: &mut Node) -> (ChainId, SessionId) {
-    let chain = node.run(NOW, CODE, Value::null(), Plan::new(Budget::new(60_000_000, 100))).unwrap();
+    let chain = node.run(NOW, number(), CODE, Value::null(), Plan::new(Budget::new(60_000_000, 100))).unwrap();
     let Some(Action::Begin { session, .. }) = actions(node).pop() else { panic!("a chain begins") };
     (chain, session)
 }
@@ -123,8 +157,8 @@ fn key(chain: ChainId, step: u32) -> StepKey {
 
 fn hop(number: u64, step: u32) -> Box<Hop> {
     Box::new(Hop {
-        key: key(ChainId { origin: NodeId(9), number }, step),
-        attempt: 0,
+        key: key(ChainId { origin: NodeId(9), number: u128::from(number) }, step),
+        age_us: 0,
         budget: Budget::new(10_000_000, 10),
         service: "here".into(),
         function: "f".into(),
@@ -145,8 +179,9 @@ fn hop(number: u64, step: u32) -> Box<Hop> {
         merged: Vec::new(),
         console_told: 0,
         limits: StepLimits::UNCHANGED,
-        doubt: false,
-        redone: None,
+        uncertain: false,
+        duplicate: None,
+        recording: None,
         continuation: Bytes::from_static(b"state"),
         code_bytes: None,
     })

@@ -66,7 +66,7 @@ fn an_end_too_large_for_a_link_says_so_each_time_it_is_asked_for() {
 
 #[test]
 fn an_end_too_large_to_be_remembered_is_remembered_by_what_is_said_of_it() {
-    let mut node = node(Policy { step_cache_bytes_max: 3_000, ..Policy::default() });
+    let mut node = node(Policy { step_payload_bytes_max: 3_000, ..Policy::default() });
     let session = landed(&mut node, hop(1, 1));
     node.on_turn(NOW, session, Ok(ending(Ok(Value::encode(&"x".repeat(3_500))))), 1);
     let (_, _, receipt) = ends(&actions(&mut node)).remove(0);
@@ -148,7 +148,7 @@ fn an_answer_of_a_sub_chain_that_cannot_reach_its_creator_ends_the_whole() {
         hears: true,
         limits: StepLimits::UNCHANGED,
         continuation_bytes: 0,
-        doubt: false,
+        uncertain: false,
         continuation: Bytes::new(),
     };
     let session = landed(&mut node, Box::new(Hop { stack: vec![frame], ..*hop(1, 2) }));

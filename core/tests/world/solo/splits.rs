@@ -97,10 +97,7 @@ fn the_branches_functions_are_fetched_again_if_the_shell_has_dropped_them() {
     node.on_turn(NOW, session, splitting(4, 2), 1);
     actions(&mut node);
     node.on_suspended(NOW, session, Ok((Bytes::new(), None)), 1);
-    assert!(matches!(node.poll_action(), Some(Action::CheckCode { .. })));
-    node.on_code_missing(NOW, CODE);
-    let asked = actions(&mut node);
-    assert!(asked.iter().all(|action| !matches!(action, Action::Branch { .. })));
+    let asked = without_code(&mut node);
     assert_eq!(sent(&asked).iter().filter(|(_, message, _)| matches!(message, Message::WantCode(_))).count(), 1);
     node.on_message(NOW, &node_ref(2), Message::Code(CODE, Bytes::new()));
     node.on_code_stored(NOW, CODE, Ok(()));
@@ -144,7 +141,7 @@ fn outcomes_whose_origin_is_gone_are_collected_after_a_minute() {
             assert!(beats < 100, "it is kept for ever");
         }
         // The first fails at 3 s; a minute of failures later it is over.
-        assert_eq!((beats, node.load().0), (20, 2), "its branches run to their end");
+        assert_eq!((beats, node.load().0), (20, 0), "so are its branches: nobody can be told of them");
         // Whoever sends it once more is not told that nothing was done.
         node.on_message(at, &node_ref(2), Message::Hop(hop(1, 1)));
         let refused = sent(&actions(&mut node)).into_iter().find_map(|(_, message, _)| match message {

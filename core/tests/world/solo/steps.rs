@@ -8,7 +8,17 @@ use super::*;
 fn keyed(id: u64, params: u8) -> Message {
     let (service, function) = ("here".to_string(), "f".to_string());
     let (params, budget) = (Value::encode(&params), Budget::new(1_000_000, 5));
-    Message::Call { id, service, function, params, budget, key: Some(hop(1, 3).key), credentials: None, redone: None }
+    Message::Call {
+        id,
+        service,
+        function,
+        params,
+        budget,
+        key: Some(hop(1, 3).key),
+        credentials: None,
+        duplicate: None,
+        age_us: 0,
+    }
 }
 
 fn returns(actions: &[Action]) -> Vec<(NodeId, u64, Outcome)> {
@@ -77,7 +87,7 @@ fn a_call_under_the_step_of_a_hop_is_refused_unless_that_came_where_no_guests_ru
     assert!(matches!(&returns(&actions(&mut with_guests))[..], [(_, 1, Outcome::Threw(_))]));
 
     let mut without = node(Policy { runs_guests: false, ..Policy::default() });
-    without.on_message(NOW, &node_ref(2), Message::Hop(Box::new(Hop { attempt: 1, ..*hop(1, 3) })));
+    without.on_message(NOW, &node_ref(2), Message::Hop(Box::new(Hop { age_us: 1, ..*hop(1, 3) })));
     let refused = sent(&actions(&mut without));
     assert!(matches!(&refused[..], [(_, Message::Refused(_, why), _)] if why.name == names::RUNS_NO_GUESTS));
     without.on_message(NOW, &node_ref(2), keyed(1, 7));

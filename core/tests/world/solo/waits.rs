@@ -33,7 +33,8 @@ fn a_clock_that_jumps_ends_every_wait_once() {
         node.on_turn(NOW, split, Ok(Turn { splits, ..Turn::default() }), 1);
         node.on_suspended(NOW, split, Ok((Bytes::new(), None)), 1);
         node.on_message(NOW, &node_ref(2), Message::Hop(hop(1, 1)));
-        node.on_code_missing(NOW, CODE);
+        let early = ends(&without_code(&mut node));
+        assert!(early.is_empty(), "{early:?}");
         node.call(NOW, "there", "f", Value::null(), Budget::new(1_000_000, 1), None);
         let early = ends(&actions(&mut node));
         assert!(early.is_empty(), "{early:?}");
@@ -61,13 +62,36 @@ fn a_clock_that_stands_or_goes_back_changes_nothing() {
 }
 
 #[test]
-fn a_state_that_never_comes_leaves_the_outcome_unknown() {
+fn a_hop_whose_state_never_comes_is_its_senders() {
     let mut node = node(Policy::default());
     let key = node.on_hop_head(NOW, &node_ref(2), hop(1, 1));
-    actions(&mut node);
+    let accepted = |node: &mut Node| {
+        let said = sent(&actions(node));
+        said.iter().any(|(_, message, _)| matches!(message, Message::Accepted(_) | Message::End(_)))
+    };
+    assert!(!accepted(&mut node), "not before its state is here");
     node.on_tail(NOW, &key, None);
-    let ended = ends(&actions(&mut node));
-    assert!(matches!(&ended[..], [why] if why.name == names::NODE_LOST && why.unknown), "{ended:?}");
+    let patience_us = Policy::default().accept_timeout_us * u64::from(Policy::default().hop_attempts_max);
+    node.on_timeout(NOW.after(patience_us - 1));
+    assert_eq!(node.load().0, 1, "it may be sent again");
+    node.on_timeout(NOW.after(patience_us));
+    assert!(!accepted(&mut node) && node.load().0 == 0, "its origin is told nothing: the sender goes on");
+    node.on_message(NOW, &node_ref(2), Message::Hop(hop(1, 1)));
+    let said = sent(&actions(&mut node));
+    assert!(matches!(&said[..], [(_, Message::Refused(_, why), _)] if why.unknown), "{said:?}");
+}
+
+#[test]
+fn a_hop_whose_state_comes_with_its_repetition_goes_on() {
+    let mut node = node(Policy::default());
+    let key = node.on_hop_head(NOW, &node_ref(2), hop(1, 1));
+    let ticket = ticket_of(&actions(&mut node)).unwrap();
+    node.on_tail(NOW, &key, None);
+    node.on_service_done(NOW, ticket, value(), 1);
+    node.on_message(NOW, &node_ref(2), Message::Hop(hop(1, 1)));
+    let actions = actions(&mut node);
+    assert!(resumed(&actions) && ticket_of(&actions).is_none(), "its service function ran once");
+    assert!(sent(&actions).iter().any(|(_, message, _)| matches!(message, Message::Accepted(_))));
 }
 
 #[test]
@@ -103,12 +127,12 @@ fn a_function_that_nobody_has_ends_its_chain_when_its_parents_states_are_there()
         hears: false,
         limits: StepLimits::UNCHANGED,
         continuation_bytes: 6,
-        doubt: false,
+        uncertain: false,
         continuation: Bytes::new(),
     };
     let key = node.on_hop_head(NOW, &node_ref(2), Box::new(Hop { stack: vec![parent], ..*hop(1, 2) }));
     let ticket = ticket_of(&actions(&mut node)).unwrap();
-    node.on_code_missing(NOW, CODE);
+    node.on_code_missing(NOW, SessionId(1), CODE);
     for from in [2, 3, 9] {
         node.on_message(NOW, &node_ref(from), Message::NoCode(CODE));
     }

@@ -44,6 +44,7 @@ extern "C" fn catena_init() {
     let low = low.max(16);
     let bytes = FIXED_BYTES as u32;
     SCRATCH.0.set([low, high - low, input, bytes, output, bytes, 0, 0]);
+    js::keep_for_good();
     heap::seal();
     clear_dead_stack(low as usize);
 }
@@ -62,6 +63,13 @@ fn clear_dead_stack(low: usize) {
 /// Marks the version of the ABI.
 #[unsafe(no_mangle)]
 extern "C" fn catena_abi_v1() {}
+
+/// The place for every event that fits: `(address << 32) | length`.
+#[unsafe(no_mangle)]
+extern "C" fn catena_inbox() -> u64 {
+    let inbox = &*INBOX.0.borrow();
+    (inbox.fixed.as_ptr() as u64) << 32 | inbox.fixed.capacity() as u64
+}
 
 /// A place for the next event: at least `len` bytes, or 0 if there is none.
 #[unsafe(no_mangle)]
@@ -101,7 +109,7 @@ extern "C" fn catena_resume(event: u32, len: u32) -> u64 {
     outbox()
 }
 
-/// The host has read the outbox: what the turn needed for its events is given back.
+/// The host has read the outbox: what the turn needed for its events, beyond the fixed parts, is given back.
 #[unsafe(no_mangle)]
 extern "C" fn catena_settle() {
     INBOX.0.borrow_mut().large = Vec::new();

@@ -30,6 +30,7 @@ pub(crate) fn load(event: &[u8]) {
         }
         Err(report) => engine::fail(&report),
     }
+    js::keep_for_good();
     heap::seal();
 }
 

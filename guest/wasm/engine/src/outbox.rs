@@ -111,7 +111,7 @@ impl Outbox {
         }
     }
 
-    /// The whole array: (address, length).
+    /// The whole array: (address, length). What is in the fixed part stays there until the next turn, and nothing else does.
     pub(crate) fn finish(&mut self) -> (usize, usize) {
         let events = self.events;
         let buffer = self.buffer();
@@ -124,7 +124,11 @@ impl Outbox {
         let used = room - space.len();
         let start = HEAD_BYTES - used;
         buffer[start..HEAD_BYTES].copy_from_slice(&head[..used]);
-        (buffer.as_ptr() as usize + start, buffer.len() - start)
+        let whole = (buffer.as_ptr() as usize + start, buffer.len() - start);
+        if self.large.capacity() == 0 {
+            self.release();
+        }
+        whole
     }
 
     fn spill(&mut self, more: usize) -> Result<(), Full> {

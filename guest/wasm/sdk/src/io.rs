@@ -1,20 +1,35 @@
 //! Where events come in and go out.
 
-use std::cell::RefCell;
+use std::cell::{RefCell, UnsafeCell};
 
-/// Buffers up to this size are kept between events.
-const KEPT_BYTES: usize = 16 << 10;
+/// What is no longer than this comes in and goes out through a place of its own, which is scratch: nothing is left to be freed.
+const FIXED_BYTES: usize = 16 << 10;
+
+struct Fixed(UnsafeCell<[u8; FIXED_BYTES]>);
+
+// SAFETY: a guest has one thread: modules with shared memory are not admitted.
+unsafe impl Sync for Fixed {}
+
+static INBOX: Fixed = Fixed(UnsafeCell::new([0; FIXED_BYTES]));
+static OUTBOX: Fixed = Fixed(UnsafeCell::new([0; FIXED_BYTES]));
 
 thread_local! {
-    static IN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-    static OUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-    static SCRATCH: RefCell<[u32; 4]> = const { RefCell::new([0; 4]) };
+    static LARGE_IN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static LARGE_OUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static SCRATCH: RefCell<[u32; 8]> = const { RefCell::new([0; 8]) };
+}
+
+/// The place for every event that fits.
+pub fn inbox() -> u64 {
+    u64::from(address(INBOX.0.get().cast())) << 32 | FIXED_BYTES as u64
 }
 
 /// A place for the next event.
 pub fn alloc(length: u32) -> u32 {
-    IN.with_borrow_mut(|buffer| {
-        buffer.clear();
+    if length as usize <= FIXED_BYTES {
+        return address(INBOX.0.get().cast());
+    }
+    LARGE_IN.with_borrow_mut(|buffer| {
         buffer.resize(length as usize, 0);
         address(buffer.as_ptr())
     })
@@ -22,29 +37,36 @@ pub fn alloc(length: u32) -> u32 {
 
 /// Takes the event that the host wrote.
 pub(crate) fn event(length: u32) -> Vec<u8> {
-    IN.with_borrow(|buffer| buffer.get(..length as usize).unwrap_or_default().to_vec())
+    let length = length as usize;
+    if length > FIXED_BYTES {
+        return LARGE_IN.with_borrow(|buffer| buffer.get(..length).unwrap_or_default().to_vec());
+    }
+    // SAFETY: only the host writes there, and never while the guest runs.
+    let inbox = unsafe { &*INBOX.0.get() };
+    inbox.get(..length).unwrap_or_default().to_vec()
 }
 
 /// Hands an outbox to the host.
 pub(crate) fn outbox(bytes: Vec<u8>) -> u64 {
-    OUT.with_borrow_mut(|buffer| {
+    // SAFETY: one thread, and no other reference to it: the host reads it when the guest has returned.
+    let fixed = unsafe { &mut *OUTBOX.0.get() };
+    if let Some(place) = fixed.get_mut(..bytes.len()) {
+        place.copy_from_slice(&bytes);
+        return packed(place);
+    }
+    LARGE_OUT.with_borrow_mut(|buffer| {
         *buffer = bytes;
         packed(buffer)
     })
 }
 
-/// Frees what the last event and outbox held.
+/// Frees what the last event and outbox held beyond the fixed places.
 pub fn settle() {
-    for buffer in [&IN, &OUT] {
-        buffer.with_borrow_mut(|buffer| {
-            buffer.fill(0);
-            buffer.clear();
-            buffer.shrink_to(KEPT_BYTES);
-        });
-    }
+    LARGE_IN.take();
+    LARGE_OUT.take();
 }
 
-/// The stack: nothing on it is alive between events.
+/// The stack, on which nothing is alive between events, and the places for events.
 pub fn scratch() -> u32 {
     unsafe extern "C" {
         // The linker's: only their addresses mean something.
@@ -53,8 +75,10 @@ pub fn scratch() -> u32 {
     }
     let low = address(&raw const __stack_low);
     let high = address(&raw const __stack_high);
+    let [inbox, outbox] = [&INBOX, &OUTBOX].map(|fixed| address(fixed.0.get().cast()));
+    let length = FIXED_BYTES as u32;
     SCRATCH.with_borrow_mut(|list| {
-        *list = [low, high - low, 0, 0];
+        *list = [low, high - low, inbox, length, outbox, length, 0, 0];
         address(list.as_ptr().cast())
     })
 }

@@ -37,7 +37,7 @@ pub mod export {
     pub use crate::{
         executor::{resume, start},
         explicit::step,
-        io::{alloc, scratch, settle},
+        io::{alloc, inbox, scratch, settle},
         last_words::last_words,
     };
 }
@@ -90,6 +90,11 @@ macro_rules! __exports {
         #[unsafe(no_mangle)]
         extern "C" fn catena_alloc(length: u32) -> u32 {
             $crate::export::alloc(length)
+        }
+
+        #[unsafe(no_mangle)]
+        extern "C" fn catena_inbox() -> u64 {
+            $crate::export::inbox()
         }
 
         #[unsafe(no_mangle)]

@@ -4,7 +4,7 @@ use core::cell::RefCell;
 
 use rquickjs_sys as q;
 
-use super::{Js, Name, Single, Value, context, runtime};
+use super::{Js, Name, Single, Value, context};
 use crate::native;
 
 macro_rules! names {
@@ -89,8 +89,6 @@ pub(crate) fn intern() -> Js<()> {
     let math = get("Math")?;
     math.define(Name::new("random"), native::random_function()?)?;
     HANDLES.0.replace(Some(handles));
-    // Collecting reorders the list of all objects; from here on it no longer does, which keeps images small.
-    runtime::collect();
     Ok(())
 }
 

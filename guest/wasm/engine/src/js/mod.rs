@@ -41,7 +41,7 @@ pub(crate) use handles::{Names, intern, name};
 pub(crate) use module::{CompileError, compile, evaluate};
 pub(crate) use name::{Key, Name, OwnNames};
 pub(crate) use promise::{Deferred, PromiseState};
-pub(crate) use runtime::{context, init, run_job};
+pub(crate) use runtime::{context, init, keep_for_good, run_job};
 pub(crate) use shape::{Kind, Shape};
 pub(crate) use text::Text;
 pub(crate) use throw::{

@@ -10,8 +10,8 @@ use crate::{heap, native};
 
 /// What the engine's stack may take of the 1 MiB that the linker reserves.
 const STACK_BYTES_MAX: u32 = 256 * 1024;
-/// Cycles are looked for when this much lives; the image itself is well below. A collection writes to every object,
-/// so it makes a large continuation: rarely is better than often.
+/// Cycles are looked for when this much lives; the image itself is well below. A collection writes to every object that is not
+/// the image's, so it makes a large continuation: rarely is better than often.
 const GC_BYTES: u32 = 4 * 1024 * 1024;
 
 static RUNTIME: Single<Cell<*mut q::JSRuntime>> = Single(Cell::new(ptr::null_mut()));
@@ -65,8 +65,20 @@ pub(crate) fn run_job() -> Option<Js<()>> {
     }
 }
 
-/// Frees what only holds itself. Writes to every object, so it is for the time before an image is taken.
+/// Frees what only holds itself.
 pub(super) fn collect() {
     // SAFETY: the context; nothing of the engine runs further up the stack that holds an object without a reference to it.
     unsafe { q::JS_RunGC(rt()) }
+}
+
+/// What there is now is never freed, and using it writes nothing to it: it is about to be part of an image. What has come since the
+/// last time is looked at, and nothing else.
+pub(crate) fn keep_for_good() {
+    // SAFETY: of `quickjs.patch`, and with this signature.
+    unsafe extern "C" {
+        fn JS_MakeImmortal(runtime: *mut q::JSRuntime);
+    }
+    collect();
+    // SAFETY: the runtime is there for good.
+    unsafe { JS_MakeImmortal(rt()) }
 }

@@ -1,0 +1,160 @@
+//! Steps that outlive the node: what durable functions have begun and done, in a file (rpc-chains section 3.9).
+//!
+//! Before the effect of a step an intent is on the disk, after it its result. So the same step after a crash is answered with its result, or, where there
+//! is an intent alone, with an exception that says that the outcome is unknown: it never runs twice.
+
+mod file;
+mod ways;
+
+use std::{
+    path::Path,
+    sync::mpsc::{SyncSender, TrySendError, sync_channel},
+};
+
+use catena_core::Answer;
+use catena_wire::{Brought, Encoded, Exception, Fault, Hash, Message, StepKey, Value, names};
+use tokio::sync::oneshot;
+
+use catena_net::LogLimit;
+use file::{Before, Failed, File, Write};
+pub(crate) use ways::Way;
+
+/// What a step store keeps. While it is full of what is not old yet, further durable calls are refused as `Overloaded`, since forgetting a step would let it
+/// run twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepStoreLimits {
+    /// Steps. Default: 1,000,000.
+    pub entries_max: u64,
+    /// Bytes of their keys and results. Default: 1 GiB.
+    pub bytes_max: u64,
+    /// How long a step is kept, in milliseconds of the machine's clock. Default: an hour, which is six times as long as any chain may take.
+    pub age_max_ms: u64,
+    /// Bytes of one result; a larger one is given, but not kept: the same step then ends as unknown. Default: 4 MiB.
+    pub result_bytes_max: usize,
+}
+
+impl Default for StepStoreLimits {
+    fn default() -> Self {
+        Self { entries_max: 1_000_000, bytes_max: 1 << 30, age_max_ms: 3_600_000, result_bytes_max: 4 << 20 }
+    }
+}
+
+/// Writes that may wait for the disk; a call beyond is refused as `Overloaded`.
+const WRITES_WAITING_MAX: usize = 4_096;
+/// What goes wrong here may go wrong at each call.
+static LINES: LogLimit = LogLimit::new();
+
+/// A step store, open. Cheap to share; dropping it ends the writer.
+#[derive(Debug)]
+pub(crate) struct Steps {
+    writer: SyncSender<Write>,
+    result_bytes_max: usize,
+}
+
+impl Steps {
+    /// Opens the file, or makes it. Blocks.
+    pub(crate) fn open(path: &Path, limits: StepStoreLimits) -> Result<Self, Failed> {
+        let file = File::open(path, limits)?;
+        let (writer, incoming) = sync_channel(WRITES_WAITING_MAX);
+        std::thread::Builder::new().name("catena-steps".to_owned()).spawn(move || file.write_all(&incoming))?;
+        Ok(Self { writer, result_bytes_max: limits.result_bytes_max })
+    }
+
+    /// Runs a step, unless it has been begun before: then its result, or that it is unknown. Unknown too is a step of a chain of which another way has been
+    /// here, after the two parted: the effect may be that way's.
+    pub(crate) async fn once(
+        &self,
+        step: &StepKey,
+        print: Hash,
+        way: Way,
+        running: impl Future<Output = Result<Answer, Exception>>,
+    ) -> Result<Answer, Exception> {
+        let begun = self.write(|answer| Write::Begin { step: step.clone(), print, way, answer }).await?;
+        let lost = |message| Err(Exception::new(names::NODE_LOST, Fault::Node, message).outcome_unknown());
+        match begun {
+            Before::Nothing => {}
+            Before::Answered(bytes) => return answered(bytes),
+            Before::Intent => {
+                return lost(
+                    "this step was begun before and its node was lost: whether it took effect is unknown; look before doing it again",
+                );
+            }
+            Before::Overtaken => {
+                return lost(
+                    "a step before was done twice, and the other time this chain has been here: whether this took effect is unknown; look before doing it again",
+                );
+            }
+            Before::Another => {
+                let message = "another call was made under this step; whether this one took effect is unknown";
+                return Err(Exception::new(names::PROTOCOL, Fault::Caller, message).outcome_unknown());
+            }
+        }
+        let result = running.await;
+        let kept = match &result {
+            // The chain is run again, and its own steps are remembered where they are done.
+            Ok(Answer::Chain(_)) => return result,
+            Ok(Answer::Value(value)) => Ok(value.clone()),
+            Err(why) => Err(why.clone()),
+        };
+        let result_bytes = Message::Return(0, kept.into(), Brought::default()).encode().head.to_vec();
+        if result_bytes.len() > self.result_bytes_max {
+            let (bytes, max) = (result_bytes.len(), self.result_bytes_max);
+            if let Some(left_out) = LINES.pass() {
+                tracing::warn!(bytes, max, left_out, "a result too large for the step store");
+            }
+            return result;
+        }
+        // What was done is done: an answer that could not be kept is given all the same, and is unknown when asked for again.
+        let kept = self.write(|answer| Write::Finish { step: step.clone(), result: result_bytes, answer }).await;
+        if let Err(why) = kept
+            && let Some(left_out) = LINES.pass()
+        {
+            tracing::warn!(%why, left_out, "the result of a durable step was not kept");
+        }
+        result
+    }
+
+    async fn write<T>(
+        &self,
+        write: impl FnOnce(oneshot::Sender<Result<T, Exception>>) -> Write,
+    ) -> Result<T, Exception> {
+        let (answer, answered) = oneshot::channel();
+        self.writer.try_send(write(answer)).map_err(|why| match why {
+            TrySendError::Full(_) => overloaded(&format!("{WRITES_WAITING_MAX} writes wait for the step store's disk")),
+            TrySendError::Disconnected(_) => unusable("its writer has ended"),
+        })?;
+        answered.await.unwrap_or_else(|_| Err(unusable("its writer has ended")))
+    }
+}
+
+/// The print of a call: another under the same step is told by it.
+pub(crate) fn print_of(service: &str, function: &str, params: &Value) -> Hash {
+    let mut hasher = blake3::Hasher::new();
+    for name in [service, function] {
+        hasher.update(&(name.len() as u64).to_be_bytes()).update(name.as_bytes());
+    }
+    Hash(*hasher.update(params.as_bytes()).finalize().as_bytes())
+}
+
+fn answered(bytes: Vec<u8>) -> Result<Answer, Exception> {
+    use catena_wire::Outcome;
+    match Message::decode(Encoded { head: bytes.into(), tail: Default::default() }) {
+        Ok(Message::Return(_, Outcome::Done(value), _)) => Ok(Answer::Value(value)),
+        Ok(Message::Return(_, Outcome::Threw(why), _)) => Err(why),
+        _ => Err(unusable("it holds an answer of another version").outcome_unknown()),
+    }
+}
+
+fn overloaded(message: &str) -> Exception {
+    Exception::new(names::OVERLOADED, Fault::Node, format!("{message}; nothing was done; try again later"))
+}
+
+fn unusable(why: &str) -> Exception {
+    let message = format!(
+        "the node's step store cannot be used, so its durable functions do nothing until it can; it is tried again with each call: {why}"
+    );
+    Exception::new(names::SERVICE_FAILED, Fault::Node, message)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! Dialling because somebody said so: few at a time, and not wherever a stranger says.
+//!
+//! Whoever sends a node a chain names the address of its origin, and whoever greets it names an address of its own. A node that dialled them all would knock
+//! at doors of a stranger's choice. So the addresses of its mesh are dialled as they are told; of others, only so many in a minute may turn out not to be the
+//! node that was meant.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::lock;
+
+/// Dials at one time.
+const DIALS_AT_ONCE_MAX: usize = 16;
+/// Dials that wait for their turn; whoever comes beyond finds the node unreachable.
+const DIALS_WAITING_MAX: usize = 4_096;
+/// Addresses of the mesh that are remembered; the oldest goes first, and is told again.
+const TOLD_MAX: usize = 4_096;
+/// Dials within one [`WINDOW`] to addresses that were in vain in it.
+const DIALS_IN_VAIN_MAX: u32 = 256;
+const WINDOW: Duration = Duration::from_secs(60);
+
+pub(super) struct Dials {
+    told: Mutex<Told>,
+    untold: Mutex<Untold>,
+    untold_max: usize,
+    turns: Semaphore,
+    waiting: Semaphore,
+}
+
+/// Addresses that this node was started with, and those that the nodes there named.
+#[derive(Default)]
+struct Told {
+    addresses: HashSet<String>,
+    oldest: VecDeque<String>,
+}
+
+/// Other addresses that are being dialled, or were in vain lately.
+struct Untold {
+    since: Instant,
+    addresses: HashSet<String>,
+    dials: u32,
+}
+
+/// Leave to dial an address, for as long as that takes.
+pub(super) struct Leave<'d> {
+    dials: &'d Dials,
+    address: Option<String>,
+    _turn: SemaphorePermit<'d>,
+}
+
+impl Dials {
+    /// `untold_max`: addresses in a minute that may turn out to be nobody's, besides those of the mesh.
+    pub(super) fn new(untold_max: usize) -> Self {
+        Self {
+            told: Mutex::default(),
+            untold: Mutex::new(Untold { since: Instant::now(), addresses: HashSet::new(), dials: 0 }),
+            untold_max,
+            turns: Semaphore::new(DIALS_AT_ONCE_MAX),
+            waiting: Semaphore::new(DIALS_WAITING_MAX),
+        }
+    }
+
+    /// The mesh told of this address.
+    pub(super) fn tell(&self, address: &str) {
+        let mut told = lock(&self.told);
+        if told.addresses.insert(address.to_owned()) {
+            told.oldest.push_back(address.to_owned());
+        }
+        if told.oldest.len() > TOLD_MAX
+            && let Some(oldest) = told.oldest.pop_front()
+        {
+            told.addresses.remove(&oldest);
+        }
+    }
+
+    pub(super) fn is_told(&self, address: &str) -> bool {
+        lock(&self.told).addresses.contains(address)
+    }
+
+    /// Waits for its turn. `None`: this address is not dialled now.
+    pub(super) async fn leave(&self, address: &str) -> Option<Leave<'_>> {
+        let _waiting = self.waiting.try_acquire().ok()?;
+        let turn = self.turns.acquire().await.ok()?;
+        let untold = !self.is_told(address);
+        if untold && !lock(&self.untold).take(address, self.untold_max, Instant::now()) {
+            return None;
+        }
+        Some(Leave { dials: self, address: untold.then(|| address.to_owned()), _turn: turn })
+    }
+}
+
+impl Untold {
+    fn take(&mut self, address: &str, max: usize, now: Instant) -> bool {
+        if now.duration_since(self.since) >= WINDOW {
+            *self = Self { since: now, addresses: HashSet::new(), dials: 0 };
+        }
+        if self.dials >= DIALS_IN_VAIN_MAX || (self.addresses.len() >= max && !self.addresses.contains(address)) {
+            return false;
+        }
+        self.dials += 1;
+        self.addresses.insert(address.to_owned());
+        true
+    }
+}
+
+impl Leave<'_> {
+    /// The node that was meant was there: nobody was led astray.
+    pub(super) fn reached(self) {
+        if let Some(address) = &self.address {
+            let mut untold = lock(&self.dials.untold);
+            untold.addresses.remove(address);
+            untold.dials = untold.dials.saturating_sub(1);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "dials_tests.rs"]
+mod tests;

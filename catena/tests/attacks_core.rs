@@ -1,0 +1,105 @@
+//! What one peer can do to the state machines of a node, over real processes: a good chain beside it goes on, and all is as before when the peer has gone.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+
+#[allow(dead_code)]
+#[path = "processes/attacker.rs"]
+mod attacker;
+#[path = "../examples/node/main.rs"]
+mod node;
+#[allow(dead_code)]
+#[path = "processes/nodes.rs"]
+mod nodes;
+#[allow(dead_code)]
+#[path = "processes/process.rs"]
+mod process;
+
+use std::{sync::Arc, time::Duration};
+
+use catena::{Client, Hash, Node, Place, RunOptions, to_value};
+use catena_net::Link;
+use catena_wire::{Branch, Hop, Message, StepKey};
+use serde_json::{Value as Json, json};
+
+use attacker::{Attacker, captured, of_chain, send};
+use nodes::{Nodes, SANDBOX, ask, run};
+
+/// The process that the tests start. Run as a test it is over at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn process() {
+    if let Some(arguments) = process::arguments() {
+        node::serve(arguments.into_iter()).await.unwrap();
+    }
+}
+
+const HOPS: u64 = 20_000;
+/// What a node may hold beyond what it held before, whatever a peer does.
+const MORE_BYTES_MAX: u64 = 512 << 20;
+
+async fn good(client: &Client) {
+    let source = r#"import { call } from "catena";
+        export default async () => [await call("a/where", null), await call("b/where", null)];"#;
+    for _ in 0..10 {
+        assert_eq!(run(client, source, Json::Null).await.value(), &json!(["a", "b"]), "a good chain was hurt");
+    }
+}
+
+/// Sends node `a` so many hops of so many chains. Returns when they have been read.
+async fn flood(attacker: &Attacker, link: &Arc<Link>, hop: &Hop) {
+    for number in 1..=HOPS {
+        send(link, of_chain(hop, number, &attacker.node)).await;
+    }
+    attacker.is_read(link).await;
+}
+
+/// A flood of one kind of hop, a good chain beside it, then the same from another peer when the first has gone.
+async fn hops_of_one_peer_hurt_nobody(hop: Hop) {
+    let (mut nodes, client) = Nodes::patient(&["a", "b"]).await;
+    good(&client).await;
+    let before = nodes.process("a").resident_bytes();
+    for id in [4_242, 4_243] {
+        let attacker = Attacker::start(id, "attacker", |_| Vec::new()).await;
+        let link = attacker.link(&nodes.place("a")).await;
+        flood(&attacker, &link, &hop).await;
+        good(&client).await;
+        let more = nodes.process("a").resident_bytes().saturating_sub(before);
+        assert!(more < MORE_BYTES_MAX, "{} MiB more", more >> 20);
+        attacker.endpoint.close(Duration::from_secs(1)).await;
+        good(&client).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_hops_that_name_one_unknown_function_hurt_nobody() {
+    let (service, function) = ("a".to_owned(), "where".to_owned());
+    let hop = Hop { service, function, code: Hash([7; 32]), code_bytes: None, ..captured().await };
+    hops_of_one_peer_hurt_nobody(hop).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_sleeping_hops_of_one_peer_hurt_nobody() {
+    let (service, function) = ("a".to_owned(), "hold".to_owned());
+    hops_of_one_peer_hurt_nobody(Hop { service, function, ..captured().await }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn heartbeats_with_thousands_of_open_branches_hurt_neither_their_chain_nor_another() {
+    let nodes = Nodes::start(&["a", "b"]).await;
+    let origin = Node::builder("origin").listen("127.0.0.1:0").sandbox(SANDBOX.clone());
+    let origin = origin.join(nodes.place("a")).join(nodes.place("b")).start().await.unwrap();
+    let client = origin.client();
+    let source = r#"import { call } from "catena"; export default () => call("a/hold", null);"#;
+    let code = client.javascript("holds.js", source).await.unwrap();
+    let mut replies = client.run_with(&code, &to_value(&()).unwrap(), &RunOptions::default()).unwrap();
+    let attacker = Attacker::start(4_242, "attacker", |_| Vec::new()).await;
+    let link = attacker.link(&Place::new(origin.address().unwrap())).await;
+    let root = Branch::root();
+    for round in 0..200_u16 {
+        let open = (0..4_096).map(|one| root.child(round % 16).unwrap().child(one).unwrap()).collect();
+        let key = StepKey { chain: replies.chain(), branch: root.clone(), step: 2 };
+        send(&link, Message::Heartbeat(key, attacker.node.clone(), open)).await;
+    }
+    attacker.is_read(&link).await;
+    good(&client).await;
+    ask::<()>(&client, "a", "open", Json::Null).await;
+    replies.last().await.unwrap_or_else(|why| panic!("the chain that they were about: {why}"));
+}

@@ -1,0 +1,119 @@
+//! A peer that speaks the protocol, and keeps to nothing else.
+
+use std::sync::Arc;
+
+use catena::{NodeId, NodeRef, ServiceEntry};
+use catena_net::{Endpoint, EndpointConfig, Handler, Identity, Incoming, Link, LinkError, Message as Frames, Place};
+use catena_wire::{Encoded, Hello, Hop, Kinds, Message};
+use serde_json::Value as Json;
+use tokio::{
+    sync::{Mutex, mpsc},
+    time::timeout,
+};
+
+use crate::{
+    nodes::{begin, builder},
+    process::PATIENCE,
+};
+
+/// What its links bring and somebody may want to know: hops and listings.
+struct Heard(mpsc::Sender<Message>);
+
+/// Of those nobody has read.
+const UNREAD_MAX: usize = 64;
+
+impl Handler for Heard {
+    fn on_link(&self, _: &Arc<Link>) {}
+
+    fn on_message(&self, _: &Arc<Link>, incoming: Incoming) {
+        let Incoming::Whole(message) = incoming else { return };
+        let message = Message::decode(Encoded { head: message.head, tail: message.tail });
+        if let Ok(message @ (Message::Hop(_) | Message::Listing(..))) = message {
+            self.0.try_send(message).expect("they are read");
+        }
+    }
+
+    fn on_link_lost(&self, _: &Arc<Link>, _: &LinkError) {}
+}
+
+pub(crate) struct Attacker {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) node: NodeRef,
+    heard: Mutex<mpsc::Receiver<Message>>,
+}
+
+/// An entry for a service of one function, `f`, at this node.
+pub(crate) fn entry(service: &str, node: &NodeRef) -> ServiceEntry {
+    let (service, functions) = (service.to_owned(), vec!["f".to_owned()]);
+    ServiceEntry { service, functions, node: node.clone(), kinds: Kinds::default(), proxy: None }
+}
+
+impl Attacker {
+    /// One of this number and name that announces what `announces` makes of it.
+    pub(crate) async fn start(id: u64, name: &str, announces: impl FnOnce(&NodeRef) -> Vec<ServiceEntry>) -> Self {
+        let listen = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let node = NodeRef { id: NodeId(id), name: name.into(), address: Some(listen.to_string()), site: None };
+        let hello = Hello { node: node.clone(), services: announces(&node), repository: false }.encode().into();
+        let (sender, heard) = mpsc::channel(UNREAD_MAX);
+        let config = EndpointConfig { listen: Some(listen), ..EndpointConfig::default() };
+        let identity = Identity { node: id, site: None, hello };
+        let endpoint = Endpoint::bind(config, identity, Arc::new(Heard(sender))).await.expect("a port");
+        Self { endpoint, node, heard: Mutex::new(heard) }
+    }
+
+    /// A link to the node there, introduced on this side.
+    pub(crate) async fn link(&self, place: &Place) -> Arc<Link> {
+        let link = self.endpoint.link(place).await.unwrap();
+        link.introduced().await.unwrap();
+        link
+    }
+
+    /// Waits for a message of which `of_interest` makes something.
+    pub(crate) async fn hears<T>(&self, mut of_interest: impl FnMut(Message) -> Option<T>) -> T {
+        let mut heard = self.heard.lock().await;
+        let found = async {
+            loop {
+                if let Some(found) = of_interest(heard.recv().await.expect("an endpoint")) {
+                    return found;
+                }
+            }
+        };
+        timeout(PATIENCE, found).await.expect("what it waits for")
+    }
+
+    /// Until the node has read all that was sent over this link: it answers what comes after that.
+    pub(crate) async fn is_read(&self, link: &Arc<Link>) -> Vec<ServiceEntry> {
+        send(link, Message::List(7)).await;
+        self.hears(|message| match message {
+            Message::Listing(7, entries) => Some(entries),
+            _ => None,
+        })
+        .await
+    }
+}
+
+pub(crate) async fn send(link: &Arc<Link>, message: Message) {
+    let Encoded { head, tail } = message.encode();
+    link.send(Frames::new(head, tail)).await.unwrap();
+}
+
+/// A hop of a real chain that called the attacker, with its function but without its state: to be changed and sent elsewhere.
+pub(crate) async fn captured() -> Hop {
+    let trap = Attacker::start(6_666, "trap", |node| vec![entry("trap", node)]).await;
+    let place = Place::new(trap.node.address.clone().unwrap());
+    let client = builder("caught").join(place).connect().await.unwrap();
+    let source = r#"import { call } from "catena"; export default () => call("trap/f", null);"#;
+    let chain = begin(&client, source, Json::Null);
+    let hop = trap.hears(|message| if let Message::Hop(hop) = message { Some(*hop) } else { None }).await;
+    chain.abort();
+    Hop { continuation: Default::default(), continuation_bytes: 0, ..hop }
+}
+
+/// The same hop of another chain, which `origin` began.
+pub(crate) fn of_chain(hop: &Hop, number: u64, origin: &NodeRef) -> Message {
+    let mut hop = hop.clone();
+    (hop.key.chain.origin, hop.key.chain.number) = (origin.id, number.into());
+    hop.charter.origin = origin.clone();
+    hop.charter.entry = None;
+    Message::Hop(Box::new(hop))
+}

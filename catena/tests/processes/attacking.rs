@@ -1,0 +1,187 @@
+//! What one peer can do to a node: whatever that is, a good chain beside it goes on, and all is as before when it has gone.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use catena::{Client, NodeId, NodeRef, exceptions};
+use catena_net::Message as Frames;
+use catena_wire::{Branch, ChainId, Message, StepKey};
+use futures_util::{StreamExt, future::join_all, stream::FuturesUnordered};
+use serde_json::{Value as Json, json};
+
+use tokio::time::timeout;
+
+use crate::{
+    attacker::{Attacker, entry, send},
+    nodes::{Nodes, ask, begin, builder, run},
+    process::PATIENCE,
+};
+
+const BOTH: &str = r#"import { call } from "catena";
+    export default async () => [await call("a/where", null), await call("b/where", null)];"#;
+
+async fn good(client: &Client, times: usize) {
+    for _ in 0..times {
+        assert_eq!(run(client, BOTH, Json::Null).await.value(), &json!(["a", "b"]), "a good chain was hurt");
+    }
+}
+
+/// Nodes `a` and `b`, and a client of both.
+async fn stage() -> (Nodes, Client) {
+    let (nodes, client) = Nodes::patient(&["a", "b"]).await;
+    good(&client, 1).await;
+    (nodes, client)
+}
+
+/// The names of services that a node tells somebody new of, sorted.
+async fn told_to_a_newcomer(nodes: &Nodes) -> Vec<(String, NodeRef)> {
+    let newcomer = builder("newcomer").join(nodes.place("a")).entry_only().connect().await.unwrap();
+    newcomer.services().await.into_iter().map(|entry| (entry.service, entry.node)).collect()
+}
+
+/// Addresses of this machine at which somebody counts who knocks.
+async fn doors() -> (u16, Arc<AtomicUsize>) {
+    let listener = tokio::net::TcpListener::bind("0.0.0.0:0").await.unwrap();
+    let (port, knocks) = (listener.local_addr().unwrap().port(), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&knocks);
+    tokio::spawn(async move {
+        while listener.accept().await.is_ok() {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    (port, knocks)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stranger_cannot_have_addresses_of_its_choice_dialled() {
+    let (nodes, client) = stage().await;
+    let (port, knocks) = doors().await;
+    let attacker = Attacker::start(4_242, "attacker", |_| Vec::new()).await;
+    let link = attacker.link(&nodes.place("a")).await;
+    for number in 0..1_100_u64 {
+        let id = NodeId(1_000_000 + number);
+        let address = Some(format!("127.1.{}.{}:{port}", number / 250, number % 250 + 1));
+        let origin = NodeRef { id, name: "elsewhere".into(), address, site: None };
+        let key = StepKey { chain: ChainId { origin: id, number: 1 }, branch: Branch::root(), step: 1 };
+        send(&link, Message::Locate { key, origin, entry: None }).await;
+    }
+    attacker.is_read(&link).await;
+    // By then most of them would have been dialled.
+    good(&client, 100).await;
+    let knocks = knocks.load(Ordering::SeqCst);
+    assert!(knocks <= 64, "{knocks} addresses of a stranger's choice were dialled");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_are_few_for_each_link_and_gone_with_it() {
+    let (nodes, client) = stage().await;
+    let before = told_to_a_newcomer(&nodes).await.len();
+    let attackers = (0..8).map(async |number| {
+        let name = format!("attacker{number}");
+        let announces = |node: &NodeRef| (0..700).map(|one| entry(&format!("{name}.{one}"), node)).collect();
+        let attacker = Attacker::start(1_000 + number, &name, announces).await;
+        let link = attacker.link(&nodes.place("a")).await;
+        attacker.is_read(&link).await;
+        attacker
+    });
+    let attackers = join_all(attackers).await;
+    let known = told_to_a_newcomer(&nodes).await.len();
+    assert!(known <= before + 8 * 256, "{known} names");
+    good(&client, 10).await;
+    for attacker in attackers {
+        attacker.endpoint.close(std::time::Duration::from_secs(1)).await;
+    }
+    let gone = async {
+        // Until the node knows that the links are gone.
+        while told_to_a_newcomer(&nodes).await.len() > before {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, gone).await.expect("names are gone with their link");
+    good(&client, 10).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_announces_for_another_node_or_greets_as_one() {
+    let (nodes, client) = stage().await;
+    let known = told_to_a_newcomer(&nodes).await;
+    let find = |name: &str| known.iter().find(|(service, _)| service == name).unwrap().1.clone();
+    let (a, b) = (find("a"), find("b"));
+    // What `b` serves, at an address of the attacker's: under `b`'s number, in a greeting of its own and in one of `b`'s.
+    let astray = |at: &NodeRef| NodeRef { address: at.address.clone(), ..b.clone() };
+    let liar = Attacker::start(4_242, "liar", |me| {
+        let nobody = NodeRef { id: NodeId(9_999), ..me.clone() };
+        vec![entry("b", &astray(me)), entry("ghost", &nobody), entry("liar", me)]
+    });
+    let (liar, thief) = (liar.await, Attacker::start(b.id.0, "thief", |me| vec![entry("b", me)]).await);
+    let twin = Attacker::start(a.id.0, "a", |me| vec![entry("a", me)]).await;
+    // Whoever comes under the number of a linked node, or of `a` itself, is turned away.
+    for (attacker, may_be_heard) in [(&liar, true), (&thief, false), (&twin, false)] {
+        let link = attacker.endpoint.link(&nodes.place("a")).await.unwrap();
+        assert_eq!(link.introduced().await.is_ok(), may_be_heard, "{}", attacker.node.name);
+    }
+    let link = liar.link(&nodes.place("a")).await;
+    liar.is_read(&link).await;
+    for _ in 0..20 {
+        let told = told_to_a_newcomer(&nodes).await;
+        let nodes_of = |name: &str| told.iter().filter(|(service, _)| service == name).map(|(_, node)| node).collect();
+        let (of_a, of_b, of_ghost): (Vec<_>, Vec<_>, Vec<_>) = (nodes_of("a"), nodes_of("b"), nodes_of("ghost"));
+        assert_eq!((of_a, of_b, of_ghost), (vec![&a], vec![&b], vec![]), "somebody is led astray");
+        good(&client, 1).await;
+        let newcomer = builder("newcomer").join(nodes.place("a")).connect().await.unwrap();
+        good(&newcomer, 1).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_read_is_dropped_and_hurts_nobody() {
+    let (nodes, client) = stage().await;
+    let attacker = Attacker::start(4_242, "attacker", |_| Vec::new()).await;
+    let link = attacker.link(&nodes.place("a")).await;
+    for number in 0..20_000_u32 {
+        link.send(Frames::head([&[0xff][..], &number.to_be_bytes()].concat())).await.unwrap();
+    }
+    attacker.is_read(&link).await;
+    good(&client, 10).await;
+}
+
+/// Grows to 48 MiB at `a`, and waits there: for two calls, so that it does not leave.
+const LARGE: &str = r#"import { call, emit } from "catena";
+    export default async (name) => {
+        await call("a/where", null);
+        const kept = new Uint8Array(48 << 20).fill(1);
+        emit("large");
+        await Promise.all([call("a/hold", name), call("b/where", null)]);
+        return kept.length;
+    };"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn guests_share_one_bound_of_memory() {
+    let (mut nodes, client) = stage().await;
+    let resident = |nodes: &mut Nodes| nodes.process("a").resident_bytes();
+    let before = resident(&mut nodes);
+    let chains: Vec<_> = (0..40).map(|_| begin(&client, LARGE, json!("x"))).collect();
+    // Those that do not fit end while the others wait.
+    let mut chains = FuturesUnordered::from_iter(chains);
+    let mut refused = 0;
+    while refused < 30 {
+        let ended = chains.next().await.expect("a chain").unwrap();
+        let why = ended.why();
+        assert_eq!(why.name, exceptions::OVERLOADED, "{why}");
+        assert!(why.message.contains("guests_bytes_max"), "{why}");
+        refused += 1;
+        assert!(resident(&mut nodes) < before + (700 << 20), "{} MiB", resident(&mut nodes) >> 20);
+    }
+    good(&client, 10).await;
+    ask::<()>(&client, "a", "open", Json::Null).await;
+    while let Some(ended) = chains.next().await {
+        let ended = ended.unwrap();
+        match &ended.result {
+            Ok(bytes) => assert_eq!(bytes, &json!(48 << 20)),
+            Err(why) => assert_eq!(why.name, exceptions::OVERLOADED, "{why}"),
+        }
+    }
+    assert_eq!(run(&client, LARGE, json!("x")).await.value(), &json!(48 << 20), "there is room again");
+}

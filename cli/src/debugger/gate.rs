@@ -1,0 +1,66 @@
+//! The node at which a debugged function runs: a real one, in this process, whose services hold each call until its user says what
+//! comes of it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use catena::{Budget, Exception, Node, Policy, Sandbox, Service, ServiceEntry, ServiceError, StepKey, Value};
+use catena_script::Target;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{connect::HERE, failure::Failure, source::Source};
+
+/// How long a session may take: its user sits and thinks.
+pub(super) const SESSION_TIMEOUT: Duration = Duration::from_secs(24 * 3_600);
+/// Calls that have come to the gate and have not been looked at.
+const ARRIVALS_MAX: usize = 1_024;
+
+/// A call that waits at the gate.
+pub(super) struct Arrival {
+    pub(super) key: StepKey,
+    pub(super) answer: oneshot::Sender<Result<Value, Exception>>,
+}
+
+/// Starts the node: it offers what the others offer, and what the function names, whether anybody serves that or not.
+pub(super) async fn open(
+    sandbox: Sandbox,
+    services: &[ServiceEntry],
+    source: &Source,
+    hops_max: u32,
+) -> Result<(Node, mpsc::Receiver<Arrival>), Failure> {
+    let mut offered: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for entry in services {
+        offered.entry(&entry.service).or_default().extend(entry.functions.iter().map(String::as_str));
+    }
+    for call in &source.calls {
+        if let Target::Literal(target) = &call.target
+            && let Some((service, function)) = target.split_once('/')
+        {
+            offered.entry(service).or_default().insert(function);
+        }
+    }
+    let time_us = u64::try_from(SESSION_TIMEOUT.as_micros()).unwrap_or(u64::MAX);
+    let policy = Policy { budget_max: Budget::new(time_us, hops_max), ..Policy::default() };
+    let (tell, arrivals) = mpsc::channel(ARRIVALS_MAX);
+    let mut builder = Node::builder(HERE).sandbox(sandbox).policy(policy);
+    for (name, functions) in offered {
+        builder = builder.service(functions.into_iter().fold(Service::new(name), |service, function| {
+            let tell = tell.clone();
+            service.function_raw(function, move |context, _| hold(tell.clone(), context.step))
+        }));
+    }
+    let started = builder.start().await;
+    let node = started.map_err(|why| Failure::cannot_start(why.to_string(), "see what the message names"))?;
+    Ok((node, arrivals))
+}
+
+async fn hold(tell: mpsc::Sender<Arrival>, key: Option<StepKey>) -> Result<Value, ServiceError> {
+    let (answer, answered) = oneshot::channel();
+    if let Some(key) = key {
+        // If nobody listens, nobody answers either.
+        let _ = tell.send(Arrival { key, answer }).await;
+    }
+    Ok(answered.await??)
+}

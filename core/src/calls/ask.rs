@@ -1,0 +1,230 @@
+//! Calls out: to this node's own service, or to whichever node has it.
+
+use alloc::{format, vec::Vec};
+use catena_wire::{Exception, Fault, Message, NodeId, NodeRef, Value, names};
+
+use super::{Call, Calls, ReplyTo, Request, Stage};
+use crate::{
+    Action, Instance, Receipt, RetryScope, Ticket, Time, Undelivered, Urgency,
+    delivery::{Delivery, Next},
+    directory::Waiter,
+    ground::Ground,
+    outbox::Event,
+};
+
+impl Calls {
+    /// Makes a call, wherever its service is.
+    pub(crate) fn dispatch(&mut self, now: Time, ground: &mut Ground, request: Request) {
+        if ground.directory.serves(&request.service) {
+            return self.call_here(now, ground, request);
+        }
+        if let Some(place) = ground.directory.place(&request.service).cloned() {
+            return self.ask(now, ground, request, &place);
+        }
+        let max = ground.policy.calls_waiting_max;
+        if ground.directory.waiting() >= max {
+            let why = ground.overloaded("calls to services being looked up", max);
+            return self.answer(ground, request, Err(why));
+        }
+        let service = request.service.clone();
+        let id = self.insert(ground, request, Stage::LookingUp(None));
+        ground.directory.look_up(&mut ground.out, &service, Waiter::Call(id), Vec::new());
+    }
+
+    fn call_here(&mut self, now: Time, ground: &mut Ground, request: Request) {
+        let Request { service, function, duplicate, key, .. } = &request;
+        let verdict = check_time(now, &request)
+            .and_then(|()| match key {
+                Some(key) => ground.check_not_done(duplicate.as_deref(), key, service, function),
+                None => Ok(()),
+            })
+            .and_then(|()| ground.directory.check(&ground.me.name, service, function))
+            .and_then(|()| ground.check_running());
+        match verdict {
+            Ok(()) => self.run_service(now, ground, request),
+            Err(why) => self.answer(ground, request, Err(why)),
+        }
+    }
+
+    pub(super) fn run_service(&mut self, now: Time, ground: &mut Ground, mut request: Request) {
+        let time_left_us = request.budget_now(now).time_left_us();
+        let params = core::mem::replace(&mut request.params, Value::null());
+        let (service, function) = (request.service.clone(), request.function.clone());
+        let (credentials, key) = (request.credentials.clone(), request.key.clone());
+        let duplicate = request.duplicate.as_deref().cloned();
+        let ticket = Ticket(self.insert(ground, request, Stage::Running));
+        let run = Action::RunService { ticket, service, function, params, time_left_us, credentials, key, duplicate };
+        ground.out.ask(run);
+    }
+
+    /// Asks that node. Its place is not looked up again, so a full table of names cannot make a call go round in circles.
+    fn ask(&mut self, now: Time, ground: &mut Ground, request: Request, place: &Instance) {
+        let max = ground.policy.calls_waiting_max;
+        let room = if self.asked.len() < max { Ok(()) } else { Err(ground.overloaded("calls", max)) };
+        if let Err(why) = check_time(now, &request).and(room) {
+            return self.fail(ground, request, why);
+        }
+        let delivery = Delivery::new(place.node.clone(), scope_of(&request, place));
+        let deadline = now.after(request.budget_now(now).time_left_us());
+        let id = self.insert(ground, request, Stage::LookingUp(Some(delivery)));
+        self.timers.set(id, deadline);
+        self.send(now, ground, id);
+    }
+
+    /// Sends a call to the node at which it is to be done, for the first time or again.
+    fn send(&mut self, now: Time, ground: &mut Ground, id: u64) {
+        let Some(mut call) = self.take(ground, id, |_| true) else { return };
+        let (Stage::LookingUp(Some(mut delivery)) | Stage::Asked(mut delivery)) = call.stage else { return };
+        if let Err(why) = check_time(now, &call.request) {
+            let why = delivery.conclude(why);
+            // Sent before, it may have been done: that there is no time to ask again does not tell.
+            let why = if delivery.attempts() > 0 { why.outcome_unknown() } else { why };
+            let request = self.over(id, call.request);
+            return self.fail(ground, request, why);
+        }
+        if let ReplyTo::Guest { session, call, .. } = &call.request.reply_to {
+            ground.out.tell(Event::ServedBy(*session, *call, delivery.to().clone()));
+        }
+        let age_us = delivery.send(now);
+        let to = delivery.to().clone();
+        let budget = call.request.budget_now(now);
+        let Request { service, function, params, key, credentials, duplicate, .. } = call.request.clone();
+        let duplicate = duplicate.map(|duplicate| *duplicate);
+        call.stage = Stage::Asked(delivery);
+        self.put(ground, id, call);
+        let call = Message::Call { id, service, function, params, budget, key, credentials, duplicate, age_us };
+        ground.out.send(&to, call, Receipt::Call(id), Urgency::Now);
+    }
+
+    /// A node that was asked is gone: what became of its calls is unknown, unless it is the same run and remembers.
+    pub(crate) fn link_lost(&mut self, now: Time, ground: &mut Ground, node: NodeId) {
+        let asked: Vec<u64> = self.asked.range((node, 0)..=(node, u64::MAX)).map(|(_, id)| *id).collect();
+        asked.into_iter().for_each(|id| self.undelivered(now, ground, id, Undelivered::Lost));
+    }
+
+    pub(crate) fn undelivered(&mut self, now: Time, ground: &mut Ground, id: u64, how: Undelivered) {
+        let Some(Call { mut request, stage: Stage::Asked(mut delivery) }) =
+            self.take(ground, id, |stage| matches!(stage, Stage::Asked(_)))
+        else {
+            return;
+        };
+        if let Undelivered::TooLarge { bytes, bytes_max } = how {
+            let why = delivery.conclude(too_large(bytes, bytes_max));
+            let request = self.over(id, request);
+            return self.fail(ground, request, why);
+        }
+        ground.directory.forget(&request.service);
+        let next = delivery.failed(how, request.key.is_some(), &ground.policy);
+        if delivery.may_be_done() && !matches!(next, Next::SendAgain) {
+            // It may have spent there what it was lent.
+            request.budget = request.budget.without_hops(request.budget.hops_left());
+        }
+        match next {
+            Next::SendAgain => {
+                self.put(ground, id, Call { request, stage: Stage::LookingUp(Some(delivery)) });
+                self.send(now, ground, id);
+            }
+            Next::Seek => {
+                let (service, avoid) = (request.service.clone(), delivery.excluded());
+                self.put(ground, id, Call { request, stage: Stage::LookingUp(Some(delivery)) });
+                ground.directory.look_up(&mut ground.out, &service, Waiter::Call(id), avoid);
+            }
+            Next::GiveUp(why) => {
+                let request = self.over(id, request);
+                self.fail(ground, request, why);
+            }
+        }
+    }
+
+    /// The name of a call's service has been looked up, for the first time or again. `more`: another answer is to come.
+    pub(crate) fn resolved(&mut self, ground: &mut Ground, id: u64, place: &Result<Instance, Exception>, more: bool) {
+        let looking_up = |stage: &Stage| matches!(stage, Stage::LookingUp(_));
+        let Some(Call { request, stage: Stage::LookingUp(delivery) }) = self.take(ground, id, looking_up) else {
+            return;
+        };
+        let fits = |node: &NodeRef| delivery.as_ref().is_none_or(|delivery| delivery.allows(node));
+        match place {
+            Ok(place) if fits(&place.node) => ground.out.tell(Event::Resolved(id, place.clone())),
+            // What was looked up for another may be what this one has tried.
+            _ if more && delivery.is_some() => ground.directory.wait_on(&request.service, Waiter::Call(id)),
+            place => {
+                let why = place.as_ref().err().cloned().unwrap_or_else(|| nobody_else(&request.service));
+                let why = delivery.map_or(why.clone(), |delivery| delivery.exhausted(&why));
+                let request = self.over(id, request);
+                return self.fail(ground, request, why);
+            }
+        }
+        self.put(ground, id, Call { request, stage: Stage::LookingUp(delivery) });
+    }
+
+    /// The call of this number, for as long as it is looked up.
+    pub(crate) fn request_mut(&mut self, id: u64) -> Option<&mut Request> {
+        self.calls.get_mut(&id).map(|call| &mut call.request)
+    }
+
+    /// Its place is known now.
+    pub(crate) fn proceed(&mut self, now: Time, ground: &mut Ground, id: u64, place: &Instance) {
+        let looking_up = |stage: &Stage| matches!(stage, Stage::LookingUp(_));
+        match self.take(ground, id, looking_up) {
+            Some(Call { request, stage: Stage::LookingUp(Some(mut delivery)) }) => {
+                delivery.redirect(place.node.clone(), scope_of(&request, place));
+                self.put(ground, id, Call { request, stage: Stage::LookingUp(Some(delivery)) });
+                self.send(now, ground, id);
+            }
+            Some(Call { request, .. }) => {
+                let request = self.over(id, request);
+                self.ask(now, ground, request, place);
+            }
+            None => {}
+        }
+    }
+
+    /// Calls whose time has run out.
+    pub(crate) fn on_timeout(&mut self, now: Time, ground: &mut Ground) {
+        while let Some(id) = self.timers.take_due(now) {
+            let Some(Call { request, stage }) = self.take(ground, id, |_| true) else { continue };
+            let request = self.over(id, request);
+            let why = match stage {
+                Stage::Asked(delivery) => late(&delivery.to().name),
+                Stage::LookingUp(Some(delivery)) if delivery.may_be_done() => late(&delivery.to().name),
+                _ => no_time(),
+            };
+            self.fail(ground, request, why);
+        }
+    }
+}
+
+fn scope_of(request: &Request, place: &Instance) -> RetryScope {
+    // Without a step nobody could remember it.
+    if request.key.is_some() { RetryScope::of(&place.kinds, &request.function) } else { RetryScope::Nowhere }
+}
+
+fn nobody_else(service: &str) -> Exception {
+    let message = format!("no other node serves {service}; nothing was done; check that one is up");
+    Exception::new(names::NODE_UNREACHABLE, Fault::Network, message)
+}
+
+pub(super) fn check_time(now: Time, request: &Request) -> Result<(), Exception> {
+    if request.budget_now(now).time_left_us() > 0 {
+        return Ok(());
+    }
+    Err(no_time())
+}
+
+fn no_time() -> Exception {
+    let why = "no time left before the call went out; nothing was done; allow more time";
+    Exception::new(names::DEADLINE_EXCEEDED, Fault::Caller, why)
+}
+
+fn late(host: &str) -> Exception {
+    let message = format!("no answer from {host} in time; whether the call took effect is unknown");
+    Exception::new(names::DEADLINE_EXCEEDED, Fault::Service, message).outcome_unknown()
+}
+
+/// A hop or call, which has not gone out.
+pub(crate) fn too_large(bytes: u64, bytes_max: u64) -> Exception {
+    let message = format!(
+        "the call has {bytes} bytes with all that it carries, where a message may have {bytes_max}; nothing was done; carry less, or call in parts"
+    );
+    Exception::new(names::LIMIT_EXCEEDED, Fault::Guest, message)
+}

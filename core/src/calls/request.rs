@@ -1,0 +1,116 @@
+//! A call on its way to wherever its service is, and who waits for its result.
+
+use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
+use catena_wire::{Brought, Budget, ChainId, Exception, LogLine, NodeId, NodeRef, PossibleDuplicate, StepKey, Value};
+
+use crate::{CallId, SessionId, Time};
+
+/// Who waits for the result of a call.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum ReplyTo {
+    /// A chain that is suspended here until the call has been made.
+    Suspended(SessionId),
+    /// A guest that is here: its number for the call, and the step that it is.
+    Guest { session: SessionId, call: u32, step: u32 },
+    /// Another node, by a plain call with its own number.
+    Peer { to: Arc<NodeRef>, id: u64 },
+    /// Chains elsewhere, by a call whose result is remembered under this step.
+    Step(StepKey),
+    /// A user of this node.
+    Api(CallId),
+    /// Nobody: the chain's function ended without awaiting it.
+    Nobody(ChainId),
+}
+
+/// For whom a call is under way; when that is gone, so is the reason for the call.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Owner {
+    Session(SessionId),
+    Peer(NodeId, u64),
+    Step(StepKey),
+    Api(CallId),
+    Chain(ChainId),
+}
+
+impl ReplyTo {
+    pub(crate) fn owner(&self) -> Owner {
+        match self {
+            Self::Suspended(session) | Self::Guest { session, .. } => Owner::Session(*session),
+            Self::Peer { to, id } => Owner::Peer(to.id, *id),
+            Self::Step(key) => Owner::Step(key.clone()),
+            Self::Api(id) => Owner::Api(*id),
+            Self::Nobody(chain) => Owner::Chain(*chain),
+        }
+    }
+}
+
+/// A call on its way to wherever its service is.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) reply_to: ReplyTo,
+    pub(crate) service: String,
+    pub(crate) function: String,
+    pub(crate) params: Value,
+    pub(crate) budget: Budget,
+    /// When `budget` was right: waiting for a name costs time too.
+    pub(crate) budget_at: Time,
+    /// The step of a chain that it is.
+    pub(crate) key: Option<StepKey>,
+    /// On whose behalf.
+    pub(crate) credentials: Option<Value>,
+    /// The chain that calls may be under way twice.
+    pub(crate) duplicate: Option<Box<PossibleDuplicate>>,
+    /// Hops that the caller lent and that this node's policy does not let it spend.
+    pub(crate) hops_withheld: u32,
+    /// What the service function took, once it has ended here.
+    pub(crate) service_us: u64,
+    /// What chains have logged that ran on their own to answer it.
+    pub(crate) console: Vec<LogLine>,
+}
+
+impl Request {
+    /// A call that has not been sent to anybody.
+    pub(crate) fn new(
+        reply_to: ReplyTo,
+        service: String,
+        function: String,
+        params: Value,
+        now: Time,
+        budget: Budget,
+    ) -> Self {
+        Self {
+            reply_to,
+            service,
+            function,
+            params,
+            budget,
+            budget_at: now,
+            key: None,
+            credentials: None,
+            duplicate: None,
+            hops_withheld: 0,
+            service_us: 0,
+            console: Vec::new(),
+        }
+    }
+
+    /// What the call may still spend now.
+    pub(crate) fn budget_now(&self, now: Time) -> Budget {
+        self.budget.after(now.since(self.budget_at))
+    }
+
+    /// What is left of its hops when it has come to this, and nobody said: a call that may have taken effect may have spent
+    /// them all, any other has spent none.
+    pub(crate) fn hops_after(&self, result: &Result<Value, Exception>) -> u32 {
+        match result {
+            Err(why) if why.unknown => 0,
+            _ => self.budget.hops_left(),
+        }
+    }
+
+    /// What it brings back beside its result, if so many of its hops are left.
+    pub(crate) fn brings(&mut self, hops_left: u32) -> Brought {
+        let hops_left = hops_left.saturating_add(self.hops_withheld);
+        Brought { hops_left, service_us: self.service_us, console: core::mem::take(&mut self.console) }
+    }
+}

@@ -1,0 +1,190 @@
+//! Calls in: from other nodes, and by chains that stay where they are.
+
+use alloc::{format, string::String, sync::Arc, vec::Vec};
+use catena_wire::{Brought, ChainId, Exception, Fault, NodeRef, Outcome, StepKey, names};
+
+use super::{Call, Calls, Owner, ReplyTo, Request, Stage};
+use crate::{
+    Answer, SubChain, Ticket, Time,
+    ground::Ground,
+    memory::{ASKERS_MAX, Done, Fate, Payload, Record, fingerprint},
+    outbox::Event,
+};
+
+impl Calls {
+    /// A call from another node. If a chain makes it, its result is remembered, so that the same call again does not run twice.
+    pub(crate) fn serve(
+        &mut self,
+        now: Time,
+        ground: &mut Ground,
+        from: &Arc<NodeRef>,
+        id: u64,
+        request: Request,
+        age_us: u64,
+    ) {
+        let Some(key) = request.key.clone() else { return self.serve_new(now, ground, request) };
+        if ground.fences.is_stopped(key.chain, from.id) {
+            return self.answer(ground, request, Err(stopped()));
+        }
+        let mine = fingerprint(&request.service, &request.function, &request.params);
+        match ground.steps.get_mut(&key) {
+            Some(Record::Calling { fingerprint, askers }) if *fingerprint == mine => {
+                if askers.iter().any(|(node, theirs)| node.id == from.id && *theirs == id) {
+                    return;
+                }
+                if askers.len() < ASKERS_MAX {
+                    askers.push((from.clone(), id));
+                    self.asking.insert((from.id, id), key);
+                    return;
+                }
+                let why = ground.overloaded("callers of one step", ASKERS_MAX).outcome_unknown();
+                self.answer(ground, request, Err(why));
+            }
+            Some(Record::Done(done)) if done.fate == Fate::Returned(mine) => {
+                if done.from.len() < ASKERS_MAX && !done.from.contains(&from.id) {
+                    done.from.push(from.id);
+                }
+                let (result, brought) = returned(done);
+                self.reply(ground, request.reply_to, result, brought);
+            }
+            Some(_) => {
+                let message = "another call was made under this step; whether this one took effect is unknown";
+                let why = Exception::new(names::PROTOCOL, Fault::Caller, message).outcome_unknown();
+                self.answer(ground, request, Err(why));
+            }
+            None => {
+                if let Some(duplicate) = &request.duplicate {
+                    ground.fences.note(ground.clock.now(), duplicate, &ground.policy);
+                }
+                let verdict = ground.check_remembered(&key, from.id, age_us).and_then(|()| {
+                    let Request { service, function, duplicate, .. } = &request;
+                    ground.check_not_done(duplicate.as_deref(), &key, service, function)
+                });
+                if let Err(why) = verdict {
+                    return self.fail(ground, request, why);
+                }
+                ground.steps.begin_call(key.clone(), mine, (from.clone(), id));
+                self.asking.insert((from.id, id), key.clone());
+                self.serve_new(now, ground, Request { reply_to: ReplyTo::Step(key), ..request });
+            }
+        }
+    }
+
+    fn serve_new(&mut self, now: Time, ground: &mut Ground, mut request: Request) {
+        let lent = request.budget.hops_left();
+        request.budget = request.budget.narrowed_to(ground.policy.budget_max);
+        request.hops_withheld = lent - request.budget.hops_left();
+        let me = &ground.me.name;
+        let verdict = ground.directory.check(me, &request.service, &request.function).and_then(|()| {
+            if request.budget.time_left_us() == 0 {
+                let message = format!("the call had no time left when it reached {me}");
+                return Err(Exception::new(names::DEADLINE_EXCEEDED, Fault::Caller, message));
+            }
+            ground.check_running()
+        });
+        match verdict {
+            Ok(()) => self.run_service(now, ground, request),
+            Err(why) => {
+                let path = [me.clone()];
+                let why = why.calling(&request.service, &request.function).at_step(0, &path);
+                self.answer(ground, request, Err(why));
+            }
+        }
+    }
+
+    /// A service function has ended, after `took_us`.
+    pub(crate) fn service_done(
+        &mut self,
+        ground: &mut Ground,
+        ticket: Ticket,
+        result: Result<Answer, Exception>,
+        took_us: u64,
+    ) {
+        let running = |stage: &Stage| matches!(stage, Stage::Running);
+        let Some(Call { request, .. }) = self.take(ground, ticket.0, running) else { return };
+        let request = Request { service_us: took_us, ..self.over(ticket.0, request) };
+        match result {
+            Ok(Answer::Value(value)) => self.answer(ground, request, Ok(value)),
+            Ok(Answer::Chain(sub)) => ground.out.tell(Event::SubChain { request, sub }),
+            Err(why) => self.fail(ground, request, why),
+        }
+    }
+
+    /// The chain with which a service answered this call runs on its own.
+    pub(crate) fn detach(&mut self, ground: &mut Ground, chain: ChainId, request: Request, sub: SubChain) {
+        self.insert(ground, request, Stage::Detached(chain, sub.catch));
+    }
+
+    /// A chain that ran on its own has ended: the call that it answers, and the function that takes its exceptions.
+    pub(crate) fn take_detached(&mut self, ground: &mut Ground, chain: ChainId) -> Option<(Request, Option<String>)> {
+        let id = *self.detached.get(&chain)?;
+        let Call { request, stage: Stage::Detached(_, catch) } = self.take(ground, id, |_| true)? else { return None };
+        Some((self.over(id, request), catch))
+    }
+
+    /// The node that asked no longer wants the answer.
+    pub(crate) fn withdrawn(&mut self, ground: &mut Ground, from: &NodeRef, id: u64) {
+        self.abandon(ground, &Owner::Peer(from.id, id));
+        let Some(key) = self.asking.remove(&(from.id, id)) else { return };
+        let Some(Record::Calling { askers, .. }) = ground.steps.get_mut(&key) else { return };
+        // Others may ask for the same.
+        let is_it = |(to, theirs): &(Arc<NodeRef>, u64)| to.id == from.id && *theirs == id;
+        askers.retain(|asker| !is_it(asker));
+        if askers.is_empty() {
+            self.abandon_step(ground, &key);
+        }
+    }
+
+    /// Nobody waits any more for what this step's call brings.
+    pub(crate) fn abandon_step(&mut self, ground: &mut Ground, key: &StepKey) {
+        self.abandon(ground, &Owner::Step(key.clone()));
+        if let Some(Record::Calling { fingerprint, askers }) = ground.steps.get(key) {
+            askers.iter().for_each(|(node, id)| drop(self.asking.remove(&(node.id, *id))));
+            let fate = Fate::Returned(*fingerprint);
+            let payload = Payload::Returned(Err(stopped()), Brought::default());
+            ground.steps.finish(ground.clock.now(), key, fate, Vec::new(), payload, &ground.policy);
+        }
+    }
+
+    /// An answer from another node. Only the node that was asked may answer. Returns what to do with it.
+    pub(crate) fn returned(
+        &mut self,
+        ground: &mut Ground,
+        from: &NodeRef,
+        id: u64,
+        outcome: Outcome,
+        brought: Brought,
+    ) -> Option<(Request, Result<catena_wire::Value, Exception>, Brought)> {
+        let asked = |stage: &Stage| matches!(stage, Stage::Asked(delivery) if delivery.to().id == from.id);
+        let Call { request, stage: Stage::Asked(delivery) } = self.take(ground, id, asked)? else { return None };
+        let request = self.over(id, request);
+        // Nobody can bring back more than was lent.
+        let hops_left = brought.hops_left.min(request.budget.hops_left());
+        let result = match outcome {
+            Outcome::Done(value) => {
+                if request.key.is_some() {
+                    let target = [request.service.as_str(), "/", request.function.as_str()].concat();
+                    ground.directory.placement.learn_result(target, value.len_bytes());
+                }
+                Ok(value)
+            }
+            Outcome::Threw(why) => Err(delivery.conclude(why.calling(&request.service, &request.function))),
+        };
+        if matches!(&result, Err(why) if why.name == names::UNKNOWN_SERVICE) {
+            ground.directory.forget(&request.service);
+        }
+        Some((request, result, Brought { hops_left, ..brought }))
+    }
+}
+
+fn stopped() -> Exception {
+    Exception::new(names::CANCELLED, Fault::Caller, "the chain was cancelled").outcome_unknown()
+}
+
+fn returned(done: &Done) -> (Result<catena_wire::Value, Exception>, Brought) {
+    if let Some(Payload::Returned(result, brought)) = done.payload.as_deref() {
+        return (result.clone(), brought.clone());
+    }
+    let why = "the call was made before, and its result is no longer kept; whether it took effect is unknown";
+    (Err(Exception::new(names::NODE_LOST, Fault::Node, why).outcome_unknown()), Brought::default())
+}

@@ -1,0 +1,273 @@
+//! A chain while it is at this node: what it has, and the phase in which it is.
+
+use alloc::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    string::String,
+    sync::Arc,
+    vec::Vec,
+};
+use bytes::Bytes;
+use catena_wire::{Budget, ChainId, End, Exception, NodeRef, StepKey, StepTrace, Value};
+
+use super::{hand_off::HandOff, merge::Merging, state::ChainState};
+use crate::{Answer, GuestCall, GuestSplit, RetryScope, SubChain, Time};
+
+/// Hops that a chain never lends: if what was lent is lost with its borrower, the chain can still do something about it.
+const HOPS_RESERVED_MAX: u32 = 64;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Activation {
+    /// The step under which it came, and under which what becomes of it is remembered.
+    pub(crate) arrived: StepKey,
+    /// The last step made, here or before.
+    pub(crate) step: u32,
+    pub(crate) state: ChainState,
+    pub(crate) budget: Budget,
+    /// When `budget` was right.
+    pub(crate) budget_at: Time,
+    pub(crate) heartbeat_at: Time,
+    /// The node that handed it over: it has the function, if nobody else has.
+    pub(crate) before: Arc<NodeRef>,
+    /// Where the last sub-chain began that ended here: that node has had the function that goes on.
+    pub(crate) creator: Option<Arc<NodeRef>>,
+    pub(crate) phase: Phase,
+    pub(crate) calls: Outstanding,
+    /// The profile of the step being done.
+    pub(crate) profile: StepTrace,
+    /// Its origin cannot be reached: since when, and when that was noticed last.
+    pub(crate) unreached: Option<(Time, Time)>,
+    /// What it counts for in what all chains take to keep.
+    pub(super) counted_bytes: usize,
+}
+
+/// Calls of a guest that have not been settled.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outstanding {
+    /// Issued, by the guest's numbers for them.
+    pub(crate) out: BTreeSet<u32>,
+    /// Results that have come, while the guest was running.
+    pub(crate) ready: VecDeque<(u32, Result<Value, Exception>)>,
+    /// Profiles of calls made in place, while they run.
+    pub(crate) profiles: BTreeMap<u32, StepTrace>,
+}
+
+/// Where it stands.
+#[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "the activation around it is boxed as a whole")]
+pub(crate) enum Phase {
+    /// It is suspended here: a call runs for it, or its state or function is still on its way.
+    Suspended(Suspended),
+    /// Its guest runs.
+    Running,
+    /// Its guest waits for calls that are out side by side.
+    Waiting,
+    /// Its guest waits: where its cargo goes is being looked up.
+    LookingUp(Departure),
+    /// Its continuation is being taken, to go where its cargo goes.
+    Suspending(Departure),
+    /// Kept until the next node accepts it.
+    HandingOff(HandOff),
+    /// Its branches are under way, and end here.
+    Merging(Merging),
+}
+
+/// What a suspended chain waits for: its continuation, its function, and what is to be handed in.
+#[derive(Clone, Debug)]
+pub(crate) struct Suspended {
+    /// The guest's number for the call or split that is settled when it goes on.
+    pub(crate) call: u32,
+    pub(crate) awaits: Awaits,
+    /// Its state, and that of the enclosing chains; not while they are on their way.
+    pub(crate) continuation: Option<Bytes>,
+    /// The hop is not accepted before its state is here: if it does not come by then, its sender still has it.
+    pub(crate) tail_due: Option<Time>,
+    pub(crate) code: Code,
+}
+
+/// What is handed in when it goes on.
+#[derive(Clone, Debug)]
+pub(crate) enum Awaits {
+    /// The result of its call; the service, if that answers with a chain.
+    Result(Option<Result<Answer, Exception>>, String),
+    /// The outcomes of so many branches; with those that ended before its state had come.
+    Branches(u16, Vec<End>),
+    /// Nothing: it is the branch of this number, which begins here.
+    Branch(u16),
+}
+
+/// Whether a function is here.
+#[derive(Clone, Debug)]
+pub(crate) enum Code {
+    Here,
+    Fetching,
+    /// Nobody has it: the chain ends so as soon as the states of the enclosing chains are there.
+    Unavailable(Exception),
+}
+
+impl Suspended {
+    /// Of what is here already: its state is, and nothing has to come but what it awaits.
+    pub(crate) const fn here(call: u32, continuation: Bytes, awaits: Awaits) -> Self {
+        Self { call, awaits, continuation: Some(continuation), tail_due: None, code: Code::Here }
+    }
+
+    /// Whether a call runs, or ran, that may have taken effect.
+    pub(crate) const fn calls(&self) -> bool {
+        matches!(self.awaits, Awaits::Result(..))
+    }
+}
+
+/// A chain that is about to leave.
+#[derive(Clone, Debug)]
+pub(crate) struct Departure {
+    pub(crate) cargo: Cargo,
+    pub(crate) to: Arc<NodeRef>,
+    pub(crate) with_code: bool,
+    pub(crate) scope: RetryScope,
+}
+
+/// What a chain moves for.
+#[derive(Clone, Debug)]
+pub(crate) enum Cargo {
+    /// A call.
+    Call(GuestCall),
+    /// A split, to its merge host.
+    Split(GuestSplit),
+    /// Nothing: it makes room for the chain with which a service of this node answered this call.
+    Sub { call: u32, service: String, sub: SubChain },
+}
+
+impl Cargo {
+    /// The guest's number for it.
+    pub(crate) const fn number(&self) -> u32 {
+        match self {
+            Self::Call(call) => call.call,
+            Self::Split(split) => split.call,
+            Self::Sub { call, .. } => *call,
+        }
+    }
+
+    /// The service that decides where it goes.
+    pub(crate) fn service(&self) -> &str {
+        match self {
+            Self::Call(call) => &call.service,
+            Self::Split(split) => split.at.as_deref().unwrap_or(""),
+            Self::Sub { service, .. } => service,
+        }
+    }
+
+    pub(crate) fn function(&self) -> &str {
+        match self {
+            Self::Call(call) => &call.function,
+            Self::Split(_) => "split",
+            Self::Sub { .. } => "",
+        }
+    }
+
+    pub(crate) const fn position(&self) -> (u32, u32) {
+        match self {
+            Self::Call(call) => (call.line, call.column),
+            Self::Split(split) => (split.line, split.column),
+            Self::Sub { .. } => (0, 0),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Call(call) => call.params.len_bytes(),
+            Self::Split(_) | Self::Sub { .. } => 0,
+        }
+    }
+}
+
+impl Activation {
+    /// What is left to spend now.
+    pub(crate) fn budget_now(&self, now: Time) -> Budget {
+        self.budget.after(now.since(self.budget_at))
+    }
+
+    pub(crate) const fn set_budget(&mut self, now: Time, budget: Budget) {
+        (self.budget, self.budget_at) = (budget, now);
+    }
+
+    /// Hops that were lent come back.
+    pub(crate) const fn give_back(&mut self, hops: u32) {
+        self.budget = self.budget.with_hops_back(hops);
+    }
+
+    /// Hops that it can lend to calls that may become chains of their own, once so many calls are counted.
+    fn spare_hops(&self, now: Time, calls: u32) -> u32 {
+        let left = self.budget_now(now).without_hops(calls).hops_left();
+        left - (left / 2).min(HOPS_RESERVED_MAX)
+    }
+
+    /// What each of so many new calls can be lent. A function that has several out may go on making others while it waits:
+    /// one part stays for those.
+    pub(crate) fn hops_for_each(&self, now: Time, calls: usize) -> u32 {
+        let out = u32::try_from(self.calls.out.len().max(calls)).unwrap_or(u32::MAX).max(1);
+        let parts = if out == 1 { 1 } else { out.saturating_add(1) };
+        self.spare_hops(now, u32::try_from(calls).unwrap_or(u32::MAX)) / parts
+    }
+
+    /// So many of its hops, for a call; what that does not spend comes back.
+    pub(crate) fn lend(&mut self, now: Time, hops: u32) -> Budget {
+        let left = self.budget_now(now);
+        let hops = hops.min(left.hops_left());
+        self.set_budget(now, left.without_hops(hops));
+        Budget::new(left.time_left_us(), hops)
+    }
+
+    /// All that it can spare, if that may be needed: it waits for this one call.
+    pub(crate) fn lend_all(&mut self, now: Time, may_chain: bool) -> Budget {
+        let spare = if may_chain { self.spare_hops(now, 0) } else { 0 };
+        self.lend(now, spare)
+    }
+
+    /// When this chain next needs attention, whatever else happens.
+    pub(crate) fn wakes_at(&self) -> Time {
+        let deadline = self.budget_at.after(self.budget.time_left_us());
+        let wake = deadline.min(self.heartbeat_at);
+        match &self.phase {
+            Phase::HandingOff(hand_off) => wake.min(hand_off.retry_at()),
+            Phase::Suspended(Suspended { tail_due: Some(due), .. }) => wake.min(*due),
+            _ => wake,
+        }
+    }
+
+    /// The profile of the step that ends here.
+    pub(crate) fn note(&mut self, profile: StepTrace) {
+        let branch = self.arrived.branch.clone();
+        self.state.note([StepTrace { branch, ..profile }]);
+    }
+
+    /// Whether something is under way that may take effect, or has.
+    pub(crate) fn has_call_out(&self) -> bool {
+        match &self.phase {
+            Phase::Suspended(suspended) => suspended.calls(),
+            Phase::HandingOff(hand_off) => hand_off.may_be_done(),
+            Phase::Running | Phase::Waiting => !self.calls.out.is_empty(),
+            Phase::Merging(_) => true,
+            Phase::LookingUp(_) => false,
+            Phase::Suspending(departure) => matches!(departure.cargo, Cargo::Sub { .. }),
+        }
+    }
+
+    pub(crate) fn key(&self) -> StepKey {
+        StepKey { step: self.step, ..self.arrived.clone() }
+    }
+
+    pub(crate) const fn chain(&self) -> ChainId {
+        self.arrived.chain
+    }
+
+    /// What it takes to keep here: what its guest takes is counted by whoever runs that.
+    pub(crate) fn bytes(&self) -> usize {
+        let held = match &self.phase {
+            Phase::Suspended(suspended) => suspended.continuation.as_ref().map_or(0, Bytes::len),
+            Phase::HandingOff(hand_off) => hand_off.bytes(),
+            Phase::Merging(merging) => merging.continuation.len(),
+            Phase::LookingUp(departure) | Phase::Suspending(departure) => departure.cargo.bytes(),
+            Phase::Running | Phase::Waiting => 0,
+        };
+        size_of::<Self>() + held + self.state.bytes()
+    }
+}

@@ -1,0 +1,422 @@
+//! A hop comes in: seen before? allowed? then its service function runs, and its function goes on as soon as all is there.
+
+use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
+use bytes::Bytes;
+use catena_wire::{
+    Branch, ChainId, Charter, Exception, Fault, Hash, Hop, Message, NodeRef, Outcome, PATH_HOSTS_MAX, StepKey,
+    StepTrace, TRACE_STEPS_MAX, Value, names,
+};
+
+use super::{
+    ChainState, Chains,
+    activation::{Activation, Awaits, Code, Outstanding, Phase, Suspended},
+    recording::Recording,
+};
+use crate::{
+    Action, Answer, Plan, Receipt, SessionId, Start, Time, Urgency,
+    calls::{ReplyTo, Request},
+    ground::{Ground, overloaded},
+    memory::{Fate, Record},
+    outbox::Event,
+};
+
+/// The tail of a hop.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tail {
+    /// The continuation.
+    pub continuation: Bytes,
+    /// Those of the chain stack, outermost first.
+    pub stacked: Vec<Bytes>,
+    /// The function, if it rode along.
+    pub code_bytes: Option<Bytes>,
+}
+
+impl Tail {
+    /// Out of a hop whose tail has been attached.
+    #[must_use]
+    pub fn of(hop: Hop) -> Self {
+        let stacked = hop.stack.into_iter().map(|frame| frame.continuation).collect();
+        Self { continuation: hop.continuation, stacked, code_bytes: hop.code_bytes }
+    }
+}
+
+impl Chains {
+    /// A hop has come, `whole` or without its tail.
+    pub(crate) fn land(&mut self, now: Time, ground: &mut Ground, from: &Arc<NodeRef>, hop: Box<Hop>, whole: bool) {
+        let before = StepKey { step: hop.key.step.saturating_sub(1), ..hop.key.clone() };
+        self.seen_beyond(now, ground, from.id, &before);
+        let record = ground.steps.get(&hop.key);
+        // What a chain ended with is told again, stopped or not: it may have been stopped for that.
+        let over = matches!(record, Some(Record::Done(done)) if done.fate == Fate::Ended);
+        if !over && ground.fences.is_stopped(hop.key.chain, from.id) && !bug!(ground.policy, CancelForgotten) {
+            // Not remembered as refused: what is known of the step leads a cancellation on.
+            // What was under way here when it was stopped is forgotten: it may have been this.
+            let why = Exception::new(names::CANCELLED, Fault::Caller, "the chain was cancelled").outcome_unknown();
+            return drop(refuse(ground, from, &hop, why));
+        }
+        if record.is_some() && !bug!(ground.policy, RepeatRuns) {
+            return self.repeat(now, ground, from, *hop, whole);
+        }
+        if let Some(duplicate) = &hop.duplicate {
+            ground.fences.note(ground.clock.now(), duplicate, &ground.policy);
+        }
+        match self.admit(ground, from, &hop) {
+            Ok(()) => self.take_in(now, ground, from, *hop, whole),
+            Err(why) => refuse_for_good(ground, from, &hop, why),
+        }
+    }
+
+    fn admit(&self, ground: &Ground, from: &NodeRef, hop: &Hop) -> Result<(), Exception> {
+        let policy = &ground.policy;
+        check_identity(hop)?;
+        ground.check_remembered(&hop.key, from.id, hop.age_us)?;
+        ground.check_not_done(hop.duplicate.as_ref(), &hop.key, &hop.service, &hop.function)?;
+        if !policy.runs_guests {
+            let message = format!("{} runs no foreign code; call its services from where the chain is", ground.me.name);
+            return Err(Exception::new(names::RUNS_NO_GUESTS, Fault::Node, message));
+        }
+        let proxied = policy.chaining_proxy && !ground.directory.serves(&hop.service);
+        if hop.gather == 0 && !proxied {
+            ground.directory.check(&ground.me.name, &hop.service, &hop.function)?;
+        }
+        self.check_room(ground)?;
+        // No peer takes more than what is left: so many peers may come, and there is room for the next.
+        let left = policy.activations_max - self.count();
+        if self.brought_by(from.id) > left {
+            return Err(overloaded(&ground.me.name, "chains of this one peer", self.brought_by(from.id)));
+        }
+        let stacked: usize = hop.stack.iter().map(|frame| frame.continuation_bytes as usize).sum();
+        let bytes = hop.continuation_bytes as usize + stacked + hop.params.len_bytes();
+        if self.held_bytes(ground).saturating_add(bytes) > policy.held_bytes_max {
+            return Err(overloaded(&ground.me.name, "bytes of chains", policy.held_bytes_max));
+        }
+        ground.check_running()?;
+        if hop.budget.time_left_us() == 0 {
+            let message = format!("the chain had no time left when it reached {}", ground.me.name);
+            return Err(Exception::new(names::DEADLINE_EXCEEDED, Fault::Caller, message));
+        }
+        Ok(())
+    }
+
+    /// Bytes of chains, of what is needed to answer their steps again, and of their answers on the way.
+    pub(crate) fn held_bytes(&self, ground: &Ground) -> usize {
+        self.bytes() + ground.steps.payload_bytes() + ground.outgoing.bytes()
+    }
+
+    fn check_room(&self, ground: &Ground) -> Result<(), Exception> {
+        if self.count() < ground.policy.activations_max {
+            return Ok(());
+        }
+        Err(overloaded(&ground.me.name, "chains", ground.policy.activations_max))
+    }
+
+    fn take_in(&mut self, now: Time, ground: &mut Ground, from: &Arc<NodeRef>, mut hop: Hop, whole: bool) {
+        hop.budget = hop.budget.narrowed_to(ground.policy.budget_max);
+        let (key, code, budget) = (hop.key.clone(), hop.code, hop.budget);
+        let (code_bytes, gather) = (hop.code_bytes.take(), hop.gather);
+        let (service, function) = (core::mem::take(&mut hop.service), core::mem::take(&mut hop.function));
+        let params = core::mem::replace(&mut hop.params, Value::null());
+        let credentials = hop.charter.credentials.clone();
+        let duplicate = hop.duplicate.clone().map(Box::new);
+        let session = self.settle_in(now, ground, from, hop, (&service, &function, params.len_bytes()), whole);
+        ground.steps.begin(key.clone(), from.id, session);
+        if whole {
+            self.accept(ground, from, key.clone(), session, code_bytes, code);
+        }
+        if gather > 0 {
+            return self.resume_if_ready(now, ground, session);
+        }
+        let may_chain = ground.directory.may_answer_with_chain(&service, &function);
+        let lent = self.get_mut(session).map(|activation| activation.lend_all(now, may_chain));
+        let budget = lent.unwrap_or(budget);
+        if bug!(ground.policy, HopsKept)
+            && let Some(activation) = self.get_mut(session)
+        {
+            activation.give_back(budget.hops_left());
+        }
+        let request = Request::new(ReplyTo::Suspended(session), service, function, params, now, budget);
+        ground.out.tell(Event::Call(Request { key: Some(key), credentials, duplicate, ..request }));
+    }
+
+    /// All of the hop is here: from now on this node answers for it.
+    fn accept(
+        &mut self,
+        ground: &mut Ground,
+        from: &Arc<NodeRef>,
+        key: StepKey,
+        session: SessionId,
+        bytes: Option<Bytes>,
+        code: Hash,
+    ) {
+        ground.out.send(from, Message::Accepted(key), Receipt::None, Urgency::Lazy);
+        ground.out.ask(Action::CheckCode { session, code, bytes });
+    }
+
+    fn settle_in(
+        &mut self,
+        now: Time,
+        ground: &Ground,
+        from: &Arc<NodeRef>,
+        hop: Hop,
+        (service, function, params_bytes): (&str, &str, usize),
+        whole: bool,
+    ) -> SessionId {
+        let profile = StepTrace {
+            step: hop.key.step,
+            arrived_at_us: ground.unix_us(now),
+            continuation_bytes: u64::from(hop.continuation_bytes),
+            params_bytes: params_bytes as u64,
+            ..ground.profile(service, function)
+        };
+        let awaits = match hop.gather {
+            0 => Awaits::Result(None, String::new()),
+            gather => Awaits::Branches(gather, Vec::new()),
+        };
+        let suspended = Suspended {
+            continuation: whole.then(|| hop.continuation.clone()),
+            ..Suspended::here(hop.call, Bytes::new(), awaits)
+        };
+        self.insert(Activation {
+            step: hop.key.step,
+            arrived: hop.key.clone(),
+            budget: hop.budget,
+            budget_at: now,
+            heartbeat_at: now.after(hop.heartbeat_in_us.min(ground.policy.heartbeat_interval_us)),
+            before: from.clone(),
+            creator: None,
+            phase: Phase::Suspended(suspended),
+            calls: Outstanding::default(),
+            profile,
+            unreached: None,
+            counted_bytes: 0,
+            state: state_of(hop, ground),
+        })
+    }
+
+    /// The tail of a hop has come, or never will: then its sender still has it, and sends it again.
+    pub(crate) fn tail(&mut self, now: Time, ground: &mut Ground, key: &StepKey, tail: Option<Tail>) {
+        let Some(session) = ground.steps.get(key).and_then(Record::session) else { return };
+        let Some(activation) = self.get_mut(session) else { return };
+        let (code, from) = (activation.state.code, activation.before.clone());
+        let Phase::Suspended(suspended) = &mut activation.phase else { return };
+        if suspended.continuation.is_some() {
+            return;
+        }
+        let Some(Tail { continuation, stacked, code_bytes }) = tail else {
+            let patience_us = ground.policy.accept_timeout_us.saturating_mul(u64::from(ground.policy.hop_attempts_max));
+            suspended.tail_due = Some(now.after(patience_us));
+            return self.reset_timer(session);
+        };
+        suspended.tail_due = None;
+        suspended.continuation = Some(continuation.clone());
+        activation.profile.continuation_bytes = continuation.len() as u64;
+        activation.state.stack.iter_mut().zip(stacked).for_each(|(frame, state)| frame.continuation = state);
+        self.recount(session);
+        self.accept(ground, &from, key.clone(), session, code_bytes, code);
+        self.resume_if_ready(now, ground, session);
+    }
+
+    /// The state of a hop that was not accepted does not come: whoever sent it has it, and does about it what is to be done.
+    pub(super) fn drop_headless(&mut self, ground: &mut Ground, session: SessionId) {
+        let Some(activation) = self.get(session) else { return };
+        let (key, from) = (activation.arrived.clone(), activation.before.id);
+        let message = "the chain's state did not arrive; its service function may have run";
+        let why = Exception::new(names::NODE_LOST, Fault::Network, message).outcome_unknown();
+        let why = why.at(&key, &activation.state.path);
+        self.discard(ground, session);
+        let refusal = Message::Refused(key.clone(), why).encode();
+        ground.steps.refuse(ground.clock.now(), &key, from, refusal, &ground.policy);
+    }
+
+    /// Goes on with a suspended chain as soon as result, state and function are all there.
+    pub(super) fn resume_if_ready(&mut self, now: Time, ground: &mut Ground, session: SessionId) {
+        let Some(Activation { phase: Phase::Suspended(suspended), .. }) = self.get_mut(session) else { return };
+        let Some(continuation) = suspended.continuation.clone() else { return };
+        match &suspended.code {
+            Code::Here => {}
+            Code::Fetching => return,
+            Code::Unavailable(why) => {
+                let why = why.clone();
+                return self.finish(now, ground, session, Outcome::Threw(why));
+            }
+        }
+        let call = suspended.call;
+        match &mut suspended.awaits {
+            Awaits::Result(None, _) => {}
+            Awaits::Result(result, service) => {
+                let (result, service) = (result.take(), core::mem::take(service));
+                match result {
+                    Some(Ok(Answer::Chain(sub))) => {
+                        self.push_frame(ground, session, call, service, sub, continuation);
+                    }
+                    Some(Ok(Answer::Value(value))) => self.resume(ground, session, call, continuation, Ok(value)),
+                    Some(Err(why)) => self.resume(ground, session, call, continuation, Err(why)),
+                    None => {}
+                }
+            }
+            Awaits::Branches(count, early) => {
+                let (count, early) = (*count, core::mem::take(early));
+                self.become_merge_host(now, ground, session, call, count, continuation);
+                early.into_iter().for_each(|end| self.branch_ended(now, ground, end));
+            }
+            Awaits::Branch(index) => {
+                let index = *index;
+                self.set_phase(session, Phase::Running);
+                let Some(activation) = self.get(session) else { return };
+                let (code, limits) = (activation.state.code, activation.state.limits);
+                ground.out.ask(Action::Branch { session, code, continuation, call, index, limits });
+            }
+        }
+    }
+
+    /// Hands the guest a result, over its continuation.
+    pub(super) fn resume(
+        &mut self,
+        ground: &mut Ground,
+        session: SessionId,
+        call: u32,
+        continuation: Bytes,
+        result: Result<Value, Exception>,
+    ) {
+        let Some(activation) = self.get_mut(session) else { return };
+        let result = activation.state.observe(result);
+        let (code, limits) = (activation.state.code, activation.state.limits);
+        self.set_phase(session, Phase::Running);
+        ground.out.ask(Action::Resume { session, code, continuation, call, result, limits });
+    }
+
+    /// Begins a chain of this node.
+    ///
+    /// # Errors
+    /// `Overloaded`.
+    pub(crate) fn begin(
+        &mut self,
+        now: Time,
+        ground: &mut Ground,
+        chain: ChainId,
+        code: Hash,
+        input: Value,
+        plan: Plan,
+    ) -> Result<(), Exception> {
+        self.check_room(ground)?;
+        let Start { started_at_ms, seed } = plan.start.unwrap_or_else(|| Start::of(chain, ground.unix_us(now)));
+        let arrived = StepKey { chain, branch: Branch::root(), step: 0 };
+        let charter = Charter {
+            origin: (*ground.me).clone(),
+            started_at_ms,
+            mode: plan.mode,
+            compose: plan.compose,
+            entry: None,
+            credentials: plan.credentials,
+        };
+        let profile = StepTrace {
+            target: String::new(),
+            arrived_at_us: ground.unix_us(now),
+            params_bytes: input.len_bytes() as u64,
+            ..ground.profile("", "")
+        };
+        let session = self.insert(Activation {
+            step: 0,
+            arrived: arrived.clone(),
+            state: ChainState {
+                code,
+                charter,
+                stack: Vec::new(),
+                emitted: 0,
+                splits: 0,
+                merge: None,
+                merged: Vec::new(),
+                path: alloc::vec![ground.me.name.clone()],
+                trace: plan.profile.then(Vec::new),
+                recording: plan.record.then(Recording::default),
+                console: Vec::new(),
+                console_told: 0,
+                limits: plan.limits,
+                uncertain: false,
+                duplicate: None,
+            },
+            budget: plan.budget,
+            budget_at: now,
+            heartbeat_at: now.after(ground.policy.heartbeat_interval_us),
+            before: ground.me.clone(),
+            creator: None,
+            phase: Phase::Running,
+            calls: Outstanding::default(),
+            profile,
+            unreached: None,
+            counted_bytes: 0,
+        });
+        ground.steps.begin(arrived, ground.me.id, session);
+        let limits = plan.limits;
+        ground.out.ask(Action::Begin { session, code, input, started_at_ms, seed, limits });
+        Ok(())
+    }
+}
+
+fn state_of(hop: Hop, ground: &Ground) -> ChainState {
+    let path = travelled(&hop, &ground.me.name);
+    let mut trace = hop.trace;
+    trace.iter_mut().for_each(|trace| trace.truncate(TRACE_STEPS_MAX));
+    let by_here = || hop.charter.origin.address.is_none().then(|| (*ground.me).clone());
+    let entry = hop.charter.entry.clone().or_else(by_here);
+    ChainState {
+        code: hop.code,
+        charter: Charter { entry, ..hop.charter },
+        stack: hop.stack,
+        emitted: if bug!(ground.policy, AnswersRenumbered) { 0 } else { hop.emitted },
+        splits: hop.splits,
+        merge: hop.merge,
+        merged: hop.merged,
+        path,
+        trace,
+        recording: hop.recording.map(Recording::from_wire),
+        // All of it, where this node allows fewer lines, too: the origin knows each by its place.
+        console: hop.console,
+        console_told: hop.console_told,
+        limits: hop.limits,
+        uncertain: hop.uncertain,
+        duplicate: hop.duplicate.map(Box::new),
+    }
+}
+
+/// Sends the hop back: its sender goes on with the exception.
+pub(super) fn refuse(ground: &mut Ground, from: &Arc<NodeRef>, hop: &Hop, why: Exception) -> catena_wire::Encoded {
+    let why = why.calling(&hop.service, &hop.function).at(&hop.key, &travelled(hop, &ground.me.name));
+    let refusal = Message::Refused(hop.key.clone(), why).encode();
+    ground.out.send_encoded(from.clone(), refusal.clone(), Receipt::None, None);
+    refusal
+}
+
+/// Refused once is refused for good: its sender goes on with the exception, so a repetition that comes late must not run.
+fn refuse_for_good(ground: &mut Ground, from: &Arc<NodeRef>, hop: &Hop, why: Exception) {
+    // Who is told that no guests run here calls instead, under the same step.
+    let lasting = why.name != names::RUNS_NO_GUESTS;
+    let refusal = refuse(ground, from, hop, why);
+    if lasting {
+        ground.steps.refuse(ground.clock.now(), &hop.key, from.id, refusal, &ground.policy);
+    }
+}
+
+/// Whether a hop is of the chain that it claims to be of: a branch has a parent of the same chain to which it answers.
+fn check_identity(hop: &Hop) -> Result<(), Exception> {
+    let (key, origin) = (&hop.key, hop.charter.origin.id);
+    let home = match &hop.merge {
+        None => key.branch.is_root(),
+        Some(merge) => merge.at.chain == key.chain && key.branch.parent().as_ref() == Some(&merge.at.branch),
+    };
+    let numbered = hop.gather <= hop.splits;
+    if key.chain.origin == origin && home && numbered && !matches!(key.step, 0 | u32::MAX) {
+        return Ok(());
+    }
+    let message = format!("step {} of a chain of {:?} cannot answer to {origin:?}", key.step, key.chain.origin);
+    Err(Exception::new(names::PROTOCOL, Fault::Network, message))
+}
+
+/// The hosts behind a hop that has reached `host`. The oldest are kept when it grows too long.
+fn travelled(hop: &Hop, host: &str) -> Vec<String> {
+    let mut path = hop.path.clone();
+    if path.len() < PATH_HOSTS_MAX {
+        path.push(host.into());
+    }
+    path
+}

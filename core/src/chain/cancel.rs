@@ -1,0 +1,96 @@
+//! Stopping a chain (rpc-chains section 6): along the pointers that it left behind, at every branch.
+
+use alloc::{sync::Arc, vec::Vec};
+use catena_wire::{ChainId, Message, NodeId, NodeRef, StepKey};
+
+use super::{
+    Chains,
+    activation::{Activation, Phase},
+};
+use crate::{Action, Receipt, SessionId, Time, Urgency, calls::Owner, ground::Ground, memory::Record, outbox::Event};
+
+impl Chains {
+    /// Another node says so: the origin itself, one by which the chain came here, or the entry node that can reach its origin.
+    pub(crate) fn stopped_by(&mut self, ground: &mut Ground, from: &NodeRef, chain: ChainId) {
+        let brought = ground.steps.of_chain(chain).any(|(_, record)| record.came_from(from.id));
+        if from.id == chain.origin || brought {
+            return self.stop(ground, chain, Vec::new());
+        }
+        // It has overtaken the hop that it follows; whoever sent that may stop it, and nobody else.
+        ground.fences.stop(ground.clock.now(), chain, Some(from.id), &ground.policy);
+    }
+
+    /// The last step that a chain has made which is here.
+    pub(crate) fn last_step(&self, ground: &Ground, chain: ChainId) -> Option<StepKey> {
+        let here = ground.steps.of_chain(chain).filter_map(|(_, record)| self.get(record.session()?));
+        here.map(Activation::key).max_by_key(|key| key.step)
+    }
+
+    /// Ends what is here of the chain, and tells the nodes to which it went, and `also` those.
+    pub(crate) fn stop(&mut self, ground: &mut Ground, chain: ChainId, also: Vec<Arc<NodeRef>>) {
+        if !ground.fences.stop(ground.clock.now(), chain, None, &ground.policy) {
+            return;
+        }
+        ground.outgoing.forget_chain(chain);
+        let mut next = also;
+        // For an origin that cannot dial: this node has passed on what was heard of it.
+        next.extend(ground.relays.hosts(chain));
+        let (mut sessions, mut calls): (Vec<SessionId>, Vec<StepKey>) = (Vec::new(), Vec::new());
+        for (key, record) in ground.steps.of_chain(chain) {
+            match record {
+                Record::Running { session, .. } => sessions.push(*session),
+                Record::Calling { .. } => calls.push(key.clone()),
+                Record::Done(done) => next.extend(done.to.iter().cloned()),
+            }
+        }
+        for session in sessions {
+            if let Some(Activation { phase: Phase::HandingOff(hand_off), .. }) = self.get(session) {
+                next.extend(hand_off.nodes());
+            }
+            self.discard(ground, session);
+        }
+        // Calls that its functions started and did not await, too.
+        ground.out.tell(Event::Abandoned(Owner::Chain(chain)));
+        calls.into_iter().for_each(|key| ground.out.tell(Event::StepAbandoned(key)));
+        self.tell_stopped(ground, chain, next);
+    }
+
+    fn tell_stopped(&self, ground: &mut Ground, chain: ChainId, mut next: Vec<Arc<NodeRef>>) {
+        next.sort_by_key(|node| node.id);
+        next.dedup_by_key(|node| node.id);
+        // The origin has heard it first; an answer on its way there is dropped there.
+        next.retain(|node| ![ground.me.id, chain.origin, NodeId(0)].contains(&node.id));
+        for node in next {
+            ground.out.send(&node, Message::Cancel(chain), Receipt::None, Urgency::Now);
+        }
+    }
+
+    /// Nothing of it is here any more, and nothing came of it.
+    pub(super) fn discard(&mut self, ground: &mut Ground, session: SessionId) {
+        if let Some(activation) = self.remove(session) {
+            ground.steps.forget(&activation.arrived);
+            ground.out.ask(Action::Discard(session));
+            ground.out.tell(Event::Abandoned(Owner::Session(session)));
+        }
+    }
+
+    /// Nobody can be told how this chain ends: its origin has not been reached for `orphan_timeout_us` (rpc-chains section 3.10).
+    pub(super) fn is_orphan(&mut self, now: Time, ground: &Ground, session: SessionId) -> bool {
+        let (interval_us, timeout_us) = (ground.policy.heartbeat_interval_us, ground.policy.orphan_timeout_us);
+        let Some(activation) = self.get_mut(session) else { return false };
+        // News of a failure may take longer than to the next sign of life: it counts for two.
+        let lately = |(_, last): &(Time, Time)| now.since(*last) <= interval_us.saturating_mul(2);
+        activation.unreached = activation.unreached.filter(lately);
+        activation.unreached.is_some_and(|(since, _)| now.since(since) >= timeout_us)
+    }
+
+    /// A sign of life of the chain of this step did not get to its origin.
+    pub(crate) fn origin_unreached(&mut self, now: Time, ground: &Ground, key: &StepKey) {
+        for (_, record) in ground.steps.of_chain(key.chain) {
+            if let Some(activation) = record.session().and_then(|session| self.get_mut(session)) {
+                let since = activation.unreached.map_or(now, |(since, _)| since);
+                activation.unreached = Some((since, now));
+            }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Chains whose function is not here: they wait until it has been fetched, or nobody has it.
+
+use alloc::{format, string::String, sync::Arc, vec::Vec};
+use catena_wire::{Exception, Fault, Hash, NodeRef, names};
+
+use super::{
+    Chains,
+    activation::{Awaits, Code, Phase, Suspended},
+    recording::Recording,
+};
+use crate::{Action, Answer, SessionId, Time, ground::Ground};
+
+impl Chains {
+    /// The function of a session that waits for its call is not here: the repository is asked, else the hop before.
+    pub(crate) fn code_missing(&mut self, now: Time, ground: &mut Ground, session: SessionId, code: Hash) {
+        let Some(activation) = self.get_mut(session).filter(|activation| activation.state.code == code) else { return };
+        let Phase::Suspended(suspended) = &mut activation.phase else { return };
+        suspended.code = Code::Fetching;
+        let sources = self.sources(ground, session);
+        let given_up = ground.codes.want(now, &mut ground.out, code, session, sources, &ground.policy);
+        self.give_up_code(now, ground, code, given_up);
+    }
+
+    /// A guest was to go on, and cannot without its function: it goes back to waiting.
+    pub(crate) fn code_absent(&mut self, now: Time, ground: &mut Ground, action: Action) {
+        let (session, code, suspended) = match action {
+            Action::Resume { session, code, continuation, call, result, .. } => {
+                let awaits = Awaits::Result(Some(result.map(Answer::Value)), String::new());
+                (session, code, Suspended::here(call, continuation, awaits))
+            }
+            Action::Branch { session, code, continuation, call, index, .. } => {
+                (session, code, Suspended::here(call, continuation, Awaits::Branch(index)))
+            }
+            _ => return,
+        };
+        if let Some(activation) = self.get_mut(session)
+            && matches!(activation.phase, Phase::Running)
+        {
+            activation.state.recording.iter_mut().for_each(Recording::pop);
+            self.set_phase(session, Phase::Suspended(suspended));
+            self.code_missing(now, ground, session, code);
+        }
+    }
+
+    /// Nodes that may have this session's function, the most likely first.
+    fn sources(&self, ground: &Ground, session: SessionId) -> Vec<Arc<NodeRef>> {
+        let Some(activation) = self.get(session) else { return Vec::new() };
+        let state = &activation.state;
+        // An origin that cannot be dialled cannot be asked, but it gave the function to the node by which it entered.
+        let creators = state.stack.iter().map(|frame| &frame.creator);
+        let others = creators.chain(&state.charter.entry).chain([&state.charter.origin]).cloned().map(Arc::new);
+        // An enclosing chain's function has been where its sub-chain began; the hop before may never have needed it.
+        let near = ground.codes.repository().into_iter().chain(&activation.creator).chain([&activation.before]);
+        near.cloned().chain(others).filter(|node| node.id != ground.me.id).collect()
+    }
+
+    /// A function has been checked and kept, or is not what its hash says.
+    pub(crate) fn code_stored(&mut self, now: Time, ground: &mut Ground, code: Hash, stored: bool) {
+        if !stored {
+            // Whoever sent the wrong bytes is not asked again, the next source is.
+            return self.ask_for_code(now, ground, code);
+        }
+        for session in ground.codes.finish(code) {
+            if let Some(activation) = self.get_mut(session)
+                && activation.state.code == code
+                && let Phase::Suspended(suspended) = &mut activation.phase
+            {
+                suspended.code = Code::Here;
+                self.resume_if_ready(now, ground, session);
+            }
+        }
+    }
+
+    /// Whoever was asked for it does not have it, or does not say.
+    pub(crate) fn ask_for_code(&mut self, now: Time, ground: &mut Ground, code: Hash) {
+        let given_up = ground.codes.ask_next(now, &mut ground.out, code, &ground.policy);
+        self.give_up_code(now, ground, code, given_up);
+    }
+
+    fn give_up_code(&mut self, now: Time, ground: &mut Ground, code: Hash, sessions: Vec<SessionId>) {
+        for session in sessions {
+            let message = format!(
+                "{} does not have function {code:?}, and neither the repository nor the hop before could bring it; run the chain again, so that its origin offers it",
+                ground.me.name
+            );
+            // For some of them it may have come along with a hop in the meantime.
+            let Some(activation) = self.get_mut(session).filter(|activation| activation.state.code == code) else {
+                continue;
+            };
+            if let Phase::Suspended(suspended) = &mut activation.phase
+                && matches!(suspended.code, Code::Fetching)
+            {
+                let why = Exception::new(names::CODE_MISSING, Fault::Node, message);
+                // The service function has run, or runs.
+                suspended.code = Code::Unavailable(if suspended.calls() { why.outcome_unknown() } else { why });
+                self.resume_if_ready(now, ground, session);
+            }
+        }
+    }
+}

@@ -1,0 +1,422 @@
+//! The hop out: kept here until the next node accepts it, taken back if it does not (design, section 2).
+
+use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
+use bytes::Bytes;
+use catena_wire::{Encoded, Exception, Hop, Message, NodeId, NodeRef, Outcome, StepKey, StepTrace, Value, names};
+
+use super::{
+    Chains,
+    activation::{Activation, Cargo, Departure, Phase},
+    recording::Recording,
+};
+use crate::{
+    Action, Handed, Instance, Receipt, RetryScope, SessionId, Time, Undelivered,
+    calls::too_large,
+    delivery::{Delivery, Next, unreachable},
+    directory::Waiter,
+    ground::Ground,
+    memory::{Fate, Payload},
+    outbox::Event,
+};
+
+/// A hop being handed over.
+#[derive(Clone, Debug)]
+pub(crate) struct HandOff {
+    pub(super) key: StepKey,
+    pub(super) cargo: Cargo,
+    pub(super) continuation: Bytes,
+    pub(super) code_bytes: Option<Bytes>,
+    pub(super) delivery: Delivery,
+    /// When it goes out again; `None` while another instance of the service is looked for.
+    pub(super) retry_at: Option<Time>,
+    /// What the function is told if nothing was done anywhere.
+    pub(super) fallback: Option<Exception>,
+}
+
+impl HandOff {
+    pub(crate) const fn key(&self) -> &StepKey {
+        &self.key
+    }
+
+    pub(crate) const fn to(&self) -> &Arc<NodeRef> {
+        self.delivery.to()
+    }
+
+    pub(crate) fn nodes(&self) -> Vec<Arc<NodeRef>> {
+        self.delivery.nodes()
+    }
+
+    pub(crate) fn may_be_done(&self) -> bool {
+        let out = self.delivery.attempts() > 0 || self.delivery.may_be_done();
+        out && matches!(self.cargo, Cargo::Call(_))
+    }
+
+    /// Whether it was taken over once, and is handed over again.
+    pub(super) const fn was_taken(&self) -> bool {
+        self.delivery.was_taken()
+    }
+
+    /// How long ago it first went out.
+    pub(super) fn age_us(&self, now: Time) -> u64 {
+        self.delivery.age_us(now)
+    }
+
+    pub(super) fn retry_at(&self) -> Time {
+        self.retry_at.unwrap_or(Time::from_us(u64::MAX))
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.continuation.len() + self.cargo.bytes() + self.code_bytes.as_ref().map_or(0, Bytes::len)
+    }
+}
+
+impl Chains {
+    /// The chain goes where this goes, as soon as it is known where that is.
+    pub(super) fn find_and_depart(&mut self, ground: &mut Ground, session: SessionId, cargo: Cargo) {
+        if let Some(place) = ground.directory.place(cargo.service()).cloned() {
+            return self.depart(ground, session, cargo, &place);
+        }
+        let service = String::from(cargo.service());
+        let Some(activation) = self.get(session) else { return };
+        let step = activation.step;
+        // To be told of it, should the name not be found.
+        let to = ground.me.clone();
+        let departure = Departure { cargo, to, with_code: false, scope: RetryScope::Nowhere };
+        self.set_phase(session, Phase::LookingUp(departure));
+        ground.directory.look_up(&mut ground.out, &service, Waiter::Chain(session, step), Vec::new());
+    }
+
+    pub(super) fn depart(&mut self, ground: &mut Ground, session: SessionId, cargo: Cargo, place: &Instance) {
+        let Some(activation) = self.get(session) else { return };
+        let code = activation.state.code;
+        let (to, scope) = host_of(place, cargo.function());
+        let with_code = to.id != ground.me.id && !ground.codes.was_sent(to.id, code);
+        self.suspend(ground, session, Departure { cargo, to, with_code, scope });
+    }
+
+    pub(super) fn suspend(&mut self, ground: &mut Ground, session: SessionId, departure: Departure) {
+        let Some(activation) = self.get(session) else { return };
+        let with_code = departure.with_code.then_some(activation.state.code);
+        self.set_phase(session, Phase::Suspending(departure));
+        ground.out.ask_first(Action::Suspend { session, with_code });
+    }
+
+    /// The guest's continuation has been taken, and its function if that is to ride along.
+    pub(crate) fn suspended(
+        &mut self,
+        now: Time,
+        ground: &mut Ground,
+        session: SessionId,
+        continuation: Result<(Bytes, Option<Bytes>), Exception>,
+        took_us: u64,
+    ) {
+        let Some(activation) = self.get_mut(session) else { return };
+        let Phase::Suspending(departure) = &activation.phase else { return };
+        let Departure { cargo, to, with_code, scope } = departure.clone();
+        let code = activation.state.code;
+        activation.profile.guest_us += took_us;
+        let (continuation, code_bytes) = match continuation {
+            Ok(taken) => taken,
+            Err(why) => {
+                let (line, column) = cargo.position();
+                let why = if why.line == 0 { why.at_line(line, column) } else { why };
+                return self.finish(now, ground, session, Outcome::Threw(why));
+            }
+        };
+        ground.directory.placement.learn_state(code, continuation.len());
+        if with_code && code_bytes.is_some() {
+            ground.codes.note_sent(to.id, code, &ground.policy);
+        }
+        match (cargo, to.id == ground.me.id) {
+            (Cargo::Split(split), true) => self.split_here(now, ground, session, &split, continuation),
+            (Cargo::Sub { call, service, sub }, _) => {
+                self.push_frame(ground, session, call, service, sub, continuation);
+            }
+            (cargo, _) => {
+                let delivery = Delivery::new(to, scope);
+                self.hand(now, ground, session, cargo, delivery, continuation, code_bytes, None);
+            }
+        }
+    }
+
+    /// Hands the chain over.
+    #[allow(clippy::too_many_arguments, reason = "what a hop consists of")]
+    pub(super) fn hand(
+        &mut self,
+        now: Time,
+        ground: &mut Ground,
+        session: SessionId,
+        cargo: Cargo,
+        delivery: Delivery,
+        continuation: Bytes,
+        code_bytes: Option<Bytes>,
+        fallback: Option<Exception>,
+    ) {
+        self.close_profile(now, ground, session);
+        let Some(activation) = self.get_mut(session) else { return };
+        activation.step = activation.step.saturating_add(1);
+        if let Cargo::Split(split) = &cargo {
+            let count = u16::try_from(split.count).unwrap_or(u16::MAX);
+            activation.state.splits = activation.state.splits.saturating_add(count);
+        }
+        let (key, retry_at) = (activation.key(), Some(now));
+        let hand_off = HandOff { key, cargo, continuation, code_bytes, delivery, retry_at, fallback };
+        self.set_phase(session, Phase::HandingOff(hand_off));
+        self.send_hop(now, ground, session);
+    }
+
+    /// Sends the hop, for the first time or again: it may or may not have arrived, and the same hop again cannot double an
+    /// effect, since the node remembers its step.
+    pub(super) fn send_hop(&mut self, now: Time, ground: &mut Ground, session: SessionId) {
+        /// The slowest link for which the acceptance of a large hop is awaited.
+        const US_PER_BYTE: u64 = 15;
+        let Some(activation) = self.get_mut(session) else { return };
+        let Phase::HandingOff(hand_off) = &mut activation.phase else { return };
+        let age_us = hand_off.delivery.send(now);
+        let patience_us = ground.policy.accept_timeout_us.saturating_add(hand_off.bytes() as u64 * US_PER_BYTE);
+        hand_off.retry_at = Some(now.after(patience_us));
+        let (to, attempt) = (hand_off.to().clone(), hand_off.delivery.attempts());
+        let handed = Handed { session, step: hand_off.key.step, to: to.id, attempt };
+        self.reset_timer(session);
+        let Some(message) = self.get(session).and_then(|activation| hop_of(now, ground, activation, age_us)) else {
+            return;
+        };
+        ground.out.send_encoded(to, message, Receipt::Hop(handed), None);
+    }
+
+    /// The next node has taken the hop over. Only the node to which it was handed can say so.
+    pub(crate) fn hop_accepted(&mut self, now: Time, ground: &mut Ground, from: NodeId, key: &StepKey) {
+        if let Some(session) = self.handing(key, from) {
+            self.hand_over(now, ground, session);
+        }
+    }
+
+    /// The chain has been seen at a later step elsewhere: an implicit acknowledgement of hops that were handed over before, by whoever
+    /// knows of the chain.
+    pub(crate) fn seen_beyond(&mut self, now: Time, ground: &mut Ground, at: NodeId, key: &StepKey) {
+        if at == ground.me.id {
+            return;
+        }
+        for session in self.handing_up_to(key) {
+            self.hand_over(now, ground, session);
+        }
+    }
+
+    fn hand_over(&mut self, now: Time, ground: &mut Ground, session: SessionId) {
+        let Some(mut activation) = self.remove(session) else { return };
+        let Phase::HandingOff(hand_off) = &mut activation.phase else { return };
+        hand_off.delivery.taken();
+        let (step, to) = (hand_off.key.step, hand_off.nodes());
+        ground.out.tell(Event::Seen(hand_off.key.clone(), hand_off.to().clone()));
+        let children = self.children_of(now, ground, &activation);
+        let (key, fate) = (activation.arrived.clone(), Fate::Forwarded(step));
+        let payload = Payload::Forwarded(activation, children);
+        ground.steps.finish(ground.clock.now(), &key, fate, to, payload, &ground.policy);
+    }
+
+    /// Nothing was done there, and the continuation is still here: so is the `try/catch` around the call (design, section 2).
+    pub(crate) fn hop_refused(&mut self, now: Time, ground: &mut Ground, from: NodeId, key: &StepKey, why: Exception) {
+        if let Some(session) = self.handing(key, from) {
+            self.take_back(now, ground, session, why);
+        }
+    }
+
+    /// News of a sending: late ones of an earlier sending, or of an earlier hop, are not news of this one.
+    pub(crate) fn hop_undelivered(&mut self, now: Time, ground: &mut Ground, handed: Handed, how: Undelivered) {
+        let Some(Phase::HandingOff(hand_off)) = self.get(handed.session).map(|activation| &activation.phase) else {
+            return;
+        };
+        let latest = hand_off.key.step == handed.step
+            && hand_off.to().id == handed.to
+            && hand_off.delivery.attempts() == handed.attempt;
+        if latest {
+            self.hop_failed(now, ground, handed.session, how);
+        }
+    }
+
+    /// Links of hops that are being handed over have broken.
+    pub(crate) fn link_lost(&mut self, now: Time, ground: &mut Ground, node: NodeId) {
+        let (first, last) = ((node, SessionId(0)), (node, SessionId(u64::MAX)));
+        let handing: Vec<_> = self.handing_to.range(first..=last).map(|(_, session)| *session).collect();
+        handing.into_iter().for_each(|session| self.hop_failed(now, ground, session, Undelivered::Lost));
+    }
+
+    /// The hop did not get through, or nobody says that it did.
+    pub(super) fn hop_failed(&mut self, now: Time, ground: &mut Ground, session: SessionId, how: Undelivered) {
+        let Some(activation) = self.get_mut(session) else { return };
+        let Phase::HandingOff(hand_off) = &mut activation.phase else { return };
+        // Another instance is being looked for: the one before must not get it once more.
+        if hand_off.retry_at.is_none() {
+            return;
+        }
+        if let Undelivered::TooLarge { bytes, bytes_max } = how {
+            return self.take_back(now, ground, session, too_large(bytes, bytes_max));
+        }
+        let service = String::from(hand_off.cargo.service());
+        match hand_off.delivery.failed(how, true, &ground.policy) {
+            Next::SendAgain => self.send_hop(now, ground, session),
+            Next::Seek if !service.is_empty() => {
+                hand_off.retry_at = None;
+                let (step, avoid) = (hand_off.key.step, hand_off.delivery.excluded());
+                self.reset_timer(session);
+                ground.directory.forget(&service);
+                ground.directory.look_up(&mut ground.out, &service, Waiter::Chain(session, step), avoid);
+            }
+            Next::Seek => {
+                let why = hand_off.delivery.exhausted(&unreachable(&hand_off.to().name));
+                self.take_back(now, ground, session, why);
+            }
+            Next::GiveUp(why) => self.take_back(now, ground, session, why),
+        }
+    }
+
+    /// What looking up a name for this chain has brought. `more`: another answer is to come.
+    pub(crate) fn resolved(
+        &mut self,
+        now: Time,
+        ground: &mut Ground,
+        (session, step): (SessionId, u32),
+        place: &Result<Instance, Exception>,
+        more: bool,
+    ) {
+        let Some(activation) = self.get_mut(session) else { return };
+        match &mut activation.phase {
+            Phase::LookingUp(departure) if activation.step == step => {
+                let cargo = departure.cargo.clone();
+                match place {
+                    Ok(place) => self.depart(ground, session, cargo, place),
+                    Err(why) => {
+                        let why = why.clone().calling(cargo.service(), cargo.function());
+                        // It is the step that could not be made.
+                        activation.step = activation.step.saturating_add(1);
+                        let why = why.at(&activation.key(), &activation.state.path);
+                        self.set_phase(session, Phase::Waiting);
+                        self.settle(ground, session, cargo.number(), Err(why));
+                    }
+                }
+            }
+            // Otherwise it was taken or refused meanwhile, and this is another.
+            Phase::HandingOff(hand_off) if hand_off.key.step == step && hand_off.retry_at.is_none() => {
+                let function = hand_off.cargo.function();
+                let found = place.as_ref().ok().map(|place| host_of(place, function));
+                match found.filter(|(to, _)| hand_off.delivery.allows(to)) {
+                    Some((to, scope)) => self.redirect(now, ground, session, to, scope),
+                    // What was looked up for another may be what this one has tried.
+                    None if more => {
+                        let service = String::from(hand_off.cargo.service());
+                        ground.directory.wait_on(&service, Waiter::Chain(session, step));
+                    }
+                    None => {
+                        let why = hand_off.delivery.exhausted(&unreachable(&hand_off.to().name));
+                        self.take_back(now, ground, session, why);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Another instance of the service may take the hop (rpc-chains section 3.9: a logical name is mapped to a backup).
+    fn redirect(&mut self, now: Time, ground: &mut Ground, session: SessionId, to: Arc<NodeRef>, scope: RetryScope) {
+        let Some(activation) = self.get_mut(session) else { return };
+        let Phase::HandingOff(hand_off) = &activation.phase else { return };
+        let mut hand_off = hand_off.clone();
+        if hand_off.delivery.may_be_done() {
+            let duplicate = activation.state.mark(&hand_off.key, ground.me.id);
+            ground.fences.note(ground.clock.now(), duplicate, &ground.policy);
+        }
+        hand_off.delivery.redirect(to, scope);
+        self.set_phase(session, Phase::HandingOff(hand_off));
+        self.send_hop(now, ground, session);
+    }
+
+    fn take_back(&mut self, now: Time, ground: &mut Ground, session: SessionId, why: Exception) {
+        let Some(Phase::HandingOff(hand_off)) = self.set_phase(session, Phase::Waiting) else { return };
+        let HandOff { key, cargo, continuation, delivery, fallback, .. } = hand_off;
+        // The name may lead elsewhere next time (design, section 5).
+        let place = ground.directory.forget(cargo.service());
+        // Whoever hosts no chains for others does not know the services of others.
+        let proxy = place.and_then(|place| place.proxy).is_some_and(|proxy| proxy.id == delivery.to().id);
+        let no_host = why.name == names::RUNS_NO_GUESTS || (proxy && why.name == names::UNKNOWN_SERVICE);
+        if let (Cargo::Call(call), true) = (&cargo, no_host) {
+            return self.stay_and_call(now, ground, session, call.clone(), continuation);
+        }
+        let (arrived_at_us, profile) = (ground.unix_us(now), ground.profile("", ""));
+        let Some(activation) = self.get_mut(session) else { return };
+        if let Cargo::Split(split) = &cargo {
+            // None of its branches has begun.
+            let count = u16::try_from(split.count).unwrap_or(u16::MAX);
+            activation.state.splits = activation.state.splits.saturating_sub(count);
+            if why.name == names::RUNS_NO_GUESTS {
+                activation.step = activation.step.saturating_sub(1);
+                return self.split_here(now, ground, session, split, continuation);
+            }
+        }
+        activation.calls.out.remove(&cargo.number());
+        activation.profile = StepTrace { step: activation.step, arrived_at_us, ..profile };
+        let why = delivery.conclude(why);
+        let why = fallback.filter(|_| !why.unknown).unwrap_or(why);
+        let why = why.calling(cargo.service(), cargo.function()).at(&key, &activation.state.path);
+        if why.unknown {
+            // The chain may have gone on there: what its function does now may have been done by its first way.
+            let duplicate = activation.state.mark(&key, ground.me.id);
+            ground.fences.note(ground.clock.now(), duplicate, &ground.policy);
+        }
+        self.resume(ground, session, cargo.number(), continuation, Err(why));
+    }
+}
+
+/// The hop as it goes out now: with what is left of the budget.
+pub(super) fn hop_of(now: Time, ground: &Ground, activation: &Activation, age_us: u64) -> Option<Encoded> {
+    let Phase::HandingOff(hand_off) = &activation.phase else { return None };
+    let state = &activation.state;
+    let (service, function, params, gather) = match &hand_off.cargo {
+        Cargo::Call(call) => (call.service.clone(), call.function.clone(), call.params.clone(), 0),
+        Cargo::Split(split) => {
+            (String::new(), String::new(), Value::null(), u16::try_from(split.count).unwrap_or(u16::MAX))
+        }
+        // It never goes anywhere.
+        Cargo::Sub { .. } => return None,
+    };
+    let heartbeat_in_us = activation.heartbeat_at.since(now).saturating_sub(ground.policy.heartbeat_hop_us);
+    let hop = Hop {
+        key: hand_off.key.clone(),
+        age_us,
+        budget: activation.budget_now(now),
+        service,
+        function,
+        params,
+        call: hand_off.cargo.number(),
+        code: state.code,
+        charter: state.charter.clone(),
+        stack: state.stack.clone(),
+        emitted: state.emitted,
+        heartbeat_in_us,
+        path: state.path.clone(),
+        trace: state.trace.clone(),
+        recording: state.recording.as_ref().map(Recording::to_wire),
+        console: state.console.clone(),
+        console_told: state.console_told,
+        limits: state.limits,
+        uncertain: state.uncertain,
+        duplicate: state.duplicate.as_deref().cloned(),
+        continuation_bytes: u32::try_from(hand_off.continuation.len()).unwrap_or(u32::MAX),
+        splits: state.splits,
+        merge: state.merge.clone(),
+        gather,
+        merged: state.merged.clone(),
+        continuation: hand_off.continuation.clone(),
+        code_bytes: hand_off.code_bytes.clone(),
+    };
+    Some(Message::Hop(Box::new(hop)).encode())
+}
+
+/// Where chains run that call it, and where that may be done again.
+fn host_of(place: &Instance, function: &str) -> (Arc<NodeRef>, RetryScope) {
+    match (&place.proxy, RetryScope::of(&place.kinds, function)) {
+        // Its proxy remembers no step across a crash, nor which instance it asked.
+        (Some(proxy), RetryScope::SameNode) => (proxy.clone(), RetryScope::Nowhere),
+        (Some(proxy), scope) => (proxy.clone(), scope),
+        (None, scope) => (place.node.clone(), scope),
+    }
+}

@@ -1,0 +1,123 @@
+//! The second timeout of rpc-chains section 3.9: finding the node that a silent chain stopped at.
+//!
+//! The paper runs the chain once more in interactive mode. Following the pointers that its hops left behind tells the same
+//! without doing anything twice, and for every branch at once.
+
+use alloc::{sync::Arc, vec::Vec};
+use catena_wire::{Branch, ChainId, Charter, Message, Mode, NodeId, NodeRef, StepKey, Whereabouts};
+
+use super::{
+    Chains,
+    activation::{Activation, Phase},
+    console::untold,
+};
+use crate::{
+    Receipt, Urgency,
+    ground::Ground,
+    memory::{Fate, Payload, Record},
+};
+
+impl Chains {
+    /// A chain of this node has been silent for too long, twice.
+    pub(crate) fn seek(&mut self, ground: &mut Ground, chain: ChainId) {
+        let key = StepKey { chain, branch: Branch::root(), step: 0 };
+        let home = home((*ground.me).clone(), None);
+        self.follow(ground, &key, &home);
+    }
+
+    /// Another node looks for it: it sent it here, or began it. Nobody else is answered: one question may lead to as many
+    /// answers as the chain has steps.
+    pub(crate) fn locate(
+        &mut self,
+        ground: &mut Ground,
+        from: NodeId,
+        key: &StepKey,
+        (origin, entry): (NodeRef, Option<NodeRef>),
+    ) {
+        let brought = ground.steps.get(key).is_none_or(|record| record.came_from(from));
+        if origin.id == key.chain.origin && (brought || from == key.chain.origin) {
+            self.follow(ground, key, &home(origin, entry));
+        }
+    }
+
+    /// Steps only grow on the way, so it comes to an end.
+    fn follow(&mut self, ground: &mut Ground, key: &StepKey, seeker: &Charter) {
+        match ground.steps.get(key) {
+            None => tell(ground, key, Whereabouts::Unknown, seeker),
+            Some(Record::Running { session, .. }) => match self.get(*session).cloned() {
+                Some(activation) => self.follow_here(ground, key, &activation, seeker),
+                None => tell(ground, key, Whereabouts::Unknown, seeker),
+            },
+            Some(Record::Done(done)) => {
+                // Whoever ended or refused it tells that again when the hop comes again.
+                let Fate::Forwarded(step) = done.fate else { return };
+                let (to, payload) = (done.to.last().cloned(), done.payload.as_deref().cloned());
+                let at = StepKey { step, ..key.clone() };
+                match payload {
+                    Some(Payload::Forwarded(activation, children)) => {
+                        self.left(ground, &at, to, &activation, true);
+                        let home = activation.state.charter.clone();
+                        children.iter().for_each(|child| self.follow_own(ground, child, &home));
+                    }
+                    _ => went(ground, &at, to, true, seeker),
+                }
+            }
+            Some(Record::Calling { .. }) => {}
+        }
+    }
+
+    fn follow_here(&mut self, ground: &mut Ground, key: &StepKey, activation: &Activation, _: &Charter) {
+        // The chain knows better where its origin is than whoever asks: what it said is nobody else's.
+        let charter = &activation.state.charter;
+        let (at, open): (StepKey, Vec<Branch>) = match &activation.phase {
+            Phase::HandingOff(hand_off) => {
+                let to = Some(hand_off.to().clone());
+                return self.left(ground, hand_off.key(), to, activation, hand_off.was_taken());
+            }
+            Phase::Merging(merging) => (merging.at.clone(), merging.open_branches()),
+            _ => (activation.key(), Vec::new()),
+        };
+        let beat = Message::Heartbeat(key.clone(), (*ground.me).clone(), open.clone());
+        ground.send_home(charter, beat, Receipt::None);
+        open.into_iter().for_each(|branch| self.follow_own(ground, &StepKey { branch, ..at.clone() }, charter));
+    }
+
+    /// It left for there, and was taken over or not. Whoever took it over may be gone, and its lines with it.
+    fn left(&self, ground: &mut Ground, at: &StepKey, to: Option<Arc<NodeRef>>, activation: &Activation, taken: bool) {
+        let charter = &activation.state.charter;
+        if let Some(lines) = untold(activation) {
+            let said = Message::Console(activation.key(), activation.state.console_told, lines);
+            ground.send_home(charter, said, Receipt::None);
+        }
+        went(ground, at, to, taken, charter);
+    }
+
+    /// A branch that may have begun here; of one that began elsewhere another node knows.
+    fn follow_own(&mut self, ground: &mut Ground, key: &StepKey, seeker: &Charter) {
+        if ground.steps.get(key).is_some() {
+            self.follow(ground, key, seeker);
+        }
+    }
+}
+
+/// Tells the origin where it went, and has it looked for there.
+fn went(ground: &mut Ground, at: &StepKey, to: Option<Arc<NodeRef>>, taken: bool, seeker: &Charter) {
+    let Some(to) = to else { return };
+    let host = to.name.clone();
+    tell(ground, at, if taken { Whereabouts::Went(host) } else { Whereabouts::Handing(host) }, seeker);
+    if taken {
+        let (origin, entry) = (seeker.origin.clone(), seeker.entry.clone());
+        let locate = Message::Locate { key: at.clone(), origin, entry };
+        ground.out.send(&to, locate, Receipt::None, Urgency::Now);
+    }
+}
+
+fn tell(ground: &mut Ground, key: &StepKey, whereabouts: Whereabouts, seeker: &Charter) {
+    let located = Message::Located(key.clone(), ground.me.name.clone(), whereabouts);
+    ground.send_home(seeker, located, Receipt::None);
+}
+
+/// The way to whoever looks for a chain of which this node may know nothing.
+const fn home(origin: NodeRef, entry: Option<NodeRef>) -> Charter {
+    Charter { origin, started_at_ms: 0, mode: Mode::Chain, compose: true, entry, credentials: None }
+}

@@ -1,0 +1,140 @@
+//! Merging (rpc-chains section 3.10): the merge host awaits the outcomes of all branches, then the parent goes on.
+
+use alloc::{collections::BTreeMap, vec::Vec};
+use bytes::Bytes;
+use catena_wire::{BRANCHES_MAX, Branch, BranchCount, End, PATH_HOSTS_MAX, StepKey, StepTrace, Value};
+
+use super::{
+    Chains,
+    activation::{Activation, Awaits, Phase, Suspended},
+    console,
+};
+use crate::{
+    SessionId, Time,
+    ground::Ground,
+    memory::{Done, Fate, Record},
+};
+
+/// A parent that waits for its branches.
+#[derive(Clone, Debug)]
+pub(crate) struct Merging {
+    /// The guest's number for the split.
+    pub(super) call: u32,
+    /// The step that split.
+    pub(super) at: StepKey,
+    /// Number of the first branch.
+    pub(super) first: u16,
+    /// How many there are.
+    pub(super) count: u16,
+    /// What each was given; none can bring more back.
+    pub(super) hops_each: u32,
+    pub(super) continuation: Bytes,
+    /// How many hosts of the parent's path its branches share.
+    pub(super) hosts_before: usize,
+    /// How many of the lines that its branches carry were the parent's when it split: meanwhile it may be brought others.
+    pub(super) lines_before: usize,
+    /// By number.
+    pub(super) ended: BTreeMap<u16, End>,
+    /// Branches for which it does not wait: none, but for a mistake made on purpose.
+    pub(super) early: usize,
+}
+
+impl Merging {
+    /// Branches that have not ended, as the merge host tells the origin.
+    pub(crate) fn open_branches(&self) -> Vec<Branch> {
+        let numbers = (0..self.count).map(|index| self.first.saturating_add(index));
+        let open = numbers.filter(|number| !self.ended.contains_key(number));
+        open.filter_map(|number| self.at.branch.child(number)).collect()
+    }
+
+    /// Whether it is one of these branches, and has not ended before.
+    fn awaits(&self, end: &End) -> bool {
+        let number = end.key.branch.number();
+        let among = number.checked_sub(self.first).is_some_and(|index| index < self.count);
+        let ours = end.key.chain == self.at.chain && end.key.branch.parent().as_ref() == Some(&self.at.branch);
+        among && ours && !self.ended.contains_key(&number)
+    }
+
+    fn is_complete(&self) -> bool {
+        self.ended.len() + self.early >= usize::from(self.count)
+    }
+}
+
+impl Chains {
+    /// A branch has ended. What comes for a merge that is over, or never was here, is dropped.
+    pub(crate) fn branch_ended(&mut self, now: Time, ground: &mut Ground, mut end: End) {
+        let Some(at) = end.at.clone() else { return };
+        let Some(session) = self.merging(&at) else { return self.ended_early(ground, &at, end) };
+        let Some(Activation { phase: Phase::Merging(merging), .. }) = self.get_mut(session) else { return };
+        if merging.ended.contains_key(&end.key.branch.number())
+            && bug!(ground.policy, MergeCountsRepeats)
+            && let Some(open) = merging.open_branches().into_iter().next()
+        {
+            end.key.branch = open;
+        }
+        if !merging.awaits(&end) {
+            return;
+        }
+        merging.ended.insert(end.key.branch.number(), end);
+        if merging.is_complete() {
+            self.merge(now, ground, session);
+        }
+    }
+
+    /// Whether the parent of these branches is here, or has been: a branch that ends before its parent's hop has come has to say so again.
+    pub(crate) fn knows_split(&self, ground: &Ground, at: &StepKey) -> bool {
+        match ground.steps.stay_of(at) {
+            Some((arrived, Record::Running { session, .. })) => {
+                arrived == at || self.get(*session).is_some_and(|activation| activation.step >= at.step)
+            }
+            Some((_, Record::Done(Done { fate: Fate::Forwarded(step), .. }))) => *step > at.step,
+            Some((_, Record::Done(_))) => true,
+            Some((_, Record::Calling { .. })) | None => false,
+        }
+    }
+
+    /// A branch may be quicker than the state of its parent, which is on its way to the merge host.
+    fn ended_early(&mut self, ground: &Ground, at: &StepKey, end: End) {
+        let Some(session) = ground.steps.get(at).and_then(Record::session) else { return };
+        let Some(Activation { phase: Phase::Suspended(suspended), .. }) = self.get_mut(session) else { return };
+        if let Suspended { awaits: Awaits::Branches(count, early), .. } = suspended
+            && early.len() < usize::from(*count)
+            && early.iter().all(|known| known.key.branch != end.key.branch)
+        {
+            early.push(end);
+        }
+    }
+
+    fn merge(&mut self, now: Time, ground: &mut Ground, session: SessionId) {
+        let (arrived_at_us, profile) = (ground.unix_us(now), ground.profile("", ""));
+        let Some(activation) = self.get_mut(session) else { return };
+        let Phase::Merging(merging) = &mut activation.phase else { return };
+        let ends = core::mem::take(&mut merging.ended);
+        let (hosts_before, lines_before, hops_each) = (merging.hosts_before, merging.lines_before, merging.hops_each);
+        let (call, continuation) = (merging.call, merging.continuation.clone());
+        let returned: u32 = ends.values().map(|end| end.hops_left.min(hops_each)).sum();
+        activation.set_budget(now, activation.budget_now(now).with_hops_back(returned));
+        let mut outcomes = Vec::with_capacity(ends.len());
+        let state = &mut activation.state;
+        for (_, end) in ends {
+            let counts = [BranchCount { branch: end.key.branch, emitted: end.emitted }].into_iter().chain(end.merged);
+            let room = BRANCHES_MAX.saturating_sub(state.merged.len());
+            state.merged.extend(counts.filter(|count| count.emitted > 0).take(room));
+            let room = PATH_HOSTS_MAX.saturating_sub(state.path.len());
+            state.path.extend(end.path.into_iter().skip(hosts_before).take(room));
+            let lines = end.console.into_iter().skip(lines_before);
+            console::extend(&mut state.console, lines, ground.policy.console_lines_max);
+            state.note(end.trace.into_iter().flatten());
+            if let (Some(recording), Some(more)) = (&mut state.recording, end.recording) {
+                recording.merge(more);
+            }
+            outcomes.push(end.outcome);
+        }
+        state.observe_branches(&outcomes);
+        if activation.profile.node.is_empty() {
+            // It has been here all the time; what it did until it split has been noted.
+            activation.profile = StepTrace { step: activation.step, arrived_at_us, ..profile };
+        }
+        self.resume(ground, session, call, continuation, Ok(Value::of_outcomes(&outcomes)));
+    }
+}

@@ -1,0 +1,194 @@
+//! Splitting (rpc-chains section 3.10): the continuation is forked, and each branch goes its own way under its own number.
+
+use alloc::{format, string::String, vec::Vec};
+use bytes::Bytes;
+use catena_wire::{Exception, Fault, Kinds, Merge, Mode, NodeRef, Outcome, StepKey, StepTrace, names};
+
+use super::{
+    ChainState, Chains,
+    activation::{Activation, Awaits, Cargo, Outstanding, Phase, Suspended},
+    merge::Merging,
+    recording::Recording,
+};
+use crate::{
+    GuestSplit, Instance, SessionId, Time,
+    ground::{Ground, overloaded},
+};
+
+impl Chains {
+    /// A split that a guest asked for: it moves to the merge host if it is `lone`, and its function waits for nothing else.
+    pub(super) fn split(&mut self, now: Time, ground: &mut Ground, session: SessionId, split: GuestSplit, lone: bool) {
+        let Some(activation) = self.get_mut(session) else { return };
+        // Before all else, so that no function can go on asking in vain.
+        let budget = activation.budget_now(now).take_hop();
+        let Some(budget) = budget.filter(|budget| budget.hops_left() >= split.count) else {
+            // It is this step that cannot be made.
+            activation.step = activation.step.saturating_add(1);
+            return self.out_of_hops(now, ground, session, &Cargo::Split(split));
+        };
+        activation.set_budget(now, budget);
+        let stays = !lone || activation.state.charter.mode == Mode::Interactive;
+        if let Err(why) = self.may_split(ground, session, &split) {
+            let why = why.at_line(split.line, split.column);
+            return self.settle(ground, session, split.call, Err(why));
+        }
+        let here = stays || split.at.as_ref().is_none_or(|at| ground.directory.serves(at));
+        let cargo = Cargo::Split(split);
+        if here {
+            let place = Instance { node: ground.me.clone(), proxy: None, kinds: Kinds::default() };
+            return self.depart(ground, session, cargo, &place);
+        }
+        self.find_and_depart(ground, session, cargo);
+    }
+
+    fn may_split(&self, ground: &Ground, session: SessionId, split: &GuestSplit) -> Result<(), Exception> {
+        let limit = |message: String| Err(Exception::new(names::LIMIT_EXCEEDED, Fault::Guest, message));
+        let Some(activation) = self.get(session) else { return limit(String::new()) };
+        let branches_max = ground.policy.branches_max;
+        if split.count == 0 || split.count > branches_max {
+            return limit(format!("a split into {} branches, where branches_max is {branches_max}", split.count));
+        }
+        if activation.arrived.branch.child(1).is_none() {
+            return limit(String::from("splits within splits are too deep; merge before splitting again"));
+        }
+        if u32::from(activation.state.splits) + split.count > u32::from(u16::MAX) {
+            return limit(String::from("the chain has split into 65,535 branches, which is all that can be numbered"));
+        }
+        if self.has_room_for(ground, split.count as usize) {
+            return Ok(());
+        }
+        Err(overloaded(&ground.me.name, "chains", ground.policy.activations_max))
+    }
+
+    fn has_room_for(&self, ground: &Ground, branches: usize) -> bool {
+        self.count().saturating_add(branches) <= ground.policy.activations_max
+    }
+
+    /// This node is the merge host too.
+    pub(super) fn split_here(
+        &mut self,
+        now: Time,
+        ground: &mut Ground,
+        session: SessionId,
+        split: &GuestSplit,
+        continuation: Bytes,
+    ) {
+        self.close_profile(now, ground, session);
+        let Some(activation) = self.get_mut(session) else { return };
+        activation.step = activation.step.saturating_add(1);
+        let count = u16::try_from(split.count).unwrap_or(u16::MAX);
+        if !bug!(ground.policy, BranchNumbersAgain) {
+            activation.state.splits = activation.state.splits.saturating_add(count);
+        }
+        let parent = activation.clone();
+        self.become_merge_host(now, ground, session, split.call, count, continuation.clone());
+        let host = (*ground.me).clone();
+        self.begin_branches(now, ground, &parent, &host, (split.call, count), &continuation);
+    }
+
+    /// From now on this session waits for its branches to end here.
+    pub(super) fn become_merge_host(
+        &mut self,
+        now: Time,
+        ground: &Ground,
+        session: SessionId,
+        call: u32,
+        count: u16,
+        continuation: Bytes,
+    ) {
+        let Some(activation) = self.get_mut(session) else { return };
+        let (share, rest) = activation.budget_now(now).shared(u32::from(count));
+        activation.set_budget(now, rest);
+        // Results of other calls wait until it goes on.
+        activation.calls.out.remove(&call);
+        // If it has come here to merge, this host is on its own path only.
+        let moved = usize::from(matches!(activation.phase, Phase::Suspended(_)));
+        let merging = Merging {
+            call,
+            at: activation.key(),
+            first: activation.state.splits.saturating_sub(count).saturating_add(1),
+            count,
+            hops_each: share.hops_left(),
+            continuation,
+            hosts_before: activation.state.path.len().saturating_sub(moved),
+            lines_before: activation.state.console.len(),
+            ended: alloc::collections::BTreeMap::new(),
+            early: usize::from(bug!(ground.policy, MergeTooEarly)),
+        };
+        self.set_phase(session, Phase::Merging(merging));
+    }
+
+    /// The branches of a split that has been handed over, which begin here; none for any other hop.
+    pub(super) fn children_of(&mut self, now: Time, ground: &mut Ground, parent: &Activation) -> Vec<StepKey> {
+        let Phase::HandingOff(hand_off) = &parent.phase else { return Vec::new() };
+        let Cargo::Split(split) = &hand_off.cargo else { return Vec::new() };
+        let count = u16::try_from(split.count).unwrap_or(u16::MAX);
+        let (host, call) = ((**hand_off.to()).clone(), split.call);
+        let continuation = hand_off.continuation.clone();
+        self.begin_branches(now, ground, parent, &host, (call, count), &continuation)
+    }
+
+    /// Each branch begins here, from the parent's continuation. One that there is no room for ends at once.
+    fn begin_branches(
+        &mut self,
+        now: Time,
+        ground: &mut Ground,
+        parent: &Activation,
+        host: &NodeRef,
+        (call, count): (u32, u16),
+        continuation: &Bytes,
+    ) -> Vec<StepKey> {
+        let at = parent.key();
+        let first = parent.state.splits.saturating_sub(count).saturating_add(1);
+        let mut children = Vec::new();
+        for index in 0..count {
+            let Some(branch) = at.branch.child(first.saturating_add(index)) else { continue };
+            let key = StepKey { branch, ..at.clone() };
+            let room = self.has_room_for(ground, 1);
+            let suspended = Suspended::here(call, continuation.clone(), Awaits::Branch(index));
+            let child = branch_of(now, ground, parent, &key, host, count);
+            let session = self.insert(Activation { phase: Phase::Suspended(suspended), ..child });
+            ground.steps.begin(key.clone(), ground.me.id, session);
+            children.push(key);
+            match room {
+                true => self.resume_if_ready(now, ground, session),
+                false => {
+                    let why = overloaded(&ground.me.name, "chains", ground.policy.activations_max);
+                    self.end(now, ground, session, Outcome::Threw(why));
+                }
+            }
+        }
+        children
+    }
+}
+
+fn branch_of(now: Time, ground: &Ground, parent: &Activation, key: &StepKey, host: &NodeRef, count: u16) -> Activation {
+    let (share, _) = parent.budget_now(now).shared(u32::from(count));
+    let state = ChainState {
+        stack: Vec::new(),
+        emitted: 0,
+        splits: 0,
+        merge: Some(Merge { host: host.clone(), at: parent.key(), listener: parent.state.listener() }),
+        merged: Vec::new(),
+        trace: parent.state.trace.as_ref().map(|_| Vec::new()),
+        recording: parent.state.recording.as_ref().map(|_| Recording::default()),
+        // What its parent said comes before what it says; the origin shows each line once.
+        console_told: 0,
+        // Of its own calls: its parent answers for what its parent was told.
+        uncertain: false,
+        ..parent.state.clone()
+    };
+    let profile = StepTrace { step: key.step, arrived_at_us: ground.unix_us(now), ..ground.profile("", "") };
+    Activation {
+        arrived: key.clone(),
+        step: key.step,
+        state,
+        budget: share,
+        budget_at: now,
+        calls: Outstanding::default(),
+        profile,
+        counted_bytes: 0,
+        before: ground.me.clone(),
+        ..parent.clone()
+    }
+}

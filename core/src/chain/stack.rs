@@ -1,0 +1,208 @@
+//! The chain stack (rpc-chains section 3.4): a service answers with a chain, which the chain that called becomes until it ends.
+
+use alloc::{format, string::String, sync::Arc};
+use bytes::Bytes;
+use catena_wire::{Exception, Fault, Frame, Message, Outcome, STACK_DEPTH_MAX, StepKey, StepLimits, Value, names};
+
+use super::{
+    Chains,
+    activation::{Awaits, Cargo, Departure, Phase},
+};
+use crate::{
+    Action, Answer, GuestCall, Receipt, RetryScope, SessionId, SubChain, Time, Urgency,
+    calls::{ReplyTo, Request},
+    delivery::Delivery,
+    ground::Ground,
+};
+
+impl Chains {
+    /// A service of this node answered a call with a chain: it joins the chain that called, if that waits for nothing else and wants
+    /// it so. Otherwise the call is returned: the chain has to run on its own.
+    pub(crate) fn join(
+        &mut self,
+        now: Time,
+        ground: &mut Ground,
+        request: Request,
+        sub: SubChain,
+    ) -> Option<(Request, SubChain)> {
+        let (ReplyTo::Suspended(session) | ReplyTo::Guest { session, .. }) = request.reply_to else {
+            return Some((request, sub));
+        };
+        if !ground.policy.compose || !self.can_join(session, &request.reply_to) {
+            return Some((request, sub));
+        }
+        let deep = self.check_depth(ground, session);
+        let activation = self.get_mut(session)?;
+        activation.give_back(request.budget.hops_left());
+        let (key, path) = (activation.arrived.clone(), activation.state.path.clone());
+        match request.reply_to {
+            ReplyTo::Guest { call, step, .. } => {
+                // What a chain said before that threw, and which this one is to make good for.
+                self.carry(ground, session, Some(step), request.console);
+                self.close_in_place(now, ground, session, call, 0);
+                match deep {
+                    Err(why) => self.settle(ground, session, call, Err(why)),
+                    // The chain that called is suspended to make room.
+                    Ok(()) => {
+                        let cargo = Cargo::Sub { call, service: request.service, sub };
+                        let (to, scope) = (ground.me.clone(), RetryScope::Nowhere);
+                        self.suspend(ground, session, Departure { cargo, to, with_code: false, scope });
+                    }
+                }
+            }
+            _ => {
+                // It takes over as soon as the state of the chain that called is here.
+                activation.profile.service_us = request.service_us;
+                if let Phase::Suspended(suspended) = &mut activation.phase {
+                    let result = deep.map(|()| Answer::Chain(sub)).map_err(|why| why.at(&key, &path));
+                    suspended.awaits = Awaits::Result(Some(result), request.service);
+                }
+                self.resume_if_ready(now, ground, session);
+            }
+        }
+        None
+    }
+
+    fn can_join(&self, session: SessionId, to: &ReplyTo) -> bool {
+        let Some(activation) = self.get(session) else { return false };
+        let waits = match (to, &activation.phase) {
+            (ReplyTo::Guest { call, .. }, Phase::Waiting) => {
+                activation.calls.ready.is_empty() && activation.calls.out.iter().eq([call])
+            }
+            (ReplyTo::Suspended(_), Phase::Suspended(_)) => true,
+            _ => false,
+        };
+        waits && activation.state.charter.compose
+    }
+
+    fn check_depth(&self, ground: &Ground, session: SessionId) -> Result<(), Exception> {
+        let depth_max = ground.policy.stack_depth_max.min(STACK_DEPTH_MAX);
+        if self.get(session).is_none_or(|activation| activation.state.stack.len() < depth_max) {
+            return Ok(());
+        }
+        let message = format!("stack_depth_max is {depth_max} chains around a chain; does a service call itself?");
+        Err(Exception::new(names::LIMIT_EXCEEDED, Fault::Service, message))
+    }
+
+    /// Begins the sub-chain in the place of the chain that called, which waits on the stack.
+    #[allow(clippy::too_many_arguments, reason = "what a frame consists of")]
+    pub(super) fn push_frame(
+        &mut self,
+        ground: &mut Ground,
+        session: SessionId,
+        call: u32,
+        service: String,
+        sub: SubChain,
+        continuation: Bytes,
+    ) {
+        let Some(activation) = self.get_mut(session) else { return };
+        let (code, key) = (sub.code, activation.key());
+        let state = &mut activation.state;
+        state.stack.push(Frame {
+            code: core::mem::replace(&mut state.code, code),
+            call,
+            step: key.step,
+            emitted: core::mem::take(&mut state.emitted),
+            creator: (*ground.me).clone(),
+            service,
+            catch: sub.catch,
+            hears: sub.hears,
+            limits: core::mem::take(&mut state.limits),
+            uncertain: core::mem::take(&mut state.uncertain),
+            continuation_bytes: u32::try_from(continuation.len()).unwrap_or(u32::MAX),
+            continuation,
+        });
+        activation.calls.out.clear();
+        let started_at_ms = state.charter.started_at_ms;
+        let seed = (key.chain.seed()) ^ u64::from(key.step).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.set_phase(session, Phase::Running);
+        if sub.hears {
+            ground.listeners.begin(ground.clock.now(), key, &ground.policy);
+        }
+        let limits = StepLimits::UNCHANGED;
+        ground.out.ask(Action::Begin { session, code, input: sub.input, started_at_ms, seed, limits });
+    }
+
+    /// The function has ended: with a frame on the stack the enclosing chain goes on, right here.
+    pub(super) fn finish(&mut self, now: Time, ground: &mut Ground, session: SessionId, outcome: Outcome) {
+        let Some(activation) = self.get_mut(session) else { return };
+        let dropped = bug!(ground.policy, FrameDropped);
+        let Some(frame) = activation.state.stack.pop().filter(|_| !dropped) else {
+            return self.end(now, ground, session, outcome);
+        };
+        let (step, path) = (activation.step, activation.state.path.clone());
+        let outcome = activation.state.conclude(outcome);
+        let state = &mut activation.state;
+        state.code = frame.code;
+        state.limits = frame.limits;
+        state.uncertain = frame.uncertain;
+        state.emitted = frame.emitted;
+        let began = StepKey { step: frame.step, ..activation.arrived.clone() };
+        if frame.creator.id != ground.me.id {
+            // The enclosing chain's function has been there; the hop before may never have needed it.
+            activation.creator = Some(Arc::new(frame.creator.clone()));
+        }
+        if frame.hears {
+            let creator = Arc::new(frame.creator.clone());
+            ground.out.send(&creator, Message::SubChainEnded(began.clone()), Receipt::None, Urgency::Lazy);
+        }
+        let result = match outcome {
+            Outcome::Done(value) => Ok(value),
+            Outcome::Threw(why) => {
+                // What its function threw itself is no step's: it is the call that failed which it answers. What is uncertain is.
+                let own = why.target.is_none() && !why.unknown;
+                let key = if own { began } else { StepKey { step, ..began } };
+                Err(why.calling(&frame.service, "").at(&key, &path))
+            }
+        };
+        let Some(session) = self.renew(ground, session) else { return };
+        match (result, &frame.catch) {
+            (Err(why), Some(catch)) => {
+                let catch = catch.clone();
+                self.throw_to_creator(now, ground, session, frame, catch, why);
+            }
+            (result, _) => self.resume(ground, session, frame.call, frame.continuation, result),
+        }
+    }
+
+    /// The guest of this session has ended and another takes its place: under a new name, so that nothing is mixed up.
+    fn renew(&mut self, ground: &mut Ground, session: SessionId) -> Option<SessionId> {
+        self.let_calls_go(ground, session);
+        ground.out.ask(Action::Discard(session));
+        let mut activation = self.remove(session)?;
+        activation.calls.out.clear();
+        activation.calls.ready.clear();
+        activation.phase = Phase::Running;
+        let arrived = activation.arrived.clone();
+        let renewed = self.insert(activation);
+        ground.steps.run_on(&arrived, renewed);
+        Some(renewed)
+    }
+
+    /// An uncaught exception of a sub-chain goes to its creator first (rpc-chains section 3.8): as a hop of the enclosing
+    /// chain to a function of the same service, which answers in the sub-chain's place.
+    fn throw_to_creator(
+        &mut self,
+        now: Time,
+        ground: &mut Ground,
+        session: SessionId,
+        frame: Frame,
+        catch: String,
+        why: Exception,
+    ) {
+        let Some(activation) = self.get_mut(session) else { return };
+        let Some(budget) = activation.budget_now(now).take_hop() else {
+            return self.resume(ground, session, frame.call, frame.continuation, Err(why));
+        };
+        activation.set_budget(now, budget);
+        let params = Value::encode(&why);
+        let (service, line, column) = (frame.service, why.line, why.column);
+        let call = GuestCall { call: frame.call, service, function: catch, params, line, column };
+        if frame.creator.id == ground.me.id {
+            activation.step = activation.step.saturating_add(1);
+            return self.stay_and_call(now, ground, session, call, frame.continuation);
+        }
+        let delivery = Delivery::new(Arc::new(frame.creator), RetryScope::Nowhere);
+        self.hand(now, ground, session, Cargo::Call(call), delivery, frame.continuation, None, Some(why));
+    }
+}

@@ -1,0 +1,115 @@
+//! What a chain carries from hop to hop.
+
+use alloc::{boxed::Box, string::String, vec::Vec};
+use catena_wire::{
+    BranchCount, Charter, Exception, Frame, Hash, Listener, LogLine, Merge, Outcome, PossibleDuplicate, StepLimits,
+    StepTrace, TRACE_STEPS_MAX, Value,
+};
+
+use super::recording::Recording;
+
+#[derive(Clone, Debug)]
+pub(crate) struct ChainState {
+    pub(crate) code: Hash,
+    pub(crate) charter: Charter,
+    /// Enclosing chains, outermost first.
+    pub(crate) stack: Vec<Frame>,
+    pub(crate) emitted: u32,
+    /// Branches that this one has split into so far.
+    pub(crate) splits: u16,
+    /// Where this branch's outcome goes.
+    pub(crate) merge: Option<Merge>,
+    /// Answers of branches that have merged into this one.
+    pub(crate) merged: Vec<BranchCount>,
+    pub(crate) path: Vec<String>,
+    pub(crate) trace: Option<Vec<StepTrace>>,
+    /// What its guests were told, if the origin asked for a recording.
+    pub(crate) recording: Option<Recording>,
+    pub(crate) console: Vec<LogLine>,
+    /// How many of these lines the origin has been sent.
+    pub(crate) console_told: u32,
+    /// What the function may use, if that is less than each node allows.
+    pub(crate) limits: StepLimits,
+    /// Its function was told of a call that may have taken effect.
+    pub(crate) uncertain: bool,
+    /// It may be under way twice. Few chains are: this must not make all of them larger.
+    pub(crate) duplicate: Option<Box<PossibleDuplicate>>,
+}
+
+impl ChainState {
+    /// Who is told of its intermediate answers.
+    pub(crate) fn listener(&self) -> Listener {
+        match (self.stack.last(), &self.merge) {
+            (Some(frame), _) if frame.hears => Listener::Creator(frame.creator.clone(), frame.step),
+            (Some(_), _) => Listener::Nobody,
+            (None, Some(merge)) => merge.listener.clone(),
+            (None, None) => Listener::Origin,
+        }
+    }
+
+    /// Answers sent to the origin.
+    pub(crate) fn answers(&self) -> u32 {
+        match (self.stack.first(), &self.merge) {
+            (_, Some(merge)) if merge.listener != Listener::Origin => 0,
+            // An exception that ends the whole of a composed chain from within a sub-chain: the parent's answers count.
+            (Some(outermost), _) => outermost.emitted,
+            (None, _) => self.emitted,
+        }
+    }
+
+    /// Adds to the profile, if the origin asked for one.
+    pub(crate) fn note(&mut self, profile: impl IntoIterator<Item = StepTrace>) {
+        if let Some(trace) = &mut self.trace {
+            let room = TRACE_STEPS_MAX.saturating_sub(trace.len());
+            trace.extend(profile.into_iter().take(room));
+        }
+    }
+
+    /// This result is handed to the function, as it has to see it: of a chain that may be under way twice, what has failed now may
+    /// have been done before.
+    pub(crate) fn observe(&mut self, result: Result<Value, Exception>) -> Result<Value, Exception> {
+        let result = match self.duplicate {
+            Some(_) => result.map_err(Exception::outcome_unknown),
+            None => result,
+        };
+        self.uncertain |= matches!(&result, Err(why) if why.unknown);
+        result
+    }
+
+    /// These outcomes of branches are handed to the function.
+    pub(crate) fn observe_branches(&mut self, outcomes: &[Outcome]) {
+        self.uncertain |= outcomes.iter().any(|outcome| matches!(outcome, Outcome::Threw(why) if why.unknown));
+    }
+
+    /// How the function has ended, as others have to see it: one that was told of a call that may have taken effect, and fails in
+    /// whatever way, leaves an outcome that is unknown. One that answers has dealt with it (rpc-chains section 3.9).
+    pub(crate) fn conclude(&self, outcome: Outcome) -> Outcome {
+        match outcome {
+            Outcome::Threw(why) if self.uncertain || self.duplicate.is_some() => Outcome::Threw(why.outcome_unknown()),
+            certain => certain,
+        }
+    }
+
+    /// How all of it has ended, with the enclosing chains whatever they would have done about it.
+    pub(crate) fn conclude_all(&self, outcome: Outcome) -> Outcome {
+        match outcome {
+            Outcome::Threw(why) if self.stack.iter().any(|frame| frame.uncertain) => {
+                Outcome::Threw(why.outcome_unknown())
+            }
+            other => self.conclude(other),
+        }
+    }
+
+    /// What it takes to keep.
+    pub(crate) fn bytes(&self) -> usize {
+        /// What the names in one step of a profile take, more or less.
+        const NAMES_BYTES: usize = 64;
+        let stacked: usize = self.stack.iter().map(|frame| size_of::<Frame>() + frame.continuation.len()).sum();
+        let lines: usize = self.console.iter().map(|line| size_of_val(line) + line.node.len() + line.text.len()).sum();
+        let steps = self.trace.as_ref().map_or(0, Vec::len) * (size_of::<StepTrace>() + NAMES_BYTES);
+        let hosts: usize = self.path.iter().map(|host| size_of::<String>() + host.len()).sum();
+        let credentials = self.charter.credentials.as_ref().map_or(0, Value::len_bytes);
+        let recorded = self.recording.as_ref().map_or(0, Recording::bytes);
+        stacked + lines + steps + recorded + hosts + credentials + self.merged.len() * size_of::<BranchCount>()
+    }
+}

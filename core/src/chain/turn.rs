@@ -1,0 +1,349 @@
+//! What a guest did in its turn, and where its calls go.
+
+use alloc::{format, vec::Vec};
+use catena_wire::{
+    Brought, Exception, Fault, Mode, NodeRef, Outcome, PATH_HOSTS_MAX, StepKey, StepTrace, Value, names,
+};
+
+use super::{
+    Chains,
+    activation::{Awaits, Cargo, Phase, Suspended},
+};
+use crate::{
+    Action, Answer, GuestCall, GuestSplit, Instance, SessionId, Time, Turn,
+    calls::{ReplyTo, Request},
+    ground::Ground,
+    outbox::Event,
+};
+
+impl Chains {
+    /// The guest has run, for `took_us`, and returned with an empty stack; or broke a limit.
+    pub(crate) fn on_turn(
+        &mut self,
+        now: Time,
+        ground: &mut Ground,
+        session: SessionId,
+        turn: Result<Turn, Exception>,
+        took_us: u64,
+    ) {
+        let Some(activation) = self.get_mut(session) else { return };
+        activation.profile.guest_us += took_us;
+        // A turn that nobody waits for is a leftover of a stay that is over.
+        if !matches!(activation.phase, Phase::Running) {
+            return;
+        }
+        self.record_turn(ground, session, turn.as_ref().ok());
+        match turn {
+            Ok(turn) => self.take_turn(now, ground, session, turn),
+            Err(broken) => self.finish(now, ground, session, Outcome::Threw(broken)),
+        }
+    }
+
+    /// The guest has returned: its answers and lines go out first, then its end or its calls.
+    fn take_turn(&mut self, now: Time, ground: &mut Ground, session: SessionId, turn: Turn) {
+        self.log(now, ground, session, turn.logs);
+        self.tell_lines_of_recorded(ground, session);
+        for value in turn.emits {
+            self.emit(now, ground, session, value);
+        }
+        match turn.end {
+            None => self.go_on(now, ground, session, turn.calls, turn.splits),
+            Some(result) => {
+                let lent = self.get(session).map_or(0, |activation| activation.hops_for_each(now, turn.calls.len()));
+                for call in turn.calls {
+                    self.call_beside(now, ground, session, call, lent, false);
+                }
+                self.let_calls_go(ground, session);
+                self.finish(now, ground, session, result.into());
+            }
+        }
+    }
+
+    /// On one machine too, a call that was started goes on when nobody awaits it.
+    pub(super) fn let_calls_go(&self, ground: &mut Ground, session: SessionId) {
+        if let Some(activation) = self.get(session).filter(|activation| !activation.calls.out.is_empty()) {
+            ground.out.tell(Event::Unawaited(session, activation.chain()));
+        }
+    }
+
+    /// The one rule that decides where a chain is (design, section 2): it moves when it waits for exactly one call.
+    fn go_on(
+        &mut self,
+        now: Time,
+        ground: &mut Ground,
+        session: SessionId,
+        calls: Vec<GuestCall>,
+        mut splits: Vec<GuestSplit>,
+    ) {
+        let Some(activation) = self.get_mut(session) else { return };
+        let waits_for = activation.calls.out.len() + calls.len() + splits.len();
+        activation.calls.out.extend(calls.iter().map(|call| call.call).chain(splits.iter().map(|split| split.call)));
+        // A guest may number its calls alike; they count all the same.
+        let out = activation.calls.out.len().max(calls.len() + splits.len());
+        if let Err(why) = check_count(out, ground.policy.calls_per_chain_max, &calls) {
+            return self.finish(now, ground, session, Outcome::Threw(why));
+        }
+        let lone = waits_for == 1;
+        let split = if splits.len() == 1 { splits.pop() } else { None };
+        let lent = activation.hops_for_each(now, calls.len());
+        // Until all have gone out the guest counts as running, and is told of none: it may have to be suspended.
+        for call in calls {
+            if lone && !ground.directory.serves(&call.service) && self.moves(ground, session, &call) {
+                return self.move_to(now, ground, session, call);
+            }
+            self.call_beside(now, ground, session, call, lent, true);
+        }
+        if self.set_phase(session, Phase::Waiting).is_none() {
+            return;
+        }
+        for split in splits {
+            let why = "splits cannot run beside each other; await one first, or make one split of them";
+            let why = Exception::new(names::LIMIT_EXCEEDED, Fault::Guest, why).at_line(split.line, split.column);
+            self.settle(ground, session, split.call, Err(why));
+        }
+        match split {
+            Some(split) => self.split(now, ground, session, split, lone),
+            None => self.hand_in(ground, session),
+        }
+    }
+
+    /// Whether the chain goes where its one call goes.
+    fn moves(&self, ground: &Ground, session: SessionId, call: &GuestCall) -> bool {
+        let Some(activation) = self.get(session) else { return false };
+        match activation.state.charter.mode {
+            Mode::Chain => true,
+            Mode::Interactive => false,
+            Mode::Adaptive => ground.directory.place(&call.service).is_none_or(|place| {
+                let target = [call.service.as_str(), "/", call.function.as_str()].concat();
+                ground.directory.placement.moving_is_quicker(activation.state.code, place.node.id, &target)
+            }),
+        }
+    }
+
+    /// A call made from here while the chain stays: in place if the service is, else by plain call. If it may become a chain
+    /// of its own it is lent so many hops, and brings back what it has not spent.
+    fn call_beside(
+        &mut self,
+        now: Time,
+        ground: &mut Ground,
+        session: SessionId,
+        call: GuestCall,
+        lent: u32,
+        awaited: bool,
+    ) {
+        let lent = if ground.directory.may_answer_with_chain(&call.service, &call.function) { lent } else { 0 };
+        let Some(activation) = self.get_mut(session) else { return };
+        activation.step = activation.step.saturating_add(1);
+        let (step, budget) = (activation.step, activation.budget_now(now).take_hop());
+        let Some(budget) = budget else {
+            return self.out_of_hops(now, ground, session, &Cargo::Call(call));
+        };
+        activation.set_budget(now, budget);
+        let lent = activation.lend(now, lent);
+        if activation.state.trace.is_some() {
+            let profile = StepTrace {
+                step,
+                arrived_at_us: ground.unix_us(now),
+                params_bytes: call.params.len_bytes() as u64,
+                in_place: true,
+                ..ground.profile(&call.service, &call.function)
+            };
+            activation.calls.profiles.insert(call.call, profile);
+        }
+        let (key, credentials) = (Some(activation.key()), activation.state.charter.credentials.clone());
+        let duplicate = activation.state.duplicate.clone();
+        let reply_to = match awaited {
+            true => ReplyTo::Guest { session, call: call.call, step },
+            false => ReplyTo::Nobody(activation.chain()),
+        };
+        let GuestCall { service, function, params, .. } = call;
+        let request = Request::new(reply_to, service, function, params, now, lent);
+        ground.out.tell(Event::Call(Request { key, credentials, duplicate, ..request }));
+    }
+
+    /// Ends the chain, whatever its function would do about it: it may be in a loop.
+    pub(super) fn out_of_hops(&mut self, now: Time, ground: &mut Ground, session: SessionId, cargo: &Cargo) {
+        let (line, column) = cargo.position();
+        let message = "the chain has made all the calls that its hop budget allows; give it more, or look for a loop";
+        let why = Exception::new(names::HOP_BUDGET_EXCEEDED, Fault::Guest, message)
+            .calling(cargo.service(), cargo.function())
+            .at_line(line, column);
+        self.end(now, ground, session, Outcome::Threw(why));
+    }
+
+    /// The chain goes where its one call goes.
+    fn move_to(&mut self, now: Time, ground: &mut Ground, session: SessionId, call: GuestCall) {
+        let Some(activation) = self.get_mut(session) else { return };
+        let left = activation.budget_now(now);
+        let Some(budget) = left.take_hop().or(bug!(ground.policy, HopsForFree).then_some(left)) else {
+            // It is this step that cannot be made.
+            activation.step = activation.step.saturating_add(u32::from(!bug!(ground.policy, StepBefore)));
+            return self.out_of_hops(now, ground, session, &Cargo::Call(call));
+        };
+        activation.set_budget(now, budget);
+        self.find_and_depart(ground, session, Cargo::Call(call));
+    }
+
+    /// A call that this chain made has ended.
+    pub(crate) fn answered(
+        &mut self,
+        now: Time,
+        ground: &mut Ground,
+        to: &ReplyTo,
+        result: Result<Value, Exception>,
+        brought: Brought,
+    ) {
+        let (ReplyTo::Suspended(session) | ReplyTo::Guest { session, .. }) = *to else { return };
+        if let Some(activation) = self.get_mut(session) {
+            activation.give_back(brought.hops_left);
+        }
+        match *to {
+            ReplyTo::Guest { call, step, .. } => {
+                self.close_in_place(now, ground, session, call, brought.service_us);
+                // The lines first: they come before what is said to the result.
+                self.carry(ground, session, Some(step), brought.console);
+                let Some(activation) = self.get(session) else { return };
+                let (key, path) = (StepKey { step, ..activation.key() }, activation.state.path.clone());
+                self.settle(ground, session, call, result.map_err(|why| why.at(&key, &path)));
+            }
+            _ => {
+                self.carry(ground, session, None, brought.console);
+                let Some(activation) = self.get_mut(session) else { return };
+                // Of a call that is made from here, not the step by which the chain came.
+                let (key, path) = (activation.key(), activation.state.path.clone());
+                let target = activation.profile.target.clone();
+                activation.profile.service_us = brought.service_us;
+                let Phase::Suspended(Suspended { awaits: Awaits::Result(awaited, _), .. }) = &mut activation.phase
+                else {
+                    return;
+                };
+                *awaited = Some(result.map(Answer::Value).map_err(|mut why| {
+                    why.target.get_or_insert(target);
+                    why.at(&key, &path)
+                }));
+                self.resume_if_ready(now, ground, session);
+            }
+        }
+    }
+
+    /// The path of an exception from elsewhere continues that of the chain that called.
+    pub(crate) fn behind(&self, to: &ReplyTo, mut why: Exception) -> Exception {
+        let (session, step) = match to {
+            ReplyTo::Guest { session, step, .. } => (session, Some(*step)),
+            ReplyTo::Suspended(session) => (session, None),
+            _ => return why,
+        };
+        let Some(activation) = self.get(*session) else { return why };
+        let path = &activation.state.path;
+        let room = PATH_HOSTS_MAX.saturating_sub(path.len());
+        // What ran on its own, here, began at the host at which the chain is.
+        let here = usize::from(path.last() == why.path.first());
+        let beyond = why.path.into_iter().skip(here).take(room);
+        why.path = path.iter().cloned().chain(beyond).collect();
+        why.step = step.unwrap_or(activation.step);
+        why.branch.clone_from(&activation.arrived.branch);
+        why
+    }
+
+    /// That the function may answer with a chain is known only now that its place is.
+    pub(crate) fn lend_late(&mut self, now: Time, request: &mut Request, place: &Instance) {
+        if let ReplyTo::Guest { session, .. } | ReplyTo::Suspended(session) = request.reply_to
+            && request.budget.hops_left() == 0
+            && place.kinds.chaining.contains(&request.function)
+            && let Some(activation) = self.get_mut(session)
+        {
+            let share = activation.hops_for_each(now, 0);
+            request.budget = request.budget.with_hops_back(activation.lend(now, share).hops_left());
+        }
+    }
+
+    /// For the profile of a call that a chain makes from where it is.
+    pub(crate) fn served_by(&mut self, session: SessionId, call: u32, node: &NodeRef) {
+        if let Some(profile) = self.get_mut(session).and_then(|activation| activation.calls.profiles.get_mut(&call)) {
+            profile.served_by = Some(node.name.clone());
+        }
+    }
+
+    /// A result for a live guest, which takes them one at a time.
+    pub(super) fn settle(
+        &mut self,
+        ground: &mut Ground,
+        session: SessionId,
+        call: u32,
+        result: Result<Value, Exception>,
+    ) {
+        let Some(activation) = self.get_mut(session) else { return };
+        let result = result.map_err(|why| why.at(&activation.key(), &activation.state.path));
+        let calls = &mut activation.calls;
+        if !calls.out.contains(&call) || calls.ready.iter().any(|(ready, _)| *ready == call) {
+            return;
+        }
+        calls.ready.push_back((call, result));
+        self.hand_in(ground, session);
+    }
+
+    pub(super) fn hand_in(&mut self, ground: &mut Ground, session: SessionId) {
+        let Some(activation) = self.get_mut(session) else { return };
+        if !matches!(activation.phase, Phase::Waiting) {
+            return;
+        }
+        let Some((call, result)) = activation.calls.ready.pop_front() else { return };
+        let result = activation.state.observe(result);
+        activation.calls.out.remove(&call);
+        self.set_phase(session, Phase::Running);
+        ground.out.ask(Action::Settle { session, call, result });
+    }
+
+    pub(super) fn close_in_place(
+        &mut self,
+        now: Time,
+        ground: &Ground,
+        session: SessionId,
+        call: u32,
+        service_us: u64,
+    ) {
+        let left_at_us = ground.unix_us(now);
+        let Some(activation) = self.get_mut(session) else { return };
+        if let Some(profile) = activation.calls.profiles.remove(&call) {
+            activation.note(StepTrace { left_at_us, service_us, ..profile });
+        }
+    }
+
+    /// Waits here, suspended, for a call that is made from here.
+    pub(super) fn stay_and_call(
+        &mut self,
+        now: Time,
+        ground: &mut Ground,
+        session: SessionId,
+        call: GuestCall,
+        continuation: bytes::Bytes,
+    ) {
+        let may_chain = ground.directory.may_answer_with_chain(&call.service, &call.function);
+        let profile = ground.profile(&call.service, &call.function);
+        let arrived_at_us = ground.unix_us(now);
+        let Some(activation) = self.get_mut(session) else { return };
+        activation.profile = StepTrace { step: activation.step, arrived_at_us, ..profile };
+        let (reply_to, budget) = (ReplyTo::Suspended(session), activation.lend_all(now, may_chain));
+        let credentials = activation.state.charter.credentials.clone();
+        let (key, duplicate) = (Some(activation.key()), activation.state.duplicate.clone());
+        activation.calls.out.clear();
+        let awaits = Awaits::Result(None, call.service.clone());
+        self.set_phase(session, Phase::Suspended(Suspended::here(call.call, continuation, awaits)));
+        let request = Request::new(reply_to, call.service, call.function, call.params, now, budget);
+        ground.out.tell(Event::Call(Request { key, credentials, duplicate, ..request }));
+    }
+}
+
+/// Whether a function may wait for so many calls, and for any.
+fn check_count(out: usize, max: usize, calls: &[GuestCall]) -> Result<(), Exception> {
+    if out == 0 {
+        let why = "the function waits for something that no call will settle; await a call, or return";
+        return Err(Exception::new(names::STALLED, Fault::Guest, why));
+    }
+    if out <= max {
+        return Ok(());
+    }
+    let message = format!("{out} calls side by side, where calls_per_chain_max is {max}; await some of them first");
+    let line = calls.last().map_or((0, 0), |call| (call.line, call.column));
+    Err(Exception::new(names::LIMIT_EXCEEDED, Fault::Guest, message).at_line(line.0, line.1))
+}

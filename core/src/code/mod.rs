@@ -1,0 +1,145 @@
+//! Functions by hash: brought to the repository, fetched from there, else from the hop before (rpc-chains section 3.2).
+
+use alloc::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+    vec::Vec,
+};
+use bytes::Bytes;
+use catena_wire::{Hash, Message, NodeId, NodeRef};
+
+use crate::{Action, Policy, Receipt, SessionId, Time, Urgency, Wanted, collections::Timers, outbox::Outbox};
+
+/// Nodes that may be asked for one function: the repository, and some that have had it.
+const SOURCES_MAX: usize = 8;
+
+/// A function that is being fetched.
+#[derive(Clone, Debug, Default)]
+struct Fetch {
+    sessions: BTreeSet<SessionId>,
+    sources: VecDeque<Arc<NodeRef>>,
+    asked: Option<NodeId>,
+    tried: Vec<NodeId>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Codes {
+    /// The node that keeps functions for all.
+    repository: Option<Arc<NodeRef>>,
+    fetches: BTreeMap<Hash, Fetch>,
+    timers: Timers<Hash>,
+    /// Which node has been sent which function, so that it rides along only once a link.
+    sent: BTreeSet<(NodeId, Hash)>,
+}
+
+/// Sessions that cannot go on: nobody has their function.
+pub(crate) type GivenUp = Vec<SessionId>;
+
+impl Codes {
+    pub(crate) fn set_repository(&mut self, repository: NodeRef) {
+        self.repository = Some(Arc::new(repository));
+    }
+
+    pub(crate) const fn repository(&self) -> Option<&Arc<NodeRef>> {
+        self.repository.as_ref()
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.fetches.is_empty()
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        self.timers.next()
+    }
+
+    /// Brings a function to the repository, if there is one that has not had it from here (rpc-chains section 3.2: uploaded once).
+    pub(crate) fn offer(&mut self, out: &mut Outbox, me: NodeId, code: Hash, bytes: Bytes, policy: &Policy) {
+        let Some(repository) = self.repository.clone().filter(|repository| repository.id != me) else { return };
+        if !self.was_sent(repository.id, code) {
+            self.note_sent(repository.id, code, policy);
+            out.send(&repository, Message::Code(code, bytes), Receipt::None, Urgency::Now);
+        }
+    }
+
+    /// A session needs a function that is not here; `sources` in order of preference.
+    pub(crate) fn want(
+        &mut self,
+        now: Time,
+        out: &mut Outbox,
+        code: Hash,
+        session: SessionId,
+        sources: impl IntoIterator<Item = Arc<NodeRef>>,
+        policy: &Policy,
+    ) -> GivenUp {
+        if self.fetches.len() >= policy.codes_fetching_max && !self.fetches.contains_key(&code) {
+            return alloc::vec![session];
+        }
+        let fetch = self.fetches.entry(code).or_default();
+        fetch.sessions.insert(session);
+        for source in sources {
+            let known = fetch.tried.contains(&source.id) || fetch.sources.iter().any(|known| known.id == source.id);
+            if !known && fetch.tried.len() + fetch.sources.len() < SOURCES_MAX {
+                fetch.sources.push_back(source);
+            }
+        }
+        if fetch.asked.is_some() { Vec::new() } else { self.ask_next(now, out, code, policy) }
+    }
+
+    /// Whoever was asked does not have it, is gone, is late, or sent something else.
+    pub(crate) fn ask_next(&mut self, now: Time, out: &mut Outbox, code: Hash, policy: &Policy) -> GivenUp {
+        let Some(fetch) = self.fetches.get_mut(&code) else { return Vec::new() };
+        let Some(source) = fetch.sources.pop_front() else { return self.finish(code) };
+        fetch.asked = Some(source.id);
+        fetch.tried.push(source.id);
+        self.timers.set(code, now.after(policy.code_fetch_timeout_us));
+        let receipt = Receipt::WantCode(Wanted { code, from: source.id });
+        out.send(&source, Message::WantCode(code), receipt, Urgency::Now);
+        Vec::new()
+    }
+
+    /// A function has come. Only the repository takes what it did not ask for.
+    pub(crate) fn came(&mut self, out: &mut Outbox, me: NodeId, from: NodeId, code: Hash, bytes: Bytes) {
+        let is_repository = self.repository.as_ref().is_some_and(|repository| repository.id == me);
+        if is_repository || self.awaits(code, from) {
+            out.ask(Action::StoreCode { code, bytes });
+        }
+    }
+
+    /// Whether this function is awaited from that node.
+    pub(crate) fn awaits(&self, code: Hash, from: NodeId) -> bool {
+        self.fetches.get(&code).is_some_and(|fetch| fetch.asked == Some(from))
+    }
+
+    /// It is here, or nobody has it: these sessions wait for it.
+    pub(crate) fn finish(&mut self, code: Hash) -> Vec<SessionId> {
+        self.timers.clear(code);
+        self.fetches.remove(&code).map(|fetch| fetch.sessions.into_iter().collect()).unwrap_or_default()
+    }
+
+    pub(crate) fn take_late(&mut self, now: Time) -> Option<Hash> {
+        self.timers.take_due(now)
+    }
+
+    pub(crate) fn was_sent(&self, to: NodeId, code: Hash) -> bool {
+        self.sent.contains(&(to, code))
+    }
+
+    pub(crate) fn note_sent(&mut self, to: NodeId, code: Hash, policy: &Policy) {
+        if self.sent.len() >= policy.codes_sent_max {
+            // Forgetting costs one function riding along again.
+            self.sent.pop_first();
+        }
+        self.sent.insert((to, code));
+    }
+
+    /// Its link has broken: what it was sent may not have come, and what it was asked for must be asked of another.
+    pub(crate) fn link_lost(&mut self, node: NodeId) -> Vec<Hash> {
+        let (low, high) = ((node, Hash([0; 32])), (node, Hash([0xff; 32])));
+        let gone: Vec<_> = self.sent.range(low..=high).copied().collect();
+        for pair in &gone {
+            self.sent.remove(pair);
+        }
+        let asked = self.fetches.iter().filter(|(_, fetch)| fetch.asked == Some(node));
+        asked.map(|(code, _)| *code).collect()
+    }
+}

@@ -1,0 +1,39 @@
+//! Time as a node lives it: while its process is stopped, nothing that it remembers grows older.
+
+use crate::Time;
+
+/// The most that may pass between two events, microseconds: a longer gap was a stop, or a time without work.
+const GAP_US_MAX: u64 = 1_000_000;
+
+/// Microseconds awake, which is what memories are kept by. A node that was stopped for an hour finds in its sockets what was sent to it
+/// before that: it must still know then what it knew.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AwakeClock {
+    last: Time,
+    awake_us: u64,
+}
+
+impl AwakeClock {
+    pub(crate) fn advance(&mut self, now: Time) {
+        self.awake_us = self.awake_us.saturating_add(now.since(self.last).min(GAP_US_MAX));
+        self.last = self.last.max(now);
+    }
+
+    pub(crate) const fn now(&self) -> Time {
+        Time::from_us(self.awake_us)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_does_not_count_and_no_clock_runs_backwards() {
+        let mut clock = AwakeClock::default();
+        for (now_us, awake_us) in [(400_000, 400_000), (900_000, 900_000), (3_600_900_000, 1_900_000), (5, 1_900_000)] {
+            clock.advance(Time::from_us(now_us));
+            assert_eq!(clock.now().as_us(), awake_us);
+        }
+    }
+}

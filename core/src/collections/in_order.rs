@@ -1,0 +1,44 @@
+//! Numbered values that may overtake each other on the way, in order and once.
+
+use alloc::collections::BTreeMap;
+
+#[derive(Clone, Debug)]
+pub(crate) struct InOrder<V> {
+    next: u32,
+    held: BTreeMap<u32, V>,
+}
+
+impl<V> Default for InOrder<V> {
+    fn default() -> Self {
+        Self { next: 0, held: BTreeMap::new() }
+    }
+}
+
+impl<V> InOrder<V> {
+    /// How many have been taken out.
+    pub(crate) const fn next(&self) -> u32 {
+        self.next
+    }
+
+    /// Whether the value of this number has come before.
+    pub(crate) fn has(&self, number: u32) -> bool {
+        number < self.next || self.held.contains_key(&number)
+    }
+
+    /// Holds a value until those before it have come. The next in order always finds room: it makes room itself.
+    pub(crate) fn insert(&mut self, number: u32, value: V) {
+        self.held.insert(number, value);
+    }
+
+    /// The next in order, if it has come.
+    pub(crate) fn pop(&mut self) -> Option<V> {
+        let value = self.held.remove(&self.next)?;
+        self.next = self.next.saturating_add(1);
+        Some(value)
+    }
+
+    /// What is held, whatever may be missing before it.
+    pub(crate) fn into_held(self) -> impl Iterator<Item = V> {
+        self.held.into_values()
+    }
+}

@@ -1,0 +1,209 @@
+//! Getting something done elsewhere, once: what is known of it only rises, from *nothing was done* over *it may have been done* to *done*.
+//!
+//! Hops and keyed calls are delivered alike: sent, sent again to the same run of the same node, which remembers the step, and then to
+//! another instance of the service if nothing was done at the first, or if doing it again is harmless. Ends and intermediate
+//! answers, which have one receiver only, are kept until that has them ([`Outgoing`]).
+
+mod outgoing;
+
+use alloc::{format, string::String, sync::Arc, vec::Vec};
+use catena_wire::{Exception, Fault, NodeId, NodeRef, names};
+
+use crate::{Policy, RetryScope, Time, Undelivered};
+pub(crate) use outgoing::{Outgoing, Parcel};
+
+/// What is known of whether something was done by the node that is being asked.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Knowledge {
+    NothingDone,
+    MayBeDone,
+    /// It said so: by taking a hop over.
+    Done,
+}
+
+/// One hop or call on its way to one instance of a service after the other.
+#[derive(Clone, Debug)]
+pub(crate) struct Delivery {
+    to: Arc<NodeRef>,
+    scope: RetryScope,
+    /// Sendings to this instance.
+    attempts: u8,
+    /// Of this instance.
+    knowledge: Knowledge,
+    first_sent_at: Option<Time>,
+    /// Instances that were asked before.
+    excluded: Vec<Arc<NodeRef>>,
+    /// It may have been done by the node of this name: no other may do it.
+    bound_to: Option<String>,
+    /// What came of instances before: that one of them may have done it is not forgotten for another that did not.
+    pending_error: Option<Exception>,
+}
+
+/// What to do about something that did not get through.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// To the same run of the same node: it remembers the step.
+    SendAgain,
+    /// To another instance, if there is one.
+    Seek,
+    GiveUp(Exception),
+}
+
+impl Delivery {
+    pub(crate) const fn new(to: Arc<NodeRef>, scope: RetryScope) -> Self {
+        Self {
+            to,
+            scope,
+            attempts: 0,
+            knowledge: Knowledge::NothingDone,
+            first_sent_at: None,
+            excluded: Vec::new(),
+            bound_to: None,
+            pending_error: None,
+        }
+    }
+
+    pub(crate) const fn to(&self) -> &Arc<NodeRef> {
+        &self.to
+    }
+
+    pub(crate) const fn attempts(&self) -> u8 {
+        self.attempts
+    }
+
+    /// It goes out now. Returns how long ago it first did.
+    pub(crate) fn send(&mut self, now: Time) -> u64 {
+        self.attempts = self.attempts.saturating_add(1);
+        now.since(*self.first_sent_at.get_or_insert(now))
+    }
+
+    pub(crate) fn age_us(&self, now: Time) -> u64 {
+        self.first_sent_at.map_or(0, |at| now.since(at))
+    }
+
+    /// All nodes that may have it.
+    pub(crate) fn nodes(&self) -> Vec<Arc<NodeRef>> {
+        self.excluded.iter().chain([&self.to]).cloned().collect()
+    }
+
+    pub(crate) fn excluded(&self) -> Vec<NodeId> {
+        self.excluded.iter().map(|node| node.id).collect()
+    }
+
+    /// Whether any instance may have done it.
+    pub(crate) fn may_be_done(&self) -> bool {
+        self.knowledge > Knowledge::NothingDone || self.pending_error.as_ref().is_some_and(|why| why.unknown)
+    }
+
+    /// Whether this node may be asked.
+    pub(crate) fn allows(&self, node: &NodeRef) -> bool {
+        let bound_elsewhere = self.bound_to.as_ref().is_some_and(|name| *name != node.name);
+        !bound_elsewhere && self.excluded.iter().all(|excluded| excluded.id != node.id)
+    }
+
+    /// The node has taken it over. If it ever goes there again, that it cannot be reached does not mean that nothing was done.
+    pub(crate) const fn taken(&mut self) {
+        self.knowledge = Knowledge::Done;
+        self.attempts = 0;
+    }
+
+    pub(crate) const fn was_taken(&self) -> bool {
+        matches!(self.knowledge, Knowledge::Done)
+    }
+
+    /// Another instance is asked.
+    pub(crate) fn redirect(&mut self, to: Arc<NodeRef>, scope: RetryScope) {
+        (self.to, self.attempts, self.knowledge, self.scope) = (to, 0, Knowledge::NothingDone, scope);
+    }
+
+    /// It did not get through. `remembered`: the node knows a repetition for one.
+    pub(crate) fn failed(&mut self, how: Undelivered, remembered: bool, policy: &Policy) -> Next {
+        let never_sent = how == Undelivered::Unreachable && self.attempts <= 1;
+        if never_sent && self.knowledge == Knowledge::NothingDone {
+            return self.seek(unreachable(&self.to.name), policy);
+        }
+        self.knowledge = self.knowledge.max(Knowledge::MayBeDone);
+        if how == Undelivered::Lost && remembered && self.attempts < policy.hop_attempts_max {
+            return Next::SendAgain;
+        }
+        let why = Exception { unknown: !bug!(policy, LossDenied), ..lost(&self.to.name) };
+        match self.scope {
+            RetryScope::Nowhere => return Next::GiveUp(self.conclude(why)),
+            RetryScope::SameNode => self.bound_to = Some(self.to.name.clone()),
+            RetryScope::Anywhere => {}
+        }
+        self.seek(why, policy)
+    }
+
+    fn seek(&mut self, why: Exception, policy: &Policy) -> Next {
+        self.excluded.push(self.to.clone());
+        let why = self.conclude(why);
+        if self.excluded.len() >= policy.instances_tried_max {
+            return Next::GiveUp(why);
+        }
+        self.pending_error = Some(why);
+        Next::Seek
+    }
+
+    /// What came of it in the end, given what came of it last: the worst that is known of any instance.
+    pub(crate) fn conclude(&self, why: Exception) -> Exception {
+        let pending = self.pending_error.as_ref().filter(|pending| pending.unknown && !why.unknown);
+        match pending {
+            // A service's own exception says more than the loss before it.
+            Some(_) if why.fault == Fault::Service => why.outcome_unknown(),
+            Some(pending) => pending.clone(),
+            None if self.knowledge == Knowledge::Done => why.outcome_unknown(),
+            None => why,
+        }
+    }
+
+    /// No other instance was found.
+    pub(crate) fn exhausted(&self, why: &Exception) -> Exception {
+        self.pending_error.clone().unwrap_or_else(|| self.conclude(why.clone()))
+    }
+}
+
+pub(crate) fn unreachable(host: &str) -> Exception {
+    let message = format!("{host} cannot be reached; nothing was done there; check that it is up, then run again");
+    Exception::new(names::NODE_UNREACHABLE, Fault::Network, message)
+}
+
+pub(crate) fn lost(host: &str) -> Exception {
+    let message = format!("{host} was lost after the call went out; whether it took effect there is unknown");
+    Exception::new(names::NODE_LOST, Fault::Network, message).outcome_unknown()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(id: u64) -> Arc<NodeRef> {
+        Arc::new(NodeRef { id: NodeId(id), name: format!("n{id}"), address: None, site: None })
+    }
+
+    #[test]
+    fn that_it_may_have_been_done_outlasts_every_harmless_error() {
+        let policy = Policy { hop_attempts_max: 1, ..Policy::default() };
+        let mut delivery = Delivery::new(node(1), RetryScope::Anywhere);
+        delivery.send(Time::default());
+        assert!(matches!(delivery.failed(Undelivered::Unreachable, true, &policy), Next::Seek));
+        assert!(!delivery.may_be_done());
+        delivery.redirect(node(2), RetryScope::Anywhere);
+        delivery.send(Time::default());
+        assert!(matches!(delivery.failed(Undelivered::Lost, true, &policy), Next::Seek));
+        delivery.redirect(node(3), RetryScope::Anywhere);
+        let harmless = Exception::new(names::OVERLOADED, Fault::Node, "");
+        assert!(delivery.may_be_done() && delivery.conclude(harmless.clone()).unknown);
+        assert_eq!(delivery.exhausted(&harmless).name, names::NODE_LOST);
+    }
+
+    #[test]
+    fn a_node_that_took_it_once_is_not_said_to_have_done_nothing() {
+        let mut delivery = Delivery::new(node(1), RetryScope::Nowhere);
+        delivery.send(Time::default());
+        delivery.taken();
+        delivery.send(Time::default());
+        let next = delivery.failed(Undelivered::Unreachable, true, &Policy::default());
+        assert!(matches!(next, Next::GiveUp(why) if why.unknown));
+    }
+}

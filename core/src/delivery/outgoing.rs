@@ -1,0 +1,157 @@
+//! Ends and intermediate answers on their way: kept, and sent again, until their receiver has said that it has them.
+
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    vec::Vec,
+};
+use catena_wire::{Branch, ChainId, Encoded, NodeId, NodeRef, Part, StepKey};
+
+use crate::{Policy, Time, collections::Timers};
+
+/// So often it is sent again after the same pause; then after longer and longer ones.
+const QUICK_ATTEMPTS: u8 = 3;
+
+/// One part of a chain's outcome.
+type Key = (StepKey, Part);
+
+#[derive(Clone, Debug)]
+pub(crate) struct Parcel {
+    pub(crate) to: Arc<NodeRef>,
+    pub(crate) via: Option<Arc<NodeRef>>,
+    pub(crate) message: Encoded,
+    attempts: u8,
+    /// Nobody waits for it any more then.
+    until: Time,
+    number: u64,
+    /// It stands for another, which was too large.
+    replaced: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outgoing {
+    next: u64,
+    parcels: BTreeMap<Key, Parcel>,
+    keys: BTreeMap<u64, Key>,
+    by_node: BTreeSet<(NodeId, u64)>,
+    timers: Timers<u64>,
+    bytes: usize,
+}
+
+impl Outgoing {
+    pub(crate) fn is_idle(&self) -> bool {
+        self.parcels.is_empty()
+    }
+
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        self.timers.next()
+    }
+
+    /// It has just gone out for the first time. False if there is no room to keep it.
+    pub(crate) fn keep(&mut self, now: Time, key: Key, parcel: Parcel, policy: &Policy) -> bool {
+        let bytes = bytes_of(&parcel.message);
+        if self.parcels.len() >= policy.outgoing_max || self.bytes.saturating_add(bytes) > policy.outgoing_bytes_max {
+            return false;
+        }
+        self.remove(&key);
+        self.next += 1;
+        let parcel = Parcel { number: self.next, ..parcel };
+        self.timers.set(self.next, now.after(policy.accept_timeout_us.max(1)));
+        self.by_node.insert((parcel.to.id, self.next));
+        self.keys.insert(self.next, key.clone());
+        self.bytes += bytes;
+        self.parcels.insert(key, parcel);
+        true
+    }
+
+    /// Its receiver has it. Only the receiver, or who passes its messages on, can say so.
+    pub(crate) fn received(&mut self, key: &Key, from: NodeId) {
+        let said = |parcel: &Parcel| parcel.to.id == from || parcel.via.as_ref().is_some_and(|via| via.id == from);
+        if self.parcels.get(key).is_some_and(said) {
+            self.remove(key);
+        }
+    }
+
+    /// Its receiver cannot take it, or nobody waits for it.
+    pub(crate) fn remove(&mut self, key: &Key) -> Option<Parcel> {
+        let parcel = self.parcels.remove(key)?;
+        self.timers.clear(parcel.number);
+        self.keys.remove(&parcel.number);
+        self.by_node.remove(&(parcel.to.id, parcel.number));
+        self.bytes -= bytes_of(&parcel.message);
+        Some(parcel)
+    }
+
+    /// Nobody waits for this chain any more.
+    pub(crate) fn forget_chain(&mut self, chain: ChainId) {
+        let first = (StepKey { chain, branch: Branch::root(), step: 0 }, Part::End);
+        let of_chain = |(key, _): &(&Key, &Parcel)| key.0.chain == chain;
+        let keys: Vec<Key> = self.parcels.range(first..).take_while(of_chain).map(|(key, _)| key.clone()).collect();
+        keys.iter().for_each(|key| drop(self.remove(key)));
+    }
+
+    /// It did not get there; whoever cannot be reached is tried again after a while.
+    pub(crate) fn failed(&mut self, now: Time, key: &Key, policy: &Policy) {
+        if let Some(parcel) = self.parcels.get(key) {
+            self.timers.set(parcel.number, now.after(policy.accept_timeout_us.max(1)));
+        }
+    }
+
+    /// A link has broken: what went over it may be lost. It goes out again soon, but not at once: a link that flaps would be flooded.
+    pub(crate) fn link_lost(&mut self, now: Time, node: NodeId, policy: &Policy) {
+        let soon = now.after((policy.accept_timeout_us / 4).max(1));
+        for (_, number) in self.by_node.range((node, 0)..=(node, u64::MAX)) {
+            if self.timers.at(number).is_none_or(|at| at > soon) {
+                self.timers.set(*number, soon);
+            }
+        }
+    }
+
+    /// What has to go out again now: each time later than the time before.
+    pub(crate) fn take_due(&mut self, now: Time, policy: &Policy) -> Vec<(Key, Parcel)> {
+        let mut due = Vec::new();
+        while let Some(number) = self.timers.take_due(now) {
+            let Some(key) = self.keys.get(&number).cloned() else { continue };
+            let Some(parcel) = self.parcels.get_mut(&key) else { continue };
+            if parcel.until <= now {
+                self.remove(&key);
+                continue;
+            }
+            parcel.attempts = parcel.attempts.saturating_add(1);
+            let pauses = u64::from(parcel.attempts.saturating_sub(QUICK_ATTEMPTS)).max(1);
+            let pause_us = policy.accept_timeout_us.max(1).saturating_mul(pauses);
+            due.push((key, parcel.clone()));
+            self.timers.set(number, now.after(pause_us).min(due_by(due.last(), now)));
+        }
+        due
+    }
+}
+
+/// Not after the time at which it is dropped.
+fn due_by(last: Option<&(Key, Parcel)>, now: Time) -> Time {
+    last.map_or(now.after(1), |(_, parcel)| parcel.until.max(now.after(1)))
+}
+
+impl Parcel {
+    pub(crate) const fn new(to: Arc<NodeRef>, via: Option<Arc<NodeRef>>, message: Encoded, until: Time) -> Self {
+        Self { to, via, message, attempts: 0, until, number: 0, replaced: false }
+    }
+
+    /// Another message, since this one is too large; not twice.
+    pub(crate) fn instead(self, message: Encoded) -> Option<Self> {
+        (!self.replaced).then(|| Self { message, replaced: true, ..self })
+    }
+
+    /// Another message in its place.
+    pub(crate) fn with(self, message: Encoded) -> Self {
+        Self { message, ..self }
+    }
+}
+
+fn bytes_of(message: &Encoded) -> usize {
+    message.head.len() + message.tail.len()
+}

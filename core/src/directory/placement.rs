@@ -1,0 +1,70 @@
+//! Where a chain's continuation runs (rpc-chains sections 3.7 and 7.2): at the server, or where it is.
+
+use alloc::{collections::BTreeMap, string::String};
+use catena_wire::{Hash, NodeId};
+
+/// Services and functions whose sizes are remembered.
+const LEARNT_MAX: usize = 4_096;
+/// How much the newest of a series counts: one part in so many.
+const NEWEST_PART: u64 = 4;
+/// What a function's state is taken to be before any was seen: a small JavaScript program's.
+const STATE_BYTES_AT_FIRST: u64 = 4_096;
+/// What a result is taken to be before any was seen: small, so that a chain with a large state stays once, and learns.
+const RESULT_BYTES_AT_FIRST: u64 = 1_024;
+
+/// What is known of the way to a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Link {
+    /// There and back, microseconds.
+    pub round_trip_us: u64,
+    /// Bytes per second; 0 where unknown.
+    pub bytes_per_s: u64,
+}
+
+/// What adaptive chains have learnt of links, states and results.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Placement {
+    links: BTreeMap<NodeId, Link>,
+    /// Bytes of functions' continuations, by function.
+    states: BTreeMap<Hash, u64>,
+    /// Bytes of results, by `service/function`.
+    results: BTreeMap<String, u64>,
+}
+
+fn learn<K: Ord>(known: &mut BTreeMap<K, u64>, key: K, bytes: u64) {
+    if let Some(average) = known.get_mut(&key) {
+        *average = (*average * (NEWEST_PART - 1) + bytes) / NEWEST_PART;
+    } else if known.len() < LEARNT_MAX {
+        known.insert(key, bytes);
+    }
+}
+
+impl Placement {
+    pub(crate) fn learn_link(&mut self, node: NodeId, link: Link) {
+        if self.links.len() < LEARNT_MAX || self.links.contains_key(&node) {
+            self.links.insert(node, link);
+        }
+    }
+
+    pub(crate) fn learn_state(&mut self, code: Hash, bytes: usize) {
+        learn(&mut self.states, code, bytes as u64);
+    }
+
+    pub(crate) fn learn_result(&mut self, target: String, bytes: usize) {
+        learn(&mut self.results, target, bytes as u64);
+    }
+
+    pub(crate) fn forget(&mut self, node: NodeId) {
+        self.links.remove(&node);
+    }
+
+    /// Whether it is quicker to move to that node for a call than to stay. Moving takes the state there; staying brings the result back.
+    /// What comes after is as far from there as from here, for all that is known, and the round trip back is saved.
+    pub(crate) fn moving_is_quicker(&self, code: Hash, node: NodeId, target: &str) -> bool {
+        let Some(link) = self.links.get(&node).filter(|link| link.bytes_per_s > 0) else { return true };
+        let state = self.states.get(&code).copied().unwrap_or(STATE_BYTES_AT_FIRST);
+        let result = self.results.get(target).copied().unwrap_or(RESULT_BYTES_AT_FIRST);
+        let transfer_us = |bytes: u64| bytes.saturating_mul(1_000_000) / link.bytes_per_s;
+        transfer_us(state) <= link.round_trip_us / 2 + transfer_us(result)
+    }
+}

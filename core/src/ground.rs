@@ -1,0 +1,125 @@
+//! What every part of a node stands on.
+
+use alloc::{format, sync::Arc};
+use catena_wire::{
+    Charter, Exception, Fault, Message, NodeId, NodeRef, Part, PossibleDuplicate, StepKey, StepTrace, names,
+};
+
+use crate::{
+    Policy, Receipt, Time,
+    code::Codes,
+    collections::AwakeClock,
+    delivery::{Outgoing, Parcel},
+    directory::Directory,
+    memory::{Fences, Listeners, Relays, Steps, possibly_done},
+    outbox::Outbox,
+};
+
+/// The parts that know nothing of chains and calls under way, each behind its own methods.
+#[derive(Clone, Debug)]
+pub(crate) struct Ground {
+    pub(crate) me: Arc<NodeRef>,
+    pub(crate) policy: Policy,
+    /// Adds up with [`Time`] to microseconds since the Unix epoch: for profiles and logs only.
+    pub(crate) epoch_us: u64,
+    pub(crate) clock: AwakeClock,
+    pub(crate) out: Outbox,
+    pub(crate) directory: Directory,
+    pub(crate) steps: Steps,
+    pub(crate) fences: Fences,
+    pub(crate) outgoing: Outgoing,
+    pub(crate) listeners: Listeners,
+    pub(crate) relays: Relays,
+    pub(crate) codes: Codes,
+    /// Service functions under way.
+    pub(crate) services_running: usize,
+}
+
+impl Ground {
+    pub(crate) fn unix_us(&self, now: Time) -> u64 {
+        self.epoch_us.saturating_add(now.as_us())
+    }
+
+    /// An empty profile of one step of a chain.
+    pub(crate) fn profile(&self, service: &str, function: &str) -> StepTrace {
+        StepTrace {
+            node: self.me.name.clone(),
+            site: self.me.site.clone(),
+            target: [service, "/", function].concat(),
+            ..StepTrace::default()
+        }
+    }
+
+    pub(crate) fn overloaded(&self, what: &str, max: usize) -> Exception {
+        overloaded(&self.me.name, what, max)
+    }
+
+    /// Whether one more service function may run.
+    pub(crate) fn check_running(&self) -> Result<(), Exception> {
+        if self.services_running < self.policy.services_running_max {
+            return Ok(());
+        }
+        Err(self.overloaded("service functions", self.policy.services_running_max))
+    }
+
+    /// Whether a step that is not remembered here is new, first sent so long ago by that node.
+    ///
+    /// # Errors
+    /// `NodeLost`, unknown: it may have been done and forgotten.
+    pub(crate) fn check_remembered(&self, key: &StepKey, from: NodeId, age_us: u64) -> Result<(), Exception> {
+        if !self.steps.may_have_forgotten(self.clock.now(), from, age_us, &self.policy) {
+            return Ok(());
+        }
+        let (me, step) = (&self.me.name, key.step);
+        let message = format!(
+            "{me} no longer knows what became of step {step}, which was first sent long ago; whether it was done is unknown"
+        );
+        Err(Exception::new(names::NODE_LOST, Fault::Network, message).outcome_unknown())
+    }
+
+    /// Whether a step that is not remembered here may be done here.
+    ///
+    /// # Errors
+    /// `NodeLost`, unknown: another way of its chain may have done it.
+    pub(crate) fn check_not_done(
+        &self,
+        duplicate: Option<&PossibleDuplicate>,
+        key: &StepKey,
+        service: &str,
+        function: &str,
+    ) -> Result<(), Exception> {
+        let Some((scope, has_replicas)) = self.directory.scope_here(service, function) else { return Ok(()) };
+        let known = self.fences.check(duplicate, key, scope, has_replicas);
+        if bug!(self.policy, DuplicateRuns) {
+            return Ok(());
+        }
+        known.map_err(|why| possibly_done(&self.me.name, service, function, why))
+    }
+
+    /// To the origin of a chain, or to who can pass it on.
+    pub(crate) fn send_home(&mut self, charter: &Charter, message: Message, receipt: Receipt) {
+        if charter.origin.id == self.me.id {
+            return self.out.tell(crate::outbox::Event::Message(message));
+        }
+        let via = self.way_home(charter);
+        self.out.send_encoded(Arc::new(charter.origin.clone()), message.encode(), receipt, via);
+    }
+
+    /// Who can pass a message on to an origin that cannot be dialled.
+    pub(crate) fn way_home(&self, charter: &Charter) -> Option<Arc<NodeRef>> {
+        let entry = charter.entry.as_ref().filter(|entry| charter.origin.address.is_none() && entry.id != self.me.id);
+        entry.cloned().map(Arc::new)
+    }
+
+    /// Sends a part of a chain's outcome, and keeps it until it has arrived.
+    pub(crate) fn send_kept(&mut self, now: Time, key: StepKey, part: Part, parcel: Parcel) {
+        let (to, message, via) = (parcel.to.clone(), parcel.message.clone(), parcel.via.clone());
+        self.outgoing.keep(now, (key.clone(), part), parcel, &self.policy);
+        self.out.send_encoded(to, message, Receipt::Part(key, part), via);
+    }
+}
+
+pub(crate) fn overloaded(host: &str, what: &str, max: usize) -> Exception {
+    let message = format!("{host} has {max} {what} under way, which is all it takes on; try again later or elsewhere");
+    Exception::new(names::OVERLOADED, Fault::Node, message)
+}

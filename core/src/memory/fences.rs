@@ -1,0 +1,98 @@
+//! Chains that were stopped, and chains that may be under way twice (rpc-chains section 3.9).
+//!
+//! Where that is declared to be harmless, a step that may have been done is done again when its node is lost; and a function that is told of
+//! such a loss may go on. From then on there may be two ways of one chain. The first is not marked, and only it may do what must not be
+//! done twice: so that is done at most once, whatever any node remembers. A marked way goes on through functions that are
+//! declared repeatable, and through durable ones, whose own record on disk tells the ways apart. A node that has seen a
+//! marked way refuses the others beyond the step at which they parted: epochs fence like that, but need one place that counts.
+
+use alloc::{boxed::Box, format};
+use catena_wire::{Branch, ChainId, Exception, Fault, NodeId, PossibleDuplicate, StepKey, names};
+
+use crate::{Policy, RetryScope, Time, chain::ChainState, collections::Expiring};
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fences {
+    /// Chains that were stopped: a hop that comes late does not run. With the only node from which it must not come, if it was that
+    /// node which said so, of a chain unknown here.
+    stopped: Expiring<(ChainId, Option<NodeId>), ()>,
+    /// Chains of which a marked way has been here.
+    duplicates: Expiring<(ChainId, Branch), PossibleDuplicate>,
+}
+
+impl Fences {
+    /// Whether this chain must not go on here, coming from there.
+    pub(crate) fn is_stopped(&self, chain: ChainId, from: NodeId) -> bool {
+        self.stopped.contains(&(chain, None)) || self.stopped.contains(&(chain, Some(from)))
+    }
+
+    /// False if it was stopped before.
+    pub(crate) fn stop(&mut self, awake: Time, chain: ChainId, from: Option<NodeId>, policy: &Policy) -> bool {
+        let new = !self.stopped.contains(&(chain, from));
+        self.stopped.entry(awake, (chain, from), policy.stopped_chains_max, || ());
+        new
+    }
+
+    /// A marked way is here: the earliest step at which ways parted counts, and the way that came last.
+    pub(crate) fn note(&mut self, awake: Time, duplicate: &PossibleDuplicate, policy: &Policy) {
+        let key = (duplicate.since.chain, duplicate.since.branch.clone());
+        let known = self.duplicates.entry(awake, key, policy.stopped_chains_max, || duplicate.clone());
+        known.since.step = known.since.step.min(duplicate.since.step);
+        known.way = duplicate.way;
+    }
+
+    /// Whether this step may be done here, as far as another way of its chain may have done it.
+    ///
+    /// # Errors
+    /// `NodeLost`, unknown: it may have been done.
+    pub(crate) fn check(
+        &self,
+        duplicate: Option<&PossibleDuplicate>,
+        key: &StepKey,
+        scope: RetryScope,
+        has_replicas: bool,
+    ) -> Result<(), &'static str> {
+        match (duplicate, scope) {
+            (_, RetryScope::Anywhere) => Ok(()),
+            (None, _) if self.is_overtaken(key) => Err("a later way of the chain has been here"),
+            (None, _) => Ok(()),
+            // It is the lost step itself: whoever sent it again did so to the node of that name, and to no other.
+            (Some(duplicate), RetryScope::SameNode) if !has_replicas || duplicate.since == *key => Ok(()),
+            (Some(_), _) => Err("the function is not declared repeatable"),
+        }
+    }
+
+    /// Branches of a marked chain are marked, so an unmarked one is of the first way too.
+    fn is_overtaken(&self, key: &StepKey) -> bool {
+        let around = core::iter::successors(Some(key.branch.clone()), Branch::parent);
+        around.into_iter().any(|branch| {
+            self.duplicates.get(&(key.chain, branch)).is_some_and(|duplicate| duplicate.since.step < key.step)
+        })
+    }
+
+    pub(crate) fn expire(&mut self, awake: Time, policy: &Policy) {
+        self.stopped.expired(awake, policy.step_record_ttl_us);
+        self.duplicates.expired(awake, policy.step_record_ttl_us);
+    }
+}
+
+/// Why a step is not done: whether another way did it is not known.
+pub(crate) fn possibly_done(host: &str, service: &str, function: &str, why: &str) -> Exception {
+    let message = format!(
+        "a step before was lost and may have been done twice; whether {service}/{function} was done then is unknown: {host} does not do it, since {why}; declare it repeatable if doing it twice is harmless"
+    );
+    Exception::new(names::NODE_LOST, Fault::Network, message).outcome_unknown()
+}
+
+impl ChainState {
+    /// This step may have been done by a node that was lost, and the chain goes on from here: as a way of its own.
+    pub(crate) fn mark(&mut self, key: &StepKey, here: NodeId) -> &PossibleDuplicate {
+        let before = self.duplicate.take();
+        let way = before.as_ref().map_or(0, |before| before.way);
+        let mix = |way: u64, part: u64| (way ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        let way = mix(mix(mix(way, here.0), u64::from(key.step)), 0x0d0b_1e5d).max(1);
+        // The earliest stays: everything since then may have been done twice.
+        let since = before.map_or_else(|| key.clone(), |before| before.since);
+        self.duplicate.insert(Box::new(PossibleDuplicate { since, way }))
+    }
+}

@@ -1,0 +1,129 @@
+//! Services of this node that listen to the intermediate answers of the sub-chains with which they answered, in order and once
+//! (rpc-chains section 7.1); and what this node passes on for origins that cannot be dialled.
+
+use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
+use catena_wire::{BRANCHES_MAX, Branch, ChainId, NodeId, NodeRef, Part, StepKey, Value};
+
+use crate::{
+    Action, Policy, Time,
+    collections::{Expiring, InOrder},
+    outbox::Outbox,
+};
+
+/// What has come of one sub-chain.
+#[derive(Clone, Debug, Default)]
+struct Stream {
+    branches: BTreeMap<Branch, InOrder<Value>>,
+    held: usize,
+    held_bytes: usize,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Listeners {
+    /// By the step at which the sub-chain began.
+    streams: Expiring<StepKey, Stream>,
+    /// Those that have ended: answers may still be on their way.
+    ended: Expiring<StepKey, ()>,
+}
+
+impl Listeners {
+    pub(crate) fn begin(&mut self, awake: Time, key: StepKey, policy: &Policy) {
+        self.streams.entry(awake, key, policy.listeners_max, Stream::default);
+    }
+
+    /// An answer of a sub-chain that began at step `to`. False if it has to come again: there is no room for it.
+    pub(crate) fn on_partial(
+        &mut self,
+        out: &mut Outbox,
+        key: &StepKey,
+        to: u32,
+        number: u32,
+        value: Value,
+        policy: &Policy,
+    ) -> bool {
+        let Some(at) = self.begun_at(key, to) else { return true };
+        let Some(stream) = self.streams.get_mut(&at) else { return true };
+        if stream.branches.len() >= BRANCHES_MAX && !stream.branches.contains_key(&key.branch) {
+            return true;
+        }
+        let answers = stream.branches.entry(key.branch.clone()).or_default();
+        let full = stream.held >= policy.partials_held_max || stream.held_bytes >= policy.partials_held_bytes_max;
+        if answers.has(number) || (number > answers.next() && full) {
+            return answers.has(number);
+        }
+        stream.held += 1;
+        stream.held_bytes += value.len_bytes();
+        answers.insert(number, value);
+        while let Some(value) = answers.pop() {
+            stream.held -= 1;
+            stream.held_bytes -= value.len_bytes();
+            out.ask(Action::Heard(at.clone(), value));
+        }
+        true
+    }
+
+    /// Where the sub-chain began, of which this is a step: the sub-chain itself, or a branch of it.
+    fn begun_at(&self, key: &StepKey, step: u32) -> Option<StepKey> {
+        let ancestors = core::iter::successors(Some(key.branch.clone()), Branch::parent);
+        let mut beginnings = ancestors.map(|branch| StepKey { branch, step, ..key.clone() });
+        beginnings.find(|at| self.streams.contains(at))
+    }
+
+    /// The sub-chain has ended: nobody needs to listen any more, once what is on its way has had time to come.
+    pub(crate) fn end(&mut self, awake: Time, key: StepKey, policy: &Policy) {
+        if self.streams.contains(&key) {
+            self.ended.entry(awake, key, policy.listeners_max, || ());
+        }
+    }
+
+    pub(crate) fn expire(&mut self, out: &mut Outbox, awake: Time, policy: &Policy) {
+        for key in self.ended.expired(awake, policy.heartbeat_timeout_us) {
+            self.streams.remove(&key);
+            out.ask(Action::HeardEnd(key));
+        }
+        // Of sub-chains of which nobody ever says that they have ended: chains are short.
+        for key in self.streams.expired(awake, policy.budget_max.time_left_us()) {
+            out.ask(Action::HeardEnd(key));
+        }
+    }
+}
+
+/// What this node passes on for origins that cannot be dialled: it is the node by which their chains entered.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Relays {
+    /// Who sent a part of an outcome: who has it says so to this node.
+    parts: Expiring<(StepKey, Part), Arc<NodeRef>>,
+    /// Where chains were heard of last.
+    heard: Expiring<ChainId, BTreeMap<NodeId, Arc<NodeRef>>>,
+}
+
+/// Nodes at which the branches of one chain are remembered to be.
+const HEARD_MAX: usize = 64;
+
+impl Relays {
+    pub(crate) fn sent(&mut self, awake: Time, key: StepKey, part: Part, by: &Arc<NodeRef>, policy: &Policy) {
+        self.parts.entry(awake, (key, part), policy.outgoing_max, || by.clone());
+    }
+
+    /// Who is to be told that this part has arrived.
+    pub(crate) fn received(&mut self, key: &StepKey, part: Part) -> Option<Arc<NodeRef>> {
+        self.parts.remove(&(key.clone(), part))
+    }
+
+    pub(crate) fn heard(&mut self, awake: Time, chain: ChainId, at: &Arc<NodeRef>, policy: &Policy) {
+        let nodes = self.heard.entry(awake, chain, policy.stopped_chains_max, BTreeMap::new);
+        if nodes.len() < HEARD_MAX {
+            nodes.insert(at.id, at.clone());
+        }
+    }
+
+    /// Where this chain was heard of last.
+    pub(crate) fn hosts(&self, chain: ChainId) -> Vec<Arc<NodeRef>> {
+        self.heard.get(&chain).map(|nodes| nodes.values().cloned().collect()).unwrap_or_default()
+    }
+
+    pub(crate) fn expire(&mut self, awake: Time, policy: &Policy) {
+        self.parts.expired(awake, policy.step_record_ttl_us);
+        self.heard.expired(awake, policy.budget_max.time_left_us());
+    }
+}

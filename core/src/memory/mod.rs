@@ -1,0 +1,9 @@
+//! What a node remembers of chains, so that nothing takes effect twice: steps done, chains stopped, chains that may be under way twice.
+
+mod fences;
+mod listeners;
+mod steps;
+
+pub(crate) use fences::{Fences, possibly_done};
+pub(crate) use listeners::{Listeners, Relays};
+pub(crate) use steps::{ASKERS_MAX, Done, Fate, Payload, Record, Sent, Steps, fingerprint};

@@ -1,0 +1,326 @@
+//! The dedup table: what this node did for each step, so that a repeated hop or call does not run twice (rpc-chains section 3.9).
+//!
+//! Two things are kept apart. A *record* says what became of a step: it is small, and kept for `step_record_ttl_us` of the node's time awake.
+//! Its *payload* is what is needed to answer the step once more: it is large, bounded by bytes, and goes first. A hop or call that
+//! is sent again says how long ago it first went out. If it finds no record, and this node may have forgotten one in the
+//! meantime, then whether the step was done is unknown; it is never taken for new (RIFL, SOSP 2015, section 3).
+
+use alloc::{
+    boxed::Box,
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    vec::Vec,
+};
+use catena_wire::{Branch, Brought, ChainId, Encoded, Exception, NodeId, NodeRef, StepKey, Value};
+
+use crate::{Policy, SessionId, Time, chain::Activation};
+
+/// What is known of a step.
+#[derive(Clone, Debug)]
+pub(crate) enum Record {
+    /// It is being done, in this session, for the chain that this node handed over.
+    Running { from: NodeId, session: SessionId },
+    /// It is a call that a chain makes from where it is; these ask for its result.
+    Calling { fingerprint: u64, askers: Vec<(Arc<NodeRef>, u64)> },
+    /// It is over here.
+    Done(Done),
+}
+
+/// A step that is over at this node.
+#[derive(Clone, Debug)]
+pub(crate) struct Done {
+    pub(crate) fate: Fate,
+    /// The nodes by which the chain came: they may stop it, and ask where it is.
+    pub(crate) from: Vec<NodeId>,
+    /// The nodes to which it went from here, or may have gone.
+    pub(crate) to: Vec<Arc<NodeRef>>,
+    /// What is needed to answer it once more, while there is room.
+    pub(crate) payload: Option<Box<Payload>>,
+    at: Time,
+    bytes: usize,
+}
+
+/// What became of a step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    /// The chain or branch ended here.
+    Ended,
+    /// The chain went on from here under this later step.
+    Forwarded(u32),
+    /// It was not taken over: nothing was done, or what was done is not known.
+    Refused,
+    /// It was a call, of this target and these parameters, which returned.
+    Returned(u64),
+}
+
+/// What is needed to answer a step once more.
+#[derive(Clone, Debug)]
+pub(crate) enum Payload {
+    /// The end, as it went out.
+    Ended(Sent),
+    /// The chain, whole; and its branches, if it split here to be merged elsewhere.
+    Forwarded(Box<Activation>, Vec<StepKey>),
+    /// The refusal.
+    Refused(Encoded),
+    /// The call's result, and what it brought.
+    Returned(Result<Value, Exception>, Brought),
+}
+
+/// A message as it went out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Sent {
+    /// The last step.
+    pub(crate) key: StepKey,
+    pub(crate) to: Arc<NodeRef>,
+    pub(crate) message: Encoded,
+    pub(crate) via: Option<Arc<NodeRef>>,
+}
+
+/// Who may ask for the same step's call at one time: a chain is in few places.
+pub(crate) const ASKERS_MAX: usize = 64;
+
+/// One peer's share of the records: the most that its steps may take of them while others need room.
+const PEER_SHARE: usize = 4;
+
+impl Record {
+    /// Whether the chain came here from that node.
+    pub(crate) fn came_from(&self, node: NodeId) -> bool {
+        match self {
+            Self::Running { from, .. } => *from == node,
+            Self::Calling { askers, .. } => askers.iter().any(|(asker, _)| asker.id == node),
+            Self::Done(done) => done.from.contains(&node),
+        }
+    }
+
+    /// The nodes by which the chain came.
+    pub(crate) fn brought_by(&self) -> Vec<NodeId> {
+        match self {
+            Self::Running { from, .. } => alloc::vec![*from],
+            Self::Calling { askers, .. } => askers.iter().map(|(node, _)| node.id).collect(),
+            Self::Done(done) => done.from.clone(),
+        }
+    }
+
+    pub(crate) const fn session(&self) -> Option<SessionId> {
+        match self {
+            Self::Running { session, .. } => Some(*session),
+            _ => None,
+        }
+    }
+}
+
+impl Payload {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Ended(Sent { message, .. }) | Self::Refused(message) => message.head.len() + message.tail.len(),
+            Self::Forwarded(activation, _) => activation.bytes(),
+            Self::Returned(result, brought) => {
+                let lines = brought.console.iter().map(|line| line.text.len() + line.node.len()).sum::<usize>();
+                result.as_ref().map_or_else(|why| why.message.len(), Value::len_bytes) + lines
+            }
+        }
+    }
+}
+
+/// Records of the steps that one peer brought, the oldest first.
+#[derive(Clone, Debug, Default)]
+struct Peer {
+    finished: VecDeque<(Time, StepKey)>,
+    /// When the youngest record was made that had to go before its time.
+    forgot: Option<Time>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Steps {
+    records: BTreeMap<StepKey, Record>,
+    peers: BTreeMap<NodeId, Peer>,
+    /// How many records wait in `peers`.
+    finished: usize,
+    /// Those with a payload, the oldest first.
+    payloads: VecDeque<(Time, StepKey)>,
+    payload_bytes: usize,
+    /// What a peer forgot that has no records any more.
+    forgot: Option<Time>,
+}
+
+impl Steps {
+    pub(crate) fn get(&self, key: &StepKey) -> Option<&Record> {
+        self.records.get(key)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: &StepKey) -> Option<&mut Record> {
+        self.records.get_mut(key)
+    }
+
+    /// Everything known of a chain.
+    pub(crate) fn of_chain(&self, chain: ChainId) -> impl Iterator<Item = (&StepKey, &Record)> {
+        let first = StepKey { chain, branch: Branch::root(), step: 0 };
+        self.records.range(first..).take_while(move |(key, _)| key.chain == chain)
+    }
+
+    /// The chain's stay here in which this step was made: the step by which it came, and what is known of that.
+    pub(crate) fn stay_of(&self, key: &StepKey) -> Option<(&StepKey, &Record)> {
+        let first = StepKey { step: 0, ..key.clone() };
+        self.records.range(first..=key.clone()).next_back()
+    }
+
+    pub(crate) const fn payload_bytes(&self) -> usize {
+        self.payload_bytes
+    }
+
+    /// Whether a step that is not known here may have been done, first sent so long ago by that node.
+    pub(crate) fn may_have_forgotten(&self, awake: Time, from: NodeId, age_us: u64, policy: &Policy) -> bool {
+        // What came in a socket may have waited there for as long as a silent link is kept.
+        let age_us = if age_us == 0 { return false } else { age_us.saturating_add(policy.link_silence_us_max) };
+        let forgot = self.peers.get(&from).map_or(self.forgot, |peer| peer.forgot.max(self.forgot));
+        age_us >= policy.step_record_ttl_us || forgot.is_some_and(|at| awake.since(at) <= age_us)
+    }
+
+    pub(crate) fn begin(&mut self, key: StepKey, from: NodeId, session: SessionId) {
+        self.put(key, Record::Running { from, session });
+    }
+
+    pub(crate) fn begin_call(&mut self, key: StepKey, fingerprint: u64, asker: (Arc<NodeRef>, u64)) {
+        self.put(key, Record::Calling { fingerprint, askers: alloc::vec![asker] });
+    }
+
+    /// What was begun in one session goes on in another.
+    pub(crate) fn run_on(&mut self, key: &StepKey, next: SessionId) {
+        if let Some(Record::Running { session, .. }) = self.records.get_mut(key) {
+            *session = next;
+        }
+    }
+
+    /// Forgets a step that is under way and came to nothing, so that it may be tried again.
+    pub(crate) fn forget(&mut self, key: &StepKey) {
+        if matches!(self.records.get(key), Some(Record::Running { .. } | Record::Calling { .. })) {
+            self.records.remove(key);
+        }
+    }
+
+    /// Remembers what became of a step that was begun here.
+    pub(crate) fn finish(
+        &mut self,
+        awake: Time,
+        key: &StepKey,
+        fate: Fate,
+        to: Vec<Arc<NodeRef>>,
+        payload: Payload,
+        policy: &Policy,
+    ) {
+        let payload = Some(payload);
+        let Some(from) = self.records.get(key).map(Record::brought_by) else { return };
+        self.remember(awake, key, fate, from, to, payload, policy);
+    }
+
+    /// Remembers a step that was not taken over.
+    pub(crate) fn refuse(&mut self, awake: Time, key: &StepKey, from: NodeId, refusal: Encoded, policy: &Policy) {
+        let from = alloc::vec![from];
+        self.remember(awake, key, Fate::Refused, from, Vec::new(), Some(Payload::Refused(refusal)), policy);
+    }
+
+    /// Remembers what became of a step, begun here or not.
+    #[allow(clippy::too_many_arguments, reason = "what a record consists of")]
+    pub(crate) fn remember(
+        &mut self,
+        awake: Time,
+        key: &StepKey,
+        fate: Fate,
+        from: Vec<NodeId>,
+        to: Vec<Arc<NodeRef>>,
+        payload: Option<Payload>,
+        policy: &Policy,
+    ) {
+        let peer = from.first().copied().unwrap_or(NodeId(0));
+        let bytes = payload.as_ref().map_or(0, Payload::bytes);
+        let payload = payload.map(Box::new);
+        self.put(key.clone(), Record::Done(Done { fate, from, to, payload, at: awake, bytes }));
+        self.payload_bytes += bytes;
+        self.payloads.push_back((awake, key.clone()));
+        self.peers.entry(peer).or_default().finished.push_back((awake, key.clone()));
+        self.finished += 1;
+        self.make_room(peer, policy);
+    }
+
+    /// A step goes on that was over: its places in the rows of records and payloads are found void later.
+    pub(crate) fn reopen(&mut self, key: &StepKey, session: SessionId) {
+        let from = match self.records.get(key) {
+            Some(Record::Done(done)) => done.from.first().copied().unwrap_or(NodeId(0)),
+            _ => return,
+        };
+        self.put(key.clone(), Record::Running { from, session });
+    }
+
+    fn put(&mut self, key: StepKey, record: Record) {
+        if let Some(Record::Done(Done { payload: Some(_), bytes, .. })) = self.records.insert(key, record) {
+            self.payload_bytes -= bytes;
+        }
+    }
+
+    /// The record that was made then, if it has not been replaced since.
+    fn done_at(&mut self, key: &StepKey, at: Time) -> Option<&mut Done> {
+        match self.records.get_mut(key) {
+            Some(Record::Done(done)) if done.at == at => Some(done),
+            _ => None,
+        }
+    }
+
+    fn make_room(&mut self, newest: NodeId, policy: &Policy) {
+        while self.payload_bytes > policy.step_payload_bytes_max
+            && let Some((at, key)) = self.payloads.pop_front()
+        {
+            if let Some(done) = self.done_at(&key, at)
+                && done.payload.take().is_some()
+            {
+                let bytes = done.bytes;
+                self.payload_bytes -= bytes;
+            }
+        }
+        let share = policy.step_records_max / PEER_SHARE;
+        while self.finished > policy.step_records_max {
+            // Whoever has more than its share makes room first, then whoever has most.
+            let over = |id: &NodeId| self.peers.get(id).is_some_and(|peer| peer.finished.len() > share);
+            let most = || self.peers.iter().max_by_key(|(_, peer)| peer.finished.len()).map(|(id, _)| *id);
+            let Some(peer) = Some(newest).filter(over).or_else(most) else { return };
+            self.drop_oldest(peer, true);
+        }
+    }
+
+    fn drop_oldest(&mut self, peer: NodeId, early: bool) {
+        let Some(row) = self.peers.get_mut(&peer) else { return };
+        let Some((at, key)) = row.finished.pop_front() else { return };
+        self.finished -= 1;
+        if let Some(Record::Done(done)) = self.records.get(&key)
+            && done.at == at
+        {
+            self.payload_bytes -= if done.payload.is_some() { done.bytes } else { 0 };
+            row.forgot = if early { row.forgot.max(Some(at)) } else { row.forgot };
+            self.records.remove(&key);
+        }
+    }
+
+    /// Drops records that are older than any repetition may be that would be taken for new.
+    pub(crate) fn expire(&mut self, awake: Time, policy: &Policy) {
+        let old = |at: Time| awake.since(at) >= policy.step_record_ttl_us;
+        let peers: Vec<NodeId> = self.peers.keys().copied().collect();
+        for peer in peers {
+            while self.peers.get(&peer).and_then(|row| row.finished.front()).is_some_and(|(at, _)| old(*at)) {
+                self.drop_oldest(peer, false);
+            }
+            if self.peers.get(&peer).is_some_and(|row| row.finished.is_empty()) {
+                let forgot = self.peers.remove(&peer).and_then(|row| row.forgot);
+                self.forgot = self.forgot.max(forgot);
+            }
+        }
+        while self.payloads.front().is_some_and(|(at, _)| old(*at)) {
+            self.payloads.pop_front();
+        }
+    }
+}
+
+/// A number for a call's target and parameters: another call made under the same step is told by it (FNV-1a; nobody
+/// gains by forging it but to get his own chain's old answer).
+pub(crate) fn fingerprint(service: &str, function: &str, params: &Value) -> u64 {
+    let bytes = service.bytes().chain([0]).chain(function.bytes()).chain([0]).chain(params.as_bytes().iter().copied());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}

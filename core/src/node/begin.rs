@@ -1,0 +1,151 @@
+//! What users of a node ask of it: chains and calls, and that they be stopped.
+
+use alloc::string::ToString;
+use bytes::Bytes;
+use catena_wire::{Budget, ChainId, Exception, Hash, Mode, StepLimits, Value};
+
+use super::Node;
+use crate::{
+    CallId, Time,
+    calls::{Owner, ReplyTo, Request},
+    ground::overloaded,
+};
+
+/// How a chain is to run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Plan {
+    /// What it may spend.
+    pub budget: Budget,
+    /// Where its continuation runs.
+    pub mode: Mode,
+    /// Whether chains that services answer with join it (rpc-chains section 3.4).
+    pub compose: bool,
+    /// Whether every step is profiled.
+    pub profile: bool,
+    /// On whose behalf it runs.
+    pub credentials: Option<Value>,
+    /// What its function may use at each step, if that is less than each node allows.
+    pub limits: StepLimits,
+    /// Whether what its guests are told is recorded, and comes home with its end.
+    pub record: bool,
+    /// The clock and randomness that its function has, where another chain is to be run again.
+    pub start: Option<Start>,
+}
+
+/// The only clock and randomness that a function has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Start {
+    /// Milliseconds since the Unix epoch.
+    pub started_at_ms: u64,
+    /// What its random numbers follow from.
+    pub seed: u64,
+}
+
+impl Start {
+    pub(crate) fn of(chain: ChainId, unix_us: u64) -> Self {
+        Self { started_at_ms: unix_us / 1_000, seed: chain.seed() }
+    }
+}
+
+impl Plan {
+    /// The ordinary way, within `budget`.
+    #[must_use]
+    pub const fn new(budget: Budget) -> Self {
+        let limits = StepLimits::UNCHANGED;
+        let (mode, compose) = (Mode::Chain, true);
+        Self { budget, mode, compose, profile: false, credentials: None, limits, record: false, start: None }
+    }
+}
+
+impl Node {
+    /// Begins a chain: the function starts here and hops from its first call on.
+    ///
+    /// Its number has to be drawn at random, so that nobody can guess it. Answers come as [`crate::Action::Reply`]. The budget is
+    /// narrowed to this node's policy.
+    ///
+    /// # Errors
+    /// `Overloaded` when `chains_started_max` or `activations_max` chains are under way.
+    pub fn run(&mut self, now: Time, number: u128, code: Hash, input: Value, plan: Plan) -> Result<ChainId, Exception> {
+        self.ground.clock.advance(now);
+        let begun = self.begin(now, number, code, input, plan);
+        self.route(now);
+        begun
+    }
+
+    pub(super) fn begin(
+        &mut self,
+        now: Time,
+        number: u128,
+        code: Hash,
+        input: Value,
+        plan: Plan,
+    ) -> Result<ChainId, Exception> {
+        let (policy, me) = (&self.ground.policy, &self.ground.me);
+        if self.origin.count() >= policy.chains_started_max {
+            return Err(overloaded(&me.name, "chains begun", policy.chains_started_max));
+        }
+        let chain = ChainId { origin: me.id, number };
+        if self.origin.awaits(chain) {
+            return Err(super::taken(chain));
+        }
+        let budget = plan.budget.narrowed_to(policy.budget_max);
+        let adaptive = plan.mode == Mode::Adaptive;
+        let mode = if adaptive { self.origin.choose_mode(code) } else { plan.mode };
+        self.chains.begin(now, &mut self.ground, chain, code, input, Plan { budget, mode, ..plan })?;
+        let Self { origin, ground, .. } = self;
+        origin.begin(now, number, budget.time_left_us(), &ground.me, &ground.policy);
+        if adaptive {
+            origin.set_trial(now, number, code, mode);
+        }
+        Ok(chain)
+    }
+
+    /// Stops a chain that was begun here, wherever it is by now. It ends as `Cancelled`; of a chain that has ended, nothing happens.
+    pub fn cancel(&mut self, now: Time, chain: ChainId) {
+        self.at(now, |node| {
+            let hosts = node.origin.hosts(chain);
+            // A chain that is here has made the step that it has made, though its next sign of life is not due yet.
+            if let Some(key) = node.chains.last_step(&node.ground, chain) {
+                node.origin.heard_at(&key, &node.ground.me);
+            }
+            if node.origin.cancel(&mut node.ground.out, chain) {
+                node.chains.stop(&mut node.ground, chain, hosts);
+            }
+        });
+    }
+
+    /// The holder of the reply set has gone: the chain is stopped, and what still comes of it is dropped.
+    pub fn forget(&mut self, now: Time, chain: ChainId) {
+        self.at(now, |node| node.forget_chain(chain));
+    }
+
+    /// Makes a plain call; its answer comes as [`crate::Action::CallDone`].
+    pub fn call(
+        &mut self,
+        now: Time,
+        service: &str,
+        function: &str,
+        params: Value,
+        budget: Budget,
+        credentials: Option<Value>,
+    ) -> CallId {
+        self.calls_begun += 1;
+        let id = CallId(self.calls_begun);
+        let budget = budget.narrowed_to(self.ground.policy.budget_max);
+        let (service, function) = (service.to_string(), function.to_string());
+        let request = Request::new(ReplyTo::Api(id), service, function, params, now, budget);
+        self.at(now, |node| node.calls.dispatch(now, &mut node.ground, Request { credentials, ..request }));
+        id
+    }
+
+    /// Withdraws a plain call: no answer will come, and the node that was asked is told to stop.
+    pub fn withdraw(&mut self, now: Time, call: CallId) {
+        self.at(now, |node| node.calls.abandon(&mut node.ground, &Owner::Api(call)));
+    }
+
+    /// Brings a function to the repository, if there is one that has not had it from here (rpc-chains section 3.2: uploaded once).
+    pub fn offer(&mut self, code: Hash, bytes: Bytes) {
+        let ground = &mut self.ground;
+        ground.codes.offer(&mut ground.out, ground.me.id, code, bytes, &ground.policy);
+    }
+}

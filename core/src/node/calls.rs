@@ -1,0 +1,74 @@
+//! Service functions that have ended, and chains that services answer with.
+
+use catena_wire::{Brought, Budget, Exception, NodeRef, Outcome, Value};
+
+use super::{Node, Plan};
+use crate::{
+    Answer, SubChain, Ticket, Time,
+    calls::{ReplyTo, Request},
+    chain::{extend, lines_brought_max},
+};
+
+impl Node {
+    /// A service function has ended, after `took_us`.
+    pub fn on_service_done(&mut self, now: Time, ticket: Ticket, result: Result<Answer, Exception>, took_us: u64) {
+        self.at(now, |node| node.calls.service_done(&mut node.ground, ticket, result, took_us));
+    }
+
+    /// A service of this node answered a call with a chain: it joins the chain that called, or runs on its own.
+    pub(super) fn sub_chain(&mut self, now: Time, request: Request, sub: SubChain) {
+        let Some((request, sub)) = self.chains.join(now, &mut self.ground, request, sub) else { return };
+        let plan = Plan { credentials: request.credentials.clone(), ..Plan::new(request.budget_now(now)) };
+        match self.begin(now, sub.number, sub.code, sub.input.clone(), plan) {
+            Err(why) => self.calls.answer(&mut self.ground, request, Err(why)),
+            Ok(chain) => {
+                let heard_as = request.key.clone().filter(|_| sub.hears);
+                self.origin.detach(chain.number, heard_as, lines_brought_max(&self.ground.policy));
+                self.calls.detach(&mut self.ground, chain, request, sub);
+            }
+        }
+    }
+
+    /// Chains that ran on their own have ended: the calls that they answer are over.
+    pub(super) fn settle_detached(&mut self, now: Time) {
+        while let Some(ended) = self.origin.take_ended() {
+            if let Some(step) = ended.heard_as {
+                self.ground.out.ask(crate::Action::HeardEnd(step));
+            }
+            let Some((mut request, catch)) = self.calls.take_detached(&mut self.ground, ended.chain) else { continue };
+            let hops_left = ended.hops_left.min(request.budget.hops_left());
+            request.budget = Budget::new(request.budget.time_left_us(), hops_left);
+            extend(&mut request.console, ended.console, lines_brought_max(&self.ground.policy));
+            // A call like any other, or a service whose chains throw could call itself for ever.
+            let catch = catch.zip(request.budget.take_hop());
+            let result = match (ended.outcome, catch) {
+                (Outcome::Done(value), _) => Ok(value),
+                (Outcome::Threw(why), None) => Err(self.chains.behind(&request.reply_to, why)),
+                (Outcome::Threw(why), Some((function, budget))) => {
+                    let params = Value::encode(&why);
+                    // Not the call that the step was: who remembers that by its key must not answer with its result.
+                    let request = Request { function, params, budget, key: None, ..request };
+                    self.calls.dispatch(now, &mut self.ground, request);
+                    self.route(now);
+                    continue;
+                }
+            };
+            let brought = request.brings(hops_left);
+            self.reply(now, request.reply_to, result, brought);
+        }
+    }
+
+    /// A plain call has been answered. Only the node that was asked may do so.
+    pub(super) fn call_returned(&mut self, now: Time, from: &NodeRef, id: u64, outcome: Outcome, brought: Brought) {
+        let Some((request, result, brought)) = self.calls.returned(&mut self.ground, from, id, outcome, brought) else {
+            return;
+        };
+        let result = result.map_err(|why| self.chains.behind(&request.reply_to, why));
+        self.reply(now, request.reply_to, result, brought);
+    }
+
+    fn reply(&mut self, now: Time, to: ReplyTo, result: Result<Value, Exception>, brought: Brought) {
+        self.calls.reply(&mut self.ground, to, result, brought);
+        self.route(now);
+    }
+}

@@ -1,0 +1,151 @@
+//! What arrives from other nodes, to whichever part it concerns.
+
+use alloc::{string::String, sync::Arc};
+use catena_wire::{Encoded, End, Message, NodeId, NodeRef, Part, StepKey};
+
+use super::Node;
+use crate::{
+    Action, Receipt, Time, Urgency,
+    calls::{ReplyTo, Request},
+    memory::Record,
+};
+
+impl Node {
+    /// A whole message has arrived.
+    pub fn on_message(&mut self, now: Time, from: &Arc<NodeRef>, message: Message) {
+        self.at(now, |node| node.take_message(now, from, message));
+    }
+
+    pub(super) fn take_message(&mut self, now: Time, from: &Arc<NodeRef>, message: Message) {
+        let Self { chains, calls, origin, ground, .. } = self;
+        match message {
+            Message::Hop(hop) => chains.land(now, ground, from, hop, true),
+            Message::Accepted(key) => chains.hop_accepted(now, ground, from.id, &key),
+            Message::Refused(key, why) => chains.hop_refused(now, ground, from.id, &key, why),
+            Message::Partial { key, number, value, to } => {
+                chains.seen_beyond(now, ground, from.id, &key);
+                let kept = if to == 0 {
+                    // What is passed on by the node of the entry has no host of its own to name.
+                    origin.heard_at(&key, from);
+                    origin.on_partial(now, &mut ground.out, &key, number, value, &ground.policy)
+                } else {
+                    ground.listeners.on_partial(&mut ground.out, &key, to, number, value, &ground.policy)
+                };
+                if kept {
+                    self.received(from, key, Part::Partial(number));
+                }
+            }
+            Message::End(end) => {
+                chains.seen_beyond(now, ground, from.id, &end.key);
+                self.end_came(now, from, *end);
+            }
+            Message::Received(key, part) => {
+                ground.outgoing.received(&(key.clone(), part), from.id);
+                if let Some(sender) = ground.relays.received(&key, part) {
+                    ground.out.send(&sender, Message::Received(key, part), Receipt::None, Urgency::Lazy);
+                }
+            }
+            Message::SubChainEnded(key) => ground.listeners.end(ground.clock.now(), key, &ground.policy),
+            Message::Heartbeat(key, host, open) => {
+                chains.seen_beyond(now, ground, from.id, &key);
+                self.beat(now, from, &key, host, &open);
+            }
+            Message::Console(key, first, lines) => {
+                origin.on_console(&mut ground.out, &key, first, lines, &ground.policy);
+            }
+            Message::Locate { key, origin, entry } => chains.locate(ground, from.id, &key, (origin, entry)),
+            // To a node that cannot be dialled it may be passed on by another.
+            Message::Located(key, host, whereabouts) if host == from.name || ground.me.address.is_none() => {
+                origin.on_located(&key, &host, whereabouts);
+            }
+            Message::Located(..) => {}
+            Message::Call { id, service, function, params, budget, key, credentials, duplicate, age_us } => {
+                let reply_to = ReplyTo::Peer { to: from.clone(), id };
+                let request = Request::new(reply_to, service, function, params, now, budget);
+                let duplicate = duplicate.map(alloc::boxed::Box::new);
+                let request = Request { key, credentials, duplicate, ..request };
+                calls.serve(now, ground, from, id, request, age_us);
+            }
+            Message::Return(id, outcome, brought) => self.call_returned(now, from, id, outcome, brought),
+            Message::Withdraw(id) => calls.withdrawn(ground, from, id),
+            Message::WantCode(code) => ground.out.ask(Action::ServeCode { code, to: from.clone() }),
+            Message::Code(code, bytes) => ground.codes.came(&mut ground.out, ground.me.id, from.id, code, bytes),
+            Message::NoCode(code) if ground.codes.awaits(code, from.id) => chains.ask_for_code(now, ground, code),
+            Message::NoCode(_) => {}
+            Message::List(id) => ground.out.ask(Action::ServeListing { id, to: from.clone() }),
+            Message::Listing(id, entries) => ground.out.ask(Action::Listing { id, entries }),
+            Message::Cancel(chain) => chains.stopped_by(ground, from, chain),
+            Message::Relay { to, head, tail } => self.pass_on(from, to, Encoded { head: head.into(), tail }),
+        }
+    }
+
+    /// A part of an outcome has come, and is kept here: whoever sent it may forget it.
+    fn received(&mut self, from: &Arc<NodeRef>, key: StepKey, part: Part) {
+        let ground = &mut self.ground;
+        if from.id != ground.me.id {
+            ground.out.send(from, Message::Received(key, part), Receipt::None, Urgency::Lazy);
+        }
+    }
+
+    /// The end of a branch, at its merge host, or of a chain of this node.
+    fn end_came(&mut self, now: Time, from: &Arc<NodeRef>, end: End) {
+        let Self { chains, origin, ground, .. } = self;
+        let key = end.key.clone();
+        if let Some(at) = &end.at {
+            // It may come ahead of its parent, whose hop is not here yet: then it has to come again.
+            let known = chains.knows_split(ground, at);
+            chains.branch_ended(now, ground, end);
+            return if known {
+                self.received(from, key, Part::End)
+            };
+        }
+        let (chain, hosts) = (key.chain, origin.hosts(key.chain));
+        let cut = end.cut && origin.awaits(chain);
+        origin.on_end(now, &mut ground.out, end, &ground.policy);
+        // Of a chain that went on here as well, after it was told that another had been lost.
+        let here = ground.steps.of_chain(chain).any(|(_, record)| matches!(record, Record::Running { .. }));
+        if cut || (here && !origin.awaits(chain)) {
+            chains.stop(ground, chain, hosts);
+        }
+        self.received(from, key, Part::End);
+    }
+
+    /// A sign of life. Whoever was to stop a chain of this node that has ended did not get there: it is stopped now.
+    fn beat(&mut self, now: Time, from: &Arc<NodeRef>, key: &StepKey, host: NodeRef, open: &[catena_wire::Branch]) {
+        let Self { origin, ground, .. } = self;
+        let (chain, me) = (key.chain, ground.me.id);
+        let stray = chain.origin == me && from.id != me && !origin.awaits(chain);
+        if stray {
+            ground.out.send(from, Message::Cancel(chain), Receipt::None, Urgency::Now);
+        }
+        origin.on_heartbeat(now, key, host, open, &ground.policy);
+    }
+
+    /// For a node that cannot be dialled, from one that has no link to it. Only answers of chains to their origin are passed on:
+    /// anything else would come under this node's name.
+    fn pass_on(&mut self, from: &Arc<NodeRef>, origin: NodeId, message: Encoded) {
+        let ground = &mut self.ground;
+        let awake = ground.clock.now();
+        let key = match Message::decode_head(&message.head) {
+            Ok(Message::Partial { key, number, to: 0, .. }) => {
+                ground.relays.sent(awake, key.clone(), Part::Partial(number), from, &ground.policy);
+                key
+            }
+            Ok(Message::End(end)) => {
+                ground.relays.sent(awake, end.key.clone(), Part::End, from, &ground.policy);
+                end.key
+            }
+            Ok(Message::Heartbeat(key, ..)) => {
+                ground.relays.heard(awake, key.chain, from, &ground.policy);
+                key
+            }
+            Ok(Message::Console(key, ..) | Message::Located(key, ..)) => key,
+            _ => return,
+        };
+        if key.chain.origin == origin {
+            // By an open link only: it cannot be dialled, or nobody would have asked.
+            let to = Arc::new(NodeRef { id: origin, name: String::new(), address: None, site: None });
+            ground.out.send_encoded(to, message, Receipt::None, None);
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! The node: its parts put together, and its interface to the shell. It does nothing itself but bring what happened to the part that it
+//! concerns, and what one part says to another.
+
+mod begin;
+mod calls;
+mod messages;
+mod news;
+
+use alloc::{string::ToString, sync::Arc};
+use catena_wire::{ChainId, Exception, Kinds, NodeId, NodeRef};
+
+pub use begin::{Plan, Start};
+
+use crate::{
+    Action, Instance, Link, Policy, Time,
+    calls::Calls,
+    chain::Chains,
+    code::Codes,
+    collections::AwakeClock,
+    delivery::Outgoing,
+    directory::Directory,
+    ground::Ground,
+    memory::{Fences, Listeners, Relays, Steps},
+    origin::Origin,
+    outbox::{Event, Outbox},
+};
+
+/// One participant: origin, hop, caller and callee in one, since a node may be all of them at once.
+#[derive(Clone, Debug)]
+pub struct Node {
+    ground: Ground,
+    chains: Chains,
+    calls: Calls,
+    origin: Origin,
+    calls_begun: u64,
+    expired_at: Time,
+}
+
+impl Node {
+    /// A node that knows nobody yet. `epoch_us` added to a [`Time`] gives microseconds since the Unix epoch.
+    #[must_use]
+    pub fn new(me: NodeRef, policy: Policy, epoch_us: u64) -> Self {
+        let me = Arc::new(me);
+        Self {
+            origin: Origin::new(me.id),
+            ground: Ground {
+                out: Outbox::new(me.clone()),
+                me,
+                policy,
+                epoch_us,
+                clock: AwakeClock::default(),
+                directory: Directory::default(),
+                steps: Steps::default(),
+                fences: Fences::default(),
+                outgoing: Outgoing::default(),
+                listeners: Listeners::default(),
+                relays: Relays::default(),
+                codes: Codes::default(),
+                services_running: 0,
+            },
+            chains: Chains::default(),
+            calls: Calls::default(),
+            calls_begun: 0,
+            expired_at: Time::default(),
+        }
+    }
+
+    /// Who this node is.
+    #[must_use]
+    pub const fn me(&self) -> &Arc<NodeRef> {
+        &self.ground.me
+    }
+
+    /// Offers a service of this node under `service`, with these functions, of these kinds.
+    pub fn serve<'a>(&mut self, service: &str, functions: impl IntoIterator<Item = &'a str>, kinds: Kinds) {
+        self.ground.directory.serve(service, functions, kinds);
+    }
+
+    /// Some other node serves this too, or did: what a durable function of it did may have been done there.
+    pub fn note_replica(&mut self, service: &str) {
+        self.ground.directory.note_replica(service);
+    }
+
+    /// The node that keeps functions for all, to be asked before the hop before.
+    pub fn set_repository(&mut self, repository: NodeRef) {
+        self.ground.codes.set_repository(repository);
+    }
+
+    /// Learns, unasked, where a service is. Later news replaces earlier.
+    pub fn learn(&mut self, service: &str, place: Instance) {
+        self.ground.directory.learn(service, place, self.ground.policy.names_max);
+    }
+
+    /// Whether it is known where this service is.
+    #[must_use]
+    pub fn knows(&self, service: &str) -> bool {
+        self.ground.directory.place(service).is_some()
+    }
+
+    /// How far a node is, as measured.
+    pub fn on_link_measured(&mut self, node: NodeId, link: Link) {
+        self.ground.directory.placement.learn_link(node, link);
+    }
+
+    /// Whether there is anything to do.
+    #[must_use]
+    pub fn has_actions(&self) -> bool {
+        self.ground.out.has_actions()
+    }
+
+    /// How many things there are to do.
+    #[must_use]
+    pub fn actions_waiting(&self) -> usize {
+        self.ground.out.actions_waiting()
+    }
+
+    /// The next thing to do, if there is one.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        let action = self.ground.out.poll_action()?;
+        self.chains.record_told(&mut self.ground, &action);
+        Some(action)
+    }
+
+    /// When [`Node::on_timeout`] must be called at the latest.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Time> {
+        let timers = [
+            self.origin.next_timeout(),
+            self.chains.next_timeout(),
+            self.calls.next_timeout(),
+            self.ground.codes.next_timeout(),
+            self.ground.outgoing.next_timeout(),
+        ];
+        timers.into_iter().flatten().min()
+    }
+
+    /// Whether nothing is under way: no chain begun or present, no call, no service function, no function or name being looked up,
+    /// nothing sent that has not arrived.
+    ///
+    /// What is only remembered for a while (steps done, names, functions sent) does not count.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.origin.count() == 0
+            && self.chains.count() == 0
+            && self.calls.is_idle()
+            && self.ground.codes.is_idle()
+            && self.ground.directory.is_idle()
+            && self.ground.outgoing.is_idle()
+            && self.next_timeout().is_none()
+    }
+
+    /// How many chains are at this node, and how many plain calls and service functions are under way.
+    #[must_use]
+    pub fn load(&self) -> (usize, usize, usize) {
+        (self.chains.count(), self.calls.count_waiting(), self.ground.services_running)
+    }
+
+    /// Bytes that chains take here, what is needed to answer their steps again, and their answers on the way: for the budget of the whole
+    /// node. Bounded by [`Policy::held_bytes_max`].
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.chains.held_bytes(&self.ground)
+    }
+
+    /// What the parts have to say to each other, until they have nothing more to say.
+    fn route(&mut self, now: Time) {
+        while let Some(event) = self.ground.out.poll_event() {
+            let ground = &mut self.ground;
+            match event {
+                Event::Message(message) => {
+                    let me = ground.me.clone();
+                    self.take_message(now, &me, message);
+                }
+                Event::Call(request) => self.calls.dispatch(now, ground, request),
+                Event::Resolved(id, place) => {
+                    if let Some(request) = self.calls.request_mut(id) {
+                        self.chains.lend_late(now, request, &place);
+                    }
+                    self.calls.proceed(now, ground, id, &place);
+                }
+                Event::ServedBy(session, call, node) => self.chains.served_by(session, call, &node),
+                Event::Answered { to, result, brought } => self.chains.answered(now, ground, &to, result, brought),
+                Event::SubChain { request, sub } => self.sub_chain(now, request, sub),
+                Event::Unawaited(session, chain) => self.calls.let_go(session, chain),
+                Event::Abandoned(owner) => self.calls.abandon(ground, &owner),
+                Event::StepAbandoned(key) => self.calls.abandon_step(ground, &key),
+                Event::Unwanted(chain) => self.forget_chain(chain),
+                Event::Seen(key, node) => self.origin.heard_at(&key, &node),
+            }
+        }
+    }
+
+    /// Something has happened: what it leads to happens before the next.
+    fn at(&mut self, now: Time, happen: impl FnOnce(&mut Self)) {
+        self.ground.clock.advance(now);
+        happen(self);
+        self.route(now);
+        self.settle_detached(now);
+    }
+
+    fn forget_chain(&mut self, chain: ChainId) {
+        let hosts = self.origin.hosts(chain);
+        if self.origin.forget(chain) {
+            self.chains.stop(&mut self.ground, chain, hosts);
+        }
+    }
+
+    /// Drops what has been remembered for long enough; twice a second is often enough.
+    fn expire(&mut self) {
+        const EVERY_US: u64 = 500_000;
+        let awake = self.ground.clock.now();
+        if awake.since(self.expired_at) < EVERY_US {
+            return;
+        }
+        self.expired_at = awake;
+        let Ground { steps, fences, listeners, relays, out, policy, .. } = &mut self.ground;
+        steps.expire(awake, policy);
+        fences.expire(awake, policy);
+        listeners.expire(out, awake, policy);
+        relays.expire(awake, policy);
+    }
+}
+
+/// A chain of this node may not be begun.
+fn taken(chain: ChainId) -> Exception {
+    let message = ["a chain of number ", &chain.number.to_string(), " is under way already; draw another"].concat();
+    Exception::new(catena_wire::names::PROTOCOL, catena_wire::Fault::Caller, message)
+}

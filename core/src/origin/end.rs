@@ -1,0 +1,217 @@
+//! How a chain ends at its origin: exactly, cancelled, lost, or out of time.
+
+use alloc::{format, string::String, sync::Arc, vec::Vec};
+use catena_wire::{Branch, ChainId, End, Exception, Fault, LogLine, NodeRef, Outcome, StepKey, Whereabouts, names};
+
+use super::{Detached, Origin, Started, answers::show, liveness::Silence};
+use crate::{Action, Policy, Replied, Time, outbox::Outbox};
+
+/// Where a chain that fell silent was found to have stopped.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    step: u32,
+    /// The node that says so.
+    by: String,
+    whereabouts: Whereabouts,
+}
+
+impl Found {
+    fn hosts(&self) -> Vec<String> {
+        match &self.whereabouts {
+            Whereabouts::Went(to) | Whereabouts::Handing(to) => alloc::vec![self.by.clone(), to.clone()],
+            Whereabouts::Unknown => alloc::vec![self.by.clone()],
+        }
+    }
+
+    /// What is known, and which host to look at.
+    fn told(&self) -> String {
+        let Self { step, by, whereabouts } = self;
+        match whereabouts {
+            Whereabouts::Went(to) => format!(
+                "at step {step} {by} handed it to {to}, which took it over and has said nothing since; outcome unknown from there on; check {to}"
+            ),
+            Whereabouts::Handing(to) => {
+                format!("{by} tries to hand step {step} to {to}; whether that took effect is unknown; check {to}")
+            }
+            Whereabouts::Unknown => format!(
+                "{by}, which was to have it at step {step}, does not know of it; outcome unknown from there on; check whether {by} was restarted"
+            ),
+        }
+    }
+}
+
+/// A chain that ran on its own and has ended.
+#[derive(Clone, Debug)]
+pub(crate) struct EndedDetached {
+    pub(crate) chain: ChainId,
+    pub(crate) outcome: Outcome,
+    /// What it left of its hops.
+    pub(crate) hops_left: u32,
+    pub(crate) console: Vec<LogLine>,
+    /// The step under whose name its answers were heard.
+    pub(crate) heard_as: Option<StepKey>,
+}
+
+/// Chains whose time has come.
+#[derive(Debug, Default)]
+pub(crate) struct Overdue {
+    /// Silent for too long: they are to be sent on their way again.
+    pub(crate) silent: Vec<ChainId>,
+    /// Of these, the ones sent again for the last time: it is to be found out where they stopped (rpc-chains section 3.9).
+    pub(crate) sought: Vec<ChainId>,
+    /// Given up, with the nodes last heard of: they are to be stopped, wherever they are.
+    pub(crate) lost: Vec<(ChainId, Vec<Arc<NodeRef>>)>,
+}
+
+impl Started {
+    fn is_complete(&self) -> bool {
+        let Some(end) = &self.end else { return false };
+        let all = |branch: &Branch, count: u32| self.answers.delivered(branch) >= count;
+        all(&end.key.branch, end.emitted) && end.merged.iter().all(|merged| all(&merged.branch, merged.emitted))
+    }
+}
+
+impl Origin {
+    /// Ends it as cancelled. False if it has ended before.
+    pub(crate) fn cancel(&mut self, out: &mut Outbox, chain: ChainId) -> bool {
+        let Some(started) = self.chains.get(&chain.number).filter(|_| chain.origin == self.me) else { return false };
+        let (step, host) = started.liveness.last();
+        let message = format!(
+            "the chain was cancelled; last heard of at step {step} on {host}; whether that step took effect is unknown"
+        );
+        let why = Exception::new(names::CANCELLED, Fault::Caller, message).outcome_unknown();
+        self.give_up(out, chain, why);
+        true
+    }
+
+    /// What a node knows of a step of a chain that is being looked for.
+    pub(crate) fn on_located(&mut self, key: &StepKey, host: &str, whereabouts: Whereabouts) {
+        let Some(started) = self.chains.get_mut(&key.chain.number).filter(|_| key.chain.origin == self.me) else {
+            return;
+        };
+        if started.found.as_ref().is_none_or(|found| found.step <= key.step) {
+            started.found = Some(Found { step: key.step, by: host.into(), whereabouts });
+        }
+    }
+
+    pub(crate) fn on_end(&mut self, now: Time, out: &mut Outbox, end: End, policy: &Policy) {
+        let (chain, branch) = (end.key.chain, end.key.branch.clone());
+        // A branch ends at its merge host, not here, unless the whole chain ends with it.
+        if !branch.is_root() && !end.cut {
+            return;
+        }
+        if bug!(policy, EndTwice) && !self.chains.contains_key(&chain.number) {
+            let (outcome, path) = (end.outcome.clone(), end.path.clone());
+            let end = Replied::End { outcome, last_step: end.key.step, path, trace: Vec::new(), recording: None };
+            out.ask(Action::Reply(chain, end));
+        }
+        let Some(started) = self.seen(now, &end.key, None, None, policy) else { return };
+        let end = match bug!(policy, EndTooEarly) {
+            true => End { emitted: 0, merged: Vec::new(), ..end },
+            false => end,
+        };
+        // What was counted before may never all come.
+        if started.end.as_ref().is_none_or(|known| end.cut && !known.cut) {
+            started.end = Some(end);
+        }
+        self.deliver(out, chain, &branch, policy);
+    }
+
+    /// The end has come, and everything that it counts has been handed out.
+    pub(super) fn end_if_complete(&mut self, out: &mut Outbox, chain: ChainId, branch: &Branch, policy: &Policy) {
+        let Some(started) = self.chains.get_mut(&chain.number).filter(|started| started.is_complete()) else { return };
+        let Some(end) = started.end.take() else { return };
+        let rest = started.console.take(branch, 0, end.console, policy.console_lines_max);
+        show(out, chain, started, rest);
+        let (hops_left, last_step) = (end.hops_left, end.key.step);
+        let End { outcome, path, trace, recording, .. } = end;
+        let trace = trace.unwrap_or_default();
+        self.finish(out, chain, Replied::End { outcome, last_step, path, trace, recording }, hops_left);
+    }
+
+    fn finish(&mut self, out: &mut Outbox, chain: ChainId, end: Replied, hops_left: u32) {
+        let Some(started) = self.chains.get_mut(&chain.number) else { return };
+        let rest = started.console.flush();
+        show(out, chain, started, rest);
+        let (detached, trial) = (started.detached.take(), started.trial);
+        if let Replied::End { outcome, .. } = &end {
+            self.learn(trial, outcome);
+        }
+        self.forget(chain);
+        match (end, detached) {
+            (Replied::End { outcome, .. }, Some(Detached { console, heard_as, .. })) => {
+                self.ended.push_back(EndedDetached { chain, outcome, hops_left, console, heard_as });
+            }
+            (end, _) => out.ask(Action::Reply(chain, end)),
+        }
+    }
+
+    fn give_up(&mut self, out: &mut Outbox, chain: ChainId, why: Exception) {
+        let Some(started) = self.chains.get(&chain.number) else { return };
+        let found = started.found.as_ref().filter(|_| why.name == names::CHAIN_LOST);
+        let (last_step, last_host) = started.liveness.last();
+        let (step, path) = match found {
+            Some(found) => (found.step, found.hosts()),
+            None => (last_step, alloc::vec![last_host.into()]),
+        };
+        let why = why.at_step(step, &path);
+        let (step, path) = (why.step, why.path.clone());
+        let outcome = Outcome::Threw(why);
+        let end = Replied::End { outcome, last_step: step, path, trace: Vec::new(), recording: None };
+        self.finish(out, chain, end, 0);
+    }
+
+    /// Ends what is out of time, or of which a branch was silent for too often.
+    pub(crate) fn on_timeout(&mut self, now: Time, out: &mut Outbox, policy: &Policy) -> Overdue {
+        let mut overdue = Overdue::default();
+        while let Some(number) = self.timers.take_due(now) {
+            let Some(started) = self.chains.get_mut(&number) else { continue };
+            let chain = ChainId { origin: self.me, number };
+            let hosts = started.liveness.hosts();
+            let why = if started.deadline <= now {
+                late(started)
+            } else {
+                match started.liveness.silence(now, policy) {
+                    Some(Silence::Lost { retransmissions, step, host }) => {
+                        lost(started, policy, retransmissions, step, &host)
+                    }
+                    Some(Silence::Retransmit { last }) => {
+                        started.found = None;
+                        overdue.silent.push(chain);
+                        overdue.sought.extend(last.then_some(chain));
+                        self.timers.set(number, started.wakes_at());
+                        continue;
+                    }
+                    None => {
+                        self.timers.set(number, started.wakes_at());
+                        continue;
+                    }
+                }
+            };
+            overdue.lost.push((chain, hosts));
+            self.give_up(out, chain, why);
+        }
+        overdue
+    }
+}
+
+fn late(started: &Started) -> Exception {
+    let (step, host) = started.liveness.last();
+    let message = format!(
+        "no time left; last heard of at step {step} on {host}; whether that step took effect is unknown; allow more time, or look at that host"
+    );
+    Exception::new(names::DEADLINE_EXCEEDED, Fault::Caller, message).outcome_unknown()
+}
+
+fn lost(started: &Started, policy: &Policy, retransmissions: u8, step: u32, host: &str) -> Exception {
+    let silence_ms = policy.heartbeat_timeout_us / 1_000;
+    let silence =
+        format!("no sign of life for {silence_ms} ms, and none after it was sent again {retransmissions} times");
+    let known = match &started.found {
+        Some(found) => found.told(),
+        None => format!("outcome unknown after step {step}, last heard of on {host}; check that host"),
+    };
+    let message = format!("{silence}; {known}, then run the chain again if its effects may be repeated");
+    let why = Exception::new(names::CHAIN_LOST, Fault::Network, message).outcome_unknown();
+    if started.found.is_some() { why } else { why.at_step(step, &[host.into()]) }
+}

@@ -1,0 +1,190 @@
+//! The origin's side of a chain: what is known of each that was begun here, and signs of life of every branch.
+
+mod answers;
+mod console;
+mod end;
+mod liveness;
+mod trials;
+
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    vec::Vec,
+};
+use catena_wire::{Branch, ChainId, End, Hash, LogLine, Mode, NodeId, NodeRef, Outcome, StepKey};
+
+use crate::{Policy, Time, collections::Timers};
+use answers::Answers;
+pub(crate) use end::EndedDetached;
+use end::Found;
+use liveness::Liveness;
+use trials::{Trial, Trials};
+
+/// What of a chain that runs on its own concerns the service that answered with it, and whoever called that.
+#[derive(Clone, Debug)]
+struct Detached {
+    /// The step under whose name the service hears the answers, if it wants them.
+    heard_as: Option<StepKey>,
+    /// Lines shown so far, which go to the caller with the result.
+    console: Vec<LogLine>,
+    lines_max: usize,
+}
+
+/// A chain that was begun here and has not ended.
+#[derive(Clone, Debug)]
+struct Started {
+    deadline: Time,
+    liveness: Liveness,
+    answers: Answers,
+    console: console::Console,
+    /// What looking for it has found.
+    found: Option<Found>,
+    /// The end notice, while answers that it counts are still on their way.
+    end: Option<End>,
+    /// Nobody holds a reply set: a service of this node waits for the end.
+    detached: Option<Detached>,
+    /// What adaptive chains learn from it.
+    trial: Option<Trial>,
+}
+
+impl Started {
+    fn wakes_at(&self) -> Time {
+        self.liveness.silent_at().map_or(self.deadline, |silent| silent.min(self.deadline))
+    }
+}
+
+/// Chains begun here and not yet ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    me: NodeId,
+    chains: BTreeMap<u128, Started>,
+    timers: Timers<u128>,
+    /// Detached chains that have ended.
+    ended: VecDeque<EndedDetached>,
+    trials: Trials,
+}
+
+impl Origin {
+    pub(crate) fn new(me: NodeId) -> Self {
+        Self {
+            me,
+            chains: BTreeMap::new(),
+            timers: Timers::default(),
+            ended: VecDeque::new(),
+            trials: Trials::default(),
+        }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.chains.len()
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        self.timers.next()
+    }
+
+    /// The mode of the next chain of this function that is adaptive.
+    pub(crate) fn choose_mode(&mut self, code: Hash) -> Mode {
+        self.trials.choose(code)
+    }
+
+    pub(crate) fn begin(&mut self, now: Time, number: u128, time_us: u64, host: &Arc<NodeRef>, policy: &Policy) {
+        let started = Started {
+            deadline: now.after(time_us),
+            liveness: Liveness::new(now.after(policy.heartbeat_timeout_us), host),
+            answers: Answers::default(),
+            console: console::Console::default(),
+            found: None,
+            end: None,
+            detached: None,
+            trial: None,
+        };
+        self.set_timer(number, started.wakes_at(), policy);
+        self.chains.insert(number, started);
+    }
+
+    fn set_timer(&mut self, number: u128, at: Time, policy: &Policy) {
+        if !bug!(policy, OriginWaitsForEver) {
+            self.timers.set(number, at);
+        }
+    }
+
+    /// How long it takes, in this mode, is of interest.
+    pub(crate) fn set_trial(&mut self, now: Time, number: u128, code: Hash, arm: Mode) {
+        if let Some(started) = self.chains.get_mut(&number) {
+            started.trial = Some(Trial { code, arm, began: now, last: now });
+        }
+    }
+
+    /// A service of this node waits for its end, and its caller for so many lines; its answers, if they are wanted, are
+    /// told under this name.
+    pub(crate) fn detach(&mut self, number: u128, heard_as: Option<StepKey>, lines_max: usize) {
+        if let Some(started) = self.chains.get_mut(&number) {
+            started.detached = Some(Detached { heard_as, console: Vec::new(), lines_max });
+        }
+    }
+
+    pub(crate) fn take_ended(&mut self) -> Option<EndedDetached> {
+        self.ended.pop_front()
+    }
+
+    /// The holder of the reply set has gone: whatever still comes is dropped. False if there was nothing to forget.
+    pub(crate) fn forget(&mut self, chain: ChainId) -> bool {
+        if chain.origin != self.me {
+            return false;
+        }
+        self.timers.clear(chain.number);
+        self.chains.remove(&chain.number).is_some()
+    }
+
+    /// Whether it has not ended.
+    pub(crate) fn awaits(&self, chain: ChainId) -> bool {
+        chain.origin == self.me && self.chains.contains_key(&chain.number)
+    }
+
+    /// The nodes from which signs of life of its branches came last.
+    pub(crate) fn hosts(&self, chain: ChainId) -> Vec<Arc<NodeRef>> {
+        let started = self.chains.get(&chain.number).filter(|_| chain.origin == self.me);
+        started.map(|started| started.liveness.hosts()).unwrap_or_default()
+    }
+
+    pub(crate) fn on_heartbeat(&mut self, now: Time, key: &StepKey, host: NodeRef, open: &[Branch], policy: &Policy) {
+        self.seen(now, key, Some(&Arc::new(host)), Some(open), policy);
+    }
+
+    /// The chain was last heard of at this step, at this node.
+    pub(crate) fn heard_at(&mut self, key: &StepKey, node: &Arc<NodeRef>) {
+        if key.chain.origin == self.me
+            && let Some(started) = self.chains.get_mut(&key.chain.number)
+        {
+            started.liveness.heard_at(key, node);
+        }
+    }
+
+    /// A sign of life of a branch; `open` are the branches that it has split into and waits for, if it says so.
+    fn seen(
+        &mut self,
+        now: Time,
+        key: &StepKey,
+        host: Option<&Arc<NodeRef>>,
+        open: Option<&[Branch]>,
+        policy: &Policy,
+    ) -> Option<&mut Started> {
+        let number = key.chain.number;
+        let started = self.chains.get_mut(&number).filter(|_| key.chain.origin == self.me)?;
+        started.liveness.seen(key, host, open, now.after(policy.heartbeat_timeout_us));
+        if let Some(trial) = &mut started.trial {
+            trial.last = now;
+        }
+        let at = started.wakes_at();
+        self.set_timer(number, at, policy);
+        self.chains.get_mut(&number)
+    }
+
+    /// What adaptive chains learn from one that has ended.
+    fn learn(&mut self, trial: Option<Trial>, outcome: &Outcome) {
+        if let Some(trial) = trial {
+            self.trials.learn(trial, outcome);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What leaves a part: actions for the shell, and events for the other parts of the node.
+
+use alloc::{collections::VecDeque, sync::Arc};
+use catena_wire::{Brought, ChainId, Encoded, Exception, Message, NodeRef, StepKey, Value};
+
+use crate::{
+    Action, Instance, Receipt, SessionId, SubChain, Urgency,
+    calls::{Owner, ReplyTo, Request},
+};
+
+/// What one part of a node has to say to another. The node takes them in turn, so that no part calls another that called it.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    /// A message from this node to itself.
+    Message(Message),
+    /// A chain makes a call from where it is.
+    Call(Request),
+    /// The call of this number has a place: it may have to be lent hops.
+    Resolved(u64, Instance),
+    /// That call of a guest is asked of this node.
+    ServedBy(SessionId, u32, Arc<NodeRef>),
+    /// A call has ended, for the chain that made it.
+    Answered { to: ReplyTo, result: Result<Value, Exception>, brought: Brought },
+    /// A service of this node answered a call with a chain.
+    SubChain { request: Request, sub: SubChain },
+    /// A chain's function has ended of its own accord: the calls that it started go on, and nobody awaits them.
+    Unawaited(SessionId, ChainId),
+    /// Nobody waits for these calls any more.
+    Abandoned(Owner),
+    /// Nobody waits any more for the call that was made at this step.
+    StepAbandoned(StepKey),
+    /// Nobody waits for this chain any more, which was begun here.
+    Unwanted(ChainId),
+    /// A chain begun here is at that node.
+    Seen(StepKey, Arc<NodeRef>),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Outbox {
+    me: Arc<NodeRef>,
+    actions: VecDeque<Action>,
+    events: VecDeque<Event>,
+}
+
+impl Outbox {
+    pub(crate) const fn new(me: Arc<NodeRef>) -> Self {
+        Self { me, actions: VecDeque::new(), events: VecDeque::new() }
+    }
+
+    pub(crate) fn has_actions(&self) -> bool {
+        !self.actions.is_empty()
+    }
+
+    pub(crate) fn actions_waiting(&self) -> usize {
+        self.actions.len()
+    }
+
+    pub(crate) fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    pub(crate) fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// For the shell to do.
+    pub(crate) fn ask(&mut self, action: Action) {
+        self.actions.push_back(action);
+    }
+
+    /// Before what waits: a guest that makes room goes ahead of those that need it.
+    pub(crate) fn ask_first(&mut self, action: Action) {
+        self.actions.push_front(action);
+    }
+
+    /// For another part of this node.
+    pub(crate) fn tell(&mut self, event: Event) {
+        self.events.push_back(event);
+    }
+
+    /// By the link to that node, or by dialling it; what this node says to itself goes no further.
+    pub(crate) fn send(&mut self, to: &Arc<NodeRef>, message: Message, receipt: Receipt, urgency: Urgency) {
+        if to.id == self.me.id {
+            return self.tell(Event::Message(message));
+        }
+        let action = Action::Send { to: to.clone(), message: message.encode(), receipt, urgency, via: None };
+        self.actions.push_back(action);
+    }
+
+    /// What was sent before, or what another may have to pass on.
+    pub(crate) fn send_encoded(
+        &mut self,
+        to: Arc<NodeRef>,
+        message: Encoded,
+        receipt: Receipt,
+        via: Option<Arc<NodeRef>>,
+    ) {
+        self.actions.push_back(Action::Send { to, message, receipt, urgency: Urgency::Now, via });
+    }
+}

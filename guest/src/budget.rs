@@ -1,0 +1,49 @@
+//! Memory that all guests of a node share.
+
+use std::{
+    fmt::Debug,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+/// An instance may hold so much without asking: what an engine needs for itself, most of which it never touches.
+pub(crate) const INSTANCE_FREE_BYTES: u64 = 2 << 20;
+
+/// What guests ask before their memory grows. A node with one budget for everything hands that in.
+pub trait MemoryBudget: Send + Sync + Debug {
+    /// Takes so many bytes, or none.
+    fn take(&self, bytes: u64) -> bool;
+    /// Gives back what was taken.
+    fn give_back(&self, bytes: u64);
+    /// Its name and size, for whoever is refused.
+    fn limit(&self) -> (&str, u64);
+}
+
+/// A budget for guests alone: `guests_bytes_max`.
+#[derive(Debug)]
+pub struct GuestsBudget {
+    bytes_max: u64,
+    taken_bytes: AtomicU64,
+}
+
+impl GuestsBudget {
+    /// One of so many bytes.
+    #[must_use]
+    pub const fn new(bytes_max: u64) -> Self {
+        Self { bytes_max, taken_bytes: AtomicU64::new(0) }
+    }
+}
+
+impl MemoryBudget for GuestsBudget {
+    fn take(&self, bytes: u64) -> bool {
+        let taken = |taken: u64| taken.checked_add(bytes).filter(|taken| *taken <= self.bytes_max);
+        self.taken_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).is_ok()
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.taken_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn limit(&self) -> (&str, u64) {
+        ("guests_bytes_max", self.bytes_max)
+    }
+}

@@ -1,0 +1,155 @@
+//! How much memory a node may hold, and who holds it.
+//!
+//! One [`MemoryBudget`] covers a whole node. Links charge the messages that they receive and send; whoever else keeps much (guests, caches, chains)
+//! charges the same budget through a clone of the handle. A charge is refused before the limit is exceeded: the memory is taken after the lease.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A bound of bytes that many share. Cheap to clone; each clone is the same budget.
+#[derive(Clone, Debug)]
+pub struct MemoryBudget(Arc<Account>);
+
+#[derive(Debug)]
+struct Account {
+    bytes_max: u64,
+    used: AtomicU64,
+    whole: Option<MemoryBudget>,
+}
+
+/// There is no room for so many bytes more: give something back, ask for less, or refuse whoever asked (`Overloaded`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{bytes} bytes more are over the budget of {bytes_max} bytes, of which {used_bytes} are in use")]
+pub struct OverBudget {
+    /// Bytes asked for.
+    pub bytes: u64,
+    /// Bytes in use.
+    pub used_bytes: u64,
+    /// The limit that was reached, in bytes.
+    pub bytes_max: u64,
+}
+
+impl MemoryBudget {
+    /// A budget of so many bytes.
+    pub fn new(bytes_max: u64) -> Self {
+        Self(Arc::new(Account { bytes_max, used: AtomicU64::new(0), whole: None }))
+    }
+
+    /// A quota within this budget: what is charged to it is charged to both.
+    #[must_use]
+    pub fn part(&self, bytes_max: u64) -> Self {
+        Self(Arc::new(Account { bytes_max, used: AtomicU64::new(0), whole: Some(self.clone()) }))
+    }
+
+    /// The limit, in bytes.
+    pub fn bytes_max(&self) -> u64 {
+        self.0.bytes_max
+    }
+
+    /// Bytes in use.
+    pub fn used(&self) -> u64 {
+        self.0.used.load(Relaxed)
+    }
+
+    /// Charges so many bytes until the lease is dropped.
+    ///
+    /// # Errors
+    /// There is no room, here or in a budget of which this one is a part. Nothing was charged.
+    pub fn lease(&self, bytes: u64) -> Result<Lease, OverBudget> {
+        self.take(bytes)?;
+        Ok(Lease { from: self.clone(), bytes })
+    }
+
+    fn take(&self, bytes: u64) -> Result<(), OverBudget> {
+        let bytes_max = self.0.bytes_max;
+        let fits = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= bytes_max);
+        let taken = self.0.used.fetch_update(Relaxed, Relaxed, fits);
+        taken.map_err(|used_bytes| OverBudget { bytes, used_bytes, bytes_max })?;
+        let whole = self.0.whole.as_ref().map_or(Ok(()), |whole| whole.take(bytes));
+        if whole.is_err() {
+            self.0.used.fetch_sub(bytes, Relaxed);
+        }
+        whole
+    }
+
+    fn add(&self, bytes: u64) {
+        self.0.used.fetch_add(bytes, Relaxed);
+        self.0.whole.iter().for_each(|whole| whole.add(bytes));
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.0.used.fetch_sub(bytes, Relaxed);
+        self.0.whole.iter().for_each(|whole| whole.give_back(bytes));
+    }
+}
+
+/// Bytes charged to a [`MemoryBudget`], given back on drop.
+#[derive(Debug)]
+#[must_use = "dropping a lease gives its bytes back"]
+pub struct Lease {
+    from: MemoryBudget,
+    bytes: u64,
+}
+
+impl Lease {
+    /// Bytes charged.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Charges more or less than before. Less always succeeds.
+    ///
+    /// # Errors
+    /// There is no room for more: the lease is as it was.
+    pub fn resize(&mut self, bytes: u64) -> Result<(), OverBudget> {
+        match bytes.checked_sub(self.bytes) {
+            Some(more) => self.from.take(more)?,
+            None => self.from.give_back(self.bytes - bytes),
+        }
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    /// Notes what is held already, over the limit if need be: then everybody is refused more until enough was given back. For parts that bound
+    /// themselves and report what they hold.
+    pub fn record(&mut self, bytes: u64) {
+        if self.resize(bytes).is_err() {
+            self.from.add(bytes - self.bytes);
+            self.bytes = bytes;
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.from.give_back(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_part_is_charged_to_the_whole_and_neither_is_exceeded() {
+        let node = MemoryBudget::new(100);
+        let (near, far) = (node.part(60), node.part(60));
+        let mut lease = near.lease(50).unwrap();
+        assert_eq!(near.lease(11).unwrap_err(), OverBudget { bytes: 11, used_bytes: 50, bytes_max: 60 });
+        assert_eq!(far.lease(51).unwrap_err().bytes_max, 100, "the whole is the narrower here");
+        assert_eq!((near.used(), far.used(), node.used()), (50, 0, 50), "a refusal charges nothing");
+        lease.resize(60).unwrap();
+        assert!(lease.resize(61).is_err());
+        let other = far.lease(40).unwrap();
+        lease.record(70);
+        assert_eq!((lease.bytes(), node.used()), (70, 110), "what is held already counts");
+        assert!(node.lease(1).is_err());
+        drop(other);
+        assert_eq!(node.used(), 70);
+        lease.resize(5).unwrap();
+        assert_eq!((near.used(), node.used()), (5, 5));
+        drop(lease);
+        assert_eq!((near.used(), node.used()), (0, 0));
+    }
+}

@@ -1,0 +1,80 @@
+//! `catena-bench compare A B C`: which figures moved between runs by more than their spread.
+
+use std::path::Path;
+
+use serde_json::Value as Json;
+
+use crate::{Failure, keys::KEYS};
+
+/// One summary, as it was written.
+pub(crate) struct Run(Json);
+
+impl Run {
+    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+        let text =
+            std::fs::read_to_string(path).map_err(|why| format!("{}: {why}; make bench writes it", path.display()))?;
+        let run: Json = serde_json::from_str(&text)?;
+        match run["whole"] == true {
+            true => Ok(Self(run)),
+            false => Err(format!("{} is of a smoke run: no figures", path.display()).into()),
+        }
+    }
+
+    /// Median, and p10 to p90.
+    pub(crate) fn figure(&self, key: &str) -> Option<(f64, [f64; 2])> {
+        let spread = &self.0["spread"][key];
+        Some((self.0[key].as_f64()?, [spread["p10"].as_f64()?, spread["p90"].as_f64()?]))
+    }
+}
+
+/// Says which moved; fails if any did.
+pub(crate) fn compare(paths: &[String]) -> Result<(), Failure> {
+    let runs: Vec<_> = paths.iter().map(|path| Run::read(Path::new(path))).collect::<Result<_, _>>()?;
+    let mut moved = 0;
+    for (key, what, _) in KEYS {
+        let figures: Vec<_> = runs
+            .iter()
+            .map(|run| run.figure(key))
+            .collect::<Option<_>>()
+            .ok_or_else(|| format!("a run has no {key}"))?;
+        let medians: Vec<_> = figures.iter().map(|(median, _)| *median).collect();
+        let verdict = match has_moved(&figures) {
+            true => "MOVED",
+            false => "holds",
+        };
+        moved += usize::from(has_moved(&figures));
+        println!("{verdict}  {key:<24} {medians:?}  {what}");
+    }
+    match moved {
+        0 => Ok(()),
+        _ => Err(format!("{moved} figures moved by more than their spread: mend or drop them").into()),
+    }
+}
+
+/// Whether the medians lie further apart than the widest spread of one run.
+fn has_moved(figures: &[(f64, [f64; 2])]) -> bool {
+    let most = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::MIN, f64::max);
+    let highest = most(&mut figures.iter().map(|(median, _)| *median));
+    let lowest = -most(&mut figures.iter().map(|(median, _)| -median));
+    let spread = most(&mut figures.iter().map(|(_, [p10, p90])| p90 - p10));
+    // What is written is rounded.
+    highest - lowest > spread + 0.011
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_moved;
+
+    #[test]
+    fn a_figure_moves_when_its_medians_are_further_apart_than_its_spread() {
+        let cases = [
+            ([(10.0, [9.0, 11.0]), (11.5, [11.0, 12.0])], false),
+            ([(10.0, [9.0, 11.0]), (12.5, [12.0, 13.0])], true),
+            ([(1.0, [1.0, 1.0]), (1.01, [1.0, 1.0])], false),
+            ([(-3.0, [-3.0, -3.0]), (-4.0, [-4.0, -4.0])], true),
+        ];
+        for (figures, moved) in cases {
+            assert_eq!(has_moved(&figures), moved, "{figures:?}");
+        }
+    }
+}

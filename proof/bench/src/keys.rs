@@ -1,0 +1,76 @@
+//! Every figure by its key: what it is, and its goal. What each says and what bounds it is in `docs/src/figures.md`.
+
+use Goal::{AtLeast, AtMost, Open};
+
+/// What a figure should come to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Goal {
+    AtMost(f64),
+    AtLeast(f64),
+    /// It explains others.
+    Open,
+}
+
+impl Goal {
+    pub(crate) fn is_met(self, median: f64) -> bool {
+        match self {
+            AtMost(goal) => median <= goal,
+            AtLeast(goal) => median >= goal,
+            Open => true,
+        }
+    }
+}
+
+/// Key, what it is, goal.
+pub(crate) const KEYS: &[(&str, &str, Goal)] = &[
+    ("hop_js_us", "one hop in the guest, JavaScript, warm, µs", AtMost(11.0)),
+    ("hop_js_cold_us", "the same after 1 MiB of other memory was touched, µs", Open),
+    ("hop_wasm_us", "one hop in the guest, compiled, warm, µs", AtMost(4.0)),
+    ("load_js_us", "load a 5 KB JavaScript function, µs", AtMost(700.0)),
+    ("mail_state_bytes", "continuation of the mail function on the wire, bytes", AtMost(1_200.0)),
+    ("cached_js_bytes", "resident memory of a cached 5 KB JavaScript function, bytes", AtMost(16_384.0)),
+    ("chain4_ring_wasm", "chain of 4 / raw ring, compiled", AtMost(3.5)),
+    ("chain4_ring_js", "chain of 4 / raw ring, JavaScript", AtMost(6.0)),
+    ("chain4_tonic_wasm", "chain of 4 / 4 tonic calls, compiled", AtMost(0.6)),
+    ("chain4_tonic_js", "chain of 4 / 4 tonic calls, JavaScript", AtMost(1.0)),
+    ("break_even_rtt_us", "round trip at which a JavaScript chain of 4 equals 4 tonic calls, µs", AtMost(40.0)),
+    ("call_tonic", "client.call / tonic unary", AtMost(0.15)),
+    ("ring_us", "raw ring, µs", Open),
+    ("tonic4_us", "4 tonic calls, µs", Open),
+    ("chain4_js_us", "chain of 4, JavaScript, µs", Open),
+    ("chain4_wasm_us", "chain of 4, compiled, µs", Open),
+    ("call_us", "client.call, µs", Open),
+    ("custody_cost_pct", "custody, heartbeats and step cache, % of a chain's processor time", AtMost(10.0)),
+    ("accepted_us", "an acceptance on its way, with others of its kind: both ends' processor time, µs", Open),
+    ("cpu_tonic_js", "chains per CPU-second / tonic's, JavaScript, 64 in flight", AtLeast(0.9)),
+    ("cpu_tonic_wasm", "chains per CPU-second / tonic's, compiled, 64 in flight", AtLeast(1.5)),
+    ("cpu_js", "chains of 4 per CPU-second, JavaScript", Open),
+    ("cpu_wasm", "chains of 4 per CPU-second, compiled", Open),
+    ("cpu_tonic", "4 tonic calls per CPU-second", Open),
+    ("split8_speedup", "8 calls of 5 ms in a row / a split into 8", Open),
+    ("split8_ms", "the split, ms", Open),
+    ("composition_saved_pct", "copy to a replicated service: composition saves, %", AtLeast(10.0)),
+    ("composition_allowed_pct", "what the delays between its places allow it to save, %", Open),
+    ("composed_ms", "that copy, composed, ms", Open),
+    ("not_composed_ms", "that copy, composition off, ms", Open),
+    (
+        "adaptive_worst_pct",
+        "adaptive over the better of chain and RPC, exploring and a move included, worst case, %",
+        AtMost(5.0),
+    ),
+    ("waiting_chain_bytes", "memory of a waiting chain, at its node and its origin, bytes", AtMost(6_000.0)),
+    ("soak_growth_pct", "growth over an hour's worth of mixed chains, %", AtMost(2.0)),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::KEYS;
+
+    #[test]
+    fn each_key_is_explained_and_nothing_else_is() {
+        let page = include_str!("../../../docs/src/figures.md");
+        let explained: Vec<_> = page.lines().filter_map(crate::page::key_of).collect();
+        let keys: Vec<_> = KEYS.iter().map(|(key, ..)| *key).collect();
+        assert_eq!(explained, keys, "docs/src/figures.md has a row for each key, in this order");
+    }
+}

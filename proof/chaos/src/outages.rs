@@ -1,0 +1,67 @@
+//! When which node was not there for others: what took longer for that reason is forgiven.
+
+use crate::faults::Fault;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Outage {
+    pub(crate) fault: Fault,
+    /// The node's number.
+    pub(crate) node: usize,
+    pub(crate) from_ms: u64,
+    pub(crate) to_ms: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Outages(pub(crate) Vec<Outage>);
+
+impl Outages {
+    /// Milliseconds between these two times for which the node was there.
+    fn awake_ms(&self, node: usize, from_ms: u64, to_ms: u64) -> u64 {
+        let of_node = self.0.iter().filter(|outage| outage.node == node && outage.fault.silences());
+        let times = of_node.map(|it| (it.from_ms.max(from_ms), it.to_ms.min(to_ms)));
+        let mut times: Vec<_> = times.filter(|(gone_ms, back_ms)| gone_ms < back_ms).collect();
+        times.sort_unstable();
+        let mut awake_ms = 0;
+        let mut at_ms = from_ms;
+        for (gone_ms, back_ms) in times {
+            awake_ms += gone_ms.saturating_sub(at_ms);
+            at_ms = at_ms.max(back_ms);
+        }
+        awake_ms + to_ms.saturating_sub(at_ms)
+    }
+
+    /// Whether what had to stop at one time may take an effect at this node at another: soon, as time counts where nodes are
+    /// there, or soon after some node that may have held it went on.
+    pub(crate) fn excuse(&self, node: usize, since_ms: u64, at_ms: u64, soon_ms: u64) -> bool {
+        let is_soon_after = |from_ms| at_ms <= from_ms || self.awake_ms(node, from_ms, at_ms) <= soon_ms;
+        let held = |outage: &&Outage| outage.from_ms <= since_ms.saturating_add(soon_ms) && outage.to_ms <= at_ms;
+        is_soon_after(since_ms) || self.0.iter().filter(held).any(|outage| is_soon_after(outage.to_ms))
+    }
+
+    pub(crate) fn between(&self, from_ms: u64, to_ms: u64) -> impl Iterator<Item = &Outage> {
+        self.0.iter().filter(move |outage| outage.from_ms <= to_ms && outage.to_ms >= from_ms)
+    }
+
+    /// Whether the node, or any if none is named, died between these two times.
+    pub(crate) fn died(&self, node: Option<usize>, from_ms: u64, to_ms: u64) -> bool {
+        let is_it = |outage: &&Outage| outage.fault.kills() && node.is_none_or(|node| outage.node == node);
+        self.between(from_ms, to_ms).any(|outage| is_it(&outage))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Outage, Outages};
+    use crate::faults::Fault;
+
+    #[test]
+    fn times_at_which_a_node_was_gone_do_not_count_however_they_overlap() {
+        let gone = |from_ms, to_ms| Outage { fault: Fault::Stop, node: 1, from_ms, to_ms };
+        let outages = Outages(vec![gone(20, 40), gone(10, 30), gone(60, 200), Outage { node: 2, ..gone(0, 100) }]);
+        assert_eq!(outages.awake_ms(1, 0, 100), 10 + 20);
+        assert_eq!(outages.awake_ms(3, 0, 100), 100);
+        assert_eq!(outages.awake_ms(1, 70, 100), 0);
+        assert_eq!(outages.awake_ms(1, 0, 5), 5);
+        assert_eq!(outages.awake_ms(1, 300, 310), 10);
+    }
+}

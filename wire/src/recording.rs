@@ -1,0 +1,134 @@
+//! The recording of a chain (rpc-chains section 3.7): what each of its guests was told, and what it then asked for.
+//!
+//! A guest has no clock, no randomness and no I/O of its own, so whoever tells the same function the same sees it do the same.
+
+use alloc::{string::String, vec::Vec};
+use minicbor::{Decode, Encode};
+
+use crate::{Branch, Hash, Outcome, Value};
+
+/// Events of one recording.
+pub const RECORDING_EVENTS_MAX: usize = 16_384;
+/// Bytes of their payloads and names.
+pub const RECORDING_BYTES_MAX: usize = 8 << 20;
+
+/// One event of a guest's life, wherever that was.
+#[derive(Clone, PartialEq, Debug, Encode, Decode)]
+#[cbor(array)]
+pub struct Told {
+    /// The branch whose guest it is.
+    #[n(0)]
+    pub branch: Branch,
+    /// The last step that it had made.
+    #[n(1)]
+    pub step: u32,
+    /// Chains around its own (rpc-chains section 3.4); 0 for the chain that was begun.
+    #[n(2)]
+    pub depth: u8,
+    /// What happened.
+    #[n(3)]
+    pub what: What,
+}
+
+/// What a guest was told, or did.
+#[derive(Clone, PartialEq, Debug, Encode, Decode)]
+pub enum What {
+    /// It begins.
+    #[n(0)]
+    Begun {
+        /// Its function.
+        #[n(0)]
+        code: Hash,
+        /// Its input.
+        #[n(1)]
+        input: Value,
+        /// Its clock, milliseconds since the Unix epoch.
+        #[n(2)]
+        started_at_ms: u64,
+        /// Its randomness.
+        #[n(3)]
+        seed: u64,
+    },
+    /// One of its calls has this outcome, by its own number for the call; of a split, those of all branches.
+    #[n(1)]
+    Settled(#[n(0)] u32, #[n(1)] Outcome),
+    /// Of the split to which its parent gave this number, it is the branch of this index.
+    #[n(2)]
+    Branch(#[n(0)] u32, #[n(1)] u16),
+    /// It ran, and asked for this. Each is a step of its own, in this order.
+    #[n(3)]
+    Turned(#[cbor(n(0), with = "crate::bytes_codec::asked")] Vec<Asked>),
+    /// Its branch is over, or with the root the chain.
+    #[n(4)]
+    Ended,
+    /// What follows did not fit.
+    #[n(5)]
+    Full,
+}
+
+/// A call that a guest made, or a split.
+#[derive(Clone, PartialEq, Debug, Encode, Decode)]
+#[cbor(array)]
+pub struct Asked {
+    /// The guest's number for it.
+    #[n(0)]
+    pub call: u32,
+    /// Service; empty for a split.
+    #[cbor(n(1), with = "crate::bytes_codec::name")]
+    pub service: String,
+    /// Its function.
+    #[cbor(n(2), with = "crate::bytes_codec::name")]
+    pub function: String,
+    /// The parameters.
+    #[n(3)]
+    pub params: Value,
+    /// Branches of a split; 0 for a call.
+    #[n(4)]
+    pub branches: u32,
+    /// Line in the source; 0 where unknown.
+    #[n(5)]
+    pub line: u32,
+    /// Column in the source; 0 where unknown.
+    #[n(6)]
+    pub column: u32,
+}
+
+impl Told {
+    /// How many events it counts as.
+    #[must_use]
+    pub const fn events(&self) -> usize {
+        match &self.what {
+            What::Turned(asked) => 1 + asked.len(),
+            _ => 1,
+        }
+    }
+
+    /// Bytes of its payloads and names.
+    #[must_use]
+    pub fn payload_bytes(&self) -> usize {
+        match &self.what {
+            What::Begun { input, .. } => input.len_bytes(),
+            What::Settled(_, Outcome::Done(value)) => value.len_bytes(),
+            What::Settled(_, Outcome::Threw(why)) => why.message.len() + why.stack.as_ref().map_or(0, String::len),
+            What::Turned(asked) => asked.iter().map(Asked::payload_bytes).sum(),
+            What::Branch(..) | What::Ended | What::Full => 0,
+        }
+    }
+}
+
+impl Asked {
+    /// `service/function`.
+    #[must_use]
+    pub fn target(&self) -> String {
+        [self.service.as_str(), "/", self.function.as_str()].concat()
+    }
+
+    fn payload_bytes(&self) -> usize {
+        self.params.len_bytes() + self.service.len() + self.function.len()
+    }
+}
+
+/// What a chain carries home of itself.
+#[derive(Clone, PartialEq, Debug, Default, Encode, Decode)]
+#[cbor(transparent)]
+pub struct Recording(#[cbor(n(0), with = "crate::bytes_codec::told")] pub Vec<Told>);
