@@ -12,8 +12,8 @@ build
 step "Running the tests" "the failed ones are named above; one alone: cargo test --release -p CRATE NAME" \
     cargo test --locked --release --workspace --lib --bins --tests --no-fail-fast -- --show-output
 # The tests of the tests: each mistake that is put in on purpose must be caught.
-step "Walking the states of a core with seeded bugs" "a bug that no walk catches is named above: the model has lost a promise" \
-    cargo test --locked --release -p catena-core --features seeded-bugs --test model bugs -- --nocapture
+step "Looking for the bugs of a core with seeded bugs" "a bug that nothing catches is named above: the model has lost a promise, or a test its point" \
+    cargo test --locked --release -p catena-core --features seeded-bugs --test model --test world bugs -- --nocapture
 step "Running the examples in the documentation" "they are in the comments of the files named above" \
     cargo test --locked --release --workspace --doc --no-fail-fast
 checks

@@ -1,8 +1,21 @@
 //! Mistakes on purpose, one at a time: the tests of the tests. A tester that cannot fail proves nothing.
 
-/// A mistake that a node makes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Bug {
+macro_rules! bugs {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// A mistake that a node makes.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Bug {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Bug {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+        }
+    };
+}
+
+bugs! {
     /// A hop that comes again is done again.
     RepeatRuns,
     /// An intermediate answer that comes again is delivered again.
@@ -41,29 +54,60 @@ pub enum Bug {
     StepBefore,
     /// A chain that may be under way twice does what must not be done twice.
     DuplicateRuns,
-}
-
-impl Bug {
-    /// All of them.
-    pub const ALL: [Self; 19] = [
-        Self::RepeatRuns,
-        Self::AnswerTwice,
-        Self::EndTooEarly,
-        Self::EndTwice,
-        Self::HopsForFree,
-        Self::OriginWaitsForEver,
-        Self::CancelForgotten,
-        Self::MergeTooEarly,
-        Self::MergeCountsRepeats,
-        Self::BranchNumbersAgain,
-        Self::FrameDropped,
-        Self::AnswersRenumbered,
-        Self::GuestLeaks,
-        Self::HopsKept,
-        Self::LineTwice,
-        Self::LossDenied,
-        Self::DoubtForgotten,
-        Self::StepBefore,
-        Self::DuplicateRuns,
-    ];
+    /// That an instance did nothing is told, although another that was asked after it may have done it.
+    HarmlessErrorKept,
+    /// That an instance may have done it is forgotten when another says that it did nothing.
+    LossOutlived,
+    /// A step that may have been done and forgotten is taken for new.
+    ForgottenIsNew,
+    /// What a node remembers grows older while the node is stopped.
+    AgesAsleep,
+    /// An end is not sent again.
+    EndSentOnce,
+    /// An intermediate answer is not sent again.
+    AnswerSentOnce,
+    /// An answer that finds no room is acknowledged all the same.
+    EarlyAnswerDropped,
+    /// A sign of life of one branch is taken for one of all.
+    BusyBranchSpeaks,
+    /// Who listens to a sub-chain is forgotten at its end, while answers are still on their way.
+    ListenerGoneAtOnce,
+    /// A hop is accepted before its state has come.
+    AcceptedHeadless,
+    /// A chain whose state has not come shows signs of life, which count as acceptance.
+    HeadlessBeats,
+    /// Answers are held back beyond the room for them.
+    HoldsWithoutBound,
+    /// Branches begin that there is no room for.
+    BranchesWithoutRoom,
+    /// An acceptance counts from any node.
+    StrangersAccept,
+    /// Any node may stop any chain.
+    StrangersCancel,
+    /// A cancellation ends what is here, and is not passed on.
+    CancelNotPassedOn,
+    /// The node by which a chain entered does not remember where it was heard of.
+    EntryForgetsHosts,
+    /// A call without an answer in time is said not to have been made.
+    LateCallDenied,
+    /// A later step that may have been done twice takes the place of the first.
+    MarkReplaced,
+    /// A hop does not say that its chain may be under way twice.
+    MarkDropped,
+    /// A step that may have been done is done again elsewhere, declared repeatable or not.
+    LostStepRetried,
+    /// A durable step that may have been done is done by another node.
+    DurableElsewhere,
+    /// The first way of a chain goes on where a later one has been.
+    FirstWayNotFenced,
+    /// The node by which a chain entered is not named, to those who cannot dial its origin.
+    EntryForgotten,
+    /// A function that one node does not have is looked for at no other.
+    OneSourceAsked,
+    /// Each branch may make all the calls that the chain may make.
+    HopsNotShared,
+    /// A hop that was refused, and comes again, runs.
+    RefusalForgotten,
+    /// That the outcome of a branch is unknown is forgotten when its parent throws.
+    BranchDoubtForgotten,
 }

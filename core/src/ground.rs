@@ -22,6 +22,8 @@ pub(crate) struct Ground {
     pub(crate) policy: Policy,
     /// Adds up with [`Time`] to microseconds since the Unix epoch: for profiles and logs only.
     pub(crate) epoch_us: u64,
+    /// When what is being dealt with happened.
+    pub(crate) now: Time,
     pub(crate) clock: AwakeClock,
     pub(crate) out: Outbox,
     pub(crate) directory: Directory,
@@ -33,11 +35,18 @@ pub(crate) struct Ground {
     pub(crate) codes: Codes,
     /// Service functions under way.
     pub(crate) services_running: usize,
+    /// Bytes that the rest of the node leaves for what is kept here.
+    pub(crate) memory_left: usize,
 }
 
 impl Ground {
-    pub(crate) fn unix_us(&self, now: Time) -> u64 {
-        self.epoch_us.saturating_add(now.as_us())
+    pub(crate) fn advance(&mut self, now: Time) {
+        self.now = now;
+        self.clock.advance(now, if bug!(self.policy, AgesAsleep) { u64::MAX } else { AwakeClock::GAP_US_MAX });
+    }
+
+    pub(crate) fn unix_us(&self) -> u64 {
+        self.epoch_us.saturating_add(self.now.as_us())
     }
 
     /// An empty profile of one step of a chain.
@@ -67,7 +76,8 @@ impl Ground {
     /// # Errors
     /// `NodeLost`, unknown: it may have been done and forgotten.
     pub(crate) fn check_remembered(&self, key: &StepKey, from: NodeId, age_us: u64) -> Result<(), Exception> {
-        if !self.steps.may_have_forgotten(self.clock.now(), from, age_us, &self.policy) {
+        let forgotten = self.steps.may_have_forgotten(self.clock.now(), from, age_us, &self.policy);
+        if !forgotten || bug!(self.policy, ForgottenIsNew) {
             return Ok(());
         }
         let (me, step) = (&self.me.name, key.step);
@@ -90,7 +100,8 @@ impl Ground {
     ) -> Result<(), Exception> {
         let Some((scope, has_replicas)) = self.directory.scope_here(service, function) else { return Ok(()) };
         let known = self.fences.check(duplicate, key, scope, has_replicas);
-        if bug!(self.policy, DuplicateRuns) {
+        let first = duplicate.is_none();
+        if bug!(self.policy, DuplicateRuns) || (first && bug!(self.policy, FirstWayNotFenced)) {
             return Ok(());
         }
         known.map_err(|why| possibly_done(&self.me.name, service, function, why))
@@ -112,9 +123,15 @@ impl Ground {
     }
 
     /// Sends a part of a chain's outcome, and keeps it until it has arrived.
-    pub(crate) fn send_kept(&mut self, now: Time, key: StepKey, part: Part, parcel: Parcel) {
+    pub(crate) fn send_kept(&mut self, key: StepKey, part: Part, parcel: Parcel) {
         let (to, message, via) = (parcel.to.clone(), parcel.message.clone(), parcel.via.clone());
-        self.outgoing.keep(now, (key.clone(), part), parcel, &self.policy);
+        let once = match part {
+            Part::End => bug!(self.policy, EndSentOnce),
+            Part::Partial(_) => bug!(self.policy, AnswerSentOnce),
+        };
+        if !once {
+            self.outgoing.keep(self.now, (key.clone(), part), parcel, &self.policy);
+        }
         self.out.send_encoded(to, message, Receipt::Part(key, part), via);
     }
 }

@@ -30,6 +30,7 @@ mod memory;
 mod node;
 mod origin;
 mod outbox;
+mod plan;
 mod policy;
 mod time;
 
@@ -42,6 +43,8 @@ pub use action::{
 pub use bug::Bug;
 pub use chain::Tail;
 pub use directory::Link;
-pub use node::{Node, Plan, Start};
+pub use memory::Way;
+pub use node::Node;
+pub use plan::{Plan, Start};
 pub use policy::Policy;
 pub use time::Time;

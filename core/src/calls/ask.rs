@@ -14,12 +14,12 @@ use crate::{
 
 impl Calls {
     /// Makes a call, wherever its service is.
-    pub(crate) fn dispatch(&mut self, now: Time, ground: &mut Ground, request: Request) {
+    pub(crate) fn dispatch(&mut self, ground: &mut Ground, request: Request) {
         if ground.directory.serves(&request.service) {
-            return self.call_here(now, ground, request);
+            return self.call_here(ground, request);
         }
         if let Some(place) = ground.directory.place(&request.service).cloned() {
-            return self.ask(now, ground, request, &place);
+            return self.ask(ground, request, &place);
         }
         let max = ground.policy.calls_waiting_max;
         if ground.directory.waiting() >= max {
@@ -31,9 +31,9 @@ impl Calls {
         ground.directory.look_up(&mut ground.out, &service, Waiter::Call(id), Vec::new());
     }
 
-    fn call_here(&mut self, now: Time, ground: &mut Ground, request: Request) {
+    fn call_here(&mut self, ground: &mut Ground, request: Request) {
         let Request { service, function, duplicate, key, .. } = &request;
-        let verdict = check_time(now, &request)
+        let verdict = check_time(ground.now, &request)
             .and_then(|()| match key {
                 Some(key) => ground.check_not_done(duplicate.as_deref(), key, service, function),
                 None => Ok(()),
@@ -41,13 +41,13 @@ impl Calls {
             .and_then(|()| ground.directory.check(&ground.me.name, service, function))
             .and_then(|()| ground.check_running());
         match verdict {
-            Ok(()) => self.run_service(now, ground, request),
+            Ok(()) => self.run_service(ground, request),
             Err(why) => self.answer(ground, request, Err(why)),
         }
     }
 
-    pub(super) fn run_service(&mut self, now: Time, ground: &mut Ground, mut request: Request) {
-        let time_left_us = request.budget_now(now).time_left_us();
+    pub(super) fn run_service(&mut self, ground: &mut Ground, mut request: Request) {
+        let time_left_us = request.budget_now(ground.now).time_left_us();
         let params = core::mem::replace(&mut request.params, Value::null());
         let (service, function) = (request.service.clone(), request.function.clone());
         let (credentials, key) = (request.credentials.clone(), request.key.clone());
@@ -58,24 +58,24 @@ impl Calls {
     }
 
     /// Asks that node. Its place is not looked up again, so a full table of names cannot make a call go round in circles.
-    fn ask(&mut self, now: Time, ground: &mut Ground, request: Request, place: &Instance) {
+    fn ask(&mut self, ground: &mut Ground, request: Request, place: &Instance) {
         let max = ground.policy.calls_waiting_max;
         let room = if self.asked.len() < max { Ok(()) } else { Err(ground.overloaded("calls", max)) };
-        if let Err(why) = check_time(now, &request).and(room) {
+        if let Err(why) = check_time(ground.now, &request).and(room) {
             return self.fail(ground, request, why);
         }
         let delivery = Delivery::new(place.node.clone(), scope_of(&request, place));
-        let deadline = now.after(request.budget_now(now).time_left_us());
+        let deadline = ground.now.after(request.budget_now(ground.now).time_left_us());
         let id = self.insert(ground, request, Stage::LookingUp(Some(delivery)));
         self.timers.set(id, deadline);
-        self.send(now, ground, id);
+        self.send(ground, id);
     }
 
     /// Sends a call to the node at which it is to be done, for the first time or again.
-    fn send(&mut self, now: Time, ground: &mut Ground, id: u64) {
+    fn send(&mut self, ground: &mut Ground, id: u64) {
         let Some(mut call) = self.take(ground, id, |_| true) else { return };
         let (Stage::LookingUp(Some(mut delivery)) | Stage::Asked(mut delivery)) = call.stage else { return };
-        if let Err(why) = check_time(now, &call.request) {
+        if let Err(why) = check_time(ground.now, &call.request) {
             let why = delivery.conclude(why);
             // Sent before, it may have been done: that there is no time to ask again does not tell.
             let why = if delivery.attempts() > 0 { why.outcome_unknown() } else { why };
@@ -85,9 +85,9 @@ impl Calls {
         if let ReplyTo::Guest { session, call, .. } = &call.request.reply_to {
             ground.out.tell(Event::ServedBy(*session, *call, delivery.to().clone()));
         }
-        let age_us = delivery.send(now);
+        let age_us = delivery.send(ground.now);
         let to = delivery.to().clone();
-        let budget = call.request.budget_now(now);
+        let budget = call.request.budget_now(ground.now);
         let Request { service, function, params, key, credentials, duplicate, .. } = call.request.clone();
         let duplicate = duplicate.map(|duplicate| *duplicate);
         call.stage = Stage::Asked(delivery);
@@ -97,12 +97,12 @@ impl Calls {
     }
 
     /// A node that was asked is gone: what became of its calls is unknown, unless it is the same run and remembers.
-    pub(crate) fn link_lost(&mut self, now: Time, ground: &mut Ground, node: NodeId) {
+    pub(crate) fn link_lost(&mut self, ground: &mut Ground, node: NodeId) {
         let asked: Vec<u64> = self.asked.range((node, 0)..=(node, u64::MAX)).map(|(_, id)| *id).collect();
-        asked.into_iter().for_each(|id| self.undelivered(now, ground, id, Undelivered::Lost));
+        asked.into_iter().for_each(|id| self.undelivered(ground, id, Undelivered::Lost));
     }
 
-    pub(crate) fn undelivered(&mut self, now: Time, ground: &mut Ground, id: u64, how: Undelivered) {
+    pub(crate) fn undelivered(&mut self, ground: &mut Ground, id: u64, how: Undelivered) {
         let Some(Call { mut request, stage: Stage::Asked(mut delivery) }) =
             self.take(ground, id, |stage| matches!(stage, Stage::Asked(_)))
         else {
@@ -122,7 +122,7 @@ impl Calls {
         match next {
             Next::SendAgain => {
                 self.put(ground, id, Call { request, stage: Stage::LookingUp(Some(delivery)) });
-                self.send(now, ground, id);
+                self.send(ground, id);
             }
             Next::Seek => {
                 let (service, avoid) = (request.service.clone(), delivery.excluded());
@@ -163,29 +163,29 @@ impl Calls {
     }
 
     /// Its place is known now.
-    pub(crate) fn proceed(&mut self, now: Time, ground: &mut Ground, id: u64, place: &Instance) {
+    pub(crate) fn proceed(&mut self, ground: &mut Ground, id: u64, place: &Instance) {
         let looking_up = |stage: &Stage| matches!(stage, Stage::LookingUp(_));
         match self.take(ground, id, looking_up) {
             Some(Call { request, stage: Stage::LookingUp(Some(mut delivery)) }) => {
                 delivery.redirect(place.node.clone(), scope_of(&request, place));
                 self.put(ground, id, Call { request, stage: Stage::LookingUp(Some(delivery)) });
-                self.send(now, ground, id);
+                self.send(ground, id);
             }
             Some(Call { request, .. }) => {
                 let request = self.over(id, request);
-                self.ask(now, ground, request, place);
+                self.ask(ground, request, place);
             }
             None => {}
         }
     }
 
     /// Calls whose time has run out.
-    pub(crate) fn on_timeout(&mut self, now: Time, ground: &mut Ground) {
-        while let Some(id) = self.timers.take_due(now) {
+    pub(crate) fn on_timeout(&mut self, ground: &mut Ground) {
+        while let Some(id) = self.timers.take_due(ground.now) {
             let Some(Call { request, stage }) = self.take(ground, id, |_| true) else { continue };
             let request = self.over(id, request);
             let why = match stage {
-                Stage::Asked(delivery) => late(&delivery.to().name),
+                Stage::Asked(delivery) if !bug!(ground.policy, LateCallDenied) => late(&delivery.to().name),
                 Stage::LookingUp(Some(delivery)) if delivery.may_be_done() => late(&delivery.to().name),
                 _ => no_time(),
             };

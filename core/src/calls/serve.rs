@@ -5,7 +5,7 @@ use catena_wire::{Brought, ChainId, Exception, Fault, NodeRef, Outcome, StepKey,
 
 use super::{Call, Calls, Owner, ReplyTo, Request, Stage};
 use crate::{
-    Answer, SubChain, Ticket, Time,
+    Answer, SubChain, Ticket,
     ground::Ground,
     memory::{ASKERS_MAX, Done, Fate, Payload, Record, fingerprint},
     outbox::Event,
@@ -13,16 +13,8 @@ use crate::{
 
 impl Calls {
     /// A call from another node. If a chain makes it, its result is remembered, so that the same call again does not run twice.
-    pub(crate) fn serve(
-        &mut self,
-        now: Time,
-        ground: &mut Ground,
-        from: &Arc<NodeRef>,
-        id: u64,
-        request: Request,
-        age_us: u64,
-    ) {
-        let Some(key) = request.key.clone() else { return self.serve_new(now, ground, request) };
+    pub(crate) fn serve(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, id: u64, request: Request, age_us: u64) {
+        let Some(key) = request.key.clone() else { return self.serve_new(ground, request) };
         if ground.fences.is_stopped(key.chain, from.id) {
             return self.answer(ground, request, Err(stopped()));
         }
@@ -65,12 +57,12 @@ impl Calls {
                 }
                 ground.steps.begin_call(key.clone(), mine, (from.clone(), id));
                 self.asking.insert((from.id, id), key.clone());
-                self.serve_new(now, ground, Request { reply_to: ReplyTo::Step(key), ..request });
+                self.serve_new(ground, Request { reply_to: ReplyTo::Step(key), ..request });
             }
         }
     }
 
-    fn serve_new(&mut self, now: Time, ground: &mut Ground, mut request: Request) {
+    fn serve_new(&mut self, ground: &mut Ground, mut request: Request) {
         let lent = request.budget.hops_left();
         request.budget = request.budget.narrowed_to(ground.policy.budget_max);
         request.hops_withheld = lent - request.budget.hops_left();
@@ -83,7 +75,7 @@ impl Calls {
             ground.check_running()
         });
         match verdict {
-            Ok(()) => self.run_service(now, ground, request),
+            Ok(()) => self.run_service(ground, request),
             Err(why) => {
                 let path = [me.clone()];
                 let why = why.calling(&request.service, &request.function).at_step(0, &path);

@@ -13,7 +13,7 @@ use super::{
     recording::Recording,
 };
 use crate::{
-    Action, Answer, Plan, Receipt, SessionId, Start, Time, Urgency,
+    Action, Answer, Plan, Receipt, SessionId, Start, Urgency,
     calls::{ReplyTo, Request},
     ground::{Ground, overloaded},
     memory::{Fate, Record},
@@ -42,9 +42,9 @@ impl Tail {
 
 impl Chains {
     /// A hop has come, `whole` or without its tail.
-    pub(crate) fn land(&mut self, now: Time, ground: &mut Ground, from: &Arc<NodeRef>, hop: Box<Hop>, whole: bool) {
+    pub(crate) fn land(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, hop: Box<Hop>, whole: bool) {
         let before = StepKey { step: hop.key.step.saturating_sub(1), ..hop.key.clone() };
-        self.seen_beyond(now, ground, from.id, &before);
+        self.seen_beyond(ground, from.id, &before);
         let record = ground.steps.get(&hop.key);
         // What a chain ended with is told again, stopped or not: it may have been stopped for that.
         let over = matches!(record, Some(Record::Done(done)) if done.fate == Fate::Ended);
@@ -55,13 +55,13 @@ impl Chains {
             return drop(refuse(ground, from, &hop, why));
         }
         if record.is_some() && !bug!(ground.policy, RepeatRuns) {
-            return self.repeat(now, ground, from, *hop, whole);
+            return self.repeat(ground, from, *hop, whole);
         }
         if let Some(duplicate) = &hop.duplicate {
             ground.fences.note(ground.clock.now(), duplicate, &ground.policy);
         }
         match self.admit(ground, from, &hop) {
-            Ok(()) => self.take_in(now, ground, from, *hop, whole),
+            Ok(()) => self.take_in(ground, from, *hop, whole),
             Err(why) => refuse_for_good(ground, from, &hop, why),
         }
     }
@@ -87,7 +87,8 @@ impl Chains {
         }
         let stacked: usize = hop.stack.iter().map(|frame| frame.continuation_bytes as usize).sum();
         let bytes = hop.continuation_bytes as usize + stacked + hop.params.len_bytes();
-        if self.held_bytes(ground).saturating_add(bytes) > policy.held_bytes_max {
+        let room = policy.held_bytes_max.saturating_sub(self.held_bytes(ground)).min(ground.memory_left);
+        if bytes > room {
             return Err(overloaded(&ground.me.name, "bytes of chains", policy.held_bytes_max));
         }
         ground.check_running()?;
@@ -110,7 +111,7 @@ impl Chains {
         Err(overloaded(&ground.me.name, "chains", ground.policy.activations_max))
     }
 
-    fn take_in(&mut self, now: Time, ground: &mut Ground, from: &Arc<NodeRef>, mut hop: Hop, whole: bool) {
+    fn take_in(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, mut hop: Hop, whole: bool) {
         hop.budget = hop.budget.narrowed_to(ground.policy.budget_max);
         let (key, code, budget) = (hop.key.clone(), hop.code, hop.budget);
         let (code_bytes, gather) = (hop.code_bytes.take(), hop.gather);
@@ -118,23 +119,23 @@ impl Chains {
         let params = core::mem::replace(&mut hop.params, Value::null());
         let credentials = hop.charter.credentials.clone();
         let duplicate = hop.duplicate.clone().map(Box::new);
-        let session = self.settle_in(now, ground, from, hop, (&service, &function, params.len_bytes()), whole);
+        let session = self.settle_in(ground, from, hop, (&service, &function, params.len_bytes()), whole);
         ground.steps.begin(key.clone(), from.id, session);
-        if whole {
+        if whole || bug!(ground.policy, AcceptedHeadless) {
             self.accept(ground, from, key.clone(), session, code_bytes, code);
         }
         if gather > 0 {
-            return self.resume_if_ready(now, ground, session);
+            return self.resume_if_ready(ground, session);
         }
         let may_chain = ground.directory.may_answer_with_chain(&service, &function);
-        let lent = self.get_mut(session).map(|activation| activation.lend_all(now, may_chain));
+        let lent = self.get_mut(session).map(|activation| activation.lend_all(ground.now, may_chain));
         let budget = lent.unwrap_or(budget);
         if bug!(ground.policy, HopsKept)
             && let Some(activation) = self.get_mut(session)
         {
             activation.give_back(budget.hops_left());
         }
-        let request = Request::new(ReplyTo::Suspended(session), service, function, params, now, budget);
+        let request = Request::new(ReplyTo::Suspended(session), service, function, params, ground.now, budget);
         ground.out.tell(Event::Call(Request { key: Some(key), credentials, duplicate, ..request }));
     }
 
@@ -154,7 +155,6 @@ impl Chains {
 
     fn settle_in(
         &mut self,
-        now: Time,
         ground: &Ground,
         from: &Arc<NodeRef>,
         hop: Hop,
@@ -163,7 +163,7 @@ impl Chains {
     ) -> SessionId {
         let profile = StepTrace {
             step: hop.key.step,
-            arrived_at_us: ground.unix_us(now),
+            arrived_at_us: ground.unix_us(),
             continuation_bytes: u64::from(hop.continuation_bytes),
             params_bytes: params_bytes as u64,
             ..ground.profile(service, function)
@@ -180,8 +180,8 @@ impl Chains {
             step: hop.key.step,
             arrived: hop.key.clone(),
             budget: hop.budget,
-            budget_at: now,
-            heartbeat_at: now.after(hop.heartbeat_in_us.min(ground.policy.heartbeat_interval_us)),
+            budget_at: ground.now,
+            heartbeat_at: ground.now.after(hop.heartbeat_in_us.min(ground.policy.heartbeat_interval_us)),
             before: from.clone(),
             creator: None,
             phase: Phase::Suspended(suspended),
@@ -194,7 +194,7 @@ impl Chains {
     }
 
     /// The tail of a hop has come, or never will: then its sender still has it, and sends it again.
-    pub(crate) fn tail(&mut self, now: Time, ground: &mut Ground, key: &StepKey, tail: Option<Tail>) {
+    pub(crate) fn tail(&mut self, ground: &mut Ground, key: &StepKey, tail: Option<Tail>) {
         let Some(session) = ground.steps.get(key).and_then(Record::session) else { return };
         let Some(activation) = self.get_mut(session) else { return };
         let (code, from) = (activation.state.code, activation.before.clone());
@@ -204,7 +204,7 @@ impl Chains {
         }
         let Some(Tail { continuation, stacked, code_bytes }) = tail else {
             let patience_us = ground.policy.accept_timeout_us.saturating_mul(u64::from(ground.policy.hop_attempts_max));
-            suspended.tail_due = Some(now.after(patience_us));
+            suspended.tail_due = Some(ground.now.after(patience_us));
             return self.reset_timer(session);
         };
         suspended.tail_due = None;
@@ -213,7 +213,7 @@ impl Chains {
         activation.state.stack.iter_mut().zip(stacked).for_each(|(frame, state)| frame.continuation = state);
         self.recount(session);
         self.accept(ground, &from, key.clone(), session, code_bytes, code);
-        self.resume_if_ready(now, ground, session);
+        self.resume_if_ready(ground, session);
     }
 
     /// The state of a hop that was not accepted does not come: whoever sent it has it, and does about it what is to be done.
@@ -229,7 +229,7 @@ impl Chains {
     }
 
     /// Goes on with a suspended chain as soon as result, state and function are all there.
-    pub(super) fn resume_if_ready(&mut self, now: Time, ground: &mut Ground, session: SessionId) {
+    pub(super) fn resume_if_ready(&mut self, ground: &mut Ground, session: SessionId) {
         let Some(Activation { phase: Phase::Suspended(suspended), .. }) = self.get_mut(session) else { return };
         let Some(continuation) = suspended.continuation.clone() else { return };
         match &suspended.code {
@@ -237,7 +237,7 @@ impl Chains {
             Code::Fetching => return,
             Code::Unavailable(why) => {
                 let why = why.clone();
-                return self.finish(now, ground, session, Outcome::Threw(why));
+                return self.finish(ground, session, Outcome::Threw(why));
             }
         }
         let call = suspended.call;
@@ -256,8 +256,8 @@ impl Chains {
             }
             Awaits::Branches(count, early) => {
                 let (count, early) = (*count, core::mem::take(early));
-                self.become_merge_host(now, ground, session, call, count, continuation);
-                early.into_iter().for_each(|end| self.branch_ended(now, ground, end));
+                self.become_merge_host(ground, session, call, count, continuation);
+                early.into_iter().for_each(|end| self.branch_ended(ground, end));
             }
             Awaits::Branch(index) => {
                 let index = *index;
@@ -291,7 +291,6 @@ impl Chains {
     /// `Overloaded`.
     pub(crate) fn begin(
         &mut self,
-        now: Time,
         ground: &mut Ground,
         chain: ChainId,
         code: Hash,
@@ -299,7 +298,7 @@ impl Chains {
         plan: Plan,
     ) -> Result<(), Exception> {
         self.check_room(ground)?;
-        let Start { started_at_ms, seed } = plan.start.unwrap_or_else(|| Start::of(chain, ground.unix_us(now)));
+        let Start { started_at_ms, seed } = plan.start.unwrap_or_else(|| Start::of(chain, ground.unix_us()));
         let arrived = StepKey { chain, branch: Branch::root(), step: 0 };
         let charter = Charter {
             origin: (*ground.me).clone(),
@@ -311,7 +310,7 @@ impl Chains {
         };
         let profile = StepTrace {
             target: String::new(),
-            arrived_at_us: ground.unix_us(now),
+            arrived_at_us: ground.unix_us(),
             params_bytes: input.len_bytes() as u64,
             ..ground.profile("", "")
         };
@@ -336,8 +335,8 @@ impl Chains {
                 duplicate: None,
             },
             budget: plan.budget,
-            budget_at: now,
-            heartbeat_at: now.after(ground.policy.heartbeat_interval_us),
+            budget_at: ground.now,
+            heartbeat_at: ground.now.after(ground.policy.heartbeat_interval_us),
             before: ground.me.clone(),
             creator: None,
             phase: Phase::Running,
@@ -361,7 +360,7 @@ fn state_of(hop: Hop, ground: &Ground) -> ChainState {
     let entry = hop.charter.entry.clone().or_else(by_here);
     ChainState {
         code: hop.code,
-        charter: Charter { entry, ..hop.charter },
+        charter: Charter { entry: entry.filter(|_| !bug!(ground.policy, EntryForgotten)), ..hop.charter },
         stack: hop.stack,
         emitted: if bug!(ground.policy, AnswersRenumbered) { 0 } else { hop.emitted },
         splits: hop.splits,
@@ -390,7 +389,7 @@ pub(super) fn refuse(ground: &mut Ground, from: &Arc<NodeRef>, hop: &Hop, why: E
 /// Refused once is refused for good: its sender goes on with the exception, so a repetition that comes late must not run.
 fn refuse_for_good(ground: &mut Ground, from: &Arc<NodeRef>, hop: &Hop, why: Exception) {
     // Who is told that no guests run here calls instead, under the same step.
-    let lasting = why.name != names::RUNS_NO_GUESTS;
+    let lasting = why.name != names::RUNS_NO_GUESTS && !bug!(ground.policy, RefusalForgotten);
     let refusal = refuse(ground, from, hop, why);
     if lasting {
         ground.steps.refuse(ground.clock.now(), &hop.key, from.id, refusal, &ground.policy);

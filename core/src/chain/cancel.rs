@@ -13,7 +13,7 @@ impl Chains {
     /// Another node says so: the origin itself, one by which the chain came here, or the entry node that can reach its origin.
     pub(crate) fn stopped_by(&mut self, ground: &mut Ground, from: &NodeRef, chain: ChainId) {
         let brought = ground.steps.of_chain(chain).any(|(_, record)| record.came_from(from.id));
-        if from.id == chain.origin || brought {
+        if from.id == chain.origin || brought || bug!(ground.policy, StrangersCancel) {
             return self.stop(ground, chain, Vec::new());
         }
         // It has overtaken the hop that it follows; whoever sent that may stop it, and nobody else.
@@ -60,7 +60,7 @@ impl Chains {
         next.dedup_by_key(|node| node.id);
         // The origin has heard it first; an answer on its way there is dropped there.
         next.retain(|node| ![ground.me.id, chain.origin, NodeId(0)].contains(&node.id));
-        for node in next {
+        for node in next.into_iter().filter(|_| !bug!(ground.policy, CancelNotPassedOn)) {
             ground.out.send(&node, Message::Cancel(chain), Receipt::None, Urgency::Now);
         }
     }
@@ -75,21 +75,21 @@ impl Chains {
     }
 
     /// Nobody can be told how this chain ends: its origin has not been reached for `orphan_timeout_us` (rpc-chains section 3.10).
-    pub(super) fn is_orphan(&mut self, now: Time, ground: &Ground, session: SessionId) -> bool {
+    pub(super) fn is_orphan(&mut self, ground: &Ground, session: SessionId) -> bool {
         let (interval_us, timeout_us) = (ground.policy.heartbeat_interval_us, ground.policy.orphan_timeout_us);
         let Some(activation) = self.get_mut(session) else { return false };
         // News of a failure may take longer than to the next sign of life: it counts for two.
-        let lately = |(_, last): &(Time, Time)| now.since(*last) <= interval_us.saturating_mul(2);
+        let lately = |(_, last): &(Time, Time)| ground.now.since(*last) <= interval_us.saturating_mul(2);
         activation.unreached = activation.unreached.filter(lately);
-        activation.unreached.is_some_and(|(since, _)| now.since(since) >= timeout_us)
+        activation.unreached.is_some_and(|(since, _)| ground.now.since(since) >= timeout_us)
     }
 
     /// A sign of life of the chain of this step did not get to its origin.
-    pub(crate) fn origin_unreached(&mut self, now: Time, ground: &Ground, key: &StepKey) {
+    pub(crate) fn origin_unreached(&mut self, ground: &Ground, key: &StepKey) {
         for (_, record) in ground.steps.of_chain(key.chain) {
             if let Some(activation) = record.session().and_then(|session| self.get_mut(session)) {
-                let since = activation.unreached.map_or(now, |(since, _)| since);
-                activation.unreached = Some((since, now));
+                let since = activation.unreached.map_or(ground.now, |(since, _)| since);
+                activation.unreached = Some((since, ground.now));
             }
         }
     }

@@ -8,21 +8,21 @@ use super::{
     activation::{Awaits, Code, Phase, Suspended},
     recording::Recording,
 };
-use crate::{Action, Answer, SessionId, Time, ground::Ground};
+use crate::{Action, Answer, SessionId, ground::Ground};
 
 impl Chains {
     /// The function of a session that waits for its call is not here: the repository is asked, else the hop before.
-    pub(crate) fn code_missing(&mut self, now: Time, ground: &mut Ground, session: SessionId, code: Hash) {
+    pub(crate) fn code_missing(&mut self, ground: &mut Ground, session: SessionId, code: Hash) {
         let Some(activation) = self.get_mut(session).filter(|activation| activation.state.code == code) else { return };
         let Phase::Suspended(suspended) = &mut activation.phase else { return };
         suspended.code = Code::Fetching;
         let sources = self.sources(ground, session);
-        let given_up = ground.codes.want(now, &mut ground.out, code, session, sources, &ground.policy);
-        self.give_up_code(now, ground, code, given_up);
+        let given_up = ground.codes.want(ground.now, &mut ground.out, code, session, sources, &ground.policy);
+        self.give_up_code(ground, code, given_up);
     }
 
     /// A guest was to go on, and cannot without its function: it goes back to waiting.
-    pub(crate) fn code_absent(&mut self, now: Time, ground: &mut Ground, action: Action) {
+    pub(crate) fn code_absent(&mut self, ground: &mut Ground, action: Action) {
         let (session, code, suspended) = match action {
             Action::Resume { session, code, continuation, call, result, .. } => {
                 let awaits = Awaits::Result(Some(result.map(Answer::Value)), String::new());
@@ -38,7 +38,7 @@ impl Chains {
         {
             activation.state.recording.iter_mut().for_each(Recording::pop);
             self.set_phase(session, Phase::Suspended(suspended));
-            self.code_missing(now, ground, session, code);
+            self.code_missing(ground, session, code);
         }
     }
 
@@ -55,10 +55,10 @@ impl Chains {
     }
 
     /// A function has been checked and kept, or is not what its hash says.
-    pub(crate) fn code_stored(&mut self, now: Time, ground: &mut Ground, code: Hash, stored: bool) {
+    pub(crate) fn code_stored(&mut self, ground: &mut Ground, code: Hash, stored: bool) {
         if !stored {
             // Whoever sent the wrong bytes is not asked again, the next source is.
-            return self.ask_for_code(now, ground, code);
+            return self.ask_for_code(ground, code);
         }
         for session in ground.codes.finish(code) {
             if let Some(activation) = self.get_mut(session)
@@ -66,18 +66,21 @@ impl Chains {
                 && let Phase::Suspended(suspended) = &mut activation.phase
             {
                 suspended.code = Code::Here;
-                self.resume_if_ready(now, ground, session);
+                self.resume_if_ready(ground, session);
             }
         }
     }
 
     /// Whoever was asked for it does not have it, or does not say.
-    pub(crate) fn ask_for_code(&mut self, now: Time, ground: &mut Ground, code: Hash) {
-        let given_up = ground.codes.ask_next(now, &mut ground.out, code, &ground.policy);
-        self.give_up_code(now, ground, code, given_up);
+    pub(crate) fn ask_for_code(&mut self, ground: &mut Ground, code: Hash) {
+        let given_up = match bug!(ground.policy, OneSourceAsked) {
+            true => ground.codes.finish(code),
+            false => ground.codes.ask_next(ground.now, &mut ground.out, code, &ground.policy),
+        };
+        self.give_up_code(ground, code, given_up);
     }
 
-    fn give_up_code(&mut self, now: Time, ground: &mut Ground, code: Hash, sessions: Vec<SessionId>) {
+    fn give_up_code(&mut self, ground: &mut Ground, code: Hash, sessions: Vec<SessionId>) {
         for session in sessions {
             let message = format!(
                 "{} does not have function {code:?}, and neither the repository nor the hop before could bring it; run the chain again, so that its origin offers it",
@@ -93,7 +96,7 @@ impl Chains {
                 let why = Exception::new(names::CODE_MISSING, Fault::Node, message);
                 // The service function has run, or runs.
                 suspended.code = Code::Unavailable(if suspended.calls() { why.outcome_unknown() } else { why });
-                self.resume_if_ready(now, ground, session);
+                self.resume_if_ready(ground, session);
             }
         }
     }

@@ -4,7 +4,7 @@ use alloc::{format, string::String, vec::Vec};
 use catena_wire::{Branch, CONSOLE_LINES_MAX, LogLine, Message};
 
 use super::{Activation, Chains};
-use crate::{Policy, Receipt, SessionId, Time, ground::Ground};
+use crate::{Policy, Receipt, SessionId, ground::Ground};
 
 const LEFT_OUT: &str = "(further lines are left out";
 
@@ -32,11 +32,11 @@ pub(crate) fn lines_brought_max(policy: &Policy) -> usize {
 
 impl Chains {
     /// Lines that the function of this session has said.
-    pub(super) fn log(&mut self, now: Time, ground: &Ground, session: SessionId, texts: Vec<String>) {
+    pub(super) fn log(&mut self, ground: &Ground, session: SessionId, texts: Vec<String>) {
         if texts.is_empty() {
             return;
         }
-        let (at_us, node) = (ground.unix_us(now), ground.me.name.clone());
+        let (at_us, node) = (ground.unix_us(), ground.me.name.clone());
         let line = |text| LogLine { step: 0, node: node.clone(), at_us, text, branch: Branch::root(), number: 0 };
         let lines = texts.into_iter().map(line).collect();
         self.carry(ground, session, None, lines);

@@ -22,49 +22,49 @@ use crate::{
 
 impl Chains {
     /// Chains' own timers: deadlines, signs of life, hops that nobody answers for.
-    pub(crate) fn on_timeout(&mut self, now: Time, ground: &mut Ground) {
-        while let Some(session) = self.timers.take_due(now) {
-            self.wake(now, ground, session);
+    pub(crate) fn on_timeout(&mut self, ground: &mut Ground) {
+        while let Some(session) = self.timers.take_due(ground.now) {
+            self.wake(ground, session);
         }
     }
 
-    fn wake(&mut self, now: Time, ground: &mut Ground, session: SessionId) {
+    fn wake(&mut self, ground: &mut Ground, session: SessionId) {
         let Some(activation) = self.get(session) else { return };
-        if activation.budget_now(now).time_left_us() == 0 {
+        if activation.budget_now(ground.now).time_left_us() == 0 {
             let message = format!("no time left, at step {} on {}; allow more time", activation.step, ground.me.name);
             let why = Exception::new(names::DEADLINE_EXCEEDED, Fault::Caller, message);
             let why = if activation.has_call_out() { why.outcome_unknown() } else { why };
-            return self.end(now, ground, session, Outcome::Threw(why));
+            return self.end(ground, session, Outcome::Threw(why));
         }
-        if matches!(&activation.phase, Phase::Suspended(Suspended { tail_due: Some(due), .. }) if *due <= now) {
+        if matches!(&activation.phase, Phase::Suspended(Suspended { tail_due: Some(due), .. }) if *due <= ground.now) {
             return self.drop_headless(ground, session);
         }
-        if activation.heartbeat_at <= now {
-            if self.is_orphan(now, ground, session) {
+        if activation.heartbeat_at <= ground.now {
+            if self.is_orphan(ground, session) {
                 return self.drop_orphan(ground, session);
             }
-            self.beat(now, ground, session);
+            self.beat(ground, session);
         }
         self.reset_timer(session);
         if let Some(Activation { phase: Phase::HandingOff(hand_off), .. }) = self.get(session)
-            && hand_off.retry_at() <= now
+            && hand_off.retry_at() <= ground.now
         {
-            self.hop_failed(now, ground, session, Undelivered::Lost);
+            self.hop_failed(ground, session, Undelivered::Lost);
         }
     }
 
     /// A sign of life, with the lines that the origin has not been sent.
-    fn beat(&mut self, now: Time, ground: &mut Ground, session: SessionId) {
+    fn beat(&mut self, ground: &mut Ground, session: SessionId) {
         let Some(activation) = self.get_mut(session) else { return };
         // What is handed over again was taken over once: the sign of life has to come from whoever has it. And a hop whose state is not
         // here is its sender's still, for whom a sign of life from here would count as acceptance.
         let elsewhere = match &activation.phase {
             Phase::HandingOff(hand_off) => hand_off.was_taken(),
-            Phase::Suspended(suspended) => suspended.continuation.is_none(),
+            Phase::Suspended(suspended) => suspended.continuation.is_none() && !bug!(ground.policy, HeadlessBeats),
             _ => false,
         };
         // Later than now, whatever the policy says: a timer that is due at once for ever would never let go.
-        activation.heartbeat_at = now.after(ground.policy.heartbeat_interval_us.max(1));
+        activation.heartbeat_at = ground.now.after(ground.policy.heartbeat_interval_us.max(1));
         let (key, charter) = (activation.key(), activation.state.charter.clone());
         // The merge host beats for branches that have ended, and names those that have not (rpc-chains section 3.10).
         let open = match &activation.phase {
@@ -91,16 +91,16 @@ impl Chains {
         ground.steps.refuse(ground.clock.now(), &key, from, refusal, &ground.policy);
     }
 
-    pub(super) fn close_profile(&mut self, now: Time, ground: &Ground, session: SessionId) {
-        let left_at_us = ground.unix_us(now);
+    pub(super) fn close_profile(&mut self, ground: &Ground, session: SessionId) {
+        let left_at_us = ground.unix_us();
         let Some(activation) = self.get_mut(session) else { return };
         let profile = StepTrace { left_at_us, ..core::mem::take(&mut activation.profile) };
         activation.note(profile);
     }
 
     /// The end of the whole chain, or of a branch: straight from here to the origin, or to the merge host (design, section 2).
-    pub(super) fn end(&mut self, now: Time, ground: &mut Ground, session: SessionId, outcome: Outcome) {
-        self.close_profile(now, ground, session);
+    pub(super) fn end(&mut self, ground: &mut Ground, session: SessionId, outcome: Outcome) {
+        self.close_profile(ground, session);
         self.record(ground, session, What::Ended);
         let Some(activation) = self.remove(session) else { return };
         if !bug!(ground.policy, GuestLeaks) {
@@ -111,30 +111,30 @@ impl Chains {
             true => outcome,
             false => activation.state.conclude_all(outcome),
         };
-        let end = end_of(now, &activation, outcome);
-        let way = way_of(now, ground, &activation, false);
-        send_end(now, ground, (&activation.arrived, alloc::vec![activation.before.id]), end, way);
+        let end = end_of(ground.now, &activation, outcome);
+        let way = way_of(ground, &activation, false);
+        send_end(ground, (&activation.arrived, alloc::vec![activation.before.id]), end, way);
     }
 
     /// A part of a chain's outcome did not get through.
-    pub(crate) fn part_undelivered(&mut self, now: Time, ground: &mut Ground, key: (StepKey, Part), how: Undelivered) {
+    pub(crate) fn part_undelivered(&mut self, ground: &mut Ground, key: (StepKey, Part), how: Undelivered) {
         match (how, key.1) {
             (Undelivered::TooLarge { bytes, bytes_max }, Part::End) => {
-                end_too_large(now, ground, &key.0, bytes, bytes_max);
+                end_too_large(ground, &key.0, bytes, bytes_max);
             }
             (Undelivered::TooLarge { bytes, bytes_max }, Part::Partial(number)) => {
-                self.answer_too_large(now, ground, &key.0, number, bytes, bytes_max);
+                self.answer_too_large(ground, &key.0, number, bytes, bytes_max);
             }
-            _ => ground.outgoing.failed(now, &key, &ground.policy),
+            _ => ground.outgoing.failed(ground.now, &key, &ground.policy),
         }
     }
 
     /// An intermediate answer: to the origin, or to the creator of the sub-chain if that wants it.
-    pub(super) fn emit(&mut self, now: Time, ground: &mut Ground, session: SessionId, value: Value) {
+    pub(super) fn emit(&mut self, ground: &mut Ground, session: SessionId, value: Value) {
         let Some(activation) = self.get_mut(session) else { return };
         let (key, number) = (activation.key(), activation.state.emitted);
         activation.state.emitted = number.saturating_add(1);
-        let until = now.after(activation.budget_now(now).time_left_us());
+        let until = ground.now.after(activation.budget_now(ground.now).time_left_us());
         let charter = activation.state.charter.clone();
         let (to, step, via) = match activation.state.listener() {
             Listener::Nobody => return,
@@ -146,27 +146,19 @@ impl Chains {
             return ground.out.tell(Event::Message(partial));
         }
         let parcel = Parcel::new(to, via, partial.encode(), until);
-        ground.send_kept(now, key, Part::Partial(number), parcel);
+        ground.send_kept(key, Part::Partial(number), parcel);
     }
 
     /// An intermediate answer is larger than a link carries. None can be missing from a reply set, so the chain ends with the ones
     /// before this: here, at the origin, and wherever it has gone on meanwhile.
-    fn answer_too_large(
-        &mut self,
-        now: Time,
-        ground: &mut Ground,
-        key: &StepKey,
-        number: u32,
-        bytes: u64,
-        bytes_max: u64,
-    ) {
+    fn answer_too_large(&mut self, ground: &mut Ground, key: &StepKey, number: u32, bytes: u64, bytes_max: u64) {
         let Some(parcel) = ground.outgoing.remove(&(key.clone(), Part::Partial(number))) else { return };
         // An answer before it was too large as well, or nobody waits any more.
         if ground.fences.is_stopped(key.chain, ground.me.id) {
             return;
         }
         let to_origin = matches!(Message::decode_head(&parcel.message.head), Ok(Message::Partial { to: 0, .. }));
-        let Some((arrived, so_far, home)) = self.so_far(now, ground, key, parcel) else { return };
+        let Some((arrived, so_far, home)) = self.so_far(ground, key, parcel) else { return };
         let message = format!(
             "intermediate answer {number} has {bytes} bytes, where a message may have {bytes_max}; the chain was stopped, since none can be missing; earlier calls took effect, and one under way may have; emit it in parts, or leave it at a service and emit its name"
         );
@@ -178,15 +170,15 @@ impl Chains {
         let end = End { at: None, hops_left: 0, cut: true, ..end };
         let from = ground.steps.get(&arrived).map(Record::brought_by).unwrap_or_default();
         self.stop(ground, key.chain, Vec::new());
-        send_end(now, ground, (&arrived, from), end, home);
+        send_end(ground, (&arrived, from), end, home);
     }
 
     /// The chain's stay in which this step was made, what it would end with now, and the way to its origin.
-    fn so_far(&self, now: Time, ground: &Ground, key: &StepKey, parcel: Parcel) -> Option<(StepKey, End, Parcel)> {
+    fn so_far(&self, ground: &Ground, key: &StepKey, parcel: Parcel) -> Option<(StepKey, End, Parcel)> {
         let (arrived, record) = ground.steps.stay_of(key)?;
         let of = |activation: &Activation| {
             let done = Outcome::Done(Value::null());
-            (end_of(now, activation, done), way_of(now, ground, activation, true))
+            (end_of(ground.now, activation, done), way_of(ground, activation, true))
         };
         let (end, home) = match record {
             Record::Running { session, .. } => of(self.get(*session)?),
@@ -227,17 +219,18 @@ fn end_of(now: Time, activation: &Activation, outcome: Outcome) -> End {
 }
 
 /// Where the end goes, `home` or to the merge host; without a message.
-fn way_of(now: Time, ground: &Ground, activation: &Activation, home: bool) -> Parcel {
+fn way_of(ground: &Ground, activation: &Activation, home: bool) -> Parcel {
     let charter = &activation.state.charter;
     let merge = activation.state.merge.as_ref().filter(|_| !home);
     let to = Arc::new(merge.map_or(&charter.origin, |merge| &merge.host).clone());
     let via = ground.way_home(charter).filter(|_| to.id == charter.origin.id);
-    let until = now.after(activation.budget_now(now).time_left_us().max(ground.policy.heartbeat_timeout_us));
+    let until =
+        ground.now.after(activation.budget_now(ground.now).time_left_us().max(ground.policy.heartbeat_timeout_us));
     Parcel::new(to, via, Encoded { head: Bytes::new(), tail: Bytes::new() }, until)
 }
 
 /// Sends the end, and keeps it: until it has arrived, and for repetitions of its step.
-fn send_end(now: Time, ground: &mut Ground, (arrived, from): (&StepKey, Vec<NodeId>), end: End, way: Parcel) {
+fn send_end(ground: &mut Ground, (arrived, from): (&StepKey, Vec<NodeId>), end: End, way: Parcel) {
     let (key, to, via) = (end.key.clone(), way.to.clone(), way.via.clone());
     let end = Message::End(Box::new(end));
     let payload = if to.id == ground.me.id {
@@ -245,7 +238,7 @@ fn send_end(now: Time, ground: &mut Ground, (arrived, from): (&StepKey, Vec<Node
         None
     } else {
         let message = end.encode();
-        ground.send_kept(now, key.clone(), Part::End, way.with(message.clone()));
+        ground.send_kept(key.clone(), Part::End, way.with(message.clone()));
         Some(Payload::Ended(Sent { key, to: to.clone(), message, via }))
     };
     let (awake, to) = (ground.clock.now(), alloc::vec![to]);
@@ -253,7 +246,7 @@ fn send_end(now: Time, ground: &mut Ground, (arrived, from): (&StepKey, Vec<Node
 }
 
 /// The end of a chain or branch is larger than a link carries: whoever waits is told so, and what it ended with stays here.
-fn end_too_large(now: Time, ground: &mut Ground, key: &StepKey, bytes: u64, bytes_max: u64) {
+fn end_too_large(ground: &mut Ground, key: &StepKey, bytes: u64, bytes_max: u64) {
     let Some(parcel) = ground.outgoing.remove(&(key.clone(), Part::End)) else { return };
     let Ok(Message::End(end)) = Message::decode_head(&parcel.message.head) else { return };
     let why = end_exception(&end.outcome, bytes, bytes_max).at(&end.key, &end.path);
@@ -269,7 +262,7 @@ fn end_too_large(now: Time, ground: &mut Ground, key: &StepKey, bytes: u64, byte
         let payload = Some(Payload::Ended(Sent { key: key.clone(), to, message, via }));
         ground.steps.remember(ground.clock.now(), &arrived, Fate::Ended, from, nodes, payload, &ground.policy);
     }
-    ground.send_kept(now, key.clone(), Part::End, parcel);
+    ground.send_kept(key.clone(), Part::End, parcel);
 }
 
 /// Why nothing else is known of how a chain ended.

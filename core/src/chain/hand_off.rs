@@ -104,7 +104,6 @@ impl Chains {
     /// The guest's continuation has been taken, and its function if that is to ride along.
     pub(crate) fn suspended(
         &mut self,
-        now: Time,
         ground: &mut Ground,
         session: SessionId,
         continuation: Result<(Bytes, Option<Bytes>), Exception>,
@@ -120,7 +119,7 @@ impl Chains {
             Err(why) => {
                 let (line, column) = cargo.position();
                 let why = if why.line == 0 { why.at_line(line, column) } else { why };
-                return self.finish(now, ground, session, Outcome::Threw(why));
+                return self.finish(ground, session, Outcome::Threw(why));
             }
         };
         ground.directory.placement.learn_state(code, continuation.len());
@@ -128,13 +127,13 @@ impl Chains {
             ground.codes.note_sent(to.id, code, &ground.policy);
         }
         match (cargo, to.id == ground.me.id) {
-            (Cargo::Split(split), true) => self.split_here(now, ground, session, &split, continuation),
+            (Cargo::Split(split), true) => self.split_here(ground, session, &split, continuation),
             (Cargo::Sub { call, service, sub }, _) => {
                 self.push_frame(ground, session, call, service, sub, continuation);
             }
             (cargo, _) => {
                 let delivery = Delivery::new(to, scope);
-                self.hand(now, ground, session, cargo, delivery, continuation, code_bytes, None);
+                self.hand(ground, session, cargo, delivery, continuation, code_bytes, None);
             }
         }
     }
@@ -143,7 +142,6 @@ impl Chains {
     #[allow(clippy::too_many_arguments, reason = "what a hop consists of")]
     pub(super) fn hand(
         &mut self,
-        now: Time,
         ground: &mut Ground,
         session: SessionId,
         cargo: Cargo,
@@ -152,77 +150,78 @@ impl Chains {
         code_bytes: Option<Bytes>,
         fallback: Option<Exception>,
     ) {
-        self.close_profile(now, ground, session);
+        self.close_profile(ground, session);
         let Some(activation) = self.get_mut(session) else { return };
         activation.step = activation.step.saturating_add(1);
         if let Cargo::Split(split) = &cargo {
             let count = u16::try_from(split.count).unwrap_or(u16::MAX);
             activation.state.splits = activation.state.splits.saturating_add(count);
         }
-        let (key, retry_at) = (activation.key(), Some(now));
+        let (key, retry_at) = (activation.key(), Some(ground.now));
         let hand_off = HandOff { key, cargo, continuation, code_bytes, delivery, retry_at, fallback };
         self.set_phase(session, Phase::HandingOff(hand_off));
-        self.send_hop(now, ground, session);
+        self.send_hop(ground, session);
     }
 
     /// Sends the hop, for the first time or again: it may or may not have arrived, and the same hop again cannot double an
     /// effect, since the node remembers its step.
-    pub(super) fn send_hop(&mut self, now: Time, ground: &mut Ground, session: SessionId) {
+    pub(super) fn send_hop(&mut self, ground: &mut Ground, session: SessionId) {
         /// The slowest link for which the acceptance of a large hop is awaited.
         const US_PER_BYTE: u64 = 15;
         let Some(activation) = self.get_mut(session) else { return };
         let Phase::HandingOff(hand_off) = &mut activation.phase else { return };
-        let age_us = hand_off.delivery.send(now);
+        let age_us = hand_off.delivery.send(ground.now);
         let patience_us = ground.policy.accept_timeout_us.saturating_add(hand_off.bytes() as u64 * US_PER_BYTE);
-        hand_off.retry_at = Some(now.after(patience_us));
+        hand_off.retry_at = Some(ground.now.after(patience_us));
         let (to, attempt) = (hand_off.to().clone(), hand_off.delivery.attempts());
         let handed = Handed { session, step: hand_off.key.step, to: to.id, attempt };
         self.reset_timer(session);
-        let Some(message) = self.get(session).and_then(|activation| hop_of(now, ground, activation, age_us)) else {
+        let Some(message) = self.get(session).and_then(|activation| hop_of(ground, activation, age_us)) else {
             return;
         };
         ground.out.send_encoded(to, message, Receipt::Hop(handed), None);
     }
 
     /// The next node has taken the hop over. Only the node to which it was handed can say so.
-    pub(crate) fn hop_accepted(&mut self, now: Time, ground: &mut Ground, from: NodeId, key: &StepKey) {
-        if let Some(session) = self.handing(key, from) {
-            self.hand_over(now, ground, session);
+    pub(crate) fn hop_accepted(&mut self, ground: &mut Ground, from: NodeId, key: &StepKey) {
+        let anyones = self.handing.get(key).copied().filter(|_| bug!(ground.policy, StrangersAccept));
+        if let Some(session) = anyones.or_else(|| self.handing(key, from)) {
+            self.hand_over(ground, session);
         }
     }
 
     /// The chain has been seen at a later step elsewhere: an implicit acknowledgement of hops that were handed over before, by whoever
     /// knows of the chain.
-    pub(crate) fn seen_beyond(&mut self, now: Time, ground: &mut Ground, at: NodeId, key: &StepKey) {
+    pub(crate) fn seen_beyond(&mut self, ground: &mut Ground, at: NodeId, key: &StepKey) {
         if at == ground.me.id {
             return;
         }
         for session in self.handing_up_to(key) {
-            self.hand_over(now, ground, session);
+            self.hand_over(ground, session);
         }
     }
 
-    fn hand_over(&mut self, now: Time, ground: &mut Ground, session: SessionId) {
+    fn hand_over(&mut self, ground: &mut Ground, session: SessionId) {
         let Some(mut activation) = self.remove(session) else { return };
         let Phase::HandingOff(hand_off) = &mut activation.phase else { return };
         hand_off.delivery.taken();
         let (step, to) = (hand_off.key.step, hand_off.nodes());
         ground.out.tell(Event::Seen(hand_off.key.clone(), hand_off.to().clone()));
-        let children = self.children_of(now, ground, &activation);
+        let children = self.children_of(ground, &activation);
         let (key, fate) = (activation.arrived.clone(), Fate::Forwarded(step));
         let payload = Payload::Forwarded(activation, children);
         ground.steps.finish(ground.clock.now(), &key, fate, to, payload, &ground.policy);
     }
 
     /// Nothing was done there, and the continuation is still here: so is the `try/catch` around the call (design, section 2).
-    pub(crate) fn hop_refused(&mut self, now: Time, ground: &mut Ground, from: NodeId, key: &StepKey, why: Exception) {
+    pub(crate) fn hop_refused(&mut self, ground: &mut Ground, from: NodeId, key: &StepKey, why: Exception) {
         if let Some(session) = self.handing(key, from) {
-            self.take_back(now, ground, session, why);
+            self.take_back(ground, session, why);
         }
     }
 
     /// News of a sending: late ones of an earlier sending, or of an earlier hop, are not news of this one.
-    pub(crate) fn hop_undelivered(&mut self, now: Time, ground: &mut Ground, handed: Handed, how: Undelivered) {
+    pub(crate) fn hop_undelivered(&mut self, ground: &mut Ground, handed: Handed, how: Undelivered) {
         let Some(Phase::HandingOff(hand_off)) = self.get(handed.session).map(|activation| &activation.phase) else {
             return;
         };
@@ -230,19 +229,19 @@ impl Chains {
             && hand_off.to().id == handed.to
             && hand_off.delivery.attempts() == handed.attempt;
         if latest {
-            self.hop_failed(now, ground, handed.session, how);
+            self.hop_failed(ground, handed.session, how);
         }
     }
 
     /// Links of hops that are being handed over have broken.
-    pub(crate) fn link_lost(&mut self, now: Time, ground: &mut Ground, node: NodeId) {
+    pub(crate) fn link_lost(&mut self, ground: &mut Ground, node: NodeId) {
         let (first, last) = ((node, SessionId(0)), (node, SessionId(u64::MAX)));
         let handing: Vec<_> = self.handing_to.range(first..=last).map(|(_, session)| *session).collect();
-        handing.into_iter().for_each(|session| self.hop_failed(now, ground, session, Undelivered::Lost));
+        handing.into_iter().for_each(|session| self.hop_failed(ground, session, Undelivered::Lost));
     }
 
     /// The hop did not get through, or nobody says that it did.
-    pub(super) fn hop_failed(&mut self, now: Time, ground: &mut Ground, session: SessionId, how: Undelivered) {
+    pub(super) fn hop_failed(&mut self, ground: &mut Ground, session: SessionId, how: Undelivered) {
         let Some(activation) = self.get_mut(session) else { return };
         let Phase::HandingOff(hand_off) = &mut activation.phase else { return };
         // Another instance is being looked for: the one before must not get it once more.
@@ -250,11 +249,11 @@ impl Chains {
             return;
         }
         if let Undelivered::TooLarge { bytes, bytes_max } = how {
-            return self.take_back(now, ground, session, too_large(bytes, bytes_max));
+            return self.take_back(ground, session, too_large(bytes, bytes_max));
         }
         let service = String::from(hand_off.cargo.service());
         match hand_off.delivery.failed(how, true, &ground.policy) {
-            Next::SendAgain => self.send_hop(now, ground, session),
+            Next::SendAgain => self.send_hop(ground, session),
             Next::Seek if !service.is_empty() => {
                 hand_off.retry_at = None;
                 let (step, avoid) = (hand_off.key.step, hand_off.delivery.excluded());
@@ -264,16 +263,15 @@ impl Chains {
             }
             Next::Seek => {
                 let why = hand_off.delivery.exhausted(&unreachable(&hand_off.to().name));
-                self.take_back(now, ground, session, why);
+                self.take_back(ground, session, why);
             }
-            Next::GiveUp(why) => self.take_back(now, ground, session, why),
+            Next::GiveUp(why) => self.take_back(ground, session, why),
         }
     }
 
     /// What looking up a name for this chain has brought. `more`: another answer is to come.
     pub(crate) fn resolved(
         &mut self,
-        now: Time,
         ground: &mut Ground,
         (session, step): (SessionId, u32),
         place: &Result<Instance, Exception>,
@@ -300,7 +298,7 @@ impl Chains {
                 let function = hand_off.cargo.function();
                 let found = place.as_ref().ok().map(|place| host_of(place, function));
                 match found.filter(|(to, _)| hand_off.delivery.allows(to)) {
-                    Some((to, scope)) => self.redirect(now, ground, session, to, scope),
+                    Some((to, scope)) => self.redirect(ground, session, to, scope),
                     // What was looked up for another may be what this one has tried.
                     None if more => {
                         let service = String::from(hand_off.cargo.service());
@@ -308,7 +306,7 @@ impl Chains {
                     }
                     None => {
                         let why = hand_off.delivery.exhausted(&unreachable(&hand_off.to().name));
-                        self.take_back(now, ground, session, why);
+                        self.take_back(ground, session, why);
                     }
                 }
             }
@@ -317,20 +315,23 @@ impl Chains {
     }
 
     /// Another instance of the service may take the hop (rpc-chains section 3.9: a logical name is mapped to a backup).
-    fn redirect(&mut self, now: Time, ground: &mut Ground, session: SessionId, to: Arc<NodeRef>, scope: RetryScope) {
+    fn redirect(&mut self, ground: &mut Ground, session: SessionId, to: Arc<NodeRef>, scope: RetryScope) {
         let Some(activation) = self.get_mut(session) else { return };
         let Phase::HandingOff(hand_off) = &activation.phase else { return };
         let mut hand_off = hand_off.clone();
         if hand_off.delivery.may_be_done() {
+            if bug!(ground.policy, MarkReplaced) {
+                activation.state.duplicate = None;
+            }
             let duplicate = activation.state.mark(&hand_off.key, ground.me.id);
             ground.fences.note(ground.clock.now(), duplicate, &ground.policy);
         }
         hand_off.delivery.redirect(to, scope);
         self.set_phase(session, Phase::HandingOff(hand_off));
-        self.send_hop(now, ground, session);
+        self.send_hop(ground, session);
     }
 
-    fn take_back(&mut self, now: Time, ground: &mut Ground, session: SessionId, why: Exception) {
+    fn take_back(&mut self, ground: &mut Ground, session: SessionId, why: Exception) {
         let Some(Phase::HandingOff(hand_off)) = self.set_phase(session, Phase::Waiting) else { return };
         let HandOff { key, cargo, continuation, delivery, fallback, .. } = hand_off;
         // The name may lead elsewhere next time (design, section 5).
@@ -339,9 +340,9 @@ impl Chains {
         let proxy = place.and_then(|place| place.proxy).is_some_and(|proxy| proxy.id == delivery.to().id);
         let no_host = why.name == names::RUNS_NO_GUESTS || (proxy && why.name == names::UNKNOWN_SERVICE);
         if let (Cargo::Call(call), true) = (&cargo, no_host) {
-            return self.stay_and_call(now, ground, session, call.clone(), continuation);
+            return self.stay_and_call(ground, session, call.clone(), continuation);
         }
-        let (arrived_at_us, profile) = (ground.unix_us(now), ground.profile("", ""));
+        let (arrived_at_us, profile) = (ground.unix_us(), ground.profile("", ""));
         let Some(activation) = self.get_mut(session) else { return };
         if let Cargo::Split(split) = &cargo {
             // None of its branches has begun.
@@ -349,12 +350,12 @@ impl Chains {
             activation.state.splits = activation.state.splits.saturating_sub(count);
             if why.name == names::RUNS_NO_GUESTS {
                 activation.step = activation.step.saturating_sub(1);
-                return self.split_here(now, ground, session, split, continuation);
+                return self.split_here(ground, session, split, continuation);
             }
         }
         activation.calls.out.remove(&cargo.number());
         activation.profile = StepTrace { step: activation.step, arrived_at_us, ..profile };
-        let why = delivery.conclude(why);
+        let why = if bug!(ground.policy, LossOutlived) { why } else { delivery.conclude(why) };
         let why = fallback.filter(|_| !why.unknown).unwrap_or(why);
         let why = why.calling(cargo.service(), cargo.function()).at(&key, &activation.state.path);
         if why.unknown {
@@ -367,7 +368,7 @@ impl Chains {
 }
 
 /// The hop as it goes out now: with what is left of the budget.
-pub(super) fn hop_of(now: Time, ground: &Ground, activation: &Activation, age_us: u64) -> Option<Encoded> {
+pub(super) fn hop_of(ground: &Ground, activation: &Activation, age_us: u64) -> Option<Encoded> {
     let Phase::HandingOff(hand_off) = &activation.phase else { return None };
     let state = &activation.state;
     let (service, function, params, gather) = match &hand_off.cargo {
@@ -378,11 +379,11 @@ pub(super) fn hop_of(now: Time, ground: &Ground, activation: &Activation, age_us
         // It never goes anywhere.
         Cargo::Sub { .. } => return None,
     };
-    let heartbeat_in_us = activation.heartbeat_at.since(now).saturating_sub(ground.policy.heartbeat_hop_us);
+    let heartbeat_in_us = activation.heartbeat_at.since(ground.now).saturating_sub(ground.policy.heartbeat_hop_us);
     let hop = Hop {
         key: hand_off.key.clone(),
         age_us,
-        budget: activation.budget_now(now),
+        budget: activation.budget_now(ground.now),
         service,
         function,
         params,
@@ -399,7 +400,7 @@ pub(super) fn hop_of(now: Time, ground: &Ground, activation: &Activation, age_us
         console_told: state.console_told,
         limits: state.limits,
         uncertain: state.uncertain,
-        duplicate: state.duplicate.as_deref().cloned(),
+        duplicate: state.duplicate.as_deref().filter(|_| !bug!(ground.policy, MarkDropped)).cloned(),
         continuation_bytes: u32::try_from(hand_off.continuation.len()).unwrap_or(u32::MAX),
         splits: state.splits,
         merge: state.merge.clone(),

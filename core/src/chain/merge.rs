@@ -10,7 +10,7 @@ use super::{
     console,
 };
 use crate::{
-    SessionId, Time,
+    SessionId,
     ground::Ground,
     memory::{Done, Fate, Record},
 };
@@ -62,7 +62,7 @@ impl Merging {
 
 impl Chains {
     /// A branch has ended. What comes for a merge that is over, or never was here, is dropped.
-    pub(crate) fn branch_ended(&mut self, now: Time, ground: &mut Ground, mut end: End) {
+    pub(crate) fn branch_ended(&mut self, ground: &mut Ground, mut end: End) {
         let Some(at) = end.at.clone() else { return };
         let Some(session) = self.merging(&at) else { return self.ended_early(ground, &at, end) };
         let Some(Activation { phase: Phase::Merging(merging), .. }) = self.get_mut(session) else { return };
@@ -77,7 +77,7 @@ impl Chains {
         }
         merging.ended.insert(end.key.branch.number(), end);
         if merging.is_complete() {
-            self.merge(now, ground, session);
+            self.merge(ground, session);
         }
     }
 
@@ -105,15 +105,15 @@ impl Chains {
         }
     }
 
-    fn merge(&mut self, now: Time, ground: &mut Ground, session: SessionId) {
-        let (arrived_at_us, profile) = (ground.unix_us(now), ground.profile("", ""));
+    fn merge(&mut self, ground: &mut Ground, session: SessionId) {
+        let (arrived_at_us, profile) = (ground.unix_us(), ground.profile("", ""));
         let Some(activation) = self.get_mut(session) else { return };
         let Phase::Merging(merging) = &mut activation.phase else { return };
         let ends = core::mem::take(&mut merging.ended);
         let (hosts_before, lines_before, hops_each) = (merging.hosts_before, merging.lines_before, merging.hops_each);
         let (call, continuation) = (merging.call, merging.continuation.clone());
         let returned: u32 = ends.values().map(|end| end.hops_left.min(hops_each)).sum();
-        activation.set_budget(now, activation.budget_now(now).with_hops_back(returned));
+        activation.set_budget(ground.now, activation.budget_now(ground.now).with_hops_back(returned));
         let mut outcomes = Vec::with_capacity(ends.len());
         let state = &mut activation.state;
         for (_, end) in ends {
@@ -130,7 +130,9 @@ impl Chains {
             }
             outcomes.push(end.outcome);
         }
-        state.observe_branches(&outcomes);
+        if !bug!(ground.policy, BranchDoubtForgotten) {
+            state.observe_branches(&outcomes);
+        }
         if activation.profile.node.is_empty() {
             // It has been here all the time; what it did until it split has been noted.
             activation.profile = StepTrace { step: activation.step, arrived_at_us, ..profile };

@@ -10,7 +10,7 @@ use super::{
     hand_off::hop_of,
 };
 use crate::{
-    Receipt, SessionId, Time, Urgency,
+    Receipt, SessionId, Urgency,
     delivery::Parcel,
     ground::Ground,
     memory::{Fate, Payload, Record},
@@ -18,21 +18,21 @@ use crate::{
 
 impl Chains {
     /// A hop has come again. What came of it is sent once more.
-    pub(super) fn repeat(&mut self, now: Time, ground: &mut Ground, from: &Arc<NodeRef>, hop: Hop, whole: bool) {
+    pub(super) fn repeat(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, hop: Hop, whole: bool) {
         let key = hop.key.clone();
         let accepted = Message::Accepted(key.clone());
         match ground.steps.get(&key) {
             Some(Record::Running { session, .. }) => {
                 let session = *session;
-                if self.repeat_arriving(now, ground, session, hop, whole) {
+                if self.repeat_arriving(ground, session, hop, whole) {
                     return;
                 }
                 ground.out.send(from, accepted, Receipt::None, Urgency::Lazy);
-                self.repeat_branches(now, ground, session);
+                self.repeat_branches(ground, session);
             }
             Some(Record::Done(done)) if matches!(done.fate, Fate::Ended | Fate::Forwarded(_)) => {
                 ground.out.send(from, accepted, Receipt::None, Urgency::Lazy);
-                self.repeat_done(now, ground, &key);
+                self.repeat_done(ground, &key);
             }
             Some(Record::Done(done)) if done.fate == Fate::Refused => match done.payload.as_deref() {
                 Some(Payload::Refused(refusal)) => {
@@ -53,7 +53,7 @@ impl Chains {
     }
 
     /// Of a hop whose state has not come, the state may come now: it is not accepted before. False if nothing was missing.
-    fn repeat_arriving(&mut self, now: Time, ground: &mut Ground, session: SessionId, hop: Hop, whole: bool) -> bool {
+    fn repeat_arriving(&mut self, ground: &mut Ground, session: SessionId, hop: Hop, whole: bool) -> bool {
         let Some(activation) = self.get_mut(session) else { return false };
         let Phase::Suspended(Suspended { continuation: None, tail_due, .. }) = &mut activation.phase else {
             return false;
@@ -62,75 +62,75 @@ impl Chains {
         self.reset_timer(session);
         if whole {
             let key = hop.key.clone();
-            self.tail(now, ground, &key, Some(Tail::of(hop)));
+            self.tail(ground, &key, Some(Tail::of(hop)));
         }
         true
     }
 
-    fn repeat_done(&mut self, now: Time, ground: &mut Ground, key: &StepKey) {
+    fn repeat_done(&mut self, ground: &mut Ground, key: &StepKey) {
         let Some(Record::Done(done)) = ground.steps.get(key) else { return };
         match done.payload.as_deref().cloned() {
             Some(Payload::Ended(sent)) if sent.to.id != ground.me.id => {
-                let until = now.after(ground.policy.step_record_ttl_us);
+                let until = ground.now.after(ground.policy.step_record_ttl_us);
                 let parcel = Parcel::new(sent.to, sent.via, sent.message, until);
-                ground.send_kept(now, sent.key, Part::End, parcel);
+                ground.send_kept(sent.key, Part::End, parcel);
             }
             Some(Payload::Forwarded(activation, children)) if children.is_empty() => {
-                self.hand_once_more(now, ground, key, activation);
+                self.hand_once_more(ground, key, activation);
             }
             Some(Payload::Forwarded(activation, children)) => {
                 // Once, and not kept: the branches that began here are what counts.
                 if let Phase::HandingOff(hand_off) = &activation.phase
-                    && let Some(message) = hop_of(now, ground, &activation, hand_off.age_us(now))
+                    && let Some(message) = hop_of(ground, &activation, hand_off.age_us(ground.now))
                 {
                     ground.out.send_encoded(hand_off.to().clone(), message, Receipt::None, None);
                 }
-                children.iter().for_each(|child| self.repeat_step(now, ground, child));
+                children.iter().for_each(|child| self.repeat_step(ground, child));
             }
             _ => {}
         }
     }
 
     /// Some of its branches may be broken: each goes on its way again that began here and has not ended.
-    fn repeat_branches(&mut self, now: Time, ground: &mut Ground, session: SessionId) {
+    fn repeat_branches(&mut self, ground: &mut Ground, session: SessionId) {
         let Some(Activation { phase: Phase::Merging(merging), .. }) = self.get(session) else { return };
         let (at, open): (StepKey, Vec<Branch>) = (merging.at.clone(), merging.open_branches());
         for branch in open {
-            self.repeat_step(now, ground, &StepKey { branch, ..at.clone() });
+            self.repeat_step(ground, &StepKey { branch, ..at.clone() });
         }
     }
 
-    fn repeat_step(&mut self, now: Time, ground: &mut Ground, key: &StepKey) {
+    fn repeat_step(&mut self, ground: &mut Ground, key: &StepKey) {
         match ground.steps.get(key).map(Record::session) {
-            Some(Some(session)) => self.repeat_branches(now, ground, session),
-            Some(None) => self.repeat_done(now, ground, key),
+            Some(Some(session)) => self.repeat_branches(ground, session),
+            Some(None) => self.repeat_done(ground, key),
             None => {}
         }
     }
 
     /// A chain of this node has been silent for too long: its first hop goes out again, with the same id.
-    pub(crate) fn retransmit(&mut self, now: Time, ground: &mut Ground, chain: ChainId) {
+    pub(crate) fn retransmit(&mut self, ground: &mut Ground, chain: ChainId) {
         // It was stopped, and answers are awaited that were sent before.
         if !ground.fences.is_stopped(chain, ground.me.id) {
-            self.repeat_step(now, ground, &StepKey { chain, branch: Branch::root(), step: 0 });
+            self.repeat_step(ground, &StepKey { chain, branch: Branch::root(), step: 0 });
         }
     }
 
     /// It is handed over again: this time it is known to have been taken over once.
-    fn hand_once_more(&mut self, now: Time, ground: &mut Ground, key: &StepKey, mut activation: Box<Activation>) {
+    fn hand_once_more(&mut self, ground: &mut Ground, key: &StepKey, mut activation: Box<Activation>) {
         let Phase::HandingOff(hand_off) = &mut activation.phase else { return };
         if self.handing(&hand_off.key, hand_off.to().id).is_some() {
             return;
         }
-        hand_off.retry_at = Some(now);
-        activation.heartbeat_at = now.after(ground.policy.heartbeat_interval_us);
+        hand_off.retry_at = Some(ground.now);
+        activation.heartbeat_at = ground.now.after(ground.policy.heartbeat_interval_us);
         // A node that is full does without: the origin will ask again, or give it up.
         let full = self.count() >= ground.policy.activations_max;
-        if full || activation.budget_now(now).time_left_us() == 0 {
+        if full || activation.budget_now(ground.now).time_left_us() == 0 {
             return;
         }
         let session = self.insert(activation);
         ground.steps.reopen(key, session);
-        self.send_hop(now, ground, session);
+        self.send_hop(ground, session);
     }
 }

@@ -11,22 +11,22 @@ use super::{
     recording::Recording,
 };
 use crate::{
-    GuestSplit, Instance, SessionId, Time,
+    GuestSplit, Instance, SessionId,
     ground::{Ground, overloaded},
 };
 
 impl Chains {
     /// A split that a guest asked for: it moves to the merge host if it is `lone`, and its function waits for nothing else.
-    pub(super) fn split(&mut self, now: Time, ground: &mut Ground, session: SessionId, split: GuestSplit, lone: bool) {
+    pub(super) fn split(&mut self, ground: &mut Ground, session: SessionId, split: GuestSplit, lone: bool) {
         let Some(activation) = self.get_mut(session) else { return };
         // Before all else, so that no function can go on asking in vain.
-        let budget = activation.budget_now(now).take_hop();
+        let budget = activation.budget_now(ground.now).take_hop();
         let Some(budget) = budget.filter(|budget| budget.hops_left() >= split.count) else {
             // It is this step that cannot be made.
             activation.step = activation.step.saturating_add(1);
-            return self.out_of_hops(now, ground, session, &Cargo::Split(split));
+            return self.out_of_hops(ground, session, &Cargo::Split(split));
         };
-        activation.set_budget(now, budget);
+        activation.set_budget(ground.now, budget);
         let stays = !lone || activation.state.charter.mode == Mode::Interactive;
         if let Err(why) = self.may_split(ground, session, &split) {
             let why = why.at_line(split.line, split.column);
@@ -67,13 +67,12 @@ impl Chains {
     /// This node is the merge host too.
     pub(super) fn split_here(
         &mut self,
-        now: Time,
         ground: &mut Ground,
         session: SessionId,
         split: &GuestSplit,
         continuation: Bytes,
     ) {
-        self.close_profile(now, ground, session);
+        self.close_profile(ground, session);
         let Some(activation) = self.get_mut(session) else { return };
         activation.step = activation.step.saturating_add(1);
         let count = u16::try_from(split.count).unwrap_or(u16::MAX);
@@ -81,15 +80,14 @@ impl Chains {
             activation.state.splits = activation.state.splits.saturating_add(count);
         }
         let parent = activation.clone();
-        self.become_merge_host(now, ground, session, split.call, count, continuation.clone());
+        self.become_merge_host(ground, session, split.call, count, continuation.clone());
         let host = (*ground.me).clone();
-        self.begin_branches(now, ground, &parent, &host, (split.call, count), &continuation);
+        self.begin_branches(ground, &parent, &host, (split.call, count), &continuation);
     }
 
     /// From now on this session waits for its branches to end here.
     pub(super) fn become_merge_host(
         &mut self,
-        now: Time,
         ground: &Ground,
         session: SessionId,
         call: u32,
@@ -97,8 +95,8 @@ impl Chains {
         continuation: Bytes,
     ) {
         let Some(activation) = self.get_mut(session) else { return };
-        let (share, rest) = activation.budget_now(now).shared(u32::from(count));
-        activation.set_budget(now, rest);
+        let (share, rest) = activation.budget_now(ground.now).shared(u32::from(count));
+        activation.set_budget(ground.now, rest);
         // Results of other calls wait until it goes on.
         activation.calls.out.remove(&call);
         // If it has come here to merge, this host is on its own path only.
@@ -119,19 +117,18 @@ impl Chains {
     }
 
     /// The branches of a split that has been handed over, which begin here; none for any other hop.
-    pub(super) fn children_of(&mut self, now: Time, ground: &mut Ground, parent: &Activation) -> Vec<StepKey> {
+    pub(super) fn children_of(&mut self, ground: &mut Ground, parent: &Activation) -> Vec<StepKey> {
         let Phase::HandingOff(hand_off) = &parent.phase else { return Vec::new() };
         let Cargo::Split(split) = &hand_off.cargo else { return Vec::new() };
         let count = u16::try_from(split.count).unwrap_or(u16::MAX);
         let (host, call) = ((**hand_off.to()).clone(), split.call);
         let continuation = hand_off.continuation.clone();
-        self.begin_branches(now, ground, parent, &host, (call, count), &continuation)
+        self.begin_branches(ground, parent, &host, (call, count), &continuation)
     }
 
     /// Each branch begins here, from the parent's continuation. One that there is no room for ends at once.
     fn begin_branches(
         &mut self,
-        now: Time,
         ground: &mut Ground,
         parent: &Activation,
         host: &NodeRef,
@@ -144,17 +141,17 @@ impl Chains {
         for index in 0..count {
             let Some(branch) = at.branch.child(first.saturating_add(index)) else { continue };
             let key = StepKey { branch, ..at.clone() };
-            let room = self.has_room_for(ground, 1);
+            let room = self.has_room_for(ground, 1) || bug!(ground.policy, BranchesWithoutRoom);
             let suspended = Suspended::here(call, continuation.clone(), Awaits::Branch(index));
-            let child = branch_of(now, ground, parent, &key, host, count);
+            let child = branch_of(ground, parent, &key, host, count);
             let session = self.insert(Activation { phase: Phase::Suspended(suspended), ..child });
             ground.steps.begin(key.clone(), ground.me.id, session);
             children.push(key);
             match room {
-                true => self.resume_if_ready(now, ground, session),
+                true => self.resume_if_ready(ground, session),
                 false => {
                     let why = overloaded(&ground.me.name, "chains", ground.policy.activations_max);
-                    self.end(now, ground, session, Outcome::Threw(why));
+                    self.end(ground, session, Outcome::Threw(why));
                 }
             }
         }
@@ -162,8 +159,9 @@ impl Chains {
     }
 }
 
-fn branch_of(now: Time, ground: &Ground, parent: &Activation, key: &StepKey, host: &NodeRef, count: u16) -> Activation {
-    let (share, _) = parent.budget_now(now).shared(u32::from(count));
+fn branch_of(ground: &Ground, parent: &Activation, key: &StepKey, host: &NodeRef, count: u16) -> Activation {
+    let left = parent.budget_now(ground.now);
+    let share = if bug!(ground.policy, HopsNotShared) { left } else { left.shared(u32::from(count)).0 };
     let state = ChainState {
         stack: Vec::new(),
         emitted: 0,
@@ -178,13 +176,13 @@ fn branch_of(now: Time, ground: &Ground, parent: &Activation, key: &StepKey, hos
         uncertain: false,
         ..parent.state.clone()
     };
-    let profile = StepTrace { step: key.step, arrived_at_us: ground.unix_us(now), ..ground.profile("", "") };
+    let profile = StepTrace { step: key.step, arrived_at_us: ground.unix_us(), ..ground.profile("", "") };
     Activation {
         arrived: key.clone(),
         step: key.step,
         state,
         budget: share,
-        budget_at: now,
+        budget_at: ground.now,
         calls: Outstanding::default(),
         profile,
         counted_bytes: 0,

@@ -9,7 +9,7 @@ use super::{
     activation::{Awaits, Cargo, Departure, Phase},
 };
 use crate::{
-    Action, Answer, GuestCall, Receipt, RetryScope, SessionId, SubChain, Time, Urgency,
+    Action, Answer, GuestCall, Receipt, RetryScope, SessionId, SubChain, Urgency,
     calls::{ReplyTo, Request},
     delivery::Delivery,
     ground::Ground,
@@ -18,13 +18,7 @@ use crate::{
 impl Chains {
     /// A service of this node answered a call with a chain: it joins the chain that called, if that waits for nothing else and wants
     /// it so. Otherwise the call is returned: the chain has to run on its own.
-    pub(crate) fn join(
-        &mut self,
-        now: Time,
-        ground: &mut Ground,
-        request: Request,
-        sub: SubChain,
-    ) -> Option<(Request, SubChain)> {
+    pub(crate) fn join(&mut self, ground: &mut Ground, request: Request, sub: SubChain) -> Option<(Request, SubChain)> {
         let (ReplyTo::Suspended(session) | ReplyTo::Guest { session, .. }) = request.reply_to else {
             return Some((request, sub));
         };
@@ -39,7 +33,7 @@ impl Chains {
             ReplyTo::Guest { call, step, .. } => {
                 // What a chain said before that threw, and which this one is to make good for.
                 self.carry(ground, session, Some(step), request.console);
-                self.close_in_place(now, ground, session, call, 0);
+                self.close_in_place(ground, session, call, 0);
                 match deep {
                     Err(why) => self.settle(ground, session, call, Err(why)),
                     // The chain that called is suspended to make room.
@@ -57,7 +51,7 @@ impl Chains {
                     let result = deep.map(|()| Answer::Chain(sub)).map_err(|why| why.at(&key, &path));
                     suspended.awaits = Awaits::Result(Some(result), request.service);
                 }
-                self.resume_if_ready(now, ground, session);
+                self.resume_if_ready(ground, session);
             }
         }
         None
@@ -124,11 +118,11 @@ impl Chains {
     }
 
     /// The function has ended: with a frame on the stack the enclosing chain goes on, right here.
-    pub(super) fn finish(&mut self, now: Time, ground: &mut Ground, session: SessionId, outcome: Outcome) {
+    pub(super) fn finish(&mut self, ground: &mut Ground, session: SessionId, outcome: Outcome) {
         let Some(activation) = self.get_mut(session) else { return };
         let dropped = bug!(ground.policy, FrameDropped);
         let Some(frame) = activation.state.stack.pop().filter(|_| !dropped) else {
-            return self.end(now, ground, session, outcome);
+            return self.end(ground, session, outcome);
         };
         let (step, path) = (activation.step, activation.state.path.clone());
         let outcome = activation.state.conclude(outcome);
@@ -159,7 +153,7 @@ impl Chains {
         match (result, &frame.catch) {
             (Err(why), Some(catch)) => {
                 let catch = catch.clone();
-                self.throw_to_creator(now, ground, session, frame, catch, why);
+                self.throw_to_creator(ground, session, frame, catch, why);
             }
             (result, _) => self.resume(ground, session, frame.call, frame.continuation, result),
         }
@@ -183,7 +177,6 @@ impl Chains {
     /// chain to a function of the same service, which answers in the sub-chain's place.
     fn throw_to_creator(
         &mut self,
-        now: Time,
         ground: &mut Ground,
         session: SessionId,
         frame: Frame,
@@ -191,18 +184,18 @@ impl Chains {
         why: Exception,
     ) {
         let Some(activation) = self.get_mut(session) else { return };
-        let Some(budget) = activation.budget_now(now).take_hop() else {
+        let Some(budget) = activation.budget_now(ground.now).take_hop() else {
             return self.resume(ground, session, frame.call, frame.continuation, Err(why));
         };
-        activation.set_budget(now, budget);
+        activation.set_budget(ground.now, budget);
         let params = Value::encode(&why);
         let (service, line, column) = (frame.service, why.line, why.column);
         let call = GuestCall { call: frame.call, service, function: catch, params, line, column };
         if frame.creator.id == ground.me.id {
             activation.step = activation.step.saturating_add(1);
-            return self.stay_and_call(now, ground, session, call, frame.continuation);
+            return self.stay_and_call(ground, session, call, frame.continuation);
         }
         let delivery = Delivery::new(Arc::new(frame.creator), RetryScope::Nowhere);
-        self.hand(now, ground, session, Cargo::Call(call), delivery, frame.continuation, None, Some(why));
+        self.hand(ground, session, Cargo::Call(call), delivery, frame.continuation, None, Some(why));
     }
 }

@@ -2,8 +2,8 @@
 
 use alloc::{boxed::Box, string::String, vec::Vec};
 use catena_wire::{
-    BranchCount, Charter, Exception, Frame, Hash, Listener, LogLine, Merge, Outcome, PossibleDuplicate, StepLimits,
-    StepTrace, TRACE_STEPS_MAX, Value,
+    BranchCount, Charter, Exception, Frame, Hash, Listener, LogLine, Merge, NodeId, Outcome, PossibleDuplicate,
+    StepKey, StepLimits, StepTrace, TRACE_STEPS_MAX, Value,
 };
 
 use super::recording::Recording;
@@ -98,6 +98,17 @@ impl ChainState {
             }
             other => self.conclude(other),
         }
+    }
+
+    /// This step may have been done by a node that was lost, and the chain goes on from here: as a way of its own.
+    pub(crate) fn mark(&mut self, key: &StepKey, here: NodeId) -> &PossibleDuplicate {
+        let before = self.duplicate.take();
+        let way = before.as_ref().map_or(0, |before| before.way);
+        let mix = |way: u64, part: u64| (way ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        let way = mix(mix(mix(way, here.0), u64::from(key.step)), 0x0d0b_1e5d).max(1);
+        // The earliest stays: everything since then may have been done twice.
+        let since = before.map_or_else(|| key.clone(), |before| before.since);
+        self.duplicate.insert(Box::new(PossibleDuplicate { since, way }))
     }
 
     /// What it takes to keep.

@@ -20,7 +20,6 @@ impl Chains {
     /// The guest has run, for `took_us`, and returned with an empty stack; or broke a limit.
     pub(crate) fn on_turn(
         &mut self,
-        now: Time,
         ground: &mut Ground,
         session: SessionId,
         turn: Result<Turn, Exception>,
@@ -34,27 +33,28 @@ impl Chains {
         }
         self.record_turn(ground, session, turn.as_ref().ok());
         match turn {
-            Ok(turn) => self.take_turn(now, ground, session, turn),
-            Err(broken) => self.finish(now, ground, session, Outcome::Threw(broken)),
+            Ok(turn) => self.take_turn(ground, session, turn),
+            Err(broken) => self.finish(ground, session, Outcome::Threw(broken)),
         }
     }
 
     /// The guest has returned: its answers and lines go out first, then its end or its calls.
-    fn take_turn(&mut self, now: Time, ground: &mut Ground, session: SessionId, turn: Turn) {
-        self.log(now, ground, session, turn.logs);
+    fn take_turn(&mut self, ground: &mut Ground, session: SessionId, turn: Turn) {
+        self.log(ground, session, turn.logs);
         self.tell_lines_of_recorded(ground, session);
         for value in turn.emits {
-            self.emit(now, ground, session, value);
+            self.emit(ground, session, value);
         }
         match turn.end {
-            None => self.go_on(now, ground, session, turn.calls, turn.splits),
+            None => self.go_on(ground, session, turn.calls, turn.splits),
             Some(result) => {
-                let lent = self.get(session).map_or(0, |activation| activation.hops_for_each(now, turn.calls.len()));
+                let lent =
+                    self.get(session).map_or(0, |activation| activation.hops_for_each(ground.now, turn.calls.len()));
                 for call in turn.calls {
-                    self.call_beside(now, ground, session, call, lent, false);
+                    self.call_beside(ground, session, call, lent, false);
                 }
                 self.let_calls_go(ground, session);
-                self.finish(now, ground, session, result.into());
+                self.finish(ground, session, result.into());
             }
         }
     }
@@ -67,31 +67,24 @@ impl Chains {
     }
 
     /// The one rule that decides where a chain is (design, section 2): it moves when it waits for exactly one call.
-    fn go_on(
-        &mut self,
-        now: Time,
-        ground: &mut Ground,
-        session: SessionId,
-        calls: Vec<GuestCall>,
-        mut splits: Vec<GuestSplit>,
-    ) {
+    fn go_on(&mut self, ground: &mut Ground, session: SessionId, calls: Vec<GuestCall>, mut splits: Vec<GuestSplit>) {
         let Some(activation) = self.get_mut(session) else { return };
         let waits_for = activation.calls.out.len() + calls.len() + splits.len();
         activation.calls.out.extend(calls.iter().map(|call| call.call).chain(splits.iter().map(|split| split.call)));
         // A guest may number its calls alike; they count all the same.
         let out = activation.calls.out.len().max(calls.len() + splits.len());
         if let Err(why) = check_count(out, ground.policy.calls_per_chain_max, &calls) {
-            return self.finish(now, ground, session, Outcome::Threw(why));
+            return self.finish(ground, session, Outcome::Threw(why));
         }
         let lone = waits_for == 1;
         let split = if splits.len() == 1 { splits.pop() } else { None };
-        let lent = activation.hops_for_each(now, calls.len());
+        let lent = activation.hops_for_each(ground.now, calls.len());
         // Until all have gone out the guest counts as running, and is told of none: it may have to be suspended.
         for call in calls {
             if lone && !ground.directory.serves(&call.service) && self.moves(ground, session, &call) {
-                return self.move_to(now, ground, session, call);
+                return self.move_to(ground, session, call);
             }
-            self.call_beside(now, ground, session, call, lent, true);
+            self.call_beside(ground, session, call, lent, true);
         }
         if self.set_phase(session, Phase::Waiting).is_none() {
             return;
@@ -102,7 +95,7 @@ impl Chains {
             self.settle(ground, session, split.call, Err(why));
         }
         match split {
-            Some(split) => self.split(now, ground, session, split, lone),
+            Some(split) => self.split(ground, session, split, lone),
             None => self.hand_in(ground, session),
         }
     }
@@ -122,28 +115,20 @@ impl Chains {
 
     /// A call made from here while the chain stays: in place if the service is, else by plain call. If it may become a chain
     /// of its own it is lent so many hops, and brings back what it has not spent.
-    fn call_beside(
-        &mut self,
-        now: Time,
-        ground: &mut Ground,
-        session: SessionId,
-        call: GuestCall,
-        lent: u32,
-        awaited: bool,
-    ) {
+    fn call_beside(&mut self, ground: &mut Ground, session: SessionId, call: GuestCall, lent: u32, awaited: bool) {
         let lent = if ground.directory.may_answer_with_chain(&call.service, &call.function) { lent } else { 0 };
         let Some(activation) = self.get_mut(session) else { return };
         activation.step = activation.step.saturating_add(1);
-        let (step, budget) = (activation.step, activation.budget_now(now).take_hop());
+        let (step, budget) = (activation.step, activation.budget_now(ground.now).take_hop());
         let Some(budget) = budget else {
-            return self.out_of_hops(now, ground, session, &Cargo::Call(call));
+            return self.out_of_hops(ground, session, &Cargo::Call(call));
         };
-        activation.set_budget(now, budget);
-        let lent = activation.lend(now, lent);
+        activation.set_budget(ground.now, budget);
+        let lent = activation.lend(ground.now, lent);
         if activation.state.trace.is_some() {
             let profile = StepTrace {
                 step,
-                arrived_at_us: ground.unix_us(now),
+                arrived_at_us: ground.unix_us(),
                 params_bytes: call.params.len_bytes() as u64,
                 in_place: true,
                 ..ground.profile(&call.service, &call.function)
@@ -157,37 +142,36 @@ impl Chains {
             false => ReplyTo::Nobody(activation.chain()),
         };
         let GuestCall { service, function, params, .. } = call;
-        let request = Request::new(reply_to, service, function, params, now, lent);
+        let request = Request::new(reply_to, service, function, params, ground.now, lent);
         ground.out.tell(Event::Call(Request { key, credentials, duplicate, ..request }));
     }
 
     /// Ends the chain, whatever its function would do about it: it may be in a loop.
-    pub(super) fn out_of_hops(&mut self, now: Time, ground: &mut Ground, session: SessionId, cargo: &Cargo) {
+    pub(super) fn out_of_hops(&mut self, ground: &mut Ground, session: SessionId, cargo: &Cargo) {
         let (line, column) = cargo.position();
         let message = "the chain has made all the calls that its hop budget allows; give it more, or look for a loop";
         let why = Exception::new(names::HOP_BUDGET_EXCEEDED, Fault::Guest, message)
             .calling(cargo.service(), cargo.function())
             .at_line(line, column);
-        self.end(now, ground, session, Outcome::Threw(why));
+        self.end(ground, session, Outcome::Threw(why));
     }
 
     /// The chain goes where its one call goes.
-    fn move_to(&mut self, now: Time, ground: &mut Ground, session: SessionId, call: GuestCall) {
+    fn move_to(&mut self, ground: &mut Ground, session: SessionId, call: GuestCall) {
         let Some(activation) = self.get_mut(session) else { return };
-        let left = activation.budget_now(now);
+        let left = activation.budget_now(ground.now);
         let Some(budget) = left.take_hop().or(bug!(ground.policy, HopsForFree).then_some(left)) else {
             // It is this step that cannot be made.
             activation.step = activation.step.saturating_add(u32::from(!bug!(ground.policy, StepBefore)));
-            return self.out_of_hops(now, ground, session, &Cargo::Call(call));
+            return self.out_of_hops(ground, session, &Cargo::Call(call));
         };
-        activation.set_budget(now, budget);
+        activation.set_budget(ground.now, budget);
         self.find_and_depart(ground, session, Cargo::Call(call));
     }
 
     /// A call that this chain made has ended.
     pub(crate) fn answered(
         &mut self,
-        now: Time,
         ground: &mut Ground,
         to: &ReplyTo,
         result: Result<Value, Exception>,
@@ -199,7 +183,7 @@ impl Chains {
         }
         match *to {
             ReplyTo::Guest { call, step, .. } => {
-                self.close_in_place(now, ground, session, call, brought.service_us);
+                self.close_in_place(ground, session, call, brought.service_us);
                 // The lines first: they come before what is said to the result.
                 self.carry(ground, session, Some(step), brought.console);
                 let Some(activation) = self.get(session) else { return };
@@ -221,7 +205,7 @@ impl Chains {
                     why.target.get_or_insert(target);
                     why.at(&key, &path)
                 }));
-                self.resume_if_ready(now, ground, session);
+                self.resume_if_ready(ground, session);
             }
         }
     }
@@ -294,15 +278,8 @@ impl Chains {
         ground.out.ask(Action::Settle { session, call, result });
     }
 
-    pub(super) fn close_in_place(
-        &mut self,
-        now: Time,
-        ground: &Ground,
-        session: SessionId,
-        call: u32,
-        service_us: u64,
-    ) {
-        let left_at_us = ground.unix_us(now);
+    pub(super) fn close_in_place(&mut self, ground: &Ground, session: SessionId, call: u32, service_us: u64) {
+        let left_at_us = ground.unix_us();
         let Some(activation) = self.get_mut(session) else { return };
         if let Some(profile) = activation.calls.profiles.remove(&call) {
             activation.note(StepTrace { left_at_us, service_us, ..profile });
@@ -312,7 +289,6 @@ impl Chains {
     /// Waits here, suspended, for a call that is made from here.
     pub(super) fn stay_and_call(
         &mut self,
-        now: Time,
         ground: &mut Ground,
         session: SessionId,
         call: GuestCall,
@@ -320,16 +296,16 @@ impl Chains {
     ) {
         let may_chain = ground.directory.may_answer_with_chain(&call.service, &call.function);
         let profile = ground.profile(&call.service, &call.function);
-        let arrived_at_us = ground.unix_us(now);
+        let arrived_at_us = ground.unix_us();
         let Some(activation) = self.get_mut(session) else { return };
         activation.profile = StepTrace { step: activation.step, arrived_at_us, ..profile };
-        let (reply_to, budget) = (ReplyTo::Suspended(session), activation.lend_all(now, may_chain));
+        let (reply_to, budget) = (ReplyTo::Suspended(session), activation.lend_all(ground.now, may_chain));
         let credentials = activation.state.charter.credentials.clone();
         let (key, duplicate) = (Some(activation.key()), activation.state.duplicate.clone());
         activation.calls.out.clear();
         let awaits = Awaits::Result(None, call.service.clone());
         self.set_phase(session, Phase::Suspended(Suspended::here(call.call, continuation, awaits)));
-        let request = Request::new(reply_to, call.service, call.function, call.params, now, budget);
+        let request = Request::new(reply_to, call.service, call.function, call.params, ground.now, budget);
         ground.out.tell(Event::Call(Request { key, credentials, duplicate, ..request }));
     }
 }

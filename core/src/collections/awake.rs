@@ -2,9 +2,6 @@
 
 use crate::Time;
 
-/// The most that may pass between two events, microseconds: a longer gap was a stop, or a time without work.
-const GAP_US_MAX: u64 = 1_000_000;
-
 /// Microseconds awake, which is what memories are kept by. A node that was stopped for an hour finds in its sockets what was sent to it
 /// before that: it must still know then what it knew.
 #[derive(Clone, Debug, Default)]
@@ -14,8 +11,11 @@ pub(crate) struct AwakeClock {
 }
 
 impl AwakeClock {
-    pub(crate) fn advance(&mut self, now: Time) {
-        self.awake_us = self.awake_us.saturating_add(now.since(self.last).min(GAP_US_MAX));
+    /// The most that may pass between two events, microseconds: a longer gap was a stop, or a time without work.
+    pub(crate) const GAP_US_MAX: u64 = 1_000_000;
+
+    pub(crate) fn advance(&mut self, now: Time, gap_us_max: u64) {
+        self.awake_us = self.awake_us.saturating_add(now.since(self.last).min(gap_us_max));
         self.last = self.last.max(now);
     }
 
@@ -32,7 +32,7 @@ mod tests {
     fn a_stop_does_not_count_and_no_clock_runs_backwards() {
         let mut clock = AwakeClock::default();
         for (now_us, awake_us) in [(400_000, 400_000), (900_000, 900_000), (3_600_900_000, 1_900_000), (5, 1_900_000)] {
-            clock.advance(Time::from_us(now_us));
+            clock.advance(Time::from_us(now_us), AwakeClock::GAP_US_MAX);
             assert_eq!(clock.now().as_us(), awake_us);
         }
     }

@@ -128,6 +128,8 @@ impl Delivery {
         }
         let why = Exception { unknown: !bug!(policy, LossDenied), ..lost(&self.to.name) };
         match self.scope {
+            RetryScope::Nowhere if bug!(policy, LostStepRetried) => {}
+            RetryScope::SameNode if bug!(policy, DurableElsewhere) => {}
             RetryScope::Nowhere => return Next::GiveUp(self.conclude(why)),
             RetryScope::SameNode => self.bound_to = Some(self.to.name.clone()),
             RetryScope::Anywhere => {}
@@ -141,7 +143,9 @@ impl Delivery {
         if self.excluded.len() >= policy.instances_tried_max {
             return Next::GiveUp(why);
         }
-        self.pending_error = Some(why);
+        if self.pending_error.is_none() || !bug!(policy, HarmlessErrorKept) {
+            self.pending_error = Some(why);
+        }
         Next::Seek
     }
 

@@ -6,10 +6,10 @@
 //! declared repeatable, and through durable ones, whose own record on disk tells the ways apart. A node that has seen a
 //! marked way refuses the others beyond the step at which they parted: epochs fence like that, but need one place that counts.
 
-use alloc::{boxed::Box, format};
+use alloc::format;
 use catena_wire::{Branch, ChainId, Exception, Fault, NodeId, PossibleDuplicate, StepKey, names};
 
-use crate::{Policy, RetryScope, Time, chain::ChainState, collections::Expiring};
+use crate::{Policy, RetryScope, Time, collections::Expiring};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fences {
@@ -82,17 +82,4 @@ pub(crate) fn possibly_done(host: &str, service: &str, function: &str, why: &str
         "a step before was lost and may have been done twice; whether {service}/{function} was done then is unknown: {host} does not do it, since {why}; declare it repeatable if doing it twice is harmless"
     );
     Exception::new(names::NODE_LOST, Fault::Network, message).outcome_unknown()
-}
-
-impl ChainState {
-    /// This step may have been done by a node that was lost, and the chain goes on from here: as a way of its own.
-    pub(crate) fn mark(&mut self, key: &StepKey, here: NodeId) -> &PossibleDuplicate {
-        let before = self.duplicate.take();
-        let way = before.as_ref().map_or(0, |before| before.way);
-        let mix = |way: u64, part: u64| (way ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-        let way = mix(mix(mix(way, here.0), u64::from(key.step)), 0x0d0b_1e5d).max(1);
-        // The earliest stays: everything since then may have been done twice.
-        let since = before.map_or_else(|| key.clone(), |before| before.since);
-        self.duplicate.insert(Box::new(PossibleDuplicate { since, way }))
-    }
 }

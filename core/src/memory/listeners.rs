@@ -71,7 +71,9 @@ impl Listeners {
 
     /// The sub-chain has ended: nobody needs to listen any more, once what is on its way has had time to come.
     pub(crate) fn end(&mut self, awake: Time, key: StepKey, policy: &Policy) {
-        if self.streams.contains(&key) {
+        if bug!(policy, ListenerGoneAtOnce) {
+            self.streams.remove(&key);
+        } else if self.streams.contains(&key) {
             self.ended.entry(awake, key, policy.listeners_max, || ());
         }
     }

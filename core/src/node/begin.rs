@@ -2,60 +2,14 @@
 
 use alloc::string::ToString;
 use bytes::Bytes;
-use catena_wire::{Budget, ChainId, Exception, Hash, Mode, StepLimits, Value};
+use catena_wire::{Budget, ChainId, Exception, Hash, Mode, Value};
 
 use super::Node;
 use crate::{
-    CallId, Time,
+    CallId, Plan, Time,
     calls::{Owner, ReplyTo, Request},
     ground::overloaded,
 };
-
-/// How a chain is to run.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Plan {
-    /// What it may spend.
-    pub budget: Budget,
-    /// Where its continuation runs.
-    pub mode: Mode,
-    /// Whether chains that services answer with join it (rpc-chains section 3.4).
-    pub compose: bool,
-    /// Whether every step is profiled.
-    pub profile: bool,
-    /// On whose behalf it runs.
-    pub credentials: Option<Value>,
-    /// What its function may use at each step, if that is less than each node allows.
-    pub limits: StepLimits,
-    /// Whether what its guests are told is recorded, and comes home with its end.
-    pub record: bool,
-    /// The clock and randomness that its function has, where another chain is to be run again.
-    pub start: Option<Start>,
-}
-
-/// The only clock and randomness that a function has.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Start {
-    /// Milliseconds since the Unix epoch.
-    pub started_at_ms: u64,
-    /// What its random numbers follow from.
-    pub seed: u64,
-}
-
-impl Start {
-    pub(crate) fn of(chain: ChainId, unix_us: u64) -> Self {
-        Self { started_at_ms: unix_us / 1_000, seed: chain.seed() }
-    }
-}
-
-impl Plan {
-    /// The ordinary way, within `budget`.
-    #[must_use]
-    pub const fn new(budget: Budget) -> Self {
-        let limits = StepLimits::UNCHANGED;
-        let (mode, compose) = (Mode::Chain, true);
-        Self { budget, mode, compose, profile: false, credentials: None, limits, record: false, start: None }
-    }
-}
 
 impl Node {
     /// Begins a chain: the function starts here and hops from its first call on.
@@ -66,20 +20,13 @@ impl Node {
     /// # Errors
     /// `Overloaded` when `chains_started_max` or `activations_max` chains are under way.
     pub fn run(&mut self, now: Time, number: u128, code: Hash, input: Value, plan: Plan) -> Result<ChainId, Exception> {
-        self.ground.clock.advance(now);
-        let begun = self.begin(now, number, code, input, plan);
-        self.route(now);
+        self.ground.advance(now);
+        let begun = self.begin(number, code, input, plan);
+        self.route();
         begun
     }
 
-    pub(super) fn begin(
-        &mut self,
-        now: Time,
-        number: u128,
-        code: Hash,
-        input: Value,
-        plan: Plan,
-    ) -> Result<ChainId, Exception> {
+    pub(super) fn begin(&mut self, number: u128, code: Hash, input: Value, plan: Plan) -> Result<ChainId, Exception> {
         let (policy, me) = (&self.ground.policy, &self.ground.me);
         if self.origin.count() >= policy.chains_started_max {
             return Err(overloaded(&me.name, "chains begun", policy.chains_started_max));
@@ -91,11 +38,11 @@ impl Node {
         let budget = plan.budget.narrowed_to(policy.budget_max);
         let adaptive = plan.mode == Mode::Adaptive;
         let mode = if adaptive { self.origin.choose_mode(code) } else { plan.mode };
-        self.chains.begin(now, &mut self.ground, chain, code, input, Plan { budget, mode, ..plan })?;
+        self.chains.begin(&mut self.ground, chain, code, input, Plan { budget, mode, ..plan })?;
         let Self { origin, ground, .. } = self;
-        origin.begin(now, number, budget.time_left_us(), &ground.me, &ground.policy);
+        origin.begin(ground.now, number, budget.time_left_us(), &ground.me, &ground.policy);
         if adaptive {
-            origin.set_trial(now, number, code, mode);
+            origin.set_trial(ground.now, number, code, mode);
         }
         Ok(chain)
     }
@@ -134,7 +81,7 @@ impl Node {
         let budget = budget.narrowed_to(self.ground.policy.budget_max);
         let (service, function) = (service.to_string(), function.to_string());
         let request = Request::new(ReplyTo::Api(id), service, function, params, now, budget);
-        self.at(now, |node| node.calls.dispatch(now, &mut node.ground, Request { credentials, ..request }));
+        self.at(now, |node| node.calls.dispatch(&mut node.ground, Request { credentials, ..request }));
         id
     }
 

@@ -2,9 +2,9 @@
 
 use catena_wire::{Brought, Budget, Exception, NodeRef, Outcome, Value};
 
-use super::{Node, Plan};
+use super::Node;
 use crate::{
-    Answer, SubChain, Ticket, Time,
+    Answer, Plan, SubChain, Ticket, Time,
     calls::{ReplyTo, Request},
     chain::{extend, lines_brought_max},
 };
@@ -16,10 +16,10 @@ impl Node {
     }
 
     /// A service of this node answered a call with a chain: it joins the chain that called, or runs on its own.
-    pub(super) fn sub_chain(&mut self, now: Time, request: Request, sub: SubChain) {
-        let Some((request, sub)) = self.chains.join(now, &mut self.ground, request, sub) else { return };
-        let plan = Plan { credentials: request.credentials.clone(), ..Plan::new(request.budget_now(now)) };
-        match self.begin(now, sub.number, sub.code, sub.input.clone(), plan) {
+    pub(super) fn sub_chain(&mut self, request: Request, sub: SubChain) {
+        let Some((request, sub)) = self.chains.join(&mut self.ground, request, sub) else { return };
+        let plan = Plan { credentials: request.credentials.clone(), ..Plan::new(request.budget_now(self.ground.now)) };
+        match self.begin(sub.number, sub.code, sub.input.clone(), plan) {
             Err(why) => self.calls.answer(&mut self.ground, request, Err(why)),
             Ok(chain) => {
                 let heard_as = request.key.clone().filter(|_| sub.hears);
@@ -30,7 +30,7 @@ impl Node {
     }
 
     /// Chains that ran on their own have ended: the calls that they answer are over.
-    pub(super) fn settle_detached(&mut self, now: Time) {
+    pub(super) fn settle_detached(&mut self) {
         while let Some(ended) = self.origin.take_ended() {
             if let Some(step) = ended.heard_as {
                 self.ground.out.ask(crate::Action::HeardEnd(step));
@@ -48,27 +48,27 @@ impl Node {
                     let params = Value::encode(&why);
                     // Not the call that the step was: who remembers that by its key must not answer with its result.
                     let request = Request { function, params, budget, key: None, ..request };
-                    self.calls.dispatch(now, &mut self.ground, request);
-                    self.route(now);
+                    self.calls.dispatch(&mut self.ground, request);
+                    self.route();
                     continue;
                 }
             };
             let brought = request.brings(hops_left);
-            self.reply(now, request.reply_to, result, brought);
+            self.reply(request.reply_to, result, brought);
         }
     }
 
     /// A plain call has been answered. Only the node that was asked may do so.
-    pub(super) fn call_returned(&mut self, now: Time, from: &NodeRef, id: u64, outcome: Outcome, brought: Brought) {
+    pub(super) fn call_returned(&mut self, from: &NodeRef, id: u64, outcome: Outcome, brought: Brought) {
         let Some((request, result, brought)) = self.calls.returned(&mut self.ground, from, id, outcome, brought) else {
             return;
         };
         let result = result.map_err(|why| self.chains.behind(&request.reply_to, why));
-        self.reply(now, request.reply_to, result, brought);
+        self.reply(request.reply_to, result, brought);
     }
 
-    fn reply(&mut self, now: Time, to: ReplyTo, result: Result<Value, Exception>, brought: Brought) {
+    fn reply(&mut self, to: ReplyTo, result: Result<Value, Exception>, brought: Brought) {
         self.calls.reply(&mut self.ground, to, result, brought);
-        self.route(now);
+        self.route();
     }
 }

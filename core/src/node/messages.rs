@@ -13,21 +13,21 @@ use crate::{
 impl Node {
     /// A whole message has arrived.
     pub fn on_message(&mut self, now: Time, from: &Arc<NodeRef>, message: Message) {
-        self.at(now, |node| node.take_message(now, from, message));
+        self.at(now, |node| node.take_message(from, message));
     }
 
-    pub(super) fn take_message(&mut self, now: Time, from: &Arc<NodeRef>, message: Message) {
+    pub(super) fn take_message(&mut self, from: &Arc<NodeRef>, message: Message) {
         let Self { chains, calls, origin, ground, .. } = self;
         match message {
-            Message::Hop(hop) => chains.land(now, ground, from, hop, true),
-            Message::Accepted(key) => chains.hop_accepted(now, ground, from.id, &key),
-            Message::Refused(key, why) => chains.hop_refused(now, ground, from.id, &key, why),
+            Message::Hop(hop) => chains.land(ground, from, hop, true),
+            Message::Accepted(key) => chains.hop_accepted(ground, from.id, &key),
+            Message::Refused(key, why) => chains.hop_refused(ground, from.id, &key, why),
             Message::Partial { key, number, value, to } => {
-                chains.seen_beyond(now, ground, from.id, &key);
+                chains.seen_beyond(ground, from.id, &key);
                 let kept = if to == 0 {
                     // What is passed on by the node of the entry has no host of its own to name.
                     origin.heard_at(&key, from);
-                    origin.on_partial(now, &mut ground.out, &key, number, value, &ground.policy)
+                    origin.on_partial(ground.now, &mut ground.out, &key, number, value, &ground.policy)
                 } else {
                     ground.listeners.on_partial(&mut ground.out, &key, to, number, value, &ground.policy)
                 };
@@ -36,8 +36,8 @@ impl Node {
                 }
             }
             Message::End(end) => {
-                chains.seen_beyond(now, ground, from.id, &end.key);
-                self.end_came(now, from, *end);
+                chains.seen_beyond(ground, from.id, &end.key);
+                self.end_came(from, *end);
             }
             Message::Received(key, part) => {
                 ground.outgoing.received(&(key.clone(), part), from.id);
@@ -47,8 +47,8 @@ impl Node {
             }
             Message::SubChainEnded(key) => ground.listeners.end(ground.clock.now(), key, &ground.policy),
             Message::Heartbeat(key, host, open) => {
-                chains.seen_beyond(now, ground, from.id, &key);
-                self.beat(now, from, &key, host, &open);
+                chains.seen_beyond(ground, from.id, &key);
+                self.beat(from, &key, host, &open);
             }
             Message::Console(key, first, lines) => {
                 origin.on_console(&mut ground.out, &key, first, lines, &ground.policy);
@@ -61,16 +61,16 @@ impl Node {
             Message::Located(..) => {}
             Message::Call { id, service, function, params, budget, key, credentials, duplicate, age_us } => {
                 let reply_to = ReplyTo::Peer { to: from.clone(), id };
-                let request = Request::new(reply_to, service, function, params, now, budget);
+                let request = Request::new(reply_to, service, function, params, ground.now, budget);
                 let duplicate = duplicate.map(alloc::boxed::Box::new);
                 let request = Request { key, credentials, duplicate, ..request };
-                calls.serve(now, ground, from, id, request, age_us);
+                calls.serve(ground, from, id, request, age_us);
             }
-            Message::Return(id, outcome, brought) => self.call_returned(now, from, id, outcome, brought),
+            Message::Return(id, outcome, brought) => self.call_returned(from, id, outcome, brought),
             Message::Withdraw(id) => calls.withdrawn(ground, from, id),
             Message::WantCode(code) => ground.out.ask(Action::ServeCode { code, to: from.clone() }),
             Message::Code(code, bytes) => ground.codes.came(&mut ground.out, ground.me.id, from.id, code, bytes),
-            Message::NoCode(code) if ground.codes.awaits(code, from.id) => chains.ask_for_code(now, ground, code),
+            Message::NoCode(code) if ground.codes.awaits(code, from.id) => chains.ask_for_code(ground, code),
             Message::NoCode(_) => {}
             Message::List(id) => ground.out.ask(Action::ServeListing { id, to: from.clone() }),
             Message::Listing(id, entries) => ground.out.ask(Action::Listing { id, entries }),
@@ -88,20 +88,20 @@ impl Node {
     }
 
     /// The end of a branch, at its merge host, or of a chain of this node.
-    fn end_came(&mut self, now: Time, from: &Arc<NodeRef>, end: End) {
+    fn end_came(&mut self, from: &Arc<NodeRef>, end: End) {
         let Self { chains, origin, ground, .. } = self;
         let key = end.key.clone();
         if let Some(at) = &end.at {
             // It may come ahead of its parent, whose hop is not here yet: then it has to come again.
             let known = chains.knows_split(ground, at);
-            chains.branch_ended(now, ground, end);
+            chains.branch_ended(ground, end);
             return if known {
                 self.received(from, key, Part::End)
             };
         }
         let (chain, hosts) = (key.chain, origin.hosts(key.chain));
         let cut = end.cut && origin.awaits(chain);
-        origin.on_end(now, &mut ground.out, end, &ground.policy);
+        origin.on_end(ground.now, &mut ground.out, end, &ground.policy);
         // Of a chain that went on here as well, after it was told that another had been lost.
         let here = ground.steps.of_chain(chain).any(|(_, record)| matches!(record, Record::Running { .. }));
         if cut || (here && !origin.awaits(chain)) {
@@ -111,14 +111,14 @@ impl Node {
     }
 
     /// A sign of life. Whoever was to stop a chain of this node that has ended did not get there: it is stopped now.
-    fn beat(&mut self, now: Time, from: &Arc<NodeRef>, key: &StepKey, host: NodeRef, open: &[catena_wire::Branch]) {
+    fn beat(&mut self, from: &Arc<NodeRef>, key: &StepKey, host: NodeRef, open: &[catena_wire::Branch]) {
         let Self { origin, ground, .. } = self;
         let (chain, me) = (key.chain, ground.me.id);
         let stray = chain.origin == me && from.id != me && !origin.awaits(chain);
         if stray {
             ground.out.send(from, Message::Cancel(chain), Receipt::None, Urgency::Now);
         }
-        origin.on_heartbeat(now, key, host, open, &ground.policy);
+        origin.on_heartbeat(ground.now, key, host, open, &ground.policy);
     }
 
     /// For a node that cannot be dialled, from one that has no link to it. Only answers of chains to their origin are passed on:
@@ -136,7 +136,9 @@ impl Node {
                 end.key
             }
             Ok(Message::Heartbeat(key, ..)) => {
-                ground.relays.heard(awake, key.chain, from, &ground.policy);
+                if !bug!(ground.policy, EntryForgetsHosts) {
+                    ground.relays.heard(awake, key.chain, from, &ground.policy);
+                }
                 key
             }
             Ok(Message::Console(key, ..) | Message::Located(key, ..)) => key,

@@ -9,8 +9,6 @@ mod news;
 use alloc::{string::ToString, sync::Arc};
 use catena_wire::{ChainId, Exception, Kinds, NodeId, NodeRef};
 
-pub use begin::{Plan, Start};
-
 use crate::{
     Action, Instance, Link, Policy, Time,
     calls::Calls,
@@ -48,6 +46,7 @@ impl Node {
                 me,
                 policy,
                 epoch_us,
+                now: Time::default(),
                 clock: AwakeClock::default(),
                 directory: Directory::default(),
                 steps: Steps::default(),
@@ -57,6 +56,7 @@ impl Node {
                 relays: Relays::default(),
                 codes: Codes::default(),
                 services_running: 0,
+                memory_left: usize::MAX,
             },
             chains: Chains::default(),
             calls: Calls::default(),
@@ -162,25 +162,30 @@ impl Node {
         self.chains.held_bytes(&self.ground)
     }
 
+    /// How many bytes more may be kept here: a hop that brings more is refused as `Overloaded`. Without it, [`Policy::held_bytes_max`] alone counts.
+    pub const fn set_memory_left(&mut self, bytes: usize) {
+        self.ground.memory_left = bytes;
+    }
+
     /// What the parts have to say to each other, until they have nothing more to say.
-    fn route(&mut self, now: Time) {
+    fn route(&mut self) {
         while let Some(event) = self.ground.out.poll_event() {
             let ground = &mut self.ground;
             match event {
                 Event::Message(message) => {
                     let me = ground.me.clone();
-                    self.take_message(now, &me, message);
+                    self.take_message(&me, message);
                 }
-                Event::Call(request) => self.calls.dispatch(now, ground, request),
+                Event::Call(request) => self.calls.dispatch(ground, request),
                 Event::Resolved(id, place) => {
                     if let Some(request) = self.calls.request_mut(id) {
-                        self.chains.lend_late(now, request, &place);
+                        self.chains.lend_late(ground.now, request, &place);
                     }
-                    self.calls.proceed(now, ground, id, &place);
+                    self.calls.proceed(ground, id, &place);
                 }
                 Event::ServedBy(session, call, node) => self.chains.served_by(session, call, &node),
-                Event::Answered { to, result, brought } => self.chains.answered(now, ground, &to, result, brought),
-                Event::SubChain { request, sub } => self.sub_chain(now, request, sub),
+                Event::Answered { to, result, brought } => self.chains.answered(ground, &to, result, brought),
+                Event::SubChain { request, sub } => self.sub_chain(request, sub),
                 Event::Unawaited(session, chain) => self.calls.let_go(session, chain),
                 Event::Abandoned(owner) => self.calls.abandon(ground, &owner),
                 Event::StepAbandoned(key) => self.calls.abandon_step(ground, &key),
@@ -192,10 +197,10 @@ impl Node {
 
     /// Something has happened: what it leads to happens before the next.
     fn at(&mut self, now: Time, happen: impl FnOnce(&mut Self)) {
-        self.ground.clock.advance(now);
+        self.ground.advance(now);
         happen(self);
-        self.route(now);
-        self.settle_detached(now);
+        self.route();
+        self.settle_detached();
     }
 
     fn forget_chain(&mut self, chain: ChainId) {

@@ -12,7 +12,7 @@ use crate::{
 impl Node {
     /// The guest has run, for `took_us`, and returned with an empty stack; or broke a limit.
     pub fn on_turn(&mut self, now: Time, session: SessionId, turn: Result<Turn, Exception>, took_us: u64) {
-        self.at(now, |node| node.chains.on_turn(now, &mut node.ground, session, turn, took_us));
+        self.at(now, |node| node.chains.on_turn(&mut node.ground, session, turn, took_us));
     }
 
     /// The guest's continuation has been taken, and its function if that is to ride along; or that failed.
@@ -23,35 +23,35 @@ impl Node {
         continuation: Result<(Bytes, Option<Bytes>), Exception>,
         took_us: u64,
     ) {
-        self.at(now, |node| node.chains.suspended(now, &mut node.ground, session, continuation, took_us));
+        self.at(now, |node| node.chains.suspended(&mut node.ground, session, continuation, took_us));
     }
 
     /// The head of a hop has arrived, its continuation is still on its way: the service function can begin
     /// (rpc-chains section 7.2). [`Node::on_tail`] must follow, for the key that this returns.
     pub fn on_hop_head(&mut self, now: Time, from: &Arc<NodeRef>, hop: Box<Hop>) -> StepKey {
         let key = hop.key.clone();
-        self.at(now, |node| node.chains.land(now, &mut node.ground, from, hop, false));
+        self.at(now, |node| node.chains.land(&mut node.ground, from, hop, false));
         key
     }
 
     /// The continuation of a hop has arrived, and the function if it rode along; or never will.
     pub fn on_tail(&mut self, now: Time, key: &StepKey, tail: Option<Tail>) {
-        self.at(now, |node| node.chains.tail(now, &mut node.ground, key, tail));
+        self.at(now, |node| node.chains.tail(&mut node.ground, key, tail));
     }
 
     /// The shell has not got the function of this session, which it was asked to check: it is fetched while the session waits for its call.
     pub fn on_code_missing(&mut self, now: Time, session: SessionId, code: Hash) {
-        self.at(now, |node| node.chains.code_missing(now, &mut node.ground, session, code));
+        self.at(now, |node| node.chains.code_missing(&mut node.ground, session, code));
     }
 
     /// The shell was to let this guest go on ([`Action::Resume`], [`Action::Branch`]), and has not got its function.
     pub fn on_code_absent(&mut self, now: Time, action: Action) {
-        self.at(now, |node| node.chains.code_absent(now, &mut node.ground, action));
+        self.at(now, |node| node.chains.code_absent(&mut node.ground, action));
     }
 
     /// A function that was asked for, or offered, has been checked and kept; or is not what its hash says.
     pub fn on_code_stored(&mut self, now: Time, code: Hash, stored: Result<(), Exception>) {
-        self.at(now, |node| node.chains.code_stored(now, &mut node.ground, code, stored.is_ok()));
+        self.at(now, |node| node.chains.code_stored(&mut node.ground, code, stored.is_ok()));
     }
 
     /// A name has been looked up.
@@ -65,7 +65,7 @@ impl Node {
                 match waiter {
                     Waiter::Call(id) => node.calls.resolved(&mut node.ground, id, &place, more),
                     Waiter::Chain(session, step) => {
-                        node.chains.resolved(now, &mut node.ground, (session, step), &place, more);
+                        node.chains.resolved(&mut node.ground, (session, step), &place, more);
                     }
                 }
             }
@@ -79,11 +79,11 @@ impl Node {
             ground.directory.forget_node(node);
             ground.outgoing.link_lost(now, node, &ground.policy);
             for code in ground.codes.link_lost(node) {
-                this.chains.ask_for_code(now, ground, code);
+                this.chains.ask_for_code(ground, code);
             }
             this.calls.abandon_peer(ground, node);
-            this.calls.link_lost(now, ground, node);
-            this.chains.link_lost(now, ground, node);
+            this.calls.link_lost(ground, node);
+            this.chains.link_lost(ground, node);
         });
     }
 
@@ -92,17 +92,17 @@ impl Node {
         self.at(now, |node| {
             let ground = &mut node.ground;
             match (receipt, why) {
-                (Receipt::Hop(handed), why) => node.chains.hop_undelivered(now, ground, handed, why),
-                (Receipt::Call(id), why) => node.calls.undelivered(now, ground, id, why),
-                (Receipt::Part(key, part), why) => node.chains.part_undelivered(now, ground, (key, part), why),
+                (Receipt::Hop(handed), why) => node.chains.hop_undelivered(ground, handed, why),
+                (Receipt::Call(id), why) => node.calls.undelivered(ground, id, why),
+                (Receipt::Part(key, part), why) => node.chains.part_undelivered(ground, (key, part), why),
                 (Receipt::Return(to, id), Undelivered::TooLarge { bytes, bytes_max }) => {
                     result_too_large(ground, &to, id, bytes, bytes_max);
                 }
                 (Receipt::WantCode(wanted), _) if ground.codes.awaits(wanted.code, wanted.from) => {
-                    node.chains.ask_for_code(now, ground, wanted.code);
+                    node.chains.ask_for_code(ground, wanted.code);
                 }
                 (Receipt::Beat(key), Undelivered::Unreachable | Undelivered::Lost) => {
-                    node.chains.origin_unreached(now, ground, &key);
+                    node.chains.origin_unreached(ground, &key);
                 }
                 // Whoever waits for a result asks again when its link has broken.
                 (Receipt::Return(..) | Receipt::WantCode(_) | Receipt::Beat(_) | Receipt::None, _) => {}
@@ -117,13 +117,13 @@ impl Node {
             let overdue = origin.on_timeout(now, &mut ground.out, &ground.policy);
             // Ahead of the hops that go out again: what is known of the first time is asked for.
             overdue.sought.into_iter().for_each(|chain| chains.seek(ground, chain));
-            overdue.silent.into_iter().for_each(|chain| chains.retransmit(now, ground, chain));
+            overdue.silent.into_iter().for_each(|chain| chains.retransmit(ground, chain));
             // Nobody waits for them any more.
             overdue.lost.into_iter().for_each(|(chain, hosts)| chains.stop(ground, chain, hosts));
-            chains.on_timeout(now, ground);
-            calls.on_timeout(now, ground);
+            chains.on_timeout(ground);
+            calls.on_timeout(ground);
             while let Some(code) = ground.codes.take_late(now) {
-                chains.ask_for_code(now, ground, code);
+                chains.ask_for_code(ground, code);
             }
             for (key, parcel) in ground.outgoing.take_due(now, &ground.policy) {
                 let receipt = Receipt::Part(key.0, key.1);

@@ -46,8 +46,8 @@ impl Origin {
             }
             return true;
         }
-        if number > branch.next() && full {
-            return false;
+        if number > branch.next() && full && !bug!(policy, HoldsWithoutBound) {
+            return bug!(policy, EarlyAnswerDropped);
         }
         answers.held += 1;
         answers.held_bytes += value.len_bytes();

@@ -99,6 +99,13 @@ impl Liveness {
         }
     }
 
+    /// A sign of life of one branch, taken for one of all: a mistake made on purpose.
+    pub(super) fn all_seen(&mut self, silent_at: Time) {
+        for pulse in self.pulses.values_mut() {
+            (pulse.silent_at, pulse.retransmissions) = (silent_at, 0);
+        }
+    }
+
     /// Some branch has been silent for too long.
     pub(super) fn silence(&mut self, now: Time, policy: &Policy) -> Option<Silence> {
         let later = now.after(policy.heartbeat_timeout_us.max(1));

@@ -172,7 +172,11 @@ impl Origin {
     ) -> Option<&mut Started> {
         let number = key.chain.number;
         let started = self.chains.get_mut(&number).filter(|_| key.chain.origin == self.me)?;
-        started.liveness.seen(key, host, open, now.after(policy.heartbeat_timeout_us));
+        let silent_at = now.after(policy.heartbeat_timeout_us);
+        started.liveness.seen(key, host, open, silent_at);
+        if bug!(policy, BusyBranchSpeaks) {
+            started.liveness.all_seen(silent_at);
+        }
         if let Some(trial) = &mut started.trial {
             trial.last = now;
         }

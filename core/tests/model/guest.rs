@@ -35,6 +35,9 @@ pub(crate) enum Op {
     /// `if (caught) throw new Error(..)`
     #[n(6)]
     ThrowIfCaught,
+    /// `await split([...], { at: service })`
+    #[n(7)]
+    SplitAt(#[n(0)] u8, #[n(1)] Vec<Vec<Op>>),
 }
 
 /// A running function: which list, and how far. All of it travels.
@@ -87,7 +90,9 @@ impl Guest {
 
     /// Goes on in one branch of the split at which it stands.
     pub(crate) fn branch(&mut self, index: u16) -> Turn {
-        let Op::Split(branches) = self.todo.remove(0) else { panic!("it stands at a split") };
+        let (Op::Split(branches) | Op::SplitAt(_, branches)) = self.todo.remove(0) else {
+            panic!("it stands at a split")
+        };
         self.todo = branches[usize::from(index)].clone();
         self.branch = self.branch * 8 + u32::from(index) + 1;
         self.turn(None)
@@ -108,7 +113,7 @@ impl Guest {
                 return turn;
             }
             Some(Ok(value)) => {
-                if let Op::Split(branches) = self.todo.remove(0)
+                if let Op::Split(branches) | Op::SplitAt(_, branches) = self.todo.remove(0)
                     && let Err(why) = self.check_merge(branches.len(), &value)
                 {
                     turn.end = Some(Err(why));
@@ -132,13 +137,8 @@ impl Guest {
         self.calls += 1;
         match self.todo.first() {
             None => turn.end = Some(Ok(Value::encode(&self.branch))),
-            Some(Op::Split(branches)) => turn.splits.push(GuestSplit {
-                call,
-                count: u32::try_from(branches.len()).unwrap(),
-                at: None,
-                line: 0,
-                column: 0,
-            }),
+            Some(Op::Split(branches)) => turn.splits.push(split(call, branches, None)),
+            Some(Op::SplitAt(service, branches)) => turn.splits.push(split(call, branches, Some(*service))),
             Some(Op::Call(service) | Op::Try(service)) => turn.calls.push(self.call(call, *service, None)),
             Some(Op::Sub(service, todo)) => turn.calls.push(self.call(call, *service, Some(todo.clone()))),
             Some(Op::Emit | Op::Log | Op::ThrowIfCaught) => unreachable!("those are done"),
@@ -179,10 +179,21 @@ pub(crate) fn service_name(service: u8) -> String {
 pub(crate) fn emits(program: &[Op]) -> usize {
     let of = |op: &Op| match op {
         Op::Emit => 1,
-        Op::Split(branches) => branches.iter().map(|branch| emits(branch)).sum(),
+        Op::Split(branches) | Op::SplitAt(_, branches) => branches.iter().map(|branch| emits(branch)).sum(),
         Op::Call(_) | Op::Try(_) | Op::ThrowIfCaught | Op::Sub(..) | Op::Log => 0,
     };
     program.iter().map(of).sum()
+}
+
+/// How many answers of sub-chains their services hear.
+pub(crate) fn heard(program: &[Op]) -> usize {
+    let of = |op: &Op| if let Op::Sub(_, todo) = op { emits(todo) } else { 0 };
+    program.iter().map(of).sum()
+}
+
+fn split(call: u32, branches: &[Vec<Op>], at: Option<u8>) -> GuestSplit {
+    let (count, at) = (u32::try_from(branches.len()).unwrap(), at.map(service_name));
+    GuestSplit { call, count, at, line: 0, column: 0 }
 }
 
 /// How many lines a program without branches says.

@@ -2,71 +2,19 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    hash::{Hash, Hasher},
+    fmt::Write as _,
+    hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
 };
 
-use catena_core::{CallId, Instance, Node, Plan, Policy, SessionId, Time, Undelivered};
-use catena_wire::{Budget, ChainId, Encoded, Exception, Kinds, Message, NodeId, NodeRef, Outcome, StepKey, Value};
+use catena_core::{Node, Plan, SessionId, Tail, Time};
+use catena_wire::{Budget, ChainId, Encoded, Message, NodeId, NodeRef, Outcome, StepKey, Value};
 
-use crate::guest::{Guest, Op, service_name};
-
-/// How many of each kind may happen.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub(crate) struct Faults {
-    pub(crate) crashes: u8,
-    pub(crate) losses: u8,
-    pub(crate) repetitions: u8,
-    pub(crate) cancels: u8,
-    /// A deadline of a node passes while messages are still on their way.
-    pub(crate) haste: u8,
-}
-
-/// What a world consists of.
-#[derive(Clone, Debug)]
-pub(crate) struct Setup {
-    pub(crate) name: &'static str,
-    /// Host `n` serves service `n`.
-    pub(crate) hosts: usize,
-    /// Origin and program.
-    pub(crate) chains: Vec<(usize, Vec<Op>)>,
-    pub(crate) faults: Faults,
-    pub(crate) hops: u32,
-    /// Those are too few on purpose.
-    pub(crate) strained: bool,
-    /// Whether chains that services answer with join the chain that called.
-    pub(crate) compose: bool,
-    /// The host whose function may be done again.
-    pub(crate) repeatable: Option<usize>,
-    pub(crate) bug: Bug,
-}
-
-/// The seeded bug that the nodes have, if this is a test of the tester.
-#[cfg(feature = "seeded-bugs")]
-pub(crate) type Bug = Option<catena_core::Bug>;
-#[cfg(not(feature = "seeded-bugs"))]
-pub(crate) type Bug = NoBug;
-
-/// Without the feature there is none to choose.
-#[cfg(not(feature = "seeded-bugs"))]
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct NoBug;
-
-impl Default for Setup {
-    fn default() -> Self {
-        Self {
-            name: "",
-            hosts: 3,
-            chains: Vec::new(),
-            faults: Faults::default(),
-            hops: 8,
-            strained: false,
-            compose: true,
-            repeatable: None,
-            bug: Bug::default(),
-        }
-    }
-}
+use crate::{
+    durable::Disk,
+    guest::{Guest, service_name},
+    setup::{Code, Faults, Setup},
+};
 
 /// A message on its way.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -79,7 +27,14 @@ pub(crate) struct Packet {
 /// What arrives.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum What {
+    /// That a part of an outcome has come.
+    Acknowledgement(Vec<u8>),
     Message {
+        head: Vec<u8>,
+        tail: Vec<u8>,
+    },
+    /// The rest of a hop whose head is there.
+    Tail {
         head: Vec<u8>,
         tail: Vec<u8>,
     },
@@ -94,12 +49,18 @@ pub(crate) enum Event {
     Lose(usize),
     /// It arrives, and will arrive again.
     Repeat(usize),
+    /// The head of a hop arrives ahead of the rest.
+    DeliverHead(usize),
+    /// The rest of a hop never comes: its link breaks.
+    Break(usize),
     /// The node dies before it has seen any of what is on its way to it.
     Crash(usize),
     /// The node does what the message asks, and dies before it has said so.
     DeliverAndCrash(usize),
     /// The next deadline of any node.
     Time,
+    /// Everybody was stopped.
+    Sleep,
     Cancel(usize),
 }
 
@@ -108,6 +69,7 @@ pub(crate) struct Host {
     pub(crate) me: Arc<NodeRef>,
     pub(crate) node: Node,
     pub(crate) guests: BTreeMap<SessionId, Guest>,
+    pub(crate) has_code: bool,
 }
 
 /// A chain as its user sees it.
@@ -130,6 +92,9 @@ pub(crate) struct Failed {
     pub(crate) at: Option<StepKey>,
 }
 
+/// One call of one run, and the service that it calls.
+pub(crate) type Call = (u64, u32, String);
+
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     pub(crate) now: Time,
@@ -137,17 +102,21 @@ pub(crate) struct World {
     pub(crate) packets: Vec<Packet>,
     pub(crate) left: Faults,
     pub(crate) chains: Vec<(ChainId, Seen)>,
-    /// Effects by (run, call), and in which run of a node they took place.
-    pub(crate) effects: BTreeMap<(u64, u32), Vec<NodeId>>,
+    /// Effects, and in which run of a node they took place.
+    pub(crate) effects: BTreeMap<Call, Vec<NodeId>>,
     /// Steps that took effect by themselves, and not by a chain that they answered with.
     pub(crate) done: BTreeSet<StepKey>,
+    /// What services heard of their sub-chains.
+    pub(crate) heard: usize,
     /// Who has heard that which chain is cancelled.
     pub(crate) cancelled: Vec<(NodeId, ChainId)>,
+    /// Nodes to which host 0 has a link, where it cannot be dialled.
+    pub(crate) linked: BTreeSet<NodeId>,
+    /// What durable functions did, by host.
+    pub(crate) disks: Vec<Disk>,
     /// What no state machine may ask for.
     pub(crate) wrong: Option<String>,
-    compose: bool,
-    pub(crate) repeatable: Option<usize>,
-    pub(crate) print: u128,
+    print: u128,
 }
 
 impl PartialEq for World {
@@ -164,62 +133,84 @@ impl Hash for World {
     }
 }
 
-#[cfg_attr(not(feature = "seeded-bugs"), allow(unused_variables))]
-fn policy(compose: bool, bug: Bug) -> Policy {
-    Policy {
-        compose,
-        budget_max: Budget::new(600_000_000, 2_000),
-        hop_attempts_max: 2,
-        #[cfg(feature = "seeded-bugs")]
-        bug,
-        ..Policy::default()
+/// Two halves of a number for a text, without the text.
+struct Print(DefaultHasher, DefaultHasher);
+
+impl std::fmt::Write for Print {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.0.write(text.as_bytes());
+        self.1.write(text.as_bytes());
+        Ok(())
     }
 }
 
-/// Any function may answer with a chain.
-fn kinds(index: usize, repeatable: Option<usize>) -> Kinds {
-    let again = repeatable.filter(|host| *host == index).map(|_| "f".to_string());
-    Kinds { chaining: vec!["f".into()], repeatable: again.into_iter().collect(), ..Kinds::default() }
+/// Longer than any node remembers a step, shorter than chains may take.
+const SLEEP_US: u64 = 61_000_000;
+
+/// Where host `index` is after `crashes`.
+pub(crate) fn reference(setup: &Setup, index: usize, crashes: u64) -> NodeRef {
+    let address = (!setup.secluded || index > 0).then(|| format!("n{index}:1"));
+    NodeRef { id: NodeId(crashes * 100 + index as u64), name: format!("n{index}"), address, site: None }
 }
 
-fn start(index: usize, run: u64, compose: bool, repeatable: Option<usize>, bug: Bug) -> Host {
-    let id = NodeId(run * 100 + index as u64);
-    let me = NodeRef { id, name: format!("n{index}"), address: Some(format!("n{index}:1")), site: None };
-    let mut node = Node::new(me.clone(), policy(compose, bug), 0);
-    node.serve(&service_name(u8::try_from(index).unwrap()), ["f"], kinds(index, repeatable));
-    Host { me: Arc::new(me), node, guests: BTreeMap::new() }
+fn start(setup: &Setup, index: usize, crashes: u64) -> Host {
+    let me = reference(setup, index, crashes);
+    let mut node = Node::new(me.clone(), setup.policy(index), 0);
+    for (number, service) in setup.services.iter().enumerate().filter(|(_, service)| service.by.contains(&index)) {
+        let name = service_name(u8::try_from(number).unwrap());
+        node.serve(&name, ["f"], setup.kinds(number));
+        if service.by.len() > 1 {
+            node.note_replica(&name);
+        }
+    }
+    let has_code = setup.code == Code::Everywhere || setup.chains.iter().any(|(origin, _)| *origin == index);
+    if setup.code == Code::AtOrigins {
+        // Restarts of it are found by its name, and have had nothing either.
+        node.set_repository(reference(setup, setup.hosts - 1, 0));
+    }
+    Host { me: Arc::new(me), node, guests: BTreeMap::new(), has_code }
 }
 
 impl World {
     pub(crate) fn new(setup: &Setup) -> Self {
         let mut world = Self {
             now: Time::from_us(1),
-            hosts: (0..setup.hosts).map(|index| start(index, 0, setup.compose, setup.repeatable, setup.bug)).collect(),
+            hosts: (0..setup.hosts).map(|index| start(setup, index, 0)).collect(),
             packets: Vec::new(),
             left: setup.faults,
             chains: Vec::new(),
             effects: BTreeMap::new(),
             done: BTreeSet::new(),
+            heard: 0,
             cancelled: Vec::new(),
+            linked: BTreeSet::new(),
+            disks: vec![Disk::new(); setup.hosts],
             wrong: None,
-            compose: setup.compose,
-            repeatable: setup.repeatable,
             print: 0,
         };
         for (number, (origin, program)) in setup.chains.iter().enumerate() {
             let input = Value::encode(&(number as u64 + 1, program.clone()));
-            let plan = Plan::new(Budget::new(60_000_000, setup.hops));
+            let time_us = if setup.faults.sleeps > 0 { 10 * SLEEP_US } else { 60_000_000 };
+            let plan = Plan { mode: setup.mode, ..Plan::new(Budget::new(time_us, setup.hops)) };
             let host = &mut world.hosts[*origin];
             let chain = host.node.run(world.now, number as u128 + 1, crate::shell::CODE, input, plan).unwrap();
             world.chains.push((chain, Seen::default()));
-            world.drain(*origin, true);
+            world.drain(setup, *origin, true);
         }
         world.settle();
         world
     }
 
     /// Everything that can happen next.
-    pub(crate) fn events(&self) -> Vec<Event> {
+    ///
+    /// An acknowledgement of a part of an outcome only lets its sender forget that part, and nobody is told: it commutes with whatever else may
+    /// happen. So nothing else happens before it has arrived, or was lost; one that comes late is like one that was lost.
+    pub(crate) fn events(&self, setup: &Setup) -> Vec<Event> {
+        let acknowledges = |packet: &Packet| matches!(packet.what, What::Acknowledgement(_));
+        if let Some(index) = self.packets.iter().position(acknowledges) {
+            let lost = (self.left.losses > 0).then_some(Event::Lose(index));
+            return [Event::Deliver(index)].into_iter().chain(lost).collect();
+        }
         let mut events = Vec::new();
         let mut before = None;
         for (index, packet) in self.packets.iter().enumerate() {
@@ -228,17 +219,10 @@ impl World {
                 continue;
             }
             before = Some(packet);
-            events.push(Event::Deliver(index));
-            let message = matches!(packet.what, What::Message { .. });
-            if message && self.left.losses > 0 {
-                events.push(Event::Lose(index));
+            if setup.in_order && self.overtakes(packet) {
+                continue;
             }
-            if message && self.left.repetitions > 0 && self.may_repeat(packet) {
-                events.push(Event::Repeat(index));
-            }
-            if message && self.left.crashes > 0 {
-                events.push(Event::DeliverAndCrash(index));
-            }
+            self.events_of(index, packet, &mut events);
         }
         if self.left.crashes > 0 {
             // The crash of a node that nothing is on its way to is the same a little later.
@@ -249,26 +233,55 @@ impl World {
             let open = |(_, (_, seen)): &(usize, &(ChainId, Seen))| seen.ends.is_empty() && !seen.origin_crashed;
             events.extend(self.chains.iter().enumerate().filter(open).map(|(number, _)| Event::Cancel(number)));
         }
+        if self.left.sleeps > 0 && !self.packets.is_empty() {
+            events.push(Event::Sleep);
+        }
         if (self.packets.is_empty() || self.left.haste > 0) && self.next_timeout().is_some() {
             events.push(Event::Time);
         }
         events
     }
 
-    /// A plain call of its own has no memory of what was done; those of chains have.
-    fn may_repeat(&self, packet: &Packet) -> bool {
-        let What::Message { head, .. } = &packet.what else { return false };
-        !matches!(Message::decode_head(head), Ok(Message::Call { key: None, .. }))
+    /// Whether it is a repetition of a hop that is still on its way.
+    fn overtakes(&self, packet: &Packet) -> bool {
+        let Some((key, age_us)) = hop_in(packet) else { return false };
+        let earlier = |other: &Packet| hop_in(other).is_some_and(|(same, age)| same == key && age < age_us);
+        self.packets.iter().any(|other| (other.to, other.from) == (packet.to, packet.from) && earlier(other))
+    }
+
+    fn events_of(&self, index: usize, packet: &Packet, events: &mut Vec<Event>) {
+        events.push(Event::Deliver(index));
+        if matches!(packet.what, What::Tail { .. }) {
+            events.push(Event::Break(index));
+        }
+        let What::Message { head, .. } = &packet.what else { return };
+        if self.left.losses > 0 {
+            events.push(Event::Lose(index));
+        }
+        let left = self.left;
+        if left.repetitions > 0 || left.parted > 0 {
+            let message = Message::decode_head(head);
+            // A plain call of its own has no memory of what was done; those of chains have.
+            if left.repetitions > 0 && !matches!(message, Ok(Message::Call { key: None, .. })) {
+                events.push(Event::Repeat(index));
+            }
+            if left.parted > 0 && matches!(message, Ok(Message::Hop(_))) {
+                events.push(Event::DeliverHead(index));
+            }
+        }
+        if left.crashes > 0 {
+            events.push(Event::DeliverAndCrash(index));
+        }
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {
         self.hosts.iter().filter_map(|host| host.node.next_timeout()).min()
     }
 
-    pub(crate) fn after(&self, event: Event, bug: Bug) -> Self {
+    pub(crate) fn after(&self, setup: &Setup, event: Event) -> Self {
         let mut next = self.clone();
         match event {
-            Event::Deliver(index) => next.deliver(index, true),
+            Event::Deliver(index) => next.deliver(setup, index, true),
             Event::Lose(index) => {
                 next.left.losses -= 1;
                 next.packets.remove(index);
@@ -276,110 +289,141 @@ impl World {
             Event::Repeat(index) => {
                 next.left.repetitions -= 1;
                 let copy = next.packets[index].clone();
-                next.deliver(index, true);
+                next.deliver(setup, index, true);
                 next.packets.push(copy);
             }
-            Event::Crash(host) => next.crash(host, bug),
+            Event::DeliverHead(index) => next.deliver_head(setup, index),
+            Event::Break(index) => next.break_link(setup, index),
+            Event::Crash(host) => next.crash(setup, host),
             Event::DeliverAndCrash(index) => {
                 let to = next.packets[index].to;
                 let host = next.index_of(to);
-                next.deliver(index, false);
-                host.into_iter().for_each(|host| next.crash(host, bug));
+                next.deliver(setup, index, false);
+                host.into_iter().for_each(|host| next.crash(setup, host));
             }
             Event::Time => {
                 if !next.packets.is_empty() {
                     next.left.haste -= 1;
                 }
-                next.pass_time();
+                next.pass_time(setup);
             }
-            Event::Cancel(number) => {
-                next.left.cancels -= 1;
-                let (chain, seen) = &mut next.chains[number];
-                seen.cancelled = true;
-                let chain = *chain;
-                if let Some(host) = next.index_of(chain.origin) {
-                    let now = next.now;
-                    next.hosts[host].node.cancel(now, chain);
-                    next.drain(host, true);
-                }
+            Event::Sleep => {
+                next.left.sleeps -= 1;
+                next.now = next.now.after(SLEEP_US);
             }
+            Event::Cancel(number) => next.cancel(setup, number),
         }
         next.settle();
         next
+    }
+
+    fn cancel(&mut self, setup: &Setup, number: usize) {
+        self.left.cancels -= 1;
+        let (chain, seen) = &mut self.chains[number];
+        seen.cancelled = true;
+        let chain = *chain;
+        self.on(setup, chain.origin, true, |node, now| node.cancel(now, chain));
     }
 
     pub(crate) fn index_of(&self, id: NodeId) -> Option<usize> {
         self.hosts.iter().position(|host| host.me.id == id)
     }
 
-    fn deliver(&mut self, index: usize, heard: bool) {
-        let packet = self.packets.remove(index);
-        // For a run that is no more: its links have broken, which is told by packets of its own.
-        let Some(host) = self.index_of(packet.to) else { return };
-        let now = self.now;
-        match packet.what {
-            What::LinkLost(node) => self.hosts[host].node.on_link_lost(now, node),
-            What::Message { head, tail } => {
-                let message = Message::decode(Encoded { head: head.into(), tail: tail.into() }).unwrap();
-                let name = format!("n{}", packet.from.0 % 100);
-                let from = Arc::new(NodeRef { id: packet.from, address: Some(format!("{name}:1")), name, site: None });
-                if let Message::Cancel(chain) = &message {
-                    self.cancelled.push((packet.to, *chain));
-                }
-                self.hosts[host].node.on_message(now, &from, message);
-            }
-        }
-        self.drain(host, heard);
+    /// Lets something happen to this run of a node, if there still is one, and does what it then asks for.
+    fn on(&mut self, setup: &Setup, id: NodeId, heard: bool, happen: impl FnOnce(&mut Node, Time)) {
+        let Some(host) = self.index_of(id) else { return };
+        happen(&mut self.hosts[host].node, self.now);
+        self.drain(setup, host, heard);
     }
 
-    fn pass_time(&mut self) {
+    fn deliver(&mut self, setup: &Setup, index: usize, heard: bool) {
+        let packet = self.packets.remove(index);
+        let (to, from) = (packet.to, sender(setup, packet.from));
+        // For a run that is no more: its links have broken, which is told by packets of its own.
+        match packet.what {
+            What::LinkLost(node) => self.on(setup, to, heard, |host, now| host.on_link_lost(now, node)),
+            What::Tail { head, tail } => {
+                let (key, tail) = hop_of(head, tail);
+                self.on(setup, to, heard, |host, now| host.on_tail(now, &key, Some(tail)));
+            }
+            What::Acknowledgement(head) => self.deliver_message(setup, to, &from, (head, Vec::new()), heard),
+            What::Message { head, tail } => self.deliver_message(setup, to, &from, (head, tail), heard),
+        }
+    }
+
+    fn deliver_message(
+        &mut self,
+        setup: &Setup,
+        to: NodeId,
+        from: &Arc<NodeRef>,
+        (head, tail): (Vec<u8>, Vec<u8>),
+        heard: bool,
+    ) {
+        let message = Message::decode(Encoded { head: head.into(), tail: tail.into() }).unwrap();
+        if let Message::Cancel(chain) = &message {
+            self.cancelled.push((to, *chain));
+        }
+        self.on(setup, to, heard, |host, now| host.on_message(now, from, message));
+    }
+
+    fn deliver_head(&mut self, setup: &Setup, index: usize) {
+        self.left.parted -= 1;
+        let packet = self.packets.remove(index);
+        let What::Message { head, tail } = packet.what else { return };
+        let Ok(Message::Hop(hop)) = Message::decode_head(&head) else { return };
+        self.packets.push(Packet { what: What::Tail { head, tail }, ..packet });
+        let from = sender(setup, packet.from);
+        self.on(setup, packet.to, true, |host, now| drop(host.on_hop_head(now, &from, hop)));
+    }
+
+    /// Nothing more comes over it, and both ends are told.
+    fn break_link(&mut self, setup: &Setup, index: usize) {
+        let Packet { to, from, what: What::Tail { head, tail } } = self.packets.remove(index) else { return };
+        let (key, _) = hop_of(head, tail);
+        self.on(setup, to, true, |host, now| {
+            host.on_tail(now, &key, None);
+            host.on_link_lost(now, from);
+        });
+        self.packets.push(Packet { to: from, from, what: What::LinkLost(to) });
+    }
+
+    fn pass_time(&mut self, setup: &Setup) {
         let Some(next) = self.next_timeout() else { return };
         self.now = self.now.max(next);
         for host in 0..self.hosts.len() {
             if self.hosts[host].node.next_timeout().is_some_and(|at| at <= self.now) {
                 let now = self.now;
                 self.hosts[host].node.on_timeout(now);
-                self.drain(host, true);
+                self.drain(setup, host, true);
             }
         }
     }
 
-    /// The node comes back as another run of itself, which remembers nothing.
-    fn crash(&mut self, host: usize, bug: Bug) {
+    /// The node comes back as another run of itself, which remembers nothing but what is on its disk.
+    fn crash(&mut self, setup: &Setup, host: usize) {
         self.left.crashes -= 1;
         let gone = self.hosts[host].me.id;
         for (chain, seen) in &mut self.chains {
             seen.origin_crashed |= chain.origin == gone;
         }
         self.packets.retain(|packet| packet.to != gone);
+        self.linked.remove(&gone);
+        if host == 0 {
+            self.linked.clear();
+        }
         let others: Vec<_> = self.hosts.iter().map(|host| host.me.id).filter(|id| *id != gone).collect();
         self.packets.extend(others.into_iter().map(|to| Packet { to, from: to, what: What::LinkLost(gone) }));
-        let compose = self.compose;
-        self.hosts[host] = start(host, gone.0 / 100 + 1, compose, self.repeatable, bug);
+        self.hosts[host] = start(setup, host, gone.0 / 100 + 1);
     }
 
     /// One order for what has none, and one number for all of it.
     fn settle(&mut self) {
         self.packets.sort();
         self.print = 0;
-        let text = format!("{self:?}");
-        let half = |salt: u64| {
-            let mut hasher = std::collections::hash_map::DefaultHasher::new();
-            salt.hash(&mut hasher);
-            text.hash(&mut hasher);
-            u128::from(hasher.finish())
-        };
-        self.print = (half(1) << 64) | half(2);
-    }
-
-    pub(crate) fn place(&self, service: &str) -> Result<Instance, Exception> {
-        let index: usize = service[1..].parse().unwrap();
-        Ok(Instance { node: self.hosts[index].me.clone(), proxy: None, kinds: kinds(index, self.repeatable) })
-    }
-
-    pub(crate) fn undelivered(&mut self, host: usize, receipt: catena_core::Receipt) {
-        let now = self.now;
-        self.hosts[host].node.on_undelivered(now, receipt, Undelivered::Unreachable);
+        let mut print = Print(DefaultHasher::new(), DefaultHasher::new());
+        print.1.write_u8(1);
+        write!(print, "{self:?}").unwrap();
+        self.print = (u128::from(print.0.finish()) << 64) | u128::from(print.1.finish());
     }
 
     pub(crate) fn ended(&mut self, chain: ChainId, outcome: &Outcome) {
@@ -397,8 +441,25 @@ impl World {
     pub(crate) fn failed(&self) -> impl Iterator<Item = &Failed> {
         self.chains.iter().flat_map(|(_, seen)| seen.ends.iter().filter_map(|end| end.as_ref().err()))
     }
+}
 
-    pub(crate) fn no_plain_calls(&mut self, call: CallId) {
-        self.wrong = Some(format!("{call:?} ended, and nobody made it"));
+fn sender(setup: &Setup, id: NodeId) -> Arc<NodeRef> {
+    Arc::new(reference(setup, (id.0 % 100) as usize, id.0 / 100))
+}
+
+/// The step of the hop that this is, and its age.
+fn hop_in(packet: &Packet) -> Option<(StepKey, u64)> {
+    let What::Message { head, .. } = &packet.what else { return None };
+    match Message::decode_head(head) {
+        Ok(Message::Hop(hop)) => Some((hop.key, hop.age_us)),
+        _ => None,
     }
+}
+
+/// The step of a hop, and what comes after its head.
+fn hop_of(head: Vec<u8>, tail: Vec<u8>) -> (StepKey, Tail) {
+    let Ok(Message::Hop(hop)) = Message::decode(Encoded { head: head.into(), tail: tail.into() }) else {
+        panic!("only hops come in two parts")
+    };
+    (hop.key.clone(), Tail::of(*hop))
 }

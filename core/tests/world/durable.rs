@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use catena_core::Answer;
-use catena_wire::{Branch, Exception, Fault, PossibleDuplicate, StepKey, Value, names};
+use catena_core::{Answer, Way};
+use catena_wire::{Exception, Fault, PossibleDuplicate, StepKey, Value, names};
 
 use crate::sim::World;
 
@@ -66,19 +66,7 @@ impl World {
 
 /// Whether the store has a step of another way of this chain, from where the ways parted on.
 fn another_way(store: &Store, key: &StepKey, duplicate: Option<&PossibleDuplicate>) -> bool {
-    let way = duplicate.map_or(0, |mark| mark.way);
-    let of_chain = store.iter().filter(|(known, _)| known.chain == key.chain && related(&known.branch, &key.branch));
-    of_chain.into_iter().any(|(known, (_, mark, _))| {
-        let since = |mark: Option<&PossibleDuplicate>| mark.map_or(u32::MAX, |mark| mark.since.step);
-        let parted = since(duplicate).min(since(mark.as_ref()));
-        mark.as_ref().map_or(0, |mark| mark.way) != way && known.step >= parted
-    })
-}
-
-/// Whether one of the branches is the other, or around it.
-fn related(a: &Branch, b: &Branch) -> bool {
-    let around = |branch: &Branch, of: &Branch| {
-        std::iter::successors(Some(of.clone()), Branch::parent).any(|parent| parent == *branch)
-    };
-    around(a, b) || around(b, a)
+    let way = Way::of(key, duplicate);
+    let mut of_chain = store.iter().filter(|(known, _)| known.chain == key.chain);
+    of_chain.any(|(known, (_, mark, _))| way.is_overtaken_by(&Way::of(known, mark.as_ref())))
 }

@@ -9,7 +9,7 @@ use crate::{
     expected::{expected, is_caught_elsewhere, is_plain},
     guest::{Returned, is_its_own, of_sub_chain},
     plan::Plan,
-    record::{Record, Seen},
+    record::{Places, Record, Seen},
 };
 
 type Verdict = Result<(), String>;
@@ -78,26 +78,24 @@ fn hops_are_never_exceeded(plan: &Plan, record: &Record) -> Verdict {
     for key in record.ran.keys() {
         *made.entry(key.chain).or_default() += 1;
     }
-    let went_on =
-        |chain| record.chains.get(chain).is_none_or(|seen| record.went_on.contains(&seen.run)) || record.crashes > 0;
+    let went_on = |chain| record.chains.get(chain).is_none_or(|seen| record.went_on.contains(&seen.run));
     let over = made.iter().find(|(chain, calls)| **calls > plan.hops && !went_on(chain));
     over.map_or(Ok(()), |(chain, calls)| Err(format!("{calls} calls of {chain}, which may make {}", plan.hops)))
 }
 
-/// While no node crashes, and no chain went on after an outcome that it could not know.
+/// Whatever happens, if its function is declared to be neither repeatable nor durable. Otherwise, where no node crashed that did it, and no chain
+/// went on after an outcome that it could not know.
 fn no_effect_twice(record: &Record) -> Verdict {
-    if record.crashes > 0 {
-        return Ok(());
-    }
-    let doubled = record.effects.iter().find(|((run, ..), count)| **count > 1 && !record.went_on.contains(run));
-    doubled.map_or(Ok(()), |(whose, count)| Err(format!("call {whose:?} took effect {count} times")))
+    let crashed = |places: &Places| places.at.iter().any(|host| record.crashed.contains(host));
+    let doubled = record.places.iter().find(|((run, ..), places)| {
+        places.at.len() > 1 && (places.plain || !(record.went_on.contains(run) || crashed(places)))
+    });
+    doubled.map_or(Ok(()), |(whose, places)| Err(format!("call {whose:?} took effect at hosts {:?}", places.at)))
 }
 
-/// The same step of the same chain at two nodes: only if its function may be done again.
+/// The same step of the same chain at two nodes: only if its function may be done again; if it is durable, `endings` judges it.
 fn nothing_runs_in_two_places(record: &Record) -> Verdict {
-    let doubled = record.ran.iter().find(|(_, ran)| {
-        ran.on.len() > 1 && !ran.repeatable && !record.went_on.contains(&ran.run) && record.crashes == 0
-    });
+    let doubled = record.ran.iter().find(|(_, ran)| ran.on.len() > 1 && !ran.repeatable && !ran.durable);
     doubled.map_or(Ok(()), |(key, ran)| Err(format!("{key:?} ran at {:?}", ran.on)))
 }
 
@@ -139,7 +137,7 @@ fn in_order(values: &[Value]) -> Result<Whose, String> {
 fn calls_end_once(record: &Record) -> Verdict {
     for (call, results) in &record.calls {
         let withdrawn = record.withdrawn.contains(call);
-        let crashed = record.crashes > 0;
+        let crashed = record.crashed.contains(&call.0);
         match results.len() {
             1 => {}
             0 if withdrawn || crashed => {}

@@ -2,6 +2,8 @@
 //! a network and a crash can cause. A seed is a run; a run that breaks an invariant prints its seed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::result_large_err)]
 
+#[cfg(feature = "seeded-bugs")]
+mod bugs;
 mod draw;
 mod durable;
 mod endings;

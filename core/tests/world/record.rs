@@ -45,8 +45,19 @@ pub(crate) struct Ran {
     pub(crate) on: BTreeSet<NodeId>,
     pub(crate) run: u64,
     pub(crate) repeatable: bool,
+    /// It outlives its node on a disk.
+    pub(crate) durable: bool,
     /// How often it did something by itself.
     pub(crate) effects: u32,
+}
+
+/// Where one call took effect.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    /// The hosts, once for each time.
+    pub(crate) at: Vec<usize>,
+    /// Its function is declared to be neither repeatable nor durable.
+    pub(crate) plain: bool,
 }
 
 #[derive(Debug, Default)]
@@ -56,6 +67,8 @@ pub(crate) struct Record {
     pub(crate) withdrawn: BTreeSet<(usize, CallId)>,
     /// How often the effect of each call took place, by who called.
     pub(crate) effects: BTreeMap<Params, u32>,
+    /// Where that was.
+    pub(crate) places: BTreeMap<Params, Places>,
     /// Calls of functions that do something by themselves, and did.
     pub(crate) took: BTreeSet<Params>,
     /// What functions called, by who called.
@@ -88,7 +101,8 @@ pub(crate) struct Record {
     /// Nodes that a cancellation has reached, of a chain that they knew.
     pub(crate) cancels: BTreeSet<(NodeId, ChainId)>,
     pub(crate) known: BTreeSet<(NodeId, ChainId, NodeId)>,
-    pub(crate) crashes: usize,
+    /// Hosts that did, at some time.
+    pub(crate) crashed: BTreeSet<usize>,
     /// What the state machines asked for that they never may.
     pub(crate) violations: Vec<String>,
     pub(crate) resolves: Vec<(String, Vec<NodeId>)>,

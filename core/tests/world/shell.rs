@@ -225,8 +225,13 @@ impl World {
         let id = self.hosts[host].id();
         let params_bytes = params.as_bytes();
         let params: Result<Params, _> = minicbor::decode(params_bytes);
+        let repeatable = self.plan.nodes.repeatable.contains(&number_of(service))
+            && services::repeatable_functions().iter().any(|repeatable| repeatable == function);
         if let Ok(params) = params {
             *self.record.effects.entry(params).or_default() += 1;
+            let places = self.record.places.entry(params).or_default();
+            places.at.push(host);
+            places.plain = !repeatable && function != "keeps";
         }
         let effect = is_effect(&target_of(service, function));
         if let (Ok(params), Some(key), "keeps") = (&params, &key, function) {
@@ -248,8 +253,7 @@ impl World {
         ran.effects += u32::from(effect);
         // A function that catches what a chain threw is not told whose it is.
         ran.run = params.ok().map(|(run, ..)| run).or(known).unwrap_or(ran.run);
-        ran.repeatable = self.plan.nodes.repeatable.contains(&number_of(service))
-            && services::repeatable_functions().iter().any(|repeatable| repeatable == function);
+        (ran.repeatable, ran.durable) = (repeatable, function == "keeps");
         if ran.repeatable && ran.on.len() > 1 {
             // Where the first went on as well, there are two of it from here.
             self.record.went_on.insert(ran.run);

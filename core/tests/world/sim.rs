@@ -416,7 +416,7 @@ impl World {
 
     pub(crate) fn crash(&mut self, host: usize, restart_after_us: Option<u64>) {
         self.hosts[host].up = false;
-        self.record.crashes += 1;
+        self.record.crashed.insert(host);
         let id = self.hosts[host].id();
         for (chain, seen) in &mut self.record.chains {
             seen.origin_crashed |= chain.origin == id;

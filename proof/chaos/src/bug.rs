@@ -14,7 +14,7 @@ enum Seeded {}
 
 #[cfg(not(feature = "seeded-bugs"))]
 impl Seeded {
-    const ALL: [Self; 0] = [];
+    const ALL: &[Self] = &[];
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct Bug(Seeded);
 
 impl Bug {
     pub(crate) fn all() -> impl Iterator<Item = Self> {
-        Seeded::ALL.into_iter().map(Self)
+        Seeded::ALL.iter().copied().map(Self)
     }
 
     #[cfg(feature = "seeded-bugs")]

@@ -7,7 +7,7 @@ use catena_wire::{Budget, ChainId, Exception, Fault, Hop, Message, NodeId, Outco
 use super::*;
 
 #[test]
-fn only_the_node_that_was_asked_may_accept_or_refuse_a_hop() {
+pub(crate) fn only_the_node_that_was_asked_may_accept_or_refuse_a_hop() {
     let mut node = node(Policy::default());
     let (chain, ..) = handing(&mut node);
     let why = Exception::new("No", Fault::Node, "");
@@ -206,7 +206,7 @@ fn a_call_with_no_time_left_is_not_run() {
 }
 
 #[test]
-fn the_next_answer_in_order_finds_room_when_all_the_room_is_taken() {
+pub(crate) fn the_next_answer_in_order_finds_room_when_all_the_room_is_taken() {
     let mut node = node(Policy { partials_held_max: 2, ..Policy::default() });
     let (chain, ..) = handing(&mut node);
     let partial = |number| Message::Partial { key: key(chain, 1), number, value: Value::encode(&number), to: 0 };

@@ -190,7 +190,7 @@ fn a_function_that_is_told_of_a_loss_and_goes_on_is_marked_too() {
 }
 
 #[test]
-fn the_earliest_step_stays_and_the_way_changes() {
+pub(crate) fn the_earliest_step_stays_and_the_way_changes() {
     let mut node = serving("repeatable");
     node.learn("there", Instance { kinds: kinds("repeatable"), ..instance(3) });
     let session = came(&mut node);
@@ -230,7 +230,7 @@ fn what_the_first_instance_may_have_done_is_told_although_the_second_did_nothing
 }
 
 #[test]
-fn the_first_way_that_comes_after_a_marked_one_is_refused() {
+pub(crate) fn the_first_way_that_comes_after_a_marked_one_is_refused() {
     let branched = |step: u32, branch: Branch| {
         let mut hop = hop(1, step);
         hop.merge = branch.parent().map(|parent| catena_wire::Merge {

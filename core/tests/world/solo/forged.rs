@@ -70,7 +70,7 @@ fn answers_for_a_chain_of_another_origin_are_dropped() {
 }
 
 #[test]
-fn only_its_origin_and_whoever_brought_a_chain_may_stop_it() {
+pub(crate) fn only_its_origin_and_whoever_brought_a_chain_may_stop_it() {
     let mut node = node(Policy::default());
     landed(&mut node, hop(1, 1));
     let chain = hop(1, 1).key.chain;

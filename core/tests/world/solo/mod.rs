@@ -1,11 +1,11 @@
 //! One node, driven by hand: what it makes of messages and news that no honest world produces, or only once in a million runs.
 
 mod apart;
-mod basics;
+pub(crate) mod basics;
 mod doubt;
-mod duplicates;
+pub(crate) mod duplicates;
 mod elsewhere;
-mod forged;
+pub(crate) mod forged;
 mod oversize;
 mod recording;
 mod splits;
@@ -96,6 +96,8 @@ fn end(key: StepKey, at: Option<StepKey>) -> End {
 }
 
 fn node(policy: Policy) -> Node {
+    #[cfg(feature = "seeded-bugs")]
+    let policy = crate::bugs::seeded(policy);
     let mut node = Node::new((*node_ref(1)).clone(), policy, 0);
     node.serve("here", ["f"], Kinds::default());
     node.learn("there", instance(2));

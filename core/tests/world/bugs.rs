@@ -1,0 +1,37 @@
+//! The tests of the testers: mistakes that no small world shows are caught by a test of one node. The model (`core/tests/model/bugs.rs`) says which
+//! those are.
+
+use std::cell::Cell;
+
+use catena_core::{Bug, Policy};
+
+use crate::solo::{basics, duplicates, forged};
+
+thread_local! {
+    static BUG: Cell<Option<Bug>> = const { Cell::new(None) };
+}
+
+/// With the mistake that is being looked for on this thread, if one is.
+pub(crate) fn seeded(policy: Policy) -> Policy {
+    Policy { bug: BUG.get(), ..policy }
+}
+
+const CAUGHT_BY: &[(Bug, fn())] = &[
+    (Bug::HoldsWithoutBound, basics::the_next_answer_in_order_finds_room_when_all_the_room_is_taken),
+    (Bug::StrangersAccept, basics::only_the_node_that_was_asked_may_accept_or_refuse_a_hop),
+    (Bug::StrangersCancel, forged::only_its_origin_and_whoever_brought_a_chain_may_stop_it),
+    (Bug::MarkReplaced, duplicates::the_earliest_step_stays_and_the_way_changes),
+    (Bug::FirstWayNotFenced, duplicates::the_first_way_that_comes_after_a_marked_one_is_refused),
+];
+
+#[test]
+fn every_bug_that_no_small_world_shows_is_caught_by_a_test_of_one_node() {
+    let fails = |test: fn()| std::panic::catch_unwind(test).is_err();
+    for (bug, test) in CAUGHT_BY {
+        assert!(!fails(*test), "{bug:?}: its test fails without it");
+        BUG.set(Some(*bug));
+        let caught = fails(*test);
+        BUG.set(None);
+        assert!(caught, "{bug:?} is not caught");
+    }
+}
