@@ -10,6 +10,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     NodeBuilder, ReplySet, StartError, random,
+    replying::split_target,
     shell::Shell,
     value::{from_value, to_value},
 };
@@ -187,6 +188,29 @@ impl Client {
         answer.await.unwrap_or_else(|_| {
             Err(Exception::new(names::CANCELLED, Fault::Caller, "the client was closed while the call was under way"))
         })
+    }
+
+    /// Calls `service/function` and gives its replies as they come, from wherever it delegates to, with an exact end (Quatrain).
+    ///
+    /// # Errors
+    /// The parameters cannot be encoded, the name is not `service/function`, or too many calls are under way. Everything later comes through the
+    /// reply set.
+    pub async fn replies<P: Serialize + ?Sized>(&self, target: &str, params: &P) -> Result<ReplySet, Exception> {
+        self.replies_with(target, to_value(params)?, &RunOptions::default())
+    }
+
+    /// The same with encoded parameters, as `options` say: within their time, with their hops (each delegation takes one), on their behalf.
+    ///
+    /// # Errors
+    /// As [`Client::replies`].
+    pub fn replies_with(&self, target: &str, params: Value, options: &RunOptions) -> Result<ReplySet, Exception> {
+        let (service, function) = split_target(target)?;
+        let credentials = options.credentials.clone();
+        let ask = |core: &mut catena_core::Node, now| {
+            core.ask(now, random::bits128(), service, function, params, options.budget(), credentials)
+        };
+        let (call, incoming) = self.shell.run(ask)?;
+        Ok(ReplySet::of_call(Arc::clone(&self.shell), call, incoming))
     }
 
     /// The services that the nodes know of, by name.

@@ -29,19 +29,21 @@
 //! what they return may be dropped at any time. Whatever goes wrong is an [`Exception`]: its name, whose fault it is, at which step, along which hosts.
 #![forbid(unsafe_code)]
 
+mod admission;
 mod builder;
 mod client;
 mod durable;
 mod node;
 mod random;
 mod replies;
+mod replying;
 mod service;
 mod shell;
 mod store;
 mod value;
 
 pub use builder::{NodeBuilder, StartError};
-pub use catena_core::{Policy, Start};
+pub use catena_core::{Missing, Policy, Start};
 pub use catena_guest::{Function, FunctionKind, Limits, Sandbox, SandboxConfig, SandboxError};
 pub use catena_net::{LinkShape, MEMORY_BYTES_MIN, NetError, Place, Topology};
 pub use catena_wire::{
@@ -51,6 +53,6 @@ pub use catena_wire::{
 pub use client::{Client, Code, RunOptions, Traffic};
 pub use durable::StepStoreLimits;
 pub use node::Node;
-pub use replies::{Reply, ReplySet};
+pub use replies::{BlockingReplies, Ended, Reply, ReplySet};
 pub use service::{Context, Service, ServiceError, SubChain};
 pub use value::{from_value, to_value};

@@ -1,4 +1,4 @@
-//! Reply sets: answers as they come, with an exact end (Quatrain; design, section 4).
+//! Reply sets: answers as they come, with an exact end (Quatrain, sections 2 and 3.3; design, section 4).
 
 use std::{
     pin::Pin,
@@ -6,9 +6,10 @@ use std::{
     task::{Poll, ready},
 };
 
-use catena_core::Replied;
+use catena_core::{Missing, Replied};
 use catena_wire::{ChainId, Exception, Fault, LogLine, Outcome, Recording, StepTrace, Told, Value, names};
 use futures_core::Stream;
+use futures_util::StreamExt;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
@@ -17,20 +18,64 @@ use crate::{shell::Shell, value::from_value};
 /// One answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// Emitted while the chain goes on.
+    /// A reply to a call; or emitted while the chain goes on.
     Partial(Value),
-    /// What the function returned: the last one.
+    /// What a chain's function returned: the last one.
     Last(Value),
 }
 
-/// The answers of one chain: a stream that ends after exactly one [`Reply::Last`] or one exception.
+impl Reply {
+    /// What was answered.
+    #[must_use]
+    pub const fn value(&self) -> &Value {
+        match self {
+            Self::Partial(value) | Self::Last(value) => value,
+        }
+    }
+
+    /// What was answered.
+    #[must_use]
+    pub fn into_value(self) -> Value {
+        match self {
+            Self::Partial(value) | Self::Last(value) => value,
+        }
+    }
+
+    /// What was answered, as a `T`.
+    ///
+    /// # Errors
+    /// `BadParameters` if it is none.
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, Exception> {
+        from_value(self.value())
+    }
+}
+
+/// How a reply set has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// All answers have come.
+    Complete,
+    /// It ended in time, and answers are missing: whoever was to give them threw, or was lost ([`ReplySet::missing`]).
+    Exception,
+    /// It could not end: time ran out, the node that was called was lost, or it was cancelled.
+    Failure,
+}
+
+/// The answers of one call or one chain: a stream. After the last there is at most one exception, which says that answers are missing;
+/// without one the set is complete. Of a chain the last answer is what its function returned ([`Reply::Last`]).
 ///
-/// Dropping it stops the chain: what still comes is thrown away.
+/// What has come stays readable after the end, however that was. Dropping the set stops the whole tree of calls that answer it: what still
+/// comes is thrown away. A call's set holds its repliers back when it is not read: they wait.
 pub struct ReplySet {
     shell: Arc<Shell>,
     chain: ChainId,
     incoming: mpsc::Receiver<Replied>,
     state: State,
+    /// Looked at by [`ReplySet::has_more`], and not yet taken.
+    next: Option<Result<Reply, Exception>>,
+    /// Of a call: how many replies were read since its repliers were told.
+    unsaid: Option<usize>,
+    missing: Vec<Missing>,
     console: Vec<LogLine>,
     trace: Vec<StepTrace>,
     told: Vec<Told>,
@@ -41,17 +86,28 @@ pub struct ReplySet {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Open,
-    Complete,
-    Partial,
+    Ended(Ended),
 }
+
+/// So many replies are read before their repliers are told, while there are more to read.
+const UNSAID_MAX: usize = 64;
 
 impl ReplySet {
     pub(crate) fn new(shell: Arc<Shell>, chain: ChainId, incoming: mpsc::Receiver<Replied>) -> Self {
         let (console, trace, told, path) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { shell, chain, incoming, state: State::Open, console, trace, told, path, last_step: 0 }
+        let (state, missing) = (State::Open, Vec::new());
+        let (next, unsaid) = (None, None);
+        Self { shell, chain, incoming, state, next, unsaid, missing, console, trace, told, path, last_step: 0 }
     }
 
-    /// The chain that answers.
+    /// Of a call that is answered many times.
+    pub(crate) fn of_call(shell: Arc<Shell>, call: ChainId, incoming: mpsc::Receiver<Replied>) -> Self {
+        let mut set = Self::new(shell, call, incoming);
+        set.unsaid = Some(0);
+        set
+    }
+
+    /// The chain that answers, or the call that is answered.
     #[must_use]
     pub const fn chain(&self) -> ChainId {
         self.chain
@@ -63,16 +119,58 @@ impl ReplySet {
         self.shell.cancel(self.chain);
     }
 
-    /// Whether an answer, or the end, is still to come.
+    /// Waits for the next answer, or the end: whether there is one more (Quatrain, section 2). Cancel-safe.
+    pub async fn has_more(&mut self) -> bool {
+        if self.next.is_none() {
+            self.next = self.next().await;
+        }
+        matches!(self.next, Some(Ok(_)))
+    }
+
+    /// How it has ended, once it has.
     #[must_use]
-    pub fn has_more(&self) -> bool {
-        self.state == State::Open
+    pub const fn ended(&self) -> Option<Ended> {
+        match self.state {
+            State::Open => None,
+            State::Ended(ended) => Some(ended),
+        }
     }
 
     /// Whether the set ended without all of its answers.
     #[must_use]
     pub fn is_partial(&self) -> bool {
-        self.state == State::Partial
+        matches!(self.state, State::Ended(Ended::Exception | Ended::Failure))
+    }
+
+    /// After the end of a call: which answers are missing, by the right under which they were to come, with the node that had it and the reason.
+    #[must_use]
+    pub fn missing(&self) -> &[Missing] {
+        &self.missing
+    }
+
+    /// The answers one after the other, for a thread that may block: not for a task.
+    #[must_use]
+    pub const fn blocking(self) -> BlockingReplies {
+        BlockingReplies(self)
+    }
+
+    /// Has each answer worked on as it comes, so many at the same time; waits until all is done. Others wait with whoever gives them.
+    ///
+    /// # Errors
+    /// What ended the set without all of its answers; those that came have been worked on.
+    pub async fn in_parallel<F, Fut>(mut self, at_once_max: usize, work: F) -> Result<(), Exception>
+    where
+        F: Fn(Value) -> Fut,
+        Fut: Future<Output = ()>,
+    {
+        let work = &work;
+        let mut ended = Ok(());
+        let replies = (&mut self).filter_map(|reply| {
+            let value = reply.map(Reply::into_value).map_err(|why| ended = Err(why)).ok();
+            std::future::ready(value)
+        });
+        replies.for_each_concurrent(at_once_max.max(1), work).await;
+        ended
     }
 
     /// The next answer, or `None` after the end. Cancel-safe.
@@ -139,7 +237,7 @@ impl ReplySet {
         self.last_step
     }
 
-    fn take(&mut self, replied: Replied) -> Option<Result<Reply, Exception>> {
+    fn understand(&mut self, replied: Replied) -> Option<Result<Reply, Exception>> {
         match replied {
             Replied::Partial(value) => Some(Ok(Reply::Partial(value))),
             Replied::Console(lines) => {
@@ -160,32 +258,90 @@ impl ReplySet {
                 self.trace = trace;
                 Some(match outcome {
                     Outcome::Done(value) => {
-                        self.state = State::Complete;
+                        self.state = State::Ended(Ended::Complete);
                         Ok(Reply::Last(value))
                     }
                     Outcome::Threw(why) => {
-                        self.state = State::Partial;
+                        self.state = State::Ended(ending_of(&why));
                         Err(why)
                     }
                 })
             }
+            Replied::Over { missing, failure } => {
+                let ended = match (&failure, missing.is_empty()) {
+                    (Some(_), _) => Ended::Failure,
+                    (None, false) => Ended::Exception,
+                    (None, true) => Ended::Complete,
+                };
+                self.state = State::Ended(ended);
+                let why = failure.or_else(|| exception_of(&missing));
+                self.missing = missing;
+                why.map(Err)
+            }
         }
     }
+
+    /// Tells the repliers how much has been read: at the latest when there is nothing more to read.
+    fn say_read(&mut self, all: bool) {
+        if let Some(unsaid) = &mut self.unsaid
+            && (*unsaid >= UNSAID_MAX || (all && *unsaid > 0))
+        {
+            let count = std::mem::take(unsaid);
+            self.shell.read(self.chain, count);
+        }
+    }
+}
+
+/// A chain that was lost or late could not end; any other exception is its function's.
+fn ending_of(why: &Exception) -> Ended {
+    match why.name.as_str() {
+        names::DEADLINE_EXCEEDED | names::CHAIN_LOST | names::NODE_LOST | names::CANCELLED => Ended::Failure,
+        _ => Ended::Exception,
+    }
+}
+
+/// What is missing, in one exception: that of the call itself, or the one that there is, or one that names all.
+fn exception_of(missing: &[Missing]) -> Option<Exception> {
+    let first = missing.first()?;
+    if first.branch.is_root() || missing.len() == 1 {
+        return Some(first.why.clone());
+    }
+    /// More are not named.
+    const NAMED_MAX: usize = 16;
+    let name = |missing: &Missing| {
+        let node = missing.node.as_deref().map(|node| format!(" at {node}")).unwrap_or_default();
+        format!("{}{node}: {}", missing.target, missing.why.name)
+    };
+    let named: Vec<String> = missing.iter().take(NAMED_MAX).map(name).collect();
+    let message = format!("replies of {} calls are missing ({})", missing.len(), named.join("; "));
+    let why = Exception::new(names::REPLIES_MISSING, Fault::Service, message);
+    Some(if missing.iter().any(|missing| missing.why.unknown) { why.outcome_unknown() } else { why })
 }
 
 impl Stream for ReplySet {
     type Item = Result<Reply, Exception>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> Poll<Option<Self::Item>> {
+        if let Some(next) = self.next.take() {
+            return Poll::Ready(Some(next));
+        }
         while self.state == State::Open {
-            match ready!(self.incoming.poll_recv(cx)) {
+            let polled = self.incoming.poll_recv(cx);
+            if polled.is_pending() {
+                self.say_read(true);
+            }
+            match ready!(polled) {
                 Some(replied) => {
-                    if let Some(reply) = self.take(replied) {
+                    if let (Replied::Partial(_), Some(unsaid)) = (&replied, &mut self.unsaid) {
+                        *unsaid += 1;
+                        self.say_read(false);
+                    }
+                    if let Some(reply) = self.understand(replied) {
                         return Poll::Ready(Some(reply));
                     }
                 }
                 None => {
-                    self.state = State::Partial;
+                    self.state = State::Ended(Ended::Failure);
                     let message = "the answers came faster than they were read, or this node was closed; read the reply set as it fills";
                     return Poll::Ready(Some(Err(Exception::new(names::OVERLOADED, Fault::Caller, message))));
                 }
@@ -200,5 +356,25 @@ impl Drop for ReplySet {
         if self.state == State::Open {
             self.shell.forget(self.chain);
         }
+    }
+}
+
+/// The answers of a set, for a thread that may block.
+pub struct BlockingReplies(ReplySet);
+
+impl BlockingReplies {
+    /// The set, to look at how it has ended.
+    #[must_use]
+    pub const fn set(&self) -> &ReplySet {
+        &self.0
+    }
+}
+
+impl Iterator for BlockingReplies {
+    type Item = Result<Reply, Exception>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let runtime = self.0.shell.runtime().clone();
+        runtime.block_on(self.0.next())
     }
 }

@@ -3,16 +3,22 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     future::Future,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
+    time::Duration,
 };
 
 use catena_core::Answer;
 use catena_wire::{Exception, Fault, Kinds, StepKey, Value, names};
+use futures_core::Stream;
+use futures_util::StreamExt;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    Client, Code, StartError, random,
+    Client, Code, RunOptions, StartError,
+    admission::{Admission, BLOCKING_AT_ONCE_MAX, BLOCKING_WAITING_MAX},
+    random,
+    replying::Right,
     shell::{Hearer, Shell},
     value::{from_value, to_value},
 };
@@ -28,6 +34,8 @@ pub struct Context {
     pub site: Option<Arc<str>>,
     /// On whose behalf the chain or call runs, as its caller says: what it is worth is for the service to judge.
     pub credentials: Option<Value>,
+    /// Where replies go.
+    pub(crate) right: Right,
     /// The step of a chain that this is. If it is ever done again it has the same key: the idempotency key for whatever
     /// the function itself calls.
     pub step: Option<StepKey>,
@@ -39,6 +47,13 @@ impl Context {
     #[must_use]
     pub fn client(&self) -> Client {
         Client::new(Arc::clone(&self.shell))
+    }
+
+    /// On the same behalf, within the same time.
+    #[must_use]
+    pub fn options(&self) -> RunOptions {
+        let timeout = Duration::from_micros(self.time_left_us);
+        RunOptions { timeout, credentials: self.credentials.clone(), ..RunOptions::default() }
     }
 }
 
@@ -59,6 +74,12 @@ pub struct Service {
     repeatable: BTreeSet<String>,
     durable: BTreeSet<String>,
     chains: BTreeSet<String>,
+    /// Functions that reply as often as they like, and return nothing.
+    replying: BTreeSet<String>,
+    /// What bounds calls of this service, if it does.
+    admission: Option<Admission>,
+    /// What bounds its blocking functions.
+    threads: Admission,
     /// A name that was given to two functions.
     twice: Option<String>,
 }
@@ -73,6 +94,9 @@ impl Service {
             repeatable: BTreeSet::new(),
             durable: BTreeSet::new(),
             chains: BTreeSet::new(),
+            replying: BTreeSet::new(),
+            admission: None,
+            threads: Admission::new(BLOCKING_AT_ONCE_MAX, BLOCKING_WAITING_MAX),
             twice: None,
         }
     }
@@ -110,6 +134,108 @@ impl Service {
             }
         };
         self.with(name, Arc::new(handler))
+    }
+
+    /// Adds a function that replies as often as it likes ([`Context::preturn`]) and returns nothing (Quatrain). Whoever makes a plain call gets all
+    /// replies as one list, when the last has come.
+    #[must_use]
+    pub fn replies<P, F, Fut>(mut self, name: &str, function: F) -> Self
+    where
+        P: DeserializeOwned,
+        F: Fn(Context, P) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), ServiceError>> + Send + 'static,
+    {
+        let handler = move |context: Context, params: Value| -> Running {
+            match from_value(&params) {
+                Err(why) => Box::pin(std::future::ready(Err(why))),
+                Ok(params) => {
+                    let running = function(context, params);
+                    Box::pin(async move { running.await.map(|()| Answer::Nothing).map_err(|why| why.0) })
+                }
+            }
+        };
+        self.replying.insert(name.to_owned());
+        self.with(name, Arc::new(handler))
+    }
+
+    /// Adds a function that answers with a stream: each of its items is a reply, as it comes.
+    #[must_use]
+    pub fn stream<P, R, S, F, Fut>(self, name: &str, function: F) -> Self
+    where
+        P: DeserializeOwned + Send + 'static,
+        R: Serialize + Send + 'static,
+        S: Stream<Item = Result<R, ServiceError>> + Send,
+        F: Fn(Context, P) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<S, ServiceError>> + Send + 'static,
+    {
+        self.replies(name, move |context: Context, params: P| {
+            let opening = function(context.clone(), params);
+            async move {
+                let stream = opening.await?;
+                let mut stream = pin!(stream);
+                while let Some(item) = stream.next().await {
+                    let value = to_value(&item?)?;
+                    context.preturn_value(value).await?;
+                }
+                Ok(())
+            }
+        })
+    }
+
+    /// Adds a function that may block, on a thread of its own from a bounded pool ([`Service::threads`]).
+    #[must_use]
+    pub fn blocking<P, R, F>(self, name: &str, function: F) -> Self
+    where
+        P: DeserializeOwned + Send + 'static,
+        R: Serialize + Send + 'static,
+        F: Fn(Context, P) -> Result<R, ServiceError> + Send + Sync + 'static,
+    {
+        let (function, service) = (Arc::new(function), self.name.clone());
+        self.function_in(name, move |context: Context, params: P| {
+            let function = Arc::clone(&function);
+            on_thread(service.clone(), context, move |context| function(context, params))
+        })
+    }
+
+    /// Adds a function that answers with an iterator, on a thread of its own from a bounded pool ([`Service::threads`]): each item is a reply, as it comes.
+    #[must_use]
+    pub fn iterator<P, R, I, F>(self, name: &str, function: F) -> Self
+    where
+        P: DeserializeOwned + Send + 'static,
+        R: Serialize,
+        I: IntoIterator<Item = R>,
+        F: Fn(Context, P) -> Result<I, ServiceError> + Send + Sync + 'static,
+    {
+        let (function, service) = (Arc::new(function), self.name.clone());
+        self.replies(name, move |context: Context, params: P| {
+            let function = Arc::clone(&function);
+            on_thread(service.clone(), context, move |context| {
+                for item in function(context.clone(), params)? {
+                    context.preturn_blocking(&item)?;
+                }
+                Ok(())
+            })
+        })
+    }
+
+    /// So many of its calls are done at one time, and so many more may wait for their turn; a call beyond is refused as `Overloaded` (Quatrain, section
+    /// 3.4). Without this the node's own bound holds.
+    #[must_use]
+    pub fn at_once(mut self, at_once_max: usize, waiting_max: usize) -> Self {
+        self.admission = Some(Admission::new(at_once_max, waiting_max));
+        self
+    }
+
+    /// Its blocking functions have so many threads at one time, and so many more calls may wait for one; a call beyond is refused as `Overloaded`.
+    #[must_use]
+    pub fn threads(mut self, at_once_max: usize, waiting_max: usize) -> Self {
+        self.threads = Admission::new(at_once_max, waiting_max);
+        self
+    }
+
+    /// Whether plain calls get its replies as a list.
+    pub(crate) fn is_replying(&self, function: &str) -> bool {
+        self.replying.contains(function)
     }
 
     /// Adds a function that answers with a chain (rpc-chains section 3.4): the chain that called becomes that one, and
@@ -226,13 +352,43 @@ impl Service {
     }
 
     pub(crate) fn call(&self, function: &str, context: Context, params: Value) -> Option<Running> {
-        Some(self.functions.get(function)?(context, params))
+        let handler = self.functions.get(function)?;
+        let Some(admission) = self.admission.clone() else { return Some(handler(context, params)) };
+        let (handler, service) = (Arc::clone(handler), self.name.clone());
+        Some(Box::pin(async move {
+            let _turn = admission.enter(&service, &context.node).await?;
+            handler(context, params).await
+        }))
     }
 }
 
 impl std::fmt::Debug for Service {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Service").field("name", &self.name).field("functions", &self.functions.keys()).finish()
+    }
+}
+
+/// Runs code that may block where it may: on a thread of its own, when there is one for it.
+async fn on_thread<R: Send + 'static>(
+    service: String,
+    context: Context,
+    work: impl FnOnce(Context) -> Result<R, ServiceError> + Send + 'static,
+) -> Result<R, ServiceError> {
+    let turn = match context.shell.service(&service) {
+        Some(known) => Some(known.threads.clone().enter(&service, &context.node).await?),
+        None => None,
+    };
+    let done = tokio::task::spawn_blocking(move || {
+        // Also if nobody waits for the result any more, the thread is taken for as long as it is.
+        let _turn = turn;
+        work(context)
+    });
+    match done.await {
+        Ok(result) => result,
+        Err(why) => match why.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(why) => Err(why.into()),
+        },
     }
 }
 

@@ -28,7 +28,7 @@ async fn a_function_hops_and_its_result_comes_straight_home() {
     let seen: Vec<String> = from_value(&replies.last().await.unwrap()).unwrap();
     assert_eq!(seen, ["a", "b", "c", "a"]);
     assert_eq!(replies.path(), ["client", "a", "b", "c", "a"]);
-    assert!(!replies.has_more() && !replies.is_partial());
+    assert!(!replies.has_more().await && !replies.is_partial());
     let hops: Vec<_> = replies.trace().iter().filter(|step| step.continuation_bytes > 0).collect();
     assert_eq!(hops.len(), 4, "{:#?}", replies.trace());
 }

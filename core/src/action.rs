@@ -3,8 +3,8 @@
 use alloc::{string::String, sync::Arc, vec::Vec};
 use bytes::Bytes;
 use catena_wire::{
-    ChainId, Encoded, Exception, Hash, Kinds, LogLine, NodeId, NodeRef, Outcome, Part, PossibleDuplicate, Recording,
-    ServiceEntry, StepKey, StepLimits, StepTrace, Told, Value,
+    Branch, ChainId, Encoded, Exception, Hash, Kinds, LogLine, NodeId, NodeRef, Outcome, Part, PossibleDuplicate,
+    Recording, ServiceEntry, StepKey, StepLimits, StepTrace, Told, Value,
 };
 
 /// A chain's stay at this node: the shell keeps the guest under this name.
@@ -53,7 +53,12 @@ pub enum Action {
         key: Option<StepKey>,
         /// The chain may be under way twice: what a durable function has kept of another way of it decides whether it may run.
         duplicate: Option<PossibleDuplicate>,
+        /// The right to reply that comes with the call, if it may be answered many times: replies by [`crate::Node::reply`]; it ends with
+        /// [`crate::Node::let_go`].
+        right: Option<StepKey>,
     },
+    /// Whoever waits to reply under this right may try again; or it is over.
+    RightChanged(StepKey),
     /// Nobody waits for this any more.
     CancelService(Ticket),
     /// Begin a function from its image; answer with [`crate::Node::on_turn`].
@@ -244,7 +249,14 @@ pub enum Replied {
     Console(Vec<LogLine>),
     /// The next event of the recording, while the chain is where it began. The end brings all of them, from wherever they were.
     Told(Told),
-    /// The exact end: nothing comes after it.
+    /// The exact end of a call that is answered many times: nothing comes after it.
+    Over {
+        /// What is missing, by right.
+        missing: Vec<Missing>,
+        /// It ended before the last answer could come: its time ran out, it was cancelled, or the node that had it was lost.
+        failure: Option<Exception>,
+    },
+    /// The exact end of a chain: nothing comes after it.
     End {
         /// How the chain ended.
         outcome: Outcome,
@@ -257,6 +269,19 @@ pub enum Replied {
         /// The recording, if one was asked for and has come home.
         recording: Option<Recording>,
     },
+}
+
+/// Replies that will not come: those of one right to reply.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Missing {
+    /// Which right: the root is that of the call, its children are those that it delegated.
+    pub branch: Branch,
+    /// `service/function`; empty if that is not known.
+    pub target: String,
+    /// The node that had it, if that is known.
+    pub node: Option<String>,
+    /// Why.
+    pub why: Exception,
 }
 
 /// What a guest did between two events.
@@ -292,8 +317,10 @@ pub struct GuestSplit {
 /// What a service function answers with.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Answer {
-    /// A value.
+    /// A value; where a call is answered many times, it is one more reply.
     Value(Value),
+    /// Nothing: it has replied under its right, and there is nothing to add.
+    Nothing,
     /// A chain, whose result is the answer (rpc-chains section 3.4).
     Chain(SubChain),
 }

@@ -110,4 +110,14 @@ bugs! {
     RefusalForgotten,
     /// That the outcome of a branch is unknown is forgotten when its parent throws.
     BranchDoubtForgotten,
+    /// A right's end counts as all of its replies.
+    EndOvertakes,
+    /// A reply is delivered after the end of its set.
+    ReplyAfterEnd,
+    /// A right that was delegated is not awaited.
+    DelegateNotCounted,
+    /// An end that comes twice counts for two.
+    CountTwice,
+    /// Who has a delegated right is not told that nobody waits for it.
+    CancelMissesDelegate,
 }

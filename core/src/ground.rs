@@ -118,7 +118,12 @@ impl Ground {
 
     /// Who can pass a message on to an origin that cannot be dialled.
     pub(crate) fn way_home(&self, charter: &Charter) -> Option<Arc<NodeRef>> {
-        let entry = charter.entry.as_ref().filter(|entry| charter.origin.address.is_none() && entry.id != self.me.id);
+        self.way_to(&charter.origin, charter.entry.as_ref())
+    }
+
+    /// The node of the entry, if it takes that to reach this one.
+    pub(crate) fn way_to(&self, node: &NodeRef, entry: Option<&NodeRef>) -> Option<Arc<NodeRef>> {
+        let entry = entry.filter(|entry| node.address.is_none() && entry.id != self.me.id);
         entry.cloned().map(Arc::new)
     }
 

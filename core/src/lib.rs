@@ -32,12 +32,13 @@ mod origin;
 mod outbox;
 mod plan;
 mod policy;
+mod replies;
 mod time;
 
 pub(crate) use action::RetryScope;
 pub use action::{
-    Action, Answer, CallId, GuestCall, GuestSplit, Handed, Instance, Receipt, Replied, SessionId, SubChain, Ticket,
-    Turn, Undelivered, Urgency, Wanted,
+    Action, Answer, CallId, GuestCall, GuestSplit, Handed, Instance, Missing, Receipt, Replied, SessionId, SubChain,
+    Ticket, Turn, Undelivered, Urgency, Wanted,
 };
 #[cfg(feature = "seeded-bugs")]
 pub use bug::Bug;
@@ -47,4 +48,5 @@ pub use memory::Way;
 pub use node::Node;
 pub use plan::{Plan, Start};
 pub use policy::Policy;
+pub use replies::{Gather, NotSent};
 pub use time::Time;

@@ -19,6 +19,12 @@ pub(crate) enum Event {
     Resolved(u64, Instance),
     /// That call of a guest is asked of this node.
     ServedBy(SessionId, u32, Arc<NodeRef>),
+    /// A call that may be answered many times is about to run here: its right has to be held first.
+    Take(Request),
+    /// What became of a call with the right to answer it: the node that has it, or why nobody has.
+    Handed { right: StepKey, at: Result<Arc<NodeRef>, Exception> },
+    /// The function that was called with this right has ended; what it returned is one more reply.
+    FunctionEnded { right: StepKey, result: Result<Option<Value>, Exception> },
     /// A call has ended, for the chain that made it.
     Answered { to: ReplyTo, result: Result<Value, Exception>, brought: Brought },
     /// A service of this node answered a call with a chain.

@@ -76,6 +76,18 @@ pub struct Policy {
     pub stopped_chains_max: usize,
     /// Sub-chains whose intermediate answers are put in order here.
     pub listeners_max: usize,
+    /// Rights to reply that are here at one time; a call beyond is refused as `Overloaded`.
+    pub rights_max: usize,
+    /// Bytes of one reply.
+    pub reply_bytes_max: usize,
+    /// Replies under one right that may be on their way to the caller's reader; whoever replies waits then.
+    pub reply_window: u32,
+    /// Their bytes.
+    pub reply_window_bytes: u32,
+    /// Replies to one call that have come here and are not read: beyond, they have to come again.
+    pub replies_unread_max: usize,
+    /// Their bytes.
+    pub replies_unread_bytes_max: usize,
     /// A mistake that the node makes on purpose.
     #[cfg(feature = "seeded-bugs")]
     pub bug: Option<crate::Bug>,
@@ -120,6 +132,12 @@ impl Default for Policy {
             instances_tried_max: 4,
             stopped_chains_max: 65_536,
             listeners_max: 16_384,
+            rights_max: 65_536,
+            reply_bytes_max: 16 << 20,
+            reply_window: 1_024,
+            reply_window_bytes: 4 << 20,
+            replies_unread_max: 16_384,
+            replies_unread_bytes_max: 64 << 20,
             #[cfg(feature = "seeded-bugs")]
             bug: None,
         }

@@ -82,6 +82,8 @@ macro_rules! bounded {
 bounded!(stack, crate::Frame, crate::STACK_DEPTH_MAX, "more than 32 chains around a chain");
 bounded!(counts, crate::BranchCount, crate::BRANCHES_MAX, "more than 4,096 branches");
 bounded!(branches, crate::Branch, crate::BRANCHES_MAX, "more than 4,096 branches");
+bounded!(replies, crate::Value, crate::REPLIES_MAX, "more than 4,096 replies in one message");
+bounded!(delegates, crate::Delegated, crate::DELEGATES_MAX, "more than 4,096 delegated rights");
 bounded!(console, crate::LogLine, crate::CONSOLE_LINES_MAX, "more than 4,096 lines of the console");
 
 /// 128 bits as a byte string: CBOR's own integers end at 64.

@@ -39,6 +39,8 @@ pub mod names {
     pub const STALLED: &str = "Stalled";
     /// The node has as much work as it takes on.
     pub const OVERLOADED: &str = "Overloaded";
+    /// Of a call that was delegated, replies of several that were to give them are missing (Quatrain, section 3.3).
+    pub const REPLIES_MISSING: &str = "RepliesMissing";
     /// The caller withdrew.
     pub const CANCELLED: &str = "Cancelled";
     /// No heartbeat: the chain broke somewhere after the step named (rpc-chains section 3.9).

@@ -22,6 +22,10 @@ pub const CONSOLE_LINES_MAX: usize = 4_096;
 pub const LISTING_ENTRIES_MAX: usize = 4_096;
 /// Names of functions and kinds in one listing or greeting, all its services together.
 pub const LISTING_NAMES_MAX: usize = 65_536;
+/// Replies in one message.
+pub const REPLIES_MAX: usize = 4_096;
+/// Rights that one right may delegate.
+pub const DELEGATES_MAX: usize = 4_096;
 /// The most that the lists of one message take when they are decoded, in bytes, beside the bytes that they have on the wire. Of a
 /// [`crate::Message`], the listing has the longest.
 pub const LISTS_BYTES_MAX: usize = 16 << 20;

@@ -6,8 +6,8 @@ use core::fmt;
 use minicbor::{Decode, Encode};
 
 use crate::{
-    Branch, Budget, ChainId, End, Exception, Hash, Hop, LogLine, NodeId, NodeRef, Outcome, PossibleDuplicate, StepKey,
-    Value,
+    Branch, Budget, ChainId, End, Exception, Hash, Hop, LogLine, NodeId, NodeRef, Outcome, PossibleDuplicate, Replies,
+    Right, RightEnd, StepKey, Value,
 };
 
 /// One message. The numbers are the protocol's: they are never used again for something else.
@@ -138,6 +138,51 @@ pub enum Message {
     /// The sub-chain that began at this step has ended: its creator need not listen any more.
     #[n(20)]
     SubChainEnded(#[n(0)] StepKey),
+    /// A call that may be answered many times. [`Message::Return`] says whether it was taken over, nothing more: replies go straight to the
+    /// caller (Quatrain).
+    #[n(21)]
+    Ask {
+        /// The asker's number for it.
+        #[n(0)]
+        id: u64,
+        /// Service.
+        #[cbor(n(1), with = "crate::bytes_codec::name")]
+        service: String,
+        /// Function.
+        #[cbor(n(2), with = "crate::bytes_codec::name")]
+        function: String,
+        /// Parameters.
+        #[n(3)]
+        params: Value,
+        /// What it may spend.
+        #[n(4)]
+        budget: Budget,
+        /// On whose behalf.
+        #[n(5)]
+        credentials: Option<Value>,
+        /// The right to reply, which goes over to whoever takes the call.
+        #[n(6)]
+        right: alloc::boxed::Box<Right>,
+    },
+    /// Answers to a call, to its caller.
+    #[n(22)]
+    Replies(#[n(0)] Replies),
+    /// A right to reply has ended, to the caller.
+    #[n(23)]
+    RightEnd(#[n(0)] alloc::boxed::Box<RightEnd>),
+    /// To whoever has this right: what has come under it.
+    #[n(24)]
+    Took {
+        /// The right.
+        #[n(0)]
+        key: StepKey,
+        /// All replies of lower numbers have arrived: their sender may forget them.
+        #[n(1)]
+        arrived: u32,
+        /// So many have been read: their sender may send as many more.
+        #[n(2)]
+        read: u32,
+    },
 }
 
 /// What of a chain's outcome a node has sent and keeps until it has arrived.

@@ -94,6 +94,7 @@ impl Steps {
             // The chain is run again, and its own steps are remembered where they are done.
             Ok(Answer::Chain(_)) => return result,
             Ok(Answer::Value(value)) => Ok(value.clone()),
+            Ok(Answer::Nothing) => Ok(catena_wire::Value::null()),
             Err(why) => Err(why.clone()),
         };
         let result_bytes = Message::Return(0, kept.into(), Brought::default()).encode().head.to_vec();

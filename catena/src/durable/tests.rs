@@ -23,7 +23,7 @@ async fn effect(steps: &Steps, number: u32, params: &str, effects: &AtomicU32) -
     let running = async { Ok(Answer::Value(Value::encode(&(effects.fetch_add(1, Ordering::SeqCst) + 1)))) };
     match steps.once(&step(number), print(params), Way::default(), running).await? {
         Answer::Value(value) => Ok(format!("{value:?}")),
-        Answer::Chain(_) => Ok("a chain".to_owned()),
+        Answer::Nothing | Answer::Chain(_) => Ok("a chain".to_owned()),
     }
 }
 

@@ -10,13 +10,14 @@ mod in_turn;
 mod mesh;
 mod peers;
 mod perform;
+mod rights;
 mod sending;
 mod sessions;
 mod timer;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicBool},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak, atomic::AtomicBool},
     time::{Duration, Instant},
 };
 
@@ -30,7 +31,7 @@ use tokio::{
     task::AbortHandle,
 };
 
-use crate::{Service, durable::Steps, store::Store};
+use crate::{Service, durable::Steps, replying::Held, store::Store};
 use dials::Dials;
 use peers::Peers;
 use sessions::Sessions;
@@ -38,8 +39,9 @@ use timer::Alarm;
 
 pub(crate) use handler::Ears;
 
-/// Answers held for a reader of a reply set that does not read; beyond, the set ends as `Overloaded`.
-const REPLIES_UNREAD_MAX: usize = 16_384;
+/// Answers held for a reader of a reply set that does not read; beyond, the set ends as `Overloaded`. Replies to a call never come so far: there,
+/// whoever replies waits ([`catena_core::Policy::replies_unread_max`]).
+const REPLIES_UNREAD_MAX: usize = 32_768;
 
 /// Sub-chains whose intermediate answers are listened to at one time.
 const HEARERS_MAX: usize = 16_384;
@@ -66,6 +68,8 @@ pub(crate) struct Shell {
     running: Mutex<HashMap<Ticket, Option<AbortHandle>>>,
     replies: Mutex<HashMap<ChainId, mpsc::Sender<Replied>>>,
     calls: Mutex<HashMap<CallId, oneshot::Sender<Result<Value, Exception>>>>,
+    /// Rights to reply that service functions here have.
+    rights: Mutex<HashMap<StepKey, Weak<Held>>>,
     /// Of the sub-chains that services of this node answered with.
     hearers: Mutex<HashMap<StepKey, Hearer>>,
     listings: Mutex<HashMap<u64, oneshot::Sender<Vec<ServiceEntry>>>>,
@@ -113,6 +117,7 @@ impl Shell {
             running: Mutex::default(),
             replies: Mutex::default(),
             calls: Mutex::default(),
+            rights: Mutex::default(),
             hearers: Mutex::default(),
             listings: Mutex::default(),
             peers: Peers::default(),
@@ -218,7 +223,7 @@ impl Shell {
 
     fn reply(&self, chain: ChainId, replied: Replied) {
         let mut replies = lock(&self.replies);
-        let ended = matches!(replied, Replied::End { .. });
+        let ended = matches!(replied, Replied::End { .. } | Replied::Over { .. });
         let Some(sender) = replies.get(&chain) else { return };
         // A full set loses its sender, which its reader sees as the end: `Overloaded`.
         if sender.try_send(replied).is_err() || ended {
@@ -248,6 +253,15 @@ impl Shell {
             self.core().withdraw(now, id);
             self.drive();
         }
+    }
+
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
+    /// A service of this node.
+    pub(crate) fn service(&self, name: &str) -> Option<&Service> {
+        self.settings.services.get(name)
     }
 
     /// The services that this node offers itself.

@@ -9,11 +9,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use catena_core::{Action, SessionId, Ticket};
+use catena_core::{Action, Answer, SessionId, Ticket};
 use catena_guest::Start;
 use catena_wire::{Encoded, Exception, Fault, Hash, Message, NodeRef, StepKey, StepLimits, Value, names};
 use futures_util::FutureExt;
-use tokio::task::AbortHandle;
+use tokio::{sync::oneshot, task::AbortHandle};
 
 use super::{
     Shell,
@@ -23,6 +23,7 @@ use super::{
 use crate::{
     Context,
     durable::{Way, print_of},
+    replying::{Right, list_of},
     service::Running,
 };
 
@@ -159,11 +160,24 @@ impl Shell {
     fn perform(self: &Arc<Self>, action: Action) {
         match action {
             Action::Send { to, message, receipt, urgency, via } => self.send_by(to, message, receipt, urgency, via),
-            Action::RunService { ticket, service, function, params, time_left_us, credentials, key, duplicate } => {
-                let context = self.context(time_left_us, credentials, key);
+            Action::RunService {
+                ticket,
+                service,
+                function,
+                params,
+                time_left_us,
+                credentials,
+                key,
+                duplicate,
+                right,
+            } => {
+                let gathers = self.service(&service).is_some_and(|known| known.is_replying(&function));
+                let (right, gathered) = self.right_of(right, gathers);
+                let context = self.context(time_left_us, credentials, key, right);
                 let way = duplicate.map(|mark| Way { number: mark.way, since: Some(mark.since) });
-                self.run_service(ticket, (&service, &function), params, context, way.unwrap_or_default());
+                self.run_service(ticket, (&service, &function), params, context, gathered, way.unwrap_or_default());
             }
+            Action::RightChanged(right) => self.right_changed(&right),
             Action::CancelService(ticket) => {
                 // One without a task is in its first poll, and finds itself gone after it.
                 if let Some(Some(task)) = lock(&self.running).remove(&ticket) {
@@ -231,9 +245,15 @@ impl Shell {
         Some(task.abort_handle())
     }
 
-    fn context(self: &Arc<Self>, time_left_us: u64, credentials: Option<Value>, step: Option<StepKey>) -> Context {
+    fn context(
+        self: &Arc<Self>,
+        time_left_us: u64,
+        credentials: Option<Value>,
+        step: Option<StepKey>,
+        right: Right,
+    ) -> Context {
         let (node, site) = (Arc::clone(&self.name), self.site.clone());
-        Context { time_left_us, node, site, credentials, step, shell: Arc::clone(self) }
+        Context { time_left_us, node, site, credentials, right, step, shell: Arc::clone(self) }
     }
 
     fn run_service(
@@ -242,9 +262,12 @@ impl Shell {
         (service, function): (&str, &str),
         params: Value,
         context: Context,
+        gathered: Option<oneshot::Receiver<Vec<Value>>>,
         way: Way,
     ) {
         let time_left_us = context.time_left_us;
+        // What the function returns is a reply too: the right cannot end before that.
+        let right = context.right.clone();
         let call = || match self.is_durable(service, function) {
             true => Some(Arc::clone(self).run_once(service.to_owned(), function.to_owned(), params, context, way)),
             false => self.settings.services.get(service).and_then(|known| known.call(function, context, params)),
@@ -256,6 +279,17 @@ impl Shell {
         let done = async move {
             let began = Instant::now();
             let running = AssertUnwindSafe(running).catch_unwind();
+            let mut right = Some(right);
+            let running = async {
+                let result = running.await;
+                match gathered {
+                    Some(gathered) if matches!(result, Ok(Ok(Answer::Nothing))) => {
+                        right = None;
+                        Ok(list_of(&gathered.await.unwrap_or_default()).map(Answer::Value))
+                    }
+                    _ => result,
+                }
+            };
             let result = match tokio::time::timeout(Duration::from_micros(time_left_us), running).await {
                 Ok(Ok(result)) => result,
                 Ok(Err(_)) => Err(panicked()),
@@ -264,6 +298,7 @@ impl Shell {
             lock(&shell.running).remove(&ticket);
             let now = shell.now();
             shell.core().on_service_done(now, ticket, result, elapsed_us(began));
+            drop(right);
         };
         self.run_cancellable(ticket, done);
     }

@@ -50,6 +50,14 @@ impl Calls {
                 }
             }
             ReplyTo::Api(id) => ground.out.ask(Action::CallDone(id, result)),
+            ReplyTo::Handing(right) => {
+                let at = result.map(|_| ground.me.clone()).map_err(|why| why.at_step(0, &path));
+                ground.out.tell(Event::Handed { right, at });
+            }
+            ReplyTo::Right(right) => {
+                let result = result.map(Some).map_err(|why| why.at_step(0, &path));
+                ground.out.tell(Event::FunctionEnded { right, result });
+            }
             ReplyTo::Nobody(_) => {}
         }
     }

@@ -46,14 +46,20 @@ impl Calls {
         }
     }
 
-    pub(super) fn run_service(&mut self, ground: &mut Ground, mut request: Request) {
+    pub(crate) fn run_service(&mut self, ground: &mut Ground, mut request: Request) {
+        let right = match &request.reply_to {
+            ReplyTo::Right(right) => Some(right.clone()),
+            _ if request.right.is_some() => return ground.out.tell(Event::Take(request)),
+            _ => None,
+        };
         let time_left_us = request.budget_now(ground.now).time_left_us();
         let params = core::mem::replace(&mut request.params, Value::null());
         let (service, function) = (request.service.clone(), request.function.clone());
         let (credentials, key) = (request.credentials.clone(), request.key.clone());
         let duplicate = request.duplicate.as_deref().cloned();
         let ticket = Ticket(self.insert(ground, request, Stage::Running));
-        let run = Action::RunService { ticket, service, function, params, time_left_us, credentials, key, duplicate };
+        let run =
+            Action::RunService { ticket, service, function, params, time_left_us, credentials, key, duplicate, right };
         ground.out.ask(run);
     }
 
@@ -88,11 +94,14 @@ impl Calls {
         let age_us = delivery.send(ground.now);
         let to = delivery.to().clone();
         let budget = call.request.budget_now(ground.now);
-        let Request { service, function, params, key, credentials, duplicate, .. } = call.request.clone();
+        let Request { service, function, params, key, credentials, duplicate, right, .. } = call.request.clone();
         let duplicate = duplicate.map(|duplicate| *duplicate);
         call.stage = Stage::Asked(delivery);
         self.put(ground, id, call);
-        let call = Message::Call { id, service, function, params, budget, key, credentials, duplicate, age_us };
+        let call = match right {
+            Some(right) => Message::Ask { id, service, function, params, budget, credentials, right },
+            None => Message::Call { id, service, function, params, budget, key, credentials, duplicate, age_us },
+        };
         ground.out.send(&to, call, Receipt::Call(id), Urgency::Now);
     }
 

@@ -114,11 +114,18 @@ impl Calls {
     pub(crate) fn abandon(&mut self, ground: &mut Ground, owner: &Owner) {
         for id in self.of(owner) {
             let Some(Call { request, stage }) = self.take(ground, id, |_| true) else { continue };
-            self.over(id, request);
+            let request = self.over(id, request);
             match stage {
                 Stage::Running => ground.out.ask(Action::CancelService(Ticket(id))),
                 Stage::Asked(delivery) => {
                     ground.out.send(delivery.to(), Message::Withdraw(id), Receipt::None, Urgency::Now);
+                    // It may have been taken over, though nobody has said so yet.
+                    if let Some(right) = &request.right
+                        && !bug!(ground.policy, CancelMissesDelegate)
+                    {
+                        let cancel = Message::Cancel(right.key.chain);
+                        ground.out.send(delivery.to(), cancel, Receipt::None, Urgency::Now);
+                    }
                 }
                 Stage::Detached(chain, _) => ground.out.tell(Event::Unwanted(chain)),
                 // The name is looked up all the same: somebody has been asked for it.

@@ -1,7 +1,9 @@
 //! A call on its way to wherever its service is, and who waits for its result.
 
 use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
-use catena_wire::{Brought, Budget, ChainId, Exception, LogLine, NodeId, NodeRef, PossibleDuplicate, StepKey, Value};
+use catena_wire::{
+    Brought, Budget, ChainId, Exception, LogLine, NodeId, NodeRef, PossibleDuplicate, Right, StepKey, Value,
+};
 
 use crate::{CallId, SessionId, Time};
 
@@ -20,6 +22,10 @@ pub(crate) enum ReplyTo {
     Api(CallId),
     /// Nobody: the chain's function ended without awaiting it.
     Nobody(ChainId),
+    /// This right goes over with the call; who delegates it, or made the call, waits to hear to whom.
+    Handing(StepKey),
+    /// The caller of a call that is answered many times: under this right, which is here.
+    Right(StepKey),
 }
 
 /// For whom a call is under way; when that is gone, so is the reason for the call.
@@ -30,6 +36,8 @@ pub(crate) enum Owner {
     Step(StepKey),
     Api(CallId),
     Chain(ChainId),
+    /// A right that is here; the root of a call of this node, too, until that has been taken.
+    Right(StepKey),
 }
 
 impl ReplyTo {
@@ -40,6 +48,11 @@ impl ReplyTo {
             Self::Step(key) => Owner::Step(key.clone()),
             Self::Api(id) => Owner::Api(*id),
             Self::Nobody(chain) => Owner::Chain(*chain),
+            Self::Handing(right) => {
+                let branch = right.branch.parent().unwrap_or_default();
+                Owner::Right(StepKey { branch, ..right.clone() })
+            }
+            Self::Right(right) => Owner::Right(right.clone()),
         }
     }
 }
@@ -60,6 +73,8 @@ pub(crate) struct Request {
     pub(crate) credentials: Option<Value>,
     /// The chain that calls may be under way twice.
     pub(crate) duplicate: Option<Box<PossibleDuplicate>>,
+    /// The right to answer it, if it may be answered many times: whoever takes the call has it.
+    pub(crate) right: Option<Box<Right>>,
     /// Hops that the caller lent and that this node's policy does not let it spend.
     pub(crate) hops_withheld: u32,
     /// What the service function took, once it has ended here.
@@ -88,6 +103,7 @@ impl Request {
             key: None,
             credentials: None,
             duplicate: None,
+            right: None,
             hops_withheld: 0,
             service_us: 0,
             console: Vec::new(),

@@ -14,6 +14,11 @@ use crate::{
 impl Calls {
     /// A call from another node. If a chain makes it, its result is remembered, so that the same call again does not run twice.
     pub(crate) fn serve(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, id: u64, request: Request, age_us: u64) {
+        if let Some(right) = &request.right
+            && ground.fences.is_stopped(right.key.chain, from.id)
+        {
+            return self.answer(ground, request, Err(stopped()));
+        }
         let Some(key) = request.key.clone() else { return self.serve_new(ground, request) };
         if ground.fences.is_stopped(key.chain, from.id) {
             return self.answer(ground, request, Err(stopped()));
@@ -97,6 +102,10 @@ impl Calls {
         let request = Request { service_us: took_us, ..self.over(ticket.0, request) };
         match result {
             Ok(Answer::Value(value)) => self.answer(ground, request, Ok(value)),
+            Ok(Answer::Nothing) => match request.reply_to {
+                ReplyTo::Right(right) => ground.out.tell(Event::FunctionEnded { right, result: Ok(None) }),
+                _ => self.answer(ground, request, Ok(catena_wire::Value::null())),
+            },
             Ok(Answer::Chain(sub)) => ground.out.tell(Event::SubChain { request, sub }),
             Err(why) => self.fail(ground, request, why),
         }

@@ -250,6 +250,9 @@ impl Chains {
                         self.push_frame(ground, session, call, service, sub, continuation);
                     }
                     Some(Ok(Answer::Value(value))) => self.resume(ground, session, call, continuation, Ok(value)),
+                    Some(Ok(Answer::Nothing)) => {
+                        self.resume(ground, session, call, continuation, Ok(Value::null()));
+                    }
                     Some(Err(why)) => self.resume(ground, session, call, continuation, Err(why)),
                     None => {}
                 }

@@ -35,6 +35,11 @@ impl<K: Ord + Clone, V> Expiring<K, V> {
         self.entries.contains_key(key)
     }
 
+    /// The entries from this key on, in order.
+    pub(crate) fn from<'a>(&'a self, first: &K) -> impl Iterator<Item = (&'a K, &'a V)> {
+        self.entries.range(first.clone()..)
+    }
+
     /// The entry of this key, made if there is none. Beyond `entries_max` the oldest goes.
     pub(crate) fn entry(&mut self, awake: Time, key: K, entries_max: usize, make: impl FnOnce() -> V) -> &mut V {
         if !self.entries.contains_key(&key) {

@@ -26,6 +26,8 @@ pub(crate) struct Parcel {
     number: u64,
     /// It stands for another, which was too large.
     replaced: bool,
+    /// For replies: the number after the last of them.
+    upto: u32,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -51,10 +53,15 @@ impl Outgoing {
         self.timers.next()
     }
 
+    /// Whether so many bytes more can be kept.
+    pub(crate) fn has_room(&self, bytes: usize, policy: &Policy) -> bool {
+        self.parcels.len() < policy.outgoing_max && self.bytes.saturating_add(bytes) <= policy.outgoing_bytes_max
+    }
+
     /// It has just gone out for the first time. False if there is no room to keep it.
     pub(crate) fn keep(&mut self, now: Time, key: Key, parcel: Parcel, policy: &Policy) -> bool {
         let bytes = bytes_of(&parcel.message);
-        if self.parcels.len() >= policy.outgoing_max || self.bytes.saturating_add(bytes) > policy.outgoing_bytes_max {
+        if !self.has_room(bytes, policy) {
             return false;
         }
         self.remove(&key);
@@ -66,6 +73,24 @@ impl Outgoing {
         self.bytes += bytes;
         self.parcels.insert(key, parcel);
         true
+    }
+
+    /// All replies under this right with lower numbers have arrived.
+    pub(crate) fn arrived(&mut self, right: &StepKey, number: u32, from: NodeId) {
+        let said = |parcel: &Parcel| {
+            parcel.upto <= number && (parcel.to.id == from || parcel.via.as_ref().is_some_and(|via| via.id == from))
+        };
+        let range = (right.clone(), Part::Partial(0))..(right.clone(), Part::Partial(number));
+        let keys: Vec<Key> =
+            self.parcels.range(range).filter(|(_, parcel)| said(parcel)).map(|(key, _)| key.clone()).collect();
+        keys.iter().for_each(|key| drop(self.remove(key)));
+    }
+
+    /// Replies under this right from this number on are not sent any more.
+    pub(crate) fn forget_from(&mut self, right: &StepKey, first: u32) {
+        let range = (right.clone(), Part::Partial(first))..=(right.clone(), Part::Partial(u32::MAX));
+        let keys: Vec<Key> = self.parcels.range(range).map(|(key, _)| key.clone()).collect();
+        keys.iter().for_each(|key| drop(self.remove(key)));
     }
 
     /// Its receiver has it. Only the receiver, or who passes its messages on, can say so.
@@ -138,7 +163,13 @@ fn due_by(last: Option<&(Key, Parcel)>, now: Time) -> Time {
 
 impl Parcel {
     pub(crate) const fn new(to: Arc<NodeRef>, via: Option<Arc<NodeRef>>, message: Encoded, until: Time) -> Self {
-        Self { to, via, message, attempts: 0, until, number: 0, replaced: false }
+        Self { to, via, message, attempts: 0, until, number: 0, replaced: false, upto: 0 }
+    }
+
+    /// It has the replies up to this number, which is not among them.
+    pub(crate) const fn up_to(mut self, upto: u32) -> Self {
+        self.upto = upto;
+        self
     }
 
     /// Another message, since this one is too large; not twice.

@@ -2,33 +2,26 @@
 //! (rpc-chains section 7.1); and what this node passes on for origins that cannot be dialled.
 
 use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
-use catena_wire::{BRANCHES_MAX, Branch, ChainId, NodeId, NodeRef, Part, StepKey, Value};
+use catena_wire::{Branch, ChainId, NodeId, NodeRef, Part, StepKey, Value};
 
 use crate::{
     Action, Policy, Time,
-    collections::{Expiring, InOrder},
+    collections::Expiring,
     outbox::Outbox,
+    replies::{Taken, Tally},
 };
-
-/// What has come of one sub-chain.
-#[derive(Clone, Debug, Default)]
-struct Stream {
-    branches: BTreeMap<Branch, InOrder<Value>>,
-    held: usize,
-    held_bytes: usize,
-}
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Listeners {
     /// By the step at which the sub-chain began.
-    streams: Expiring<StepKey, Stream>,
+    streams: Expiring<StepKey, Tally>,
     /// Those that have ended: answers may still be on their way.
     ended: Expiring<StepKey, ()>,
 }
 
 impl Listeners {
     pub(crate) fn begin(&mut self, awake: Time, key: StepKey, policy: &Policy) {
-        self.streams.entry(awake, key, policy.listeners_max, Stream::default);
+        self.streams.entry(awake, key, policy.listeners_max, Tally::default);
     }
 
     /// An answer of a sub-chain that began at step `to`. False if it has to come again: there is no room for it.
@@ -43,23 +36,11 @@ impl Listeners {
     ) -> bool {
         let Some(at) = self.begun_at(key, to) else { return true };
         let Some(stream) = self.streams.get_mut(&at) else { return true };
-        if stream.branches.len() >= BRANCHES_MAX && !stream.branches.contains_key(&key.branch) {
-            return true;
-        }
-        let answers = stream.branches.entry(key.branch.clone()).or_default();
-        let full = stream.held >= policy.partials_held_max || stream.held_bytes >= policy.partials_held_bytes_max;
-        if answers.has(number) || (number > answers.next() && full) {
-            return answers.has(number);
-        }
-        stream.held += 1;
-        stream.held_bytes += value.len_bytes();
-        answers.insert(number, value);
-        while let Some(value) = answers.pop() {
-            stream.held -= 1;
-            stream.held_bytes -= value.len_bytes();
+        let taken = stream.take(&key.branch, number, value, policy);
+        while let Some(value) = stream.pop(&key.branch) {
             out.ask(Action::Heard(at.clone(), value));
         }
-        true
+        taken != Taken::NoRoom
     }
 
     /// Where the sub-chain began, of which this is a step: the sub-chain itself, or a branch of it.
@@ -95,6 +76,8 @@ impl Listeners {
 pub(crate) struct Relays {
     /// Who sent a part of an outcome: who has it says so to this node.
     parts: Expiring<(StepKey, Part), Arc<NodeRef>>,
+    /// Who replies under which right: what its caller has taken is said to this node.
+    rights: Expiring<StepKey, Arc<NodeRef>>,
     /// Where chains were heard of last.
     heard: Expiring<ChainId, BTreeMap<NodeId, Arc<NodeRef>>>,
 }
@@ -112,6 +95,15 @@ impl Relays {
         self.parts.remove(&(key.clone(), part))
     }
 
+    pub(crate) fn replies(&mut self, awake: Time, right: StepKey, by: &Arc<NodeRef>, policy: &Policy) {
+        self.rights.entry(awake, right, policy.rights_max, || by.clone());
+    }
+
+    /// Who replies under this right, if that passes by this node.
+    pub(crate) fn holder(&self, right: &StepKey) -> Option<Arc<NodeRef>> {
+        self.rights.get(right).cloned()
+    }
+
     pub(crate) fn heard(&mut self, awake: Time, chain: ChainId, at: &Arc<NodeRef>, policy: &Policy) {
         let nodes = self.heard.entry(awake, chain, policy.stopped_chains_max, BTreeMap::new);
         if nodes.len() < HEARD_MAX {
@@ -126,6 +118,7 @@ impl Relays {
 
     pub(crate) fn expire(&mut self, awake: Time, policy: &Policy) {
         self.parts.expired(awake, policy.step_record_ttl_us);
+        self.rights.expired(awake, policy.budget_max.time_left_us());
         self.heard.expired(awake, policy.budget_max.time_left_us());
     }
 }

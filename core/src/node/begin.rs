@@ -47,9 +47,12 @@ impl Node {
         Ok(chain)
     }
 
-    /// Stops a chain that was begun here, wherever it is by now. It ends as `Cancelled`; of a chain that has ended, nothing happens.
+    /// Stops a chain, or a call with many answers, that was begun here, wherever it is by now. It ends as `Cancelled`; of a chain that has ended, nothing happens.
     pub fn cancel(&mut self, now: Time, chain: ChainId) {
         self.at(now, |node| {
+            if node.sets.cancel(&mut node.ground, chain) {
+                return;
+            }
             let hosts = node.origin.hosts(chain);
             // A chain that is here has made the step that it has made, though its next sign of life is not due yet.
             if let Some(key) = node.chains.last_step(&node.ground, chain) {

@@ -1,5 +1,6 @@
 //! Service functions that have ended, and chains that services answer with.
 
+use alloc::sync::Arc;
 use catena_wire::{Brought, Budget, Exception, NodeRef, Outcome, Value};
 
 use super::Node;
@@ -54,7 +55,7 @@ impl Node {
                 }
             };
             let brought = request.brings(hops_left);
-            self.reply(request.reply_to, result, brought);
+            self.settle(request.reply_to, result, brought);
         }
     }
 
@@ -63,11 +64,15 @@ impl Node {
         let Some((request, result, brought)) = self.calls.returned(&mut self.ground, from, id, outcome, brought) else {
             return;
         };
+        if let (ReplyTo::Handing(right), Ok(_)) = (&request.reply_to, &result) {
+            self.handed(right, Ok(Arc::new(from.clone())));
+            return self.route();
+        }
         let result = result.map_err(|why| self.chains.behind(&request.reply_to, why));
-        self.reply(request.reply_to, result, brought);
+        self.settle(request.reply_to, result, brought);
     }
 
-    fn reply(&mut self, to: ReplyTo, result: Result<Value, Exception>, brought: Brought) {
+    fn settle(&mut self, to: ReplyTo, result: Result<Value, Exception>, brought: Brought) {
         self.calls.reply(&mut self.ground, to, result, brought);
         self.route();
     }

@@ -17,7 +17,7 @@ impl Node {
     }
 
     pub(super) fn take_message(&mut self, from: &Arc<NodeRef>, message: Message) {
-        let Self { chains, calls, origin, ground, .. } = self;
+        let Self { chains, calls, origin, sets, rights, ground, .. } = self;
         match message {
             Message::Hop(hop) => chains.land(ground, from, hop, true),
             Message::Accepted(key) => chains.hop_accepted(ground, from.id, &key),
@@ -74,7 +74,28 @@ impl Node {
             Message::NoCode(_) => {}
             Message::List(id) => ground.out.ask(Action::ServeListing { id, to: from.clone() }),
             Message::Listing(id, entries) => ground.out.ask(Action::Listing { id, entries }),
-            Message::Cancel(chain) => chains.stopped_by(ground, from, chain),
+            Message::Cancel(chain) => {
+                rights.stop(ground, from.id, chain);
+                chains.stopped_by(ground, from, chain);
+            }
+            Message::Ask { id, service, function, params, budget, credentials, right } => {
+                let reply_to = ReplyTo::Peer { to: from.clone(), id };
+                let request = Request::new(reply_to, service, function, params, ground.now, budget);
+                let request = Request { credentials, right: Some(right), ..request };
+                calls.serve(ground, from, id, request, 0);
+            }
+            Message::Replies(replies) => sets.on_replies(ground, from, replies),
+            Message::RightEnd(end) => {
+                let key = end.key.clone();
+                sets.on_end(ground, from, *end);
+                self.received(from, key, Part::End);
+            }
+            Message::Took { key, arrived, read } => {
+                rights.took(ground, from.id, &key, arrived, read);
+                if let Some(holder) = ground.relays.holder(&key).filter(|_| from.id == key.chain.origin) {
+                    ground.out.send(&holder, Message::Took { key, arrived, read }, Receipt::None, Urgency::Now);
+                }
+            }
             Message::Relay { to, head, tail } => self.pass_on(from, to, Encoded { head: head.into(), tail }),
         }
     }
@@ -112,7 +133,10 @@ impl Node {
 
     /// A sign of life. Whoever was to stop a chain of this node that has ended did not get there: it is stopped now.
     fn beat(&mut self, from: &Arc<NodeRef>, key: &StepKey, host: NodeRef, open: &[catena_wire::Branch]) {
-        let Self { origin, ground, .. } = self;
+        let Self { origin, sets, ground, .. } = self;
+        if sets.awaits(ground, key.chain) {
+            return sets.on_beat(ground, from, key, host);
+        }
         let (chain, me) = (key.chain, ground.me.id);
         let stray = chain.origin == me && from.id != me && !origin.awaits(chain);
         if stray {
@@ -132,6 +156,14 @@ impl Node {
                 key
             }
             Ok(Message::End(end)) => {
+                ground.relays.sent(awake, end.key.clone(), Part::End, from, &ground.policy);
+                end.key
+            }
+            Ok(Message::Replies(replies)) => {
+                ground.relays.replies(awake, replies.key.clone(), from, &ground.policy);
+                replies.key
+            }
+            Ok(Message::RightEnd(end)) => {
                 ground.relays.sent(awake, end.key.clone(), Part::End, from, &ground.policy);
                 end.key
             }

@@ -5,6 +5,7 @@ mod begin;
 mod calls;
 mod messages;
 mod news;
+mod replies;
 
 use alloc::{string::ToString, sync::Arc};
 use catena_wire::{ChainId, Exception, Kinds, NodeId, NodeRef};
@@ -21,6 +22,7 @@ use crate::{
     memory::{Fences, Listeners, Relays, Steps},
     origin::Origin,
     outbox::{Event, Outbox},
+    replies::{Rights, Sets},
 };
 
 /// One participant: origin, hop, caller and callee in one, since a node may be all of them at once.
@@ -30,6 +32,9 @@ pub struct Node {
     chains: Chains,
     calls: Calls,
     origin: Origin,
+    /// Calls made here that are answered many times, and rights to answer such calls.
+    sets: Sets,
+    rights: Rights,
     calls_begun: u64,
     expired_at: Time,
 }
@@ -60,6 +65,8 @@ impl Node {
             },
             chains: Chains::default(),
             calls: Calls::default(),
+            sets: Sets::default(),
+            rights: Rights::default(),
             calls_begun: 0,
             expired_at: Time::default(),
         }
@@ -128,6 +135,8 @@ impl Node {
             self.origin.next_timeout(),
             self.chains.next_timeout(),
             self.calls.next_timeout(),
+            self.sets.next_timeout(),
+            self.rights.next_timeout(),
             self.ground.codes.next_timeout(),
             self.ground.outgoing.next_timeout(),
         ];
@@ -143,6 +152,7 @@ impl Node {
         self.origin.count() == 0
             && self.chains.count() == 0
             && self.calls.is_idle()
+            && self.sets.count() + self.rights.count() == 0
             && self.ground.codes.is_idle()
             && self.ground.directory.is_idle()
             && self.ground.outgoing.is_idle()
@@ -176,6 +186,9 @@ impl Node {
                     let me = ground.me.clone();
                     self.take_message(&me, message);
                 }
+                Event::Take(request) => self.take_right(request),
+                Event::Handed { right, at } => self.handed(&right, at),
+                Event::FunctionEnded { right, result } => self.rights.function_ended(ground, &right, result),
                 Event::Call(request) => self.calls.dispatch(ground, request),
                 Event::Resolved(id, place) => {
                     if let Some(request) = self.calls.request_mut(id) {
@@ -204,6 +217,9 @@ impl Node {
     }
 
     fn forget_chain(&mut self, chain: ChainId) {
+        if self.sets.forget(&mut self.ground, chain) {
+            return;
+        }
         let hosts = self.origin.hosts(chain);
         if self.origin.forget(chain) {
             self.chains.stop(&mut self.ground, chain, hosts);
@@ -218,6 +234,7 @@ impl Node {
             return;
         }
         self.expired_at = awake;
+        self.rights.forget_old(awake, &self.ground.policy);
         let Ground { steps, fences, listeners, relays, out, policy, .. } = &mut self.ground;
         steps.expire(awake, policy);
         fences.expire(awake, policy);

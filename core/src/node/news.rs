@@ -2,7 +2,7 @@
 
 use alloc::{boxed::Box, sync::Arc};
 use bytes::Bytes;
-use catena_wire::{Exception, Hash, Hop, NodeId, NodeRef, StepKey};
+use catena_wire::{Exception, Hash, Hop, NodeId, NodeRef, Part, StepKey};
 
 use super::Node;
 use crate::{
@@ -81,6 +81,8 @@ impl Node {
             for code in ground.codes.link_lost(node) {
                 this.chains.ask_for_code(ground, code);
             }
+            this.sets.link_lost(ground, node);
+            this.rights.link_lost(ground, node);
             this.calls.abandon_peer(ground, node);
             this.calls.link_lost(ground, node);
             this.chains.link_lost(ground, node);
@@ -94,6 +96,11 @@ impl Node {
             match (receipt, why) {
                 (Receipt::Hop(handed), why) => node.chains.hop_undelivered(ground, handed, why),
                 (Receipt::Call(id), why) => node.calls.undelivered(ground, id, why),
+                (Receipt::Part(key, Part::Partial(first)), Undelivered::TooLarge { bytes, bytes_max })
+                    if node.rights.knows(&key) =>
+                {
+                    node.rights.reply_too_large(ground, &key, first, bytes, bytes_max);
+                }
                 (Receipt::Part(key, part), why) => node.chains.part_undelivered(ground, (key, part), why),
                 (Receipt::Return(to, id), Undelivered::TooLarge { bytes, bytes_max }) => {
                     result_too_large(ground, &to, id, bytes, bytes_max);
@@ -103,6 +110,7 @@ impl Node {
                 }
                 (Receipt::Beat(key), Undelivered::Unreachable | Undelivered::Lost) => {
                     node.chains.origin_unreached(ground, &key);
+                    node.rights.unreached(now, &key);
                 }
                 // Whoever waits for a result asks again when its link has broken.
                 (Receipt::Return(..) | Receipt::WantCode(_) | Receipt::Beat(_) | Receipt::None, _) => {}
@@ -113,7 +121,7 @@ impl Node {
     /// Time has passed.
     pub fn on_timeout(&mut self, now: Time) {
         self.at(now, |node| {
-            let Self { origin, chains, calls, ground, .. } = node;
+            let Self { origin, chains, calls, sets, rights, ground, .. } = node;
             let overdue = origin.on_timeout(now, &mut ground.out, &ground.policy);
             // Ahead of the hops that go out again: what is known of the first time is asked for.
             overdue.sought.into_iter().for_each(|chain| chains.seek(ground, chain));
@@ -122,6 +130,8 @@ impl Node {
             overdue.lost.into_iter().for_each(|(chain, hosts)| chains.stop(ground, chain, hosts));
             chains.on_timeout(ground);
             calls.on_timeout(ground);
+            rights.on_timeout(ground);
+            sets.on_timeout(ground);
             while let Some(code) = ground.codes.take_late(now) {
                 chains.ask_for_code(ground, code);
             }

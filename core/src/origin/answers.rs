@@ -1,25 +1,10 @@
 //! Intermediate answers and lines of the console, in order and once, for whoever waits for them.
 
-use alloc::{collections::BTreeMap, vec::Vec};
-use catena_wire::{BRANCHES_MAX, Branch, ChainId, LogLine, StepKey, Value};
+use alloc::vec::Vec;
+use catena_wire::{Branch, ChainId, LogLine, StepKey, Value};
 
 use super::{Detached, Origin, Started};
-use crate::{Action, Policy, Replied, Time, chain::extend, collections::InOrder, outbox::Outbox};
-
-/// Answers of all branches of one chain.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Answers {
-    branches: BTreeMap<Branch, InOrder<Value>>,
-    held: usize,
-    held_bytes: usize,
-}
-
-impl Answers {
-    /// How many answers of a branch have been delivered.
-    pub(super) fn delivered(&self, branch: &Branch) -> u32 {
-        self.branches.get(branch).map_or(0, InOrder::next)
-    }
-}
+use crate::{Action, Policy, Replied, Time, chain::extend, outbox::Outbox, replies::Taken};
 
 impl Origin {
     /// An intermediate answer has come. False if it has to come again: there is no room for it.
@@ -33,27 +18,13 @@ impl Origin {
         policy: &Policy,
     ) -> bool {
         let Some(started) = self.seen(now, key, None, None, policy) else { return true };
-        let answers = &mut started.answers;
-        if answers.branches.len() >= BRANCHES_MAX && !answers.branches.contains_key(&key.branch) {
-            return true;
+        let again = bug!(policy, AnswerTwice).then(|| value.clone());
+        let taken = started.answers.take(&key.branch, number, value, policy);
+        if let (Taken::Repeat, Some(value)) = (taken, again) {
+            out.ask(Action::Reply(key.chain, Replied::Partial(value)));
         }
-        let branch = answers.branches.entry(key.branch.clone()).or_default();
-        // A repetition is dropped; what lies too far ahead comes again.
-        let full = answers.held >= policy.partials_held_max || answers.held_bytes >= policy.partials_held_bytes_max;
-        if branch.has(number) {
-            if bug!(policy, AnswerTwice) {
-                out.ask(Action::Reply(key.chain, Replied::Partial(value)));
-            }
-            return true;
-        }
-        if number > branch.next() && full && !bug!(policy, HoldsWithoutBound) {
-            return bug!(policy, EarlyAnswerDropped);
-        }
-        answers.held += 1;
-        answers.held_bytes += value.len_bytes();
-        branch.insert(number, value);
         self.deliver(out, key.chain, &key.branch, policy);
-        true
+        taken != Taken::NoRoom || bug!(policy, EarlyAnswerDropped)
     }
 
     pub(crate) fn on_console(
@@ -77,16 +48,11 @@ impl Origin {
     /// Hands out what is next in order; the end when everything it counts has been handed out.
     pub(super) fn deliver(&mut self, out: &mut Outbox, chain: ChainId, branch: &Branch, policy: &Policy) {
         let Some(started) = self.chains.get_mut(&chain.number) else { return };
-        let answers = &mut started.answers;
-        if let Some(in_order) = answers.branches.get_mut(branch) {
-            while let Some(value) = in_order.pop() {
-                answers.held -= 1;
-                answers.held_bytes -= value.len_bytes();
-                match &started.detached {
-                    Some(Detached { heard_as: Some(at), .. }) => out.ask(Action::Heard(at.clone(), value)),
-                    Some(_) => {}
-                    None => out.ask(Action::Reply(chain, Replied::Partial(value))),
-                }
+        while let Some(value) = started.answers.pop(branch) {
+            match &started.detached {
+                Some(Detached { heard_as: Some(at), .. }) => out.ask(Action::Heard(at.clone(), value)),
+                Some(_) => {}
+                None => out.ask(Action::Reply(chain, Replied::Partial(value))),
             }
         }
         self.end_if_complete(out, chain, branch, policy);

@@ -65,9 +65,7 @@ pub(crate) struct Overdue {
 
 impl Started {
     fn is_complete(&self) -> bool {
-        let Some(end) = &self.end else { return false };
-        let all = |branch: &Branch, count: u32| self.answers.delivered(branch) >= count;
-        all(&end.key.branch, end.emitted) && end.merged.iter().all(|merged| all(&merged.branch, merged.emitted))
+        self.end.is_some() && self.answers.is_complete()
     }
 }
 
@@ -112,6 +110,9 @@ impl Origin {
         };
         // What was counted before may never all come.
         if started.end.as_ref().is_none_or(|known| end.cut && !known.cut) {
+            started.answers.forget_totals();
+            started.answers.ended(&branch, end.emitted);
+            end.merged.iter().for_each(|merged| started.answers.ended(&merged.branch, merged.emitted));
             started.end = Some(end);
         }
         self.deliver(out, chain, &branch, policy);

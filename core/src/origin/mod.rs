@@ -13,8 +13,7 @@ use alloc::{
 };
 use catena_wire::{Branch, ChainId, End, Hash, LogLine, Mode, NodeId, NodeRef, Outcome, StepKey};
 
-use crate::{Policy, Time, collections::Timers};
-use answers::Answers;
+use crate::{Policy, Time, collections::Timers, replies::Tally};
 pub(crate) use end::EndedDetached;
 use end::Found;
 use liveness::Liveness;
@@ -35,7 +34,7 @@ struct Detached {
 struct Started {
     deadline: Time,
     liveness: Liveness,
-    answers: Answers,
+    answers: Tally,
     console: console::Console,
     /// What looking for it has found.
     found: Option<Found>,
@@ -92,7 +91,7 @@ impl Origin {
         let started = Started {
             deadline: now.after(time_us),
             liveness: Liveness::new(now.after(policy.heartbeat_timeout_us), host),
-            answers: Answers::default(),
+            answers: Tally::default(),
             console: console::Console::default(),
             found: None,
             end: None,

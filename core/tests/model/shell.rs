@@ -65,6 +65,7 @@ impl World {
             | Action::CheckCode { .. }
             | Action::ServeListing { .. }
             | Action::Listing { .. }
+            | Action::RightChanged(_)
             | Action::HeardEnd(_) => {}
             action => self.act_on_guest(setup, host, action),
         }
@@ -219,7 +220,7 @@ impl World {
                     seen.lines.extend(lines.iter().map(|line| line.number));
                 }
             }
-            Replied::Told(_) => {}
+            Replied::Told(_) | Replied::Over { .. } => {}
             Replied::End { outcome, .. } => self.ended(chain, outcome),
         }
     }

@@ -121,6 +121,7 @@ impl Play {
         let number = number_of(service);
         match answer(number, function, params, self.services)? {
             Answer::Value(value) => Ok(value),
+            Answer::Nothing => Ok(Value::null()),
             Answer::Chain(SubChain { input, catch, .. }) => {
                 let program = program_of(number, function, self.services).ok_or_else(oops)?;
                 let end = self.chain(&program, Guest::begin(&input), None, left, false);

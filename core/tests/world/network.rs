@@ -186,6 +186,10 @@ fn describe(from: usize, to: usize, message: &Encoded) -> Sent {
         Message::Cancel(_) => ("cancel", None, None),
         Message::Relay { .. } => ("relay", None, None),
         Message::Received(key, _) => ("received", Some(key), None),
+        Message::Ask { budget, right, .. } => ("ask", Some(right.key), Some(budget)),
+        Message::Replies(replies) => ("replies", Some(replies.key), None),
+        Message::RightEnd(end) => ("right end", Some(end.key), None),
+        Message::Took { key, .. } => ("took", Some(key), None),
         Message::SubChainEnded(key) => ("sub-chain ended", Some(key), None),
     };
     Sent { from, to, kind, key, budget, open }

@@ -25,7 +25,9 @@ impl World {
         let id = self.hosts[host].id();
         match action {
             Action::Send { to, message, receipt, via, .. } => self.send(host, &to, message, receipt, via),
-            Action::RunService { ticket, service, function, params, time_left_us, credentials, key, duplicate } => {
+            Action::RunService {
+                ticket, service, function, params, time_left_us, credentials, key, duplicate, ..
+            } => {
                 self.must_act_for(host, &params, credentials.as_ref());
                 if time_left_us == 0 {
                     self.record.violations.push(format!("n{host}: {service}/{function} runs with no time left"));
@@ -64,7 +66,7 @@ impl World {
             Action::Reply(chain, replied) => self.reply(chain, replied),
             Action::Heard(at, value) => self.record.heard.entry((id, at)).or_default().push(value),
             Action::CallDone(call, result) => self.call_done(host, call, result),
-            Action::ServeListing { .. } | Action::Listing { .. } | Action::HeardEnd(_) => {}
+            Action::ServeListing { .. } | Action::Listing { .. } | Action::HeardEnd(_) | Action::RightChanged(_) => {}
             Action::Resume { code, .. } | Action::Branch { code, .. }
                 if !self.hosts[host].codes.contains_key(&code) =>
             {
@@ -279,7 +281,7 @@ impl World {
         match replied {
             Replied::Partial(value) => seen.partials.push(value),
             Replied::Console(lines) => seen.console.extend(lines),
-            Replied::Told(_) => {}
+            Replied::Told(_) | Replied::Over { .. } => {}
             Replied::End { outcome, last_step, path, trace, .. } => {
                 seen.ends.push((outcome, path, trace));
                 seen.last_step = last_step;

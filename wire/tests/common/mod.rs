@@ -3,9 +3,10 @@
 
 use bytes::Bytes;
 use catena_wire::{
-    Asked, BRANCH_DEPTH_MAX, Branch, BranchCount, Brought, Budget, ChainId, Charter, End, Exception, Fault, Frame,
-    Hash, Hop, Kinds, Listener, LogLine, Merge, Message, Mode, NodeId, NodeRef, Outcome, Part, PossibleDuplicate,
-    Recording, ServiceEntry, StepKey, StepLimits, StepTrace, Told, Value, What, Whereabouts,
+    Asked, BRANCH_DEPTH_MAX, Branch, BranchCount, Brought, Budget, ChainId, Charter, Delegated, End, Exception, Fate,
+    Fault, Frame, Hash, Hop, Kinds, Listener, LogLine, Merge, Message, Mode, NodeId, NodeRef, Outcome, Part,
+    PossibleDuplicate, Recording, Replies, Right, RightEnd, ServiceEntry, StepKey, StepLimits, StepTrace, Told, Value,
+    What, Whereabouts, Window,
 };
 use proptest::{collection::vec, option, prelude::*};
 
@@ -116,6 +117,26 @@ pub(crate) fn line_of() -> LogLine {
     LogLine { step: 1, node: "bei".into(), at_us: 15, text: "hello".into(), branch: branch_of(&[2]), number: 1 }
 }
 
+fn ask_of() -> Message {
+    let window = Window { replies: 64, bytes: 1 << 20 };
+    let right = Right { key: key_of(0), caller: node_of("bei"), entry: Some(node_of("mtv")), window };
+    Message::Ask {
+        id: 9,
+        service: "search".into(),
+        function: "find".into(),
+        params: Value::encode(&"tower"),
+        budget: Budget::new(1_000_000, 12),
+        credentials: Some(Value::encode(&"alice")),
+        right: Box::new(right),
+    }
+}
+
+fn right_end_of() -> RightEnd {
+    let taken = Delegated { target: "search/find".into(), fate: Fate::Taken(node_of("cam")) };
+    let failed = Delegated { target: "search/more".into(), fate: Fate::Failed(exception_of("NodeUnreachable")) };
+    RightEnd { key: key_of(0), replies: 5, delegated: vec![taken, failed], threw: Some(exception_of("Oops")) }
+}
+
 /// One of each, in the order of their numbers.
 pub(crate) fn samples() -> Vec<(&'static str, Message)> {
     let end = End {
@@ -179,6 +200,13 @@ pub(crate) fn samples() -> Vec<(&'static str, Message)> {
         ("received", Message::Received(key_of(3), Part::Partial(7))),
         ("sub_chain_ended", Message::SubChainEnded(key_of(3))),
         ("located", Message::Located(key_of(3), "bei".into(), Whereabouts::Went("cam".into()))),
+        ("ask", ask_of()),
+        (
+            "replies",
+            Message::Replies(Replies { key: key_of(0), first: 3, values: vec![Value::encode(&1), Value::null()] }),
+        ),
+        ("right_end", Message::RightEnd(Box::new(right_end_of()))),
+        ("took", Message::Took { key: key_of(0), arrived: 9, read: 7 }),
     ]
 }
 
@@ -536,6 +564,21 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
         (key(), node(), option::of(node())).prop_map(|(key, origin, entry)| Message::Locate { key, origin, entry }),
         (key(), name(), whereabouts()).prop_map(|(key, host, place)| Message::Located(key, host, place)),
         chain().prop_map(Message::Cancel),
+        (value(), right()).prop_map(|(params, right)| {
+            let (service, function, budget) = ("s".into(), "f".into(), Budget::new(7, 3));
+            Message::Ask { id: 1, service, function, params, budget, credentials: None, right: Box::new(right) }
+        }),
+        (key(), any::<u32>(), vec(value(), 0..4)).prop_map(|(key, first, values)| Message::Replies(Replies {
+            key,
+            first,
+            values
+        })),
+        (key(), any::<u32>(), vec(delegated(), 0..3), option::of(exception())).prop_map(
+            |(key, replies, delegated, threw)| {
+                Message::RightEnd(Box::new(RightEnd { key, replies, delegated, threw }))
+            }
+        ),
+        (key(), any::<u32>(), any::<u32>()).prop_map(|(key, arrived, read)| Message::Took { key, arrived, read }),
         relay,
     ]
 }
@@ -544,4 +587,15 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
 pub(crate) fn entry_of(functions: usize) -> ServiceEntry {
     let functions = vec![String::new(); functions];
     ServiceEntry { service: String::new(), functions, node: node_of(""), kinds: Kinds::default(), proxy: None }
+}
+
+fn right() -> impl Strategy<Value = Right> {
+    (key(), node(), option::of(node()), any::<u32>(), any::<u32>()).prop_map(|(key, caller, entry, replies, bytes)| {
+        Right { key, caller, entry, window: Window { replies, bytes } }
+    })
+}
+
+fn delegated() -> impl Strategy<Value = Delegated> {
+    let fate = prop_oneof![node().prop_map(Fate::Taken), exception().prop_map(Fate::Failed)];
+    (name(), fate).prop_map(|(target, fate)| Delegated { target, fate })
 }

@@ -1,0 +1,201 @@
+//! How a service function replies: the right to do so is a value that clones and drops (Quatrain, sections 2 and 3.2).
+//!
+//! The paper counts threads and replies by hand, in pairs of operations that no thread may forget. Here every task or thread that may
+//! still reply has a clone of the [`Context`], or it could not reply; and no clone can be forgotten, since its owner's end drops it. The last
+//! drop is the end.
+
+use std::sync::{Arc, Mutex};
+
+use catena_core::{Gather, NotSent};
+use catena_wire::{Exception, Fault, StepKey, Value, names};
+use serde::Serialize;
+use tokio::sync::{Notify, oneshot};
+
+use crate::{
+    Context, ReplySet,
+    shell::{Shell, lock},
+    value::to_value,
+};
+
+/// Where replies go.
+#[derive(Clone)]
+pub(crate) enum Right {
+    /// To the reply set of whoever called, or whose call was delegated here.
+    Set(Arc<Held>),
+    /// Into the one result of a plain call.
+    Gathered(Arc<Gathered>),
+    /// The caller waits for what the function returns, and nothing else.
+    Nowhere,
+}
+
+/// A right to reply, which ends when it is dropped.
+pub(crate) struct Held {
+    shell: Arc<Shell>,
+    key: StepKey,
+    /// There may be room again, or the right is over.
+    pub(crate) changed: Notify,
+}
+
+impl Held {
+    pub(crate) fn new(shell: Arc<Shell>, key: StepKey) -> Self {
+        Self { shell, key, changed: Notify::new() }
+    }
+
+    /// Waits while the caller's reader is behind.
+    async fn send(&self, mut value: Value) -> Result<(), Exception> {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            match self.shell.reply_under(&self.key, value) {
+                Ok(()) => return Ok(()),
+                Err(NotSent::Over(why)) => return Err(why),
+                Err(NotSent::Full(back)) => value = back,
+            }
+            changed.await;
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.shell.let_go(&self.key);
+    }
+}
+
+/// What is gathered for a plain call, until the last that may reply has gone.
+pub(crate) struct Gathered {
+    values: Mutex<Vec<Value>>,
+    done: Option<oneshot::Sender<Vec<Value>>>,
+}
+
+/// Bytes that one plain call may gather.
+const GATHERED_BYTES_MAX: usize = 16 << 20;
+
+impl Gathered {
+    pub(crate) fn new() -> (Self, oneshot::Receiver<Vec<Value>>) {
+        let (done, all) = oneshot::channel();
+        (Self { values: Mutex::default(), done: Some(done) }, all)
+    }
+
+    fn add(&self, value: Value) -> Result<(), Exception> {
+        let mut values = lock(&self.values);
+        let bytes: usize = values.iter().map(|value| value.len_bytes() + 1).sum();
+        if bytes + value.len_bytes() > GATHERED_BYTES_MAX {
+            let message = format!(
+                "the replies have more than {GATHERED_BYTES_MAX} bytes together, which is all that a plain call returns; ask for replies as they come"
+            );
+            return Err(Exception::new(names::LIMIT_EXCEEDED, Fault::Caller, message));
+        }
+        values.push(value);
+        Ok(())
+    }
+}
+
+impl Drop for Gathered {
+    fn drop(&mut self) {
+        if let Some(done) = self.done.take() {
+            let _ = done.send(std::mem::take(&mut lock(&self.values)));
+        }
+    }
+}
+
+impl Context {
+    /// Replies with a value and goes on (Quatrain, section 2): at any position, any number of times, in any task or thread that has a clone of
+    /// this context. The caller's set ends when the last clone is gone, so keep none for longer than it may reply.
+    ///
+    /// It waits while the caller's reader is behind, until the call's time is out. A caller that made a plain call gets what is replied
+    /// as one list if the function is one of [`crate::Service::replies`]; else only what the function returns.
+    ///
+    /// # Errors
+    /// `Cancelled` when nobody waits for replies any more: stop then. `LimitExceeded` if the value is too large.
+    pub async fn preturn<T: Serialize + ?Sized>(&self, value: &T) -> Result<(), Exception> {
+        self.preturn_value(to_value(value)?).await
+    }
+
+    /// Replies with a payload as it is.
+    ///
+    /// # Errors
+    /// As [`Context::preturn`].
+    pub async fn preturn_value(&self, value: Value) -> Result<(), Exception> {
+        match &self.right {
+            Right::Set(held) => held.send(value).await,
+            Right::Gathered(gathered) => gathered.add(value),
+            Right::Nowhere => Ok(()),
+        }
+    }
+
+    /// Replies from a thread of its own that may block: not from a task.
+    ///
+    /// # Errors
+    /// As [`Context::preturn`].
+    pub fn preturn_blocking<T: Serialize + ?Sized>(&self, value: &T) -> Result<(), Exception> {
+        self.shell.runtime().block_on(self.preturn(value))
+    }
+
+    /// Has the replies of this call sent together: so many, or so many bytes of them, or those of so many microseconds, whichever is
+    /// first. The first reply never waits. Without this each is sent at once.
+    pub fn gather(&self, replies: u32, bytes: u32, wait_us: u64) {
+        if let Right::Set(held) = &self.right {
+            self.shell.core().gather(&held.key, Gather { replies, bytes, wait_us });
+        }
+    }
+
+    /// Hands a part of the right to reply on: calls `service/function`, wherever that is, and what it replies goes straight to this call's
+    /// caller. The exact end still holds: it counts that function's replies, and those of whatever it delegates in turn.
+    ///
+    /// This returns at once. That nobody takes the call is told to the caller, as a branch that is missing.
+    ///
+    /// # Errors
+    /// The right is over, the name is not `service/function`, or the call has been delegated too often or too deep.
+    pub fn delegate<T: Serialize + ?Sized>(&self, target: &str, params: &T) -> Result<(), Exception> {
+        let (service, function) = split_target(target)?;
+        let params = to_value(params)?;
+        match &self.right {
+            Right::Set(held) => self.shell.delegate(&held.key, service, function, params),
+            Right::Gathered(_) | Right::Nowhere => {
+                // There is no set that another server could reply to: they are gathered here.
+                let (context, target) = (self.clone(), target.to_owned());
+                let replies = self.client().replies_with(&target, params, &self.options())?;
+                self.shell.runtime().spawn(async move {
+                    if let Err(why) = context.pass_on(replies).await {
+                        tracing::debug!(%why, target, "replies to a plain call are missing");
+                    }
+                });
+                Ok(())
+            }
+        }
+    }
+
+    /// Passes each reply of another call on as it comes.
+    ///
+    /// # Errors
+    /// What ended that call without all of its replies; those that came have been passed on.
+    pub async fn pass_on(&self, mut replies: ReplySet) -> Result<(), Exception> {
+        while let Some(reply) = replies.next().await {
+            self.preturn_value(reply?.into_value()).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The two parts of `service/function`.
+pub(crate) fn split_target(target: &str) -> Result<(&str, &str), Exception> {
+    let parts = target.rsplit_once('/').filter(|(service, function)| !service.is_empty() && !function.is_empty());
+    parts.ok_or_else(|| {
+        let message = format!("{target:?} names no function; write service/function");
+        Exception::new(names::BAD_PARAMETERS, Fault::Caller, message)
+    })
+}
+
+/// All of them in one list.
+pub(crate) fn list_of(values: &[Value]) -> Result<Value, Exception> {
+    let mut bytes = Vec::with_capacity(9 + values.iter().map(Value::len_bytes).sum::<usize>());
+    let mut encoder = minicbor::Encoder::new(&mut bytes);
+    // Writing to a `Vec` cannot fail.
+    let _ = encoder.array(values.len() as u64);
+    values.iter().for_each(|value| bytes.extend_from_slice(value.as_bytes()));
+    Value::from_cbor(bytes.into()).map_err(|why| {
+        let message = format!("the replies cannot be gathered: {why}");
+        Exception::new(names::LIMIT_EXCEEDED, Fault::Service, message)
+    })
+}

@@ -1,0 +1,73 @@
+//! Rights to reply that service functions of this node have.
+
+use std::sync::Arc;
+
+use catena_core::NotSent;
+use catena_wire::{ChainId, Exception, StepKey, Value};
+use tokio::sync::oneshot;
+
+use super::{Shell, lock};
+use crate::replying::{Gathered, Held, Right};
+
+impl Shell {
+    /// The right that came with a call. For a plain call: what gathers its replies, if it wants them.
+    pub(super) fn right_of(
+        self: &Arc<Self>,
+        key: Option<StepKey>,
+        gathers: bool,
+    ) -> (Right, Option<oneshot::Receiver<Vec<Value>>>) {
+        if let Some(key) = key {
+            let held = Arc::new(Held::new(Arc::clone(self), key.clone()));
+            lock(&self.rights).insert(key, Arc::downgrade(&held));
+            return (Right::Set(held), None);
+        }
+        if gathers {
+            let (gathered, all) = Gathered::new();
+            return (Right::Gathered(Arc::new(gathered)), Some(all));
+        }
+        (Right::Nowhere, None)
+    }
+
+    pub(crate) fn reply_under(self: &Arc<Self>, right: &StepKey, value: Value) -> Result<(), NotSent> {
+        let now = self.now();
+        let sent = self.core().reply(now, right, value);
+        self.drive();
+        sent
+    }
+
+    pub(crate) fn delegate(
+        self: &Arc<Self>,
+        right: &StepKey,
+        service: &str,
+        function: &str,
+        params: Value,
+    ) -> Result<(), Exception> {
+        let now = self.now();
+        let delegated = self.core().delegate(now, right, service, function, params);
+        self.drive();
+        delegated
+    }
+
+    /// The last that could reply has gone.
+    pub(crate) fn let_go(self: &Arc<Self>, right: &StepKey) {
+        lock(&self.rights).remove(right);
+        let now = self.now();
+        self.core().let_go(now, right);
+        self.drive();
+    }
+
+    /// Whoever waits to reply under this right tries again.
+    pub(super) fn right_changed(&self, right: &StepKey) {
+        let held = lock(&self.rights).get(right).and_then(std::sync::Weak::upgrade);
+        if let Some(held) = held {
+            held.changed.notify_waiters();
+        }
+    }
+
+    /// So many replies more have been read.
+    pub(crate) fn read(self: &Arc<Self>, call: ChainId, count: usize) {
+        let now = self.now();
+        self.core().on_read(now, call, count);
+        self.drive();
+    }
+}

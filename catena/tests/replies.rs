@@ -1,0 +1,366 @@
+//! Calls that are answered many times, over real nodes and sockets (Quatrain).
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use catena::{Client, Context, Ended, Exception, Node, Place, ReplySet, RunOptions, Service, exceptions, to_value};
+use tokio::sync::{Notify, Semaphore};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Nodes with these services, each of its own, and a client that has joined the first.
+async fn nodes(services: Vec<Service>) -> (Vec<Node>, Client) {
+    let mut nodes: Vec<Node> = Vec::new();
+    for service in services {
+        let mut builder = Node::builder(service.name()).listen("127.0.0.1:0").service(service.clone());
+        if let Some(first) = nodes.first() {
+            builder = builder.join(Place::new(first.address().unwrap()));
+        }
+        nodes.push(builder.start().await.unwrap());
+    }
+    let join = Place::new(nodes[0].address().unwrap());
+    let client = Client::builder("client").join(join).connect().await.unwrap();
+    (nodes, client)
+}
+
+/// All replies, and what ended the set if it was not complete.
+async fn all(mut set: ReplySet) -> (BTreeSet<u64>, Option<Exception>, ReplySet) {
+    let (mut seen, mut ended) = (BTreeSet::new(), None);
+    while let Some(reply) = tokio::time::timeout(PATIENCE, set.next()).await.expect("the set ends") {
+        match reply {
+            Ok(reply) => assert!(seen.insert(reply.decode().unwrap()), "{reply:?} came twice"),
+            Err(why) => ended = Some(why),
+        }
+    }
+    (seen, ended, set)
+}
+
+async fn complete(set: ReplySet) -> BTreeSet<u64> {
+    let (seen, ended, set) = all(set).await;
+    assert!(ended.is_none() && set.ended() == Some(Ended::Complete) && !set.is_partial(), "{ended:?}");
+    seen
+}
+
+/// Replies with `of + 0..count`, each from a task of its own.
+fn leaf(name: &str, of: u64) -> Service {
+    let tasks = move |context: Context, count: u64| async move {
+        for number in 0..count {
+            let context = context.clone();
+            tokio::spawn(async move { context.preturn(&(of + number)).await });
+        }
+        Ok(())
+    };
+    Service::new(name).replies("find", tasks)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replies_come_from_any_task_and_thread_at_any_position_and_what_is_returned_is_one_more() {
+    // The paper's Sample Code 2: threads that reply, and one reply after they have been started.
+    let many = async |context: Context, count: u64| {
+        for number in 0..count {
+            let context = context.clone();
+            let runtime = tokio::runtime::Handle::current();
+            std::thread::spawn(move || {
+                let _runtime = runtime.enter();
+                context.preturn_blocking(&(2 * number)).unwrap();
+                context.preturn_blocking(&(2 * number + 1)).unwrap();
+            });
+        }
+        context.preturn(&1_000).await?;
+        Ok(1_001)
+    };
+    let (_nodes, client) = nodes(vec![Service::new("a").function_in("many", many)]).await;
+    for _ in 0..50 {
+        let seen = complete(client.replies("a/many", &10_u64).await.unwrap()).await;
+        assert_eq!(seen, (0..20).chain([1_000, 1_001]).collect());
+    }
+    // A plain call gets what the function returns, as ever.
+    assert_eq!(client.call::<_, u64>("a", "many", &3_u64).await.unwrap(), 1_001);
+}
+
+/// Quatrain, Figure 4: a count of replies under way is zero before a thread that was started late makes its first (a); and a count
+/// of threads, which their replies lower, is zero once the procedure itself has replied (b).
+#[tokio::test(flavor = "multi_thread")]
+async fn the_papers_two_counter_examples_do_not_end_the_set_early() {
+    let late = Arc::new(Notify::new());
+    let begin = Arc::clone(&late);
+    let service = Service::new("a").replies("late", move |context: Context, first: Option<u64>| {
+        let begin = Arc::clone(&begin);
+        async move {
+            let thread = context.clone();
+            tokio::spawn(async move {
+                begin.notified().await;
+                thread.preturn(&2_u64).await
+            });
+            if let Some(first) = first {
+                context.preturn(&first).await?;
+            }
+            Ok(())
+        }
+    });
+    let (nodes, client) = nodes(vec![service]).await;
+    for first in [None, Some(1)] {
+        let mut set = client.replies("a/late", &first).await.unwrap();
+        if let Some(first) = first {
+            assert_eq!(set.next().await.unwrap().unwrap().decode::<u64>().unwrap(), first);
+        } else {
+            // The function has ended when none of this node's runs any more.
+            client.call::<_, ()>("a", "none", &()).await.unwrap_err();
+            while nodes[0].load().2 > 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        assert_eq!(set.ended(), None);
+        late.notify_one();
+        assert_eq!(complete(set).await, BTreeSet::from([2]));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_is_delegated_over_three_servers_ends_when_all_have() {
+    let front = Service::new("front")
+        .replies("find", async |context: Context, count: u64| {
+            context.delegate("middle/find", &count)?;
+            context.delegate("left/find", &count)?;
+            Ok(context.preturn(&1).await?)
+        })
+        .replies("pass", async |context: Context, count: u64| {
+            let left = context.client().replies("left/find", &count).await?;
+            let right = context.client().replies("right/find", &count).await?;
+            tokio::try_join!(context.pass_on(left), context.pass_on(right))?;
+            Ok(())
+        });
+    let middle = Service::new("middle").replies("find", async |context: Context, count: u64| {
+        context.preturn(&2).await?;
+        Ok(context.delegate("right/find", &count)?)
+    });
+    let services = vec![front, middle, leaf("left", 1_000), leaf("right", 2_000)];
+    let (_nodes, client) = nodes(services).await;
+    let both: BTreeSet<u64> = (1_000..1_020).chain(2_000..2_020).collect();
+    for _ in 0..50 {
+        let seen = complete(client.replies("front/find", &20_u64).await.unwrap()).await;
+        assert_eq!(seen, both.iter().copied().chain([1, 2]).collect());
+    }
+    assert_eq!(complete(client.replies("front/pass", &20_u64).await.unwrap()).await, both);
+    // Who makes a plain call gets all of it as one list, when the last has come.
+    let list: BTreeSet<u64> = client.call("front", "find", &20_u64).await.unwrap();
+    assert_eq!(list, both.iter().copied().chain([1, 2]).collect());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_branch_that_throws_or_is_not_there_is_named_and_costs_its_own_replies_only() {
+    let front = Service::new("front").replies("find", async |context: Context, targets: Vec<String>| {
+        for target in targets {
+            context.delegate(&target, &3_u64)?;
+        }
+        Ok(context.preturn(&1).await?)
+    });
+    let bad = Service::new("bad").replies("find", async |context: Context, count: u64| {
+        context.preturn(&count).await?;
+        Err(catena::ServiceError::named("NoTable", "the table is missing"))
+    });
+    let (_nodes, client) = nodes(vec![front, bad, leaf("left", 1_000)]).await;
+    let find = |targets: &'static [&'static str]| client.replies("front/find", targets);
+    let (seen, why, set) = all(find(&["bad/find", "left/find"]).await.unwrap()).await;
+    assert_eq!(seen, BTreeSet::from([1, 3, 1_000, 1_001, 1_002]));
+    assert_eq!((why.unwrap().name.as_str(), set.ended()), ("NoTable", Some(Ended::Exception)));
+    assert!(set.is_partial());
+    let [missing] = set.missing() else { panic!("{:?}", set.missing()) };
+    assert_eq!((missing.target.as_str(), missing.node.as_deref()), ("bad/find", Some("bad")));
+
+    let (seen, why, set) = all(find(&["bad/find", "nobody/find", "left/none"]).await.unwrap()).await;
+    assert_eq!(seen, BTreeSet::from([1, 3]));
+    let why = why.unwrap();
+    assert!(why.name == exceptions::REPLIES_MISSING && why.message.contains("nobody/find"), "{why}");
+    assert_eq!(set.missing().len(), 3);
+    let (_, why, set) = all(client.replies("front/none", &()).await.unwrap()).await;
+    assert_eq!((why.unwrap().name.as_str(), set.ended()), (exceptions::UNKNOWN_FUNCTION, Some(Ended::Exception)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_reader_holds_the_replier_back_and_what_has_come_stays_readable() {
+    let sent = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&sent);
+    let service = Service::new("a").replies("all", move |context: Context, upto: u64| {
+        let count = Arc::clone(&count);
+        async move {
+            for number in 0..upto {
+                context.preturn(&number).await?;
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+            Ok(())
+        }
+    });
+    let (_nodes, client) = nodes(vec![service]).await;
+    let mut set = client.replies("a/all", &10_000_u64).await.unwrap();
+    assert!(set.has_more().await);
+    // It runs into the window, and waits there.
+    tokio::time::timeout(Duration::from_millis(300), async {
+        while sent.load(Ordering::SeqCst) < 1_024 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .unwrap_or_default();
+    assert!(sent.load(Ordering::SeqCst) <= 1_024, "{sent:?} were sent to one who reads nothing");
+    assert_eq!(complete(set).await, (0..10_000).collect());
+
+    // All has come, and nobody has read: the end does not take it away.
+    let set = client.replies("a/all", &100_u64).await.unwrap();
+    let read = move || {
+        let mut set = set.blocking();
+        let sum: u64 = set.by_ref().map(|reply| reply.unwrap().decode::<u64>().unwrap()).sum();
+        assert_eq!((sum, set.set().ended()), (4_950, Some(Ended::Complete)));
+    };
+    tokio::task::spawn_blocking(read).await.unwrap();
+    let sum = AtomicU64::new(0);
+    let add = async |value: catena::Value| {
+        sum.fetch_add(catena::from_value(&value).unwrap(), Ordering::SeqCst);
+    };
+    client.replies("a/all", &100_u64).await.unwrap().in_parallel(8, add).await.unwrap();
+    assert_eq!(sum.into_inner(), 4_950);
+}
+
+/// Tells when it is dropped: the function that has it was stopped.
+struct Stopped(Arc<Semaphore>);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        self.0.add_permits(1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_set_that_is_dropped_or_cancelled_stops_the_whole_tree() {
+    let stopped = Arc::new(Semaphore::new(0));
+    let waits = |name: &str, to: Option<&'static str>| {
+        let stopped = Arc::clone(&stopped);
+        Service::new(name).replies("wait", move |context: Context, (): ()| {
+            let stopped = Stopped(Arc::clone(&stopped));
+            async move {
+                if let Some(to) = to {
+                    context.delegate(to, &())?;
+                }
+                context.preturn(&u64::from(to.is_some())).await?;
+                std::future::pending::<()>().await;
+                drop(stopped);
+                Ok(())
+            }
+        })
+    };
+    let (_nodes, client) = nodes(vec![waits("front", Some("back/wait")), waits("back", None)]).await;
+    let both_stopped = || async {
+        let both = tokio::time::timeout(PATIENCE, stopped.acquire_many(2)).await;
+        both.expect("both are stopped").unwrap().forget();
+    };
+    let mut set = client.replies("front/wait", &()).await.unwrap();
+    for _ in 0..2 {
+        set.next().await.unwrap().unwrap();
+    }
+    drop(set);
+    both_stopped().await;
+    let mut set = client.replies("front/wait", &()).await.unwrap();
+    for _ in 0..2 {
+        set.next().await.unwrap().unwrap();
+    }
+    set.cancel();
+    let (_, why, set) = all(set).await;
+    assert_eq!((why.unwrap().name.as_str(), set.ended()), (exceptions::CANCELLED, Some(Ended::Failure)));
+    both_stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_context_that_is_kept_for_ever_ends_with_the_callers_time_and_its_node_is_named() {
+    let kept = Arc::new(Mutex::new(Vec::new()));
+    let keep = Arc::clone(&kept);
+    let service = Service::new("a").replies("keep", move |context: Context, (): ()| {
+        keep.lock().unwrap().push(context.clone());
+        async move { Ok(context.preturn(&7).await?) }
+    });
+    let (_nodes, client) = nodes(vec![service]).await;
+    let options = RunOptions { timeout: Duration::from_millis(300), ..RunOptions::default() };
+    let set = client.replies_with("a/keep", to_value(&()).unwrap(), &options).unwrap();
+    let (seen, why, set) = all(set).await;
+    assert_eq!((seen, set.ended()), (BTreeSet::from([7]), Some(Ended::Failure)));
+    assert_eq!(why.unwrap().name, exceptions::DEADLINE_EXCEEDED);
+    let [missing] = set.missing() else { panic!("{:?}", set.missing()) };
+    assert!(missing.node.as_deref() == Some("a") && missing.target == "a/keep", "{missing:?}");
+    // The right is over for whoever still has it.
+    let context = kept.lock().unwrap().pop().unwrap();
+    let replied = async {
+        while context.preturn(&8).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, replied).await.expect("it is told that nobody waits");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_is_refused_by_name() {
+    let service = Service::new("a")
+        .replies("large", async |context: Context, bytes: usize| Ok(context.preturn(&"x".repeat(bytes)).await?))
+        .replies("circle", async |context: Context, (): ()| Ok(context.delegate("a/circle", &())?))
+        .replies("nowhere", async |context: Context, (): ()| Ok(context.delegate("nowhere", &())?));
+    let (_nodes, client) = nodes(vec![service]).await;
+    let why = async |target: &str, params: usize| {
+        let set = match params {
+            0 => client.replies(target, &()).await.unwrap(),
+            _ => client.replies(target, &params).await.unwrap(),
+        };
+        all(set).await.1.expect("an exception")
+    };
+    assert_eq!(why("a/large", 200 << 20).await.name, exceptions::LIMIT_EXCEEDED);
+    assert_eq!(why("a/circle", 0).await.name, exceptions::HOP_BUDGET_EXCEEDED);
+    assert_eq!(why("a/nowhere", 0).await.name, exceptions::BAD_PARAMETERS);
+    assert!(matches!(client.replies("a", &()).await, Err(why) if why.name == exceptions::BAD_PARAMETERS));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_iterators_and_blocking_functions_reply_and_overload_is_refused_by_name() {
+    let (go, gone) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicU64::new(0)));
+    let (wait, count) = (Arc::clone(&go), Arc::clone(&gone));
+    let service = Service::new("a")
+        .threads(1, 1)
+        .iterator("count", |_, upto: u64| Ok(0..upto))
+        .stream("stream", async |_, upto: u64| Ok(futures_util::stream::iter((0..upto).map(Ok))))
+        .blocking("block", move |_, (): ()| {
+            count.fetch_add(1, Ordering::SeqCst);
+            tokio::runtime::Handle::current().block_on(wait.acquire())?.forget();
+            Ok(7_u64)
+        });
+    let (_nodes, client) = nodes(vec![service]).await;
+    for target in ["a/count", "a/stream"] {
+        assert_eq!(complete(client.replies(target, &2_000_u64).await.unwrap()).await, (0..2_000).collect());
+    }
+    let call = || client.call::<_, u64>("a", "block", &());
+    let first = tokio::spawn({
+        let client = client.clone();
+        async move { client.call::<_, u64>("a", "block", &()).await }
+    });
+    while gone.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    // One has the thread, one waits for it, and the third is refused, whichever that is.
+    let (second, third) = tokio::join!(
+        async {
+            let result = call().await;
+            go.add_permits(2);
+            result
+        },
+        async {
+            let result = call().await;
+            go.add_permits(2);
+            result
+        }
+    );
+    let refused = |result: &Result<u64, Exception>| matches!(result, Err(why) if why.name == exceptions::OVERLOADED);
+    assert!(refused(&second) != refused(&third), "{second:?} {third:?}");
+    assert_eq!(first.await.unwrap().unwrap(), 7);
+}

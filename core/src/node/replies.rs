@@ -1,0 +1,126 @@
+//! Calls that are answered many times: made, answered, delegated, and read.
+
+use alloc::{boxed::Box, string::ToString, sync::Arc};
+use catena_wire::{Brought, Budget, ChainId, Exception, Message, NodeRef, Outcome, Right, StepKey, Value, Window};
+
+use super::{Node, taken};
+use crate::{
+    Gather, NotSent, Receipt, Time, Urgency,
+    calls::{ReplyTo, Request},
+    ground::overloaded,
+};
+
+impl Node {
+    /// Makes a call that may be answered many times, from wherever it is delegated to (Quatrain). Its answers come as [`crate::Action::Reply`], the last
+    /// of which is [`crate::Replied::Over`]; [`Node::on_read`] says how far they have been read. [`Node::cancel`] and [`Node::forget`] stop it.
+    ///
+    /// Its number has to be drawn at random, so that nobody can guess it.
+    ///
+    /// # Errors
+    /// `Overloaded`, or a number that is in use.
+    #[allow(clippy::too_many_arguments, reason = "what a call consists of")]
+    pub fn ask(
+        &mut self,
+        now: Time,
+        number: u128,
+        service: &str,
+        function: &str,
+        params: Value,
+        budget: Budget,
+        credentials: Option<Value>,
+    ) -> Result<ChainId, Exception> {
+        let (policy, me) = (&self.ground.policy, &self.ground.me);
+        if self.sets.count() >= policy.chains_started_max {
+            return Err(overloaded(&me.name, "calls with many answers", policy.chains_started_max));
+        }
+        let call = ChainId { origin: me.id, number };
+        if self.sets.awaits(&self.ground, call) || self.origin.awaits(call) {
+            return Err(taken(call));
+        }
+        let budget = budget.narrowed_to(policy.budget_max);
+        let window = Window { replies: policy.reply_window, bytes: policy.reply_window_bytes };
+        let right = Right::root(call, (**me).clone(), window);
+        let target = [service, "/", function].concat();
+        let reply_to = ReplyTo::Handing(right.key.clone());
+        let request = Request::new(reply_to, service.to_string(), function.to_string(), params, now, budget);
+        let request = Request { credentials, right: Some(Box::new(right)), ..request };
+        self.at(now, |node| {
+            node.sets.begin(&node.ground, number, target, budget.time_left_us(), window);
+            node.calls.dispatch(&mut node.ground, request);
+        });
+        Ok(call)
+    }
+
+    /// The user of a reply set has read so many replies more.
+    pub fn on_read(&mut self, now: Time, call: ChainId, count: usize) {
+        self.at(now, |node| node.sets.on_read(&mut node.ground, call, count));
+    }
+
+    /// Replies under a right that is here.
+    ///
+    /// # Errors
+    /// The caller's reader is behind, or the right is over.
+    pub fn reply(&mut self, now: Time, right: &StepKey, value: Value) -> Result<(), NotSent> {
+        let mut sent = Ok(());
+        self.at(now, |node| sent = node.rights.reply(&mut node.ground, right, value));
+        sent
+    }
+
+    /// Replies under this right go together from now on.
+    pub fn gather(&mut self, right: &StepKey, gather: Gather) {
+        self.rights.gather(right, gather);
+    }
+
+    /// Hands a part of a right on: calls a function, wherever it is, whose replies go straight to the caller of this one.
+    ///
+    /// # Errors
+    /// The right is over, or its hop budget is. That nobody takes the call is told to the caller.
+    pub fn delegate(
+        &mut self,
+        now: Time,
+        right: &StepKey,
+        service: &str,
+        function: &str,
+        params: Value,
+    ) -> Result<(), Exception> {
+        let mut delegated = Ok(());
+        self.at(now, |node| {
+            delegated = node.rights.delegate(&mut node.ground, right, (service, function), params);
+        });
+        delegated
+    }
+
+    /// Nobody here can reply under this right any more: whoever could has dropped it.
+    pub fn let_go(&mut self, now: Time, right: &StepKey) {
+        self.at(now, |node| node.rights.let_go(&mut node.ground, right));
+    }
+
+    /// A call that may be answered many times runs here, once its right is held; whoever handed it over may forget it.
+    pub(super) fn take_right(&mut self, mut request: Request) {
+        let Some(right) = request.right.take() else { return };
+        let key = right.key.clone();
+        if let Err(why) = self.rights.hold(&mut self.ground, &request, *right) {
+            return self.calls.fail(&mut self.ground, request, why);
+        }
+        match core::mem::replace(&mut request.reply_to, ReplyTo::Right(key)) {
+            ReplyTo::Peer { to, id } => {
+                let taken = Message::Return(id, Outcome::Done(Value::null()), Brought::default());
+                self.ground.out.send(&to, taken, Receipt::None, Urgency::Now);
+            }
+            ReplyTo::Handing(right) => {
+                let me = self.ground.me.clone();
+                self.handed(&right, Ok(me));
+            }
+            _ => {}
+        }
+        self.calls.run_service(&mut self.ground, request);
+    }
+
+    /// What became of a call with the right to answer it: for whoever made it, or delegated it.
+    pub(super) fn handed(&mut self, right: &StepKey, at: Result<Arc<NodeRef>, Exception>) {
+        match right.branch.is_root() {
+            true => self.sets.handed(&mut self.ground, right, at),
+            false => self.rights.handed(&mut self.ground, right, at),
+        }
+    }
+}

@@ -1,0 +1,560 @@
+//! The holder's side: rights to reply that are here, until whoever has them lets them go.
+
+use alloc::{
+    boxed::Box,
+    collections::{BTreeMap, VecDeque},
+    format,
+    string::String,
+    sync::Arc,
+    vec::Vec,
+};
+use catena_wire::{
+    Budget, ChainId, DELEGATES_MAX, Delegated, Exception, Fate, Fault, Message, NodeId, NodeRef, Part, REPLIES_MAX,
+    Replies, Right, RightEnd, StepKey, Value, names,
+};
+
+use crate::{
+    Action, Policy, Receipt, Time, Urgency,
+    calls::{Owner, ReplyTo, Request},
+    collections::{Expiring, Timers},
+    delivery::Parcel,
+    ground::Ground,
+    outbox::Event,
+};
+
+/// Why a reply was not sent.
+#[derive(Clone, PartialEq, Debug)]
+pub enum NotSent {
+    /// The caller's reader is behind: here it is again, to be sent when [`Action::RightChanged`] says so.
+    Full(Value),
+    /// It never will be: the right has ended, or the reply is too large.
+    Over(Exception),
+}
+
+/// Replies that are sent together, as far as they come together: never later than the first of them may wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Gather {
+    /// So many at most.
+    pub replies: u32,
+    /// So many bytes, about.
+    pub bytes: u32,
+    /// Microseconds that a reply may wait for company. The first under a right does not wait.
+    pub wait_us: u64,
+}
+
+impl Gather {
+    /// Each reply is sent at once.
+    pub const NONE: Self = Self { replies: 1, bytes: 0, wait_us: 0 };
+}
+
+/// A right that was delegated, and what became of that, as soon as it is known.
+#[derive(Clone, Debug)]
+struct Child {
+    target: String,
+    fate: Option<Fate>,
+}
+
+/// A right that is here.
+#[derive(Clone, Debug)]
+struct Held {
+    number: u64,
+    right: Right,
+    /// Who handed it over.
+    from: NodeId,
+    budget: Budget,
+    deadline: Time,
+    credentials: Option<Value>,
+    gather: Gather,
+    /// Not yet sent, and when that is due.
+    queue: VecDeque<Value>,
+    queue_bytes: usize,
+    flush_at: Option<Time>,
+    /// Sent so far.
+    sent: u32,
+    /// Bytes of each reply that is sent and not read.
+    unread: VecDeque<usize>,
+    unread_bytes: usize,
+    read: u32,
+    /// Somebody waits until the reader has caught up.
+    waits: bool,
+    children: Vec<Child>,
+    /// Nobody here can reply under it any more.
+    let_go: bool,
+    threw: Option<Exception>,
+    beat_at: Time,
+    /// Since when the caller has not been reached, and when that was last found.
+    unreached: Option<(Time, Time)>,
+}
+
+/// A right that has ended: to whom it belonged, and where what it delegated went.
+#[derive(Clone, Debug)]
+struct Ended {
+    right: Right,
+    until: Time,
+    delegated: Vec<Delegated>,
+}
+
+/// Rights to reply that are here.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rights {
+    next: u64,
+    held: BTreeMap<StepKey, Held>,
+    numbers: BTreeMap<u64, StepKey>,
+    timers: Timers<u64>,
+    ended: Expiring<StepKey, Ended>,
+}
+
+impl Rights {
+    pub(crate) fn count(&self) -> usize {
+        self.held.len()
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        self.timers.next()
+    }
+
+    /// Whether it is here, or was.
+    pub(crate) fn knows(&self, key: &StepKey) -> bool {
+        self.held.contains_key(key) || self.ended.contains(key)
+    }
+
+    /// A call is taken over, and with it the right to answer it.
+    ///
+    /// # Errors
+    /// `Overloaded`, or `ProtocolError` if it has been here before.
+    pub(crate) fn hold(&mut self, ground: &mut Ground, request: &Request, right: Right) -> Result<(), Exception> {
+        let key = right.key.clone();
+        if self.knows(&key) {
+            let why = "this right to reply was handed out before; whether its call took effect is unknown";
+            return Err(Exception::new(names::PROTOCOL, Fault::Caller, why).outcome_unknown());
+        }
+        if self.held.len() >= ground.policy.rights_max {
+            return Err(ground.overloaded("rights to reply", ground.policy.rights_max));
+        }
+        self.next += 1;
+        let from = match &request.reply_to {
+            ReplyTo::Peer { to, .. } => to.id,
+            _ => ground.me.id,
+        };
+        let budget = request.budget_now(ground.now);
+        let beat_at = ground.now.after(ground.policy.heartbeat_interval_us.max(1));
+        let held = Held {
+            number: self.next,
+            right,
+            from,
+            budget,
+            deadline: ground.now.after(budget.time_left_us()),
+            credentials: request.credentials.clone(),
+            gather: Gather::NONE,
+            queue: VecDeque::new(),
+            queue_bytes: 0,
+            flush_at: None,
+            sent: 0,
+            unread: VecDeque::new(),
+            unread_bytes: 0,
+            read: 0,
+            waits: false,
+            children: Vec::new(),
+            let_go: false,
+            threw: None,
+            beat_at,
+            unreached: None,
+        };
+        if !key.branch.is_root() {
+            // Its caller may not know of it yet.
+            beat(ground, &held.right);
+        }
+        self.timers.set(self.next, held.next());
+        self.numbers.insert(self.next, key.clone());
+        self.held.insert(key, held);
+        Ok(())
+    }
+
+    /// Replies under this right. The caller may be behind, or gone.
+    pub(crate) fn reply(&mut self, ground: &mut Ground, key: &StepKey, value: Value) -> Result<(), NotSent> {
+        let Some(held) = self.held.get_mut(key).filter(|held| !held.let_go) else { return Err(NotSent::Over(over())) };
+        let (bytes, bytes_max) = (value.len_bytes(), ground.policy.reply_bytes_max);
+        if bytes > bytes_max {
+            return Err(NotSent::Over(too_large(held.sent, bytes as u64, bytes_max as u64)));
+        }
+        if held.is_full() || !ground.outgoing.has_room(bytes, &ground.policy) {
+            held.waits = true;
+            return Err(NotSent::Full(value));
+        }
+        held.push(value);
+        self.send(ground, key, false);
+        Ok(())
+    }
+
+    /// From now on replies go together.
+    pub(crate) fn gather(&mut self, key: &StepKey, gather: Gather) {
+        if let Some(held) = self.held.get_mut(key) {
+            held.gather = gather;
+        }
+    }
+
+    /// Hands a part of the right on: a call whose replies go to the caller of this one.
+    ///
+    /// # Errors
+    /// The right has ended, or no more can be delegated.
+    pub(crate) fn delegate(
+        &mut self,
+        ground: &mut Ground,
+        key: &StepKey,
+        (service, function): (&str, &str),
+        params: Value,
+    ) -> Result<(), Exception> {
+        let held = self.held.get_mut(key).filter(|held| !held.let_go).ok_or_else(over)?;
+        let number = u16::try_from(held.children.len() + 1).unwrap_or(u16::MAX);
+        let deep = "a call delegates to a call that delegates, more than 16 deep; does a service delegate to itself?";
+        let too_deep = || Exception::new(names::LIMIT_EXCEEDED, Fault::Service, deep);
+        let mut right = held.right.child(number).ok_or_else(too_deep)?;
+        if held.children.len() >= DELEGATES_MAX {
+            let message = format!("one call delegates to {DELEGATES_MAX} others, which is all it may");
+            return Err(Exception::new(names::LIMIT_EXCEEDED, Fault::Service, message));
+        }
+        let left = Budget::new(held.deadline.since(ground.now), held.budget.hops_left());
+        let Some(left) = left.take_hop() else {
+            let why =
+                "the call has been delegated as often as its hop budget allows; give it more, or look for a circle";
+            return Err(Exception::new(names::HOP_BUDGET_EXCEEDED, Fault::Service, why));
+        };
+        // What a call may delegate in all is bounded by its hops. The first gets half of what is left, the second a third, and so on: a
+        // budget of 2,000 is good for a circle of ten, or for some ninety side by side.
+        let lent = left.hops_left() / (u32::from(number) + 1);
+        held.budget = left.without_hops(lent);
+        if right.caller.address.is_none() && right.entry.is_none() && held.from == right.caller.id {
+            right.entry = Some((*ground.me).clone());
+        }
+        held.children.push(Child { target: [service, "/", function].concat(), fate: None });
+        let reply_to = ReplyTo::Handing(right.key.clone());
+        let budget = Budget::new(left.time_left_us(), lent);
+        let request = Request::new(reply_to, service.into(), function.into(), params, ground.now, budget);
+        let (credentials, right) = (held.credentials.clone(), Some(Box::new(right)));
+        ground.out.tell(Event::Call(Request { credentials, right, ..request }));
+        Ok(())
+    }
+
+    /// What became of a right that was delegated here.
+    pub(crate) fn handed(&mut self, ground: &mut Ground, child: &StepKey, at: Result<Arc<NodeRef>, Exception>) {
+        let Some(branch) = child.branch.parent() else { return };
+        let key = StepKey { branch, ..child.clone() };
+        let Some(held) = self.held.get_mut(&key) else { return };
+        if let Some(child) = held.children.get_mut(usize::from(child.branch.number()).wrapping_sub(1)) {
+            child.fate = Some(match at {
+                Ok(node) => Fate::Taken((*node).clone()),
+                Err(why) => Fate::Failed(why),
+            });
+        }
+        self.end_if_done(ground, &key);
+    }
+
+    /// The function that was called has ended. What it returned, if anything, is one more reply, whatever the window.
+    pub(crate) fn function_ended(
+        &mut self,
+        ground: &mut Ground,
+        key: &StepKey,
+        result: Result<Option<Value>, Exception>,
+    ) {
+        let Some(held) = self.held.get_mut(key) else { return };
+        match result {
+            Ok(Some(value)) => held.push(value),
+            Ok(None) => {}
+            Err(why) => drop(held.threw.get_or_insert(why)),
+        }
+        self.send(ground, key, true);
+    }
+
+    /// Nobody here can reply under it any more (Quatrain, section 3.2: the reference count is zero).
+    pub(crate) fn let_go(&mut self, ground: &mut Ground, key: &StepKey) {
+        if let Some(held) = self.held.get_mut(key) {
+            held.let_go = true;
+            self.send(ground, key, true);
+        }
+    }
+
+    /// The caller says what has come, and what its reader has read.
+    pub(crate) fn took(&mut self, ground: &mut Ground, from: NodeId, key: &StepKey, arrived: u32, read: u32) {
+        ground.outgoing.arrived(key, arrived, from);
+        let Some(held) = self.held.get_mut(key).filter(|held| held.is_from_caller(from)) else { return };
+        held.unreached = None;
+        while held.read < read.min(held.sent) {
+            held.read += 1;
+            held.unread_bytes -= held.unread.pop_front().unwrap_or_default();
+        }
+        self.send(ground, key, false);
+    }
+
+    /// A reply is larger than a link carries. None can be missing from a reply set, so the right ends with the ones before it.
+    pub(crate) fn reply_too_large(
+        &mut self,
+        ground: &mut Ground,
+        key: &StepKey,
+        first: u32,
+        bytes: u64,
+        bytes_max: u64,
+    ) {
+        ground.outgoing.forget_from(key, first);
+        let why = too_large(first, bytes, bytes_max).outcome_unknown();
+        if let Some(held) = self.held.get_mut(key) {
+            (held.sent, held.let_go) = (first, true);
+            held.queue.clear();
+            held.threw = Some(why);
+            ground.out.tell(Event::Abandoned(Owner::Right(key.clone())));
+            ground.out.ask(Action::RightChanged(key.clone()));
+            return self.end_if_done(ground, key);
+        }
+        // Its end has counted this reply: it says so again, without.
+        let Some(Ended { right, until, delegated }) = self.ended.get(key).cloned() else { return };
+        send_end(ground, &right, until, RightEnd { key: key.clone(), replies: first, delegated, threw: Some(why) });
+    }
+
+    /// The caller, or who handed it over, wants no more of this call: not here, and not where it was delegated to.
+    pub(crate) fn stop(&mut self, ground: &mut Ground, from: NodeId, call: ChainId) {
+        let of_call = |held: &Held| held.right.key.chain == call && (held.is_from_caller(from) || held.from == from);
+        let keys: Vec<StepKey> =
+            self.held.values().filter(|held| of_call(held)).map(|held| held.right.key.clone()).collect();
+        let mut next = Vec::new();
+        for key in keys {
+            let Some(held) = self.remove(&key) else { continue };
+            next.extend(held.children.into_iter().filter_map(|child| child.fate));
+            ground.out.tell(Event::Abandoned(Owner::Right(key.clone())));
+            ground.out.ask(Action::RightChanged(key));
+        }
+        let root = StepKey { chain: call, branch: catena_wire::Branch::root(), step: 0 };
+        let gone = self.ended.from(&root).take_while(|(key, _)| key.chain == call);
+        let gone = gone.filter(|(_, ended)| is_from_caller(&ended.right, from));
+        next.extend(gone.flat_map(|(_, ended)| ended.delegated.iter().map(|delegated| delegated.fate.clone())));
+        if bug!(ground.policy, CancelMissesDelegate) {
+            return;
+        }
+        let nodes: BTreeMap<NodeId, NodeRef> = next
+            .into_iter()
+            .filter_map(|fate| match fate {
+                Fate::Taken(node) if node.id != ground.me.id && node.id != from => Some((node.id, node)),
+                _ => None,
+            })
+            .collect();
+        for node in nodes.into_values() {
+            ground.out.send(&Arc::new(node), Message::Cancel(call), Receipt::None, Urgency::Now);
+        }
+    }
+
+    /// A link to a caller has broken: it is to hear soon that this node lives.
+    pub(crate) fn link_lost(&mut self, ground: &Ground, node: NodeId) {
+        let soon = ground.now.after((ground.policy.accept_timeout_us / 4).max(1));
+        for held in self.held.values_mut().filter(|held| held.right.caller.id == node && held.beat_at > soon) {
+            held.beat_at = soon;
+            self.timers.set(held.number, held.next());
+        }
+    }
+
+    /// A sign of life did not get to the caller.
+    pub(crate) fn unreached(&mut self, now: Time, key: &StepKey) {
+        if let Some(held) = self.held.get_mut(key) {
+            let since = held.unreached.map_or(now, |(since, _)| since);
+            held.unreached = Some((since, now));
+        }
+    }
+
+    pub(crate) fn on_timeout(&mut self, ground: &mut Ground) {
+        while let Some(number) = self.timers.take_due(ground.now) {
+            let Some(key) = self.numbers.get(&number).cloned() else { continue };
+            let Some(held) = self.held.get_mut(&key) else { continue };
+            if held.deadline <= ground.now || held.is_orphan(ground.now, &ground.policy) {
+                self.expire(ground, &key);
+                continue;
+            }
+            if held.beat_at <= ground.now {
+                held.beat_at = ground.now.after(ground.policy.heartbeat_interval_us.max(1));
+                beat(ground, &held.right);
+                if held.waits {
+                    // It may be this node's room that it waits for, and not the reader.
+                    ground.out.ask(Action::RightChanged(key.clone()));
+                }
+            }
+            let due = held.flush_at.is_some_and(|at| at <= ground.now);
+            self.timers.set(number, held.next());
+            if due {
+                self.send(ground, &key, true);
+            }
+        }
+    }
+
+    pub(crate) fn forget_old(&mut self, awake: Time, policy: &Policy) {
+        self.ended.expired(awake, policy.step_record_ttl_us);
+    }
+
+    /// Its caller's time has run out, or its caller is gone: it ends whoever still has it.
+    fn expire(&mut self, ground: &mut Ground, key: &StepKey) {
+        let Some(held) = self.held.get_mut(key) else { return };
+        let why = "the right to reply was still held when the caller's time ran out";
+        let late = || Exception::new(names::DEADLINE_EXCEEDED, Fault::Service, why).outcome_unknown();
+        held.threw.get_or_insert_with(late);
+        held.let_go = true;
+        held.queue.clear();
+        for child in &mut held.children {
+            child.fate.get_or_insert_with(|| Fate::Failed(late()));
+        }
+        ground.out.tell(Event::Abandoned(Owner::Right(key.clone())));
+        ground.out.ask(Action::RightChanged(key.clone()));
+        self.end_if_done(ground, key);
+    }
+
+    /// Sends what may be sent; what gathers waits for company unless `all` has to go.
+    fn send(&mut self, ground: &mut Ground, key: &StepKey, all: bool) {
+        let Some(held) = self.held.get_mut(key) else { return };
+        if all || held.is_due(ground.now) {
+            while let Some((first, values)) = held.take_batch() {
+                send_replies(ground, &held.right, held.deadline, first, values);
+            }
+            held.flush_at = None;
+        } else if held.flush_at.is_none() && !held.queue.is_empty() {
+            held.flush_at = Some(ground.now.after(held.gather.wait_us));
+            self.timers.set(held.number, held.next());
+        }
+        if held.waits && !held.is_full() {
+            held.waits = false;
+            ground.out.ask(Action::RightChanged(key.clone()));
+        }
+        self.end_if_done(ground, key);
+    }
+
+    /// Nobody has it, all is sent, and it is known where all that it delegated is: it ends.
+    fn end_if_done(&mut self, ground: &mut Ground, key: &StepKey) {
+        let done = |held: &Held| {
+            held.let_go && held.queue.is_empty() && held.children.iter().all(|child| child.fate.is_some())
+        };
+        if !self.held.get(key).is_some_and(done) {
+            return;
+        }
+        let Some(held) = self.remove(key) else { return };
+        let delegated =
+            held.children.into_iter().filter_map(|child| Some(Delegated { target: child.target, fate: child.fate? }));
+        let delegated: Vec<Delegated> = delegated.collect();
+        let (right, until) = (held.right, held.deadline);
+        let ended = || Ended { right: right.clone(), until, delegated: delegated.clone() };
+        self.ended.entry(ground.clock.now(), key.clone(), ground.policy.rights_max, ended);
+        let end = RightEnd { key: key.clone(), replies: held.sent, delegated, threw: held.threw };
+        send_end(ground, &right, until, end);
+    }
+
+    fn remove(&mut self, key: &StepKey) -> Option<Held> {
+        let held = self.held.remove(key)?;
+        self.numbers.remove(&held.number);
+        self.timers.clear(held.number);
+        Some(held)
+    }
+}
+
+impl Held {
+    fn push(&mut self, value: Value) {
+        self.queue_bytes += value.len_bytes();
+        self.queue.push_back(value);
+    }
+
+    /// Whether whoever replies has to wait.
+    fn is_full(&self) -> bool {
+        let window = self.right.window;
+        let (count, bytes) = (self.unread.len() + self.queue.len(), self.unread_bytes + self.queue_bytes);
+        count > 0 && (count >= window.replies as usize || bytes >= window.bytes as usize)
+    }
+
+    fn is_due(&self, now: Time) -> bool {
+        let much = self.queue.len() >= self.gather.replies as usize || self.queue_bytes >= self.gather.bytes as usize;
+        self.sent == 0 || much || self.flush_at.is_some_and(|at| at <= now)
+    }
+
+    /// The next message: as many as may go.
+    fn take_batch(&mut self) -> Option<(u32, Vec<Value>)> {
+        /// Bytes beyond which a message takes no more.
+        const BATCH_BYTES: usize = 64 << 10;
+        let (first, mut values, mut bytes) = (self.sent, Vec::new(), 0);
+        while values.len() < REPLIES_MAX && bytes < BATCH_BYTES {
+            let Some(value) = self.queue.pop_front() else { break };
+            bytes += value.len_bytes();
+            self.queue_bytes -= value.len_bytes();
+            self.unread_bytes += value.len_bytes();
+            self.unread.push_back(value.len_bytes());
+            self.sent = self.sent.saturating_add(1);
+            values.push(value);
+        }
+        (!values.is_empty()).then_some((first, values))
+    }
+
+    fn is_from_caller(&self, from: NodeId) -> bool {
+        is_from_caller(&self.right, from)
+    }
+
+    /// Its caller has not been reached for so long that nobody waits any more.
+    fn is_orphan(&mut self, now: Time, policy: &Policy) -> bool {
+        let lately = |(_, last): &(Time, Time)| now.since(*last) <= policy.heartbeat_interval_us.saturating_mul(2);
+        self.unreached = self.unreached.filter(lately);
+        self.unreached.is_some_and(|(since, _)| now.since(since) >= policy.orphan_timeout_us)
+    }
+
+    fn next(&self) -> Time {
+        self.deadline.min(self.beat_at).min(self.flush_at.unwrap_or(self.deadline))
+    }
+}
+
+/// Whether this is the caller, or passes on what the caller says.
+fn is_from_caller(right: &Right, from: NodeId) -> bool {
+    right.caller.id == from || right.entry.as_ref().is_some_and(|entry| entry.id == from)
+}
+
+fn beat(ground: &mut Ground, right: &Right) {
+    let key = right.key.clone();
+    let beat = Message::Heartbeat(key.clone(), (*ground.me).clone(), Vec::new());
+    send_to_caller(ground, right, beat, Receipt::Beat(key));
+}
+
+fn send_to_caller(ground: &mut Ground, right: &Right, message: Message, receipt: Receipt) {
+    if right.caller.id == ground.me.id {
+        return ground.out.tell(Event::Message(message));
+    }
+    let via = ground.way_to(&right.caller, right.entry.as_ref());
+    ground.out.send_encoded(Arc::new(right.caller.clone()), message.encode(), receipt, via);
+}
+
+fn send_replies(ground: &mut Ground, right: &Right, until: Time, first: u32, values: Vec<Value>) {
+    let upto = first.saturating_add(u32::try_from(values.len()).unwrap_or(u32::MAX));
+    let key = right.key.clone();
+    let replies = Message::Replies(Replies { key: key.clone(), first, values });
+    send_kept(ground, right, until, (key, Part::Partial(first)), upto, replies);
+}
+
+fn send_end(ground: &mut Ground, right: &Right, until: Time, end: RightEnd) {
+    let key = end.key.clone();
+    send_kept(ground, right, until, (key, Part::End), 0, Message::RightEnd(Box::new(end)));
+}
+
+/// Kept until it has arrived.
+fn send_kept(
+    ground: &mut Ground,
+    right: &Right,
+    until: Time,
+    (key, part): (StepKey, Part),
+    upto: u32,
+    message: Message,
+) {
+    if right.caller.id == ground.me.id {
+        return ground.out.tell(Event::Message(message));
+    }
+    let via = ground.way_to(&right.caller, right.entry.as_ref());
+    let until = until.max(ground.now.after(ground.policy.heartbeat_timeout_us));
+    let parcel = Parcel::new(Arc::new(right.caller.clone()), via, message.encode(), until).up_to(upto);
+    ground.send_kept(key, part, parcel);
+}
+
+fn over() -> Exception {
+    let why = "the right to reply is over: the caller has gone, cancelled or run out of time; stop here";
+    Exception::new(names::CANCELLED, Fault::Caller, why)
+}
+
+fn too_large(number: u32, bytes: u64, bytes_max: u64) -> Exception {
+    let message = format!(
+        "reply {number} has {bytes} bytes, where one may have {bytes_max}; reply in parts, or leave it at a service and reply with its name"
+    );
+    Exception::new(names::LIMIT_EXCEEDED, Fault::Service, message)
+}

@@ -1,0 +1,541 @@
+//! The caller's side: what has come of each call that is answered many times, and whether that is all.
+
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    format,
+    string::String,
+    sync::Arc,
+    vec::Vec,
+};
+use catena_wire::{
+    BRANCHES_MAX, Branch, ChainId, Exception, Fate, Fault, Message, NodeId, NodeRef, Replies, RightEnd, StepKey,
+    Window, names,
+};
+
+use super::{Taken, Tally};
+use crate::{
+    Action, Missing, Receipt, Replied, Time, Urgency, calls::Owner, collections::Timers, ground::Ground, outbox::Event,
+};
+
+/// Which part of a window has to be used before its holder is told at once; less is told together, after a while.
+const TELL_PART: u32 = 4;
+
+/// A right that the caller knows of.
+#[derive(Clone, Debug)]
+struct Known {
+    /// `service/function`; empty if only its messages are known.
+    target: String,
+    holder: Option<Arc<NodeRef>>,
+    /// The node from which its messages come: its holder, or one that passes them on.
+    way: Option<Arc<NodeRef>>,
+    /// When it will have been silent for too long.
+    silent_at: Time,
+    ended: bool,
+    /// It was given up: should it be heard of again, it is not.
+    lost: bool,
+    /// Replies that have been read.
+    read: u32,
+    /// What its holder has been told: replies that have arrived, and that have been read.
+    told: (u32, u32),
+    /// Bytes read since then.
+    untold_bytes: usize,
+}
+
+/// A call that is answered many times, and has not ended.
+#[derive(Clone, Debug)]
+struct Set {
+    deadline: Time,
+    window: Window,
+    tally: Tally,
+    rights: BTreeMap<Branch, Known>,
+    missing: BTreeMap<Branch, Missing>,
+    /// Replies that have been handed out and not read, in that order.
+    unread: VecDeque<(Branch, usize)>,
+    unread_bytes: usize,
+    /// When holders are told what they have not been told.
+    tell_at: Option<Time>,
+    /// When its timer is due: never later than anything that it has to do.
+    wakes_at: Time,
+}
+
+/// Calls made here that are answered many times.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sets {
+    sets: BTreeMap<u128, Set>,
+    timers: Timers<u128>,
+}
+
+impl Sets {
+    pub(crate) fn count(&self) -> usize {
+        self.sets.len()
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        self.timers.next()
+    }
+
+    pub(crate) fn awaits(&self, ground: &Ground, call: ChainId) -> bool {
+        call.origin == ground.me.id && self.sets.contains_key(&call.number)
+    }
+
+    /// A call goes out, with the right to answer it.
+    pub(crate) fn begin(&mut self, ground: &Ground, number: u128, target: String, time_us: u64, window: Window) {
+        let deadline = ground.now.after(time_us);
+        let mut set = Set {
+            deadline,
+            window,
+            tally: Tally::default(),
+            rights: BTreeMap::new(),
+            missing: BTreeMap::new(),
+            unread: VecDeque::new(),
+            unread_bytes: 0,
+            tell_at: None,
+            wakes_at: deadline,
+        };
+        let root = Branch::root();
+        set.tally.await_end(&root);
+        // Until somebody has taken the call, the call itself says what becomes of it.
+        set.rights.insert(root, Known::new(target, Some(ground.me.clone()), None, deadline));
+        self.timers.set(number, deadline);
+        self.sets.insert(number, set);
+    }
+
+    /// The call was taken over, or nobody takes it.
+    pub(crate) fn handed(&mut self, ground: &mut Ground, key: &StepKey, at: Result<Arc<NodeRef>, Exception>) {
+        let Some(set) = self.sets.get_mut(&key.chain.number) else { return };
+        let Some(root) = set.rights.get_mut(&key.branch) else { return };
+        match at {
+            Ok(node) => {
+                root.way.get_or_insert_with(|| node.clone());
+                root.holder = Some(node);
+                root.silent_at = ground.now.after(ground.policy.heartbeat_timeout_us);
+                let at = root.silent_at;
+                self.wake_by(key.chain.number, at);
+            }
+            // Whoever has been heard from has it, whatever is not known of the call.
+            Err(_) if root.way.is_some() => {}
+            Err(why) => {
+                set.lose(&key.branch, why);
+                self.end_if_complete(ground, key.chain);
+            }
+        }
+    }
+
+    /// Replies have come.
+    pub(crate) fn on_replies(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, replies: Replies) {
+        let Replies { key, first, values } = replies;
+        let (call, branch) = (key.chain, &key.branch);
+        if !self.hear(ground, from, None, &key) {
+            return;
+        }
+        let Some(set) = self.sets.get_mut(&call.number) else { return };
+        if !set.has_room(branch, first, values.len(), ground) {
+            // Its holder lives, and sends them again.
+            let deadline = set.deadline;
+            set.rights.entry(branch.clone()).and_modify(|known| known.silent_at = deadline);
+            return;
+        }
+        for (number, value) in (first..).zip(values) {
+            let repeat = bug!(ground.policy, AnswerTwice).then(|| value.clone());
+            match set.tally.take(branch, number, value, &ground.policy) {
+                Taken::Kept => {}
+                Taken::Repeat => repeat.into_iter().for_each(|value| {
+                    ground.out.ask(Action::Reply(call, Replied::Partial(value)));
+                }),
+                Taken::NoRoom => break,
+            }
+            while let Some(value) = set.tally.pop(branch) {
+                set.unread_bytes += value.len_bytes();
+                set.unread.push_back((branch.clone(), value.len_bytes()));
+                ground.out.ask(Action::Reply(call, Replied::Partial(value)));
+            }
+        }
+        self.tell(ground, &key);
+        self.end_if_complete(ground, call);
+    }
+
+    /// A right has ended.
+    pub(crate) fn on_end(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, end: RightEnd) {
+        let (call, branch) = (end.key.chain, end.key.branch.clone());
+        if !self.awaits(ground, call) {
+            // What it delegated is not wanted either.
+            let taken = end.delegated.iter().filter_map(|delegated| match &delegated.fate {
+                Fate::Taken(node) => Some(Arc::new(node.clone())),
+                Fate::Failed(_) => None,
+            });
+            return stop_at(ground, call, taken.chain([from.clone()]).collect());
+        }
+        if !self.hear(ground, from, None, &end.key) {
+            return;
+        }
+        let Some(set) = self.sets.get_mut(&call.number) else { return };
+        let total = match bug!(ground.policy, EndOvertakes) {
+            true => set.tally.delivered(&branch),
+            false => end.replies,
+        };
+        let Some(known) = set.rights.get_mut(&branch) else { return };
+        let again = core::mem::replace(&mut known.ended, true);
+        // It comes again: only that fewer replies were sent than was thought is news.
+        if !again || end.threw.is_some() || bug!(ground.policy, CountTwice) {
+            set.tally.ended(&branch, total);
+            if let Some(why) = end.threw {
+                set.note_missing(&branch, why);
+            }
+        }
+        if again && bug!(ground.policy, CountTwice) {
+            let open = set.rights.keys().find(|other| set.tally.is_open(other)).cloned();
+            open.into_iter().for_each(|other| set.tally.give_up(&other));
+        }
+        let silent_at = ground.now.after(ground.policy.heartbeat_timeout_us);
+        let mut room = true;
+        for (number, delegated) in (1_u16..).zip(end.delegated) {
+            let Some(child) = branch.child(number).filter(|_| !bug!(ground.policy, DelegateNotCounted)) else { break };
+            room &= set.delegated(&child, delegated.target, delegated.fate, silent_at);
+        }
+        self.wake_by(call.number, silent_at);
+        self.tell(ground, &end.key);
+        if !room {
+            return self.fail(ground, call, too_many_rights());
+        }
+        self.end_if_complete(ground, call);
+    }
+
+    /// The holder of a right shows a sign of life.
+    pub(crate) fn on_beat(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, key: &StepKey, host: NodeRef) {
+        // What it was told before may have been lost with a link.
+        if self.hear(ground, from, Some(host), key)
+            && let Some(set) = self.sets.get_mut(&key.chain.number)
+            && let Some(known) = set.rights.get_mut(&key.branch)
+            && known.told != (0, 0)
+        {
+            known.tell(ground, &set.tally, key, Urgency::Lazy);
+        }
+    }
+
+    /// The user has read so many replies more.
+    pub(crate) fn on_read(&mut self, ground: &mut Ground, call: ChainId, count: usize) {
+        let Some(set) = self.sets.get_mut(&call.number).filter(|_| call.origin == ground.me.id) else { return };
+        let count = count.min(set.unread.len());
+        let read: Vec<(Branch, usize)> = set.unread.drain(..count).collect();
+        let mut branches: Vec<Branch> = Vec::new();
+        for (branch, bytes) in read {
+            set.unread_bytes -= bytes;
+            if let Some(known) = set.rights.get_mut(&branch) {
+                known.read = known.read.saturating_add(1);
+                known.untold_bytes += bytes;
+            }
+            if branches.last() != Some(&branch) && !branches.contains(&branch) {
+                branches.push(branch);
+            }
+        }
+        for branch in branches {
+            self.tell(ground, &StepKey { chain: call, branch, step: 0 });
+        }
+    }
+
+    /// The user wants no more. False if there is nothing to cancel.
+    pub(crate) fn cancel(&mut self, ground: &mut Ground, call: ChainId) -> bool {
+        let awaited = self.awaits(ground, call);
+        if awaited {
+            let why = "the call was cancelled; what had come before can be read; what its services did by then is done";
+            self.fail(ground, call, Exception::new(names::CANCELLED, Fault::Caller, why).outcome_unknown());
+        }
+        awaited
+    }
+
+    /// Nobody holds the reply set any more. False if there is nothing to forget.
+    pub(crate) fn forget(&mut self, ground: &mut Ground, call: ChainId) -> bool {
+        let awaited = self.awaits(ground, call);
+        if awaited {
+            self.stop(ground, call);
+            self.remove(call);
+        }
+        awaited
+    }
+
+    /// A link to a holder has broken: if it lives, it will be heard of soon.
+    pub(crate) fn link_lost(&mut self, ground: &Ground, node: NodeId) {
+        let soon = ground.now.after(ground.policy.accept_timeout_us.max(1));
+        let mut wake = Vec::new();
+        for (number, set) in &mut self.sets {
+            for known in set.rights.values_mut() {
+                if known.way.as_ref().is_some_and(|way| way.id == node) && known.silent_at > soon {
+                    known.silent_at = soon;
+                    wake.push(*number);
+                }
+            }
+        }
+        wake.into_iter().for_each(|number| self.wake_by(number, soon));
+    }
+
+    pub(crate) fn on_timeout(&mut self, ground: &mut Ground) {
+        while let Some(number) = self.timers.take_due(ground.now) {
+            let call = ChainId { origin: ground.me.id, number };
+            let Some(set) = self.sets.get_mut(&number) else { continue };
+            if set.deadline <= ground.now {
+                set.lose_all(|known, delivered| known.late(delivered));
+                let why = "the time of the call ran out; what had come before can be read; allow more time";
+                self.fail(ground, call, Exception::new(names::DEADLINE_EXCEEDED, Fault::Caller, why).outcome_unknown());
+                continue;
+            }
+            if set.tell_at.is_some_and(|at| at <= ground.now) {
+                set.tell_at = None;
+                let Set { rights, tally, .. } = set;
+                for (branch, known) in rights {
+                    let key = StepKey { chain: call, branch: branch.clone(), step: 0 };
+                    if known.told != (tally.delivered(branch), known.read) {
+                        known.tell(ground, tally, &key, Urgency::Lazy);
+                    }
+                }
+            }
+            set.lose_silent(ground);
+            set.wakes_at = set.next();
+            let at = set.wakes_at;
+            self.timers.set(number, at.max(ground.now.after(1)));
+            self.end_if_complete(ground, call);
+        }
+    }
+
+    /// Its holder is heard of: a right that nobody knew, or that was given up, is awaited. False if the set is gone or has no room.
+    fn hear(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, host: Option<NodeRef>, key: &StepKey) -> bool {
+        if !self.awaits(ground, key.chain) {
+            if !bug!(ground.policy, CancelMissesDelegate) {
+                stop_at(ground, key.chain, alloc::vec![from.clone()]);
+            }
+            if bug!(ground.policy, ReplyAfterEnd) {
+                ground.out.ask(Action::Reply(key.chain, Replied::Partial(catena_wire::Value::null())));
+            }
+            return false;
+        }
+        let silent_at = ground.now.after(ground.policy.heartbeat_timeout_us.max(1));
+        let Some(set) = self.sets.get_mut(&key.chain.number) else { return false };
+        if !set.has_room_for(&key.branch) {
+            self.fail(ground, key.chain, too_many_rights());
+            return false;
+        }
+        let new = || Known::new(String::new(), None, None, silent_at);
+        let known = set.rights.entry(key.branch.clone()).or_insert_with(new);
+        if known.way.as_ref().is_none_or(|way| way.id != from.id) {
+            known.way = Some(from.clone());
+        }
+        if let Some(host) = host {
+            known.holder = Some(Arc::new(host));
+        } else if known.holder.is_none() {
+            known.holder = Some(from.clone());
+        }
+        known.silent_at = silent_at;
+        if core::mem::take(&mut known.lost) {
+            set.missing.remove(&key.branch);
+        }
+        set.tally.await_end(&key.branch);
+        self.wake_by(key.chain.number, silent_at);
+        true
+    }
+
+    /// Says what has arrived and been read: at once if the holder may wait for it, else after a while.
+    fn tell(&mut self, ground: &mut Ground, key: &StepKey) {
+        let Some(set) = self.sets.get_mut(&key.chain.number) else { return };
+        let arrived = set.tally.delivered(&key.branch);
+        let Some(known) = set.rights.get_mut(&key.branch) else { return };
+        let news = arrived.saturating_sub(known.told.0).max(known.read.saturating_sub(known.told.1));
+        let much = news >= (set.window.replies / TELL_PART).max(1)
+            || known.untold_bytes >= (set.window.bytes / TELL_PART) as usize;
+        if much {
+            return known.tell(ground, &set.tally, key, Urgency::Now);
+        }
+        if set.tell_at.is_none() {
+            let at = ground.now.after((ground.policy.accept_timeout_us / 4).max(1));
+            set.tell_at = Some(at);
+            self.wake_by(key.chain.number, at);
+        }
+    }
+
+    fn wake_by(&mut self, number: u128, at: Time) {
+        if let Some(set) = self.sets.get_mut(&number)
+            && at < set.wakes_at
+        {
+            set.wakes_at = at;
+            self.timers.set(number, at);
+        }
+    }
+
+    /// The exact end.
+    fn end_if_complete(&mut self, ground: &mut Ground, call: ChainId) {
+        let Some(set) = self.sets.get(&call.number).filter(|set| set.tally.is_complete()) else { return };
+        // The call itself was lost with its first holder: the connection broke.
+        let broken = |missing: &&Missing| missing.why.fault == Fault::Network;
+        let failure = set.missing.get(&Branch::root()).filter(broken).map(|missing| missing.why.clone());
+        self.finish(ground, call, failure);
+    }
+
+    /// It ends before all that is awaited has come.
+    fn fail(&mut self, ground: &mut Ground, call: ChainId, why: Exception) {
+        self.stop(ground, call);
+        self.finish(ground, call, Some(why));
+    }
+
+    fn finish(&mut self, ground: &mut Ground, call: ChainId, failure: Option<Exception>) {
+        let Some(mut set) = self.remove(call) else { return };
+        let Set { rights, tally, .. } = &mut set;
+        for (branch, known) in rights {
+            if tally.delivered(branch) > known.told.0 {
+                known.tell(ground, tally, &StepKey { chain: call, branch: branch.clone(), step: 0 }, Urgency::Lazy);
+            }
+        }
+        let missing = set.missing.into_values().collect();
+        ground.out.ask(Action::Reply(call, Replied::Over { missing, failure }));
+    }
+
+    /// Everywhere: at each node that is known to have a right to answer, and where the call is still on its way.
+    fn stop(&self, ground: &mut Ground, call: ChainId) {
+        let Some(set) = self.sets.get(&call.number) else { return };
+        let open = set.rights.iter().filter(|(branch, _)| set.tally.is_open(branch));
+        let nodes = open.flat_map(|(_, known)| known.way.iter().chain(&known.holder).cloned()).collect();
+        let root = StepKey { chain: call, branch: Branch::root(), step: 0 };
+        ground.out.tell(Event::Abandoned(Owner::Right(root)));
+        stop_at(ground, call, nodes);
+    }
+
+    fn remove(&mut self, call: ChainId) -> Option<Set> {
+        self.timers.clear(call.number);
+        self.sets.remove(&call.number)
+    }
+}
+
+impl Set {
+    /// Whether so many replies may come under this right: one that keeps to its window finds room, unless too many of them do so.
+    fn has_room(&self, branch: &Branch, first: u32, count: usize, ground: &Ground) -> bool {
+        let read = self.rights.get(branch).map_or(0, |known| known.read);
+        let end = u64::from(first) + count as u64;
+        let repeat = end <= u64::from(self.tally.delivered(branch));
+        // The value that a function returns comes beside its window.
+        let in_window = end <= u64::from(read) + u64::from(self.window.replies) + 1;
+        let policy = &ground.policy;
+        let few = self.unread.len() + count <= policy.replies_unread_max || self.unread.is_empty();
+        repeat || (in_window && few && self.unread_bytes < policy.replies_unread_bytes_max)
+    }
+
+    /// A right of this branch was delegated. False if there are too many to count.
+    fn delegated(&mut self, child: &Branch, target: String, fate: Fate, silent_at: Time) -> bool {
+        if !self.has_room_for(child) {
+            return false;
+        }
+        let known = self.rights.entry(child.clone());
+        let known = known.or_insert_with(|| Known::new(String::new(), None, None, silent_at));
+        if let Some(missing) = self.missing.get_mut(child) {
+            missing.target.clone_from(&target);
+        }
+        known.target = target;
+        match fate {
+            Fate::Taken(node) => {
+                known.holder.get_or_insert_with(|| Arc::new(node));
+                self.tally.await_end(child);
+            }
+            Fate::Failed(why) if known.way.is_none() => {
+                known.lost = true;
+                self.note_missing(child, why);
+            }
+            // It was heard of: so somebody has it.
+            Fate::Failed(_) => {}
+        }
+        true
+    }
+
+    /// Whether one more right can be known.
+    fn has_room_for(&self, branch: &Branch) -> bool {
+        self.rights.contains_key(branch) || (self.rights.len() < BRANCHES_MAX && self.tally.has_room(branch))
+    }
+
+    fn note_missing(&mut self, branch: &Branch, why: Exception) {
+        let Some(known) = self.rights.get(branch) else { return };
+        let node = known.holder.as_ref().map(|node| node.name.clone());
+        let missing = Missing { branch: branch.clone(), target: known.target.clone(), node, why };
+        self.missing.insert(branch.clone(), missing);
+    }
+
+    /// Nothing more is awaited of it, and its replies are missing.
+    fn lose(&mut self, branch: &Branch, why: Exception) {
+        // That it threw says more.
+        if !self.missing.contains_key(branch) {
+            self.rights.entry(branch.clone()).and_modify(|known| known.lost = true);
+            self.note_missing(branch, why);
+        }
+        self.tally.give_up(branch);
+    }
+
+    fn lose_all(&mut self, why: impl Fn(&Known, u32) -> Exception) {
+        let open: Vec<Branch> = self.rights.keys().filter(|branch| self.tally.is_open(branch)).cloned().collect();
+        for branch in open {
+            let why = why(&self.rights[&branch], self.tally.delivered(&branch));
+            self.note_missing(&branch, why);
+        }
+    }
+
+    fn lose_silent(&mut self, ground: &Ground) {
+        let silent = |(branch, known): &(&Branch, &Known)| known.silent_at <= ground.now && self.tally.is_open(branch);
+        let silent: Vec<Branch> = self.rights.iter().filter(silent).map(|(branch, _)| branch.clone()).collect();
+        for branch in silent {
+            let why = self.rights[&branch].lost(self.tally.delivered(&branch), ground.policy.heartbeat_timeout_us);
+            self.lose(&branch, why);
+        }
+    }
+
+    fn next(&self) -> Time {
+        let open = self.rights.iter().filter(|(branch, _)| self.tally.is_open(branch));
+        open.map(|(_, known)| known.silent_at).chain(self.tell_at).chain([self.deadline]).min().unwrap_or(self.deadline)
+    }
+}
+
+impl Known {
+    const fn new(target: String, holder: Option<Arc<NodeRef>>, way: Option<Arc<NodeRef>>, silent_at: Time) -> Self {
+        Self { target, holder, way, silent_at, ended: false, lost: false, read: 0, told: (0, 0), untold_bytes: 0 }
+    }
+
+    fn tell(&mut self, ground: &mut Ground, tally: &Tally, key: &StepKey, urgency: Urgency) {
+        let Some(way) = &self.way else { return };
+        let (arrived, read) = (tally.delivered(&key.branch), self.read);
+        (self.told, self.untold_bytes) = ((arrived, read), 0);
+        ground.out.send(way, Message::Took { key: key.clone(), arrived, read }, Receipt::None, urgency);
+    }
+
+    fn host(&self) -> &str {
+        self.holder.as_ref().map_or("its node", |node| &node.name)
+    }
+
+    fn lost(&self, delivered: u32, timeout_us: u64) -> Exception {
+        let (host, what) = (self.host(), self.what());
+        let message = format!(
+            "{host}, which had the right to reply{what}, was lost: no sign of life for up to {} ms; {delivered} replies had come, others are missing; whether it took effect is unknown; check {host}",
+            timeout_us / 1_000
+        );
+        Exception::new(names::NODE_LOST, Fault::Network, message).outcome_unknown()
+    }
+
+    fn late(&self, delivered: u32) -> Exception {
+        let (host, what) = (self.host(), self.what());
+        let message = format!(
+            "{host} still had the right to reply{what} when the caller's time ran out; {delivered} replies had come; allow more time, or look at {host}"
+        );
+        Exception::new(names::DEADLINE_EXCEEDED, Fault::Service, message).outcome_unknown()
+    }
+
+    fn what(&self) -> String {
+        if self.target.is_empty() { String::new() } else { format!(" for {}", self.target) }
+    }
+}
+
+/// Nobody waits for this call any more.
+fn stop_at(ground: &mut Ground, call: ChainId, mut nodes: Vec<Arc<NodeRef>>) {
+    nodes.sort_by_key(|node| node.id);
+    nodes.dedup_by_key(|node| node.id);
+    for node in nodes {
+        ground.out.send(&node, Message::Cancel(call), Receipt::None, Urgency::Now);
+    }
+}
+
+fn too_many_rights() -> Exception {
+    let message = format!(
+        "the call was delegated more than {BRANCHES_MAX} times in all; it was stopped; what had come before can be read; does a service delegate to itself?"
+    );
+    Exception::new(names::LIMIT_EXCEEDED, Fault::Service, message).outcome_unknown()
+}

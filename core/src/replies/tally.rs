@@ -1,0 +1,182 @@
+//! Numbered answers from several places, in order and once each, and whether all have come.
+//!
+//! Chains and calls are counted alike: a branch of a split chain, a sub-chain that a service listens to, a right to reply.
+
+use alloc::collections::BTreeMap;
+use catena_wire::{BRANCHES_MAX, Branch, Value};
+
+use crate::{Policy, collections::InOrder};
+
+/// Answers of all branches of one chain, or under all rights to answer one call.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally {
+    accounts: BTreeMap<Branch, Account>,
+    /// Accounts that are awaited and not complete.
+    open: usize,
+    held: usize,
+    held_bytes: usize,
+}
+
+/// Of one branch.
+#[derive(Clone, Debug, Default)]
+struct Account {
+    answers: InOrder<Value>,
+    /// Nothing is complete without it.
+    awaited: bool,
+    /// How many answers there are in all, if that has been told.
+    total: Option<u32>,
+}
+
+impl Account {
+    fn is_open(&self) -> bool {
+        self.awaited && self.total.is_none_or(|total| self.answers.next() < total)
+    }
+}
+
+/// What became of an answer that has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Taken {
+    /// It is kept, until those before it have come.
+    Kept,
+    /// It has come before.
+    Repeat,
+    /// There is no room for it: it has to come again.
+    NoRoom,
+}
+
+impl Tally {
+    /// How many answers of a branch have been handed out.
+    pub(crate) fn delivered(&self, branch: &Branch) -> u32 {
+        self.accounts.get(branch).map_or(0, |account| account.answers.next())
+    }
+
+    /// Whether everything that is awaited has been counted, has come and has been handed out.
+    pub(crate) const fn is_complete(&self) -> bool {
+        self.open == 0
+    }
+
+    /// Whether this branch is awaited, and is not complete.
+    pub(crate) fn is_open(&self, branch: &Branch) -> bool {
+        self.accounts.get(branch).is_some_and(Account::is_open)
+    }
+
+    /// Whether one more branch can be known.
+    pub(crate) fn has_room(&self, branch: &Branch) -> bool {
+        self.accounts.len() < BRANCHES_MAX || self.accounts.contains_key(branch)
+    }
+
+    /// An answer has come. The next in order always finds room: it makes room itself.
+    pub(crate) fn take(&mut self, branch: &Branch, number: u32, value: Value, policy: &Policy) -> Taken {
+        if !self.has_room(branch) {
+            return Taken::Repeat;
+        }
+        let full = self.held >= policy.partials_held_max || self.held_bytes >= policy.partials_held_bytes_max;
+        let answers = &mut self.accounts.entry(branch.clone()).or_default().answers;
+        if answers.has(number) {
+            return Taken::Repeat;
+        }
+        if number > answers.next() && full && !bug!(policy, HoldsWithoutBound) {
+            return Taken::NoRoom;
+        }
+        self.held += 1;
+        self.held_bytes += value.len_bytes();
+        answers.insert(number, value);
+        Taken::Kept
+    }
+
+    /// The next answer in order, if it has come.
+    pub(crate) fn pop(&mut self, branch: &Branch) -> Option<Value> {
+        let value = self.change(branch, |account| account.answers.pop())?;
+        self.held -= 1;
+        self.held_bytes -= value.len_bytes();
+        Some(value)
+    }
+
+    /// This branch is known to be: nothing is complete before its end has come. Told twice, it counts once.
+    pub(crate) fn await_end(&mut self, branch: &Branch) {
+        if self.has_room(branch) {
+            self.accounts.entry(branch.clone()).or_default();
+            self.change(branch, |account| account.awaited = true);
+        }
+    }
+
+    /// The end of a branch has come, and says how many answers there are.
+    pub(crate) fn ended(&mut self, branch: &Branch, total: u32) {
+        self.await_end(branch);
+        self.change(branch, |account| account.total = Some(total));
+    }
+
+    /// Nothing more is awaited of this branch.
+    pub(crate) fn give_up(&mut self, branch: &Branch) {
+        self.change(branch, |account| account.awaited = false);
+    }
+
+    /// What was awaited is not any more.
+    pub(crate) fn forget_totals(&mut self) {
+        self.accounts.values_mut().for_each(|account| (account.awaited, account.total) = (false, None));
+        self.open = 0;
+    }
+
+    fn change<T: Default>(&mut self, branch: &Branch, change: impl FnOnce(&mut Account) -> T) -> T {
+        let Some(account) = self.accounts.get_mut(branch) else { return T::default() };
+        let before = account.is_open();
+        let changed = change(account);
+        match (before, account.is_open()) {
+            (false, true) => self.open += 1,
+            (true, false) => self.open -= 1,
+            _ => {}
+        }
+        changed
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    fn take(tally: &mut Tally, branch: &Branch, number: u32) -> Taken {
+        tally.take(branch, number, Value::encode(&number), &Policy::default())
+    }
+
+    #[test]
+    fn it_is_complete_when_each_end_and_all_that_it_counts_have_come_in_any_order() {
+        let root = Branch::root();
+        let one = root.child(1).unwrap();
+        let mut tally = Tally::default();
+        tally.await_end(&root);
+        assert_eq!(take(&mut tally, &one, 1), Taken::Kept);
+        tally.ended(&one, 2);
+        tally.ended(&root, 0);
+        assert!(!tally.is_complete() && tally.pop(&one).is_none(), "the first answer has not come");
+        assert_eq!((take(&mut tally, &one, 0), take(&mut tally, &one, 0)), (Taken::Kept, Taken::Repeat));
+        assert!(tally.pop(&one).is_some() && !tally.is_complete());
+        assert!(tally.pop(&one).is_some() && tally.is_complete());
+        assert_eq!(take(&mut tally, &one, 1), Taken::Repeat);
+        assert_eq!((tally.held, tally.held_bytes), (0, 0));
+    }
+
+    #[test]
+    fn an_end_that_comes_twice_counts_once() {
+        let root = Branch::root();
+        let one = root.child(1).unwrap();
+        let mut tally = Tally::default();
+        tally.await_end(&root);
+        tally.await_end(&one);
+        tally.ended(&one, 0);
+        tally.ended(&one, 0);
+        assert!(!tally.is_complete());
+        tally.give_up(&root);
+        tally.give_up(&root);
+        assert!(tally.is_complete());
+    }
+
+    #[test]
+    fn what_overtakes_is_bounded_and_what_comes_in_order_is_not() {
+        let root = Branch::root();
+        let policy = Policy { partials_held_max: 1, ..Policy::default() };
+        let mut tally = Tally::default();
+        let mut take = |number| tally.take(&root, number, Value::null(), &policy);
+        assert_eq!([take(1), take(2), take(0)], [Taken::Kept, Taken::NoRoom, Taken::Kept]);
+    }
+}

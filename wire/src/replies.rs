@@ -1,0 +1,109 @@
+//! Calls that are answered many times (Quatrain): the right to reply, the replies, and how a right ended.
+//!
+//! A call and its rights are named as a chain and its branches are: the caller draws the number, a right is a branch, and its step is 0.
+
+use alloc::{string::String, vec::Vec};
+use minicbor::{Decode, Encode};
+
+use crate::{Branch, ChainId, Exception, NodeRef, StepKey, Value};
+
+/// The right to reply to a call: whoever serves a call has it, and may hand parts of it on (Quatrain, section 3.2, across servers).
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+#[cbor(array)]
+pub struct Right {
+    /// The call, and which right to answer it this is: the root is the call's own, its children are those that it delegated.
+    #[n(0)]
+    pub key: StepKey,
+    /// Who made the call, and gets the replies.
+    #[n(1)]
+    pub caller: NodeRef,
+    /// The node by which the call entered, which can reach a caller that nobody can dial.
+    #[n(2)]
+    pub entry: Option<NodeRef>,
+    /// What may be on its way to the caller's reader under this right.
+    #[n(3)]
+    pub window: Window,
+}
+
+/// How far a right may be ahead of the caller's reader.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
+#[cbor(array)]
+pub struct Window {
+    /// Replies sent and not read.
+    #[n(0)]
+    pub replies: u32,
+    /// Their bytes; one reply may always be on its way.
+    #[n(1)]
+    pub bytes: u32,
+}
+
+/// Replies under one right, numbered from `first` on.
+#[derive(Clone, PartialEq, Debug, Encode, Decode)]
+#[cbor(array)]
+pub struct Replies {
+    /// The right.
+    #[n(0)]
+    pub key: StepKey,
+    /// Number of the first of them under this right, from 0.
+    #[n(1)]
+    pub first: u32,
+    /// At most [`crate::REPLIES_MAX`].
+    #[cbor(n(2), with = "crate::bytes_codec::replies")]
+    pub values: Vec<Value>,
+}
+
+/// How a right ended: with what it counts, the caller knows exactly what is still to come.
+#[derive(Clone, PartialEq, Debug, Encode, Decode)]
+#[cbor(array)]
+pub struct RightEnd {
+    /// The right.
+    #[n(0)]
+    pub key: StepKey,
+    /// How many replies were sent under it.
+    #[n(1)]
+    pub replies: u32,
+    /// The rights that it delegated, the first of them child number 1; at most [`crate::DELEGATES_MAX`].
+    #[cbor(n(2), with = "crate::bytes_codec::delegates")]
+    pub delegated: Vec<Delegated>,
+    /// Why replies of this right may be missing.
+    #[n(3)]
+    pub threw: Option<Exception>,
+}
+
+/// A right that was delegated.
+#[derive(Clone, PartialEq, Debug, Encode, Decode)]
+#[cbor(array)]
+pub struct Delegated {
+    /// `service/function`.
+    #[n(0)]
+    pub target: String,
+    /// What became of it.
+    #[n(1)]
+    pub fate: Fate,
+}
+
+/// What became of a right that was delegated.
+#[derive(Clone, PartialEq, Debug, Encode, Decode)]
+pub enum Fate {
+    /// This node has it.
+    #[n(0)]
+    Taken(#[n(0)] NodeRef),
+    /// Nobody took it: its replies are missing.
+    #[n(1)]
+    Failed(#[n(0)] Exception),
+}
+
+impl Right {
+    /// The right of the call itself.
+    #[must_use]
+    pub const fn root(call: ChainId, caller: NodeRef, window: Window) -> Self {
+        Self { key: StepKey { chain: call, branch: Branch::root(), step: 0 }, caller, entry: None, window }
+    }
+
+    /// The right that is delegated as child `number`, from 1; `None` if that is too deep.
+    #[must_use]
+    pub fn child(&self, number: u16) -> Option<Self> {
+        let branch = self.key.branch.child(number)?;
+        Some(Self { key: StepKey { branch, ..self.key.clone() }, ..self.clone() })
+    }
+}
