@@ -13,12 +13,11 @@ async fn an_adaptive_function_tries_each_way_by_turns() {
         export default async () => [await call("a/where", null), await call("b/where", null)];"#;
     let options = RunOptions { mode: Mode::Adaptive, ..RunOptions::default() };
     let mut paths = Vec::new();
-    for _ in 0..6 {
+    for _ in 0..3 {
         let ended = begin_with(&client, source, Json::Null, options.clone()).await.unwrap();
         assert_eq!(ended.value(), &json!(["a", "b"]));
         paths.push(ended.path.join(" "));
     }
     // By turns: as a chain, from here, and as each call seems best; nothing is known of links that are not shaped, so those move.
-    let turn = ["client a b", "client", "client a b"];
-    assert_eq!(paths, [turn, turn].concat());
+    assert_eq!(paths, ["client a b", "client", "client a b"]);
 }

@@ -1,17 +1,24 @@
 //! What adaptive chains learn from each other: how long a function took in each mode, so that it is never slower than the
 //! better of them for long (rpc-chains section 7.2).
+//!
+//! Each mode is tried once; then the quickest is used. The others are tried again as often as [`EXPLORING_PART`] of the time pays for, and at once when
+//! the one in use takes longer than its own past explains: then sites or links have changed, and what was known of the others is old too.
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::collections::BTreeMap;
 use catena_wire::{Hash, Mode, Outcome};
 
 use crate::Time;
 
 /// Functions about which something is remembered; beyond, the least recently used is forgotten.
 const FUNCTIONS_MAX: usize = 4_096;
-/// Every so many runs of a function the other modes are tried again: sites and links change.
-const EXPLORE_EVERY: u32 = 64;
-/// How much the newest of a series counts: one part in so many.
-const NEWEST_PART: u64 = 4;
+/// One part in so many of the time goes into modes that are expected to take longer.
+const EXPLORING_PART: u64 = 50;
+/// Runs between two that are tried although another is expected to be quicker, and between two changes that are believed.
+const EXPLORE_AFTER: u32 = 16;
+/// How much the newest of a series counts at least: one part in so many.
+const NEWEST_PART: i64 = 8;
+/// So many mean deviations, beside an eighth of the mean, are no coincidence (as in RFC 6298).
+const DEVIATIONS_MAX: u64 = 4;
 /// What is tried, in this order. `Adaptive` decides at each call, by what is known of the link, the state and the result:
 /// which the other two have shown by then.
 const ARMS: [Mode; 3] = [Mode::Chain, Mode::Interactive, Mode::Adaptive];
@@ -25,36 +32,99 @@ pub(crate) struct Trial {
     pub(crate) last: Time,
 }
 
-/// Runs of each mode before one is chosen. The first of them looks names up and brings the function to its nodes, which
-/// none does after it: what it took is forgotten.
-const RUNS_AT_FIRST: u32 = 2;
-
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Function {
-    runs: u32,
     used: u64,
+    /// Runs since a mode was last tried although another was expected to be quicker.
+    since_explored: u32,
+    /// Runs since a change was believed.
+    since_changed: u32,
+    /// Microseconds that may go into trying.
+    credit_us: u64,
     /// By [`ARMS`].
     arms: [Arm; ARMS.len()],
 }
 
 /// What is known of one mode.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Arm {
-    /// Runs that have ended.
-    ended: u32,
-    /// Microseconds that they took; `None` before the first that was answered.
-    took_us: Option<u64>,
+    /// To be tried before anything is chosen.
+    is_due: bool,
+    /// Runs in a row that are averaged.
+    runs: u32,
+    /// The mean of what they took, and the mean deviation from it; 0 before the first.
+    took_us: u64,
+    deviation_us: u64,
+}
+
+impl Default for Function {
+    fn default() -> Self {
+        let untried = Arm { is_due: true, runs: 0, took_us: 0, deviation_us: 0 };
+        Self { used: 0, since_explored: 0, since_changed: 0, credit_us: 0, arms: [untried.clone(), untried.clone(), untried] }
+    }
 }
 
 impl Arm {
-    fn learn(&mut self, took_us: Option<u64>) {
-        self.ended = self.ended.saturating_add(1);
-        let before = self.took_us.filter(|_| self.ended > RUNS_AT_FIRST);
-        let average = |took_us: u64| match before {
-            Some(before) => (before / NEWEST_PART) * (NEWEST_PART - 1) + took_us / NEWEST_PART,
-            None => took_us,
-        };
-        self.took_us = took_us.map(average).or(self.took_us);
+    /// The first of a series.
+    const fn begin(&mut self, took_us: u64) {
+        (self.runs, self.took_us, self.deviation_us) = (1, took_us, took_us / 2);
+    }
+
+    /// One more of a series; says whether it took longer than the others explain.
+    fn learn(&mut self, took_us: u64) -> bool {
+        let off_us = took_us.abs_diff(self.took_us);
+        if self.runs > 1 && off_us > DEVIATIONS_MAX * self.deviation_us + self.took_us / 8 {
+            let longer = took_us > self.took_us;
+            self.begin(took_us);
+            return longer;
+        }
+        self.runs = self.runs.saturating_add(1);
+        let step = (took_us.cast_signed() - self.took_us.cast_signed()) / i64::from(self.runs).min(NEWEST_PART);
+        self.took_us = self.took_us.saturating_add_signed(step);
+        self.deviation_us = (self.deviation_us / 4) * 3 + off_us / 4;
+        false
+    }
+}
+
+impl Function {
+    fn choose(&mut self) -> usize {
+        self.since_explored = self.since_explored.saturating_add(1);
+        self.since_changed = self.since_changed.saturating_add(1);
+        if let Some(due) = self.arms.iter().position(|arm| arm.is_due) {
+            self.arms[due].is_due = false;
+            return due;
+        }
+        let best = self.best();
+        let extra_us = |arm: usize| self.arms[arm].took_us.saturating_sub(self.arms[best].took_us);
+        let others = (0..ARMS.len()).filter(|arm| *arm != best);
+        let affordable = others.filter(|arm| extra_us(*arm) <= self.credit_us).max_by_key(|arm| extra_us(*arm));
+        match affordable.filter(|_| self.since_explored > EXPLORE_AFTER) {
+            Some(arm) => {
+                self.credit_us -= extra_us(arm);
+                self.since_explored = 0;
+                arm
+            }
+            None => best,
+        }
+    }
+
+    /// The one that took least; one that was never answered counts as quick, so that it is tried.
+    fn best(&self) -> usize {
+        (0..ARMS.len()).min_by_key(|arm| (self.arms[*arm].runs == 0, self.arms[*arm].took_us)).unwrap_or_default()
+    }
+
+    fn learn(&mut self, arm: usize, took_us: u64) {
+        let best = self.best();
+        if arm != best || self.arms[arm].runs == 0 {
+            return self.arms[arm].begin(took_us);
+        }
+        let slowest_us = self.arms.iter().map(|arm| arm.took_us).max().unwrap_or_default();
+        self.credit_us = (self.credit_us + took_us / EXPLORING_PART).min(slowest_us);
+        let slower = self.arms[arm].learn(took_us);
+        if slower && self.since_changed > EXPLORE_AFTER {
+            self.since_changed = 0;
+            (0..ARMS.len()).filter(|other| *other != arm).for_each(|other| self.arms[other].is_due = true);
+        }
     }
 }
 
@@ -71,37 +141,79 @@ impl Trials {
         self.uses += 1;
         let function = self.functions.entry(code).or_default();
         function.used = self.uses;
-        function.runs = function.runs.wrapping_add(1);
-        // Turn by turn, so that what one mode has looked up serves the others.
-        let fewest = (0..ARMS.len()).min_by_key(|arm| function.arms[*arm].ended).unwrap_or_default();
-        if function.arms[fewest].ended < RUNS_AT_FIRST {
-            return ARMS[fewest];
-        }
-        if function.runs % EXPLORE_EVERY < ARMS.len() as u32 {
-            return ARMS[(function.runs % EXPLORE_EVERY) as usize];
-        }
-        let took_us = |arm: &usize| function.arms[*arm].took_us.unwrap_or(u64::MAX);
-        let best = (0..ARMS.len()).min_by_key(took_us).unwrap_or_default();
-        ARMS[best]
+        ARMS[function.choose()]
     }
 
     /// What a run came to. One that failed says nothing about how long an answer takes.
     pub(crate) fn learn(&mut self, trial: Trial, outcome: &Outcome) {
         let arm = ARMS.iter().position(|mode| *mode == trial.arm);
         let (Some(function), Some(arm)) = (self.functions.get_mut(&trial.code), arm) else { return };
-        function.arms[arm].learn(match outcome {
-            Outcome::Done(_) => Some(trial.last.since(trial.began)),
-            Outcome::Threw(_) => None,
-        });
+        if let Outcome::Done(_) = outcome {
+            function.learn(arm, trial.last.since(trial.began));
+        }
     }
 
     fn make_room(&mut self, code: Hash) {
         if self.functions.len() < FUNCTIONS_MAX || self.functions.contains_key(&code) {
             return;
         }
-        let used: Vec<_> = self.functions.iter().map(|(code, function)| (function.used, *code)).collect();
-        if let Some((_, oldest)) = used.into_iter().min() {
+        let oldest = self.functions.iter().min_by_key(|(_, function)| function.used).map(|(code, _)| *code);
+        if let Some(oldest) = oldest {
             self.functions.remove(&oldest);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Function;
+
+    /// What all of so many runs took, beside as many of the best mode, where each takes so long, give or take `noise_pct`.
+    fn over_the_best_pct(function: &mut Function, runs: u64, modes_us: [u64; 3], noise_pct: u64) -> u64 {
+        let mut all_us = 0;
+        for run in 0..runs {
+            let arm = function.choose();
+            // Some number between 0 and 99 that looks like none in particular.
+            let percent = 100 - noise_pct + (run * 7_919 % 100) * 2 * noise_pct / 100;
+            let took_us = modes_us[arm] * percent / 100;
+            function.learn(arm, took_us);
+            all_us += took_us;
+        }
+        let best_us = modes_us.into_iter().min().unwrap() * runs;
+        (all_us * 100 / best_us).saturating_sub(100)
+    }
+
+    #[test]
+    fn trying_costs_little_whatever_the_other_modes_take() {
+        for modes_us in [[650_000, 150_000, 640_000], [100_000, 100_000, 110_000], [1_000, 100_000, 100_000]] {
+            for noise_pct in [0, 10, 50] {
+                let mut function = Function::default();
+                over_the_best_pct(&mut function, 10, modes_us, noise_pct);
+                let over = over_the_best_pct(&mut function, 10_000, modes_us, noise_pct);
+                assert!(over <= 4, "{modes_us:?}, give or take {noise_pct} %: {over} % more");
+            }
+        }
+    }
+
+    #[test]
+    fn a_change_is_noticed_at_once() {
+        for (before_us, after_us) in [
+            ([430_000, 900_000, 440_000], [650_000, 150_000, 640_000]),
+            ([200_000, 800_000, 800_000], [3_000_000, 800_000, 1_000_000]),
+        ] {
+            let mut function = Function::default();
+            over_the_best_pct(&mut function, 150, before_us, 5);
+            let over = over_the_best_pct(&mut function, 150, after_us, 5);
+            assert!(over <= 8, "{before_us:?}, then {after_us:?}: {over} % more");
+        }
+    }
+
+    #[test]
+    fn a_mode_that_has_become_the_best_is_found() {
+        let mut function = Function::default();
+        over_the_best_pct(&mut function, 200, [100_000, 300_000, 100_000], 5);
+        over_the_best_pct(&mut function, 200, [100_000, 50_000, 100_000], 5);
+        let over = over_the_best_pct(&mut function, 200, [100_000, 50_000, 100_000], 5);
+        assert!(over <= 4, "{over} % more");
     }
 }

@@ -137,28 +137,35 @@ const FEW: Scale = Scale {
     whole: false,
 };
 
+/// Measures all, and writes down what was measured even if something could not be.
 async fn measure(scale: &Scale, path: &str) -> Result<(), Failure> {
-    let sandbox = mesh::sandbox()?;
     let mut summary = Summary::default();
+    let measured = measure_all(scale, &mut summary).await;
+    summary.close(Path::new(path), scale.whole && measured.is_ok())?;
+    measured
+}
+
+async fn measure_all(scale: &Scale, summary: &mut Summary) -> Result<(), Failure> {
+    let sandbox = mesh::sandbox()?;
     eprintln!("guests: one hop, and loading a function");
-    guests::measure(&sandbox, scale.guest_runs, &mut summary).await?;
+    guests::measure(&sandbox, scale.guest_runs, summary).await?;
     let peers = Arc::new(peers::Peers::start(&sandbox).await?);
     eprintln!("latency: chains of 4 hops, a ring of raw TCP, and gRPC, in turns");
-    latency::measure(&peers, scale.blocks, &mut summary).await?;
+    latency::measure(&peers, scale.blocks, summary).await?;
     eprintln!("processor time: 64 in flight");
-    cpu::measure(&peers, scale.cpu_rounds, &mut summary).await?;
+    cpu::measure(&peers, scale.cpu_rounds, summary).await?;
     eprintln!("custody: what it costs that no step is done twice");
-    custody::measure(&peers, scale.cpu_rounds, &mut summary).await?;
+    custody::measure(&peers, scale.cpu_rounds, summary).await?;
     drop(peers);
     eprintln!("splits: 8 branches beside 8 calls in a row");
-    split::measure(&sandbox, scale.blocks, &mut summary).await?;
+    split::measure(&sandbox, scale.blocks, summary).await?;
     eprintln!("composition: copies to a replicated service, over shaped links");
-    composition::measure(&sandbox, scale.shaped_rounds, &mut summary).await?;
+    composition::measure(&sandbox, scale.shaped_rounds, summary).await?;
     eprintln!("adaptive: chains that choose where they run, over shaped links that change");
     let (repetitions, runs) = scale.adaptive;
-    adaptive::measure(&sandbox, repetitions, runs, &mut summary).await?;
+    adaptive::measure(&sandbox, repetitions, runs, summary).await?;
     eprintln!("memory: cached functions, chains that wait, an hour's worth of chains of all kinds");
     let (repetitions, parts) = scale.alone;
-    alone::measure(repetitions, parts, &mut summary).await?;
-    summary.close(Path::new(path), scale.whole)
+    alone::measure(repetitions, parts, summary).await?;
+    summary.check()
 }

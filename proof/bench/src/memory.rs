@@ -11,8 +11,8 @@ use futures_util::FutureExt;
 use crate::{Failure, guests::five_kilobytes, mesh, soak::Soak};
 
 const FUNCTIONS: usize = 1_000;
-/// Half as many as a node takes.
-const WAITING: usize = 9_000;
+/// With as many before them they come from one peer, which may take up half of what a node takes on.
+const WAITING: usize = 4_500;
 /// An hour's worth: ten chains a second.
 const SOAK: usize = 36_000;
 /// Until the caches are as full as they get: steps are remembered for a minute, and [`IMAGES_MAX`] functions are kept.
@@ -38,19 +38,20 @@ pub(crate) async fn value(key: &str, parts: usize) -> Result<f64, Failure> {
 /// All that the process keeps for a function that is loaded and not running.
 async fn cached_bytes(count: usize) -> Result<f64, Failure> {
     // Instances kept ready are no part of a function.
-    let sandbox = Sandbox::new(SandboxConfig { warm_instances_max: 1, ..SandboxConfig::default() })?;
+    let config = SandboxConfig { warm_instances_max: 1, images_max: 2 * FUNCTIONS, ..SandboxConfig::default() };
+    let sandbox = Sandbox::new(config)?;
     let load = async |number: usize| -> Result<(), Failure> {
         let function = sandbox.function(FunctionKind::JavaScript, "five.js", five_kilobytes(number).into_bytes());
         sandbox.load(function.hash(), &function.encode()).await?;
         Ok(())
     };
-    // What is made once is there, and instances are warm.
-    for number in 0..20 {
+    // As many come first: what is made once is there, and what compiling the engine left free in the heap has been used up.
+    for number in 0..count {
         load(number).await?;
     }
     let before = resident_bytes()?;
-    for number in 0..count {
-        load(20 + number).await?;
+    for number in count..2 * count {
+        load(number).await?;
     }
     Ok((resident_bytes()? - before) / count as f64)
 }

@@ -19,14 +19,22 @@ impl Summary {
         self.0.insert(key, spread);
     }
 
-    /// Shows all figures, and writes them; `whole` if they are figures, and not what a smoke run saw.
+    /// Says whether each key that is explained was measured, and no other.
     ///
     /// # Errors
-    /// The file cannot be written; or the keys are not those that are explained.
-    pub(crate) fn close(&self, path: &Path, whole: bool) -> Result<(), Failure> {
+    /// It was not so.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
         if !self.0.keys().copied().eq(KEYS.iter().map(|(key, ..)| *key).collect::<std::collections::BTreeSet<_>>()) {
             return Err(format!("what was measured is not what keys.rs lists: {:?}", self.0.keys()).into());
         }
+        Ok(())
+    }
+
+    /// Shows all figures, and writes them; `whole` if all were measured, and not what a smoke run saw.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn close(&self, path: &Path, whole: bool) -> Result<(), Failure> {
         self.print();
         self.write(path, whole)?;
         println!("\nwritten to {}", path.display());
