@@ -78,6 +78,8 @@ pub(crate) struct Egress {
     /// Finish what is queued, then shut down.
     pub(crate) closing: bool,
     shut_down: bool,
+    /// Somebody is to write a little later.
+    pub(crate) put_off: bool,
     pub(crate) pings: Pings,
     /// Covers what is queued.
     lease: Lease,
@@ -115,6 +117,7 @@ impl Egress {
             flusher: None,
             closing: false,
             shut_down: false,
+            put_off: false,
             pings: Pings::default(),
             lease,
             queued_bytes: 0,

@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::assemble::{Assembler, NotTaken, Outcome};
 use crate::config::EndpointConfig;
+use crate::gather::Gathered;
 use crate::hello::{Hello, decode_hello};
 use crate::measure::Gauge;
 use crate::memory::{Lease, OverBudget};
@@ -79,7 +80,7 @@ impl Ingress {
     pub(crate) async fn deliver(mut self, link: &Arc<Link>, handler: &dyn Handler) -> LinkError {
         let assembler = Assembler::new(link.config.limits, link.memory.clone());
         let (gauge, seen_at) = (Gauge::default(), Instant::now());
-        let mut receiver = Receiver { link, handler, assembler, gauge, seen_at };
+        let mut receiver = Receiver { link, handler, assembler, gathered: Gathered::default(), gauge, seen_at };
         loop {
             if let Err(why) = receiver.drain(&mut self.buffer).await {
                 return why;
@@ -104,6 +105,8 @@ struct Receiver<'a> {
     link: &'a Arc<Link>,
     handler: &'a dyn Handler,
     assembler: Assembler,
+    /// What was sent while messages were handed over, and is not written yet.
+    gathered: Gathered,
     gauge: Gauge,
     /// When this task last looked at the clock.
     seen_at: Instant,
@@ -129,7 +132,7 @@ impl Receiver<'_> {
                     link.answer_ping(nonce);
                 }
                 Outcome::Pong(nonce) => link.pong_came(nonce).map_err(|what| self.misbehaved(what))?,
-                Outcome::Deliver(incoming) => self.tell(&frame, incoming).await?,
+                Outcome::Deliver(incoming) => self.tell(&frame, incoming, buffer.is_empty()).await?,
             }
             frames += 1;
             if frames >= TURN_FRAMES_MAX || began.elapsed() >= TURN_MAX || self.has_answered_much(&mut queued_bytes) {
@@ -140,6 +143,7 @@ impl Receiver<'_> {
         if let Some(nonce) = last_ping {
             link.answer_ping(nonce);
         }
+        self.gathered.write();
         if link.overflows.load(Relaxed) || self.handler.is_behind() { self.let_others().await } else { Ok(()) }
     }
 
@@ -181,7 +185,7 @@ impl Receiver<'_> {
     }
 
     /// Tells the handler, once there is memory for what it makes of it.
-    async fn tell(&mut self, frame: &Frame, incoming: Incoming) -> Result<(), LinkError> {
+    async fn tell(&mut self, frame: &Frame, incoming: Incoming, is_last: bool) -> Result<(), LinkError> {
         if !matches!(incoming, Incoming::Tail { .. }) {
             self.link.counters.messages_received.fetch_add(1, Relaxed);
         }
@@ -194,7 +198,11 @@ impl Receiver<'_> {
             }
             _ => None,
         };
-        self.handler.on_message(self.link, incoming);
+        // Of a lone message, or the last one, nobody waits for company.
+        match is_last {
+            true => self.handler.on_message(self.link, incoming),
+            false => self.gathered.during(|| self.handler.on_message(self.link, incoming)),
+        }
         Ok(())
     }
 
@@ -221,6 +229,7 @@ impl Receiver<'_> {
 
     /// Ends a turn. It takes longer when the peer has to read what is queued for it, or the handler has to catch up.
     async fn let_others(&mut self) -> Result<(), LinkError> {
+        self.gathered.write();
         let held_up = &self.link.counters.was_held_up;
         if self.link.overflows.load(Relaxed) {
             held_up.store(true, Relaxed);
@@ -245,6 +254,7 @@ impl Receiver<'_> {
         if since.elapsed() >= Duration::from_millis(self.link.config.memory_wait_ms_max) {
             return Err(LinkError::NoMemory { peer: self.link.peer.clone(), why });
         }
+        self.gathered.write();
         self.link.counters.was_held_up.store(true, Relaxed);
         sleep(MEMORY_PAUSE).await;
         self.awake()

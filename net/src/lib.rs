@@ -31,6 +31,7 @@
 //! | `topology`, `pipe` | shaped links: delay and bandwidth per pair of sites, pure |
 //! | `transport` | byte streams; TLS, QUIC and shared memory fit here |
 //! | `ticker` | wakes shaped links on time |
+//! | `gather` | one write for what one read has led to |
 //! | `egress` | from the outbox through the shape into the stream |
 //! | `link`, `ingress`, `flusher` | one link: its handle and its two tasks |
 //! | `endpoint`, `registry`, `slots` | all links of a node: dialling, accepting, closing, and how many there may be |
@@ -43,6 +44,7 @@ mod endpoint;
 mod error;
 mod flusher;
 mod frame;
+mod gather;
 mod hello;
 mod ingress;
 mod link;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use tokio::sync::{Notify, Semaphore, SetOnce, watch};
 use tokio::time::Instant;
 
 use crate::config::EndpointConfig;
+use crate::gather;
 use crate::egress::{Egress, Pumped};
 use crate::hello::{Hello, encode_hello};
 use crate::measure::Measured;
@@ -26,6 +27,7 @@ const INLINE_WRITES_MAX: usize = 2;
 
 /// A live (or lost) link to one peer. Shared; lives as long as somebody holds it, the connection ends with the endpoint.
 pub struct Link {
+    me: Weak<Self>,
     pub(crate) id: u64,
     pub(crate) peer: String,
     pub(crate) place: Option<Place>,
@@ -99,7 +101,8 @@ impl Link {
         egress: Egress,
     ) -> Arc<Self> {
         let lanes = config.queue_bytes_max().map(|bytes| Semaphore::new(bytes as usize));
-        Arc::new(Self {
+        Arc::new_cyclic(|me| Self {
+            me: me.clone(),
             id,
             peer,
             place,
@@ -348,6 +351,9 @@ impl Link {
         if egress.is_shaped() {
             return egress.wake_flusher();
         }
+        if gather::put_off(&self.me, &mut egress.put_off) {
+            return;
+        }
         let mut cx = Context::from_waker(Waker::noop());
         for _ in 0..INLINE_WRITES_MAX {
             match self.pump(&mut egress, &mut cx) {
@@ -362,6 +368,13 @@ impl Link {
             }
         }
         egress.wake_flusher();
+    }
+
+    /// Writes what was put off.
+    pub(crate) fn write_put_off(&self) {
+        let mut egress = self.egress();
+        egress.put_off = false;
+        self.push_out(egress);
     }
 
     /// One write, and the bookkeeping that follows.

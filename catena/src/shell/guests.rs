@@ -109,7 +109,8 @@ impl Shell {
             let message = format!("{} no longer has function {code:?}; run the chain again", self.me.name);
             return Err(Exception::new(names::CODE_MISSING, Fault::Node, message));
         };
-        sandbox.load(code, &bytes).await
+        // Apart, so that each turn of a guest does not set memory aside for it.
+        Box::pin(sandbox.load(code, &bytes)).await
     }
 
     /// Whether this function can be had without asking anybody.

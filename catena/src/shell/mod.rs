@@ -155,15 +155,16 @@ impl Shell {
 
     /// The sandbox, made when first needed: its engine takes some milliseconds to load, and a plain call needs none.
     pub(crate) async fn sandbox(self: &Arc<Self>) -> Result<&Sandbox, Exception> {
-        self.sandbox
-            .get_or_try_init(|| async {
-                let shell = Arc::clone(self);
-                let made = tokio::task::spawn_blocking(move || (shell.settings.make_sandbox)()).await;
-                made.unwrap_or_else(|_| {
-                    Err(Exception::new(names::BAD_CODE, Fault::Node, "the sandbox could not be made"))
-                })
-            })
-            .await
+        if let Some(sandbox) = self.sandbox.get() {
+            return Ok(sandbox);
+        }
+        let make = || async {
+            let shell = Arc::clone(self);
+            let made = tokio::task::spawn_blocking(move || (shell.settings.make_sandbox)()).await;
+            made.unwrap_or_else(|_| Err(Exception::new(names::BAD_CODE, Fault::Node, "the sandbox could not be made")))
+        };
+        // Apart, so that each turn of a guest does not set memory aside for it.
+        Box::pin(self.sandbox.get_or_try_init(make)).await
     }
 
     /// Begins a chain; the receiver gets its answers.
