@@ -105,14 +105,11 @@ async fn real_links_are_measured_too() {
     let back = at_server.up().await;
     let near = measured_beyond(&link, Measured::default()).await;
     assert!(near.round_trip_us.is_some());
-    let near = measured_beyond(&back, Measured::default()).await;
-    for _ in 0..20 {
+    // On a machine that has other things to do, many a message says nothing about the link.
+    while back.measured().bytes_per_s.is_none() {
         link.send(Message::new(vec![1], vec![2; 5_000_000])).await.unwrap();
     }
-    let mut known = near;
-    while known.bytes_per_s.is_none() {
-        known = measured_beyond(&back, known).await;
-    }
+    let known = back.measured();
     // Beyond any doubt on loopback, and no more than memory brings.
     let bytes_per_s = known.bytes_per_s.unwrap_or_default();
     assert!((10_000_000..1_000_000_000_000).contains(&bytes_per_s), "{bytes_per_s}");
