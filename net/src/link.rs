@@ -11,8 +11,8 @@ use tokio::sync::{Notify, Semaphore, SetOnce, watch};
 use tokio::time::Instant;
 
 use crate::config::EndpointConfig;
-use crate::gather;
 use crate::egress::{Egress, Pumped};
+use crate::gather;
 use crate::hello::{Hello, encode_hello};
 use crate::measure::Measured;
 use crate::message::{Identity, Lane, Message, Place};

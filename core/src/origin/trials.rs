@@ -60,7 +60,13 @@ struct Arm {
 impl Default for Function {
     fn default() -> Self {
         let untried = Arm { is_due: true, runs: 0, took_us: 0, deviation_us: 0 };
-        Self { used: 0, since_explored: 0, since_changed: 0, credit_us: 0, arms: [untried.clone(), untried.clone(), untried] }
+        Self {
+            used: 0,
+            since_explored: 0,
+            since_changed: 0,
+            credit_us: 0,
+            arms: [untried.clone(), untried.clone(), untried],
+        }
     }
 }
 
