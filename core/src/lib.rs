@@ -17,6 +17,7 @@ extern crate alloc;
 mod seeded;
 
 mod action;
+mod activation;
 #[cfg(feature = "seeded-bugs")]
 mod bug;
 mod calls;
@@ -33,6 +34,7 @@ mod outbox;
 mod plan;
 mod policy;
 mod replies;
+mod request;
 mod time;
 
 pub(crate) use action::RetryScope;

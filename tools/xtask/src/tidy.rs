@@ -8,7 +8,7 @@ use std::{
 use serde_json::Value;
 use wasmtime::{Result, bail, error::Context as _};
 
-use crate::docs;
+use crate::{docs, modules};
 
 /// Which of the house's crates each crate may use: the seams, from top to bottom.
 const MAY_USE: &[(&str, &[&str])] = &[
@@ -68,6 +68,7 @@ pub(crate) fn tidy() -> Result<()> {
     for file in files(&root, "*.rs")? {
         faults.extend(file_faults(&root, &file)?);
     }
+    faults.extend(modules::faults(&root, "core/src", &files(&root, "core/src/*.rs")?)?);
     faults.extend(docs::faults(&root, &files(&root, "*.md")?)?);
     for name in ["wire", "core"] {
         let text = std::fs::read_to_string(root.join(name).join("src/lib.rs"))?;
@@ -82,7 +83,7 @@ pub(crate) fn tidy() -> Result<()> {
     }
     without_std(&root)?;
     eprintln!(
-        "tidy: dependencies point one way, wire and core build without std, unsafe stays in its leaves, links lead somewhere"
+        "tidy: dependencies point one way, the modules of core too, wire and core build without std, unsafe stays in its leaves, links lead somewhere"
     );
     Ok(())
 }
