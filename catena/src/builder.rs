@@ -8,7 +8,7 @@ use std::{
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
-use catena_core::{Node as Core, Policy};
+use catena_core::{Node as Core, Policy, segments::SegmentPolicy};
 use catena_guest::{Limits, Sandbox, SandboxConfig};
 use catena_net::{Endpoint, EndpointConfig, Identity, MemoryBudget, NetError, Place, Topology};
 use catena_wire::{Exception, FUNCTIONS_MAX, Fault, Hello, NAME_BYTES_MAX, NodeId, NodeRef, names};
@@ -17,6 +17,7 @@ use crate::{
     Client, Node, Service, StepStoreLimits,
     durable::Steps,
     random,
+    segments::Hub,
     shell::{Ears, MakeSandbox, Settings, Shell, entry_of},
 };
 
@@ -102,6 +103,8 @@ pub struct NodeBuilder {
     untold_dials_max: usize,
     step_store: Option<(PathBuf, StepStoreLimits)>,
     memory: MemoryBudget,
+    segments: SegmentPolicy,
+    shares_memory: bool,
 }
 
 /// A shared sandbox, else one of its own with these settings.
@@ -131,6 +134,8 @@ impl NodeBuilder {
             untold_dials_max: UNTOLD_DIALS_MAX,
             step_store: None,
             memory: EndpointConfig::default().memory,
+            segments: SegmentPolicy::default(),
+            shares_memory: true,
         }
     }
 
@@ -139,6 +144,20 @@ impl NodeBuilder {
     #[must_use]
     pub fn memory_bytes_max(mut self, bytes: u64) -> Self {
         self.memory = MemoryBudget::new(bytes);
+        self
+    }
+
+    /// The bounds of what it does with segments.
+    #[must_use]
+    pub fn segment_policy(mut self, policy: SegmentPolicy) -> Self {
+        self.segments = policy;
+        self
+    }
+
+    /// Never shares memory with nodes on its host: segments are reached by links, as from elsewhere.
+    #[must_use]
+    pub fn without_shared_memory(mut self) -> Self {
+        self.shares_memory = false;
         self
     }
 
@@ -310,6 +329,7 @@ impl NodeBuilder {
         let entries: Vec<_> = services.values().map(|service| entry_of(service, &me, self.proxy.as_deref())).collect();
         let hello = Hello { node: me.clone(), services: entries, repository: self.repository }.encode();
         let identity = Identity { node: me.id.0, site: self.site, hello: hello.into() };
+        let me_id = me.id;
         let mut core = Core::new(me.clone(), self.policy, unix_us());
         for service in services.values() {
             core.serve(service.name(), service.functions(), service.kinds());
@@ -317,7 +337,10 @@ impl NodeBuilder {
         if self.repository {
             core.set_repository(me);
         }
+        // Generations rise with the clock, and by one with each export: no run before has come so far.
+        let segments = Hub::new(me_id, self.segments, unix_us(), self.shares_memory);
         let settings = Settings {
+            segments,
             began: Instant::now(),
             services,
             make_sandbox: self.sandbox.maker(),

@@ -41,6 +41,8 @@ impl Ears {
     fn whole(shell: &Arc<Shell>, link: &Arc<Link>, message: Encoded) {
         let Some(from) = shell.peers.of(link) else { return };
         match Message::decode(message) {
+            // Answered here and now: no chain, call or service is in its way.
+            Ok(Message::Segment(about)) => shell.segments.on_message(link, &from, about),
             Ok(message) => {
                 let now = shell.now();
                 shell.core().on_message(now, &from, message);
@@ -77,7 +79,10 @@ impl Ears {
             Awaiting::Other(mut message) => {
                 let Some(from) = shell.peers.of(link) else { return };
                 if message.attach_tail(tail).is_ok() {
-                    shell.core().on_message(now, &from, message);
+                    match message {
+                        Message::Segment(about) => return shell.segments.on_message(link, &from, about),
+                        message => shell.core().on_message(now, &from, message),
+                    }
                 }
             }
         }
@@ -129,6 +134,7 @@ impl Handler for Ears {
         let Some(shell) = self.shell.upgrade() else { return };
         let address = Arc::as_ptr(link) as usize;
         let orphans: Vec<_> = lock(&self.tails).extract_if(|(from, _), _| *from == address).collect();
+        shell.segments.on_link_lost(link.id());
         let now = shell.now();
         for (_, awaiting) in orphans {
             if let Awaiting::Hop { key, .. } = awaiting {

@@ -31,7 +31,7 @@ use tokio::{
     task::AbortHandle,
 };
 
-use crate::{Service, durable::Steps, replying::Held, store::Store};
+use crate::{Service, durable::Steps, replying::Held, segments::Hub, store::Store};
 use dials::Dials;
 use peers::Peers;
 use sessions::Sessions;
@@ -75,6 +75,7 @@ pub(crate) struct Shell {
     listings: Mutex<HashMap<u64, oneshot::Sender<Vec<ServiceEntry>>>>,
     pub(crate) peers: Peers,
     dials: Dials,
+    pub(crate) segments: Arc<Hub>,
     alarm: Arc<Alarm>,
     name: Arc<str>,
     site: Option<Arc<str>>,
@@ -96,6 +97,7 @@ pub(crate) struct Settings {
     pub(crate) untold_dials_max: usize,
     /// Where the steps of durable functions are kept.
     pub(crate) steps: Option<Steps>,
+    pub(crate) segments: Arc<Hub>,
 }
 
 impl Shell {
@@ -122,6 +124,7 @@ impl Shell {
             listings: Mutex::default(),
             peers: Peers::default(),
             dials: Dials::new(settings.untold_dials_max),
+            segments: Arc::clone(&settings.segments),
             alarm: Arc::default(),
             settings,
         });
