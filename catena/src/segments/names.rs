@@ -10,7 +10,7 @@ use catena_core::segments::{
     registry::{Probe, RECORD_BYTES, REGISTRY_NAME, Record, Saw, Slot, decode, decode_head, hash, offset_of},
 };
 use catena_net::{Link, Place};
-use catena_wire::{Exception, Fault, NodeRef, Order, SegmentEntry, SegmentRefusal, names};
+use catena_wire::{Exception, Fault, NAME_BYTES_MAX, NodeRef, Order, SegmentEntry, SegmentRefusal, names};
 use futures_util::{StreamExt, stream};
 
 use super::{Granted, Imported, errors::of_refusal, far::ask};
@@ -53,6 +53,9 @@ impl Shell {
             let text = format!("{:?} names no segment; write OWNER/NAME", shown(path));
             return Err(Exception::new(names::BAD_PARAMETERS, Fault::Caller, text));
         };
+        if name.len() > NAME_BYTES_MAX {
+            return Err(of_refusal(&format!("import of {}", shown(path)), SegmentRefusal::UnknownName));
+        }
         let owner = self.owner_of(hint).await?;
         let link = self.link_to(&owner).await?;
         let imported = self.import_from(&owner, &link, name, how).await;
