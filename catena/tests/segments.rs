@@ -337,9 +337,9 @@ async fn names_are_found_by_reading_and_a_refresh_purges_what_is_gone() {
     let Pair { owner, importer } = pair(Way::Link).await;
     let mut all: Vec<_> =
         (0..500).map(|at| owner.export(&format!("segment {at}"), 8, open(Rights::READ)).unwrap()).collect();
-    for at in 0..500 {
-        let found = importer.import_with(&format!("owner/segment {at}"), Lookup::Probe).await.unwrap();
-        assert_eq!(found.generation().unwrap().0, all[at].id().generation);
+    for segment in &all {
+        let found = importer.import_with(&format!("owner/{}", segment.name()), Lookup::Probe).await.unwrap();
+        assert_eq!(found.generation().unwrap().0, segment.id().generation);
     }
     let kept = importer.import_with("owner/segment 7", Lookup::Ask).await.unwrap();
     let gone = importer.import("owner/segment 8").await.unwrap();
@@ -362,22 +362,20 @@ async fn names_are_found_by_reading_and_a_refresh_purges_what_is_gone() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_became_of_an_owner_is_told_apart() {
-    let watched = async |client: &Client| {
-        let far = client.import("owner/pulse").await.unwrap();
-        tokio::spawn(async move { far.watch(0, Duration::from_millis(5), Duration::from_secs(1)).await })
-    };
+    let watch = async |far: catena::Imported| far.watch(0, Duration::from_millis(5), Duration::from_secs(1)).await;
+    let pulse = async |client: &Client| client.import("owner/pulse").await.unwrap();
     for way in WAYS {
         let Pair { owner, importer } = pair(way).await;
         let address = owner.address().unwrap().to_owned();
         let segment = owner.export("pulse", 8, open(Rights::READ)).unwrap();
-        let revoked = watched(&importer).await;
+        let revoked = tokio::spawn(watch(pulse(&importer).await));
         segment.write(0, &1_u64.to_ne_bytes()).unwrap();
         segment.revoke().await.unwrap();
         assert_eq!(revoked.await.unwrap().name, names::SEGMENT_REVOKED);
         let segment = owner.export("pulse", 8, open(Rights::READ)).unwrap();
-        let stalled = watched(&importer).await.await.unwrap().name;
+        let stalled = watch(pulse(&importer).await).await.name;
         assert_eq!(stalled, names::OWNER_STALLED, "{way:?}");
-        let dead = watched(&importer).await;
+        let dead = tokio::spawn(watch(pulse(&importer).await));
         owner.close(Duration::ZERO).await;
         drop((segment, owner));
         assert_eq!(dead.await.unwrap().name, names::OWNER_DEAD, "{way:?}");
@@ -388,8 +386,7 @@ async fn what_became_of_an_owner_is_told_apart() {
         first.close(Duration::ZERO).await;
         drop((_pulse, first));
         let _second = Node::builder("owner").listen(&address).start().await.unwrap();
-        let why = restarted.watch(0, Duration::from_millis(5), Duration::from_secs(1)).await;
-        assert_eq!(why.name, names::OWNER_RESTARTED, "{way:?}");
+        assert_eq!(watch(restarted).await.name, names::OWNER_RESTARTED, "{way:?}");
     }
 }
 
