@@ -8,7 +8,7 @@ use std::{
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
-use catena_core::{Node as Core, Policy};
+use catena_core::{Node as Core, Policy, segments::SegmentPolicy};
 use catena_guest::{Limits, Sandbox, SandboxConfig};
 use catena_net::{Endpoint, EndpointConfig, Identity, MemoryBudget, NetError, Place, Topology};
 use catena_wire::{Exception, FUNCTIONS_MAX, Fault, Hello, NAME_BYTES_MAX, NodeId, NodeRef, names};
@@ -18,6 +18,7 @@ use crate::{
     durable::Steps,
     memory::GuestsMemory,
     random,
+    segments::Hub,
     shell::{Ears, MakeSandbox, Settings, Shell, entry_of},
 };
 
@@ -104,6 +105,8 @@ pub struct NodeBuilder {
     untold_dials_max: usize,
     step_store: Option<(PathBuf, StepStoreLimits)>,
     memory: MemoryBudget,
+    segments: SegmentPolicy,
+    shares_memory: bool,
 }
 
 /// A shared sandbox, else one of its own with these settings.
@@ -133,6 +136,8 @@ impl NodeBuilder {
             untold_dials_max: UNTOLD_DIALS_MAX,
             step_store: None,
             memory: EndpointConfig::default().memory,
+            segments: SegmentPolicy::default(),
+            shares_memory: true,
         }
     }
 
@@ -142,6 +147,20 @@ impl NodeBuilder {
     #[must_use]
     pub fn memory_bytes_max(mut self, bytes: u64) -> Self {
         self.memory = MemoryBudget::new(bytes);
+        self
+    }
+
+    /// The bounds of what it does with segments.
+    #[must_use]
+    pub fn segment_policy(mut self, policy: SegmentPolicy) -> Self {
+        self.segments = policy;
+        self
+    }
+
+    /// Never shares memory with nodes on its host: segments are reached by links, as from elsewhere.
+    #[must_use]
+    pub fn without_shared_memory(mut self) -> Self {
+        self.shares_memory = false;
         self
     }
 
@@ -317,6 +336,7 @@ impl NodeBuilder {
             EndpointConfig { listen, topology: self.topology.clone(), ..EndpointConfig::within(self.memory.clone()) };
         // What waits in a socket is as old as the links let it grow.
         self.policy.link_silence_us_max = config.silence_ms_max().saturating_mul(1_000);
+        let me_id = me.id;
         let mut core = Core::new(me.clone(), self.policy, unix_us());
         for service in services.values() {
             core.serve(service.name(), service.functions(), service.kinds());
@@ -326,7 +346,10 @@ impl NodeBuilder {
         }
         let images_bytes = if self.sandbox.shared.is_none() { self.memory.bytes_max() / IMAGES_PART } else { 0 };
         let set_aside = self.memory.lease(self.memory.bytes_max() / STORE_PART + images_bytes).ok();
+        // Generations rise with the clock, and by one with each export: no run before has come so far.
+        let segments = Hub::new(me_id, self.segments, unix_us(), self.shares_memory);
         let settings = Settings {
+            segments,
             began: Instant::now(),
             services,
             make_sandbox: self.sandbox.maker(&self.memory),

@@ -5,11 +5,13 @@ use std::{sync::Arc, time::Duration};
 use catena_core::{Plan, Start};
 use catena_guest::{Function, FunctionKind};
 use catena_net::Place;
-use catena_wire::{Budget, Exception, Fault, Hash, Mode, ServiceEntry, StepLimits, Value, names};
+use catena_wire::{
+    Budget, Exception, Fault, Hash, Mode, NodeId, NodeRef, SegmentEntry, ServiceEntry, StepLimits, Value, names,
+};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    NodeBuilder, ReplySet, StartError, random,
+    Granted, Imported, Lookup, NodeBuilder, ReplySet, StartError, random,
     replying::split_target,
     shell::Shell,
     value::{from_value, to_value},
@@ -222,6 +224,49 @@ impl Client {
     #[must_use]
     pub fn known_services(&self) -> Vec<ServiceEntry> {
         self.shell.peers.all()
+    }
+
+    /// Imports a segment, named `OWNER/NAME`; the owner by its own name, by a service that it serves, or by its address.
+    ///
+    /// # Errors
+    /// `NodeUnreachable`: there is no such node; `UnknownSegment`: it exports no segment of this name to this node.
+    pub async fn import(&self, segment: &str) -> Result<Imported, Exception> {
+        self.shell.import(segment, Lookup::default()).await
+    }
+
+    /// Imports a segment, looking for it in a way of one's own.
+    ///
+    /// # Errors
+    /// As [`Client::import`].
+    pub async fn import_with(&self, segment: &str, how: Lookup) -> Result<Imported, Exception> {
+        self.shell.import(segment, how).await
+    }
+
+    /// Imports what a grant allows this node. It is told by its owner, in whatever way.
+    ///
+    /// # Errors
+    /// `NodeUnreachable`: the owner is not there.
+    pub async fn import_granted(&self, owner: &NodeRef, granted: &Granted) -> Result<Imported, Exception> {
+        self.shell.import_granted(owner.clone(), granted).await
+    }
+
+    /// The segments of a node that this one may use.
+    ///
+    /// # Errors
+    /// As [`Client::import`].
+    pub async fn segments(&self, owner: &str) -> Result<Vec<SegmentEntry>, Exception> {
+        self.shell.segments_of(owner).await
+    }
+
+    /// Compares every import with what its owner exports now, as is done every 10 s: those that are stale fail from now on without a message.
+    pub async fn refresh_imports(&self) {
+        self.shell.refresh_imports().await;
+    }
+
+    /// This run of it: what owners of segments give rights to.
+    #[must_use]
+    pub fn id(&self) -> NodeId {
+        self.shell.me.id
     }
 
     /// Its name: where the path of its chains begins.

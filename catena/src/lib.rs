@@ -38,22 +38,27 @@ mod node;
 mod random;
 mod replies;
 mod replying;
+mod segments;
 mod service;
 mod shell;
 mod store;
 mod value;
 
 pub use builder::{NodeBuilder, StartError};
-pub use catena_core::{Missing, Policy, Start};
+pub use catena_core::{
+    Missing, Policy, Start,
+    segments::{Export, Notify, SegmentId, SegmentPolicy},
+};
 pub use catena_guest::{Function, FunctionKind, Limits, Sandbox, SandboxConfig, SandboxError};
 pub use catena_net::{LinkShape, MEMORY_BYTES_MIN, NetError, Place, Topology};
 pub use catena_wire::{
-    Asked, Branch, Budget, ChainId, Exception, Fault, Hash, LogLine, Mode, NodeId, NodeRef, Outcome, ServiceEntry,
-    StepKey, StepLimits, StepTrace, Told, Value, What, names as exceptions,
+    Asked, Branch, Budget, ChainId, Exception, Fault, Hash, LogLine, Mode, NodeId, NodeRef, Order, Outcome, Rights,
+    SegmentEntry, ServiceEntry, StepKey, StepLimits, StepTrace, Told, Value, What, names as exceptions,
 };
 pub use client::{Client, Code, RunOptions, Traffic};
 pub use durable::StepStoreLimits;
 pub use node::Node;
 pub use replies::{BlockingReplies, Ended, Reply, ReplySet};
+pub use segments::{Access, GrantTerms, Granted, Imported, Lookup, Notice, Notifications, Segment, Way, Wish};
 pub use service::{Context, Service, ServiceError, SubChain};
 pub use value::{from_value, to_value};

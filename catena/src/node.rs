@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{Client, NodeBuilder, shell::Shell};
+use catena_core::segments::Export;
+use catena_wire::{Exception, NodeId, NodeRef};
+
+use crate::{Client, NodeBuilder, Segment, shell::Shell};
 
 /// A running node. Cheap to clone; it runs until [`Node::close`], or until the last clone is dropped.
 #[derive(Clone)]
@@ -37,6 +40,26 @@ impl Node {
     #[must_use]
     pub fn client(&self) -> Client {
         Client::new(Arc::clone(&self.shell))
+    }
+
+    /// This run of it: what owners of segments give rights to.
+    #[must_use]
+    pub fn id(&self) -> NodeId {
+        self.shell.me.id
+    }
+
+    /// Who it is and where it is reached: what a grant's partner needs beside the grant.
+    #[must_use]
+    pub fn me(&self) -> &NodeRef {
+        &self.shell.me
+    }
+
+    /// Exports so many bytes of zeros by a name. Rights are `how.anyone`'s, or each importer's own: [`Segment::allow`].
+    ///
+    /// # Errors
+    /// `BadParameters`: the name is taken, empty or longer than 256 bytes; `Overloaded`: a limit of [`crate::SegmentPolicy`].
+    pub fn export(&self, name: &str, bytes: u64, how: Export) -> Result<Segment, Exception> {
+        Segment::export(&self.shell.segments, name, bytes, how)
     }
 
     /// Chains here, plain calls waiting, service functions running.

@@ -4,6 +4,8 @@
 //! clock, no thread and no guest: time is an argument, and whatever has to be done comes out of [`Node::poll_action`] for the shell to do.
 //! So the shipped code, not a model of it, runs in the test world at thousands of seeds (`core/tests/world`).
 //!
+//! [`segments::Segments`] is a machine of its own beside it: what nodes do with each other's memory.
+//!
 //! How to drive it: call the `on_*` method of whatever happened, then take actions until there are none; call [`Node::on_timeout`] when
 //! [`Node::next_timeout`] is reached. Every method may be called at any time, in any order, with anything that a peer sent.
 #![no_std]
@@ -35,6 +37,7 @@ mod plan;
 mod policy;
 mod replies;
 mod request;
+pub mod segments;
 mod time;
 
 pub(crate) use action::RetryScope;

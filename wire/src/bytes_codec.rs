@@ -80,6 +80,7 @@ macro_rules! bounded {
 }
 
 bounded!(stack, crate::Frame, crate::STACK_DEPTH_MAX, "more than 32 chains around a chain");
+bounded!(segments, crate::SegmentEntry, crate::SEGMENT_LISTING_MAX, "more than 1,024 segments in a listing");
 bounded!(counts, crate::BranchCount, crate::BRANCHES_MAX, "more than 4,096 branches");
 bounded!(branches, crate::Branch, crate::BRANCHES_MAX, "more than 4,096 branches");
 bounded!(replies, crate::Value, crate::REPLIES_MAX, "more than 4,096 replies in one message");
@@ -98,7 +99,9 @@ pub(crate) mod number {
 
     pub(crate) fn decode<C>(d: &mut minicbor::Decoder<'_>, _: &mut C) -> Result<u128, minicbor::decode::Error> {
         let bytes = d.bytes()?.try_into();
-        bytes.map(u128::from_be_bytes).map_err(|_| minicbor::decode::Error::message("a chain's number has 16 bytes"))
+        bytes
+            .map(u128::from_be_bytes)
+            .map_err(|_| minicbor::decode::Error::message("a number of 128 bits has 16 bytes"))
     }
 }
 

@@ -49,6 +49,36 @@ pub mod names {
     pub const RUNS_NO_GUESTS: &str = "RunsNoGuests";
     /// A peer sent what this version does not understand.
     pub const PROTOCOL: &str = "ProtocolError";
+    /// The owner exports no segment of this name to whoever asked.
+    pub const UNKNOWN_SEGMENT: &str = "UnknownSegment";
+    /// The owner took the segment back.
+    pub const SEGMENT_REVOKED: &str = "SegmentRevoked";
+    /// The generation is not that of the segment that has the number now.
+    pub const SEGMENT_STALE: &str = "SegmentStale";
+    /// The range leaves the segment.
+    pub const OUT_OF_BOUNDS: &str = "OutOfBounds";
+    /// The importer lacks the right.
+    pub const NO_RIGHT: &str = "NoRight";
+    /// The owner lets nobody write at this time.
+    pub const WRITE_INHIBITED: &str = "WriteInhibited";
+    /// A word does not begin at a multiple of its width.
+    pub const UNALIGNED: &str = "Unaligned";
+    /// The grant is unknown, spent, over, or somebody else's.
+    pub const GRANT_VOID: &str = "GrantVoid";
+    /// The owner moved the segment to other pages during the access.
+    pub const SEGMENT_MOVED: &str = "SegmentMoved";
+    /// The owner is linked and did not answer in time.
+    pub const OWNER_SILENT: &str = "OwnerSilent";
+    /// The link to the owner was lost, and more is not known.
+    pub const OWNER_LOST: &str = "OwnerLost";
+    /// The owner's process is gone: its host answers, and nobody listens there.
+    pub const OWNER_DEAD: &str = "OwnerDead";
+    /// Another run of the owner is there: it knows nothing of the segment.
+    pub const OWNER_RESTARTED: &str = "OwnerRestarted";
+    /// The owner's host cannot be reached.
+    pub const NETWORK_CUT: &str = "NetworkCut";
+    /// The owner answers, and its word does not rise any more.
+    pub const OWNER_STALLED: &str = "OwnerStalled";
 }
 
 /// Who has to change something.

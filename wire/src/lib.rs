@@ -20,6 +20,7 @@ mod limits;
 mod message;
 mod recording;
 mod replies;
+mod segment;
 mod value;
 
 pub use budget::Budget;
@@ -36,4 +37,5 @@ pub use limits::{
 pub use message::{Brought, Encoded, Kinds, Message, Part, ServiceEntry, Whereabouts, WireError};
 pub use recording::{Asked, RECORDING_BYTES_MAX, RECORDING_EVENTS_MAX, Recording, Told, What};
 pub use replies::{Delegated, Fate, Replies, Right, RightEnd, Window};
+pub use segment::{At, Order, Rights, SEGMENT_LISTING_MAX, SegmentEntry, SegmentMessage, SegmentRefusal};
 pub use value::{Value, ValueError};

@@ -7,7 +7,7 @@ use minicbor::{Decode, Encode};
 
 use crate::{
     Branch, Budget, ChainId, End, Exception, Hash, Hop, LogLine, NodeId, NodeRef, Outcome, PossibleDuplicate, Replies,
-    Right, RightEnd, StepKey, Value,
+    Right, RightEnd, SegmentMessage, StepKey, Value,
 };
 
 /// One message. The numbers are the protocol's: they are never used again for something else.
@@ -183,6 +183,9 @@ pub enum Message {
         #[n(2)]
         read: u32,
     },
+    /// About segments.
+    #[n(30)]
+    Segment(#[n(0)] SegmentMessage),
 }
 
 /// What of a chain's outcome a node has sent and keeps until it has arrived.
@@ -337,6 +340,7 @@ impl Message {
             Self::Hop(hop) => hop.into_tail(),
             Self::Code(_, code) => code,
             Self::Relay { tail, .. } => tail,
+            Self::Segment(about) => about.into_tail(),
             _ => Bytes::new(),
         };
         Encoded { head: head.into(), tail }
@@ -368,6 +372,10 @@ impl Message {
             }
             Self::Relay { tail: place, .. } => {
                 *place = tail;
+                Ok(())
+            }
+            Self::Segment(about) => {
+                about.attach_tail(tail);
                 Ok(())
             }
             _ => Ok(()),

@@ -42,6 +42,8 @@ impl Ears {
     fn whole(shell: &Arc<Shell>, link: &Arc<Link>, message: Encoded) {
         let Some(from) = shell.peers.of(link) else { return };
         match Message::decode(message) {
+            // Answered here and now: no chain, call or service is in its way.
+            Ok(Message::Segment(about)) => shell.segments.on_message(link, &from, about),
             Ok(message) => {
                 shell.take_in(|core, now| core.on_message(now, &from, message));
                 shell.drive();
@@ -75,7 +77,10 @@ impl Ears {
             Awaiting::Other(mut message) => {
                 let Some(from) = shell.peers.of(link) else { return };
                 if message.attach_tail(tail).is_ok() {
-                    shell.take_in(|core, now| core.on_message(now, &from, message));
+                    match message {
+                        Message::Segment(about) => return shell.segments.on_message(link, &from, about),
+                        message => shell.take_in(|core, now| core.on_message(now, &from, message)),
+                    }
                 }
             }
         }
@@ -126,6 +131,7 @@ impl Handler for Ears {
     fn on_link_lost(&self, link: &Arc<Link>, why: &LinkError) {
         let Some(shell) = self.shell.upgrade() else { return };
         let orphans: Vec<_> = lock(&self.tails).extract_if(|(from, _), _| *from == link.id()).collect();
+        shell.segments.on_link_lost(link.id());
         let now = shell.now();
         for (_, awaiting) in orphans {
             if let Awaiting::Hop { key, .. } = awaiting {

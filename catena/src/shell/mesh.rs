@@ -113,7 +113,7 @@ impl Shell {
     }
 
     /// Who is at the other end, once the link's greeting has been taken in: the link knows of it a moment earlier.
-    async fn peer_of(&self, link: &Arc<Link>) -> Option<Arc<NodeRef>> {
+    pub(crate) async fn peer_of(&self, link: &Arc<Link>) -> Option<Arc<NodeRef>> {
         let greeted = async {
             loop {
                 let next = self.peers.greeted.notified();

@@ -31,7 +31,7 @@ use tokio::{
     task::AbortHandle,
 };
 
-use crate::{Service, durable::Steps, replying::Held, store::Store};
+use crate::{Service, durable::Steps, replying::Held, segments::Hub, store::Store};
 use dials::Dials;
 use peers::Peers;
 use sessions::Sessions;
@@ -78,6 +78,7 @@ pub(crate) struct Shell {
     listings: Mutex<HashMap<u64, oneshot::Sender<Vec<ServiceEntry>>>>,
     pub(crate) peers: Peers,
     dials: Dials,
+    pub(crate) segments: Arc<Hub>,
     alarm: Arc<Alarm>,
     name: Arc<str>,
     site: Option<Arc<str>>,
@@ -102,6 +103,7 @@ pub(crate) struct Settings {
     /// The memory of the functions that are kept.
     #[allow(dead_code, reason = "it is held for as long as the node is there")]
     pub(crate) set_aside: Option<Lease>,
+    pub(crate) segments: Arc<Hub>,
 }
 
 impl Shell {
@@ -131,6 +133,7 @@ impl Shell {
             listings: Mutex::default(),
             peers: Peers::default(),
             dials: Dials::new(settings.untold_dials_max),
+            segments: Arc::clone(&settings.segments),
             alarm: Arc::default(),
             settings,
         });

@@ -58,7 +58,7 @@ impl Peers {
         }
     }
 
-    pub(super) fn of(&self, link: &Arc<Link>) -> Option<Arc<NodeRef>> {
+    pub(crate) fn of(&self, link: &Arc<Link>) -> Option<Arc<NodeRef>> {
         self.by_link.read().unwrap_or_else(PoisonError::into_inner).get(&link.id()).cloned()
     }
 
@@ -97,7 +97,7 @@ impl Peers {
     }
 
     /// An instance of a service at a node that is linked: none of those that did not answer.
-    pub(super) fn find(&self, service: &str, avoid: &[NodeId]) -> Option<ServiceEntry> {
+    pub(crate) fn find(&self, service: &str, avoid: &[NodeId]) -> Option<ServiceEntry> {
         let services = self.services.read().unwrap_or_else(PoisonError::into_inner);
         let good = |entry: &&ServiceEntry| !avoid.contains(&entry.node.id) && self.is_linked(entry.node.id);
         services.get(service)?.iter().find(good).cloned()
@@ -106,6 +106,12 @@ impl Peers {
     /// The node that served it until its link was lost, if nobody has served it since.
     pub(super) fn departed(&self, service: &str) -> Option<String> {
         self.departed.read().unwrap_or_else(PoisonError::into_inner).get(service).cloned()
+    }
+
+    /// The node of this name, if it is linked.
+    pub(crate) fn named(&self, name: &str) -> Option<Arc<NodeRef>> {
+        let links = self.by_link.read().unwrap_or_else(PoisonError::into_inner);
+        links.values().find(|peer| peer.name == name).cloned()
     }
 
     /// The node that listens there, if it is linked.

@@ -74,7 +74,7 @@ impl Shell {
     }
 
     /// A link to this very run of the node: another one at its address remembers none of its steps.
-    pub(super) async fn dial(&self, to: &NodeRef) -> Option<Arc<Link>> {
+    pub(crate) async fn dial(&self, to: &NodeRef) -> Option<Arc<Link>> {
         let endpoint = self.endpoint()?;
         if let Some(link) = endpoint.link_to_node(to.id.0) {
             return Some(link);

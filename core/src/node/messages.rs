@@ -96,6 +96,8 @@ impl Node {
                     ground.out.send(&holder, Message::Took { key, arrived, read }, Receipt::None, Urgency::Now);
                 }
             }
+            // The machine beside this one takes them.
+            Message::Segment(_) => {}
             Message::Relay { to, head, tail } => self.pass_on(from, to, Encoded { head: head.into(), tail }),
         }
     }

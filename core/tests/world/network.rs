@@ -191,6 +191,7 @@ fn describe(from: usize, to: usize, message: &Encoded) -> Sent {
         Message::RightEnd(end) => ("right end", Some(end.key), None),
         Message::Took { key, .. } => ("took", Some(key), None),
         Message::SubChainEnded(key) => ("sub-chain ended", Some(key), None),
+        Message::Segment(_) => ("about segments", None, None),
     };
     Sent { from, to, kind, key, budget, open }
 }

@@ -3,10 +3,10 @@
 
 use bytes::Bytes;
 use catena_wire::{
-    Asked, BRANCH_DEPTH_MAX, Branch, BranchCount, Brought, Budget, ChainId, Charter, Delegated, End, Exception, Fate,
-    Fault, Frame, Hash, Hop, Kinds, Listener, LogLine, Merge, Message, Mode, NodeId, NodeRef, Outcome, Part,
-    PossibleDuplicate, Recording, Replies, Right, RightEnd, ServiceEntry, StepKey, StepLimits, StepTrace, Told, Value,
-    What, Whereabouts, Window,
+    Asked, At, BRANCH_DEPTH_MAX, Branch, BranchCount, Brought, Budget, ChainId, Charter, Delegated, End, Exception,
+    Fate, Fault, Frame, Hash, Hop, Kinds, Listener, LogLine, Merge, Message, Mode, NodeId, NodeRef, Order, Outcome,
+    Part, PossibleDuplicate, Recording, Replies, Right, RightEnd, Rights, SegmentEntry, SegmentMessage, SegmentRefusal,
+    ServiceEntry, StepKey, StepLimits, StepTrace, Told, Value, What, Whereabouts, Window,
 };
 use proptest::{collection::vec, option, prelude::*};
 
@@ -207,6 +207,107 @@ pub(crate) fn samples() -> Vec<(&'static str, Message)> {
         ),
         ("right_end", Message::RightEnd(Box::new(right_end_of()))),
         ("took", Message::Took { key: key_of(0), arrived: 9, read: 7 }),
+    ]
+    .into_iter()
+    .chain(about_segments().into_iter().map(|(kind, about)| (kind, Message::Segment(about))))
+    .collect()
+}
+
+/// One of each that is said about segments, in the order of their numbers.
+fn about_segments() -> Vec<(&'static str, SegmentMessage)> {
+    use SegmentMessage as M;
+    let at = At { number: 3, generation: 1_000, offset: 64, grant: None };
+    let granted = At { grant: Some(5), ..at };
+    let entry = SegmentEntry { name: "inbox".into(), number: 3, generation: 1_000, bytes: 4_096, rights: Rights::ALL };
+    let data = Bytes::from_static(b"bytes");
+    vec![
+        ("segment read", M::Read { id: 9, at, count: 64, notify: true, order: Order::Big(4), after: 2 }),
+        ("segment write", M::Write { turn: 2, at: granted, notify: false, order: Order::Bytes, data: data.clone() }),
+        ("segment cas", M::Cas { id: 9, at, width: 8, old: 1, new: 2, notify: false, after: 0 }),
+        ("segment flush", M::Flush(9, 3)),
+        ("segment data", M::Data(9, data.clone())),
+        ("segment was", M::Was(9, 1)),
+        ("segment flushed", M::Flushed(9)),
+        ("segment refused", M::Refused(9, SegmentRefusal::OutOfBounds(4_096))),
+        ("segment not written", M::NotWritten(2, SegmentRefusal::NoRight(Rights::WRITE))),
+        ("segment import", M::Import(9, "inbox".into())),
+        ("segment imported", M::Imported(9, entry.clone())),
+        ("segment attach", M::Attach { id: 9, at, host: 7, write: true }),
+        ("segment attached", M::Attached(9, 8)),
+        ("segment list", M::List(9, 0)),
+        ("segment listing", M::Listing(9, vec![entry])),
+        ("segment short", M::Short { from: "mail".into(), to: "ads".into(), data }),
+    ]
+}
+
+fn refusal() -> impl Strategy<Value = SegmentRefusal> {
+    use SegmentRefusal as R;
+    let plain = vec![
+        R::UnknownName,
+        R::Revoked,
+        R::Stale,
+        R::NeverExported,
+        R::WriteInhibited,
+        R::Unaligned,
+        R::Overloaded,
+        R::GrantVoid,
+        R::NotShared,
+        R::NoAnswer,
+        R::OwnerLost,
+        R::BadAnswer,
+    ];
+    prop_oneof![
+        prop::sample::select(plain),
+        any::<u64>().prop_map(R::OutOfBounds),
+        any::<u64>().prop_map(R::TooLarge),
+        any::<u8>().prop_map(|bits| R::NoRight(Rights::from_bits(bits))),
+    ]
+}
+
+/// Anything said about segments.
+fn about() -> impl Strategy<Value = SegmentMessage> {
+    use SegmentMessage as M;
+    let at = || {
+        (any::<u32>(), any::<u64>(), any::<u64>(), option::of(any::<u64>()))
+            .prop_map(|(number, generation, offset, grant)| At { number, generation, offset, grant })
+    };
+    let order =
+        || prop_oneof![Just(Order::Bytes), any::<u8>().prop_map(Order::Little), any::<u8>().prop_map(Order::Big)];
+    let entry = || {
+        (name(), any::<u32>(), any::<[u64; 2]>(), any::<u8>()).prop_map(|(name, number, [generation, bytes], bits)| {
+            SegmentEntry { name, number, generation, bytes, rights: Rights::from_bits(bits) }
+        })
+    };
+    prop_oneof![
+        (any::<[u64; 2]>(), at(), any::<u32>(), any::<bool>(), order())
+            .prop_map(|([id, after], at, count, notify, order)| M::Read { id, at, count, notify, order, after }),
+        (any::<u64>(), at(), any::<bool>(), order(), bytes(60)).prop_map(|(turn, at, notify, order, data)| M::Write {
+            turn,
+            at,
+            notify,
+            order,
+            data
+        }),
+        (any::<[u64; 4]>(), at(), any::<u8>(), any::<bool>())
+            .prop_map(|([id, old, new, after], at, width, notify)| M::Cas { id, at, width, old, new, notify, after }),
+        any::<[u64; 2]>().prop_map(|[id, upto]| M::Flush(id, upto)),
+        (any::<u64>(), bytes(60)).prop_map(|(id, data)| M::Data(id, data)),
+        any::<[u64; 2]>().prop_map(|[id, was]| M::Was(id, was)),
+        any::<u64>().prop_map(M::Flushed),
+        (any::<u64>(), refusal()).prop_map(|(id, why)| M::Refused(id, why)),
+        (any::<u64>(), refusal()).prop_map(|(turn, why)| M::NotWritten(turn, why)),
+        (any::<u64>(), name()).prop_map(|(id, name)| M::Import(id, name)),
+        (any::<u64>(), entry()).prop_map(|(id, entry)| M::Imported(id, entry)),
+        (any::<u64>(), at(), any::<u128>(), any::<bool>()).prop_map(|(id, at, host, write)| M::Attach {
+            id,
+            at,
+            host,
+            write
+        }),
+        (any::<u64>(), any::<u128>()).prop_map(|(id, ticket)| M::Attached(id, ticket)),
+        (any::<u64>(), any::<u32>()).prop_map(|(id, first)| M::List(id, first)),
+        (any::<u64>(), vec(entry(), 0..4)).prop_map(|(id, entries)| M::Listing(id, entries)),
+        (name(), name(), bytes(60)).prop_map(|(from, to, data)| M::Short { from, to, data }),
     ]
 }
 
@@ -580,6 +681,7 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
         ),
         (key(), any::<u32>(), any::<u32>()).prop_map(|(key, arrived, read)| Message::Took { key, arrived, read }),
         relay,
+        about().prop_map(Message::Segment),
     ]
 }
 

@@ -1,0 +1,189 @@
+//! Sharing memory with nodes on this host: a ticket comes by the link, and is good once at a Unix socket, where it is exchanged for descriptors.
+//!
+//! The socket has a name in the kernel and none in a file system, so that a killed node leaves nothing behind. Whoever connects without a ticket gets
+//! nothing; a ticket has 128 random bits, is for one segment, and lasts for seconds.
+
+use std::{
+    collections::HashMap,
+    io::{self, IoSlice, IoSliceMut},
+    mem::MaybeUninit,
+    os::{
+        fd::{AsFd, OwnedFd},
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixListener as StdListener, UnixStream as StdStream},
+    },
+    sync::{Arc, Mutex, Weak},
+    time::{Duration, Instant},
+};
+
+use catena_segment::Handles;
+use catena_wire::NodeId;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    recvmsg, sendmsg,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, Interest},
+    net::{UnixListener, UnixStream},
+    runtime::Handle,
+};
+
+use crate::{random, shell::lock};
+
+/// Tickets that are out at one time.
+const TICKETS_MAX: usize = 1_024;
+/// How long a ticket is good.
+const TICKET_TTL: Duration = Duration::from_secs(5);
+/// How long either side waits for the other.
+const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Callers at one time.
+const CALLERS_MAX: usize = 64;
+/// Descriptors that a ticket brings: pages, state, bell.
+const DESCRIPTORS: usize = 3;
+
+/// What another process on this host gets.
+#[derive(Debug)]
+pub(super) struct Parcel {
+    pub(super) handles: Handles,
+    pub(super) bell: OwnedFd,
+}
+
+/// Where parcels wait to be fetched.
+#[derive(Debug, Default)]
+pub(super) struct Door {
+    tickets: Mutex<HashMap<u128, (Instant, Parcel)>>,
+    open: Mutex<bool>,
+}
+
+/// Which host this is, as far as sharing memory goes: the same boot of the same kernel, and the same names of sockets (network namespace).
+pub(super) fn host() -> Option<u128> {
+    let boot = std::fs::read("/proc/sys/kernel/random/boot_id").ok()?;
+    let namespace = std::fs::read_link("/proc/self/ns/net").ok()?;
+    let mut hash = blake3::Hasher::new();
+    hash.update(&boot).update(namespace.as_os_str().as_encoded_bytes());
+    let mut id = [0; 16];
+    id.copy_from_slice(&hash.finalize().as_bytes()[..16]);
+    Some(u128::from_le_bytes(id))
+}
+
+fn address(of: NodeId) -> io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(format!("catena-segments-{:016x}", of.0))
+}
+
+impl Door {
+    /// Puts a parcel there; gives its ticket. `None`: too many wait.
+    pub(super) fn leave(self: &Arc<Self>, me: NodeId, parcel: Parcel, runtime: &Handle) -> Option<u128> {
+        self.open(me, runtime).ok()?;
+        let mut tickets = lock(&self.tickets);
+        if tickets.len() >= TICKETS_MAX {
+            tickets.retain(|_, (since, _)| since.elapsed() < TICKET_TTL);
+        }
+        if tickets.len() >= TICKETS_MAX {
+            return None;
+        }
+        let ticket = random::bits128();
+        tickets.insert(ticket, (Instant::now(), parcel));
+        Some(ticket)
+    }
+
+    fn take(&self, ticket: u128) -> Option<Parcel> {
+        let (since, parcel) = lock(&self.tickets).remove(&ticket)?;
+        (since.elapsed() < TICKET_TTL).then_some(parcel)
+    }
+
+    /// Listens from the first parcel on.
+    fn open(self: &Arc<Self>, me: NodeId, runtime: &Handle) -> io::Result<()> {
+        let mut open = lock(&self.open);
+        if *open {
+            return Ok(());
+        }
+        let listener = StdListener::bind_addr(&address(me)?)?;
+        listener.set_nonblocking(true)?;
+        let _runtime = runtime.enter();
+        let listener = UnixListener::from_std(listener)?;
+        runtime.spawn(serve(Arc::downgrade(self), listener));
+        *open = true;
+        Ok(())
+    }
+}
+
+/// Takes callers until the node is gone.
+async fn serve(door: Weak<Door>, listener: UnixListener) {
+    /// How often to see whether the node is still there.
+    const IDLE: Duration = Duration::from_secs(1);
+    let callers = Arc::new(tokio::sync::Semaphore::new(CALLERS_MAX));
+    loop {
+        let accepted = tokio::time::timeout(IDLE, listener.accept()).await;
+        let Some(door) = door.upgrade() else { return };
+        let Ok(Ok((mut caller, _))) = accepted else { continue };
+        let Ok(turn) = Arc::clone(&callers).try_acquire_owned() else { continue };
+        tokio::spawn(async move {
+            let exchange = async {
+                let mut ticket = [0; 16];
+                caller.read_exact(&mut ticket).await?;
+                match door.take(u128::from_le_bytes(ticket)) {
+                    Some(parcel) => give(&caller, &parcel).await,
+                    None => Ok(()),
+                }
+            };
+            // A caller that does not keep to this is gone after a while.
+            let _ = tokio::time::timeout(EXCHANGE_TIMEOUT, exchange).await;
+            drop(turn);
+        });
+    }
+}
+
+async fn give(caller: &UnixStream, parcel: &Parcel) -> io::Result<()> {
+    let descriptors = [parcel.handles.pages.as_fd(), parcel.handles.state.as_fd(), parcel.bell.as_fd()];
+    let send = || {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        control.push(SendAncillaryMessage::ScmRights(&descriptors));
+        Ok(sendmsg(caller, &[IoSlice::new(&[1])], &mut control, SendFlags::NOSIGNAL)?)
+    };
+    loop {
+        caller.writable().await?;
+        match caller.try_io(Interest::WRITABLE, send) {
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => {}
+            done => return done.map(drop),
+        }
+    }
+}
+
+/// Fetches what a ticket is for at the door of another node on this host.
+pub(super) async fn fetch(owner: NodeId, ticket: u128) -> io::Result<Parcel> {
+    let fetched = tokio::time::timeout(EXCHANGE_TIMEOUT, async {
+        let stream = StdStream::connect_addr(&address(owner)?)?;
+        stream.set_nonblocking(true)?;
+        let mut stream = UnixStream::from_std(stream)?;
+        stream.write_all(&ticket.to_le_bytes()).await?;
+        receive(&stream).await
+    });
+    fetched.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+}
+
+async fn receive(stream: &UnixStream) -> io::Result<Parcel> {
+    let take = || {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut byte = [0];
+        recvmsg(stream, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        let rights = control.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(rights) => Some(rights),
+            _ => None,
+        });
+        Ok(rights.flatten().collect::<Vec<OwnedFd>>())
+    };
+    loop {
+        stream.readable().await?;
+        match stream.try_io(Interest::READABLE, take) {
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => {}
+            Err(why) => return Err(why),
+            Ok(descriptors) => {
+                let [pages, state, bell] = <[OwnedFd; DESCRIPTORS]>::try_from(descriptors)
+                    .map_err(|_| io::Error::other("the ticket brought no memory"))?;
+                return Ok(Parcel { handles: Handles { pages, state }, bell });
+            }
+        }
+    }
+}

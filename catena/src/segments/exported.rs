@@ -1,0 +1,117 @@
+//! The bytes of a segment of this node, and whoever is notified of what others do with them.
+
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
+};
+
+use catena_core::segments::{Export, Notify};
+use catena_segment::{Handles, Memory, MemoryError, Mode, Shared};
+
+use super::notices::Notices;
+
+/// A segment's bytes, wherever they lie now.
+#[derive(Debug)]
+pub(crate) struct Exported {
+    how: Export,
+    pages: RwLock<Pages>,
+    pub(crate) notices: Notices,
+}
+
+/// The pages, and what makes them others' too.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    pub(crate) memory: Memory,
+    shared: Option<Shared>,
+    locked: bool,
+}
+
+/// What those who share the pages have to know of notifications: two bits for reads, two for writes.
+pub(super) const fn flags_of(how: &Export) -> u64 {
+    const fn bits(notify: Notify) -> u64 {
+        match notify {
+            Notify::IfAsked => 0,
+            Notify::Always => 1,
+            Notify::Never => 2,
+        }
+    }
+    bits(how.on_read) | bits(how.on_write) << 2
+}
+
+/// Whether an access rings, by those flags.
+pub(super) const fn rings(flags: u64, write: bool, asked: bool) -> bool {
+    match (flags >> (if write { 2 } else { 0 })) & 3 {
+        0 => asked,
+        1 => true,
+        _ => false,
+    }
+}
+
+impl Exported {
+    pub(crate) fn new(memory: Memory, how: Export) -> Arc<Self> {
+        let pages = Pages { memory, shared: None, locked: false };
+        Arc::new(Self { how, pages: RwLock::new(pages), notices: Notices::default() })
+    }
+
+    /// Holds the pages as they are: while this is held they are the segment's.
+    pub(crate) fn hold(&self) -> RwLockReadGuard<'_, Pages> {
+        self.pages.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Moves to pages that others may map, if it is not on such, and gives what another process needs to do so.
+    pub(crate) fn share(&self, write: bool) -> Result<(Handles, OwnedFd), MemoryError> {
+        let mut pages = self.pages.write().unwrap_or_else(PoisonError::into_inner);
+        let enough = pages.shared.as_ref().is_some_and(|shared| !write || shared.mode() == Mode::Writable);
+        if !enough {
+            if let Some(before) = pages.shared.take() {
+                before.retire();
+            }
+            let mode = if write { Mode::Writable } else { Mode::ReadOnly };
+            let (shared, memory) = Shared::of(&pages.memory, mode, pages.locked)?;
+            shared.set_flags(flags_of(&self.how));
+            pages.memory = memory;
+            pages.shared = Some(shared);
+        }
+        let Some(shared) = &pages.shared else { return Err(MemoryError::Foreign("is not shared")) };
+        let bell = self.notices.bell()?.as_fd().try_clone_to_owned()?;
+        Ok((shared.handles(write)?, bell))
+    }
+
+    /// Moves to pages of this process alone, if others map those that it is on: nothing that they do is seen any more. What is under way here is over
+    /// when this returns. If there is no room for other pages the bytes are given up.
+    pub(crate) fn withdraw(&self) -> Result<(), MemoryError> {
+        let mut pages = self.pages.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(shared) = pages.shared.take() else { return Ok(()) };
+        shared.retire();
+        match pages.memory.fresh(pages.locked) {
+            Ok(memory) => pages.memory = memory,
+            Err(why) => {
+                pages.memory = Memory::own(0)?;
+                return Err(why);
+            }
+        }
+        Ok(())
+    }
+
+    /// Nobody here needs the bytes any more: whoever shares the pages learns of it.
+    pub(crate) fn retire(&self) {
+        let mut pages = self.pages.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(shared) = pages.shared.take() {
+            shared.retire();
+        }
+    }
+
+    /// Keeps the pages in memory, or lets them go.
+    pub(crate) fn pin(&self, pinned: bool) -> Result<(), MemoryError> {
+        let mut pages = self.pages.write().unwrap_or_else(PoisonError::into_inner);
+        let memory = pages.memory.fresh(pinned)?;
+        if let Some(shared) = pages.shared.take() {
+            shared.retire();
+            // What was written until then.
+            memory.take_over(&pages.memory);
+        }
+        pages.memory = memory;
+        pages.locked = pinned;
+        Ok(())
+    }
+}

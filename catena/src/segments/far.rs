@@ -1,0 +1,208 @@
+//! Accesses by the link.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use bytes::{Bytes, BytesMut};
+use catena_core::segments::{Answer, Asked, WriteRefused};
+use catena_net::{Link, Message as Frame};
+use catena_wire::{Encoded, Exception, Message, SegmentMessage, SegmentRefusal};
+use tokio::sync::oneshot;
+
+use super::{
+    Imported, Wish,
+    hub::{Hub, Outcome, Waiter, post, try_post},
+};
+
+/// Longer accesses go in pieces, in bytes: as long as one fits into a link's medium lane with room for others.
+const PIECE_BYTES: u64 = 256 << 10;
+/// Pieces of one READ that are under way at one time.
+const PIECES_UNDER_WAY_MAX: usize = 8;
+
+/// A request under way; dropped, it is given up.
+pub(super) struct UnderWay {
+    hub: Arc<Hub>,
+    id: u64,
+    answer: oneshot::Receiver<Outcome>,
+}
+
+impl UnderWay {
+    pub(super) async fn outcome(&mut self) -> Outcome {
+        (&mut self.answer).await.unwrap_or(Err(SegmentRefusal::OwnerLost))
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        // What was answered is gone already.
+        if self.answer.try_recv() == Err(oneshot::error::TryRecvError::Empty) {
+            self.hub.machine().importer.give_up(self.id);
+        }
+    }
+}
+
+/// Asks by a link, as the machine says.
+pub(super) fn ask(
+    hub: &Arc<Hub>,
+    link: &Link,
+    begin: impl FnOnce(&mut super::hub::Machine, Waiter) -> Result<Asked, (SegmentRefusal, Waiter)>,
+) -> Result<UnderWay, SegmentRefusal> {
+    let (sender, answer) = oneshot::channel();
+    let Asked { id, message } = begin(&mut hub.machine(), sender).map_err(|(why, _)| why)?;
+    let under_way = UnderWay { hub: Arc::clone(hub), id, answer };
+    let Encoded { head, tail } = Message::Segment(message).encode();
+    link.post(Frame::new(head, tail)).map_err(|_| SegmentRefusal::OwnerLost)?;
+    Ok(under_way)
+}
+
+impl Imported {
+    fn hub(&self) -> &Arc<Hub> {
+        &self.inner.shell.segments
+    }
+
+    pub(super) async fn read_far(&self, offset: u64, count: u64, wish: Wish) -> Result<Bytes, Exception> {
+        if count <= PIECE_BYTES {
+            return self.piece(offset, count, wish).await;
+        }
+        if count > self.inner.bytes {
+            return Err(self.refused("READ", SegmentRefusal::OutOfBounds(self.inner.bytes)));
+        }
+        let link = self.link("READ").await?;
+        let mut whole = BytesMut::with_capacity(count as usize);
+        let mut under_way = VecDeque::new();
+        let mut next = 0;
+        loop {
+            while next < count && under_way.len() < PIECES_UNDER_WAY_MAX {
+                let piece = PIECE_BYTES.min(count - next);
+                under_way.push_back(self.begin_read(&link, offset.saturating_add(next), piece, wish)?);
+                next += piece;
+            }
+            let Some(mut first) = under_way.pop_front() else { return Ok(whole.freeze()) };
+            match first.outcome().await {
+                Ok(Answer::Data(data)) => whole.extend_from_slice(&data),
+                Ok(_) => return Err(self.refused("READ", SegmentRefusal::BadAnswer)),
+                Err(why) => return Err(self.refused("READ", why)),
+            }
+        }
+    }
+
+    async fn piece(&self, offset: u64, count: u64, wish: Wish) -> Result<Bytes, Exception> {
+        let link = self.link("READ").await?;
+        match self.begin_read(&link, offset, count, wish)?.outcome().await {
+            Ok(Answer::Data(data)) => Ok(data),
+            Ok(_) => Err(self.refused("READ", SegmentRefusal::BadAnswer)),
+            Err(why) => Err(self.refused("READ", why)),
+        }
+    }
+
+    fn begin_read(&self, link: &Link, offset: u64, count: u64, wish: Wish) -> Result<UnderWay, Exception> {
+        let hub = self.hub();
+        let by = (self.inner.id, link.id());
+        let asked = ask(hub, link, |machine, waiter| {
+            machine.importer.read(hub.now(), by, offset, count as u32, (wish.notify, wish.order), waiter)
+        });
+        asked.map_err(|why| self.refused("READ", why))
+    }
+
+    pub(super) async fn write_far(&self, offset: u64, mut bytes: Bytes, wish: Wish) -> Result<(), Exception> {
+        if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > self.inner.bytes) {
+            return Err(self.refused("WRITE", SegmentRefusal::OutOfBounds(self.inner.bytes)));
+        }
+        let mut at = offset;
+        loop {
+            let piece = bytes.split_to(bytes.len().min(PIECE_BYTES as usize));
+            let (written, last) = (piece.len() as u64, bytes.is_empty());
+            // One notification for the whole, when all of it is there.
+            self.write_piece(at, piece, Wish { notify: wish.notify && last, ..wish }).await?;
+            if last {
+                return Ok(());
+            }
+            at += written;
+        }
+    }
+
+    async fn write_piece(&self, at: u64, piece: Bytes, wish: Wish) -> Result<(), Exception> {
+        loop {
+            let link = self.link("WRITE").await?;
+            let room = self.hub().room.notified();
+            tokio::pin!(room);
+            // Registered before trying, so that no room slips by in between.
+            room.as_mut().enable();
+            match self.try_write_piece(&link, at, piece.clone(), wish) {
+                Ok(()) => return Ok(()),
+                Err(WriteRefused::Never(why)) => return Err(self.refused("WRITE", why)),
+                Err(WriteRefused::NoRoom(flush)) => {
+                    if let Some(Asked { message, .. }) = flush {
+                        post(&link, message);
+                    }
+                    room.await;
+                }
+            }
+        }
+    }
+
+    fn try_write_piece(&self, link: &Link, at: u64, piece: Bytes, wish: Wish) -> Result<(), WriteRefused> {
+        let hub = self.hub();
+        let by = (self.inner.id, link.id());
+        let written = hub.machine().importer.write(hub.now(), by, at, piece, (wish.notify, wish.order));
+        let (message, flush) = written?;
+        if let SegmentMessage::Write { turn, at, notify, order, .. } = message
+            && !try_post(link, message.clone())
+        {
+            // A turn that never came would hold up all after it.
+            hub.machine().importer.not_sent(self.inner.id);
+            post(link, SegmentMessage::Write { turn, at, notify, order, data: Bytes::new() });
+        }
+        if let Some(Asked { message, .. }) = flush {
+            post(link, message);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn flush_far(&self) -> Result<(), Exception> {
+        let hub = self.hub();
+        let (sender, answer) = oneshot::channel();
+        let begun = hub.machine().importer.flush(hub.now(), self.inner.id, sender);
+        let Asked { id, message } = match begun {
+            Ok(Ok(asked)) => asked,
+            Ok(Err(_)) => return Ok(()),
+            Err((why, _)) => return Err(self.refused("WRITE", why)),
+        };
+        let link = self.link("WRITE").await?;
+        post(&link, message);
+        let mut under_way = UnderWay { hub: Arc::clone(hub), id, answer };
+        under_way.outcome().await.map(drop).map_err(|why| self.refused("WRITE", why))
+    }
+
+    pub(super) async fn swap_far(
+        &self,
+        offset: u64,
+        width: u8,
+        old: u64,
+        new: u64,
+        notify: bool,
+    ) -> Result<u64, Exception> {
+        let hub = self.hub();
+        let link = self.link("CAS").await?;
+        let by = (self.inner.id, link.id());
+        let asked = ask(hub, &link, |machine, waiter| {
+            machine.importer.cas(hub.now(), by, (offset, width), (old, new), notify, waiter)
+        });
+        match asked.map_err(|why| self.refused("CAS", why))?.outcome().await {
+            Ok(Answer::Was(was)) => Ok(was),
+            Ok(_) => Err(self.refused("CAS", SegmentRefusal::BadAnswer)),
+            Err(why) => Err(self.refused("CAS", why)),
+        }
+    }
+
+    /// A ticket for the owner's memory, if it shares that with this host.
+    pub(super) async fn ask_to_attach(&self, host: u128, write: bool) -> Option<u128> {
+        let hub = self.hub();
+        let link = self.link("import").await.ok()?;
+        let by = (self.inner.id, link.id());
+        let asked = ask(hub, &link, |machine, waiter| machine.importer.attach(hub.now(), by, host, write, waiter));
+        match asked.ok()?.outcome().await {
+            Ok(Answer::Ticket(ticket)) => Some(ticket),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The machine of segments under its own lock, and what the links bring for it.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, Weak},
+    time::{Duration, Instant},
+};
+
+use catena_core::Time;
+use catena_core::segments::{Answer, Clerk, Export, ImportId, Placed, SegmentId, SegmentPolicy, Segments, registry};
+use catena_net::{Link, Message as Frame};
+use catena_segment::Memory;
+use catena_wire::{Encoded, Message, NodeId, NodeRef, Rights, SegmentMessage, SegmentRefusal};
+use tokio::{
+    runtime::Handle,
+    sync::{Notify, oneshot},
+};
+
+use super::{
+    door::{self, Door},
+    exported::Exported,
+};
+use crate::shell::lock;
+
+/// What comes of a request.
+pub(super) type Outcome = Result<Answer, SegmentRefusal>;
+/// Who waits for it.
+pub(super) type Waiter = oneshot::Sender<Outcome>;
+pub(super) type Machine = Segments<Arc<Exported>, Waiter>;
+
+/// All that a node does with segments.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    machine: Mutex<Machine>,
+    /// What is in the registry. Locked before the machine, where both are.
+    clerk: Mutex<Registry>,
+    /// Tables of other nodes: the import, and how many slots they have.
+    pub(super) tables: Mutex<HashMap<NodeId, (ImportId, u32)>>,
+    pub(super) door: Arc<Door>,
+    /// Which host this is; `None`: it shares no memory.
+    pub(super) host: Option<u128>,
+    /// Told when writes were done, and when a request ended late.
+    pub(super) room: Notify,
+    began: Instant,
+    pub(super) policy: SegmentPolicy,
+    pub(super) me: NodeId,
+    pub(super) runtime: Handle,
+    /// Imports are refreshed by a task, from the first on.
+    pub(super) refreshing: Mutex<bool>,
+}
+
+#[derive(Debug, Default)]
+struct Registry {
+    clerk: Clerk,
+    exported: Option<(SegmentId, Arc<Exported>)>,
+}
+
+impl Hub {
+    /// Must be called within a tokio runtime. Generations begin after `last_generation`.
+    pub(crate) fn new(me: NodeId, policy: SegmentPolicy, last_generation: u64, shares: bool) -> Arc<Self> {
+        let hub = Arc::new(Self {
+            machine: Mutex::new(Segments::new(&policy, last_generation)),
+            clerk: Mutex::default(),
+            tables: Mutex::default(),
+            door: Arc::default(),
+            host: if shares { door::host() } else { None },
+            room: Notify::new(),
+            began: Instant::now(),
+            policy,
+            me,
+            runtime: Handle::current(),
+            refreshing: Mutex::default(),
+        });
+        tokio::spawn(watch_clock(Arc::downgrade(&hub)));
+        hub
+    }
+
+    pub(super) fn machine(&self) -> MutexGuard<'_, Machine> {
+        lock(&self.machine)
+    }
+
+    pub(super) fn now(&self) -> Time {
+        Time::from_us(u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX))
+    }
+
+    /// Something about segments came by a link.
+    pub(crate) fn on_message(self: &Arc<Self>, link: &Arc<Link>, from: &NodeRef, message: SegmentMessage) {
+        use SegmentMessage as M;
+        match message {
+            M::Read { .. }
+            | M::Write { .. }
+            | M::Cas { .. }
+            | M::Flush(..)
+            | M::Import(..)
+            | M::Attach { .. }
+            | M::List(..) => self.serve(link, from.id, message),
+            M::Short { .. } => {}
+            answer => self.answered(link, from.id, answer),
+        }
+    }
+
+    fn answered(&self, link: &Link, from: NodeId, message: SegmentMessage) {
+        let makes_room = matches!(message, SegmentMessage::Flushed(_) | SegmentMessage::Refused(..));
+        let done = self.machine().importer.on_answer(from, link.id(), message);
+        if let Some((waiter, outcome)) = done {
+            // Whoever asked may have gone.
+            let _ = waiter.send(outcome);
+        }
+        if makes_room {
+            self.room.notify_waiters();
+        }
+    }
+
+    pub(crate) fn on_link_lost(&self, link: u64) {
+        let lost = {
+            let mut machine = self.machine();
+            machine.owner.on_link_lost(link);
+            machine.importer.on_link_lost(link)
+        };
+        self.end(lost);
+    }
+
+    fn end(&self, ended: Vec<(Waiter, SegmentRefusal)>) {
+        for (waiter, why) in ended {
+            let _ = waiter.send(Err(why));
+        }
+        self.room.notify_waiters();
+    }
+
+    // Exports.
+
+    /// Exports memory by a name, and enters it into the registry.
+    pub(super) fn export(
+        &self,
+        name: &str,
+        how: Export,
+        exported: &Arc<Exported>,
+    ) -> Result<SegmentId, catena_core::segments::ExportError> {
+        let mut registry = lock(&self.clerk);
+        let bytes = exported.hold().memory.bytes();
+        let id = self.machine().owner.export(name, bytes, how, Arc::clone(exported))?;
+        let SegmentId { number, generation } = id;
+        // What is not for everybody is found by asking: whom it is not for finds nothing.
+        if how.anyone == Rights::NONE {
+            return Ok(id);
+        }
+        let record = registry::Record { hash: registry::hash(name), number, anyone: how.anyone, generation, bytes };
+        let placed = registry.clerk.add(record);
+        self.put(&mut registry, placed);
+        Ok(id)
+    }
+
+    /// Takes a segment back, and marks it in the registry. Says whether it was there.
+    pub(super) fn revoke(&self, name: &str, id: SegmentId) -> bool {
+        let mut registry = lock(&self.clerk);
+        let there = self.machine().owner.revoke(id).is_some();
+        if there && let Some((offset, mark)) = registry.clerk.delete(registry::hash(name)) {
+            self.put(&mut registry, Placed::Here(offset, mark));
+        }
+        there
+    }
+
+    /// Writes into the registry's table; makes it with the first segment.
+    fn put(&self, registry: &mut Registry, placed: Placed) {
+        match (&registry.exported, placed) {
+            (Some((_, table)), Placed::Here(offset, record)) => {
+                let _ = table.hold().memory.write(offset, &record);
+            }
+            (None, _) => {
+                let table = registry.clerk.table();
+                self.new_table(registry, &table);
+            }
+            (Some(_), Placed::Grown(bytes)) => self.new_table(registry, &bytes),
+            (Some(_), Placed::Full) => {}
+        }
+    }
+
+    /// A table in the place of the one before. Without room for it names are found by asking.
+    fn new_table(&self, registry: &mut Registry, bytes: &[u8]) {
+        let Ok(memory) = Memory::own(bytes.len() as u64) else { return };
+        let _ = memory.write(0, bytes);
+        let exported = Exported::new(memory, Export::default());
+        let id = self.machine().owner.export_registry(bytes.len() as u64, Arc::clone(&exported));
+        registry.exported = id.ok().map(|id| (id, exported));
+    }
+}
+
+/// Sends a message that nobody keeps track of: a link that is lost tells of itself.
+pub(super) fn post(link: &Link, message: SegmentMessage) {
+    try_post(link, message);
+}
+
+/// Says whether the link took it.
+pub(super) fn try_post(link: &Link, message: SegmentMessage) -> bool {
+    let Encoded { head, tail } = Message::Segment(message).encode();
+    link.post(Frame::new(head, tail)).is_ok()
+}
+
+/// Ends requests that wait for too long.
+async fn watch_clock(hub: Weak<Hub>) {
+    /// How often to look, and whether the node is still there.
+    const IDLE: Duration = Duration::from_secs(1);
+    loop {
+        let Some(strong) = hub.upgrade() else { return };
+        let late = strong.machine().importer.on_timeout(strong.now());
+        strong.end(late);
+        let wait = Duration::from_micros(strong.policy.request_timeout_us / 2).clamp(Duration::from_millis(10), IDLE);
+        drop(strong);
+        tokio::time::sleep(wait).await;
+    }
+}

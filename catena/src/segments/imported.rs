@@ -1,0 +1,351 @@
+//! The importer's handle of a segment of another node. Which way an access takes is decided here, and nowhere else.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError, RwLock},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use catena_core::segments::{Import, ImportId};
+use catena_net::Link;
+use catena_segment::{Attached, Bell, Width};
+use catena_wire::{Exception, Fault, NodeRef, Order, SegmentRefusal, names};
+
+use super::{
+    door,
+    errors::{of_memory, of_refusal},
+    near::{Near, NearResult},
+    serve::{turn, turned},
+};
+use crate::shell::{Shell, lock};
+
+/// How long an owner that did not share its memory is not asked again.
+const ATTACH_AGAIN: Duration = Duration::from_millis(500);
+
+/// The way that accesses take now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// Copies and atomic instructions in memory that both nodes have mapped.
+    SharedMemory,
+    /// Messages over the link between the nodes.
+    Link,
+}
+
+/// How a READ or WRITE is wished.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Wish {
+    /// Notify the owner, if it wants to be where asked ([`catena_core::segments::Notify::IfAsked`]).
+    pub notify: bool,
+    /// What the bytes are: turned by the owner where its words have another order.
+    pub order: Order,
+}
+
+/// A segment of another node. Cheap to clone; imported until the last clone is dropped.
+///
+/// Everything may be dropped at any time. A READ that is dropped leaves nothing behind; a WRITE that was taken goes on.
+#[derive(Clone)]
+pub struct Imported {
+    pub(super) inner: Arc<Inner>,
+}
+
+pub(super) struct Inner {
+    pub(super) shell: Arc<Shell>,
+    pub(super) id: ImportId,
+    pub(super) owner: Arc<NodeRef>,
+    /// `owner/name`, for people.
+    pub(super) shown: String,
+    pub(super) bytes: u64,
+    link: Mutex<Option<Arc<Link>>>,
+    near: RwLock<Nearness>,
+}
+
+#[derive(Default)]
+struct Nearness {
+    near: Option<Arc<Near>>,
+    /// When the owner last did not share, or shared less than was wanted.
+    refused: Option<Instant>,
+}
+
+impl std::fmt::Debug for Imported {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Imported").field("segment", &self.inner.shown).field("way", &self.way()).finish()
+    }
+}
+
+impl Imported {
+    pub(super) fn new(shell: &Arc<Shell>, id: ImportId, owner: Arc<NodeRef>, link: Arc<Link>) -> Option<Self> {
+        let (bytes, name) = {
+            let machine = shell.segments.machine();
+            let import: &Import = machine.importer.get(id)?;
+            (import.entry.bytes, import.entry.name.clone())
+        };
+        let shown = format!("{}/{name}", owner.name);
+        let (link, near) = (Mutex::new(Some(link)), RwLock::default());
+        Some(Self { inner: Arc::new(Inner { shell: Arc::clone(shell), id, owner, shown, bytes, link, near }) })
+    }
+
+    /// Its size in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.inner.bytes
+    }
+
+    /// The node that owns it.
+    #[must_use]
+    pub fn owner(&self) -> &NodeRef {
+        &self.inner.owner
+    }
+
+    /// Its generation at its owner, and whether it is known to be stale.
+    #[must_use]
+    pub fn generation(&self) -> Option<(u64, bool)> {
+        let machine = self.inner.shell.segments.machine();
+        let import = machine.importer.get(self.inner.id)?;
+        Some((import.entry.generation, import.stale.is_some()))
+    }
+
+    /// The way that accesses take now.
+    #[must_use]
+    pub fn way(&self) -> Way {
+        if self.near().is_some() { Way::SharedMemory } else { Way::Link }
+    }
+
+    /// READ: brings `count` bytes from `offset` on. Longer ones go in pieces, several at a time: between pieces the owner may write.
+    ///
+    /// # Errors
+    /// `OutOfBounds`, `NoRight`, `SegmentRevoked`, `SegmentStale`, `OwnerSilent`, `OwnerLost`.
+    pub async fn read(&self, offset: u64, count: u64) -> Result<Bytes, Exception> {
+        self.read_as(offset, count, Wish::default()).await
+    }
+
+    /// READ as wished.
+    ///
+    /// # Errors
+    /// As [`Imported::read`]; `Unaligned`: words do not fill the range.
+    pub async fn read_as(&self, offset: u64, count: u64, wish: Wish) -> Result<Bytes, Exception> {
+        let room = usize::try_from(count).ok().filter(|_| count <= self.inner.bytes);
+        let Some(room) = room else {
+            return Err(self.refused("READ", SegmentRefusal::OutOfBounds(self.inner.bytes)));
+        };
+        if let Some(near) = self.near_for(false).await {
+            let mut out = vec![0; room];
+            match near.read(offset, &mut out, wish.notify) {
+                NearResult::Done(()) => {
+                    self.check_order("READ", count, wish.order)?;
+                    turn(&mut out, wish.order);
+                    return Ok(out.into());
+                }
+                NearResult::Wrong(why) => return Err(of_memory(&why)),
+                NearResult::Elsewhere | NearResult::Unknown => self.leave(),
+            }
+        }
+        self.read_far(offset, count, wish).await
+    }
+
+    /// READ into memory of one's own, for whoever reads again and again.
+    ///
+    /// # Errors
+    /// As [`Imported::read`].
+    pub async fn read_into(&self, offset: u64, out: &mut [u8]) -> Result<(), Exception> {
+        if let Some(near) = self.near_for(false).await {
+            match near.read(offset, out, false) {
+                NearResult::Done(()) => return Ok(()),
+                NearResult::Wrong(why) => return Err(of_memory(&why)),
+                NearResult::Elsewhere | NearResult::Unknown => self.leave(),
+            }
+        }
+        let data = self.read_far(offset, out.len() as u64, Wish::default()).await?;
+        out.copy_from_slice(&data);
+        Ok(())
+    }
+
+    /// READ into a segment of this node; `notify`: tells whoever listens there that it has come.
+    ///
+    /// # Errors
+    /// As [`Imported::read`]; `OutOfBounds`: it does not fit there.
+    pub async fn read_to(
+        &self,
+        offset: u64,
+        count: u64,
+        to: &super::Segment,
+        at: u64,
+        notify: bool,
+    ) -> Result<(), Exception> {
+        let data = self.read(offset, count).await?;
+        to.write(at, &data)?;
+        if notify {
+            to.exported().notices.tell(self.inner.owner.id, super::Access::Write, at, count);
+        }
+        Ok(())
+    }
+
+    /// WRITE: puts bytes to `offset`. Returns when they are taken, and waits only for room: that they are there is for [`Imported::flush`] to say. Writes
+    /// of one node to one owner are done in the order in which they were made, for as long as the link between them lives.
+    ///
+    /// # Errors
+    /// What is known at once: `OutOfBounds`, `SegmentStale`, `OwnerLost`. Everything else is told by the next flush.
+    pub async fn write(&self, offset: u64, bytes: impl Into<Bytes>) -> Result<(), Exception> {
+        self.write_as(offset, bytes, Wish::default()).await
+    }
+
+    /// WRITE as wished.
+    ///
+    /// # Errors
+    /// As [`Imported::write`].
+    pub async fn write_as(&self, offset: u64, bytes: impl Into<Bytes>, wish: Wish) -> Result<(), Exception> {
+        let bytes: Bytes = bytes.into();
+        if let Some(near) = self.near_for(true).await {
+            self.check_order("WRITE", bytes.len() as u64, wish.order)?;
+            // On one host there is one order.
+            let turned = turned(&bytes, wish.order);
+            match near.write(offset, turned.as_deref().unwrap_or(&bytes), wish.notify) {
+                NearResult::Done(()) => return Ok(()),
+                NearResult::Wrong(why) => return Err(of_memory(&why)),
+                NearResult::Elsewhere | NearResult::Unknown => self.leave(),
+            }
+        }
+        self.write_far(offset, bytes, wish).await
+    }
+
+    /// Waits until everything written before has been done.
+    ///
+    /// # Errors
+    /// The first of what was refused since the last flush. `OwnerLost`, `OwnerSilent`: `unknown`.
+    pub async fn flush(&self) -> Result<(), Exception> {
+        self.flush_far().await
+    }
+
+    /// CAS: puts `new` in the place of the aligned word of 8 bytes at `offset` if that is `old`. Gives what was there: `old` if it was done.
+    ///
+    /// # Errors
+    /// `Unaligned`, and as [`Imported::read`]. `OwnerLost`, `OwnerSilent` and `SegmentMoved` are `unknown`: it may have been done.
+    pub async fn cas(&self, offset: u64, old: u64, new: u64) -> Result<u64, Exception> {
+        self.swap(offset, Width::Eight, old, new, false).await
+    }
+
+    /// The same with a word of 4 bytes.
+    ///
+    /// # Errors
+    /// As [`Imported::cas`].
+    pub async fn cas4(&self, offset: u64, old: u32, new: u32) -> Result<u32, Exception> {
+        Ok(self.swap(offset, Width::Four, old.into(), new.into(), false).await? as u32)
+    }
+
+    async fn swap(&self, offset: u64, width: Width, old: u64, new: u64, notify: bool) -> Result<u64, Exception> {
+        if let Some(near) = self.near_for(true).await {
+            match near.cas(offset, width, old, new, notify) {
+                NearResult::Done(was) => return Ok(was),
+                NearResult::Wrong(why) => return Err(of_memory(&why)),
+                NearResult::Elsewhere => self.leave(),
+                NearResult::Unknown => {
+                    self.leave();
+                    let text = format!(
+                        "CAS of {}: its owner left the shared pages at that moment; read the word to see",
+                        self.inner.shown
+                    );
+                    return Err(Exception::new(names::SEGMENT_MOVED, Fault::Node, text).outcome_unknown());
+                }
+            }
+        }
+        self.swap_far(offset, width.bytes() as u8, old, new, notify).await
+    }
+
+    // The way.
+
+    fn near(&self) -> Option<Arc<Near>> {
+        let nearness = self.inner.near.read().unwrap_or_else(PoisonError::into_inner);
+        nearness.near.as_ref().filter(|near| near.is_live()).cloned()
+    }
+
+    /// Shared memory, if this access can go there: by what is mapped, or by asking for it, unless the owner refused a moment ago.
+    async fn near_for(&self, write: bool) -> Option<Arc<Near>> {
+        // Memory never makes anybody wait: whoever only reads it would keep its thread from all others.
+        tokio::task::coop::consume_budget().await;
+        {
+            let nearness = self.inner.near.read().unwrap_or_else(PoisonError::into_inner);
+            let enough = nearness.near.as_ref().filter(|near| near.is_writable() || !write);
+            if let Some(near) = enough {
+                return Some(Arc::clone(near));
+            }
+            let lately = nearness.refused.is_some_and(|since| since.elapsed() < ATTACH_AGAIN);
+            if lately || self.inner.shell.segments.host.is_none() {
+                return None;
+            }
+        }
+        // What goes by the link must not be overtaken in memory.
+        if !self.inner.shell.segments.machine().importer.is_flushed(self.inner.id) {
+            return None;
+        }
+        let near = self.attach(write).await;
+        let mut nearness = self.inner.near.write().unwrap_or_else(PoisonError::into_inner);
+        match near {
+            Some(near) => {
+                let near = Arc::new(near);
+                nearness.refused = (write && !near.is_writable()).then(Instant::now);
+                nearness.near = Some(Arc::clone(&near));
+                (near.is_writable() || !write).then_some(near)
+            }
+            None => {
+                nearness.refused = Some(Instant::now());
+                None
+            }
+        }
+    }
+
+    /// The pages are not the segment's any more.
+    fn leave(&self) {
+        let mut nearness = self.inner.near.write().unwrap_or_else(PoisonError::into_inner);
+        if nearness.near.as_ref().is_some_and(|near| !near.is_live()) {
+            nearness.near = None;
+        }
+    }
+
+    /// Asks the owner to share its pages, and maps them.
+    async fn attach(&self, write: bool) -> Option<Near> {
+        let host = self.inner.shell.segments.host?;
+        let ticket = self.ask_to_attach(host, write).await?;
+        let parcel = door::fetch(self.inner.owner.id, ticket).await.ok()?;
+        let (handles, bell, bytes) = (parcel.handles, parcel.bell, self.inner.bytes);
+        let attached = match write {
+            true => Attached::to(&handles, bytes, true).map(|attached| (attached, true)),
+            false => Err(catena_segment::MemoryError::ReadOnly),
+        };
+        let attached = attached.or_else(|_| Attached::to(&handles, bytes, false).map(|attached| (attached, false)));
+        let (attached, writable) = attached.ok()?;
+        Some(Near::new(attached, writable, Bell::of(bell)))
+    }
+
+    /// The link to the owner: the last one, or a new one to the same run of it.
+    pub(super) async fn link(&self, what: &str) -> Result<Arc<Link>, Exception> {
+        if let Some(link) = lock(&self.inner.link).as_ref().filter(|link| link.ended().is_none()) {
+            return Ok(Arc::clone(link));
+        }
+        let Some(link) = self.inner.shell.dial(&self.inner.owner).await else {
+            return Err(Exception { unknown: false, ..self.refused(what, SegmentRefusal::OwnerLost) });
+        };
+        *lock(&self.inner.link) = Some(Arc::clone(&link));
+        Ok(link)
+    }
+
+    pub(super) fn refused(&self, what: &str, why: SegmentRefusal) -> Exception {
+        of_refusal(&format!("{what} of {}", self.inner.shown), why)
+    }
+
+    fn check_order(&self, what: &str, count: u64, order: Order) -> Result<(), Exception> {
+        match order {
+            Order::Bytes => Ok(()),
+            Order::Little(width @ (2 | 4 | 8)) | Order::Big(width @ (2 | 4 | 8))
+                if count.is_multiple_of(width.into()) =>
+            {
+                Ok(())
+            }
+            _ => Err(self.refused(what, SegmentRefusal::Unaligned)),
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.shell.segments.machine().importer.release(self.id);
+    }
+}

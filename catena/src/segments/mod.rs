@@ -1,0 +1,43 @@
+//! Segments: memory of a node that others read, write and swap words in, without a service's code running
+//! (Separating Data and Control Transfer, sections 3 and 4).
+//!
+//! The decisions are `catena_core::segments`; the bytes are `catena_segment`; this puts both together:
+//!
+//! | file | what it does |
+//! | --- | --- |
+//! | `hub` | the machine under its own lock, and what the links bring for it |
+//! | `serve` | requests of others: answered in the reader of the link that brought them |
+//! | `exported`, `notices` | the bytes of a segment of this node; who is notified |
+//! | `segment` | the owner's handle |
+//! | `imported`, `far`, `near` | the importer's handle, and the two ways that an access takes: by the link, or in shared memory |
+//! | `names` | imports: the local table, the owner's table by READs, or asking |
+//! | `door` | shared memory on one host: tickets and descriptors |
+//! | `watch` | telling a dead owner from a cut network |
+//! | `errors` | what went wrong, for people |
+
+mod door;
+mod errors;
+mod exported;
+mod far;
+mod hub;
+mod imported;
+mod names;
+mod near;
+mod notices;
+mod segment;
+mod serve;
+mod watch;
+
+pub(crate) use hub::Hub;
+pub use imported::{Imported, Way, Wish};
+pub use names::Lookup;
+pub use notices::{Access, Notice, Notifications};
+pub use segment::{GrantTerms, Granted, Segment};
+
+/// The rights, in words.
+pub(crate) fn show_rights(rights: catena_wire::Rights) -> String {
+    use catena_wire::Rights as R;
+    let words = [(R::READ, "read"), (R::WRITE, "write"), (R::CAS, "cas")];
+    let words: Vec<_> = words.into_iter().filter(|(right, _)| rights.include(*right)).map(|(_, word)| word).collect();
+    if words.is_empty() { "nothing".to_owned() } else { words.join(", ") }
+}

@@ -1,0 +1,89 @@
+//! A segment of another process on this host, mapped here: accesses are copies and atomic instructions.
+
+use catena_segment::{Attached, Bell, MemoryError, Width};
+
+use super::exported::rings;
+
+/// The mapping, and how to ring.
+#[derive(Debug)]
+pub(super) struct Near {
+    attached: Attached,
+    writable: bool,
+    bell: Bell,
+}
+
+/// What came of an access to shared pages.
+#[derive(Debug)]
+pub(super) enum NearResult<T> {
+    /// It is done.
+    Done(T),
+    /// It cannot be done here: the pages are not the segment's any more, or may only be read. Nothing was done that counts.
+    Elsewhere,
+    /// The owner left the pages at that moment: whether a swap counts is unknown.
+    Unknown,
+    /// It is wrong.
+    Wrong(MemoryError),
+}
+
+impl Near {
+    pub(super) const fn new(attached: Attached, writable: bool, bell: Bell) -> Self {
+        Self { attached, writable, bell }
+    }
+
+    pub(super) const fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    pub(super) fn is_live(&self) -> bool {
+        self.attached.is_live()
+    }
+
+    pub(super) fn read(&self, offset: u64, out: &mut [u8], notify: bool) -> NearResult<()> {
+        if !self.is_live() {
+            return NearResult::Elsewhere;
+        }
+        if let Err(why) = self.attached.memory().read(offset, out) {
+            return NearResult::Wrong(why);
+        }
+        if !self.is_live() {
+            return NearResult::Elsewhere;
+        }
+        self.ring(false, notify);
+        NearResult::Done(())
+    }
+
+    /// What was written to pages that are not the segment's any more may be written again elsewhere: it is the same bytes.
+    pub(super) fn write(&self, offset: u64, bytes: &[u8], notify: bool) -> NearResult<()> {
+        if !self.writable || !self.is_live() {
+            return NearResult::Elsewhere;
+        }
+        if let Err(why) = self.attached.memory().write(offset, bytes) {
+            return NearResult::Wrong(why);
+        }
+        if !self.is_live() {
+            return NearResult::Elsewhere;
+        }
+        self.ring(true, notify);
+        NearResult::Done(())
+    }
+
+    pub(super) fn cas(&self, offset: u64, width: Width, old: u64, new: u64, notify: bool) -> NearResult<u64> {
+        if !self.writable || !self.is_live() {
+            return NearResult::Elsewhere;
+        }
+        match self.attached.memory().compare_and_swap(offset, width, old, new) {
+            Err(why) => NearResult::Wrong(why),
+            Ok(was) if self.is_live() => {
+                self.ring(true, notify);
+                NearResult::Done(was)
+            }
+            Ok(_) => NearResult::Unknown,
+        }
+    }
+
+    fn ring(&self, write: bool, asked: bool) {
+        if rings(self.attached.flags(), write, asked) {
+            self.bell.ring();
+        }
+    }
+}

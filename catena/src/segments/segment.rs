@@ -1,0 +1,264 @@
+//! The owner's handle of a segment.
+
+use std::{sync::Arc, time::Duration};
+
+use catena_core::segments::{Export, Grant, SegmentId};
+use catena_segment::{Memory, Width};
+use catena_wire::{At, Exception, NodeId, Rights, SegmentRefusal};
+
+use super::{
+    errors::{of_export, of_memory, of_refusal},
+    exported::Exported,
+    hub::Hub,
+    notices::{Notice, Notifications},
+};
+use crate::random;
+
+/// Memory of this node that others may use. Cheap to clone; it is exported until [`Segment::revoke`], or until the last clone is dropped.
+///
+/// The owner itself reads and writes it whenever it likes, inhibited or not.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    hub: Arc<Hub>,
+    name: Box<str>,
+    id: SegmentId,
+    exported: Arc<Exported>,
+}
+
+/// What a grant allows to one partner: so many requests of a range, for so long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GrantTerms {
+    /// What.
+    pub rights: Rights,
+    /// From this byte on.
+    pub offset: u64,
+    /// So many bytes.
+    pub bytes: u64,
+    /// So many requests. Reads and writes of more than a piece (256 KiB) are several.
+    pub uses: u32,
+    /// For so long.
+    pub lasts: Duration,
+}
+
+/// A grant, to be told to its partner by whatever way: it is good for that node alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Granted {
+    /// The owner.
+    pub owner: NodeId,
+    /// The segment's place; its grant is set.
+    pub at: At,
+    /// The segment's size.
+    pub bytes: u64,
+}
+
+impl Segment {
+    pub(crate) fn export(hub: &Arc<Hub>, name: &str, bytes: u64, how: Export) -> Result<Self, Exception> {
+        // Before the memory is taken: what is too large must cost nothing.
+        if bytes > hub.policy.segment_bytes_max {
+            let limit = catena_core::segments::ExportError::Limit("segment_bytes_max");
+            return Err(of_export(name, &limit));
+        }
+        let memory = Memory::own(bytes).map_err(|why| of_memory(&why))?;
+        let exported = Exported::new(memory, how);
+        let id = hub.export(name, how, &exported).map_err(|why| of_export(name, &why))?;
+        Ok(Self { inner: Arc::new(Inner { hub: Arc::clone(hub), name: name.into(), id, exported }) })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// Its number and generation.
+    #[must_use]
+    pub fn id(&self) -> SegmentId {
+        self.inner.id
+    }
+
+    /// Its size in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.inner.exported.hold().memory.bytes()
+    }
+
+    pub(super) fn exported(&self) -> &Arc<Exported> {
+        &self.inner.exported
+    }
+
+    /// Copies `out.len()` bytes from `offset` on.
+    ///
+    /// # Errors
+    /// `OutOfBounds`
+    pub fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), Exception> {
+        self.inner.exported.hold().memory.read(offset, out).map_err(|why| of_memory(&why))
+    }
+
+    /// Copies `bytes` to `offset`. Aligned words of 8 bytes are written whole.
+    ///
+    /// # Errors
+    /// `OutOfBounds`
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), Exception> {
+        self.inner.exported.hold().memory.write(offset, bytes).map_err(|why| of_memory(&why))
+    }
+
+    /// Puts `new` in the place of the aligned word of 8 bytes at `offset` if that is `old`; gives what was there. Atomic with all others who do so.
+    ///
+    /// # Errors
+    /// `OutOfBounds`, `Unaligned`
+    pub fn cas(&self, offset: u64, old: u64, new: u64) -> Result<u64, Exception> {
+        let pages = self.inner.exported.hold();
+        pages.memory.compare_and_swap(offset, Width::Eight, old, new).map_err(|why| of_memory(&why))
+    }
+
+    /// The same with a word of 4 bytes.
+    ///
+    /// # Errors
+    /// `OutOfBounds`, `Unaligned`
+    pub fn cas4(&self, offset: u64, old: u32, new: u32) -> Result<u32, Exception> {
+        let pages = self.inner.exported.hold();
+        let was = pages.memory.compare_and_swap(offset, Width::Four, old.into(), new.into());
+        was.map(|was| was as u32).map_err(|why| of_memory(&why))
+    }
+
+    /// Gives one importer rights of its own, in the place of what everybody may do; [`Rights::NONE`] takes them away. When this returns nothing is done
+    /// any more that is not allowed now.
+    ///
+    /// # Errors
+    /// `SegmentRevoked`; `Overloaded`: too many have rights of their own.
+    pub async fn allow(&self, importer: NodeId, rights: Rights) -> Result<(), Exception> {
+        let fewer = self.inner.hub.machine().owner.set_rights(self.inner.id, importer, rights);
+        match fewer.map_err(|why| self.refused("change of rights", why))? {
+            true => self.withdraw().await,
+            false => Ok(()),
+        }
+    }
+
+    /// Lets nobody write or swap but this node, or lets them again who may. When this returns, no write of others is under way.
+    ///
+    /// # Errors
+    /// `SegmentRevoked`
+    pub async fn inhibit_writes(&self, inhibited: bool) -> Result<(), Exception> {
+        let changed = self.inner.hub.machine().owner.inhibit_writes(self.inner.id, inhibited);
+        match changed.map_err(|why| self.refused("write inhibit", why))? {
+            // Back as well: who shares memory comes for pages that may be written.
+            true => self.withdraw().await,
+            false => Ok(()),
+        }
+    }
+
+    /// Grants a partner something, for so many requests and so long.
+    ///
+    /// # Errors
+    /// `SegmentRevoked`, `OutOfBounds`; `Overloaded`: too many grants are out.
+    pub fn grant(&self, to: NodeId, terms: GrantTerms) -> Result<Granted, Exception> {
+        let Inner { hub, id, .. } = &*self.inner;
+        let until = hub.now().after(u64::try_from(terms.lasts.as_micros()).unwrap_or(u64::MAX));
+        let GrantTerms { rights, offset, bytes, uses, .. } = terms;
+        let grant = Grant { to, rights, offset, bytes, uses, until };
+        let granted = hub.machine().owner.grant(hub.now(), *id, random::bits64(), grant);
+        let granted = granted.map_err(|why| self.refused("grant", why))?;
+        let at = At { number: id.number, generation: id.generation, offset, grant: Some(granted) };
+        Ok(Granted { owner: hub.me, at, bytes: self.bytes() })
+    }
+
+    /// Takes a grant back; says whether it was still out.
+    pub fn take_back(&self, granted: &Granted) -> bool {
+        granted.at.grant.is_some_and(|grant| self.inner.hub.machine().owner.take_back(grant))
+    }
+
+    /// Keeps the segment's pages in memory, or lets them be swapped out again.
+    ///
+    /// # Errors
+    /// `LimitExceeded`: the node pins no more (`pinned_bytes_max`); `Overloaded`: the system does not (`RLIMIT_MEMLOCK`).
+    pub async fn pin(&self, pinned: bool) -> Result<(), Exception> {
+        let Inner { hub, id, .. } = &*self.inner;
+        let changed = hub.machine().owner.pin(*id, pinned).map_err(|why| self.refused("pinning", why))?;
+        if !changed {
+            return Ok(());
+        }
+        let exported = Arc::clone(&self.inner.exported);
+        let done = apart(move || exported.pin(pinned)).await;
+        if done.is_err() {
+            let _ = hub.machine().owner.pin(*id, !pinned);
+        }
+        done
+    }
+
+    /// Takes the segment back. When this returns, no byte of it is changed or read by others any more; this node keeps the bytes.
+    ///
+    /// # Errors
+    /// `Overloaded`: others share the pages and there was no memory to leave these: the bytes are gone.
+    pub async fn revoke(&self) -> Result<(), Exception> {
+        self.inner.hub.revoke(&self.inner.name, self.inner.id);
+        self.withdraw().await
+    }
+
+    /// Waits for what is under way, and leaves pages that others share.
+    async fn withdraw(&self) -> Result<(), Exception> {
+        let exported = Arc::clone(&self.inner.exported);
+        apart(move || exported.withdraw()).await
+    }
+
+    /// What others do with the segment, as far as it is to be told of ([`Export::on_read`], [`Export::on_write`]): a stream.
+    ///
+    /// # Errors
+    /// The system has no descriptor left.
+    pub fn notifications(&self) -> Result<Notifications, Exception> {
+        Notifications::of(Arc::clone(&self.inner.exported))
+    }
+
+    /// A descriptor that is readable when there is a notification, for event loops of one's own: [`Notifications::try_next`] takes it.
+    ///
+    /// # Errors
+    /// The system has no descriptor left.
+    pub fn notify_fd(&self) -> Result<std::os::fd::OwnedFd, Exception> {
+        use std::os::fd::AsFd;
+        let bell = self.inner.exported.notices.bell().map_err(|why| of_memory(&why))?;
+        bell.as_fd().try_clone_to_owned().map_err(|why| of_memory(&why.into()))
+    }
+
+    /// Has `handler` called with each notification, in a task, until the segment is dropped.
+    ///
+    /// # Errors
+    /// The system has no descriptor left.
+    pub fn on_notice(&self, handler: impl Fn(Notice) + Send + 'static) -> Result<(), Exception> {
+        let mut notifications = self.notifications()?;
+        let alive = Arc::downgrade(&self.inner);
+        self.inner.hub.runtime.spawn(async move {
+            /// How often to see whether the segment is still there.
+            const IDLE: Duration = Duration::from_secs(1);
+            while alive.strong_count() > 0 {
+                if let Ok(Some(notice)) = tokio::time::timeout(IDLE, notifications.next()).await {
+                    handler(notice);
+                }
+            }
+        });
+        Ok(())
+    }
+
+    fn refused(&self, what: &str, why: SegmentRefusal) -> Exception {
+        of_refusal(&format!("{what} of segment {}", self.inner.name), why)
+    }
+}
+
+/// Copies a segment elsewhere than in the runtime's threads.
+async fn apart(
+    work: impl FnOnce() -> Result<(), catena_segment::MemoryError> + Send + 'static,
+) -> Result<(), Exception> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|why| of_memory(&std::io::Error::other(why).into()))?.map_err(|why| of_memory(&why))
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.hub.revoke(&self.name, self.id) {
+            self.exported.retire();
+        }
+    }
+}

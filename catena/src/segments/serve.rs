@@ -1,0 +1,178 @@
+//! Requests of others, answered where they arrive: no task, no service's code, and no waiting but for the copy itself.
+
+use std::{
+    cell::RefCell,
+    sync::{Arc, MutexGuard},
+};
+
+use bytes::{Bytes, BytesMut};
+use catena_core::segments::Todo;
+use catena_net::Link;
+use catena_segment::Width;
+use catena_wire::{NodeId, Order, SegmentMessage, SegmentRefusal};
+
+use super::{
+    door::Parcel,
+    exported::Exported,
+    hub::{Hub, Machine, post},
+    notices::Access,
+};
+
+/// Answers up to this size share one buffer, in bytes.
+const POOLED_BYTES_MAX: usize = 16 << 10;
+/// That buffer, in bytes.
+const POOL_BYTES: usize = 256 << 10;
+
+thread_local! {
+    /// Taken again when the answers in it have gone.
+    static POOL: RefCell<BytesMut> = RefCell::new(BytesMut::new());
+}
+
+impl Hub {
+    pub(super) fn serve(self: &Arc<Self>, link: &Arc<Link>, from: NodeId, message: SegmentMessage) {
+        let now = self.now();
+        if let SegmentMessage::Attach { id, host, .. } = &message
+            && self.host != Some(*host)
+        {
+            return post(link, SegmentMessage::Refused(*id, SegmentRefusal::NotShared));
+        }
+        // Only a write lets go what waited for it.
+        let lets_go = matches!(message, SegmentMessage::Write { .. });
+        let mut machine = self.machine();
+        let todo = machine.owner.on_request(now, link.id(), from, message);
+        self.perform(machine, todo, link, from);
+        if lets_go {
+            loop {
+                let mut machine = self.machine();
+                let Some(todo) = machine.owner.next(now, link.id(), from) else { return };
+                self.perform(machine, todo, link, from);
+            }
+        }
+    }
+
+    /// Does what the machine decided. The segment's pages are held before anybody else may ask the machine: what is revoked after that waits for this.
+    fn perform(
+        self: &Arc<Self>,
+        machine: MutexGuard<'_, Machine>,
+        todo: Todo<Arc<Exported>>,
+        link: &Arc<Link>,
+        from: NodeId,
+    ) {
+        match todo {
+            Todo::Read { id, memory, offset, count, order, tell } => {
+                let pages = memory.hold();
+                drop(machine);
+                let data = copied(count as usize, |out| {
+                    let read = pages.memory.read(offset, out).is_ok();
+                    turn(out, order);
+                    read
+                });
+                drop(pages);
+                post(
+                    link,
+                    data.map_or(SegmentMessage::Refused(id, SegmentRefusal::Overloaded), |data| {
+                        SegmentMessage::Data(id, data)
+                    }),
+                );
+                if tell {
+                    memory.notices.tell(from, Access::Read, offset, count.into());
+                }
+            }
+            Todo::Write { memory, offset, data, order, tell } => {
+                let pages = memory.hold();
+                drop(machine);
+                // The machine has checked the bounds.
+                let _ = match turned(&data, order) {
+                    None => pages.memory.write(offset, &data),
+                    Some(data) => pages.memory.write(offset, &data),
+                };
+                drop(pages);
+                if tell {
+                    memory.notices.tell(from, Access::Write, offset, data.len() as u64);
+                }
+            }
+            Todo::Cas { id, memory, offset, width, old, new, tell } => {
+                let pages = memory.hold();
+                drop(machine);
+                let wide = if width == 4 { Width::Four } else { Width::Eight };
+                let was = pages.memory.compare_and_swap(offset, wide, old, new);
+                drop(pages);
+                post(
+                    link,
+                    was.map_or(SegmentMessage::Refused(id, SegmentRefusal::Overloaded), |was| {
+                        SegmentMessage::Was(id, was)
+                    }),
+                );
+                if tell {
+                    memory.notices.tell(from, Access::Cas, offset, width.into());
+                }
+            }
+            Todo::Share { id, memory, write, .. } => {
+                drop(machine);
+                self.share(id, memory, write, link);
+            }
+            Todo::Answer(answer) => {
+                drop(machine);
+                post(link, answer);
+            }
+            Todo::Nothing => {}
+        }
+    }
+
+    /// Moving to pages that can be shared copies the segment: not in a link's reader.
+    fn share(self: &Arc<Self>, id: u64, memory: Arc<Exported>, write: bool, link: &Arc<Link>) {
+        let (hub, link) = (Arc::clone(self), Arc::clone(link));
+        self.runtime.spawn_blocking(move || {
+            let parcel = memory.share(write).map(|(handles, bell)| Parcel { handles, bell });
+            let ticket = parcel.ok().and_then(|parcel| hub.door.leave(hub.me, parcel, &hub.runtime));
+            post(
+                &link,
+                match ticket {
+                    Some(ticket) => SegmentMessage::Attached(id, ticket),
+                    None => SegmentMessage::Refused(id, SegmentRefusal::NotShared),
+                },
+            );
+        });
+    }
+}
+
+/// Bytes filled in by `fill`, from the thread's buffer if they are few.
+fn copied(count: usize, fill: impl FnOnce(&mut [u8]) -> bool) -> Option<Bytes> {
+    if count > POOLED_BYTES_MAX {
+        let mut data = vec![0; count];
+        return fill(&mut data).then(|| data.into());
+    }
+    POOL.with_borrow_mut(|pool| {
+        if pool.capacity() < count {
+            pool.reserve(POOL_BYTES);
+        }
+        pool.resize(count, 0);
+        let filled = fill(pool);
+        let data = pool.split().freeze();
+        filled.then_some(data)
+    })
+}
+
+/// Turns words into the order that was asked for, or from it: it is the same.
+pub(super) fn turn(bytes: &mut [u8], order: Order) {
+    let width = match order {
+        Order::Little(width) if cfg!(target_endian = "big") => width,
+        Order::Big(width) if cfg!(target_endian = "little") => width,
+        _ => return,
+    };
+    bytes.chunks_exact_mut(usize::from(width).max(1)).for_each(<[u8]>::reverse);
+}
+
+/// The same into a copy; `None`: they are right as they are.
+pub(super) fn turned(bytes: &[u8], order: Order) -> Option<Vec<u8>> {
+    let stays = match order {
+        Order::Bytes => true,
+        Order::Little(_) => cfg!(target_endian = "little"),
+        Order::Big(_) => cfg!(target_endian = "big"),
+    };
+    (!stays).then(|| {
+        let mut copy = bytes.to_vec();
+        turn(&mut copy, order);
+        copy
+    })
+}

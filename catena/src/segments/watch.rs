@@ -1,0 +1,85 @@
+//! Failure detection by reading (section 3.7): a word that its owner lets rise, read within a time.
+
+use std::{io::ErrorKind, time::Duration};
+
+use catena_wire::{Exception, Fault, names};
+use tokio::net::TcpStream;
+
+use super::Imported;
+
+/// How long a look at the owner's address may take.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
+
+impl Imported {
+    /// Reads the word of 8 bytes at `offset` every `every`, and returns when something is wrong: what, as far as it can be told from here. A read that
+    /// takes longer than `within`, or a word that has not risen for so long, is wrong.
+    ///
+    /// `SegmentRevoked` and `SegmentStale`: the owner says so. `OwnerStalled`: it answers, and its word stands. `OwnerRestarted`: another run of it is there.
+    /// `OwnerDead`: its host answers, and no process listens. `NetworkCut`: its host does not answer. `OwnerSilent`: it listens, and does not answer.
+    pub async fn watch(&self, offset: u64, every: Duration, within: Duration) -> Exception {
+        let mut last: Option<(u64, tokio::time::Instant)> = None;
+        loop {
+            let word = match tokio::time::timeout(within, self.read(offset, 8)).await {
+                Ok(Ok(bytes)) => bytes.first_chunk().map_or(0, |word| u64::from_ne_bytes(*word)),
+                Ok(Err(why)) if matches!(why.name.as_str(), names::OWNER_LOST | names::OWNER_SILENT) => {
+                    return self.diagnose().await;
+                }
+                Ok(Err(why)) => return why,
+                Err(_) => return self.diagnose().await,
+            };
+            match last {
+                Some((before, since)) if word == before => {
+                    if since.elapsed() >= within {
+                        return self.stalled(offset, within).await;
+                    }
+                }
+                _ => last = Some((word, tokio::time::Instant::now())),
+            }
+            tokio::time::sleep(every).await;
+        }
+    }
+
+    /// In shared memory a word stands still, too, when its owner is gone: then that is what is wrong.
+    async fn stalled(&self, offset: u64, within: Duration) -> Exception {
+        let diagnosis = self.diagnose().await;
+        if diagnosis.name != names::OWNER_SILENT {
+            return diagnosis;
+        }
+        let text = format!(
+            "the word at {offset} of {} has not risen for {within:?}; its owner's node answers",
+            self.inner.shown
+        );
+        Exception::new(names::OWNER_STALLED, Fault::Service, text)
+    }
+
+    /// What became of an owner that does not answer.
+    async fn diagnose(&self) -> Exception {
+        let owner = &self.inner.owner;
+        let told = |name, fault, text: &str| Exception::new(name, fault, format!("{}: {text}", self.inner.shown));
+        let Some(address) = &owner.address else {
+            return told(names::OWNER_LOST, Fault::Network, "the link to its owner was lost, and nobody can dial it");
+        };
+        match tokio::time::timeout(LOOK_TIMEOUT, TcpStream::connect(address.as_str())).await {
+            Ok(Err(why)) if why.kind() == ErrorKind::ConnectionRefused => {
+                return told(names::OWNER_DEAD, Fault::Node, "its owner's process is gone; start it, and import again");
+            }
+            Ok(Ok(_)) => {}
+            Ok(Err(_)) | Err(_) => {
+                return told(
+                    names::NETWORK_CUT,
+                    Fault::Network,
+                    "its owner's host cannot be reached; whether the owner lives is unknown",
+                );
+            }
+        }
+        let place = catena_net::Place { address: address.clone(), site: owner.site.clone() };
+        let link = async { self.inner.shell.endpoint()?.link_introduced(&place).await.ok() };
+        let found = tokio::time::timeout(LOOK_TIMEOUT, link).await.ok().flatten();
+        match found.as_ref().and_then(|link| link.identity()) {
+            Some(now) if now.node != owner.id.0 => {
+                told(names::OWNER_RESTARTED, Fault::Node, "another run of its owner is there; import again")
+            }
+            _ => told(names::OWNER_SILENT, Fault::Node, "its owner's node is there, and did not answer in time"),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Rights to one partner, for so many uses of a range until a time: what long messages, blobs and return buffers are made of.
+
+use alloc::collections::BTreeMap;
+
+use catena_wire::{NodeId, Rights, SegmentRefusal};
+
+use super::policy::SegmentPolicy;
+use crate::Time;
+
+/// What one partner may do with a range of a segment, and how often.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Grant {
+    /// Who.
+    pub to: NodeId,
+    /// What.
+    pub rights: Rights,
+    /// From this byte on.
+    pub offset: u64,
+    /// So many bytes.
+    pub bytes: u64,
+    /// So many requests.
+    pub uses: u32,
+    /// Until then.
+    pub until: Time,
+}
+
+#[derive(Debug)]
+struct Held {
+    grant: Grant,
+    number: u32,
+}
+
+/// All that are out, by their numbers, which are drawn at random and no secret: a grant is for its partner alone.
+#[derive(Debug, Default)]
+pub(super) struct Grants {
+    by_number: BTreeMap<u64, Held>,
+    per_peer: BTreeMap<NodeId, usize>,
+}
+
+impl Grants {
+    /// Keeps a grant under a number that nobody has.
+    pub(super) fn give(
+        &mut self,
+        now: Time,
+        number: u32,
+        as_number: u64,
+        grant: Grant,
+        policy: &SegmentPolicy,
+    ) -> Result<u64, SegmentRefusal> {
+        let full = |all: &Self| {
+            let of_peer = all.per_peer.get(&grant.to).copied().unwrap_or_default();
+            all.by_number.len() >= policy.grants_max || of_peer >= policy.grants_per_peer_max
+        };
+        if full(self) {
+            self.retain(|held| held.grant.until > now);
+        }
+        if full(self) || self.by_number.contains_key(&as_number) {
+            return Err(SegmentRefusal::Overloaded);
+        }
+        *self.per_peer.entry(grant.to).or_default() += 1;
+        self.by_number.insert(as_number, Held { grant, number });
+        Ok(as_number)
+    }
+
+    /// Whether this grant allows it; looks only.
+    pub(super) fn allows(
+        &self,
+        now: Time,
+        as_number: u64,
+        (from, number): (NodeId, u32),
+        (offset, count): (u64, u64),
+        need: Rights,
+    ) -> Result<(), SegmentRefusal> {
+        let held = self.by_number.get(&as_number).ok_or(SegmentRefusal::GrantVoid)?;
+        let grant = &held.grant;
+        if grant.to != from || held.number != number || grant.until <= now {
+            return Err(SegmentRefusal::GrantVoid);
+        }
+        if !grant.rights.include(need) {
+            return Err(SegmentRefusal::NoRight(need.without(grant.rights)));
+        }
+        let end = grant.offset.saturating_add(grant.bytes);
+        let within = offset >= grant.offset && offset.checked_add(count).is_some_and(|last| last <= end);
+        if within { Ok(()) } else { Err(SegmentRefusal::OutOfBounds(grant.bytes)) }
+    }
+
+    /// It was used.
+    pub(super) fn used(&mut self, as_number: u64) {
+        let Some(held) = self.by_number.get_mut(&as_number) else { return };
+        held.grant.uses = held.grant.uses.saturating_sub(1);
+        if held.grant.uses == 0 {
+            self.take_back(as_number);
+        }
+    }
+
+    /// Says whether it was still out.
+    pub(super) fn take_back(&mut self, as_number: u64) -> bool {
+        let Some(held) = self.by_number.remove(&as_number) else { return false };
+        if let Some(count) = self.per_peer.get_mut(&held.grant.to) {
+            *count -= 1;
+            if *count == 0 {
+                self.per_peer.remove(&held.grant.to);
+            }
+        }
+        true
+    }
+
+    /// The segment is gone.
+    pub(super) fn forget(&mut self, number: u32) {
+        if !self.by_number.is_empty() {
+            self.retain(|held| held.number != number);
+        }
+    }
+
+    pub(super) fn out(&self) -> usize {
+        self.by_number.len()
+    }
+
+    fn retain(&mut self, keep: impl Fn(&Held) -> bool) {
+        let gone: alloc::vec::Vec<u64> =
+            self.by_number.iter().filter(|(_, held)| !keep(held)).map(|(number, _)| *number).collect();
+        for number in gone {
+            self.take_back(number);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What a node allows with segments: every bound, by name and unit.
+
+/// The node owner's bounds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SegmentPolicy {
+    /// Segments exported at one time.
+    pub segments_max: usize,
+    /// Bytes of one segment.
+    pub segment_bytes_max: u64,
+    /// Bytes of all of them.
+    pub exported_bytes_max: u64,
+    /// Bytes of segments whose pages are kept in memory.
+    pub pinned_bytes_max: u64,
+    /// Importers of one segment that have rights of their own.
+    pub importers_per_segment_max: usize,
+    /// Grants at one time.
+    pub grants_max: usize,
+    /// Of those, to one partner.
+    pub grants_per_peer_max: usize,
+    /// Bytes that one request may read or write.
+    pub request_bytes_max: u32,
+    /// Requests of one link that wait for a write before them.
+    pub held_per_link_max: usize,
+    /// Bytes of the writes among them.
+    pub held_bytes_per_link_max: u64,
+    /// The same of all links.
+    pub held_bytes_max: u64,
+    /// Segments of others imported at one time.
+    pub imports_max: usize,
+    /// Requests of this node that wait for an answer.
+    pub requests_max: usize,
+    /// How long one may wait, microseconds.
+    pub request_timeout_us: u64,
+    /// Bytes written to one owner and not yet flushed: a writer waits beyond.
+    pub unflushed_bytes_max: u64,
+    /// A mistake on purpose.
+    #[cfg(feature = "seeded-bugs")]
+    pub bug: Option<SegmentBug>,
+}
+
+impl Default for SegmentPolicy {
+    fn default() -> Self {
+        Self {
+            segments_max: 131_072,
+            segment_bytes_max: 4 << 30,
+            exported_bytes_max: 8 << 30,
+            pinned_bytes_max: 64 << 20,
+            importers_per_segment_max: 256,
+            grants_max: 65_536,
+            grants_per_peer_max: 1_024,
+            request_bytes_max: 1 << 20,
+            held_per_link_max: 1_024,
+            held_bytes_per_link_max: 16 << 20,
+            held_bytes_max: 128 << 20,
+            imports_max: 65_536,
+            requests_max: 65_536,
+            request_timeout_us: 5_000_000,
+            unflushed_bytes_max: 8 << 20,
+            #[cfg(feature = "seeded-bugs")]
+            bug: None,
+        }
+    }
+}
+
+/// A mistake that the machine makes: the test of its tests.
+#[cfg(feature = "seeded-bugs")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SegmentBug {
+    /// A request with the generation of a segment that had the number before is done.
+    StaleAccepted,
+    /// A write that waits for its turn is decided when it comes, and done after the segment was revoked.
+    RevokeOvertaken,
+    /// A grant is not counted down.
+    GrantTwice,
+    /// Writes are done as they come, whatever their turn.
+    WritesOvertake,
+    /// The rights of an importer stay after they were taken back.
+    RightsStay,
+}
+
+#[cfg(feature = "seeded-bugs")]
+impl SegmentBug {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::StaleAccepted, Self::RevokeOvertaken, Self::GrantTwice, Self::WritesOvertake, Self::RightsStay];
+}

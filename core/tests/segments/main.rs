@@ -1,0 +1,6 @@
+//! The machine of segments by itself, and in a small world with faults drawn from seeds.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod alone;
+mod names;
+mod world;

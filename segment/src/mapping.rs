@@ -1,0 +1,79 @@
+//! Pages that the kernel maps: the one place where memory is had without the allocator.
+#![allow(unsafe_code)]
+
+use std::{ffi::c_void, os::fd::BorrowedFd, ptr::NonNull, sync::atomic::AtomicU64};
+
+use rustix::mm::{MapFlags, ProtFlags, mlock, mmap, mmap_anonymous, munmap};
+
+use crate::{memory::MemoryError, words::WORD};
+
+/// A mapping of its own, unmapped on drop.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    first: NonNull<AtomicU64>,
+    words: usize,
+    writable: bool,
+}
+
+// SAFETY: it owns its pages, which only atomic operations reach; those may come from any thread.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps a file whose size is sealed at `bytes`, rounded up to words, or more.
+    pub(crate) fn of(file: BorrowedFd<'_>, bytes: u64, writable: bool) -> Result<Self, MemoryError> {
+        let words = word_count(bytes)?;
+        let rights = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
+        // SAFETY: a new place of the kernel's choosing, so no memory of this process changes its meaning.
+        let first = unsafe { mmap(std::ptr::null_mut(), words * WORD, rights, MapFlags::SHARED, file, 0) }?;
+        Self::at(first, words, writable)
+    }
+
+    /// Pages of this process alone that stay in memory.
+    pub(crate) fn locked(bytes: u64) -> Result<Self, MemoryError> {
+        let words = word_count(bytes)?;
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: as in `of`.
+        let first = unsafe { mmap_anonymous(std::ptr::null_mut(), words * WORD, rights, MapFlags::PRIVATE) }?;
+        let mapping = Self::at(first, words, true)?;
+        mapping.lock()?;
+        Ok(mapping)
+    }
+
+    /// Keeps the pages in memory.
+    pub(crate) fn lock(&self) -> Result<(), MemoryError> {
+        // SAFETY: exactly the pages of this mapping, whose contents it does not touch.
+        Ok(unsafe { mlock(self.first.as_ptr().cast(), self.words * WORD) }?)
+    }
+
+    fn at(first: *mut c_void, words: usize, writable: bool) -> Result<Self, MemoryError> {
+        let first = NonNull::new(first.cast()).ok_or(MemoryError::Foreign("lies nowhere"))?;
+        Ok(Self { first, words, writable })
+    }
+
+    pub(crate) const fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// Stores into them fault where the mapping is not writable: [`crate::Memory`] asks first.
+    pub(crate) const fn words(&self) -> &[AtomicU64] {
+        // SAFETY: so many words are mapped, aligned to a page, for as long as `self` lives, and the sealed size keeps them there. Any bytes are an
+        // `AtomicU64`, and those may change at any time.
+        unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.words) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: `self` owns the mapping, and what borrowed from it is gone. Locked pages are let go with it.
+        let _ = unsafe { munmap(self.first.as_ptr().cast(), self.words * WORD) };
+    }
+}
+
+/// At least one word: nothing cannot be mapped.
+fn word_count(bytes: u64) -> Result<usize, MemoryError> {
+    let too_large = || MemoryError::Foreign("is larger than this machine can map");
+    let words = usize::try_from(bytes.div_ceil(WORD as u64)).map_err(|_| too_large())?.max(1);
+    words.checked_mul(WORD).filter(|bytes| *bytes <= isize::MAX as usize).map(|_| words).ok_or_else(too_large)
+}

@@ -1,0 +1,182 @@
+//! The bytes of one segment, wherever they lie.
+
+use std::{io, sync::atomic::AtomicU64};
+
+use crate::{mapping::Mapping, words};
+
+/// How wide a word is that is compared and swapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Width {
+    /// 4 bytes.
+    Four,
+    /// 8 bytes.
+    Eight,
+}
+
+impl Width {
+    /// In bytes.
+    #[must_use]
+    pub const fn bytes(self) -> u64 {
+        match self {
+            Self::Four => 4,
+            Self::Eight => 8,
+        }
+    }
+}
+
+/// Why memory cannot be had, or not be reached so.
+#[derive(Debug, thiserror::Error)]
+pub enum MemoryError {
+    /// The range leaves the segment.
+    #[error("{count} bytes at {offset} are not within the {bytes} bytes of the segment")]
+    OutOfBounds {
+        /// Where it begins.
+        offset: u64,
+        /// How long it is.
+        count: u64,
+        /// How long the segment is.
+        bytes: u64,
+    },
+    /// A word begins at a multiple of its width.
+    #[error("a word of {width} bytes cannot begin at {offset}: words begin at multiples of their width")]
+    Unaligned {
+        /// Where it was said to begin.
+        offset: u64,
+        /// Its width, in bytes.
+        width: u64,
+    },
+    /// It is mapped for reading.
+    #[error("these pages may only be read")]
+    ReadOnly,
+    /// What another process gave as memory is not what it has to be.
+    #[error("what was given as shared memory {0}")]
+    Foreign(&'static str),
+    /// The system refuses.
+    #[error("no memory to be had: {0}")]
+    System(#[from] io::Error),
+}
+
+impl From<rustix::io::Errno> for MemoryError {
+    fn from(errno: rustix::io::Errno) -> Self {
+        Self::System(errno.into())
+    }
+}
+
+/// The bytes of one segment. Every access checks its bounds first.
+#[derive(Debug)]
+pub struct Memory {
+    bytes: u64,
+    pages: Pages,
+}
+
+#[derive(Debug)]
+enum Pages {
+    /// Of this process alone.
+    Own(Box<[AtomicU64]>),
+    /// Perhaps of others too.
+    Mapped(Mapping),
+}
+
+impl Memory {
+    /// So many bytes of zeros, seen by nobody else.
+    ///
+    /// # Errors
+    /// There is no room.
+    pub fn own(bytes: u64) -> Result<Self, MemoryError> {
+        let count = usize::try_from(bytes.div_ceil(words::WORD as u64)).map_err(|_| no_room())?;
+        let mut all = Vec::new();
+        all.try_reserve_exact(count).map_err(|_| no_room())?;
+        all.resize_with(count, || AtomicU64::new(0));
+        Ok(Self { bytes, pages: Pages::Own(all.into_boxed_slice()) })
+    }
+
+    pub(crate) const fn mapped(bytes: u64, mapping: Mapping) -> Self {
+        Self { bytes, pages: Pages::Mapped(mapping) }
+    }
+
+    /// The size in bytes.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Copies `out.len()` bytes from `offset` on.
+    ///
+    /// # Errors
+    /// [`MemoryError::OutOfBounds`]
+    pub fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), MemoryError> {
+        let offset = self.check(offset, out.len() as u64)?;
+        words::read(self.words(), offset, out);
+        Ok(())
+    }
+
+    /// Copies `bytes` to `offset`.
+    ///
+    /// # Errors
+    /// [`MemoryError::OutOfBounds`], [`MemoryError::ReadOnly`]
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), MemoryError> {
+        let offset = self.check(offset, bytes.len() as u64)?;
+        words::write(self.writable()?, offset, bytes);
+        Ok(())
+    }
+
+    /// Puts `new` in the place of the word at `offset` if that is `old`, as one atomic step. Gives what was there: `old` if it was done.
+    ///
+    /// # Errors
+    /// [`MemoryError::OutOfBounds`], [`MemoryError::Unaligned`], [`MemoryError::ReadOnly`]
+    pub fn compare_and_swap(&self, offset: u64, width: Width, old: u64, new: u64) -> Result<u64, MemoryError> {
+        if !offset.is_multiple_of(width.bytes()) {
+            return Err(MemoryError::Unaligned { offset, width: width.bytes() });
+        }
+        let at = self.check(offset, width.bytes())?;
+        let words = self.writable()?;
+        Ok(match width {
+            Width::Eight => words::swap8(words, at, old, new),
+            Width::Four => u64::from(words::swap4(words, at, old as u32, new as u32)),
+        })
+    }
+
+    /// Takes the bytes of another memory, as many as both have.
+    pub fn take_over(&self, from: &Self) {
+        use std::sync::atomic::Ordering::Relaxed;
+        let pairs = self.words().iter().zip(from.words());
+        pairs.for_each(|(to, from)| to.store(from.load(Relaxed), Relaxed));
+    }
+
+    /// The same bytes in pages that nobody else has: what others do to the old ones is not seen here. `locked`: pages that are never swapped out.
+    ///
+    /// # Errors
+    /// There is no room, or the system allows this process to lock no more (`RLIMIT_MEMLOCK`).
+    pub fn fresh(&self, locked: bool) -> Result<Self, MemoryError> {
+        let fresh = match locked {
+            true => Self::mapped(self.bytes, Mapping::locked(self.bytes)?),
+            false => Self::own(self.bytes)?,
+        };
+        fresh.take_over(self);
+        Ok(fresh)
+    }
+
+    fn check(&self, offset: u64, count: u64) -> Result<usize, MemoryError> {
+        let end = offset.checked_add(count).filter(|end| *end <= self.bytes);
+        let place = end.and_then(|_| usize::try_from(offset).ok());
+        place.ok_or(MemoryError::OutOfBounds { offset, count, bytes: self.bytes })
+    }
+
+    fn words(&self) -> &[AtomicU64] {
+        match &self.pages {
+            Pages::Own(words) => words,
+            Pages::Mapped(mapping) => mapping.words(),
+        }
+    }
+
+    fn writable(&self) -> Result<&[AtomicU64], MemoryError> {
+        match &self.pages {
+            Pages::Mapped(mapping) if !mapping.is_writable() => Err(MemoryError::ReadOnly),
+            _ => Ok(self.words()),
+        }
+    }
+}
+
+fn no_room() -> MemoryError {
+    MemoryError::System(io::ErrorKind::OutOfMemory.into())
+}

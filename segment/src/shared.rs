@@ -1,0 +1,177 @@
+//! Pages that another process on this host may map too.
+
+use std::{
+    fs::File,
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+    sync::atomic::{AtomicU64, Ordering::SeqCst, fence},
+};
+
+use rustix::fs::{
+    MemfdFlags, Mode as Bits, SealFlags, fchmod, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
+};
+
+use crate::{Memory, MemoryError, mapping::Mapping, words::WORD};
+
+/// What others may do with the pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// Nobody else can map them writable, whatever they do: sealed so (`F_SEAL_FUTURE_WRITE`).
+    ReadOnly,
+    /// Those who are given a writable descriptor may write. Others get one that is not, which only a process of the same user could open anew.
+    Writable,
+}
+
+/// Words of the state page.
+const STATE_WORDS: u64 = 2;
+/// 1 while the pages are those of the segment.
+const LIVE: usize = 0;
+/// The owner's flags, for those who share the pages.
+const FLAGS: usize = 1;
+
+/// An owner's pages, and the page that says whether they still count.
+#[derive(Debug)]
+pub struct Shared {
+    mode: Mode,
+    file: OwnedFd,
+    state_file: OwnedFd,
+    state: Mapping,
+}
+
+/// What another process needs to attach, with no more rights than it is given.
+#[derive(Debug)]
+pub struct Handles {
+    /// The segment's pages.
+    pub pages: OwnedFd,
+    /// The page that says whether they still count: for reading.
+    pub state: OwnedFd,
+}
+
+impl Shared {
+    /// The bytes of `from` in fresh pages that others may map, and the owner's own memory of them. `locked`: pages that are never swapped out.
+    ///
+    /// # Errors
+    /// There is no room, or no descriptor left.
+    pub fn of(from: &Memory, mode: Mode, locked: bool) -> Result<(Self, Memory), MemoryError> {
+        let (file, pages) = sealed("catena-segment", from.bytes(), mode)?;
+        let (state_file, state) = sealed("catena-segment-state", STATE_WORDS * WORD as u64, Mode::ReadOnly)?;
+        if locked {
+            pages.lock()?;
+        }
+        let memory = Memory::mapped(from.bytes(), pages);
+        memory.take_over(from);
+        state.words()[LIVE].store(1, SeqCst);
+        Ok((Self { mode, file, state_file, state }, memory))
+    }
+
+    /// What others may do.
+    #[must_use]
+    pub const fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Flags that those who share the pages see at once.
+    pub fn set_flags(&self, flags: u64) {
+        self.state.words()[FLAGS].store(flags, SeqCst);
+    }
+
+    /// Tells those who share the pages that these count no more. What they wrote and found the pages alive after is there to be copied.
+    pub fn retire(&self) {
+        self.state.words()[LIVE].store(0, SeqCst);
+        fence(SeqCst);
+    }
+
+    /// Descriptors to give away.
+    ///
+    /// # Errors
+    /// No descriptor left.
+    pub fn handles(&self, writable: bool) -> Result<Handles, MemoryError> {
+        let pages = match writable && self.mode == Mode::Writable {
+            true => self.file.try_clone()?,
+            false => reopened(&self.file)?,
+        };
+        Ok(Handles { pages, state: reopened(&self.state_file)? })
+    }
+}
+
+/// Another process's pages, mapped here.
+#[derive(Debug)]
+pub struct Attached {
+    memory: Memory,
+    state: Mapping,
+}
+
+impl Attached {
+    /// Maps what an owner gave, trusting it in nothing: what could shrink under a reader is refused.
+    ///
+    /// # Errors
+    /// [`MemoryError::Foreign`]: it is not what it has to be.
+    pub fn to(handles: &Handles, bytes: u64, writable: bool) -> Result<Self, MemoryError> {
+        check(&handles.pages, bytes)?;
+        check(&handles.state, STATE_WORDS * WORD as u64)?;
+        let state = Mapping::of(handles.state.as_fd(), STATE_WORDS * WORD as u64, false)?;
+        let pages = Mapping::of(handles.pages.as_fd(), bytes, writable)?;
+        Ok(Self { memory: Memory::mapped(bytes, pages), state })
+    }
+
+    /// The bytes. What was read or written there counts if [`Attached::is_live`] says so afterwards.
+    #[must_use]
+    pub const fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// Whether the pages are still the segment's.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        // Orders the access before with this word, as `Shared::retire` does on the other side.
+        fence(SeqCst);
+        self.word(LIVE).load(SeqCst) == 1
+    }
+
+    /// The owner's flags.
+    #[must_use]
+    pub fn flags(&self) -> u64 {
+        self.word(FLAGS).load(SeqCst)
+    }
+
+    const fn word(&self, at: usize) -> &AtomicU64 {
+        &self.state.words()[at]
+    }
+}
+
+/// A file in memory whose size can never change, and the owner's mapping of it.
+fn sealed(name: &str, bytes: u64, mode: Mode) -> Result<(OwnedFd, Mapping), MemoryError> {
+    let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    ftruncate(&file, rounded(bytes))?;
+    // Another user's process that is given a descriptor for reading cannot open the file anew for writing.
+    fchmod(&file, Bits::RUSR | Bits::WUSR)?;
+    let mapping = Mapping::of(file.as_fd(), bytes, true)?;
+    let mut seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    if mode == Mode::ReadOnly {
+        // The owner's own mapping, made before, stays writable.
+        seals |= SealFlags::FUTURE_WRITE;
+    }
+    fcntl_add_seals(&file, seals)?;
+    Ok((file, mapping))
+}
+
+/// Whole words, and at least one.
+const fn rounded(bytes: u64) -> u64 {
+    let words = bytes.div_ceil(WORD as u64);
+    (if words == 0 { 1 } else { words }) * WORD as u64
+}
+
+/// A descriptor of the same file that cannot be mapped writable.
+fn reopened(file: &OwnedFd) -> Result<OwnedFd, MemoryError> {
+    Ok(File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))?.into())
+}
+
+fn check(file: &OwnedFd, bytes: u64) -> Result<(), MemoryError> {
+    let seals = fcntl_get_seals(file).map_err(|_| MemoryError::Foreign("cannot be sealed"))?;
+    if !seals.contains(SealFlags::SHRINK) {
+        return Err(MemoryError::Foreign("may shrink while it is read"));
+    }
+    match u64::try_from(fstat(file)?.st_size) {
+        Ok(size) if size.checked_sub(bytes).is_some() && size.is_multiple_of(WORD as u64) => Ok(()),
+        _ => Err(MemoryError::Foreign("is shorter than it was said to be")),
+    }
+}

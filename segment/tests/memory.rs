@@ -1,0 +1,214 @@
+//! Memory against a plain vector, shared and not; and what a hostile neighbour can do to it.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    sync::{Arc, Barrier},
+};
+
+use catena_segment::{Attached, Bell, Handles, Memory, MemoryError, Mode, Shared, Width};
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write(u64, Vec<u8>),
+    Swap(u64, Width, u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let offset = || prop_oneof![0_u64..80, any::<u64>()];
+    prop_oneof![
+        (offset(), proptest::collection::vec(any::<u8>(), 0..80)).prop_map(|(at, bytes)| Step::Write(at, bytes)),
+        (offset(), prop_oneof![Just(Width::Four), Just(Width::Eight)], any::<u64>())
+            .prop_map(|(at, width, new)| Step::Swap(at, width, new)),
+    ]
+}
+
+fn all(memory: &Memory) -> Vec<u8> {
+    let mut out = vec![0; memory.bytes() as usize];
+    memory.read(0, &mut out).unwrap();
+    out
+}
+
+fn follow(memory: &Memory, model: &mut [u8], step: &Step) {
+    match step {
+        Step::Write(at, bytes) => {
+            let range = usize::try_from(*at).ok().and_then(|at| model.get_mut(at..at.checked_add(bytes.len())?));
+            match range {
+                Some(range) => {
+                    range.copy_from_slice(bytes);
+                    memory.write(*at, bytes).unwrap();
+                }
+                None => assert!(matches!(memory.write(*at, bytes), Err(MemoryError::OutOfBounds { .. }))),
+            }
+        }
+        Step::Swap(at, width, new) => {
+            let bytes = width.bytes() as usize;
+            let range = usize::try_from(*at).ok().and_then(|at| model.get_mut(at..at.checked_add(bytes)?));
+            match range {
+                _ if at % width.bytes() != 0 => {
+                    assert!(matches!(memory.compare_and_swap(*at, *width, 0, 0), Err(MemoryError::Unaligned { .. })));
+                }
+                Some(range) => {
+                    let old = memory.compare_and_swap(*at, *width, 1, *new).unwrap();
+                    let was = range.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+                    let was = if cfg!(target_endian = "big") { was.swap_bytes() >> (64 - 8 * bytes) } else { was };
+                    assert_eq!(old, was);
+                    assert_eq!(memory.compare_and_swap(*at, *width, old, *new).unwrap(), old);
+                    match width {
+                        Width::Eight => range.copy_from_slice(&new.to_ne_bytes()),
+                        Width::Four => range.copy_from_slice(&(*new as u32).to_ne_bytes()),
+                    }
+                }
+                None => {
+                    assert!(matches!(memory.compare_and_swap(*at, *width, 0, 0), Err(MemoryError::OutOfBounds { .. })));
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn memory_is_what_was_written_and_nothing_beside_it(bytes in 0_u64..80, steps in proptest::collection::vec(step(), 0..20)) {
+        let own = Memory::own(bytes).unwrap();
+        let mut model = vec![0; bytes as usize];
+        steps.iter().for_each(|step| follow(&own, &mut model, step));
+        prop_assert_eq!(&all(&own), &model);
+        let (shared, memory) = Shared::of(&own, Mode::Writable, false).unwrap();
+        let near = Attached::to(&shared.handles(true).unwrap(), bytes, true).unwrap();
+        steps.iter().for_each(|step| follow(near.memory(), &mut model, step));
+        prop_assert_eq!(&all(&memory), &model, "the owner sees what was written through the other mapping");
+        for (at, len) in [(0, bytes), (1, bytes.saturating_sub(1)), (bytes / 2, bytes - bytes / 2)] {
+            let mut part = vec![0; len as usize];
+            if near.memory().read(at, &mut part).is_ok() {
+                prop_assert_eq!(&part, &model[at as usize..(at + len) as usize]);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_reader_cannot_map_what_it_is_given_for_writing() {
+    let own = Memory::own(100).unwrap();
+    for mode in [Mode::ReadOnly, Mode::Writable] {
+        let (shared, _memory) = Shared::of(&own, mode, false).unwrap();
+        let handles = shared.handles(false).unwrap();
+        assert!(Attached::to(&handles, 100, true).is_err(), "{mode:?}");
+        let near = Attached::to(&handles, 100, false).unwrap();
+        assert!(matches!(near.memory().write(0, &[1]), Err(MemoryError::ReadOnly)));
+        assert!(matches!(near.memory().compare_and_swap(0, Width::Eight, 0, 1), Err(MemoryError::ReadOnly)));
+    }
+    let (shared, _memory) = Shared::of(&own, Mode::ReadOnly, false).unwrap();
+    let asked_for_more = shared.handles(true).unwrap();
+    assert!(Attached::to(&asked_for_more, 100, true).is_err(), "what is sealed is nobody's to write");
+    let state = Handles { pages: asked_for_more.state, state: shared.handles(false).unwrap().state };
+    assert!(Attached::to(&state, 16, true).is_err(), "nor is the state of writable pages");
+}
+
+#[test]
+fn what_could_shrink_under_a_reader_is_not_mapped() {
+    let (shared, _memory) = Shared::of(&Memory::own(4096).unwrap(), Mode::Writable, false).unwrap();
+    let state = || shared.handles(false).unwrap().state;
+    let file = |bytes: u64| -> OwnedFd {
+        let file = tempfile();
+        file.set_len(bytes).unwrap();
+        file.into()
+    };
+    assert!(matches!(
+        Attached::to(&Handles { pages: file(4096), state: state() }, 4096, false),
+        Err(MemoryError::Foreign(_))
+    ));
+    let short = shared.handles(false).unwrap();
+    assert!(matches!(Attached::to(&short, 4097, false), Err(MemoryError::Foreign(_))));
+    assert!(matches!(Attached::to(&short, u64::MAX, false), Err(MemoryError::Foreign(_))));
+    let handles = shared.handles(true).unwrap();
+    let pages = std::fs::File::from(handles.pages);
+    assert!(pages.set_len(0).is_err() && pages.set_len(1 << 20).is_err(), "the size is sealed");
+}
+
+fn tempfile() -> std::fs::File {
+    let path = std::env::temp_dir().join(format!("catena-segment-{}", std::process::id()));
+    let file = std::fs::File::options().create(true).read(true).write(true).truncate(true).open(&path).unwrap();
+    std::fs::remove_file(path).unwrap();
+    file
+}
+
+#[test]
+fn who_keeps_old_pages_changes_nothing() {
+    let own = Memory::own(64).unwrap();
+    let (shared, memory) = Shared::of(&own, Mode::Writable, false).unwrap();
+    shared.set_flags(5);
+    let near = Attached::to(&shared.handles(true).unwrap(), 64, true).unwrap();
+    near.memory().write(3, b"before").unwrap();
+    assert!(near.is_live() && near.flags() == 5);
+    shared.retire();
+    let fresh = memory.fresh(false).unwrap();
+    near.memory().write(3, b"after!").unwrap();
+    assert!(!near.is_live());
+    assert_eq!(&all(&fresh)[3..9], b"before");
+}
+
+#[test]
+fn a_word_is_never_torn_and_neighbours_do_not_clobber_each_other() {
+    let (shared, owner) = Shared::of(&Memory::own(64).unwrap(), Mode::Writable, false).unwrap();
+    let near = Attached::to(&shared.handles(true).unwrap(), 64, true).unwrap();
+    let (owner, near) = (Arc::new(owner), Arc::new(near));
+    let start = Arc::new(Barrier::new(5));
+    let rounds = 20_000_u32;
+    std::thread::scope(|scope| {
+        let begin = || start.wait();
+        let bytes = &near;
+        // Bytes 1 to 2 and byte 3 of one word, by two writers; a counter in its upper half, by two swappers.
+        scope.spawn(move || {
+            begin();
+            (0..rounds).for_each(|round| bytes.memory().write(1, &[round as u8; 2]).unwrap());
+        });
+        for memory in [&*owner, near.memory()] {
+            scope.spawn(move || {
+                begin();
+                for _ in 0..rounds {
+                    let mut now = [0; 4];
+                    memory.read(4, &mut now).unwrap();
+                    let mut now = u32::from_ne_bytes(now);
+                    while let other @ 0.. =
+                        memory.compare_and_swap(4, Width::Four, now.into(), (now + 1).into()).unwrap() as u32
+                        && other != now
+                    {
+                        now = other;
+                    }
+                }
+            });
+        }
+        // Whole words: each is one value or another, never both.
+        let words = &owner;
+        scope.spawn(move || {
+            begin();
+            (0..rounds).for_each(|round| words.write(8, &[round as u8; 24]).unwrap());
+        });
+        scope.spawn(move || {
+            begin();
+            for _ in 0..rounds {
+                let mut seen = [0; 24];
+                bytes.memory().read(8, &mut seen).unwrap();
+                assert!(seen.chunks(8).all(|word| word.iter().all(|byte| *byte == word[0])), "{seen:?}");
+            }
+        });
+    });
+    let mut word = [0; 8];
+    owner.read(0, &mut word).unwrap();
+    assert_eq!(word[1..3], [(rounds - 1) as u8; 2]);
+    assert_eq!(u32::from_ne_bytes([word[4], word[5], word[6], word[7]]), 2 * rounds);
+}
+
+#[test]
+fn rings_add_up_until_they_are_taken() {
+    let bell = Bell::new().unwrap();
+    assert_eq!(bell.take(), None);
+    bell.ring();
+    Bell::of(bell.as_fd().try_clone_to_owned().unwrap()).ring();
+    assert_eq!(bell.take(), Some(2));
+    assert_eq!(bell.take(), None);
+}

@@ -1,0 +1,311 @@
+//! What nodes say about segments: remote memory (Separating Data and Control Transfer, section 3.1).
+//!
+//! Bulk bytes are the message's tail. Every request names the segment by number and generation; the owner answers it with the requester's number for it.
+
+use alloc::{string::String, vec::Vec};
+use bytes::Bytes;
+use minicbor::{Decode, Encode};
+
+/// Segments in one listing.
+pub const SEGMENT_LISTING_MAX: usize = 1_024;
+
+/// A place in a segment, and by what right.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
+#[cbor(array)]
+pub struct At {
+    /// The segment's number at its owner.
+    #[n(0)]
+    pub number: u32,
+    /// Which of the segments that had the number: generations only rise.
+    #[n(1)]
+    pub generation: u64,
+    /// The first byte.
+    #[n(2)]
+    pub offset: u64,
+    /// The grant that allows it; `None`: the importer's own rights.
+    #[n(3)]
+    pub grant: Option<u64>,
+}
+
+/// How bytes are meant: as they lie in memory, or as words in this order, which the owner turns if its own is another (section 3.6).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Encode, Decode)]
+pub enum Order {
+    /// Bytes, as they are.
+    #[default]
+    #[n(0)]
+    Bytes,
+    /// Words of so many bytes (2, 4 or 8), the lowest byte first.
+    #[n(1)]
+    Little(#[n(0)] u8),
+    /// The same, the highest byte first.
+    #[n(2)]
+    Big(#[n(0)] u8),
+}
+
+/// A segment as its owner describes it.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+#[cbor(array)]
+pub struct SegmentEntry {
+    /// Its name at its owner.
+    #[cbor(n(0), with = "crate::bytes_codec::name")]
+    pub name: String,
+    /// Its number.
+    #[n(1)]
+    pub number: u32,
+    /// Its generation.
+    #[n(2)]
+    pub generation: u64,
+    /// Its size.
+    #[n(3)]
+    pub bytes: u64,
+    /// What whoever asked may do: see [`Rights`].
+    #[n(4)]
+    pub rights: Rights,
+}
+
+/// What an importer may do, in bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Encode, Decode)]
+#[cbor(transparent)]
+pub struct Rights(#[n(0)] u8);
+
+impl Rights {
+    /// Nothing.
+    pub const NONE: Self = Self(0);
+    /// Read bytes.
+    pub const READ: Self = Self(1);
+    /// Write bytes.
+    pub const WRITE: Self = Self(2);
+    /// Compare and swap words.
+    pub const CAS: Self = Self(4);
+    /// All of these.
+    pub const ALL: Self = Self(7);
+
+    /// These and those.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// These without those.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Whether all of `other` are among them.
+    #[must_use]
+    pub const fn include(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The bits, for a table.
+    #[must_use]
+    pub const fn bits(self) -> u8 {
+        self.0 & 7
+    }
+
+    /// From such bits; those that mean nothing are dropped.
+    #[must_use]
+    pub const fn from_bits(bits: u8) -> Self {
+        Self(bits & 7)
+    }
+}
+
+/// Why something was not done with a segment. Unless it says otherwise, no byte was changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
+pub enum SegmentRefusal {
+    /// Nobody exports this name here.
+    #[n(0)]
+    UnknownName,
+    /// The owner has revoked the segment.
+    #[n(1)]
+    Revoked,
+    /// The generation is an old one: another segment has the number now.
+    #[n(2)]
+    Stale,
+    /// The owner never exported what was asked for.
+    #[n(3)]
+    NeverExported,
+    /// The range leaves the segment, which has so many bytes, or the grant's range.
+    #[n(4)]
+    OutOfBounds(#[n(0)] u64),
+    /// The importer lacks these rights.
+    #[n(5)]
+    NoRight(#[n(0)] Rights),
+    /// Nobody may write at this time.
+    #[n(6)]
+    WriteInhibited,
+    /// Words begin at multiples of their width, which is 4 or 8 bytes to swap and 2, 4 or 8 to turn.
+    #[n(7)]
+    Unaligned,
+    /// More bytes than one request may ask for, which is so many.
+    #[n(8)]
+    TooLarge(#[n(0)] u64),
+    /// The owner, or this node, has no room for more of it at this time.
+    #[n(9)]
+    Overloaded,
+    /// The grant is unknown, spent, over, or for somebody else.
+    #[n(10)]
+    GrantVoid,
+    /// The two nodes do not share memory: they are on different hosts, or the owner does not share.
+    #[n(11)]
+    NotShared,
+    /// No answer came in time. What was to be done may have been done.
+    #[n(12)]
+    NoAnswer,
+    /// The link to the owner was lost. What was to be done may have been done.
+    #[n(13)]
+    OwnerLost,
+    /// The answer was not one to what was asked.
+    #[n(14)]
+    BadAnswer,
+}
+
+/// One thing said about segments.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub enum SegmentMessage {
+    /// READ: send me these bytes.
+    #[n(0)]
+    Read {
+        /// The requester's number for it.
+        #[n(0)]
+        id: u64,
+        /// From here.
+        #[n(1)]
+        at: At,
+        /// So many bytes.
+        #[n(2)]
+        count: u32,
+        /// The owner's notify bit.
+        #[n(3)]
+        notify: bool,
+        /// How they are meant.
+        #[n(4)]
+        order: Order,
+        /// Not before so many writes of this link were done.
+        #[n(5)]
+        after: u64,
+    },
+    /// WRITE: put these bytes there. Not answered: see `Flush` and `NotWritten`.
+    #[n(1)]
+    Write {
+        /// Counts the writes of this link, from 0: they are done in this order.
+        #[n(0)]
+        turn: u64,
+        /// There.
+        #[n(1)]
+        at: At,
+        /// The owner's notify bit.
+        #[n(2)]
+        notify: bool,
+        /// How they are meant.
+        #[n(3)]
+        order: Order,
+        /// In the tail.
+        #[cbor(skip)]
+        data: Bytes,
+    },
+    /// CAS: put `new` in the place of `old`.
+    #[n(2)]
+    Cas {
+        /// The requester's number for it.
+        #[n(0)]
+        id: u64,
+        /// There.
+        #[n(1)]
+        at: At,
+        /// 4 or 8 bytes.
+        #[n(2)]
+        width: u8,
+        /// What has to be there, as a number of the owner's byte order.
+        #[n(3)]
+        old: u64,
+        /// What is to be there.
+        #[n(4)]
+        new: u64,
+        /// The owner's notify bit.
+        #[n(5)]
+        notify: bool,
+        /// Not before so many writes of this link were done.
+        #[n(6)]
+        after: u64,
+    },
+    /// Tell me when so many writes of this link have been done, or refused.
+    #[n(3)]
+    Flush(#[n(0)] u64, #[n(1)] u64),
+    /// These are the bytes; in the tail.
+    #[n(4)]
+    Data(#[n(0)] u64, #[cbor(skip)] Bytes),
+    /// This was there: the swap was done if it is what was asked for.
+    #[n(5)]
+    Was(#[n(0)] u64, #[n(1)] u64),
+    /// They have been.
+    #[n(6)]
+    Flushed(#[n(0)] u64),
+    /// The request of this number is not done.
+    #[n(7)]
+    Refused(#[n(0)] u64, #[n(1)] SegmentRefusal),
+    /// The write of this turn is not done.
+    #[n(8)]
+    NotWritten(#[n(0)] u64, #[n(1)] SegmentRefusal),
+    /// Which segment has this name? (Section 4.2: a look-up with control transfer.)
+    #[n(9)]
+    Import(#[n(0)] u64, #[cbor(n(1), with = "crate::bytes_codec::name")] String),
+    /// This one.
+    #[n(10)]
+    Imported(#[n(0)] u64, #[n(1)] SegmentEntry),
+    /// Share the segment's memory with me, on this host.
+    #[n(11)]
+    Attach {
+        /// The requester's number for it.
+        #[n(0)]
+        id: u64,
+        /// The segment; its offset says nothing.
+        #[n(1)]
+        at: At,
+        /// The host that the requester is on.
+        #[cbor(n(2), with = "crate::bytes_codec::number")]
+        host: u128,
+        /// Whether it means to write.
+        #[n(3)]
+        write: bool,
+    },
+    /// Fetch it with this ticket, which is good once, at the owner's door.
+    #[n(12)]
+    Attached(#[n(0)] u64, #[cbor(n(1), with = "crate::bytes_codec::number")] u128),
+    /// Which segments are there, from this number on?
+    #[n(13)]
+    List(#[n(0)] u64, #[n(1)] u32),
+    /// These, of which the requester may do something with each.
+    #[n(14)]
+    Listing(#[n(0)] u64, #[cbor(n(1), with = "crate::bytes_codec::segments")] Vec<SegmentEntry>),
+    /// A short message between services (libRIPC, section III.A): dropped in silence where there is no room.
+    #[n(15)]
+    Short {
+        /// The service that sends it.
+        #[cbor(n(0), with = "crate::bytes_codec::name")]
+        from: String,
+        /// The service that it is for.
+        #[cbor(n(1), with = "crate::bytes_codec::name")]
+        to: String,
+        /// Its bytes, in the tail; none: a bare signal.
+        #[cbor(skip)]
+        data: Bytes,
+    },
+}
+
+impl SegmentMessage {
+    /// The bytes that are the message's tail.
+    pub(crate) fn into_tail(self) -> Bytes {
+        match self {
+            Self::Write { data, .. } | Self::Data(_, data) | Self::Short { data, .. } => data,
+            _ => Bytes::new(),
+        }
+    }
+
+    pub(crate) fn attach_tail(&mut self, tail: Bytes) {
+        if let Self::Write { data, .. } | Self::Data(_, data) | Self::Short { data, .. } = self {
+            *data = tail;
+        }
+    }
+}
