@@ -24,6 +24,8 @@ pub enum Engine {
     Sqlite,
     /// A real server for each site, as in the paper. Debian: `mariadb-server-core`.
     MariaDb,
+    /// A real server at this site, and embedded databases at the others.
+    MariaDbAt(usize),
 }
 
 /// What to start.
@@ -173,13 +175,18 @@ async fn start(
     let failed = |why| Failure::Database { place: SITES[site].place, why };
     let (number, switch) = (u32::try_from(site).unwrap_or(0), Switch::default());
     let bounded = |database: Bounded| -> Arc<dyn Database> { Arc::new(database) };
-    Ok(match plan.engine {
-        Engine::Sqlite => {
+    let real = match plan.engine {
+        Engine::Sqlite => false,
+        Engine::MariaDb => true,
+        Engine::MariaDbAt(at) => at == site,
+    };
+    Ok(match real {
+        false => {
             let file = folder.with_extension("sqlite");
             let database = database::sqlite(number, &file).await.map_err(failed)?;
             (bounded(Bounded::new(database, plan.wait, switch.clone())), switch, None)
         }
-        Engine::MariaDb => {
+        true => {
             let server = MariaDb::start(folder).await?;
             let database = database::mariadb(number, server.options(), plan.wait);
             (bounded(Bounded::new(database, plan.wait, switch.clone())), switch, Some(server))

@@ -8,5 +8,6 @@ pub mod aat;
 pub mod data;
 pub mod database;
 pub mod federation;
+pub mod figures;
 pub mod service;
 pub mod sites;

@@ -1,13 +1,15 @@
 //! `make corsair`: asks London for a community's phone numbers, by standard parallel calls and with replies as they come; then once more while
-//! Singapore's database is stopped. With the argument `mariadb` each site has a real MariaDB server instead of an embedded SQLite.
+//! Singapore's database is stopped. With the argument `mariadb` each site has a real MariaDB server instead of an embedded SQLite; with `figures` it
+//! measures (Figure 8, Table 1).
 #![allow(clippy::print_stdout, reason = "its output is its purpose")]
 
-use std::{collections::BTreeMap, process::ExitCode, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::Path, process::ExitCode, sync::Arc, time::Duration};
 
 use catena_corsair::{
     aat::{Asked, Way, ask},
     data::{Size, first_community, rows},
     federation::{Engine, Federation, Plan},
+    figures::{self, Scale},
     sites::{self, SITES},
 };
 
@@ -19,20 +21,23 @@ const SINGAPORE: usize = 3;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
+const USAGE: &str = "corsair [sqlite|mariadb]      asks London for a community's numbers in both ways
+corsair figures DIR [--smoke] measures all sites: DIR/corsair.csv and DIR/corsair.json";
+
 #[tokio::main]
 async fn main() -> ExitCode {
-    let engine = match std::env::args().nth(1).as_deref() {
-        None => Engine::Sqlite,
-        Some("mariadb") => Engine::MariaDb,
-        Some(other) => {
-            eprintln!("{other:?} is no database: leave it out for SQLite, or say mariadb");
-            return ExitCode::FAILURE;
-        }
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let done = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        [] | ["sqlite"] => show(Engine::Sqlite).await,
+        ["mariadb"] => show(Engine::MariaDb).await,
+        ["figures", folder] => figures::measure(Path::new(folder), &Scale::WHOLE).await,
+        ["figures", folder, "--smoke"] => figures::measure(Path::new(folder), &Scale::SMOKE).await,
+        _ => Err(USAGE.into()),
     };
-    match show(engine).await {
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            eprintln!("corsair failed: {why}");
+            eprintln!("corsair: {why}");
             ExitCode::FAILURE
         }
     }

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use catena::{Client, Exception, Fault, exceptions};
+use catena::{Client, Exception, Fault, RunOptions, exceptions, to_value};
 use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::{
@@ -18,6 +18,8 @@ use crate::{
 
 /// Snapshots that wait to be looked at.
 const WAITING_MAX: usize = 64;
+/// How long a worker has to hear that the job is over.
+const FORGET_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How a job is run.
 #[derive(Clone, Debug)]
@@ -216,7 +218,7 @@ async fn reduce(client: Client, plan: Plan, partition: u32, attempt: u32, to: mp
 }
 
 async fn follow_reduce(client: &Client, worker: u32, run: &RunReduce, to: &mpsc::Sender<Event>) -> Result<Snapshot, Exception> {
-    let mut replies = client.replies_with(&format!("{}/reduce", name(worker)), run, &patient())?;
+    let mut replies = client.replies_with(&format!("{}/reduce", name(worker)), to_value(run)?, &patient())?;
     let mut last: Option<Snapshot> = None;
     while let Some(reply) = replies.next().await {
         let snapshot: Snapshot = reply?.decode()?;
@@ -227,7 +229,8 @@ async fn follow_reduce(client: &Client, worker: u32, run: &RunReduce, to: &mpsc:
 }
 
 async fn follow_maps(client: Client, worker: u32, job: u64, to: mpsc::Sender<Event>) {
-    let Ok(mut replies) = client.replies_with(&format!("{}/progress", name(worker)), &job, &patient()) else { return };
+    let Ok(params) = to_value(&job) else { return };
+    let Ok(mut replies) = client.replies_with(&format!("{}/progress", name(worker)), params, &patient()) else { return };
     // A worker that is lost has no progress any more; its maps are done elsewhere.
     while let Some(Ok(reply)) = replies.next().await {
         let Ok(blocks) = reply.decode() else { return };
@@ -240,8 +243,11 @@ async fn follow_maps(client: Client, worker: u32, job: u64, to: mpsc::Sender<Eve
 
 /// Tells the workers that the job is over; one that does not hear it is lost.
 async fn forget(client: &Client, plan: &Plan) {
+    let options = &RunOptions { timeout: FORGET_TIMEOUT, ..RunOptions::default() };
     let told = (0..plan.workers).map(|worker| async move {
-        let _ = client.call::<_, ()>(&name(worker), "forget", &plan.job.id).await;
+        if let Ok(job) = to_value(&plan.job.id) {
+            let _ = client.call_with(&name(worker), "forget", job, options).await;
+        }
     });
     futures_util::future::join_all(told).await;
 }

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod coordinator;
+pub mod figures;
 pub mod fleet;
 pub mod job;
 pub mod map;

@@ -38,11 +38,11 @@ pub enum Piece {
 }
 
 /// The counts of one block, for each partition.
-pub struct Counted(Vec<Vec<(String, u32)>>);
+pub struct Counted<'a>(Vec<Vec<(&'a str, u32)>>);
 
 /// Counts the words of a block.
 #[must_use]
-pub fn count(block: &str, partitions: u32) -> Counted {
+pub fn count(block: &str, partitions: u32) -> Counted<'_> {
     let mut counts: HashMap<&str, u32> = HashMap::new();
     for word in block.split_ascii_whitespace() {
         *counts.entry(word).or_default() += 1;
@@ -50,35 +50,49 @@ pub fn count(block: &str, partitions: u32) -> Counted {
     let mut parts: Vec<Vec<_>> = (0..partitions.max(1)).map(|_| Vec::new()).collect();
     for (word, count) in counts {
         if let Some(part) = parts.get_mut(partition(word, partitions)) {
-            part.push((word.to_owned(), count));
+            part.push((word, count));
         }
     }
     Counted(parts)
 }
 
-impl Counted {
-    /// One part for each partition.
+impl Counted<'_> {
+    /// For each partition all words.
     #[must_use]
     pub fn whole(self, map: u32, block: u32) -> Vec<Part> {
-        self.0.into_iter().map(|words| Part { map, block, piece: Piece::Whole, words }).collect()
+        self.0.iter().map(|words| part(map, block, Piece::Whole, words)).collect()
     }
 
-    /// For each partition the frequent words, and the others.
+    /// For each partition the frequent words. They are the same whoever counts the block, so that a head fits a tail of another worker.
     #[must_use]
-    pub fn head_and_tail(self, map: u32, block: u32) -> Vec<(Part, Part)> {
+    pub fn heads(mut self, map: u32, block: u32) -> Vec<Part> {
+        let head = |(head, tail): (&[(&str, u32)], &[(&str, u32)])| {
+            let others_max = tail.iter().map(|(_, count)| *count).max().unwrap_or(0);
+            part(map, block, Piece::Head { others_max }, head)
+        };
+        self.split().map(head).collect()
+    }
+
+    /// For each partition the others.
+    #[must_use]
+    pub fn tails(mut self, map: u32, block: u32) -> Vec<Part> {
+        self.split().map(|(_, tail)| part(map, block, Piece::Tail, tail)).collect()
+    }
+
+    fn split(&mut self) -> impl Iterator<Item = (&[(&str, u32)], &[(&str, u32)])> {
         let of_each = HEAD_WORDS.div_ceil(self.0.len().max(1));
-        let split = |mut words: Vec<(String, u32)>| {
+        self.0.iter_mut().map(move |words| {
             let at = of_each.min(words.len());
             if at < words.len() {
-                words.select_nth_unstable_by_key(at, |(_, count)| std::cmp::Reverse(*count));
+                words.select_nth_unstable_by(at, |a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
             }
-            let tail = words.split_off(at);
-            let others_max = tail.iter().map(|(_, count)| *count).max().unwrap_or(0);
-            let part = |piece, words| Part { map, block, piece, words };
-            (part(Piece::Head { others_max }, words), part(Piece::Tail, tail))
-        };
-        self.0.into_iter().map(split).collect()
+            words.split_at(at)
+        })
     }
+}
+
+fn part(map: u32, block: u32, piece: Piece, words: &[(&str, u32)]) -> Part {
+    Part { map, block, piece, words: words.iter().map(|(word, count)| ((*word).to_owned(), *count)).collect() }
 }
 
 /// The partition of a word: the same in every process.
@@ -93,6 +107,8 @@ pub fn partition(word: &str, partitions: u32) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     const TEXT: &str = "a a a b b c a d e f b g";
@@ -110,13 +126,17 @@ mod tests {
     }
 
     #[test]
-    fn a_head_has_the_frequent_words_and_bounds_the_others() {
+    fn a_head_has_the_frequent_words_and_fits_a_tail_that_another_has_counted() {
         let many: String = (0..1_000).map(|rank| format!("w{rank} ").repeat(1 + 1_000 / (rank + 1))).collect();
-        for (head, tail) in count(&many, 5).head_and_tail(0, 0) {
+        let (heads, tails) = (count(&many, 5).heads(0, 0), count(&many, 5).tails(0, 0));
+        let words = |part: &Part| part.words.iter().map(|(word, _)| word.clone()).collect::<BTreeSet<_>>();
+        for ((head, tail), whole) in heads.iter().zip(&tails).zip(count(&many, 5).whole(0, 0)) {
             let Piece::Head { others_max } = head.piece else { unreachable!() };
             assert_eq!(head.words.len(), HEAD_WORDS / 5);
             assert!(head.words.iter().all(|(_, count)| *count >= others_max));
             assert_eq!(tail.words.iter().map(|(_, count)| *count).max(), Some(others_max));
+            assert!(words(head).is_disjoint(&words(tail)));
+            assert_eq!(&words(head) | &words(tail), words(&whole));
         }
     }
 }

@@ -238,12 +238,12 @@ mod tests {
             for block in 0..job.blocks {
                 let word = |_| format!("w{}", (f64::from(rng.u32(1..400)).powf(rng.f64()) as u32));
                 let words = (0..job.words).map(word).collect::<Vec<_>>().join(" ");
-                let counted = map::count(&words, PARTITIONS);
+                let counted = || map::count(&words, PARTITIONS);
                 if rng.bool() {
-                    parts.extend(counted.whole(map, block).into_iter().enumerate());
+                    parts.extend(counted().whole(map, block).into_iter().enumerate());
                 } else {
-                    let both = counted.head_and_tail(map, block).into_iter().enumerate();
-                    parts.extend(both.flat_map(|(at, (head, tail))| [(at, head), (at, tail)]));
+                    parts.extend(counted().heads(map, block).into_iter().enumerate());
+                    parts.extend(counted().tails(map, block).into_iter().enumerate());
                 }
                 all = all + &words + " ";
             }

@@ -287,7 +287,7 @@ async fn by_replies(
     to: &mpsc::Sender<News>,
 ) -> Result<Option<News>, Exception> {
     let target = format!("{}/{}", name(worker), function_of(ask.job.mode));
-    let mut replies = client.replies_with(&target, ask, &patient())?;
+    let mut replies = client.replies_with(&target, to_value(ask)?, &patient())?;
     while let Some(reply) = replies.next().await {
         let part = reply?.decode()?;
         if to.send(News::Parts { worker, parts: vec![part] }).await.is_err() {

@@ -72,6 +72,13 @@ struct Work {
     over: bool,
 }
 
+/// A map goes through its blocks once, and once more if tails are wanted after heads: to count again is cheaper than to keep what is mostly not wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pass {
+    First,
+    Tails,
+}
+
 /// A worker's service.
 #[must_use]
 pub fn service(settings: Settings) -> Service {
@@ -138,33 +145,33 @@ impl Worker {
     }
 
     async fn run_map(self: Arc<Self>, job: Job, map: u32, made: Arc<Made>) {
-        let tails = match Arc::clone(&self.slots).acquire_owned().await {
-            Ok(slot) => {
-                let (worker, job, made) = (Arc::clone(&self), job.clone(), Arc::clone(&made));
-                let mapped = tokio::task::spawn_blocking(move || {
-                    let _slot = slot;
-                    worker.map_blocks(&job, map, &made)
-                });
-                mapped.await.unwrap_or_else(|why| Err(why.to_string()))
-            }
-            Err(closed) => Err(closed.to_string()),
-        };
+        let mut ended = self.pass(&job, map, &made, Pass::First).await;
         self.at_work(job.id, |work| work.maps_at_work -= 1);
-        if let Ok(tails) = &tails && !tails.is_empty() {
-            // Nothing that a head could decide should wait for a tail.
+        if let (Ok(()), Want::Top(_)) = (&ended, job.want) {
+            // Nothing that a head could decide should wait for a tail, and mostly the job is over by then.
             let mut work = self.work.subscribe();
             let _ = work.wait_for(|all| all.get(&job.id).is_none_or(|work| work.maps_at_work == 0 || work.over)).await;
+            ended = self.pass(&job, map, &made, Pass::Tails).await;
         }
-        let ended = tails.map(|tails| tails.into_iter().for_each(|tails| made.add(tails)));
         made.end(ended);
     }
 
-    /// Maps one block after the other; gives the tails that were held back.
-    fn map_blocks(&self, job: &Job, map: u32, made: &Made) -> Result<Vec<Vec<Part>>, String> {
+    /// Goes through the blocks of a map, on a thread of its own, when there is a slot.
+    async fn pass(self: &Arc<Self>, job: &Job, map: u32, made: &Arc<Made>, pass: Pass) -> Result<(), String> {
+        let slot = Arc::clone(&self.slots).acquire_owned().await.map_err(|closed| closed.to_string())?;
+        let (worker, job, made) = (Arc::clone(self), job.clone(), Arc::clone(made));
+        let mapped = tokio::task::spawn_blocking(move || {
+            let _slot = slot;
+            worker.map_blocks(&job, map, &made, pass)
+        });
+        mapped.await.unwrap_or_else(|why| Err(why.to_string()))
+    }
+
+    fn map_blocks(&self, job: &Job, map: u32, made: &Made, pass: Pass) -> Result<(), String> {
         let path = job.text.join(map.to_string());
         let failed = |why: std::io::Error| format!("{}: {why}", path.display());
         let mut text = BufReader::new(std::fs::File::open(&path).map_err(failed)?);
-        let (mut line, mut tails) = (String::new(), Vec::new());
+        let mut line = String::new();
         for block in 0..job.blocks {
             line.clear();
             std::io::Read::take(&mut text, BLOCK_BYTES_MAX).read_line(&mut line).map_err(failed)?;
@@ -173,17 +180,16 @@ impl Worker {
             }
             self.be_slow();
             let counted = map::count(&line, job.reduces);
-            match job.want {
-                Want::Counts => made.add(counted.whole(map, block)),
-                Want::Top(_) => {
-                    let (heads, tail): (Vec<_>, Vec<_>) = counted.head_and_tail(map, block).into_iter().unzip();
-                    made.add(heads);
-                    tails.push(tail);
-                }
+            made.add(match (pass, job.want) {
+                (Pass::Tails, _) => counted.tails(map, block),
+                (Pass::First, Want::Top(_)) => counted.heads(map, block),
+                (Pass::First, Want::Counts) => counted.whole(map, block),
+            });
+            if pass == Pass::First {
+                self.at_work(job.id, |work| work.blocks_mapped += 1);
             }
-            self.at_work(job.id, |work| work.blocks_mapped += 1);
         }
-        Ok(tails)
+        Ok(())
     }
 
     #[allow(clippy::disallowed_methods, reason = "on a thread for blocking work: a slow machine is what it plays")]

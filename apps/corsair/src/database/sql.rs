@@ -43,10 +43,11 @@ pub async fn sqlite(site: u32, file: &Path) -> Result<impl Database + use<>, Dat
     Ok(Sql { site, pool })
 }
 
-/// A MariaDB (or MySQL) server, with which it connects when it is first asked, and waits no longer than `wait` for that.
+/// A MariaDB (or MySQL) server, with which it connects when it is first asked. Whoever is to wait for it no longer than `wait` says so
+/// ([`super::Bounded`]); a connection is tried for a little longer than that.
 #[must_use]
 pub fn mariadb(site: u32, options: MySqlConnectOptions, wait: Duration) -> impl Database + use<> {
-    let pool = MySqlPoolOptions::new().max_connections(CONNECTIONS_MAX).acquire_timeout(wait).connect_lazy_with(options);
+    let pool = MySqlPoolOptions::new().max_connections(CONNECTIONS_MAX).acquire_timeout(2 * wait).connect_lazy_with(options);
     Sql { site, pool }
 }
 
