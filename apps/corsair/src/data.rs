@@ -114,9 +114,9 @@ fn draw(memberships: &mut BTreeSet<(u32, u32)>, rng: &mut Rng, communities: &[u3
     }
 }
 
-const FIRST: [&str; 12] = ["Ada", "Bao", "Carmen", "Dmitri", "Emeka", "Fatima", "Goro", "Hana", "Ivo", "Jun", "Kofi", "Lena"];
-const LAST: [&str; 10] =
-    ["Abe", "Brandt", "Chen", "Diaz", "Eriksen", "Fofana", "Gupta", "Haas", "Ito", "Jansen"];
+const FIRST: [&str; 12] =
+    ["Ada", "Bao", "Carmen", "Dmitri", "Emeka", "Fatima", "Goro", "Hana", "Ivo", "Jun", "Kofi", "Lena"];
+const LAST: [&str; 10] = ["Abe", "Brandt", "Chen", "Diaz", "Eriksen", "Fofana", "Gupta", "Haas", "Ito", "Jansen"];
 
 #[cfg(test)]
 mod tests {
@@ -132,7 +132,8 @@ mod tests {
         }
         let others = all[0].branches.len() as f64 / (COUNT * 512) as f64 - 1.0;
         assert!((4.9..5.1).contains(&others), "a community has members at {others} other sites");
-        let home = |site: usize| all[site].memberships.iter().filter(|(community, _)| *community / 512 == site as u32).count();
+        let home =
+            |site: usize| all[site].memberships.iter().filter(|(community, _)| *community / 512 == site as u32).count();
         assert_eq!(home(3), 24_253 / 2);
     }
 

@@ -126,7 +126,9 @@ impl Federation {
         let met = async {
             for running in &self.sites {
                 let client = running.node.client();
-                while (0..SITES.len()).any(|site| !client.known_services().iter().any(|known| known.service == name(site))) {
+                while (0..SITES.len())
+                    .any(|site| !client.known_services().iter().any(|known| known.service == name(site)))
+                {
                     tokio::time::sleep(MESH_ASK_EVERY).await;
                 }
             }

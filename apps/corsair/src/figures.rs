@@ -228,7 +228,9 @@ fn row(runs: &[Run], of: fn(&Run) -> &[Option<Pair>]) -> Json {
     };
     let sites = |value: fn(&Pair) -> f64| -> Vec<f64> { (0..COUNT).filter_map(|site| at(site, value)).collect() };
     let ends = |values: &[f64], mean: f64| {
-        let (least, most) = values.iter().fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), value| (least.min(*value), most.max(*value)));
+        let (least, most) = values
+            .iter()
+            .fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), value| (least.min(*value), most.max(*value)));
         json!([rounded(least), rounded(most), rounded(mean)])
     };
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;

@@ -62,7 +62,8 @@ async fn show(engine: Engine) -> Result<(), Failure> {
 fn community_with_singapore() -> Option<u32> {
     let own = first_community(LONDON, Size::PAPER)..first_community(LONDON + 1, Size::PAPER);
     let all = rows(SEED, Size::PAPER);
-    let there = all.first()?.branches.iter().find(|(community, site)| own.contains(community) && *site == SINGAPORE as u32);
+    let there =
+        all.first()?.branches.iter().find(|(community, site)| own.contains(community) && *site == SINGAPORE as u32);
     there.map(|(community, _)| *community)
 }
 
@@ -85,6 +86,9 @@ async fn compare(client: &catena::Client, community: u32) -> Result<(), Failure>
 fn tell(way: &str, asked: &Asked) {
     let aat = asked.aat_ms().unwrap_or(f64::NAN);
     let took = asked.took.as_secs_f64() * 1e3;
-    println!("  {way:<9} {:>3} numbers, on average after {aat:>6.0} ms; all there is after {took:>6.0} ms", asked.phones.len());
+    println!(
+        "  {way:<9} {:>3} numbers, on average after {aat:>6.0} ms; all there is after {took:>6.0} ms",
+        asked.phones.len()
+    );
     asked.missing.iter().for_each(|missing| println!("            missing: {}: {}", missing.name, missing.message));
 }

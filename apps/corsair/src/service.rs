@@ -88,7 +88,8 @@ async fn reply_here(site: usize, database: &dyn Database, context: &Context, ask
 async fn gather(site: usize, database: &dyn Database, context: &Context, ask: Ask) -> Result<Gathered, Exception> {
     let client = &context.client();
     let others = others(site, database, ask).await?;
-    let there = others.into_iter().map(|other| async move { client.call::<_, Vec<Phone>>(&name(other), "here", &ask).await });
+    let there =
+        others.into_iter().map(|other| async move { client.call::<_, Vec<Phone>>(&name(other), "here", &ask).await });
     let here = async { database.phones(ask.community).try_collect::<Vec<_>>().await.map_err(|why| failed(site, &why)) };
     let (here, there) = tokio::join!(here, join_all(there));
     let mut gathered = Gathered::default();

@@ -24,8 +24,11 @@ fn plan(engine: Engine, wait: Duration) -> Plan {
 fn members(community: u32) -> Vec<BTreeSet<Phone>> {
     let all = data::rows(SEED, Size::SMALL);
     let of = |(site, rows): (usize, &data::Rows)| {
-        let users = rows.memberships.iter().filter(|(of, _)| *of == community).map(|(_, user)| &rows.users[*user as usize]);
-        users.map(|user| Phone { site: site as u32, user: user.id, name: user.name.clone(), phone: user.phone.clone() }).collect()
+        let users =
+            rows.memberships.iter().filter(|(of, _)| *of == community).map(|(_, user)| &rows.users[*user as usize]);
+        users
+            .map(|user| Phone { site: site as u32, user: user.id, name: user.name.clone(), phone: user.phone.clone() })
+            .collect()
     };
     all.iter().enumerate().map(of).collect()
 }
@@ -41,7 +44,12 @@ fn came(asked: &Asked) -> BTreeSet<Phone> {
 }
 
 fn all_but(site: usize, community: u32) -> BTreeSet<Phone> {
-    members(community).into_iter().enumerate().filter(|(other, _)| *other != site).flat_map(|(_, phones)| phones).collect()
+    members(community)
+        .into_iter()
+        .enumerate()
+        .filter(|(other, _)| *other != site)
+        .flat_map(|(_, phones)| phones)
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

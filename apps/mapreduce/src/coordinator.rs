@@ -87,7 +87,9 @@ pub async fn run(client: &Client, plan: &Plan, mut watch: impl FnMut(&Point, &To
     let mut course = Course::new(plan);
     let ended = loop {
         match events.recv().await {
-            Some(Event::Failed { partition, attempt, why }) if attempt + 1 >= plan.workers => break Err(why.calling("reduce", &partition.to_string())),
+            Some(Event::Failed { partition, attempt, why }) if attempt + 1 >= plan.workers => {
+                break Err(why.calling("reduce", &partition.to_string()));
+            }
             Some(Event::Failed { partition, attempt, .. }) => {
                 tasks.spawn(reduce(client.clone(), plan.clone(), partition, attempt + 1, to.clone()));
             }
@@ -154,7 +156,8 @@ impl Course {
             }
             Event::Snapshot(snapshot) => self.see(at, snapshot),
             Event::Reduced(snapshot) => {
-                if let Some(reduced) = usize::try_from(snapshot.partition).ok().and_then(|at| self.reduced.get_mut(at)) {
+                if let Some(reduced) = usize::try_from(snapshot.partition).ok().and_then(|at| self.reduced.get_mut(at))
+                {
                     *reduced = true;
                 }
                 self.see(at, snapshot);
@@ -217,7 +220,12 @@ async fn reduce(client: Client, plan: Plan, partition: u32, attempt: u32, to: mp
     let _ = to.send(event).await;
 }
 
-async fn follow_reduce(client: &Client, worker: u32, run: &RunReduce, to: &mpsc::Sender<Event>) -> Result<Snapshot, Exception> {
+async fn follow_reduce(
+    client: &Client,
+    worker: u32,
+    run: &RunReduce,
+    to: &mpsc::Sender<Event>,
+) -> Result<Snapshot, Exception> {
     let mut replies = client.replies_with(&format!("{}/reduce", name(worker)), to_value(run)?, &patient())?;
     let mut last: Option<Snapshot> = None;
     while let Some(reply) = replies.next().await {
@@ -230,7 +238,9 @@ async fn follow_reduce(client: &Client, worker: u32, run: &RunReduce, to: &mpsc:
 
 async fn follow_maps(client: Client, worker: u32, job: u64, to: mpsc::Sender<Event>) {
     let Ok(params) = to_value(&job) else { return };
-    let Ok(mut replies) = client.replies_with(&format!("{}/progress", name(worker)), params, &patient()) else { return };
+    let Ok(mut replies) = client.replies_with(&format!("{}/progress", name(worker)), params, &patient()) else {
+        return;
+    };
     // A worker that is lost has no progress any more; its maps are done elsewhere.
     while let Some(Ok(reply)) = replies.next().await {
         let Ok(blocks) = reply.decode() else { return };

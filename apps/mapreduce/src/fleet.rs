@@ -1,11 +1,6 @@
 //! The workers, each a process of its own, started by this program.
 
-use std::{
-    path::Path,
-    process::Stdio,
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::Path, process::Stdio, sync::Arc, time::Duration};
 
 use catena::{Client, Node, Place, StartError, Topology};
 use tokio::{
@@ -66,7 +61,8 @@ impl Fleet {
             let failed = |why| Failure::Program { program: program.display().to_string(), why };
             let mut process = command.spawn().map_err(failed)?;
             let output = process.stdout.take().ok_or(Failure::NotReady(number))?;
-            let address = timeout(READY_TIMEOUT, address(output)).await.ok().flatten().ok_or(Failure::NotReady(number))?;
+            let address =
+                timeout(READY_TIMEOUT, address(output)).await.ok().flatten().ok_or(Failure::NotReady(number))?;
             processes.push(process);
             addresses.push(address);
         }
@@ -85,7 +81,9 @@ impl Fleet {
 
     async fn meet(&self) -> Result<(), Failure> {
         let met = async {
-            while !(0..self.workers()).all(|worker| self.client.known_services().iter().any(|known| known.service == name(worker))) {
+            while !(0..self.workers())
+                .all(|worker| self.client.known_services().iter().any(|known| known.service == name(worker)))
+            {
                 tokio::time::sleep(ASK_EVERY).await;
             }
         };

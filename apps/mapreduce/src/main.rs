@@ -74,7 +74,8 @@ struct Bars {
 
 impl Bars {
     fn new(mode: Mode) -> Self {
-        let (bars, style) = (MultiProgress::new(), ProgressStyle::with_template("{prefix:>22} {bar:40} {pos:>3} % {msg}"));
+        let (bars, style) =
+            (MultiProgress::new(), ProgressStyle::with_template("{prefix:>22} {bar:40} {pos:>3} % {msg}"));
         let bar = |prefix: String| {
             let bar = bars.add(ProgressBar::new(100)).with_prefix(prefix);
             match &style {
@@ -100,16 +101,24 @@ impl Bars {
 
 fn tell(what: &str, done: &Done) {
     let half = at_half(&done.points);
-    println!("\n{what}: {:.2} s; when half of the maps were done, {half:.0}% of the reduces were", done.took.as_secs_f64());
+    println!(
+        "\n{what}: {:.2} s; when half of the maps were done, {half:.0}% of the reduces were",
+        done.took.as_secs_f64()
+    );
     let settled = done.settled_at.as_secs_f64();
     match done.proved_at {
-        Some(at) => println!("  snapshots showed the final top 20 from {settled:.2} s on; proved at {:.2} s", at.as_secs_f64()),
+        Some(at) => {
+            println!("  snapshots showed the final top 20 from {settled:.2} s on; proved at {:.2} s", at.as_secs_f64())
+        }
         None => println!("  snapshots showed the final top 20 from {settled:.2} s on; never proved"),
     }
 }
 
 fn show_top(top: &Top) {
-    println!("  Whatever the rest of the text says, these are the most frequent words ({}):", if top.proved { "proved" } else { "not proved" });
+    println!(
+        "  Whatever the rest of the text says, these are the most frequent words ({}):",
+        if top.proved { "proved" } else { "not proved" }
+    );
     for ranked in &top.words {
         match ranked.least == ranked.most {
             true => println!("    {:<8} {:>8}", ranked.word, ranked.least),

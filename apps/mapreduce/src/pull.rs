@@ -49,7 +49,9 @@ impl Inbox {
     /// No such reduce runs here.
     pub async fn push(&self, pushed: Pushed) -> Result<(), Exception> {
         let to = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&(pushed.job, pushed.partition)).cloned();
-        let gone = || Exception::new("NoReduce", Fault::Caller, format!("no reduce of partition {} runs here", pushed.partition));
+        let gone = || {
+            Exception::new("NoReduce", Fault::Caller, format!("no reduce of partition {} runs here", pushed.partition))
+        };
         let to = to.ok_or_else(gone)?;
         let gone = gone();
         to.send(pushed).await.map_err(|_| gone)

@@ -172,14 +172,17 @@ impl Reducer {
     /// Whether all blocks of a map have come whole.
     #[must_use]
     pub fn has_map(&self, map: u32) -> bool {
-        let done = |block| self.at(map, block).and_then(|at| self.blocks.get(at)).is_some_and(|block| matches!(block, Block::Done));
+        let done = |block| {
+            self.at(map, block).and_then(|at| self.blocks.get(at)).is_some_and(|block| matches!(block, Block::Done))
+        };
         (0..self.blocks_of_map).all(done)
     }
 
     /// Between what each word's count lies, the `top` most frequent ones by name.
     #[must_use]
     pub fn snapshot(&self, partition: u32, top: usize) -> Snapshot {
-        let mut ranked: Vec<_> = self.words.iter().map(|(word, count)| (count.least, word.as_str(), self.most(count))).collect();
+        let mut ranked: Vec<_> =
+            self.words.iter().map(|(word, count)| (count.least, word.as_str(), self.most(count))).collect();
         let by_rank = |a: &(u64, &str, u64), b: &(u64, &str, u64)| b.0.cmp(&a.0).then(a.1.cmp(b.1));
         if top < ranked.len() {
             ranked.select_nth_unstable_by(top, by_rank);
@@ -228,7 +231,16 @@ mod tests {
     const TOP: usize = 5;
 
     fn job(maps: u32, blocks: u32, words: u32) -> Job {
-        Job { id: 1, text: PathBuf::new(), maps, blocks, words, reduces: PARTITIONS, mode: Mode::Replies, want: Want::Counts }
+        Job {
+            id: 1,
+            text: PathBuf::new(),
+            maps,
+            blocks,
+            words,
+            reduces: PARTITIONS,
+            mode: Mode::Replies,
+            want: Want::Counts,
+        }
     }
 
     /// A text of skewed words, and its parts in pieces.
@@ -269,20 +281,32 @@ mod tests {
             let mut reducers: Vec<_> = (0..PARTITIONS).map(|_| Reducer::new(&job)).collect();
             for (at, (partition, part)) in parts.iter().enumerate() {
                 reducers[*partition].take(part.clone());
-                let snapshots: Vec<_> = reducers.iter().zip(0..).map(|(reducer, partition)| Some(reducer.snapshot(partition, TOP))).collect();
+                let snapshots: Vec<_> = reducers
+                    .iter()
+                    .zip(0..)
+                    .map(|(reducer, partition)| Some(reducer.snapshot(partition, TOP)))
+                    .collect();
                 for snapshot in snapshots.iter().flatten() {
                     let named: HashSet<_> = snapshot.top.iter().map(|ranked| ranked.word.as_str()).collect();
                     for ranked in &snapshot.top {
                         let count = truth[ranked.word.as_str()];
-                        assert!((ranked.least..=ranked.most).contains(&count), "seed {seed}: {ranked:?}, and it is {count}");
+                        assert!(
+                            (ranked.least..=ranked.most).contains(&count),
+                            "seed {seed}: {ranked:?}, and it is {count}"
+                        );
                     }
-                    let others = truth.iter().filter(|(word, _)| map::partition(word, PARTITIONS) == snapshot.partition as usize);
+                    let others = truth
+                        .iter()
+                        .filter(|(word, _)| map::partition(word, PARTITIONS) == snapshot.partition as usize);
                     let others = others.filter(|(word, _)| !named.contains(**word)).map(|(_, count)| *count).max();
                     assert!(others.unwrap_or(0) <= snapshot.others_most, "seed {seed}");
                 }
                 let top = top(&snapshots, TOP);
                 if top.proved {
-                    assert!(top.words.iter().all(|ranked| truth[ranked.word.as_str()] >= ranks[TOP - 1]), "seed {seed}: {top:?}");
+                    assert!(
+                        top.words.iter().all(|ranked| truth[ranked.word.as_str()] >= ranks[TOP - 1]),
+                        "seed {seed}: {top:?}"
+                    );
                     proved_early += usize::from(at + 1 < parts.len());
                 }
             }

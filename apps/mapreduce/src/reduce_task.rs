@@ -202,7 +202,8 @@ impl Task {
     /// Maps of a worker that has been silent for long are asked elsewhere too.
     fn ask_elsewhere_what_is_quiet(&mut self) {
         self.see_what_is_done();
-        let quiet: Vec<_> = self.heard.iter().filter(|(_, heard)| heard.elapsed() > self.quiet()).map(|(worker, _)| *worker).collect();
+        let quiet: Vec<_> =
+            self.heard.iter().filter(|(_, heard)| heard.elapsed() > self.quiet()).map(|(worker, _)| *worker).collect();
         for worker in quiet {
             for map in self.awaited(worker) {
                 let elsewhere = self.maps.get(usize::try_from(map).unwrap_or(0)).is_some_and(|map| map.asked.len() > 1);
@@ -254,9 +255,14 @@ impl Task {
         let Self { run, reducer, .. } = self;
         let written = tokio::task::spawn_blocking(move || {
             if let (Some(path), Want::Counts) = (&run.output, run.job.want) {
-                let failed = |why: std::io::Error| ServiceError::named("NotWritten", format!("{}: {why}", path.display()));
+                let failed =
+                    |why: std::io::Error| ServiceError::named("NotWritten", format!("{}: {why}", path.display()));
                 let mut out = BufWriter::new(std::fs::File::create(path).map_err(failed)?);
-                reducer.sorted().iter().try_for_each(|(word, count)| writeln!(out, "{word}\t{count}")).map_err(failed)?;
+                reducer
+                    .sorted()
+                    .iter()
+                    .try_for_each(|(word, count)| writeln!(out, "{word}\t{count}"))
+                    .map_err(failed)?;
                 out.flush().map_err(failed)?;
             }
             Ok(reducer.snapshot(run.partition, run.job.top()))

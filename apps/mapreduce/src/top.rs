@@ -26,3 +26,34 @@ pub fn top(snapshots: &[Option<Snapshot>], count: usize) -> Top {
     let proved = complete || (known().count() == snapshots.len() && words.len() == count && most < least);
     Top { words, proved }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot(partition: u32, words: &[(&str, u64, u64)], others_most: u64) -> Option<Snapshot> {
+        let ranked =
+            |(word, least, most): &(&str, u64, u64)| Ranked { word: (*word).into(), least: *least, most: *most };
+        let top = words.iter().map(ranked).collect();
+        Some(Snapshot { partition, blocks_done: 0, top, others_most, words: 0, repeats: 0, complete: false })
+    }
+
+    #[test]
+    fn it_is_proved_when_no_other_word_can_be_as_frequent_as_the_last_one() {
+        let first = |others_most| snapshot(0, &[("a", 9, 30), ("b", 7, 8)], others_most);
+        let second = |most| snapshot(1, &[("c", 6, most), ("d", 1, 2)], 2);
+        // Of the two most frequent words, the second has been counted seven times.
+        for (snapshots, proved) in [
+            ([first(6), second(6)], true),
+            ([first(7), second(6)], false),
+            ([first(6), second(7)], false),
+            ([first(6), None], false),
+        ] {
+            let top = top(&snapshots, 2);
+            assert_eq!(top.words.iter().map(|ranked| ranked.word.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+            assert_eq!(top.proved, proved, "{snapshots:?}");
+        }
+        let complete = |snapshot: Option<Snapshot>| snapshot.map(|snapshot| Snapshot { complete: true, ..snapshot });
+        assert!(top(&[first(7), second(7)].map(complete), 2).proved, "nothing more comes");
+    }
+}

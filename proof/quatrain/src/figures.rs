@@ -11,7 +11,8 @@ use crate::{Failure, rows::Rows};
 
 const SIZE_PX: (u32, u32) = (860, 440);
 /// Told apart in print and by those who see few colours.
-const COLOURS: [RGBColor; 4] = [RGBColor(120, 120, 120), RGBColor(0, 114, 178), RGBColor(190, 170, 150), RGBColor(213, 94, 0)];
+const COLOURS: [RGBColor; 4] =
+    [RGBColor(120, 120, 120), RGBColor(0, 114, 178), RGBColor(190, 170, 150), RGBColor(213, 94, 0)];
 
 /// Draws what there are tables of.
 ///
@@ -82,8 +83,14 @@ fn figure_10(rows: &Rows, file: &Path) -> Result<(), Failure> {
         let values = rows.numbers(column);
         values.iter().enumerate().filter_map(|(at, value)| Some((at as f64, (*value)?))).collect()
     };
-    let lines = [("standard", line("standard_aat_ms"), COLOURS[0]), ("replies", line("multi_return_aat_ms"), COLOURS[1])];
-    lines_in(file, "Figure 10: average arrival time of photos, by keyword", ("keyword, in the order of ours", "milliseconds"), &lines)
+    let lines =
+        [("standard", line("standard_aat_ms"), COLOURS[0]), ("replies", line("multi_return_aat_ms"), COLOURS[1])];
+    lines_in(
+        file,
+        "Figure 10: average arrival time of photos, by keyword",
+        ("keyword, in the order of ours", "milliseconds"),
+        &lines,
+    )
 }
 
 /// Progress of maps and reduces over time in the three modes.
@@ -107,7 +114,8 @@ type Line = (&'static str, Vec<(f64, f64)>, RGBColor);
 
 fn lines_in(file: &Path, title: &str, (x, y): (&str, &str), lines: &[Line]) -> Result<(), Failure> {
     let points = || lines.iter().flat_map(|(_, points, _)| points);
-    let (most_x, most_y) = points().fold((1e-3_f64, 1.0_f64), |(most_x, most_y), (x, y)| (most_x.max(*x), most_y.max(*y)));
+    let (most_x, most_y) =
+        points().fold((1e-3_f64, 1.0_f64), |(most_x, most_y), (x, y)| (most_x.max(*x), most_y.max(*y)));
     let area = SVGBackend::new(file, SIZE_PX).into_drawing_area();
     area.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&area)
@@ -141,7 +149,10 @@ mod tests {
             "corsair.csv",
             "site,place,normal_standard_ms,normal_replies_ms,failure_standard_ms,failure_replies_ms\nA1,Virginia,180,70,4000,60\nA4,Singapore,220,150,,\n",
         );
-        write("mapreduce.csv", "mode,at_s,maps_pct,reduces_pct\nreplies,0.1,50,48\nblocking,0.1,50,0\nreplies,0.2,100,100\n");
+        write(
+            "mapreduce.csv",
+            "mode,at_s,maps_pct,reduces_pct\nreplies,0.1,50,48\nblocking,0.1,50,0\nreplies,0.2,100,100\n",
+        );
         draw(folder.path()).unwrap();
         for (file, word) in [("figure-8.svg", "A4"), ("figure-11.svg", "push and pull")] {
             let drawn = std::fs::read_to_string(folder.path().join(file)).unwrap();

@@ -90,7 +90,8 @@ mod tests {
     #[test]
     fn values_become_medians_and_what_is_missing_is_named() {
         let folder = tempfile::tempdir().unwrap();
-        let corsair = json!({ "values": { "corsair_pct": [40.0, 30.0, 50.0] }, "corsair_bound_pct": 28, "table_1": { "a": 1 } });
+        let corsair =
+            json!({ "values": { "corsair_pct": [40.0, 30.0, 50.0] }, "corsair_bound_pct": 28, "table_1": { "a": 1 } });
         std::fs::write(folder.path().join("corsair.json"), corsair.to_string()).unwrap();
         let summary = read(folder.path()).unwrap();
         assert_eq!(summary["corsair_pct"], json!(40.0));

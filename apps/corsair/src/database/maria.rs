@@ -87,7 +87,12 @@ impl MariaDb {
     /// How to connect to it.
     #[must_use]
     pub fn options(&self) -> MySqlConnectOptions {
-        MySqlConnectOptions::new().host("127.0.0.1").port(self.port).username(USER).password(&self.password).database(DATABASE)
+        MySqlConnectOptions::new()
+            .host("127.0.0.1")
+            .port(self.port)
+            .username(USER)
+            .password(&self.password)
+            .database(DATABASE)
     }
 
     /// Stops it where it is, as if its machine stood still: connections stay open, and nobody answers.
@@ -152,7 +157,11 @@ async fn bootstrap(folder: &Path) -> Result<(), ServerError> {
         statements += &std::fs::read_to_string(&path).map_err(|why| ServerError::File { path, why })?;
     }
     let mut command = command(folder);
-    command.args(["--bootstrap", "--skip-grant-tables"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+        .args(["--bootstrap", "--skip-grant-tables"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
     let mut process = command.spawn().map_err(ServerError::Missing)?;
     if let Some(mut input) = process.stdin.take() {
         // If it ends before it has read everything, what it said last tells why.

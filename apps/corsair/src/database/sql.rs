@@ -47,7 +47,8 @@ pub async fn sqlite(site: u32, file: &Path) -> Result<impl Database + use<>, Dat
 /// ([`super::Bounded`]); a connection is tried for a little longer than that.
 #[must_use]
 pub fn mariadb(site: u32, options: MySqlConnectOptions, wait: Duration) -> impl Database + use<> {
-    let pool = MySqlPoolOptions::new().max_connections(CONNECTIONS_MAX).acquire_timeout(2 * wait).connect_lazy_with(options);
+    let pool =
+        MySqlPoolOptions::new().max_connections(CONNECTIONS_MAX).acquire_timeout(2 * wait).connect_lazy_with(options);
     Sql { site, pool }
 }
 
