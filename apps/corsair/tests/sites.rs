@@ -93,9 +93,8 @@ async fn a_real_server_killed_in_mid_query_costs_its_own_numbers_and_nothing_tha
     let client = federation.client(LONDON).await.unwrap();
     let server = federation.server(SINGAPORE).unwrap();
     // Whoever asks for its users waits, in mid-query.
-    let mut other = sqlx::Connection::connect_with(&server.options()).await.unwrap();
-    let lock: &mut sqlx::MySqlConnection = &mut other;
-    sqlx::raw_sql("LOCK TABLES users WRITE").execute(lock).await.unwrap();
+    let mut other = <sqlx::MySqlConnection as sqlx::Connection>::connect_with(&server.options()).await.unwrap();
+    sqlx::raw_sql("LOCK TABLES users WRITE").execute(&mut other).await.unwrap();
 
     let (others, all_came) = (all_but(SINGAPORE, community()), Notify::new());
     let mut count = 0;

@@ -132,9 +132,6 @@ impl Values {
         let at = Mode::ALL.iter().position(|one| *one == mode).unwrap_or(0);
         self.took_s[at].push(done.took.as_secs_f64());
         self.at_half_pct[at].push(at_half(&done.points));
-        if mode == Mode::Replies {
-            self.settled_pct.push(100.0 * done.settled_at.as_secs_f64() / done.took.as_secs_f64());
-        }
     }
 
     /// Beside the whole count just before it, in the same mode.
@@ -142,6 +139,7 @@ impl Values {
         let whole = self.took_s[2].last().ok_or("nothing was counted before")?;
         let proved = done.proved_at.ok_or("the most frequent words were never proved")?;
         self.top_pct.push(100.0 * proved.as_secs_f64() / whole);
+        self.settled_pct.push(100.0 * done.settled_at.as_secs_f64() / whole);
         Ok(())
     }
 

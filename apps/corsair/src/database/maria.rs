@@ -20,6 +20,8 @@ use tokio::{
 const STATEMENTS: &str = "/usr/share/mysql";
 /// How long a server may take until it is ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
+/// Ports that are tried.
+const PORTS_TRIED_MAX: u32 = 4;
 const USER: &str = "corsair";
 const DATABASE: &str = "corsair";
 
@@ -67,18 +69,18 @@ impl MariaDb {
         let password = format!("{:016x}", fastrand::u64(..));
         let init = folder.join("init.sql");
         write_private(&init, &format!(
-            "CREATE DATABASE {DATABASE};\nCREATE USER {USER}@'127.0.0.1' IDENTIFIED BY '{password}';\nGRANT ALL ON {DATABASE}.* TO {USER}@'127.0.0.1';\n"
+            "CREATE DATABASE IF NOT EXISTS {DATABASE};\nCREATE OR REPLACE USER {USER}@'127.0.0.1' IDENTIFIED BY '{password}';\nGRANT ALL ON {DATABASE}.* TO {USER}@'127.0.0.1';\n"
         )).map_err(file)?;
-        let port = free_port().map_err(file)?;
-        let mut process = command(&folder)
-            .arg(format!("--port={port}"))
-            .arg(option("--init-file=", &init))
-            .args(["--bind-address=127.0.0.1", "--skip-name-resolve", "--socket=server.sock"])
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(ServerError::Missing)?;
-        ready(&mut process, &folder).await?;
+        let mut attempt = 1;
+        let (process, port) = loop {
+            let port = free_port().map_err(file)?;
+            match serve(&folder, &init, port).await {
+                Ok(process) => break (process, port),
+                // Between letting the port go and listening on it somebody else may have taken it.
+                Err(ServerError::NotReady { .. }) if attempt < PORTS_TRIED_MAX => attempt += 1,
+                Err(why) => return Err(why),
+            }
+        };
         // It has been read, and holds a password.
         std::fs::remove_file(&init).map_err(file)?;
         Ok(Self { process, port, password })
@@ -147,6 +149,20 @@ fn option(name: &str, path: &Path) -> OsString {
     let mut option = OsString::from(name);
     option.push(path);
     option
+}
+
+/// A server that listens on this port, when it is ready.
+async fn serve(folder: &Path, init: &Path, port: u16) -> Result<Child, ServerError> {
+    let mut process = command(folder)
+        .arg(format!("--port={port}"))
+        .arg(option("--init-file=", init))
+        .args(["--bind-address=127.0.0.1", "--skip-name-resolve", "--socket=server.sock"])
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(ServerError::Missing)?;
+    ready(&mut process, folder).await?;
+    Ok(process)
 }
 
 /// Makes the system's own tables, as mariadb-install-db would.
