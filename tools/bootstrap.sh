@@ -2,7 +2,7 @@
 # Installs what building Catena needs, and no more than is missing: a second run changes nothing and takes a second.
 #
 #   tools/bootstrap.sh build    for building and the demo
-#   tools/bootstrap.sh tests    for the tests also: a real NFS server
+#   tools/bootstrap.sh tests    for the tests also: a real NFS server, real database servers
 #
 # It expects git, make, a C compiler and rustup. Anything else comes from rustup (the toolchain that
 # rust-toolchain.toml pins) and from the system's packages (apt; sudo where the user is not root).
@@ -82,6 +82,9 @@ main() {
         step "Installing python3 with venv, to fetch the pinned C compiler for WebAssembly" "$GUIDE" packages python3 python3-venv
     if [ "$1" = tests ]; then
         step "Preparing the NFS server that the tests run against" "read its message above; $GUIDE" bash bridge/nfs/tests/prepare.sh
+        # The tests start servers of their own: this package starts none.
+        has mariadbd ||
+            step "Installing MariaDB, of which each site of Corsair has a server" "$GUIDE" packages mariadb-server-core
     fi
     pass "all that is needed is installed"
 }

@@ -35,6 +35,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "catena-script",
         ],
     ),
+    ("catena-corsair", &["catena"]),
+    ("catena-mapreduce", &["catena"]),
+    ("catena-quatrain", &[]),
     ("catena-chaos", &["catena", "catena-core"]),
     (
         "catena-bench",
@@ -53,6 +56,8 @@ const KNOWN_ONLY_BY: &[(&str, &[&str])] = &[
     ("swc_*", &["catena-script"]),
     ("tonic*", &["catena-bench"]),
     ("prost*", &["catena-bench"]),
+    ("sqlx*", &["catena-corsair"]),
+    ("plotters*", &["catena-quatrain"]),
     ("clap*", &["catena-cli", "catena-chaos"]),
 ];
 
