@@ -7,7 +7,7 @@ SHELL := bash
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test install chaos bench bench-smoke figures-check profiles engine verify-engine lint fuzz book
+.PHONY: help demo glickr test install chaos bench bench-smoke figures-check profiles engine verify-engine lint fuzz book
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is:"
@@ -15,6 +15,9 @@ help:  ## this list
 
 demo:  ## install what is needed, build, copy a file and open mail over four distant sites (FILE=path: your file)
 	@tools/demo.sh
+
+glickr:  ## photos on a globe, in your browser, from twelve search engines as each of them answers: http://127.0.0.1:7490
+	@tools/glickr.sh
 
 test:  ## install what is needed, build, run every test and check
 	@tools/test.sh

@@ -1,8 +1,8 @@
 //! What comes back for a browser, whether a call or a chain answers: the one place that knows the difference.
 
-use std::{future::Future, pin::Pin};
+use std::collections::VecDeque;
 
-use catena::{Client, Exception, Fault, Reply, ReplySet, RunOptions, Value, exceptions};
+use catena::{Client, Ended, Exception, Fault, Missing, Reply, ReplySet, RunOptions, Value, exceptions};
 
 use crate::asking::{Asked, Target};
 
@@ -11,92 +11,89 @@ use crate::asking::{Asked, Target};
 pub(crate) enum Answer {
     /// A reply while others may come.
     Reply(Value),
-    /// The end: with a chain's own result, or why it is partial.
-    End(Result<Option<Value>, Exception>),
+    /// Replies that do not come, with the reason.
+    Missing(Missing),
+    /// The end, after everything else.
+    End(End),
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// All replies came; of a chain, with what its function returned.
+    Complete(Option<Value>),
+    /// Replies are missing: it ended in time, or did not (Quatrain section 3.3).
+    Partial { failure: bool, why: Exception },
 }
 
 /// The answers to one call or chain. Dropping it cancels what is under way, everywhere.
 pub(crate) struct Answers {
-    from: From,
-}
-
-enum From {
-    Chain(ReplySet),
-    Call(Pin<Box<dyn Future<Output = Result<Value, Exception>> + Send>>),
-    Over(Option<Answer>),
+    /// `None` after the end.
+    replies: Option<ReplySet>,
+    /// What is known of the end, to be told in this order.
+    last: VecDeque<Answer>,
 }
 
 impl Answers {
     /// Asks.
-    pub(crate) fn of(client: &Client, asked: Asked) -> Self {
-        let options = RunOptions { timeout: asked.timeout, ..RunOptions::default() };
-        let from = match asked.target {
-            Target::Chain(code) => match client.run_with(&code, &asked.params, &options) {
-                Ok(replies) => From::Chain(replies),
-                Err(why) => From::Over(Some(Answer::End(Err(why)))),
-            },
+    pub(crate) fn of(client: &Client, asked: &Asked) -> Self {
+        let options = options(asked);
+        let began = match &asked.target {
+            Target::Chain(code) => client.run_with(code, &asked.params, &options),
             Target::Call { service, function } => {
-                let client = client.clone();
-                From::Call(Box::pin(async move {
-                    let called = client.call_with(&service, &function, asked.params, &options).await;
-                    called.map_err(|why| why.calling(&service, &function))
-                }))
+                client.replies_with(&format!("{service}/{function}"), asked.params.clone(), &options)
             }
         };
-        Self { from }
+        match began {
+            Ok(replies) => Self { replies: Some(replies), last: VecDeque::new() },
+            Err(why) => Self { replies: None, last: [partial(None, why)].into() },
+        }
     }
 
     /// The next; `None` after the end. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Option<Answer> {
-        match &mut self.from {
-            From::Chain(replies) => Some(match replies.next().await? {
-                Ok(Reply::Partial(value)) => Answer::Reply(value),
-                Ok(Reply::Last(value)) => self.ended(Ok(Some(value))),
-                Err(why) => self.ended(Err(why)),
-            }),
-            From::Call(call) => Some(match call.await {
-                Ok(value) => {
-                    self.from = From::Over(Some(Answer::End(Ok(None))));
-                    Answer::Reply(value)
-                }
-                Err(why) => self.ended(Err(why)),
-            }),
-            From::Over(last) => last.take(),
-        }
-    }
-
-    fn ended(&mut self, how: Result<Option<Value>, Exception>) -> Answer {
-        self.from = From::Over(None);
-        Answer::End(how)
-    }
-
-    /// The one answer: a chain's result, or the only reply of a call.
-    ///
-    /// # Errors
-    /// The exception that ended it; `ManyReplies` if a call answered otherwise than once.
-    pub(crate) async fn only(mut self) -> Result<Value, Exception> {
-        let mut only = None;
-        let mut replies = 0_u64;
-        while let Some(answer) = self.next().await {
-            match answer {
-                Answer::Reply(value) => {
-                    only = Some(value);
-                    replies += 1;
-                }
-                Answer::End(Ok(Some(result))) => return Ok(result),
-                Answer::End(Ok(None)) => break,
-                Answer::End(Err(why)) => return Err(why),
+        if let Some(replies) = &mut self.replies {
+            let next = replies.next().await;
+            if let Some(Ok(Reply::Partial(value))) = next {
+                return Some(Answer::Reply(value));
             }
+            self.last = match next {
+                Some(Ok(reply)) => [Answer::End(End::Complete(Some(reply.into_value())))].into(),
+                None => [Answer::End(End::Complete(None))].into(),
+                Some(Err(why)) => {
+                    // What the call itself did not reply is told by the end.
+                    let missing = replies.missing().iter().filter(|missing| !missing.branch.is_root());
+                    missing.cloned().map(Answer::Missing).chain([partial(replies.ended(), why)]).collect()
+                }
+            };
+            self.replies = None;
         }
-        only.filter(|_| replies == 1).ok_or_else(|| {
-            let message = format!("{replies} replies came where one was asked for: ask with Accept: text/event-stream");
-            Exception::new(MANY_REPLIES, Fault::Caller, message)
-        })
+        self.last.pop_front()
     }
 }
 
-/// Not one reply, where one was asked for.
-const MANY_REPLIES: &str = "ManyReplies";
+/// The one answer: a chain's result, or what a call returns. A function that replies many times gives them as one list.
+///
+/// # Errors
+/// The exception that ended it.
+pub(crate) async fn only(client: &Client, asked: Asked) -> Result<Value, Exception> {
+    let options = options(&asked);
+    match asked.target {
+        Target::Chain(code) => client.run_with(&code, &asked.params, &options)?.last().await,
+        Target::Call { service, function } => {
+            let called = client.call_with(&service, &function, asked.params, &options).await;
+            called.map_err(|why| why.calling(&service, &function))
+        }
+    }
+}
+
+fn options(asked: &Asked) -> RunOptions {
+    RunOptions { timeout: asked.timeout, ..RunOptions::default() }
+}
+
+fn partial(ended: Option<Ended>, why: Exception) -> Answer {
+    Answer::End(End::Partial { failure: ended == Some(Ended::Failure), why })
+}
 
 /// More came than the gateway passes on.
 pub(crate) fn beyond(limit: &str, max: impl std::fmt::Display) -> Exception {

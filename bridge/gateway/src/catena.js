@@ -57,6 +57,8 @@ export class Replies {
 
   /** How many came. */
   count = 0;
+  /** Which branches' replies do not come: of each, its target and node, and the problem. Known at the end. */
+  missing = [];
   /** What a chain's function returned; undefined before the end. */
   result = undefined;
 
@@ -93,6 +95,8 @@ export class Replies {
         if (event === "reply") {
           this.count += 1;
           yield data;
+        } else if (event === "missing") {
+          this.missing.push(data);
         } else if (event === "end") {
           this.#state = data.complete ? "complete" : "partial";
           this.result = data.result;

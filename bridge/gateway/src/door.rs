@@ -6,7 +6,7 @@ use catena::Client;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, body::Incoming, header};
 
 use crate::{
-    answers::Answers,
+    answers::{self, Answers},
     asking::{Asked, Target},
     charge::Memory,
     events::Events,
@@ -71,16 +71,16 @@ impl Door {
         }
         let pass = self.pass(from)?;
         let asked = Asked::read(target?, &head.headers, body, &self.limits, &self.memory).await?;
-        let answers = Answers::of(&self.client, asked);
         if wants_events(&head.headers) {
+            let answers = Answers::of(&self.client, &asked);
             return Ok(Events::response(answers, Arc::clone(&self.limits), self.memory.clone(), pass));
         }
-        self.single(answers, pass).await
+        self.single(asked, pass).await
     }
 
     /// One answer, whole.
-    async fn single(&self, answers: Answers, _pass: Pass) -> Result<Response<Body>, Problem> {
-        let value = answers.only().await.map_err(|why| Problem::from(&why))?;
+    async fn single(&self, asked: Asked, _pass: Pass) -> Result<Response<Body>, Problem> {
+        let value = answers::only(&self.client, asked).await.map_err(|why| Problem::from(&why))?;
         let bytes_max = self.limits.reply_bytes_max;
         match self.memory.json(&value, bytes_max, ["", ""]).await {
             Some(json) => Ok(reply::whole(StatusCode::OK, "application/json", json)),

@@ -1,21 +1,21 @@
-//! Replies as Server-Sent Events (HTML standard, section 9.2): `reply`, and one `end`, the last.
+//! Replies as Server-Sent Events (HTML standard, section 9.2): `reply`, `missing`, and one `end`, the last.
 //!
 //! The bytes of a stream are made when the connection has room for them: a slow browser slows down whoever answers it.
 
 use std::{convert::Infallible, sync::Arc};
 
 use bytes::{Bytes, BytesMut};
-use catena::{Exception, Value};
+use catena::{Missing, Value};
 use futures_util::{FutureExt, stream};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::{Response, StatusCode, body::Frame};
 use serde_json::json;
 
 use crate::{
-    answers::{Answer, Answers, beyond},
+    answers::{Answer, Answers, End, beyond},
     charge::Memory,
     limits::Limits,
-    problem::{self, Problem},
+    problem::Problem,
     reply::{self, Body},
     visitors::Pass,
 };
@@ -80,47 +80,59 @@ impl Events {
     async fn told(&mut self, answer: Answer) -> Bytes {
         match answer {
             Answer::Reply(value) => self.reply(&value).await,
+            Answer::Missing(missing) => self.missing(&missing),
             Answer::End(how) => self.end(how).await,
         }
     }
 
     async fn reply(&mut self, value: &Value) -> Bytes {
         if self.replies >= self.limits.replies_max {
-            return self.end(Err(beyond("replies_max", self.limits.replies_max))).await;
+            return self.beyond("replies_max", self.limits.replies_max).await;
         }
-        let json = self.memory.json(value, self.limits.reply_bytes_max, ["event: reply\ndata: ", "\n\n"]).await;
-        let Some(json) = json else {
-            return self.end(Err(beyond("reply_bytes_max", self.limits.reply_bytes_max))).await;
+        let bytes_max = self.limits.reply_bytes_max;
+        let Some(json) = self.memory.json(value, bytes_max, ["event: reply\ndata: ", "\n\n"]).await else {
+            return self.beyond("reply_bytes_max", bytes_max as u64).await;
         };
         self.bytes += json.len() as u64;
         if self.bytes > self.limits.stream_bytes_max {
-            return self.end(Err(beyond("stream_bytes_max", self.limits.stream_bytes_max))).await;
+            return self.beyond("stream_bytes_max", self.limits.stream_bytes_max).await;
         }
         self.replies += 1;
         json
     }
 
-    /// The last event. What is still under way is cancelled.
-    async fn end(&mut self, how: Result<Option<Value>, Exception>) -> Bytes {
-        self.answers = None;
-        let replies = self.replies;
-        let told = match how {
-            Ok(None) => json!({ "complete": true, "replies": replies }).to_string(),
-            Ok(Some(result)) => {
-                let before = format!("event: end\ndata: {{\"complete\":true,\"replies\":{replies},\"result\":");
-                match self.memory.json(&result, self.limits.reply_bytes_max, [&before, "}\n\n"]).await {
-                    Some(end) => return end,
-                    None => self.partial(&beyond("reply_bytes_max", self.limits.reply_bytes_max)),
-                }
-            }
-            Err(why) => self.partial(&why),
-        };
-        format!("event: end\ndata: {told}\n\n").into()
+    fn missing(&self, missing: &Missing) -> Bytes {
+        let Missing { branch, target, node, why } = missing;
+        let told =
+            json!({ "branch": branch.to_string(), "target": target, "node": node, "problem": Problem::from(why) });
+        format!("event: missing\ndata: {told}\n\n").into()
     }
 
-    /// An *exception* ended in time, a *failure* did not (Quatrain section 3.3).
-    fn partial(&self, why: &Exception) -> String {
-        let kind = if problem::is_failure(why) { "failure" } else { "exception" };
-        json!({ "complete": false, "replies": self.replies, "kind": kind, "problem": Problem::from(why) }).to_string()
+    async fn beyond(&mut self, limit: &str, max: u64) -> Bytes {
+        self.end(End::Partial { failure: false, why: beyond(limit, max) }).await
     }
+
+    /// The last event. What is still under way is cancelled.
+    async fn end(&mut self, how: End) -> Bytes {
+        self.answers = None;
+        let replies = self.replies;
+        let (failure, why) = match how {
+            End::Complete(None) => return event(&json!({ "complete": true, "replies": replies })),
+            End::Complete(Some(result)) => {
+                let before = format!("event: end\ndata: {{\"complete\":true,\"replies\":{replies},\"result\":");
+                let bytes_max = self.limits.reply_bytes_max;
+                match self.memory.json(&result, bytes_max, [&before, "}\n\n"]).await {
+                    Some(end) => return end,
+                    None => (false, beyond("reply_bytes_max", bytes_max)),
+                }
+            }
+            End::Partial { failure, why } => (failure, why),
+        };
+        let kind = if failure { "failure" } else { "exception" };
+        event(&json!({ "complete": false, "replies": replies, "kind": kind, "problem": Problem::from(&why) }))
+    }
+}
+
+fn event(end: &serde_json::Value) -> Bytes {
+    format!("event: end\ndata: {end}\n\n").into()
 }

@@ -8,7 +8,7 @@
 //! | `GET /catena.js` | the client for browsers: `for await (const reply of replies("search/find", query))` |
 //! | `GET` anything else | files of the folder named, if one is |
 //!
-//! With `Accept: text/event-stream` each reply is an event `reply` when it comes, and exactly one event is `end`,
+//! With `Accept: text/event-stream` each reply is an event when it comes: `reply`; then `missing`, for each branch whose replies do not come; and exactly one `end`,
 //! the last, which says whether all came. Otherwise the one answer is JSON, or what went wrong is `application/problem+json` (RFC 9457).
 //!
 //! What a browser may ask for is a list, empty by default, and so are the origins whose pages may ask. A browser that leaves drops its reply set, which cancels

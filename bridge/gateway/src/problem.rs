@@ -89,13 +89,6 @@ impl From<&Exception> for Problem {
     }
 }
 
-/// Time ran out or a connection broke, as against what a server found out in time (Quatrain section 3.3).
-pub(crate) fn is_failure(why: &Exception) -> bool {
-    let lost =
-        [names::DEADLINE_EXCEEDED, names::NODE_LOST, names::NODE_UNREACHABLE, names::CHAIN_LOST, names::CANCELLED];
-    why.fault == Fault::Network || lost.contains(&why.name.as_str())
-}
-
 fn status(why: &Exception) -> StatusCode {
     match why.name.as_str() {
         names::UNKNOWN_SERVICE | names::UNKNOWN_FUNCTION => StatusCode::NOT_FOUND,

@@ -3,11 +3,12 @@
 
 mod common;
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 use catena::Service;
 use catena_gateway::{Config, Named};
 use common::{Browser, Event, Stage, patient};
+use futures_util::FutureExt;
 use serde::de::IgnoredAny;
 use serde_json::json;
 use tokio::sync::{Semaphore, mpsc};
@@ -223,4 +224,61 @@ async fn closing_lets_what_is_under_way_end_and_nobody_in() {
     assert_eq!(browser.event().await.unwrap(), Event::reply("let go"));
     assert_eq!(browser.event().await.unwrap().name, "end");
     patient(closing).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_branch_whose_replies_do_not_come_is_told_before_the_end() {
+    let front = Service::new("front").replies("all", async |context, _: IgnoredAny| {
+        context.preturn(&"mine").await?;
+        context.delegate("gone/find", &())?;
+        Ok(())
+    });
+    let stage = Stage::open(vec![front], |config| config.offers = vec!["front/all".parse().unwrap()]).await;
+    let mut browser = stage.browser().await;
+    browser.ask("/call/front/all", "{}").await;
+    assert_eq!(browser.head().await.0, 200);
+    assert_eq!(browser.event().await.unwrap(), Event::reply("mine"));
+    let missing = browser.event().await.unwrap();
+    assert_eq!((missing.name.as_str(), &missing.data["target"]), ("missing", &json!("gone/find")));
+    assert_eq!(missing.data["problem"]["name"], "UnknownService");
+    let end = browser.event().await.unwrap();
+    assert_eq!((end.name.as_str(), &end.data["replies"], &end.data["kind"]), ("end", &json!(1), &json!("exception")));
+    assert_eq!(browser.event().await, None);
+}
+
+/// Replies so often with a number, and tells when it is made to wait.
+fn counting() -> (Service, mpsc::Receiver<()>) {
+    let (tell, waits) = mpsc::channel(1);
+    let service = Service::new("counting").replies("to", move |context, count: u32| {
+        let tell = tell.clone();
+        async move {
+            for number in 0..count {
+                let mut sending = pin!(context.preturn(&number));
+                match (&mut sending).now_or_never() {
+                    Some(sent) => sent?,
+                    None => {
+                        let _ = tell.try_send(());
+                        sending.await?;
+                    }
+                }
+            }
+            Ok(())
+        }
+    });
+    (service, waits)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_tiny_replies_wait_for_a_slow_browser_and_all_come() {
+    const COUNT: u32 = 200_000;
+    let (service, mut waits) = counting();
+    let stage = Stage::open(vec![service], |config| config.offers = vec!["counting/to".parse().unwrap()]).await;
+    let mut browser = Browser::narrow(stage.address()).await;
+    browser.ask("/call/counting/to", &COUNT.to_string()).await;
+    assert_eq!(browser.head().await.0, 200);
+    // The browser reads nothing, so in the end the function waits.
+    patient(waits.recv()).await.unwrap();
+    let (replies, rest) = browser.count().await;
+    assert_eq!(replies, COUNT as usize);
+    assert!(rest.ends_with("data: {\"complete\":true,\"replies\":200000}\n\n"), "{rest}");
 }

@@ -38,6 +38,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "catena-script",
         ],
     ),
+    ("catena-glickr", &["catena", "catena-gateway"]),
     ("catena-chaos", &["catena", "catena-core"]),
     (
         "catena-bench",

@@ -206,6 +206,22 @@ impl Browser {
         }
     }
 
+    /// How many replies came until the end of the stream, and its last event.
+    pub async fn count(&mut self) -> (usize, String) {
+        let mut replies = 0;
+        while let Some(chunk) = self.chunk().await {
+            self.text.push_str(std::str::from_utf8(&chunk).unwrap());
+            let whole = self.text.rfind("\n\n").map_or(0, |end| end + 2);
+            replies += self.text[..whole].matches("event: reply\n").count();
+            if self.text[..whole].contains("event: end\n") {
+                break;
+            }
+            self.text.drain(..whole);
+        }
+        let end = self.text.find("event: end\n").map(|at| self.text[at..].to_owned());
+        (replies, end.expect("the stream has an end"))
+    }
+
     /// Whether an answer came with 200, rather than a refusal or an end.
     pub async fn rest_or_answer(&mut self) -> bool {
         let mut line = String::new();
