@@ -33,7 +33,6 @@ mod admission;
 mod builder;
 mod client;
 mod durable;
-mod memory;
 mod node;
 mod random;
 mod replies;

@@ -19,7 +19,6 @@ extern crate alloc;
 mod seeded;
 
 mod action;
-mod activation;
 #[cfg(feature = "seeded-bugs")]
 mod bug;
 mod calls;
@@ -36,7 +35,6 @@ mod outbox;
 mod plan;
 mod policy;
 mod replies;
-mod request;
 pub mod segments;
 mod time;
 

@@ -11,9 +11,7 @@ use std::{
 
 use catena_core::{Action, Answer, SessionId, Ticket};
 use catena_guest::Start;
-use catena_wire::{
-    Encoded, Exception, Fault, Hash, Message, NodeRef, PossibleDuplicate, StepKey, StepLimits, Value, names,
-};
+use catena_wire::{Encoded, Exception, Fault, Hash, Message, NodeRef, StepKey, StepLimits, Value, names};
 use futures_util::FutureExt;
 use tokio::{sync::oneshot, task::AbortHandle};
 
@@ -24,7 +22,7 @@ use super::{
 };
 use crate::{
     Context,
-    durable::print_of,
+    durable::{Way, print_of},
     replying::{Right, list_of},
     service::Running,
 };
@@ -127,7 +125,6 @@ impl Shell {
     fn rest(&self) -> Led {
         let (more, next) = {
             let core = self.core();
-            self.note_kept(&core);
             (core.has_actions(), core.next_timeout())
         };
         if more {
@@ -177,7 +174,8 @@ impl Shell {
                 let gathers = self.service(&service).is_some_and(|known| known.is_replying(&function));
                 let (right, gathered) = self.right_of(right, gathers);
                 let context = self.context(time_left_us, credentials, key, right);
-                self.run_service(ticket, (&service, &function), params, context, gathered, duplicate);
+                let way = duplicate.map(|mark| Way { number: mark.way, since: Some(mark.since) });
+                self.run_service(ticket, (&service, &function), params, context, gathered, way.unwrap_or_default());
             }
             Action::RightChanged(right) => self.right_changed(&right),
             Action::CancelService(ticket) => {
@@ -265,15 +263,13 @@ impl Shell {
         params: Value,
         context: Context,
         gathered: Option<oneshot::Receiver<Vec<Value>>>,
-        duplicate: Option<PossibleDuplicate>,
+        way: Way,
     ) {
         let time_left_us = context.time_left_us;
         // What the function returns is a reply too: the right cannot end before that.
         let right = context.right.clone();
         let call = || match self.is_durable(service, function) {
-            true => {
-                Some(Arc::clone(self).run_once(service.to_owned(), function.to_owned(), params, context, duplicate))
-            }
+            true => Some(Arc::clone(self).run_once(service.to_owned(), function.to_owned(), params, context, way)),
             false => self.settings.services.get(service).and_then(|known| known.call(function, context, params)),
         };
         let running = std::panic::catch_unwind(AssertUnwindSafe(call))
@@ -320,7 +316,7 @@ impl Shell {
         function: String,
         params: Value,
         context: Context,
-        duplicate: Option<PossibleDuplicate>,
+        way: Way,
     ) -> Running {
         Box::pin(async move {
             let (step, print) = (context.step.clone(), print_of(&service, &function, &params));
@@ -331,7 +327,7 @@ impl Shell {
                 }
             };
             match (&self.settings.steps, step) {
-                (Some(steps), Some(step)) => steps.once(&step, print, duplicate, effect).await,
+                (Some(steps), Some(step)) => steps.once(&step, print, way, effect).await,
                 _ => effect.await,
             }
         })

@@ -5,7 +5,8 @@ use catena_wire::{Exception, Fault, Hash, NodeRef, names};
 
 use super::{
     Chains,
-    activation::{Awaits, Code, Phase, Recording, Suspended},
+    activation::{Awaits, Code, Phase, Suspended},
+    recording::Recording,
 };
 use crate::{Action, Answer, SessionId, ground::Ground};
 

@@ -8,7 +8,8 @@ use catena_wire::{
 
 use super::{
     Chains,
-    activation::{Activation, Phase, Recording, Suspended},
+    activation::{Activation, Phase, Suspended},
+    recording::Recording,
 };
 use crate::{
     Action, Receipt, SessionId, Time, Undelivered,

@@ -5,8 +5,10 @@ use bytes::Bytes;
 use catena_wire::{Exception, Fault, Kinds, Merge, Mode, NodeRef, Outcome, StepKey, StepTrace, names};
 
 use super::{
-    Chains,
-    activation::{Activation, Awaits, Cargo, ChainState, Merging, Outstanding, Phase, Recording, Suspended},
+    ChainState, Chains,
+    activation::{Activation, Awaits, Cargo, Outstanding, Phase, Suspended},
+    merge::Merging,
+    recording::Recording,
 };
 use crate::{
     GuestSplit, Instance, SessionId,

@@ -6,8 +6,9 @@ use catena_wire::{Branch, ChainId, NodeId, NodeRef, Part, StepKey, Value};
 
 use crate::{
     Action, Policy, Time,
-    collections::{Expiring, Taken, Tally},
+    collections::Expiring,
     outbox::Outbox,
+    replies::{Taken, Tally},
 };
 
 #[derive(Clone, Debug, Default)]

@@ -13,10 +13,7 @@ use alloc::{
 };
 use catena_wire::{Branch, ChainId, End, Hash, LogLine, Mode, NodeId, NodeRef, Outcome, StepKey};
 
-use crate::{
-    Policy, Time,
-    collections::{Tally, Timers},
-};
+use crate::{Policy, Time, collections::Timers, replies::Tally};
 pub(crate) use end::EndedDetached;
 use end::Found;
 use liveness::Liveness;

@@ -5,7 +5,6 @@ mod build;
 mod docs;
 mod guests;
 mod lock;
-mod modules;
 mod quickjs;
 mod stamp;
 mod tidy;

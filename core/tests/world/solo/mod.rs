@@ -2,15 +2,15 @@
 
 mod apart;
 pub(crate) mod basics;
-pub(crate) mod doubt;
+mod doubt;
 pub(crate) mod duplicates;
 mod elsewhere;
 pub(crate) mod forged;
 mod oversize;
 mod recording;
-pub(crate) mod splits;
+mod splits;
 mod steps;
-pub(crate) mod waits;
+mod waits;
 
 use std::sync::{
     Arc,

@@ -3,7 +3,7 @@
 mod basics;
 mod bounds;
 mod broken;
-pub(crate) mod cancelling;
+mod cancelling;
 mod composing;
 mod durable;
 mod ending;

@@ -5,8 +5,7 @@
 use alloc::collections::BTreeMap;
 use catena_wire::{BRANCHES_MAX, Branch, Value};
 
-use super::InOrder;
-use crate::Policy;
+use crate::{Policy, collections::InOrder};
 
 /// Answers of all branches of one chain, or under all rights to answer one call.
 #[derive(Clone, Debug, Default)]
