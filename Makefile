@@ -7,7 +7,7 @@ SHELL := bash
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test install chaos bench bench-smoke figures-check profiles engine verify-engine lint fuzz book
+.PHONY: help demo glickr corsair mapreduce test install chaos bench bench-smoke figures-check quatrain quatrain-smoke profiles engine verify-engine lint fuzz book
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is:"
@@ -15,6 +15,9 @@ help:  ## this list
 
 demo:  ## install what is needed, build, copy a file and open mail over four distant sites (FILE=path: your file)
 	@tools/demo.sh
+
+glickr:  ## photos on a globe, in your browser, from twelve search engines as each of them answers: http://127.0.0.1:7490
+	@tools/glickr.sh
 
 test:  ## install what is needed, build, run every test and check
 	@tools/test.sh
@@ -33,6 +36,18 @@ bench-smoke:  ## a little of everything, to see that the benchmark works: no fig
 
 figures-check:  ## the figures three times: which moved by more than their spread?
 	@tools/bench.sh check
+
+corsair:  ## phone numbers from ten sites as they are found, beside parallel calls (ARGS=mariadb: real servers)
+	@tools/application.sh corsair $(ARGS)
+
+mapreduce:  ## word count whose reduces work while the maps map; four processes, three modes
+	@tools/application.sh mapreduce
+
+quatrain:  ## the figures of the Quatrain paper's applications beside ours: target/quatrain/summary.json
+	@tools/quatrain.sh
+
+quatrain-smoke:  ## a little of everything, to see that these work: no figures
+	@tools/quatrain.sh smoke
 
 profiles:  ## what each part of the profile for shipping brings alone: target/bench/profiles.txt
 	@tools/profiles.sh

@@ -2,7 +2,8 @@
 # Installs what building Catena needs, and no more than is missing: a second run changes nothing and takes a second.
 #
 #   tools/bootstrap.sh build    for building and the demo
-#   tools/bootstrap.sh tests    for the tests also: a real NFS server
+#   tools/bootstrap.sh page     for the page of Glickr also: npm
+#   tools/bootstrap.sh tests    for the tests also: a real NFS server, real database servers, and a browser with Glickr's page
 #
 # It expects git, make, a C compiler and rustup. Anything else comes from rustup (the toolchain that
 # rust-toolchain.toml pins) and from the system's packages (apt; sudo where the user is not root).
@@ -65,8 +66,8 @@ venv_is_there() { has python3 && python3 -c 'import venv, ensurepip' 2>/dev/null
 main() {
     local channel
     case "${1:-}" in
-    build | tests) ;;
-    *) echo "usage: tools/bootstrap.sh build|tests" >&2 && exit 2 ;;
+    build | page | tests) ;;
+    *) echo "usage: tools/bootstrap.sh build|page|tests" >&2 && exit 2 ;;
     esac
     begin "setting up"
     say "Looking at what is installed"
@@ -80,8 +81,15 @@ main() {
     # CATENA_ZIG names a compiler that is there already: then no Python is needed to fetch one.
     [ -n "${CATENA_ZIG:-}" ] || venv_is_there ||
         step "Installing python3 with venv, to fetch the pinned C compiler for WebAssembly" "$GUIDE" packages python3 python3-venv
+    [ "$1" = build ] || has npm ||
+        step "Installing npm, which fetches what Glickr's page draws with" "$GUIDE" packages nodejs npm
     if [ "$1" = tests ]; then
+        has chromium || step "Installing Chromium, in which Glickr is looked at" "$GUIDE" packages chromium
+        step "Preparing Glickr's page" "check the network, then: apps/glickr/prepare.sh" apps/glickr/prepare.sh
         step "Preparing the NFS server that the tests run against" "read its message above; $GUIDE" bash bridge/nfs/tests/prepare.sh
+        # The tests start servers of their own: this package starts none.
+        has mariadbd ||
+            step "Installing MariaDB, of which each site of Corsair has a server" "$GUIDE" packages mariadb-server-core
     fi
     pass "all that is needed is installed"
 }

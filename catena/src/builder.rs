@@ -16,6 +16,7 @@ use catena_wire::{Exception, FUNCTIONS_MAX, Fault, Hello, NAME_BYTES_MAX, NodeId
 use crate::{
     Client, Node, Service, StepStoreLimits,
     durable::Steps,
+    memory::GuestsMemory,
     random,
     segments::Hub,
     shell::{Ears, MakeSandbox, Settings, Shell, entry_of},
@@ -25,8 +26,9 @@ use crate::{
 const CODE_RIDE_BYTES_MAX: usize = 64 << 10;
 /// Addresses in a minute that were dialled at the word of a stranger, and were not the node that was meant.
 const UNTOLD_DIALS_MAX: usize = 16;
-/// Functions that a node keeps.
-const STORE_BYTES_MAX: usize = 64 << 20;
+/// The parts of a node's memory that are set aside for functions that it keeps: as they are, and loaded.
+const STORE_PART: u64 = 16;
+const IMAGES_PART: u64 = 8;
 
 /// Why a node or client did not start.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -139,8 +141,9 @@ impl NodeBuilder {
         }
     }
 
-    /// The memory that what peers send and are sent may take, in bytes: beyond it they are refused or read more slowly. At least 128 MiB; with
-    /// less than 1 GiB, the default, the longest message is an eighth of it.
+    /// The memory that the whole node may take, in bytes: what peers send and are sent, what is kept of chains and their steps, and what its guests
+    /// hold; of that, guests have half at most, and what is kept another half. Beyond it peers are refused (`Overloaded`) or read more slowly. At least
+    /// 128 MiB; with less than 1 GiB, the default, the longest message is an eighth of it. A shared sandbox ([`NodeBuilder::sandbox`]) does not count.
     #[must_use]
     pub fn memory_bytes_max(mut self, bytes: u64) -> Self {
         self.memory = MemoryBudget::new(bytes);
@@ -329,6 +332,10 @@ impl NodeBuilder {
         let entries: Vec<_> = services.values().map(|service| entry_of(service, &me, self.proxy.as_deref())).collect();
         let hello = Hello { node: me.clone(), services: entries, repository: self.repository }.encode();
         let identity = Identity { node: me.id.0, site: self.site, hello: hello.into() };
+        let config =
+            EndpointConfig { listen, topology: self.topology.clone(), ..EndpointConfig::within(self.memory.clone()) };
+        // What waits in a socket is as old as the links let it grow.
+        self.policy.link_silence_us_max = config.silence_ms_max().saturating_mul(1_000);
         let me_id = me.id;
         let mut core = Core::new(me.clone(), self.policy, unix_us());
         for service in services.values() {
@@ -337,23 +344,25 @@ impl NodeBuilder {
         if self.repository {
             core.set_repository(me);
         }
+        let images_bytes = if self.sandbox.shared.is_none() { self.memory.bytes_max() / IMAGES_PART } else { 0 };
+        let set_aside = self.memory.lease(self.memory.bytes_max() / STORE_PART + images_bytes).ok();
         // Generations rise with the clock, and by one with each export: no run before has come so far.
         let segments = Hub::new(me_id, self.segments, unix_us(), self.shares_memory);
         let settings = Settings {
             segments,
             began: Instant::now(),
             services,
-            make_sandbox: self.sandbox.maker(),
-            store_bytes_max: STORE_BYTES_MAX,
+            make_sandbox: self.sandbox.maker(&self.memory),
+            store_bytes_max: usize::try_from(self.memory.bytes_max() / STORE_PART).unwrap_or(usize::MAX),
             code_ride_bytes_max: CODE_RIDE_BYTES_MAX,
-            topology: self.topology.clone(),
+            topology: self.topology,
             proxy: self.proxy,
             entry_only: self.entry_only,
             untold_dials_max: self.untold_dials_max,
             steps,
+            set_aside,
         };
-        let shell = Shell::new(core, settings);
-        let config = EndpointConfig { listen, topology: self.topology, ..EndpointConfig::within(self.memory) };
+        let shell = Shell::new(core, settings, half_of(&self.memory));
         let endpoint = Endpoint::bind(config, identity, Arc::new(Ears::new(&shell))).await?;
         shell.connect(endpoint);
         Ok(shell)
@@ -361,18 +370,26 @@ impl NodeBuilder {
 }
 
 impl SandboxSource {
-    fn maker(self) -> MakeSandbox {
+    fn maker(self, memory: &MemoryBudget) -> MakeSandbox {
+        let images_bytes_max = memory.bytes_max() / IMAGES_PART;
+        let memory = Arc::new(GuestsMemory::new(&half_of(memory)));
         Box::new(move || match &self.shared {
             Some(sandbox) => Ok(sandbox.clone()),
             None => {
                 let (limits, cache_dir) = (self.limits.clone(), self.cache_dir.clone());
-                let config = SandboxConfig { limits, cache_dir, ..SandboxConfig::default() };
+                let memory = Arc::clone(&memory);
+                let config = SandboxConfig { limits, cache_dir, memory, images_bytes_max, ..SandboxConfig::default() };
                 Sandbox::new(config).map_err(|why| {
                     Exception::new(names::BAD_CODE, Fault::Node, format!("the sandbox could not be made: {why}"))
                 })
             }
         })
     }
+}
+
+/// What one kind of work may take of the node's memory at most: there is room for the others.
+fn half_of(memory: &MemoryBudget) -> MemoryBudget {
+    memory.part(memory.bytes_max() / 2)
 }
 
 /// Waits for the disk elsewhere than in the runtime's threads.

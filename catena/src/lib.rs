@@ -33,6 +33,7 @@ mod admission;
 mod builder;
 mod client;
 mod durable;
+mod memory;
 mod node;
 mod random;
 mod replies;

@@ -76,6 +76,39 @@ async fn many_hops_that_name_one_unknown_function_hurt_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn chains_with_much_to_carry_are_refused_before_the_nodes_memory_is_full() {
+    const MEMORY_BYTES_MAX: u64 = 256 << 20;
+    const CARRIED_BYTES: u32 = 8 << 20;
+    let mut nodes = Nodes::default();
+    let memory = MEMORY_BYTES_MAX.to_string();
+    for name in ["a", "b"] {
+        nodes.add(name, &["--beat-ms", "8000", "--memory", &memory]).await;
+    }
+    let client = nodes.client().await;
+    good(&client).await;
+    let before = nodes.process("a").resident_bytes();
+    let (service, function) = ("a".to_owned(), "hold".to_owned());
+    let continuation = vec![7; CARRIED_BYTES as usize].into();
+    let hop = Hop { service, function, continuation, continuation_bytes: CARRIED_BYTES, ..captured().await };
+    let attacker = Attacker::start(4_242, "attacker", |_| Vec::new()).await;
+    let link = attacker.link(&nodes.place("a")).await;
+    for number in 1..=64 {
+        send(&link, of_chain(&hop, number, &attacker.node)).await;
+    }
+    let (accepted, overloaded) = attacker.answered(64).await;
+    let more = nodes.process("a").resident_bytes().saturating_sub(before);
+    println!("{accepted} accepted, {overloaded} refused, {} MiB more", more >> 20);
+    assert!(accepted > 2 && overloaded > 2, "{accepted} accepted, {overloaded} refused");
+    assert!(more < MEMORY_BYTES_MAX, "{} MiB more", more >> 20);
+    good(&client).await;
+    // They end, since no function goes on from such a state, and there is room again.
+    ask::<()>(&client, "a", "open", Json::Null).await;
+    good(&client).await;
+    send(&link, of_chain(&hop, 65, &attacker.node)).await;
+    assert_eq!(attacker.answered(65).await, (accepted + 1, overloaded), "there is no room again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn many_sleeping_hops_of_one_peer_hurt_nobody() {
     let (service, function) = ("a".to_owned(), "hold".to_owned());
     hops_of_one_peer_hurt_nobody(Hop { service, function, ..captured().await }).await;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::{
-    commands::{call, check, completions, debug, dev, ls, replay, run, up},
+    commands::{call, check, completions, debug, dev, gateway, ls, replay, run, up},
     exit,
     output::Color,
 };
@@ -49,6 +49,7 @@ pub(crate) enum Command {
     Debug(debug::Debug),
     Replay(replay::Replay),
     Ls(ls::Ls),
+    Gateway(gateway::GatewayArgs),
     Check(check::Check),
     Completions(completions::Completions),
 }

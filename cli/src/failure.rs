@@ -9,7 +9,7 @@ use crate::{
     ending::{self, Ended, Ending},
     exit::Exit,
     output::printable,
-    value::Shown,
+    value::{Shown, compact},
 };
 
 /// Why a command ends before its work is done.
@@ -168,7 +168,7 @@ impl Threw {
             line("path", &why.path.join(" > "));
         }
         if let Some(params) = &why.params {
-            line("params", &Shown(params).compact());
+            line("params", &compact(params));
         }
         if self.spot.is_none() && why.line > 0 {
             line("line", &format!("{}, column {}", why.line, why.column));

@@ -94,8 +94,6 @@ bugs! {
     MarkReplaced,
     /// A hop does not say that its chain may be under way twice.
     MarkDropped,
-    /// A step that may have been done is done again elsewhere, declared repeatable or not.
-    LostStepRetried,
     /// A durable step that may have been done is done by another node.
     DurableElsewhere,
     /// The first way of a chain goes on where a later one has been.

@@ -19,6 +19,7 @@ extern crate alloc;
 mod seeded;
 
 mod action;
+mod activation;
 #[cfg(feature = "seeded-bugs")]
 mod bug;
 mod calls;
@@ -35,6 +36,7 @@ mod outbox;
 mod plan;
 mod policy;
 mod replies;
+mod request;
 pub mod segments;
 mod time;
 

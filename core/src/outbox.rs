@@ -5,7 +5,7 @@ use catena_wire::{Brought, ChainId, Encoded, Exception, Message, NodeRef, StepKe
 
 use crate::{
     Action, Instance, Receipt, SessionId, SubChain, Urgency,
-    calls::{Owner, ReplyTo, Request},
+    request::{Owner, ReplyTo, Request},
 };
 
 /// What one part of a node has to say to another. The node takes them in turn, so that no part calls another that called it.

@@ -51,6 +51,17 @@ impl MemoryBudget {
         self.0.used.load(Relaxed)
     }
 
+    /// Bytes that may be charged now, here and in every budget of which this one is a part.
+    pub fn left(&self) -> u64 {
+        let left = self.bytes_max().saturating_sub(self.used());
+        self.0.whole.as_ref().map_or(left, |whole| whole.left().min(left))
+    }
+
+    /// A lease of nothing, for what has yet to grow.
+    pub fn none(&self) -> Lease {
+        Lease { from: self.clone(), bytes: 0 }
+    }
+
     /// Charges so many bytes until the lease is dropped.
     ///
     /// # Errors

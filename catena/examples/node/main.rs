@@ -40,6 +40,7 @@ fn read(mut arguments: impl Iterator<Item = String>) -> Result<NodeBuilder, Fail
         return Err("begin with --name NAME".into());
     };
     let mut builder = Node::builder(&name).service(services::desk(&name));
+    let mut policy = Policy::default();
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or_else(|| format!("{argument} needs a value"));
         builder = match argument.as_str() {
@@ -51,11 +52,19 @@ fn read(mut arguments: impl Iterator<Item = String>) -> Result<NodeBuilder, Fail
             "--cache" => builder.cache_dir(value()?),
             "--repository" => builder.repository(),
             "--memory" => builder.memory_bytes_max(value()?.parse()?),
-            "--beat-ms" => builder.policy(beating(value()?.parse()?)),
+            "--beat-ms" => {
+                policy = Policy { step_record_ttl_us: policy.step_record_ttl_us, ..beating(value()?.parse()?) };
+                builder
+            }
+            // So long it remembers what it did, while it is awake.
+            "--ttl-ms" => {
+                policy.step_record_ttl_us = value()?.parse::<u64>()? * 1_000;
+                builder
+            }
             other => return Err(format!("{other} is no argument of this node").into()),
         };
     }
-    Ok(builder)
+    Ok(builder.policy(policy))
 }
 
 /// Signs of life so often, and all that is measured by them in proportion.

@@ -11,14 +11,11 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use catena_wire::{Exception, Hash, StepKey, Value};
+use catena_wire::{Exception, Hash, PossibleDuplicate, StepKey, Value};
 use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, Table, TableDefinition, TableHandle};
 use tokio::sync::oneshot;
 
-use super::{
-    StepStoreLimits, overloaded, unusable,
-    ways::{Record, Way},
-};
+use super::{StepStoreLimits, overloaded, record::Record, unusable};
 use catena_net::LogLimit;
 
 /// Writes in one commit.
@@ -38,7 +35,7 @@ type Answer<T> = oneshot::Sender<Result<T, Exception>>;
 
 /// Something to be written, and who waits until it is on the disk.
 pub(super) enum Write {
-    Begin { step: StepKey, print: Hash, way: Way, answer: Answer<Before> },
+    Begin { step: StepKey, print: Hash, duplicate: Option<PossibleDuplicate>, answer: Answer<Before> },
     Finish { step: StepKey, result: Vec<u8>, answer: Answer<()> },
 }
 
@@ -221,7 +218,9 @@ struct Batch<'t> {
 impl Batch<'_> {
     fn apply(&mut self, write: &Write) -> Result<Result<Before, Exception>, Failed> {
         match write {
-            Write::Begin { step, print, way, .. } => self.begin(step, &Record::new(now_ms(), *print, step, way)),
+            Write::Begin { step, print, duplicate, .. } => {
+                self.begin(step, &Record::new(now_ms(), *print, step, duplicate.as_ref()))
+            }
             Write::Finish { step, result, .. } => {
                 let (_, key) = key_of(step);
                 // Forgotten meanwhile: then its age says that nobody asks any more.

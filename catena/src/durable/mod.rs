@@ -4,7 +4,7 @@
 //! is an intent alone, with an exception that says that the outcome is unknown: it never runs twice.
 
 mod file;
-mod ways;
+mod record;
 
 use std::{
     path::Path,
@@ -12,12 +12,11 @@ use std::{
 };
 
 use catena_core::Answer;
-use catena_wire::{Brought, Encoded, Exception, Fault, Hash, Message, StepKey, Value, names};
+use catena_wire::{Brought, Encoded, Exception, Fault, Hash, Message, PossibleDuplicate, StepKey, Value, names};
 use tokio::sync::oneshot;
 
 use catena_net::LogLimit;
 use file::{Before, Failed, File, Write};
-pub(crate) use ways::Way;
 
 /// What a step store keeps. While it is full of what is not old yet, further durable calls are refused as `Overloaded`, since forgetting a step would let it
 /// run twice.
@@ -66,10 +65,10 @@ impl Steps {
         &self,
         step: &StepKey,
         print: Hash,
-        way: Way,
+        duplicate: Option<PossibleDuplicate>,
         running: impl Future<Output = Result<Answer, Exception>>,
     ) -> Result<Answer, Exception> {
-        let begun = self.write(|answer| Write::Begin { step: step.clone(), print, way, answer }).await?;
+        let begun = self.write(|answer| Write::Begin { step: step.clone(), print, duplicate, answer }).await?;
         let lost = |message| Err(Exception::new(names::NODE_LOST, Fault::Node, message).outcome_unknown());
         match begun {
             Before::Nothing => {}

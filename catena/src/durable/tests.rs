@@ -21,7 +21,7 @@ fn print(text: &str) -> Hash {
 /// Runs a step that counts its effects, and answers with how many there were.
 async fn effect(steps: &Steps, number: u32, params: &str, effects: &AtomicU32) -> Result<String, Exception> {
     let running = async { Ok(Answer::Value(Value::encode(&(effects.fetch_add(1, Ordering::SeqCst) + 1)))) };
-    match steps.once(&step(number), print(params), Way::default(), running).await? {
+    match steps.once(&step(number), print(params), None, running).await? {
         Answer::Value(value) => Ok(format!("{value:?}")),
         Answer::Nothing | Answer::Chain(_) => Ok("a chain".to_owned()),
     }
@@ -48,13 +48,13 @@ async fn a_step_runs_once_whatever_comes_between() {
     // Begun, and dropped in the middle.
     {
         let third = step(3);
-        let mut pending = Box::pin(steps.once(&third, print("a"), Way::default(), std::future::pending()));
+        let mut pending = Box::pin(steps.once(&third, print("a"), None, std::future::pending()));
         let polled = pending.as_mut().poll(&mut TaskContext::from_waker(Waker::noop()));
         assert!(polled.is_pending(), "its intent is on its way to the disk");
         assert!(effect(&steps, 3, "a", &effects).await.unwrap_err().unknown, "nobody else may run it");
     }
     let refused = async { Err(Exception::new("Empty", Fault::Service, "on purpose")) };
-    assert_eq!(steps.once(&step(4), print("a"), Way::default(), refused).await.unwrap_err().name, "Empty");
+    assert_eq!(steps.once(&step(4), print("a"), None, refused).await.unwrap_err().name, "Empty");
     drop(steps);
 
     let steps = open(&path, StepStoreLimits::default()).await;
@@ -103,18 +103,18 @@ fn at(branch: &str, step: u32) -> StepKey {
     StepKey { branch: branch.parse().unwrap(), ..self::step(step) }
 }
 
-fn way(number: u64, since: u32) -> Way {
-    Way { number, since: Some(step(since)) }
+fn way(number: u64, since: u32) -> Option<PossibleDuplicate> {
+    Some(PossibleDuplicate { way: number, since: step(since) })
 }
 
 /// Who has been there before, who comes then and how, and whether that one runs.
-type Case = (&'static str, Vec<(StepKey, Way)>, StepKey, Way, bool);
+type Case = (&'static str, Vec<(StepKey, Option<PossibleDuplicate>)>, StepKey, Option<PossibleDuplicate>, bool);
 
 #[tokio::test]
 async fn what_one_way_of_a_chain_has_done_no_other_does_again() {
-    let unmarked = Way::default;
+    let unmarked = || None;
     let other_chain =
-        Way { number: 9, since: Some(StepKey { chain: ChainId { number: 2, ..step(1).chain }, ..step(8) }) };
+        Some(PossibleDuplicate { way: 9, since: StepKey { chain: ChainId { number: 2, ..step(1).chain }, ..step(8) } });
     let cases: [Case; 14] = [
         ("nobody has been here", vec![], at("", 5), way(9, 3), true),
         ("its own way has", vec![(at("", 4), way(9, 3))], at("", 5), way(9, 3), true),

@@ -21,7 +21,8 @@ const ACTIONS_WAITING_MAX: usize = 4_096;
 /// The link layer's way to the shell. Weak, since the shell owns the links.
 pub(crate) struct Ears {
     shell: Weak<Shell>,
-    tails: Mutex<HashMap<(usize, u64), Awaiting>>,
+    /// By the link and its number for the message.
+    tails: Mutex<HashMap<(u64, u64), Awaiting>>,
 }
 
 /// A message whose tail is on its way.
@@ -44,8 +45,7 @@ impl Ears {
             // Answered here and now: no chain, call or service is in its way.
             Ok(Message::Segment(about)) => shell.segments.on_message(link, &from, about),
             Ok(message) => {
-                let now = shell.now();
-                shell.core().on_message(now, &from, message);
+                shell.take_in(|core, now| core.on_message(now, &from, message));
                 shell.drive();
             }
             Err(why) => dropped(&from.name, &why),
@@ -56,32 +56,30 @@ impl Ears {
         let Some(from) = shell.peers.of(link) else { return };
         let awaiting = match Message::decode_head(head) {
             Ok(Message::Hop(hop)) => {
-                let now = shell.now();
-                let key = shell.core().on_hop_head(now, &from, hop.clone());
+                let key = shell.take_in(|core, now| core.on_hop_head(now, &from, hop.clone()));
                 shell.drive();
                 Awaiting::Hop { key, hop }
             }
             Ok(other) => Awaiting::Other(other),
             Err(why) => return dropped(&from.name, &why),
         };
-        lock(&self.tails).insert((Arc::as_ptr(link) as usize, id), awaiting);
+        lock(&self.tails).insert((link.id(), id), awaiting);
     }
 
     fn tail(&self, shell: &Arc<Shell>, link: &Arc<Link>, id: u64, tail: bytes::Bytes) {
-        let Some(awaiting) = lock(&self.tails).remove(&(Arc::as_ptr(link) as usize, id)) else { return };
-        let now = shell.now();
+        let Some(awaiting) = lock(&self.tails).remove(&(link.id(), id)) else { return };
         match awaiting {
             Awaiting::Hop { key, mut hop } => {
                 let whole = hop.attach_tail(tail).is_ok();
                 let tail = whole.then(|| Tail::of(*hop));
-                shell.core().on_tail(now, &key, tail);
+                shell.take_in(|core, now| core.on_tail(now, &key, tail));
             }
             Awaiting::Other(mut message) => {
                 let Some(from) = shell.peers.of(link) else { return };
                 if message.attach_tail(tail).is_ok() {
                     match message {
                         Message::Segment(about) => return shell.segments.on_message(link, &from, about),
-                        message => shell.core().on_message(now, &from, message),
+                        message => shell.take_in(|core, now| core.on_message(now, &from, message)),
                     }
                 }
             }
@@ -132,8 +130,7 @@ impl Handler for Ears {
 
     fn on_link_lost(&self, link: &Arc<Link>, why: &LinkError) {
         let Some(shell) = self.shell.upgrade() else { return };
-        let address = Arc::as_ptr(link) as usize;
-        let orphans: Vec<_> = lock(&self.tails).extract_if(|(from, _), _| *from == address).collect();
+        let orphans: Vec<_> = lock(&self.tails).extract_if(|(from, _), _| *from == link.id()).collect();
         shell.segments.on_link_lost(link.id());
         let now = shell.now();
         for (_, awaiting) in orphans {

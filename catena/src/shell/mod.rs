@@ -23,7 +23,7 @@ use std::{
 
 use catena_core::{CallId, Node as Core, Replied, Ticket, Time};
 use catena_guest::Sandbox;
-use catena_net::{Endpoint, Topology};
+use catena_net::{Endpoint, Lease, MemoryBudget, Topology};
 use catena_wire::{ChainId, Exception, Fault, NodeId, NodeRef, ServiceEntry, StepKey, Value, names};
 use tokio::{
     runtime::Handle,
@@ -54,6 +54,9 @@ pub(crate) type MakeSandbox = Box<dyn Fn() -> Result<Sandbox, Exception> + Send 
 
 pub(crate) struct Shell {
     core: Mutex<Core>,
+    /// What the machines may keep, and what they keep now.
+    memory: MemoryBudget,
+    kept: Mutex<Lease>,
     /// Held by whoever does what the core says.
     leading: Mutex<()>,
     /// A task to lead has been spawned, and has not begun.
@@ -97,19 +100,25 @@ pub(crate) struct Settings {
     pub(crate) untold_dials_max: usize,
     /// Where the steps of durable functions are kept.
     pub(crate) steps: Option<Steps>,
+    /// The memory of the functions that are kept.
+    #[allow(dead_code, reason = "it is held for as long as the node is there")]
+    pub(crate) set_aside: Option<Lease>,
     pub(crate) segments: Arc<Hub>,
 }
 
 impl Shell {
     /// Must be called within a tokio runtime.
-    pub(crate) fn new(core: Core, settings: Settings) -> Arc<Self> {
+    pub(crate) fn new(core: Core, settings: Settings, memory: MemoryBudget) -> Arc<Self> {
         let me = (**core.me()).clone();
+        let kept = memory.none();
         let shell = Arc::new(Self {
             runtime: Handle::current(),
             name: me.name.as_str().into(),
             site: me.site.as_deref().map(Into::into),
             me,
             core: Mutex::new(core),
+            memory,
+            kept: Mutex::new(kept),
             leading: Mutex::default(),
             called: AtomicBool::default(),
             endpoint: OnceLock::new(),
@@ -150,6 +159,21 @@ impl Shell {
 
     pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
         lock(&self.core)
+    }
+
+    /// What a peer has sent goes to the machines. They refuse what there is no memory to keep.
+    fn take_in<R>(&self, happen: impl FnOnce(&mut Core, Time) -> R) -> R {
+        let now = self.now();
+        let mut core = self.core();
+        core.set_memory_left(usize::try_from(self.memory.left()).unwrap_or(usize::MAX));
+        let result = happen(&mut core, now);
+        self.note_kept(&core);
+        result
+    }
+
+    /// Charges what the machines keep by now to the node's memory.
+    fn note_kept(&self, core: &Core) {
+        lock(&self.kept).record(core.held_bytes() as u64);
     }
 
     pub(crate) fn now(&self) -> Time {

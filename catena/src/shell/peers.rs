@@ -13,8 +13,6 @@ use super::sending::Waitings;
 
 /// Names of services remembered from greetings.
 const SERVICES_MAX: usize = 65_536;
-/// Services of one node.
-const SERVICES_PER_NODE_MAX: usize = 1_024;
 /// Names remembered of services whose last instance was lost.
 const DEPARTED_MAX: usize = 1_024;
 /// Instances of one service.
@@ -39,7 +37,7 @@ impl Peers {
         let node = Arc::new(hello.node);
         write(&self.by_link).insert(link.id(), Arc::clone(&node));
         let own = hello.services.into_iter().filter(|entry| entry.node.id == node.id);
-        self.learn(own.take(SERVICES_PER_NODE_MAX));
+        self.learn(own);
         self.greeted.notify_waiters();
         node
     }

@@ -11,7 +11,9 @@ use std::{
 
 use catena_core::{Action, Answer, SessionId, Ticket};
 use catena_guest::Start;
-use catena_wire::{Encoded, Exception, Fault, Hash, Message, NodeRef, StepKey, StepLimits, Value, names};
+use catena_wire::{
+    Encoded, Exception, Fault, Hash, Message, NodeRef, PossibleDuplicate, StepKey, StepLimits, Value, names,
+};
 use futures_util::FutureExt;
 use tokio::{sync::oneshot, task::AbortHandle};
 
@@ -22,7 +24,7 @@ use super::{
 };
 use crate::{
     Context,
-    durable::{Way, print_of},
+    durable::print_of,
     replying::{Right, list_of},
     service::Running,
 };
@@ -125,6 +127,7 @@ impl Shell {
     fn rest(&self) -> Led {
         let (more, next) = {
             let core = self.core();
+            self.note_kept(&core);
             (core.has_actions(), core.next_timeout())
         };
         if more {
@@ -174,8 +177,7 @@ impl Shell {
                 let gathers = self.service(&service).is_some_and(|known| known.is_replying(&function));
                 let (right, gathered) = self.right_of(right, gathers);
                 let context = self.context(time_left_us, credentials, key, right);
-                let way = duplicate.map(|mark| Way { number: mark.way, since: Some(mark.since) });
-                self.run_service(ticket, (&service, &function), params, context, gathered, way.unwrap_or_default());
+                self.run_service(ticket, (&service, &function), params, context, gathered, duplicate);
             }
             Action::RightChanged(right) => self.right_changed(&right),
             Action::CancelService(ticket) => {
@@ -263,13 +265,15 @@ impl Shell {
         params: Value,
         context: Context,
         gathered: Option<oneshot::Receiver<Vec<Value>>>,
-        way: Way,
+        duplicate: Option<PossibleDuplicate>,
     ) {
         let time_left_us = context.time_left_us;
         // What the function returns is a reply too: the right cannot end before that.
         let right = context.right.clone();
         let call = || match self.is_durable(service, function) {
-            true => Some(Arc::clone(self).run_once(service.to_owned(), function.to_owned(), params, context, way)),
+            true => {
+                Some(Arc::clone(self).run_once(service.to_owned(), function.to_owned(), params, context, duplicate))
+            }
             false => self.settings.services.get(service).and_then(|known| known.call(function, context, params)),
         };
         let running = std::panic::catch_unwind(AssertUnwindSafe(call))
@@ -316,7 +320,7 @@ impl Shell {
         function: String,
         params: Value,
         context: Context,
-        way: Way,
+        duplicate: Option<PossibleDuplicate>,
     ) -> Running {
         Box::pin(async move {
             let (step, print) = (context.step.clone(), print_of(&service, &function, &params));
@@ -327,7 +331,7 @@ impl Shell {
                 }
             };
             match (&self.settings.steps, step) {
-                (Some(steps), Some(step)) => steps.once(&step, print, way, effect).await,
+                (Some(steps), Some(step)) => steps.once(&step, print, duplicate, effect).await,
                 _ => effect.await,
             }
         })

@@ -8,12 +8,9 @@ use std::{
 use catena_core::{Receipt, Undelivered, Urgency};
 use catena_net::{Lease, Link, LinkError, Message, Place};
 use catena_wire::{Encoded, NodeId, NodeRef};
-use tokio::sync::Semaphore;
 
 use super::{Shell, lock};
 
-/// Nodes that are dialled at one time to send them something.
-const DIALS_MAX: usize = 64;
 /// What a message that waits for a dial is charged beside its own bytes.
 const WAITING_OVERHEAD_BYTES: u64 = 512;
 
@@ -64,7 +61,6 @@ impl Shell {
         if self.peers.waiting.add(&to, Waiting { message, receipt, lease }) {
             let shell = Arc::clone(self);
             self.runtime.spawn(async move {
-                let _turn = shell.peers.waiting.dials.acquire().await;
                 let link = shell.dial(&to).await;
                 for Waiting { message, receipt, lease } in shell.peers.waiting.take(&to) {
                     drop(lease);
@@ -120,15 +116,9 @@ struct Waiting {
 }
 
 /// What waits for nodes that are being dialled.
+#[derive(Default)]
 pub(super) struct Waitings {
     by_node: Mutex<HashMap<NodeId, Vec<Waiting>>>,
-    dials: Semaphore,
-}
-
-impl Default for Waitings {
-    fn default() -> Self {
-        Self { by_node: Mutex::default(), dials: Semaphore::new(DIALS_MAX) }
-    }
 }
 
 impl Waitings {

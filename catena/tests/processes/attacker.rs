@@ -1,13 +1,16 @@
 //! A peer that speaks the protocol, and keeps to nothing else.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
-use catena::{NodeId, NodeRef, ServiceEntry};
+use catena::{NodeId, NodeRef, ServiceEntry, exceptions};
 use catena_net::{Endpoint, EndpointConfig, Handler, Identity, Incoming, Link, LinkError, Message as Frames, Place};
 use catena_wire::{Encoded, Hello, Hop, Kinds, Message};
 use serde_json::Value as Json;
 use tokio::{
-    sync::{Mutex, mpsc},
+    sync::{Mutex, Notify, mpsc},
     time::timeout,
 };
 
@@ -16,8 +19,16 @@ use crate::{
     process::PATIENCE,
 };
 
-/// What its links bring and somebody may want to know: hops and listings.
-struct Heard(mpsc::Sender<Message>);
+/// What its links bring and somebody may want to know: hops and listings, and how many hops of its own were taken over or not.
+struct Heard(mpsc::Sender<Message>, Arc<Answered>);
+
+/// How many hops were accepted, and how many were refused for want of room.
+#[derive(Default)]
+struct Answered {
+    accepted: AtomicUsize,
+    overloaded: AtomicUsize,
+    more: Notify,
+}
 
 /// Of those nobody has read.
 const UNREAD_MAX: usize = 64;
@@ -28,9 +39,17 @@ impl Handler for Heard {
     fn on_message(&self, _: &Arc<Link>, incoming: Incoming) {
         let Incoming::Whole(message) = incoming else { return };
         let message = Message::decode(Encoded { head: message.head, tail: message.tail });
-        if let Ok(message @ (Message::Hop(_) | Message::Listing(..))) = message {
-            self.0.try_send(message).expect("they are read");
+        match message {
+            Ok(message @ (Message::Hop(_) | Message::Listing(..))) => self.0.try_send(message).expect("they are read"),
+            Ok(Message::Accepted(_)) => {
+                self.1.accepted.fetch_add(1, Ordering::SeqCst);
+            }
+            Ok(Message::Refused(_, why)) if why.name == exceptions::OVERLOADED => {
+                self.1.overloaded.fetch_add(1, Ordering::SeqCst);
+            }
+            _ => return,
         }
+        self.1.more.notify_one();
     }
 
     fn on_link_lost(&self, _: &Arc<Link>, _: &LinkError) {}
@@ -40,6 +59,7 @@ pub(crate) struct Attacker {
     pub(crate) endpoint: Endpoint,
     pub(crate) node: NodeRef,
     heard: Mutex<mpsc::Receiver<Message>>,
+    answered: Arc<Answered>,
 }
 
 /// An entry for a service of one function, `f`, at this node.
@@ -55,10 +75,12 @@ impl Attacker {
         let node = NodeRef { id: NodeId(id), name: name.into(), address: Some(listen.to_string()), site: None };
         let hello = Hello { node: node.clone(), services: announces(&node), repository: false }.encode().into();
         let (sender, heard) = mpsc::channel(UNREAD_MAX);
+        let answered = Arc::new(Answered::default());
         let config = EndpointConfig { listen: Some(listen), ..EndpointConfig::default() };
         let identity = Identity { node: id, site: None, hello };
-        let endpoint = Endpoint::bind(config, identity, Arc::new(Heard(sender))).await.expect("a port");
-        Self { endpoint, node, heard: Mutex::new(heard) }
+        let endpoint =
+            Endpoint::bind(config, identity, Arc::new(Heard(sender, Arc::clone(&answered)))).await.expect("a port");
+        Self { endpoint, node, heard: Mutex::new(heard), answered }
     }
 
     /// A link to the node there, introduced on this side.
@@ -79,6 +101,21 @@ impl Attacker {
             }
         };
         timeout(PATIENCE, found).await.expect("what it waits for")
+    }
+
+    /// Until so many hops were accepted or refused for want of room; how many of each.
+    pub(crate) async fn answered(&self, hops: usize) -> (usize, usize) {
+        let all = async {
+            loop {
+                let (accepted, overloaded) = (&self.answered.accepted, &self.answered.overloaded);
+                let counts = (accepted.load(Ordering::SeqCst), overloaded.load(Ordering::SeqCst));
+                if counts.0 + counts.1 >= hops {
+                    return counts;
+                }
+                self.answered.more.notified().await;
+            }
+        };
+        timeout(PATIENCE, all).await.expect("an answer to each hop")
     }
 
     /// Until the node has read all that was sent over this link: it answers what comes after that.

@@ -17,6 +17,7 @@ mod node;
 mod nodes;
 mod process;
 mod relay;
+mod unruly;
 
 /// The process that the tests start. Run as a test it is over at once.
 #[tokio::test(flavor = "multi_thread")]

@@ -6,7 +6,7 @@ use tokio::{
         TcpListener, TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
-    sync::watch,
+    sync::{broadcast, watch},
 };
 
 pub(crate) struct Relay {
@@ -14,6 +14,7 @@ pub(crate) struct Relay {
     /// Bytes towards the node that may pass.
     allowed: watch::Sender<u64>,
     passed: watch::Receiver<u64>,
+    cuts: broadcast::Sender<()>,
     held: watch::Receiver<bool>,
 }
 
@@ -26,21 +27,32 @@ impl Relay {
         let (passing, passed) = watch::channel(0);
         let (holding, held) = watch::channel(false);
         let permits = allowed.subscribe();
+        let (cuts, _) = broadcast::channel(1);
+        let cutting = cuts.clone();
         tokio::spawn(async move {
             while let Ok((near, _)) = listener.accept().await {
                 let (from, mut back) = near.into_split();
                 let (mut answers, to) = TcpStream::connect(&target).await.unwrap().into_split();
                 let back = tokio::spawn(async move { tokio::io::copy(&mut answers, &mut back).await });
-                forward(from, to, permits.clone(), &passing, &holding).await;
+                let mut cut = cutting.subscribe();
+                tokio::select! {
+                    () = forward(from, to, permits.clone(), &passing, &holding) => {}
+                    _ = cut.recv() => {}
+                }
                 back.abort();
             }
         });
-        Self { address, allowed, passed, held }
+        Self { address, allowed, passed, cuts, held }
     }
 
     /// Lets so many bytes more pass than have passed by now.
     pub(crate) fn allow(&self, more: u64) {
         self.allowed.send_replace(self.passed.borrow().saturating_add(more));
+    }
+
+    /// Ends the connection that there is; the next may be made at once.
+    pub(crate) fn cut(&self) {
+        let _ = self.cuts.send(());
     }
 
     /// Until it holds something back.

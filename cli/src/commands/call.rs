@@ -65,7 +65,7 @@ fn split(target: &str) -> Result<(&str, &str), Failure> {
             Ok((service, function))
         }
         _ => {
-            let subcommands = ["up", "dev", "run", "call", "debug", "replay", "ls", "check"];
+            let subcommands = ["up", "dev", "run", "call", "debug", "replay", "ls", "gateway", "check"];
             let help = did_you_mean(
                 target,
                 subcommands,

@@ -6,6 +6,7 @@ mod check_node;
 pub(crate) mod completions;
 pub(crate) mod debug;
 pub(crate) mod dev;
+pub(crate) mod gateway;
 pub(crate) mod ls;
 pub(crate) mod replay;
 pub(crate) mod run;
@@ -28,6 +29,7 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<(), Failure> {
         Command::Debug(args) => in_runtime(debug::run(&args, output)),
         Command::Replay(args) => in_runtime(replay::run(&args, output)),
         Command::Call(args) => in_runtime(call::run(&args, output)),
+        Command::Gateway(args) => in_runtime(gateway::run(&args, output)),
         Command::Ls(args) => in_runtime(ls::run(&args, output)),
         Command::Check(args) => in_runtime(check::run(&args, output)),
     }

@@ -21,7 +21,7 @@ use crate::{
     report, sandbox,
     signals::Signals,
     source::Source,
-    value::Shown,
+    value::{Shown, compact},
 };
 
 const EXAMPLES: &str = "\
@@ -239,7 +239,7 @@ fn is_same(now: &Result<Value, Exception>, end: &Result<Value, Exception>) -> bo
 const BRIEF_CHARS_MAX: usize = 200;
 
 pub(crate) fn brief(value: &Value) -> String {
-    let text = Shown(value).compact();
+    let text = compact(value);
     if text.chars().count() <= BRIEF_CHARS_MAX {
         return text;
     }

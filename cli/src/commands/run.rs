@@ -21,7 +21,7 @@ use crate::{
     signals::Signals,
     source::Source,
     terms::Task,
-    value::{Exact, OneKey, Shown},
+    value::{Exact, OneKey, Shown, compact},
 };
 
 /// Where a chain's own code runs.
@@ -178,7 +178,7 @@ pub(crate) fn emitted(value: &Value, output: &Output) -> Result<(), Failure> {
         return output.json_line(&OneKey("emit", Shown(value)));
     }
     let mark = if output.out_tty { output.paint(Paint::Dim, "emit ") } else { String::new() };
-    output.data(&(mark + &Shown(value).compact()))
+    output.data(&(mark + &compact(value)))
 }
 
 fn show(ended: Result<Value, Failure>, chart: Option<&Chart>, output: &Output) -> Result<(), Failure> {

@@ -26,7 +26,8 @@ pub(crate) const EXAMPLE: &str = r#"A file with everything in it; only `name` mu
   repository = true                  # keeps functions for all nodes
   shaped = "paper"                   # development only: slow links, by the paper's figures
   cache_dir = "./modules"            # compiled modules; nobody else may write there
-  memory_bytes_max = 1_073_741_824   # what peers may make the node hold; beyond it they are refused
+  memory_bytes_max = 1_073_741_824   # what the node holds at most: messages, chains, guests; beyond it peers are refused
+  untold_dials_max = 16              # addresses a minute that strangers may have it dial in vain; 0: none
 
   runs_guests = false                # no foreign code here; by default it runs here
   chaining_proxy = "10.0.0.8:7400"   # they run there, by its hosts_chains_for_others = true
@@ -121,6 +122,9 @@ async fn start(args: &Up, file: NodeFile, output: &Output) -> Result<(Node, Vec<
     }
     if let Some(bytes) = file.memory_bytes_max {
         builder = builder.memory_bytes_max(bytes);
+    }
+    if let Some(addresses) = file.untold_dials_max {
+        builder = builder.untold_dials_max(addresses);
     }
     if let Some(store) = file.step_store {
         builder = builder.step_store_within(store.file, store.limits);

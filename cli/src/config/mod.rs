@@ -41,8 +41,10 @@ pub(crate) struct NodeFile {
     pub(crate) guests: Guests,
     /// Where compiled modules are kept, if not in the user's own cache.
     pub(crate) cache_dir: Option<PathBuf>,
-    /// What peers may make the node hold, in bytes, if not as by default.
+    /// What the node may hold, in bytes, if not as by default.
     pub(crate) memory_bytes_max: Option<u64>,
+    /// Addresses that strangers may have it dial in vain in a minute, if not as by default.
+    pub(crate) untold_dials_max: Option<usize>,
     pub(crate) step_store: Option<StepStoreFile>,
     pub(crate) services: Vec<ServiceFile>,
     pub(crate) limits: Limits,
@@ -93,6 +95,7 @@ impl NodeFile {
             guests,
             cache_dir,
             memory_bytes_max: file.memory_bytes_max.map(|bytes| checked_memory(&bytes, text)).transpose()?,
+            untold_dials_max: file.untold_dials_max,
             step_store,
             services,
             limits: file.limits.checked(text)?,

@@ -37,6 +37,7 @@ fn a_whole_file_is_taken() {
         advertise = "mtv.example.org:0"
         join = ["a:1", { address = "b:2", site = "cam" }]
         repository = true
+        untold_dials_max = 0
         shaped = "paper"
         [[service]]
         kind = "files"
@@ -70,6 +71,7 @@ fn a_whole_file_is_taken() {
     assert_eq!(file.join[1].site.as_deref(), Some("cam"));
     assert_eq!((file.join[0].address.as_str(), file.join[1].address.as_str()), ("a:1", "b:2"));
     assert!(file.shaped && file.repository);
+    assert_eq!(file.untold_dials_max, Some(0));
     assert_eq!(file.advertise.as_deref(), Some("mtv.example.org:0"));
     assert_eq!(file.limits.memory_bytes_max, 1 << 20);
     assert_eq!(file.limits.events_max, Limits::default().events_max);

@@ -11,7 +11,7 @@ use crate::{
     output::{Output, Paint, printable},
     report::Head,
     source::Source,
-    value::{OneKey, Shown},
+    value::{OneKey, Shown, compact},
 };
 
 /// Says what happens.
@@ -53,7 +53,7 @@ impl Teller<'_> {
         }
         self.output.talk(&self.call_text(number, call));
         let Some(bytes) = state_bytes else { return Ok(()) };
-        self.output.talk(&format!("  params {}", Shown(&call.asked.params).compact()));
+        self.output.talk(&format!("  params {}", compact(&call.asked.params)));
         self.output.talk(&format!("  state  {bytes} bytes of continuation"));
         stop.also.iter().for_each(|also| self.output.talk(&format!("  also waiting: {}", also.name())));
         Ok(())

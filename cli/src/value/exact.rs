@@ -1,12 +1,8 @@
 //! Payloads in files of ours: as JSON where that says all there is to say, else as their bytes, `{"$cbor": "BASE64"}`.
 
 use catena::{Exception, Value, to_value};
+use catena_json::{Json, Shown, base64, parse};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::SerializeMap};
-
-use super::{
-    Shown, base64,
-    read::{Json, inline},
-};
 
 /// The key under which CBOR stands.
 const CBOR: &str = "$cbor";
@@ -21,7 +17,7 @@ pub(crate) struct ExactException(pub(crate) Exception);
 
 impl Serialize for Exact {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let plain = inline(&Shown(&self.0).compact()).is_ok_and(|back| back == self.0) && !is_marked(&self.0);
+        let plain = parse(&text(&self.0)).is_ok_and(|back| back == self.0) && !is_marked(&self.0);
         if plain { Shown(&self.0).serialize(serializer) } else { marked(&self.0, serializer) }
     }
 }
@@ -29,9 +25,14 @@ impl Serialize for Exact {
 impl Serialize for ExactException {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let value = Value::encode(&self.0);
-        let back = inline(&Shown(&value).compact()).ok().and_then(|value| exception(&value).ok());
+        let back = parse(&text(&value)).ok().and_then(|value| exception(&value).ok());
         if back.as_ref() == Some(&self.0) { Shown(&value).serialize(serializer) } else { marked(&value, serializer) }
     }
+}
+
+/// What is read back; what cannot be written is no JSON.
+fn text(value: &Value) -> String {
+    serde_json::to_string(&Shown(value)).unwrap_or_default()
 }
 
 /// An object of the program's own that looks like the mark.

@@ -1,16 +1,17 @@
-//! Payload values and JSON: what a person writes becomes CBOR, and what comes back becomes JSON.
-//!
-//! Both ways bytes are `{"$bytes": "BASE64"}`, since JSON has none.
+//! Payload values on the command line: as arguments, as output, and in files of ours.
 
-pub(crate) mod base64;
 mod exact;
 mod read;
-mod show;
-mod when;
 
+use catena::Value;
+
+use crate::output::escaped;
+
+pub(crate) use catena_json::{OneKey, Shown, base64};
 pub(crate) use exact::{Exact, ExactException};
 pub(crate) use read::{argument, inline};
-pub(crate) use show::{OneKey, Shown};
 
-/// The key under which bytes stand in JSON.
-const BYTES: &str = "$bytes";
+/// A payload as JSON on one line, with nothing in it that would command a terminal.
+pub(crate) fn compact(value: &Value) -> String {
+    serde_json::to_string(&Shown(value)).map_or_else(|why| format!("(not to be shown as JSON: {why})"), escaped)
+}

@@ -84,7 +84,8 @@ impl Calls {
         if let Err(why) = check_time(ground.now, &call.request) {
             let why = delivery.conclude(why);
             // Sent before, it may have been done: that there is no time to ask again does not tell.
-            let why = if delivery.attempts() > 0 { why.outcome_unknown() } else { why };
+            let sent = delivery.attempts() > 0 && !bug!(ground.policy, LateCallDenied);
+            let why = if sent { why.outcome_unknown() } else { why };
             let request = self.over(id, call.request);
             return self.fail(ground, request, why);
         }
@@ -194,7 +195,7 @@ impl Calls {
             let Some(Call { request, stage }) = self.take(ground, id, |_| true) else { continue };
             let request = self.over(id, request);
             let why = match stage {
-                Stage::Asked(delivery) if !bug!(ground.policy, LateCallDenied) => late(&delivery.to().name),
+                Stage::Asked(delivery) => late(&delivery.to().name),
                 Stage::LookingUp(Some(delivery)) if delivery.may_be_done() => late(&delivery.to().name),
                 _ => no_time(),
             };

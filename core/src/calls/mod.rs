@@ -3,7 +3,6 @@
 
 mod answer;
 mod ask;
-mod request;
 mod serve;
 
 use alloc::{
@@ -13,13 +12,13 @@ use alloc::{
 };
 use catena_wire::{ChainId, Message, NodeId, StepKey};
 
+pub(crate) use crate::request::{Owner, ReplyTo, Request};
 use crate::{
     Action, Receipt, SessionId, Ticket, Time, Urgency, collections::Timers, delivery::Delivery, ground::Ground,
     outbox::Event,
 };
 pub(crate) use answer::result_too_large;
 pub(crate) use ask::too_large;
-pub(crate) use request::{Owner, ReplyTo, Request};
 
 /// How far a call has got.
 #[derive(Clone, Debug)]

@@ -8,9 +8,8 @@ use catena_wire::{
 };
 
 use super::{
-    ChainState, Chains,
-    activation::{Activation, Awaits, Code, Outstanding, Phase, Suspended},
-    recording::Recording,
+    Chains,
+    activation::{Activation, Awaits, ChainState, Code, Outstanding, Phase, Recording, Suspended},
 };
 use crate::{
     Action, Answer, Plan, Receipt, SessionId, Start, Urgency,
@@ -81,15 +80,15 @@ impl Chains {
         }
         self.check_room(ground)?;
         // No peer takes more than what is left: so many peers may come, and there is room for the next.
-        let left = policy.activations_max - self.count();
-        if self.brought_by(from.id) > left {
-            return Err(overloaded(&ground.me.name, "chains of this one peer", self.brought_by(from.id)));
+        let share = self.brought_by(from.id);
+        if share.chains > policy.activations_max - self.count() {
+            return Err(overloaded(&ground.me.name, "chains of this one peer", share.chains));
         }
         let stacked: usize = hop.stack.iter().map(|frame| frame.continuation_bytes as usize).sum();
         let bytes = hop.continuation_bytes as usize + stacked + hop.params.len_bytes();
         let room = policy.held_bytes_max.saturating_sub(self.held_bytes(ground)).min(ground.memory_left);
-        if bytes > room {
-            return Err(overloaded(&ground.me.name, "bytes of chains", policy.held_bytes_max));
+        if share.bytes.saturating_add(bytes) > room {
+            return Err(overloaded(&ground.me.name, "bytes of chains", self.held_bytes(ground)));
         }
         ground.check_running()?;
         if hop.budget.time_left_us() == 0 {

@@ -5,8 +5,7 @@ use catena_wire::{Exception, Fault, Hash, NodeRef, names};
 
 use super::{
     Chains,
-    activation::{Awaits, Code, Phase, Suspended},
-    recording::Recording,
+    activation::{Awaits, Code, Phase, Recording, Suspended},
 };
 use crate::{Action, Answer, SessionId, ground::Ground};
 

@@ -8,8 +8,7 @@ use catena_wire::{
 
 use super::{
     Chains,
-    activation::{Activation, Phase, Suspended},
-    recording::Recording,
+    activation::{Activation, Phase, Recording, Suspended},
 };
 use crate::{
     Action, Receipt, SessionId, Time, Undelivered,

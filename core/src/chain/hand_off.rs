@@ -6,11 +6,10 @@ use catena_wire::{Encoded, Exception, Hop, Message, NodeId, NodeRef, Outcome, St
 
 use super::{
     Chains,
-    activation::{Activation, Cargo, Departure, Phase},
-    recording::Recording,
+    activation::{Activation, Cargo, Departure, HandOff, Phase, Recording},
 };
 use crate::{
-    Action, Handed, Instance, Receipt, RetryScope, SessionId, Time, Undelivered,
+    Action, Handed, Instance, Receipt, RetryScope, SessionId, Undelivered,
     calls::too_large,
     delivery::{Delivery, Next, unreachable},
     directory::Waiter,
@@ -18,57 +17,6 @@ use crate::{
     memory::{Fate, Payload},
     outbox::Event,
 };
-
-/// A hop being handed over.
-#[derive(Clone, Debug)]
-pub(crate) struct HandOff {
-    pub(super) key: StepKey,
-    pub(super) cargo: Cargo,
-    pub(super) continuation: Bytes,
-    pub(super) code_bytes: Option<Bytes>,
-    pub(super) delivery: Delivery,
-    /// When it goes out again; `None` while another instance of the service is looked for.
-    pub(super) retry_at: Option<Time>,
-    /// What the function is told if nothing was done anywhere.
-    pub(super) fallback: Option<Exception>,
-}
-
-impl HandOff {
-    pub(crate) const fn key(&self) -> &StepKey {
-        &self.key
-    }
-
-    pub(crate) const fn to(&self) -> &Arc<NodeRef> {
-        self.delivery.to()
-    }
-
-    pub(crate) fn nodes(&self) -> Vec<Arc<NodeRef>> {
-        self.delivery.nodes()
-    }
-
-    pub(crate) fn may_be_done(&self) -> bool {
-        let out = self.delivery.attempts() > 0 || self.delivery.may_be_done();
-        out && matches!(self.cargo, Cargo::Call(_))
-    }
-
-    /// Whether it was taken over once, and is handed over again.
-    pub(super) const fn was_taken(&self) -> bool {
-        self.delivery.was_taken()
-    }
-
-    /// How long ago it first went out.
-    pub(super) fn age_us(&self, now: Time) -> u64 {
-        self.delivery.age_us(now)
-    }
-
-    pub(super) fn retry_at(&self) -> Time {
-        self.retry_at.unwrap_or(Time::from_us(u64::MAX))
-    }
-
-    pub(super) fn bytes(&self) -> usize {
-        self.continuation.len() + self.cargo.bytes() + self.code_bytes.as_ref().map_or(0, Bytes::len)
-    }
-}
 
 impl Chains {
     /// The chain goes where this goes, as soon as it is known where that is.

@@ -1,8 +1,7 @@
 //! Merging (rpc-chains section 3.10): the merge host awaits the outcomes of all branches, then the parent goes on.
 
-use alloc::{collections::BTreeMap, vec::Vec};
-use bytes::Bytes;
-use catena_wire::{BRANCHES_MAX, Branch, BranchCount, End, PATH_HOSTS_MAX, StepKey, StepTrace, Value};
+use alloc::vec::Vec;
+use catena_wire::{BRANCHES_MAX, BranchCount, End, PATH_HOSTS_MAX, StepKey, StepTrace, Value};
 
 use super::{
     Chains,
@@ -14,51 +13,6 @@ use crate::{
     ground::Ground,
     memory::{Done, Fate, Record},
 };
-
-/// A parent that waits for its branches.
-#[derive(Clone, Debug)]
-pub(crate) struct Merging {
-    /// The guest's number for the split.
-    pub(super) call: u32,
-    /// The step that split.
-    pub(super) at: StepKey,
-    /// Number of the first branch.
-    pub(super) first: u16,
-    /// How many there are.
-    pub(super) count: u16,
-    /// What each was given; none can bring more back.
-    pub(super) hops_each: u32,
-    pub(super) continuation: Bytes,
-    /// How many hosts of the parent's path its branches share.
-    pub(super) hosts_before: usize,
-    /// How many of the lines that its branches carry were the parent's when it split: meanwhile it may be brought others.
-    pub(super) lines_before: usize,
-    /// By number.
-    pub(super) ended: BTreeMap<u16, End>,
-    /// Branches for which it does not wait: none, but for a mistake made on purpose.
-    pub(super) early: usize,
-}
-
-impl Merging {
-    /// Branches that have not ended, as the merge host tells the origin.
-    pub(crate) fn open_branches(&self) -> Vec<Branch> {
-        let numbers = (0..self.count).map(|index| self.first.saturating_add(index));
-        let open = numbers.filter(|number| !self.ended.contains_key(number));
-        open.filter_map(|number| self.at.branch.child(number)).collect()
-    }
-
-    /// Whether it is one of these branches, and has not ended before.
-    fn awaits(&self, end: &End) -> bool {
-        let number = end.key.branch.number();
-        let among = number.checked_sub(self.first).is_some_and(|index| index < self.count);
-        let ours = end.key.chain == self.at.chain && end.key.branch.parent().as_ref() == Some(&self.at.branch);
-        among && ours && !self.ended.contains_key(&number)
-    }
-
-    fn is_complete(&self) -> bool {
-        self.ended.len() + self.early >= usize::from(self.count)
-    }
-}
 
 impl Chains {
     /// A branch has ended. What comes for a merge that is over, or never was here, is dropped.

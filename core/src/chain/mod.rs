@@ -2,7 +2,6 @@
 //!
 //! [`Chains`] is the table of them; what a chain does is in the files beside it.
 
-mod activation;
 mod arrive;
 mod cancel;
 mod code;
@@ -15,7 +14,6 @@ mod recording;
 mod repeat;
 mod split;
 mod stack;
-mod state;
 mod turn;
 
 use alloc::{
@@ -25,11 +23,20 @@ use alloc::{
 };
 use catena_wire::{NodeId, StepKey};
 
-use crate::{SessionId, Time, collections::Timers};
-pub(crate) use activation::{Activation, Phase};
+use crate::{
+    SessionId, Time,
+    activation::{self, Activation, Phase},
+    collections::Timers,
+};
 pub use arrive::Tail;
 pub(crate) use console::{extend, lines_brought_max};
-pub(crate) use state::ChainState;
+
+/// The chains of one peer, and what they take to keep.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    chains: usize,
+    bytes: usize,
+}
 
 /// The chains at this node.
 #[derive(Clone, Debug, Default)]
@@ -42,8 +49,8 @@ pub(crate) struct Chains {
     handing_to: BTreeSet<(NodeId, SessionId)>,
     /// Those whose branches end here, by the step that split.
     merging: BTreeMap<StepKey, SessionId>,
-    /// How many each node brought.
-    brought: BTreeMap<NodeId, usize>,
+    /// What each node brought.
+    brought: BTreeMap<NodeId, Share>,
     timers: Timers<SessionId>,
     bytes: usize,
 }
@@ -53,9 +60,9 @@ impl Chains {
         self.by_session.len()
     }
 
-    /// How many are here that this node brought.
-    pub(crate) fn brought_by(&self, node: NodeId) -> usize {
-        self.brought.get(&node).copied().unwrap_or(0)
+    /// What is here that this node brought.
+    fn brought_by(&self, node: NodeId) -> Share {
+        self.brought.get(&node).copied().unwrap_or_default()
     }
 
     /// What they take to keep, without their guests.
@@ -70,7 +77,7 @@ impl Chains {
     fn insert(&mut self, activation: impl Into<Box<Activation>>) -> SessionId {
         self.next += 1;
         let (session, activation) = (SessionId(self.next), activation.into());
-        *self.brought.entry(activation.before.id).or_default() += 1;
+        self.brought.entry(activation.before.id).or_default().chains += 1;
         self.by_session.insert(session, activation);
         self.enter(session);
         session
@@ -88,9 +95,9 @@ impl Chains {
         self.leave(session);
         self.timers.clear(session);
         let activation = self.by_session.remove(&session)?;
-        if let Some(count) = self.brought.get_mut(&activation.before.id) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(share) = self.brought.get_mut(&activation.before.id) {
+            share.chains -= 1;
+            if share.chains == 0 {
                 self.brought.remove(&activation.before.id);
             }
         }
@@ -111,6 +118,9 @@ impl Chains {
         self.timers.set(session, activation.wakes_at());
         activation.counted_bytes = activation.bytes();
         self.bytes += activation.counted_bytes;
+        if let Some(share) = self.brought.get_mut(&activation.before.id) {
+            share.bytes += activation.counted_bytes;
+        }
         match &activation.phase {
             Phase::HandingOff(hand_off) => {
                 self.handing.insert(hand_off.key().clone(), session);
@@ -124,6 +134,9 @@ impl Chains {
     fn leave(&mut self, session: SessionId) {
         let Some(activation) = self.by_session.get(&session) else { return };
         self.bytes -= activation.counted_bytes;
+        if let Some(share) = self.brought.get_mut(&activation.before.id) {
+            share.bytes -= activation.counted_bytes;
+        }
         match &activation.phase {
             // A chain that was given up as lost and went on may hand over the same step as the one that was not lost after all.
             Phase::HandingOff(hand_off) => {

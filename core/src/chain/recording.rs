@@ -1,70 +1,12 @@
 //! The recording of a chain: what its guests are told, carried along and brought home with the end.
 
-use alloc::vec::Vec;
-use catena_wire::{Asked, Outcome, RECORDING_BYTES_MAX, RECORDING_EVENTS_MAX, Recording as Wire, Told, Value, What};
+use catena_wire::{Asked, Outcome, Told, Value, What};
 
 use super::{
     Chains,
     activation::{Activation, Phase},
 };
 use crate::{Action, Replied, SessionId, Turn, ground::Ground};
-
-/// Kept for [`What::Full`], which must fit when nothing else does.
-const EVENTS_MAX: usize = RECORDING_EVENTS_MAX - 1;
-
-/// What a chain has been told so far, on this branch and on those that have merged into it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Recording {
-    told: Vec<Told>,
-    events: usize,
-    payload_bytes: usize,
-}
-
-impl Recording {
-    pub(crate) fn from_wire(wire: Wire) -> Self {
-        let mut recording = Self::default();
-        recording.merge(wire);
-        recording
-    }
-
-    pub(crate) fn to_wire(&self) -> Wire {
-        Wire(self.told.clone())
-    }
-
-    /// What it takes to keep.
-    pub(crate) fn bytes(&self) -> usize {
-        self.events * size_of::<Told>() + self.payload_bytes
-    }
-
-    /// Adds what a branch recorded.
-    pub(crate) fn merge(&mut self, more: Wire) {
-        more.0.into_iter().for_each(|told| self.push(told));
-    }
-
-    /// Adds an event. The chain goes on when there is no room: the recording says that it does not.
-    /// Takes back what a guest was to be told, and was not.
-    pub(crate) fn pop(&mut self) {
-        if let Some(told) = self.told.pop() {
-            self.events -= told.events().min(self.events);
-            self.payload_bytes -= told.payload_bytes().min(self.payload_bytes);
-        }
-    }
-
-    fn push(&mut self, told: Told) {
-        if matches!(self.told.last(), Some(Told { what: What::Full, .. })) {
-            return;
-        }
-        let (events, bytes) = (told.events(), told.payload_bytes());
-        let fits = self.events + events <= EVENTS_MAX && self.payload_bytes + bytes <= RECORDING_BYTES_MAX;
-        if fits {
-            self.events += events;
-            self.payload_bytes += bytes;
-            self.told.push(told);
-        } else {
-            self.told.push(Told { what: What::Full, ..told });
-        }
-    }
-}
 
 impl Chains {
     /// Adds what happened to the guest of this session, if its chain is recorded.

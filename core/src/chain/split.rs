@@ -5,10 +5,8 @@ use bytes::Bytes;
 use catena_wire::{Exception, Fault, Kinds, Merge, Mode, NodeRef, Outcome, StepKey, StepTrace, names};
 
 use super::{
-    ChainState, Chains,
-    activation::{Activation, Awaits, Cargo, Outstanding, Phase, Suspended},
-    merge::Merging,
-    recording::Recording,
+    Chains,
+    activation::{Activation, Awaits, Cargo, ChainState, Merging, Outstanding, Phase, Recording, Suspended},
 };
 use crate::{
     GuestSplit, Instance, SessionId,

@@ -1,11 +1,13 @@
-//! Small collections that every part uses: deadlines in order, and what is remembered for a while.
+//! Small collections that every part uses: deadlines in order, numbered answers, and what is remembered for a while.
 
 mod awake;
 mod expiring;
 mod in_order;
+mod tally;
 mod timers;
 
 pub(crate) use awake::AwakeClock;
 pub(crate) use expiring::Expiring;
 pub(crate) use in_order::InOrder;
+pub(crate) use tally::{Taken, Tally};
 pub(crate) use timers::Timers;

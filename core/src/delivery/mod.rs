@@ -128,7 +128,6 @@ impl Delivery {
         }
         let why = Exception { unknown: !bug!(policy, LossDenied), ..lost(&self.to.name) };
         match self.scope {
-            RetryScope::Nowhere if bug!(policy, LostStepRetried) => {}
             RetryScope::SameNode if bug!(policy, DurableElsewhere) => {}
             RetryScope::Nowhere => return Next::GiveUp(self.conclude(why)),
             RetryScope::SameNode => self.bound_to = Some(self.to.name.clone()),

@@ -6,9 +6,8 @@ use catena_wire::{Branch, ChainId, NodeId, NodeRef, Part, StepKey, Value};
 
 use crate::{
     Action, Policy, Time,
-    collections::Expiring,
+    collections::{Expiring, Taken, Tally},
     outbox::Outbox,
-    replies::{Taken, Tally},
 };
 
 #[derive(Clone, Debug, Default)]

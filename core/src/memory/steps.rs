@@ -13,7 +13,7 @@ use alloc::{
 };
 use catena_wire::{Branch, Brought, ChainId, Encoded, Exception, NodeId, NodeRef, StepKey, Value};
 
-use crate::{Policy, SessionId, Time, chain::Activation};
+use crate::{Policy, SessionId, Time, activation::Activation};
 
 /// What is known of a step.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use catena_wire::{Branch, ChainId, LogLine, StepKey, Value};
 
 use super::{Detached, Origin, Started};
-use crate::{Action, Policy, Replied, Time, chain::extend, outbox::Outbox, replies::Taken};
+use crate::{Action, Policy, Replied, Time, chain::extend, collections::Taken, outbox::Outbox};
 
 impl Origin {
     /// An intermediate answer has come. False if it has to come again: there is no room for it.

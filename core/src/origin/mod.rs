@@ -13,7 +13,10 @@ use alloc::{
 };
 use catena_wire::{Branch, ChainId, End, Hash, LogLine, Mode, NodeId, NodeRef, Outcome, StepKey};
 
-use crate::{Policy, Time, collections::Timers, replies::Tally};
+use crate::{
+    Policy, Time,
+    collections::{Tally, Timers},
+};
 pub(crate) use end::EndedDetached;
 use end::Found;
 use liveness::Liveness;

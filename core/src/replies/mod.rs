@@ -6,13 +6,11 @@
 //! and as many replies as that counts: never before, since a right is named by an end that is awaited itself; never later, since
 //! everything that counts is sent until it has arrived, and a holder that shows no sign of life is given up, by name.
 //!
-//! [`right`] is the side of the holder, [`set`] that of the caller; [`tally`] orders and counts, for chains too.
+//! [`right`] is the side of the holder, [`set`] that of the caller; a [`crate::collections::Tally`] orders and counts, for chains too.
 
 mod right;
 mod set;
-mod tally;
 
 pub(crate) use right::Rights;
 pub use right::{Gather, NotSent};
 pub(crate) use set::Sets;
-pub(crate) use tally::{Taken, Tally};

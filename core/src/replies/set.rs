@@ -12,9 +12,12 @@ use catena_wire::{
     Window, names,
 };
 
-use super::{Taken, Tally};
 use crate::{
-    Action, Missing, Receipt, Replied, Time, Urgency, calls::Owner, collections::Timers, ground::Ground, outbox::Event,
+    Action, Missing, Receipt, Replied, Time, Urgency,
+    calls::Owner,
+    collections::{Taken, Tally, Timers},
+    ground::Ground,
+    outbox::Event,
 };
 
 /// Which part of a window has to be used before its holder is told at once; less is told together, after a while.

@@ -13,7 +13,7 @@ fn shown_in(bug: Bug) -> Option<&'static str> {
         Bug::FrameDropped | Bug::EndTooEarly => "a sub-chain, one loss",
         Bug::EndTwice | Bug::RepeatRuns | Bug::MergeTooEarly => "a split in two, one loss",
         Bug::GuestLeaks | Bug::LossDenied => "a sub-chain, one crash",
-        Bug::OriginWaitsForEver => "two chains, one crash",
+        Bug::OriginWaitsForEver => "a chain whose hop is lost",
         Bug::CancelForgotten | Bug::MergeCountsRepeats => "a split in two, cancelled",
         Bug::HopsKept => "a sub-chain on its own, too few",
         Bug::LineTwice => "lines of the console",
@@ -22,12 +22,35 @@ fn shown_in(bug: Bug) -> Option<&'static str> {
         Bug::ForgottenIsNew => "nodes that remember",
         Bug::AgesAsleep => "all are stopped",
         Bug::AnswerSentOnce => "two chains, one loss",
+        Bug::EndSentOnce => "no room for answers",
+        Bug::BusyBranchSpeaks => "a branch whose hop is lost",
+        Bug::DurableElsewhere => "two instances of a durable",
+        Bug::HopsNotShared => "branches that share too few hops",
+        Bug::RefusalForgotten => "room for one chain",
         Bug::EarlyAnswerDropped | Bug::AnswersRenumbered => "no room for answers",
         Bug::ListenerGoneAtOnce => "a sub-chain that its service hears",
         Bug::AcceptedHeadless => "a state that comes late, or not, two",
         Bug::EntryForgotten => "an origin that nobody can dial, one crash",
         Bug::OneSourceAsked => "a function that is fetched, one crash",
-        _ => return None,
+        Bug::HarmlessErrorKept
+        | Bug::LossOutlived
+        | Bug::HeadlessBeats
+        | Bug::HoldsWithoutBound
+        | Bug::BranchesWithoutRoom
+        | Bug::StrangersAccept
+        | Bug::StrangersCancel
+        | Bug::CancelNotPassedOn
+        | Bug::EntryForgetsHosts
+        | Bug::LateCallDenied
+        | Bug::MarkReplaced
+        | Bug::FirstWayNotFenced
+        | Bug::BranchDoubtForgotten
+        // Rights to reply are not walked.
+        | Bug::EndOvertakes
+        | Bug::ReplyAfterEnd
+        | Bug::DelegateNotCounted
+        | Bug::CountTwice
+        | Bug::CancelMissesDelegate => return None,
     })
 }
 

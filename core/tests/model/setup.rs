@@ -69,6 +69,8 @@ pub(crate) struct Setup {
     pub(crate) records_max: usize,
     /// No repetition of a hop overtakes the one before, as links keep it: a first sending is taken for new, whatever was forgotten.
     pub(crate) in_order: bool,
+    /// Bytes that it keeps to answer them once more.
+    pub(crate) payload_bytes_max: usize,
     /// Chains at one node.
     pub(crate) activations_max: usize,
     /// Answers held back until those before them have come.
@@ -96,6 +98,7 @@ impl Default for Setup {
             code: Code::Everywhere,
             records_max: 1_000,
             in_order: false,
+            payload_bytes_max: 1 << 20,
             activations_max: 1_000,
             partials_held_max: 1_000,
             #[cfg(feature = "seeded-bugs")]
@@ -124,6 +127,7 @@ impl Setup {
             budget_max: Budget::new(600_000_000, 2_000),
             hop_attempts_max: 2,
             step_records_max: self.records_max,
+            step_payload_bytes_max: self.payload_bytes_max,
             activations_max: self.activations_max,
             partials_held_max: self.partials_held_max,
             runs_guests: self.proxy.is_none_or(|(served, _)| served != host),

@@ -63,6 +63,16 @@ fn basic() -> Vec<Setup> {
         )
         .serving(1, &[1], Kind::Repeatable),
         world(
+            "a chain whose hop is lost, and its node: one loss, one crash",
+            vec![(0, vec![call(1), call(2)])],
+            Faults { losses: 1, crashes: 1, ..Faults::default() },
+        ),
+        world(
+            "a branch whose hop is lost, and its node: one loss, one crash",
+            vec![(0, vec![split([vec![call(1), call(2)], vec![]])])],
+            Faults { losses: 1, crashes: 1, ..Faults::default() },
+        ),
+        world(
             "two chains, one splits in two, one crash",
             vec![(0, vec![call(1), split([vec![call(2)], vec![Op::Emit]])]), (0, vec![call(2)])],
             crash,
@@ -221,18 +231,28 @@ fn strained() -> Vec<Setup> {
             Faults { sleeps: 1, repetitions: 1, haste: 1, ..Faults::default() },
         ),
         Setup {
-            activations_max: 2,
+            activations_max: 1,
             strained: true,
             ..world(
-                "room for two chains at a node, one repetition",
-                vec![(0, vec![split([vec![call(1)], vec![]])]), (2, vec![call(0), call(1)])],
+                "room for one chain at a node, one repetition",
+                vec![(0, vec![call(1), call(2)]), (2, vec![call(1)])],
                 repetitions(1),
             )
         },
         Setup {
-            partials_held_max: 0,
+            hops: 5,
+            strained: true,
             ..world(
-                "no room for answers that come early",
+                "branches that share too few hops",
+                vec![(0, vec![split([vec![call(1), call(2), call(1)], vec![call(2), call(1), call(2)]])])],
+                Faults::default(),
+            )
+        },
+        Setup {
+            partials_held_max: 0,
+            payload_bytes_max: 0,
+            ..world(
+                "no room for answers that come early, or to keep what steps came to, one loss",
                 vec![(0, vec![Op::Emit, call(1), Op::Emit, call(2), Op::Emit])],
                 losses(1),
             )

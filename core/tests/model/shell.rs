@@ -149,8 +149,9 @@ impl World {
 
     fn place(&self, setup: &Setup, service: &str, avoid: &[NodeId]) -> Result<Instance, Exception> {
         let number = number_of(service);
-        let mut up = setup.services[number].by.iter().map(|host| (*host, &self.hosts[*host].me));
-        let Some((host, me)) = up.find(|(_, me)| !avoid.contains(&me.id)) else {
+        let by = setup.services[number].by.iter().map(|host| (*host, &self.hosts[*host].me));
+        // Those that were up all along are known better.
+        let Some((host, me)) = by.filter(|(_, me)| !avoid.contains(&me.id)).min_by_key(|(_, me)| me.id.0 / 100) else {
             let why = format!("nobody else serves {service}");
             return Err(Exception::new(names::NODE_UNREACHABLE, Fault::Network, why));
         };

@@ -225,8 +225,12 @@ impl World {
             self.events_of(index, packet, &mut events);
         }
         if self.left.crashes > 0 {
-            // The crash of a node that nothing is on its way to is the same a little later.
-            let busy = |host: &usize| self.packets.iter().any(|packet| packet.to == self.hosts[*host].me.id);
+            // The crash of a node that nothing is on its way to is the same a little later, but for one that has to send again what was lost.
+            let busy = |host: &usize| {
+                let host = &self.hosts[*host];
+                let wakes = setup.faults.losses > 0 && self.packets.is_empty() && host.node.next_timeout().is_some();
+                wakes || self.packets.iter().any(|packet| packet.to == host.me.id)
+            };
             events.extend((0..self.hosts.len()).filter(busy).map(Event::Crash));
         }
         if self.left.cancels > 0 {

@@ -5,8 +5,12 @@ use std::cell::Cell;
 
 use catena_core::{Bug, Policy};
 
-use crate::solo::{basics, duplicates, forged};
+use crate::{
+    solo::{basics, doubt, duplicates, forged, splits, waits},
+    stories::cancelling,
+};
 
+// Each test runs on a thread of its own.
 thread_local! {
     static BUG: Cell<Option<Bug>> = const { Cell::new(None) };
 }
@@ -21,6 +25,14 @@ const CAUGHT_BY: &[(Bug, fn())] = &[
     (Bug::StrangersAccept, basics::only_the_node_that_was_asked_may_accept_or_refuse_a_hop),
     (Bug::StrangersCancel, forged::only_its_origin_and_whoever_brought_a_chain_may_stop_it),
     (Bug::MarkReplaced, duplicates::the_earliest_step_stays_and_the_way_changes),
+    (Bug::HarmlessErrorKept, duplicates::what_the_first_instance_may_have_done_is_told_although_the_second_did_nothing),
+    (Bug::LossOutlived, duplicates::what_the_first_instance_may_have_done_is_told_although_the_second_did_nothing),
+    (Bug::HeadlessBeats, waits::a_hop_whose_state_never_comes_is_its_senders),
+    (Bug::BranchesWithoutRoom, splits::branches_that_find_no_room_when_they_begin_end_as_overloaded),
+    (Bug::CancelNotPassedOn, cancelling::a_cancellation_reaches_every_branch),
+    (Bug::EntryForgetsHosts, forged::the_node_by_which_a_chain_entered_stops_it_wherever_it_was_heard_of),
+    (Bug::LateCallDenied, waits::a_call_that_went_out_and_has_no_time_for_another_try_may_have_been_made),
+    (Bug::BranchDoubtForgotten, doubt::doubt_of_a_branch_is_its_parents_once_that_is_told),
     (Bug::FirstWayNotFenced, duplicates::the_first_way_that_comes_after_a_marked_one_is_refused),
 ];
 

@@ -117,7 +117,10 @@ pub(crate) struct World {
 }
 
 pub(crate) fn policy() -> Policy {
-    Policy { budget_max: Budget::new(600_000_000, 2_000), ..Policy::default() }
+    let policy = Policy { budget_max: Budget::new(600_000_000, 2_000), ..Policy::default() };
+    #[cfg(feature = "seeded-bugs")]
+    let policy = crate::bugs::seeded(policy);
+    policy
 }
 
 impl World {

@@ -5,6 +5,7 @@ mod build;
 mod docs;
 mod guests;
 mod lock;
+mod modules;
 mod quickjs;
 mod stamp;
 mod tidy;

@@ -8,7 +8,7 @@ use std::{
 use serde_json::Value;
 use wasmtime::{Result, bail, error::Context as _};
 
-use crate::docs;
+use crate::{docs, modules};
 
 /// Which of the house's crates each crate may use: the seams, from top to bottom.
 const MAY_USE: &[(&str, &[&str])] = &[
@@ -22,6 +22,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("catena-bridge", &["catena"]),
     ("catena-bridge-nfs", &["catena", "catena-bridge", "catena-files"]),
     ("catena-script", &[]),
+    ("catena-json", &["catena"]),
+    ("catena-gateway", &["catena", "catena-json"]),
     ("catena-apps", &["catena", "catena-files", "catena-script", "catena-bridge-nfs"]),
     (
         "catena-cli",
@@ -31,10 +33,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "catena-bridge",
             "catena-bridge-nfs",
             "catena-files",
+            "catena-gateway",
             "catena-guest",
+            "catena-json",
             "catena-script",
         ],
     ),
+    ("catena-corsair", &["catena"]),
+    ("catena-mapreduce", &["catena"]),
+    ("catena-quatrain", &[]),
+    ("catena-glickr", &["catena", "catena-gateway"]),
     ("catena-chaos", &["catena", "catena-core"]),
     (
         "catena-bench",
@@ -49,10 +57,14 @@ const KNOWN_ONLY_BY: &[(&str, &[&str])] = &[
     ("wasmparser", &["catena-guest"]),
     ("socket2", &["catena-net"]),
     ("nfs3*", &["catena-bridge-nfs"]),
-    ("cap-std", &["catena-files"]),
+    ("cap-std", &["catena-files", "catena-gateway"]),
+    ("hyper*", &["catena-gateway"]),
+    ("http-body*", &["catena-gateway"]),
     ("swc_*", &["catena-script"]),
     ("tonic*", &["catena-bench"]),
     ("prost*", &["catena-bench"]),
+    ("sqlx*", &["catena-corsair"]),
+    ("plotters*", &["catena-quatrain"]),
     ("clap*", &["catena-cli", "catena-chaos"]),
 ];
 
@@ -74,6 +86,7 @@ pub(crate) fn tidy() -> Result<()> {
     for file in files(&root, "*.rs")? {
         faults.extend(file_faults(&root, &file)?);
     }
+    faults.extend(modules::faults(&root, "core/src", &files(&root, "core/src/*.rs")?)?);
     faults.extend(docs::faults(&root, &files(&root, "*.md")?)?);
     for name in ["wire", "core"] {
         let text = std::fs::read_to_string(root.join(name).join("src/lib.rs"))?;
@@ -88,7 +101,7 @@ pub(crate) fn tidy() -> Result<()> {
     }
     without_std(&root)?;
     eprintln!(
-        "tidy: dependencies point one way, wire and core build without std, unsafe stays in its leaves, links lead somewhere"
+        "tidy: dependencies point one way, the modules of core too, wire and core build without std, unsafe stays in its leaves, links lead somewhere"
     );
     Ok(())
 }

@@ -126,7 +126,7 @@ fn each_chain_on_the_stack_has_doubt_of_its_own() {
 }
 
 #[test]
-fn doubt_of_a_branch_is_its_parents_once_that_is_told() {
+pub(crate) fn doubt_of_a_branch_is_its_parents_once_that_is_told() {
     let mut node = node(Policy::default());
     let (chain, session) = begun(&mut node);
     let splits = vec![catena_core::GuestSplit { call: 0, count: 2, at: None, line: 0, column: 0 }];

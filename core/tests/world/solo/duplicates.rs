@@ -207,7 +207,7 @@ pub(crate) fn the_earliest_step_stays_and_the_way_changes() {
 }
 
 #[test]
-fn what_the_first_instance_may_have_done_is_told_although_the_second_did_nothing() {
+pub(crate) fn what_the_first_instance_may_have_done_is_told_although_the_second_did_nothing() {
     // Unreachable at first, which is harmless; lost at the second; refused by the third.
     let mut node = node(Policy { hop_attempts_max: 1, ..Policy::default() });
     let repeatable = |id| Instance { kinds: kinds("repeatable"), ..instance(id) };

@@ -124,6 +124,22 @@ fn only_answers_to_the_node_named_are_passed_on() {
 }
 
 #[test]
+pub(crate) fn the_node_by_which_a_chain_entered_stops_it_wherever_it_was_heard_of() {
+    let mut node = node(Policy::default());
+    let mine = hop(1, 4).key;
+    // It went from here to others, and from there on; their signs of life are passed on here.
+    for host in [3, 4] {
+        let beat = Message::Heartbeat(mine.clone(), (*node_ref(host)).clone(), Vec::new()).encode();
+        let relay = Message::Relay { to: NodeId(9), head: beat.head.to_vec(), tail: beat.tail };
+        node.on_message(NOW, &node_ref(host), relay);
+    }
+    actions(&mut node);
+    node.on_message(NOW, &node_ref(9), Message::Cancel(mine.chain));
+    let told: Vec<_> = sent(&actions(&mut node)).into_iter().map(|(to, message, _)| (to, message)).collect();
+    assert_eq!(told, [3, 4].map(|host| (NodeId(host), Message::Cancel(mine.chain))));
+}
+
+#[test]
 fn a_creator_hears_only_of_sub_chains_that_began_there() {
     let mut node = node(Policy::default());
     node.on_message(NOW, &node_ref(2), Message::Hop(hop(1, 1)));

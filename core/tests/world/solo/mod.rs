@@ -2,15 +2,15 @@
 
 mod apart;
 pub(crate) mod basics;
-mod doubt;
+pub(crate) mod doubt;
 pub(crate) mod duplicates;
 mod elsewhere;
 pub(crate) mod forged;
 mod oversize;
 mod recording;
-mod splits;
+pub(crate) mod splits;
 mod steps;
-mod waits;
+pub(crate) mod waits;
 
 use std::sync::{
     Arc,

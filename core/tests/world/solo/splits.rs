@@ -56,6 +56,29 @@ fn a_stale_or_forged_outcome_of_a_branch_is_dropped() {
 }
 
 #[test]
+pub(crate) fn branches_that_find_no_room_when_they_begin_end_as_overloaded() {
+    let mut node = node(Policy { activations_max: 3, ..Policy::default() });
+    node.learn("merge", instance(3));
+    let (chain, session) = begun(&mut node);
+    // There is room for both when the split is asked for; then two chains come, while it is handed over.
+    let split = GuestSplit { call: 4, count: 2, at: Some("merge".into()), line: 7, column: 1 };
+    node.on_turn(NOW, session, Ok(Turn { splits: vec![split], ..Turn::default() }), 1);
+    node.on_suspended(NOW, session, Ok((Bytes::from_static(b"state"), None)), 1);
+    for number in [1, 2] {
+        node.on_message(NOW, &node_ref(2), Message::Hop(hop(number, 1)));
+    }
+    actions(&mut node);
+    node.on_message(NOW, &node_ref(3), Message::Accepted(key(chain, 1)));
+    assert_eq!(node.load().0, 3, "the two that came, and one branch");
+    let ended: Vec<_> = sent(&actions(&mut node))
+        .into_iter()
+        .filter_map(|(to, message, _)| if let Message::End(end) = message { Some((to, end.outcome)) } else { None })
+        .collect();
+    let overloaded = |why: &Exception| why.name == catena_wire::names::OVERLOADED && !why.unknown;
+    assert!(matches!(&ended[..], [(NodeId(3), Outcome::Threw(why))] if overloaded(why)), "{ended:?}");
+}
+
+#[test]
 fn no_branch_brings_back_more_hops_than_it_was_given() {
     let mut node = node(Policy::default());
     let (chain, session) = begun(&mut node);

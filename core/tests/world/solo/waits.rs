@@ -62,12 +62,13 @@ fn a_clock_that_stands_or_goes_back_changes_nothing() {
 }
 
 #[test]
-fn a_hop_whose_state_never_comes_is_its_senders() {
+pub(crate) fn a_hop_whose_state_never_comes_is_its_senders() {
     let mut node = node(Policy::default());
     let key = node.on_hop_head(NOW, &node_ref(2), hop(1, 1));
     let accepted = |node: &mut Node| {
         let said = sent(&actions(node));
-        said.iter().any(|(_, message, _)| matches!(message, Message::Accepted(_) | Message::End(_)))
+        said.iter()
+            .any(|(_, message, _)| matches!(message, Message::Accepted(_) | Message::End(_) | Message::Heartbeat(..)))
     };
     assert!(!accepted(&mut node), "not before its state is here");
     node.on_tail(NOW, &key, None);
@@ -92,6 +93,50 @@ fn a_hop_whose_state_comes_with_its_repetition_goes_on() {
     let actions = actions(&mut node);
     assert!(resumed(&actions) && ticket_of(&actions).is_none(), "its service function ran once");
     assert!(sent(&actions).iter().any(|(_, message, _)| matches!(message, Message::Accepted(_))));
+}
+
+#[test]
+fn an_answer_and_an_end_are_sent_again_until_their_origin_has_them() {
+    let mut node = node(Policy::default());
+    let session = landed(&mut node, hop(1, 1));
+    let end = Some(Ok(Value::null()));
+    node.on_turn(NOW, session, Ok(Turn { emits: vec![Value::null()], end, ..Turn::default() }), 1);
+    let parts = |node: &mut Node| -> Vec<_> {
+        let sent = sent(&actions(node)).into_iter();
+        sent.filter_map(
+            |(to, _, receipt)| if let Receipt::Part(key, part) = receipt { Some((to, key, part)) } else { None },
+        )
+        .collect()
+    };
+    let both = parts(&mut node);
+    assert_eq!(both.len(), 2);
+    let later = |seconds: u64| NOW.after(seconds * 1_000_000);
+    node.on_timeout(later(3));
+    assert_eq!(parts(&mut node), both, "nobody has said that they came");
+    for (_, key, part) in &both {
+        node.on_message(later(3), &node_ref(5), Message::Received(key.clone(), *part));
+    }
+    node.on_timeout(later(6));
+    assert_eq!(parts(&mut node), both, "who it did not go to cannot have it");
+    let (to, key, part) = &both[0];
+    node.on_message(later(6), &node_ref(to.0), Message::Received(key.clone(), *part));
+    node.on_timeout(later(9));
+    assert_eq!(parts(&mut node), both[1..]);
+    assert!(!node.is_idle());
+}
+
+#[test]
+pub(crate) fn a_call_that_went_out_and_has_no_time_for_another_try_may_have_been_made() {
+    let mut node = node(Policy::default());
+    let (_, session) = begun(&mut node);
+    node.on_turn(NOW, session, calling(vec![call(0, "there"), call(1, "there")]), 1);
+    assert_eq!(sent(&actions(&mut node)).len(), 2);
+    node.on_link_lost(NOW.after(60_000_000), NodeId(2));
+    let told = actions(&mut node).into_iter().find_map(|action| match action {
+        Action::Settle { result: Err(why), .. } => Some(why),
+        _ => None,
+    });
+    assert!(told.as_ref().is_some_and(|why| why.unknown), "{told:?}");
 }
 
 #[test]

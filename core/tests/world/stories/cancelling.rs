@@ -29,7 +29,7 @@ fn a_cancelled_chain_stops_where_it_is() {
 }
 
 #[test]
-fn a_cancellation_reaches_every_branch() {
+pub(crate) fn a_cancellation_reaches_every_branch() {
     let inner = Op::Split(vec![vec![Op::Call(slow(0))], vec![Op::Call(slow(1))]], Some(2));
     let split = Op::Split(
         vec![vec![inner], vec![Op::Call(work(0)), Op::Call(slow(3))], vec![Op::All(vec![slow(1), slow(2)])]],

@@ -3,7 +3,7 @@
 mod basics;
 mod bounds;
 mod broken;
-mod cancelling;
+pub(crate) mod cancelling;
 mod composing;
 mod durable;
 mod ending;

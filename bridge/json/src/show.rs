@@ -12,8 +12,7 @@ use serde::{
     ser::{Error as _, SerializeMap, SerializeSeq},
 };
 
-use super::{BYTES, base64, when};
-use crate::output::escaped;
+use crate::{BYTES, base64, when};
 
 /// How deep it looks; payloads are nested at most 64 deep (`VALUE_DEPTH_MAX`), tags included.
 const DEPTH_MAX: usize = 72;
@@ -24,23 +23,16 @@ const DECIMAL_BYTES_MAX: usize = 256;
 ///
 /// Bytes become `{"$bytes": BASE64}`, `undefined` null, a date its ISO 8601 text, a set an array, an integer that JSON's numbers cannot
 /// hold a string of its digits, a map with other keys than text `{"$map": [[KEY, VALUE], ...]}`, any other tag `{"$tag": N, "value": ...}`.
-pub(crate) struct Shown<'a>(pub(crate) &'a Value);
+pub struct Shown<'a>(pub &'a Value);
 
 /// An object with one key, written in one go: a payload keeps the order of its own keys.
-pub(crate) struct OneKey<T>(pub(crate) &'static str, pub(crate) T);
+pub struct OneKey<T>(pub &'static str, pub T);
 
 impl<T: Serialize> Serialize for OneKey<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(1))?;
         map.serialize_entry(self.0, &self.1)?;
         map.end()
-    }
-}
-
-impl Shown<'_> {
-    /// On one line.
-    pub(crate) fn compact(&self) -> String {
-        serde_json::to_string(self).map_or_else(|why| format!("(not to be shown as JSON: {why})"), escaped)
     }
 }
 
@@ -279,7 +271,7 @@ mod tests {
     #[track_caller]
     fn check(cbor: &[u8], json: &str) {
         let value = Value::from_cbor(cbor.to_vec().into()).unwrap();
-        assert_eq!(Shown(&value).compact(), json);
+        assert_eq!(serde_json::to_string(&Shown(&value)).unwrap(), json);
     }
 
     #[test]

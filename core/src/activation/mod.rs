@@ -1,5 +1,10 @@
 //! A chain while it is at this node: what it has, and the phase in which it is.
 
+mod hand_off;
+mod merging;
+mod recording;
+mod state;
+
 use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     string::String,
@@ -9,8 +14,11 @@ use alloc::{
 use bytes::Bytes;
 use catena_wire::{Budget, ChainId, End, Exception, NodeRef, StepKey, StepTrace, Value};
 
-use super::{hand_off::HandOff, merge::Merging, state::ChainState};
 use crate::{Answer, GuestCall, GuestSplit, RetryScope, SubChain, Time};
+pub(crate) use hand_off::HandOff;
+pub(crate) use merging::Merging;
+pub(crate) use recording::Recording;
+pub(crate) use state::ChainState;
 
 /// Hops that a chain never lends: if what was lent is lost with its borrower, the chain can still do something about it.
 const HOPS_RESERVED_MAX: u32 = 64;
@@ -37,7 +45,7 @@ pub(crate) struct Activation {
     /// Its origin cannot be reached: since when, and when that was noticed last.
     pub(crate) unreached: Option<(Time, Time)>,
     /// What it counts for in what all chains take to keep.
-    pub(super) counted_bytes: usize,
+    pub(crate) counted_bytes: usize,
 }
 
 /// Calls of a guest that have not been settled.
@@ -262,6 +270,8 @@ impl Activation {
     /// What it takes to keep here: what its guest takes is counted by whoever runs that.
     pub(crate) fn bytes(&self) -> usize {
         let held = match &self.phase {
+            // What has yet to come has its place already.
+            Phase::Suspended(Suspended { continuation: None, .. }) => self.profile.continuation_bytes as usize,
             Phase::Suspended(suspended) => suspended.continuation.as_ref().map_or(0, Bytes::len),
             Phase::HandingOff(hand_off) => hand_off.bytes(),
             Phase::Merging(merging) => merging.continuation.len(),

@@ -2,8 +2,9 @@
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// With padding.
-pub(crate) fn encode(bytes: &[u8]) -> String {
+/// Bytes as text, with padding.
+#[must_use]
+pub fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {
         let at = |index: usize| u32::from(group.get(index).copied().unwrap_or_default());
@@ -16,8 +17,9 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// `None` if it is not base64. Padding may be left out.
-pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
+/// Text as bytes; `None` if it is not base64. Padding may be left out.
+#[must_use]
+pub fn decode(text: &str) -> Option<Vec<u8>> {
     let padding = text.len() - text.trim_end_matches('=').len();
     let text = text.trim_end_matches('=').as_bytes();
     if padding > 2 || text.len() % 4 == 1 || (padding > 0 && !(text.len() + padding).is_multiple_of(4)) {

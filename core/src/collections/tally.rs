@@ -5,7 +5,8 @@
 use alloc::collections::BTreeMap;
 use catena_wire::{BRANCHES_MAX, Branch, Value};
 
-use crate::{Policy, collections::InOrder};
+use super::InOrder;
+use crate::Policy;
 
 /// Answers of all branches of one chain, or under all rights to answer one call.
 #[derive(Clone, Debug, Default)]

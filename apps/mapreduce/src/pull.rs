@@ -1,0 +1,82 @@
+//! Push and pull as in MapReduce Online: what Quatrain's replies make needless (section 4.3), kept here to compare with.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use catena::{Client, Exception, Fault};
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+
+use crate::{
+    map::Part,
+    store::Made,
+    worker::{AskParts, name},
+};
+
+/// Parts on their way to a reduce.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Pushed {
+    /// The job.
+    pub job: u64,
+    /// The partition: that of the reduce.
+    pub partition: u32,
+    /// The map task is done: nothing more will be pushed.
+    pub last: Option<u32>,
+    /// The parts.
+    pub parts: Vec<Part>,
+}
+
+/// Where pushed parts arrive for the reduces that run here.
+#[derive(Debug, Default)]
+pub struct Inbox(Mutex<HashMap<(u64, u32), mpsc::Sender<Pushed>>>);
+
+impl Inbox {
+    /// From now on a reduce takes what is pushed to it.
+    pub fn open(&self, job: u64, partition: u32, to: mpsc::Sender<Pushed>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert((job, partition), to);
+    }
+
+    /// The job is over.
+    pub fn close(&self, job: u64) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|(of, _), _| *of != job);
+    }
+
+    /// Hands in what was pushed; waits while the reduce has enough to do.
+    ///
+    /// # Errors
+    /// No such reduce runs here.
+    pub async fn push(&self, pushed: Pushed) -> Result<(), Exception> {
+        let to = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&(pushed.job, pushed.partition)).cloned();
+        let gone = || {
+            Exception::new("NoReduce", Fault::Caller, format!("no reduce of partition {} runs here", pushed.partition))
+        };
+        let to = to.ok_or_else(gone)?;
+        let gone = gone();
+        to.send(pushed).await.map_err(|_| gone)
+    }
+}
+
+/// Pushes what a map task makes, from part `from` on, until it is done or the reduce is gone. On a task of its own, so that a slow reduce
+/// does not hold up the map.
+pub async fn push_on(client: Client, made: Arc<Made>, ask: AskParts, mut from: usize) {
+    let mut stage = made.follow();
+    let to = name(ask.reduce_at);
+    loop {
+        let ended = stage.borrow_and_update().ended.clone();
+        let parts: Vec<_> = made.parts(ask.partition, from).iter().map(|part| Part::clone(part)).collect();
+        from += parts.len();
+        let last = matches!(ended, Some(Ok(()))).then_some(ask.map);
+        if !parts.is_empty() || last.is_some() {
+            let pushed = Pushed { job: ask.job.id, partition: ask.partition, last, parts };
+            // A reduce that is gone is begun again elsewhere, and pulls.
+            if client.call::<_, ()>(&to, "push", &pushed).await.is_err() {
+                return;
+            }
+        }
+        if ended.is_some() || stage.changed().await.is_err() {
+            return;
+        }
+    }
+}

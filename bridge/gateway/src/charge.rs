@@ -1,0 +1,107 @@
+//! Memory that browsers take up: what is charged is given back when the last byte has been handed on.
+
+use std::{
+    io::{self, Write},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use catena::Value;
+use catena_json::Shown;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// JSON takes at most so many bytes for each of CBOR's: an unassigned simple value, `"simple(5)",`.
+const JSON_PER_CBOR: usize = 16;
+
+/// CBOR takes hardly more than so many bytes for each of JSON's (a float of eight bytes, `1.0`); what is larger is not even looked at.
+const CBOR_PER_JSON: usize = 4;
+
+/// Bytes that have been paid for.
+struct Charged {
+    bytes: Vec<u8>,
+    _paid: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Charged {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// The memory of a gateway.
+#[derive(Clone, Debug)]
+pub(crate) struct Memory {
+    left: Arc<Semaphore>,
+}
+
+impl Memory {
+    pub(crate) fn new(bytes: usize) -> Self {
+        Self { left: Arc::new(Semaphore::new(bytes)) }
+    }
+
+    /// Takes memory if there is as much.
+    pub(crate) fn try_take(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.left).try_acquire_many_owned(u32::try_from(bytes).ok()?).ok()
+    }
+
+    /// A payload as JSON, between `before` and `after`; waits for memory. `None` if the JSON has more than `bytes_max`.
+    pub(crate) async fn json(&self, value: &Value, bytes_max: usize, around: [&str; 2]) -> Option<Bytes> {
+        if value.as_bytes().len() / CBOR_PER_JSON > bytes_max {
+            return None;
+        }
+        let framing = around[0].len() + around[1].len();
+        let most = value.as_bytes().len().saturating_mul(JSON_PER_CBOR).min(bytes_max) + framing;
+        let paid = Arc::clone(&self.left).acquire_many_owned(u32::try_from(most).ok()?).await.ok()?;
+        let mut bounded = Bounded { bytes: around[0].as_bytes().to_vec(), bytes_max: bytes_max + around[0].len() };
+        serde_json::to_writer(&mut bounded, &Shown(value)).ok()?;
+        let mut bytes = bounded.bytes;
+        bytes.extend_from_slice(around[1].as_bytes());
+        bytes.shrink_to_fit();
+        Some(Self::charged(bytes, paid))
+    }
+
+    /// Bytes with the memory that was taken for them; what was taken beyond is given back.
+    pub(crate) fn charged(bytes: Vec<u8>, mut paid: OwnedSemaphorePermit) -> Bytes {
+        drop(paid.split(paid.num_permits().saturating_sub(bytes.len())));
+        Bytes::from_owner(Charged { bytes, _paid: paid })
+    }
+}
+
+/// Refuses to grow beyond a bound, so that a large payload is given up early.
+struct Bounded {
+    bytes: Vec<u8>,
+    bytes_max: usize,
+}
+
+impl Write for Bounded {
+    fn write(&mut self, more: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + more.len() > self.bytes_max {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.extend_from_slice(more);
+        Ok(more.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[tokio::test]
+    async fn memory_comes_back_when_the_bytes_are_gone() {
+        let memory = Memory::new(100);
+        let value = catena::to_value(&[1, 2, 3]).unwrap();
+        let json = memory.json(&value, 90, ["<", ">"]).await.unwrap();
+        assert_eq!(json.as_ref(), b"<[1,2,3]>");
+        assert_eq!(memory.left.available_permits(), 91);
+        drop(json);
+        assert_eq!(memory.left.available_permits(), 100);
+        assert_eq!(memory.json(&value, 6, ["", ""]).await, None);
+        assert_eq!(memory.left.available_permits(), 100);
+    }
+}

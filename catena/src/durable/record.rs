@@ -1,0 +1,46 @@
+//! What is written of a step before its effect.
+
+use catena_core::Way;
+use catena_wire::{Hash, PossibleDuplicate, StepKey};
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Record {
+    /// When it was begun, in milliseconds since the Unix epoch.
+    pub(super) begun_ms: u64,
+    /// The fingerprint of the call.
+    pub(super) print: Hash,
+    way: Way,
+}
+
+impl Record {
+    pub(super) fn new(begun_ms: u64, print: Hash, key: &StepKey, duplicate: Option<&PossibleDuplicate>) -> Self {
+        Self { begun_ms, print, way: Way::of(key, duplicate) }
+    }
+
+    /// Whether `other`, of the same chain, shows that another way has been where this one is.
+    pub(super) fn is_overtaken_by(&self, other: &Self) -> bool {
+        self.way.is_overtaken_by(&other.way)
+    }
+
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let Way { number, fence, step, branch } = &self.way;
+        let numbers = [&self.begun_ms.to_be_bytes()[..], &number.to_be_bytes(), &fence.to_be_bytes()].concat();
+        [&numbers, &step.to_be_bytes()[..], &self.print.0, branch.to_string().as_bytes()].concat()
+    }
+
+    /// What [`Record::to_bytes`] wrote, if it is that.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (begun_ms, rest) = bytes.split_first_chunk()?;
+        let (number, rest) = rest.split_first_chunk()?;
+        let (fence, rest) = rest.split_first_chunk()?;
+        let (step, rest) = rest.split_first_chunk()?;
+        let (print, branch) = rest.split_first_chunk()?;
+        let way = Way {
+            number: u64::from_be_bytes(*number),
+            fence: u32::from_be_bytes(*fence),
+            step: u32::from_be_bytes(*step),
+            branch: std::str::from_utf8(branch).ok()?.parse().ok()?,
+        };
+        Some(Self { begun_ms: u64::from_be_bytes(*begun_ms), print: Hash(*print), way })
+    }
+}

@@ -1,0 +1,168 @@
+//! Input that no good peer gives: repetitions, from a socket that was not read for long, too; a state that never comes; an origin whose link comes and goes;
+//! two nodes of one name. Nothing is done twice, nothing is lost, and nobody else is hurt.
+
+use std::time::Duration;
+
+use catena::{Client, Node, Place, Service, to_value};
+use catena_wire::{Hop, Message};
+use serde_json::{Value as Json, json};
+
+use crate::{
+    attacker::{Attacker, captured, of_chain, send},
+    nodes::{Nodes, SANDBOX, ask, begin, builder, run},
+    process::PATIENCE,
+    relay::Relay,
+};
+
+/// A hop that takes a note at `a`, with so much to carry.
+async fn noting(text: &str, carried: usize) -> Hop {
+    let (service, function) = ("a".to_owned(), "note".to_owned());
+    let (continuation, continuation_bytes) = (vec![7; carried].into(), u32::try_from(carried).unwrap());
+    let params = to_value(&json!({ "text": text })).unwrap();
+    Hop { service, function, params, continuation, continuation_bytes, ..captured().await }
+}
+
+async fn count(client: &Client, text: &str) -> u32 {
+    ask(client, "a", "count", json!(text)).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_peer_says_twice_is_done_once() {
+    let nodes = Nodes::start(&["a"]).await;
+    let client = nodes.client().await;
+    let attacker = Attacker::start(4_242, "attacker", |_| Vec::new()).await;
+    let link = attacker.link(&nodes.place("a")).await;
+    let hop = noting("hop", 0).await;
+    for number in 1..=20 {
+        for _ in 0..2 {
+            send(&link, of_chain(&hop, number, &attacker.node)).await;
+        }
+    }
+    let key = |step| catena_wire::StepKey { step, ..hop.key.clone() };
+    for id in 1..=20 {
+        for again in [0, 100] {
+            let call = Message::Call {
+                id: id + again,
+                service: "a".into(),
+                function: "note".into(),
+                params: to_value(&json!({ "text": "call" })).unwrap(),
+                budget: hop.budget,
+                key: Some(key(u32::try_from(id).unwrap() + 50)),
+                credentials: None,
+                duplicate: None,
+                age_us: again,
+            };
+            send(&link, call).await;
+        }
+    }
+    attacker.is_read(&link).await;
+    assert_eq!((count(&client, "hop").await, count(&client, "call").await), (20, 20));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_slept_knows_what_it_did_before() {
+    // Longer than the node remembers a step.
+    const SLEEP: Duration = Duration::from_millis(4_000);
+    let mut nodes = Nodes::default();
+    nodes.add("a", &["--ttl-ms", "3000"]).await;
+    let client = nodes.client().await;
+    let attacker = Attacker::start(4_242, "attacker", |_| Vec::new()).await;
+    let link = attacker.link(&nodes.place("a")).await;
+    let hop = noting("once", 0).await;
+    send(&link, of_chain(&hop, 1, &attacker.node)).await;
+    nodes.process("a").says("a noted once").await;
+    nodes.process("a").signal("STOP").await;
+    // These wait in its socket.
+    for _ in 0..3 {
+        send(&link, of_chain(&hop, 1, &attacker.node)).await;
+    }
+    tokio::time::sleep(SLEEP).await;
+    nodes.process("a").signal("CONT").await;
+    attacker.is_read(&link).await;
+    assert_eq!(count(&client, "once").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hop_whose_state_never_comes_is_its_senders_to_send_again() {
+    // More than the buffers on the way hold.
+    const CARRIED: usize = 48 << 20;
+    let mut nodes = Nodes::start(&["a"]).await;
+    let client = nodes.client().await;
+    let attacker = Attacker::start(4_242, "attacker", |_| Vec::new()).await;
+    let mut relay = Relay::to(nodes.place("a").address).await;
+    let hop = noting("once", CARRIED).await;
+    {
+        let link = attacker.link(&Place::new(&relay.address)).await;
+        relay.allow(1 << 20);
+        send(&link, of_chain(&hop, 1, &attacker.node)).await;
+        // The service function runs already.
+        nodes.process("a").says("a noted once").await;
+        relay.holds().await;
+        relay.cut();
+        while link.ended().is_none() {
+            tokio::task::yield_now().await;
+        }
+    }
+    let link = attacker.link(&nodes.place("a")).await;
+    let later = Hop { age_us: 1_000_000, ..hop };
+    send(&link, of_chain(&later, 1, &attacker.node)).await;
+    assert_eq!(attacker.answered(1).await, (1, 0), "with its state it is accepted");
+    assert_eq!(count(&client, "once").await, 1, "and its service function does not run again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_origin_whose_link_comes_and_goes_misses_nothing() {
+    let mut nodes = Nodes::start(&["a", "b"]).await;
+    let relay = Relay::to(nodes.place("a").address).await;
+    // Nobody can dial it, and it knows of no other way in.
+    let origin = builder("origin").join(Place::new(&relay.address)).entry_only().connect().await.unwrap();
+    let source = r#"import { call, emit } from "catena";
+        export default async () => {
+            for (let round = 0; round < 4; round++) {
+                emit(round);
+                await call(round % 2 ? "a/where" : "b/where", null);
+                await call("b/note", { text: `round ${round}`, wait: round ? "before" : null });
+            }
+            emit("last");
+            return "done";
+        };"#;
+    let chain = begin(&origin, source, Json::Null);
+    nodes.process("b").says("b noted round 0").await;
+    let client = nodes.client().await;
+    for _ in 0..3 {
+        relay.cut();
+        // It is linked again when a call of its own is answered.
+        let again = async {
+            while origin.call::<_, Json>("a", "count", &"x").await.is_err() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, again).await.expect("it links again");
+    }
+    ask::<()>(&client, "b", "open", Json::Null).await;
+    let ended = chain.await.unwrap();
+    assert_eq!(ended.value(), &json!("done"));
+    assert_eq!(ended.emitted, [json!(0), json!(1), json!(2), json!(3), json!("last")]);
+    for round in 0..4 {
+        assert_eq!(ask::<u32>(&client, "b", "count", json!(format!("round {round}"))).await, 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_nodes_of_one_name_hurt_nobody() {
+    const BOTH: &str = r#"import { call } from "catena";
+        export default async () => [await call("a/where", null), await call("twin/where", null), await call("b/where", null)];"#;
+    let nodes = Nodes::start(&["a", "b"]).await;
+    let where_it_is = || Service::new("twin").function("where", async |_: Json| Ok("twin"));
+    let twin = Node::builder("a").listen("127.0.0.1:0").join(nodes.place("a")).join(nodes.place("b"));
+    let twin = twin.service(where_it_is()).sandbox(SANDBOX.clone()).start().await.unwrap();
+    let client = nodes.client().await;
+    for _ in 0..10 {
+        assert_eq!(run(&client, BOTH, Json::Null).await.value(), &json!(["a", "twin", "b"]));
+    }
+    twin.close(Duration::from_secs(1)).await;
+    let ended = run(&client, BOTH, Json::Null).await;
+    assert!(!ended.why().unknown, "{}", ended.why());
+    let source = r#"import { call } from "catena"; export default () => call("a/where", null);"#;
+    assert_eq!(run(&client, source, Json::Null).await.value(), &json!("a"));
+}

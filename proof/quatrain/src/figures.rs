@@ -1,0 +1,163 @@
+//! The paper's figures, drawn from our tables.
+
+use std::path::Path;
+
+use plotters::{
+    coord::ranged1d::{IntoSegmentedCoord, SegmentValue},
+    prelude::*,
+};
+
+use crate::{Failure, rows::Rows};
+
+const SIZE_PX: (u32, u32) = (860, 440);
+/// Told apart in print and by those who see few colours.
+const COLOURS: [RGBColor; 4] =
+    [RGBColor(120, 120, 120), RGBColor(0, 114, 178), RGBColor(190, 170, 150), RGBColor(213, 94, 0)];
+
+/// Draws what there are tables of.
+///
+/// # Errors
+/// A table cannot be read, or a figure cannot be written.
+pub(crate) fn draw(folder: &Path) -> Result<(), Failure> {
+    let table = |name: &str| Rows::read(&folder.join(name).with_extension("csv"));
+    if let Some(rows) = table("corsair")? {
+        figure_8(&rows, &folder.join("figure-8.svg"))?;
+    }
+    if let Some(rows) = table("glickr")? {
+        figure_10(&rows, &folder.join("figure-10.svg"))?;
+    }
+    if let Some(rows) = table("mapreduce")? {
+        figure_11(&rows, &folder.join("figure-11.svg"))?;
+    }
+    Ok(())
+}
+
+/// AAT at each site: bars, four to a site, on a logarithmic axis, since a failure costs the baseline seconds.
+fn figure_8(rows: &Rows, file: &Path) -> Result<(), Failure> {
+    let series = [
+        ("standard", "normal_standard_ms"),
+        ("replies", "normal_replies_ms"),
+        ("standard, one database stopped", "failure_standard_ms"),
+        ("replies, one database stopped", "failure_replies_ms"),
+    ];
+    let sites = rows.texts("site");
+    let columns: Vec<Vec<Option<f64>>> = series.iter().map(|(_, column)| rows.numbers(column)).collect();
+    let most = columns.iter().flatten().flatten().copied().fold(1.0, f64::max);
+    let area = SVGBackend::new(file, SIZE_PX).into_drawing_area();
+    area.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&area)
+        .caption("Figure 8: average arrival time of phone numbers, by the site that is asked", ("sans-serif", 16))
+        .margin(12)
+        .x_label_area_size(32)
+        .y_label_area_size(64)
+        .build_cartesian_2d((0..sites.len().max(1)).into_segmented(), (10.0..most * 2.0).log_scale())?;
+    let label = |value: &SegmentValue<usize>| match value {
+        SegmentValue::CenterOf(at) => sites.get(*at).copied().unwrap_or("").to_owned(),
+        _ => String::new(),
+    };
+    chart.configure_mesh().disable_x_mesh().y_desc("milliseconds").x_label_formatter(&label).draw()?;
+    drop(chart);
+    // Four bars to a segment: segments have no parts, so the bars are on an axis of plain numbers over the same place.
+    let mut bars = ChartBuilder::on(&area)
+        .caption(" ", ("sans-serif", 16))
+        .margin(12)
+        .x_label_area_size(32)
+        .y_label_area_size(64)
+        .build_cartesian_2d(0.0..sites.len().max(1) as f64, (10.0..most * 2.0).log_scale())?;
+    for (at, ((name, _), (values, colour))) in series.iter().zip(columns.iter().zip(COLOURS)).enumerate() {
+        let bar = |(site, value): (usize, &Option<f64>)| {
+            let left = site as f64 + 0.12 + 0.19 * at as f64;
+            value.map(|value| Rectangle::new([(left, 10.0), (left + 0.17, value)], colour.filled()))
+        };
+        bars.draw_series(values.iter().enumerate().filter_map(bar))?
+            .label(*name)
+            .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 12, y + 5)], colour.filled()));
+    }
+    bars.configure_series_labels().position(SeriesLabelPosition::UpperLeft).background_style(WHITE.mix(0.9)).draw()?;
+    Ok(area.present()?)
+}
+
+/// AAT by keyword, ordered by ours.
+fn figure_10(rows: &Rows, file: &Path) -> Result<(), Failure> {
+    let line = |column: &str| -> Vec<(f64, f64)> {
+        let values = rows.numbers(column);
+        values.iter().enumerate().filter_map(|(at, value)| Some((at as f64, (*value)?))).collect()
+    };
+    let lines =
+        [("standard", line("standard_aat_ms"), COLOURS[0]), ("replies", line("multi_return_aat_ms"), COLOURS[1])];
+    lines_in(
+        file,
+        "Figure 10: average arrival time of photos, by keyword",
+        ("keyword, in the order of ours", "milliseconds"),
+        &lines,
+    )
+}
+
+/// Progress of maps and reduces over time in the three modes.
+fn figure_11(rows: &Rows, file: &Path) -> Result<(), Failure> {
+    let (modes, at) = (rows.texts("mode"), rows.numbers("at_s"));
+    let (maps, reduces) = (rows.numbers("maps_pct"), rows.numbers("reduces_pct"));
+    let line = |mode: &str, values: &[Option<f64>]| -> Vec<(f64, f64)> {
+        let points = modes.iter().zip(at.iter().zip(values)).filter(|(of, _)| **of == mode);
+        points.filter_map(|(_, (at, value))| Some(((*at)?, (*value)?))).collect()
+    };
+    let lines = [
+        ("maps", line("replies", &maps), COLOURS[0]),
+        ("reduces, blocking", line("blocking", &reduces), COLOURS[2]),
+        ("reduces, push and pull", line("push and pull", &reduces), COLOURS[3]),
+        ("reduces, replies", line("replies", &reduces), COLOURS[1]),
+    ];
+    lines_in(file, "Figure 11: progress of maps and reduces", ("seconds", "percent"), &lines)
+}
+
+type Line = (&'static str, Vec<(f64, f64)>, RGBColor);
+
+fn lines_in(file: &Path, title: &str, (x, y): (&str, &str), lines: &[Line]) -> Result<(), Failure> {
+    let points = || lines.iter().flat_map(|(_, points, _)| points);
+    let (most_x, most_y) =
+        points().fold((1e-3_f64, 1.0_f64), |(most_x, most_y), (x, y)| (most_x.max(*x), most_y.max(*y)));
+    let area = SVGBackend::new(file, SIZE_PX).into_drawing_area();
+    area.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&area)
+        .caption(title, ("sans-serif", 16))
+        .margin(12)
+        .x_label_area_size(40)
+        .y_label_area_size(64)
+        .build_cartesian_2d(0.0..most_x, 0.0..most_y * 1.05)?;
+    chart.configure_mesh().x_desc(x).y_desc(y).draw()?;
+    for (name, points, colour) in lines {
+        let style = colour.stroke_width(2);
+        chart
+            .draw_series(LineSeries::new(points.iter().copied(), style))?
+            .label(*name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 14, y)], style));
+    }
+    chart.configure_series_labels().position(SeriesLabelPosition::UpperLeft).background_style(WHITE.mix(0.9)).draw()?;
+    Ok(area.present()?)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn what_there_is_a_table_of_is_drawn() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        write(
+            "corsair.csv",
+            "site,place,normal_standard_ms,normal_replies_ms,failure_standard_ms,failure_replies_ms\nA1,Virginia,180,70,4000,60\nA4,Singapore,220,150,,\n",
+        );
+        write(
+            "mapreduce.csv",
+            "mode,at_s,maps_pct,reduces_pct\nreplies,0.1,50,48\nblocking,0.1,50,0\nreplies,0.2,100,100\n",
+        );
+        draw(folder.path()).unwrap();
+        for (file, word) in [("figure-8.svg", "A4"), ("figure-11.svg", "push and pull")] {
+            let drawn = std::fs::read_to_string(folder.path().join(file)).unwrap();
+            assert!(drawn.contains(word), "{file} does not show {word}");
+        }
+        assert!(!folder.path().join("figure-10.svg").exists());
+    }
+}
