@@ -24,7 +24,7 @@ smoke)
     begin "make quatrain-smoke"
     folder=target/quatrain/smoke
     options=(--smoke)
-    set_up build
+    set_up page
     ;;
 "")
     begin "make quatrain"
@@ -38,6 +38,7 @@ smoke)
     exit 2
     ;;
 esac
+step "Preparing the places of Glickr" "check the network, then: apps/glickr/prepare.sh" apps/glickr/prepare.sh
 build
 mkdir -p "$folder"
 stamp=$(mktemp "$folder/.began.XXXXXX")
