@@ -41,7 +41,7 @@ impl Asked {
 /// Asks a site for a community's numbers; `came` is told of each when it arrives.
 ///
 /// # Errors
-/// The site that was asked cannot answer at all. What is missing of others is no error.
+/// Nothing came. What is missing beside what has come is no error.
 pub async fn ask(
     client: &Client,
     site: usize,
@@ -63,15 +63,20 @@ pub async fn ask(
         }
         Way::Replies => {
             let mut replies = client.replies(&format!("{}/phones", name(site)), &ask).await?;
+            let mut ended = None;
             while let Some(reply) = replies.next().await {
                 match reply {
                     Ok(phone) => take(&mut asked, phone.decode()?),
-                    // One exception for all that is missing: the set has each by itself.
-                    Err(why) if replies.missing().is_empty() => return Err(why),
-                    Err(_) => {}
+                    Err(why) => ended = Some(why),
                 }
             }
+            // One exception stands for all that is missing; the set has each by itself.
             asked.missing = replies.missing().iter().map(|missing| missing.why.clone().into()).collect();
+            match ended {
+                Some(why) if asked.phones.is_empty() => return Err(why),
+                Some(why) if asked.missing.is_empty() => asked.missing.push(why.into()),
+                _ => {}
+            }
         }
     }
     asked.took = began.elapsed();

@@ -121,14 +121,13 @@ impl Federation {
         Ok(())
     }
 
-    /// Waits until each node knows the services of all.
+    /// Waits until each node knows the services of all others.
     async fn meet(&self) -> Result<(), Failure> {
         let met = async {
-            for running in &self.sites {
+            for (site, running) in self.sites.iter().enumerate() {
                 let client = running.node.client();
-                while (0..SITES.len())
-                    .any(|site| !client.known_services().iter().any(|known| known.service == name(site)))
-                {
+                let knows = |other| client.known_services().iter().any(|known| known.service == name(other));
+                while !(0..SITES.len()).all(|other| other == site || knows(other)) {
                     tokio::time::sleep(MESH_ASK_EVERY).await;
                 }
             }

@@ -1,5 +1,5 @@
 //! Ten sites with embedded databases, and one of them with a real server.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::{collections::BTreeSet, time::Duration};
 

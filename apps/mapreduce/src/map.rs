@@ -37,6 +37,9 @@ pub enum Piece {
     Tail,
 }
 
+/// Words with their counts.
+type Words<'a> = [(&'a str, u32)];
+
 /// The counts of one block, for each partition.
 pub struct Counted<'a>(Vec<Vec<(&'a str, u32)>>);
 
@@ -56,7 +59,7 @@ pub fn count(block: &str, partitions: u32) -> Counted<'_> {
     Counted(parts)
 }
 
-impl Counted<'_> {
+impl<'a> Counted<'a> {
     /// For each partition all words.
     #[must_use]
     pub fn whole(self, map: u32, block: u32) -> Vec<Part> {
@@ -66,7 +69,7 @@ impl Counted<'_> {
     /// For each partition the frequent words. They are the same whoever counts the block, so that a head fits a tail of another worker.
     #[must_use]
     pub fn heads(mut self, map: u32, block: u32) -> Vec<Part> {
-        let head = |(head, tail): (&[(&str, u32)], &[(&str, u32)])| {
+        let head = |(head, tail): (&Words<'_>, &Words<'_>)| {
             let others_max = tail.iter().map(|(_, count)| *count).max().unwrap_or(0);
             part(map, block, Piece::Head { others_max }, head)
         };
@@ -79,7 +82,7 @@ impl Counted<'_> {
         self.split().map(|(_, tail)| part(map, block, Piece::Tail, tail)).collect()
     }
 
-    fn split(&mut self) -> impl Iterator<Item = (&[(&str, u32)], &[(&str, u32)])> {
+    fn split(&mut self) -> impl Iterator<Item = (&Words<'a>, &Words<'a>)> {
         let of_each = HEAD_WORDS.div_ceil(self.0.len().max(1));
         self.0.iter_mut().map(move |words| {
             let at = of_each.min(words.len());
@@ -91,7 +94,7 @@ impl Counted<'_> {
     }
 }
 
-fn part(map: u32, block: u32, piece: Piece, words: &[(&str, u32)]) -> Part {
+fn part(map: u32, block: u32, piece: Piece, words: &Words<'_>) -> Part {
     Part { map, block, piece, words: words.iter().map(|(word, count)| ((*word).to_owned(), *count)).collect() }
 }
 

@@ -38,9 +38,11 @@ pub(crate) fn read(folder: &Path) -> Result<Json, Failure> {
         let json: Json = serde_json::from_str(&text).map_err(|why| format!("{}: {why}", path.display()))?;
         for (key, value) in json.as_object().into_iter().flatten() {
             match value {
-                Json::Number(_) => _ = keys.insert(key.clone(), value.clone()),
+                Json::Number(_) => {
+                    keys.insert(key.clone(), value.clone());
+                }
                 Json::Object(values) if key == "values" => add(values, &mut keys, &mut spreads),
-                _ => _ = tables.entry(part).or_insert_with(|| json!({}))[key] = value.clone(),
+                _ => tables.entry(part).or_insert_with(|| json!({}))[key] = value.clone(),
             }
         }
     }
