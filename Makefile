@@ -7,7 +7,7 @@ SHELL := bash
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo glickr corsair mapreduce test install chaos bench bench-smoke figures-check quatrain quatrain-smoke profiles engine verify-engine lint fuzz book
+.PHONY: help demo glickr corsair mapreduce test install chaos exact bench bench-smoke figures-check quatrain quatrain-smoke profiles engine verify-engine lint fuzz book
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is:"
@@ -24,6 +24,9 @@ test:  ## install what is needed, build, run every test and check
 
 chaos:  ## 200,000 chains over real nodes that are killed, stopped, cut off: target/chaos/result.json (ARGS="--parts 1")
 	@tools/chaos.sh $(ARGS)
+
+exact:  ## 10,000,000 calls with drawn trees of threads, tasks and delegations: target/exact/result.json (CALLS=100000)
+	@tools/exact.sh $(CALLS)
 
 install:  ## build the catena command as it is shipped, and install it (PREFIX=~/.local)
 	@tools/install.sh

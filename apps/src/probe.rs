@@ -1,8 +1,8 @@
-//! A service for experiments: `echo`, `where`, `sleep`, `fail`.
+//! A service for experiments: `echo`, `where`, `sleep`, `fail`, and `count`, which replies many times.
 
 use std::time::Duration;
 
-use catena::{Service, ServiceError};
+use catena::{Context, Service, ServiceError};
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 /// Longest `sleep`, in milliseconds: it holds nothing but a timer, and still must end.
@@ -23,6 +23,40 @@ pub struct Whereabouts {
 pub struct Sleep {
     /// How long, at most [`SLEEP_MS_MAX`].
     pub ms: u64,
+}
+
+/// Parameters of `count`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Count {
+    /// How many replies.
+    pub upto: u64,
+    /// Milliseconds before each, at most [`SLEEP_MS_MAX`].
+    pub ms: u64,
+    /// Where else to count: functions such as `probe.cam/count`, which reply to the same caller.
+    pub also: Vec<String>,
+}
+
+/// One reply of `count`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counted {
+    /// The node that counts.
+    pub node: String,
+    /// From 1.
+    pub number: u64,
+}
+
+async fn count(context: Context, params: Count) -> Result<(), ServiceError> {
+    for target in &params.also {
+        context.delegate(target, &Count { also: Vec::new(), ..params.clone() })?;
+    }
+    for number in 1..=params.upto {
+        if params.ms > 0 {
+            tokio::time::sleep(Duration::from_millis(params.ms.min(SLEEP_MS_MAX))).await;
+        }
+        context.preturn(&Counted { node: context.node.to_string(), number }).await?;
+    }
+    Ok(())
 }
 
 /// Parameters of `fail`.
@@ -57,6 +91,7 @@ pub fn service(name: &str) -> Service {
             tokio::time::sleep(Duration::from_millis(sleep.ms)).await;
             Ok(sleep)
         })
-        .function("fail", async |fail: Fail| Err::<(), _>(ServiceError::named(&fail.name, fail.message)));
-    ["echo", "where", "sleep", "fail"].into_iter().fold(service, Service::repeatable)
+        .function("fail", async |fail: Fail| Err::<(), _>(ServiceError::named(&fail.name, fail.message)))
+        .replies("count", count);
+    ["echo", "where", "sleep", "fail", "count"].into_iter().fold(service, Service::repeatable)
 }

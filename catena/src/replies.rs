@@ -373,6 +373,7 @@ impl BlockingReplies {
 impl Iterator for BlockingReplies {
     type Item = Result<Reply, Exception>;
 
+    #[allow(clippy::disallowed_methods, reason = "for a thread that may block, as it says")]
     fn next(&mut self) -> Option<Self::Item> {
         let runtime = self.0.shell.runtime().clone();
         runtime.block_on(self.0.next())

@@ -128,6 +128,7 @@ impl Context {
     ///
     /// # Errors
     /// As [`Context::preturn`].
+    #[allow(clippy::disallowed_methods, reason = "for a thread that may block, as it says")]
     pub fn preturn_blocking<T: Serialize + ?Sized>(&self, value: &T) -> Result<(), Exception> {
         self.shell.runtime().block_on(self.preturn(value))
     }
@@ -189,10 +190,11 @@ pub(crate) fn split_target(target: &str) -> Result<(&str, &str), Exception> {
 
 /// All of them in one list.
 pub(crate) fn list_of(values: &[Value]) -> Result<Value, Exception> {
+    /// Begins an array whose length is in the eight bytes that follow (RFC 8949, section 3).
+    const ARRAY: u8 = 0x9b;
     let mut bytes = Vec::with_capacity(9 + values.iter().map(Value::len_bytes).sum::<usize>());
-    let mut encoder = minicbor::Encoder::new(&mut bytes);
-    // Writing to a `Vec` cannot fail.
-    let _ = encoder.array(values.len() as u64);
+    bytes.push(ARRAY);
+    bytes.extend_from_slice(&(values.len() as u64).to_be_bytes());
     values.iter().for_each(|value| bytes.extend_from_slice(value.as_bytes()));
     Value::from_cbor(bytes.into()).map_err(|why| {
         let message = format!("the replies cannot be gathered: {why}");

@@ -1,5 +1,6 @@
 //! Calls that are answered many times, over real nodes and sockets (Quatrain).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::disallowed_methods, reason = "a blocking function is tried by one that blocks")]
 
 use std::{
     collections::BTreeSet,

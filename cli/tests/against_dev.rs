@@ -22,7 +22,10 @@ fn ls_lists_every_service() {
     assert_eq!((listed.code, services), (Some(0), 8));
     let people = here(&["ls"]);
     let row = people.out.lines().find(|line| line.starts_with("probe.cam")).unwrap();
-    assert!(row.contains(" cam ") && row.contains("127.0.0.1:") && row.contains("echo fail sleep where"), "{row}");
+    assert!(
+        row.contains(" cam ") && row.contains("127.0.0.1:") && row.contains("count echo fail sleep where"),
+        "{row}"
+    );
 }
 
 #[test]
@@ -43,6 +46,22 @@ fn call_gives_back_what_the_service_says() {
     assert!(echoed.out.find("\"z\"") < echoed.out.find("\"a\""), "in the order in which it was written");
     let json = here(&["call", "probe.bei/where", "--json", "--site", "mtv"]);
     assert_eq!(json.json(), serde_json::json!({ "result": { "node": "bei", "site": "bei" }, "ending": "answered" }));
+}
+
+#[test]
+fn replies_are_printed_as_they_come_and_missing_ones_fail_the_command_after_those_that_came() {
+    let count =
+        |also: &str| here(&["call", "--replies", "probe.cam/count", &format!("{{\"upto\": 2, \"also\": [{also}]}}")]);
+    let mut lines: Vec<String> = count("\"probe.bei/count\"").out.lines().map(str::to_owned).collect();
+    lines.sort();
+    let line = |node: &str, number: u64| format!("{{\"node\":\"{node}\",\"number\":{number}}}");
+    assert_eq!(lines, [line("bei", 1), line("bei", 2), line("cam", 1), line("cam", 2)]);
+    let partial = count("\"probe.bei/none\"");
+    assert_eq!(partial.out.lines().count(), 2, "{partial:?}");
+    partial.failed(1, &["UnknownFunction", "probe.bei/none"]);
+    // A plain call has all of them as one list.
+    let list = here(&["call", "probe.cam/count", "{\"upto\": 3}"]).json();
+    assert_eq!(list.as_array().unwrap().len(), 3);
 }
 
 #[test]

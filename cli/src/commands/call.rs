@@ -1,6 +1,6 @@
 //! `catena call SERVICE/FUNCTION [JSON]`.
 
-use catena::{Client, RunOptions, Value};
+use catena::{Client, Exception, RunOptions, Value};
 use clap::{Args, ValueHint};
 
 use crate::{
@@ -17,10 +17,12 @@ use crate::{
 
 /// Make one plain call
 ///
-/// The result comes on standard output as JSON; bytes are {"$bytes": "BASE64"} both ways.
+/// The result comes on standard output as JSON; bytes are {"$bytes": "BASE64"} both ways. With --replies, each reply of a function that
+/// answers many times comes as soon as it is there, on a line of its own; if some are missing the command fails, after those that came.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  catena call probe.cam/echo '\"hello\"'\n  \
-    catena call files.mtv/lookup '{\"path\": \"notes.txt\"}' --site bei\n  catena call probe.mtv/echo @big.json")]
+    catena call files.mtv/lookup '{\"path\": \"notes.txt\"}' --site bei\n  catena call probe.mtv/echo @big.json\n  \
+    catena call --replies probe.cam/count '{\"upto\": 3, \"also\": [\"probe.bei/count\"]}'")]
 pub(crate) struct Call {
     /// What to call; `catena ls` lists it
     #[arg(value_name = "SERVICE/FUNCTION", value_hint = ValueHint::Other)]
@@ -28,6 +30,9 @@ pub(crate) struct Call {
     /// Its parameters: JSON, @FILE, or - for standard input
     #[arg(value_name = "JSON", default_value = "{}", value_hint = ValueHint::Other, allow_negative_numbers = true)]
     params: String,
+    /// Print each reply as it comes, one JSON line each
+    #[arg(long, short = 'r')]
+    replies: bool,
     #[command(flatten)]
     terms: Terms,
 }
@@ -38,6 +43,11 @@ pub(crate) async fn run(args: &Call, output: &Output) -> Result<(), Failure> {
     let params = value::argument(&args.params)?;
     let mut signals = Signals::new()?;
     let client = signals.unless(args.terms.connect(None, output)).await?;
+    if args.replies {
+        let printed = signals.unless(print_replies(&client, service, function, params, &options, output)).await;
+        connect::close(client).await;
+        return printed;
+    }
     let progress = Progress::new(output, &format!("calling {}", args.target));
     let called = signals.unless(call(&client, service, function, params, &options)).await;
     drop(progress);
@@ -53,10 +63,29 @@ async fn call(
     options: &RunOptions,
 ) -> Result<Value, Failure> {
     let called = client.call_with(service, function, params, options).await;
-    called.map_err(|exception| {
-        let exception = exception.calling(service, function);
-        Failure::Threw(Box::new(Threw { exception, spot: None, ended: None, cancelled: false }))
-    })
+    called.map_err(|exception| threw(exception, service, function))
+}
+
+/// Prints each reply as soon as it is there. Whatever ends it, those that have come have been printed.
+async fn print_replies(
+    client: &Client,
+    service: &str,
+    function: &str,
+    params: Value,
+    options: &RunOptions,
+    output: &Output,
+) -> Result<(), Failure> {
+    let failed = |exception| threw(exception, service, function);
+    let mut replies = client.replies_with(&format!("{service}/{function}"), params, options).map_err(failed)?;
+    while let Some(reply) = replies.next().await {
+        output.json_line(&Shown(reply.map_err(failed)?.value()))?;
+    }
+    Ok(())
+}
+
+fn threw(exception: Exception, service: &str, function: &str) -> Failure {
+    let exception = exception.calling(service, function);
+    Failure::Threw(Box::new(Threw { exception, spot: None, ended: None, cancelled: false }))
 }
 
 fn split(target: &str) -> Result<(&str, &str), Failure> {

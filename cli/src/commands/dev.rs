@@ -29,7 +29,7 @@ const PORT_BASE_MAX: u16 = u16::MAX - 3;
 /// Start four nodes at four distant sites in this process, to try things out
 ///
 /// Mountain View (mtv), Redmond (red), Cambridge (cam) and Beijing (bei), with the round-trip times and bandwidths of the RPC Chains paper
-/// between them. Each serves files.SITE, over its own folder, and probe.SITE with echo, where, sleep and fail. The word `ready` comes on
+/// between them. Each serves files.SITE, over its own folder, and probe.SITE with echo, where, sleep, fail and count. The word `ready` comes on
 /// standard output when all four know each other.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  catena dev\n  catena dev --data ./sites --port-base 7500\n  \

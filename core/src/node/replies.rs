@@ -90,6 +90,12 @@ impl Node {
         delegated
     }
 
+    /// How many rights to reply are here.
+    #[must_use]
+    pub fn rights(&self) -> usize {
+        self.rights.count()
+    }
+
     /// Nobody here can reply under this right any more: whoever could has dropped it.
     pub fn let_go(&mut self, now: Time, right: &StepKey) {
         self.at(now, |node| node.rights.let_go(&mut node.ground, right));

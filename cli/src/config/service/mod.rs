@@ -225,7 +225,7 @@ impl ServiceFile {
     /// In words, for people.
     pub(super) fn meaning(&self) -> String {
         let what = match &self.what {
-            What::Probe => "for experiments: echo, where, sleep, fail".to_owned(),
+            What::Probe => "for experiments: echo, where, sleep, fail, count".to_owned(),
             What::Mail => "the demonstration's mail".to_owned(),
             What::Ads => "the demonstration's advertisements".to_owned(),
             What::Files { root } => format!("the folder {}, as this process's user, whoever calls", root.display()),
