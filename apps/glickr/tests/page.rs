@@ -72,7 +72,7 @@ async fn glickr() -> Glickr {
     let config =
         Config { offers: vec!["glickr/*".parse().unwrap()], files: Some(folder.join("page")), ..Config::default() };
     let gateway = Gateway::open(stage.client().await.unwrap(), config).await.unwrap();
-    let page = Page::open(&format!("http://{}/", gateway.address()), "document.body.dataset.ready").await;
+    let page = Page::open(&format!("http://{}/", gateway.address()), "document.querySelector('[data-ready]')").await;
     Glickr { page, open, told, _gateway: gateway, _stage: stage }
 }
 

@@ -50,12 +50,12 @@ impl Page {
         let mut browser = browser.spawn().unwrap();
         let (commands, answers) = (browser.stdin.take().unwrap(), BufReader::new(browser.stdout.take().unwrap()));
         let mut page = Self { _browser: browser, _profile: profile, commands, answers, session: None, number: 0 };
-        let target = page.command("Target.createTarget", json!({ "url": url })).await["targetId"].clone();
+        let target = page.command("Target.createTarget", json!({ "url": "about:blank" })).await["targetId"].clone();
         let attached = page.command("Target.attachToTarget", json!({ "targetId": target, "flatten": true })).await;
         page.session = attached["sessionId"].as_str().map(str::to_owned);
-        page.command("Page.enable", json!({})).await;
-        // What is evaluated while the page still loads is lost with the page before it.
-        page.until(&format!("location.href !== 'about:blank' && ({ready})")).await;
+        // Answered when the page has taken the place of the blank one: what is evaluated before that is lost with it.
+        page.command("Page.navigate", json!({ "url": url })).await;
+        page.until(ready).await;
         page
     }
 
@@ -70,7 +70,7 @@ impl Page {
     /// Waits until a condition on the document holds: it is looked at whenever the document changes.
     pub async fn until(&mut self, condition: &str) {
         let watch = format!(
-            "new Promise((done) => {{ const look = () => ({condition}) && (watching.disconnect(), done(true)); \
+            "new Promise((done) => {{ const look = () => !!({condition}) && (watching.disconnect(), done(true)); \
              const watching = new MutationObserver(look); \
              watching.observe(document, {{ subtree: true, childList: true, attributes: true, characterData: true }}); look(); }})"
         );
