@@ -9,9 +9,10 @@ use std::{
 };
 
 use catena_core::{Node as Core, Policy, segments::SegmentPolicy};
+use catena_directory::{Registry, Resolver};
 use catena_guest::{Limits, Sandbox, SandboxConfig};
 use catena_net::{Endpoint, EndpointConfig, Identity, MemoryBudget, NetError, Place, Topology};
-use catena_wire::{Exception, FUNCTIONS_MAX, Fault, Hello, NAME_BYTES_MAX, NodeId, NodeRef, names};
+use catena_wire::{Exception, FUNCTIONS_MAX, Fault, NAME_BYTES_MAX, NodeId, NodeRef, names};
 
 use crate::{
     Client, Node, Service, StepStoreLimits,
@@ -19,7 +20,8 @@ use crate::{
     memory::GuestsMemory,
     random,
     segments::Hub,
-    shell::{Ears, MakeSandbox, Settings, Shell, entry_of},
+    shell::{Ears, MakeSandbox, Settings, Shell},
+    store::Store,
 };
 
 /// Largest function that rides along with its first hop over a link; a larger one is fetched.
@@ -56,6 +58,14 @@ pub enum StartError {
     /// A name is empty or too long.
     #[error("{0:?} is no name: names have 1 to {NAME_BYTES_MAX} bytes and no slash")]
     Name(String),
+    /// The folder of functions cannot be used.
+    #[error("the function store {}: {reason}", path.display())]
+    FunctionStore {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// The file of durable steps cannot be used.
     #[error("the step store {}: {reason}", path.display())]
     StepStore {
@@ -107,6 +117,18 @@ pub struct NodeBuilder {
     memory: MemoryBudget,
     segments: SegmentPolicy,
     shares_memory: bool,
+    names: Vec<Names>,
+    function_store: Option<PathBuf>,
+    registry: Option<Arc<dyn Registry>>,
+}
+
+/// One of the ways in which a node finds services, in the order in which it tries them ([`NodeBuilder::names`]).
+#[derive(Clone)]
+pub enum Names {
+    /// It asks the nodes of its mesh.
+    Mesh,
+    /// It asks this resolver.
+    By(Arc<dyn Resolver>),
 }
 
 /// A shared sandbox, else one of its own with these settings.
@@ -138,6 +160,9 @@ impl NodeBuilder {
             memory: EndpointConfig::default().memory,
             segments: SegmentPolicy::default(),
             shares_memory: true,
+            names: vec![Names::Mesh],
+            function_store: None,
+            registry: None,
         }
     }
 
@@ -291,6 +316,28 @@ impl NodeBuilder {
         self
     }
 
+    /// How it finds services, in this order; each is told what this node serves. Default: [`Names::Mesh`] alone.
+    #[must_use]
+    pub fn names(mut self, names: Vec<Names>) -> Self {
+        self.names = names;
+        self
+    }
+
+    /// Keeps functions in this folder, which is made if it is not there, so that the node has them after a restart. One node at a time.
+    #[must_use]
+    pub fn function_store(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.function_store = Some(folder.into());
+        self
+    }
+
+    /// Where functions are kept beyond the life of every node: a node asks there for one that no other node has, and a repository
+    /// ([`NodeBuilder::repository`]) brings there what it is given.
+    #[must_use]
+    pub fn registry(mut self, registry: Arc<dyn Registry>) -> Self {
+        self.registry = Some(registry);
+        self
+    }
+
     /// Starts the node. Needs a tokio runtime with time and I/O enabled.
     ///
     /// # Errors
@@ -323,37 +370,39 @@ impl NodeBuilder {
         self.policy.chaining_proxy |= self.hosts_for_others;
         let listen = self.listen.as_deref().map(resolve).transpose()?;
         let services = by_name(self.services)?;
+        let store_bytes_max = usize::try_from(self.memory.bytes_max() / STORE_PART).unwrap_or(usize::MAX);
+        let store = open_store(self.function_store, store_bytes_max).await?;
         check_name(&self.name)?;
         let steps = open_steps(self.step_store, &services).await?;
         // The address is part of who it is, so the port must be known before: it is chosen here if the system may choose.
         let listen = listen.map(choose_port).transpose()?;
         let address = told_to_peers(listen, self.advertise)?;
         let me = NodeRef { id: NodeId(random::bits64()), name: self.name, address, site: self.site.clone() };
-        let entries: Vec<_> = services.values().map(|service| entry_of(service, &me, self.proxy.as_deref())).collect();
-        let hello = Hello { node: me.clone(), services: entries, repository: self.repository }.encode();
-        let identity = Identity { node: me.id.0, site: self.site, hello: hello.into() };
         let config =
             EndpointConfig { listen, topology: self.topology.clone(), ..EndpointConfig::within(self.memory.clone()) };
         // What waits in a socket is as old as the links let it grow.
         self.policy.link_silence_us_max = config.silence_ms_max().saturating_mul(1_000);
-        let me_id = me.id;
         let mut core = Core::new(me.clone(), self.policy, unix_us());
         for service in services.values() {
             core.serve(service.name(), service.functions(), service.kinds());
         }
+        let node = me.id.0;
         if self.repository {
             core.set_repository(me);
         }
         let images_bytes = if self.sandbox.shared.is_none() { self.memory.bytes_max() / IMAGES_PART } else { 0 };
         let set_aside = self.memory.lease(self.memory.bytes_max() / STORE_PART + images_bytes).ok();
         // Generations rise with the clock, and by one with each export: no run before has come so far.
-        let segments = Hub::new(me_id, self.segments, unix_us(), self.shares_memory);
+        let segments = Hub::new(NodeId(node), self.segments, unix_us(), self.shares_memory);
+        if self.registry.is_some() {
+            core.set_registry();
+        }
         let settings = Settings {
             segments,
             began: Instant::now(),
-            services,
+            repository: self.repository,
+            registry: self.registry,
             make_sandbox: self.sandbox.maker(&self.memory),
-            store_bytes_max: usize::try_from(self.memory.bytes_max() / STORE_PART).unwrap_or(usize::MAX),
             code_ride_bytes_max: CODE_RIDE_BYTES_MAX,
             topology: self.topology,
             proxy: self.proxy,
@@ -362,9 +411,12 @@ impl NodeBuilder {
             steps,
             set_aside,
         };
-        let shell = Shell::new(core, settings, half_of(&self.memory));
+        let shell = Shell::new(core, services, store, settings, half_of(&self.memory));
+        let hello = shell.hello(&shell.own_services()).into();
+        let identity = Identity { node, site: self.site, hello };
         let endpoint = Endpoint::bind(config, identity, Arc::new(Ears::new(&shell))).await?;
         shell.connect(endpoint);
+        shell.find_by(self.names);
         Ok(shell)
     }
 }
@@ -408,15 +460,28 @@ async fn open_steps(
     opened.map_err(|why| failed(why.to_string()))?.map(Some).map_err(|why| failed(why.to_string()))
 }
 
+async fn open_store(folder: Option<PathBuf>, bytes_max: usize) -> Result<Store, StartError> {
+    let Some(folder) = folder else { return Ok(Store::new(bytes_max)) };
+    let failed = |reason| StartError::FunctionStore { path: folder.clone(), reason };
+    let path = folder.clone();
+    let opened = tokio::task::spawn_blocking(move || Store::open(bytes_max, &path)).await;
+    opened.map_err(|why| failed(why.to_string()))?.map_err(|why| failed(why.to_string()))
+}
+
+/// Whether its names can be said, and what it declares is there.
+pub(crate) fn check_service(service: &Service) -> Result<(), StartError> {
+    check_name(service.name())?;
+    if service.functions().count() > FUNCTIONS_MAX {
+        return Err(StartError::Functions(service.name().to_owned()));
+    }
+    service.functions().try_for_each(check_name)?;
+    service.check()
+}
+
 fn by_name(services: Vec<Service>) -> Result<HashMap<String, Service>, StartError> {
     let mut named = HashMap::new();
     for service in services {
-        check_name(service.name())?;
-        if service.functions().count() > FUNCTIONS_MAX {
-            return Err(StartError::Functions(service.name().to_owned()));
-        }
-        service.functions().try_for_each(check_name)?;
-        service.check()?;
+        check_service(&service)?;
         let name = service.name().to_owned();
         if named.insert(name.clone(), service).is_some() {
             return Err(StartError::Twice(name));

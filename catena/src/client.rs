@@ -6,7 +6,8 @@ use catena_core::{Plan, Start};
 use catena_guest::{Function, FunctionKind};
 use catena_net::Place;
 use catena_wire::{
-    Budget, Exception, Fault, Hash, Mode, NodeId, NodeRef, SegmentEntry, ServiceEntry, StepLimits, Value, names,
+    Budget, Exception, Fault, Hash, Mode, NodeId, NodeRef, ResolverAnswer, SegmentEntry, ServiceEntry, StepLimits,
+    Value, names,
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -132,7 +133,7 @@ impl Client {
         let encoded = function.encode();
         let hash = Hash(*blake3::hash(&encoded).as_bytes());
         sandbox.load(hash, &encoded).await?;
-        self.shell.store.put(hash, encoded.clone())?;
+        self.shell.keep_code(hash, &encoded)?;
         self.shell.offer(hash, encoded);
         Ok(Code { hash })
     }
@@ -213,6 +214,19 @@ impl Client {
         };
         let (call, incoming) = self.shell.run(ask)?;
         Ok(ReplySet::of_call(Arc::clone(&self.shell), call, incoming))
+    }
+
+    /// Where a service is, as each resolver of this process has it. For people: calls find it by themselves.
+    pub async fn resolve(&self, service: &str) -> Vec<ResolverAnswer> {
+        self.shell.resolvers_say(service).await
+    }
+
+    /// The same as the node has it that this client joined.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub async fn resolve_there(&self, service: &str) -> Result<Vec<ResolverAnswer>, Exception> {
+        self.shell.ask_joined(service).await
     }
 
     /// The services that the nodes know of, by name.

@@ -44,16 +44,18 @@ mod shell;
 mod store;
 mod value;
 
-pub use builder::{NodeBuilder, StartError};
+pub use builder::{Names, NodeBuilder, StartError};
 pub use catena_core::{
     Missing, Policy, Start,
     segments::{Export, Notify, SegmentId, SegmentPolicy},
 };
+pub use catena_directory::{self as directory, Registry, Resolver};
 pub use catena_guest::{Function, FunctionKind, Limits, Sandbox, SandboxConfig, SandboxError};
 pub use catena_net::{LinkShape, MEMORY_BYTES_MIN, NetError, Place, Topology};
 pub use catena_wire::{
-    Asked, Branch, Budget, ChainId, Exception, Fault, Hash, LogLine, Mode, NodeId, NodeRef, Order, Outcome, Rights,
-    SegmentEntry, ServiceEntry, StepKey, StepLimits, StepTrace, Told, Value, What, names as exceptions,
+    Asked, Branch, Budget, ChainId, Exception, Fault, Hash, LogLine, Mode, NodeId, NodeRef, Order, Outcome,
+    ResolverAnswer, Rights, SegmentEntry, ServiceEntry, Sighting, StepKey, StepLimits, StepTrace, Told, Value, What,
+    names as exceptions,
 };
 pub use client::{Client, Code, RunOptions, Traffic};
 pub use durable::StepStoreLimits;

@@ -3,9 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use catena_core::segments::Export;
-use catena_wire::{Exception, NodeId, NodeRef};
+use catena_wire::{Exception, NodeId, NodeRef, ServiceEntry};
 
-use crate::{Client, NodeBuilder, Segment, shell::Shell};
+use crate::{Client, NodeBuilder, Segment, Service, shell::Shell};
 
 /// A running node. Cheap to clone; it runs until [`Node::close`], or until the last clone is dropped.
 #[derive(Clone)]
@@ -66,6 +66,40 @@ impl Node {
     #[must_use]
     pub fn load(&self) -> (usize, usize, usize) {
         self.shell.load()
+    }
+
+    /// Serves one more service from now on, and tells everybody who is linked, and its resolvers.
+    ///
+    /// # Errors
+    /// One of that name is served here already; or it is no service that a node can start with.
+    pub fn offer(&self, service: Service) -> Result<ServiceEntry, Exception> {
+        self.shell.offer_service(service)
+    }
+
+    /// Serves it no longer. What has begun is finished; whoever calls it now is sent to where else it is.
+    ///
+    /// # Errors
+    /// It is not served here; or it is withdrawn, and something of it still runs after `drain_max`.
+    pub async fn withdraw(&self, service: &str, drain_max: Duration) -> Result<(), Exception> {
+        self.shell.withdraw_service(service, drain_max).await.map(drop)
+    }
+
+    /// Moves a service to another node. No call of it is lost, and none is done twice: this node takes no more of its calls, finishes what has begun, and has
+    /// `take_over` make the other node offer it ([`Node::offer`]), with whatever state it has; then whoever called it meanwhile, or is linked, is told where it is,
+    /// and so are the resolvers.
+    ///
+    /// `take_over` returns what the other node offers; the time until then, from the first call that waits, is the pause that callers see. If it fails, or what has
+    /// begun is not finished within `drain_max`, the service stays here.
+    ///
+    /// # Errors
+    /// It is not served here, did not come to rest, or was not taken over.
+    pub async fn migrate_service(
+        &self,
+        service: &str,
+        drain_max: Duration,
+        take_over: impl Future<Output = Result<ServiceEntry, Exception>>,
+    ) -> Result<(), Exception> {
+        self.shell.migrate(service, drain_max, take_over).await
     }
 
     /// Stops accepting, sends what is queued, and closes the links within `grace`.

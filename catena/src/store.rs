@@ -1,8 +1,11 @@
-//! Functions by hash: what this node can load, and hand on.
+//! Functions by hash: what this node can load, and hand on; and, if it has a folder for them, what it could before it was restarted.
 
 use std::{
     collections::{HashMap, VecDeque},
+    fs, io,
+    path::{Path, PathBuf},
     sync::Mutex,
+    time::SystemTime,
 };
 
 use bytes::Bytes;
@@ -10,10 +13,14 @@ use catena_wire::{Exception, Fault, Hash, names};
 
 use crate::shell::lock;
 
+/// Files that are looked at in the folder; there are no more if only this node writes there.
+const FILES_MAX: usize = 65_536;
+
 /// A bounded store of functions, oldest out first. What is in it has been checked against its hash.
 #[derive(Debug)]
 pub(crate) struct Store {
     bytes_max: usize,
+    folder: Option<PathBuf>,
     inner: Mutex<Inner>,
 }
 
@@ -26,16 +33,36 @@ struct Inner {
 
 impl Store {
     pub(crate) fn new(bytes_max: usize) -> Self {
-        Self { bytes_max, inner: Mutex::default() }
+        Self { bytes_max, folder: None, inner: Mutex::default() }
+    }
+
+    /// One that finds again what it kept in this folder, which is made if it is not there. Files that are not what their names say are removed. Waits for the disk.
+    ///
+    /// # Errors
+    /// The folder cannot be made or read.
+    pub(crate) fn open(bytes_max: usize, folder: &Path) -> io::Result<Self> {
+        fs::create_dir_all(folder)?;
+        let mut store = Self::new(bytes_max);
+        for (path, hash) in kept(folder)? {
+            let whole = fs::metadata(&path).is_ok_and(|found| found.len() <= bytes_max as u64);
+            let bytes = if whole { fs::read(&path).map(Bytes::from).ok() } else { None };
+            if !bytes.is_some_and(|bytes| store.put(hash, &bytes).is_ok()) {
+                tracing::warn!(file = %path.display(), "it is not the function that its name says, and is removed");
+                let _ = fs::remove_file(&path);
+            }
+        }
+        store.folder = Some(folder.to_owned());
+        store.forget_others();
+        Ok(store)
     }
 
     pub(crate) fn get(&self, hash: Hash) -> Option<Bytes> {
         lock(&self.inner).by_hash.get(&hash).cloned()
     }
 
-    /// Keeps a function, if it is what its hash says.
-    pub(crate) fn put(&self, hash: Hash, bytes: Bytes) -> Result<(), Exception> {
-        let actual = Hash(*blake3::hash(&bytes).as_bytes());
+    /// Keeps a function, if it is what its hash says. Returns what is to be done about the folder, if there is one: it waits for the disk.
+    pub(crate) fn put(&self, hash: Hash, bytes: &Bytes) -> Result<Option<Filing>, Exception> {
+        let actual = Hash(*blake3::hash(bytes).as_bytes());
         if actual != hash {
             let message = format!("a function came whose hash is {actual:?}, where {hash:?} was asked for");
             return Err(Exception::new(names::BAD_CODE, Fault::Node, message));
@@ -46,17 +73,115 @@ impl Store {
         }
         let mut inner = lock(&self.inner);
         if inner.by_hash.contains_key(&hash) {
-            return Ok(());
+            return Ok(None);
         }
         inner.bytes += bytes.len();
         // A slice would pin the whole message that brought it.
-        inner.by_hash.insert(hash, Bytes::copy_from_slice(&bytes));
+        let bytes = Bytes::copy_from_slice(bytes);
+        inner.by_hash.insert(hash, bytes.clone());
         inner.oldest.push_back(hash);
+        let mut gone = Vec::new();
         while inner.bytes > self.bytes_max {
-            let Some(gone) = inner.oldest.pop_front() else { break };
-            let freed = inner.by_hash.remove(&gone).map_or(0, |bytes| bytes.len());
+            let Some(oldest) = inner.oldest.pop_front() else { break };
+            let freed = inner.by_hash.remove(&oldest).map_or(0, |bytes| bytes.len());
             inner.bytes -= freed;
+            gone.push(oldest);
         }
-        Ok(())
+        Ok(self.folder.clone().map(|folder| Filing { folder, new: (hash, bytes), gone }))
+    }
+
+    /// What found no room is not kept in the folder either.
+    fn forget_others(&self) {
+        let Some(folder) = &self.folder else { return };
+        for (path, hash) in kept(folder).unwrap_or_default() {
+            if self.get(hash).is_none() {
+                let _ = fs::remove_file(path);
+            }
+        }
+    }
+}
+
+/// What is to be written to the folder, and removed from it.
+#[derive(Debug)]
+pub(crate) struct Filing {
+    folder: PathBuf,
+    new: (Hash, Bytes),
+    gone: Vec<Hash>,
+}
+
+impl Filing {
+    /// Does it, and waits for the disk. A file is there whole or not at all.
+    pub(crate) fn file(self) {
+        let (hash, bytes) = self.new;
+        let path = self.folder.join(name_of(hash));
+        let part = self.folder.join(format!("{}.{}", name_of(hash), std::process::id()));
+        let written = fs::write(&part, &bytes).and_then(|()| fs::rename(&part, &path));
+        if let Err(why) = written {
+            tracing::warn!(file = %path.display(), %why, "a function is not kept for the next start");
+            let _ = fs::remove_file(&part);
+        }
+        for hash in self.gone {
+            let _ = fs::remove_file(self.folder.join(name_of(hash)));
+        }
+    }
+}
+
+/// The files of a folder that are named as functions are, the oldest first.
+fn kept(folder: &Path) -> io::Result<Vec<(PathBuf, Hash)>> {
+    let mut found: Vec<(SystemTime, PathBuf, Hash)> = Vec::new();
+    for entry in fs::read_dir(folder)?.take(FILES_MAX) {
+        let entry = entry?;
+        let Some(hash) = entry.file_name().to_str().and_then(hash_of) else { continue };
+        let at = entry.metadata().and_then(|found| found.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+        found.push((at, entry.path(), hash));
+    }
+    found.sort();
+    Ok(found.into_iter().map(|(_, path, hash)| (path, hash)).collect())
+}
+
+fn name_of(hash: Hash) -> String {
+    blake3::Hash::from_bytes(hash.0).to_hex().to_string()
+}
+
+fn hash_of(name: &str) -> Option<Hash> {
+    blake3::Hash::from_hex(name).ok().map(|hash| Hash(*hash.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn function(text: &str) -> (Hash, Bytes) {
+        let bytes = Bytes::from(text.to_owned());
+        (Hash(*blake3::hash(&bytes).as_bytes()), bytes)
+    }
+
+    fn put(store: &Store, function: &(Hash, Bytes)) {
+        store.put(function.0, &function.1).unwrap().into_iter().for_each(Filing::file);
+    }
+
+    #[test]
+    fn what_was_kept_is_there_after_a_restart_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let [first, second, third] = ["1111", "2222", "3333"].map(function);
+        let store = Store::open(8, folder.path()).unwrap();
+        [&first, &second, &third].into_iter().for_each(|one| put(&store, one));
+        drop(store);
+        let store = Store::open(8, folder.path()).unwrap();
+        assert_eq!(store.get(second.0), Some(second.1.clone()));
+        assert_eq!(store.get(third.0), Some(third.1.clone()));
+        assert_eq!(store.get(first.0), None, "it had to make room");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+
+        // Somebody else writes there: what is not what it is called is not loaded, and what is not a function's is left alone.
+        fs::write(folder.path().join(name_of(second.0)), "other").unwrap();
+        fs::write(folder.path().join("notes"), "mine").unwrap();
+        let store = Store::open(8, folder.path()).unwrap();
+        assert_eq!(store.get(second.0), None);
+        assert!(store.get(third.0).is_some() && folder.path().join("notes").exists());
+        assert!(!folder.path().join(name_of(second.0)).exists());
+        let smaller = Store::open(3, folder.path()).unwrap();
+        assert!(smaller.get(third.0).is_none());
     }
 }

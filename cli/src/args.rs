@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::{
-    commands::{call, check, completions, debug, dev, gateway, ls, replay, run, up},
+    commands::{call, check, completions, debug, dev, gateway, ls, replay, resolve, run, up},
     exit,
     output::Color,
 };
@@ -50,6 +50,7 @@ pub(crate) enum Command {
     Replay(replay::Replay),
     Ls(ls::Ls),
     Gateway(gateway::GatewayArgs),
+    Resolve(resolve::Resolve),
     Check(check::Check),
     Completions(completions::Completions),
 }

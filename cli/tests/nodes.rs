@@ -37,6 +37,34 @@ fn dev_keeps_the_users_folder_and_shows_a_table() {
 }
 
 #[test]
+fn services_are_found_by_a_file_and_it_can_be_seen_how() {
+    let folder = folder();
+    let there = file(
+        &folder,
+        "there.toml",
+        "name = \"there\"\nlisten = \"127.0.0.1:0\"\n[[service]]\nkind = \"probe\"\nname = \"probe.there\"\n",
+    );
+    let there = Server::start(&["up", &there, "--json"]);
+    let address = there.ready()["node"]["address"].as_str().unwrap().to_owned();
+    // It has not joined the other: only its file knows of it.
+    let names = file(&folder, "names.toml", &format!("[services]\n\"probe.there\" = \"{address}\"\n"));
+    let here = file(&folder, "here.toml", "name = \"here\"\nlisten = \"127.0.0.1:0\"\n");
+    let here = Server::start(&["up", &here, "--names", &names, "--json"]);
+    let at = here.ready()["node"]["address"].as_str().unwrap().to_owned();
+    let said = catena(&["resolve", "probe.there", "--connect", &at, "--json"]).json();
+    let resolvers = said["resolvers"].as_array().unwrap();
+    assert_eq!(resolvers.iter().map(|one| one["resolver"].as_str().unwrap()).collect::<Vec<_>>(), ["mesh", "file"]);
+    assert_eq!(resolvers[1]["at"][0]["address"], address.as_str());
+    assert!(resolvers[0]["at"].as_array().unwrap().is_empty() && resolvers[1]["age_us"].is_u64(), "{said}");
+    let echoed = catena(&["call", "probe.there/echo", "\"hello\"", "--connect", &at, "--json"]).json();
+    assert_eq!(echoed["result"], "hello", "{echoed}");
+    catena(&["resolve", "nobody", "--connect", &at]).failed(0, &["nobody is said to serve nobody"]);
+    std::fs::write(&names, "[services]\nbroken = 1\n").unwrap();
+    let table = catena(&["resolve", "probe.there", "--connect", &at]);
+    assert!(table.err.contains("as the file was before") && table.out.contains(&address), "{table:?}");
+}
+
+#[test]
 fn up_serves_what_its_file_says() {
     let folder = folder();
     std::fs::create_dir(folder.path().join("data")).unwrap();

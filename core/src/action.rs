@@ -4,7 +4,7 @@ use alloc::{string::String, sync::Arc, vec::Vec};
 use bytes::Bytes;
 use catena_wire::{
     Branch, ChainId, Encoded, Exception, Hash, Kinds, LogLine, NodeId, NodeRef, Outcome, Part, PossibleDuplicate,
-    Recording, ServiceEntry, StepKey, StepLimits, StepTrace, Told, Value,
+    Recording, ResolverAnswer, ServiceEntry, StepKey, StepLimits, StepTrace, Told, Value,
 };
 
 /// A chain's stay at this node: the shell keeps the guest under this name.
@@ -14,6 +14,10 @@ pub struct SessionId(pub u64);
 /// A running service function.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Ticket(pub u64);
+
+/// A name being looked up.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LookupId(pub u64);
 
 /// A plain call made through [`crate::Node::call`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -150,10 +154,37 @@ pub enum Action {
     },
     /// Find where a service is; answer with [`crate::Node::on_resolved`].
     Resolve {
+        /// By which to answer.
+        lookup: LookupId,
         /// Its name.
         service: String,
-        /// Instances that did not answer: any other is better.
+        /// Instances that did not answer, or do not serve it: any other is better.
         avoid: Vec<NodeId>,
+    },
+    /// Ask the registry for a function; answer with [`crate::Node::on_code_fetched`].
+    FetchCode(Hash),
+    /// A peer says what it serves from now on, instead of what it said before.
+    Offered {
+        /// The peer.
+        from: Arc<NodeRef>,
+        /// What it serves.
+        entries: Vec<ServiceEntry>,
+    },
+    /// Say where a service is, as each resolver of this node has it.
+    ServeResolvers {
+        /// The asker's number.
+        id: u64,
+        /// The service.
+        service: String,
+        /// Who asked.
+        to: Arc<NodeRef>,
+    },
+    /// What the resolvers of another node say.
+    ResolversSaid {
+        /// Our number for the question.
+        id: u64,
+        /// What each says.
+        answers: Vec<ResolverAnswer>,
     },
     /// Send the services that this node knows of.
     ServeListing {
@@ -349,6 +380,13 @@ pub struct Instance {
     pub proxy: Option<Arc<NodeRef>>,
     /// What it says of its functions.
     pub kinds: Kinds,
+}
+
+impl Instance {
+    /// As a node says of its service. Where its chains run instead, if not there, it names by an address only, which the shell has to find.
+    pub(crate) fn of(entry: ServiceEntry) -> Self {
+        Self { node: Arc::new(entry.node), proxy: None, kinds: entry.kinds }
+    }
 }
 
 /// Where a call may be made again when it is unknown whether it was done (rpc-chains section 3.9).

@@ -118,4 +118,8 @@ bugs! {
     CountTwice,
     /// Who has a delegated right is not told that nobody waits for it.
     CancelMissesDelegate,
+    /// Whoever is told that a node has left a service finds the name at that node again.
+    LeftNodeFound,
+    /// A node goes on serving what it has moved to another.
+    TwoOwners,
 }

@@ -1,16 +1,16 @@
 //! What every part of a node stands on.
 
-use alloc::{format, sync::Arc};
+use alloc::{format, sync::Arc, vec::Vec};
 use catena_wire::{
-    Charter, Exception, Fault, Message, NodeId, NodeRef, Part, PossibleDuplicate, StepKey, StepTrace, names,
+    Charter, Exception, Fault, Message, NodeId, NodeRef, Part, PossibleDuplicate, StepKey, StepTrace, Whither, names,
 };
 
 use crate::{
-    Policy, Receipt, Time,
+    Instance, Policy, Receipt, Time,
     code::Codes,
     collections::AwakeClock,
     delivery::{Outgoing, Parcel},
-    directory::Directory,
+    directory::{Directory, NotHere, Waiter},
     memory::{Fences, Listeners, Relays, Steps, possibly_done},
     outbox::Outbox,
 };
@@ -105,6 +105,44 @@ impl Ground {
             return Ok(());
         }
         known.map_err(|why| possibly_done(&self.me.name, service, function, why))
+    }
+
+    /// Where that service is, if it is not here.
+    pub(crate) fn whither(&self, service: &str, function: &str) -> Option<Whither> {
+        match self.directory.find(self.now, service, function) {
+            Err(NotHere::Elsewhere(whither)) => Some(whither),
+            Err(NotHere::NoFunction(_)) | Ok(()) => None,
+        }
+    }
+
+    /// Goes after a service that is not at that node, as it says. Returns where it is if that is known by now; else the waiter is told.
+    pub(crate) fn follow(
+        &mut self,
+        service: &str,
+        from: NodeId,
+        whither: Whither,
+        waiter: Waiter,
+        mut tried: Vec<NodeId>,
+    ) -> Option<Instance> {
+        self.directory.forget_at(service, from);
+        match whither {
+            Whither::There(entry) if entry.service == service && entry.node.id != from => {
+                let place = Instance::of(*entry);
+                self.directory.learn(service, place.clone(), &self.policy);
+                return Some(place);
+            }
+            Whither::Moving(us) => {
+                let until = self.now.after(us.min(self.policy.moving_wait_us_max));
+                self.directory.lookups.wait_for(service, from, waiter, until);
+            }
+            Whither::There(_) | Whither::Unknown => {
+                if !bug!(self.policy, LeftNodeFound) {
+                    tried.push(from);
+                }
+                self.directory.lookups.look_up(&mut self.out, service, waiter, tried);
+            }
+        }
+        None
     }
 
     /// To the origin of a chain, or to who can pass it on.

@@ -101,6 +101,12 @@ impl Outbox {
         receipt: Receipt,
         via: Option<Arc<NodeRef>>,
     ) {
+        // A service may have come here while a hop to it was on its way.
+        if to.id == self.me.id
+            && let Ok(message) = Message::decode(message.clone())
+        {
+            return self.tell(Event::Message(message));
+        }
         self.actions.push_back(Action::Send { to, message, receipt, urgency: Urgency::Now, via });
     }
 }

@@ -57,6 +57,16 @@ pub struct Policy {
     pub console_lines_max: usize,
     /// Names of services resolved and kept.
     pub names_max: usize,
+    /// How long a name that nobody served is believed not to be served, microseconds.
+    pub name_absent_ttl_us: u64,
+    /// Services remembered that were served here, and where they are now.
+    pub moved_max: usize,
+    /// How long that is remembered, microseconds awake.
+    pub moved_ttl_us: u64,
+    /// How often a hop or call follows a service that has moved before it is given up: nothing was done at any of them.
+    pub moves_followed_max: u8,
+    /// How long it waits for a node that is moving a service to say where it is, microseconds.
+    pub moving_wait_us_max: u64,
     /// Whether chains that services of this node answer with join the chain that called (rpc-chains section 3.4).
     pub compose: bool,
     /// Chains around a chain; one more is an exception. At most [`catena_wire::STACK_DEPTH_MAX`].
@@ -123,6 +133,11 @@ impl Default for Policy {
             outgoing_bytes_max: 64 << 20,
             console_lines_max: 1_024,
             names_max: 65_536,
+            name_absent_ttl_us: 1_000_000,
+            moved_max: 4_096,
+            moved_ttl_us: 60_000_000,
+            moves_followed_max: 32,
+            moving_wait_us_max: 5_000_000,
             compose: true,
             stack_depth_max: 16,
             branches_max: 256,

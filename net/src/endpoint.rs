@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -41,6 +42,8 @@ pub struct Endpoint {
 struct Hub {
     config: Arc<EndpointConfig>,
     identity: Identity,
+    /// What the next links are greeted with, instead of what the identity was made with.
+    greeting: Mutex<Bytes>,
     handler: Arc<dyn Handler>,
     registry: Mutex<Registry>,
     /// One slot for each link, for as long as its reader task lives.
@@ -67,6 +70,7 @@ impl Endpoint {
         };
         let config = Arc::new(config);
         let hub = Arc::new(Hub {
+            greeting: Mutex::new(identity.hello.clone()),
             identity,
             handler,
             registry: Mutex::default(),
@@ -93,6 +97,17 @@ impl Endpoint {
     /// Who this endpoint says it is.
     pub fn identity(&self) -> &Identity {
         &self.hub.identity
+    }
+
+    /// Greets whoever links from now on with this instead.
+    ///
+    /// # Errors
+    /// It is longer than peers take it.
+    pub fn set_hello(&self, hello: Bytes) -> Result<(), NetError> {
+        let identity = Identity { hello, ..self.hub.identity.clone() };
+        check_identity(&self.hub.config, &identity)?;
+        *lock(&self.hub.greeting) = identity.hello;
+        Ok(())
     }
 
     /// The memory that its links take: whoever else keeps much charges it too.
@@ -415,7 +430,8 @@ impl Hub {
 
     /// What it says of itself.
     fn hello(&self, taken: bool) -> Hello {
-        Hello { identity: self.identity.clone(), limits: self.config.limits, taken }
+        let identity = Identity { hello: lock(&self.greeting).clone(), ..self.identity.clone() };
+        Hello { identity, limits: self.config.limits, taken }
     }
 
     /// Makes the link and registers it.

@@ -170,3 +170,5 @@ pub(crate) mod listing {
 }
 bounded!(told, crate::Told, crate::RECORDING_EVENTS_MAX, "more than 16,384 events in a recording");
 bounded!(asked, crate::Asked, crate::RECORDING_EVENTS_MAX, "more than 16,384 calls in one turn");
+bounded!(answers, crate::ResolverAnswer, crate::RESOLVERS_MAX, "answers of more than 16 resolvers");
+bounded!(sightings, crate::Sighting, crate::INSTANCES_MAX, "more than 64 instances of one service");

@@ -22,6 +22,7 @@ mod recording;
 mod replies;
 mod segment;
 mod value;
+mod whither;
 
 pub use budget::Budget;
 pub use chain::{Charter, Frame, Listener, Merge, Mode, StepLimits};
@@ -30,12 +31,13 @@ pub use hello::Hello;
 pub use hop::{BranchCount, End, Hop, LogLine, NodeRef, Outcome, PossibleDuplicate, StepTrace};
 pub use id::{Branch, ChainId, Hash, NodeId, StepKey};
 pub use limits::{
-    BRANCH_DEPTH_MAX, BRANCHES_MAX, CONSOLE_LINES_MAX, DECODED_TIMES_MAX, DELEGATES_MAX, FUNCTIONS_MAX,
+    BRANCH_DEPTH_MAX, BRANCHES_MAX, CONSOLE_LINES_MAX, DECODED_TIMES_MAX, DELEGATES_MAX, FUNCTIONS_MAX, INSTANCES_MAX,
     LISTING_ENTRIES_MAX, LISTING_NAMES_MAX, LISTS_BYTES_MAX, NAME_BYTES_MAX, PATH_HOSTS_MAX, REPLIES_MAX,
-    STACK_DEPTH_MAX, TRACE_STEPS_MAX, VALUE_DEPTH_MAX,
+    RESOLVERS_MAX, STACK_DEPTH_MAX, TRACE_STEPS_MAX, VALUE_DEPTH_MAX,
 };
 pub use message::{Brought, Encoded, Kinds, Message, Part, ServiceEntry, Whereabouts, WireError};
 pub use recording::{Asked, RECORDING_BYTES_MAX, RECORDING_EVENTS_MAX, Recording, Told, What};
 pub use replies::{Delegated, Fate, Replies, Right, RightEnd, Window};
 pub use segment::{At, Order, Rights, SEGMENT_LISTING_MAX, SegmentEntry, SegmentMessage, SegmentRefusal};
 pub use value::{Value, ValueError};
+pub use whither::{ResolverAnswer, Sighting, Whither};

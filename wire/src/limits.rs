@@ -18,6 +18,10 @@ pub const BRANCHES_MAX: usize = 4_096;
 pub const FUNCTIONS_MAX: usize = 4_096;
 /// Lines of the virtual console that a call brings back beside its result.
 pub const CONSOLE_LINES_MAX: usize = 4_096;
+/// Instances of one service.
+pub const INSTANCES_MAX: usize = 64;
+/// Ways in which one node finds services.
+pub const RESOLVERS_MAX: usize = 16;
 /// Services in one listing.
 pub const LISTING_ENTRIES_MAX: usize = 4_096;
 /// Names of functions and kinds in one listing or greeting, all its services together.

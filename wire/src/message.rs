@@ -7,7 +7,7 @@ use minicbor::{Decode, Encode};
 
 use crate::{
     Branch, Budget, ChainId, End, Exception, Hash, Hop, LogLine, NodeId, NodeRef, Outcome, PossibleDuplicate, Replies,
-    Right, RightEnd, SegmentMessage, StepKey, Value,
+    ResolverAnswer, Right, RightEnd, SegmentMessage, StepKey, Value, Whither,
 };
 
 /// One message. The numbers are the protocol's: they are never used again for something else.
@@ -186,6 +186,24 @@ pub enum Message {
     /// About segments.
     #[n(30)]
     Segment(#[n(0)] SegmentMessage),
+    /// The call of this number was not begun: its service is not here. Nothing was done.
+    #[n(60)]
+    CallElsewhere(#[n(0)] u64, #[n(1)] Whither),
+    /// The hop has not been taken over: its service is not here. Nothing was done.
+    #[n(61)]
+    HopElsewhere(#[n(0)] StepKey, #[n(1)] Whither),
+    /// A service that the sender served is served no longer, or elsewhere (libRIPC, section III: endpoints migrate during normal operation).
+    #[n(62)]
+    Moved(#[cbor(n(0), with = "crate::bytes_codec::name")] String, #[n(1)] Whither),
+    /// What the sender serves from now on, instead of what it said before.
+    #[n(63)]
+    Offers(#[cbor(n(0), with = "crate::bytes_codec::listing")] Vec<ServiceEntry>),
+    /// Where is this service, as each of your resolvers has it?
+    #[n(64)]
+    Resolve(#[n(0)] u64, #[cbor(n(1), with = "crate::bytes_codec::name")] String),
+    /// There.
+    #[n(65)]
+    Resolved(#[n(0)] u64, #[cbor(n(1), with = "crate::bytes_codec::answers")] Vec<ResolverAnswer>),
 }
 
 /// What of a chain's outcome a node has sent and keeps until it has arrived.

@@ -113,7 +113,7 @@ impl Shell {
         if let Some(node) = self.peers.named(hint) {
             return Ok(node);
         }
-        if let Some(entry) = self.peers.find(hint, &[]) {
+        if let Some(entry) = self.peers.linked_instances(hint).into_iter().next() {
             return Ok(Arc::new(entry.node));
         }
         if hint == self.me.name {

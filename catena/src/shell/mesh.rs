@@ -13,7 +13,7 @@ use std::{
 
 use catena_core::Instance;
 use catena_net::{Link, Measured, NetError, Place};
-use catena_wire::{Exception, Fault, Hello, Message, NodeId, NodeRef, ServiceEntry, names};
+use catena_wire::{Hello, Message, NodeRef, ServiceEntry};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use tokio::sync::oneshot;
 
@@ -26,13 +26,18 @@ const GREETING_TIMEOUT: Duration = Duration::from_secs(3);
 /// Nodes that are kept linked.
 const LINKED_MAX: usize = 256;
 /// Services that one node may announce; further ones are not known here.
-const SERVICES_PER_PEER_MAX: usize = 256;
+pub(super) const SERVICES_PER_PEER_MAX: usize = 256;
 /// Entries of one listing, given or taken.
 pub(super) const LISTING_ENTRIES_MAX: usize = 4_096;
 /// How often to look for nodes that are not linked.
 const ROUND_EVERY: Duration = Duration::from_secs(1);
 
 static LISTING_NUMBER: AtomicU64 = AtomicU64::new(1);
+
+/// Tells one question from another.
+pub(super) fn next_number() -> u64 {
+    LISTING_NUMBER.fetch_add(1, Ordering::Relaxed)
+}
 
 impl Shell {
     /// Whether somebody who greets as this node may be it.
@@ -51,22 +56,11 @@ impl Shell {
         let own = hello.node.clone();
         hello.services.retain(|entry| entry.node == own);
         hello.services.truncate(SERVICES_PER_PEER_MAX);
-        let services: Vec<_> =
-            hello.services.iter().map(|entry| (entry.service.clone(), self.instance(entry))).collect();
-        let repository = hello.repository;
+        let (repository, services) = (hello.repository, hello.services.clone());
         let node = self.peers.greet(link, hello);
+        self.learn_services(&node, &services);
         let way = self.way_to(&node);
         let mut core = self.core();
-        for (service, instance) in services {
-            // Another run of this node is not another instance.
-            if instance.node.name != self.me.name {
-                core.note_replica(&service);
-            }
-            // The one that is known is as good: a service that moves for no reason loses what it remembers.
-            if !core.knows(&service) {
-                core.learn(&service, instance);
-            }
-        }
         if let Some(way) = way {
             core.on_link_measured(node.id, way);
         }
@@ -75,6 +69,22 @@ impl Shell {
         }
         drop(core);
         self.follow(link, node);
+    }
+
+    /// What a node says that it serves.
+    pub(super) fn learn_services(&self, node: &NodeRef, services: &[ServiceEntry]) {
+        let services: Vec<_> = services.iter().map(|entry| (entry.service.as_str(), self.instance(entry))).collect();
+        let mut core = self.core();
+        for (service, instance) in services {
+            // Another run of this node is not another instance.
+            if node.name != self.me.name {
+                core.note_replica(service);
+            }
+            // The one that is known is as good: a service that moves for no reason loses what it remembers.
+            if !core.knows(service) {
+                core.learn(service, instance);
+            }
+        }
     }
 
     /// Says how far a node is whenever that was found to be otherwise, for as long as the link lives.
@@ -146,7 +156,7 @@ impl Shell {
 
     /// Asks a node of the mesh what services it knows of.
     async fn list(self: &Arc<Self>, peer: Arc<NodeRef>) -> Option<Vec<ServiceEntry>> {
-        let id = LISTING_NUMBER.fetch_add(1, Ordering::Relaxed);
+        let id = next_number();
         let (sender, receiver) = oneshot::channel();
         lock(&self.listings).insert(id, sender);
         self.tell(peer, Message::List(id));
@@ -158,14 +168,19 @@ impl Shell {
         Some(entries)
     }
 
-    /// Asks the nodes of its mesh; returns all that they know, with what this node serves, and what those say that are linked.
-    pub(crate) async fn survey(self: &Arc<Self>) -> Vec<ServiceEntry> {
+    /// The nodes of its mesh that it has a link to.
+    pub(super) fn mesh_peers(&self) -> Vec<Arc<NodeRef>> {
         let links = self.endpoint().map(catena_net::Endpoint::links).unwrap_or_default();
         let of_mesh = |link: &&Arc<Link>| link.place().is_some_and(|place| self.dials.is_told(&place.address));
         let mut peers: Vec<_> = links.iter().filter(of_mesh).filter_map(|link| self.peers.of(link)).collect();
         peers.sort_by_key(|peer| peer.id);
         peers.dedup_by_key(|peer| peer.id);
-        let asked: FuturesUnordered<_> = peers.into_iter().map(|peer| self.list(peer)).collect();
+        peers
+    }
+
+    /// Asks the nodes of its mesh; returns all that they know, with what this node serves, and what those say that are linked.
+    pub(crate) async fn survey(self: &Arc<Self>) -> Vec<ServiceEntry> {
+        let asked: FuturesUnordered<_> = self.mesh_peers().into_iter().map(|peer| self.list(peer)).collect();
         let listings: Vec<_> = asked.filter_map(std::future::ready).collect().await;
         let mut all = self.own_services();
         all.extend(self.peers.all());
@@ -177,32 +192,7 @@ impl Shell {
         all
     }
 
-    /// Finds where a service is: what is known by now, else what others know.
-    pub(super) fn resolve(self: &Arc<Self>, service: String, avoid: Vec<NodeId>) {
-        let shell = Arc::clone(self);
-        self.runtime.spawn(async move {
-            let found = shell.look_up(&service, &avoid).await;
-            let now = shell.now();
-            shell.core().on_resolved(now, &service, found);
-            shell.drive();
-        });
-    }
-
-    async fn look_up(self: &Arc<Self>, service: &str, avoid: &[NodeId]) -> Result<Instance, Exception> {
-        if let Some(entry) = self.peers.find(service, avoid) {
-            return Ok(self.instance(&entry));
-        }
-        let known = self.survey().await;
-        match known.iter().find(|entry| entry.service == service && !avoid.contains(&entry.node.id)) {
-            Some(entry) => Ok(self.instance(entry)),
-            None => Err(match self.peers.departed(service) {
-                Some(node) => down(service, &node, &self.me.name),
-                None => unknown(service, &self.me.name, &known),
-            }),
-        }
-    }
-
-    fn instance(&self, entry: &ServiceEntry) -> Instance {
+    pub(super) fn instance(&self, entry: &ServiceEntry) -> Instance {
         let proxy = entry.proxy.as_ref().and_then(|proxy| self.peers.at_address(proxy.address.as_deref()?));
         Instance { node: Arc::new(entry.node.clone()), proxy: proxy.map(Arc::new), kinds: entry.kinds.clone() }
     }
@@ -246,25 +236,4 @@ async fn keep_joined(shell: Weak<Shell>, seeds: Vec<Place>) {
             }
         }
     }
-}
-
-fn down(service: &str, node: &str, host: &str) -> Exception {
-    let message = format!(
-        "{service} was served by {node}, to which {host} has lost its link; nothing was done; check that it is up, then run again"
-    );
-    Exception::new(names::NODE_UNREACHABLE, Fault::Network, message)
-}
-
-fn unknown(service: &str, host: &str, known: &[ServiceEntry]) -> Exception {
-    let nearest = known
-        .iter()
-        .map(|entry| (strsim::jaro_winkler(service, &entry.service), &entry.service))
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .filter(|(likeness, _)| *likeness > 0.7);
-    let hint = match nearest {
-        Some((_, name)) => format!("did you mean {name}?"),
-        None => "list what there is with `catena ls`".to_owned(),
-    };
-    let message = format!("no node that {host} knows of serves {service}; {hint}");
-    Exception::new(names::UNKNOWN_SERVICE, Fault::Caller, message)
 }

@@ -8,8 +8,12 @@ mod guests;
 mod handler;
 mod in_turn;
 mod mesh;
+mod mesh_names;
+mod offering;
 mod peers;
 mod perform;
+mod registry;
+mod resolving;
 mod rights;
 mod sending;
 mod sessions;
@@ -22,17 +26,20 @@ use std::{
 };
 
 use catena_core::{CallId, Node as Core, Replied, Ticket, Time};
+use catena_directory::{Registry, Resolver};
 use catena_guest::Sandbox;
 use catena_net::{Endpoint, Lease, MemoryBudget, Topology};
-use catena_wire::{ChainId, Exception, Fault, NodeId, NodeRef, ServiceEntry, StepKey, Value, names};
+use catena_wire::{ChainId, Exception, Fault, NodeId, NodeRef, ResolverAnswer, ServiceEntry, StepKey, Value, names};
 use tokio::{
     runtime::Handle,
-    sync::{OnceCell, mpsc, oneshot},
+    sync::{OnceCell, Semaphore, mpsc, oneshot},
     task::AbortHandle,
 };
 
-use crate::{Service, durable::Steps, replying::Held, segments::Hub, store::Store};
+use crate::{Names, Service, durable::Steps, replying::Held, segments::Hub, store::Store};
 use dials::Dials;
+use mesh_names::MeshResolver;
+use offering::Offering;
 use peers::Peers;
 use sessions::Sessions;
 use timer::Alarm;
@@ -42,6 +49,9 @@ pub(crate) use handler::Ears;
 /// Answers held for a reader of a reply set that does not read; beyond, the set ends as `Overloaded`. Replies to a call never come so far: there,
 /// whoever replies waits ([`catena_core::Policy::replies_unread_max`]).
 const REPLIES_UNREAD_MAX: usize = 32_768;
+
+/// How long resolvers may take at the end to take in that its services are gone.
+const WITHDRAWING_MAX: Duration = Duration::from_secs(2);
 
 /// Sub-chains whose intermediate answers are listened to at one time.
 const HEARERS_MAX: usize = 16_384;
@@ -76,6 +86,10 @@ pub(crate) struct Shell {
     /// Of the sub-chains that services of this node answered with.
     hearers: Mutex<HashMap<StepKey, Hearer>>,
     listings: Mutex<HashMap<u64, oneshot::Sender<Vec<ServiceEntry>>>>,
+    questions: Mutex<HashMap<u64, oneshot::Sender<Vec<ResolverAnswer>>>>,
+    offering: Offering,
+    resolvers: OnceLock<Vec<Arc<dyn Resolver>>>,
+    lookups: Semaphore,
     pub(crate) peers: Peers,
     dials: Dials,
     pub(crate) segments: Arc<Hub>,
@@ -88,9 +102,8 @@ pub(crate) struct Shell {
 /// What a node is started with.
 pub(crate) struct Settings {
     pub(crate) began: Instant,
-    pub(crate) services: HashMap<String, Service>,
+    pub(crate) repository: bool,
     pub(crate) make_sandbox: MakeSandbox,
-    pub(crate) store_bytes_max: usize,
     pub(crate) code_ride_bytes_max: usize,
     pub(crate) topology: Option<Arc<Topology>>,
     /// Address of the node at which chains run that call this one.
@@ -104,11 +117,19 @@ pub(crate) struct Settings {
     #[allow(dead_code, reason = "it is held for as long as the node is there")]
     pub(crate) set_aside: Option<Lease>,
     pub(crate) segments: Arc<Hub>,
+    /// What keeps functions beyond the life of every node.
+    pub(crate) registry: Option<Arc<dyn Registry>>,
 }
 
 impl Shell {
     /// Must be called within a tokio runtime.
-    pub(crate) fn new(core: Core, settings: Settings, memory: MemoryBudget) -> Arc<Self> {
+    pub(crate) fn new(
+        core: Core,
+        services: HashMap<String, Service>,
+        store: Store,
+        settings: Settings,
+        memory: MemoryBudget,
+    ) -> Arc<Self> {
         let me = (**core.me()).clone();
         let kept = memory.none();
         let shell = Arc::new(Self {
@@ -123,7 +144,7 @@ impl Shell {
             called: AtomicBool::default(),
             endpoint: OnceLock::new(),
             sandbox: OnceCell::new(),
-            store: Store::new(settings.store_bytes_max),
+            store,
             sessions: Sessions::default(),
             running: Mutex::default(),
             replies: Mutex::default(),
@@ -131,6 +152,10 @@ impl Shell {
             rights: Mutex::default(),
             hearers: Mutex::default(),
             listings: Mutex::default(),
+            questions: Mutex::default(),
+            offering: Offering::new(services),
+            resolvers: OnceLock::new(),
+            lookups: Semaphore::new(resolving::LOOKUPS_AT_ONCE_MAX),
             peers: Peers::default(),
             dials: Dials::new(settings.untold_dials_max),
             segments: Arc::clone(&settings.segments),
@@ -146,8 +171,19 @@ impl Shell {
         let _ = self.endpoint.set(endpoint);
     }
 
-    /// Sends what is queued, and closes the links within `grace`.
-    pub(crate) async fn close(&self, grace: Duration) {
+    /// Finds services from now on in these ways, in this order; and tells them what is served here.
+    pub(crate) fn find_by(self: &Arc<Self>, names: Vec<Names>) {
+        let resolvers = names.into_iter().map(|names| match names {
+            Names::Mesh => Arc::new(MeshResolver::new(Arc::downgrade(self))) as Arc<dyn Resolver>,
+            Names::By(resolver) => resolver,
+        });
+        self.begin_resolving(resolvers.collect());
+        self.begin_announcing();
+    }
+
+    /// Withdraws its services, sends what is queued, and closes the links within `grace`.
+    pub(crate) async fn close(self: &Arc<Self>, grace: Duration) {
+        let _ = tokio::time::timeout(grace.min(WITHDRAWING_MAX), self.announce(Vec::new())).await;
         if let Some(endpoint) = self.endpoint() {
             endpoint.close(grace).await;
         }
@@ -288,17 +324,8 @@ impl Shell {
     }
 
     /// A service of this node.
-    pub(crate) fn service(&self, name: &str) -> Option<&Service> {
-        self.settings.services.get(name)
-    }
-
-    /// The services that this node offers itself.
-    pub(crate) fn own_services(&self) -> Vec<ServiceEntry> {
-        self.settings
-            .services
-            .values()
-            .map(|service| entry_of(service, &self.me, self.settings.proxy.as_deref()))
-            .collect()
+    pub(crate) fn service(&self, name: &str) -> Option<Arc<Service>> {
+        self.offering.get(name)
     }
 
     /// Chains, calls and service functions under way.

@@ -67,14 +67,7 @@ impl Peers {
         let node = write(&self.by_link).remove(&link.id())?;
         let still_linked = self.is_linked(node.id);
         if !still_linked {
-            let mut gone = Vec::new();
-            write(&self.services).retain(|service, instances| {
-                instances.retain(|entry| entry.node.id != node.id);
-                if instances.is_empty() {
-                    gone.push(service.clone());
-                }
-                !instances.is_empty()
-            });
+            let gone = self.drop_services(node.id);
             let mut departed = write(&self.departed);
             for service in gone.into_iter().take(DEPARTED_MAX) {
                 departed.insert(service, node.name.clone());
@@ -96,11 +89,53 @@ impl Peers {
         links.values().any(|peer| peer.id == node.id && **peer != *node)
     }
 
-    /// An instance of a service at a node that is linked: none of those that did not answer.
-    pub(crate) fn find(&self, service: &str, avoid: &[NodeId]) -> Option<ServiceEntry> {
+    /// Instances of a service at nodes that are linked.
+    pub(crate) fn linked_instances(&self, service: &str) -> Vec<ServiceEntry> {
         let services = self.services.read().unwrap_or_else(PoisonError::into_inner);
-        let good = |entry: &&ServiceEntry| !avoid.contains(&entry.node.id) && self.is_linked(entry.node.id);
-        services.get(service)?.iter().find(good).cloned()
+        let linked = |entry: &&ServiceEntry| self.is_linked(entry.node.id);
+        services.get(service).into_iter().flatten().filter(linked).cloned().collect()
+    }
+
+    /// What a node says of one of its services.
+    pub(super) fn entry(&self, service: &str, node: NodeId) -> Option<ServiceEntry> {
+        let services = self.services.read().unwrap_or_else(PoisonError::into_inner);
+        services.get(service)?.iter().find(|entry| entry.node.id == node).cloned()
+    }
+
+    /// Whether any node that is linked serves it.
+    pub(super) fn serve(&self, service: &str) -> bool {
+        self.services.read().unwrap_or_else(PoisonError::into_inner).contains_key(service)
+    }
+
+    /// All nodes that are linked.
+    pub(super) fn linked(&self) -> Vec<Arc<NodeRef>> {
+        let links = self.by_link.read().unwrap_or_else(PoisonError::into_inner);
+        let mut nodes: Vec<_> = links.values().cloned().collect();
+        nodes.sort_by_key(|node| node.id);
+        nodes.dedup_by_key(|node| node.id);
+        nodes
+    }
+
+    /// What a node serves from now on, instead of what it said before.
+    pub(super) fn offers(&self, node: &NodeRef, entries: Vec<ServiceEntry>) {
+        if !self.is_linked(node.id) {
+            return;
+        }
+        self.drop_services(node.id);
+        self.learn(entries.into_iter().filter(|entry| entry.node == *node).take(SERVICES_PER_NODE_MAX));
+    }
+
+    /// Forgets what a node serves; returns what nobody serves any more.
+    fn drop_services(&self, node: NodeId) -> Vec<String> {
+        let mut gone = Vec::new();
+        write(&self.services).retain(|service, instances| {
+            instances.retain(|entry| entry.node.id != node);
+            if instances.is_empty() {
+                gone.push(service.clone());
+            }
+            !instances.is_empty()
+        });
+        gone
     }
 
     /// The node that served it until its link was lost, if nobody has served it since.

@@ -185,6 +185,7 @@ impl Shell {
                 if let Some(Some(task)) = lock(&self.running).remove(&ticket) {
                     task.abort();
                 }
+                self.offering.done.notify_waiters();
             }
             Action::Begin { session, code, input, started_at_ms, seed, limits } => {
                 let event = Event::Start(input, Start { started_at_ms, seed });
@@ -208,12 +209,23 @@ impl Shell {
             Action::Discard(session) => drop(self.sessions.remove(session)),
             Action::CheckCode { session, code, bytes } => self.check_code(session, code, bytes),
             Action::StoreCode { code, bytes } => {
-                let stored = self.store.put(code, bytes);
+                let stored = self.keep_code(code, &bytes);
+                if stored.is_ok() && self.settings.repository {
+                    self.push_code(code, bytes);
+                }
                 let now = self.now();
                 self.core().on_code_stored(now, code, stored);
             }
             Action::ServeCode { code, to } => self.serve_code(code, to),
-            Action::Resolve { service, avoid } => self.resolve(service, avoid),
+            Action::Resolve { lookup, service, avoid } => self.resolve(lookup, service, avoid),
+            Action::FetchCode(code) => self.fetch_code(code),
+            Action::Offered { from, entries } => self.offered(&from, entries),
+            Action::ServeResolvers { id, service, to } => self.serve_resolvers(id, service, to),
+            Action::ResolversSaid { id, answers } => {
+                if let Some(waiting) = lock(&self.questions).remove(&id) {
+                    let _ = waiting.send(answers);
+                }
+            }
             Action::ServeListing { id, to } => self.serve_listing(id, to),
             Action::Listing { id, entries } => {
                 if let Some(waiting) = lock(&self.listings).remove(&id) {
@@ -274,7 +286,7 @@ impl Shell {
             true => {
                 Some(Arc::clone(self).run_once(service.to_owned(), function.to_owned(), params, context, duplicate))
             }
-            false => self.settings.services.get(service).and_then(|known| known.call(function, context, params)),
+            false => self.offering.get(service).and_then(|known| known.call(function, context, params)),
         };
         let running = std::panic::catch_unwind(AssertUnwindSafe(call))
             .unwrap_or_else(|_| Some(Box::pin(std::future::ready(Err(panicked())))));
@@ -303,14 +315,14 @@ impl Shell {
             let now = shell.now();
             shell.core().on_service_done(now, ticket, result, elapsed_us(began));
             drop(right);
+            shell.offering.done.notify_waiters();
         };
         self.run_cancellable(ticket, done);
     }
 
     fn is_durable(&self, service: &str, function: &str) -> bool {
-        let known = self.settings.services.get(service);
         self.settings.steps.is_some()
-            && known.is_some_and(|known| known.durable_functions().any(|name| name == function))
+            && self.offering.get(service).is_some_and(|known| known.durable_functions().any(|name| name == function))
     }
 
     /// Runs a durable function: not before its step is known to be a new one.
@@ -325,7 +337,7 @@ impl Shell {
         Box::pin(async move {
             let (step, print) = (context.step.clone(), print_of(&service, &function, &params));
             let effect = async {
-                match self.settings.services.get(&service).and_then(|known| known.call(&function, context, params)) {
+                match self.offering.get(&service).and_then(|known| known.call(&function, context, params)) {
                     Some(running) => running.await,
                     None => Err(Exception::new(names::UNKNOWN_FUNCTION, Fault::Node, "the function is gone")),
                 }
@@ -348,19 +360,11 @@ impl Shell {
 
     fn check_code(self: &Arc<Self>, session: SessionId, code: Hash, bytes: Option<bytes::Bytes>) {
         // What rides along is checked as what is fetched; wrong bytes count as none.
-        let stored = bytes.is_some_and(|bytes| self.has_code(code) || self.store.put(code, bytes).is_ok());
+        let stored = bytes.is_some_and(|bytes| self.has_code(code) || self.keep_code(code, &bytes).is_ok());
         if !stored && !self.has_code(code) {
             let now = self.now();
             self.core().on_code_missing(now, session, code);
         }
-    }
-
-    fn serve_code(self: &Arc<Self>, code: Hash, to: Arc<NodeRef>) {
-        let message = match self.store.get(code) {
-            Some(bytes) => Message::Code(code, bytes),
-            None => Message::NoCode(code),
-        };
-        self.tell(to, message);
     }
 
     fn serve_listing(self: &Arc<Self>, id: u64, to: Arc<NodeRef>) {

@@ -9,6 +9,7 @@ pub(crate) mod dev;
 pub(crate) mod gateway;
 pub(crate) mod ls;
 pub(crate) mod replay;
+pub(crate) mod resolve;
 pub(crate) mod run;
 pub(crate) mod up;
 
@@ -31,6 +32,7 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<(), Failure> {
         Command::Call(args) => in_runtime(call::run(&args, output)),
         Command::Gateway(args) => in_runtime(gateway::run(&args, output)),
         Command::Ls(args) => in_runtime(ls::run(&args, output)),
+        Command::Resolve(args) => in_runtime(resolve::run(&args, output)),
         Command::Check(args) => in_runtime(check::run(&args, output)),
     }
 }

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use catena::{Node, StartError, Topology};
+use catena_oci::OciRegistry;
 use clap::{Args, ValueHint};
 use serde_json::json;
 
@@ -29,8 +30,17 @@ pub(crate) const EXAMPLE: &str = r#"A file with everything in it; only `name` mu
   memory_bytes_max = 1_073_741_824   # what the node holds at most: messages, chains, guests; beyond it peers are refused
   untold_dials_max = 16              # addresses a minute that strangers may have it dial in vain; 0: none
 
+  function_store = "./functions"     # functions are there again after a restart
+  registry = "http://10.0.0.5:5000/functions"  # an OCI registry: they outlive every node
+
   runs_guests = false                # no foreign code here; by default it runs here
   chaining_proxy = "10.0.0.8:7400"   # they run there, by its hosts_chains_for_others = true
+
+  [names]                            # how services are found, besides asking the mesh
+  file = "./names.toml"              # [services] "files.red" = ["10.0.0.7:7400"]
+  multicast = true                   # ask the local network
+  etcd = ["http://10.0.0.5:2379"]    # a directory; []: found by multicast
+  order = ["mesh", "file", "etcd", "multicast"]
 
   [step_store]                       # what durable functions have done, kept across a crash
   file = "./steps"                   # seen from this file, as every path
@@ -87,6 +97,9 @@ pub(crate) struct Up {
     /// Tell other nodes to dial this address instead of the one it listens on; port 0 stands for the port it listens on
     #[arg(long, value_name = "HOST:PORT", value_hint = ValueHint::Other, value_parser = connect::address)]
     advertise: Option<String>,
+    /// Find services by this file as well: TOML, [services] "ID" = ["HOST:PORT"]; it is read again when it changes
+    #[arg(long, value_name = "FILE.toml", value_hint = ValueHint::FilePath)]
+    names: Option<PathBuf>,
 }
 
 pub(crate) async fn run(args: &Up, output: &Output) -> Result<(), Failure> {
@@ -129,6 +142,16 @@ async fn start(args: &Up, file: NodeFile, output: &Output) -> Result<(Node, Vec<
     if let Some(store) = file.step_store {
         builder = builder.step_store_within(store.file, store.limits);
     }
+    if let Some(folder) = file.function_store {
+        builder = builder.function_store(folder);
+    }
+    if let Some(url) = &file.registry {
+        let registry =
+            OciRegistry::open(url).map_err(|why| Failure::cannot_start(why.0, "see `registry` in the file"))?;
+        builder = builder.registry(Arc::new(registry));
+    }
+    let names = args.names.clone().map_or_else(|| file.names.clone(), |path| file.names.clone().with_file(path));
+    builder = builder.names(names.open()?);
     for place in file.join {
         builder = builder.join(place);
     }
@@ -147,6 +170,7 @@ const fn help(why: &StartError) -> &'static str {
         StartError::Unspecified(_) | StartError::Advertise { .. } => {
             "add `advertise` to the file, or --advertise HOST:PORT (port 0 stands for the port it listens on)"
         }
+        StartError::FunctionStore { .. } => "name another folder: `function_store` in the file",
         StartError::StepStore { .. } => {
             "name a file on a disk of this machine, in a folder that is there, that no other node uses: `file` under [step_store]"
         }

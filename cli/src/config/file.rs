@@ -10,6 +10,7 @@ use toml::Spanned;
 
 use super::{
     bounds::{LimitsTable, PolicyTable},
+    names::NamesTable,
     service::ServiceTable,
     steps::StepStoreTable,
 };
@@ -34,6 +35,10 @@ pub(super) struct File {
     pub(super) memory_bytes_max: Option<Spanned<u64>>,
     pub(super) untold_dials_max: Option<usize>,
     pub(super) step_store: Option<StepStoreTable>,
+    pub(super) function_store: Option<Spanned<PathBuf>>,
+    pub(super) registry: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) names: NamesTable,
     #[serde(default)]
     pub(super) service: Vec<ServiceTable>,
     #[serde(default)]

@@ -18,6 +18,13 @@ impl NodeFile {
         if self.repository {
             tell("repository", "keeps functions for all nodes".to_owned());
         }
+        tell("names", self.names.meaning());
+        if let Some(folder) = &self.function_store {
+            tell("function_store", format!("functions are kept in {} for the next start", folder.display()));
+        }
+        if let Some(registry) = &self.registry {
+            tell("registry", format!("functions that no node has are asked for at {registry}"));
+        }
         if self.shaped {
             tell("shaped", "links are slowed down: for development only".to_owned());
         }

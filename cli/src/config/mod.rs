@@ -5,6 +5,7 @@ mod file;
 mod guests;
 mod meaning;
 mod mistake;
+mod names;
 mod service;
 mod steps;
 
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use catena::{Limits, MEMORY_BYTES_MIN, Place, Policy, Topology};
 use catena_apps::sites::SITES;
+use catena_oci::OciRegistry;
 
 use crate::{
     connect,
@@ -21,6 +23,7 @@ use crate::{
 };
 pub(crate) use guests::Guests;
 use mistake::Text;
+pub(crate) use names::NamesFile;
 pub(crate) use service::ServiceFile;
 pub(crate) use steps::StepStoreFile;
 
@@ -46,6 +49,11 @@ pub(crate) struct NodeFile {
     /// Addresses that strangers may have it dial in vain in a minute, if not as by default.
     pub(crate) untold_dials_max: Option<usize>,
     pub(crate) step_store: Option<StepStoreFile>,
+    /// Where functions are kept for the next start.
+    pub(crate) function_store: Option<PathBuf>,
+    /// Where they are kept beyond the life of every node.
+    pub(crate) registry: Option<String>,
+    pub(crate) names: NamesFile,
     pub(crate) services: Vec<ServiceFile>,
     pub(crate) limits: Limits,
     pub(crate) policy: Policy,
@@ -97,6 +105,9 @@ impl NodeFile {
             memory_bytes_max: file.memory_bytes_max.map(|bytes| checked_memory(&bytes, text)).transpose()?,
             untold_dials_max: file.untold_dials_max,
             step_store,
+            function_store: file.function_store.as_ref().map(|folder| checked_cache(folder, text)).transpose()?,
+            registry: file.registry.as_ref().map(|url| checked_registry(url, text)).transpose()?,
+            names: file.names.checked(text)?,
             services,
             limits: file.limits.checked(text)?,
             policy: file.policy.checked(text)?,
@@ -116,6 +127,13 @@ fn checked_memory(bytes: &toml::Spanned<u64>, text: &Text) -> Result<u64, Failur
             let message = format!("memory_bytes_max is {few}: a node needs at least {MEMORY_BYTES_MIN}");
             Err(text.mistake(bytes.span(), message, "make it larger, or leave it out: then it is 1 GiB"))
         }
+    }
+}
+
+fn checked_registry(url: &toml::Spanned<String>, text: &Text) -> Result<String, Failure> {
+    match OciRegistry::open(url.get_ref()) {
+        Ok(_) => Ok(url.get_ref().clone()),
+        Err(why) => Err(text.mistake(url.span(), why.0, "without it functions are kept by nodes alone")),
     }
 }
 

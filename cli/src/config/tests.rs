@@ -195,6 +195,33 @@ fn a_bridge_acts_as_whom_the_file_names_and_as_nobody_else() {
 }
 
 #[test]
+fn how_services_are_found_is_said_once_and_in_an_order() {
+    let with = |lines: &str| format!("name = \"a\"\n[names]\n{lines}\n");
+    let found = |lines: &str| read(&with(lines)).map_err(|why| why.text()).ok().unwrap().names.meaning();
+    assert_eq!(read("name = \"a\"").ok().unwrap().names.meaning(), "services are found by its mesh");
+    assert!(
+        found("file = \"n.toml\"\nmulticast = true")
+            .ends_with("its mesh, then the file conf/n.toml, then whoever answers on its network")
+    );
+    assert!(
+        found("etcd = [\"http://h:1\"]\norder = [\"etcd\", \"mesh\"]")
+            .ends_with("by etcd at http://h:1, then its mesh")
+    );
+    check(&with("multicast_port = 7"), "3:18", &["without multicast", "add multicast = true"]);
+    check(&with("etcd = []"), "3:8", &["only be found by multicast", "http://10.0.0.5:2379"]);
+    check(&with("order = [\"mesh\", \"file\"]"), "3:18", &["file is to be asked", "add `file`"]);
+    check(&with("order = [\"mesh\", \"mesh\"]"), "3:18", &["mesh is there twice"]);
+    check(&with("multicast = true\norder = [\"mesh\"]"), "4:9", &["multicast is there", "never be asked"]);
+    check(&with("order = [\"mehs\"]"), "3:10", &["did you mean mesh?"]);
+    check(&with("files = 7"), "3:1", &["did you mean file?"]);
+    check(
+        "name = \"a\"\nregistry = \"here\"\n",
+        "2:12",
+        &["no repository of a registry", "http://host:5000/functions"],
+    );
+}
+
+#[test]
 fn values_are_checked() {
     check("name = \"a\"\nlisten = \"7400\"\n", "2:10", &["no address", "HOST:PORT"]);
     check("name = \"a\"\nadvertise = \"here\"\n", "2:13", &["no address", "HOST:PORT"]);

@@ -1,13 +1,13 @@
 //! Calls out: to this node's own service, or to whichever node has it.
 
 use alloc::{format, vec::Vec};
-use catena_wire::{Exception, Fault, Message, NodeId, NodeRef, Value, names};
+use catena_wire::{Exception, Fault, Message, NodeId, NodeRef, Value, Whither, names};
 
 use super::{Call, Calls, ReplyTo, Request, Stage};
 use crate::{
     Action, Instance, Receipt, RetryScope, Ticket, Time, Undelivered, Urgency,
     delivery::{Delivery, Next},
-    directory::Waiter,
+    directory::{Known, Waiter},
     ground::Ground,
     outbox::Event,
 };
@@ -18,17 +18,19 @@ impl Calls {
         if ground.directory.serves(&request.service) {
             return self.call_here(ground, request);
         }
-        if let Some(place) = ground.directory.place(&request.service).cloned() {
-            return self.ask(ground, request, &place);
+        match ground.directory.known(ground.now, &request.service).cloned() {
+            Some(Known::At(place)) => return self.ask(ground, request, &place),
+            Some(Known::Absent(why)) => return self.fail(ground, request, why),
+            None => {}
         }
         let max = ground.policy.calls_waiting_max;
-        if ground.directory.waiting() >= max {
+        if ground.directory.lookups.waiting() >= max {
             let why = ground.overloaded("calls to services being looked up", max);
             return self.answer(ground, request, Err(why));
         }
         let service = request.service.clone();
         let id = self.insert(ground, request, Stage::LookingUp(None));
-        ground.directory.look_up(&mut ground.out, &service, Waiter::Call(id), Vec::new());
+        ground.directory.lookups.look_up(&mut ground.out, &service, Waiter::Call(id), Vec::new());
     }
 
     fn call_here(&mut self, ground: &mut Ground, request: Request) {
@@ -137,7 +139,7 @@ impl Calls {
             Next::Seek => {
                 let (service, avoid) = (request.service.clone(), delivery.excluded());
                 self.put(ground, id, Call { request, stage: Stage::LookingUp(Some(delivery)) });
-                ground.directory.look_up(&mut ground.out, &service, Waiter::Call(id), avoid);
+                ground.directory.lookups.look_up(&mut ground.out, &service, Waiter::Call(id), avoid);
             }
             Next::GiveUp(why) => {
                 let request = self.over(id, request);
@@ -146,8 +148,28 @@ impl Calls {
         }
     }
 
-    /// The name of a call's service has been looked up, for the first time or again. `more`: another answer is to come.
-    pub(crate) fn resolved(&mut self, ground: &mut Ground, id: u64, place: &Result<Instance, Exception>, more: bool) {
+    /// The node that was asked does not serve it, and has not begun it.
+    pub(crate) fn elsewhere(&mut self, ground: &mut Ground, from: NodeId, id: u64, whither: Whither) {
+        let asked = |stage: &Stage| matches!(stage, Stage::Asked(delivery) if delivery.to().id == from);
+        let Some(Call { request, stage: Stage::Asked(mut delivery) }) = self.take(ground, id, asked) else { return };
+        let service = request.service.clone();
+        match delivery.elsewhere(&service, false, &ground.policy) {
+            Next::GiveUp(why) => {
+                let request = self.over(id, request);
+                self.fail(ground, request, why);
+            }
+            Next::Seek | Next::SendAgain => {
+                let tried = delivery.excluded();
+                self.put(ground, id, Call { request, stage: Stage::LookingUp(Some(delivery)) });
+                if let Some(place) = ground.follow(&service, from, whither, Waiter::Call(id), tried) {
+                    self.resolved(ground, id, &Ok(place));
+                }
+            }
+        }
+    }
+
+    /// The name of a call's service has been looked up, for the first time or again.
+    pub(crate) fn resolved(&mut self, ground: &mut Ground, id: u64, place: &Result<Instance, Exception>) {
         let looking_up = |stage: &Stage| matches!(stage, Stage::LookingUp(_));
         let Some(Call { request, stage: Stage::LookingUp(delivery) }) = self.take(ground, id, looking_up) else {
             return;
@@ -155,8 +177,6 @@ impl Calls {
         let fits = |node: &NodeRef| delivery.as_ref().is_none_or(|delivery| delivery.allows(node));
         match place {
             Ok(place) if fits(&place.node) => ground.out.tell(Event::Resolved(id, place.clone())),
-            // What was looked up for another may be what this one has tried.
-            _ if more && delivery.is_some() => ground.directory.wait_on(&request.service, Waiter::Call(id)),
             place => {
                 let why = place.as_ref().err().cloned().unwrap_or_else(|| nobody_else(&request.service));
                 let why = delivery.map_or(why.clone(), |delivery| delivery.exhausted(&why));

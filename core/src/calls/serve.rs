@@ -1,11 +1,12 @@
 //! Calls in: from other nodes, and by chains that stay where they are.
 
 use alloc::{format, string::String, sync::Arc, vec::Vec};
-use catena_wire::{Brought, ChainId, Exception, Fault, NodeRef, Outcome, StepKey, names};
+use catena_wire::{Brought, ChainId, Exception, Fault, Message, NodeRef, Outcome, StepKey, names};
 
 use super::{Call, Calls, Owner, ReplyTo, Request, Stage};
 use crate::{
-    Answer, SubChain, Ticket,
+    Answer, Receipt, SubChain, Ticket, Urgency,
+    directory::not_served,
     ground::Ground,
     memory::{ASKERS_MAX, Done, Fate, Payload, Record, fingerprint},
     outbox::Event,
@@ -19,7 +20,14 @@ impl Calls {
         {
             return self.answer(ground, request, Err(stopped()));
         }
-        let Some(key) = request.key.clone() else { return self.serve_new(ground, request) };
+        let Some(key) = request.key.clone() else {
+            return match ground.whither(&request.service, &request.function) {
+                Some(whither) => {
+                    ground.out.send(from, Message::CallElsewhere(id, whither), Receipt::None, Urgency::Now);
+                }
+                None => self.serve_new(ground, request),
+            };
+        };
         if ground.fences.is_stopped(key.chain, from.id) {
             return self.answer(ground, request, Err(stopped()));
         }
@@ -60,6 +68,16 @@ impl Calls {
                 if let Err(why) = verdict {
                     return self.fail(ground, request, why);
                 }
+                if let Some(whither) = ground.whither(&request.service, &request.function) {
+                    // Sent before, a copy of it may still come: that must find it refused, should the service be here again by then.
+                    if age_us > 0 {
+                        let why = Err(not_served(&ground.me.name, &request.service));
+                        ground.steps.begin_call(key.clone(), mine, (from.clone(), id));
+                        let (fate, payload) = (Fate::Returned(mine), Payload::Returned(why, Brought::default()));
+                        ground.steps.finish(ground.clock.now(), &key, fate, Vec::new(), payload, &ground.policy);
+                    }
+                    return ground.out.send(from, Message::CallElsewhere(id, whither), Receipt::None, Urgency::Now);
+                }
                 ground.steps.begin_call(key.clone(), mine, (from.clone(), id));
                 self.asking.insert((from.id, id), key.clone());
                 self.serve_new(ground, Request { reply_to: ReplyTo::Step(key), ..request });
@@ -87,6 +105,12 @@ impl Calls {
                 self.answer(ground, request, Err(why));
             }
         }
+    }
+
+    /// How many functions of that service run here.
+    pub(crate) fn running(&self, service: &str) -> usize {
+        let running = |call: &&Call| matches!(call.stage, Stage::Running) && call.request.service == service;
+        self.calls.values().filter(running).count()
     }
 
     /// A service function has ended, after `took_us`.
@@ -171,9 +195,6 @@ impl Calls {
             }
             Outcome::Threw(why) => Err(delivery.conclude(why.calling(&request.service, &request.function))),
         };
-        if matches!(&result, Err(why) if why.name == names::UNKNOWN_SERVICE) {
-            ground.directory.forget(&request.service);
-        }
         Some((request, result, Brought { hops_left, ..brought }))
     }
 }

@@ -4,7 +4,7 @@ use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 use bytes::Bytes;
 use catena_wire::{
     Branch, ChainId, Charter, Exception, Fault, Hash, Hop, Message, NodeRef, Outcome, PATH_HOSTS_MAX, StepKey,
-    StepTrace, TRACE_STEPS_MAX, Value, names,
+    StepTrace, TRACE_STEPS_MAX, Value, Whither, names,
 };
 
 use super::{
@@ -14,6 +14,7 @@ use super::{
 use crate::{
     Action, Answer, Plan, Receipt, SessionId, Start, Urgency,
     calls::{ReplyTo, Request},
+    directory::NotHere,
     ground::{Ground, overloaded},
     memory::{Fate, Record},
     outbox::Event,
@@ -39,6 +40,19 @@ impl Tail {
     }
 }
 
+/// Why a hop is not taken over.
+enum NotAdmitted {
+    /// Its service is not here.
+    Elsewhere(Whither),
+    For(Box<Exception>),
+}
+
+impl From<Exception> for NotAdmitted {
+    fn from(why: Exception) -> Self {
+        Self::For(Box::new(why))
+    }
+}
+
 impl Chains {
     /// A hop has come, `whole` or without its tail.
     pub(crate) fn land(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, hop: Box<Hop>, whole: bool) {
@@ -61,39 +75,43 @@ impl Chains {
         }
         match self.admit(ground, from, &hop) {
             Ok(()) => self.take_in(ground, from, *hop, whole),
-            Err(why) => refuse_for_good(ground, from, &hop, why),
+            Err(NotAdmitted::For(why)) => refuse_for_good(ground, from, &hop, *why),
+            Err(NotAdmitted::Elsewhere(whither)) => send_elsewhere(ground, from, &hop, whither),
         }
     }
 
-    fn admit(&self, ground: &Ground, from: &NodeRef, hop: &Hop) -> Result<(), Exception> {
+    fn admit(&self, ground: &Ground, from: &NodeRef, hop: &Hop) -> Result<(), NotAdmitted> {
         let policy = &ground.policy;
         check_identity(hop)?;
         ground.check_remembered(&hop.key, from.id, hop.age_us)?;
         ground.check_not_done(hop.duplicate.as_ref(), &hop.key, &hop.service, &hop.function)?;
         if !policy.runs_guests {
             let message = format!("{} runs no foreign code; call its services from where the chain is", ground.me.name);
-            return Err(Exception::new(names::RUNS_NO_GUESTS, Fault::Node, message));
+            return Err(Exception::new(names::RUNS_NO_GUESTS, Fault::Node, message).into());
         }
         let proxied = policy.chaining_proxy && !ground.directory.serves(&hop.service);
         if hop.gather == 0 && !proxied {
-            ground.directory.check(&ground.me.name, &hop.service, &hop.function)?;
+            ground.directory.find(ground.now, &hop.service, &hop.function).map_err(|why| match why {
+                NotHere::Elsewhere(whither) => NotAdmitted::Elsewhere(whither),
+                NotHere::NoFunction(why) => NotAdmitted::For(why),
+            })?;
         }
         self.check_room(ground)?;
         // No peer takes more than what is left: so many peers may come, and there is room for the next.
         let share = self.brought_by(from.id);
         if share.chains > policy.activations_max - self.count() {
-            return Err(overloaded(&ground.me.name, "chains of this one peer", share.chains));
+            return Err(overloaded(&ground.me.name, "chains of this one peer", share.chains).into());
         }
         let stacked: usize = hop.stack.iter().map(|frame| frame.continuation_bytes as usize).sum();
         let bytes = hop.continuation_bytes as usize + stacked + hop.params.len_bytes();
         let room = policy.held_bytes_max.saturating_sub(self.held_bytes(ground)).min(ground.memory_left);
         if share.bytes.saturating_add(bytes) > room {
-            return Err(overloaded(&ground.me.name, "bytes of chains", self.held_bytes(ground)));
+            return Err(overloaded(&ground.me.name, "bytes of chains", self.held_bytes(ground)).into());
         }
         ground.check_running()?;
         if hop.budget.time_left_us() == 0 {
             let message = format!("the chain had no time left when it reached {}", ground.me.name);
-            return Err(Exception::new(names::DEADLINE_EXCEEDED, Fault::Caller, message));
+            return Err(Exception::new(names::DEADLINE_EXCEEDED, Fault::Caller, message).into());
         }
         Ok(())
     }
@@ -396,6 +414,13 @@ fn refuse_for_good(ground: &mut Ground, from: &Arc<NodeRef>, hop: &Hop, why: Exc
     if lasting {
         ground.steps.refuse(ground.clock.now(), &hop.key, from.id, refusal, &ground.policy);
     }
+}
+
+/// Sends the hop where its service is. A copy of it may still come when the service is here again, and that must not run: it would go on twice.
+fn send_elsewhere(ground: &mut Ground, from: &Arc<NodeRef>, hop: &Hop, whither: Whither) {
+    let elsewhere = Message::HopElsewhere(hop.key.clone(), whither).encode();
+    ground.out.send_encoded(from.clone(), elsewhere.clone(), Receipt::None, None);
+    ground.steps.refuse(ground.clock.now(), &hop.key, from.id, elsewhere, &ground.policy);
 }
 
 /// Whether a hop is of the chain that it claims to be of: a branch has a parent of the same chain to which it answers.

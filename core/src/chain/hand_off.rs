@@ -2,7 +2,9 @@
 
 use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
 use bytes::Bytes;
-use catena_wire::{Encoded, Exception, Hop, Message, NodeId, NodeRef, Outcome, StepKey, StepTrace, Value, names};
+use catena_wire::{
+    Encoded, Exception, Hop, Message, NodeId, NodeRef, Outcome, StepKey, StepTrace, Value, Whither, names,
+};
 
 use super::{
     Chains,
@@ -12,7 +14,7 @@ use crate::{
     Action, Handed, Instance, Receipt, RetryScope, SessionId, Undelivered,
     calls::too_large,
     delivery::{Delivery, Next, unreachable},
-    directory::Waiter,
+    directory::{Known, Waiter, not_served},
     ground::Ground,
     memory::{Fate, Payload},
     outbox::Event,
@@ -21,7 +23,8 @@ use crate::{
 impl Chains {
     /// The chain goes where this goes, as soon as it is known where that is.
     pub(super) fn find_and_depart(&mut self, ground: &mut Ground, session: SessionId, cargo: Cargo) {
-        if let Some(place) = ground.directory.place(cargo.service()).cloned() {
+        let known = ground.directory.known(ground.now, cargo.service()).cloned();
+        if let Some(Known::At(place)) = known {
             return self.depart(ground, session, cargo, &place);
         }
         let service = String::from(cargo.service());
@@ -31,7 +34,10 @@ impl Chains {
         let to = ground.me.clone();
         let departure = Departure { cargo, to, with_code: false, scope: RetryScope::Nowhere };
         self.set_phase(session, Phase::LookingUp(departure));
-        ground.directory.look_up(&mut ground.out, &service, Waiter::Chain(session, step), Vec::new());
+        if let Some(Known::Absent(why)) = known {
+            return self.not_found(ground, session, why);
+        }
+        ground.directory.lookups.look_up(&mut ground.out, &service, Waiter::Chain(session, step), Vec::new());
     }
 
     pub(super) fn depart(&mut self, ground: &mut Ground, session: SessionId, cargo: Cargo, place: &Instance) {
@@ -168,6 +174,46 @@ impl Chains {
         }
     }
 
+    /// The service is not at the node that was to take the hop over, which did nothing.
+    pub(crate) fn hop_elsewhere(&mut self, ground: &mut Ground, from: NodeId, key: &StepKey, whither: Whither) {
+        let Some(session) = self.handing(key, from) else { return };
+        let Some(activation) = self.get_mut(session) else { return };
+        let Phase::HandingOff(hand_off) = &mut activation.phase else { return };
+        // Another instance is being looked for already.
+        if hand_off.retry_at.is_none() {
+            return;
+        }
+        let service = String::from(hand_off.cargo.service());
+        let place = ground.directory.last_place(&service);
+        if place.and_then(|place| place.proxy.as_ref()).is_some_and(|proxy| proxy.id == from) {
+            // It is a proxy that hosts no chains for others.
+            let why = not_served(&hand_off.to().name, &service);
+            return self.take_back(ground, session, why);
+        }
+        // Nobody has begun the step, and whoever was sent it has refused it for good: it goes on as another step, which costs a hop, so that it may come back.
+        let spent = activation.budget.take_hop().filter(|_| !hand_off.delivery.may_be_done());
+        let renumbered = spent.is_some();
+        match hand_off.delivery.elsewhere(&service, renumbered, &ground.policy) {
+            Next::GiveUp(why) => self.take_back(ground, session, why),
+            Next::Seek | Next::SendAgain => {
+                let mut hand_off = hand_off.clone();
+                hand_off.retry_at = None;
+                if let Some(budget) = spent {
+                    activation.budget = budget;
+                    activation.step = activation.step.saturating_add(1);
+                    hand_off.key = activation.key();
+                }
+                let (step, tried) = (hand_off.key.step, hand_off.delivery.excluded());
+                self.set_phase(session, Phase::HandingOff(hand_off));
+                self.reset_timer(session);
+                let waiter = Waiter::Chain(session, step);
+                if let Some(place) = ground.follow(&service, from, whither, waiter, tried) {
+                    self.resolved(ground, (session, step), &Ok(place));
+                }
+            }
+        }
+    }
+
     /// News of a sending: late ones of an earlier sending, or of an earlier hop, are not news of this one.
     pub(crate) fn hop_undelivered(&mut self, ground: &mut Ground, handed: Handed, how: Undelivered) {
         let Some(Phase::HandingOff(hand_off)) = self.get(handed.session).map(|activation| &activation.phase) else {
@@ -207,7 +253,7 @@ impl Chains {
                 let (step, avoid) = (hand_off.key.step, hand_off.delivery.excluded());
                 self.reset_timer(session);
                 ground.directory.forget(&service);
-                ground.directory.look_up(&mut ground.out, &service, Waiter::Chain(session, step), avoid);
+                ground.directory.lookups.look_up(&mut ground.out, &service, Waiter::Chain(session, step), avoid);
             }
             Next::Seek => {
                 let why = hand_off.delivery.exhausted(&unreachable(&hand_off.to().name));
@@ -217,13 +263,25 @@ impl Chains {
         }
     }
 
-    /// What looking up a name for this chain has brought. `more`: another answer is to come.
+    /// Nobody serves what the chain was to go to.
+    fn not_found(&mut self, ground: &mut Ground, session: SessionId, why: Exception) {
+        let Some(activation) = self.get_mut(session) else { return };
+        let Phase::LookingUp(Departure { cargo, .. }) = &activation.phase else { return };
+        let number = cargo.number();
+        let why = why.calling(cargo.service(), cargo.function());
+        // It is the step that could not be made.
+        activation.step = activation.step.saturating_add(1);
+        let why = why.at(&activation.key(), &activation.state.path);
+        self.set_phase(session, Phase::Waiting);
+        self.settle(ground, session, number, Err(why));
+    }
+
+    /// What looking up a name for this chain has brought.
     pub(crate) fn resolved(
         &mut self,
         ground: &mut Ground,
         (session, step): (SessionId, u32),
         place: &Result<Instance, Exception>,
-        more: bool,
     ) {
         let Some(activation) = self.get_mut(session) else { return };
         match &mut activation.phase {
@@ -231,14 +289,7 @@ impl Chains {
                 let cargo = departure.cargo.clone();
                 match place {
                     Ok(place) => self.depart(ground, session, cargo, place),
-                    Err(why) => {
-                        let why = why.clone().calling(cargo.service(), cargo.function());
-                        // It is the step that could not be made.
-                        activation.step = activation.step.saturating_add(1);
-                        let why = why.at(&activation.key(), &activation.state.path);
-                        self.set_phase(session, Phase::Waiting);
-                        self.settle(ground, session, cargo.number(), Err(why));
-                    }
+                    Err(why) => self.not_found(ground, session, why.clone()),
                 }
             }
             // Otherwise it was taken or refused meanwhile, and this is another.
@@ -247,13 +298,9 @@ impl Chains {
                 let found = place.as_ref().ok().map(|place| host_of(place, function));
                 match found.filter(|(to, _)| hand_off.delivery.allows(to)) {
                     Some((to, scope)) => self.redirect(ground, session, to, scope),
-                    // What was looked up for another may be what this one has tried.
-                    None if more => {
-                        let service = String::from(hand_off.cargo.service());
-                        ground.directory.wait_on(&service, Waiter::Chain(session, step));
-                    }
                     None => {
-                        let why = hand_off.delivery.exhausted(&unreachable(&hand_off.to().name));
+                        let instead = unreachable(&hand_off.to().name);
+                        let why = hand_off.delivery.exhausted(place.as_ref().err().unwrap_or(&instead));
                         self.take_back(ground, session, why);
                     }
                 }

@@ -106,7 +106,7 @@ impl Chains {
         match activation.state.charter.mode {
             Mode::Chain => true,
             Mode::Interactive => false,
-            Mode::Adaptive => ground.directory.place(&call.service).is_none_or(|place| {
+            Mode::Adaptive => ground.directory.last_place(&call.service).is_none_or(|place| {
                 let target = [call.service.as_str(), "/", call.function.as_str()].concat();
                 ground.directory.placement.moving_is_quicker(activation.state.code, place.node.id, &target)
             }),

@@ -20,12 +20,25 @@ struct Fetch {
     sources: VecDeque<Arc<NodeRef>>,
     asked: Option<NodeId>,
     tried: Vec<NodeId>,
+    /// When nobody else has it.
+    registry: Registry,
+}
+
+/// Whether the registry has been asked for a function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Registry {
+    #[default]
+    NotYet,
+    Asked,
+    Tried,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Codes {
     /// The node that keeps functions for all.
     repository: Option<Arc<NodeRef>>,
+    /// There is a registry that keeps functions beyond the life of every node.
+    has_registry: bool,
     fetches: BTreeMap<Hash, Fetch>,
     timers: Timers<Hash>,
     /// Which node has been sent which function, so that it rides along only once a link.
@@ -38,6 +51,10 @@ pub(crate) type GivenUp = Vec<SessionId>;
 impl Codes {
     pub(crate) fn set_repository(&mut self, repository: NodeRef) {
         self.repository = Some(Arc::new(repository));
+    }
+
+    pub(crate) const fn set_registry(&mut self) {
+        self.has_registry = true;
     }
 
     pub(crate) const fn repository(&self) -> Option<&Arc<NodeRef>> {
@@ -82,13 +99,26 @@ impl Codes {
                 fetch.sources.push_back(source);
             }
         }
-        if fetch.asked.is_some() { Vec::new() } else { self.ask_next(now, out, code, policy) }
+        if fetch.asked.is_some() || fetch.registry == Registry::Asked {
+            Vec::new()
+        } else {
+            self.ask_next(now, out, code, policy)
+        }
     }
 
     /// Whoever was asked does not have it, is gone, is late, or sent something else.
     pub(crate) fn ask_next(&mut self, now: Time, out: &mut Outbox, code: Hash, policy: &Policy) -> GivenUp {
         let Some(fetch) = self.fetches.get_mut(&code) else { return Vec::new() };
-        let Some(source) = fetch.sources.pop_front() else { return self.finish(code) };
+        fetch.asked = None;
+        let Some(source) = fetch.sources.pop_front() else {
+            if !self.has_registry || fetch.registry != Registry::NotYet {
+                return self.finish(code);
+            }
+            fetch.registry = Registry::Asked;
+            self.timers.set(code, now.after(policy.code_fetch_timeout_us));
+            out.ask(Action::FetchCode(code));
+            return Vec::new();
+        };
         fetch.asked = Some(source.id);
         fetch.tried.push(source.id);
         self.timers.set(code, now.after(policy.code_fetch_timeout_us));
@@ -105,6 +135,21 @@ impl Codes {
         }
     }
 
+    /// The registry has said what it has of a function. Returns whether others are to be asked.
+    pub(crate) fn fetched(&mut self, out: &mut Outbox, code: Hash, bytes: Option<Bytes>) -> bool {
+        let Some(fetch) = self.fetches.get_mut(&code).filter(|fetch| fetch.registry == Registry::Asked) else {
+            return false;
+        };
+        fetch.registry = Registry::Tried;
+        match bytes {
+            Some(bytes) => {
+                out.ask(Action::StoreCode { code, bytes });
+                false
+            }
+            None => true,
+        }
+    }
+
     /// Whether this function is awaited from that node.
     pub(crate) fn awaits(&self, code: Hash, from: NodeId) -> bool {
         self.fetches.get(&code).is_some_and(|fetch| fetch.asked == Some(from))
@@ -117,7 +162,11 @@ impl Codes {
     }
 
     pub(crate) fn take_late(&mut self, now: Time) -> Option<Hash> {
-        self.timers.take_due(now)
+        let code = self.timers.take_due(now)?;
+        if let Some(fetch) = self.fetches.get_mut(&code).filter(|fetch| fetch.registry == Registry::Asked) {
+            fetch.registry = Registry::Tried;
+        }
+        Some(code)
     }
 
     pub(crate) fn was_sent(&self, to: NodeId, code: Hash) -> bool {

@@ -35,6 +35,8 @@ pub(crate) struct Delivery {
     excluded: Vec<Arc<NodeRef>>,
     /// It may have been done by the node of this name: no other may do it.
     bound_to: Option<String>,
+    /// Nodes that said that it is elsewhere.
+    moves: u8,
     /// What came of instances before: that one of them may have done it is not forgotten for another that did not.
     pending_error: Option<Exception>,
 }
@@ -58,6 +60,7 @@ impl Delivery {
             knowledge: Knowledge::NothingDone,
             first_sent_at: None,
             excluded: Vec::new(),
+            moves: 0,
             bound_to: None,
             pending_error: None,
         }
@@ -114,6 +117,28 @@ impl Delivery {
     /// Another instance is asked.
     pub(crate) fn redirect(&mut self, to: Arc<NodeRef>, scope: RetryScope) {
         (self.to, self.attempts, self.knowledge, self.scope) = (to, 0, Knowledge::NothingDone, scope);
+    }
+
+    /// The node does not serve it, or no longer, and did nothing. It may serve it again: it is asked again for this only if no copy of it can
+    /// still be on its way there, since that would then be done as well. `renumbered`: it goes on as another step, of which there is no copy yet.
+    pub(crate) fn elsewhere(&mut self, service: &str, renumbered: bool, policy: &Policy) -> Next {
+        if self.knowledge == Knowledge::Done {
+            return Next::GiveUp(self.conclude(lost(&self.to.name)));
+        }
+        let only_copy = self.attempts <= 1 && self.knowledge == Knowledge::NothingDone && self.excluded.is_empty();
+        if only_copy || renumbered {
+            // It goes out as if for the first time.
+            self.first_sent_at = None;
+        } else {
+            self.excluded.push(self.to.clone());
+        }
+        self.moves += 1;
+        if self.moves > policy.moves_followed_max {
+            let message =
+                format!("{service} moved {} times while it was called; nothing was done; run again", self.moves);
+            return Next::GiveUp(self.conclude(Exception::new(names::NODE_UNREACHABLE, Fault::Network, message)));
+        }
+        Next::Seek
     }
 
     /// It did not get through. `remembered`: the node knows a repetition for one.

@@ -1,16 +1,23 @@
-//! What is served where: the services of this node, names learnt, and names being looked up.
+//! What is served where: the services of this node, names learnt, names being looked up, and services that have moved away.
 
+mod lookups;
+mod names;
 mod placement;
 
 use alloc::{
+    boxed::Box,
     collections::{BTreeMap, BTreeSet},
     format,
     string::{String, ToString},
     vec::Vec,
 };
-use catena_wire::{Exception, Fault, Kinds, NodeId, names};
+use catena_wire::{Exception, Fault, Kinds, NodeId, Whither, names as exceptions};
 
-use crate::{Action, Instance, RetryScope, SessionId, outbox::Outbox};
+use crate::{Instance, Policy, RetryScope, Time, collections::Expiring, outbox::Outbox};
+use lookups::Lookups;
+pub(crate) use lookups::{Lookup, Waiter};
+pub(crate) use names::Known;
+use names::Names;
 pub use placement::Link;
 pub(crate) use placement::Placement;
 
@@ -23,40 +30,75 @@ struct Served {
     has_replicas: bool,
 }
 
-/// What waits for a name to be looked up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Waiter {
-    /// A plain call, by its number.
-    Call(u64),
-    /// A chain that is to go there, from this step.
-    Chain(SessionId, u32),
+/// Where a service of this node went.
+#[derive(Clone, Debug)]
+enum Left {
+    /// It is being moved, and will be there by then.
+    Moving(Time),
+    To(Whither),
 }
 
-/// A name being looked up.
-#[derive(Clone, Debug, Default)]
-struct Lookup {
-    waiters: Vec<Waiter>,
-    /// Answers that are to come: each says where the service is, other than where it was asked to look.
-    answers_due: usize,
+/// Why a function cannot be called here.
+#[derive(Debug)]
+pub(crate) enum NotHere {
+    /// Its service is not here.
+    Elsewhere(Whither),
+    /// The service is here, and has no such function.
+    NoFunction(Box<Exception>),
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Directory {
     services: BTreeMap<String, Served>,
-    names: BTreeMap<String, Instance>,
-    lookups: BTreeMap<String, Lookup>,
-    waiting: usize,
+    left: Expiring<String, Left>,
+    names: Names,
+    pub(crate) lookups: Lookups,
     pub(crate) placement: Placement,
 }
 
 impl Directory {
     pub(crate) fn serve<'a>(&mut self, service: &str, functions: impl IntoIterator<Item = &'a str>, kinds: Kinds) {
         let functions = functions.into_iter().map(ToString::to_string).collect();
+        self.names.forget(service);
+        self.left.remove(&service.to_string());
         self.services.insert(service.to_string(), Served { functions, kinds, has_replicas: false });
     }
 
     pub(crate) fn serves(&self, service: &str) -> bool {
         self.services.contains_key(service)
+    }
+
+    /// It is served here no longer. `until`: by then it is said where it is instead.
+    pub(crate) fn leave(&mut self, awake: Time, service: &str, until: Option<Time>, policy: &Policy) {
+        if bug!(policy, TwoOwners) {
+            return;
+        }
+        self.services.remove(service);
+        let left = until.map_or(Left::To(Whither::Unknown), Left::Moving);
+        self.set_left(awake, service, left, policy);
+    }
+
+    /// What became of a service that was served here, and is served here no longer.
+    pub(crate) fn left_for(&mut self, awake: Time, service: &str, whither: Whither, policy: &Policy) {
+        if !self.serves(service) {
+            self.set_left(awake, service, Left::To(whither), policy);
+        }
+    }
+
+    fn set_left(&mut self, awake: Time, service: &str, left: Left, policy: &Policy) {
+        self.left.expired(awake, policy.moved_ttl_us);
+        // Entered anew, so that it counts from now on.
+        self.left.remove(&service.to_string());
+        self.left.entry(awake, service.to_string(), policy.moved_max, || left);
+    }
+
+    /// Where a service is that is not here.
+    fn whither(&self, now: Time, service: &str) -> Whither {
+        match self.left.get(&service.to_string()) {
+            Some(Left::Moving(until)) if *until > now => Whither::Moving(until.since(now)),
+            Some(Left::To(whither)) => whither.clone(),
+            Some(Left::Moving(_)) | None => Whither::Unknown,
+        }
     }
 
     pub(crate) fn note_replica(&mut self, service: &str) {
@@ -66,17 +108,25 @@ impl Directory {
     }
 
     /// Whether this node has that function, or who is mistaken.
-    pub(crate) fn check(&self, host: &str, service: &str, function: &str) -> Result<(), Exception> {
+    pub(crate) fn find(&self, now: Time, service: &str, function: &str) -> Result<(), NotHere> {
         let Some(Served { functions, .. }) = self.services.get(service) else {
-            let message = format!("{host} does not serve {service}");
-            return Err(Exception::new(names::UNKNOWN_SERVICE, Fault::Caller, message));
+            return Err(NotHere::Elsewhere(self.whither(now, service)));
         };
         if functions.contains(function) {
             return Ok(());
         }
         let known = functions.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
         let message = format!("{service} has no function {function}; it has {known}");
-        Err(Exception::new(names::UNKNOWN_FUNCTION, Fault::Caller, message))
+        let why = Exception::new(exceptions::UNKNOWN_FUNCTION, Fault::Caller, message);
+        Err(NotHere::NoFunction(Box::new(why)))
+    }
+
+    /// The same for whoever cannot be sent elsewhere.
+    pub(crate) fn check(&self, host: &str, service: &str, function: &str) -> Result<(), Exception> {
+        self.find(Time::default(), service, function).map_err(|why| match why {
+            NotHere::Elsewhere(_) => not_served(host, service),
+            NotHere::NoFunction(why) => *why,
+        })
     }
 
     /// Where a function of this node may be done again, and whether others serve it too; of another node's nothing is decided here.
@@ -88,67 +138,49 @@ impl Directory {
     /// Whether this function may answer with a chain, as far as is known here.
     pub(crate) fn may_answer_with_chain(&self, service: &str, function: &str) -> bool {
         let served = self.services.get(service).map(|served| &served.kinds);
-        let kinds = served.or_else(|| self.names.get(service).map(|place| &place.kinds));
+        let kinds = served.or_else(|| self.names.last_place(service).map(|place| &place.kinds));
         kinds.is_some_and(|kinds| kinds.chaining.iter().any(|known| known == function))
     }
 
-    pub(crate) fn learn(&mut self, service: &str, place: Instance, names_max: usize) {
-        if self.names.len() < names_max || self.names.contains_key(service) {
-            self.names.insert(service.to_string(), place);
-        }
+    pub(crate) fn learn(&mut self, service: &str, place: Instance, policy: &Policy) {
+        self.names.learn(service, place, policy);
     }
 
-    pub(crate) fn place(&self, service: &str) -> Option<&Instance> {
-        self.names.get(service)
+    pub(crate) fn absent(&mut self, now: Time, service: &str, why: Exception, policy: &Policy) {
+        self.names.absent(now, service, why, policy);
+    }
+
+    pub(crate) fn shorten(&mut self, service: &str, end: Time) {
+        self.names.shorten(service, end);
+    }
+
+    pub(crate) fn known(&self, now: Time, service: &str) -> Option<&Known> {
+        self.names.get(now, service)
+    }
+
+    /// Where it was, when it was last looked up.
+    pub(crate) fn last_place(&self, service: &str) -> Option<&Instance> {
+        self.names.last_place(service)
     }
 
     pub(crate) fn forget(&mut self, service: &str) -> Option<Instance> {
-        self.names.remove(service)
+        self.names.forget(service)
+    }
+
+    /// It is not at that node, or no longer.
+    pub(crate) fn forget_at(&mut self, service: &str, node: NodeId) -> bool {
+        self.names.forget_at(service, node)
     }
 
     /// Another run of it, or another node, may serve by now what it served: that is asked again.
-    pub(crate) fn forget_node(&mut self, node: NodeId) {
-        self.names.retain(|_, place| place.node.id != node);
+    pub(crate) fn forget_node(&mut self, out: &mut Outbox, node: NodeId) {
+        self.names.forget_node(node);
         self.placement.forget(node);
+        self.lookups.mover_lost(out, node);
     }
+}
 
-    /// How many calls and chains wait for a name.
-    pub(crate) const fn waiting(&self) -> usize {
-        self.waiting
-    }
-
-    pub(crate) fn is_idle(&self) -> bool {
-        self.lookups.is_empty()
-    }
-
-    /// Has a name looked up, for whoever waits for it. Those who have no instance to avoid share one look-up.
-    pub(crate) fn look_up(&mut self, out: &mut Outbox, service: &str, waiter: Waiter, avoid: Vec<NodeId>) {
-        self.waiting += 1;
-        let lookup = self.lookups.entry(service.to_string()).or_default();
-        lookup.waiters.push(waiter);
-        if lookup.answers_due == 0 || !avoid.is_empty() {
-            lookup.answers_due += 1;
-            out.ask(Action::Resolve { service: service.to_string(), avoid });
-        }
-    }
-
-    /// An answer has come. Returns who waits for it, and whether another is to come.
-    pub(crate) fn answered(&mut self, service: &str) -> (Vec<Waiter>, bool) {
-        let Some(lookup) = self.lookups.get_mut(service) else { return (Vec::new(), false) };
-        lookup.answers_due = lookup.answers_due.saturating_sub(1);
-        let (waiters, more) = (core::mem::take(&mut lookup.waiters), lookup.answers_due > 0);
-        if !more {
-            self.lookups.remove(service);
-        }
-        self.waiting -= waiters.len();
-        (waiters, more)
-    }
-
-    /// What was looked up for another was no use to this one, which waits for the next answer.
-    pub(crate) fn wait_on(&mut self, service: &str, waiter: Waiter) {
-        if let Some(lookup) = self.lookups.get_mut(service) {
-            lookup.waiters.push(waiter);
-            self.waiting += 1;
-        }
-    }
+pub(crate) fn not_served(host: &str, service: &str) -> Exception {
+    let message = format!("{host} does not serve {service}");
+    Exception::new(exceptions::UNKNOWN_SERVICE, Fault::Caller, message)
 }

@@ -98,6 +98,16 @@ impl Node {
             }
             // The machine beside this one takes them.
             Message::Segment(_) => {}
+            Message::CallElsewhere(id, whither) => calls.elsewhere(ground, from.id, id, whither),
+            Message::HopElsewhere(key, whither) => chains.hop_elsewhere(ground, from.id, &key, whither),
+            Message::Moved(service, whither) => self.moved(from.id, &service, whither),
+            Message::Offers(mut entries) => {
+                // Nobody speaks for others.
+                entries.retain(|entry| entry.node.id == from.id);
+                ground.out.ask(Action::Offered { from: from.clone(), entries });
+            }
+            Message::Resolve(id, service) => ground.out.ask(Action::ServeResolvers { id, service, to: from.clone() }),
+            Message::Resolved(id, answers) => ground.out.ask(Action::ResolversSaid { id, answers }),
             Message::Relay { to, head, tail } => self.pass_on(from, to, Encoded { head: head.into(), tail }),
         }
     }

@@ -17,7 +17,7 @@ use crate::{
     code::Codes,
     collections::AwakeClock,
     delivery::Outgoing,
-    directory::Directory,
+    directory::{Directory, Known},
     ground::Ground,
     memory::{Fences, Listeners, Relays, Steps},
     origin::Origin,
@@ -93,15 +93,21 @@ impl Node {
         self.ground.codes.set_repository(repository);
     }
 
+    /// There is a registry that keeps functions, to be asked when nobody else has one ([`Action::FetchCode`]).
+    pub const fn set_registry(&mut self) {
+        self.ground.codes.set_registry();
+    }
+
     /// Learns, unasked, where a service is. Later news replaces earlier.
     pub fn learn(&mut self, service: &str, place: Instance) {
-        self.ground.directory.learn(service, place, self.ground.policy.names_max);
+        let Ground { directory, policy, .. } = &mut self.ground;
+        directory.learn(service, place, policy);
     }
 
     /// Whether it is known where this service is.
     #[must_use]
     pub fn knows(&self, service: &str) -> bool {
-        self.ground.directory.place(service).is_some()
+        matches!(self.ground.directory.known(self.ground.now, service), Some(Known::At(_)))
     }
 
     /// How far a node is, as measured.
@@ -139,6 +145,7 @@ impl Node {
             self.rights.next_timeout(),
             self.ground.codes.next_timeout(),
             self.ground.outgoing.next_timeout(),
+            self.ground.directory.lookups.next_timeout(),
         ];
         timers.into_iter().flatten().min()
     }
@@ -154,7 +161,7 @@ impl Node {
             && self.calls.is_idle()
             && self.sets.count() + self.rights.count() == 0
             && self.ground.codes.is_idle()
-            && self.ground.directory.is_idle()
+            && self.ground.directory.lookups.is_idle()
             && self.ground.outgoing.is_idle()
             && self.next_timeout().is_none()
     }

@@ -1,12 +1,15 @@
 //! What the shell has to tell: what guests did, what was looked up, what got lost, and that time has passed.
 
-use alloc::{boxed::Box, sync::Arc};
+use alloc::{boxed::Box, string::ToString, sync::Arc, vec::Vec};
 use bytes::Bytes;
-use catena_wire::{Exception, Hash, Hop, NodeId, NodeRef, Part, StepKey};
+use catena_wire::{Exception, Hash, Hop, Message, NodeId, NodeRef, Part, ServiceEntry, StepKey, Whither, names};
 
 use super::Node;
 use crate::{
-    Action, Instance, Receipt, SessionId, Tail, Time, Turn, Undelivered, calls::result_too_large, directory::Waiter,
+    Action, Instance, LookupId, Receipt, SessionId, Tail, Time, Turn, Undelivered, Urgency,
+    calls::result_too_large,
+    directory::{Lookup, Waiter},
+    ground::Ground,
 };
 
 impl Node {
@@ -54,29 +57,118 @@ impl Node {
         self.at(now, |node| node.chains.code_stored(&mut node.ground, code, stored.is_ok()));
     }
 
-    /// A name has been looked up.
-    pub fn on_resolved(&mut self, now: Time, service: &str, place: Result<Instance, Exception>) {
+    /// The registry has this function, or has it not, or cannot be asked.
+    pub fn on_code_fetched(&mut self, now: Time, code: Hash, bytes: Option<Bytes>) {
         self.at(now, |node| {
-            if let Ok(place) = &place {
-                node.learn(service, place.clone());
-            }
-            let (waiters, more) = node.ground.directory.answered(service);
-            for waiter in waiters {
-                match waiter {
-                    Waiter::Call(id) => node.calls.resolved(&mut node.ground, id, &place, more),
-                    Waiter::Chain(session, step) => {
-                        node.chains.resolved(&mut node.ground, (session, step), &place, more);
-                    }
-                }
+            if node.ground.codes.fetched(&mut node.ground.out, code, bytes) {
+                node.chains.ask_for_code(&mut node.ground, code);
             }
         });
+    }
+
+    /// A name has been looked up.
+    pub fn on_resolved(&mut self, now: Time, lookup: LookupId, place: Result<Instance, Exception>) {
+        self.at(now, |node| {
+            let Ground { directory, policy, .. } = &mut node.ground;
+            let Some(Lookup { service, avoid, waiters, .. }) = directory.lookups.answered(lookup) else { return };
+            match &place {
+                Ok(place) => directory.learn(&service, place.clone(), policy),
+                // That nobody else serves it does not say that nobody does.
+                Err(why) if avoid.is_empty() && why.name == names::UNKNOWN_SERVICE => {
+                    directory.absent(now, &service, why.clone(), policy)
+                }
+                Err(_) => {}
+            }
+            node.found(waiters, &place);
+        });
+    }
+
+    /// What was found for a name may be believed for so long.
+    pub fn on_name_ttl(&mut self, now: Time, service: &str, ttl_us: u64) {
+        self.ground.directory.shorten(service, now.after(ttl_us));
+    }
+
+    /// What is known by now of where this name leads is asked anew when it is used next: somebody says that it has changed.
+    pub fn on_name_changed(&mut self, service: &str) {
+        self.ground.directory.forget(service);
+    }
+
+    fn found(&mut self, waiters: Vec<Waiter>, place: &Result<Instance, Exception>) {
+        for waiter in waiters {
+            match waiter {
+                Waiter::Call(id) => self.calls.resolved(&mut self.ground, id, place),
+                Waiter::Chain(session, step) => {
+                    self.chains.resolved(&mut self.ground, (session, step), place);
+                }
+            }
+        }
+    }
+
+    /// A node says that a service is there no longer. That counts if it was there, for all that is known here.
+    pub(super) fn moved(&mut self, from: NodeId, service: &str, whither: Whither) {
+        let Ground { directory, policy, out, .. } = &mut self.ground;
+        let lookup = directory.lookups.moved(service, from);
+        if !directory.forget_at(service, from) && lookup.is_none() {
+            return;
+        }
+        let there = match whither {
+            // It may be there again.
+            Whither::There(entry) if entry.service == service => Some(Instance::of(*entry)),
+            _ => None,
+        };
+        match (there, lookup) {
+            (Some(place), lookup) => {
+                directory.learn(service, place.clone(), policy);
+                self.found(lookup.map(|lookup| lookup.waiters).unwrap_or_default(), &Ok(place));
+            }
+            (None, Some(lookup)) => {
+                let ask = |waiter| directory.lookups.look_up(out, service, waiter, alloc::vec![from]);
+                lookup.waiters.into_iter().for_each(ask);
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// This node serves that no longer; what has begun goes on. `moving_us`: it is being moved, and will be said to have moved
+    /// ([`Node::service_moved`]) within so many microseconds: whoever calls it is told to wait.
+    pub fn leave_service(&mut self, now: Time, service: &str, moving_us: Option<u64>) {
+        self.at(now, |node| {
+            let Ground { directory, policy, clock, .. } = &mut node.ground;
+            directory.leave(clock.now(), service, moving_us.map(|us| now.after(us)), policy);
+        });
+    }
+
+    /// A service that this node served is there now, or gone; these are told, who may have called it here.
+    pub fn service_moved(&mut self, now: Time, service: &str, to: Option<ServiceEntry>, tell: &[Arc<NodeRef>]) {
+        self.at(now, |node| {
+            let whither = to.clone().map_or(Whither::Unknown, |entry| Whither::There(Box::new(entry)));
+            let Ground { directory, policy, clock, me, .. } = &mut node.ground;
+            directory.left_for(clock.now(), service, whither.clone(), policy);
+            if let Some(entry) = to.filter(|entry| entry.service == service && !directory.serves(service)) {
+                directory.learn(service, Instance::of(entry), policy);
+            }
+            // Chains and calls of this node may wait for it as well.
+            let me = me.id;
+            node.moved(me, service, whither.clone());
+            let out = &mut node.ground.out;
+            for peer in tell {
+                let message = Message::Moved(service.to_string(), whither.clone());
+                out.send(peer, message, Receipt::None, Urgency::Now);
+            }
+        });
+    }
+
+    /// How many functions of a service run here.
+    #[must_use]
+    pub fn running(&self, service: &str) -> usize {
+        self.calls.running(service)
     }
 
     /// A link to this node has broken: what it was asked is lost, what it asked is moot.
     pub fn on_link_lost(&mut self, now: Time, node: NodeId) {
         self.at(now, |this| {
             let ground = &mut this.ground;
-            ground.directory.forget_node(node);
+            ground.directory.forget_node(&mut ground.out, node);
             ground.outgoing.link_lost(now, node, &ground.policy);
             for code in ground.codes.link_lost(node) {
                 this.chains.ask_for_code(ground, code);
@@ -132,6 +224,7 @@ impl Node {
             calls.on_timeout(ground);
             rights.on_timeout(ground);
             sets.on_timeout(ground);
+            ground.directory.lookups.on_timeout(now, &mut ground.out);
             while let Some(code) = ground.codes.take_late(now) {
                 chains.ask_for_code(ground, code);
             }

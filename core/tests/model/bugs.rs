@@ -32,6 +32,8 @@ fn shown_in(bug: Bug) -> Option<&'static str> {
         Bug::AcceptedHeadless => "a state that comes late, or not, two",
         Bug::EntryForgotten => "an origin that nobody can dial, one crash",
         Bug::OneSourceAsked => "a function that is fetched, one crash",
+        Bug::LeftNodeFound => "a service that is elsewhere",
+        Bug::TwoOwners => "a service that moves",
         Bug::HarmlessErrorKept
         | Bug::LossOutlived
         | Bug::HeadlessBeats

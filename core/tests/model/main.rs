@@ -14,6 +14,7 @@
 mod bugs;
 mod durable;
 mod guest;
+mod migration;
 mod setup;
 mod setups;
 mod shell;

@@ -3,7 +3,7 @@
 use catena_core::Policy;
 use catena_wire::{Budget, Kinds, Mode};
 
-use crate::guest::Op;
+use crate::{guest::Op, migration::Migration};
 
 /// How many of each kind may happen.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -75,6 +75,8 @@ pub(crate) struct Setup {
     pub(crate) activations_max: usize,
     /// Answers held back until those before them have come.
     pub(crate) partials_held_max: usize,
+    /// A service that moves while chains call it.
+    pub(crate) migration: Option<Migration>,
     /// The mistake that the nodes make, if this is a test of the tester.
     #[cfg(feature = "seeded-bugs")]
     pub(crate) bug: Option<catena_core::Bug>,
@@ -101,6 +103,7 @@ impl Default for Setup {
             payload_bytes_max: 1 << 20,
             activations_max: 1_000,
             partials_held_max: 1_000,
+            migration: None,
             #[cfg(feature = "seeded-bugs")]
             bug: None,
         }

@@ -4,6 +4,7 @@ use catena_wire::Mode;
 
 use crate::{
     guest::Op,
+    migration::Migration,
     setup::{Code, Faults, Kind, Setup},
 };
 
@@ -56,6 +57,22 @@ fn basic() -> Vec<Setup> {
         world("a sub-chain, one crash", vec![(0, vec![Op::Sub(1, vec![call(2)]), call(1)])], crash),
         world("a split in two, one crash", vec![(0, vec![split([vec![call(1)], vec![call(2)]]), call(1)])], crash),
         world("two chains, one crash", vec![(0, vec![call(1), Op::Emit, call(2)]), (1, vec![call(2)])], crash),
+        Setup {
+            migration: Some(Migration { service: 1, to: 2, told: true }),
+            ..world(
+                "a service that moves and says where to, one repetition",
+                vec![(0, vec![call(1), call(1)])],
+                Faults { repetitions: 1, ..Faults::default() },
+            )
+        },
+        Setup {
+            migration: Some(Migration { service: 1, to: 2, told: false }),
+            ..world(
+                "a service that is elsewhere of a sudden, and calls beside each other",
+                vec![(0, vec![call(1), split([vec![call(1)], vec![call(2)]]), call(1)]), (2, vec![call(1)])],
+                Faults::default(),
+            )
+        },
         world(
             "a step that may be done again, two crashes",
             vec![(0, vec![call(1), call(2)])],

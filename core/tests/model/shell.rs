@@ -38,9 +38,9 @@ impl World {
                 let answer = self.run_service(setup, host, &service, &params, key, duplicate.as_ref());
                 self.hosts[host].node.on_service_done(now, ticket, answer, 1);
             }
-            Action::Resolve { service, avoid } => {
+            Action::Resolve { lookup, service, avoid } => {
                 let place = self.place(setup, &service, &avoid);
-                self.hosts[host].node.on_resolved(now, &service, place);
+                self.hosts[host].node.on_resolved(now, lookup, place);
             }
             Action::Reply(chain, replied) => self.reply(chain, &replied),
             Action::CallDone(call, _) => self.wrong = Some(format!("{call:?} ended, and nobody made it")),
@@ -66,6 +66,10 @@ impl World {
             | Action::ServeListing { .. }
             | Action::Listing { .. }
             | Action::RightChanged(_)
+            | Action::Offered { .. }
+            | Action::FetchCode(_)
+            | Action::ServeResolvers { .. }
+            | Action::ResolversSaid { .. }
             | Action::HeardEnd(_) => {}
             action => self.act_on_guest(setup, host, action),
         }
@@ -85,6 +89,9 @@ impl World {
     ) -> Result<(), Receipt> {
         let from = self.hosts[host].me.id;
         let Some(target) = self.index_of(to.id) else { return Err(receipt) };
+        if target == host {
+            self.wrong = Some(format!("n{host} is to send to itself"));
+        }
         if setup.secluded && host == 0 {
             self.linked.insert(to.id);
         }
@@ -118,6 +125,9 @@ impl World {
     ) -> Result<Answer, Exception> {
         let Params { run, call, sub } = minicbor::decode(params.as_bytes()).unwrap();
         let kind = setup.services[number_of(service)].kind;
+        if !self.owners(setup, number_of(service)).contains(&host) {
+            self.wrong = Some(format!("n{host} runs {service}, which is not there"));
+        }
         let durable = key.as_ref().filter(|_| kind == Kind::Durable && sub.is_none());
         if let Some(kept) = durable.and_then(|key| durable::kept(&self.disks[host], key, duplicate)) {
             return kept;
@@ -149,7 +159,7 @@ impl World {
 
     fn place(&self, setup: &Setup, service: &str, avoid: &[NodeId]) -> Result<Instance, Exception> {
         let number = number_of(service);
-        let by = setup.services[number].by.iter().map(|host| (*host, &self.hosts[*host].me));
+        let by = self.rumoured(setup, number).into_iter().map(|host| (host, &self.hosts[host].me));
         // Those that were up all along are known better.
         let Some((host, me)) = by.filter(|(_, me)| !avoid.contains(&me.id)).min_by_key(|(_, me)| me.id.0 / 100) else {
             let why = format!("nobody else serves {service}");

@@ -13,6 +13,7 @@ use catena_wire::{Budget, ChainId, Encoded, Message, NodeId, NodeRef, Outcome, S
 use crate::{
     durable::Disk,
     guest::{Guest, service_name},
+    migration::Stage,
     setup::{Code, Faults, Setup},
 };
 
@@ -62,6 +63,8 @@ pub(crate) enum Event {
     /// Everybody was stopped.
     Sleep,
     Cancel(usize),
+    /// The service that moves goes on its way, or arrives.
+    Migrate,
 }
 
 #[derive(Clone, Debug)]
@@ -114,6 +117,8 @@ pub(crate) struct World {
     pub(crate) linked: BTreeSet<NodeId>,
     /// What durable functions did, by host.
     pub(crate) disks: Vec<Disk>,
+    /// How far the service has got that moves.
+    pub(crate) stage: Stage,
     /// What no state machine may ask for.
     pub(crate) wrong: Option<String>,
     print: u128,
@@ -185,6 +190,7 @@ impl World {
             cancelled: Vec::new(),
             linked: BTreeSet::new(),
             disks: vec![Disk::new(); setup.hosts],
+            stage: Stage::default(),
             wrong: None,
             print: 0,
         };
@@ -240,7 +246,12 @@ impl World {
         if self.left.sleeps > 0 && !self.packets.is_empty() {
             events.push(Event::Sleep);
         }
-        if (self.packets.is_empty() || self.left.haste > 0) && self.next_timeout().is_some() {
+        if self.may_migrate(setup) {
+            events.push(Event::Migrate);
+        }
+        // What moves arrives before anybody loses patience.
+        let still = self.packets.is_empty() && self.stage != Stage::Between;
+        if (still || self.left.haste > 0) && self.next_timeout().is_some() {
             events.push(Event::Time);
         }
         events
@@ -316,6 +327,7 @@ impl World {
                 next.now = next.now.after(SLEEP_US);
             }
             Event::Cancel(number) => next.cancel(setup, number),
+            Event::Migrate => next.migrate(setup),
         }
         next.settle();
         next

@@ -192,6 +192,10 @@ fn describe(from: usize, to: usize, message: &Encoded) -> Sent {
         Message::Took { key, .. } => ("took", Some(key), None),
         Message::SubChainEnded(key) => ("sub-chain ended", Some(key), None),
         Message::Segment(_) => ("about segments", None, None),
+        Message::CallElsewhere(..) => ("call elsewhere", None, None),
+        Message::HopElsewhere(key, _) => ("hop elsewhere", Some(key), None),
+        Message::Moved(..) => ("moved", None, None),
+        Message::Offers(_) | Message::Resolve(..) | Message::Resolved(..) => ("names", None, None),
     };
     Sent { from, to, kind, key, budget, open }
 }

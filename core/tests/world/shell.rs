@@ -38,10 +38,10 @@ impl World {
                 self.record.cancelled += 1;
                 self.hosts[host].cancelled.insert(ticket);
             }
-            Action::Resolve { service, avoid } => {
+            Action::Resolve { lookup, service, avoid } => {
                 self.record.resolves.push((service.clone(), avoid.clone()));
                 let us = self.rng.range(100, 5_000);
-                self.after(us, Event::Resolved { at: id, service, avoid });
+                self.after(us, Event::Resolved { at: id, lookup, service, avoid });
             }
             Action::CheckCode { session, code, bytes } => {
                 if let Some(bytes) = bytes.filter(|bytes| guest::hash_of(bytes) == code) {
@@ -66,7 +66,14 @@ impl World {
             Action::Reply(chain, replied) => self.reply(chain, replied),
             Action::Heard(at, value) => self.record.heard.entry((id, at)).or_default().push(value),
             Action::CallDone(call, result) => self.call_done(host, call, result),
-            Action::ServeListing { .. } | Action::Listing { .. } | Action::HeardEnd(_) | Action::RightChanged(_) => {}
+            Action::ServeListing { .. }
+            | Action::Listing { .. }
+            | Action::Offered { .. }
+            | Action::FetchCode(_)
+            | Action::ServeResolvers { .. }
+            | Action::ResolversSaid { .. }
+            | Action::HeardEnd(_)
+            | Action::RightChanged(_) => {}
             Action::Resume { code, .. } | Action::Branch { code, .. }
                 if !self.hosts[host].codes.contains_key(&code) =>
             {

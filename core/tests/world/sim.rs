@@ -8,7 +8,8 @@ use std::{
 
 use bytes::Bytes;
 use catena_core::{
-    Answer, CallId, Instance, Link, Policy, Receipt, SessionId, Tail as HopTail, Ticket, Time, Turn, Undelivered,
+    Answer, CallId, Instance, Link, LookupId, Policy, Receipt, SessionId, Tail as HopTail, Ticket, Time, Turn,
+    Undelivered,
 };
 use catena_wire::{Budget, ChainId, Encoded, Exception, Hash, NodeId, NodeRef, StepKey, Value};
 
@@ -77,6 +78,7 @@ pub(crate) enum Event {
     },
     Resolved {
         at: NodeId,
+        lookup: LookupId,
         service: String,
         avoid: Vec<NodeId>,
     },
@@ -314,7 +316,7 @@ impl World {
             Event::Suspended { at, session, continuation, code } => {
                 self.on(at, |node, now| node.on_suspended(now, session, Ok((continuation, code)), 1));
             }
-            Event::Resolved { at, service, avoid } => self.resolved(at, &service, &avoid),
+            Event::Resolved { at, lookup, service, avoid } => self.resolved(at, lookup, &service, &avoid),
             Event::Restart(host) => self.restart(host),
             Event::CutNoticed(number) => {
                 let cut = &self.plan.cuts[number];
@@ -394,7 +396,7 @@ impl World {
         self.drain(call.from);
     }
 
-    fn resolved(&mut self, at: NodeId, service: &str, avoid: &[NodeId]) {
+    fn resolved(&mut self, at: NodeId, lookup: LookupId, service: &str, avoid: &[NodeId]) {
         let number = number_of(service);
         let candidates = self.plan.served.get(usize::from(number)).cloned().unwrap_or_default();
         let stale = self.rng.chance(self.plan.rules.stale_name);
@@ -414,7 +416,7 @@ impl World {
                 Err(Exception::new(catena_wire::names::UNKNOWN_SERVICE, catena_wire::Fault::Caller, why))
             }
         };
-        self.on(at, |node, now| node.on_resolved(now, service, place));
+        self.on(at, |node, now| node.on_resolved(now, lookup, place));
     }
 
     pub(crate) fn crash(&mut self, host: usize, restart_after_us: Option<u64>) {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use arbitrary::Arbitrary;
 use bytes::Bytes;
 use catena_core::{
-    Action, Answer, CallId, GuestCall, GuestSplit, Instance, Link, Node, Plan, Policy, Receipt, SessionId, SubChain,
-    Tail, Ticket, Time, Turn, Undelivered,
+    Action, Answer, CallId, GuestCall, GuestSplit, Instance, Link, LookupId, Node, Plan, Policy, Receipt, SessionId,
+    SubChain, Tail, Ticket, Time, Turn, Undelivered,
 };
 use catena_wire::{
     Branch, BranchCount, Brought, Budget, ChainId, Charter, End, Exception, Fault, Frame, Hash, Hop, Kinds, Listener,
@@ -50,7 +50,7 @@ enum Operation {
     Measured { node: u8, round_trip_us: u64, bytes_per_s: u64 },
     Broken { session: u8 },
     Suspended { session: u8, fails: bool, code: bool },
-    Resolved { service: u8, at: Option<u8>, proxy: Option<u8>, kind: u8 },
+    Resolved { lookup: u8, at: Option<u8>, proxy: Option<u8>, kind: u8 },
     CodeMissing(u8),
     CodeStored { code: u8, good: bool },
 }
@@ -255,9 +255,9 @@ impl World {
                 let taken = if fails { Err(failure()) } else { Ok(taken) };
                 self.node.on_suspended(now, self.session(session), taken, 1);
             }
-            Operation::Resolved { service: s, at, proxy, kind } => {
+            Operation::Resolved { lookup, at, proxy, kind } => {
                 let at = at.map(|at| Instance { node: place(at), proxy: proxy.map(place), kinds: kinds(kind) });
-                self.node.on_resolved(now, &service(s), at.ok_or_else(failure));
+                self.node.on_resolved(now, LookupId(u64::from(lookup)), at.ok_or_else(failure));
             }
             Operation::CodeMissing(which) => {
                 self.node.on_code_missing(now, SessionId(u64::from(which % 8)), code(which))

@@ -5,8 +5,9 @@ use bytes::Bytes;
 use catena_wire::{
     Asked, At, BRANCH_DEPTH_MAX, Branch, BranchCount, Brought, Budget, ChainId, Charter, Delegated, End, Exception,
     Fate, Fault, Frame, Hash, Hop, Kinds, Listener, LogLine, Merge, Message, Mode, NodeId, NodeRef, Order, Outcome,
-    Part, PossibleDuplicate, Recording, Replies, Right, RightEnd, Rights, SegmentEntry, SegmentMessage, SegmentRefusal,
-    ServiceEntry, StepKey, StepLimits, StepTrace, Told, Value, What, Whereabouts, Window,
+    Part, PossibleDuplicate, Recording, Replies, ResolverAnswer, Right, RightEnd, Rights, SegmentEntry, SegmentMessage,
+    SegmentRefusal, ServiceEntry, Sighting, StepKey, StepLimits, StepTrace, Told, Value, What, Whereabouts, Whither,
+    Window,
 };
 use proptest::{collection::vec, option, prelude::*};
 
@@ -170,6 +171,9 @@ pub(crate) fn samples() -> Vec<(&'static str, Message)> {
         kinds: Kinds { repeatable: vec!["list".into()], durable: vec!["pay".into()], chaining: Vec::new() },
         proxy: Some(node_of("mtv")),
     };
+    let sighting = Sighting { node: Some("bei".into()), address: Some("bei:1".into()), run: Some(NodeId(8)) };
+    let answer =
+        ResolverAnswer { resolver: "etcd".into(), age_us: Some(7), at: vec![sighting], note: Some("down".into()) };
     let relay = Message::Relay { to: NodeId(8), head: vec![0x82, 8, 0x81, 9], tail: Bytes::from_static(b"tail") };
     vec![
         ("hop", Message::Hop(Box::new(hop_of()))),
@@ -192,7 +196,7 @@ pub(crate) fn samples() -> Vec<(&'static str, Message)> {
         ("code", Message::Code(Hash([1; 32]), Bytes::from_static(b"export default"))),
         ("no code", Message::NoCode(Hash([1; 32]))),
         ("list", Message::List(1)),
-        ("listing", Message::Listing(1, vec![entry])),
+        ("listing", Message::Listing(1, vec![entry.clone()])),
         ("console", Message::Console(key_of(3), 4, vec![line_of()])),
         ("cancel", Message::Cancel(key_of(3).chain)),
         ("relay", relay),
@@ -207,6 +211,12 @@ pub(crate) fn samples() -> Vec<(&'static str, Message)> {
         ),
         ("right_end", Message::RightEnd(Box::new(right_end_of()))),
         ("took", Message::Took { key: key_of(0), arrived: 9, read: 7 }),
+        ("call elsewhere", Message::CallElsewhere(9, Whither::Moving(250_000))),
+        ("hop elsewhere", Message::HopElsewhere(key_of(3), Whither::Unknown)),
+        ("moved", Message::Moved("ads".into(), Whither::There(Box::new(entry.clone())))),
+        ("offers", Message::Offers(vec![entry])),
+        ("resolve", Message::Resolve(4, "ads".into())),
+        ("resolved", Message::Resolved(4, vec![answer])),
     ]
     .into_iter()
     .chain(about_segments().into_iter().map(|(kind, about)| (kind, Message::Segment(about))))
@@ -601,6 +611,18 @@ fn whereabouts() -> impl Strategy<Value = Whereabouts> {
     prop_oneof![name().prop_map(Whereabouts::Handing), name().prop_map(Whereabouts::Went), Just(Whereabouts::Unknown)]
 }
 
+fn whither() -> impl Strategy<Value = Whither> {
+    let there = entry().prop_map(|entry| Whither::There(Box::new(entry)));
+    prop_oneof![Just(Whither::Unknown), any::<u64>().prop_map(Whither::Moving), there]
+}
+
+fn answer() -> impl Strategy<Value = ResolverAnswer> {
+    let sighting = (option::of(name()), option::of(name()), option::of(any::<u64>()));
+    let sighting = sighting.prop_map(|(node, address, run)| Sighting { node, address, run: run.map(NodeId) });
+    (name(), option::of(any::<u64>()), vec(sighting, 0..4), option::of(name()))
+        .prop_map(|(resolver, age_us, at, note)| ResolverAnswer { resolver, age_us, at, note })
+}
+
 fn limits() -> impl Strategy<Value = StepLimits> {
     let numbers = (option::of(any::<u64>()), vec(option::of(any::<u32>()), 4));
     numbers.prop_map(|(memory_bytes_max, rest)| StepLimits {
@@ -682,6 +704,12 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
         (key(), any::<u32>(), any::<u32>()).prop_map(|(key, arrived, read)| Message::Took { key, arrived, read }),
         relay,
         about().prop_map(Message::Segment),
+        (any::<u64>(), whither()).prop_map(|(id, whither)| Message::CallElsewhere(id, whither)),
+        (key(), whither()).prop_map(|(key, whither)| Message::HopElsewhere(key, whither)),
+        (name(), whither()).prop_map(|(service, whither)| Message::Moved(service, whither)),
+        vec(entry(), 0..4).prop_map(Message::Offers),
+        (any::<u64>(), name()).prop_map(|(id, service)| Message::Resolve(id, service)),
+        (any::<u64>(), vec(answer(), 0..4)).prop_map(|(id, answers)| Message::Resolved(id, answers)),
     ]
 }
 

@@ -259,7 +259,7 @@ fn a_full_table_of_names_does_not_make_a_call_go_round_in_circles() {
     let mut node = node(Policy { names_max: 1, ..Policy::default() });
     node.call(NOW, "elsewhere", "f", Value::null(), Budget::new(1_000_000, 1), None);
     assert!(matches!(actions(&mut node)[..], [Action::Resolve { .. }]));
-    node.on_resolved(NOW, "elsewhere", Ok(instance(3)));
+    node.on_resolved(NOW, LookupId(1), Ok(instance(3)));
     assert!(matches!(sent(&actions(&mut node))[..], [(NodeId(3), Message::Call { .. }, _)]));
 }
 

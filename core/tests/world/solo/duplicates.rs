@@ -136,7 +136,7 @@ fn whatever_fails_after_it_is_unknown() {
     let resolving = |action: &Action| matches!(action, Action::Resolve { .. });
     assert!(actions(&mut node).iter().any(resolving));
     let nobody = Exception::new(names::UNKNOWN_SERVICE, catena_wire::Fault::Caller, "");
-    node.on_resolved(NOW, "there", Err(nobody));
+    node.on_resolved(NOW, LookupId(1), Err(nobody));
     let Some(Action::Resume { session, result: Err(why), .. }) = actions(&mut node).pop() else { panic!("told") };
     assert!(why.name == names::NODE_UNREACHABLE && why.unknown, "{why:?}");
     let own = Exception::new("Mine", catena_wire::Fault::Guest, "");
@@ -165,7 +165,7 @@ fn a_hop_that_may_have_been_done_is_marked_when_it_goes_elsewhere() {
         let (chain, _, receipt) = handing(&mut node);
         node.on_undelivered(NOW, receipt, undelivered);
         actions(&mut node);
-        node.on_resolved(NOW, "there", Ok(Instance { kinds: kinds("repeatable"), ..instance(3) }));
+        node.on_resolved(NOW, LookupId(1), Ok(Instance { kinds: kinds("repeatable"), ..instance(3) }));
         let marks = marks(&mut node, 3);
         assert!(matches!(&marks[..], [mark] if mark.is_some() == is_marked), "{undelivered:?}: {marks:?}");
         assert!(marks[0].as_ref().is_none_or(|mark| mark.since == key(chain, 1) && mark.way != 0));
@@ -201,7 +201,7 @@ pub(crate) fn the_earliest_step_stays_and_the_way_changes() {
         node.on_link_lost(NOW, NodeId(3));
     }
     actions(&mut node);
-    node.on_resolved(NOW, "there", Ok(Instance { kinds: kinds("repeatable"), ..instance(4) }));
+    node.on_resolved(NOW, LookupId(1), Ok(Instance { kinds: kinds("repeatable"), ..instance(4) }));
     let marks = marks(&mut node, 4);
     assert!(matches!(&marks[..], [Some(mark)] if mark.since == hop(1, 1).key && mark.way != 7), "{marks:?}");
 }
@@ -214,10 +214,10 @@ pub(crate) fn what_the_first_instance_may_have_done_is_told_although_the_second_
     node.learn("there", repeatable(2));
     let (chain, _, receipt) = handing(&mut node);
     node.on_undelivered(NOW, receipt, Undelivered::Unreachable);
-    node.on_resolved(NOW, "there", Ok(repeatable(3)));
+    node.on_resolved(NOW, LookupId(1), Ok(repeatable(3)));
     let (.., receipt) = sent(&actions(&mut node)).pop().unwrap();
     node.on_undelivered(NOW, receipt, Undelivered::Lost);
-    node.on_resolved(NOW, "there", Ok(repeatable(4)));
+    node.on_resolved(NOW, LookupId(2), Ok(repeatable(4)));
     actions(&mut node);
     let full = Exception::new(names::OVERLOADED, catena_wire::Fault::Node, "full");
     node.on_message(NOW, &node_ref(4), Message::Refused(key(chain, 1), full));
@@ -285,7 +285,7 @@ fn a_hop_that_looks_for_another_instance_is_not_sent_to_the_one_before() {
     node.on_timeout(NOW.after(2_500_000));
     let hops = sent(&actions(&mut node)).into_iter().filter(|(_, message, _)| matches!(message, Message::Hop(_)));
     assert_eq!(hops.count(), 0);
-    node.on_resolved(NOW.after(2_600_000), "there", Ok(instance(3)));
+    node.on_resolved(NOW.after(2_600_000), LookupId(1), Ok(instance(3)));
     let hops = sent(&actions(&mut node));
     assert!(matches!(&hops[..], [(NodeId(3), Message::Hop(hop), _)] if hop.duplicate.is_none()), "{hops:?}");
 }

@@ -31,6 +31,10 @@ fn exception(actions: &[Action]) -> Exception {
     ended.unwrap_or_else(|| panic!("no exception: {actions:?}"))
 }
 
+fn unreachable_there() -> Exception {
+    Exception::new(names::NODE_UNREACHABLE, Fault::Network, "no other")
+}
+
 fn nobody() -> Result<Instance, Exception> {
     Err(Exception::new(names::UNKNOWN_SERVICE, Fault::Caller, "no other"))
 }
@@ -41,7 +45,7 @@ fn a_hop_that_may_have_been_done_at_the_second_instance_is_not_said_to_be_undone
     let (.., receipt) = handing(&mut node);
     node.on_undelivered(NOW, receipt, Undelivered::Unreachable);
     actions(&mut node);
-    node.on_resolved(NOW, "there", Ok(instance(3)));
+    node.on_resolved(NOW, LookupId(1), Ok(instance(3)));
     let (to, _, receipt) = asked(&actions(&mut node)).pop().unwrap();
     assert_eq!(to, 3);
     node.on_undelivered(NOW, receipt, Undelivered::Lost);
@@ -58,11 +62,11 @@ fn a_call_that_may_have_been_done_at_the_second_instance_is_not_said_to_be_undon
     let first = asked(&actions(&mut node)).remove(0).2;
     node.on_undelivered(NOW, first, Undelivered::Unreachable);
     actions(&mut node);
-    node.on_resolved(NOW, "there", Ok(of_kind(3, again())));
+    node.on_resolved(NOW, LookupId(1), Ok(of_kind(3, again())));
     let second = asked(&actions(&mut node)).remove(0).2;
     node.on_undelivered(NOW, second, Undelivered::Lost);
     actions(&mut node);
-    node.on_resolved(NOW, "there", nobody());
+    node.on_resolved(NOW, LookupId(2), nobody());
     let why = exception(&actions(&mut node));
     assert_eq!((why.name.as_str(), why.unknown), (names::NODE_LOST, true), "{why}");
 }
@@ -83,7 +87,7 @@ fn what_a_lost_instance_was_lent_is_not_lent_again() {
         assert!(hops > 0 && to + 1 == instance);
         node.on_undelivered(NOW, receipt, Undelivered::Lost);
         actions(&mut node);
-        node.on_resolved(NOW, "there", Ok(of_kind(instance, kinds.clone())));
+        node.on_resolved(NOW, LookupId(instance - 2), Ok(of_kind(instance, kinds.clone())));
     }
     assert_eq!(instance, 2 + 4, "so many were tried");
     assert!(lent <= 100 - 2, "{lent} of the chain's 100, two of which its calls took");
@@ -130,17 +134,22 @@ fn a_name_looked_up_for_another_does_not_end_the_search_for_an_instance() {
     let (.., first) = handing(&mut node);
     let (.., second) = handing(&mut node);
     node.on_undelivered(NOW, first, Undelivered::Unreachable);
-    node.on_resolved(NOW, "there", Ok(instance(3)));
+    node.on_resolved(NOW, LookupId(1), Ok(instance(3)));
     let first = asked(&actions(&mut node)).remove(0).2;
-    // The second has tried 2, the first both: each asks for an instance other than those.
+    // The second has tried 2, the first both: each asks for an instance other than those, and a third for any.
     node.on_undelivered(NOW, second, Undelivered::Unreachable);
     node.on_undelivered(NOW, first, Undelivered::Unreachable);
+    node.call(NOW, "there", "f", Value::null(), Budget::new(1_000_000, 1), None);
+    let to = |actions: Vec<Action>| asked(&actions).iter().map(|(to, ..)| *to).collect::<Vec<_>>();
     actions(&mut node);
-    node.on_resolved(NOW, "there", Ok(instance(3)));
-    assert_eq!(asked(&actions(&mut node)).iter().map(|(to, ..)| *to).collect::<Vec<_>>(), [3], "for the second");
-    node.on_resolved(NOW, "there", Ok(instance(4)));
-    assert_eq!(asked(&actions(&mut node)).iter().map(|(to, ..)| *to).collect::<Vec<_>>(), [4], "for the first");
-    node.on_resolved(NOW, "there", Ok(instance(5)));
+    node.on_resolved(NOW, LookupId(3), Err(unreachable_there()));
+    let told = exception(&actions(&mut node));
+    assert_eq!((told.name.as_str(), told.unknown), (names::NODE_UNREACHABLE, false), "the first: {told}");
+    node.on_resolved(NOW, LookupId(2), Ok(instance(3)));
+    assert_eq!(to(actions(&mut node)), [3], "the second");
+    node.on_resolved(NOW, LookupId(4), Ok(instance(2)));
+    assert_eq!(to(actions(&mut node)), [2], "whoever avoids nobody is not told that there is nobody else");
+    node.on_resolved(NOW, LookupId(5), Ok(instance(5)));
     assert!(actions(&mut node).is_empty());
 }
 

@@ -19,7 +19,8 @@ use std::sync::{
 
 use bytes::Bytes;
 use catena_core::{
-    Action, Answer, GuestCall, Instance, Node, Plan, Policy, Receipt, SessionId, SubChain, Tail, Ticket, Time, Turn,
+    Action, Answer, GuestCall, Instance, LookupId, Node, Plan, Policy, Receipt, SessionId, SubChain, Tail, Ticket,
+    Time, Turn,
 };
 use catena_wire::{
     Branch, Brought, Budget, ChainId, Charter, End, Exception, Hash, Hop, Kinds, Message, Mode, NodeId, NodeRef,

@@ -218,14 +218,14 @@ fn what_a_call_was_is_known_when_it_could_not_be_sent() {
     let receipts: Vec<_> = sent(&actions(&mut node)).into_iter().map(|(.., receipt)| receipt).collect();
     node.on_undelivered(NOW, receipts[0].clone(), Undelivered::Unreachable);
     assert!(avoids(&actions(&mut node), &[2]), "another instance may do it");
-    node.on_resolved(NOW, "there", Err(Exception::new(names::UNKNOWN_SERVICE, Fault::Caller, "no other")));
+    node.on_resolved(NOW, LookupId(1), Err(Exception::new(names::UNKNOWN_SERVICE, Fault::Caller, "no other")));
     let settled = actions(&mut node);
     assert!(matches!(&settled[..], [Action::Settle { call: 0, result: Err(why), .. }] if !why.unknown), "{settled:?}");
 }
 
 fn avoids(actions: &[Action], nodes: &[u64]) -> bool {
     let nodes: Vec<_> = nodes.iter().copied().map(NodeId).collect();
-    matches!(actions, [Action::Resolve { service, avoid }] if service == "there" && *avoid == nodes)
+    matches!(actions, [Action::Resolve { service, avoid, .. }] if service == "there" && *avoid == nodes)
 }
 
 /// What becomes of a call made beside another when its node is lost: all that follows, up to whether it is sent elsewhere.
@@ -240,7 +240,7 @@ fn lost_beside(kinds: Kinds, other: Instance) -> Vec<Action> {
     if !avoids(&asked, &[2]) {
         return asked;
     }
-    node.on_resolved(NOW, "there", Ok(other));
+    node.on_resolved(NOW, LookupId(1), Ok(other));
     actions(&mut node)
 }
 
@@ -334,7 +334,7 @@ fn a_proxy_that_hosts_no_chains_for_others_leaves_the_call_to_be_made_from_here(
     node.on_message(NOW, &node_ref(3), Message::Refused(key(chain, 1), why));
     let asked = actions(&mut node);
     assert!(matches!(asked.last(), Some(Action::Resolve { .. })), "it is looked up anew: {asked:?}");
-    node.on_resolved(NOW, "there", Ok(instance(2)));
+    node.on_resolved(NOW, LookupId(1), Ok(instance(2)));
     let calls = sent(&actions(&mut node));
     assert!(matches!(&calls[..], [(NodeId(2), Message::Call { key: Some(_), .. }, _)]), "{calls:?}");
 }

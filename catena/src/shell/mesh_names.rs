@@ -1,0 +1,69 @@
+//! The resolver that every node has: what the nodes of its mesh say.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use catena_directory::{Answer, Location, ResolveError, Resolver};
+use catena_wire::{NodeId, ServiceEntry, Sighting};
+use futures_util::future::join_all;
+
+use super::Shell;
+
+/// How long the resolvers of other nodes may take.
+const OTHERS_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What linked nodes said when they greeted; and if none of them serves it, or only such as did not answer, what they know of others, and what their resolvers say: so
+/// a client needs no configuration to find what the node that it joined can find.
+pub(super) struct MeshResolver {
+    shell: Weak<Shell>,
+}
+
+impl MeshResolver {
+    pub(super) const NAME: &'static str = "mesh";
+
+    pub(super) const fn new(shell: Weak<Shell>) -> Self {
+        Self { shell }
+    }
+}
+
+#[async_trait]
+impl Resolver for MeshResolver {
+    fn name(&self) -> &str {
+        Self::NAME
+    }
+
+    async fn resolve(&self, service: &str, avoid: &[NodeId]) -> Result<Answer, ResolveError> {
+        let Some(shell) = self.shell.upgrade() else { return Err(ResolveError("the node has ended".into())) };
+        let known = shell.mesh_knows(service, avoid).await;
+        let good = |location: &Location| location.run().is_some_and(|run| !avoid.contains(&run));
+        let said = if known.at.iter().any(good) { Vec::new() } else { shell.others_resolve(service).await };
+        Ok(Answer { at: known.at.into_iter().chain(said).collect(), ..known })
+    }
+}
+
+impl Shell {
+    /// Where the nodes of the mesh know a service to be, without asking their resolvers.
+    pub(super) async fn mesh_knows(self: &Arc<Self>, service: &str, avoid: &[NodeId]) -> Answer {
+        let mut entries = self.peers.linked_instances(service);
+        if entries.iter().all(|entry| avoid.contains(&entry.node.id)) {
+            entries = self.survey().await;
+            entries.retain(|entry: &ServiceEntry| entry.service == service);
+        }
+        let at = entries.into_iter().map(|entry| Location::Known(Box::new(entry)));
+        Answer { at: at.collect(), ..Answer::default() }
+    }
+
+    async fn others_resolve(self: &Arc<Self>, service: &str) -> Vec<Location> {
+        let peers = self.mesh_peers();
+        let asked =
+            peers.into_iter().map(|peer| tokio::time::timeout(OTHERS_TIMEOUT, self.ask_resolvers(peer, service)));
+        let said = join_all(asked).await.into_iter().flatten().flatten().flatten();
+        // What its mesh knows has been asked for already.
+        let said = said.filter(|answer| answer.resolver != MeshResolver::NAME).flat_map(|answer| answer.at);
+        let location = |Sighting { node, address, run }| Some(Location::At { address: address?, node, run });
+        said.filter_map(location).collect()
+    }
+}

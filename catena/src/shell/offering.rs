@@ -1,0 +1,258 @@
+//! What this node serves, and how that changes while it runs: services come, go, and move to other nodes (libRIPC, section III:
+//! reconfiguration is the common case).
+//!
+//! Whoever moves a service stops taking calls of it first. What has begun is finished; whoever calls meanwhile is told to wait, and then where the service is: by a
+//! message on the link by which it was told to wait, so that nobody has to ask again. So at no time two nodes begin what one call asks for.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
+    time::Duration,
+};
+
+use catena_directory::Announcement;
+use catena_wire::{Exception, Fault, Hello, Message, NodeRef, ServiceEntry, names};
+use tokio::sync::{Notify, watch};
+
+use super::{Shell, entry_of};
+use crate::{Service, builder::check_service};
+
+/// Services that one node serves.
+const SERVICES_MAX: usize = 4_096;
+/// How long a resolver may take to be told what this node serves, before others are.
+const ANNOUNCE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The services of this node.
+pub(super) struct Offering {
+    services: RwLock<HashMap<String, Arc<Service>>>,
+    /// Told whenever a function of a service that is leaving has ended.
+    pub(super) done: Notify,
+    /// There is news to be told to resolvers.
+    news: watch::Sender<()>,
+}
+
+impl Offering {
+    pub(super) fn new(services: HashMap<String, Service>) -> Self {
+        let services = services.into_iter().map(|(name, service)| (name, Arc::new(service))).collect();
+        Self { services: RwLock::new(services), done: Notify::new(), news: watch::Sender::new(()) }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, HashMap<String, Arc<Service>>> {
+        self.services.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn get(&self, service: &str) -> Option<Arc<Service>> {
+        self.read().get(service).cloned()
+    }
+
+    fn remove(&self, service: &str) {
+        self.services.write().unwrap_or_else(PoisonError::into_inner).remove(service);
+    }
+
+    fn insert(&self, service: Arc<Service>) -> Result<(), Exception> {
+        let mut services = self.services.write().unwrap_or_else(PoisonError::into_inner);
+        let name = service.name().to_owned();
+        if services.contains_key(&name) {
+            let message = format!("{name} is served here already; withdraw it first");
+            return Err(Exception::new(names::PROTOCOL, Fault::Caller, message));
+        }
+        if services.len() >= SERVICES_MAX {
+            let message = format!("this node serves {SERVICES_MAX} services, which is all it takes on");
+            return Err(Exception::new(names::OVERLOADED, Fault::Node, message));
+        }
+        services.insert(name, service);
+        Ok(())
+    }
+}
+
+impl Shell {
+    /// The services that this node offers itself.
+    pub(crate) fn own_services(&self) -> Vec<ServiceEntry> {
+        let entry = |service: &Arc<Service>| entry_of(service, &self.me, self.settings.proxy.as_deref());
+        self.offering.read().values().map(entry).collect()
+    }
+
+    /// Serves one more service from now on, and tells everybody.
+    pub(crate) fn offer_service(self: &Arc<Self>, service: Service) -> Result<ServiceEntry, Exception> {
+        check_service(&service).map_err(|why| Exception::new(names::BAD_PARAMETERS, Fault::Caller, why.to_string()))?;
+        let entry = entry_of(&service, &self.me, self.settings.proxy.as_deref());
+        if service.durable_functions().next().is_some() && self.settings.steps.is_none() {
+            let message = format!("{} has durable functions, and this node has no step store", service.name());
+            return Err(Exception::new(names::PROTOCOL, Fault::Caller, message));
+        }
+        let service = Arc::new(service);
+        self.offering.insert(Arc::clone(&service))?;
+        self.take_calls_of(&service);
+        self.tell_of_services();
+        Ok(entry)
+    }
+
+    fn take_calls_of(&self, service: &Service) {
+        let mut core = self.core();
+        core.serve(service.name(), service.functions(), service.kinds());
+        if self.peers.serve(service.name()) {
+            core.note_replica(service.name());
+        }
+    }
+
+    /// Moves a service away. `take_over` begins when nothing of it runs here any more; what it returns is where the service is now, and until then whoever calls it
+    /// waits. If it does not drain within `drain_max`, or cannot be taken over, it stays.
+    pub(crate) async fn migrate(
+        self: &Arc<Self>,
+        name: &str,
+        drain_max: Duration,
+        take_over: impl Future<Output = Result<ServiceEntry, Exception>>,
+    ) -> Result<(), Exception> {
+        let service = self.served(name)?;
+        self.leave(name, Some(drain_max));
+        // However this ends, also by being dropped, the service is somewhere.
+        let mut back = ServeAgain { shell: self, service: Some(service) };
+        if !self.drained(name, drain_max).await {
+            let message = format!("{name} still runs after {} ms, and stays here", drain_max.as_millis());
+            return Err(Exception::new(names::DEADLINE_EXCEEDED, Fault::Service, message));
+        }
+        let entry = take_over.await?;
+        back.service = None;
+        self.offering.remove(name);
+        self.moved(name, Some(entry));
+        Ok(())
+    }
+
+    /// Serves it no longer; what has begun is finished within `drain_max`, and cancelled then.
+    pub(crate) async fn withdraw_service(
+        self: &Arc<Self>,
+        name: &str,
+        drain_max: Duration,
+    ) -> Result<Arc<Service>, Exception> {
+        let service = self.served(name)?;
+        self.leave(name, None);
+        self.moved(name, None);
+        let drained = self.drained(name, drain_max).await;
+        self.offering.remove(name);
+        self.tell_of_services();
+        if !drained {
+            let message = format!("{name} is withdrawn, and still runs after {} ms", drain_max.as_millis());
+            return Err(Exception::new(names::DEADLINE_EXCEEDED, Fault::Service, message));
+        }
+        Ok(service)
+    }
+
+    fn served(&self, name: &str) -> Result<Arc<Service>, Exception> {
+        let nobody = || {
+            let message = format!("{} does not serve {name}", self.me.name);
+            Exception::new(names::UNKNOWN_SERVICE, Fault::Caller, message)
+        };
+        self.offering.get(name).ok_or_else(nobody)
+    }
+
+    fn leave(self: &Arc<Self>, name: &str, moving: Option<Duration>) {
+        let now = self.now();
+        let moving_us = moving.map(|moving| u64::try_from(moving.as_micros()).unwrap_or(u64::MAX));
+        self.core().leave_service(now, name, moving_us);
+        self.drive();
+    }
+
+    /// Waits until no function of the service runs here.
+    async fn drained(&self, name: &str, drain_max: Duration) -> bool {
+        let drained = async {
+            loop {
+                let next = self.offering.done.notified();
+                tokio::pin!(next);
+                // Registered before looking, so that no end slips through in between.
+                next.as_mut().enable();
+                if self.core().running(name) == 0 {
+                    return;
+                }
+                next.await;
+            }
+        };
+        tokio::time::timeout(drain_max, drained).await.is_ok()
+    }
+
+    /// Tells those who may have called it here, and the resolvers.
+    fn moved(self: &Arc<Self>, name: &str, to: Option<ServiceEntry>) {
+        let (now, peers) = (self.now(), self.peers.linked());
+        self.core().service_moved(now, name, to, &peers);
+        self.drive();
+        self.tell_of_services();
+    }
+
+    /// Tells whoever is linked what this node serves, whoever links from now on, and the resolvers.
+    fn tell_of_services(self: &Arc<Self>) {
+        let services = self.own_services();
+        let told = self.endpoint().map_or(Ok(()), |endpoint| endpoint.set_hello(self.hello(&services).into()));
+        if let Err(why) = told {
+            tracing::warn!(%why, "whoever links from now on is not told of all services");
+        }
+        for peer in self.peers.linked() {
+            self.tell(peer, Message::Offers(services.clone()));
+        }
+        self.offering.news.send_replace(());
+    }
+
+    /// The greeting's bytes.
+    pub(crate) fn hello(&self, services: &[ServiceEntry]) -> Vec<u8> {
+        let services = services.to_vec();
+        Hello { node: self.me.clone(), services, repository: self.settings.repository }.encode()
+    }
+
+    /// Keeps the resolvers told of what this node serves, for as long as it lives.
+    pub(super) fn begin_announcing(self: &Arc<Self>) {
+        let (weak, mut news) = (Arc::downgrade(self), self.offering.news.subscribe());
+        self.runtime.spawn(async move {
+            loop {
+                let Some(shell) = weak.upgrade() else { return };
+                news.mark_unchanged();
+                shell.announce(shell.own_services()).await;
+                // So that the node may end meanwhile.
+                drop(shell);
+                if news.changed().await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Tells the resolvers, side by side.
+    pub(super) async fn announce(self: &Arc<Self>, services: Vec<ServiceEntry>) {
+        let own = Announcement { node: self.me.clone(), services };
+        let telling = self.resolvers().into_iter().map(|resolver| {
+            let own = own.clone();
+            async move {
+                let told = tokio::time::timeout(ANNOUNCE_TIMEOUT, resolver.announce(&own)).await;
+                match told {
+                    Ok(Ok(())) => {}
+                    Ok(Err(why)) => {
+                        tracing::warn!(resolver = resolver.name(), %why, "not told what is served here; trying again")
+                    }
+                    Err(_) => tracing::warn!(resolver = resolver.name(), "does not take what is served here in time"),
+                }
+            }
+        });
+        futures_util::future::join_all(telling).await;
+    }
+
+    /// A peer says what it serves from now on.
+    pub(super) fn offered(self: &Arc<Self>, from: &Arc<NodeRef>, entries: Vec<ServiceEntry>) {
+        let entries: Vec<_> = entries.into_iter().take(super::mesh::SERVICES_PER_PEER_MAX).collect();
+        self.learn_services(from, &entries);
+        self.peers.offers(from, entries);
+    }
+}
+
+/// Serves a service again that was to leave, unless it has left.
+struct ServeAgain<'s> {
+    shell: &'s Arc<Shell>,
+    service: Option<Arc<Service>>,
+}
+
+impl Drop for ServeAgain<'_> {
+    fn drop(&mut self) {
+        let Some(service) = self.service.take() else { return };
+        let shell = self.shell;
+        shell.take_calls_of(&service);
+        let entry = entry_of(&service, &shell.me, shell.settings.proxy.as_deref());
+        // Whoever waits is told that it is here.
+        shell.moved(service.name(), Some(entry));
+    }
+}

@@ -1,0 +1,86 @@
+//! Functions: kept here, and where they outlive every node.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use catena_wire::{Exception, Hash, Message, NodeRef};
+
+use tokio::sync::Semaphore;
+
+use super::Shell;
+
+/// How long the registry may take to bring or keep a function.
+const REGISTRY_TIMEOUT: Duration = Duration::from_secs(4);
+/// Longest function that is taken from it.
+const CODE_BYTES_MAX: usize = 32 << 20;
+
+/// Functions on their way to registries at one time.
+static PUSHES: Semaphore = Semaphore::const_new(64);
+
+impl Shell {
+    /// Keeps a function, for the next start too if this node has a folder for that.
+    pub(crate) fn keep_code(&self, code: Hash, bytes: &Bytes) -> Result<(), Exception> {
+        if let Some(filing) = self.store.put(code, bytes)? {
+            self.runtime.spawn_blocking(move || filing.file());
+        }
+        Ok(())
+    }
+
+    pub(super) fn serve_code(self: &Arc<Self>, code: Hash, to: Arc<NodeRef>) {
+        if let Some(bytes) = self.store.get(code) {
+            return self.tell(to, Message::Code(code, bytes));
+        }
+        if self.settings.registry.is_none() || !self.settings.repository {
+            return self.tell(to, Message::NoCode(code));
+        }
+        let shell = Arc::clone(self);
+        self.runtime.spawn(async move {
+            let found = shell.from_registry(code).await.filter(|bytes| shell.keep_code(code, bytes).is_ok());
+            shell.tell(to, found.map_or(Message::NoCode(code), |bytes| Message::Code(code, bytes)));
+        });
+    }
+
+    /// Asks the registry for a function that no node has.
+    pub(super) fn fetch_code(self: &Arc<Self>, code: Hash) {
+        let shell = Arc::clone(self);
+        self.runtime.spawn(async move {
+            let found = shell.from_registry(code).await;
+            let now = shell.now();
+            shell.core().on_code_fetched(now, code, found);
+            shell.drive();
+        });
+    }
+
+    async fn from_registry(&self, code: Hash) -> Option<Bytes> {
+        let registry = self.settings.registry.as_ref()?;
+        let found = tokio::time::timeout(REGISTRY_TIMEOUT, registry.get(code, CODE_BYTES_MAX)).await;
+        match found {
+            Ok(Ok(found)) => return found,
+            Ok(Err(why)) => tracing::warn!(registry = registry.name(), %why, "a function could not be fetched"),
+            Err(_) => tracing::warn!(registry = registry.name(), "a function did not come in time"),
+        }
+        None
+    }
+
+    /// Brings a function to the registry, if there is one. What cannot be brought now is brought when it is offered again.
+    pub(crate) fn push_code(self: &Arc<Self>, code: Hash, bytes: Bytes) {
+        let Some(registry) = self.settings.registry.clone() else { return };
+        let Ok(turn) = PUSHES.try_acquire() else {
+            return tracing::warn!(registry = registry.name(), "a function is not kept there: others are on their way");
+        };
+        self.runtime.spawn(async move {
+            let _turn = turn;
+            let kept = tokio::time::timeout(REGISTRY_TIMEOUT, registry.put(code, bytes)).await;
+            let why = match kept {
+                Ok(Ok(())) => return,
+                Ok(Err(why)) => why.to_string(),
+                Err(_) => format!("no answer within {} s", REGISTRY_TIMEOUT.as_secs()),
+            };
+            tracing::warn!(
+                registry = registry.name(),
+                why,
+                "a function is not kept there: nodes have it as long as they run"
+            );
+        });
+    }
+}

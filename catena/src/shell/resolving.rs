@@ -1,0 +1,269 @@
+//! Finding services: each resolver in turn, until one knows an instance that answers (libRIPC, section III).
+
+use std::{sync::Arc, time::Duration};
+
+use catena_core::{Instance, LookupId};
+use catena_directory::{Answer, Location, ResolveError, Resolver};
+use catena_net::Place;
+use catena_wire::{
+    Exception, Fault, INSTANCES_MAX, Message, NodeId, NodeRef, RESOLVERS_MAX, ResolverAnswer, ServiceEntry, Sighting,
+    names,
+};
+
+use tokio::sync::oneshot;
+
+use super::{Shell, lock, mesh_names::MeshResolver};
+
+/// How long one resolver may take.
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(4);
+/// How long a node at an address that was told may take to say who it is.
+const VISIT_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long the resolvers of another node may take, all together.
+const ASK_TIMEOUT: Duration = Duration::from_secs(10);
+/// Names looked up at one time; others wait for their turn.
+pub(super) const LOOKUPS_AT_ONCE_MAX: usize = 64;
+
+/// What a search has come upon that was no use.
+#[derive(Default)]
+struct Passed {
+    /// Nodes that are said to serve it, and were tried, or could not be reached.
+    silent: Vec<String>,
+    /// Resolvers that could not tell.
+    faults: Vec<String>,
+}
+
+impl Shell {
+    /// Finds where a service is, for the core.
+    pub(super) fn resolve(self: &Arc<Self>, lookup: LookupId, service: String, avoid: Vec<NodeId>) {
+        let shell = Arc::clone(self);
+        self.runtime.spawn(async move {
+            let found = {
+                let _turn = shell.lookups.acquire().await;
+                shell.look_up(&service, &avoid).await
+            };
+            let now = shell.now();
+            match found {
+                Ok((place, ttl)) => {
+                    let mut core = shell.core();
+                    core.on_resolved(now, lookup, Ok(place));
+                    if let Some(ttl) = ttl {
+                        core.on_name_ttl(now, &service, u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX));
+                    }
+                }
+                Err(why) => shell.core().on_resolved(now, lookup, Err(why)),
+            }
+            shell.drive();
+        });
+    }
+
+    async fn look_up(
+        self: &Arc<Self>,
+        service: &str,
+        avoid: &[NodeId],
+    ) -> Result<(Instance, Option<Duration>), Exception> {
+        let mut passed = Passed::default();
+        for resolver in self.resolvers() {
+            let answer = match ask(&*resolver, service, avoid).await {
+                Ok(answer) => answer,
+                Err(why) => {
+                    passed.faults.push(format!("{}: {why}", resolver.name()));
+                    continue;
+                }
+            };
+            for location in answer.at.into_iter().take(INSTANCES_MAX) {
+                if location.run().is_some_and(|run| avoid.contains(&run)) {
+                    passed.silent.push(name_of(&location));
+                    continue;
+                }
+                match self.visit(service, &location, resolver.is_trusted()).await {
+                    Some(entry) if avoid.contains(&entry.node.id) => passed.silent.push(entry.node.name),
+                    Some(entry) => return Ok((self.instance(&entry), answer.ttl)),
+                    None => passed.silent.push(name_of(&location)),
+                }
+            }
+        }
+        Err(self.not_found(service, &passed).await)
+    }
+
+    /// What the node there says of itself. `None`: nobody is there, or it is another, or it does not serve this.
+    async fn visit(self: &Arc<Self>, service: &str, location: &Location, trusted: bool) -> Option<ServiceEntry> {
+        let (address, run) = match location {
+            Location::Known(entry) => return Some((**entry).clone()),
+            Location::At { address, run, .. } => (address, *run),
+        };
+        if self.me.address.as_ref() == Some(address) {
+            return None;
+        }
+        if trusted {
+            self.dials.tell(address);
+        }
+        let link = match run.and_then(|run| self.endpoint()?.link_to_node(run.0)) {
+            Some(link) => link,
+            None => {
+                let leave = self.dials.leave(address).await?;
+                let place = Place::new(address.clone());
+                let link = self.endpoint()?.link_introduced(&place);
+                let link = tokio::time::timeout(VISIT_TIMEOUT, link).await.ok()?.ok()?;
+                if run.is_none_or(|run| link.identity().is_some_and(|identity| identity.node == run.0)) {
+                    leave.reached();
+                }
+                link
+            }
+        };
+        let node = self.peer_of(&link).await?;
+        if run.is_some_and(|run| run != node.id) {
+            return None;
+        }
+        self.peers.entry(service, node.id)
+    }
+
+    /// This node's resolvers, in the order in which they are asked.
+    pub(super) fn resolvers(&self) -> Vec<Arc<dyn Resolver>> {
+        self.resolvers.get().cloned().unwrap_or_default()
+    }
+
+    async fn not_found(self: &Arc<Self>, service: &str, passed: &Passed) -> Exception {
+        let (host, faults) = (&self.me.name, passed.faults.join("; "));
+        let also = if faults.is_empty() { String::new() } else { format!(" ({faults})") };
+        if !passed.silent.is_empty() {
+            let nodes = passed.silent.join(", ");
+            let message = format!(
+                "{service} is served by {nodes}, where {host} gets no answer{also}; nothing was done; check that it is up and not overloaded, then run again"
+            );
+            return Exception::new(names::NODE_UNREACHABLE, Fault::Network, message);
+        }
+        if let Some(node) = self.peers.departed(service) {
+            return down(service, &node, host);
+        }
+        if !faults.is_empty() {
+            let message =
+                format!("where {service} is cannot be told: {faults}; nothing was done; run again when it can");
+            return Exception::new(names::NODE_UNREACHABLE, Fault::Network, message);
+        }
+        unknown(service, host, &self.survey().await)
+    }
+
+    /// What each resolver says of a service. Of its mesh a node that asks for another is told what is known, or it would be asked in turn.
+    pub(crate) async fn resolvers_say(self: &Arc<Self>, service: &str) -> Vec<ResolverAnswer> {
+        let mut said = Vec::new();
+        for resolver in self.resolvers().into_iter().take(RESOLVERS_MAX) {
+            let name = resolver.name().to_owned();
+            let answer = match name == MeshResolver::NAME {
+                true => Ok(self.mesh_knows(service, &[]).await),
+                false => ask(&*resolver, service, &[]).await,
+            };
+            said.push(match answer {
+                Err(why) => ResolverAnswer { resolver: name, age_us: None, at: Vec::new(), note: Some(why.0) },
+                Ok(answer) => ResolverAnswer {
+                    resolver: name,
+                    age_us: answer.age.map(|age| u64::try_from(age.as_micros()).unwrap_or(u64::MAX)),
+                    at: answer.at.iter().take(INSTANCES_MAX).map(sighting).collect(),
+                    note: answer.note,
+                },
+            });
+        }
+        said
+    }
+
+    /// Asks the node that this one joined what its resolvers say.
+    pub(crate) async fn ask_joined(self: &Arc<Self>, service: &str) -> Result<Vec<ResolverAnswer>, Exception> {
+        match self.mesh_peers().into_iter().next() {
+            Some(peer) => self.ask_resolvers(peer, service).await,
+            None => Err(silent()),
+        }
+    }
+
+    /// Asks another node what its resolvers say.
+    pub(super) async fn ask_resolvers(
+        self: &Arc<Self>,
+        peer: Arc<NodeRef>,
+        service: &str,
+    ) -> Result<Vec<ResolverAnswer>, Exception> {
+        let id = super::mesh::next_number();
+        let (sender, receiver) = oneshot::channel();
+        lock(&self.questions).insert(id, sender);
+        self.tell(peer, Message::Resolve(id, service.to_owned()));
+        let answers = tokio::time::timeout(ASK_TIMEOUT, receiver).await;
+        lock(&self.questions).remove(&id);
+        answers.ok().and_then(Result::ok).ok_or_else(silent)
+    }
+
+    /// Another node asks what the resolvers of this one say.
+    pub(super) fn serve_resolvers(self: &Arc<Self>, id: u64, service: String, to: Arc<NodeRef>) {
+        // One who asks for more than is looked up at one time is not answered.
+        if self.lookups.available_permits() == 0 {
+            return;
+        }
+        let shell = Arc::clone(self);
+        self.runtime.spawn(async move {
+            let _turn = shell.lookups.acquire().await;
+            let answers = shell.resolvers_say(&service).await;
+            shell.tell(to, Message::Resolved(id, answers));
+        });
+    }
+
+    /// A resolver, from now on: it hears what this node serves, and says when a name is to be looked up anew.
+    pub(super) fn begin_resolving(self: &Arc<Self>, resolvers: Vec<Arc<dyn Resolver>>) {
+        for resolver in &resolvers {
+            let shell = Arc::downgrade(self);
+            resolver.watch(Arc::new(move |service| {
+                if let Some(shell) = shell.upgrade() {
+                    shell.core().on_name_changed(service);
+                }
+            }));
+        }
+        let _ = self.resolvers.set(resolvers);
+    }
+}
+
+async fn ask(resolver: &dyn Resolver, service: &str, avoid: &[NodeId]) -> Result<Answer, ResolveError> {
+    let answer = tokio::time::timeout(RESOLVE_TIMEOUT, resolver.resolve(service, avoid)).await;
+    answer.unwrap_or_else(|_| Err(ResolveError(format!("no answer within {} s", RESOLVE_TIMEOUT.as_secs()))))
+}
+
+fn silent() -> Exception {
+    let message = "the node that was joined does not say what its resolvers know; check that it is up";
+    Exception::new(names::NODE_UNREACHABLE, Fault::Network, message)
+}
+
+fn name_of(location: &Location) -> String {
+    match location {
+        Location::Known(entry) => entry.node.name.clone(),
+        Location::At { node: Some(node), .. } => node.clone(),
+        Location::At { address, .. } => address.clone(),
+    }
+}
+
+fn sighting(location: &Location) -> Sighting {
+    match location {
+        Location::Known(entry) => {
+            let NodeRef { id, name, address, .. } = entry.node.clone();
+            Sighting { node: Some(name), address, run: Some(id) }
+        }
+        Location::At { address, node, run } => {
+            Sighting { node: node.clone(), address: Some(address.clone()), run: *run }
+        }
+    }
+}
+
+fn down(service: &str, node: &str, host: &str) -> Exception {
+    let message = format!(
+        "{service} was served by {node}, to which {host} has lost its link; nothing was done; check that it is up, then run again"
+    );
+    Exception::new(names::NODE_UNREACHABLE, Fault::Network, message)
+}
+
+fn unknown(service: &str, host: &str, known: &[ServiceEntry]) -> Exception {
+    let nearest = known
+        .iter()
+        .filter(|entry| entry.service != service)
+        .map(|entry| (strsim::jaro_winkler(service, &entry.service), &entry.service))
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .filter(|(likeness, _)| *likeness > 0.7);
+    let hint = match nearest {
+        Some((_, name)) => format!("did you mean {name}?"),
+        None => "list what there is with `catena ls`".to_owned(),
+    };
+    let message = format!("no node that {host} knows of serves {service}; {hint}");
+    Exception::new(names::UNKNOWN_SERVICE, Fault::Caller, message)
+}

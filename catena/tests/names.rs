@@ -1,0 +1,285 @@
+//! Service IDs lead to services wherever they are: found by a file, moved under load, withdrawn, and slow.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use catena::{
+    Client, Names, Node, Place, Resolver, RunOptions, Service,
+    directory::{Answer, Location, NodeId, ResolveError},
+    exceptions, to_value,
+};
+use common::SANDBOX;
+use serde::Serialize;
+
+const DRAIN_MAX: Duration = Duration::from_secs(20);
+
+/// Counts how often each call was done, wherever it was done.
+#[derive(Clone, Default)]
+struct Ledger(Arc<Mutex<HashMap<(String, u64), u32>>>);
+
+impl Ledger {
+    fn done(&self, kind: &str, number: u64) {
+        *self.0.lock().unwrap().entry((kind.to_owned(), number)).or_default() += 1;
+    }
+
+    fn times(&self, kind: &str) -> Vec<u32> {
+        self.0.lock().unwrap().iter().filter(|((of, _), _)| of == kind).map(|(_, times)| *times).collect()
+    }
+}
+
+/// A service whose calls take a moment, so that a migration always finds some under way.
+fn moving(ledger: &Ledger) -> Service {
+    let (again, once) = (ledger.clone(), ledger.clone());
+    Service::new("moving")
+        .function("again", move |number: u64| {
+            let ledger = again.clone();
+            async move {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+                ledger.done("again", number);
+                Ok(number)
+            }
+        })
+        .function("once", move |number: u64| {
+            let ledger = once.clone();
+            async move {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+                ledger.done("once", number);
+                Ok(number)
+            }
+        })
+        .repeatable("again")
+}
+
+async fn node(name: &str, join: Option<&Node>) -> Node {
+    let mut builder = Node::builder(name).listen("127.0.0.1:0").sandbox(SANDBOX.clone());
+    if let Some(other) = join {
+        builder = builder.join(Place::new(other.address().unwrap()));
+    }
+    builder.start().await.unwrap()
+}
+
+async fn client_of(node: &Node) -> Client {
+    let client = Client::builder("client").sandbox(SANDBOX.clone());
+    client.join(Place::new(node.address().unwrap())).connect().await.unwrap()
+}
+
+#[derive(Serialize)]
+struct Count {
+    kind: &'static str,
+    from: u64,
+    count: u64,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_moves_under_load_loses_no_call_and_doubles_none() {
+    const MOVES: usize = 12;
+    let ledger = Ledger::default();
+    let nodes = {
+        let a = node("a", None).await;
+        let b = node("b", Some(&a)).await;
+        let c = node("c", Some(&a)).await;
+        [a, b, c]
+    };
+    nodes[0].offer(moving(&ledger)).unwrap();
+    let client = client_of(&nodes[1]).await;
+    let source = "import { call } from 'catena';
+        export default async ({ kind, from, count }) => {
+            for (let n = from; n < from + count; n++) await call('moving/' + kind, n);
+            return count;
+        };";
+    let code = client.javascript("mover.js", source).await.unwrap();
+    let over = Arc::new(AtomicBool::new(false));
+    let worst_us = Arc::new(AtomicU64::new(0));
+    let numbers = Arc::new(AtomicU64::new(1));
+    let mut callers = Vec::new();
+    for (kind, chained) in [("again", false), ("once", false), ("again", true), ("once", true)] {
+        let (client, code, over) = (client.clone(), code.clone(), Arc::clone(&over));
+        let (worst_us, numbers) = (Arc::clone(&worst_us), Arc::clone(&numbers));
+        callers.push(tokio::spawn(async move {
+            let mut done = 0_u64;
+            while !over.load(Ordering::SeqCst) {
+                let began = Instant::now();
+                let count = if chained { 5 } else { 1 };
+                let from = numbers.fetch_add(count, Ordering::SeqCst);
+                let result = if chained {
+                    let options = RunOptions { timeout: Duration::from_secs(60), ..RunOptions::default() };
+                    let input = to_value(&Count { kind, from, count }).unwrap();
+                    client.run_with(&code, &input, &options).unwrap().value::<u64>().await
+                } else {
+                    client.call("moving", kind, &from).await
+                };
+                result.unwrap_or_else(|why| panic!("{kind} {from} is lost: {why}"));
+                let us = u64::try_from(began.elapsed().as_micros()).unwrap();
+                worst_us.fetch_max(us, Ordering::SeqCst);
+                done += count;
+            }
+            done
+        }));
+    }
+    for turn in 0..MOVES {
+        // The interval is the load's, not something to wait for.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let (from, to) = (&nodes[turn % 3], &nodes[(turn + 1) % 3]);
+        let service = moving(&ledger);
+        from.migrate_service("moving", DRAIN_MAX, async { to.offer(service) }).await.unwrap();
+    }
+    over.store(true, Ordering::SeqCst);
+    let mut done = Vec::new();
+    for caller in callers {
+        done.push(caller.await.unwrap());
+    }
+    assert!(done.iter().all(|done| *done > 0), "{done:?}");
+    let (again, once) = (ledger.times("again"), ledger.times("once"));
+    assert_eq!(u64::try_from(again.len() + once.len()).unwrap(), done.iter().sum::<u64>(), "none is lost");
+    assert!(once.iter().all(|times| *times == 1), "what must not be done twice was: {once:?}");
+    println!(
+        "{MOVES} migrations under {done:?} calls: worst call {} ms (migration_pause_ms)",
+        worst_us.load(Ordering::SeqCst) / 1_000
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_is_not_taken_over_stays_where_it_was() {
+    let ledger = Ledger::default();
+    let (a, b) = (node("a", None).await, Ledger::default());
+    drop(b);
+    a.offer(moving(&ledger)).unwrap();
+    let client = client_of(&a).await;
+    let refused = catena::Exception::new("Refused", catena::Fault::Service, "no room");
+    let why = a.migrate_service("moving", DRAIN_MAX, async { Err(refused) }).await.unwrap_err();
+    assert_eq!(why.name, "Refused");
+    assert_eq!(client.call::<_, u64>("moving", "once", &1_u64).await.unwrap(), 1);
+    // Whoever drops the future has not moved it either.
+    let never = a.migrate_service("moving", DRAIN_MAX, std::future::pending());
+    assert!(tokio::time::timeout(Duration::from_millis(50), never).await.is_err());
+    assert_eq!(client.call::<_, u64>("moving", "once", &2_u64).await.unwrap(), 2);
+    assert_eq!(
+        a.migrate_service("nobody", DRAIN_MAX, async { panic!() }).await.unwrap_err().name,
+        exceptions::UNKNOWN_SERVICE
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_is_withdrawn_is_found_elsewhere_or_said_to_be_gone() {
+    let ledger = Ledger::default();
+    let a = node("a", None).await;
+    let b = node("b", Some(&a)).await;
+    let client = client_of(&a).await;
+    a.offer(moving(&ledger)).unwrap();
+    assert_eq!(client.call::<_, u64>("moving", "once", &1_u64).await.unwrap(), 1);
+    b.offer(moving(&ledger)).unwrap();
+    a.withdraw("moving", DRAIN_MAX).await.unwrap();
+    assert_eq!(client.call::<_, u64>("moving", "once", &2_u64).await.unwrap(), 2, "the client finds the other");
+    b.withdraw("moving", DRAIN_MAX).await.unwrap();
+    let why = client.call::<_, u64>("moving", "once", &3_u64).await.unwrap_err();
+    assert_eq!(why.name, exceptions::UNKNOWN_SERVICE, "{why}");
+    assert!(!why.unknown, "{why}");
+    // That nobody served it is remembered only until somebody does.
+    b.offer(moving(&ledger)).unwrap();
+    let found = async {
+        while client.call::<_, u64>("moving", "once", &4_u64).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), found).await.unwrap();
+}
+
+/// Says what it was told to say, and counts how often it was asked.
+struct Told {
+    at: Mutex<Result<Vec<Location>, ResolveError>>,
+    asked: AtomicU64,
+}
+
+impl Told {
+    fn at(locations: Vec<Location>) -> Arc<Self> {
+        Arc::new(Self { at: Mutex::new(Ok(locations)), asked: AtomicU64::new(0) })
+    }
+}
+
+#[async_trait]
+impl Resolver for Told {
+    fn name(&self) -> &str {
+        "told"
+    }
+
+    async fn resolve(&self, _: &str, _: &[NodeId]) -> Result<Answer, ResolveError> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        Ok(Answer { at: self.at.lock().unwrap().clone()?, ..Answer::default() })
+    }
+}
+
+fn location(node: &Node) -> Location {
+    Location::At { address: node.address().unwrap().to_owned(), node: None, run: None }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_location_is_passed_over_and_a_right_one_is_kept() {
+    let ledger = Ledger::default();
+    // Neither knows of the other: only the resolver does.
+    let (other, served) = (node("other", None).await, node("served", None).await);
+    served.offer(moving(&ledger)).unwrap();
+    let nobody = Location::At { address: "127.0.0.1:9".into(), node: Some("gone".into()), run: None };
+    let told = Told::at(vec![nobody.clone(), location(&other), location(&served)]);
+    let names = vec![Names::Mesh, Names::By(Arc::clone(&told) as Arc<dyn Resolver>)];
+    let asker = Node::builder("asker").sandbox(SANDBOX.clone()).names(names).start().await.unwrap();
+    let client = asker.client();
+    for number in 0..3_u64 {
+        assert_eq!(client.call::<_, u64>("moving", "once", &number).await.unwrap(), number);
+    }
+    assert_eq!(told.asked.load(Ordering::SeqCst), 1, "the answer is kept");
+    let said = client.resolve("moving").await;
+    assert_eq!(said.iter().map(|one| one.resolver.as_str()).collect::<Vec<_>>(), ["mesh", "told"]);
+
+    *told.at.lock().unwrap() = Ok(vec![nobody]);
+    let why = client.call::<_, u64>("elsewhere", "once", &1_u64).await.unwrap_err();
+    assert_eq!(why.name, exceptions::NODE_UNREACHABLE, "{why}");
+    assert!(why.message.contains("served by gone") && !why.message.contains("did you mean"), "{why}");
+    *told.at.lock().unwrap() = Ok(Vec::new());
+    let before = told.asked.load(Ordering::SeqCst);
+    for _ in 0..3 {
+        let why = client.call::<_, u64>("nobody", "once", &1_u64).await.unwrap_err();
+        assert_eq!(why.name, exceptions::UNKNOWN_SERVICE, "{why}");
+    }
+    assert_eq!(told.asked.load(Ordering::SeqCst), before + 1, "that nobody serves it is remembered for a moment");
+    *told.at.lock().unwrap() = Err(ResolveError("the directory is down".into()));
+    let why = client.call::<_, u64>("who.knows", "once", &1_u64).await.unwrap_err();
+    assert!(why.name == exceptions::NODE_UNREACHABLE && why.message.contains("the directory is down"), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn functions_are_there_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = || {
+        let builder = Node::builder("kept").listen("127.0.0.1:0").sandbox(SANDBOX.clone()).repository();
+        builder.function_store(folder.path()).start()
+    };
+    let first = start().await.unwrap();
+    let client = first.client();
+    client.javascript("kept.js", "export default async (n) => n + 1;").await.unwrap();
+    // It is written beside what goes on.
+    let written = async {
+        while std::fs::read_dir(folder.path()).unwrap().next().is_none() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), written).await.unwrap();
+    first.close(Duration::ZERO).await;
+    let file = || std::fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
+    let kept = std::fs::read(file()).unwrap();
+    let again = start().await.unwrap();
+    assert_eq!(std::fs::read(file()).unwrap(), kept);
+    again.close(Duration::ZERO).await;
+    std::fs::write(file(), "not a function").unwrap();
+    start().await.unwrap().close(Duration::ZERO).await;
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "what was damaged is not kept");
+}

@@ -1,0 +1,88 @@
+//! `catena resolve ID`.
+
+use std::time::Duration;
+
+use catena::{ResolverAnswer, Sighting};
+use clap::{Args, ValueHint};
+use serde_json::json;
+
+use crate::{
+    connect::{self, At},
+    failure::Failure,
+    output::{Output, printable},
+    progress::Progress,
+    signals::Signals,
+    table,
+};
+
+/// Say where a service is, as each resolver of a node has it
+///
+/// One line for each place that a resolver names, in the order in which the node asks them: the first that answers a call is the one that it uses. `age` is how long ago the
+/// resolver learnt that; without one it asked just now.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  catena resolve files.mtv\n  catena resolve files.mtv --connect 10.0.0.7:7400 --json"
+)]
+pub(crate) struct Resolve {
+    /// The service
+    #[arg(value_name = "ID", value_hint = ValueHint::Other)]
+    service: String,
+    #[command(flatten)]
+    at: At,
+}
+
+pub(crate) async fn run(args: &Resolve, output: &Output) -> Result<(), Failure> {
+    let mut signals = Signals::new()?;
+    let client = signals.unless(connect::connect(&args.at, None, None, output)).await?;
+    let asked = signals
+        .unless(async {
+            let _progress = Progress::new(output, "asking the resolvers");
+            let said = client.resolve_there(&args.service).await;
+            said.map_err(|why| Failure::unreachable(why.to_string(), "name another node with --connect HOST:PORT"))
+        })
+        .await;
+    connect::close(client).await;
+    let answers = asked?;
+    if output.json {
+        let answers: Vec<_> = answers.iter().map(as_json).collect();
+        return output.json_line(&json!({ "service": args.service, "resolvers": answers }));
+    }
+    for ResolverAnswer { resolver, note, .. } in &answers {
+        if let Some(note) = note {
+            output.talk(&printable(&format!("{resolver}: {note}")));
+        }
+    }
+    let rows: Vec<_> = answers.iter().flat_map(rows).collect();
+    if rows.iter().all(|row| row[1] == NOBODY) {
+        output.talk(&printable(&format!("nobody is said to serve {}; `catena ls` shows what there is", args.service)));
+    }
+    output.data(&table::text(["resolver", "node", "address", "run", "age"], rows.into_iter(), output))
+}
+
+/// What stands where a resolver names nobody.
+const NOBODY: &str = "-";
+
+fn rows(answer: &ResolverAnswer) -> Vec<[String; 5]> {
+    let age = answer.age_us.map_or_else(|| "asked now".to_owned(), |us| format!("{:.1?}", Duration::from_micros(us)));
+    let or_nobody = |text: &Option<String>| printable(text.as_deref().unwrap_or(NOBODY));
+    let row = |at: &Sighting| {
+        let run = at.run.map_or_else(|| NOBODY.to_owned(), |run| format!("{:016x}", run.0));
+        let node = at.node.as_deref().unwrap_or("?");
+        [printable(&answer.resolver), printable(node), or_nobody(&at.address), run, age.clone()]
+    };
+    if answer.at.is_empty() {
+        let nobody = NOBODY.to_owned();
+        return vec![[printable(&answer.resolver), nobody.clone(), nobody.clone(), nobody, age]];
+    }
+    answer.at.iter().map(row).collect()
+}
+
+fn as_json(answer: &ResolverAnswer) -> serde_json::Value {
+    let at = |at: &Sighting| json!({ "node": at.node, "address": at.address, "run": at.run.map(|run| format!("{:016x}", run.0)) });
+    json!({
+        "resolver": answer.resolver,
+        "age_us": answer.age_us,
+        "at": answer.at.iter().map(at).collect::<Vec<_>>(),
+        "note": answer.note,
+    })
+}

@@ -1,0 +1,143 @@
+//! Names that were looked up, and where they led: for a while, and only so many of them.
+//!
+//! What is kept here is a hint, as a cache of ARP is: whoever is asked says himself what he serves, and is another run if he was restarted. A hint that
+//! turns out wrong is forgotten by whoever used it, and the name looked up anew. So where a service is does not grow old by itself, unless whoever said so sets a time.
+
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    string::{String, ToString},
+};
+use catena_wire::{Exception, NodeId};
+
+use crate::{Instance, Policy, Time};
+
+/// What is known of a name.
+#[derive(Clone, Debug)]
+pub(crate) enum Known {
+    /// It is served there.
+    At(Instance),
+    /// A moment ago nobody served it.
+    Absent(Exception),
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names {
+    entries: BTreeMap<String, (Known, Time)>,
+    /// The same, by when they are to be looked up anew.
+    by_end: BTreeSet<(Time, String)>,
+}
+
+impl Names {
+    pub(crate) fn learn(&mut self, service: &str, place: Instance, policy: &Policy) {
+        self.put(service, Known::At(place), Time::from_us(u64::MAX), policy.names_max);
+    }
+
+    /// Nobody serves it, for all that is known.
+    pub(crate) fn absent(&mut self, now: Time, service: &str, why: Exception, policy: &Policy) {
+        self.put(service, Known::Absent(why), now.after(policy.name_absent_ttl_us), policy.names_max);
+    }
+
+    fn put(&mut self, service: &str, known: Known, end: Time, names_max: usize) {
+        self.forget(service);
+        while self.entries.len() >= names_max.max(1)
+            && let Some((_, first)) = self.by_end.pop_first()
+        {
+            self.entries.remove(&first);
+        }
+        self.by_end.insert((end, service.to_string()));
+        self.entries.insert(service.to_string(), (known, end));
+    }
+
+    /// It is to be looked up anew by then.
+    pub(crate) fn shorten(&mut self, service: &str, end: Time) {
+        if let Some((_, before)) = self.entries.get_mut(service)
+            && end < *before
+        {
+            self.by_end.remove(&(*before, service.to_string()));
+            self.by_end.insert((end, service.to_string()));
+            *before = end;
+        }
+    }
+
+    /// What is known of it, if that is not too old.
+    pub(crate) fn get(&self, now: Time, service: &str) -> Option<&Known> {
+        self.entries.get(service).filter(|(_, end)| now < *end).map(|(known, _)| known)
+    }
+
+    /// Where it is, or was a while ago.
+    pub(crate) fn last_place(&self, service: &str) -> Option<&Instance> {
+        match self.entries.get(service) {
+            Some((Known::At(place), _)) => Some(place),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn forget(&mut self, service: &str) -> Option<Instance> {
+        let (known, end) = self.entries.remove(service)?;
+        self.by_end.remove(&(end, service.to_string()));
+        match known {
+            Known::At(place) => Some(place),
+            Known::Absent(_) => None,
+        }
+    }
+
+    /// Forgets it if it leads to that node.
+    pub(crate) fn forget_at(&mut self, service: &str, node: NodeId) -> bool {
+        let leads_there = self.last_place(service).is_some_and(|place| place.node.id == node);
+        if leads_there {
+            self.forget(service);
+        }
+        leads_there
+    }
+
+    pub(crate) fn forget_node(&mut self, node: NodeId) {
+        let by_end = &mut self.by_end;
+        self.entries.retain(|service, (known, end)| {
+            let gone = matches!(known, Known::At(place) if place.node.id == node);
+            if gone {
+                by_end.remove(&(*end, service.clone()));
+            }
+            !gone
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::sync::Arc;
+    use catena_wire::{Fault, Kinds, NodeRef};
+
+    use super::*;
+
+    fn at(id: u64) -> Instance {
+        let node = NodeRef { id: NodeId(id), name: String::new(), address: None, site: None };
+        Instance { node: Arc::new(node), proxy: None, kinds: Kinds::default() }
+    }
+
+    fn policy() -> Policy {
+        Policy { names_max: 2, name_absent_ttl_us: 10, ..Policy::default() }
+    }
+
+    const fn us(us: u64) -> Time {
+        Time::from_us(us)
+    }
+
+    #[test]
+    fn the_old_is_looked_up_anew_and_the_soonest_old_makes_room() {
+        let mut names = Names::default();
+        names.learn("a", at(1), &policy());
+        names.shorten("a", us(100));
+        names.absent(us(5), "b", Exception::new("", Fault::Caller, ""), &policy());
+        assert!(matches!(names.get(us(14), "b"), Some(Known::Absent(_))));
+        assert!(
+            names.get(us(15), "b").is_none() && names.get(us(99), "a").is_some() && names.get(us(100), "a").is_none()
+        );
+        names.learn("c", at(1), &policy());
+        assert!(names.get(us(7), "b").is_none(), "it would have been old first");
+        assert_eq!((names.entries.len(), names.by_end.len()), (2, 2));
+        names.learn("c", at(2), &policy());
+        assert!(!names.forget_at("c", NodeId(1)) && names.forget_at("c", NodeId(2)));
+        names.forget_node(NodeId(1));
+        assert!(names.entries.is_empty() && names.by_end.is_empty());
+    }
+}

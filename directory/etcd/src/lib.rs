@@ -1,0 +1,327 @@
+//! Service IDs in etcd: a directory for meshes that no single network holds together.
+//!
+//! Each node writes what it serves under a lease, which ends when the node does; a watch keeps what all of them wrote at hand, so that finding a service costs no
+//! request. While etcd is down, what it said last is told, with its age. When it is back, whatever it has then is taken in whole, and what this node serves is written
+//! again: its data may be old. An entry of a node that is gone does no harm: the node there is another run, which is not what was meant.
+#![forbid(unsafe_code)]
+
+mod api;
+mod mirror;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use api::Api;
+use async_trait::async_trait;
+use catena_directory::{Announcement, Answer, Changed, Location, NodeId, ResolveError, Resolver};
+use mirror::{ENTRIES_MAX, Mirror, key_of};
+use tokio::{
+    sync::{Notify, watch},
+    task::AbortHandle,
+};
+
+/// The well-known ID under which whoever knows of an etcd says by multicast where it is.
+pub const WELL_KNOWN: &str = "catena.directory/etcd";
+/// How long an entry outlives its node.
+const LEASE: Duration = Duration::from_secs(10);
+/// How often leases are kept alive.
+const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(3);
+/// How long to wait after a failure: at first, and at most.
+const PAUSE_MS: u64 = 100;
+const PAUSE_MS_MAX: u64 = 5_000;
+/// How long a first answer is waited for.
+const FIRST_WAIT: Duration = Duration::from_secs(3);
+
+/// Where etcd is, and where in it the services are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EtcdConfig {
+    /// `http://host:port`, one or several of one cluster.
+    pub endpoints: Vec<String>,
+    /// What all keys begin with.
+    pub prefix: String,
+    /// How long an entry outlives its node.
+    pub lease: Duration,
+}
+
+impl EtcdConfig {
+    /// At these endpoints, with keys under `/catena/services`.
+    #[must_use]
+    pub fn new(endpoints: Vec<String>) -> Self {
+        Self { endpoints, prefix: "/catena/services".into(), lease: LEASE }
+    }
+}
+
+/// The services that etcd knows of.
+pub struct EtcdResolver {
+    inner: Arc<Inner>,
+    tasks: [AbortHandle; 2],
+}
+
+struct Inner {
+    api: OnceLock<Api>,
+    prefix: String,
+    lease: Duration,
+    mirror: Mutex<Mirror>,
+    /// Told when the mirror has been filled for the first time, or could not be.
+    first: watch::Sender<bool>,
+    watcher: OnceLock<Changed>,
+    /// What is to be written, by key.
+    own: Mutex<BTreeMap<String, Vec<u8>>>,
+    news: Notify,
+    /// Rises when all that was to be written has been.
+    written: watch::Sender<u64>,
+    /// The lease by which it was written.
+    granted: Mutex<Option<String>>,
+}
+
+impl EtcdResolver {
+    /// Begins; etcd need not be up. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// An endpoint is no address.
+    pub fn open(config: EtcdConfig) -> Result<Self, ResolveError> {
+        let api = Api::new(checked(config.endpoints)?)?;
+        let inner = Inner::new(config.prefix, config.lease);
+        let _ = inner.api.set(api);
+        Ok(Self::start(inner, std::future::ready(())))
+    }
+
+    /// Begins without knowing where etcd is: `found` finds that out, however long it takes.
+    pub fn find(found: impl Future<Output = Vec<String>> + Send + 'static) -> Self {
+        let EtcdConfig { prefix, lease, .. } = EtcdConfig::new(Vec::new());
+        let inner = Inner::new(prefix, lease);
+        let finding = Arc::clone(&inner);
+        Self::start(inner, async move { finding.take(found.await) })
+    }
+
+    fn start(inner: Arc<Inner>, before: impl Future<Output = ()> + Send + 'static) -> Self {
+        let (watching, writing) = (Arc::clone(&inner), Arc::clone(&inner));
+        let watching = tokio::spawn(async move {
+            before.await;
+            watching.keep_watching().await;
+        });
+        let writing = tokio::spawn(async move { writing.keep_writing().await });
+        Self { inner, tasks: [watching.abort_handle(), writing.abort_handle()] }
+    }
+}
+
+impl Drop for EtcdResolver {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
+fn checked(endpoints: Vec<String>) -> Result<Vec<String>, ResolveError> {
+    if endpoints.is_empty() {
+        return Err(ResolveError("no endpoint of etcd is named; write one as http://host:2379".into()));
+    }
+    for endpoint in &endpoints {
+        let rest = endpoint.strip_prefix("http://");
+        if rest.is_none_or(|rest| {
+            rest.rsplit_once(':').is_none_or(|(host, port)| host.is_empty() || port.parse::<u16>().is_err())
+        }) {
+            return Err(ResolveError(format!("{endpoint:?} is no endpoint of etcd; write it as http://host:2379")));
+        }
+    }
+    Ok(endpoints)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Inner {
+    fn new(prefix: String, lease: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            api: OnceLock::new(),
+            prefix,
+            lease,
+            mirror: Mutex::default(),
+            first: watch::Sender::new(false),
+            watcher: OnceLock::new(),
+            own: Mutex::default(),
+            news: Notify::new(),
+            written: watch::Sender::new(0),
+            granted: Mutex::default(),
+        })
+    }
+
+    /// Where etcd is has been found.
+    fn take(&self, endpoints: Vec<String>) {
+        match checked(endpoints).and_then(Api::new) {
+            Ok(api) => drop(self.api.set(api)),
+            Err(why) => self.fault(why.0),
+        }
+    }
+
+    fn tell(&self, news: &[String]) {
+        if let Some(changed) = self.watcher.get() {
+            news.iter().for_each(|service| changed(service));
+        }
+    }
+
+    fn fault(&self, why: String) {
+        lock(&self.mirror).fault = Some(why);
+        self.first.send_replace(true);
+    }
+
+    /// Everything at first, then every change; and again from the beginning whenever that breaks.
+    async fn keep_watching(&self) {
+        let mut pause_ms = PAUSE_MS;
+        loop {
+            let Some(api) = self.api.get() else { return };
+            let why = match self.list(api).await {
+                Err(why) => why,
+                Ok(revision) => {
+                    pause_ms = PAUSE_MS;
+                    // What it had may be old, and have lost what this node wrote.
+                    self.news.notify_one();
+                    let watched = api.watch(&self.prefix, revision, |changes| {
+                        let news = lock(&self.mirror).apply(changes);
+                        self.tell(&news);
+                        true
+                    });
+                    watched.await.err().unwrap_or_else(|| ResolveError("the watch of etcd ended".into()))
+                }
+            };
+            self.fault(why.0);
+            tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+            pause_ms = (2 * pause_ms).min(PAUSE_MS_MAX);
+        }
+    }
+
+    async fn list(&self, api: &Api) -> Result<i64, ResolveError> {
+        let (pairs, revision) = api.list(&self.prefix, ENTRIES_MAX).await?;
+        let news = lock(&self.mirror).replace(pairs);
+        self.first.send_replace(true);
+        self.tell(&news);
+        Ok(revision)
+    }
+
+    /// Writes what this node serves, and keeps its lease alive.
+    async fn keep_writing(&self) {
+        let mut written: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+        loop {
+            let wanted = lock(&self.own).clone();
+            let done = self.write(&wanted, &mut written).await;
+            let wait = match done {
+                Ok(()) => {
+                    self.written.send_modify(|times| *times += 1);
+                    KEEP_ALIVE_EVERY.min(self.lease / 3)
+                }
+                Err(_) => Duration::from_millis(PAUSE_MS * 5),
+            };
+            let _ = tokio::time::timeout(wait, self.news.notified()).await;
+        }
+    }
+
+    async fn write(
+        &self,
+        wanted: &BTreeMap<String, Vec<u8>>,
+        written: &mut BTreeMap<String, Vec<u8>>,
+    ) -> Result<(), ResolveError> {
+        let Some(api) = self.api.get() else { return Err(ResolveError("where etcd is has not been found yet".into())) };
+        let before = lock(&self.granted).clone();
+        if wanted.is_empty() && before.is_none() {
+            return Ok(());
+        }
+        let alive = match &before {
+            Some(lease) => api.keep_alive(lease).await?,
+            None => false,
+        };
+        let lease = match before.filter(|_| alive) {
+            Some(lease) => lease,
+            None => {
+                // All that was written under the lease before is gone with it.
+                written.clear();
+                let lease = api.grant(self.lease).await?;
+                *lock(&self.granted) = Some(lease.clone());
+                lease
+            }
+        };
+        // What etcd has may be older than what was written: it may have been restored.
+        let here: BTreeMap<String, Vec<u8>> = {
+            let mirror = lock(&self.mirror);
+            written.retain(|key, _| mirror.has(key));
+            written.clone()
+        };
+        for (key, value) in wanted.iter().filter(|(key, value)| here.get(*key) != Some(*value)) {
+            api.put(key, value, &lease).await?;
+            written.insert(key.clone(), value.clone());
+        }
+        for key in here.keys().filter(|key| !wanted.contains_key(*key)) {
+            api.delete(key).await?;
+            written.remove(key);
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Resolver for EtcdResolver {
+    fn name(&self) -> &str {
+        "etcd"
+    }
+
+    async fn resolve(&self, service: &str, _: &[NodeId]) -> Result<Answer, ResolveError> {
+        // Only the first time is there anything to wait for.
+        let mut first = self.inner.first.subscribe();
+        let _ = tokio::time::timeout(FIRST_WAIT, first.wait_for(|first| *first)).await;
+        let mirror = lock(&self.inner.mirror);
+        let Some(known_at) = mirror.known_at else {
+            let why = mirror.fault.clone().unwrap_or_else(|| match self.inner.api.get() {
+                Some(api) => format!("etcd at {} has not answered yet", api.endpoints()),
+                None => "nobody on this network says where etcd is".into(),
+            });
+            return Err(ResolveError(why));
+        };
+        let at = mirror.instances(&self.inner.prefix, service);
+        let note = mirror.fault.as_ref().map(|why| format!("as it was {} s ago: {why}", known_at.elapsed().as_secs()));
+        Ok(Answer {
+            at: at.into_iter().map(|entry| Location::Known(Box::new(entry))).collect(),
+            age: Some(known_at.elapsed()),
+            ttl: None,
+            note,
+        })
+    }
+
+    async fn announce(&self, own: &Announcement) -> Result<(), ResolveError> {
+        // Nobody can dial a node without an address.
+        let reachable = own.services.iter().filter(|entry| entry.node.address.is_some());
+        let mut entries = BTreeMap::new();
+        for entry in reachable {
+            let mut value = Vec::new();
+            // Writing to a `Vec` cannot fail.
+            let _ = minicbor::encode(entry, &mut value);
+            entries.insert(key_of(&self.inner.prefix, &entry.service, entry.node.id.0), value);
+        }
+        let gone = entries.is_empty();
+        *lock(&self.inner.own) = entries;
+        if gone {
+            // The node may end now: its lease takes all with it.
+            let lease = lock(&self.inner.granted).take();
+            return match (self.inner.api.get(), lease) {
+                (Some(api), Some(lease)) => api.revoke(&lease).await,
+                _ => Ok(()),
+            };
+        }
+        let mut written = self.inner.written.subscribe();
+        let before = *written.borrow_and_update();
+        self.inner.news.notify_one();
+        let told = tokio::time::timeout(FIRST_WAIT, written.wait_for(|times| *times > before)).await;
+        match told {
+            Ok(Ok(_)) => Ok(()),
+            _ => {
+                let fault = lock(&self.inner.mirror).fault.clone();
+                Err(ResolveError(fault.unwrap_or_else(|| "etcd does not take it in yet".into())))
+            }
+        }
+    }
+
+    fn watch(&self, changed: Changed) {
+        let _ = self.inner.watcher.set(changed);
+    }
+}

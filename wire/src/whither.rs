@@ -1,0 +1,52 @@
+//! Where a service is that is not, or no longer, where it was looked for.
+
+use minicbor::{Decode, Encode};
+
+use crate::ServiceEntry;
+
+/// What a node says of a service that it does not serve.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub enum Whither {
+    /// It does not know.
+    #[n(0)]
+    Unknown,
+    /// It served it, and is moving it: within so many microseconds it says where it is ([`crate::Message::Moved`]).
+    #[n(1)]
+    Moving(#[n(0)] u64),
+    /// There.
+    #[n(2)]
+    There(#[n(0)] alloc::boxed::Box<ServiceEntry>),
+}
+
+/// What one way of finding services says of one of them, for people.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+#[cbor(array)]
+pub struct ResolverAnswer {
+    /// The resolver: `mesh`, `file`, `multicast`, `etcd`.
+    #[cbor(n(0), with = "crate::bytes_codec::name")]
+    pub resolver: alloc::string::String,
+    /// Microseconds since it learnt that; `None`: it asked just now.
+    #[n(1)]
+    pub age_us: Option<u64>,
+    /// Where the service is, the best first; none if nobody serves it, for all that it knows.
+    #[cbor(n(2), with = "crate::bytes_codec::sightings")]
+    pub at: alloc::vec::Vec<Sighting>,
+    /// Why it could not say, or what stands behind its answer.
+    #[n(3)]
+    pub note: Option<alloc::string::String>,
+}
+
+/// Where a service is said to be.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+#[cbor(array)]
+pub struct Sighting {
+    /// The node's name, if it is known.
+    #[n(0)]
+    pub node: Option<alloc::string::String>,
+    /// Where it listens (`host:port`), if it does.
+    #[n(1)]
+    pub address: Option<alloc::string::String>,
+    /// Its run, if it is known.
+    #[n(2)]
+    pub run: Option<crate::NodeId>,
+}
