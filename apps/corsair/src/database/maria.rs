@@ -128,6 +128,8 @@ impl MariaDb {
 fn command(folder: &Path) -> Command {
     let mut command = Command::new("mariadbd");
     command.arg("--no-defaults").arg(option("--datadir=", folder)).current_dir(folder).kill_on_drop(true);
+    // A server that starts removes all temporary tables that lie there: those of others, too, if they share the folder.
+    command.arg(option("--tmpdir=", folder));
     if rustix::process::geteuid().is_root() {
         command.arg("--user=root");
     }
