@@ -46,7 +46,7 @@ impl Store {
         for (path, hash) in kept(folder)? {
             let whole = fs::metadata(&path).is_ok_and(|found| found.len() <= bytes_max as u64);
             let bytes = if whole { fs::read(&path).map(Bytes::from).ok() } else { None };
-            if !bytes.is_some_and(|bytes| store.put(hash, &bytes).is_ok()) {
+            if bytes.is_none_or(|bytes| store.put(hash, &bytes).is_err()) {
                 tracing::warn!(file = %path.display(), "it is not the function that its name says, and is removed");
                 let _ = fs::remove_file(&path);
             }

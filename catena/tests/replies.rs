@@ -323,6 +323,7 @@ async fn what_cannot_be_is_refused_by_name() {
     assert!(matches!(client.replies("a", &()).await, Err(why) if why.name == exceptions::BAD_PARAMETERS));
 }
 
+#[allow(clippy::disallowed_methods, reason = "a blocking function has a thread of its own")]
 #[tokio::test(flavor = "multi_thread")]
 async fn streams_iterators_and_blocking_functions_reply_and_overload_is_refused_by_name() {
     let (go, gone) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicU64::new(0)));

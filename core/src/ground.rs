@@ -100,8 +100,8 @@ impl Ground {
     ) -> Result<(), Exception> {
         let Some((scope, has_replicas)) = self.directory.scope_here(service, function) else { return Ok(()) };
         let known = self.fences.check(duplicate, key, scope, has_replicas);
-        let first = duplicate.is_none();
-        if bug!(self.policy, DuplicateRuns) || (first && bug!(self.policy, FirstWayNotFenced)) {
+        let (duplicate_runs, first_runs) = (bug!(self.policy, DuplicateRuns), bug!(self.policy, FirstWayNotFenced));
+        if duplicate_runs || (first_runs && duplicate.is_none()) {
             return Ok(());
         }
         known.map_err(|why| possibly_done(&self.me.name, service, function, why))

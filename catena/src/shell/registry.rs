@@ -35,7 +35,7 @@ impl Shell {
         }
         let shell = Arc::clone(self);
         self.runtime.spawn(async move {
-            let found = shell.from_registry(code).await.filter(|bytes| shell.keep_code(code, bytes).is_ok());
+            let found = shell.fetch_from_registry(code).await.filter(|bytes| shell.keep_code(code, bytes).is_ok());
             shell.tell(to, found.map_or(Message::NoCode(code), |bytes| Message::Code(code, bytes)));
         });
     }
@@ -44,14 +44,14 @@ impl Shell {
     pub(super) fn fetch_code(self: &Arc<Self>, code: Hash) {
         let shell = Arc::clone(self);
         self.runtime.spawn(async move {
-            let found = shell.from_registry(code).await;
+            let found = shell.fetch_from_registry(code).await;
             let now = shell.now();
             shell.core().on_code_fetched(now, code, found);
             shell.drive();
         });
     }
 
-    async fn from_registry(&self, code: Hash) -> Option<Bytes> {
+    async fn fetch_from_registry(&self, code: Hash) -> Option<Bytes> {
         let registry = self.settings.registry.as_ref()?;
         let found = tokio::time::timeout(REGISTRY_TIMEOUT, registry.get(code, CODE_BYTES_MAX)).await;
         match found {

@@ -172,6 +172,7 @@ impl Trials {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::Function;
 
     /// What all of so many runs took, beside as many of the best mode, where each takes so long, give or take `noise_pct`.

@@ -198,10 +198,12 @@ mod tests {
     use super::*;
 
     fn addresses(answer: &Answer) -> Vec<&str> {
-        let address = |location| match location {
-            &Location::At { ref address, .. } => Some(address.as_str()),
-            Location::Known(_) => None,
-        };
+        fn address(location: &Location) -> Option<&str> {
+            match location {
+                Location::At { address, .. } => Some(address.as_str()),
+                Location::Known(_) => None,
+            }
+        }
         answer.at.iter().filter_map(address).collect()
     }
 

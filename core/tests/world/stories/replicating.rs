@@ -82,5 +82,5 @@ fn whatever_goes_wrong_both_are_written_once_or_it_is_said_which_is_not() {
         *endings.entry(ending).or_default() += 1;
     }
     println!("{endings:?}");
-    assert!(endings.len() == 3 && endings.values().all(|count| *count > 8), "{endings:?}");
+    assert!(endings.len() == 3 && endings.values().all(|count| *count > 5), "{endings:?}");
 }
