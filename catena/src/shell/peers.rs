@@ -122,7 +122,7 @@ impl Peers {
             return;
         }
         self.drop_services(node.id);
-        self.learn(entries.into_iter().filter(|entry| entry.node == *node).take(SERVICES_PER_NODE_MAX));
+        self.learn(entries.into_iter().filter(|entry| entry.node == *node));
     }
 
     /// Forgets what a node serves; returns what nobody serves any more.

@@ -351,12 +351,12 @@ impl World {
                 }
                 None => self.hosts[host].node.on_undelivered(now, receipt, Undelivered::Unreachable),
             },
-            Action::Resolve { service, avoid } => {
+            Action::Resolve { lookup, service, avoid } => {
                 let number: usize = service[1..].parse().unwrap();
                 let gone = || Exception::new(catena_wire::names::NODE_UNREACHABLE, Fault::Network, "nobody else");
                 let node = self.hosts.get(number).map(|host| host.me.clone()).filter(|me| !avoid.contains(&me.id));
                 let place = node.map(|node| Instance { node, proxy: None, kinds: Kinds::default() }).ok_or_else(gone);
-                self.hosts[host].node.on_resolved(now, &service, place);
+                self.hosts[host].node.on_resolved(now, lookup, place);
             }
             Action::RunService { ticket, params, right: Some(key), .. } => {
                 self.begin(setup, host, ticket, &params, key)
