@@ -1,5 +1,5 @@
 //! Service IDs lead to services wherever they are: found by a file, moved under load, withdrawn, and slow.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
 
@@ -103,7 +103,7 @@ async fn a_service_that_moves_under_load_loses_no_call_and_doubles_none() {
     let numbers = Arc::new(AtomicU64::new(1));
     let mut callers = Vec::new();
     for (kind, chained) in [("again", false), ("once", false), ("again", true), ("once", true)] {
-        let (client, code, over) = (client.clone(), code.clone(), Arc::clone(&over));
+        let (client, code, over) = (client.clone(), code, Arc::clone(&over));
         let (worst_us, numbers) = (Arc::clone(&worst_us), Arc::clone(&numbers));
         callers.push(tokio::spawn(async move {
             let mut done = 0_u64;

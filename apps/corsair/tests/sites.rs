@@ -55,11 +55,11 @@ fn all_but(site: usize, community: u32) -> BTreeSet<Phone> {
 #[tokio::test(flavor = "multi_thread")]
 async fn asked_at_any_site_both_ways_bring_every_member_once() {
     let federation = Federation::open(&plan(Engine::Sqlite, Duration::from_secs(30))).await.unwrap();
-    for site in 0..COUNT {
+    for (site, of) in SITES.iter().enumerate() {
         let client = federation.client(site).await.unwrap();
         for way in [Way::Standard, Way::Replies] {
             let asked = ask(&client, site, community(), way, |_, _| {}).await.unwrap();
-            assert_eq!(came(&asked), all_but(COUNT, community()), "{way:?} at {}", SITES[site].place);
+            assert_eq!(came(&asked), all_but(COUNT, community()), "{way:?} at {}", of.place);
             assert_eq!((asked.phones.len(), asked.missing.len()), (came(&asked).len(), 0));
         }
     }
