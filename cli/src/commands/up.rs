@@ -27,8 +27,8 @@ pub(crate) const EXAMPLE: &str = r#"A file with everything in it; only `name` mu
   repository = true                  # keeps functions for all nodes
   shaped = "paper"                   # development only: slow links, by the paper's figures
   cache_dir = "./modules"            # compiled modules; nobody else may write there
-  memory_bytes_max = 1_073_741_824   # what the node holds at most: messages, chains, guests; beyond it peers are refused
-  untold_dials_max = 16              # addresses a minute that strangers may have it dial in vain; 0: none
+  memory_bytes_max = 1_073_741_824   # the most that messages, chains and guests may take
+  untold_dials_max = 16              # vain dials a minute for strangers; 0: none
 
   function_store = "./functions"     # functions are there again after a restart
   registry = "http://10.0.0.5:5000/functions"  # an OCI registry: they outlive every node
