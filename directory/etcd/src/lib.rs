@@ -242,19 +242,21 @@ impl Inner {
                 lease
             }
         };
-        // What etcd has may be older than what was written: it may have been restored.
-        let here: BTreeMap<String, Vec<u8>> = {
+        // What etcd has may be older than what was written: it may have been restored, with entries that were taken back since.
+        let (here, mut gone) = {
             let mirror = lock(&self.mirror);
             written.retain(|key, _| mirror.has(key));
-            written.clone()
+            (written.clone(), wanted.keys().next().map(|key| mirror.keys_beside(key)).unwrap_or_default())
         };
+        gone.extend(here.keys().cloned());
+        gone.retain(|key| !wanted.contains_key(key));
         for (key, value) in wanted.iter().filter(|(key, value)| here.get(*key) != Some(*value)) {
             api.put(key, value, &lease).await?;
             written.insert(key.clone(), value.clone());
         }
-        for key in here.keys().filter(|key| !wanted.contains_key(*key)) {
-            api.delete(key).await?;
-            written.remove(key);
+        for key in gone {
+            api.delete(&key).await?;
+            written.remove(&key);
         }
         Ok(())
     }

@@ -76,6 +76,13 @@ impl Mirror {
         self.entries.contains_key(key)
     }
 
+    /// Everything that is there of the run whose key this is.
+    pub(crate) fn keys_beside(&self, key: &str) -> Vec<String> {
+        let run = key.rsplit_once('/').map(|(_, run)| run);
+        let of_run = |other: &&String| run.is_some() && other.rsplit_once('/').map(|(_, run)| run) == run;
+        self.entries.keys().filter(of_run).cloned().collect()
+    }
+
     /// The instances of a service, the oldest first.
     pub(crate) fn instances(&self, prefix: &str, service: &str) -> Vec<ServiceEntry> {
         let first = format!("{prefix}/{service}/");
