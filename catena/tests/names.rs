@@ -182,7 +182,8 @@ async fn a_service_that_is_withdrawn_is_found_elsewhere_or_said_to_be_gone() {
     assert_eq!(client.call::<_, u64>("moving", "once", &2_u64).await.unwrap(), 2, "the client finds the other");
     b.withdraw("moving", DRAIN_MAX).await.unwrap();
     let why = client.call::<_, u64>("moving", "once", &3_u64).await.unwrap_err();
-    assert_eq!(why.name, exceptions::UNKNOWN_SERVICE, "{why}");
+    // Which it is depends on whether the news or the call is there first.
+    assert!([exceptions::UNKNOWN_SERVICE, exceptions::NODE_UNREACHABLE].contains(&why.name.as_str()), "{why}");
     assert!(!why.unknown, "{why}");
     // That nobody served it is remembered only until somebody does.
     b.offer(moving(&ledger)).unwrap();
@@ -280,6 +281,13 @@ async fn functions_are_there_after_a_restart() {
     assert_eq!(std::fs::read(file()).unwrap(), kept);
     again.close(Duration::ZERO).await;
     std::fs::write(file(), "not a function").unwrap();
-    start().await.unwrap().close(Duration::ZERO).await;
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "what was damaged is not kept");
+    let last = start().await.unwrap();
+    // Functions are read beside what goes on.
+    let removed = async {
+        while std::fs::read_dir(folder.path()).unwrap().next().is_some() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), removed).await.expect("what was damaged is not kept");
+    last.close(Duration::ZERO).await;
 }
