@@ -5,12 +5,20 @@
 . tools/build.sh
 . tools/checks.sh
 
+readonly LOG=target/test.log
+
+run_tests() {
+    mkdir -p target
+    cargo test --locked --release --workspace --lib --bins --tests --no-fail-fast -- --show-output 2>&1 | tee "$LOG" && return
+    awk -f tools/failed.awk "$LOG" "$LOG"
+    return 1
+}
+
 begin "make test"
 set_up tests
 build
 # All crates are tested even if one fails: one run shows the whole picture. What tests say shows too: seeds, states, figures.
-step "Running the tests" "the failed ones are named above; one alone: cargo test --release -p CRATE NAME" \
-    cargo test --locked --release --workspace --lib --bins --tests --no-fail-fast -- --show-output
+step "Running the tests" "the failed ones are named above; one alone: cargo test --release -p CRATE NAME" run_tests
 # The tests of the tests: each mistake that is put in on purpose must be caught.
 step "Looking for the bugs of a core with seeded bugs" "a bug that nothing catches is named above: the model has lost a promise, or a test its point" \
     cargo test --locked --release -p catena-core --features seeded-bugs --test model --test world --test replies bugs -- --nocapture

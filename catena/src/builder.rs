@@ -382,7 +382,9 @@ impl NodeBuilder {
             EndpointConfig { listen, topology: self.topology.clone(), ..EndpointConfig::within(self.memory.clone()) };
         // What waits in a socket is as old as the links let it grow.
         self.policy.link_silence_us_max = config.silence_ms_max().saturating_mul(1_000);
-        let mut core = Core::new(me.clone(), self.policy, unix_us());
+        // Read together: whatever this node dates is dated by this one clock.
+        let (began, began_at_us) = (Instant::now(), unix_us());
+        let mut core = Core::new(me.clone(), self.policy, began_at_us);
         for service in services.values() {
             core.serve(service.name(), service.functions(), service.kinds());
         }
@@ -393,13 +395,14 @@ impl NodeBuilder {
         let images_bytes = if self.sandbox.shared.is_none() { self.memory.bytes_max() / IMAGES_PART } else { 0 };
         let set_aside = self.memory.lease(self.memory.bytes_max() / STORE_PART + images_bytes).ok();
         // Generations rise with the clock, and by one with each export: no run before has come so far.
-        let segments = Hub::new(NodeId(node), self.segments, unix_us(), self.shares_memory);
+        let segments = Hub::new(NodeId(node), self.segments, began_at_us, self.shares_memory);
         if self.registry.is_some() {
             core.set_registry();
         }
         let settings = Settings {
             segments,
-            began: Instant::now(),
+            began,
+            began_at_us,
             repository: self.repository,
             registry: self.registry,
             make_sandbox: self.sandbox.maker(&self.memory),

@@ -289,6 +289,13 @@ impl Client {
         &self.shell.me.name
     }
 
+    /// The time of day by this client's clock, microseconds since the Unix epoch: what its chains log, and the steps that they do
+    /// here, are dated by it. It is read from the system once, at the start, and only rises.
+    #[must_use]
+    pub fn unix_us(&self) -> u64 {
+        self.shell.unix_us()
+    }
+
     /// Bytes that crossed this client's links so far.
     #[must_use]
     pub fn traffic(&self) -> Traffic {

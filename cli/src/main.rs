@@ -6,7 +6,6 @@
 
 mod advice;
 mod args;
-mod clock;
 mod commands;
 mod config;
 mod connect;

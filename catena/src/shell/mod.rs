@@ -102,6 +102,8 @@ pub(crate) struct Shell {
 /// What a node is started with.
 pub(crate) struct Settings {
     pub(crate) began: Instant,
+    /// The same moment, microseconds since the Unix epoch.
+    pub(crate) began_at_us: u64,
     pub(crate) repository: bool,
     pub(crate) make_sandbox: MakeSandbox,
     pub(crate) code_ride_bytes_max: usize,
@@ -214,6 +216,11 @@ impl Shell {
 
     pub(crate) fn now(&self) -> Time {
         Time::from_us(u64::try_from(self.settings.began.elapsed().as_micros()).unwrap_or(u64::MAX))
+    }
+
+    /// The time of day by this node's clock.
+    pub(crate) fn unix_us(&self) -> u64 {
+        self.settings.began_at_us.saturating_add(self.now().as_us())
     }
 
     /// The sandbox, made when first needed: its engine takes some milliseconds to load, and a plain call needs none.

@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::{
-    clock, connect,
+    connect,
     console::{self, Console},
     debugger::{Command, Debugger, Subject, Teller, Went},
     exit::Exit,
@@ -78,7 +78,7 @@ pub(crate) async fn run(args: &Debug, output: &Output) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
     let sandbox = signals.unless(sandbox::make(Limits::default(), output)).await?;
     let client = signals.unless(args.task.terms.connect(None, output)).await?;
-    let console = Console::open(&console::Where::Stderr, clock::unix_us(), output)?;
+    let console = Console::open(&console::Where::Stderr, client.unix_us(), output)?;
     let teller = Teller { source: &source, output, console };
     let hops_max = options.hops_max;
     let subject = Subject { sandbox, input, client: &client, options };

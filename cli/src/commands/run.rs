@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::{
-    clock, connect,
+    connect,
     console::{self, Console},
     ending::Ended,
     explain::Chart,
@@ -115,7 +115,7 @@ async fn chain(
     output: &Output,
 ) -> Result<(), Failure> {
     let code = signals.unless(source.load(client)).await?;
-    let mut console = Console::open(&args.console.console, clock::unix_us(), output)?;
+    let mut console = Console::open(&args.console.console, client.unix_us(), output)?;
     let mut recording = Recording::new(source, code.hash(), options.hops_max, args.task.lowered);
     if let Some(file) = &args.record {
         // A place that cannot be written to is told before anything is done.
@@ -169,7 +169,7 @@ async fn chain(
         let (spot, last_step) = (source.spot(&exception), replies.last_step());
         Failure::Threw(Box::new(Threw { exception, spot, ended: Some(Ended { chain, last_step }), cancelled }))
     });
-    let chart = args.explain.then(|| Chart::new(replies.trace(), clock::unix_us()));
+    let chart = args.explain.then(|| Chart::new(replies.trace(), client.unix_us()));
     if output.json { tell(ended, &replies, chart.as_ref(), output) } else { show(ended, chart.as_ref(), output) }
 }
 

@@ -1,0 +1,20 @@
+# What failed, from the log of `cargo test -- --show-output`, read twice: `awk -f tools/failed.awk LOG LOG`. The first time it learns
+# which tests failed; the second time it prints what these said. A long log ends with what its reader looks for.
+
+# Lines shown of what one test said.
+BEGIN { shown_max = 25 }
+
+FNR == NR && /^test .* \.\.\. FAILED$/ { failed[$2] = 1 }
+FNR == NR { next }
+
+/^ +Running / { program = $0 }
+/^---- .* stdout ----$/ {
+    shown = failed[$2] ? shown_max : 0
+    delete failed[$2]
+    if (shown) print "\nFAILED:" program
+}
+/^(failures|successes):$/ { shown = 0 }
+shown > 0 { print; shown-- }
+
+# A program that was killed says no more of its tests.
+/^error: test failed|\(signal: / { print }
