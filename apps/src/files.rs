@@ -2,21 +2,34 @@
 
 use std::sync::Arc;
 
-use catena::{Exception, Fault, Service, ServiceError, Value, from_value, to_value};
-use catena_files::{FUNCTIONS, FileError, FileService, Form};
+use catena::{Context, Exception, Fault, Service, ServiceError, Value, from_value, to_value};
+use catena_files::{FUNCTIONS, FileError, FileService, Form, LIST, Listing, ReaddirParams};
 use serde::{Serialize, de::DeserializeOwned};
 
-/// Registers every function of `files` under the service name given (`files.mtv`), whoever calls. Those that change nothing may be done again.
+/// Registers every function of `files` under the service name given (`files.mtv`), whoever calls. Those that change nothing may be done again. `list` replies
+/// with each name in a directory as it comes, however large the directory is.
 #[must_use]
 pub fn service(name: &str, files: Arc<dyn FileService>) -> Service {
-    FUNCTIONS.iter().fold(Service::new(name), |service, function| {
+    let listed = Arc::clone(&files);
+    let service = FUNCTIONS.iter().fold(Service::new(name), |service, function| {
         let files = Arc::clone(&files);
         let service = service.function_raw(function.name, move |_, params| {
             let files = Arc::clone(&files);
             async move { catena_files::call(&*files, function.name, &params, &Payloads).await }
         });
         if function.repeatable { service.repeatable(function.name) } else { service }
-    })
+    });
+    service.replies(LIST, move |context, params| list(Arc::clone(&listed), context, params))
+}
+
+async fn list(files: Arc<dyn FileService>, context: Context, params: ReaddirParams) -> Result<(), ServiceError> {
+    let mut listing = Listing::new(&*files, params);
+    while let Some(names) = listing.next().await.map_err(told)? {
+        for name in names {
+            context.preturn(&name).await?;
+        }
+    }
+    Ok(())
 }
 
 /// The file service's values as Catena's payloads.

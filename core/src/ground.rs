@@ -11,7 +11,7 @@ use crate::{
     collections::AwakeClock,
     delivery::{Outgoing, Parcel},
     directory::{Directory, NotHere, Waiter},
-    memory::{Fences, Listeners, Relays, Steps, possibly_done},
+    memory::{Fences, Listeners, Over, Relays, Steps, possibly_done},
     outbox::Outbox,
 };
 
@@ -32,6 +32,7 @@ pub(crate) struct Ground {
     pub(crate) outgoing: Outgoing,
     pub(crate) listeners: Listeners,
     pub(crate) relays: Relays,
+    pub(crate) over: Over,
     pub(crate) codes: Codes,
     /// Service functions under way.
     pub(crate) services_running: usize,

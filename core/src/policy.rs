@@ -23,6 +23,8 @@ pub struct Policy {
     pub step_record_ttl_us: u64,
     /// Bytes kept to answer steps once more.
     pub step_payload_bytes_max: usize,
+    /// For how long chains that are over are gathered before nodes are told ([`catena_wire::Message::Over`]).
+    pub over_gather_us: u64,
     /// Bytes of chains here, of what is kept to answer their steps, and of answers on the way; a hop beyond is refused as `Overloaded`.
     pub held_bytes_max: usize,
     /// A link whose peer says nothing for so long is broken: nothing that waits in a socket is older.
@@ -116,6 +118,7 @@ impl Default for Policy {
             step_records_max: 262_144,
             step_record_ttl_us: 60_000_000,
             step_payload_bytes_max: 64 << 20,
+            over_gather_us: 100_000,
             held_bytes_max: 512 << 20,
             link_silence_us_max: 20_000_000,
             heartbeat_interval_us: 3_000_000,

@@ -82,6 +82,7 @@ macro_rules! bounded {
 bounded!(stack, crate::Frame, crate::STACK_DEPTH_MAX, "more than 32 chains around a chain");
 bounded!(segments, crate::SegmentEntry, crate::SEGMENT_LISTING_MAX, "more than 1,024 segments in a listing");
 bounded!(counts, crate::BranchCount, crate::BRANCHES_MAX, "more than 4,096 branches");
+bounded!(chains, crate::ChainId, crate::CHAINS_OVER_MAX, "more than 256 chains");
 bounded!(branches, crate::Branch, crate::BRANCHES_MAX, "more than 4,096 branches");
 bounded!(replies, crate::Value, crate::REPLIES_MAX, "more than 4,096 replies in one message");
 bounded!(delegates, crate::Delegated, crate::DELEGATES_MAX, "more than 4,096 delegated rights");

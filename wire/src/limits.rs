@@ -14,6 +14,9 @@ pub const BRANCH_DEPTH_MAX: usize = 16;
 pub const STACK_DEPTH_MAX: usize = 32;
 /// Branches of one chain, all splits together.
 pub const BRANCHES_MAX: usize = 4_096;
+
+/// Chains that one [`crate::Message::Over`] names.
+pub const CHAINS_OVER_MAX: usize = 256;
 /// Functions of one service.
 pub const FUNCTIONS_MAX: usize = 4_096;
 /// Lines of the virtual console that a call brings back beside its result.

@@ -183,6 +183,9 @@ pub enum Message {
         #[n(2)]
         read: u32,
     },
+    /// These chains are over: the receiver, to which they went from the sender, need not keep what answers their steps once more, and passes it on.
+    #[n(25)]
+    Over(#[cbor(n(0), with = "crate::bytes_codec::chains")] Vec<ChainId>),
     /// About segments.
     #[n(30)]
     Segment(#[n(0)] SegmentMessage),

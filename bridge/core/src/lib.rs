@@ -78,7 +78,7 @@ mod identity;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use catena::{Context, Service, ServiceError, StepKey, Value};
+use catena::{Context, Exception, Fault, Service, ServiceError, StepKey, Value, exceptions};
 
 pub use identity::{Acting, Identity, NOBODY, Root, UnixUser, Who};
 
@@ -96,6 +96,21 @@ pub trait Bridge: Send + Sync + 'static {
     /// # Errors
     /// What the legacy service says, by its own name.
     async fn call(&self, caller: &Caller, function: &str, params: Value) -> Result<Value, ServiceError>;
+
+    /// Answers one call of a function that replies many times ([`Function::replying`]), by [`Context::preturn`].
+    ///
+    /// # Errors
+    /// What the legacy service says, by its own name.
+    async fn replies(
+        &self,
+        _caller: &Caller,
+        function: &str,
+        _params: Value,
+        _context: &Context,
+    ) -> Result<(), ServiceError> {
+        let message = format!("{} says that {function} replies many times, and has no such function", self.name());
+        Err(Exception::new(exceptions::UNKNOWN_FUNCTION, Fault::Service, message).into())
+    }
 }
 
 /// A function of a bridge.
@@ -105,19 +120,27 @@ pub struct Function {
     pub name: String,
     /// Whether doing it twice is as good as once, so that it may be done again when it is unknown whether it was.
     pub repeatable: bool,
+    /// Whether it replies many times: [`Bridge::replies`] answers it.
+    pub replying: bool,
 }
 
 impl Function {
     /// One that must not be done twice.
     #[must_use]
     pub fn once(name: &str) -> Self {
-        Self { name: name.to_owned(), repeatable: false }
+        Self { name: name.to_owned(), repeatable: false, replying: false }
     }
 
     /// One that may be done again.
     #[must_use]
     pub fn repeatable(name: &str) -> Self {
-        Self { name: name.to_owned(), repeatable: true }
+        Self { repeatable: true, ..Self::once(name) }
+    }
+
+    /// One that replies as often as it likes, and returns nothing (Quatrain).
+    #[must_use]
+    pub fn replying(name: &str) -> Self {
+        Self { replying: true, ..Self::once(name) }
     }
 }
 
@@ -144,8 +167,15 @@ impl Caller {
 pub fn service_of(bridge: impl Bridge) -> Service {
     let bridge = Arc::new(bridge);
     let mut service = Service::new(bridge.name());
-    for Function { name, repeatable } in bridge.functions() {
+    for Function { name, repeatable, replying } in bridge.functions() {
         let (bridge, function): (_, Arc<str>) = (Arc::clone(&bridge), name.as_str().into());
+        if replying {
+            service = service.replies(&name, move |context: Context, params: Value| {
+                let (bridge, function) = (Arc::clone(&bridge), Arc::clone(&function));
+                async move { bridge.replies(&Caller::of(&context), &function, params, &context).await }
+            });
+            continue;
+        }
         service = service.function_raw(&name, move |context, params| {
             let (bridge, function) = (Arc::clone(&bridge), Arc::clone(&function));
             async move { bridge.call(&Caller::of(&context), &function, params).await }

@@ -9,6 +9,7 @@ mod directory;
 mod error;
 mod gate;
 pub mod limits;
+mod listing;
 mod service;
 mod status;
 #[cfg(any(test, feature = "testing"))]
@@ -18,6 +19,7 @@ mod types;
 pub use directory::{Directory, OpenError};
 pub use error::FileError;
 pub use gate::{Gate, Pass};
+pub use listing::{LIST, Listing};
 pub use service::{FUNCTIONS, FileService, Form, Function, call};
 pub use status::Status;
 pub use types::*;

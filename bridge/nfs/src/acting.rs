@@ -1,9 +1,9 @@
 //! The bridge as a service: each call acts as whom the node's owner lets its caller act.
 
 use async_trait::async_trait;
-use catena::{Exception, Fault, ServiceError, Value, from_value, to_value};
+use catena::{Context, Exception, Fault, ServiceError, Value, from_value, to_value};
 use catena_bridge::{Acting, Bridge, Caller, Function, Identity};
-use catena_files::{FUNCTIONS, FileError, Form, Status};
+use catena_files::{FUNCTIONS, FileError, Form, LIST, Listing, Status};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{Credentials, NfsBridge};
@@ -40,13 +40,35 @@ impl Bridge for NfsService {
     }
 
     fn functions(&self) -> Vec<Function> {
-        FUNCTIONS.iter().map(|one| Function { name: one.name.to_owned(), repeatable: one.repeatable }).collect()
+        let named = |one: &catena_files::Function| match one.repeatable {
+            true => Function::repeatable(one.name),
+            false => Function::once(one.name),
+        };
+        FUNCTIONS.iter().map(named).chain([Function::replying(LIST)]).collect()
     }
 
     async fn call(&self, caller: &Caller, function: &str, params: Value) -> Result<Value, ServiceError> {
         let acting = self.identity.of(caller)?;
         let files = self.acting(&acting)?;
         catena_files::call(&files, function, &params, &Answers { acting }).await
+    }
+
+    async fn replies(
+        &self,
+        caller: &Caller,
+        _function: &str,
+        params: Value,
+        context: &Context,
+    ) -> Result<(), ServiceError> {
+        let acting = self.identity.of(caller)?;
+        let files = self.acting(&acting)?;
+        let mut listing = Listing::new(&files, from_value(&params)?);
+        while let Some(names) = listing.next().await.map_err(|why| named(&why, &acting))? {
+            for name in names {
+                context.preturn(&name).await?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Stopping a chain (rpc-chains section 6): along the pointers that it left behind, at every branch.
 
 use alloc::{sync::Arc, vec::Vec};
-use catena_wire::{ChainId, Message, NodeId, NodeRef, StepKey};
+use catena_wire::{Branch, ChainId, Message, NodeId, NodeRef, StepKey};
 
 use super::{
     Chains,
@@ -18,6 +18,25 @@ impl Chains {
         }
         // It has overtaken the hop that it follows; whoever sent that may stop it, and nobody else.
         ground.fences.stop(ground.clock.now(), chain, Some(from.id), &ground.policy);
+    }
+
+    /// The node by which it came here says that the chain is over.
+    pub(crate) fn over_says(&mut self, ground: &mut Ground, from: NodeId, chain: ChainId) {
+        if ground.steps.of_chain(chain).any(|(_, record)| record.came_from(from)) {
+            self.over(ground, chain);
+        }
+    }
+
+    /// The chain is over: what answers its steps once more may go, here and wherever it went from here.
+    pub(crate) fn over(&mut self, ground: &mut Ground, chain: ChainId) {
+        // Whoever took it over last has not said so yet.
+        self.seen_beyond(ground, chain.origin, &StepKey { chain, branch: Branch::root(), step: u32::MAX });
+        let mut next = ground.steps.release(chain);
+        next.sort_by_key(|node| node.id);
+        next.dedup_by_key(|node| node.id);
+        for node in next.iter().filter(|node| ![ground.me.id, chain.origin].contains(&node.id)) {
+            ground.over.tell(ground.now, &mut ground.out, node, chain, &ground.policy);
+        }
     }
 
     /// The last step that a chain has made which is here.

@@ -242,6 +242,20 @@ impl Steps {
         self.make_room(peer, policy);
     }
 
+    /// What was kept to answer the steps of a chain once more goes, if nothing of it is under way here. Says where it went.
+    pub(crate) fn release(&mut self, chain: ChainId) -> Vec<Arc<NodeRef>> {
+        let first = StepKey { chain, branch: Branch::root(), step: 0 };
+        let mut next = Vec::new();
+        for (_, record) in self.records.range_mut(first..).take_while(|(key, _)| key.chain == chain) {
+            let Record::Done(done) = record else { continue };
+            if done.payload.take().is_some() {
+                self.payload_bytes -= done.bytes;
+                next.extend(done.to.iter().cloned());
+            }
+        }
+        next
+    }
+
     /// A step goes on that was over: its places in the rows of records and payloads are found void later.
     pub(crate) fn reopen(&mut self, key: &StepKey, session: SessionId) {
         let from = match self.records.get(key) {
@@ -266,7 +280,10 @@ impl Steps {
     }
 
     fn make_room(&mut self, newest: NodeId, policy: &Policy) {
-        while self.payload_bytes > policy.step_payload_bytes_max
+        let full = |steps: &Self| {
+            steps.payload_bytes > policy.step_payload_bytes_max || steps.payloads.len() > policy.step_records_max
+        };
+        while full(self)
             && let Some((at, key)) = self.payloads.pop_front()
         {
             if let Some(done) = self.done_at(&key, at)

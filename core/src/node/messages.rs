@@ -45,6 +45,7 @@ impl Node {
                     ground.out.send(&sender, Message::Received(key, part), Receipt::None, Urgency::Lazy);
                 }
             }
+            Message::Over(ended) => ended.into_iter().for_each(|chain| chains.over_says(ground, from.id, chain)),
             Message::SubChainEnded(key) => ground.listeners.end(ground.clock.now(), key, &ground.policy),
             Message::Heartbeat(key, host, open) => {
                 chains.seen_beyond(ground, from.id, &key);
@@ -133,12 +134,15 @@ impl Node {
             };
         }
         let (chain, hosts) = (key.chain, origin.hosts(key.chain));
-        let cut = end.cut && origin.awaits(chain);
+        let awaited = origin.awaits(chain);
+        let cut = end.cut && awaited;
         origin.on_end(ground.now, &mut ground.out, end, &ground.policy);
         // Of a chain that went on here as well, after it was told that another had been lost.
         let here = ground.steps.of_chain(chain).any(|(_, record)| matches!(record, Record::Running { .. }));
         if cut || (here && !origin.awaits(chain)) {
             chains.stop(ground, chain, hosts);
+        } else if awaited && !origin.awaits(chain) {
+            chains.over(ground, chain);
         }
         self.received(from, key, Part::End);
     }

@@ -19,7 +19,7 @@ use crate::{
     delivery::Outgoing,
     directory::{Directory, Known},
     ground::Ground,
-    memory::{Fences, Listeners, Relays, Steps},
+    memory::{Fences, Listeners, Over, Relays, Steps},
     origin::Origin,
     outbox::{Event, Outbox},
     replies::{Rights, Sets},
@@ -59,6 +59,7 @@ impl Node {
                 outgoing: Outgoing::default(),
                 listeners: Listeners::default(),
                 relays: Relays::default(),
+                over: Over::default(),
                 codes: Codes::default(),
                 services_running: 0,
                 memory_left: usize::MAX,
@@ -137,6 +138,11 @@ impl Node {
     /// When [`Node::on_timeout`] must be called at the latest.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
+        [self.next_due(), self.ground.over.next_timeout()].into_iter().flatten().min()
+    }
+
+    /// When something that is under way needs attention.
+    fn next_due(&self) -> Option<Time> {
         let timers = [
             self.origin.next_timeout(),
             self.chains.next_timeout(),
@@ -163,7 +169,7 @@ impl Node {
             && self.ground.codes.is_idle()
             && self.ground.directory.lookups.is_idle()
             && self.ground.outgoing.is_idle()
-            && self.next_timeout().is_none()
+            && self.next_due().is_none()
     }
 
     /// How many chains are at this node, and how many plain calls and service functions are under way.

@@ -190,6 +190,7 @@ fn describe(from: usize, to: usize, message: &Encoded) -> Sent {
         Message::Replies(replies) => ("replies", Some(replies.key), None),
         Message::RightEnd(end) => ("right end", Some(end.key), None),
         Message::Took { key, .. } => ("took", Some(key), None),
+        Message::Over(_) => ("over", None, None),
         Message::SubChainEnded(key) => ("sub-chain ended", Some(key), None),
         Message::Segment(_) => ("about segments", None, None),
         Message::CallElsewhere(..) => ("call elsewhere", None, None),

@@ -7,7 +7,7 @@ use std::{ops::Range, path::PathBuf, sync::Arc};
 use catena::Service;
 use catena_bridge::{Identity, service_of};
 use catena_bridge_nfs::{NfsBridge, NfsConfig, NfsService};
-use catena_files::{Directory, FUNCTIONS};
+use catena_files::{Directory, FUNCTIONS, LIST};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -48,7 +48,9 @@ impl Kind {
     fn functions(self) -> Vec<String> {
         let of = |service: Service| service.functions().map(str::to_owned).collect();
         match self {
-            Self::Files | Self::Nfs => FUNCTIONS.iter().map(|function| function.name.to_owned()).collect(),
+            Self::Files | Self::Nfs => {
+                FUNCTIONS.iter().map(|function| function.name).chain([LIST]).map(str::to_owned).collect()
+            }
             Self::Replicated => of(catena_apps::replicated::replicated("", "", "")),
             Self::Probe => of(catena_apps::probe::service("")),
             Self::Mail => of(catena_apps::mail::storage_service("")),

@@ -50,7 +50,9 @@ fn try_and_catch_work_where_the_failure_happened() {
     let plan = Plan::simple(4, vec![Op::Call(work(0)), Op::Try(failing(1)), Op::Call(work(2))]);
     let record = run(&plan);
     assert_eq!(record.paths("hop"), [(0, 1), (1, 2), (2, 3)]);
-    assert!(record.sent.iter().filter(|sent| sent.to == 0).all(|sent| matches!(sent.kind, "accepted" | "end")));
+    assert!(
+        record.sent.iter().filter(|sent| sent.to == 0).all(|sent| matches!(sent.kind, "accepted" | "end" | "over"))
+    );
     assert!(matches!(record.only().outcome(), Outcome::Done(_)));
 
     let mut down = Plan::simple(4, vec![Op::Call(work(0)), Op::Try(work(1)), Op::Call(work(2))]);
@@ -60,7 +62,9 @@ fn try_and_catch_work_where_the_failure_happened() {
     let record = world.run();
     assert!(record.only().returned().1, "caught at the node that could not hand the chain over");
     assert!(record.paths("hop").contains(&(1, 3)), "{:?}", record.paths("hop"));
-    assert!(record.sent.iter().filter(|sent| sent.to == 0).all(|sent| matches!(sent.kind, "accepted" | "end")));
+    assert!(
+        record.sent.iter().filter(|sent| sent.to == 0).all(|sent| matches!(sent.kind, "accepted" | "end" | "over"))
+    );
 }
 
 #[test]

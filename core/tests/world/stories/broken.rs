@@ -8,11 +8,28 @@ use super::*;
 fn a_repeated_hop_does_not_run_twice_but_its_outcome_is_sent_again() {
     let mut plan = Plan::simple(3, vec![Op::Emit, Op::Call(work(0)), Op::Call(work(1))]);
     plan.rules = Rules { duplicate: 100, ..Rules::default() };
-    let record = run(&plan);
+    // Nobody is told that it is over: then only that its steps were done would be known.
+    let kept = |_| catena_core::Policy { over_gather_us: 3_600_000_000, ..policy() };
+    let record = World::with_policy(plan.clone(), kept).run();
+    invariants::check(&plan, &record).unwrap();
     assert!(record.effects.values().all(|count| *count == 1), "{:?}", record.effects);
     assert!(record.paths("hop").iter().filter(|path| **path == (1, 2)).count() > 1, "hop on, once more");
     assert!(record.count("end") > 1, "the answer, once more");
     assert_eq!(record.only().partials.len(), 1);
+}
+
+#[test]
+fn what_answers_its_steps_again_is_kept_until_the_chain_is_over() {
+    let mut plan = Plan::simple(4, vec![Op::Call(work(0)), Op::Call(slow(1)), Op::Call(work(2))]);
+    plan.slow_us = 1_000_000;
+    let mut world = World::new(plan);
+    let held = |world: &World| -> Vec<_> { world.hosts.iter().map(|host| host.node.held_bytes() > 0).collect() };
+    world.run_until(900_000);
+    assert_eq!(held(&world)[..3], [true; 3]);
+    world.run_until(3_000_000);
+    assert!(world.is_idle());
+    assert_eq!(world.record.paths("over"), [(0, 1), (1, 2), (2, 3)], "the way that it took");
+    assert_eq!(held(&world), [false; 4]);
 }
 
 #[test]
