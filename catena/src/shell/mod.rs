@@ -13,6 +13,7 @@ mod offering;
 mod peers;
 mod perform;
 mod registry;
+mod relief;
 mod resolving;
 mod rights;
 mod sending;
@@ -41,6 +42,7 @@ use dials::Dials;
 use mesh_names::MeshResolver;
 use offering::Offering;
 use peers::Peers;
+use relief::Relief;
 use sessions::Sessions;
 use timer::Alarm;
 
@@ -71,6 +73,8 @@ pub(crate) struct Shell {
     leading: Mutex<()>,
     /// A task to lead has been spawned, and has not begun.
     called: AtomicBool,
+    /// Wakes a worker when a service or guest holds the one that waits for sockets.
+    relief: Arc<Relief>,
     runtime: Handle,
     pub(crate) me: NodeRef,
     endpoint: OnceLock<Endpoint>,
@@ -144,6 +148,7 @@ impl Shell {
             kept: Mutex::new(kept),
             leading: Mutex::default(),
             called: AtomicBool::default(),
+            relief: Arc::default(),
             endpoint: OnceLock::new(),
             sandbox: OnceCell::new(),
             store,
