@@ -37,7 +37,7 @@ use tokio::{
     task::AbortHandle,
 };
 
-use crate::{Names, Service, durable::Steps, replying::Held, segments::Hub, store::Store};
+use crate::{Names, Service, blobs::Blobs, durable::Steps, replying::Held, segments::Hub, store::Store};
 use dials::Dials;
 use mesh_names::MeshResolver;
 use offering::Offering;
@@ -97,6 +97,7 @@ pub(crate) struct Shell {
     pub(crate) peers: Peers,
     dials: Dials,
     pub(crate) segments: Arc<Hub>,
+    pub(crate) blobs: Blobs,
     alarm: Arc<Alarm>,
     name: Arc<str>,
     site: Option<Arc<str>>,
@@ -132,7 +133,7 @@ impl Shell {
     pub(crate) fn new(
         core: Core,
         services: HashMap<String, Service>,
-        store: Store,
+        (store, blobs): (Store, Blobs),
         settings: Settings,
         memory: MemoryBudget,
     ) -> Arc<Self> {
@@ -166,6 +167,7 @@ impl Shell {
             peers: Peers::default(),
             dials: Dials::new(settings.untold_dials_max),
             segments: Arc::clone(&settings.segments),
+            blobs,
             alarm: Arc::default(),
             settings,
         });
