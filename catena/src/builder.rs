@@ -5,7 +5,7 @@ use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,
     sync::Arc,
-    time::{Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use catena_core::{Node as Core, Policy, segments::SegmentPolicy};
@@ -16,6 +16,7 @@ use catena_wire::{Exception, FUNCTIONS_MAX, Fault, NAME_BYTES_MAX, NodeId, NodeR
 
 use crate::{
     Client, Node, Service, StepStoreLimits,
+    blobs::{self, Blobs},
     durable::Steps,
     memory::GuestsMemory,
     random,
@@ -28,6 +29,9 @@ use crate::{
 const CODE_RIDE_BYTES_MAX: usize = 64 << 10;
 /// Addresses in a minute that were dialled at the word of a stranger, and were not the node that was meant.
 const UNTOLD_DIALS_MAX: usize = 16;
+/// Bytes of a node's blobs, and how long they outlive their chain.
+const BLOB_BYTES_MAX: u64 = 256 << 20;
+const BLOB_GRACE: Duration = Duration::from_secs(30);
 /// The parts of a node's memory that are set aside for functions that it keeps: as they are, and loaded.
 const STORE_PART: u64 = 16;
 const IMAGES_PART: u64 = 8;
@@ -116,6 +120,8 @@ pub struct NodeBuilder {
     step_store: Option<(PathBuf, StepStoreLimits)>,
     memory: MemoryBudget,
     segments: SegmentPolicy,
+    blob_bytes_max: u64,
+    blob_grace: Duration,
     shares_memory: bool,
     names: Vec<Names>,
     function_store: Option<PathBuf>,
@@ -159,6 +165,8 @@ impl NodeBuilder {
             step_store: None,
             memory: EndpointConfig::default().memory,
             segments: SegmentPolicy::default(),
+            blob_bytes_max: BLOB_BYTES_MAX,
+            blob_grace: BLOB_GRACE,
             shares_memory: true,
             names: vec![Names::Mesh],
             function_store: None,
@@ -179,6 +187,21 @@ impl NodeBuilder {
     #[must_use]
     pub fn segment_policy(mut self, policy: SegmentPolicy) -> Self {
         self.segments = policy;
+        self
+    }
+
+    /// The bytes of the blobs that it owns at one time, within its memory ([`NodeBuilder::memory_bytes_max`]); beyond, no blob is made (`Overloaded`).
+    /// Default 256 MiB.
+    #[must_use]
+    pub fn blob_bytes_max(mut self, bytes: u64) -> Self {
+        self.blob_bytes_max = bytes;
+        self
+    }
+
+    /// How long a blob outlives the chain or call that it was made for. Default 30 s.
+    #[must_use]
+    pub fn blob_grace(mut self, grace: Duration) -> Self {
+        self.blob_grace = grace;
         self
     }
 
@@ -385,7 +408,8 @@ impl NodeBuilder {
         // Read together: whatever this node dates is dated by this one clock.
         let (began, began_at_us) = (Instant::now(), unix_us());
         let mut core = Core::new(me.clone(), self.policy, began_at_us);
-        for service in services.values() {
+        let built_in = blobs::service();
+        for service in services.values().chain([&built_in]) {
             core.serve(service.name(), service.functions(), service.kinds());
         }
         let node = me.id.0;
@@ -414,7 +438,8 @@ impl NodeBuilder {
             steps,
             set_aside,
         };
-        let shell = Shell::new(core, services, store, settings, half_of(&self.memory));
+        let blobs = Blobs::new(&self.memory, self.blob_bytes_max, self.blob_grace);
+        let shell = Shell::new(core, services, (store, blobs), settings, half_of(&self.memory));
         let hello = shell.hello(&shell.own_services()).into();
         let identity = Identity { node, site: self.site, hello };
         let endpoint = Endpoint::bind(config, identity, Arc::new(Ears::new(&shell))).await?;
@@ -486,7 +511,7 @@ fn by_name(services: Vec<Service>) -> Result<HashMap<String, Service>, StartErro
     for service in services {
         check_service(&service)?;
         let name = service.name().to_owned();
-        if named.insert(name.clone(), service).is_some() {
+        if named.insert(name.clone(), service).is_some() || name == blobs::SERVICE {
             return Err(StartError::Twice(name));
         }
     }

@@ -12,7 +12,9 @@ use catena_wire::{
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    Granted, Imported, Lookup, NodeBuilder, ReplySet, StartError, random,
+    Blob, Granted, Imported, Lookup, NodeBuilder, ReplySet, StartError,
+    blobs::{Here, decoded_in},
+    random,
     replying::split_target,
     shell::Shell,
     value::{from_value, to_value},
@@ -111,6 +113,32 @@ impl Client {
         Self { shell }
     }
 
+    pub(crate) const fn shell(&self) -> &Arc<Shell> {
+        &self.shell
+    }
+
+    /// Keeps bytes here, to be passed by reference: for as long as a call or chain may take by default, and a grace.
+    ///
+    /// # Errors
+    /// `Overloaded`: there is no room for so many bytes (`blob_bytes_max`). `BadParameters`: the media type has more than 256 bytes.
+    pub fn blob(&self, bytes: &[u8], media_type: &str) -> Result<Blob, Exception> {
+        self.blob_for(bytes, media_type, RunOptions::default().timeout)
+    }
+
+    /// The same for so long, and a grace; [`Blob::release`] ends it earlier.
+    ///
+    /// # Errors
+    /// As [`Client::blob`].
+    pub fn blob_for(&self, bytes: &[u8], media_type: &str, lasts: Duration) -> Result<Blob, Exception> {
+        self.shell.blobs.offer(&self.shell, bytes, media_type, lasts)
+    }
+
+    /// Blobs that are kept here, and their bytes.
+    #[must_use]
+    pub fn blobs_held(&self) -> (usize, u64) {
+        self.shell.blobs.load()
+    }
+
     /// Takes in a function in JavaScript; `name` is shown in its stack traces. Strip the types of TypeScript first (crate `catena-script`).
     ///
     /// # Errors
@@ -167,7 +195,7 @@ impl Client {
         R: DeserializeOwned,
     {
         let result = self.call_with(service, function, to_value(params)?, &RunOptions::default()).await?;
-        from_value(&result)
+        decoded_in(Here::Answer(Arc::clone(&self.shell)), || from_value(&result))
     }
 
     /// Makes a plain call with encoded parameters, as `options` say.
@@ -304,6 +332,16 @@ impl Client {
             sent_bytes: sum.sent_bytes + link.bytes_sent,
             received_bytes: sum.received_bytes + link.bytes_received,
         })
+    }
+
+    /// The same of each of its links, by the name of the node at the other end.
+    #[must_use]
+    pub fn traffic_by_node(&self) -> Vec<(String, Traffic)> {
+        let links = self.shell.endpoint().map(catena_net::Endpoint::links).unwrap_or_default();
+        let named = links.iter().filter_map(|link| Some((self.shell.peers.of(link)?.name.clone(), link.stats())));
+        named
+            .map(|(name, link)| (name, Traffic { sent_bytes: link.bytes_sent, received_bytes: link.bytes_received }))
+            .collect()
     }
 
     /// Closes the links, sending first what is queued, within `grace`.

@@ -30,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+mod blobs;
 mod builder;
 mod client;
 mod durable;
@@ -44,6 +45,7 @@ mod shell;
 mod store;
 mod value;
 
+pub use blobs::Blob;
 pub use builder::{Names, NodeBuilder, StartError};
 pub use catena_core::{
     Missing, Policy, Start,

@@ -13,7 +13,11 @@ use futures_util::StreamExt;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
-use crate::{shell::Shell, value::from_value};
+use crate::{
+    blobs::{Here, decoded_in},
+    shell::Shell,
+    value::from_value,
+};
 
 /// One answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -183,7 +187,8 @@ impl ReplySet {
     /// # Errors
     /// The exception that ended the chain, or `BadParameters` if its result is not a `T`.
     pub async fn value<T: DeserializeOwned>(mut self) -> Result<T, Exception> {
-        self.last().await.and_then(|value| from_value(&value))
+        let here = Here::Answer(Arc::clone(&self.shell));
+        self.last().await.and_then(|value| decoded_in(here, || from_value(&value)))
     }
 
     /// Waits for the end; intermediate answers are passed over.

@@ -15,8 +15,9 @@ use futures_util::StreamExt;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    Client, Code, RunOptions, StartError,
+    Blob, Client, Code, RunOptions, StartError,
     admission::{Admission, BLOCKING_AT_ONCE_MAX, BLOCKING_WAITING_MAX},
+    blobs::{Here, decoded_in},
     random,
     replying::Right,
     shell::{Hearer, Shell},
@@ -47,6 +48,27 @@ impl Context {
     #[must_use]
     pub fn client(&self) -> Client {
         Client::new(Arc::clone(&self.shell))
+    }
+
+    /// Decodes the parameters; a blob among them is begun to be fetched.
+    fn take<P: DeserializeOwned>(&self, params: &Value) -> Result<P, Exception> {
+        decoded_in(Here::Parameters(Arc::clone(&self.shell)), || from_value(params))
+    }
+
+    /// Keeps bytes at this node, to be passed by reference: for as long as the chain or call may take, and a grace.
+    ///
+    /// # Errors
+    /// `Overloaded`: there is no room for so many bytes (`blob_bytes_max`). `BadParameters`: the media type has more than 256 bytes.
+    pub fn blob(&self, bytes: &[u8], media_type: &str) -> Result<Blob, Exception> {
+        self.blob_for(bytes, media_type, Duration::from_micros(self.time_left_us))
+    }
+
+    /// The same for so long, and a grace; [`Blob::release`] ends it earlier.
+    ///
+    /// # Errors
+    /// As [`Context::blob`].
+    pub fn blob_for(&self, bytes: &[u8], media_type: &str, lasts: Duration) -> Result<Blob, Exception> {
+        self.shell.blobs.offer(&self.shell, bytes, media_type, lasts)
     }
 
     /// On the same behalf, within the same time.
@@ -123,7 +145,7 @@ impl Service {
         Fut: Future<Output = Result<R, ServiceError>> + Send + 'static,
     {
         let handler = move |context: Context, params: Value| -> Running {
-            match from_value(&params) {
+            match context.take(&params) {
                 Err(why) => Box::pin(std::future::ready(Err(why))),
                 Ok(params) => {
                     let running = function(context, params);
@@ -146,7 +168,7 @@ impl Service {
         Fut: Future<Output = Result<(), ServiceError>> + Send + 'static,
     {
         let handler = move |context: Context, params: Value| -> Running {
-            match from_value(&params) {
+            match context.take(&params) {
                 Err(why) => Box::pin(std::future::ready(Err(why))),
                 Ok(params) => {
                     let running = function(context, params);
@@ -248,7 +270,7 @@ impl Service {
         Fut: Future<Output = Result<SubChain, ServiceError>> + Send + 'static,
     {
         let handler = move |context: Context, params: Value| -> Running {
-            match from_value(&params) {
+            match context.take(&params) {
                 Err(why) => Box::pin(std::future::ready(Err(why))),
                 Ok(params) => {
                     let (shell, step) = (Arc::clone(&context.shell), context.step.clone());

@@ -51,6 +51,7 @@ fn read(mut arguments: impl Iterator<Item = String>) -> Result<NodeBuilder, Fail
             "--also" => builder.service(services::desk(&value()?)),
             "--cache" => builder.cache_dir(value()?),
             "--repository" => builder.repository(),
+            "--blob-grace-ms" => builder.blob_grace(Duration::from_millis(value()?.parse()?)),
             "--memory" => builder.memory_bytes_max(value()?.parse()?),
             "--beat-ms" => {
                 policy = Policy { step_record_ttl_us: policy.step_record_ttl_us, ..beating(value()?.parse()?) };

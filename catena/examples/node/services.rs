@@ -3,9 +3,10 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
-use catena::{Context, Service, ServiceError, SubChain};
+use catena::{Blob, Context, Service, ServiceError, SubChain};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 use tokio::sync::watch;
@@ -73,7 +74,33 @@ pub(crate) fn desk(name: &str) -> Service {
         .function("fail", async |why: Json| {
             Err::<(), _>(ServiceError::named("Refused", "as it was asked to").with_params(&why))
         });
-    with_jobs(service, &desk)
+    with_jobs(with_pictures(service), &desk)
+}
+
+/// A picture to be painted.
+#[derive(Clone, Debug, Deserialize)]
+struct Picture {
+    bytes: u32,
+    /// How long it is kept, with the node's grace; otherwise as long as the chain may take.
+    #[serde(default)]
+    keep_ms: Option<u64>,
+}
+
+/// Functions that give and take values by reference.
+fn with_pictures(service: Service) -> Service {
+    service
+        .function_in("paint", async |context: Context, picture: Picture| {
+            let bytes: Vec<u8> = (0..picture.bytes).map(|at| at.to_le_bytes()[0]).collect();
+            Ok(match picture.keep_ms {
+                Some(ms) => context.blob_for(&bytes, "image/x-test", Duration::from_millis(ms))?,
+                None => context.blob(&bytes, "image/x-test")?,
+            })
+        })
+        .function("look", async |picture: Blob| {
+            let sum: u64 = picture.bytes().await?.iter().map(|byte| u64::from(*byte)).sum();
+            Ok(json!({ "size": picture.size(), "type": picture.media_type(), "sum": sum, "by": picture.owner().name }))
+        })
+        .function("discard", async |picture: Blob| Ok(picture.release()))
 }
 
 /// Functions that answer with chains of their own: whoever calls becomes that chain.

@@ -55,6 +55,8 @@ pub(super) struct Inner {
     /// `owner/name`, for people.
     pub(super) shown: String,
     pub(super) bytes: u64,
+    /// By a grant, which is for requests and not for the pages.
+    granted: bool,
     link: Mutex<Option<Arc<Link>>>,
     near: RwLock<Nearness>,
 }
@@ -74,14 +76,14 @@ impl std::fmt::Debug for Imported {
 
 impl Imported {
     pub(super) fn new(shell: &Arc<Shell>, id: ImportId, owner: Arc<NodeRef>, link: Arc<Link>) -> Option<Self> {
-        let (bytes, name) = {
+        let (bytes, name, granted) = {
             let machine = shell.segments.machine();
             let import: &Import = machine.importer.get(id)?;
-            (import.entry.bytes, import.entry.name.clone())
+            (import.entry.bytes, import.entry.name.clone(), import.grant.is_some())
         };
         let shown = format!("{}/{name}", owner.name);
         let (link, near) = (Mutex::new(Some(link)), RwLock::default());
-        Some(Self { inner: Arc::new(Inner { shell: Arc::clone(shell), id, owner, shown, bytes, link, near }) })
+        Some(Self { inner: Arc::new(Inner { shell: Arc::clone(shell), id, owner, shown, bytes, granted, link, near }) })
     }
 
     /// Its size in bytes.
@@ -268,7 +270,7 @@ impl Imported {
                 return Some(Arc::clone(near));
             }
             let lately = nearness.refused.is_some_and(|since| since.elapsed() < ATTACH_AGAIN);
-            if lately || self.inner.shell.segments.host.is_none() {
+            if lately || self.inner.granted || self.inner.shell.segments.host.is_none() {
                 return None;
             }
         }

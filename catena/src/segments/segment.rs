@@ -157,6 +157,11 @@ impl Segment {
     /// # Errors
     /// `SegmentRevoked`, `OutOfBounds`; `Overloaded`: too many grants are out.
     pub fn grant(&self, to: NodeId, terms: GrantTerms) -> Result<Granted, Exception> {
+        self.grant_any(Some(to), terms)
+    }
+
+    /// The same; `None`: to whoever knows the grant's number.
+    pub(crate) fn grant_any(&self, to: Option<NodeId>, terms: GrantTerms) -> Result<Granted, Exception> {
         let Inner { hub, id, .. } = &*self.inner;
         let until = hub.now().after(u64::try_from(terms.lasts.as_micros()).unwrap_or(u64::MAX));
         let GrantTerms { rights, offset, bytes, uses, .. } = terms;

@@ -13,6 +13,7 @@ mod offering;
 mod peers;
 mod perform;
 mod registry;
+mod relief;
 mod resolving;
 mod rights;
 mod sending;
@@ -36,11 +37,12 @@ use tokio::{
     task::AbortHandle,
 };
 
-use crate::{Names, Service, durable::Steps, replying::Held, segments::Hub, store::Store};
+use crate::{Names, Service, blobs::Blobs, durable::Steps, replying::Held, segments::Hub, store::Store};
 use dials::Dials;
 use mesh_names::MeshResolver;
 use offering::Offering;
 use peers::Peers;
+use relief::Relief;
 use sessions::Sessions;
 use timer::Alarm;
 
@@ -71,6 +73,8 @@ pub(crate) struct Shell {
     leading: Mutex<()>,
     /// A task to lead has been spawned, and has not begun.
     called: AtomicBool,
+    /// Wakes a worker when a service or guest holds the one that waits for sockets.
+    relief: Arc<Relief>,
     runtime: Handle,
     pub(crate) me: NodeRef,
     endpoint: OnceLock<Endpoint>,
@@ -93,6 +97,7 @@ pub(crate) struct Shell {
     pub(crate) peers: Peers,
     dials: Dials,
     pub(crate) segments: Arc<Hub>,
+    pub(crate) blobs: Blobs,
     alarm: Arc<Alarm>,
     name: Arc<str>,
     site: Option<Arc<str>>,
@@ -128,7 +133,7 @@ impl Shell {
     pub(crate) fn new(
         core: Core,
         services: HashMap<String, Service>,
-        store: Store,
+        (store, blobs): (Store, Blobs),
         settings: Settings,
         memory: MemoryBudget,
     ) -> Arc<Self> {
@@ -144,6 +149,7 @@ impl Shell {
             kept: Mutex::new(kept),
             leading: Mutex::default(),
             called: AtomicBool::default(),
+            relief: Arc::default(),
             endpoint: OnceLock::new(),
             sandbox: OnceCell::new(),
             store,
@@ -161,6 +167,7 @@ impl Shell {
             peers: Peers::default(),
             dials: Dials::new(settings.untold_dials_max),
             segments: Arc::clone(&settings.segments),
+            blobs,
             alarm: Arc::default(),
             settings,
         });

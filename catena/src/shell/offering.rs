@@ -15,7 +15,7 @@ use catena_wire::{Exception, Fault, Hello, Message, NodeRef, ServiceEntry, names
 use tokio::sync::{Notify, watch};
 
 use super::{Shell, entry_of};
-use crate::{Service, builder::check_service};
+use crate::{Service, blobs, builder::check_service};
 
 /// Services that one node serves.
 const SERVICES_MAX: usize = 4_096;
@@ -25,6 +25,8 @@ const ANNOUNCE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The services of this node.
 pub(super) struct Offering {
     services: RwLock<HashMap<String, Arc<Service>>>,
+    /// What every node serves to the guests that it runs, and tells nobody of.
+    built_in: Arc<Service>,
     /// Told whenever a function of a service that is leaving has ended.
     pub(super) done: Notify,
     /// There is news to be told to resolvers.
@@ -34,7 +36,8 @@ pub(super) struct Offering {
 impl Offering {
     pub(super) fn new(services: HashMap<String, Service>) -> Self {
         let services = services.into_iter().map(|(name, service)| (name, Arc::new(service))).collect();
-        Self { services: RwLock::new(services), done: Notify::new(), news: watch::Sender::new(()) }
+        let built_in = Arc::new(blobs::service());
+        Self { services: RwLock::new(services), built_in, done: Notify::new(), news: watch::Sender::new(()) }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, HashMap<String, Arc<Service>>> {
@@ -42,7 +45,8 @@ impl Offering {
     }
 
     pub(super) fn get(&self, service: &str) -> Option<Arc<Service>> {
-        self.read().get(service).cloned()
+        let own = self.read().get(service).cloned();
+        own.or_else(|| (service == self.built_in.name()).then(|| Arc::clone(&self.built_in)))
     }
 
     fn remove(&self, service: &str) {
@@ -52,7 +56,7 @@ impl Offering {
     fn insert(&self, service: Arc<Service>) -> Result<(), Exception> {
         let mut services = self.services.write().unwrap_or_else(PoisonError::into_inner);
         let name = service.name().to_owned();
-        if services.contains_key(&name) {
+        if services.contains_key(&name) || name == self.built_in.name() {
             let message = format!("{name} is served here already; withdraw it first");
             return Err(Exception::new(names::PROTOCOL, Fault::Caller, message));
         }

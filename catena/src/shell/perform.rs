@@ -85,6 +85,7 @@ impl Shell {
                         self.drive_later();
                     }
                     self.sessions.tidy();
+                    let _inside = self.relief.enter(&self.runtime);
                     self.perform(action);
                 }
                 Led::Away => return self.sessions.tidy(),
@@ -253,7 +254,11 @@ impl Shell {
         }
         let shell = Arc::clone(self);
         let task = self.runtime.spawn(async move {
-            future.await;
+            let polled = std::future::poll_fn(|context| {
+                let _inside = shell.relief.enter(&shell.runtime);
+                future.poll_unpin(context)
+            });
+            polled.await;
             shell.drive();
         });
         Some(task.abort_handle())

@@ -6,6 +6,7 @@ mod arriving;
 #[allow(dead_code)]
 mod attacker;
 mod attacking;
+mod blobs;
 mod composing;
 mod endless;
 mod entering;

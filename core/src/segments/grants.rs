@@ -10,8 +10,8 @@ use crate::Time;
 /// What one partner may do with a range of a segment, and how often.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grant {
-    /// Who.
-    pub to: NodeId,
+    /// Who; `None`: whoever knows the number, for what travels further than its giver can tell (a blob).
+    pub to: Option<NodeId>,
     /// What.
     pub rights: Rights,
     /// From this byte on.
@@ -30,7 +30,8 @@ struct Held {
     number: u32,
 }
 
-/// All that are out, by their numbers, which are drawn at random and no secret: a grant is for its partner alone.
+/// All that are out, by their numbers, which are drawn at random. The number of a grant to one partner is no secret; that of a grant to whoever knows
+/// it has 64 bits that nobody can guess.
 #[derive(Debug, Default)]
 pub(super) struct Grants {
     by_number: BTreeMap<u64, Held>,
@@ -48,8 +49,9 @@ impl Grants {
         policy: &SegmentPolicy,
     ) -> Result<u64, SegmentRefusal> {
         let full = |all: &Self| {
-            let of_peer = all.per_peer.get(&grant.to).copied().unwrap_or_default();
-            all.by_number.len() >= policy.grants_max || of_peer >= policy.grants_per_peer_max
+            let of_peer = |to| all.per_peer.get(&to).copied().unwrap_or_default();
+            all.by_number.len() >= policy.grants_max
+                || grant.to.is_some_and(|to| of_peer(to) >= policy.grants_per_peer_max)
         };
         if full(self) {
             self.retain(|held| held.grant.until > now);
@@ -57,7 +59,9 @@ impl Grants {
         if full(self) || self.by_number.contains_key(&as_number) {
             return Err(SegmentRefusal::Overloaded);
         }
-        *self.per_peer.entry(grant.to).or_default() += 1;
+        if let Some(to) = grant.to {
+            *self.per_peer.entry(to).or_default() += 1;
+        }
         self.by_number.insert(as_number, Held { grant, number });
         Ok(as_number)
     }
@@ -73,7 +77,7 @@ impl Grants {
     ) -> Result<(), SegmentRefusal> {
         let held = self.by_number.get(&as_number).ok_or(SegmentRefusal::GrantVoid)?;
         let grant = &held.grant;
-        if grant.to != from || held.number != number || grant.until <= now {
+        if grant.to.is_some_and(|to| to != from) || held.number != number || grant.until <= now {
             return Err(SegmentRefusal::GrantVoid);
         }
         if !grant.rights.include(need) {
@@ -96,10 +100,12 @@ impl Grants {
     /// Says whether it was still out.
     pub(super) fn take_back(&mut self, as_number: u64) -> bool {
         let Some(held) = self.by_number.remove(&as_number) else { return false };
-        if let Some(count) = self.per_peer.get_mut(&held.grant.to) {
+        if let Some(to) = held.grant.to
+            && let Some(count) = self.per_peer.get_mut(&to)
+        {
             *count -= 1;
             if *count == 0 {
-                self.per_peer.remove(&held.grant.to);
+                self.per_peer.remove(&to);
             }
         }
         true

@@ -113,7 +113,8 @@ fn a_grant_is_not_its_finders_and_is_used_up() {
     let mut machine = machine(SegmentPolicy { grants_per_peer_max: 2, ..SegmentPolicy::default() });
     let id = machine.owner.export("a", 64, Export::default(), 1).unwrap();
     let other = machine.owner.export("b", 64, Export::default(), 2).unwrap();
-    let grant = Grant { to: ALICE, rights: Rights::READ, offset: 8, bytes: 8, uses: 2, until: Time::from_us(100) };
+    let grant =
+        Grant { to: Some(ALICE), rights: Rights::READ, offset: 8, bytes: 8, uses: 2, until: Time::from_us(100) };
     let now = Time::from_us(5);
     assert_eq!(machine.owner.grant(now, id, 1, Grant { bytes: 57, ..grant }), Err(R::OutOfBounds(64)));
     let given = machine.owner.grant(now, id, 77, grant).unwrap();
@@ -135,6 +136,23 @@ fn a_grant_is_not_its_finders_and_is_used_up() {
     assert_eq!(outcome(late), Err(R::GrantVoid));
     machine.owner.revoke(id);
     assert_eq!(machine.owner.load().2, 0, "a segment takes its grants with it");
+}
+
+#[test]
+fn a_grant_to_nobody_in_particular_is_for_whoever_knows_its_number() {
+    let mut machine = machine(SegmentPolicy { grants_per_peer_max: 0, ..SegmentPolicy::default() });
+    let id = machine.owner.export("a", 64, Export::default(), 1).unwrap();
+    let grant = Grant { to: None, rights: Rights::READ, offset: 8, bytes: 8, uses: 9, until: Time::from_us(100) };
+    let now = Time::from_us(5);
+    machine.owner.grant(now, id, 77, grant).unwrap();
+    let by = |number| At { grant: Some(number), ..at(id, 8) };
+    assert_eq!(ask(&mut machine, ALICE, read(by(77), 8)), Ok(Some(1)));
+    assert_eq!(ask(&mut machine, MALLORY, read(by(77), 8)), Ok(Some(1)));
+    assert_eq!(ask(&mut machine, MALLORY, read(by(78), 8)), Err(R::GrantVoid));
+    assert_eq!(ask(&mut machine, MALLORY, read(by(77), 9)), Err(R::OutOfBounds(8)));
+    assert_eq!(ask(&mut machine, MALLORY, write(0, by(77), 8)), Err(R::NoRight(Rights::WRITE)));
+    let late = machine.owner.on_request(Time::from_us(100), LINK, ALICE, read(by(77), 8));
+    assert_eq!(outcome(late), Err(R::GrantVoid));
 }
 
 #[test]

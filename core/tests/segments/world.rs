@@ -174,7 +174,7 @@ impl World {
         let uses = 1 + self.rng.below(2) as u32;
         let (drawn, id) = (self.number(), self.memories[&memory].id);
         let grant = Grant {
-            to: self.importers[at].node,
+            to: Some(self.importers[at].node),
             rights: Rights::ALL,
             offset: 0,
             bytes: 64,

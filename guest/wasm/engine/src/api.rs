@@ -8,6 +8,7 @@ use minicbor::Encoder;
 use crate::encode::{self, Trouble};
 use crate::engine::{self, Phase};
 use crate::js::{self, ErrorClass, Js, Pending, Value};
+use crate::layers;
 use crate::limits;
 use crate::outbox::{Outbox, Written};
 use crate::position;
@@ -99,6 +100,11 @@ fn log_text(value: &Value) -> Js<String> {
         }
     }
     Ok(exception_text(value))
+}
+
+/// A blob of its parts: for the layers alone.
+pub(crate) fn blob(args: &[Value]) -> Js<Value> {
+    layers::blob(arg(args, 0).clone())
 }
 
 /// `Math.random()`.

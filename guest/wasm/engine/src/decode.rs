@@ -7,8 +7,9 @@ use minicbor::Decoder;
 use minicbor::data::{Int, Type};
 use minicbor::decode::Error;
 
-use crate::encode::{DEPTH_MAX, SAFE_INTEGER_MAX, TYPED_ARRAY_TAGS};
+use crate::encode::{BLOB_TAG, DEPTH_MAX, SAFE_INTEGER_MAX, TYPED_ARRAY_TAGS};
 use crate::js::{self, Js, Key, OwnNames, Pending, Text, Value};
+use crate::layers;
 
 /// Why an event could not be taken in.
 #[derive(Debug)]
@@ -204,6 +205,7 @@ fn tagged(from: &mut Decoder<'_>, depth: usize) -> Result<Value, Bad> {
             Ok(set)
         }
         64 => nested(from, depth + 1),
+        BLOB_TAG => Ok(layers::blob(nested(from, depth + 1)?)?),
         _ => match TYPED_ARRAY_TAGS.iter().find(|(_, t)| *t == tag) {
             Some((kind, _)) => Ok(Value::typed_array(*kind, &byte_string(from)?)?),
             // A tag adds to what a value means; without it the value is still a value.

@@ -21,6 +21,9 @@ pub(crate) const SAFE_INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
 pub(crate) const TYPED_ARRAY_TAGS: [(u32, u64); 11] =
     [(0, 68), (1, 72), (3, 77), (4, 69), (5, 78), (6, 70), (7, 79), (8, 71), (9, 84), (10, 85), (11, 86)];
 
+/// The tag of a blob: a value by reference.
+pub(crate) const BLOB_TAG: u64 = 1_128_418_370;
+
 /// Why a value was not written.
 pub(crate) enum Trouble {
     /// A getter or a proxy threw.
@@ -261,6 +264,10 @@ impl Walk<'_> {
                 if inner.is_object() { unfit("is an object around itself") } else { self.value(&inner) }
             }
             "Arguments" | "Module" | "Object" => self.plain(value),
+            js::BLOB_CLASS => {
+                self.to.tag(Tag::new(BLOB_TAG))?;
+                self.value(&value.get(js::name(|n| &n.parts))?)
+            }
             _ => unfit(&format!("is a {class}, and such an object does not travel as a value")),
         }
     }

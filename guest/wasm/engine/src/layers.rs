@@ -13,6 +13,9 @@ pub(crate) const NAMES: [&CStr; 2] = [c"startChain", c"visit"];
 /// In the order of [`NAMES`].
 static LAYERS: Single<RefCell<Vec<Value>>> = Single(RefCell::new(Vec::new()));
 
+/// What every blob can do.
+static BLOB_METHODS: Single<RefCell<Option<Value>>> = Single(RefCell::new(None));
+
 /// Makes them, once, before the base image is taken.
 pub(crate) fn install() -> Js<()> {
     const SOURCE: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("layers.js"), "\0").as_bytes()) {
@@ -25,12 +28,20 @@ pub(crate) fn install() -> Js<()> {
         return Err(Pending);
     }
     let make = module.namespace.get(js::name(|n| &n.default))?;
-    let layers = make.call(&Value::UNDEFINED, &[native::call_function()?])?;
+    let layers = make.call(&Value::UNDEFINED, &[native::call_function()?, native::blob_function()?])?;
     for name in NAMES {
         let key = js::Key::new(name.to_str().unwrap_or_default())?;
         LAYERS.0.borrow_mut().push(layers.get(key.name())?);
     }
+    let methods = layers.get(js::Key::new("blobMethods")?.name())?;
+    BLOB_METHODS.0.replace(Some(methods));
     Ok(())
+}
+
+/// A blob, as the program sees it: of what stands within the tag that marks one.
+pub(crate) fn blob(parts: Value) -> Js<Value> {
+    let methods = BLOB_METHODS.0.borrow();
+    Value::blob(methods.as_ref().unwrap_or(&Value::NULL), parts)
 }
 
 /// The layer with this number.

@@ -113,16 +113,22 @@ unsafe fn new_function(ctx: *mut q::JSContext, f: Native, name: &CStr, length: c
 
 /// The `call` of a chain.
 pub(crate) fn call_function() -> Js<Value> {
-    // SAFETY: the one context is alive for good.
-    let raw = unsafe { new_function(crate::js::context(), js_call, c"call", 2) };
-    // SAFETY: looks at the tag alone; then, the value is new and nobody else's.
-    unsafe { if q::JS_IsException(raw) { Err(Pending) } else { Ok(Value::from_raw(raw)) } }
+    function_value(js_call, c"call", 2)
 }
 
 /// The `Math.random` of a chain.
 pub(crate) fn random_function() -> Js<Value> {
+    function_value(js_random, c"random", 0)
+}
+
+/// What makes a blob of its parts: for the layers alone.
+pub(crate) fn blob_function() -> Js<Value> {
+    function_value(js_blob, c"blob", 1)
+}
+
+fn function_value(function: Native, name: &CStr, length: c_int) -> Js<Value> {
     // SAFETY: the one context is alive for good.
-    let raw = unsafe { new_function(crate::js::context(), js_random, c"random", 0) };
+    let raw = unsafe { new_function(crate::js::context(), function, name, length) };
     // SAFETY: looks at the tag alone; then, the value is new and nobody else's.
     unsafe { if q::JS_IsException(raw) { Err(Pending) } else { Ok(Value::from_raw(raw)) } }
 }
@@ -149,4 +155,5 @@ natives! {
     js_log => api::log,
     js_split => split::split,
     js_random => api::random,
+    js_blob => api::blob,
 }

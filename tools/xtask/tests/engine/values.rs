@@ -162,3 +162,40 @@ fn a_getter_cannot_call_while_its_object_is_sent() {
         r#"[1, "a getter cannot call, emit or log while its object is being sent"]"#
     );
 }
+
+/// 1128418370([h'07', 10, 20, "image/png"]): a blob, as a host gives it.
+const BLOB: &[u8] = b"\xda\x43\x42\x4c\x42\x84\x41\x07\x0a\x14\x69image/png";
+
+#[test]
+fn a_blob_is_an_object_that_travels_as_what_it_was() {
+    let cases = [
+        ("x", "1128418370([h'07', 10, 20, \"image/png\"])"),
+        (
+            "[x.size, x.type, JSON.stringify(x).replaceAll('\"', '')]",
+            "[20, \"image/png\", \"{size:20,type:image/png}\"]",
+        ),
+        ("({ held: [x.slice(5, 8)] })", "{\"held\": [1128418370([h'07', 15, 3, \"image/png\"])]}"),
+        ("x.slice(5).slice(-4, -1)", "1128418370([h'07', 26, 3, \"image/png\"])"),
+        ("[x.slice(9, 2).size, x.slice(-99, 99).size, x.slice(20).size, x.slice(NaN, '3').size]", "[0, 20, 0, 3]"),
+        ("(() => { try { x.parts = []; } catch (why) { return [why.name, x.size]; } })()", "[\"TypeError\", 20]"),
+        // What only looks like one is data.
+        ("({ size: 1, type: '', parts: [] })", "{\"size\": 1, \"type\": \"\", \"parts\": []}"),
+        ("new (class Blob { parts = [1]; })()", "{\"parts\": [1]}"),
+    ];
+    for (expression, expected) in cases {
+        assert_eq!(told(BLOB, expression), format!("[1, {expected}]"), "{expression}");
+    }
+}
+
+#[test]
+fn reading_a_blob_is_a_call() {
+    let mut guest = Guest::with("export default async (x) => [await x.slice(1, 3).bytes(), await x.text()];");
+    let mine = "[0, 0, \"catena.blob\", \"bytes\", 1128418370([h'07', 11, 2, \"image/png\"])";
+    let call = guest.start(BLOB).remove(0).text;
+    assert!(call.starts_with(mine), "{call}");
+    let call = guest.resume(0, true, &[0x42, 1, 2]).remove(0).text;
+    assert!(call.starts_with("[0, 1, \"catena.blob\", \"text\", 1128418370([h'07', 10, 20,"), "{call}");
+    assert_eq!(guest.resume(1, true, &cbor("\"ok\"")).remove(0).text, "[1, [h'01 02', \"ok\"]]");
+    // Lies within the tag hurt whoever uses them, and nobody else.
+    assert_eq!(told(b"\xda\x43\x42\x4c\x42\x05", "[x.size, x]"), "[1, [undefined, 1128418370(5)]]");
+}

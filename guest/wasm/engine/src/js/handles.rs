@@ -31,6 +31,7 @@ names! {
     message = "message",
     name = "name",
     params = "params",
+    parts = "parts",
     path = "path",
     reason = "reason",
     set = "set",

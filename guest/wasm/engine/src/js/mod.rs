@@ -16,6 +16,7 @@
 //! | `runtime` | the runtime, its context and the jobs that wait |
 //! | `value` | what any value can be asked |
 //! | `make` | new values |
+//! | `class` | objects that no program can make itself |
 //! | `bytes` | what typed arrays and buffers hold |
 //! | `shape` | what a value is sent as |
 //! | `name`, `text` | property names, and strings as UTF-8 |
@@ -26,6 +27,7 @@
 #![allow(unsafe_code)]
 
 mod bytes;
+mod class;
 mod handles;
 mod make;
 mod module;
@@ -37,6 +39,7 @@ mod text;
 mod throw;
 mod value;
 
+pub(crate) use class::BLOB_CLASS;
 pub(crate) use handles::{Names, intern, name};
 pub(crate) use module::{CompileError, compile, evaluate};
 pub(crate) use name::{Key, Name, OwnNames};

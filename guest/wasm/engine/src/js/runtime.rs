@@ -5,7 +5,7 @@ use core::ptr;
 
 use rquickjs_sys as q;
 
-use super::{Js, Pending, Single};
+use super::{Js, Pending, Single, class};
 use crate::{heap, native};
 
 /// What the engine's stack may take of the 1 MiB that the linker reserves.
@@ -49,6 +49,7 @@ pub(crate) fn init() {
         q::JS_SetGCThreshold(runtime, GC_BYTES);
         q::JS_SetInterruptHandler(runtime, Some(native::on_poll), ptr::null_mut());
         q::JS_SetModuleLoaderFunc(runtime, Some(native::on_import), None, ptr::null_mut());
+        class::register(runtime);
         CONTEXT.0.set(q::JS_NewContext(runtime));
         native::add_module(context());
     }

@@ -126,6 +126,10 @@ impl Value {
     pub(crate) fn define(&self, name: Name, value: Value) -> Js<()> {
         self.define_as(name, value, q::JS_PROP_CONFIGURABLE | q::JS_PROP_WRITABLE)
     }
+    /// Defines an own property that is not enumerable, and stays as it is.
+    pub(super) fn fix(&self, name: Name, value: Value) -> Js<()> {
+        self.define_as(name, value, 0)
+    }
     fn define_as(&self, name: Name, value: Value, flags: u32) -> Js<()> {
         // SAFETY: the context; alive; the engine takes `value` over, whatever comes of it.
         let done = unsafe { q::JS_DefinePropertyValue(context(), self.0, name.0, value.into_raw(), flags as c_int) };

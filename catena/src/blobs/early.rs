@@ -1,0 +1,102 @@
+//! Where a blob is decoded, and what is fetched of it before anybody asks: a parameter's bytes come beside the call and not after it.
+
+use std::{cell::RefCell, sync::Arc};
+
+use bytes::{Bytes, BytesMut};
+use catena_net::Lease;
+use catena_wire::Exception;
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, Shared},
+};
+use tokio::task::AbortHandle;
+
+use super::{pieces::Pieces, reference::Reference};
+use crate::shell::Shell;
+
+/// So many bytes of a parameter are fetched as soon as the call is here, the rest when they are read.
+const EARLY_BYTES_MAX: u64 = 4 << 20;
+
+/// In what a value is decoded.
+#[derive(Clone)]
+pub(crate) enum Here {
+    /// The parameters of a function at this node, which has begun.
+    Parameters(Arc<Shell>),
+    /// An answer.
+    Answer(Arc<Shell>),
+}
+
+thread_local! {
+    static HERE: RefCell<Option<Here>> = const { RefCell::new(None) };
+}
+
+/// Decodes; what is a blob in it knows where it is.
+pub(crate) fn decoded_in<T>(here: Here, decode: impl FnOnce() -> T) -> T {
+    /// Also if a type's own `Deserialize` panics.
+    struct Before(Option<Here>);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            HERE.replace(self.0.take());
+        }
+    }
+    let _before = Before(HERE.replace(Some(here)));
+    decode()
+}
+
+/// Where the blob that is decoded now is read, and what is fetched of it from now on.
+pub(super) fn here(reference: &Reference) -> (Option<Arc<Shell>>, Option<Arc<Early>>) {
+    match HERE.with_borrow(Clone::clone) {
+        None => (None, None),
+        Some(Here::Answer(shell)) => (Some(shell), None),
+        Some(Here::Parameters(shell)) => {
+            let early = Early::begin(&shell, reference);
+            (Some(shell), early.map(Arc::new))
+        }
+    }
+}
+
+/// The first bytes of a blob, on their way. Dropped with the last handle, they are given up.
+pub(super) struct Early {
+    /// As in the whole segment.
+    first: u64,
+    size: u64,
+    bytes: Shared<BoxFuture<'static, Result<Bytes, Exception>>>,
+    task: AbortHandle,
+    _memory: Lease,
+}
+
+impl Early {
+    /// `None`: there is nothing to fetch, or no room for it now.
+    fn begin(shell: &Arc<Shell>, reference: &Reference) -> Option<Self> {
+        let size = reference.size.min(EARLY_BYTES_MAX);
+        if size == 0 || reference.owner.id == shell.me.id {
+            return None;
+        }
+        let memory = shell.blobs.early.lease(size).ok()?;
+        let mut pieces = Pieces::new(shell, &Reference { size, ..reference.clone() }, None);
+        let fetched = async move {
+            let mut whole = BytesMut::with_capacity(size as usize);
+            while let Some(piece) = pieces.next().await {
+                whole.extend_from_slice(&piece?);
+            }
+            Ok(whole.freeze())
+        };
+        let bytes = fetched.boxed().shared();
+        let task = shell.runtime().spawn(bytes.clone().map(drop)).abort_handle();
+        Some(Self { first: reference.first, size, bytes, task, _memory: memory })
+    }
+
+    /// From this byte of the segment on, as far as this and `end` reach. `None`: it has none of these, or they cannot be had so.
+    pub(super) async fn from(&self, first: u64, end: u64) -> Option<Bytes> {
+        let from = first.checked_sub(self.first).filter(|from| *from < self.size)?;
+        let bytes = self.bytes.clone().await.ok()?;
+        let to = (end - self.first).min(bytes.len() as u64);
+        (from < to).then(|| bytes.slice(from as usize..to as usize))
+    }
+}
+
+impl Drop for Early {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

@@ -1,0 +1,148 @@
+//! The blobs that this node owns: each is a segment that its time, or its owner, ends.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, Weak},
+    time::{Duration, Instant},
+};
+
+use catena_core::segments::Export;
+use catena_net::{Lease, MemoryBudget, OverBudget};
+use catena_wire::{Exception, Fault, NAME_BYTES_MAX, Rights, names};
+
+use super::{Blob, reference::Reference};
+use crate::{
+    GrantTerms, Segment,
+    shell::{Shell, lock},
+};
+
+/// Blobs of one node at one time.
+const BLOBS_MAX: usize = 16_384;
+/// What all that is fetched early may take together: this part of the node's memory.
+const EARLY_PART: u64 = 16;
+/// How often to look whose time is over.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// What this node does with blobs.
+#[derive(Debug)]
+pub(crate) struct Blobs {
+    held: Mutex<Held>,
+    memory: MemoryBudget,
+    /// For what is fetched early.
+    pub(super) early: MemoryBudget,
+    grace: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    by_grant: HashMap<u64, Owned>,
+    offered: u64,
+    swept: bool,
+}
+
+#[derive(Debug)]
+struct Owned {
+    segment: Segment,
+    until: Instant,
+    _memory: Lease,
+}
+
+impl Blobs {
+    /// `bytes_max`: of all blobs of the node, within its memory. They outlive the chain that they were made for by `grace`.
+    pub(crate) fn new(memory: &MemoryBudget, bytes_max: u64, grace: Duration) -> Self {
+        let early = memory.part(memory.bytes_max() / EARLY_PART);
+        Self { held: Mutex::default(), memory: memory.part(bytes_max), early, grace }
+    }
+
+    /// Keeps bytes for `lasts` and the grace.
+    pub(crate) fn offer(
+        &self,
+        shell: &Arc<Shell>,
+        bytes: &[u8],
+        media_type: &str,
+        lasts: Duration,
+    ) -> Result<Blob, Exception> {
+        if media_type.len() > NAME_BYTES_MAX {
+            let message = format!("a media type has at most {NAME_BYTES_MAX} bytes");
+            return Err(Exception::new(names::BAD_PARAMETERS, Fault::Caller, message));
+        }
+        let size = bytes.len() as u64;
+        let memory = self.memory.lease(size).map_err(|why| full(&why))?;
+        let lasts = lasts.saturating_add(self.grace);
+        let mut held = lock(&self.held);
+        if held.by_grant.len() >= BLOBS_MAX {
+            let message = format!("this node has {BLOBS_MAX} blobs, which is all that it holds; release some");
+            return Err(Exception::new(names::OVERLOADED, Fault::Node, message));
+        }
+        held.offered += 1;
+        let name = format!("blob {}", held.offered);
+        drop(held);
+        let segment = Segment::export(&shell.segments, &name, size, Export::default())?;
+        segment.write(0, bytes)?;
+        let terms = GrantTerms { rights: Rights::READ, offset: 0, bytes: size, uses: u32::MAX, lasts };
+        let granted = segment.grant_any(None, terms)?;
+        let until = Instant::now().checked_add(lasts).unwrap_or_else(|| Instant::now() + Duration::from_secs(86_400));
+        let owned = Owned { segment, until, _memory: memory };
+        let mut held = lock(&self.held);
+        held.by_grant.insert(granted.at.grant.unwrap_or_default(), owned);
+        if !std::mem::replace(&mut held.swept, true) {
+            shell.runtime().spawn(sweep(Arc::downgrade(shell)));
+        }
+        let media_type = media_type.to_owned();
+        let reference = Reference { owner: shell.me.clone(), at: granted.at, held: size, first: 0, size, media_type };
+        Ok(Blob::new(reference, Some(Arc::clone(shell))))
+    }
+
+    /// The segment of a blob that this node still has.
+    pub(super) fn segment(&self, reference: &Reference) -> Option<Segment> {
+        let held = lock(&self.held);
+        let owned = held.by_grant.get(&reference.at.grant?)?;
+        let id = owned.segment.id();
+        let same = (id.number, id.generation) == (reference.at.number, reference.at.generation);
+        (same && owned.until > Instant::now()).then(|| owned.segment.clone())
+    }
+
+    /// Gives one up; says whether it was still there.
+    pub(super) fn release(&self, reference: &Reference) -> bool {
+        let is_there = self.segment(reference).is_some();
+        let owned = reference.at.grant.filter(|_| is_there).and_then(|grant| lock(&self.held).by_grant.remove(&grant));
+        // Revoked with its last handle, outside of the lock.
+        owned.is_some()
+    }
+
+    /// Gives up those whose time is over. Says whether there are others.
+    fn sweep(&self) -> bool {
+        let now = Instant::now();
+        let (over, more) = {
+            let mut held = lock(&self.held);
+            let over: Vec<Owned> =
+                held.by_grant.extract_if(|_, owned| owned.until <= now).map(|(_, owned)| owned).collect();
+            held.swept = !held.by_grant.is_empty();
+            (over, held.swept)
+        };
+        // Revoked outside of the lock.
+        drop(over);
+        more
+    }
+
+    /// Blobs here, and their bytes.
+    pub(crate) fn load(&self) -> (usize, u64) {
+        (lock(&self.held).by_grant.len(), self.memory.used())
+    }
+}
+
+async fn sweep(shell: Weak<Shell>) {
+    loop {
+        tokio::time::sleep(SWEEP).await;
+        let Some(shell) = shell.upgrade() else { return };
+        if !shell.blobs.sweep() {
+            return;
+        }
+    }
+}
+
+fn full(why: &OverBudget) -> Exception {
+    let message =
+        format!("no room for another blob (blob_bytes_max, or the node's memory): {why}; release some, or wait");
+    Exception::new(names::OVERLOADED, Fault::Node, message)
+}

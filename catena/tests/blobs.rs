@@ -1,0 +1,211 @@
+//! Values by reference: bytes cross the links that need them, and no others.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
+
+use catena::{Blob, Client, Context, Node, Place, Service, Value, exceptions, from_value, to_value};
+use common::{SANDBOX, service};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value as Json, json};
+
+const MB: u64 = 1 << 20;
+
+/// A service that paints and looks.
+fn painter(name: &str) -> Service {
+    service(name, &Arc::new(AtomicU64::new(0)))
+        .function_in("paint", async |context: Context, bytes: u64| {
+            let bytes: Vec<u8> = (0..bytes).map(|at| (at % 251) as u8).collect();
+            Ok(context.blob(&bytes, "image/x-test")?)
+        })
+        .function("sum", async |picture: Blob| {
+            Ok(picture.bytes().await?.iter().map(|byte| u64::from(*byte)).sum::<u64>())
+        })
+        // Reads nothing, and returns when so many bytes have come anyway.
+        .function_in("expect", async |context: Context, picture: Blob| {
+            while context.client().traffic().received_bytes < picture.size() {
+                tokio::task::yield_now().await;
+            }
+            Ok(picture.slice(3, 5).bytes().await?.to_vec())
+        })
+}
+
+/// These nodes, all linked with each other, and a client.
+async fn nodes(names: &[&str]) -> (Vec<Node>, Client) {
+    let mut nodes: Vec<Node> = Vec::new();
+    for name in names {
+        let builder = Node::builder(*name).listen("127.0.0.1:0").sandbox(SANDBOX.clone()).service(painter(name));
+        let builder = nodes.iter().fold(builder, |builder, node| builder.join(Place::new(node.address().unwrap())));
+        nodes.push(builder.start().await.unwrap());
+    }
+    let client = Client::builder("client").sandbox(SANDBOX.clone());
+    let client = nodes.iter().fold(client, |builder, node| builder.join(Place::new(node.address().unwrap())));
+    (nodes, client.connect().await.unwrap())
+}
+
+/// Bytes that came to a node from another.
+fn received(node: &Client, from: &str) -> u64 {
+    let all = node.traffic_by_node();
+    all.iter().filter(|(name, _)| name == from).map(|(_, traffic)| traffic.received_bytes).sum()
+}
+
+async fn run(client: &Client, source: &str) -> Value {
+    let code = client.javascript("test.js", source).await.unwrap();
+    client.run(&code, &()).await.unwrap().last().await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_blob_that_four_hops_carry_crosses_the_link_from_its_owner_to_its_user_alone() {
+    const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+    const SIZE: u64 = 10 * MB;
+    let (nodes, client) = nodes(&NAMES).await;
+    let source = r#"import { call } from "catena";
+        export default async () => {
+            const picture = await call("a/paint", 10 * 1024 * 1024);
+            await call("b/where", null);
+            await call("c/echo", { size: picture.size });
+            return [await call("d/sum", picture), picture];
+        };"#;
+    let (sum, picture): (u64, Blob) = {
+        let code = client.javascript("test.js", source).await.unwrap();
+        client.run(&code, &()).await.unwrap().value().await.unwrap()
+    };
+    assert_eq!(sum, (0..SIZE).map(|at| at % 251).sum::<u64>());
+    let links: Vec<(&str, Client)> = NAMES.into_iter().zip(nodes.iter().map(Node::client)).collect();
+    for (to, node) in links.iter().map(|(to, node)| (*to, node)).chain([("client", &client)]) {
+        for from in NAMES.into_iter().chain(["client"]) {
+            let bytes = received(node, from);
+            match (from, to) {
+                ("a", "d") => assert!((SIZE..SIZE + SIZE / 50).contains(&bytes), "a to d: {bytes}"),
+                _ => assert!(bytes < 200_000, "{from} to {to}: {bytes}"),
+            }
+        }
+    }
+    // The answer's bytes come when they are asked for, as many as are asked for, from their owner.
+    assert_eq!(picture.read(251..254).await.unwrap(), &[0, 1, 2][..]);
+    assert!(received(&client, "a") < 200_000);
+    let (mut whole, mut told) = (Vec::new(), Vec::new());
+    picture.copy_to(&mut whole, |bytes| told.push(bytes)).await.unwrap();
+    assert_eq!((whole.len() as u64, told.last()), (SIZE, Some(&SIZE)));
+    assert!(told.is_sorted() && told.len() > 10, "{told:?}");
+    assert!((SIZE..SIZE + SIZE / 50).contains(&received(&client, "a")), "{}", received(&client, "a"));
+    assert!(received(&client, "d") < 200_000, "the chain ended there, and the bytes are elsewhere");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_parameters_bytes_come_before_anybody_asks_for_them() {
+    let (_nodes, client) = nodes(&["a", "b"]).await;
+    let source = r#"import { call } from "catena";
+        export default async () => call("b/expect", await call("a/paint", 1_000_000));"#;
+    assert_eq!(from_value::<Vec<u8>>(&run(&client, source).await).unwrap(), [3, 4]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_function_reads_where_it_is() {
+    let (nodes, client) = nodes(&["a", "b"]).await;
+    let picture = client.blob("h\u{e9}llo, w\u{f6}rld".as_bytes(), "text/plain").unwrap();
+    let code = client
+        .javascript(
+            "test.js",
+            r#"import { call, emit, log } from "catena";
+            export default async ({ held: [text] }) => {
+                log(text);
+                const [mine, there] = [await text.slice(0, 6).text(), await call("b/where", null)];
+                emit(text.slice(8));
+                const both = await Promise.all([text.slice(-6).text(), text.slice(0, 3).bytes()]);
+                const long = await call("a/paint", 20_000_000);
+                const refused = await long.bytes().catch((why) => why.name);
+                return [text.size, text.type, mine, there, ...both, refused, text];
+            };"#,
+        )
+        .await
+        .unwrap();
+    let mut replies = client.run(&code, &json_with(&picture)).await.unwrap();
+    let emitted: Blob = replies.next().await.unwrap().unwrap().decode().unwrap();
+    assert!(emitted.bytes().await.unwrap_err().message.contains("say with `on`"));
+    assert_eq!(emitted.on(&client).text().await.unwrap(), "w\u{f6}rld");
+    type Answer = (u64, String, String, String, String, serde_bytes::ByteBuf, String, Blob);
+    let answer: Answer = replies.value().await.unwrap();
+    assert_eq!(
+        (answer.0, answer.1.as_str(), answer.2.as_str(), answer.3.as_str()),
+        (14, "text/plain", "h\u{e9}llo", "b")
+    );
+    assert_eq!((answer.4.as_str(), answer.5.as_slice()), ("w\u{f6}rld", "h\u{e9}".as_bytes()));
+    assert_eq!(answer.6, exceptions::LIMIT_EXCEEDED);
+    assert_eq!(answer.7, picture);
+    assert!(received(&nodes[1].client(), "a") < 100_000, "what is refused is not fetched");
+}
+
+#[derive(Serialize)]
+struct Holding<'a> {
+    held: [&'a Blob; 1],
+}
+
+fn json_with(blob: &Blob) -> Holding<'_> {
+    Holding { held: [blob] }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn blobs_are_bounded_charged_and_given_back() {
+    let client = Client::builder("client").sandbox(SANDBOX.clone()).blob_bytes_max(3 * MB).blob_grace(Duration::ZERO);
+    let client = client.connect().await.unwrap();
+    let bytes = vec![7; MB as usize];
+    let all: Vec<Blob> = (0..3).map(|_| client.blob(&bytes, "").unwrap()).collect();
+    let why = client.blob(&[1], "").unwrap_err();
+    assert_eq!(why.name, exceptions::OVERLOADED);
+    assert!(why.message.contains("blob_bytes_max"), "{why}");
+    assert_eq!(client.blobs_held(), (3, 3 * MB));
+    assert!(all[0].slice(5, 9).release(), "a part stands for the whole");
+    assert_eq!(client.blobs_held(), (2, 2 * MB));
+    let empty = client.blob(&[], "text/plain").unwrap();
+    assert_eq!(empty.bytes().await.unwrap(), &[][..]);
+    assert_eq!(all[1].read(MB - 2..u64::MAX).await.unwrap(), &[7, 7][..], "no further than it reaches");
+    let why = client.blob(&[1], &"x".repeat(257)).unwrap_err();
+    assert_eq!(why.name, exceptions::BAD_PARAMETERS);
+    // One whose time is over is refused at once, and its memory is given back by itself.
+    let over = client.blob_for(&bytes, "", Duration::ZERO).unwrap();
+    assert_eq!(over.bytes().await.unwrap_err().name, exceptions::BLOB_LOST);
+    while client.blobs_held() != (3, 2 * MB) {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forged_reference_reads_nothing_that_it_was_not_given() {
+    let (_nodes, client) = nodes(&["a", "b"]).await;
+    let secret: Blob = client.call("a", "paint", &1_000).await.unwrap();
+    let mine: Blob = client.call("a", "paint", &1_000).await.unwrap();
+    let honest = to_value(&mine.slice(10, 20)).unwrap();
+    assert_eq!(from_value::<Blob>(&honest).unwrap().on(&client).bytes().await.unwrap().len(), 10);
+    // From behind the owner's address on: the segment's number, its generation, the grant, the size, the range.
+    let bytes = honest.as_bytes();
+    let address = secret.owner().address.clone().unwrap();
+    let from = bytes.windows(address.len()).position(|at| at == address.as_bytes()).unwrap() + address.len();
+    let mut refused = 0;
+    for bit in from * 8..bytes.len() * 8 {
+        let mut forged = bytes.to_vec();
+        forged[bit / 8] ^= 1 << (bit % 8);
+        let Ok(forged) = Value::from_cbor(forged.into()) else { continue };
+        let Ok(forged) = from_value::<Blob>(&forged) else { continue };
+        match forged.on(&client).bytes().await {
+            // Another part of what it was given, or another size said for the whole.
+            Ok(read) => assert!(read.iter().all(|byte| *byte < 251) && read.len() <= 1_000),
+            Err(why) => {
+                assert!([exceptions::BLOB_LOST, exceptions::OUT_OF_BOUNDS].contains(&&*why.name), "bit {bit}: {why}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 100, "{refused}");
+    // What is no blob is not taken for one, and a blob is no data.
+    #[derive(Serialize, Deserialize, Debug)]
+    struct Parts(#[serde(with = "serde_bytes")] Vec<u8>, u64, u64, String);
+    assert!(from_value::<Blob>(&to_value(&Parts(vec![], 0, 0, String::new())).unwrap()).is_err());
+    assert!(from_value::<Parts>(&honest).is_err());
+    let why = client.call::<_, Json>("b", "sum", &json!([1, 2, 3, "x"])).await.unwrap_err();
+    assert_eq!(why.name, exceptions::BAD_PARAMETERS);
+}

@@ -1,0 +1,72 @@
+//! Values by reference between processes: what they cost, and what becomes of them when their owner does not live up to it.
+
+use catena::{Blob, exceptions};
+use serde_json::{Value as Json, json};
+
+use crate::nodes::{Nodes, ask, run};
+
+/// Paints at `a`, goes on to `b`, and looks at the picture there after `between`.
+const LOOK: &str = r#"import { call, emit } from "catena";
+    export default async ({ bytes, between }) => {
+        const picture = await call("a/paint", { bytes });
+        await call("b/where", null);
+        emit({ size: picture.size, type: picture.type });
+        if (between) await call(...between);
+        try {
+            return { seen: await call("b/look", picture), part: Array.from(await picture.slice(1, 4).bytes()) };
+        } catch (why) {
+            return { name: why.name, message: why.message };
+        }
+    };"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_picture_is_read_where_it_is_looked_at_and_its_owner_is_named_when_it_is_lost() {
+    let mut nodes = Nodes::start(&["a", "b"]).await;
+    let client = nodes.client().await;
+    let ended = run(&client, LOOK, json!({ "bytes": 1_000_000 })).await;
+    assert_eq!(ended.emitted, [json!({ "size": 1_000_000, "type": "image/x-test" })]);
+    let sum: u64 = (0..1_000_000_u32).map(|at| u64::from(at.to_le_bytes()[0])).sum();
+    let seen = &ended.value()["seen"];
+    assert_eq!(*seen, json!({ "size": 1_000_000, "type": "image/x-test", "sum": sum, "by": "a" }));
+    assert_eq!(ended.value()["part"], json!([1, 2, 3]));
+    assert_eq!(ended.path, ["client", "a", "b"], "reading takes no hop");
+
+    let chain = crate::nodes::begin(
+        &client,
+        LOOK,
+        json!({ "bytes": 5_000_000, "between": ["b/note", { "text": "now", "wait": "after" }] }),
+    );
+    nodes.process("b").says("b noted now").await;
+    nodes.kill("a").await;
+    ask::<()>(&client, "b", "open", Json::Null).await;
+    let ended = chain.await.unwrap();
+    assert_eq!(ended.value()["name"], exceptions::BLOB_LOST, "{}", ended.value());
+    assert!(ended.value()["message"].as_str().unwrap().contains("its owner a is lost"), "{}", ended.value());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_blob_ends_with_its_time_or_when_its_owner_takes_it_back() {
+    let mut nodes = Nodes::default();
+    nodes.add("a", &["--blob-grace-ms", "1"]).await;
+    nodes.add("b", &[]).await;
+    let client = nodes.client().await;
+    let paint = json!({ "bytes": 100, "keep_ms": 1 });
+    let short: Blob = client.call("a", "paint", &paint).await.unwrap();
+    let kept: Blob = client.call("a", "paint", &json!({ "bytes": 100 })).await.unwrap();
+    assert_eq!(kept.bytes().await.unwrap().len(), 100);
+    assert!(!client.call::<_, bool>("b", "discard", &kept).await.unwrap(), "only its owner can give it up");
+    assert!(client.call::<_, bool>("a", "discard", &kept).await.unwrap());
+    assert!(!client.call::<_, bool>("a", "discard", &kept).await.unwrap(), "once");
+    while short.bytes().await.is_ok() {}
+    for (blob, what) in [(&kept, "given up"), (&short, "over")] {
+        let why = blob.bytes().await.unwrap_err();
+        assert_eq!(why.name, exceptions::BLOB_LOST, "{what}: {why}");
+        assert!(why.message.contains("its owner a has it no longer"), "{what}: {why}");
+        let why = client.call::<_, Json>("b", "look", blob).await.unwrap_err();
+        assert_eq!(why.name, exceptions::BLOB_LOST, "{what}, where it is used: {why}");
+    }
+    // Somebody else's number has another blob by now, or none: nothing of it is read by an old reference.
+    let other: Blob = client.call("a", "paint", &json!({ "bytes": 100 })).await.unwrap();
+    assert_eq!(kept.bytes().await.unwrap_err().name, exceptions::BLOB_LOST);
+    assert_eq!(other.bytes().await.unwrap().len(), 100);
+}
