@@ -6,10 +6,10 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use catena::{Client, Node, Place, Sandbox, SandboxConfig};
+use catena::{Client, Node, Place, Sandbox, SandboxConfig, from_value};
 use catena_apps::{copy, files};
 use catena_bridge_nfs::{NfsBridge, testing::GaneshaServer};
-use catena_files::{Directory, FileService};
+use catena_files::{DirEntry, Directory, FileService};
 
 static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| Sandbox::new(SandboxConfig::default()).expect("a sandbox"));
 
@@ -80,6 +80,26 @@ async fn from_a_directory_to_an_nfs_server_with_the_same_function() {
     let bridge = NfsBridge::connect(server.config()).await.unwrap();
     let pair = pair(Arc::new(Directory::open(from.path()).unwrap()), Arc::new(bridge)).await;
     both_ways(&pair, 300_000, |name| std::fs::read(server.dir.join(name)).unwrap(), &original).await;
+}
+
+/// More than one answer of READDIR holds.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_directory_is_listed_by_replies() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let names: Vec<_> = (0..700).map(|number| format!("file-{number:03}")).collect();
+    names.iter().for_each(|name| std::fs::write(from.path().join(name), "").unwrap());
+    let pair =
+        pair(Arc::new(Directory::open(from.path()).unwrap()), Arc::new(Directory::open(to.path()).unwrap())).await;
+    let mut replies = pair.client.replies("files.from/list", &serde_json::json!({})).await.unwrap();
+    let mut listed = Vec::new();
+    while let Some(entry) = replies.next().await {
+        listed.push(from_value::<DirEntry>(&entry.unwrap().into_value()).unwrap().name);
+    }
+    listed.sort_unstable();
+    assert_eq!((listed, replies.missing().len()), (names, 0));
+    let refused = pair.client.replies("files.from/list", &serde_json::json!({ "count": 0 })).await.unwrap();
+    let why = refused.in_parallel(1, async |_| ()).await.unwrap_err();
+    assert_eq!(why.name, "NFS3ERR_TOOSMALL", "{why}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

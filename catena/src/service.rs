@@ -161,20 +161,28 @@ impl Service {
     /// Adds a function that replies as often as it likes ([`Context::preturn`]) and returns nothing (Quatrain). Whoever makes a plain call gets all
     /// replies as one list, when the last has come.
     #[must_use]
-    pub fn replies<P, F, Fut>(mut self, name: &str, function: F) -> Self
+    pub fn replies<P, F, Fut>(self, name: &str, function: F) -> Self
     where
         P: DeserializeOwned,
         F: Fn(Context, P) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), ServiceError>> + Send + 'static,
     {
+        self.replies_raw(name, move |context, params| {
+            let running = context.take(&params).map(|params| function(context, params));
+            async move { running?.await }
+        })
+    }
+
+    /// The same, with parameters as they are, whatever is in them.
+    #[must_use]
+    pub fn replies_raw<F, Fut>(mut self, name: &str, function: F) -> Self
+    where
+        F: Fn(Context, Value) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), ServiceError>> + Send + 'static,
+    {
         let handler = move |context: Context, params: Value| -> Running {
-            match context.take(&params) {
-                Err(why) => Box::pin(std::future::ready(Err(why))),
-                Ok(params) => {
-                    let running = function(context, params);
-                    Box::pin(async move { running.await.map(|()| Answer::Nothing).map_err(|why| why.0) })
-                }
-            }
+            let running = function(context, params);
+            Box::pin(async move { running.await.map(|()| Answer::Nothing).map_err(|why| why.0) })
         };
         self.replying.insert(name.to_owned());
         self.with(name, Arc::new(handler))

@@ -170,7 +170,7 @@ pub fn service_of(bridge: impl Bridge) -> Service {
     for Function { name, repeatable, replying } in bridge.functions() {
         let (bridge, function): (_, Arc<str>) = (Arc::clone(&bridge), name.as_str().into());
         if replying {
-            service = service.replies(&name, move |context: Context, params: Value| {
+            service = service.replies_raw(&name, move |context, params| {
                 let (bridge, function) = (Arc::clone(&bridge), Arc::clone(&function));
                 async move { bridge.replies(&Caller::of(&context), &function, params, &context).await }
             });

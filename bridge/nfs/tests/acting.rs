@@ -7,7 +7,9 @@ use catena_bridge_nfs::{
     NfsBridge, NfsConfig, NfsService,
     testing::{GaneshaServer, Way},
 };
-use catena_files::{CreateParams, Entry, LookupParams, MkdirParams, ReadParams, ReadResult, WriteParams};
+use catena_files::{
+    CreateParams, DirEntry, Entry, LookupParams, MkdirParams, ReadParams, ReadResult, ReaddirParams, WriteParams,
+};
 use serde_bytes::ByteBuf;
 
 /// A node that offers the same export three times: as its callers, as its callers without squashing root, and as the node (root).
@@ -107,6 +109,31 @@ async fn the_node_s_own_credentials_are_named_where_they_are_refused() {
     assert_eq!(why.name, "NFS3ERR_ACCES", "{why}");
     assert!(why.message.contains("refused were the node's own credentials"), "{why}");
     assert_eq!(by_chain(&client, "files", &as_user(1234)).await.unwrap(), "", "the owner reads on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_is_listed_by_replies_to_whom_it_may_be() {
+    let server = GaneshaServer::start();
+    let secret = server.dir.join("secret");
+    std::fs::create_dir(&secret).unwrap();
+    (0..300).for_each(|number| std::fs::write(secret.join(format!("{number:03}")), "").unwrap());
+    std::os::unix::fs::chown(&secret, Some(1234), Some(1234)).unwrap();
+    std::fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let (_node, client) = stage(&server).await;
+    let look = LookupParams { path: Some("secret".into()), ..LookupParams::default() };
+    let found = client.call_with("files", "lookup", to_value(&look).unwrap(), &as_user(1234)).await.unwrap();
+    let dir = ReaddirParams { dir: Some(from_value::<Entry>(&found).unwrap().handle), ..ReaddirParams::default() };
+    let list = |uid| client.replies_with("files/list", to_value(&dir).unwrap(), &as_user(uid)).unwrap();
+
+    let mut replies = list(1234);
+    let mut names = std::collections::BTreeSet::new();
+    while let Some(entry) = replies.next().await {
+        names.insert(from_value::<DirEntry>(&entry.unwrap().into_value()).unwrap().name);
+    }
+    assert_eq!(names.len(), 300);
+    let why = list(4321).in_parallel(1, async |_| ()).await.unwrap_err();
+    assert_eq!(why.name, "NFS3ERR_ACCES", "{why}");
+    assert!(why.message.contains("uid 4321"), "{why}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
