@@ -10,10 +10,8 @@ use catena_wire::{Exception, Fault, names};
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesOrdered};
 
 use super::{early::Early, reference::Reference};
-use crate::{Granted, Imported, Segment, shell::Shell};
+use crate::{Granted, Imported, Segment, segments::PIECE_BYTES, shell::Shell};
 
-/// Bytes of one READ.
-const PIECE_BYTES: u64 = 256 << 10;
 /// READs under way at the beginning, and at most.
 const WINDOW_FIRST: usize = 16;
 const WINDOW_MAX: usize = 64;
