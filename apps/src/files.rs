@@ -6,10 +6,14 @@ use catena::{Exception, Fault, Service, ServiceError, Value, from_value, to_valu
 use catena_files::{FUNCTIONS, FileError, FileService, Form};
 use serde::{Serialize, de::DeserializeOwned};
 
-/// Registers every function of `files` under the service name given (`files.mtv`), whoever calls. Those that change nothing may be done again.
+use crate::offers;
+
+/// Registers every function of `files` under the service name given (`files.mtv`), whoever calls, and those by which its bytes go by reference
+/// ([`crate::offers`]). Those that change nothing may be done again.
 #[must_use]
 pub fn service(name: &str, files: Arc<dyn FileService>) -> Service {
-    FUNCTIONS.iter().fold(Service::new(name), |service, function| {
+    let service = offers::with_offers(Service::new(name), &files);
+    FUNCTIONS.iter().fold(service, |service, function| {
         let files = Arc::clone(&files);
         let service = service.function_raw(function.name, move |_, params| {
             let files = Arc::clone(&files);
