@@ -6,12 +6,15 @@ use catena::{Context, Exception, Fault, Service, ServiceError, Value, from_value
 use catena_files::{FUNCTIONS, FileError, FileService, Form, LIST, Listing, ReaddirParams};
 use serde::{Serialize, de::DeserializeOwned};
 
-/// Registers every function of `files` under the service name given (`files.mtv`), whoever calls. Those that change nothing may be done again. `list` replies
-/// with each name in a directory as it comes, however large the directory is.
+use crate::offers;
+
+/// Registers every function of `files` under the service name given (`files.mtv`), whoever calls, and those by which its bytes go by reference
+/// ([`crate::offers`]). Those that change nothing may be done again. `list` replies with each name in a directory as it comes, however large that is.
 #[must_use]
 pub fn service(name: &str, files: Arc<dyn FileService>) -> Service {
     let listed = Arc::clone(&files);
-    let service = FUNCTIONS.iter().fold(Service::new(name), |service, function| {
+    let service = offers::with_offers(Service::new(name), &files);
+    let service = FUNCTIONS.iter().fold(service, |service, function| {
         let files = Arc::clone(&files);
         let service = service.function_raw(function.name, move |_, params| {
             let files = Arc::clone(&files);

@@ -6,6 +6,7 @@
 pub mod copy;
 pub mod files;
 pub mod mail;
+pub mod offers;
 pub mod probe;
 pub mod replicated;
 pub mod sites;

@@ -48,6 +48,16 @@ async fn both_ways(pair: &Pair, bytes: u64, read_target: impl Fn(&str) -> Vec<u8
     let by_chain = copy::by_chain(&pair.client, &code, &job("chain.bin"), |_| ()).await.unwrap();
     assert_eq!(by_chain.bytes, bytes);
     assert!(read_target("chain.bin") == original, "a copy differs");
+    let by_reference = copy::blob_code(&pair.client).await.unwrap();
+    for (name, part_bytes) in [("blob.bin", None), ("parts.bin", Some(100_000))] {
+        let told = std::cell::Cell::new(0);
+        let show = |progress: copy::Progress| told.set(progress.written.max(told.get()));
+        let copied = copy::by_blob(&pair.client, &by_reference, &job(name), part_bytes, show).await.unwrap();
+        assert_eq!((copied.bytes, told.get()), (bytes, bytes));
+        assert!(read_target(name) == original, "{name}: a copy differs");
+        let carried = copied.trace.iter().map(|step| step.params_bytes.max(step.continuation_bytes)).max();
+        assert!(carried.unwrap() < 100_000, "no chunk passes a function: {carried:?}");
+    }
     for writes in [copy::Writes::Stable, copy::Writes::Committed] {
         let name = format!("{writes:?}.bin");
         let by_rpc = copy::by_rpc_with(&pair.client, &job(&name), writes, |_| ()).await.unwrap();

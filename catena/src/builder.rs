@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use catena_core::{Node as Core, Policy, segments::SegmentPolicy};
+use catena_core::{Node as Core, Policy, messages::MessagePolicy, segments::SegmentPolicy};
 use catena_directory::{Registry, Resolver};
 use catena_guest::{Limits, Sandbox, SandboxConfig};
 use catena_net::{Endpoint, EndpointConfig, Identity, MemoryBudget, NetError, Place, Topology};
@@ -122,6 +122,7 @@ pub struct NodeBuilder {
     segments: SegmentPolicy,
     blob_bytes_max: u64,
     blob_grace: Duration,
+    messages: MessagePolicy,
     shares_memory: bool,
     names: Vec<Names>,
     function_store: Option<PathBuf>,
@@ -167,6 +168,7 @@ impl NodeBuilder {
             segments: SegmentPolicy::default(),
             blob_bytes_max: BLOB_BYTES_MAX,
             blob_grace: BLOB_GRACE,
+            messages: MessagePolicy::default(),
             shares_memory: true,
             names: vec![Names::Mesh],
             function_store: None,
@@ -202,6 +204,13 @@ impl NodeBuilder {
     #[must_use]
     pub fn blob_grace(mut self, grace: Duration) -> Self {
         self.blob_grace = grace;
+        self
+    }
+
+    /// The bounds of what it does with messages between services.
+    #[must_use]
+    pub fn message_policy(mut self, policy: MessagePolicy) -> Self {
+        self.messages = policy;
         self
     }
 
@@ -425,6 +434,7 @@ impl NodeBuilder {
         }
         let settings = Settings {
             segments,
+            messages: self.messages,
             began,
             began_at_us,
             repository: self.repository,

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use catena_core::{Plan, Start};
 use catena_guest::{Function, FunctionKind};
 use catena_net::Place;
@@ -12,8 +13,9 @@ use catena_wire::{
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    Blob, Granted, Imported, Lookup, NodeBuilder, ReplySet, StartError,
+    Answer, Blob, Granted, Imported, Lookup, Mailbox, MessageCounts, NodeBuilder, Question, ReplySet, StartError,
     blobs::{Here, decoded_in},
+    messages::{ask, send_short},
     random,
     replying::split_target,
     shell::Shell,
@@ -266,6 +268,48 @@ impl Client {
     #[must_use]
     pub fn known_services(&self) -> Vec<ServiceEntry> {
         self.shell.peers.all()
+    }
+
+    /// Takes messages for a service ID from now on, wherever this is: whoever sends finds it as a service. For one that is served here, or for messages alone.
+    ///
+    /// # Errors
+    /// `BadParameters`: the name is empty, too long, has a slash, or has a mailbox here; `Overloaded`.
+    pub fn mailbox(&self, service: &str) -> Result<Mailbox, Exception> {
+        Mailbox::open(&self.shell, service)
+    }
+
+    /// Sends a short message from one service ID to another, in one frame that waits behind nothing (libRIPC, section III.A). It is sent when this returns, and may
+    /// be lost: where there is no room for it it is dropped, and only counted ([`Client::message_counts`]). The first to a service waits until that is found.
+    ///
+    /// # Errors
+    /// `LimitExceeded`: more than 12 KiB or 64 items; `UnknownService`, `NodeUnreachable`: nobody is known who takes it.
+    pub async fn send_short(
+        &self,
+        from: &str,
+        to: &str,
+        items: impl IntoIterator<Item = impl Into<Bytes>>,
+    ) -> Result<(), Exception> {
+        send_short(&self.shell, from, to, items.into_iter().map(Into::into).collect()).await
+    }
+
+    /// Asks a service by messages, and waits for its answer: in a frame, in the question's return buffer, or left to be read. The server chooses, by its load.
+    ///
+    /// # Errors
+    /// As [`Client::send_short`]; `DeadlineExceeded`, `OwnerLost`, `unknown`: no answer came, and the question may have.
+    pub async fn ask(&self, to: &str, question: Question) -> Result<Answer, Exception> {
+        ask(&self.shell, "", to, question).await
+    }
+
+    /// What became of messages that this process sent and received: nobody is told of one that is dropped.
+    #[must_use]
+    pub fn message_counts(&self) -> MessageCounts {
+        self.shell.post.counts()
+    }
+
+    /// Messages that wait in mailboxes here; messages whose buffers are held for others; how many bytes those have.
+    #[must_use]
+    pub fn message_load(&self) -> (usize, usize, u64) {
+        self.shell.post.load()
     }
 
     /// Imports a segment, named `OWNER/NAME`; the owner by its own name, by a service that it serves, or by its address.

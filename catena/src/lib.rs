@@ -35,6 +35,7 @@ mod builder;
 mod client;
 mod durable;
 mod memory;
+mod messages;
 mod node;
 mod random;
 mod replies;
@@ -49,18 +50,20 @@ pub use blobs::Blob;
 pub use builder::{Names, NodeBuilder, StartError};
 pub use catena_core::{
     Missing, Policy, Start,
+    messages::{Carrier, MessageCounts, MessagePolicy},
     segments::{Export, Notify, SegmentId, SegmentPolicy},
 };
 pub use catena_directory::{self as directory, Registry, Resolver};
 pub use catena_guest::{Function, FunctionKind, Limits, Sandbox, SandboxConfig, SandboxError};
 pub use catena_net::{LinkShape, MEMORY_BYTES_MIN, NetError, Place, Topology};
 pub use catena_wire::{
-    Asked, Branch, Budget, ChainId, Exception, Fault, Hash, LogLine, Mode, NodeId, NodeRef, Order, Outcome,
+    Asked, Branch, Budget, ChainId, Completion, Exception, Fault, Hash, LogLine, Mode, NodeId, NodeRef, Order, Outcome,
     ResolverAnswer, Rights, SegmentEntry, ServiceEntry, Sighting, StepKey, StepLimits, StepTrace, Told, Value, What,
     names as exceptions,
 };
 pub use client::{Client, Code, RunOptions, Traffic};
 pub use durable::StepStoreLimits;
+pub use messages::{Answer, Buffered, Long, Mailbox, Question, Received, Sent};
 pub use node::Node;
 pub use replies::{BlockingReplies, Ended, Reply, ReplySet};
 pub use segments::{Access, GrantTerms, Granted, Imported, Lookup, Notice, Notifications, Segment, Way, Wish};

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use catena_core::segments::Export;
 use catena_wire::{Exception, NodeId, NodeRef, ServiceEntry};
 
-use crate::{Client, NodeBuilder, Segment, Service, shell::Shell};
+use crate::{Client, Mailbox, NodeBuilder, Segment, Service, shell::Shell};
 
 /// A running node. Cheap to clone; it runs until [`Node::close`], or until the last clone is dropped.
 #[derive(Clone)]
@@ -60,6 +60,14 @@ impl Node {
     /// `BadParameters`: the name is taken, empty or longer than 256 bytes; `Overloaded`: a limit of [`crate::SegmentPolicy`].
     pub fn export(&self, name: &str, bytes: u64, how: Export) -> Result<Segment, Exception> {
         Segment::export(&self.shell.segments, name, bytes, how)
+    }
+
+    /// Takes messages for a service ID from now on: [`Client::mailbox`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn mailbox(&self, service: &str) -> Result<Mailbox, Exception> {
+        Mailbox::open(&self.shell, service)
     }
 
     /// Chains here, plain calls waiting, service functions running.

@@ -176,15 +176,15 @@ async fn blobs_are_bounded_charged_and_given_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forged_reference_reads_nothing_that_it_was_not_given() {
-    let (_nodes, client) = nodes(&["a", "b"]).await;
+    let (nodes, client) = nodes(&["a", "b"]).await;
     let secret: Blob = client.call("a", "paint", &1_000).await.unwrap();
     let mine: Blob = client.call("a", "paint", &1_000).await.unwrap();
     let honest = to_value(&mine.slice(10, 20)).unwrap();
     assert_eq!(from_value::<Blob>(&honest).unwrap().on(&client).bytes().await.unwrap().len(), 10);
     // From behind the owner's address on: the segment's number, its generation, the grant, the size, the range.
     let bytes = honest.as_bytes();
-    let address = secret.owner().address.clone().unwrap();
-    let from = bytes.windows(address.len()).position(|at| at == address.as_bytes()).unwrap() + address.len();
+    let address = secret.owner().address.clone().unwrap().into_bytes();
+    let from = bytes.windows(address.len()).position(|at| at == address).unwrap() + address.len();
     let mut refused = 0;
     for bit in from * 8..bytes.len() * 8 {
         let mut forged = bytes.to_vec();
@@ -201,6 +201,24 @@ async fn a_forged_reference_reads_nothing_that_it_was_not_given() {
         }
     }
     assert!(refused > 100, "{refused}");
+    // Another owner, who has nothing of the kind, or is not there at all: named as the reference names it.
+    let (other, dead) = (nodes[1].address().unwrap().to_owned(), {
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        port.to_string()
+    });
+    for to in [other, dead] {
+        assert_eq!(to.len(), address.len(), "ports have five digits here");
+        let mut bytes = bytes.to_vec();
+        bytes[from - address.len()..from].copy_from_slice(to.as_bytes());
+        // The owner's number comes before its name: another run than any that this client is linked with.
+        let id = nodes[0].id().0.to_be_bytes();
+        let at = bytes.windows(8).position(|at| at == id).unwrap();
+        bytes[at + 7] ^= 1;
+        let forged: Blob = from_value(&Value::from_cbor(bytes.into()).unwrap()).unwrap();
+        let why = forged.on(&client).bytes().await.unwrap_err();
+        assert_eq!((why.name.as_str(), why.unknown), (exceptions::BLOB_LOST, false), "{why}");
+        assert!(why.message.contains("its owner a is lost"), "{why}");
+    }
     // What is no blob is not taken for one, and a blob is no data.
     #[derive(Serialize, Deserialize, Debug)]
     struct Parts(#[serde(with = "serde_bytes")] Vec<u8>, u64, u64, String);

@@ -30,6 +30,7 @@ mod delivery;
 mod directory;
 mod ground;
 mod memory;
+pub mod messages;
 mod node;
 mod origin;
 mod outbox;

@@ -81,12 +81,43 @@ macro_rules! bounded {
 
 bounded!(stack, crate::Frame, crate::STACK_DEPTH_MAX, "more than 32 chains around a chain");
 bounded!(segments, crate::SegmentEntry, crate::SEGMENT_LISTING_MAX, "more than 1,024 segments in a listing");
+bounded!(buffers, crate::Buffer, crate::BUFFERS_MAX, "more than 16 buffers of one message");
+bounded!(completions, u64, crate::COMPLETIONS_MAX, "more than 64 completions in one message");
 bounded!(counts, crate::BranchCount, crate::BRANCHES_MAX, "more than 4,096 branches");
 bounded!(chains, crate::ChainId, crate::CHAINS_OVER_MAX, "more than 256 chains");
 bounded!(branches, crate::Branch, crate::BRANCHES_MAX, "more than 4,096 branches");
 bounded!(replies, crate::Value, crate::REPLIES_MAX, "more than 4,096 replies in one message");
 bounded!(delegates, crate::Delegated, crate::DELEGATES_MAX, "more than 4,096 delegated rights");
 bounded!(console, crate::LogLine, crate::CONSOLE_LINES_MAX, "more than 4,096 lines of the console");
+
+/// The items of a short message: at most [`crate::SHORT_ITEMS_MAX`], of at most [`crate::SHORT_BYTES_MAX`] together.
+pub(crate) mod items {
+    use alloc::vec::Vec;
+    use bytes::Bytes;
+
+    pub(crate) fn encode<C, W: minicbor::encode::Write>(
+        items: &[Bytes],
+        e: &mut minicbor::Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        e.array(items.len() as u64)?;
+        items.iter().try_for_each(|item| e.bytes(item)?.ok())
+    }
+
+    pub(crate) fn decode<C>(d: &mut minicbor::Decoder<'_>, _: &mut C) -> Result<Vec<Bytes>, minicbor::decode::Error> {
+        let count = d.array()?.filter(|count| *count <= crate::SHORT_ITEMS_MAX as u64);
+        let count = count.ok_or_else(|| minicbor::decode::Error::message("more than 64 items in a short message"))?;
+        let mut room = crate::SHORT_BYTES_MAX;
+        let mut item = || {
+            let item = d.bytes()?;
+            room = room
+                .checked_sub(item.len())
+                .ok_or_else(|| minicbor::decode::Error::message("more than 12 KiB in the items of a short message"))?;
+            Ok(Bytes::copy_from_slice(item))
+        };
+        (0..count).map(|_| item()).collect()
+    }
+}
 
 /// 128 bits as a byte string: CBOR's own integers end at 64.
 pub(crate) mod number {

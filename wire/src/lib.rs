@@ -12,6 +12,7 @@ extern crate alloc;
 mod budget;
 mod bytes_codec;
 mod chain;
+mod datagram;
 mod exception;
 mod hello;
 mod hop;
@@ -26,6 +27,7 @@ mod whither;
 
 pub use budget::Budget;
 pub use chain::{Charter, Frame, Listener, Merge, Mode, StepLimits};
+pub use datagram::{BUFFERS_MAX, Buffer, COMPLETIONS_MAX, Completion, Datagram, SHORT_BYTES_MAX, SHORT_ITEMS_MAX};
 pub use exception::{Exception, Fault, names};
 pub use hello::Hello;
 pub use hop::{BranchCount, End, Hop, LogLine, NodeRef, Outcome, PossibleDuplicate, StepTrace};

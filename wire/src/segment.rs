@@ -2,9 +2,11 @@
 //!
 //! Bulk bytes are the message's tail. Every request names the segment by number and generation; the owner answers it with the requester's number for it.
 
-use alloc::{string::String, vec::Vec};
+use alloc::{boxed::Box, string::String, vec::Vec};
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
+
+use crate::Datagram;
 
 /// Segments in one listing.
 pub const SEGMENT_LISTING_MAX: usize = 1_024;
@@ -279,32 +281,28 @@ pub enum SegmentMessage {
     /// These, of which the requester may do something with each.
     #[n(14)]
     Listing(#[n(0)] u64, #[cbor(n(1), with = "crate::bytes_codec::segments")] Vec<SegmentEntry>),
-    /// A short message between services (libRIPC, section III.A): dropped in silence where there is no room.
+    /// A message between services: dropped in silence where there is no room (libRIPC, section III.A).
     #[n(15)]
-    Short {
-        /// The service that sends it.
-        #[cbor(n(0), with = "crate::bytes_codec::name")]
-        from: String,
-        /// The service that it is for.
-        #[cbor(n(1), with = "crate::bytes_codec::name")]
-        to: String,
-        /// Its bytes, in the tail; none: a bare signal.
-        #[cbor(skip)]
-        data: Bytes,
-    },
+    Short(#[n(0)] Box<Datagram>),
+    /// The buffers of the long messages of these numbers have been read, or will not be.
+    #[n(16)]
+    Taken(#[cbor(n(0), with = "crate::bytes_codec::completions")] Vec<u64>),
+    /// A message came here for this service, which nobody here takes messages for: look it up anew.
+    #[n(17)]
+    NobodyHere(#[cbor(n(0), with = "crate::bytes_codec::name")] String),
 }
 
 impl SegmentMessage {
     /// The bytes that are the message's tail.
     pub(crate) fn into_tail(self) -> Bytes {
         match self {
-            Self::Write { data, .. } | Self::Data(_, data) | Self::Short { data, .. } => data,
+            Self::Write { data, .. } | Self::Data(_, data) => data,
             _ => Bytes::new(),
         }
     }
 
     pub(crate) fn attach_tail(&mut self, tail: Bytes) {
-        if let Self::Write { data, .. } | Self::Data(_, data) | Self::Short { data, .. } = self {
+        if let Self::Write { data, .. } | Self::Data(_, data) = self {
             *data = tail;
         }
     }

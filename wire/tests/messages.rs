@@ -5,9 +5,10 @@ mod common;
 
 use bytes::Bytes;
 use catena_wire::{
-    BRANCH_DEPTH_MAX, BRANCHES_MAX, Branch, Brought, Budget, CONSOLE_LINES_MAX, Encoded, Exception, FUNCTIONS_MAX,
-    Fault, Hello, Hop, LISTING_ENTRIES_MAX, LISTING_NAMES_MAX, Message, NAME_BYTES_MAX, Outcome, PATH_HOSTS_MAX,
-    STACK_DEPTH_MAX, TRACE_STEPS_MAX, VALUE_DEPTH_MAX, Value, ValueError, WireError,
+    At, BRANCH_DEPTH_MAX, BRANCHES_MAX, BUFFERS_MAX, Branch, Brought, Budget, Buffer, COMPLETIONS_MAX,
+    CONSOLE_LINES_MAX, Completion, Datagram, Encoded, Exception, FUNCTIONS_MAX, Fault, Hello, Hop, LISTING_ENTRIES_MAX,
+    LISTING_NAMES_MAX, Message, NAME_BYTES_MAX, Outcome, PATH_HOSTS_MAX, SHORT_BYTES_MAX, SHORT_ITEMS_MAX,
+    STACK_DEPTH_MAX, SegmentMessage, TRACE_STEPS_MAX, VALUE_DEPTH_MAX, Value, ValueError, WireError,
 };
 use proptest::prelude::*;
 
@@ -63,6 +64,42 @@ proptest! {
             let passed_on = Message::decode_head(&again).map(|message| message.encode().head);
             prop_assert_eq!(passed_on, Ok(again), "and what it became can be passed on");
         }
+    }
+}
+
+#[test]
+fn a_short_message_keeps_its_bounds_and_fits_one_frame() {
+    let at = At { number: u32::MAX, generation: u64::MAX, offset: u64::MAX, grant: Some(u64::MAX) };
+    let buffer = Buffer { at, bytes: u64::MAX };
+    let item = |bytes: usize| Bytes::from(vec![7; bytes]);
+    let name = "x".repeat(NAME_BYTES_MAX);
+    let largest = Datagram {
+        from: name.clone(),
+        to: name,
+        number: u64::MAX,
+        about: Some(u64::MAX),
+        items: vec![item(SHORT_BYTES_MAX / SHORT_ITEMS_MAX); SHORT_ITEMS_MAX],
+        buffers: vec![buffer; BUFFERS_MAX],
+        completion: Completion::Told,
+        room: Some(buffer),
+        taken: vec![u64::MAX; COMPLETIONS_MAX],
+        asks: true,
+    };
+    let decode = |datagram: &Datagram| {
+        Message::decode(Message::Segment(SegmentMessage::Short(Box::new(datagram.clone()))).encode())
+    };
+    let encoded = Message::Segment(SegmentMessage::Short(Box::new(largest.clone()))).encode();
+    assert!(encoded.tail.is_empty() && encoded.head.len() <= 16 << 10, "{}", encoded.head.len());
+    assert!(decode(&largest).is_ok());
+    for wrong in [
+        Datagram { items: vec![item(SHORT_BYTES_MAX + 1)], ..Datagram::default() },
+        Datagram { items: vec![item(SHORT_BYTES_MAX), item(1)], ..Datagram::default() },
+        Datagram { items: vec![item(0); SHORT_ITEMS_MAX + 1], ..Datagram::default() },
+        Datagram { buffers: vec![buffer; BUFFERS_MAX + 1], ..Datagram::default() },
+        Datagram { taken: vec![0; COMPLETIONS_MAX + 1], ..Datagram::default() },
+        Datagram { from: "x".repeat(NAME_BYTES_MAX + 1), ..Datagram::default() },
+    ] {
+        assert!(matches!(decode(&wrong), Err(WireError::Head(_))), "{wrong:?}");
     }
 }
 

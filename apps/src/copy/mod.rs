@@ -1,8 +1,10 @@
-//! Copying a file between two file services (rpc-chains section 4.1): by a chain, by one chain for each chunk, and by plain calls.
+//! Copying a file between two file services (rpc-chains section 4.1): by a chain, by one chain for each chunk, by a chain that carries references
+//! to its parts, and by plain calls.
 //!
 //! All keep many chunks under way. All leave the target as it was until the first bytes to put there have come, and
 //! all remove what they had half written when they fail, or name it where they cannot.
 
+mod blobs;
 mod chunks;
 mod plain;
 mod told;
@@ -14,6 +16,7 @@ use catena_files::{Entry, LookupParams, ReadParams, ReadResult};
 use futures_util::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 
+pub use blobs::{BLOB_FUNCTION, blob_code, by_blob};
 pub use chunks::{ChunkCode, by_chunks};
 pub use plain::{Marks, Writes, by_rpc, by_rpc_with};
 use told::Told;

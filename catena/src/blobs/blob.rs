@@ -4,6 +4,8 @@ use std::{fmt, ops::Range, sync::Arc};
 
 use bytes::{Bytes, BytesMut};
 use catena_wire::{Exception, Fault, NodeRef, names};
+use futures_core::Stream;
+use futures_util::{StreamExt, stream};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
@@ -105,6 +107,20 @@ impl Blob {
             whole.extend_from_slice(&piece);
         }
         Ok(whole.freeze())
+    }
+
+    /// All of it in pieces, in their order and many under way at a time. What a cut left out is read again. After an exception there are none.
+    pub fn stream(&self) -> impl Stream<Item = Result<Bytes, Exception>> + Send + use<> {
+        let (pieces, failed) = match self.pieces() {
+            Ok(pieces) => (Some(pieces), None),
+            Err(why) => (None, Some(Err(why))),
+        };
+        let pieces = stream::unfold(pieces, async |pieces| {
+            let mut pieces = pieces?;
+            let piece = pieces.next().await?;
+            Some((piece, Some(pieces)))
+        });
+        stream::iter(failed).chain(pieces)
     }
 
     /// Streams all of it into a writer, many pieces under way at a time, and tells after each how many bytes are written. What a cut left out is read

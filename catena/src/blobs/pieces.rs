@@ -10,12 +10,10 @@ use catena_wire::{Exception, Fault, names};
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesOrdered};
 
 use super::{early::Early, reference::Reference};
-use crate::{Granted, Imported, Segment, shell::Shell};
+use crate::{Granted, Imported, Segment, segments::PIECE_BYTES, shell::Shell};
 
-/// Bytes of one READ.
-const PIECE_BYTES: u64 = 256 << 10;
 /// READs under way at the beginning, and at most.
-const WINDOW_FIRST: usize = 16;
+const WINDOW_FIRST: usize = 8;
 const WINDOW_MAX: usize = 64;
 /// A READ that took longer waited behind others: fewer are begun then.
 const SLOW: Duration = Duration::from_secs(1);
@@ -83,7 +81,9 @@ impl Pieces {
         }
         let Some(done) = self.under_way.next().await else { return Ok(Bytes::new()) };
         let (bytes, took) = done?;
-        self.window = if took > SLOW { (self.window / 2).max(1) } else { (self.window + 1).min(WINDOW_MAX) };
+        // By one: all that were begun before are as slow.
+        self.window =
+            if took > SLOW { self.window.saturating_sub(1).max(1) } else { (self.window + 1).min(WINDOW_MAX) };
         Ok(bytes)
     }
 

@@ -5,7 +5,7 @@ use catena_segment::MemoryError;
 use catena_wire::{Exception, Fault, SegmentRefusal, names};
 
 /// What a refusal means to whoever asked for `what` (`READ of mail/inbox`).
-pub(super) fn of_refusal(what: &str, why: SegmentRefusal) -> Exception {
+pub(crate) fn of_refusal(what: &str, why: SegmentRefusal) -> Exception {
     use SegmentRefusal as R;
     let (name, fault, text): (_, _, String) = match why {
         R::UnknownName => (

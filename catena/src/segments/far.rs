@@ -14,9 +14,14 @@ use super::{
 };
 
 /// Longer accesses go in pieces, in bytes: as long as one fits into a link's medium lane with room for others.
-const PIECE_BYTES: u64 = 256 << 10;
+pub(crate) const PIECE_BYTES: u64 = 256 << 10;
 /// Pieces of one READ that are under way at one time.
 const PIECES_UNDER_WAY_MAX: usize = 8;
+
+/// How many requests it takes to read or write so many bytes.
+pub(crate) fn pieces_of(bytes: u64) -> u32 {
+    u32::try_from(bytes.div_ceil(PIECE_BYTES).max(1)).unwrap_or(u32::MAX)
+}
 
 /// A request under way; dropped, it is given up.
 pub(super) struct UnderWay {

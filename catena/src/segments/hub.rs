@@ -23,10 +23,10 @@ use super::{
 use crate::shell::lock;
 
 /// What comes of a request.
-pub(super) type Outcome = Result<Answer, SegmentRefusal>;
+pub(crate) type Outcome = Result<Answer, SegmentRefusal>;
 /// Who waits for it.
-pub(super) type Waiter = oneshot::Sender<Outcome>;
-pub(super) type Machine = Segments<Arc<Exported>, Waiter>;
+pub(crate) type Waiter = oneshot::Sender<Outcome>;
+pub(crate) type Machine = Segments<Arc<Exported>, Waiter>;
 
 /// All that a node does with segments.
 #[derive(Debug)]
@@ -75,15 +75,15 @@ impl Hub {
         hub
     }
 
-    pub(super) fn machine(&self) -> MutexGuard<'_, Machine> {
+    pub(crate) fn machine(&self) -> MutexGuard<'_, Machine> {
         lock(&self.machine)
     }
 
-    pub(super) fn now(&self) -> Time {
+    pub(crate) fn now(&self) -> Time {
         Time::from_us(u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX))
     }
 
-    /// Something about segments came by a link.
+    /// Something about segments came by a link. What is said of messages between services is `catena::messages`'.
     pub(crate) fn on_message(self: &Arc<Self>, link: &Arc<Link>, from: &NodeRef, message: SegmentMessage) {
         use SegmentMessage as M;
         match message {
@@ -94,7 +94,6 @@ impl Hub {
             | M::Import(..)
             | M::Attach { .. }
             | M::List(..) => self.serve(link, from.id, message),
-            M::Short { .. } => {}
             answer => self.answered(link, from.id, answer),
         }
     }

@@ -28,6 +28,8 @@ mod segment;
 mod serve;
 mod watch;
 
+pub(crate) use errors::of_refusal as refused;
+pub(crate) use far::{PIECE_BYTES, pieces_of};
 pub(crate) use hub::Hub;
 pub use imported::{Imported, Way, Wish};
 pub use names::Lookup;

@@ -43,7 +43,11 @@ pub struct Notice {
 
 /// What an owner was notified of and has not taken.
 #[derive(Debug, Default)]
-pub(crate) struct Notices(Mutex<Waiting>);
+pub(crate) struct Notices {
+    waiting: Mutex<Waiting>,
+    /// For who waits here without a descriptor.
+    pub(super) told: tokio::sync::Notify,
+}
 
 #[derive(Debug, Default)]
 struct Waiting {
@@ -57,7 +61,7 @@ struct Waiting {
 
 impl Notices {
     pub(super) fn bell(&self) -> Result<Arc<Bell>, MemoryError> {
-        let mut waiting = lock(&self.0);
+        let mut waiting = lock(&self.waiting);
         if let Some(bell) = &waiting.bell {
             return Ok(Arc::clone(bell));
         }
@@ -69,7 +73,7 @@ impl Notices {
     }
 
     pub(crate) fn tell(&self, from: NodeId, access: Access, offset: u64, bytes: u64) {
-        let mut waiting = lock(&self.0);
+        let mut waiting = lock(&self.waiting);
         if waiting.queue.len() == NOTICES_MAX {
             waiting.queue.pop_front();
             waiting.missed += 1;
@@ -80,11 +84,12 @@ impl Notices {
             bell.ring();
             waiting.rung += 1;
         }
+        self.told.notify_one();
     }
 
     /// The next notice, if there is one.
     pub(super) fn take(&self) -> Option<Notice> {
-        let mut waiting = lock(&self.0);
+        let mut waiting = lock(&self.waiting);
         if let Some(notice) = waiting.queue.pop_front() {
             return Some(notice);
         }

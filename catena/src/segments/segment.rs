@@ -218,6 +218,11 @@ impl Segment {
         Notifications::of(Arc::clone(&self.inner.exported))
     }
 
+    /// Ends when somebody has done something by a link that is to be told of; at once, if that was before.
+    pub(crate) async fn written(&self) {
+        self.inner.exported.notices.told.notified().await;
+    }
+
     /// A descriptor that is readable when there is a notification, for event loops of one's own: [`Notifications::try_next`] takes it.
     ///
     /// # Errors

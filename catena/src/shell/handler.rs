@@ -43,7 +43,7 @@ impl Ears {
         let Some(from) = shell.peers.of(link) else { return };
         match Message::decode(message) {
             // Answered here and now: no chain, call or service is in its way.
-            Ok(Message::Segment(about)) => shell.segments.on_message(link, &from, about),
+            Ok(Message::Segment(about)) => shell.on_segment(link, &from, about),
             Ok(message) => {
                 shell.take_in(|core, now| core.on_message(now, &from, message));
                 shell.drive();
@@ -78,7 +78,7 @@ impl Ears {
                 let Some(from) = shell.peers.of(link) else { return };
                 if message.attach_tail(tail).is_ok() {
                     match message {
-                        Message::Segment(about) => return shell.segments.on_message(link, &from, about),
+                        Message::Segment(about) => return shell.on_segment(link, &from, about),
                         message => shell.take_in(|core, now| core.on_message(now, &from, message)),
                     }
                 }
@@ -132,6 +132,7 @@ impl Handler for Ears {
         let Some(shell) = self.shell.upgrade() else { return };
         let orphans: Vec<_> = lock(&self.tails).extract_if(|(from, _), _| *from == link.id()).collect();
         shell.segments.on_link_lost(link.id());
+        shell.messages_lost(link.id());
         let now = shell.now();
         for (_, awaiting) in orphans {
             if let Awaiting::Hop { key, .. } = awaiting {

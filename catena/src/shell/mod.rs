@@ -26,7 +26,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use catena_core::{CallId, Node as Core, Replied, Ticket, Time};
+use catena_core::{CallId, Node as Core, Replied, Ticket, Time, messages::MessagePolicy};
 use catena_directory::{Registry, Resolver};
 use catena_guest::Sandbox;
 use catena_net::{Endpoint, Lease, MemoryBudget, Topology};
@@ -37,7 +37,9 @@ use tokio::{
     task::AbortHandle,
 };
 
-use crate::{Names, Service, blobs::Blobs, durable::Steps, replying::Held, segments::Hub, store::Store};
+use crate::{
+    Names, Service, blobs::Blobs, durable::Steps, messages::Post, replying::Held, segments::Hub, store::Store,
+};
 use dials::Dials;
 use mesh_names::MeshResolver;
 use offering::Offering;
@@ -98,6 +100,7 @@ pub(crate) struct Shell {
     dials: Dials,
     pub(crate) segments: Arc<Hub>,
     pub(crate) blobs: Blobs,
+    pub(crate) post: Post,
     alarm: Arc<Alarm>,
     name: Arc<str>,
     site: Option<Arc<str>>,
@@ -124,6 +127,7 @@ pub(crate) struct Settings {
     #[allow(dead_code, reason = "it is held for as long as the node is there")]
     pub(crate) set_aside: Option<Lease>,
     pub(crate) segments: Arc<Hub>,
+    pub(crate) messages: MessagePolicy,
     /// What keeps functions beyond the life of every node.
     pub(crate) registry: Option<Arc<dyn Registry>>,
 }
@@ -168,6 +172,7 @@ impl Shell {
             dials: Dials::new(settings.untold_dials_max),
             segments: Arc::clone(&settings.segments),
             blobs,
+            post: Post::new(settings.messages.clone()),
             alarm: Arc::default(),
             settings,
         });

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use catena_core::{Instance, LookupId};
 use catena_directory::{Answer, Location, ResolveError, Resolver};
-use catena_net::Place;
+use catena_net::{Link, Place};
 use catena_wire::{
     Exception, Fault, INSTANCES_MAX, Message, NodeId, NodeRef, RESOLVERS_MAX, ResolverAnswer, ServiceEntry, Sighting,
     names,
@@ -83,6 +83,32 @@ impl Shell {
             }
         }
         Err(self.not_found(service, &passed).await)
+    }
+
+    /// Finds the node that takes a service's messages, and a link to it: where it is known to be, else by looking it up.
+    pub(crate) async fn locate(self: &Arc<Self>, service: &str) -> Result<(Arc<NodeRef>, Arc<Link>), Exception> {
+        let mut avoid = Vec::new();
+        loop {
+            let known = self.core().place_of(service).map(|place| Arc::clone(&place.node));
+            let node = match known.filter(|node| !avoid.contains(&node.id)) {
+                Some(node) => node,
+                None => {
+                    let (place, _) = self.look_up(service, &avoid).await?;
+                    let node = Arc::clone(&place.node);
+                    self.core().learn(service, place);
+                    node
+                }
+            };
+            if node.id == self.me.id {
+                let text = format!("{service} is served here, and takes no messages: open a mailbox for it");
+                return Err(Exception::new(names::UNKNOWN_SERVICE, Fault::Caller, text));
+            }
+            if let Some(link) = self.dial(&node).await {
+                return Ok((node, link));
+            }
+            self.core().on_not_there(service, node.id);
+            avoid.push(node.id);
+        }
     }
 
     /// What the node there says of itself. `None`: nobody is there, or it is another, or it does not serve this.

@@ -3,7 +3,10 @@
 use catena::{Blob, exceptions};
 use serde_json::{Value as Json, json};
 
-use crate::nodes::{Nodes, ask, run};
+use crate::{
+    nodes::{Nodes, ask, run},
+    relay::Relay,
+};
 
 /// Paints at `a`, goes on to `b`, and looks at the picture there after `between`.
 const LOOK: &str = r#"import { call, emit } from "catena";
@@ -69,4 +72,23 @@ async fn a_blob_ends_with_its_time_or_when_its_owner_takes_it_back() {
     let other: Blob = client.call("a", "paint", &json!({ "bytes": 100 })).await.unwrap();
     assert_eq!(kept.bytes().await.unwrap_err().name, exceptions::BLOB_LOST);
     assert_eq!(other.bytes().await.unwrap().len(), 100);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_cut_interrupts_is_read_on_by_another_link() {
+    const BYTES: u32 = 40_000_000;
+    let listen = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let relay = Relay::to(listen.clone()).await;
+    let mut nodes = Nodes::default();
+    nodes.add("a", &["--listen", &listen, "--advertise", &relay.address]).await;
+    let client = nodes.client().await;
+    let picture: Blob = client.call("a", "paint", &json!({ "bytes": BYTES })).await.unwrap();
+    let (mut whole, mut cut) = (Vec::new(), false);
+    let show = |written| {
+        if written > u64::from(BYTES) / 4 && !std::mem::replace(&mut cut, true) {
+            relay.cut();
+        }
+    };
+    picture.copy_to(&mut whole, show).await.unwrap();
+    assert!(whole.iter().enumerate().all(|(at, byte)| at.to_le_bytes()[0] == *byte) && whole.len() == BYTES as usize);
 }

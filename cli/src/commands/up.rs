@@ -1,6 +1,6 @@
 //! `catena up FILE.toml`.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use catena::{Node, StartError, Topology};
 use catena_oci::OciRegistry;
@@ -28,6 +28,8 @@ pub(crate) const EXAMPLE: &str = r#"A file with everything in it; only `name` mu
   shaped = "paper"                   # development only: slow links, by the paper's figures
   cache_dir = "./modules"            # compiled modules; nobody else may write there
   memory_bytes_max = 1_073_741_824   # the most that messages, chains and guests may take
+  blob_bytes_max = 268_435_456       # of that, what blobs of this node may take
+  blob_grace_ms = 30_000             # how long a blob outlives its chain
   untold_dials_max = 16              # vain dials a minute for strangers; 0: none
 
   function_store = "./functions"     # functions are there again after a restart
@@ -132,6 +134,12 @@ async fn start(args: &Up, file: NodeFile, output: &Output) -> Result<(Node, Vec<
     }
     if file.shaped {
         builder = builder.topology(Arc::new(Topology::paper()));
+    }
+    if let Some(bytes) = file.blob_bytes_max {
+        builder = builder.blob_bytes_max(bytes);
+    }
+    if let Some(ms) = file.blob_grace_ms {
+        builder = builder.blob_grace(Duration::from_millis(ms));
     }
     if let Some(bytes) = file.memory_bytes_max {
         builder = builder.memory_bytes_max(bytes);

@@ -33,6 +33,8 @@ pub(super) struct File {
     pub(super) hosts_chains_for_others: Option<Spanned<bool>>,
     pub(super) cache_dir: Option<Spanned<PathBuf>>,
     pub(super) memory_bytes_max: Option<Spanned<u64>>,
+    pub(super) blob_bytes_max: Option<u64>,
+    pub(super) blob_grace_ms: Option<u64>,
     pub(super) untold_dials_max: Option<usize>,
     pub(super) step_store: Option<StepStoreTable>,
     pub(super) function_store: Option<Spanned<PathBuf>>,

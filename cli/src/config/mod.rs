@@ -46,6 +46,9 @@ pub(crate) struct NodeFile {
     pub(crate) cache_dir: Option<PathBuf>,
     /// What the node may hold, in bytes, if not as by default.
     pub(crate) memory_bytes_max: Option<u64>,
+    /// What its blobs may take of that, in bytes, and how long they outlive their chain, if not as by default.
+    pub(crate) blob_bytes_max: Option<u64>,
+    pub(crate) blob_grace_ms: Option<u64>,
     /// Addresses that strangers may have it dial in vain in a minute, if not as by default.
     pub(crate) untold_dials_max: Option<usize>,
     pub(crate) step_store: Option<StepStoreFile>,
@@ -103,6 +106,8 @@ impl NodeFile {
             guests,
             cache_dir,
             memory_bytes_max: file.memory_bytes_max.map(|bytes| checked_memory(&bytes, text)).transpose()?,
+            blob_bytes_max: file.blob_bytes_max,
+            blob_grace_ms: file.blob_grace_ms,
             untold_dials_max: file.untold_dials_max,
             step_store,
             function_store: file.function_store.as_ref().map(|folder| checked_cache(folder, text)).transpose()?,

@@ -108,7 +108,21 @@ impl Node {
     /// Whether it is known where this service is.
     #[must_use]
     pub fn knows(&self, service: &str) -> bool {
-        matches!(self.ground.directory.known(self.ground.now, service), Some(Known::At(_)))
+        self.place_of(service).is_some()
+    }
+
+    /// Where this service is, if that is known.
+    #[must_use]
+    pub fn place_of(&self, service: &str) -> Option<&Instance> {
+        match self.ground.directory.known(self.ground.now, service) {
+            Some(Known::At(place)) => Some(place),
+            _ => None,
+        }
+    }
+
+    /// This service is not at that node, or no longer: it is to be looked up anew.
+    pub fn on_not_there(&mut self, service: &str, node: NodeId) {
+        self.ground.directory.forget_at(service, node);
     }
 
     /// How far a node is, as measured.

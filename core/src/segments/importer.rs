@@ -569,6 +569,12 @@ impl<W> Importer<W> {
         self.sweep_at
     }
 
+    /// Bytes written to one owner, and not flushed.
+    #[must_use]
+    pub fn unflushed_to(&self, owner: NodeId) -> u64 {
+        self.streams.get(&owner).map_or(0, |stream| stream.bytes)
+    }
+
     /// Imports, requests under way, bytes written and not flushed.
     #[must_use]
     pub fn load(&self) -> (usize, usize, u64) {

@@ -3,11 +3,11 @@
 
 use bytes::Bytes;
 use catena_wire::{
-    Asked, At, BRANCH_DEPTH_MAX, Branch, BranchCount, Brought, Budget, ChainId, Charter, Delegated, End, Exception,
-    Fate, Fault, Frame, Hash, Hop, Kinds, Listener, LogLine, Merge, Message, Mode, NodeId, NodeRef, Order, Outcome,
-    Part, PossibleDuplicate, Recording, Replies, ResolverAnswer, Right, RightEnd, Rights, SegmentEntry, SegmentMessage,
-    SegmentRefusal, ServiceEntry, Sighting, StepKey, StepLimits, StepTrace, Told, Value, What, Whereabouts, Whither,
-    Window,
+    Asked, At, BRANCH_DEPTH_MAX, Branch, BranchCount, Brought, Budget, Buffer, ChainId, Charter, Completion, Datagram,
+    Delegated, End, Exception, Fate, Fault, Frame, Hash, Hop, Kinds, Listener, LogLine, Merge, Message, Mode, NodeId,
+    NodeRef, Order, Outcome, Part, PossibleDuplicate, Recording, Replies, ResolverAnswer, Right, RightEnd, Rights,
+    SegmentEntry, SegmentMessage, SegmentRefusal, ServiceEntry, Sighting, StepKey, StepLimits, StepTrace, Told, Value,
+    What, Whereabouts, Whither, Window,
 };
 use proptest::{collection::vec, option, prelude::*};
 
@@ -247,7 +247,23 @@ fn about_segments() -> Vec<(&'static str, SegmentMessage)> {
         ("segment attached", M::Attached(9, 8)),
         ("segment list", M::List(9, 0)),
         ("segment listing", M::Listing(9, vec![entry])),
-        ("segment short", M::Short { from: "mail".into(), to: "ads".into(), data }),
+        (
+            "segment short",
+            M::Short(Box::new(Datagram {
+                from: "mail".into(),
+                to: "ads".into(),
+                number: 4,
+                about: Some(3),
+                items: vec![data, Bytes::new()],
+                buffers: vec![Buffer { at: granted, bytes: 1 << 20 }],
+                completion: Completion::Piggybacked,
+                room: Some(Buffer { at: granted, bytes: 64 }),
+                asks: true,
+                taken: vec![7, 8],
+            })),
+        ),
+        ("segment taken", M::Taken(vec![4])),
+        ("segment nobody here", M::NobodyHere("ads".into())),
     ]
 }
 
@@ -318,8 +334,38 @@ fn about() -> impl Strategy<Value = SegmentMessage> {
         (any::<u64>(), any::<u128>()).prop_map(|(id, ticket)| M::Attached(id, ticket)),
         (any::<u64>(), any::<u32>()).prop_map(|(id, first)| M::List(id, first)),
         (any::<u64>(), vec(entry(), 0..4)).prop_map(|(id, entries)| M::Listing(id, entries)),
-        (name(), name(), bytes(60)).prop_map(|(from, to, data)| M::Short { from, to, data }),
+        datagram().prop_map(|datagram| M::Short(Box::new(datagram))),
+        vec(any::<u64>(), 0..4).prop_map(M::Taken),
+        name().prop_map(M::NobodyHere),
     ]
+}
+
+fn datagram() -> impl Strategy<Value = Datagram> {
+    let buffer = || {
+        (any::<u32>(), any::<[u64; 3]>(), option::of(any::<u64>())).prop_map(
+            |(number, [generation, offset, bytes], grant)| Buffer {
+                at: At { number, generation, offset, grant },
+                bytes,
+            },
+        )
+    };
+    let completion = || prop_oneof![Just(Completion::Told), Just(Completion::Piggybacked), Just(Completion::Timeout)];
+    let names = (name(), name(), any::<u64>(), option::of(any::<u64>()));
+    let rest = (vec(buffer(), 0..4), completion(), option::of(buffer()), vec(any::<u64>(), 0..4), any::<bool>());
+    (names, vec(bytes(60), 0..4), rest).prop_map(
+        |((from, to, number, about), items, (buffers, completion, room, taken, asks))| Datagram {
+            from,
+            to,
+            number,
+            about,
+            items,
+            buffers,
+            completion,
+            room,
+            taken,
+            asks,
+        },
+    )
 }
 
 fn name() -> impl Strategy<Value = String> {

@@ -35,3 +35,18 @@ pub(crate) fn mail_ms(mail_bytes: u64) -> f64 {
 pub(crate) fn plain_mail_ms(mail_bytes: u64) -> f64 {
     2.0 * (along(&["mtv", "bei", "mtv"]) + mail_bytes as f64 / link("bei", "mtv").1)
 }
+
+/// By a chain that carries the reference: Beijing by Redmond, Mountain View and Cambridge to the ads in Beijing and home; then the picture's bytes from
+/// Redmond.
+pub(crate) fn picture_ms(bytes: u64) -> f64 {
+    along(&["bei", "red", "mtv", "cam", "bei", "bei"])
+        + along(&["bei", "red", "bei"])
+        + bytes as f64 / link("red", "bei").1
+}
+
+/// If each hop carried the picture.
+pub(crate) fn picture_along_ms(bytes: u64) -> f64 {
+    let way = ["red", "mtv", "cam", "bei", "bei"];
+    let carried: f64 = way.windows(2).map(|pair| bytes as f64 / link(pair[0], pair[1]).1).sum();
+    along(&["bei", "red", "mtv", "cam", "bei", "bei"]) + carried
+}

@@ -82,8 +82,8 @@ impl Job {
     }
 }
 
-pub(crate) fn write(path: &Path, copy: &Job, mail: &Job) -> std::io::Result<()> {
-    let result = json!({ "copy": copy.json(), "mail": mail.json() });
+pub(crate) fn write(path: &Path, copy: &Job, mail: &Job, picture: &Json) -> std::io::Result<()> {
+    let result = json!({ "copy": copy.json(), "mail": mail.json(), "picture": picture });
     std::fs::write(path, format!("{result:#}\n"))
 }
 

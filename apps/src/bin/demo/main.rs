@@ -1,10 +1,11 @@
 //! `make demo`: a file copied between two servers in Mountain View for a client in Beijing, and a mail opened in Mountain View whose storage and ads are in
-//! Beijing; each by plain calls and by a chain, side by side, over real processes and shaped links.
+//! Beijing; each by plain calls and by a chain, side by side, over real processes and shaped links. Then a picture by reference.
 #![allow(clippy::print_stdout)]
 
 mod bound;
 mod drawing;
 mod figures;
+mod picture;
 mod stage;
 
 use std::{
@@ -44,8 +45,9 @@ async fn demonstrate() -> Result<(), Failure> {
     let file = source_file(std::env::var_os("FILE").map(PathBuf::from), &stage.data("mtv").join("demo.bin"))?;
     let copied = show_copy(&stage, &file).await?;
     let mailed = show_mail(&stage).await?;
+    let pictured = picture::show(&stage).await?;
     stage.close().await;
-    figures::write(&folder.join("result.json"), &copied, &mailed)?;
+    figures::write(&folder.join("result.json"), &copied, &mailed, &pictured)?;
     println!("\nwritten to {}", folder.join("result.json").display());
     Ok(())
 }

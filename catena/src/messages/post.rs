@@ -1,0 +1,156 @@
+//! The machine of messages under its own lock, and what the links bring for it.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, Weak},
+    time::Duration,
+};
+
+use catena_core::messages::{Delivered, Ended, MessageCounts, MessagePolicy, Messages, Outcome};
+use catena_net::{Link, Message as Frame};
+use catena_wire::{Datagram, Encoded, Message, NodeRef, SegmentMessage};
+use tokio::sync::{Notify, oneshot};
+
+use crate::{
+    Granted, Segment,
+    shell::{Shell, lock},
+};
+
+/// How often to see whose time is over, while anything is held.
+const SWEEP_EVERY: Duration = Duration::from_millis(250);
+
+/// What becomes of something that was held for a partner.
+#[derive(Debug)]
+pub(super) enum Came {
+    /// The partner's answer.
+    Answer(Arc<NodeRef>, Datagram),
+    /// It is over.
+    Over(Outcome),
+}
+
+/// Ranges of segments that a partner may use: what was made for it alone goes with it, and of others only the grant.
+#[derive(Debug)]
+pub(super) struct Lent(pub(super) Vec<(Segment, Granted)>);
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        for (segment, granted) in &self.0 {
+            segment.take_back(granted);
+        }
+    }
+}
+
+type Machine = Messages<Lent, oneshot::Sender<Came>, Arc<Notify>>;
+
+/// All that a node does with messages between services.
+#[derive(Debug)]
+pub(crate) struct Post {
+    machine: Mutex<Machine>,
+    pub(super) policy: MessagePolicy,
+    /// A task looks at the clock.
+    sweeping: Mutex<bool>,
+}
+
+impl Post {
+    pub(crate) fn new(policy: MessagePolicy) -> Self {
+        Self { machine: Mutex::new(Messages::new(policy.clone())), policy, sweeping: Mutex::default() }
+    }
+
+    pub(super) fn machine(&self) -> MutexGuard<'_, Machine> {
+        lock(&self.machine)
+    }
+
+    pub(crate) fn counts(&self) -> MessageCounts {
+        self.machine().counts()
+    }
+
+    /// See [`Messages::load`].
+    pub(crate) fn load(&self) -> (usize, usize, u64) {
+        self.machine().load()
+    }
+
+    /// Tells whoever waits, and lets go of segments: with no lock held, since that takes others.
+    pub(super) fn finish(ended: impl IntoIterator<Item = Ended<Lent, oneshot::Sender<Came>>>) {
+        for Ended { held, waiter, outcome } in ended {
+            drop(held);
+            if let Some(waiter) = waiter {
+                // Whoever waited may have gone.
+                let _ = waiter.send(Came::Over(outcome));
+            }
+        }
+    }
+}
+
+/// Sends something small about messages, if the link has room for it.
+pub(super) fn offer(link: &Link, about: SegmentMessage) -> bool {
+    let Encoded { head, tail } = Message::Segment(about).encode();
+    link.try_send(Frame::new(head, tail)).is_ok()
+}
+
+impl Shell {
+    /// Something about segments, or messages, came by a link.
+    pub(crate) fn on_segment(self: &Arc<Self>, link: &Arc<Link>, from: &Arc<NodeRef>, about: SegmentMessage) {
+        match about {
+            SegmentMessage::Short(datagram) => {
+                if let Some(service) = self.deliver(from, *datagram) {
+                    offer(link, SegmentMessage::NobodyHere(service));
+                }
+            }
+            SegmentMessage::Taken(numbers) => {
+                let ended = self.post.machine().on_taken(from.id, &numbers);
+                Post::finish(ended);
+            }
+            SegmentMessage::NobodyHere(service) => self.core().on_not_there(&service, from.id),
+            about => self.segments.on_message(link, from, about),
+        }
+    }
+
+    /// Gives the service that nobody here takes messages for, if so.
+    pub(super) fn deliver(&self, from: &Arc<NodeRef>, mut datagram: Datagram) -> Option<String> {
+        let taken = std::mem::take(&mut datagram.taken);
+        let (ended, delivered) = {
+            let mut machine = self.post.machine();
+            (machine.on_taken(from.id, &taken), machine.deliver(from, datagram))
+        };
+        Post::finish(ended);
+        match delivered {
+            Delivered::Queued(bell) => bell.notify_one(),
+            Delivered::Answers(Ended { held, waiter, .. }, datagram) => {
+                drop(held);
+                if let Some(waiter) = waiter {
+                    let _ = waiter.send(Came::Answer(Arc::clone(from), datagram));
+                }
+            }
+            Delivered::Nobody(service) => return Some(service),
+            Delivered::Dropped => {}
+        }
+        None
+    }
+
+    /// No answer comes by this link any more.
+    pub(crate) fn messages_lost(&self, link: u64) {
+        let ended = self.post.machine().on_link_lost(link);
+        Post::finish(ended);
+    }
+
+    /// Looks at the clock for as long as anything is held.
+    pub(super) fn keep_sweeping(self: &Arc<Self>) {
+        let mut sweeping = lock(&self.post.sweeping);
+        if !std::mem::replace(&mut *sweeping, true) {
+            self.runtime().spawn(sweep(Arc::downgrade(self)));
+        }
+    }
+}
+
+async fn sweep(shell: Weak<Shell>) {
+    loop {
+        tokio::time::sleep(SWEEP_EVERY).await;
+        let Some(shell) = shell.upgrade() else { return };
+        let late = shell.post.machine().on_timeout(shell.segments.now());
+        Post::finish(late);
+        let mut sweeping = lock(&shell.post.sweeping);
+        if shell.post.machine().load().1 == 0 {
+            *sweeping = false;
+            return;
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! A question, and the three ways in which its answer comes.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use catena_core::messages::Outcome;
+use catena_wire::{Exception, Fault, names};
+use tokio::sync::oneshot;
+
+use super::{
+    Long, Received,
+    answering::WORD_BYTES,
+    post::{Came, Post},
+    sending::{Letter, Room},
+};
+use crate::{Segment, shell::Shell};
+
+/// How long an answer is awaited by default.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// How much of a long answer [`Answer::bytes`] reads by default.
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
+
+/// What is asked, and where the answer may be put.
+#[derive(Debug)]
+pub struct Question {
+    long: Long,
+    room: Option<u64>,
+    timeout: Duration,
+}
+
+impl Question {
+    /// A question of these items.
+    pub fn new(items: impl IntoIterator<Item = impl Into<Bytes>>) -> Self {
+        Self::of(items.into_iter().fold(Long::default(), Long::item))
+    }
+
+    /// A question with buffers of its own, which are held until its answer comes.
+    #[must_use]
+    pub const fn of(long: Long) -> Self {
+        Self { long, room: None, timeout: TIMEOUT }
+    }
+
+    /// With a return buffer for an answer of so many bytes: the server may write it there, so that it is here before anybody looks for it.
+    #[must_use]
+    pub const fn room(mut self, bytes: u64) -> Self {
+        self.room = Some(bytes);
+        self
+    }
+
+    /// How long the answer is awaited. Default: 10 s.
+    #[must_use]
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+}
+
+/// An answer, by the way that its server chose.
+#[derive(Debug)]
+pub enum Answer {
+    /// It came in one frame.
+    Short(Received),
+    /// It was written into the return buffer.
+    Returned(Bytes),
+    /// It waits at the server to be read.
+    Long(Received),
+}
+
+impl Answer {
+    /// Its bytes, whichever way it came, up to 64 MiB.
+    ///
+    /// # Errors
+    /// As [`super::Buffered::fetch`].
+    pub async fn bytes(self) -> Result<Bytes, Exception> {
+        match self {
+            Self::Returned(bytes) => Ok(bytes),
+            Self::Short(message) => Ok(message.items().first().cloned().unwrap_or_default()),
+            Self::Long(message) => match message.buffers().first() {
+                Some(buffer) => buffer.fetch(ANSWER_BYTES_MAX).await,
+                None => Ok(Bytes::new()),
+            },
+        }
+    }
+}
+
+/// Lets go of what is held for an answer that nobody waits for any more.
+struct Awaiting<'s> {
+    shell: &'s Arc<Shell>,
+    number: u64,
+}
+
+impl Drop for Awaiting<'_> {
+    fn drop(&mut self) {
+        let ended = self.shell.post.machine().let_go(self.number);
+        Post::finish(ended);
+    }
+}
+
+pub(crate) async fn ask(shell: &Arc<Shell>, from: &str, to: &str, question: Question) -> Result<Answer, Exception> {
+    let Question { long, room, timeout } = question;
+    let target = shell.target(to).await?;
+    let letter = Letter { from, target: &target, about: None };
+    let room = room.map(|room| room.saturating_add(WORD_BYTES));
+    let (number, came, room) = shell.send_held(&letter, long.lasts(timeout), Some(room))?;
+    let _awaiting = Awaiting { shell, number };
+    let answer = async {
+        tokio::select! {
+            came = came => answered(shell, to, came),
+            answer = returned(room) => answer.map(Answer::Returned),
+        }
+    };
+    tokio::time::timeout(timeout, answer).await.unwrap_or_else(|_| Err(lost(to, Outcome::Late)))
+}
+
+fn answered(shell: &Arc<Shell>, to: &str, came: Result<Came, oneshot::error::RecvError>) -> Result<Answer, Exception> {
+    match came {
+        Ok(Came::Answer(from, datagram)) => {
+            let message = Received::new(shell, from, datagram);
+            Ok(if message.buffers().is_empty() { Answer::Short(message) } else { Answer::Long(message) })
+        }
+        Ok(Came::Over(outcome)) => Err(lost(to, outcome)),
+        Err(_) => Err(lost(to, Outcome::LetGo)),
+    }
+}
+
+/// Waits for an answer in the return buffer. Whoever writes there is not trusted: nothing is looked at before the buffer is taken back, and nothing that is said of it
+/// believed.
+async fn returned(room: Option<Room>) -> Result<Bytes, Exception> {
+    let Some(Room { segment, .. }) = room else { return std::future::pending().await };
+    loop {
+        let told = segment.written();
+        if word_of(&segment)? != 0 {
+            break;
+        }
+        told.await;
+    }
+    segment.revoke().await?;
+    let (length, capacity) = (word_of(&segment)?.saturating_sub(1), segment.bytes() - WORD_BYTES);
+    if length > capacity {
+        let text = format!("its server says that an answer of {length} bytes is in a return buffer of {capacity}");
+        return Err(Exception::new(names::PROTOCOL, Fault::Service, text));
+    }
+    let mut bytes = vec![0; length as usize];
+    segment.read(WORD_BYTES, &mut bytes)?;
+    Ok(bytes.into())
+}
+
+fn word_of(segment: &Segment) -> Result<u64, Exception> {
+    let mut word = [0; WORD_BYTES as usize];
+    segment.read(0, &mut word)?;
+    // The server turned it into this node's order.
+    Ok(u64::from_ne_bytes(word))
+}
+
+fn lost(to: &str, outcome: Outcome) -> Exception {
+    let (name, why) = match outcome {
+        Outcome::LinkLost => (names::OWNER_LOST, "the link to its node was lost"),
+        _ => (names::DEADLINE_EXCEEDED, "none came in time; messages may be lost: ask again if that does no harm"),
+    };
+    Exception::new(name, Fault::Network, format!("answer of {to}: {why}")).outcome_unknown()
+}

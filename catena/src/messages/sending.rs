@@ -1,0 +1,326 @@
+//! Messages out: to whichever node takes those of a service.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use catena_core::{
+    messages::{Outcome, Terms},
+    segments::Export,
+};
+use catena_net::Link;
+use catena_wire::{
+    BUFFERS_MAX, Buffer, Completion, Datagram, Exception, Fault, NodeRef, Rights, SHORT_BYTES_MAX, SHORT_ITEMS_MAX,
+    SegmentMessage, names,
+};
+use tokio::sync::oneshot;
+
+use super::post::{Came, Lent, Post, offer};
+use crate::{GrantTerms, Segment, random, segments::pieces_of, shell::Shell};
+
+/// How long the buffers of a message are held by default.
+const LASTS: Duration = Duration::from_secs(10);
+
+/// A long message: what its receiver may read, when it likes. The sender need not wait for that.
+#[derive(Debug)]
+pub struct Long {
+    pub(super) items: Vec<Bytes>,
+    contents: Vec<Content>,
+    completion: Completion,
+    requests: Option<u32>,
+    lasts: Duration,
+}
+
+#[derive(Debug)]
+enum Content {
+    Bytes(Bytes),
+    Part(Segment, u64, u64),
+}
+
+impl Content {
+    /// What this node holds of its own for it.
+    const fn held(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Part(..) => 0,
+        }
+    }
+}
+
+impl Default for Long {
+    fn default() -> Self {
+        Self {
+            items: Vec::new(),
+            contents: Vec::new(),
+            completion: Completion::default(),
+            requests: None,
+            lasts: LASTS,
+        }
+    }
+}
+
+impl Long {
+    /// A message of these bytes.
+    pub fn of(bytes: impl Into<Bytes>) -> Self {
+        Self::default().and(bytes)
+    }
+
+    /// One more buffer, of these bytes. They are copied into a segment of their own.
+    #[must_use]
+    pub fn and(mut self, bytes: impl Into<Bytes>) -> Self {
+        self.contents.push(Content::Bytes(bytes.into()));
+        self
+    }
+
+    /// One more buffer: this range of a segment, as it is when it is read. Who changes it meanwhile sends what he changed it to.
+    #[must_use]
+    pub fn and_part(mut self, segment: &Segment, offset: u64, bytes: u64) -> Self {
+        self.contents.push(Content::Part(segment.clone(), offset, bytes));
+        self
+    }
+
+    /// A small item that comes with the message itself.
+    #[must_use]
+    pub fn item(mut self, item: impl Into<Bytes>) -> Self {
+        self.items.push(item.into());
+        self
+    }
+
+    /// How the sender learns that it has been read. Default: by a message of its own.
+    #[must_use]
+    pub const fn completion(mut self, completion: Completion) -> Self {
+        self.completion = completion;
+        self
+    }
+
+    /// So many requests may read each buffer. Default: as many as it takes to read it once, in pieces of 256 KiB.
+    #[must_use]
+    pub const fn requests(mut self, requests: u32) -> Self {
+        self.requests = Some(requests);
+        self
+    }
+
+    /// How long it is held. Default: 10 s; at most [`crate::MessagePolicy::held_time_max_us`].
+    #[must_use]
+    pub const fn lasts(mut self, lasts: Duration) -> Self {
+        self.lasts = lasts;
+        self
+    }
+}
+
+/// A long message under way. Dropped, the message stays.
+pub struct Sent {
+    shell: Arc<Shell>,
+    number: u64,
+    outcome: oneshot::Receiver<Came>,
+}
+
+impl std::fmt::Debug for Sent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sent").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+impl Sent {
+    /// Waits until its receiver has read it, or wants no more of it.
+    ///
+    /// # Errors
+    /// `DeadlineExceeded`, `unknown`: nobody said so in its time. Where completion is left to the timeout that is how it always ends.
+    pub async fn completed(self) -> Result<(), Exception> {
+        match self.outcome.await {
+            Ok(Came::Over(Outcome::Taken)) => Ok(()),
+            _ => {
+                let text = "nobody said in its time that the long message was read; what was not read is gone";
+                Err(Exception::new(names::DEADLINE_EXCEEDED, Fault::Network, text).outcome_unknown())
+            }
+        }
+    }
+
+    /// Takes it back: from now on it cannot be read. Says whether it was still held.
+    #[must_use]
+    pub fn take_back(self) -> bool {
+        let ended = self.shell.post.machine().let_go(self.number);
+        let held = ended.is_some();
+        Post::finish(ended);
+        held
+    }
+}
+
+/// A service as it was found.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) service: String,
+    pub(super) node: Arc<NodeRef>,
+    /// `None`: it is this node.
+    pub(super) link: Option<Arc<Link>>,
+}
+
+/// Checks what a sender gives: messages are not fragmented.
+pub(super) fn checked(items: Vec<Bytes>) -> Result<Vec<Bytes>, Exception> {
+    let bytes: usize = items.iter().map(Bytes::len).sum();
+    if bytes <= SHORT_BYTES_MAX && items.len() <= SHORT_ITEMS_MAX {
+        return Ok(items);
+    }
+    let text = format!(
+        "a short message has at most {SHORT_ITEMS_MAX} items of {SHORT_BYTES_MAX} bytes together, and this one has {} of {bytes}; send it as a long message",
+        items.len()
+    );
+    Err(Exception::new(names::LIMIT_EXCEEDED, Fault::Caller, text))
+}
+
+/// A question's return buffer: its segment, and what is told of it.
+pub(super) struct Room {
+    pub(super) segment: Segment,
+    buffer: Buffer,
+}
+
+/// What is sent, and to whom.
+pub(super) struct Letter<'m> {
+    pub(super) from: &'m str,
+    pub(super) target: &'m Target,
+    /// It answers this message.
+    pub(super) about: Option<u64>,
+}
+
+impl Shell {
+    /// Finds the node that takes a service's messages.
+    pub(super) async fn target(self: &Arc<Self>, service: &str) -> Result<Target, Exception> {
+        let found = |node, link| Target { service: service.to_owned(), node, link };
+        if self.post.machine().is_open(service) {
+            return Ok(found(Arc::new(self.me.clone()), None));
+        }
+        let (node, link) = self.locate(service).await?;
+        Ok(found(node, Some(link)))
+    }
+
+    /// Sends a short message; what finds no room on the way is dropped, and counted.
+    pub(super) fn send_short(self: &Arc<Self>, letter: &Letter<'_>, items: Vec<Bytes>) -> Result<(), Exception> {
+        let datagram = Datagram { items: checked(items)?, ..self.datagram(letter) };
+        if !self.dispatch(letter.target, datagram) {
+            self.post.machine().note_not_sent();
+        }
+        Ok(())
+    }
+
+    fn datagram(&self, letter: &Letter<'_>) -> Datagram {
+        let Letter { from, target, about } = letter;
+        Datagram { from: (*from).to_owned(), to: target.service.clone(), about: *about, ..Datagram::default() }
+    }
+
+    /// Says whether it is under way. What there is to be said of completion goes along.
+    fn dispatch(self: &Arc<Self>, target: &Target, mut datagram: Datagram) -> bool {
+        let Some(link) = &target.link else {
+            self.deliver(&target.node, datagram);
+            return true;
+        };
+        datagram.taken = self.post.machine().owed(target.node.id);
+        offer(link, SegmentMessage::Short(Box::new(datagram)))
+    }
+
+    /// Sends a long message.
+    pub(super) fn send_long(self: &Arc<Self>, letter: &Letter<'_>, long: Long) -> Result<Sent, Exception> {
+        let (number, outcome, _) = self.send_held(letter, long, None)?;
+        Ok(Sent { shell: Arc::clone(self), number, outcome })
+    }
+
+    /// Sends a message for which something is held: buffers to be read, and, for `asks`, room for an answer, which is awaited.
+    pub(super) fn send_held(
+        self: &Arc<Self>,
+        letter: &Letter<'_>,
+        mut long: Long,
+        asks: Option<Option<u64>>,
+    ) -> Result<(u64, oneshot::Receiver<Came>, Option<Room>), Exception> {
+        let target = letter.target;
+        let items = checked(std::mem::take(&mut long.items))?;
+        if long.contents.len() > BUFFERS_MAX {
+            let text =
+                format!("a long message has at most {BUFFERS_MAX} buffers, and this one {}", long.contents.len());
+            return Err(Exception::new(names::LIMIT_EXCEEDED, Fault::Caller, text));
+        }
+        let room_bytes = asks.flatten();
+        let held = long.contents.iter().map(Content::held).sum::<u64>().saturating_add(room_bytes.unwrap_or_default());
+        let lasts_us = u64::try_from(long.lasts.as_micros()).unwrap_or(u64::MAX);
+        let answer_by = asks.map(|_| target.link.as_ref().map_or(u64::MAX, |link| link.id()));
+        let terms = Terms { to: target.node.id, answer_by, bytes: held, lasts_us };
+        let (waiter, outcome) = oneshot::channel();
+        let number = self.post.machine().hold(self.segments.now(), terms, Some(waiter));
+        let number = number.map_err(|(limit, _)| full(&target.node, limit))?;
+        self.keep_sweeping();
+        let sent = self.lend(target, &long, room_bytes).and_then(|(lent, buffers, room)| {
+            // Whatever is held for it was held from before it was sent.
+            drop(self.post.machine().attach(number, lent));
+            let datagram = Datagram {
+                number,
+                items,
+                buffers,
+                completion: long.completion,
+                room: room.as_ref().map(|room| room.buffer),
+                asks: asks.is_some(),
+                ..self.datagram(letter)
+            };
+            if self.dispatch(target, datagram) { Ok(room) } else { Err(busy(&target.node)) }
+        });
+        match sent {
+            Ok(room) => Ok((number, outcome, room)),
+            Err(why) => {
+                let ended = self.post.machine().let_go(number);
+                Post::finish(ended);
+                Err(why)
+            }
+        }
+    }
+
+    /// Makes segments of buffers, and grants them to the partner alone.
+    fn lend(
+        self: &Arc<Self>,
+        target: &Target,
+        long: &Long,
+        room_bytes: Option<u64>,
+    ) -> Result<(Lent, Vec<Buffer>, Option<Room>), Exception> {
+        let (mut lent, mut buffers) = (Lent(Vec::new()), Vec::new());
+        let mut grant = |segment: &Segment, rights, offset, bytes, uses| {
+            let terms = GrantTerms { rights, offset, bytes, uses, lasts: long.lasts };
+            let granted = segment.grant(target.node.id, terms)?;
+            lent.0.push((segment.clone(), granted));
+            Ok(Buffer { at: granted.at, bytes })
+        };
+        for content in &long.contents {
+            let (segment, offset, bytes) = match content {
+                Content::Bytes(bytes) => (self.unnamed(bytes.len() as u64)?, 0, bytes.len() as u64),
+                Content::Part(segment, offset, bytes) => (segment.clone(), *offset, *bytes),
+            };
+            if let Content::Bytes(bytes) = content {
+                segment.write(0, bytes)?;
+            }
+            let requests = long.requests.unwrap_or_else(|| pieces_of(bytes));
+            buffers.push(grant(&segment, Rights::READ, offset, bytes, requests)?);
+        }
+        let room = match room_bytes {
+            Some(bytes) => {
+                let segment = self.unnamed(bytes)?;
+                // The answer's bytes, and the word that says that they are there.
+                let buffer = grant(&segment, Rights::WRITE, 0, bytes, pieces_of(bytes).saturating_add(1))?;
+                Some(Room { segment, buffer })
+            }
+            None => None,
+        };
+        Ok((lent, buffers, room))
+    }
+
+    /// A segment that nobody finds: its partner is told of it.
+    fn unnamed(self: &Arc<Self>, bytes: u64) -> Result<Segment, Exception> {
+        Segment::export(&self.segments, &format!("message {:016x}", random::bits64()), bytes, Export::default())
+    }
+}
+
+fn full(to: &NodeRef, limit: &str) -> Exception {
+    let text = format!(
+        "the node's limit {limit} is reached by what is held for {}; nothing was sent; wait until some of it has been read, or its time is over",
+        to.name
+    );
+    Exception::new(names::OVERLOADED, Fault::Node, text)
+}
+
+fn busy(to: &NodeRef) -> Exception {
+    let text = format!("the link to {} has no room; nothing was sent; send it again later", to.name);
+    Exception::new(names::OVERLOADED, Fault::Network, text)
+}

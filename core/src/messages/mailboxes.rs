@@ -1,0 +1,129 @@
+//! What came for the services of this node. A flood from one partner leaves room for the others; what finds no room is dropped.
+
+use alloc::{
+    boxed::Box,
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    vec::Vec,
+};
+use core::fmt;
+
+use catena_wire::{Datagram, NAME_BYTES_MAX, NodeId, NodeRef};
+
+use super::policy::{MessagePolicy, mistake};
+
+/// What a message costs its mailbox beside its items, in bytes.
+const OVERHEAD_BYTES: usize = 256;
+
+/// Why there is no mailbox.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MailboxError {
+    /// Another one here takes the messages of this service.
+    Twice,
+    /// Names have 1 to 256 bytes and no slash.
+    Name,
+    /// The node has as many as it takes on.
+    TooMany,
+}
+
+impl fmt::Display for MailboxError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Twice => "this node has a mailbox of this name; use that one, or drop it first",
+            Self::Name => "a service's name has 1 to 256 bytes and no slash",
+            Self::TooMany => "the node's limit mailboxes_max is reached; drop some, or raise it",
+        })
+    }
+}
+
+impl core::error::Error for MailboxError {}
+
+/// A message, and the node that it came from.
+pub type Letter = (Arc<NodeRef>, Datagram);
+
+#[derive(Debug)]
+struct Mailbox<B> {
+    bell: B,
+    queue: VecDeque<Letter>,
+    per_peer: BTreeMap<NodeId, usize>,
+    bytes: usize,
+}
+
+/// By their services.
+#[derive(Debug)]
+pub(super) struct Mailboxes<B> {
+    by_service: BTreeMap<Box<str>, Mailbox<B>>,
+}
+
+impl<B> Default for Mailboxes<B> {
+    fn default() -> Self {
+        Self { by_service: BTreeMap::new() }
+    }
+}
+
+impl<B: Clone> Mailboxes<B> {
+    pub(super) fn open(&mut self, service: &str, bell: B, policy: &MessagePolicy) -> Result<(), MailboxError> {
+        match () {
+            () if service.is_empty() || service.len() > NAME_BYTES_MAX || service.contains('/') => {
+                return Err(MailboxError::Name);
+            }
+            () if self.is_open(service) => return Err(MailboxError::Twice),
+            () if self.by_service.len() >= policy.mailboxes_max => return Err(MailboxError::TooMany),
+            () => {}
+        }
+        let mailbox = Mailbox { bell, queue: VecDeque::new(), per_peer: BTreeMap::new(), bytes: 0 };
+        self.by_service.insert(service.into(), mailbox);
+        Ok(())
+    }
+
+    pub(super) fn close(&mut self, service: &str) -> Vec<Letter> {
+        self.by_service.remove(service).map(|mailbox| mailbox.queue.into()).unwrap_or_default()
+    }
+
+    pub(super) fn is_open(&self, service: &str) -> bool {
+        self.by_service.contains_key(service)
+    }
+
+    /// Gives the bell of the mailbox that it is in; `None`: there is no room.
+    pub(super) fn put(&mut self, from: &Arc<NodeRef>, datagram: Datagram, policy: &MessagePolicy) -> Option<B> {
+        let mailbox = self.by_service.get_mut(datagram.to.as_str())?;
+        let (bytes, of_peer) = (cost(&datagram), mailbox.per_peer.get(&from.id).copied().unwrap_or_default());
+        let full = mailbox.queue.len() >= policy.mailbox_messages_max
+            || mailbox.bytes + bytes > policy.mailbox_bytes_max
+            || of_peer >= policy.mailbox_messages_per_peer_max;
+        if full && !mistake!(policy, NoRoomNeeded) {
+            return None;
+        }
+        mailbox.bytes += bytes;
+        mailbox.per_peer.insert(from.id, of_peer + 1);
+        mailbox.queue.push_back((Arc::clone(from), datagram));
+        Some(mailbox.bell.clone())
+    }
+
+    pub(super) fn take(&mut self, service: &str) -> Option<Letter> {
+        let mailbox = self.by_service.get_mut(service)?;
+        let (from, datagram) = mailbox.queue.pop_front()?;
+        mailbox.bytes -= cost(&datagram);
+        if let Some(count) = mailbox.per_peer.get_mut(&from.id) {
+            *count -= 1;
+            if *count == 0 {
+                mailbox.per_peer.remove(&from.id);
+            }
+        }
+        Some((from, datagram))
+    }
+
+    pub(super) fn waiting(&self, service: &str) -> usize {
+        self.by_service.get(service).map_or(0, |mailbox| mailbox.queue.len())
+    }
+
+    pub(super) fn all_waiting(&self) -> usize {
+        self.by_service.values().map(|mailbox| mailbox.queue.len()).sum()
+    }
+}
+
+fn cost(datagram: &Datagram) -> usize {
+    let items: usize = datagram.items.iter().map(|item| item.len() + size_of::<bytes::Bytes>()).sum();
+    let buffers = datagram.buffers.len() * size_of::<catena_wire::Buffer>();
+    OVERHEAD_BYTES + datagram.from.len() + datagram.to.len() + items + buffers
+}

@@ -1,0 +1,92 @@
+//! What a node allows with messages: every bound, by name and unit.
+
+/// The node owner's bounds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MessagePolicy {
+    /// Services of this node that take messages.
+    pub mailboxes_max: usize,
+    /// Messages that wait in one mailbox.
+    pub mailbox_messages_max: usize,
+    /// Of those, from one partner.
+    pub mailbox_messages_per_peer_max: usize,
+    /// Bytes of what waits in one mailbox.
+    pub mailbox_bytes_max: usize,
+    /// Messages at one time whose buffers, or whose answer's, this node holds.
+    pub held_max: usize,
+    /// Of those, for one partner.
+    pub held_per_peer_max: usize,
+    /// Bytes of such buffers.
+    pub held_bytes_max: u64,
+    /// Of those, for one partner.
+    pub held_bytes_per_peer_max: u64,
+    /// How long they are held at most, microseconds.
+    pub held_time_max_us: u64,
+    /// With so many messages waiting a service counts as loaded, and leaves the transfer of its answers to who asked.
+    pub loaded_waiting_min: usize,
+    /// With so many bytes written to a partner and not flushed, too.
+    pub loaded_unflushed_bytes_min: u64,
+    /// How long an answer may take to get into a return buffer before it goes long, microseconds.
+    pub return_time_max_us: u64,
+    /// A mistake on purpose.
+    #[cfg(feature = "seeded-bugs")]
+    pub bug: Option<MessageBug>,
+}
+
+impl Default for MessagePolicy {
+    fn default() -> Self {
+        Self {
+            mailboxes_max: 4_096,
+            mailbox_messages_max: 1_024,
+            mailbox_messages_per_peer_max: 256,
+            mailbox_bytes_max: 4 << 20,
+            held_max: 16_384,
+            held_per_peer_max: 512,
+            held_bytes_max: 1 << 30,
+            held_bytes_per_peer_max: 256 << 20,
+            held_time_max_us: 60_000_000,
+            loaded_waiting_min: 16,
+            loaded_unflushed_bytes_min: 4 << 20,
+            return_time_max_us: 2_000_000,
+            #[cfg(feature = "seeded-bugs")]
+            bug: None,
+        }
+    }
+}
+
+/// A mistake that the machine makes: the test of its tests.
+#[cfg(feature = "seeded-bugs")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MessageBug {
+    /// A mailbox takes more than it has room for.
+    NoRoomNeeded,
+    /// Anybody may say that a long message has been read.
+    StrangersTake,
+    /// Anybody may answer.
+    StrangersAnswer,
+    /// What nobody reads is held beyond its time.
+    HeldForEver,
+    /// What one partner does not read is held at the cost of all others.
+    OnePeerHoldsAll,
+}
+
+#[cfg(feature = "seeded-bugs")]
+impl MessageBug {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::NoRoomNeeded, Self::StrangersTake, Self::StrangersAnswer, Self::HeldForEver, Self::OnePeerHoldsAll];
+}
+
+/// Whether the policy asks for this mistake; never in a build without the feature `seeded-bugs`.
+macro_rules! mistake {
+    ($policy:expr, $name:ident) => {{
+        #[cfg(feature = "seeded-bugs")]
+        let made = $policy.bug == Some(crate::messages::MessageBug::$name);
+        #[cfg(not(feature = "seeded-bugs"))]
+        let made = {
+            let _ = &$policy;
+            false
+        };
+        made
+    }};
+}
+pub(super) use mistake;

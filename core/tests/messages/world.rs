@@ -1,0 +1,200 @@
+//! One node and three partners, of whom one is hostile, and everything that they can do in any order, drawn from a seed, beside a plain model.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use catena_core::{
+    Time,
+    messages::{Delivered, Ended, MessagePolicy, Messages, Outcome, Terms},
+};
+use catena_wire::{Datagram, NodeId, NodeRef};
+
+const STEPS: usize = 300;
+const PEERS: u64 = 3;
+const LASTS_MAX_US: u64 = 5_000;
+
+/// splitmix64.
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % most.max(1)
+    }
+}
+
+fn node(id: NodeId) -> Arc<NodeRef> {
+    Arc::new(NodeRef { id, name: String::new(), address: None, site: None })
+}
+
+#[derive(Clone, Copy)]
+struct Known {
+    terms: Terms,
+    until: Time,
+}
+
+struct World {
+    rng: Rng,
+    now: Time,
+    policy: MessagePolicy,
+    machine: Messages<u64, u64, ()>,
+    /// By number. What is held for it, and who waits, has the number itself.
+    held: BTreeMap<u64, Known>,
+    waiting: Vec<NodeId>,
+}
+
+fn run(seed: u64, policy: &MessagePolicy) -> Result<(), String> {
+    let mut world = World {
+        rng: Rng(seed),
+        now: Time::from_us(1),
+        policy: policy.clone(),
+        machine: Messages::new(policy.clone()),
+        held: BTreeMap::new(),
+        waiting: Vec::new(),
+    };
+    world.machine.open("a", ()).unwrap();
+    for _ in 0..STEPS {
+        world.step()?;
+        world.check()?;
+    }
+    world.now = world.now.after(LASTS_MAX_US);
+    let late = world.machine.on_timeout(world.now);
+    world.ended(late, None)?;
+    match world.machine.load() {
+        (_, 0, 0) => Ok(()),
+        (_, held, bytes) => Err(format!("{held} messages, {bytes} bytes, are held beyond all time")),
+    }
+}
+
+impl World {
+    fn step(&mut self) -> Result<(), String> {
+        let peer = NodeId(self.rng.below(PEERS));
+        let number = self.rng.below(self.held.last_key_value().map_or(1, |(last, _)| last + 2));
+        match self.rng.below(8) {
+            0 | 1 => self.hold(peer),
+            2 => {
+                let ended = self.machine.on_taken(peer, &[number]);
+                self.ended(ended, Some((peer, false)))?;
+            }
+            3 => {
+                let answer = Datagram { to: "a".into(), about: Some(number), ..Datagram::default() };
+                if let Delivered::Answers(ended, _) = self.machine.deliver(&node(peer), answer) {
+                    self.ended(vec![ended], Some((peer, true)))?;
+                }
+            }
+            4 => {
+                let message = Datagram { to: "a".into(), ..Datagram::default() };
+                if let Delivered::Queued(()) = self.machine.deliver(&node(peer), message) {
+                    self.waiting.push(peer);
+                }
+            }
+            5 => {
+                let taken = self.machine.take("a").map(|(from, _)| from.id);
+                let expected = (!self.waiting.is_empty()).then(|| self.waiting.remove(0));
+                if taken != expected {
+                    return Err(format!("{taken:?} was taken, not {expected:?}"));
+                }
+            }
+            6 => {
+                let lost = self.machine.on_link_lost(peer.0);
+                self.ended(lost, None)?;
+            }
+            _ => {
+                self.now = self.now.after(self.rng.below(2_000));
+                let late = self.machine.on_timeout(self.now);
+                self.ended(late, None)?;
+                if let Some((number, _)) = self.held.iter().find(|(_, known)| known.until <= self.now) {
+                    return Err(format!("{number} is held beyond its time"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn hold(&mut self, to: NodeId) {
+        let (bytes, lasts_us) = (self.rng.below(60), self.rng.below(2 * LASTS_MAX_US));
+        let answer_by = (self.rng.below(2) == 0).then_some(to.0);
+        let terms = Terms { to, answer_by, bytes, lasts_us };
+        if let Ok(number) = self.machine.hold(self.now, terms, None) {
+            self.machine.attach(number, number);
+            let until = self.now.after(lasts_us.min(self.policy.held_time_max_us));
+            self.held.insert(number, Known { terms, until });
+        }
+    }
+
+    /// `by`: who said so, and whether by an answer.
+    fn ended(&mut self, ended: Vec<Ended<u64, u64>>, by: Option<(NodeId, bool)>) -> Result<(), String> {
+        for Ended { held, outcome, .. } in ended {
+            let number = held.ok_or("what was held did not come back")?;
+            let known = self.held.remove(&number).ok_or(format!("{number} ended twice"))?;
+            if let Some((peer, answer)) = by
+                && (known.terms.to != peer || known.terms.answer_by.is_some() != answer)
+            {
+                return Err(format!("{peer:?} ended {number}, which is another one's: {outcome:?}"));
+            }
+            if outcome == Outcome::Late && known.until > self.now {
+                return Err(format!("{number} ended before its time"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let bytes_of =
+            |peer| self.held.values().filter(move |known| known.terms.to == peer).map(|known| known.terms.bytes);
+        for peer in (0..PEERS).map(NodeId) {
+            let (count, bytes) = (bytes_of(peer).count(), bytes_of(peer).sum::<u64>());
+            if count > self.policy.held_per_peer_max || bytes > self.policy.held_bytes_per_peer_max {
+                return Err(format!("{count} messages and {bytes} bytes are held for {peer:?} alone"));
+            }
+            let waiting = self.waiting.iter().filter(|from| **from == peer).count();
+            if waiting > self.policy.mailbox_messages_per_peer_max {
+                return Err(format!("{waiting} messages of {peer:?} wait"));
+            }
+        }
+        let all: u64 = self.held.values().map(|known| known.terms.bytes).sum();
+        let expected = (self.waiting.len(), self.held.len(), all);
+        if self.machine.load() != expected || self.waiting.len() > self.policy.mailbox_messages_max {
+            return Err(format!("there is {:?}, where {expected:?} is known", self.machine.load()));
+        }
+        Ok(())
+    }
+}
+
+fn policy() -> MessagePolicy {
+    MessagePolicy {
+        mailbox_messages_max: 8,
+        mailbox_messages_per_peer_max: 4,
+        held_max: 20,
+        held_per_peer_max: 8,
+        held_bytes_max: 400,
+        held_bytes_per_peer_max: 200,
+        held_time_max_us: LASTS_MAX_US,
+        ..MessagePolicy::default()
+    }
+}
+
+/// `CATENA_SEEDS` of them, else a few thousand.
+fn seeds() -> u64 {
+    std::env::var("CATENA_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(2_000)
+}
+
+#[test]
+fn no_partner_gets_more_than_its_part_or_ends_what_is_anothers() {
+    for seed in 0..seeds() {
+        if let Err(why) = run(seed, &policy()) {
+            panic!("seed {seed}: {why}");
+        }
+    }
+}
+
+#[cfg(feature = "seeded-bugs")]
+#[test]
+fn each_mistake_on_purpose_is_found() {
+    for bug in catena_core::messages::MessageBug::ALL {
+        let policy = MessagePolicy { bug: Some(bug), ..policy() };
+        let found = (0..1_000).find_map(|seed| run(seed, &policy).err());
+        assert!(found.is_some(), "{bug:?} goes unnoticed");
+    }
+}

@@ -1,0 +1,79 @@
+//! Messages between services (libRIPC, section III.A): short ones, and the control messages of long ones.
+
+use alloc::{string::String, vec::Vec};
+use bytes::Bytes;
+use minicbor::{Decode, Encode};
+
+use crate::At;
+
+/// Bytes of all items of a short message together. With names and descriptors it still goes in one frame, which overtakes all bulk.
+pub const SHORT_BYTES_MAX: usize = 12 << 10;
+/// Items of a short message.
+pub const SHORT_ITEMS_MAX: usize = 64;
+/// Buffers of a long message.
+pub const BUFFERS_MAX: usize = 16;
+/// Completions that one message brings.
+pub const COMPLETIONS_MAX: usize = 64;
+
+/// A range of a segment of the sender's, which a grant lets the receiver read or write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
+#[cbor(array)]
+pub struct Buffer {
+    /// Where it begins, and by which grant.
+    #[n(0)]
+    pub at: At,
+    /// So many bytes.
+    #[n(1)]
+    pub bytes: u64,
+}
+
+/// How the sender of a long message learns that its buffers have been read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Encode, Decode)]
+pub enum Completion {
+    /// By a message of its own, at once.
+    #[default]
+    #[n(0)]
+    Told,
+    /// With the next message that goes to it from there.
+    #[n(1)]
+    Piggybacked,
+    /// Not at all: its grants end with their time.
+    #[n(2)]
+    Timeout,
+}
+
+/// A message between services, in one frame: its items, and descriptors of buffers of its sender's. Neither acknowledged nor sent again.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode)]
+#[cbor(array)]
+pub struct Datagram {
+    /// The service that sends it.
+    #[cbor(n(0), with = "crate::bytes_codec::name")]
+    pub from: String,
+    /// The service that it is for.
+    #[cbor(n(1), with = "crate::bytes_codec::name")]
+    pub to: String,
+    /// The sender's number for it, by which it is answered, and told to be complete.
+    #[n(2)]
+    pub number: u64,
+    /// It answers the message to which the receiver gave this number.
+    #[n(3)]
+    pub about: Option<u64>,
+    /// Its items; none, and nothing else: a bare signal.
+    #[cbor(n(4), with = "crate::bytes_codec::items")]
+    pub items: Vec<Bytes>,
+    /// What the receiver may read: a long message's bytes.
+    #[cbor(n(5), with = "crate::bytes_codec::buffers")]
+    pub buffers: Vec<Buffer>,
+    /// How the sender learns that they have been.
+    #[n(6)]
+    pub completion: Completion,
+    /// A return buffer: the receiver may write its answer there.
+    #[n(7)]
+    pub room: Option<Buffer>,
+    /// Its sender awaits an answer to it.
+    #[n(9)]
+    pub asks: bool,
+    /// Long messages of the receiver's that the sender has read.
+    #[cbor(n(8), with = "crate::bytes_codec::completions")]
+    pub taken: Vec<u64>,
+}
