@@ -8,9 +8,11 @@
 //!
 //! [`right`] is the side of the holder, [`set`] that of the caller; a [`crate::collections::Tally`] orders and counts, for chains too.
 
+mod held;
+mod known;
 mod right;
 mod set;
 
+pub use held::{Gather, NotSent};
 pub(crate) use right::Rights;
-pub use right::{Gather, NotSent};
 pub(crate) use set::Sets;

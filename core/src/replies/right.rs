@@ -4,87 +4,22 @@ use alloc::{
     boxed::Box,
     collections::{BTreeMap, VecDeque},
     format,
-    string::String,
     sync::Arc,
     vec::Vec,
 };
 use catena_wire::{
-    Budget, ChainId, DELEGATES_MAX, Delegated, Exception, Fate, Fault, Message, NodeId, NodeRef, Part, REPLIES_MAX,
-    Replies, Right, RightEnd, StepKey, Value, names,
+    Budget, ChainId, DELEGATES_MAX, Delegated, Exception, Fate, Fault, Message, NodeId, NodeRef, Right, RightEnd,
+    StepKey, Value, names,
 };
 
+use super::held::{Child, Gather, Held, NotSent, beat, is_from_caller, send_end, send_replies};
 use crate::{
     Action, Policy, Receipt, Time, Urgency,
     calls::{Owner, ReplyTo, Request},
     collections::{Expiring, Timers},
-    delivery::Parcel,
     ground::Ground,
     outbox::Event,
 };
-
-/// Why a reply was not sent.
-#[derive(Clone, PartialEq, Debug)]
-pub enum NotSent {
-    /// The caller's reader is behind: here it is again, to be sent when [`Action::RightChanged`] says so.
-    Full(Value),
-    /// It never will be: the right has ended, or the reply is too large.
-    Over(Exception),
-}
-
-/// Replies that are sent together, as far as they come together: never later than the first of them may wait.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Gather {
-    /// So many at most.
-    pub replies: u32,
-    /// So many bytes, about.
-    pub bytes: u32,
-    /// Microseconds that a reply may wait for company. The first under a right does not wait.
-    pub wait_us: u64,
-}
-
-impl Gather {
-    /// Each reply is sent at once.
-    pub const NONE: Self = Self { replies: 1, bytes: 0, wait_us: 0 };
-}
-
-/// A right that was delegated, and what became of that, as soon as it is known.
-#[derive(Clone, Debug)]
-struct Child {
-    target: String,
-    fate: Option<Fate>,
-}
-
-/// A right that is here.
-#[derive(Clone, Debug)]
-struct Held {
-    number: u64,
-    right: Right,
-    /// Who handed it over.
-    from: NodeId,
-    budget: Budget,
-    deadline: Time,
-    credentials: Option<Value>,
-    gather: Gather,
-    /// Not yet sent, and when that is due.
-    queue: VecDeque<Value>,
-    queue_bytes: usize,
-    flush_at: Option<Time>,
-    /// Sent so far.
-    sent: u32,
-    /// Bytes of each reply that is sent and not read.
-    unread: VecDeque<usize>,
-    unread_bytes: usize,
-    read: u32,
-    /// Somebody waits until the reader has caught up.
-    waits: bool,
-    children: Vec<Child>,
-    /// Nobody here can reply under it any more.
-    let_go: bool,
-    threw: Option<Exception>,
-    beat_at: Time,
-    /// Since when the caller has not been reached, and when that was last found.
-    unreached: Option<(Time, Time)>,
-}
 
 /// A right that has ended: to whom it belonged, and where what it delegated went.
 #[derive(Clone, Debug)]
@@ -445,106 +380,6 @@ impl Rights {
         self.timers.clear(held.number);
         Some(held)
     }
-}
-
-impl Held {
-    fn push(&mut self, value: Value) {
-        self.queue_bytes += value.len_bytes();
-        self.queue.push_back(value);
-    }
-
-    /// Whether whoever replies has to wait.
-    fn is_full(&self) -> bool {
-        let window = self.right.window;
-        let (count, bytes) = (self.unread.len() + self.queue.len(), self.unread_bytes + self.queue_bytes);
-        count > 0 && (count >= window.replies as usize || bytes >= window.bytes as usize)
-    }
-
-    fn is_due(&self, now: Time) -> bool {
-        let much = self.queue.len() >= self.gather.replies as usize || self.queue_bytes >= self.gather.bytes as usize;
-        self.sent == 0 || much || self.flush_at.is_some_and(|at| at <= now)
-    }
-
-    /// The next message: as many as may go.
-    fn take_batch(&mut self) -> Option<(u32, Vec<Value>)> {
-        /// Bytes beyond which a message takes no more.
-        const BATCH_BYTES: usize = 64 << 10;
-        let (first, mut values, mut bytes) = (self.sent, Vec::new(), 0);
-        while values.len() < REPLIES_MAX && bytes < BATCH_BYTES {
-            let Some(value) = self.queue.pop_front() else { break };
-            bytes += value.len_bytes();
-            self.queue_bytes -= value.len_bytes();
-            self.unread_bytes += value.len_bytes();
-            self.unread.push_back(value.len_bytes());
-            self.sent = self.sent.saturating_add(1);
-            values.push(value);
-        }
-        (!values.is_empty()).then_some((first, values))
-    }
-
-    fn is_from_caller(&self, from: NodeId) -> bool {
-        is_from_caller(&self.right, from)
-    }
-
-    /// Its caller has not been reached for so long that nobody waits any more.
-    fn is_orphan(&mut self, now: Time, policy: &Policy) -> bool {
-        let lately = |(_, last): &(Time, Time)| now.since(*last) <= policy.heartbeat_interval_us.saturating_mul(2);
-        self.unreached = self.unreached.filter(lately);
-        self.unreached.is_some_and(|(since, _)| now.since(since) >= policy.orphan_timeout_us)
-    }
-
-    fn next(&self) -> Time {
-        self.deadline.min(self.beat_at).min(self.flush_at.unwrap_or(self.deadline))
-    }
-}
-
-/// Whether this is the caller, or passes on what the caller says.
-fn is_from_caller(right: &Right, from: NodeId) -> bool {
-    right.caller.id == from || right.entry.as_ref().is_some_and(|entry| entry.id == from)
-}
-
-fn beat(ground: &mut Ground, right: &Right) {
-    let key = right.key.clone();
-    let beat = Message::Heartbeat(key.clone(), (*ground.me).clone(), Vec::new());
-    send_to_caller(ground, right, beat, Receipt::Beat(key));
-}
-
-fn send_to_caller(ground: &mut Ground, right: &Right, message: Message, receipt: Receipt) {
-    if right.caller.id == ground.me.id {
-        return ground.out.tell(Event::Message(message));
-    }
-    let via = ground.way_to(&right.caller, right.entry.as_ref());
-    ground.out.send_encoded(Arc::new(right.caller.clone()), message.encode(), receipt, via);
-}
-
-fn send_replies(ground: &mut Ground, right: &Right, until: Time, first: u32, values: Vec<Value>) {
-    let upto = first.saturating_add(u32::try_from(values.len()).unwrap_or(u32::MAX));
-    let key = right.key.clone();
-    let replies = Message::Replies(Replies { key: key.clone(), first, values });
-    send_kept(ground, right, until, (key, Part::Partial(first)), upto, replies);
-}
-
-fn send_end(ground: &mut Ground, right: &Right, until: Time, end: RightEnd) {
-    let key = end.key.clone();
-    send_kept(ground, right, until, (key, Part::End), 0, Message::RightEnd(Box::new(end)));
-}
-
-/// Kept until it has arrived.
-fn send_kept(
-    ground: &mut Ground,
-    right: &Right,
-    until: Time,
-    (key, part): (StepKey, Part),
-    upto: u32,
-    message: Message,
-) {
-    if right.caller.id == ground.me.id {
-        return ground.out.tell(Event::Message(message));
-    }
-    let via = ground.way_to(&right.caller, right.entry.as_ref());
-    let until = until.max(ground.now.after(ground.policy.heartbeat_timeout_us));
-    let parcel = Parcel::new(Arc::new(right.caller.clone()), via, message.encode(), until).up_to(upto);
-    ground.send_kept(key, part, parcel);
 }
 
 fn over() -> Exception {

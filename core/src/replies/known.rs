@@ -1,0 +1,177 @@
+//! One call that is answered many times, as its caller knows it: the rights of which it has heard, and what has come under each.
+
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    format,
+    string::String,
+    sync::Arc,
+    vec::Vec,
+};
+use catena_wire::{BRANCHES_MAX, Branch, Exception, Fate, Fault, Message, NodeRef, StepKey, Window, names};
+
+use crate::{Missing, Receipt, Time, Urgency, collections::Tally, ground::Ground};
+
+/// A right that the caller knows of.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    /// `service/function`; empty if only its messages are known.
+    pub(super) target: String,
+    pub(super) holder: Option<Arc<NodeRef>>,
+    /// The node from which its messages come: its holder, or one that passes them on.
+    pub(super) way: Option<Arc<NodeRef>>,
+    /// When it will have been silent for too long.
+    pub(super) silent_at: Time,
+    pub(super) ended: bool,
+    /// It was given up: should it be heard of again, it is not.
+    pub(super) lost: bool,
+    /// Replies that have been read.
+    pub(super) read: u32,
+    /// What its holder has been told: replies that have arrived, and that have been read.
+    pub(super) told: (u32, u32),
+    /// Bytes read since then.
+    pub(super) untold_bytes: usize,
+}
+
+/// A call that is answered many times, and has not ended.
+#[derive(Clone, Debug)]
+pub(super) struct Set {
+    pub(super) deadline: Time,
+    pub(super) window: Window,
+    pub(super) tally: Tally,
+    pub(super) rights: BTreeMap<Branch, Known>,
+    pub(super) missing: BTreeMap<Branch, Missing>,
+    /// Replies that have been handed out and not read, in that order.
+    pub(super) unread: VecDeque<(Branch, usize)>,
+    pub(super) unread_bytes: usize,
+    /// When holders are told what they have not been told.
+    pub(super) tell_at: Option<Time>,
+    /// When its timer is due: never later than anything that it has to do.
+    pub(super) wakes_at: Time,
+}
+
+impl Set {
+    /// Whether so many replies may come under this right: one that keeps to its window finds room, unless too many of them do so.
+    pub(super) fn has_room(&self, branch: &Branch, first: u32, count: usize, ground: &Ground) -> bool {
+        let read = self.rights.get(branch).map_or(0, |known| known.read);
+        let end = u64::from(first) + count as u64;
+        let repeat = end <= u64::from(self.tally.delivered(branch));
+        // The value that a function returns comes beside its window.
+        let in_window = end <= u64::from(read) + u64::from(self.window.replies) + 1;
+        let policy = &ground.policy;
+        let few = self.unread.len() + count <= policy.replies_unread_max || self.unread.is_empty();
+        repeat || (in_window && few && self.unread_bytes < policy.replies_unread_bytes_max)
+    }
+
+    /// A right of this branch was delegated. False if there are too many to count.
+    pub(super) fn delegated(&mut self, child: &Branch, target: String, fate: Fate, silent_at: Time) -> bool {
+        if !self.has_room_for(child) {
+            return false;
+        }
+        let known = self.rights.entry(child.clone());
+        let known = known.or_insert_with(|| Known::new(String::new(), None, None, silent_at));
+        if let Some(missing) = self.missing.get_mut(child) {
+            missing.target.clone_from(&target);
+        }
+        known.target = target;
+        match fate {
+            Fate::Taken(node) => {
+                known.holder.get_or_insert_with(|| Arc::new(node));
+                self.tally.await_end(child);
+            }
+            Fate::Failed(why) if known.way.is_none() => {
+                known.lost = true;
+                self.note_missing(child, why);
+            }
+            // It was heard of: so somebody has it.
+            Fate::Failed(_) => {}
+        }
+        true
+    }
+
+    /// Whether one more right can be known.
+    pub(super) fn has_room_for(&self, branch: &Branch) -> bool {
+        self.rights.contains_key(branch) || (self.rights.len() < BRANCHES_MAX && self.tally.has_room(branch))
+    }
+
+    pub(super) fn note_missing(&mut self, branch: &Branch, why: Exception) {
+        let Some(known) = self.rights.get(branch) else { return };
+        let node = known.holder.as_ref().map(|node| node.name.clone());
+        let missing = Missing { branch: branch.clone(), target: known.target.clone(), node, why };
+        self.missing.insert(branch.clone(), missing);
+    }
+
+    /// Nothing more is awaited of it, and its replies are missing.
+    pub(super) fn lose(&mut self, branch: &Branch, why: Exception) {
+        // That it threw says more.
+        if !self.missing.contains_key(branch) {
+            self.rights.entry(branch.clone()).and_modify(|known| known.lost = true);
+            self.note_missing(branch, why);
+        }
+        self.tally.give_up(branch);
+    }
+
+    pub(super) fn lose_all(&mut self, why: impl Fn(&Known, u32) -> Exception) {
+        let open: Vec<Branch> = self.rights.keys().filter(|branch| self.tally.is_open(branch)).cloned().collect();
+        for branch in open {
+            let why = why(&self.rights[&branch], self.tally.delivered(&branch));
+            self.note_missing(&branch, why);
+        }
+    }
+
+    pub(super) fn lose_silent(&mut self, ground: &Ground) {
+        let silent = |(branch, known): &(&Branch, &Known)| known.silent_at <= ground.now && self.tally.is_open(branch);
+        let silent: Vec<Branch> = self.rights.iter().filter(silent).map(|(branch, _)| branch.clone()).collect();
+        for branch in silent {
+            let why = self.rights[&branch].lost(self.tally.delivered(&branch), ground.policy.heartbeat_timeout_us);
+            self.lose(&branch, why);
+        }
+    }
+
+    pub(super) fn next(&self) -> Time {
+        let open = self.rights.iter().filter(|(branch, _)| self.tally.is_open(branch));
+        open.map(|(_, known)| known.silent_at).chain(self.tell_at).chain([self.deadline]).min().unwrap_or(self.deadline)
+    }
+}
+
+impl Known {
+    pub(super) const fn new(
+        target: String,
+        holder: Option<Arc<NodeRef>>,
+        way: Option<Arc<NodeRef>>,
+        silent_at: Time,
+    ) -> Self {
+        Self { target, holder, way, silent_at, ended: false, lost: false, read: 0, told: (0, 0), untold_bytes: 0 }
+    }
+
+    pub(super) fn tell(&mut self, ground: &mut Ground, tally: &Tally, key: &StepKey, urgency: Urgency) {
+        let Some(way) = &self.way else { return };
+        let (arrived, read) = (tally.delivered(&key.branch), self.read);
+        (self.told, self.untold_bytes) = ((arrived, read), 0);
+        ground.out.send(way, Message::Took { key: key.clone(), arrived, read }, Receipt::None, urgency);
+    }
+
+    pub(super) fn host(&self) -> &str {
+        self.holder.as_ref().map_or("its node", |node| &node.name)
+    }
+
+    pub(super) fn lost(&self, delivered: u32, timeout_us: u64) -> Exception {
+        let (host, what) = (self.host(), self.what());
+        let message = format!(
+            "{host}, which had the right to reply{what}, was lost: no sign of life for up to {} ms; {delivered} replies had come, others are missing; whether it took effect is unknown; check {host}",
+            timeout_us / 1_000
+        );
+        Exception::new(names::NODE_LOST, Fault::Network, message).outcome_unknown()
+    }
+
+    pub(super) fn late(&self, delivered: u32) -> Exception {
+        let (host, what) = (self.host(), self.what());
+        let message = format!(
+            "{host} still had the right to reply{what} when the caller's time ran out; {delivered} replies had come; allow more time, or look at {host}"
+        );
+        Exception::new(names::DEADLINE_EXCEEDED, Fault::Service, message).outcome_unknown()
+    }
+
+    pub(super) fn what(&self) -> String {
+        if self.target.is_empty() { String::new() } else { format!(" for {}", self.target) }
+    }
+}
