@@ -7,7 +7,7 @@ SHELL := bash
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo glickr corsair mapreduce test install chaos exact bench bench-smoke figures-check quatrain quatrain-smoke profiles engine verify-engine lint fuzz book
+.PHONY: help demo dfs clerks clerks-smoke glickr corsair mapreduce test install chaos exact bench bench-smoke figures-check quatrain quatrain-smoke profiles engine verify-engine lint fuzz book
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is:"
@@ -18,6 +18,9 @@ demo:  ## install what is needed, build, copy a file and open mail over four dis
 
 glickr:  ## photos on a globe, in your browser, from twelve search engines as each of them answers: http://127.0.0.1:7490
 	@tools/glickr.sh
+
+dfs:  ## a file server of DIR=path and its clerk, an NFSv3 server on loopback; nothing is called that can be read
+	@tools/clerks.sh serve "$(DIR)"
 
 test:  ## install what is needed, build, run every test and check
 	@tools/test.sh
@@ -51,6 +54,12 @@ quatrain:  ## the figures of the Quatrain paper's applications beside ours: targ
 
 quatrain-smoke:  ## a little of everything, to see that these work: no figures
 	@tools/quatrain.sh smoke
+
+clerks:  ## the figures of the data paper's file service beside ours: target/clerks/summary.json
+	@tools/clerks.sh
+
+clerks-smoke:  ## a little of everything, to see that these work: no figures
+	@tools/clerks.sh smoke
 
 profiles:  ## what each part of the profile for shipping brings alone: target/bench/profiles.txt
 	@tools/profiles.sh

@@ -200,7 +200,7 @@ impl NodeBuilder {
         self
     }
 
-    /// How long a blob outlives the chain or call that it was made for. Default 30 s.
+    /// How long a blob outlives the chain or call that it was made for, beside a second for each megabyte. Default 30 s.
     #[must_use]
     pub fn blob_grace(mut self, grace: Duration) -> Self {
         self.blob_grace = grace;

@@ -132,7 +132,7 @@ impl Client {
     /// # Errors
     /// As [`Client::blob`].
     pub fn blob_for(&self, bytes: &[u8], media_type: &str, lasts: Duration) -> Result<Blob, Exception> {
-        self.shell.blobs.offer(&self.shell, bytes, media_type, lasts)
+        self.shell.blobs.offer(&self.shell, bytes, media_type, (lasts, None))
     }
 
     /// Blobs that are kept here, and their bytes.

@@ -55,12 +55,14 @@ impl Context {
         decoded_in(Here::Parameters(Arc::clone(&self.shell)), || from_value(params))
     }
 
-    /// Keeps bytes at this node, to be passed by reference: for as long as the chain or call may take, and a grace.
+    /// Keeps bytes at this node, to be passed by reference: until the chain is over, or as long as the call may take, and a grace.
     ///
     /// # Errors
     /// `Overloaded`: there is no room for so many bytes (`blob_bytes_max`). `BadParameters`: the media type has more than 256 bytes.
     pub fn blob(&self, bytes: &[u8], media_type: &str) -> Result<Blob, Exception> {
-        self.blob_for(bytes, media_type, Duration::from_micros(self.time_left_us))
+        let lasts = Duration::from_micros(self.time_left_us);
+        let chain = self.step.as_ref().map(|step| step.chain);
+        self.shell.blobs.offer(&self.shell, bytes, media_type, (lasts, chain))
     }
 
     /// The same for so long, and a grace; [`Blob::release`] ends it earlier.
@@ -68,7 +70,7 @@ impl Context {
     /// # Errors
     /// As [`Context::blob`].
     pub fn blob_for(&self, bytes: &[u8], media_type: &str, lasts: Duration) -> Result<Blob, Exception> {
-        self.shell.blobs.offer(&self.shell, bytes, media_type, lasts)
+        self.shell.blobs.offer(&self.shell, bytes, media_type, (lasts, None))
     }
 
     /// On the same behalf, within the same time.

@@ -4,7 +4,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -174,10 +174,10 @@ async fn after_revoke_no_byte_changes_any_more() {
         let Pair { owner, importer } = pair(way).await;
         let segment = owner.export("doomed", 4_096, open(Rights::ALL)).unwrap();
         let near = importer.import("owner/doomed").await.unwrap();
-        let stop = Arc::new(AtomicBool::new(false));
+        let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let mut busy = tokio::task::JoinSet::new();
         for task in 0..8_u8 {
-            let (near, stop) = (near.clone(), Arc::clone(&stop));
+            let (near, stop, rounds) = (near.clone(), Arc::clone(&stop), Arc::clone(&rounds));
             busy.spawn(async move {
                 let mut failed = String::new();
                 let mut reads = 0;
@@ -185,6 +185,7 @@ async fn after_revoke_no_byte_changes_any_more() {
                     let wrote = near.write(u64::from(task) * 512, vec![task; 512]).await;
                     let read = near.read(0, 4_096).await;
                     reads += 1;
+                    rounds.fetch_add(1, Ordering::Relaxed);
                     if let Err(why) = wrote.map(drop).and(read.map(drop)) {
                         failed = why.name;
                     }
@@ -192,10 +193,17 @@ async fn after_revoke_no_byte_changes_any_more() {
                 (reads, failed)
             });
         }
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        // Each is in the middle of it, and tries it once more after the revocation, at least.
+        let more = async |times: usize| {
+            let enough = rounds.load(Ordering::Relaxed) + times;
+            while rounds.load(Ordering::Relaxed) < enough {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        more(500).await;
         segment.revoke().await.unwrap();
         let after = bytes_of(&segment, 0, 4_096);
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        more(500).await;
         assert!(bytes_of(&segment, 0, 4_096) == after, "{way:?}: a write came through after the revocation");
         stop.store(true, Ordering::Relaxed);
         let mut all = 0;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::{
-    commands::{call, check, completions, debug, dev, gateway, ls, replay, resolve, run, up},
+    commands::{call, check, completions, debug, dev, gateway, ls, replay, resolve, run, segments, up},
     exit,
     output::Color,
 };
@@ -51,6 +51,7 @@ pub(crate) enum Command {
     Ls(ls::Ls),
     Gateway(gateway::GatewayArgs),
     Resolve(resolve::Resolve),
+    Segments(segments::Segments),
     Check(check::Check),
     Completions(completions::Completions),
 }

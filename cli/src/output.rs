@@ -91,10 +91,14 @@ impl Output {
     pub(crate) fn data(&self, text: &str) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
         let written = out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
-        written.map_err(|why| match why.kind() {
-            io::ErrorKind::BrokenPipe => Failure::ReaderGone,
-            _ => Failure::input("CannotWrite", format!("standard output: {why}"), "see that there is room for it"),
-        })
+        written.map_err(|why| cannot_write(&why))
+    }
+
+    /// Writes bytes as they are.
+    #[expect(clippy::unused_self, reason = "whoever writes has been given the right to")]
+    pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
+        let mut out = io::stdout().lock();
+        out.write_all(bytes).and_then(|()| out.flush()).map_err(|why| cannot_write(&why))
     }
 
     /// Writes one JSON value on one line.
@@ -130,6 +134,13 @@ impl Output {
             Some(at) => format!("{}\n{}{}", &text[..at], self.paint_talk(Paint::Green, "help:"), &text[at + 6..]),
             None => text,
         }
+    }
+}
+
+fn cannot_write(why: &io::Error) -> Failure {
+    match why.kind() {
+        io::ErrorKind::BrokenPipe => Failure::ReaderGone,
+        _ => Failure::input("CannotWrite", format!("standard output: {why}"), "see that there is room for it"),
     }
 }
 

@@ -65,6 +65,40 @@ fn services_are_found_by_a_file_and_it_can_be_seen_how() {
 }
 
 #[test]
+fn segments_are_listed_read_and_written() {
+    let folder = folder();
+    let text = "name = \"owner\"\nlisten = \"127.0.0.1:0\"\n[[service]]\nkind = \"probe\"\nname = \"probe.owner\"\n\
+        [[segment]]\nname = \"loads\"\nbytes = 64\nanyone = [\"read\", \"write\"]\n\
+        [[segment]]\nname = \"notes\"\nbytes = 16\nanyone = [\"read\"]\n[[segment]]\nname = \"mine\"\nbytes = 8\n";
+    let owner = Server::start(&["up", &file(&folder, "owner.toml", text), "--json"]);
+    let at = owner.ready()["node"]["address"].as_str().unwrap().to_owned();
+    let segments = |arguments: &[&str]| catena(&[&["segments"], arguments, &["--connect", &at]].concat());
+    let listed = segments(&["ls", "--json"]).json();
+    let listed = listed["segments"].as_array().unwrap();
+    let names: Vec<_> = listed.iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["loads", "notes"], "what is for nobody is not shown");
+    assert_eq!(listed[0]["rights"], serde_json::json!(["read", "write"]));
+    assert!(segments(&["ls", "owner"]).out.contains("owner/loads"));
+    let wrote = segments(&["write", "owner/loads", "hello", "--offset", "8", "--json"]).json();
+    assert_eq!((&wrote["count"], &wrote["way"]), (&5.into(), &"shared memory".into()));
+    assert_eq!(segments(&["read", "owner/loads", "--offset", "8", "--count", "5", "--raw"]).out, "hello");
+    assert_eq!(segments(&["write", "owner/loads", "ff00", "--hex"]).code, Some(0));
+    let dump = segments(&["read", "probe.owner/loads"]);
+    assert!(dump.out.starts_with("00000000  ff 00 00") && dump.out.contains("........hello..."), "{dump:?}");
+    let read = segments(&["read", "owner/loads", "--count", "2", "--json"]).json();
+    assert_eq!(read["hex"], "ff00");
+    // What goes wrong says who, and what next.
+    segments(&["write", "owner/notes", "x"]).failed(1, &["NoRight", "right to write"]);
+    segments(&["read", "owner/mine"]).failed(1, &["UnknownSegment", "segments ls"]);
+    segments(&["read", "owner/loads", "--offset", "60", "--count", "5"]).failed(1, &["OutOfBounds", "64 bytes"]);
+    segments(&["read", "nobody/loads"]).failed(1, &["NodeUnreachable", "catena ls"]);
+    segments(&["read", "loads"]).failed(1, &["OWNER/NAME"]);
+    segments(&["write", "owner/loads", "0x1", "--hex"]).failed(2, &["not hexadecimal"]);
+    let twice = file(&folder, "twice.toml", &text.replace("notes", "loads"));
+    catena(&["check", &twice]).failed(4, &["loads is there twice", "twice.toml:11"]);
+}
+
+#[test]
 fn up_serves_what_its_file_says() {
     let folder = folder();
     std::fs::create_dir(folder.path().join("data")).unwrap();

@@ -12,7 +12,7 @@ fn help_shows_the_tour_and_the_exit_codes() {
     for part in ["catena dev", "catena call probe.cam/echo", "--explain", "Exit codes:", "130"] {
         assert!(help.out.contains(part), "{part}: {}", help.out);
     }
-    for subcommand in ["up", "dev", "run", "call", "debug", "replay", "ls", "check", "completions"] {
+    for subcommand in ["up", "dev", "run", "call", "debug", "replay", "ls", "segments", "check", "completions"] {
         let help = catena(&[subcommand, "--help"]);
         assert_eq!(help.code, Some(0), "{subcommand}");
         assert!(help.out.contains(&format!("catena {subcommand}")), "{}", help.out);

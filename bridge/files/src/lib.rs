@@ -16,7 +16,7 @@ mod status;
 pub mod testing;
 mod types;
 
-pub use directory::{Directory, OpenError};
+pub use directory::{Change, Directory, FileSystemState, IDENTITY_BYTES, Listed, OpenError};
 pub use error::FileError;
 pub use gate::{Gate, Pass};
 pub use listing::{LIST, Listing};

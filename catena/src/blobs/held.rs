@@ -8,7 +8,7 @@ use std::{
 
 use catena_core::segments::Export;
 use catena_net::{Lease, MemoryBudget, OverBudget};
-use catena_wire::{Exception, Fault, NAME_BYTES_MAX, Rights, names};
+use catena_wire::{ChainId, Exception, Fault, NAME_BYTES_MAX, Rights, names};
 
 use super::{Blob, reference::Reference};
 use crate::{
@@ -36,6 +36,8 @@ pub(crate) struct Blobs {
 #[derive(Debug, Default)]
 struct Held {
     by_grant: HashMap<u64, Owned>,
+    /// Those that were made for a chain that may still be under way: their grants.
+    of_chain: HashMap<ChainId, Vec<u64>>,
     offered: u64,
     swept: bool,
 }
@@ -43,8 +45,31 @@ struct Held {
 #[derive(Debug)]
 struct Owned {
     segment: Segment,
+    chain: Option<ChainId>,
     until: Instant,
-    _memory: Lease,
+    memory: Lease,
+}
+
+impl Held {
+    fn put(&mut self, grant: u64, owned: Owned) {
+        if let Some(chain) = owned.chain {
+            self.of_chain.entry(chain).or_default().push(grant);
+        }
+        self.by_grant.insert(grant, owned);
+    }
+
+    fn take(&mut self, grant: u64) -> Option<Owned> {
+        let owned = self.by_grant.remove(&grant)?;
+        if let Some(chain) = owned.chain
+            && let Some(grants) = self.of_chain.get_mut(&chain)
+        {
+            grants.retain(|other| *other != grant);
+            if grants.is_empty() {
+                self.of_chain.remove(&chain);
+            }
+        }
+        Some(owned)
+    }
 }
 
 impl Blobs {
@@ -54,13 +79,13 @@ impl Blobs {
         Self { held: Mutex::default(), memory: memory.part(bytes_max), early, grace }
     }
 
-    /// Keeps bytes for `lasts` and the grace.
+    /// Keeps bytes for `lasts` and the grace; of a chain, no longer than that is under way and the grace, if it is heard that it is over.
     pub(crate) fn offer(
         &self,
         shell: &Arc<Shell>,
         bytes: &[u8],
         media_type: &str,
-        lasts: Duration,
+        (lasts, chain): (Duration, Option<ChainId>),
     ) -> Result<Blob, Exception> {
         if media_type.len() > NAME_BYTES_MAX {
             let message = format!("a media type has at most {NAME_BYTES_MAX} bytes");
@@ -68,7 +93,7 @@ impl Blobs {
         }
         let size = bytes.len() as u64;
         let memory = self.memory.lease(size).map_err(|why| full(&why))?;
-        let lasts = lasts.saturating_add(self.grace);
+        let lasts = lasts.saturating_add(self.grace(size));
         let mut held = lock(&self.held);
         if held.by_grant.len() >= BLOBS_MAX {
             let message = format!("this node has {BLOBS_MAX} blobs, which is all that it holds; release some");
@@ -82,15 +107,20 @@ impl Blobs {
         let terms = GrantTerms { rights: Rights::READ, offset: 0, bytes: size, uses: u32::MAX, lasts };
         let granted = segment.grant_any(None, terms)?;
         let until = Instant::now().checked_add(lasts).unwrap_or_else(|| Instant::now() + Duration::from_secs(86_400));
-        let owned = Owned { segment, until, _memory: memory };
+        let owned = Owned { segment, chain, until, memory };
         let mut held = lock(&self.held);
-        held.by_grant.insert(granted.at.grant.unwrap_or_default(), owned);
+        held.put(granted.at.grant.unwrap_or_default(), owned);
         if !std::mem::replace(&mut held.swept, true) {
             shell.runtime().spawn(sweep(Arc::downgrade(shell)));
         }
         let media_type = media_type.to_owned();
         let reference = Reference { owner: shell.me.clone(), at: granted.at, held: size, first: 0, size, media_type };
         Ok(Blob::new(reference, Some(Arc::clone(shell))))
+    }
+
+    /// How long a blob outlives what it was made for: there is time to read it, at a megabyte a second.
+    const fn grace(&self, size: u64) -> Duration {
+        self.grace.saturating_add(Duration::from_micros(size))
     }
 
     /// The segment of a blob that this node still has.
@@ -105,9 +135,24 @@ impl Blobs {
     /// Gives one up; says whether it was still there.
     pub(super) fn release(&self, reference: &Reference) -> bool {
         let is_there = self.segment(reference).is_some();
-        let owned = reference.at.grant.filter(|_| is_there).and_then(|grant| lock(&self.held).by_grant.remove(&grant));
+        let owned = reference.at.grant.filter(|_| is_there).and_then(|grant| lock(&self.held).take(grant));
         // Revoked with its last handle, outside of the lock.
         owned.is_some()
+    }
+
+    /// These chains are over: what was made for them lasts for the grace.
+    pub(crate) fn chains_over(&self, chains: &[ChainId]) {
+        let mut held = lock(&self.held);
+        if held.of_chain.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        for grant in chains.iter().filter_map(|chain| held.of_chain.remove(chain)).flatten().collect::<Vec<_>>() {
+            if let Some(owned) = held.by_grant.get_mut(&grant) {
+                owned.until = owned.until.min(now + self.grace(owned.memory.bytes()));
+                owned.chain = None;
+            }
+        }
     }
 
     /// Gives up those whose time is over. Says whether there are others.
@@ -115,8 +160,9 @@ impl Blobs {
         let now = Instant::now();
         let (over, more) = {
             let mut held = lock(&self.held);
-            let over: Vec<Owned> =
-                held.by_grant.extract_if(|_, owned| owned.until <= now).map(|(_, owned)| owned).collect();
+            let over: Vec<u64> =
+                held.by_grant.iter().filter(|(_, owned)| owned.until <= now).map(|(grant, _)| *grant).collect();
+            let over: Vec<Owned> = over.into_iter().filter_map(|grant| held.take(grant)).collect();
             held.swept = !held.by_grant.is_empty();
             (over, held.swept)
         };

@@ -159,3 +159,35 @@ fn lost(to: &str, outcome: Outcome) -> Exception {
     };
     Exception::new(name, Fault::Network, format!("answer of {to}: {why}")).outcome_unknown()
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use catena_core::segments::{Export, SegmentPolicy};
+    use catena_wire::{NodeId, Rights};
+
+    use super::*;
+    use crate::{GrantTerms, segments::Hub};
+
+    /// A return buffer of so many bytes, in which its server has put this word before anything.
+    async fn told(bytes: u64, word: u64) -> Result<Bytes, Exception> {
+        let hub = Hub::new(NodeId(1), SegmentPolicy::default(), 0, false);
+        let segment = Segment::export(&hub, "room", bytes + WORD_BYTES, Export::default())?;
+        let terms = GrantTerms { rights: Rights::WRITE, offset: 0, bytes, uses: 1, lasts: TIMEOUT };
+        let at = segment.grant(NodeId(2), terms)?.at;
+        segment.write(WORD_BYTES, b"answer")?;
+        segment.write(0, &word.to_ne_bytes())?;
+        returned(Some(Room { segment, buffer: catena_wire::Buffer { at, bytes } })).await
+    }
+
+    #[tokio::test]
+    async fn a_server_that_lies_about_its_answer_is_at_fault_and_nothing_else_happens() {
+        assert_eq!(told(6, 7).await.unwrap().as_ref(), b"answer");
+        assert_eq!(told(6, 1).await.unwrap().as_ref(), b"", "nothing is an answer");
+        for word in [8, 1 << 40, u64::MAX] {
+            let why = told(6, word).await.unwrap_err();
+            assert_eq!((why.name.as_str(), why.fault), (names::PROTOCOL, Fault::Service), "{word}");
+        }
+    }
+}

@@ -170,7 +170,7 @@ pub(super) fn checked(items: Vec<Bytes>) -> Result<Vec<Bytes>, Exception> {
 /// A question's return buffer: its segment, and what is told of it.
 pub(super) struct Room {
     pub(super) segment: Segment,
-    buffer: Buffer,
+    pub(super) buffer: Buffer,
 }
 
 /// What is sent, and to whom.

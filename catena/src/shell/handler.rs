@@ -45,6 +45,9 @@ impl Ears {
             // Answered here and now: no chain, call or service is in its way.
             Ok(Message::Segment(about)) => shell.on_segment(link, &from, about),
             Ok(message) => {
+                if let Message::Over(chains) = &message {
+                    shell.blobs.chains_over(chains);
+                }
                 shell.take_in(|core, now| core.on_message(now, &from, message));
                 shell.drive();
             }

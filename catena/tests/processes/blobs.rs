@@ -68,6 +68,21 @@ async fn a_blob_ends_with_its_time_or_when_its_owner_takes_it_back() {
         let why = client.call::<_, Json>("b", "look", blob).await.unwrap_err();
         assert_eq!(why.name, exceptions::BLOB_LOST, "{what}, where it is used: {why}");
     }
+    // Of a chain: until that is over, which it might have taken a minute for.
+    let code = client.javascript(
+        "test.js",
+        r#"import { call } from "catena";
+        export default () => call("a/paint", { bytes: 100 });"#,
+    );
+    let began = std::time::Instant::now();
+    let of_chain: Blob = client.run(&code.await.unwrap(), &()).await.unwrap().value().await.unwrap();
+    let over = loop {
+        if let Err(why) = of_chain.bytes().await {
+            break why;
+        }
+    };
+    assert_eq!(over.name, exceptions::BLOB_LOST, "{over}");
+    assert!(began.elapsed() < std::time::Duration::from_secs(40), "{:?}", began.elapsed());
     // Somebody else's number has another blob by now, or none: nothing of it is read by an old reference.
     let other: Blob = client.call("a", "paint", &json!({ "bytes": 100 })).await.unwrap();
     assert_eq!(kept.bytes().await.unwrap_err().name, exceptions::BLOB_LOST);

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use catena::{Limits, Node, Place, Sandbox, Topology};
+use catena::{Export, Limits, Node, Place, Rights, Sandbox, Segment, Topology};
 use catena_apps::sites::SITES;
 use catena_files::Directory;
 use clap::{Args, ValueHint};
@@ -23,13 +23,15 @@ use crate::{
 const LINK_TIMEOUT: Duration = Duration::from_secs(20);
 /// How often to look whether they do.
 const LINK_LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Bytes of the segment that each exports.
+const SCRATCH_BYTES: u64 = 4_096;
 /// So that each port of the four is one.
 const PORT_BASE_MAX: u16 = u16::MAX - 3;
 
 /// Start four nodes at four distant sites in this process, to try things out
 ///
 /// Mountain View (mtv), Redmond (red), Cambridge (cam) and Beijing (bei), with the round-trip times and bandwidths of the RPC Chains paper
-/// between them. Each serves files.SITE, over its own folder, and probe.SITE with echo, where, sleep, fail and count. The word `ready` comes on
+/// between them. Each serves files.SITE, over its own folder, and probe.SITE with echo, where, sleep, fail and count, and exports the segment scratch. The word `ready` comes on
 /// standard output when all four know each other.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  catena dev\n  catena dev --data ./sites --port-base 7500\n  \
@@ -56,8 +58,18 @@ pub(crate) async fn run(args: &Dev, output: &Output) -> Result<(), Failure> {
     let data = DataFolder::open(args.data.as_deref(), SITES.map(|site| site.id))?;
     let sandbox = signals.unless(sandbox::make(Limits::default(), output)).await?;
     let nodes = signals.unless(start(args, &data, &sandbox, output)).await?;
+    let scratch = nodes.iter().map(export_scratch).collect::<Result<Vec<_>, _>>()?;
     announce(&nodes, &data, args, output)?;
-    serving::until_signal(nodes, signals, output).await
+    let served = serving::until_signal(nodes, signals, output).await;
+    drop(scratch);
+    served
+}
+
+/// Memory for everybody to try.
+fn export_scratch(node: &Node) -> Result<Segment, Failure> {
+    let anyone = Export { anyone: Rights::ALL, ..Export::default() };
+    let exported = node.export("scratch", SCRATCH_BYTES, anyone);
+    exported.map_err(|why| Failure::cannot_start(why.message, "try again"))
 }
 
 async fn start(args: &Dev, data: &DataFolder, sandbox: &Sandbox, output: &Output) -> Result<Vec<Node>, Failure> {

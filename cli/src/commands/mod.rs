@@ -11,6 +11,7 @@ pub(crate) mod ls;
 pub(crate) mod replay;
 pub(crate) mod resolve;
 pub(crate) mod run;
+pub(crate) mod segments;
 pub(crate) mod up;
 
 use std::time::Duration;
@@ -33,6 +34,7 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<(), Failure> {
         Command::Gateway(args) => in_runtime(gateway::run(&args, output)),
         Command::Ls(args) => in_runtime(ls::run(&args, output)),
         Command::Resolve(args) => in_runtime(resolve::run(&args, output)),
+        Command::Segments(args) => in_runtime(segments::run(&args, output)),
         Command::Check(args) => in_runtime(check::run(&args, output)),
     }
 }

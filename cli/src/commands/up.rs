@@ -2,13 +2,13 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use catena::{Node, StartError, Topology};
+use catena::{Node, Segment, StartError, Topology};
 use catena_oci::OciRegistry;
 use clap::{Args, ValueHint};
 use serde_json::json;
 
 use crate::{
-    config::NodeFile,
+    config::{NodeFile, SegmentFile},
     connect,
     failure::Failure,
     output::{Output, Paint},
@@ -71,6 +71,11 @@ pub(crate) const EXAMPLE: &str = r#"A file with everything in it; only `name` mu
   primary = "files.mtv"              # of this file
   backup = "files.red"               # of any node
 
+  [[segment]]                        # memory that others use: catena segments
+  name = "loads"
+  bytes = 4_096
+  anyone = ["read", "write"]         # and cas; without it nobody may do anything
+
   [limits]                           # of each guest
   memory_bytes_max = 67_108_864
   step_wall_ms_max = 1_000
@@ -108,15 +113,17 @@ pub(crate) async fn run(args: &Up, output: &Output) -> Result<(), Failure> {
     talk::listen(output);
     let file = NodeFile::read(&args.file)?;
     let mut signals = Signals::new()?;
-    let (node, services) = signals.unless(start(args, file, output)).await?;
+    let (node, services, segments) = signals.unless(start(args, file, output)).await?;
     announce(&node, &services, output)?;
-    serving::until_signal(vec![node], signals, output).await
+    let served = serving::until_signal(vec![node], signals, output).await;
+    drop(segments);
+    served
 }
 
 /// A service with its functions.
 type Offered = (String, Vec<String>);
 
-async fn start(args: &Up, file: NodeFile, output: &Output) -> Result<(Node, Vec<Offered>), Failure> {
+async fn start(args: &Up, file: NodeFile, output: &Output) -> Result<(Node, Vec<Offered>, Vec<Segment>), Failure> {
     let sandbox = sandbox::make_with(file.limits.clone(), file.cache_dir, output).await?;
     let _progress = Progress::new(output, &format!("starting {}", file.name));
     let mut builder = file.guests.given_to(Node::builder(&file.name).sandbox(sandbox), file.policy);
@@ -170,7 +177,11 @@ async fn start(args: &Up, file: NodeFile, output: &Output) -> Result<(Node, Vec<
         builder = builder.service(service);
     }
     let started = builder.start().await.map_err(|why| Failure::cannot_start(why.to_string(), help(&why)));
-    Ok((started?, offered))
+    let node = started?;
+    let export = |SegmentFile { name, bytes, how }: SegmentFile| node.export(&name, bytes, how);
+    let segments = file.segments.into_iter().map(export).collect::<Result<_, _>>();
+    let segments = segments.map_err(|why| Failure::cannot_start(why.message, "see [[segment]] in the file"))?;
+    Ok((node, offered, segments))
 }
 
 const fn help(why: &StartError) -> &'static str {

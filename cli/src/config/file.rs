@@ -11,6 +11,7 @@ use toml::Spanned;
 use super::{
     bounds::{LimitsTable, PolicyTable},
     names::NamesTable,
+    segments::SegmentTable,
     service::ServiceTable,
     steps::StepStoreTable,
 };
@@ -43,6 +44,8 @@ pub(super) struct File {
     pub(super) names: NamesTable,
     #[serde(default)]
     pub(super) service: Vec<ServiceTable>,
+    #[serde(default)]
+    pub(super) segment: Vec<SegmentTable>,
     #[serde(default)]
     pub(super) limits: LimitsTable,
     #[serde(default)]

@@ -6,6 +6,7 @@ mod guests;
 mod meaning;
 mod mistake;
 mod names;
+mod segments;
 mod service;
 mod steps;
 
@@ -24,6 +25,7 @@ use crate::{
 pub(crate) use guests::Guests;
 use mistake::Text;
 pub(crate) use names::NamesFile;
+pub(crate) use segments::SegmentFile;
 pub(crate) use service::ServiceFile;
 pub(crate) use steps::StepStoreFile;
 
@@ -58,6 +60,8 @@ pub(crate) struct NodeFile {
     pub(crate) registry: Option<String>,
     pub(crate) names: NamesFile,
     pub(crate) services: Vec<ServiceFile>,
+    /// Memory that it exports.
+    pub(crate) segments: Vec<SegmentFile>,
     pub(crate) limits: Limits,
     pub(crate) policy: Policy,
 }
@@ -95,6 +99,10 @@ impl NodeFile {
             services.push(service);
         }
         services.iter().try_for_each(|service| service.stands_on(&services))?;
+        let mut segments = Vec::with_capacity(file.segment.len());
+        for table in file.segment {
+            segments.push(table.checked(&segments, text)?);
+        }
         Ok(Self {
             name: checked_name(&file.name, text)?,
             site: file.site.map(toml::Spanned::into_inner),
@@ -114,6 +122,7 @@ impl NodeFile {
             registry: file.registry.as_ref().map(|url| checked_registry(url, text)).transpose()?,
             names: file.names.checked(text)?,
             services,
+            segments,
             limits: file.limits.checked(text)?,
             policy: file.policy.checked(text)?,
         })

@@ -53,6 +53,8 @@ pub(crate) const KEYS: &[(&str, &str, Goal)] = &[
     ("composition_allowed_pct", "what the delays between its places allow it to save, %", Open),
     ("composed_ms", "that copy, composed, ms", Open),
     ("not_composed_ms", "that copy, composition off, ms", Open),
+    ("blob_chain_bound", "chain of 4 hops whose answer holds 10 MB by reference / its bound", AtMost(1.05)),
+    ("blob_bytes_needed", "bytes over the client's links and in its hops / bytes of the blob", AtMost(1.02)),
     (
         "adaptive_worst_pct",
         "adaptive over the better of chain and RPC, exploring and a move included, worst case, %",

@@ -3,6 +3,7 @@
 
 mod adaptive;
 mod alone;
+mod blob;
 mod compare;
 mod composition;
 mod cpu;
@@ -161,6 +162,8 @@ async fn measure_all(scale: &Scale, summary: &mut Summary) -> Result<(), Failure
     split::measure(&sandbox, scale.blocks, summary).await?;
     eprintln!("composition: copies to a replicated service, over shaped links");
     composition::measure(&sandbox, scale.shaped_rounds, summary).await?;
+    eprintln!("blobs: a chain of four hops whose answer holds 10 MB by reference, over shaped links");
+    blob::measure(&sandbox, scale.shaped_rounds, summary).await?;
     eprintln!("adaptive: chains that choose where they run, over shaped links that change");
     let (repetitions, runs) = scale.adaptive;
     adaptive::measure(&sandbox, repetitions, runs, summary).await?;

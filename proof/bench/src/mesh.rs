@@ -139,6 +139,11 @@ pub(crate) async fn serve(kind: &[&str]) -> Result<(Vec<Node>, String), Failure>
             // Whom it joins is in Mountain View.
             vec![joined(builder, joins, Some("mtv")).start().await?]
         }
+        ["store", site, folder, ref joins @ ..] => {
+            let files = Arc::new(Directory::open(Path::new(folder))?);
+            let builder = shaped(site, site).service(catena_apps::files::service(&format!("files.{site}"), files));
+            vec![joined(builder, joins, Some("mtv")).start().await?]
+        }
         _ => return Err(format!("{kind:?} is no server").into()),
     };
     let addresses: Vec<_> = nodes.iter().filter_map(Node::address).collect();

@@ -48,6 +48,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "catena-script",
         ],
     ),
+    ("catena-clerk", &["catena"]),
+    ("catena-dfs", &["catena", "catena-bridge-nfs", "catena-clerk", "catena-files"]),
     ("catena-corsair", &["catena"]),
     ("catena-mapreduce", &["catena"]),
     ("catena-quatrain", &[]),
@@ -66,7 +68,7 @@ const KNOWN_ONLY_BY: &[(&str, &[&str])] = &[
     ("wasmparser", &["catena-guest"]),
     ("socket2", &["catena-net", "catena-multicast"]),
     ("reqwest", &["catena-etcd", "catena-oci"]),
-    ("nfs3*", &["catena-bridge-nfs"]),
+    ("nfs3*", &["catena-bridge-nfs", "catena-dfs"]),
     ("cap-std", &["catena-files", "catena-gateway"]),
     ("hyper*", &["catena-gateway"]),
     ("http-body*", &["catena-gateway"]),
@@ -75,7 +77,7 @@ const KNOWN_ONLY_BY: &[(&str, &[&str])] = &[
     ("prost*", &["catena-bench"]),
     ("sqlx*", &["catena-corsair"]),
     ("plotters*", &["catena-quatrain"]),
-    ("clap*", &["catena-cli", "catena-chaos"]),
+    ("clap*", &["catena-cli", "catena-chaos", "catena-dfs"]),
 ];
 
 /// Files that may hold `unsafe`, each small and with its reasons.

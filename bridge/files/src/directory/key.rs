@@ -33,6 +33,11 @@ impl FileKey {
         let born_ns = born.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(0));
         Self { device: metadata.dev(), inode: metadata.ino(), born_ns }
     }
+
+    /// Device, inode, time of birth.
+    pub(super) const fn parts(&self) -> [u64; 3] {
+        [self.device, self.inode, self.born_ns]
+    }
 }
 
 /// A handle, taken apart: which file, and where it was. The root's path is empty.
@@ -46,7 +51,7 @@ impl Place {
     pub(super) fn handle(&self) -> Handle {
         let mut bytes = Vec::with_capacity(1 + KEY_BYTES + self.path.len());
         bytes.push(LAYOUT);
-        for part in [self.key.device, self.key.inode, self.key.born_ns] {
+        for part in self.key.parts() {
             bytes.extend_from_slice(&part.to_le_bytes());
         }
         bytes.extend_from_slice(self.path.as_bytes());

@@ -7,6 +7,7 @@ mod bounded;
 mod data;
 mod failure;
 mod key;
+mod more;
 mod names;
 mod tree;
 
@@ -27,6 +28,7 @@ use crate::{
     ReadParams, ReadResult, ReaddirParams, ReaddirResult, RemoveParams, RenameParams, RootParams, WriteParams,
     WriteResult,
 };
+pub use more::{Change, FileSystemState, IDENTITY_BYTES, Listed};
 use tree::Tree;
 
 /// The directory to serve cannot be opened.

@@ -126,12 +126,7 @@ impl Tree {
     pub(super) fn readdir(&self, params: &ReaddirParams) -> Result<ReaddirResult, FileError> {
         let count = check::readdir_count(params.count)?;
         let from = params.cookie.as_ref().map(check::cookie::<8>).transpose()?.map(i64::from_le_bytes);
-        let OpenDir { dir, place } = match &params.dir {
-            Some(handle) if !self.metadata("readdir", handle)?.is_dir() => {
-                return Err(FileError::nfs(Status::NotDir, "readdir"));
-            }
-            handle => self.open_dir("readdir", handle.as_ref())?,
-        };
+        let OpenDir { dir, place } = self.open_dir("readdir", params.dir.as_ref())?;
         let fail = |error: rustix::io::Errno| failed(format!("readdir of {:?}", place.path), &error.into());
         // The sandbox holds directories by path only; reading one needs it open for reading: "." is the same directory.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

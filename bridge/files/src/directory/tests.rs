@@ -194,3 +194,33 @@ proptest! {
         });
     }
 }
+
+#[tokio::test]
+async fn links_sizes_times_and_empty_directories() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("file"), b"0123456789").unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", folder.path().join("out")).unwrap();
+    std::fs::create_dir_all(folder.path().join("dir/below")).unwrap();
+    let files = Directory::open(folder.path()).unwrap();
+    let find = async |path: &str| lookup(&files, path).await.unwrap().handle;
+    assert_eq!(files.readlink(find("out").await).await.unwrap(), b"/etc/passwd", "shown, not followed");
+    assert_eq!(files.readlink(find("file").await).await.unwrap_err().name(), "NFS3ERR_INVAL");
+    let change = Change { size: Some(4), mode: Some(0o600), modified_at_ns: Some(5_000_000_000), accessed_at_ns: None };
+    let now = files.setattr(find("file").await, change).await.unwrap();
+    assert_eq!((now.size, now.mode, now.modified_at_ms), (4, 0o600, 5_000));
+    let refused = async |path, change| files.setattr(find(path).await, change).await.unwrap_err().name();
+    assert_eq!(refused("file", Change { mode: Some(0o4755), ..Change::default() }).await, "NFS3ERR_INVAL");
+    assert_eq!(refused("dir", Change { size: Some(1), ..Change::default() }).await, "NFS3ERR_ISDIR");
+    let out = Change { mode: Some(0o777), ..Change::default() };
+    assert_eq!(refused("out", out).await, "NFS3ERR_NOTSUPP", "what a link points at is not changed");
+    assert_eq!(files.rmdir(None, "dir".to_owned()).await.unwrap_err().name(), "NFS3ERR_NOTEMPTY");
+    files.rmdir(Some(find("dir").await), "below".to_owned()).await.unwrap();
+    files.rmdir(None, "dir".to_owned()).await.unwrap();
+    assert!(!folder.path().join("dir").exists());
+    let state = files.statfs().await.unwrap();
+    assert!(state.total_bytes >= state.free_bytes && state.total_bytes > 0);
+    let of_file = files.list(find("file").await, 0, 9, 9).await.unwrap_err();
+    assert_eq!(of_file.name(), "NFS3ERR_NOTDIR");
+    assert_eq!(Directory::path_of(&find("file").await).as_deref(), Some("file"));
+    assert_eq!(Directory::identity(&Handle(serde_bytes::ByteBuf::from(vec![1, 2]))), None);
+}

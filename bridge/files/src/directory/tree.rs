@@ -47,6 +47,11 @@ impl Tree {
         }
     }
 
+    /// The directory that is served.
+    pub(super) const fn root_dir(&self) -> &Dir {
+        &self.root
+    }
+
     pub(super) fn verifier(&self) -> Verifier {
         Verifier(serde_bytes::ByteBuf::from(self.verifier.to_be_bytes()))
     }
@@ -60,11 +65,17 @@ impl Tree {
             return Ok(OpenDir { dir, place: Place { key, path: String::new() } });
         };
         let place = Place::of(function, handle)?;
-        self.at_either_path(function, &place, |path| {
+        let opened = self.at_either_path(function, &place, |path| {
             let dir = if path.is_empty() { self.root.try_clone()? } else { self.root.open_dir(path)? };
             let key = FileKey::of(&dir.dir_metadata()?);
             Ok((key, OpenDir { dir, place: Place { key, path: path.to_owned() } }))
-        })
+        });
+        match opened {
+            Err(_) if self.metadata(function, handle).is_ok_and(|metadata| !metadata.is_dir()) => {
+                Err(FileError::nfs(Status::NotDir, format!("{function} of {:?}", place.path)))
+            }
+            opened => opened,
+        }
     }
 
     /// Goes down from the target's directory to the one that holds its last name. No link is followed.
@@ -141,7 +152,7 @@ impl Tree {
     }
 
     /// Tries the path in the handle, then the one that a rename gave the file, and makes sure that it is the same file.
-    fn at_either_path<T>(
+    pub(super) fn at_either_path<T>(
         &self,
         function: &str,
         place: &Place,

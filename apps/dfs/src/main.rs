@@ -1,0 +1,103 @@
+//! `dfs`: a file server, and its clerks as NFS servers on loopback.
+#![allow(clippy::print_stdout, reason = "this talks to people")]
+
+mod figures;
+
+use std::{path::PathBuf, process::ExitCode, time::Duration};
+
+use catena_dfs::{Clerk, ClerkConfig, NfsDoor, Server, ServerConfig, Way};
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(about = "A file service whose clerks read its caches instead of calling it")]
+struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Serve a directory
+    Serve {
+        /// The directory
+        root: PathBuf,
+        /// Where to listen
+        #[arg(long, default_value = "127.0.0.1:7600")]
+        listen: String,
+        /// Share no memory with clerks on this host
+        #[arg(long)]
+        without_shared_memory: bool,
+        /// Change files from the first moment on: only where no clerk can still read from a run before
+        #[arg(long)]
+        no_grace: bool,
+    },
+    /// Be a clerk of a server, and an NFSv3 server for this machine
+    Clerk {
+        /// The server's address
+        #[arg(default_value = "127.0.0.1:7600")]
+        server: String,
+        /// The port of NFS and mount, on loopback; 0: any
+        #[arg(long, default_value_t = 12049)]
+        port: u16,
+        /// How it comes by what it is asked for
+        #[arg(long, value_enum, default_value_t = Way::Data)]
+        way: Way,
+    },
+    /// A server and its clerk in one process, to try
+    Both {
+        /// The directory
+        root: PathBuf,
+        /// The port of NFS and mount, on loopback; 0: any
+        #[arg(long, default_value_t = 12049)]
+        port: u16,
+    },
+    /// The figures of the paper's section 5.2 beside ours
+    Figures(figures::Arguments),
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(Arguments::parse().what).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("dfs: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(what: What) -> Result<(), Box<dyn std::error::Error>> {
+    match what {
+        What::Serve { root, listen, without_shared_memory, no_grace } => {
+            let config = ServerConfig { listen, shared_memory: !without_shared_memory, ..ServerConfig::new(root) };
+            let grace = if no_grace { Duration::ZERO } else { config.grace };
+            let server = Server::start(ServerConfig { grace, ..config }).await?;
+            println!("serving at {}", server.address());
+            tokio::signal::ctrl_c().await?;
+            server.stop().await;
+        }
+        What::Clerk { server, port, way } => {
+            let clerk = Clerk::connect(ClerkConfig { way, ..ClerkConfig::new(server) }).await?;
+            until_interrupted(clerk, port).await?;
+        }
+        What::Both { root, port } => {
+            let server = Server::start(ServerConfig::new(root)).await?;
+            let clerk = Clerk::connect(ClerkConfig::new(server.address())).await?;
+            until_interrupted(clerk, port).await?;
+            server.stop().await;
+        }
+        What::Figures(arguments) => figures::run(arguments).await?,
+    }
+    Ok(())
+}
+
+async fn until_interrupted(clerk: Clerk, port: u16) -> Result<(), Box<dyn std::error::Error>> {
+    let door = NfsDoor::open(clerk, port).await?;
+    let port = door.port();
+    println!("NFSv3 at 127.0.0.1, port {port} (mount, too). Try, in another window:");
+    println!("  nfs-ls 'nfs://127.0.0.1/?nfsport={port}&mountport={port}'");
+    println!("  nfs-cp README.md 'nfs://127.0.0.1/README.md?nfsport={port}&mountport={port}'");
+    println!("  mount -t nfs -o vers=3,tcp,nolock,port={port},mountport={port} 127.0.0.1:/ /mnt    (as root)");
+    tokio::signal::ctrl_c().await?;
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! What a clerk asks its server, where the tables have not what it needs, and what it is told.
+
+use catena::{Exception, Fault, NodeId, Value, from_value, to_value};
+use catena_files::{
+    Attributes, Change, CommitParams, CommitResult, CreateParams, Entry, FileError, FileSystemState, Handle, Listed,
+    LookupParams, MkdirParams, ReadParams, RemoveParams, RenameParams, Status, WriteParams, WriteResult,
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_bytes::ByteBuf;
+
+/// The service's name at its node.
+pub(crate) const SERVICE: &str = "dfs";
+/// The names of its tables: data, names, attributes, entries.
+pub(crate) const TABLES: [&str; 4] = ["dfs.data", "dfs.names", "dfs.attributes", "dfs.entries"];
+
+/// One operation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Request {
+    Null,
+    Root,
+    Getattr(Handle),
+    Lookup(LookupParams),
+    Read(ReadParams),
+    Readlink(Handle),
+    List { dir: Handle, from: u64 },
+    Statfs,
+    Write(WriteParams),
+    Create(CreateParams),
+    Remove(RemoveParams),
+    Rename(RenameParams),
+    Mkdir(MkdirParams),
+    Rmdir { dir: Option<Handle>, name: String },
+    Setattr { handle: Handle, change: Change },
+    Commit(CommitParams),
+}
+
+impl Request {
+    /// Whether doing it twice is as good as once.
+    pub(crate) const fn is_repeatable(&self) -> bool {
+        !matches!(
+            self,
+            Self::Write(_)
+                | Self::Create(_)
+                | Self::Remove(_)
+                | Self::Rename(_)
+                | Self::Mkdir(_)
+                | Self::Rmdir { .. }
+                | Self::Setattr { .. }
+        )
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Reply {
+    Done,
+    Entry(Entry),
+    Attributes(Attributes),
+    Data { data: ByteBuf, end: bool },
+    Link(ByteBuf),
+    Page { names: Vec<Listed>, end: bool },
+    State(FileSystemState),
+    Written(WriteResult),
+    Committed(CommitResult),
+    Refused { status: u32, what: String },
+}
+
+impl Reply {
+    pub(crate) fn refused(why: &FileError) -> Self {
+        match why {
+            FileError::Nfs { status, what } => Self::Refused { status: status.number(), what: what.clone() },
+            FileError::Busy { .. } => Self::Refused { status: Status::Jukebox.number(), what: why.to_string() },
+            _ => Self::Refused { status: Status::Inval.number(), what: why.to_string() },
+        }
+    }
+
+    /// The reply of a server that answers something else than was asked.
+    pub(crate) fn unexpected(&self) -> FileError {
+        match self {
+            Self::Refused { status, what } => {
+                FileError::nfs(Status::from_number(*status).unwrap_or(Status::ServerFault), what.clone())
+            }
+            _ => FileError::nfs(Status::ServerFault, "the server's reply is not to what was asked"),
+        }
+    }
+}
+
+/// A clerk introduces itself: who it is, and where answers go.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Hello {
+    pub(crate) clerk: u64,
+    pub(crate) answers: String,
+}
+
+impl Hello {
+    pub(crate) const fn node(&self) -> NodeId {
+        NodeId(self.clerk)
+    }
+}
+
+/// What the server says to that: where requests go, and the root.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Welcome {
+    pub(crate) requests: String,
+    pub(crate) root: Entry,
+}
+
+pub(crate) fn encode<T: Serialize>(value: &T) -> Vec<u8> {
+    // Nothing here can fail to be encoded; if it did, no bytes are refused at the other side.
+    to_value(value).map(|value| value.as_bytes().to_vec()).unwrap_or_default()
+}
+
+pub(crate) fn decode<T: DeserializeOwned>(bytes: Vec<u8>) -> Result<T, Exception> {
+    let value = Value::from_cbor(bytes.into())
+        .map_err(|why| Exception::new("BadRequest", Fault::Caller, format!("no CBOR: {why:?}")))?;
+    from_value(&value)
+}

@@ -1,0 +1,259 @@
+//! The server: a directory, its four caches, and whoever asks for what is not in them.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use catena::{Exception, Export, Fault, Node, Rights, Service, ServiceError, StartError};
+use catena_clerk::{answer, beat_at};
+use catena_files::{Directory, FileService, OpenError, RootParams};
+use tokio::task::AbortHandle;
+
+use crate::{
+    caches::Caches,
+    known::Known,
+    limits::{BEAT_EVERY, CLERKS_MAX, LANES, LEASE, Measures, RECHECK_EVERY},
+    protocol::{Hello, Reply, Request, SERVICE, Welcome, decode, encode},
+};
+
+/// How a server is to run.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// The directory to serve.
+    pub root: PathBuf,
+    /// Where to listen, such as `127.0.0.1:7600`.
+    pub listen: String,
+    /// The node's name, by which clerks import its tables.
+    pub name: String,
+    /// The measures of the tables.
+    pub measures: Measures,
+    /// Whether clerks on the same host may map the tables.
+    pub shared_memory: bool,
+    /// How long to change nothing after the start, so that clerks of a run before have noticed its end.
+    pub grace: Duration,
+}
+
+impl ServerConfig {
+    /// A server of this directory, at any port of loopback, as it is for people: with the grace that leases demand.
+    #[must_use]
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self {
+            root: root.into(),
+            listen: "127.0.0.1:0".to_owned(),
+            name: "dfs".to_owned(),
+            measures: Measures::default(),
+            shared_memory: true,
+            grace: LEASE + Duration::from_millis(500),
+        }
+    }
+}
+
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The directory.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The node.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The tables.
+    #[error("the tables cannot be exported: {0}")]
+    Export(Exception),
+}
+
+/// A running file server; it ends when this is dropped.
+pub struct Server {
+    node: Node,
+    shared: Arc<Shared>,
+    tasks: [AbortHandle; 2],
+}
+
+pub(crate) struct Shared {
+    pub(crate) files: Directory,
+    pub(crate) caches: Caches,
+    pub(crate) known: Mutex<Known>,
+    /// Names change one after the other.
+    pub(crate) names: tokio::sync::Mutex<()>,
+    pub(crate) ready: tokio::time::Instant,
+    node: Node,
+    clerks: AtomicUsize,
+    greeted: AtomicU64,
+    asked: AtomicU64,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
+impl Server {
+    /// Starts serving.
+    ///
+    /// # Errors
+    /// [`ServeError`]
+    pub async fn start(config: ServerConfig) -> Result<Self, ServeError> {
+        let files = Directory::open(&config.root)?;
+        let builder = Node::builder(config.name).listen(config.listen);
+        let node = if config.shared_memory { builder } else { builder.without_shared_memory() }.start().await?;
+        let caches = Caches::export(&node, &config.measures).map_err(ServeError::Export)?;
+        let shared = Arc::new(Shared {
+            files,
+            caches,
+            known: Mutex::default(),
+            names: tokio::sync::Mutex::default(),
+            ready: tokio::time::Instant::now() + config.grace,
+            node: node.clone(),
+            clerks: AtomicUsize::new(0),
+            greeted: AtomicU64::new(0),
+            asked: AtomicU64::new(0),
+        });
+        node.offer(service(&shared)).map_err(ServeError::Export)?;
+        let tasks = [tokio::spawn(beat(Arc::downgrade(&shared))), tokio::spawn(recheck(Arc::downgrade(&shared)))];
+        Ok(Self { node, shared, tasks: tasks.map(|task| task.abort_handle()) })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        self.node.address().unwrap_or_default()
+    }
+
+    /// Entries in its caches: data, names, attributes, pages and links.
+    #[must_use]
+    pub fn cached(&self) -> [usize; 4] {
+        self.shared.caches.lens()
+    }
+
+    /// Operations that it was asked for, by whatever way: control, not READs.
+    #[must_use]
+    pub fn asked(&self) -> u64 {
+        self.shared.asked.load(Ordering::Relaxed)
+    }
+
+    /// Clerks that it serves now.
+    #[must_use]
+    pub fn clerks(&self) -> usize {
+        self.shared.clerks.load(Ordering::Relaxed)
+    }
+
+    /// Stops serving: its segments are gone when this returns.
+    pub async fn stop(self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+        self.node.close(Duration::from_millis(100)).await;
+    }
+}
+
+async fn beat(shared: Weak<Shared>) {
+    while let Some(shared) = shared.upgrade() {
+        shared.caches.beat();
+        drop(shared);
+        tokio::time::sleep(BEAT_EVERY).await;
+    }
+}
+
+async fn recheck(shared: Weak<Shared>) {
+    while let Some(shared) = shared.upgrade() {
+        shared.recheck().await;
+        drop(shared);
+        tokio::time::sleep(RECHECK_EVERY).await;
+    }
+}
+
+fn service(shared: &Arc<Shared>) -> Service {
+    let greeting = Arc::downgrade(shared);
+    let performing = Arc::downgrade(shared);
+    Service::new(SERVICE)
+        .function("hello", move |hello: Hello| {
+            let shared = greeting.upgrade();
+            async move { Ok(shared.ok_or_else(stopping)?.greet(hello).await?) }
+        })
+        .function("perform", move |request: Request| {
+            let shared = performing.upgrade();
+            async move { Ok(perform(&shared.ok_or_else(stopping)?, request).await) }
+        })
+}
+
+fn stopping() -> ServiceError {
+    ServiceError::named("Stopping", "the file server is being stopped; try again when it is back")
+}
+
+/// Does a request. What changes something is done to its end, whoever goes away meanwhile.
+pub(crate) async fn perform(shared: &Arc<Shared>, request: Request) -> Reply {
+    shared.asked.fetch_add(1, Ordering::Relaxed);
+    if request.is_repeatable() {
+        return shared.read(request).await;
+    }
+    let shared = Arc::clone(shared);
+    match tokio::spawn(async move { shared.change(request).await }).await {
+        Ok(reply) => reply,
+        Err(why) => Reply::Refused { status: catena_files::Status::ServerFault.number(), what: why.to_string() },
+    }
+}
+
+impl Shared {
+    pub(crate) fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes room for a clerk: lanes into which it alone may write, and somebody who answers until it is gone.
+    async fn greet(self: &Arc<Self>, hello: Hello) -> Result<Welcome, Exception> {
+        if self.clerks.fetch_add(1, Ordering::Relaxed) >= CLERKS_MAX {
+            self.clerks.fetch_sub(1, Ordering::Relaxed);
+            let text = format!("{CLERKS_MAX} clerks are served already (CLERKS_MAX); share one, or use another server");
+            return Err(Exception::new("TooManyClerks", Fault::Caller, text));
+        }
+        let welcomed = self.welcome(&hello).await;
+        if welcomed.is_err() {
+            self.clerks.fetch_sub(1, Ordering::Relaxed);
+        }
+        welcomed
+    }
+
+    async fn welcome(self: &Arc<Self>, hello: &Hello) -> Result<Welcome, Exception> {
+        let answers = self.node.client().import(&hello.answers).await?;
+        if answers.bytes() < catena_clerk::answers_bytes(&LANES) || answers.owner().id != hello.node() {
+            let text = "the segment for answers is too short, or another node's";
+            return Err(Exception::new("BadHello", Fault::Caller, text));
+        }
+        let name = format!("dfs.requests.{}", self.greeted.fetch_add(1, Ordering::Relaxed));
+        let requests = self.node.export(&name, LANES.segment_bytes(), Export::default())?;
+        requests.allow(hello.node(), Rights::READ.and(Rights::WRITE)).await?;
+        let root = self
+            .files
+            .root(RootParams {})
+            .await
+            .map_err(|why| Exception::new(why.name(), Fault::Service, why.message()))?;
+        let shared = Arc::downgrade(self);
+        tokio::spawn(async move {
+            let performing = shared.clone();
+            let answering = answer(requests, answers.clone(), LANES, move |request| one(performing.clone(), request));
+            // Until it is gone, whichever is first to say so.
+            tokio::select! {
+                _ = answering => {}
+                _ = answers.watch(beat_at(&LANES), Duration::from_secs(1), Duration::from_secs(10)) => {}
+            }
+            if let Some(shared) = shared.upgrade() {
+                shared.clerks.fetch_sub(1, Ordering::Relaxed);
+            }
+        });
+        Ok(Welcome { requests: format!("{}/{name}", self.node.name()), root })
+    }
+}
+
+/// One request that came in a lane, from bytes to bytes.
+async fn one(shared: Weak<Shared>, request: Vec<u8>) -> Vec<u8> {
+    let Some(shared) = shared.upgrade() else { return Vec::new() };
+    let reply = match decode(request) {
+        Ok(request) => perform(&shared, request).await,
+        Err(why) => Reply::Refused { status: catena_files::Status::Inval.number(), what: why.message },
+    };
+    encode(&reply)
+}

@@ -1,0 +1,111 @@
+//! A clerk's connection to one run of its server: the imported tables, the lanes for what they have not, and a lease.
+
+use std::time::Duration;
+
+use catena::{Client, Exception, Export, Node, Place, Rights};
+use catena_clerk::{Asking, FarTable, Lease, answers_bytes};
+use catena_files::{Entry, FileError};
+
+use crate::{
+    clerk::{ClerkConfig, Way},
+    limits::{LANES, LEASE, LEASE_EVERY, RECONNECT_TIMEOUT, REQUEST_TIMEOUT},
+    protocol::{Hello, Reply, Request, SERVICE, TABLES, Welcome, decode, encode},
+};
+
+pub(crate) struct Session {
+    node: Node,
+    client: Client,
+    pub(crate) data: FarTable,
+    pub(crate) names: FarTable,
+    pub(crate) attributes: FarTable,
+    pub(crate) entries: FarTable,
+    pub(crate) lease: Lease,
+    pub(crate) root: Entry,
+    asking: Asking,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // Within a runtime the links are closed in order; without one they end with the process.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let node = self.node.clone();
+            runtime.spawn(async move { node.close(Duration::from_millis(100)).await });
+        }
+    }
+}
+
+impl Session {
+    /// Connects, and goes on trying for a while if nobody is there.
+    pub(crate) async fn open(config: &ClerkConfig) -> Result<Self, FileError> {
+        let begun = tokio::time::Instant::now();
+        let mut pause = Duration::from_millis(20);
+        loop {
+            match tokio::time::timeout(RECONNECT_TIMEOUT, Self::try_open(config)).await {
+                Ok(Ok(session)) => return Ok(session),
+                Ok(Err(cause)) if begun.elapsed() >= config.patience => {
+                    return Err(FileError::Unreachable {
+                        what: "connecting".to_owned(),
+                        server: config.server.clone(),
+                        cause,
+                    });
+                }
+                Ok(Err(_)) => tokio::time::sleep(pause).await,
+                Err(_) => {
+                    let cause = format!("no answer within {RECONNECT_TIMEOUT:?}");
+                    return Err(FileError::Unreachable {
+                        what: "connecting".to_owned(),
+                        server: config.server.clone(),
+                        cause,
+                    });
+                }
+            }
+            pause = (pause * 2).min(Duration::from_millis(500));
+        }
+    }
+
+    async fn try_open(config: &ClerkConfig) -> Result<Self, String> {
+        let name = format!("dfs-clerk-{:016x}", fastrand::u64(..));
+        let builder = Node::builder(&name).listen("127.0.0.1:0").join(Place::new(&config.server));
+        let builder = if config.shared_memory { builder } else { builder.without_shared_memory() };
+        let node = builder.start().await.map_err(|why| why.to_string())?;
+        Self::introduce(node, &name, &config.server).await.map_err(|why| why.to_string())
+    }
+
+    async fn introduce(node: Node, name: &str, server: &str) -> Result<Self, Exception> {
+        let client = node.client();
+        let table = async |table: &str| FarTable::open(client.import(&format!("{server}/{table}")).await?).await;
+        let [data, names, attributes, entries] = TABLES;
+        let (data, names) = (table(data).await?, table(names).await?);
+        let (attributes, entries) = (table(attributes).await?, table(entries).await?);
+        let lease = Lease::begin(attributes.clone(), LEASE_EVERY, LEASE).await?;
+        let owner = data.segment().owner().id;
+        let answers = node.export("answers", answers_bytes(&LANES), Export::default())?;
+        answers.allow(owner, Rights::READ.and(Rights::WRITE)).await?;
+        let hello = Hello { clerk: node.id().0, answers: format!("{name}/answers") };
+        let Welcome { requests, root } = client.call(SERVICE, "hello", &hello).await?;
+        let requests = client.import(&requests).await?;
+        let asking = Asking::new(requests, answers, LANES)?;
+        Ok(Self { node, client, data, names, attributes, entries, lease, root, asking })
+    }
+
+    /// Has the server do something: control. An error that is not `unknown` says that it was not done.
+    pub(crate) async fn ask(&self, way: Way, request: &Request) -> Result<Reply, Exception> {
+        let asked = async {
+            match way {
+                Way::Call => self.client.call(SERVICE, "perform", request).await,
+                Way::Data | Way::Hybrid => decode(self.asking.ask(&encode(request), REQUEST_TIMEOUT).await?)
+                    .map_err(Exception::outcome_unknown),
+            }
+        };
+        tokio::select! {
+            reply = asked => reply,
+            why = self.lease.lost() => Err(why.outcome_unknown()),
+        }
+    }
+
+    /// Bytes that crossed its links so far.
+    pub(crate) fn traffic(&self) -> u64 {
+        let traffic = self.client.traffic();
+        traffic.sent_bytes + traffic.received_bytes
+    }
+}

@@ -1,0 +1,75 @@
+//! Failure of the server, noticed by timed READs (section 3.7).
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use catena::Exception;
+use tokio::{task::AbortHandle, time::Instant};
+
+use crate::{layout::BEAT_AT, table::FarTable};
+
+/// Whether the server of a table was alive a moment ago. Guarantee: while it is good, the server let its word rise at most `within` ago; a server that waits that
+/// long after its start before it changes anything is not contradicted by what its clerks still read of the run before.
+#[derive(Debug)]
+pub struct Lease {
+    table: FarTable,
+    seen: Arc<Mutex<Instant>>,
+    within: Duration,
+    task: AbortHandle,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Lease {
+    /// Reads the word of a table every `every`, from now on. Within a runtime.
+    ///
+    /// # Errors
+    /// What a READ is refused for.
+    pub async fn begin(table: FarTable, every: Duration, within: Duration) -> Result<Self, Exception> {
+        let start = Instant::now();
+        let mut last = table.beat().await?;
+        let seen = Arc::new(Mutex::new(start));
+        let (reading, noting) = (table.clone(), Arc::clone(&seen));
+        let task = tokio::spawn(async move {
+            loop {
+                // When the READ began: what it brings was true after that.
+                let start = Instant::now();
+                if let Ok(Ok(beat)) = tokio::time::timeout(within, reading.beat()).await
+                    && beat != last
+                {
+                    last = beat;
+                    *noting.lock().unwrap_or_else(PoisonError::into_inner) = start;
+                }
+                tokio::time::sleep(every).await;
+            }
+        });
+        Ok(Self { table, seen, within, task: task.abort_handle() })
+    }
+
+    /// Whether the word rose within the time.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).elapsed() < self.within
+    }
+
+    /// Waits until it is not good any more, and says what is wrong, as far as it can be told from here.
+    pub async fn lost(&self) -> Exception {
+        loop {
+            let left = {
+                let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+                self.within.saturating_sub(seen.elapsed())
+            };
+            if left.is_zero() {
+                // It has stood still for long enough; one look more says why.
+                return self.table.segment().watch(BEAT_AT, Duration::from_millis(1), Duration::from_millis(1)).await;
+            }
+            tokio::time::sleep(left).await;
+        }
+    }
+}

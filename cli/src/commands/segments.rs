@@ -1,0 +1,291 @@
+//! `catena segments ls|read|write`.
+
+use std::collections::BTreeSet;
+
+use catena::{Client, Exception, Imported, Rights, SegmentEntry, Way};
+use clap::{Args, Subcommand, ValueHint};
+use serde_json::json;
+
+use crate::{
+    connect::{self, At},
+    failure::{Failure, Threw},
+    input,
+    output::{Output, printable},
+    progress::Progress,
+    signals::Signals,
+    table,
+};
+
+/// Bytes read or written by one command: what fits a terminal, or a pipe, in a moment.
+const BYTES_MAX: u64 = 64 << 20;
+/// Bytes shown where nobody says how many.
+const SHOWN_BYTES: u64 = 4 << 10;
+/// Bytes in one line of a dump.
+const LINE_BYTES: usize = 16;
+
+/// See and try segments: memory that nodes export by name
+///
+/// A segment is named OWNER/NAME; its owner is a node by its name, by a service that it serves, or by its address. Bytes are read and written in the owner's memory without any
+/// of its code: in shared memory if it is on this host, else over the link. A node exports what `[[segment]]` in its file says, and what its program does.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples, beside `catena dev`:\n  catena segments ls\n  catena segments write mtv/scratch hello --offset 8\n  catena segments read mtv/scratch --count 16\n  catena segments read mtv/scratch --raw > copy"
+)]
+pub(crate) struct Segments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Ls(Ls),
+    Read(Read),
+    Write(Write),
+}
+
+/// List the segments that this command may use, of one node or of all
+#[derive(Debug, Args)]
+struct Ls {
+    /// Only those of this node; or of a node that serves this, or listens there
+    #[arg(value_name = "OWNER", value_hint = ValueHint::Other)]
+    owner: Option<String>,
+    #[command(flatten)]
+    at: At,
+}
+
+/// Read bytes of a segment: a dump, or with --raw the bytes as they are
+#[derive(Debug, Args)]
+struct Read {
+    /// The segment
+    #[arg(value_name = "OWNER/NAME", value_hint = ValueHint::Other)]
+    segment: String,
+    /// The first byte
+    #[arg(long, default_value_t = 0, value_name = "BYTES")]
+    offset: u64,
+    /// How many; without it up to the end, and no more than 4096
+    #[arg(long, value_name = "BYTES")]
+    count: Option<u64>,
+    /// Write the bytes themselves to standard output
+    #[arg(long, conflicts_with = "json")]
+    raw: bool,
+    #[command(flatten)]
+    at: At,
+}
+
+/// Write bytes into a segment, and wait until they are there
+#[derive(Debug, Args)]
+struct Write {
+    /// The segment
+    #[arg(value_name = "OWNER/NAME", value_hint = ValueHint::Other)]
+    segment: String,
+    /// What to write: text, @FILE, or - for standard input
+    #[arg(value_name = "DATA", value_hint = ValueHint::FilePath, allow_hyphen_values = true)]
+    data: String,
+    /// Where its first byte goes
+    #[arg(long, default_value_t = 0, value_name = "BYTES")]
+    offset: u64,
+    /// DATA is hexadecimal digits, two for each byte
+    #[arg(long)]
+    hex: bool,
+    #[command(flatten)]
+    at: At,
+}
+
+pub(crate) async fn run(args: &Segments, output: &Output) -> Result<(), Failure> {
+    match &args.verb {
+        Verb::Ls(args) => list(args, output).await,
+        Verb::Read(args) => read(args, output).await,
+        Verb::Write(args) => write(args, output).await,
+    }
+}
+
+async fn list(args: &Ls, output: &Output) -> Result<(), Failure> {
+    let mut signals = Signals::new()?;
+    let client = signals.unless(connect::connect(&args.at, None, None, output)).await?;
+    let listed = signals
+        .unless(async {
+            let _progress = Progress::new(output, "asking the nodes");
+            listed(&client, args.owner.as_deref(), output).await
+        })
+        .await;
+    connect::close(client).await;
+    let listed = listed?;
+    if output.json {
+        let all: Vec<_> = listed.iter().map(|(owner, entry)| as_json(owner, entry)).collect();
+        return output.json_line(&json!({ "segments": all }));
+    }
+    if listed.is_empty() {
+        output.talk("no node that can be reached from there exports a segment to this command");
+        return Ok(());
+    }
+    let rows = listed.iter().map(|(owner, entry)| {
+        let SegmentEntry { name, bytes, generation, rights, .. } = entry;
+        [printable(&format!("{owner}/{name}")), bytes.to_string(), words(*rights).join(" "), generation.to_string()]
+    });
+    output.data(&table::text(["segment", "bytes", "rights", "generation"], rows, output))
+}
+
+async fn listed(client: &Client, owner: Option<&str>, output: &Output) -> Result<Vec<(String, SegmentEntry)>, Failure> {
+    let of = |owner: &str, entries: Vec<SegmentEntry>| {
+        let owner = owner.to_owned();
+        entries.into_iter().map(move |entry| (owner.clone(), entry))
+    };
+    if let Some(owner) = owner {
+        return Ok(of(owner, client.segments(owner).await.map_err(threw)?).collect());
+    }
+    let nodes: BTreeSet<String> = client.services().await.into_iter().map(|entry| entry.node.name).collect();
+    let mut all = Vec::new();
+    for node in nodes {
+        match client.segments(&node).await {
+            Ok(entries) => all.extend(of(&node, entries)),
+            Err(why) => output.talk(&printable(&format!("{node} is left out: {}", why.message))),
+        }
+    }
+    Ok(all)
+}
+
+async fn read(args: &Read, output: &Output) -> Result<(), Failure> {
+    let mut signals = Signals::new()?;
+    let client = signals.unless(connect::connect(&args.at, None, None, output)).await?;
+    let done = signals
+        .unless(async {
+            let segment = client.import(&args.segment).await.map_err(threw)?;
+            let count = args.count.unwrap_or_else(|| segment.bytes().saturating_sub(args.offset).min(SHOWN_BYTES));
+            within(count)?;
+            let bytes = segment.read(args.offset, count).await.map_err(threw)?;
+            Ok((bytes, segment.way()))
+        })
+        .await;
+    connect::close(client).await;
+    let (bytes, way) = done?;
+    if output.json {
+        let (segment, offset, count) = (&args.segment, args.offset, bytes.len());
+        let (way, hex) = (shown(way), hex_of(&bytes));
+        return output
+            .json_line(&json!({ "segment": segment, "offset": offset, "count": count, "way": way, "hex": hex }));
+    }
+    if args.raw {
+        return output.bytes(&bytes);
+    }
+    output.talk(&format!("{} bytes, by {}", bytes.len(), shown(way)));
+    output.data(dump(args.offset, &bytes).trim_end())
+}
+
+async fn write(args: &Write, output: &Output) -> Result<(), Failure> {
+    let data = data_of(args)?;
+    let count = data.len();
+    let mut signals = Signals::new()?;
+    let client = signals.unless(connect::connect(&args.at, None, None, output)).await?;
+    let done = signals
+        .unless(async {
+            let segment = client.import(&args.segment).await.map_err(threw)?;
+            put(&segment, args.offset, data).await.map_err(threw)?;
+            Ok(segment.way())
+        })
+        .await;
+    connect::close(client).await;
+    let way = shown(done?);
+    if output.json {
+        return output
+            .json_line(&json!({ "segment": args.segment, "offset": args.offset, "count": count, "way": way }));
+    }
+    output.talk(&format!("{count} bytes, by {way}"));
+    Ok(())
+}
+
+async fn put(segment: &Imported, offset: u64, data: Vec<u8>) -> Result<(), Exception> {
+    segment.write(offset, data).await?;
+    // Only now are they there, or refused.
+    segment.flush().await
+}
+
+fn data_of(args: &Write) -> Result<Vec<u8>, Failure> {
+    let data = match args.data.strip_prefix('@') {
+        Some(path) => input::file(path.as_ref(), BYTES_MAX)?,
+        None if args.data == "-" => input::stdin(BYTES_MAX)?,
+        None => args.data.clone().into_bytes(),
+    };
+    if args.hex { from_hex(&data) } else { Ok(data) }
+}
+
+fn from_hex(digits: &[u8]) -> Result<Vec<u8>, Failure> {
+    let digits = digits.trim_ascii();
+    let byte = |pair: &[u8]| {
+        let digit = |digit: &u8| char::from(*digit).to_digit(16);
+        match pair {
+            [high, low] => Some((digit(high)? << 4 | digit(low)?) as u8),
+            _ => None,
+        }
+    };
+    let bytes: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
+    bytes.ok_or_else(|| {
+        let message = "DATA is not hexadecimal: two digits for each byte";
+        Failure::input("BadHex", message, "such as 00ff7f; without --hex it is taken as text")
+    })
+}
+
+fn within(count: u64) -> Result<(), Failure> {
+    if count <= BYTES_MAX {
+        return Ok(());
+    }
+    let message = format!("--count {count} is more than one command reads");
+    Err(Failure::input("BadUsage", message, format!("at most {BYTES_MAX}; read parts with --offset")))
+}
+
+fn threw(exception: Exception) -> Failure {
+    Failure::Threw(Box::new(Threw { exception, spot: None, ended: None, cancelled: false }))
+}
+
+const fn shown(way: Way) -> &'static str {
+    match way {
+        Way::SharedMemory => "shared memory",
+        Way::Link => "the link",
+    }
+}
+
+fn words(rights: Rights) -> Vec<&'static str> {
+    let all = [(Rights::READ, "read"), (Rights::WRITE, "write"), (Rights::CAS, "cas")];
+    all.into_iter().filter(|(right, _)| rights.include(*right)).map(|(_, word)| word).collect()
+}
+
+fn as_json(owner: &str, entry: &SegmentEntry) -> serde_json::Value {
+    let SegmentEntry { name, bytes, generation, rights, .. } = entry;
+    json!({ "owner": owner, "name": name, "bytes": bytes, "generation": generation, "rights": words(*rights) })
+}
+
+fn hex_of(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Offset, bytes, and what of them is text.
+fn dump(offset: u64, bytes: &[u8]) -> String {
+    let line = |(at, line): (usize, &[u8])| {
+        let hex: String = line.iter().map(|byte| format!("{byte:02x} ")).collect();
+        let text: String =
+            line.iter().map(|byte| if (b' '..=b'~').contains(byte) { char::from(*byte) } else { '.' }).collect();
+        format!("{:08x}  {hex:<width$} {text}\n", offset + (at * LINE_BYTES) as u64, width = 3 * LINE_BYTES)
+    };
+    bytes.chunks(LINE_BYTES).enumerate().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dump_shows_where_what_and_text() {
+        let shown = dump(8, b"hello, segments\0\xff");
+        let lines: Vec<_> = shown.lines().collect();
+        assert_eq!(lines[0], "00000008  68 65 6c 6c 6f 2c 20 73 65 67 6d 65 6e 74 73 00  hello, segments.");
+        assert!(lines[1].starts_with("00000018  ff ") && lines[1].ends_with(" ."), "{shown}");
+    }
+
+    #[test]
+    fn hexadecimal_is_read_or_refused() {
+        assert_eq!(from_hex(b"00fF7f\n").unwrap(), [0, 255, 127]);
+        assert!(from_hex(b"").unwrap().is_empty());
+        for wrong in [&b"0"[..], b"0g", b"00 11", "0é".as_bytes()] {
+            assert!(from_hex(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}
