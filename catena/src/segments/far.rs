@@ -4,8 +4,8 @@ use std::{collections::VecDeque, sync::Arc};
 
 use bytes::{Bytes, BytesMut};
 use catena_core::segments::{Answer, Asked, WriteRefused};
-use catena_net::{Link, Message as Frame};
-use catena_wire::{Encoded, Exception, Message, SegmentMessage, SegmentRefusal};
+use catena_net::{INLINE_BYTES_MAX, Link, Message as Frame};
+use catena_wire::{Encoded, Exception, Message, Order, SegmentMessage, SegmentRefusal};
 use tokio::sync::oneshot;
 
 use super::{
@@ -15,6 +15,8 @@ use super::{
 
 /// Longer accesses go in pieces, in bytes: as long as one fits into a link's medium lane with room for others.
 pub(crate) const PIECE_BYTES: u64 = 256 << 10;
+/// Longer WRITEs do, unless pieces are counted: each goes as one frame then, with the most that its head takes, and is put into memory as it comes.
+const PART_BYTES: usize = INLINE_BYTES_MAX - 128;
 /// Pieces of one READ that are under way at one time.
 const PIECES_UNDER_WAY_MAX: usize = 8;
 
@@ -112,12 +114,14 @@ impl Imported {
         if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > self.inner.bytes) {
             return Err(self.refused("WRITE", SegmentRefusal::OutOfBounds(self.inner.bytes)));
         }
+        let part = bytes.len() > PART_BYTES;
+        let most = if part && self.is_granted() { PIECE_BYTES as usize } else { PART_BYTES };
         let mut at = offset;
         loop {
-            let piece = bytes.split_to(bytes.len().min(PIECE_BYTES as usize));
+            let piece = bytes.split_to(piece_bytes(at, bytes.len(), most, wish.order));
             let (written, last) = (piece.len() as u64, bytes.is_empty());
             // One notification for the whole, when all of it is there.
-            self.write_piece(at, piece, Wish { notify: wish.notify && last, ..wish }).await?;
+            self.write_piece(at, piece, part, Wish { notify: wish.notify && last, ..wish }).await?;
             if last {
                 return Ok(());
             }
@@ -125,14 +129,19 @@ impl Imported {
         }
     }
 
-    async fn write_piece(&self, at: u64, piece: Bytes, wish: Wish) -> Result<(), Exception> {
+    /// Of a grant each piece is a use.
+    fn is_granted(&self) -> bool {
+        self.hub().machine().importer.get(self.inner.id).is_some_and(|import| import.grant.is_some())
+    }
+
+    async fn write_piece(&self, at: u64, piece: Bytes, part: bool, wish: Wish) -> Result<(), Exception> {
         loop {
             let link = self.link("WRITE").await?;
             let room = self.hub().room.notified();
             tokio::pin!(room);
             // Registered before trying, so that no room slips by in between.
             room.as_mut().enable();
-            match self.try_write_piece(&link, at, piece.clone(), wish) {
+            match self.try_write_piece(&link, at, piece.clone(), part, wish) {
                 Ok(()) => return Ok(()),
                 Err(WriteRefused::Never(why)) => return Err(self.refused("WRITE", why)),
                 Err(WriteRefused::NoRoom(flush)) => {
@@ -145,13 +154,13 @@ impl Imported {
         }
     }
 
-    fn try_write_piece(&self, link: &Link, at: u64, piece: Bytes, wish: Wish) -> Result<(), WriteRefused> {
+    fn try_write_piece(&self, link: &Link, at: u64, piece: Bytes, part: bool, wish: Wish) -> Result<(), WriteRefused> {
         let hub = self.hub();
         let by = (self.inner.id, link.id());
         let written = hub.machine().importer.write(hub.now(), by, at, piece, (wish.notify, wish.order));
         let (message, flush) = written?;
         if let SegmentMessage::Write { turn, at, notify, order, .. } = message
-            && !try_post(link, message.clone())
+            && !try_post(link, message.clone(), part)
         {
             // A turn that never came would hold up all after it.
             hub.machine().importer.not_sent(self.inner.id);
@@ -209,5 +218,39 @@ impl Imported {
             Ok(Answer::Ticket(ticket)) => Some(ticket),
             _ => None,
         }
+    }
+}
+
+/// How many of so many bytes go in the next piece: about as many as in those after it, and up to the end of an aligned word, or of a word of `order`.
+fn piece_bytes(at: u64, bytes: usize, most: usize, order: Order) -> usize {
+    if bytes <= most {
+        return bytes;
+    }
+    let even = bytes.div_ceil(bytes.div_ceil(most)).next_multiple_of(8).min(most / 8 * 8);
+    match order {
+        Order::Bytes => even - (at % 8) as usize,
+        Order::Little(_) | Order::Big(_) => even,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_end_where_words_end_and_are_about_as_long_as_each_other() {
+        for (at, bytes, order) in [(0, 65_536, Order::Bytes), (3, 65_536, Order::Bytes), (5, 90_000, Order::Big(8))] {
+            let (mut offset, mut left, mut pieces) = (at, bytes, Vec::new());
+            while left > 0 {
+                let piece = piece_bytes(offset, left, PART_BYTES, order);
+                assert!(piece > 0 && piece <= PART_BYTES.min(left), "{piece} of {left}");
+                (offset, left) = (offset + piece as u64, left - piece);
+                let ends = if order == Order::Bytes { offset } else { offset - at };
+                assert!(left == 0 || ends.is_multiple_of(8), "a piece ends within a word, at {offset}");
+                pieces.push(piece);
+            }
+            assert!(pieces.iter().all(|piece| *piece > PART_BYTES / 2), "{pieces:?}");
+        }
+        assert_eq!(piece_bytes(1, 100, PART_BYTES, Order::Bytes), 100);
     }
 }

@@ -1,9 +1,12 @@
-//! What people use today: unary calls with tonic, over TCP without TLS.
+//! What people use today: calls with tonic, over TCP without TLS.
 
+use std::pin::Pin;
+
+use futures_util::{Stream, StreamExt, stream};
 use tokio::net::TcpListener;
 use tonic::{Request, Response, Status, transport::Channel};
 
-use crate::{Failure, mesh::NAMES, server::Server};
+use crate::{Failure, mesh::NAMES, replies::as_they_come, server::Server};
 
 #[allow(clippy::all, unreachable_pub, missing_docs)]
 mod generated {
@@ -20,6 +23,12 @@ pub(crate) struct Payload {
     pub(crate) data: Vec<u8>,
 }
 
+/// What a stream brings, as often as its request says.
+const STREAMED: [u8; 64] = [7; 64];
+
+pub(crate) type Client = NoopClient<Channel>;
+type Streamed = Pin<Box<dyn Stream<Item = Result<Payload, Status>> + Send>>;
+
 struct Noops;
 
 #[tonic::async_trait]
@@ -27,11 +36,20 @@ impl Noop for Noops {
     async fn call(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
         Ok(Response::new(request.into_inner()))
     }
+
+    type ManyStream = Streamed;
+
+    async fn many(&self, request: Request<Payload>) -> Result<Response<Streamed>, Status> {
+        let count = <[u8; 9]>::try_from(request.get_ref().data.as_slice());
+        let [burst, count @ ..] = count.map_err(|_| Status::invalid_argument("at once, and how many?"))?;
+        let all = stream::iter((0..u64::from_be_bytes(count)).map(|_| Ok(Payload { data: STREAMED.to_vec() })));
+        Ok(Response::new(if burst == 1 { all.boxed() } else { as_they_come(all).boxed() }))
+    }
 }
 
 /// Four servers, and a client of each.
 pub(crate) struct Grpc {
-    clients: Vec<NoopClient<Channel>>,
+    clients: Vec<Client>,
     pub(crate) servers: Vec<Server>,
 }
 
@@ -40,9 +58,8 @@ impl Grpc {
         let (mut clients, mut servers) = (Vec::new(), Vec::new());
         for _ in NAMES {
             let server = Server::start(&["tonic"]).await?;
-            let channel = Channel::from_shared(server.address.clone())?.tcp_nodelay(true).connect().await?;
+            clients.push(connect(&server).await?);
             servers.push(server);
-            clients.push(NoopClient::new(channel));
         }
         Ok(Self { clients, servers })
     }
@@ -61,6 +78,11 @@ impl Grpc {
         self.clients[0].clone().call(Payload { data: vec![0xf6] }).await?;
         Ok(())
     }
+}
+
+pub(crate) async fn connect(server: &Server) -> Result<Client, Failure> {
+    let channel = Channel::from_shared(server.address.clone())?.tcp_nodelay(true).connect().await?;
+    Ok(NoopClient::new(channel))
 }
 
 pub(crate) async fn serve() -> Result<String, Failure> {
