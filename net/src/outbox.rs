@@ -217,10 +217,12 @@ impl Outbox {
     fn activate(&mut self) {
         let places = self.limits.fragmented_messages_max as usize;
         let room = |bytes: u64, active: u64| active.saturating_add(bytes) <= self.limits.receive_bytes_max;
-        while self.active.len() < places && self.medium.front().is_some_and(|b| room(b.bytes, self.active_bytes)) {
-            let Some(bulk) = self.medium.pop_front() else { break };
+        // One for each turn, and at the front: each has its first turn at once, in the order in which they came.
+        if self.active.len() < places
+            && self.medium.front().is_some_and(|b| room(b.bytes, self.active_bytes))
+            && let Some(bulk) = self.medium.pop_front()
+        {
             self.active_bytes += bulk.bytes;
-            // At the front: it takes its first turn at once.
             self.active.push_front(bulk);
         }
         let reserve = places as u64 * MEDIUM_BYTES_MAX as u64;

@@ -15,7 +15,7 @@ use super::{
 
 /// Longer accesses go in pieces, in bytes: as long as one fits into a link's medium lane with room for others.
 pub(crate) const PIECE_BYTES: u64 = 256 << 10;
-/// Longer WRITEs do, unless pieces are counted: each goes as one frame then, with the most that its head takes, and is put into memory as it comes.
+/// A longer WRITE goes in such parts, in bytes, unless its pieces are counted: each is one frame, with the most that its head takes, and a multiple of a word.
 const PART_BYTES: usize = INLINE_BYTES_MAX - 128;
 /// Pieces of one READ that are under way at one time.
 const PIECES_UNDER_WAY_MAX: usize = 8;
@@ -115,10 +115,14 @@ impl Imported {
             return Err(self.refused("WRITE", SegmentRefusal::OutOfBounds(self.inner.bytes)));
         }
         let part = bytes.len() > PART_BYTES;
-        let most = if part && self.is_granted() { PIECE_BYTES as usize } else { PART_BYTES };
         let mut at = offset;
         loop {
-            let piece = bytes.split_to(piece_bytes(at, bytes.len(), most, wish.order));
+            // Of a grant each piece is a use.
+            let next = match self.inner.granted {
+                true => bytes.len().min(PIECE_BYTES as usize),
+                false => part_bytes(at, bytes.len(), wish.order),
+            };
+            let piece = bytes.split_to(next);
             let (written, last) = (piece.len() as u64, bytes.is_empty());
             // One notification for the whole, when all of it is there.
             self.write_piece(at, piece, part, Wish { notify: wish.notify && last, ..wish }).await?;
@@ -127,11 +131,6 @@ impl Imported {
             }
             at += written;
         }
-    }
-
-    /// Of a grant each piece is a use.
-    fn is_granted(&self) -> bool {
-        self.hub().machine().importer.get(self.inner.id).is_some_and(|import| import.grant.is_some())
     }
 
     async fn write_piece(&self, at: u64, piece: Bytes, part: bool, wish: Wish) -> Result<(), Exception> {
@@ -221,12 +220,12 @@ impl Imported {
     }
 }
 
-/// How many of so many bytes go in the next piece: about as many as in those after it, and up to the end of an aligned word, or of a word of `order`.
-fn piece_bytes(at: u64, bytes: usize, most: usize, order: Order) -> usize {
-    if bytes <= most {
+/// How many of so many bytes go in the next part: about as many as in those after it, and up to the end of an aligned word, or of a word of `order`.
+fn part_bytes(at: u64, bytes: usize, order: Order) -> usize {
+    if bytes <= PART_BYTES {
         return bytes;
     }
-    let even = bytes.div_ceil(bytes.div_ceil(most)).next_multiple_of(8).min(most / 8 * 8);
+    let even = bytes.div_ceil(bytes.div_ceil(PART_BYTES)).next_multiple_of(8).min(PART_BYTES);
     match order {
         Order::Bytes => even - (at % 8) as usize,
         Order::Little(_) | Order::Big(_) => even,
@@ -238,19 +237,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_end_where_words_end_and_are_about_as_long_as_each_other() {
+    fn parts_end_where_words_end_and_are_about_as_long_as_each_other() {
         for (at, bytes, order) in [(0, 65_536, Order::Bytes), (3, 65_536, Order::Bytes), (5, 90_000, Order::Big(8))] {
-            let (mut offset, mut left, mut pieces) = (at, bytes, Vec::new());
+            let (mut offset, mut left, mut parts) = (at, bytes, Vec::new());
             while left > 0 {
-                let piece = piece_bytes(offset, left, PART_BYTES, order);
-                assert!(piece > 0 && piece <= PART_BYTES.min(left), "{piece} of {left}");
-                (offset, left) = (offset + piece as u64, left - piece);
+                let part = part_bytes(offset, left, order);
+                assert!(part > 0 && part <= PART_BYTES.min(left), "{part} of {left}");
+                (offset, left) = (offset + part as u64, left - part);
                 let ends = if order == Order::Bytes { offset } else { offset - at };
-                assert!(left == 0 || ends.is_multiple_of(8), "a piece ends within a word, at {offset}");
-                pieces.push(piece);
+                assert!(left == 0 || ends.is_multiple_of(8), "a part ends within a word, at {offset}");
+                parts.push(part);
             }
-            assert!(pieces.iter().all(|piece| *piece > PART_BYTES / 2), "{pieces:?}");
+            assert!(parts.iter().all(|part| *part > PART_BYTES / 2), "{parts:?}");
         }
-        assert_eq!(piece_bytes(1, 100, PART_BYTES, Order::Bytes), 100);
+        assert_eq!(part_bytes(1, 100, Order::Bytes), 100);
     }
 }
