@@ -78,7 +78,7 @@ async fn ask(client: &Client, target: &str) -> Result<usize, Failure> {
 }
 
 async fn stream(client: &grpc::Client, burst: bool) -> Result<usize, Failure> {
-    let request = Payload { data: [&[u8::from(burst)][..], &(REPLIES as u64).to_be_bytes()].concat() };
+    let request = Payload { data: [&[u8::from(burst)][..], &(REPLIES as u64).to_be_bytes()].concat().into() };
     let mut replies = client.clone().many(request).await?.into_inner();
     let mut count = 0;
     while let Some(reply) = replies.message().await? {

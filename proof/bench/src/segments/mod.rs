@@ -2,6 +2,7 @@
 
 mod access;
 mod held;
+mod messages;
 mod naming;
 mod notified;
 mod owner;
@@ -38,16 +39,18 @@ pub(crate) async fn measure(scale: Scale, summary: &mut Summary) -> Result<(), F
         let notified = notified::measure(&peers, scale.blocks).await?;
         let naming = naming::measure(&peers, scale.blocks).await?;
         let streams = stream::measure(&peers, scale).await?;
+        let messages = messages::measure(&peers, scale.blocks).await?;
         let cpu = owner_cpu::measure(&peers, scale.rounds).await?;
-        Ok::<_, Failure>((access, notified, naming, streams, cpu))
+        Ok::<_, Failure>((access, notified, naming, streams, messages, cpu))
     });
-    let (access, notified, naming, streams, cpu) = measured.await??;
+    let (access, notified, naming, streams, messages, cpu) = measured.await??;
     summary.put_table("table-2", table::of_operations(&access, &notified, &streams));
     summary.put_table("table-3", table::of_names(&naming));
     access.report(summary);
     summary.put("notify_us", Spread::of(notified.by_link));
     naming.report(summary);
     streams.report(summary);
+    messages.report(summary);
     cpu.report(summary);
     Ok(())
 }

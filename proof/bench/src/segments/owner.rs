@@ -1,7 +1,7 @@
 //! The owner's process: a node that exports, and the raw TCP servers that it is compared with, on the same thread.
 
 use bytes::Bytes;
-use catena::{Export, Node, Notifications, Rights, Segment, Service, Value};
+use catena::{Export, Mailbox, Node, Notifications, Rights, Segment, Service, Value};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -13,6 +13,8 @@ use crate::{Failure, mesh};
 /// The node's name, and that of its service.
 pub(crate) const OWNER: &str = "owner";
 pub(crate) const STORE: &str = "store";
+/// Its mailbox.
+pub(crate) const POST: &str = "post";
 /// Bytes of a small access: about what a raw message has.
 pub(crate) const SMALL_BYTES: usize = 64;
 /// What small accesses go to, and how large that is.
@@ -27,6 +29,8 @@ pub(crate) const SWAPPED_AT: u64 = 512;
 /// What streams go to, and how large that is: more than the caches near a core hold.
 pub(crate) const BULK: &str = "bulk";
 pub(crate) const BULK_BYTES: u64 = 16 << 20;
+/// Bytes of a long message.
+pub(crate) const LONG_BYTES: usize = 1 << 20;
 /// Segments that are there to be imported.
 pub(crate) const NAMED: usize = 256;
 
@@ -48,6 +52,7 @@ pub(crate) async fn serve() -> Result<(Owner, String), Failure> {
     });
     let node = Node::builder(OWNER).sandbox(mesh::sandbox()?).listen("127.0.0.1:0").service(store).start().await?;
     let all = Export { anyone: Rights::ALL, ..Export::default() };
+    tokio::spawn(take_messages(node.mailbox(POST)?));
     let words = node.export(WORDS, WORDS_BYTES, all)?;
     tokio::spawn(answer_notifications(words.notifications()?, words.clone()));
     let mut segments = vec![words, node.export(BULK, BULK_BYTES, all)?];
@@ -65,6 +70,20 @@ fn read(held: &Bytes, params: &Value) -> Result<Value, catena::ServiceError> {
     let end = offset.saturating_add(count);
     let bytes = held.get(offset..end).ok_or_else(|| catena::ServiceError::named("OutOfBounds", "read less"))?;
     Ok(catena::to_value(serde_bytes::Bytes::new(bytes))?)
+}
+
+/// Sends short messages back, and takes what long ones bring.
+async fn take_messages(post: Mailbox) {
+    loop {
+        let message = post.receive().await;
+        let taken = match message.buffers().first() {
+            Some(buffer) => buffer.fetch(LONG_BYTES as u64).await.map(drop),
+            None => post.send(message.from(), message.items().iter().cloned()).await,
+        };
+        if let Err(why) = taken {
+            eprintln!("a message was not taken: {why}");
+        }
+    }
 }
 
 /// Writes down when it was notified, with the stamp that it was notified of.

@@ -1,7 +1,7 @@
 //! Who accesses memory of whom, and what that is compared with. The owner, and tonic's server, are processes of their own.
 
 use bytes::Bytes;
-use catena::{Client, Imported, Place, Wish};
+use catena::{Client, Imported, Long, Mailbox, Place, Wish};
 use serde_bytes::ByteBuf;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -9,7 +9,7 @@ use tokio::{
     sync::Mutex,
 };
 
-use super::owner::{BULK, BULK_BYTES, OWNER, SMALL_BYTES, STORE, SWAPPED_AT, WORDS};
+use super::owner::{BULK, BULK_BYTES, LONG_BYTES, OWNER, POST, SMALL_BYTES, STORE, SWAPPED_AT, WORDS};
 use crate::{
     Failure,
     grpc::{self, Payload},
@@ -33,6 +33,14 @@ pub(crate) enum Job {
     Call,
     /// A gRPC call that brings 64 bytes.
     Tonic,
+    /// A short message of 64 bytes there, and one back.
+    Short,
+    /// A long message of 1 MiB, until it is known to have been read.
+    Long,
+    /// The same between nodes that share memory.
+    LongNear,
+    /// A gRPC call that takes 1 MiB there.
+    TonicLong,
     /// READ of 64 bytes in shared memory.
     ReadShared,
     /// WRITE of 40 bytes there.
@@ -53,6 +61,9 @@ pub(crate) struct Peers {
     pub(crate) words_shared: Imported,
     pub(crate) bulk_shared: Imported,
     _near: Client,
+    post: Mailbox,
+    post_near: Mailbox,
+    long: Bytes,
     echo: Mutex<TcpStream>,
     sink: Mutex<TcpStream>,
 }
@@ -76,15 +87,32 @@ impl Peers {
         let named = |name: &str| format!("{OWNER}/{name}");
         let (words, bulk) = (far.import(&named(WORDS)).await?, far.import(&named(BULK)).await?);
         let (words_shared, bulk_shared) = (near.import(&named(WORDS)).await?, near.import(&named(BULK)).await?);
+        let (post, post_near) = (far.mailbox("far post")?, near.mailbox("near post")?);
+        let long = Bytes::from(vec![7; LONG_BYTES]);
         let tonic = Server::start(&["tonic"]).await?;
         let grpc = grpc::connect(&tonic).await?;
-        Ok(Self { owner, tonic, grpc, far, words, bulk, words_shared, bulk_shared, _near: near, echo, sink })
+        Ok(Self {
+            owner,
+            tonic,
+            grpc,
+            far,
+            words,
+            bulk,
+            words_shared,
+            bulk_shared,
+            _near: near,
+            post,
+            post_near,
+            long,
+            echo,
+            sink,
+        })
     }
 
     /// Processor time that the one who is asked has taken, in seconds.
     pub(crate) async fn cpu_s(&self, job: Job) -> Result<f64, Failure> {
         match job {
-            Job::Tonic => self.tonic.cpu_s().await,
+            Job::Tonic | Job::TonicLong => self.tonic.cpu_s().await,
             _ => self.owner.cpu_s().await,
         }
     }
@@ -102,7 +130,14 @@ impl Peers {
             Job::Call => {
                 self.far.call::<_, ByteBuf>(STORE, "read", &(0, SMALL_BYTES)).await?;
             }
-            Job::Tonic => drop(self.grpc.clone().call(Payload { data: vec![7; SMALL_BYTES] }).await?),
+            Job::Tonic => drop(self.grpc.clone().call(Payload { data: Bytes::from_static(&[7; SMALL_BYTES]) }).await?),
+            Job::Short => {
+                self.post.send(POST, [Bytes::from_static(&[7; SMALL_BYTES])]).await?;
+                drop(self.post.receive().await);
+            }
+            Job::Long => self.post.send_long(POST, Long::of(self.long.clone())).await?.completed().await?,
+            Job::LongNear => self.post_near.send_long(POST, Long::of(self.long.clone())).await?.completed().await?,
+            Job::TonicLong => drop(self.grpc.clone().call(Payload { data: self.long.clone() }).await?),
             Job::ReadShared => {
                 let mut out = [0; SMALL_BYTES];
                 self.words_shared.read_into(0, &mut out).await?;
