@@ -24,6 +24,8 @@ const LOCAL_BYTES: usize = 4_096;
 pub(super) struct Accesses {
     raw: Vec<f64>,
     pub(super) read: Vec<f64>,
+    /// Half of WRITE and flush: one way.
+    pub(super) write: Vec<f64>,
     pub(super) cas: Vec<f64>,
     pub(super) read_shared: Vec<f64>,
     pub(super) write_shared: Vec<f64>,
@@ -37,6 +39,7 @@ pub(super) async fn measure(peers: &Peers, blocks: usize) -> Result<Accesses, Fa
         let raw = each_ns(peers, Job::Raw, IN_A_BLOCK).await?;
         let read = each_ns(peers, Job::Read, IN_A_BLOCK).await?;
         let cas = each_ns(peers, Job::Cas, IN_A_BLOCK).await?;
+        let write = each_ns(peers, Job::WriteFlush, IN_A_BLOCK).await? / 2.0;
         let read_shared = together_ns(peers, Job::ReadShared).await?;
         let write_shared = together_ns(peers, Job::WriteShared).await?;
         let local = local_write_ns();
@@ -45,6 +48,7 @@ pub(super) async fn measure(peers: &Peers, blocks: usize) -> Result<Accesses, Fa
         if block > 0 {
             all.raw.push(raw);
             all.read.push(read);
+            all.write.push(write);
             all.cas.push(cas);
             all.read_shared.push(read_shared);
             all.write_shared.push(write_shared);

@@ -27,6 +27,8 @@ pub(crate) enum Job {
     Raw,
     /// READ of 64 bytes by the link.
     Read,
+    /// WRITE of 40 bytes by the link, until a flush says that it is done.
+    WriteFlush,
     /// CAS of 8 bytes by the link.
     Cas,
     /// A plain call that brings 64 bytes.
@@ -126,6 +128,10 @@ impl Peers {
                 echo.read_exact(&mut message).await?;
             }
             Job::Read => drop(self.words.read(0, SMALL_BYTES as u64).await?),
+            Job::WriteFlush => {
+                self.words.write(0, Bytes::from_static(&[7; CELL_BYTES])).await?;
+                self.words.flush().await?;
+            }
             Job::Cas => drop(self.words.cas(SWAPPED_AT, 0, 0).await?),
             Job::Call => {
                 self.far.call::<_, ByteBuf>(STORE, "read", &(0, SMALL_BYTES)).await?;
