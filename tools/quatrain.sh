@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
 # `make quatrain`: the figures of the Quatrain paper's applications beside ours. Nothing else should run on the machine meanwhile.
 #
-#   tools/quatrain.sh          everything, to target/quatrain: CSV, SVG and summary.json; some ten minutes
+#   tools/quatrain.sh          everything, to target/quatrain: CSV, SVG and summary.json; some twenty minutes
 #   tools/quatrain.sh smoke    a little of everything, to target/quatrain/smoke, to see that it works: no figures
 
 . "$(dirname "${BASH_SOURCE[0]}")/step.sh"
 . tools/build.sh
 
-# Each application that measures: its command's name is its file's.
+# The micro benchmark is a part of the benchmark, which has servers of its own. Each application that measures: its command's name is its file's.
 readonly PARTS="corsair glickr mapreduce"
 
 # measure DIR [--smoke]: what each application that is there measures.
 measure() {
     local part
+    step "Measuring the micro benchmark" "read the message above" target/release/catena-bench micro "$@"
     for part in $PARTS; do
         [ -x "target/release/$part" ] || continue
         step "Measuring $part" "read the message above" "target/release/$part" figures "$@"

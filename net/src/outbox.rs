@@ -84,6 +84,10 @@ struct Bulk {
 impl Bulk {
     /// The next fragment, with at most `data_bytes_max` of head or tail, and whether it was the last.
     fn fragment(&mut self, data_bytes_max: usize) -> (OutFrame, bool) {
+        if !self.begun && self.head.len() + self.tail.len() <= data_bytes_max {
+            let message = Message { head: std::mem::take(&mut self.head), tail: std::mem::take(&mut self.tail) };
+            return (OutFrame::new(Frame::Whole(message), Some(self.ticket)), true);
+        }
         let (head_bytes, tail_bytes) = (self.head.len() as u32, self.tail.len() as u64);
         let part = if self.head.is_empty() { &mut self.tail } else { &mut self.head };
         let data = part.split_to(data_bytes_max.min(part.len()));
@@ -213,10 +217,12 @@ impl Outbox {
     fn activate(&mut self) {
         let places = self.limits.fragmented_messages_max as usize;
         let room = |bytes: u64, active: u64| active.saturating_add(bytes) <= self.limits.receive_bytes_max;
-        while self.active.len() < places && self.medium.front().is_some_and(|b| room(b.bytes, self.active_bytes)) {
-            let Some(bulk) = self.medium.pop_front() else { break };
+        // One for each turn, and at the front: each has its first turn at once, in the order in which they came.
+        if self.active.len() < places
+            && self.medium.front().is_some_and(|b| room(b.bytes, self.active_bytes))
+            && let Some(bulk) = self.medium.pop_front()
+        {
             self.active_bytes += bulk.bytes;
-            // At the front: it takes its first turn at once.
             self.active.push_front(bulk);
         }
         let reserve = places as u64 * MEDIUM_BYTES_MAX as u64;
@@ -280,6 +286,28 @@ mod tests {
         outbox.push_pong(8);
         let order: Vec<_> = (0..6).map(|_| next_kind(&mut outbox)).collect();
         assert_eq!(order, [('!', 8), ('?', 7), ('w', 0), ('b', 2), ('m', 1), ('m', 2)]);
+    }
+
+    #[test]
+    fn small_parts_of_bulk_go_whole_in_their_order_and_are_overtaken() {
+        let mut outbox = Outbox::new(Limits::default());
+        push(&mut outbox, message(10, 3 << 20));
+        next(&mut outbox).unwrap();
+        for tail in [8_000, 16_000] {
+            let part = message(10, tail);
+            let ticket = Ticket { lane: Lane::Medium, bytes: part.bytes() as u32, over: false };
+            outbox.push(part, ticket, false);
+        }
+        push(&mut outbox, message(5, 0));
+        let mut tails = Vec::new();
+        for _ in 0..5 {
+            match next(&mut outbox).unwrap() {
+                Frame::Whole(message) => tails.push(message.tail.len()),
+                Frame::More { id: 1, .. } => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(tails, [0, 8_000, 16_000]);
     }
 
     #[test]

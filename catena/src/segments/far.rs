@@ -4,8 +4,8 @@ use std::{collections::VecDeque, sync::Arc};
 
 use bytes::{Bytes, BytesMut};
 use catena_core::segments::{Answer, Asked, WriteRefused};
-use catena_net::{Link, Message as Frame};
-use catena_wire::{Encoded, Exception, Message, SegmentMessage, SegmentRefusal};
+use catena_net::{INLINE_BYTES_MAX, Link, Message as Frame};
+use catena_wire::{Encoded, Exception, Message, Order, SegmentMessage, SegmentRefusal};
 use tokio::sync::oneshot;
 
 use super::{
@@ -15,6 +15,8 @@ use super::{
 
 /// Longer accesses go in pieces, in bytes: as long as one fits into a link's medium lane with room for others.
 pub(crate) const PIECE_BYTES: u64 = 256 << 10;
+/// A longer WRITE goes in such parts, in bytes, unless its pieces are counted: each is one frame, with the most that its head takes, and a multiple of a word.
+const PART_BYTES: usize = INLINE_BYTES_MAX - 128;
 /// Pieces of one READ that are under way at one time.
 const PIECES_UNDER_WAY_MAX: usize = 8;
 
@@ -112,12 +114,18 @@ impl Imported {
         if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > self.inner.bytes) {
             return Err(self.refused("WRITE", SegmentRefusal::OutOfBounds(self.inner.bytes)));
         }
+        let part = bytes.len() > PART_BYTES;
         let mut at = offset;
         loop {
-            let piece = bytes.split_to(bytes.len().min(PIECE_BYTES as usize));
+            // Of a grant each piece is a use.
+            let next = match self.inner.granted {
+                true => bytes.len().min(PIECE_BYTES as usize),
+                false => part_bytes(at, bytes.len(), wish.order),
+            };
+            let piece = bytes.split_to(next);
             let (written, last) = (piece.len() as u64, bytes.is_empty());
             // One notification for the whole, when all of it is there.
-            self.write_piece(at, piece, Wish { notify: wish.notify && last, ..wish }).await?;
+            self.write_piece(at, piece, part, Wish { notify: wish.notify && last, ..wish }).await?;
             if last {
                 return Ok(());
             }
@@ -125,14 +133,14 @@ impl Imported {
         }
     }
 
-    async fn write_piece(&self, at: u64, piece: Bytes, wish: Wish) -> Result<(), Exception> {
+    async fn write_piece(&self, at: u64, piece: Bytes, part: bool, wish: Wish) -> Result<(), Exception> {
         loop {
             let link = self.link("WRITE").await?;
             let room = self.hub().room.notified();
             tokio::pin!(room);
             // Registered before trying, so that no room slips by in between.
             room.as_mut().enable();
-            match self.try_write_piece(&link, at, piece.clone(), wish) {
+            match self.try_write_piece(&link, at, piece.clone(), part, wish) {
                 Ok(()) => return Ok(()),
                 Err(WriteRefused::Never(why)) => return Err(self.refused("WRITE", why)),
                 Err(WriteRefused::NoRoom(flush)) => {
@@ -145,13 +153,13 @@ impl Imported {
         }
     }
 
-    fn try_write_piece(&self, link: &Link, at: u64, piece: Bytes, wish: Wish) -> Result<(), WriteRefused> {
+    fn try_write_piece(&self, link: &Link, at: u64, piece: Bytes, part: bool, wish: Wish) -> Result<(), WriteRefused> {
         let hub = self.hub();
         let by = (self.inner.id, link.id());
         let written = hub.machine().importer.write(hub.now(), by, at, piece, (wish.notify, wish.order));
         let (message, flush) = written?;
         if let SegmentMessage::Write { turn, at, notify, order, .. } = message
-            && !try_post(link, message.clone())
+            && !try_post(link, message.clone(), part)
         {
             // A turn that never came would hold up all after it.
             hub.machine().importer.not_sent(self.inner.id);
@@ -209,5 +217,39 @@ impl Imported {
             Ok(Answer::Ticket(ticket)) => Some(ticket),
             _ => None,
         }
+    }
+}
+
+/// How many of so many bytes go in the next part: about as many as in those after it, and up to the end of an aligned word, or of a word of `order`.
+fn part_bytes(at: u64, bytes: usize, order: Order) -> usize {
+    if bytes <= PART_BYTES {
+        return bytes;
+    }
+    let even = bytes.div_ceil(bytes.div_ceil(PART_BYTES)).next_multiple_of(8).min(PART_BYTES);
+    match order {
+        Order::Bytes => even - (at % 8) as usize,
+        Order::Little(_) | Order::Big(_) => even,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_end_where_words_end_and_are_about_as_long_as_each_other() {
+        for (at, bytes, order) in [(0, 65_536, Order::Bytes), (3, 65_536, Order::Bytes), (5, 90_000, Order::Big(8))] {
+            let (mut offset, mut left, mut parts) = (at, bytes, Vec::new());
+            while left > 0 {
+                let part = part_bytes(offset, left, order);
+                assert!(part > 0 && part <= PART_BYTES.min(left), "{part} of {left}");
+                (offset, left) = (offset + part as u64, left - part);
+                let ends = if order == Order::Bytes { offset } else { offset - at };
+                assert!(left == 0 || ends.is_multiple_of(8), "a part ends within a word, at {offset}");
+                parts.push(part);
+            }
+            assert!(parts.iter().all(|part| *part > PART_BYTES / 2), "{parts:?}");
+        }
+        assert_eq!(part_bytes(1, 100, Order::Bytes), 100);
     }
 }

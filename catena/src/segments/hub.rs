@@ -186,13 +186,14 @@ impl Hub {
 
 /// Sends a message that nobody keeps track of: a link that is lost tells of itself.
 pub(super) fn post(link: &Link, message: SegmentMessage) {
-    try_post(link, message);
+    try_post(link, message, false);
 }
 
-/// Says whether the link took it.
-pub(super) fn try_post(link: &Link, message: SegmentMessage) -> bool {
+/// Says whether the link took it; `part`: of something long.
+pub(super) fn try_post(link: &Link, message: SegmentMessage, part: bool) -> bool {
     let Encoded { head, tail } = Message::Segment(message).encode();
-    link.post(Frame::new(head, tail)).is_ok()
+    let frame = Frame::new(head, tail);
+    if part { link.post_part(frame).is_ok() } else { link.post(frame).is_ok() }
 }
 
 /// Ends requests that wait for too long.

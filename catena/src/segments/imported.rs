@@ -56,7 +56,7 @@ pub(super) struct Inner {
     pub(super) shown: String,
     pub(super) bytes: u64,
     /// By a grant, which is for requests and not for the pages.
-    granted: bool,
+    pub(super) granted: bool,
     link: Mutex<Option<Arc<Link>>>,
     near: RwLock<Nearness>,
 }
@@ -141,7 +141,7 @@ impl Imported {
                 NearResult::Elsewhere | NearResult::Unknown => self.leave(),
             }
         }
-        self.read_far(offset, count, wish).await
+        Box::pin(self.read_far(offset, count, wish)).await
     }
 
     /// READ into memory of one's own, for whoever reads again and again.
@@ -156,7 +156,7 @@ impl Imported {
                 NearResult::Elsewhere | NearResult::Unknown => self.leave(),
             }
         }
-        let data = self.read_far(offset, out.len() as u64, Wish::default()).await?;
+        let data = Box::pin(self.read_far(offset, out.len() as u64, Wish::default())).await?;
         out.copy_from_slice(&data);
         Ok(())
     }
@@ -206,7 +206,7 @@ impl Imported {
                 NearResult::Elsewhere | NearResult::Unknown => self.leave(),
             }
         }
-        self.write_far(offset, bytes, wish).await
+        Box::pin(self.write_far(offset, bytes, wish)).await
     }
 
     /// Waits until everything written before has been done.
@@ -249,7 +249,7 @@ impl Imported {
                 }
             }
         }
-        self.swap_far(offset, width.bytes() as u8, old, new, notify).await
+        Box::pin(self.swap_far(offset, width.bytes() as u8, old, new, notify)).await
     }
 
     // The way.
@@ -274,6 +274,11 @@ impl Imported {
                 return None;
             }
         }
+        // The long ways are boxed, here and above: else each access in memory would carry the state of a request in its own, and copy it about.
+        Box::pin(self.come_near(write)).await
+    }
+
+    async fn come_near(&self, write: bool) -> Option<Arc<Near>> {
         // What goes by the link must not be overtaken in memory.
         if !self.inner.shell.segments.machine().importer.is_flushed(self.inner.id) {
             return None;

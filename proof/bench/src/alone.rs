@@ -4,7 +4,7 @@ use crate::{Failure, memory, stats::Spread, summary::Summary};
 
 /// Measures `repetitions` times, each with a part of the work: all of it where `parts` is 1.
 pub(crate) async fn measure(repetitions: usize, parts: usize, summary: &mut Summary) -> Result<(), Failure> {
-    for key in ["cached_js_bytes", "waiting_chain_bytes", "soak_growth_pct"] {
+    for key in ["cached_js_bytes", "waiting_chain_bytes", "soak_growth_pct", "segment_bytes", "import_bytes"] {
         let mut values = Vec::new();
         for _ in 0..repetitions {
             values.push(in_a_process(key, parts).await?);

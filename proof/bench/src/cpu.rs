@@ -36,10 +36,10 @@ pub(crate) async fn measure(peers: &Arc<Peers>, rounds: usize, summary: &mut Sum
 }
 
 pub(crate) async fn per_cpu_second(peers: &Arc<Peers>, job: Job, in_flight: usize) -> Result<f64, Failure> {
-    let before = cpu_s() + peers.cpu_s(job)?;
+    let before = cpu_s() + peers.cpu_s(job).await?;
     // One task that has them all in flight: among the runtime's workers, as the servers are.
     tokio::spawn(round(Arc::clone(peers), job, in_flight)).await??;
-    Ok(IN_A_ROUND as f64 / (cpu_s() + peers.cpu_s(job)? - before))
+    Ok(IN_A_ROUND as f64 / (cpu_s() + peers.cpu_s(job).await? - before))
 }
 
 async fn round(peers: Arc<Peers>, job: Job, in_flight: usize) -> Result<(), Failure> {

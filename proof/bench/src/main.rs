@@ -15,9 +15,13 @@ mod latency;
 mod lone;
 mod memory;
 mod mesh;
+mod micro;
+mod moving;
 mod page;
 mod peers;
+mod replies;
 mod ring;
+mod segments;
 mod server;
 mod soak;
 mod split;
@@ -38,9 +42,12 @@ const PROFILE_ROUNDS: usize = 10;
 const USAGE: &str = "catena-bench               every figure, to target/bench/summary.json
 catena-bench to FILE       the same, to another file
 catena-bench smoke         a little of everything, to see that it works: no figures
+catena-bench only segments|replies|migration   one part, whole, to look at; written nowhere
+catena-bench micro DIR [--smoke]  the Quatrain paper's micro benchmark
 catena-bench compare FILES which figures moved between runs by more than their spread
 catena-bench page [FILE]   fills the table of docs/src/figures.md from a summary
-catena-bench profile chain_js|chain_wasm|tonic4|call [IN_FLIGHT [ROUNDS]]";
+catena-bench profile chain_js|chain_wasm|tonic4|call [IN_FLIGHT [ROUNDS]]
+catena-bench profile read|raw|read_shared|write_shared|stream|raw_stream";
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -71,6 +78,8 @@ async fn begin() -> ExitCode {
         "smoke" => measure(&FEW, SMOKE).await,
         "serve" => server::serve(rest).await,
         "alone" => alone::run(rest).await,
+        "only" => only(file).await,
+        "micro" => micro::run(rest).await,
         "profile" => profile(rest).await,
         "compare" => compare::compare(rest),
         "page" => page::fill(Path::new("docs/src/figures.md"), Path::new(file)),
@@ -88,6 +97,12 @@ async fn begin() -> ExitCode {
 /// One job over and over, for a profiler to look at or to compare builds.
 async fn profile(arguments: &[String]) -> Result<(), Failure> {
     let job = match arguments.first().map_or("", String::as_str) {
+        "read" => return segments::profile("read", PROFILE_ROUNDS).await,
+        "raw" => return segments::profile("raw", PROFILE_ROUNDS).await,
+        "read_shared" => return segments::profile("read_shared", PROFILE_ROUNDS).await,
+        "write_shared" => return segments::profile("write_shared", PROFILE_ROUNDS).await,
+        "stream" => return segments::profile("stream", PROFILE_ROUNDS).await,
+        "raw_stream" => return segments::profile("raw_stream", PROFILE_ROUNDS).await,
         "chain_js" => peers::Job::ChainJs,
         "chain_wasm" => peers::Job::ChainWasm,
         "tonic4" => peers::Job::Tonic4,
@@ -105,6 +120,19 @@ async fn profile(arguments: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// One part of the figures, for whoever works on it.
+async fn only(part: &str) -> Result<(), Failure> {
+    let mut summary = Summary::default();
+    match part {
+        "segments" => segments::measure(WHOLE.segments, &mut summary).await?,
+        "replies" => replies::measure(WHOLE.replies, &mut summary).await?,
+        "migration" => moving::measure(WHOLE.moves, &mut summary).await?,
+        _ => return Err(USAGE.into()),
+    }
+    summary.print();
+    Ok(())
+}
+
 /// How much is measured.
 struct Scale {
     guest_runs: usize,
@@ -113,6 +141,9 @@ struct Scale {
     shaped_rounds: usize,
     adaptive: (usize, usize),
     alone: (usize, usize),
+    segments: segments::Scale,
+    replies: replies::Scale,
+    moves: usize,
     /// Whether it yields figures.
     whole: bool,
 }
@@ -125,6 +156,9 @@ const WHOLE: Scale = Scale {
     shaped_rounds: 15,
     adaptive: (3, 150),
     alone: (3, 1),
+    segments: segments::Scale { blocks: 40, rounds: 9, stream_bytes: 256 << 20 },
+    replies: replies::Scale { rounds: 15, blocks: 20 },
+    moves: 50,
     whole: true,
 };
 /// To see that the benchmark works.
@@ -135,6 +169,9 @@ const FEW: Scale = Scale {
     shaped_rounds: 1,
     adaptive: (1, 10),
     alone: (1, 20),
+    segments: segments::Scale { blocks: 2, rounds: 1, stream_bytes: 32 << 20 },
+    replies: replies::Scale { rounds: 2, blocks: 1 },
+    moves: 3,
     whole: false,
 };
 
@@ -158,6 +195,12 @@ async fn measure_all(scale: &Scale, summary: &mut Summary) -> Result<(), Failure
     eprintln!("custody: what it costs that no step is done twice");
     custody::measure(&peers, scale.cpu_rounds, summary).await?;
     drop(peers);
+    eprintln!("segments: accesses by the link and in shared memory, names, streams");
+    segments::measure(scale.segments, summary).await?;
+    eprintln!("replies: one of many, and the end behind the last");
+    replies::measure(scale.replies, summary).await?;
+    eprintln!("migration: calls of a service that moves every 100 ms");
+    moving::measure(scale.moves, summary).await?;
     eprintln!("splits: 8 branches beside 8 calls in a row");
     split::measure(&sandbox, scale.blocks, summary).await?;
     eprintln!("composition: copies to a replicated service, over shaped links");

@@ -8,7 +8,7 @@ use std::{
 use catena::{Client, FunctionKind, Node, ReplySet, RunOptions, Sandbox, SandboxConfig, Service, to_value};
 use futures_util::FutureExt;
 
-use crate::{Failure, guests::five_kilobytes, mesh, soak::Soak};
+use crate::{Failure, guests::five_kilobytes, mesh, segments, soak::Soak};
 
 const FUNCTIONS: usize = 1_000;
 /// With as many before them they come from one peer, which may take up half of what a node takes on.
@@ -31,6 +31,8 @@ pub(crate) async fn value(key: &str, parts: usize) -> Result<f64, Failure> {
         "cached_js_bytes" => cached_bytes(FUNCTIONS / parts).await,
         "waiting_chain_bytes" => waiting_bytes(WAITING / parts).await,
         "soak_growth_pct" => soak_growth_pct(parts).await,
+        "segment_bytes" => segments::export_bytes(parts).await,
+        "import_bytes" => segments::import_bytes(parts).await,
         _ => Err(format!("{key} is not measured alone").into()),
     }
 }
@@ -122,7 +124,7 @@ async fn soak_growth_pct(parts: usize) -> Result<f64, Failure> {
 }
 
 /// As the kernel counts it.
-fn resident_bytes() -> Result<f64, Failure> {
+pub(crate) fn resident_bytes() -> Result<f64, Failure> {
     let statm = std::fs::read_to_string("/proc/self/statm")?;
     let pages: f64 = statm.split_whitespace().nth(1).ok_or("no resident pages")?.parse()?;
     Ok(pages * rustix::param::page_size() as f64)

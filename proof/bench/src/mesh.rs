@@ -9,7 +9,7 @@ use catena_apps::replicated::{BACKUP, PRIMARY, REPLICATED, SOURCE, replicated};
 use catena_files::Directory;
 use serde_json::json;
 
-use crate::{Failure, adaptive, server::Server, split};
+use crate::{Failure, adaptive, micro, replies, server::Server, split};
 
 /// The services, in the order in which a chain visits them.
 pub(crate) const NAMES: [&str; 4] = ["one", "two", "three", "four"];
@@ -108,7 +108,7 @@ pub(crate) fn topology() -> Arc<Topology> {
 
 /// Runs the nodes of a server's process; gives what is to be held, and what to tell of where they are.
 ///
-/// `noop NAME [JOIN JOIN_BARE]`, `slow NAME [JOIN]`, `data NAME SITE LISTEN [JOIN]`, `files ROLE SITE FOLDER [JOIN]...`
+/// `noop NAME [JOIN JOIN_BARE]`, `slow NAME [JOIN]`, `replying NAME [JOIN]`, `tasks NAME`, `data NAME SITE LISTEN [JOIN]`, `files ROLE SITE FOLDER [JOIN]...`
 pub(crate) async fn serve(kind: &[&str]) -> Result<(Vec<Node>, String), Failure> {
     let node = |name: &str| Node::builder(name).cache_dir(MODULES).listen("127.0.0.1:0");
     let shaped = |name: &str, site: &str| node(name).site(site).topology(topology());
@@ -123,6 +123,11 @@ pub(crate) async fn serve(kind: &[&str]) -> Result<(Vec<Node>, String), Failure>
         ["slow", name, ref joins @ ..] => {
             vec![joined(node(name).service(split::service(name)), joins, None).start().await?]
         }
+        ["replying", name, ref joins @ ..] => {
+            let replier = node(name).sandbox(sandbox()?).service(replies::service(name));
+            vec![joined(replier, joins, None).start().await?]
+        }
+        ["tasks", name] => vec![node(name).sandbox(sandbox()?).service(micro::service(name)).start().await?],
         ["data", name, site, listen, ref joins @ ..] => {
             let builder = shaped(name, site).listen(listen).service(adaptive::service(name));
             vec![joined(builder, joins, Some(site)).start().await?]

@@ -41,12 +41,13 @@ impl Peers {
     }
 
     /// Processor time that everybody has taken who takes part in a job, in seconds.
-    pub(crate) fn cpu_s(&self, job: Job) -> Result<f64, Failure> {
+    pub(crate) async fn cpu_s(&self, job: Job) -> Result<f64, Failure> {
         let servers = match job {
             Job::Tonic4 | Job::Tonic1 => &self.grpc.servers,
             _ => &self.nodes,
         };
-        servers.iter().map(Server::cpu_s).sum()
+        let each = futures_util::future::try_join_all(servers.iter().map(Server::cpu_s)).await?;
+        Ok(each.into_iter().sum())
     }
 
     pub(crate) async fn once(&self, job: Job) -> Result<(), Failure> {

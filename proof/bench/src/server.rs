@@ -4,17 +4,18 @@
 use std::process::Stdio;
 
 use tokio::{
-    io::{AsyncBufReadExt, BufReader},
-    process::{Child, Command},
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    process::{Child, ChildStdin, ChildStdout, Command},
+    sync::Mutex,
 };
 
-use crate::{Failure, grpc, mesh, ring};
+use crate::{Failure, cpu, grpc, mesh, moving, ring, segments};
 
 /// A server that runs until this is dropped.
 pub(crate) struct Server {
     /// Where it listens; a server of several nodes says all, with a space between.
     pub(crate) address: String,
-    process: u32,
+    talk: Mutex<(ChildStdin, Lines<BufReader<ChildStdout>>)>,
     child: Child,
 }
 
@@ -25,9 +26,10 @@ impl Server {
         command.arg("serve").args(kind).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn()?;
         let out = child.stdout.take().ok_or("a server has no output")?;
-        let address = BufReader::new(out).lines().next_line().await?.ok_or("a server ended before it listened")?;
-        let process = child.id().ok_or("a server ended at once")?;
-        Ok(Self { address, process, child })
+        let mut lines = BufReader::new(out).lines();
+        let address = lines.next_line().await?.ok_or("a server ended before it listened")?;
+        let to = child.stdin.take().ok_or("a server has no input")?;
+        Ok(Self { address, talk: Mutex::new((to, lines)), child })
     }
 
     /// Ends it, and returns when its ports are free.
@@ -35,23 +37,32 @@ impl Server {
         Ok(self.child.kill().await?)
     }
 
-    /// Processor time that it has taken, in seconds.
-    pub(crate) fn cpu_s(&self) -> Result<f64, Failure> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process))?;
-        // The name may hold anything, but no closing bracket follows the one that ends it.
-        let fields: Vec<_> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        let ticks = |field: usize| fields.get(field).and_then(|ticks| ticks.parse::<f64>().ok()).unwrap_or(f64::NAN);
-        Ok((ticks(11) + ticks(12)) / rustix::param::clock_ticks_per_second() as f64)
+    /// Processor time that it has taken, in seconds, as it says itself: exact, where the kernel tells others in ticks.
+    pub(crate) async fn cpu_s(&self) -> Result<f64, Failure> {
+        let mut talk = self.talk.lock().await;
+        let (to, said) = &mut *talk;
+        to.write_all(b"\n").await?;
+        Ok(said.next_line().await?.ok_or("a server ended when it was asked")?.parse()?)
     }
 }
 
-/// What a process of this program does that is a server: `tonic`, `ring NEXT`, or nodes as in [`mesh::serve`].
+/// What a process of this program does that is a server: `tonic`, `ring NEXT`, `owner`, `moving`, or nodes as in [`mesh::serve`].
 pub(crate) async fn serve(kind: &[String]) -> Result<(), Failure> {
     let kind: Vec<_> = kind.iter().map(String::as_str).collect();
     // Held until the end.
-    let _nodes;
+    let (_nodes, _owner, _moving);
     let address = match kind[..] {
         ["tonic"] => grpc::serve().await?,
+        ["owner"] => {
+            let (owner, addresses) = segments::serve().await?;
+            _owner = owner;
+            addresses
+        }
+        ["moving"] => {
+            let (nodes, address) = moving::serve().await?;
+            _moving = nodes;
+            address
+        }
         ["ring", next] => ring::pass_on(next.parse()?).await?.to_string(),
         _ => {
             let (nodes, address) = mesh::serve(&kind).await?;
@@ -60,7 +71,7 @@ pub(crate) async fn serve(kind: &[String]) -> Result<(), Failure> {
         }
     };
     println!("{address}");
-    // Until whoever started it is gone.
-    tokio::task::spawn_blocking(|| std::io::copy(&mut std::io::stdin(), &mut std::io::sink())).await??;
-    Ok(())
+    // Until whoever started it is gone: says what it has taken whenever it is asked.
+    let answers = || std::io::stdin().lines().try_for_each(|line| line.map(|_| println!("{}", cpu::cpu_s())));
+    Ok(tokio::task::spawn_blocking(answers).await??)
 }

@@ -12,11 +12,19 @@ use crate::{
 
 /// What was measured, by key.
 #[derive(Default)]
-pub(crate) struct Summary(BTreeMap<&'static str, Spread>);
+pub(crate) struct Summary {
+    figures: BTreeMap<&'static str, Spread>,
+    /// Tables of a paper beside ours, by name: CSV.
+    tables: BTreeMap<&'static str, String>,
+}
 
 impl Summary {
     pub(crate) fn put(&mut self, key: &'static str, spread: Spread) {
-        self.0.insert(key, spread);
+        self.figures.insert(key, spread);
+    }
+
+    pub(crate) fn put_table(&mut self, name: &'static str, csv: String) {
+        self.tables.insert(name, csv);
     }
 
     /// Says whether each key that is explained was measured, and no other.
@@ -24,8 +32,13 @@ impl Summary {
     /// # Errors
     /// It was not so.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        if !self.0.keys().copied().eq(KEYS.iter().map(|(key, ..)| *key).collect::<std::collections::BTreeSet<_>>()) {
-            return Err(format!("what was measured is not what keys.rs lists: {:?}", self.0.keys()).into());
+        if !self
+            .figures
+            .keys()
+            .copied()
+            .eq(KEYS.iter().map(|(key, ..)| *key).collect::<std::collections::BTreeSet<_>>())
+        {
+            return Err(format!("what was measured is not what keys.rs lists: {:?}", self.figures.keys()).into());
         }
         Ok(())
     }
@@ -38,13 +51,20 @@ impl Summary {
         self.print();
         self.write(path, whole)?;
         println!("\nwritten to {}", path.display());
+        for (name, csv) in &self.tables {
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+            let beside = path.with_file_name(format!("{stem}-{name}.csv"));
+            std::fs::write(&beside, csv)?;
+            println!("written to {}", beside.display());
+        }
         Ok(())
     }
 
-    fn print(&self) {
+    /// Shows all figures.
+    pub(crate) fn print(&self) {
         println!("\n{:<24} {:>10} {:>10} {:>10}  {:>10}  what", "key", "median", "p10", "p90", "goal");
         for (key, what, goal) in KEYS {
-            let Some(spread) = self.0.get(key) else { continue };
+            let Some(spread) = self.figures.get(key) else { continue };
             let wanted = match goal {
                 Goal::AtMost(goal) => format!("<= {goal}"),
                 Goal::AtLeast(goal) => format!(">= {goal}"),
@@ -54,17 +74,20 @@ impl Summary {
             let Spread { p10, median, p90, .. } = spread;
             println!("{key:<24} {median:>10.2} {p10:>10.2} {p90:>10.2}  {wanted:>10}  {what}{mark}");
         }
+        for (name, csv) in &self.tables {
+            println!("\n{name}\n{csv}");
+        }
     }
 
     fn write(&self, path: &Path, whole: bool) -> std::io::Result<()> {
         let hundredth = |value: f64| (value * 100.0).round() / 100.0;
-        let medians = self.0.iter().map(|(key, spread)| ((*key).to_owned(), json!(hundredth(spread.median))));
+        let medians = self.figures.iter().map(|(key, spread)| ((*key).to_owned(), json!(hundredth(spread.median))));
         let mut all: serde_json::Map<_, _> = medians.collect();
         let spread_of = |spread: &Spread| {
             let Spread { p10, p90, values, .. } = *spread;
             json!({ "p10": hundredth(p10), "p90": hundredth(p90), "values": values })
         };
-        let spreads: BTreeMap<_, _> = self.0.iter().map(|(key, spread)| (*key, spread_of(spread))).collect();
+        let spreads: BTreeMap<_, _> = self.figures.iter().map(|(key, spread)| (*key, spread_of(spread))).collect();
         all.insert("spread".into(), json!(spreads));
         all.insert("whole".into(), json!(whole));
         if let Some(folder) = path.parent() {

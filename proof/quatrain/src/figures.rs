@@ -20,6 +20,9 @@ const COLOURS: [RGBColor; 4] =
 /// A table cannot be read, or a figure cannot be written.
 pub(crate) fn draw(folder: &Path) -> Result<(), Failure> {
     let table = |name: &str| Rows::read(&folder.join(name).with_extension("csv"));
+    if let Some(rows) = table("micro")? {
+        figure_6(&rows, folder)?;
+    }
     if let Some(rows) = table("corsair")? {
         figure_8(&rows, &folder.join("figure-8.svg"))?;
     }
@@ -28,6 +31,31 @@ pub(crate) fn draw(folder: &Path) -> Result<(), Failure> {
     }
     if let Some(rows) = table("mapreduce")? {
         figure_11(&rows, &folder.join("figure-11.svg"))?;
+    }
+    Ok(())
+}
+
+/// AAT by the number of parts, a figure for each length of task: those that run by tasks, beside what is ideal. Those by threads are in the table.
+fn figure_6(rows: &Rows, folder: &Path) -> Result<(), Failure> {
+    let (modes, kinds, parts) = (rows.texts("mode"), rows.texts("kind"), rows.numbers("parts"));
+    let (tasks, aat, ideal) = (rows.numbers("task_ms"), rows.numbers("aat_ms"), rows.numbers("ideal_ms"));
+    let mut lengths: Vec<f64> = tasks.iter().flatten().copied().collect();
+    lengths.dedup();
+    lengths.sort_by(f64::total_cmp);
+    lengths.dedup();
+    for length in lengths {
+        let line = |mode: &str, values: &[Option<f64>]| -> Vec<(f64, f64)> {
+            let of = |at: usize| modes[at] == mode && kinds[at] == "events" && tasks[at] == Some(length);
+            (0..parts.len()).filter(|at| of(*at)).filter_map(|at| Some((parts[at]?, values[at]?))).collect()
+        };
+        let lines = [
+            ("sequential, ideal", line("SE", &ideal), COLOURS[0]),
+            ("sequential, replies", line("SE", &aat), COLOURS[1]),
+            ("parallel, ideal", line("PE", &ideal), COLOURS[2]),
+            ("parallel, replies", line("PE", &aat), COLOURS[3]),
+        ];
+        let title = format!("Figure 6: average arrival time of the parts of a task of {length} ms");
+        lines_in(&folder.join(format!("figure-6-{length}ms.svg")), &title, ("parts", "milliseconds"), &lines)?;
     }
     Ok(())
 }
@@ -153,8 +181,14 @@ mod tests {
             "mapreduce.csv",
             "mode,at_s,maps_pct,reduces_pct\nreplies,0.1,50,48\nblocking,0.1,50,0\nreplies,0.2,100,100\n",
         );
+        write(
+            "micro.csv",
+            "mode,kind,task_ms,parts,aat_ms,ready_ms,ideal_ms,cpu_ms\nSE,events,100,1,101,100,100,0.1\nSE,events,100,2,76,75,75,0.1\nPE,events,100,2,51,50,50,0.1\n",
+        );
         draw(folder.path()).unwrap();
-        for (file, word) in [("figure-8.svg", "A4"), ("figure-11.svg", "push and pull")] {
+        for (file, word) in
+            [("figure-6-100ms.svg", "parallel, replies"), ("figure-8.svg", "A4"), ("figure-11.svg", "push and pull")]
+        {
             let drawn = std::fs::read_to_string(folder.path().join(file)).unwrap();
             assert!(drawn.contains(word), "{file} does not show {word}");
         }

@@ -29,7 +29,7 @@ impl Spread {
 }
 
 pub(crate) fn rounded(value: f64) -> f64 {
-    (value * 100.0).round() / 100.0
+    (value * 10_000.0).round() / 10_000.0
 }
 
 #[cfg(test)]

@@ -1,0 +1,91 @@
+//! Small accesses, one at a time: by the link beside raw TCP, and in shared memory beside a copy to memory of one's own.
+
+use std::time::Instant;
+
+use super::{
+    each_ns,
+    peers::{CELL_BYTES, Job, Peers},
+};
+use crate::{
+    Failure,
+    stats::{Spread, ratios},
+    summary::Summary,
+};
+
+/// Repetitions in a block; a block counts with its median.
+const IN_A_BLOCK: usize = 200;
+/// In shared memory: as many together, since looking at the clock takes as long as one; a block counts with its mean.
+const TOGETHER: usize = 20_000;
+/// Local memory that is written to: as large as the segment.
+const LOCAL_BYTES: usize = 4_096;
+
+/// Nanoseconds, by block.
+#[derive(Default)]
+pub(super) struct Accesses {
+    raw: Vec<f64>,
+    pub(super) read: Vec<f64>,
+    /// Half of WRITE and flush: one way.
+    pub(super) write: Vec<f64>,
+    pub(super) cas: Vec<f64>,
+    pub(super) read_shared: Vec<f64>,
+    pub(super) write_shared: Vec<f64>,
+    pub(super) cas_shared: Vec<f64>,
+    local: Vec<f64>,
+}
+
+pub(super) async fn measure(peers: &Peers, blocks: usize) -> Result<Accesses, Failure> {
+    let mut all = Accesses::default();
+    for block in 0..=blocks {
+        let raw = each_ns(peers, Job::Raw, IN_A_BLOCK).await?;
+        let read = each_ns(peers, Job::Read, IN_A_BLOCK).await?;
+        let cas = each_ns(peers, Job::Cas, IN_A_BLOCK).await?;
+        let write = each_ns(peers, Job::WriteFlush, IN_A_BLOCK).await? / 2.0;
+        let read_shared = together_ns(peers, Job::ReadShared).await?;
+        let write_shared = together_ns(peers, Job::WriteShared).await?;
+        let local = local_write_ns();
+        let cas_shared = together_ns(peers, Job::CasShared).await?;
+        // The first block warms everything up.
+        if block > 0 {
+            all.raw.push(raw);
+            all.read.push(read);
+            all.write.push(write);
+            all.cas.push(cas);
+            all.read_shared.push(read_shared);
+            all.write_shared.push(write_shared);
+            all.cas_shared.push(cas_shared);
+            all.local.push(local);
+        }
+    }
+    Ok(all)
+}
+
+async fn together_ns(peers: &Peers, job: Job) -> Result<f64, Failure> {
+    let began = Instant::now();
+    for _ in 0..TOGETHER {
+        peers.once(job).await?;
+    }
+    Ok(began.elapsed().as_nanos() as f64 / TOGETHER as f64)
+}
+
+/// What a WRITE is compared with: a copy of as many bytes to memory of this process, in its cache.
+fn local_write_ns() -> f64 {
+    let mut memory = vec![0_u8; LOCAL_BYTES];
+    let cell = [7_u8; CELL_BYTES];
+    let began = Instant::now();
+    for _ in 0..TOGETHER {
+        let (memory, cell) = (std::hint::black_box(&mut memory), std::hint::black_box(&cell));
+        memory[..CELL_BYTES].copy_from_slice(cell);
+    }
+    std::hint::black_box(&memory);
+    began.elapsed().as_nanos() as f64 / TOGETHER as f64
+}
+
+impl Accesses {
+    pub(super) fn report(self, summary: &mut Summary) {
+        let Self { raw, read, cas, read_shared, write_shared, local, .. } = self;
+        summary.put("read_tcp_ratio", ratios(&read, &raw));
+        summary.put("cas_read", ratios(&cas, &read));
+        summary.put("write_shm_ratio", ratios(&write_shared, &local));
+        summary.put("read_shm_ns", Spread::of(read_shared));
+    }
+}

@@ -1,0 +1,59 @@
+//! How much later than a WRITE's bytes the owner's waiting task runs. Each access finds both processes asleep, as a notification does.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use catena::{Imported, Wish};
+
+use super::{
+    owner::{NOTIFIED_AT, STAMP_AT, monotonic_ns},
+    peers::{Job, Peers},
+};
+use crate::{Failure, stats::Spread};
+
+const IN_A_BLOCK: usize = 20;
+/// Between two accesses: nobody spins meanwhile, who would take a core from those that are measured.
+const APART: Duration = Duration::from_millis(1);
+
+/// Microseconds, by block.
+#[derive(Default)]
+pub(super) struct Notified {
+    /// From a WRITE by the link until the task that waits for the notification runs, less half of what a READ takes there and back.
+    pub(super) by_link: Vec<f64>,
+    /// The same after a WRITE in shared memory, which itself takes no time to speak of.
+    pub(super) shared: Vec<f64>,
+}
+
+pub(super) async fn measure(peers: &Peers, blocks: usize) -> Result<Notified, Failure> {
+    let mut all = Notified::default();
+    for block in 0..=blocks {
+        let (mut reads, mut by_link, mut shared) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..IN_A_BLOCK {
+            tokio::time::sleep(APART).await;
+            let began = Instant::now();
+            peers.once(Job::Read).await?;
+            reads.push(began.elapsed().as_secs_f64() * 1e6);
+            by_link.push(notified_after_us(peers, &peers.words).await?);
+            shared.push(notified_after_us(peers, &peers.words_shared).await?);
+        }
+        if block > 0 {
+            all.by_link.push(Spread::of(by_link).median - Spread::of(reads).median / 2.0);
+            all.shared.push(Spread::of(shared).median);
+        }
+    }
+    Ok(all)
+}
+
+async fn notified_after_us(peers: &Peers, writer: &Imported) -> Result<f64, Failure> {
+    tokio::time::sleep(APART).await;
+    let stamp = monotonic_ns();
+    let wish = Wish { notify: true, ..Wish::default() };
+    writer.write_as(STAMP_AT, Bytes::copy_from_slice(&stamp.to_ne_bytes()), wish).await?;
+    let mut answer = [0; 16];
+    while answer[8..] != stamp.to_ne_bytes() {
+        tokio::time::sleep(APART).await;
+        peers.words_shared.read_into(NOTIFIED_AT, &mut answer).await?;
+    }
+    let (notified, _) = answer.split_first_chunk().ok_or("an answer has 16 bytes")?;
+    Ok(u64::from_ne_bytes(*notified).saturating_sub(stamp) as f64 / 1e3)
+}

@@ -1,0 +1,64 @@
+//! Processor time that an access takes from the owner of the memory, beside what the same bytes take from a server that is called.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+use super::peers::{Job, Peers};
+use crate::{
+    Failure,
+    cpu::IN_FLIGHT,
+    stats::{Spread, ratios},
+    summary::Summary,
+};
+
+const IN_A_ROUND: usize = 20_000;
+
+/// Microseconds of processor time for one, by round.
+#[derive(Default)]
+pub(super) struct OwnerCpu {
+    read: Vec<f64>,
+    call: Vec<f64>,
+    tonic: Vec<f64>,
+    shared: Vec<f64>,
+}
+
+pub(super) async fn measure(peers: &Arc<Peers>, rounds: usize) -> Result<OwnerCpu, Failure> {
+    let mut all = OwnerCpu::default();
+    for round in 0..=rounds {
+        let read = each_us(peers, Job::Read).await?;
+        let call = each_us(peers, Job::Call).await?;
+        let tonic = each_us(peers, Job::Tonic).await?;
+        let shared = each_us(peers, Job::ReadShared).await?;
+        if round > 0 {
+            all.read.push(read);
+            all.call.push(call);
+            all.tonic.push(tonic);
+            all.shared.push(shared);
+        }
+    }
+    Ok(all)
+}
+
+async fn each_us(peers: &Peers, job: Job) -> Result<f64, Failure> {
+    let before = peers.cpu_s(job).await?;
+    let begun = AtomicUsize::new(0);
+    let lanes = (0..IN_FLIGHT).map(|_| async {
+        while begun.fetch_add(1, Relaxed) < IN_A_ROUND {
+            peers.once(job).await?;
+        }
+        Ok::<_, Failure>(())
+    });
+    futures_util::future::try_join_all(lanes).await?;
+    Ok((peers.cpu_s(job).await? - before) * 1e6 / IN_A_ROUND as f64)
+}
+
+impl OwnerCpu {
+    pub(super) fn report(self, summary: &mut Summary) {
+        summary.put("read_cpu_call", ratios(&self.read, &self.call));
+        summary.put("read_cpu_tonic", ratios(&self.read, &self.tonic));
+        summary.put("read_cpu_shm", ratios(&self.shared, &self.read));
+        summary.put("read_cpu_us", Spread::of(self.read));
+    }
+}
