@@ -284,7 +284,7 @@ async fn what_is_pushed_is_there_without_asking() {
     assert_eq!(stranger.import("clerk/pushed").await.unwrap_err().name, "UnknownSegment");
     let mut pushing = Pushing::open(server.client().import("clerk/pushed").await.unwrap()).await.unwrap();
     for of in 0..20 {
-        assert!(pushing.push(key(of), &vec![of as u8; 200]).await.unwrap());
+        assert!(pushing.push(key(of), &[of as u8; 200]).await.unwrap());
     }
     assert!(!pushing.push(key(0), &vec![0; 257]).await.unwrap(), "too long for the clerk's table");
     pushing.take_back(key(19)).await.unwrap();

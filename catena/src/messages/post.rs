@@ -22,7 +22,7 @@ const SWEEP_EVERY: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(super) enum Came {
     /// The partner's answer.
-    Answer(Arc<NodeRef>, Datagram),
+    Answer(Arc<NodeRef>, Box<Datagram>),
     /// It is over.
     Over(Outcome),
 }
@@ -117,7 +117,7 @@ impl Shell {
             Delivered::Answers(Ended { held, waiter, .. }, datagram) => {
                 drop(held);
                 if let Some(waiter) = waiter {
-                    let _ = waiter.send(Came::Answer(Arc::clone(from), datagram));
+                    let _ = waiter.send(Came::Answer(Arc::clone(from), Box::new(datagram)));
                 }
             }
             Delivered::Nobody(service) => return Some(service),

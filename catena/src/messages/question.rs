@@ -115,7 +115,7 @@ pub(crate) async fn ask(shell: &Arc<Shell>, from: &str, to: &str, question: Ques
 fn answered(shell: &Arc<Shell>, to: &str, came: Result<Came, oneshot::error::RecvError>) -> Result<Answer, Exception> {
     match came {
         Ok(Came::Answer(from, datagram)) => {
-            let message = Received::new(shell, from, datagram);
+            let message = Received::new(shell, from, *datagram);
             Ok(if message.buffers().is_empty() { Answer::Short(message) } else { Answer::Long(message) })
         }
         Ok(Came::Over(outcome)) => Err(lost(to, outcome)),

@@ -17,9 +17,9 @@ use std::{
 use tokio::runtime::Handle;
 
 /// How long code may hold its thread before another worker is woken.
-const TICK: Duration = Duration::from_millis(1);
+const TICK: Duration = Duration::from_millis(10);
 /// After so many ticks in which nothing ran the watcher sleeps until something does.
-const IDLE_TICKS_MAX: u32 = 100;
+const IDLE_TICKS_MAX: u32 = 10;
 /// How often a sleeping watcher sees whether its node is still there.
 const IDLE: Duration = Duration::from_secs(1);
 
