@@ -21,7 +21,8 @@ build
 step "Running the tests" "the failed ones are named above; one alone: cargo test --release -p CRATE NAME" run_tests
 # The tests of the tests: each mistake that is put in on purpose must be caught.
 step "Looking for the bugs of a core with seeded bugs" "a bug that nothing catches is named above: the model has lost a promise, or a test its point" \
-    cargo test --locked --release -p catena-core --features seeded-bugs --test model --test world --test replies bugs -- --nocapture
+    cargo test --locked --release -p catena-core --features seeded-bugs \
+    --test model --test world --test replies --test segments --test messages -- bugs each_mistake --nocapture
 step "Running the examples in the documentation" "they are in the comments of the files named above" \
     cargo test --locked --release --workspace --doc --no-fail-fast
 checks
