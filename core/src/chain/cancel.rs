@@ -1,4 +1,4 @@
-//! Stopping a chain (rpc-chains section 6): along the pointers that it left behind, at every branch.
+//! Stopping a chain (rpc-chains section 6), and letting go of one that is over: along the pointers that it left behind, at every branch.
 
 use alloc::{sync::Arc, vec::Vec};
 use catena_wire::{Branch, ChainId, Message, NodeId, NodeRef, StepKey};

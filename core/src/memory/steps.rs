@@ -242,7 +242,7 @@ impl Steps {
         self.make_room(peer, policy);
     }
 
-    /// What was kept to answer the steps of a chain once more goes, if nothing of it is under way here. Says where it went.
+    /// Forgets what would answer a chain's finished steps once more; that they were done stays known. Returns the nodes to which the chain went from them.
     pub(crate) fn release(&mut self, chain: ChainId) -> Vec<Arc<NodeRef>> {
         let first = StepKey { chain, branch: Branch::root(), step: 0 };
         let mut next = Vec::new();
