@@ -50,6 +50,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("catena-clerk", &["catena"]),
     ("catena-dfs", &["catena", "catena-bridge-nfs", "catena-clerk", "catena-files"]),
+    ("catena-web", &["catena", "catena-gateway"]),
     ("catena-corsair", &["catena"]),
     ("catena-mapreduce", &["catena"]),
     ("catena-quatrain", &[]),
@@ -69,15 +70,15 @@ const KNOWN_ONLY_BY: &[(&str, &[&str])] = &[
     ("socket2", &["catena-net", "catena-multicast"]),
     ("reqwest", &["catena-etcd", "catena-oci"]),
     ("nfs3*", &["catena-bridge-nfs", "catena-dfs"]),
-    ("cap-std", &["catena-files", "catena-gateway"]),
-    ("hyper*", &["catena-gateway"]),
-    ("http-body*", &["catena-gateway"]),
+    ("cap-std", &["catena-files", "catena-gateway", "catena-web"]),
+    ("hyper*", &["catena-gateway", "catena-web"]),
+    ("http-body*", &["catena-gateway", "catena-web"]),
     ("swc_*", &["catena-script"]),
     ("tonic*", &["catena-bench"]),
     ("prost*", &["catena-bench"]),
     ("sqlx*", &["catena-corsair"]),
     ("plotters*", &["catena-quatrain"]),
-    ("clap*", &["catena-cli", "catena-chaos", "catena-dfs"]),
+    ("clap*", &["catena-cli", "catena-chaos", "catena-dfs", "catena-web"]),
 ];
 
 /// Files that may hold `unsafe`, each small and with its reasons.
