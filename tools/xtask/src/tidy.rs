@@ -8,7 +8,7 @@ use std::{
 use serde_json::Value;
 use wasmtime::{Result, bail, error::Context as _};
 
-use crate::{docs, modules};
+use crate::{docs, header, modules};
 
 /// Which of the house's crates each crate may use: the seams, from top to bottom.
 const MAY_USE: &[(&str, &[&str])] = &[
@@ -50,6 +50,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("catena-clerk", &["catena"]),
     ("catena-dfs", &["catena", "catena-bridge-nfs", "catena-clerk", "catena-files"]),
+    ("catena-c", &["catena"]),
     ("catena-web", &["catena", "catena-gateway"]),
     ("catena-corsair", &["catena"]),
     ("catena-mapreduce", &["catena"]),
@@ -86,6 +87,7 @@ const UNSAFE_LEAVES: &[&str] = &[
     "guest/src/pages/kernel.rs",
     "guest/wasm/engine/src/",
     "guest/wasm/sdk/src/",
+    "sdk/c/src/",
     "segment/src/mapping.rs",
     "wire/tests/hostile/counting.rs",
 ];
@@ -101,6 +103,7 @@ pub(crate) fn tidy() -> Result<()> {
     }
     faults.extend(modules::faults(&root, "core/src", &files(&root, "core/src/*.rs")?)?);
     faults.extend(docs::faults(&root, &files(&root, "*.md")?)?);
+    faults.extend(header::faults(&root)?);
     for name in ["wire", "core"] {
         let text = std::fs::read_to_string(root.join(name).join("src/lib.rs"))?;
         for attribute in ["#![no_std]", "#![forbid(unsafe_code)]"] {
