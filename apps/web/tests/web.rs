@@ -174,7 +174,7 @@ async fn what_is_kept_is_sent_from_where_it_lies_and_stays_what_it_was_for_who_r
     let limits = FileLimits { believed: Duration::ZERO, ..FileLimits::default() };
     let node = node(true).await;
     let files = Files::open(folder.path(), Keep::InSegments(node.clone()), limits).unwrap();
-    let _mounted = mount(&node, "web", files.clone(), Limits::default()).unwrap();
+    let mounted = mount(&node, "web", files.clone(), Limits::default()).unwrap();
     let fetcher = fetcher(&node).await;
     assert!(whole(fetcher.fetch("web", get("/file")).await.unwrap()).await.iter().all(|byte| *byte == 1));
     assert_eq!(files.kept(), (1, 3 << 20));
@@ -194,6 +194,10 @@ async fn what_is_kept_is_sent_from_where_it_lies_and_stays_what_it_was_for_who_r
     assert_eq!(got, 3 << 20);
     let sent = node.client().traffic().sent_bytes - before;
     assert!(sent < 100_000, "{sent} bytes went by the link");
+    // Nor does the server do anything for it: when nobody serves any more, what was told of can still be read.
+    let response = fetcher.fetch("web", get("/file")).await.unwrap();
+    drop(mounted);
+    assert!(whole(response).await == vec![2; 1 << 20]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
