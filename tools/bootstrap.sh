@@ -3,7 +3,7 @@
 #
 #   tools/bootstrap.sh build    for building and the demo
 #   tools/bootstrap.sh page     for the page of Glickr also: npm
-#   tools/bootstrap.sh tests    for the tests also: a real NFS server, an NFS client's utilities, etcd, an OCI registry, real database servers, and a browser with Glickr's page
+#   tools/bootstrap.sh tests    for the tests also: a real NFS server, an NFS client's utilities, etcd, an OCI registry, libfabric, real database servers, and a browser with Glickr's page
 #
 # It expects git, make, a C compiler and rustup. Anything else comes from rustup (the toolchain that
 # rust-toolchain.toml pins) and from the system's packages (apt; sudo where the user is not root).
@@ -88,6 +88,9 @@ main() {
         has nfs-ls || step "Installing libnfs's utilities, which read what a clerk serves" "$GUIDE" packages libnfs-utils
         has etcd && has docker-registry ||
             step "Installing etcd and an OCI registry, which the tests run against" "$GUIDE" packages etcd-server docker-registry
+        # The headers bring the library with them.
+        [ -e /usr/include/rdma/fabric.h ] ||
+            step "Installing libfabric, by which segments of other hosts are reached" "$GUIDE" packages libfabric1 libfabric-dev
         has chromium || step "Installing Chromium, in which Glickr is looked at" "$GUIDE" packages chromium
         step "Preparing Glickr's page" "check the network, then: apps/glickr/prepare.sh" apps/glickr/prepare.sh
         step "Preparing the NFS server that the tests run against" "read its message above; $GUIDE" bash bridge/nfs/tests/prepare.sh

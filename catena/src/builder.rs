@@ -12,6 +12,7 @@ use catena_core::{Node as Core, Policy, messages::MessagePolicy, segments::Segme
 use catena_directory::{Registry, Resolver};
 use catena_guest::{Limits, Sandbox, SandboxConfig};
 use catena_net::{Endpoint, EndpointConfig, Identity, MemoryBudget, NetError, Place, Topology};
+use catena_segment::RemoteMemory;
 use catena_wire::{Exception, FUNCTIONS_MAX, Fault, NAME_BYTES_MAX, NodeId, NodeRef, names};
 
 use crate::{
@@ -20,7 +21,7 @@ use crate::{
     durable::Steps,
     memory::GuestsMemory,
     random,
-    segments::Hub,
+    segments::{Hub, Sharing},
     shell::{Ears, MakeSandbox, Settings, Shell},
     store::Store,
 };
@@ -123,7 +124,7 @@ pub struct NodeBuilder {
     blob_bytes_max: u64,
     blob_grace: Duration,
     messages: MessagePolicy,
-    shares_memory: bool,
+    sharing: Sharing,
     names: Vec<Names>,
     function_store: Option<PathBuf>,
     registry: Option<Arc<dyn Registry>>,
@@ -169,7 +170,7 @@ impl NodeBuilder {
             blob_bytes_max: BLOB_BYTES_MAX,
             blob_grace: BLOB_GRACE,
             messages: MessagePolicy::default(),
-            shares_memory: true,
+            sharing: Sharing { memory: true, remote: None },
             names: vec![Names::Mesh],
             function_store: None,
             registry: None,
@@ -217,7 +218,15 @@ impl NodeBuilder {
     /// Never shares memory with nodes on its host: segments are reached by links, as from elsewhere.
     #[must_use]
     pub fn without_shared_memory(mut self) -> Self {
-        self.shares_memory = false;
+        self.sharing.memory = false;
+        self
+    }
+
+    /// Reaches segments of nodes on other hosts by this, and lets them reach the ones of this node, where both have the same: RDMA
+    /// (`catena_fabric::Fabric`). Accesses of [`SegmentPolicy::remote_bytes_min`] bytes or more go that way, if memory is not shared.
+    #[must_use]
+    pub fn remote_memory(mut self, by: Arc<dyn RemoteMemory>) -> Self {
+        self.sharing.remote = Some(by);
         self
     }
 
@@ -428,7 +437,7 @@ impl NodeBuilder {
         let images_bytes = if self.sandbox.shared.is_none() { self.memory.bytes_max() / IMAGES_PART } else { 0 };
         let set_aside = self.memory.lease(self.memory.bytes_max() / STORE_PART + images_bytes).ok();
         // Generations rise with the clock, and by one with each export: no run before has come so far.
-        let segments = Hub::new(NodeId(node), self.segments, began_at_us, self.shares_memory);
+        let segments = Hub::new(NodeId(node), self.segments, began_at_us, self.sharing);
         if self.registry.is_some() {
             core.set_registry();
         }

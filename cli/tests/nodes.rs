@@ -79,6 +79,8 @@ fn segments_are_listed_read_and_written() {
     assert_eq!(names, ["loads", "notes"], "what is for nobody is not shown");
     assert_eq!(listed[0]["rights"], serde_json::json!(["read", "write"]));
     assert!(segments(&["ls", "owner"]).out.contains("owner/loads"));
+    let explained = segments(&["ls", "owner", "--explain"]).out;
+    assert!(explained.contains("shared memory") && explained.contains("mapped on this host"), "{explained}");
     let wrote = segments(&["write", "owner/loads", "hello", "--offset", "8", "--json"]).json();
     assert_eq!((&wrote["count"], &wrote["way"]), (&5.into(), &"shared memory".into()));
     assert_eq!(segments(&["read", "owner/loads", "--offset", "8", "--count", "5", "--raw"]).out, "hello");
@@ -96,6 +98,13 @@ fn segments_are_listed_read_and_written() {
     segments(&["write", "owner/loads", "0x1", "--hex"]).failed(2, &["not hexadecimal"]);
     let twice = file(&folder, "twice.toml", &text.replace("notes", "loads"));
     catena(&["check", &twice]).failed(4, &["loads is there twice", "twice.toml:11"]);
+    let rdma = file(&folder, "rdma.toml", "name = \"n\"\n[rdma]\nprovider = \"shm\"\n");
+    let checked = catena(&["check", &rdma]);
+    if cfg!(feature = "rdma") {
+        assert_eq!(checked.code, Some(0), "{}", checked.err);
+    } else {
+        checked.failed(4, &["built without RDMA", "--features rdma", "rdma.toml:3"]);
+    }
 }
 
 #[test]

@@ -14,9 +14,11 @@
 mod bell;
 mod mapping;
 mod memory;
+mod remote;
 mod shared;
 mod words;
 
 pub use bell::Bell;
 pub use memory::{Memory, MemoryError, View, Width};
+pub use remote::{Access, Allow, Offer, Reached, RemoteError, RemoteMemory};
 pub use shared::{Attached, Handles, Mode, Shared};

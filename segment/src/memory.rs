@@ -169,6 +169,12 @@ impl Memory {
         Ok(fresh)
     }
 
+    /// Where the bytes lie, for what copies them without this process's help. They stay there as long as `self` lives.
+    #[must_use]
+    pub fn place(&self) -> *const AtomicU64 {
+        self.words().as_ptr()
+    }
+
     fn check(&self, offset: u64, count: u64) -> Result<usize, MemoryError> {
         let end = offset.checked_add(count).filter(|end| *end <= self.bytes);
         let place = end.and_then(|_| usize::try_from(offset).ok());

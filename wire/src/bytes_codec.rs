@@ -67,6 +67,27 @@ pub(crate) mod maybe_shared {
     }
 }
 
+/// How memory is reached: at most [`crate::REACH_BYTES_MAX`] bytes.
+pub(crate) mod reach {
+    use alloc::vec::Vec;
+
+    pub(crate) fn encode<C, W: minicbor::encode::Write>(
+        bytes: &[u8],
+        e: &mut minicbor::Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        e.bytes(bytes)?.ok()
+    }
+
+    pub(crate) fn decode<'b, C>(d: &mut minicbor::Decoder<'b>, _: &mut C) -> Result<Vec<u8>, minicbor::decode::Error> {
+        let bytes = d.bytes()?;
+        if bytes.len() > crate::REACH_BYTES_MAX {
+            return Err(minicbor::decode::Error::message("more than 512 bytes of how memory is reached"));
+        }
+        Ok(bytes.to_vec())
+    }
+}
+
 /// A list of at most `max` names.
 macro_rules! bounded_names {
     ($name:ident, $max:expr, $why:literal) => {

@@ -42,6 +42,8 @@ pub use limits::{
 pub use message::{Brought, Encoded, Kinds, Message, Part, ServiceEntry, Whereabouts, WireError};
 pub use recording::{Asked, RECORDING_BYTES_MAX, RECORDING_EVENTS_MAX, Recording, Told, What};
 pub use replies::{Delegated, Fate, Replies, Right, RightEnd, Window};
-pub use segment::{At, Order, Rights, SEGMENT_LISTING_MAX, SegmentEntry, SegmentMessage, SegmentRefusal};
+pub use segment::{
+    At, Order, REACH_BYTES_MAX, Rights, SEGMENT_LISTING_MAX, SegmentEntry, SegmentMessage, SegmentRefusal,
+};
 pub use value::{Value, ValueError};
 pub use whither::{ResolverAnswer, Sighting, Whither};

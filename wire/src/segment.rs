@@ -11,6 +11,9 @@ use crate::Datagram;
 /// Segments in one listing.
 pub const SEGMENT_LISTING_MAX: usize = 1_024;
 
+/// What an owner tells of how its memory is reached, in bytes.
+pub const REACH_BYTES_MAX: usize = 512;
+
 /// A place in a segment, and by what right.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(array)]
@@ -290,6 +293,35 @@ pub enum SegmentMessage {
     /// A message came here for this service, which nobody here takes messages for: look it up anew.
     #[n(17)]
     NobodyHere(#[cbor(n(0), with = "crate::bytes_codec::name")] String),
+    /// Let me reach the segment's memory from another host without messages.
+    #[n(18)]
+    Reach {
+        /// The requester's number for it.
+        #[n(0)]
+        id: u64,
+        /// The segment; its offset says nothing.
+        #[n(1)]
+        at: At,
+        /// By what: both have to have the same.
+        #[cbor(n(2), with = "crate::bytes_codec::name")]
+        by: String,
+        /// Whether it means to write.
+        #[n(3)]
+        write: bool,
+    },
+    /// So: what it says is between the two sides of what was asked for.
+    #[n(19)]
+    Reachable {
+        /// The requester's number for it.
+        #[n(0)]
+        id: u64,
+        /// How.
+        #[cbor(n(1), with = "crate::bytes_codec::reach")]
+        token: Vec<u8>,
+        /// Whether the requester may write and swap.
+        #[n(2)]
+        write: bool,
+    },
 }
 
 impl SegmentMessage {

@@ -71,7 +71,7 @@ impl Imports {
             Way::SharedMemory => {
                 sites.remove(site);
             }
-            Way::Link => {
+            Way::Link | Way::Rdma => {
                 if sites.len() >= self.max {
                     sites.clear();
                 }

@@ -218,6 +218,18 @@ impl Imported {
             _ => None,
         }
     }
+
+    /// What it takes to reach the owner's memory from this host, if it offers that, and whether it may be written.
+    pub(super) async fn ask_to_reach(&self, by: &str, write: bool) -> Result<(Vec<u8>, bool), SegmentRefusal> {
+        let hub = self.hub();
+        let link = self.link("import").await.map_err(|_| SegmentRefusal::OwnerLost)?;
+        let asked_by = (self.inner.id, link.id());
+        let asked = ask(hub, &link, |machine, waiter| machine.importer.reach(hub.now(), asked_by, by, write, waiter));
+        match asked?.outcome().await? {
+            Answer::Reachable { token, write } => Ok((token, write)),
+            _ => Err(SegmentRefusal::BadAnswer),
+        }
+    }
 }
 
 /// How many of so many bytes go in the next part: about as many as in those after it, and up to the end of an aligned word, or of a word of `order`.

@@ -9,7 +9,7 @@ use std::{
 use catena_core::Time;
 use catena_core::segments::{Answer, Clerk, Export, ImportId, Placed, SegmentId, SegmentPolicy, Segments, registry};
 use catena_net::{Link, Message as Frame};
-use catena_segment::Memory;
+use catena_segment::{Memory, RemoteMemory};
 use catena_wire::{Encoded, Message, NodeId, NodeRef, Rights, SegmentMessage, SegmentRefusal};
 use tokio::{
     runtime::Handle,
@@ -22,11 +22,23 @@ use super::{
 };
 use crate::shell::lock;
 
+/// Segments offered to the partner of one link at one time: each has an endpoint.
+const OFFERS_PER_LINK_MAX: usize = 16;
+
 /// What comes of a request.
 pub(crate) type Outcome = Result<Answer, SegmentRefusal>;
 /// Who waits for it.
 pub(crate) type Waiter = oneshot::Sender<Outcome>;
 pub(crate) type Machine = Segments<Arc<Exported>, Waiter>;
+
+/// How a node lets others at its memory, beside links, and reaches theirs.
+#[derive(Clone, Debug)]
+pub(crate) struct Sharing {
+    /// By mapping it, on one host.
+    pub(crate) memory: bool,
+    /// By something between hosts.
+    pub(crate) remote: Option<Arc<dyn RemoteMemory>>,
+}
 
 /// All that a node does with segments.
 #[derive(Debug)]
@@ -39,6 +51,9 @@ pub(crate) struct Hub {
     pub(super) door: Arc<Door>,
     /// Which host this is; `None`: it shares no memory.
     pub(super) host: Option<u128>,
+    /// By what memory of other hosts is reached without messages, and by which of its links' partners this node's is.
+    pub(super) remote: Option<Arc<dyn RemoteMemory>>,
+    offered: Mutex<HashMap<u64, Vec<Weak<Exported>>>>,
     /// Told when writes were done, and when a request ended late.
     pub(super) room: Notify,
     began: Instant,
@@ -57,13 +72,15 @@ struct Registry {
 
 impl Hub {
     /// Must be called within a tokio runtime. Generations begin after `last_generation`.
-    pub(crate) fn new(me: NodeId, policy: SegmentPolicy, last_generation: u64, shares: bool) -> Arc<Self> {
+    pub(crate) fn new(me: NodeId, policy: SegmentPolicy, last_generation: u64, sharing: Sharing) -> Arc<Self> {
         let hub = Arc::new(Self {
             machine: Mutex::new(Segments::new(&policy, last_generation)),
             clerk: Mutex::default(),
             tables: Mutex::default(),
             door: Arc::default(),
-            host: if shares { door::host() } else { None },
+            host: if sharing.memory { door::host() } else { None },
+            remote: sharing.remote,
+            offered: Mutex::default(),
             room: Notify::new(),
             began: Instant::now(),
             policy,
@@ -93,6 +110,7 @@ impl Hub {
             | M::Flush(..)
             | M::Import(..)
             | M::Attach { .. }
+            | M::Reach { .. }
             | M::List(..) => self.serve(link, from.id, message),
             answer => self.answered(link, from.id, answer),
         }
@@ -117,6 +135,25 @@ impl Hub {
             machine.importer.on_link_lost(link)
         };
         self.end(lost);
+        if let Some(offered) = lock(&self.offered).remove(&link) {
+            // Ending an offer waits for what is under way.
+            self.runtime.spawn_blocking(move || {
+                offered.iter().filter_map(Weak::upgrade).for_each(|exported| exported.no_more_by(link));
+            });
+        }
+    }
+
+    /// Whether a segment may be offered to the partner of this link: each has so many at one time, for as long as the link lives.
+    pub(super) fn may_offer(&self, link: &Link, exported: &Arc<Exported>) -> bool {
+        let mut offered = lock(&self.offered);
+        let by = offered.entry(link.id()).or_default();
+        let this = Arc::downgrade(exported);
+        by.retain(|one| one.strong_count() > 0 && !one.ptr_eq(&this));
+        let room = by.len() < OFFERS_PER_LINK_MAX;
+        if room {
+            by.push(this);
+        }
+        room
     }
 
     fn end(&self, ended: Vec<(Waiter, SegmentRefusal)>) {

@@ -1,36 +1,22 @@
-//! The importer's handle of a segment of another node. Which way an access takes is decided here, and nowhere else.
+//! The importer's handle of a segment of another node.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError, RwLock},
-    time::{Duration, Instant},
-};
+use std::sync::{Arc, Mutex, RwLock};
 
 use bytes::Bytes;
 use catena_core::segments::{Import, ImportId};
 use catena_net::Link;
-use catena_segment::{Attached, Bell, Width};
+use catena_segment::{Reached, Width};
 use catena_wire::{Exception, Fault, NodeRef, Order, SegmentRefusal, names};
 
 use super::{
-    door,
     errors::{of_memory, of_refusal},
     mapped::Mapped,
-    near::{Near, NearResult},
+    near::NearResult,
+    remote,
     serve::{turn, turned},
+    way::{Chosen, Wants, Ways},
 };
 use crate::shell::{Shell, lock};
-
-/// How long an owner that did not share its memory is not asked again.
-const ATTACH_AGAIN: Duration = Duration::from_millis(500);
-
-/// The way that accesses take now.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
-    /// Copies and atomic instructions in memory that both nodes have mapped.
-    SharedMemory,
-    /// Messages over the link between the nodes.
-    Link,
-}
 
 /// How a READ or WRITE is wished.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -59,14 +45,7 @@ pub(super) struct Inner {
     /// By a grant, which is for requests and not for the pages.
     pub(super) granted: bool,
     link: Mutex<Option<Arc<Link>>>,
-    near: RwLock<Nearness>,
-}
-
-#[derive(Default)]
-struct Nearness {
-    near: Option<Arc<Near>>,
-    /// When the owner last did not share, or shared less than was wanted.
-    refused: Option<Instant>,
+    pub(super) ways: RwLock<Ways>,
 }
 
 impl std::fmt::Debug for Imported {
@@ -83,8 +62,8 @@ impl Imported {
             (import.entry.bytes, import.entry.name.clone(), import.grant.is_some())
         };
         let shown = format!("{}/{name}", owner.name);
-        let (link, near) = (Mutex::new(Some(link)), RwLock::default());
-        Some(Self { inner: Arc::new(Inner { shell: Arc::clone(shell), id, owner, shown, bytes, granted, link, near }) })
+        let (link, ways) = (Mutex::new(Some(link)), RwLock::default());
+        Some(Self { inner: Arc::new(Inner { shell: Arc::clone(shell), id, owner, shown, bytes, granted, link, ways }) })
     }
 
     /// Its size in bytes.
@@ -107,12 +86,6 @@ impl Imported {
         Some((import.entry.generation, import.stale.is_some()))
     }
 
-    /// The way that accesses take now.
-    #[must_use]
-    pub fn way(&self) -> Way {
-        if self.near().is_some() { Way::SharedMemory } else { Way::Link }
-    }
-
     /// READ: brings `count` bytes from `offset` on. Longer ones go in pieces, several at a time: between pieces the owner may write.
     ///
     /// # Errors
@@ -130,19 +103,56 @@ impl Imported {
         let Some(room) = room else {
             return Err(self.refused("READ", SegmentRefusal::OutOfBounds(self.inner.bytes)));
         };
-        if let Some(near) = self.near_for(false).await {
-            let mut out = vec![0; room];
-            match near.read(offset, &mut out, wish.notify) {
-                NearResult::Done(()) => {
-                    self.check_order("READ", count, wish.order)?;
-                    turn(&mut out, wish.order);
-                    return Ok(out.into());
+        match self.choose(Wants { bytes: count, write: false, wish }).await {
+            Chosen::Near(near) => {
+                let mut out = vec![0; room];
+                match near.read(offset, &mut out, wish.notify) {
+                    NearResult::Done(()) => {
+                        self.check_order("READ", count, wish.order)?;
+                        turn(&mut out, wish.order);
+                        return Ok(out.into());
+                    }
+                    NearResult::Wrong(why) => return Err(of_memory(&why)),
+                    NearResult::Elsewhere | NearResult::Unknown => self.leave(),
                 }
-                NearResult::Wrong(why) => return Err(of_memory(&why)),
-                NearResult::Elsewhere | NearResult::Unknown => self.leave(),
             }
+            Chosen::Remote(from) => {
+                if let Some(data) = Box::pin(self.read_remote(&*from, offset, count, wish)).await? {
+                    return Ok(data);
+                }
+            }
+            Chosen::Link => {}
         }
         Box::pin(self.read_far(offset, count, wish)).await
+    }
+
+    /// `None`: it has to go by the link.
+    async fn read_remote(
+        &self,
+        from: &dyn Reached,
+        offset: u64,
+        count: u64,
+        wish: Wish,
+    ) -> Result<Option<Bytes>, Exception> {
+        self.check_range("READ", offset, count)?;
+        self.check_order("READ", count, wish.order)?;
+        match remote::read(from, offset, count).await {
+            Ok(data) => Ok(Some(match turned(&data, wish.order) {
+                Some(turned) => turned.into(),
+                None => data,
+            })),
+            Err(why) => {
+                self.leave_remote(&why);
+                Ok(None)
+            }
+        }
+    }
+
+    fn check_range(&self, what: &str, offset: u64, count: u64) -> Result<(), Exception> {
+        match offset.checked_add(count) {
+            Some(end) if end <= self.inner.bytes => Ok(()),
+            _ => Err(self.refused(what, SegmentRefusal::OutOfBounds(self.inner.bytes))),
+        }
     }
 
     /// READ into memory of one's own, for whoever reads again and again.
@@ -150,14 +160,22 @@ impl Imported {
     /// # Errors
     /// As [`Imported::read`].
     pub async fn read_into(&self, offset: u64, out: &mut [u8]) -> Result<(), Exception> {
-        if let Some(near) = self.near_for(false).await {
-            match near.read(offset, out, false) {
+        let (count, wish) = (out.len() as u64, Wish::default());
+        match self.choose(Wants { bytes: count, write: false, wish }).await {
+            Chosen::Near(near) => match near.read(offset, out, false) {
                 NearResult::Done(()) => return Ok(()),
                 NearResult::Wrong(why) => return Err(of_memory(&why)),
                 NearResult::Elsewhere | NearResult::Unknown => self.leave(),
+            },
+            Chosen::Remote(from) => {
+                if let Some(data) = Box::pin(self.read_remote(&*from, offset, count, wish)).await? {
+                    out.copy_from_slice(&data);
+                    return Ok(());
+                }
             }
+            Chosen::Link => {}
         }
-        let data = Box::pin(self.read_far(offset, out.len() as u64, Wish::default())).await?;
+        let data = Box::pin(self.read_far(offset, count, wish)).await?;
         out.copy_from_slice(&data);
         Ok(())
     }
@@ -197,17 +215,38 @@ impl Imported {
     /// As [`Imported::write`].
     pub async fn write_as(&self, offset: u64, bytes: impl Into<Bytes>, wish: Wish) -> Result<(), Exception> {
         let bytes: Bytes = bytes.into();
-        if let Some(near) = self.near_for(true).await {
-            self.check_order("WRITE", bytes.len() as u64, wish.order)?;
-            // On one host there is one order.
-            let turned = turned(&bytes, wish.order);
-            match near.write(offset, turned.as_deref().unwrap_or(&bytes), wish.notify) {
-                NearResult::Done(()) => return Ok(()),
-                NearResult::Wrong(why) => return Err(of_memory(&why)),
-                NearResult::Elsewhere | NearResult::Unknown => self.leave(),
+        let count = bytes.len() as u64;
+        match self.choose(Wants { bytes: count, write: true, wish }).await {
+            Chosen::Near(near) => {
+                self.check_order("WRITE", count, wish.order)?;
+                // On one host there is one order.
+                let turned = turned(&bytes, wish.order);
+                match near.write(offset, turned.as_deref().unwrap_or(&bytes), wish.notify) {
+                    NearResult::Done(()) => return Ok(()),
+                    NearResult::Wrong(why) => return Err(of_memory(&why)),
+                    NearResult::Elsewhere | NearResult::Unknown => self.leave(),
+                }
             }
+            Chosen::Remote(to) => {
+                if Box::pin(self.write_remote(&*to, offset, &bytes, wish)).await? {
+                    return Ok(());
+                }
+            }
+            Chosen::Link => {}
         }
         Box::pin(self.write_far(offset, bytes, wish)).await
+    }
+
+    /// `false`: it has to go by the link. What was written there is written again then: it is the same bytes.
+    async fn write_remote(&self, to: &dyn Reached, offset: u64, bytes: &[u8], wish: Wish) -> Result<bool, Exception> {
+        self.check_range("WRITE", offset, bytes.len() as u64)?;
+        self.check_order("WRITE", bytes.len() as u64, wish.order)?;
+        let turned = turned(bytes, wish.order);
+        let done = remote::write(to, offset, turned.as_deref().unwrap_or(bytes)).await;
+        if let Err(why) = &done {
+            self.leave_remote(why);
+        }
+        Ok(done.is_ok())
     }
 
     /// Waits until everything written before has been done.
@@ -235,20 +274,27 @@ impl Imported {
     }
 
     async fn swap(&self, offset: u64, width: Width, old: u64, new: u64, notify: bool) -> Result<u64, Exception> {
-        if let Some(near) = self.near_for(true).await {
-            match near.cas(offset, width, old, new, notify) {
+        let wish = Wish { notify, ..Wish::default() };
+        match self.choose(Wants { bytes: width.bytes(), write: true, wish }).await {
+            Chosen::Near(near) => match near.cas(offset, width, old, new, notify) {
                 NearResult::Done(was) => return Ok(was),
                 NearResult::Wrong(why) => return Err(of_memory(&why)),
                 NearResult::Elsewhere => self.leave(),
                 NearResult::Unknown => {
                     self.leave();
-                    let text = format!(
-                        "CAS of {}: its owner left the shared pages at that moment; read the word to see",
-                        self.inner.shown
-                    );
-                    return Err(Exception::new(names::SEGMENT_MOVED, Fault::Node, text).outcome_unknown());
+                    return Err(self.moved("its owner left the shared pages at that moment"));
+                }
+            },
+            Chosen::Remote(at) => {
+                self.check_range("CAS", offset, width.bytes())?;
+                if let Some(swap) = at.compare_and_swap(offset, width, old, new) {
+                    return swap.await.map_err(|why| {
+                        self.leave_remote(&why);
+                        self.moved(&why.to_string())
+                    });
                 }
             }
+            Chosen::Link => {}
         }
         Box::pin(self.swap_far(offset, width.bytes() as u8, old, new, notify)).await
     }
@@ -270,74 +316,10 @@ impl Imported {
         })
     }
 
-    // The way.
-
-    fn near(&self) -> Option<Arc<Near>> {
-        let nearness = self.inner.near.read().unwrap_or_else(PoisonError::into_inner);
-        nearness.near.as_ref().filter(|near| near.is_live()).cloned()
-    }
-
-    /// Shared memory, if this access can go there: by what is mapped, or by asking for it, unless the owner refused a moment ago.
-    async fn near_for(&self, write: bool) -> Option<Arc<Near>> {
-        // Memory never makes anybody wait: whoever only reads it would keep its thread from all others.
-        tokio::task::coop::consume_budget().await;
-        {
-            let nearness = self.inner.near.read().unwrap_or_else(PoisonError::into_inner);
-            let enough = nearness.near.as_ref().filter(|near| near.is_writable() || !write);
-            if let Some(near) = enough {
-                return Some(Arc::clone(near));
-            }
-            let lately = nearness.refused.is_some_and(|since| since.elapsed() < ATTACH_AGAIN);
-            if lately || self.inner.granted || self.inner.shell.segments.host.is_none() {
-                return None;
-            }
-        }
-        // The long ways are boxed, here and above: else each access in memory would carry the state of a request in its own, and copy it about.
-        Box::pin(self.come_near(write)).await
-    }
-
-    async fn come_near(&self, write: bool) -> Option<Arc<Near>> {
-        // What goes by the link must not be overtaken in memory.
-        if !self.inner.shell.segments.machine().importer.is_flushed(self.inner.id) {
-            return None;
-        }
-        let near = self.attach(write).await;
-        let mut nearness = self.inner.near.write().unwrap_or_else(PoisonError::into_inner);
-        match near {
-            Some(near) => {
-                let near = Arc::new(near);
-                nearness.refused = (write && !near.is_writable()).then(Instant::now);
-                nearness.near = Some(Arc::clone(&near));
-                (near.is_writable() || !write).then_some(near)
-            }
-            None => {
-                nearness.refused = Some(Instant::now());
-                None
-            }
-        }
-    }
-
-    /// The pages are not the segment's any more.
-    fn leave(&self) {
-        let mut nearness = self.inner.near.write().unwrap_or_else(PoisonError::into_inner);
-        if nearness.near.as_ref().is_some_and(|near| !near.is_live()) {
-            nearness.near = None;
-        }
-    }
-
-    /// Asks the owner to share its pages, and maps them.
-    async fn attach(&self, write: bool) -> Option<Near> {
-        let host = self.inner.shell.segments.host?;
-        let ticket = self.ask_to_attach(host, write).await?;
-        let parcel = door::fetch(self.inner.owner.id, ticket).await.ok()?;
-        let (handles, bell, bytes) = (parcel.handles, parcel.bell, self.inner.bytes);
-        let attached = match write {
-            true => Attached::to(&handles, bytes, true).map(|attached| (attached, true)),
-            false => Err(catena_segment::MemoryError::ReadOnly),
-        };
-        let attached = attached.or_else(|_| Attached::to(&handles, bytes, false).map(|attached| (attached, false)));
-        let (attached, writable) = attached.ok()?;
-        Some(Near::new(attached, writable, Bell::of(bell)))
+    /// Whether a swap was done is not known.
+    fn moved(&self, why: &str) -> Exception {
+        let text = format!("CAS of {}: {why}; read the word to see", self.inner.shown);
+        Exception::new(names::SEGMENT_MOVED, Fault::Node, text).outcome_unknown()
     }
 
     /// The link to the owner: the last one, or a new one to the same run of it.

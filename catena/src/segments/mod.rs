@@ -9,7 +9,8 @@
 //! | `serve` | requests of others: answered in the reader of the link that brought them |
 //! | `exported`, `notices` | the bytes of a segment of this node; who is notified |
 //! | `segment` | the owner's handle |
-//! | `imported`, `far`, `near` | the importer's handle, and the two ways that an access takes: by the link, or in shared memory |
+//! | `imported`, `way` | the importer's handle; which of the three ways an access takes is decided in `way` alone |
+//! | `far`, `near`, `remote` | those ways: by the link, in shared memory, by remote memory (RDMA) |
 //! | `mapped` | where the bytes lie, for other languages |
 //! | `names` | imports: the local table, the owner's table by READs, or asking |
 //! | `door` | shared memory on one host: tickets and descriptors |
@@ -26,18 +27,21 @@ mod mapped;
 mod names;
 mod near;
 mod notices;
+mod remote;
 mod segment;
 mod serve;
 mod watch;
+mod way;
 
 pub(crate) use errors::of_refusal as refused;
 pub(crate) use far::{PIECE_BYTES, pieces_of};
-pub(crate) use hub::Hub;
-pub use imported::{Imported, Way, Wish};
+pub(crate) use hub::{Hub, Sharing};
+pub use imported::{Imported, Wish};
 pub use mapped::Mapped;
 pub use names::Lookup;
 pub use notices::{Access, Notice, Notifications};
 pub use segment::{GrantTerms, Granted, Segment};
+pub use way::Way;
 
 /// The rights, in words.
 pub(crate) fn show_rights(rights: catena_wire::Rights) -> String {

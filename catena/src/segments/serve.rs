@@ -8,12 +8,12 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use catena_core::segments::Todo;
 use catena_net::Link;
-use catena_segment::Width;
+use catena_segment::{Allow, Width};
 use catena_wire::{NodeId, Order, SegmentMessage, SegmentRefusal};
 
 use super::{
     door::Parcel,
-    exported::Exported,
+    exported::{Approved, Exported},
     hub::{Hub, Machine, post},
     notices::Access,
 };
@@ -108,8 +108,14 @@ impl Hub {
                 }
             }
             Todo::Share { id, memory, write, .. } => {
+                let approved = memory.approved();
                 drop(machine);
-                self.share(id, memory, write, link);
+                self.share(id, (memory, approved), write, link);
+            }
+            Todo::Offer { id, memory, by, write } => {
+                let approved = memory.approved();
+                drop(machine);
+                self.offer(id, (memory, approved), &by, write, link);
             }
             Todo::Answer(answer) => {
                 drop(machine);
@@ -120,10 +126,10 @@ impl Hub {
     }
 
     /// Moving to pages that can be shared copies the segment: not in a link's reader.
-    fn share(self: &Arc<Self>, id: u64, memory: Arc<Exported>, write: bool, link: &Arc<Link>) {
+    fn share(self: &Arc<Self>, id: u64, (memory, approved): (Arc<Exported>, Approved), write: bool, link: &Arc<Link>) {
         let (hub, link) = (Arc::clone(self), Arc::clone(link));
         self.runtime.spawn_blocking(move || {
-            let parcel = memory.share(write).map(|(handles, bell)| Parcel { handles, bell });
+            let parcel = memory.share(write, approved).map(|(handles, bell)| Parcel { handles, bell });
             let ticket = parcel.ok().and_then(|parcel| hub.door.leave(hub.me, parcel, &hub.runtime));
             post(
                 &link,
@@ -132,6 +138,43 @@ impl Hub {
                     None => SegmentMessage::Refused(id, SegmentRefusal::NotShared),
                 },
             );
+        });
+    }
+}
+
+impl Hub {
+    /// Opening an endpoint takes a while: not in a link's reader.
+    fn offer(
+        self: &Arc<Self>,
+        id: u64,
+        (memory, approved): (Arc<Exported>, Approved),
+        by: &str,
+        write: bool,
+        link: &Arc<Link>,
+    ) {
+        let not_shared = SegmentMessage::Refused(id, SegmentRefusal::NotShared);
+        let Some(remote) = self.remote.clone().filter(|remote| remote.name() == by) else {
+            return post(link, not_shared);
+        };
+        if !self.may_offer(link, &memory) {
+            return post(link, not_shared);
+        }
+        let link = Arc::clone(link);
+        self.runtime.spawn_blocking(move || {
+            let allow = if write { Allow::All } else { Allow::Read };
+            let answer = match memory.offer(link.id(), &*remote, allow, approved) {
+                Some(Ok(token)) => SegmentMessage::Reachable { id, token, write },
+                Some(Err(why)) => {
+                    tracing::warn!(%why, "a segment is not offered");
+                    not_shared
+                }
+                None => not_shared,
+            };
+            // Whoever ended this link's offers may have been quicker.
+            if link.ended().is_some() {
+                memory.no_more_by(link.id());
+            }
+            post(&link, answer);
         });
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use catena::{Client, Exception, Imported, Rights, SegmentEntry, Way};
+use catena::{Client, Exception, Imported, Rights, SegmentEntry};
 use clap::{Args, Subcommand, ValueHint};
 use serde_json::json;
 
@@ -49,6 +49,9 @@ struct Ls {
     /// Only those of this node; or of a node that serves this, or listens there
     #[arg(value_name = "OWNER", value_hint = ValueHint::Other)]
     owner: Option<String>,
+    /// Say by which way each is read from here, and why by no better one: shared memory, RDMA, the link
+    #[arg(long)]
+    explain: bool,
     #[command(flatten)]
     at: At,
 }
@@ -105,24 +108,64 @@ async fn list(args: &Ls, output: &Output) -> Result<(), Failure> {
     let listed = signals
         .unless(async {
             let _progress = Progress::new(output, "asking the nodes");
-            listed(&client, args.owner.as_deref(), output).await
+            let listed = listed(&client, args.owner.as_deref(), output).await?;
+            Ok(if args.explain { explained(&client, listed).await } else { unexplained(listed) })
         })
         .await;
     connect::close(client).await;
     let listed = listed?;
     if output.json {
-        let all: Vec<_> = listed.iter().map(|(owner, entry)| as_json(owner, entry)).collect();
+        let all: Vec<_> = listed.iter().map(as_json).collect();
         return output.json_line(&json!({ "segments": all }));
     }
     if listed.is_empty() {
         output.talk("no node that can be reached from there exports a segment to this command");
         return Ok(());
     }
-    let rows = listed.iter().map(|(owner, entry)| {
+    let cells = |Listed { owner, entry, .. }: &Listed| {
         let SegmentEntry { name, bytes, generation, rights, .. } = entry;
         [printable(&format!("{owner}/{name}")), bytes.to_string(), words(*rights).join(" "), generation.to_string()]
+    };
+    if !args.explain {
+        return output.data(&table::text(
+            ["segment", "bytes", "rights", "generation"],
+            listed.iter().map(cells),
+            output,
+        ));
+    }
+    let rows = listed.iter().map(|one| {
+        let [segment, bytes, rights, _] = cells(one);
+        let (way, why) = one.way.clone().unwrap_or_default();
+        [segment, bytes, rights, way, printable(&why)]
     });
-    output.data(&table::text(["segment", "bytes", "rights", "generation"], rows, output))
+    output.data(&table::text(["segment", "bytes", "rights", "by", "because"], rows, output))
+}
+
+/// A segment, and by which way it is read from here and why, if that was asked for.
+struct Listed {
+    owner: String,
+    entry: SegmentEntry,
+    way: Option<(String, String)>,
+}
+
+fn unexplained(listed: Vec<(String, SegmentEntry)>) -> Vec<Listed> {
+    listed.into_iter().map(|(owner, entry)| Listed { owner, entry, way: None }).collect()
+}
+
+/// Imports each, and has it decide as for a READ.
+async fn explained(client: &Client, listed: Vec<(String, SegmentEntry)>) -> Vec<Listed> {
+    let mut all = unexplained(listed);
+    for one in &mut all {
+        let imported = client.import(&format!("{}/{}", one.owner, one.entry.name)).await;
+        one.way = Some(match imported {
+            Ok(imported) => {
+                let (way, why) = imported.explain().await;
+                (way.to_string(), why)
+            }
+            Err(why) => ("none".to_owned(), why.message.to_string()),
+        });
+    }
+    all
 }
 
 async fn listed(client: &Client, owner: Option<&str>, output: &Output) -> Result<Vec<(String, SegmentEntry)>, Failure> {
@@ -160,14 +203,14 @@ async fn read(args: &Read, output: &Output) -> Result<(), Failure> {
     let (bytes, way) = done?;
     if output.json {
         let (segment, offset, count) = (&args.segment, args.offset, bytes.len());
-        let (way, hex) = (shown(way), hex_of(&bytes));
+        let (way, hex) = (way.to_string(), hex_of(&bytes));
         return output
             .json_line(&json!({ "segment": segment, "offset": offset, "count": count, "way": way, "hex": hex }));
     }
     if args.raw {
         return output.bytes(&bytes);
     }
-    output.talk(&format!("{} bytes, by {}", bytes.len(), shown(way)));
+    output.talk(&format!("{} bytes, by {}", bytes.len(), way));
     output.data(dump(args.offset, &bytes).trim_end())
 }
 
@@ -184,7 +227,7 @@ async fn write(args: &Write, output: &Output) -> Result<(), Failure> {
         })
         .await;
     connect::close(client).await;
-    let way = shown(done?);
+    let way = done?.to_string();
     if output.json {
         return output
             .json_line(&json!({ "segment": args.segment, "offset": args.offset, "count": count, "way": way }));
@@ -236,21 +279,20 @@ fn threw(exception: Exception) -> Failure {
     Failure::Threw(Box::new(Threw { exception, spot: None, ended: None, cancelled: false }))
 }
 
-const fn shown(way: Way) -> &'static str {
-    match way {
-        Way::SharedMemory => "shared memory",
-        Way::Link => "the link",
-    }
-}
-
 fn words(rights: Rights) -> Vec<&'static str> {
     let all = [(Rights::READ, "read"), (Rights::WRITE, "write"), (Rights::CAS, "cas")];
     all.into_iter().filter(|(right, _)| rights.include(*right)).map(|(_, word)| word).collect()
 }
 
-fn as_json(owner: &str, entry: &SegmentEntry) -> serde_json::Value {
+fn as_json(Listed { owner, entry, way }: &Listed) -> serde_json::Value {
     let SegmentEntry { name, bytes, generation, rights, .. } = entry;
-    json!({ "owner": owner, "name": name, "bytes": bytes, "generation": generation, "rights": words(*rights) })
+    let mut shown =
+        json!({ "owner": owner, "name": name, "bytes": bytes, "generation": generation, "rights": words(*rights) });
+    if let Some((way, why)) = way {
+        shown["way"] = json!(way);
+        shown["because"] = json!(why);
+    }
+    shown
 }
 
 fn hex_of(bytes: &[u8]) -> String {

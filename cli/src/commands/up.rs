@@ -76,6 +76,10 @@ pub(crate) const EXAMPLE: &str = r#"A file with everything in it; only `name` mu
   bytes = 4_096
   anyone = ["read", "write"]         # and cas; without it nobody may do anything
 
+  [rdma]                             # of a catena built with it: segments of other hosts by libfabric
+  provider = "tcp;ofi_rxm"           # `fi_info -l` lists what is there
+  address = "192.0.2.7"              # this host's own; without it the one that the node listens at
+
   [limits]                           # of each guest
   memory_bytes_max = 67_108_864
   step_wall_ms_max = 1_000
@@ -164,6 +168,9 @@ async fn start(args: &Up, file: NodeFile, output: &Output) -> Result<(Node, Vec<
         let registry =
             OciRegistry::open(url).map_err(|why| Failure::cannot_start(why.0, "see `registry` in the file"))?;
         builder = builder.registry(Arc::new(registry));
+    }
+    if let Some(rdma) = &file.rdma {
+        builder = builder.remote_memory(rdma.open()?);
     }
     let names = args.names.clone().map_or_else(|| file.names.clone(), |path| file.names.clone().with_file(path));
     builder = builder.names(names.open()?);

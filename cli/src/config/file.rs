@@ -11,6 +11,7 @@ use toml::Spanned;
 use super::{
     bounds::{LimitsTable, PolicyTable},
     names::NamesTable,
+    rdma::RdmaTable,
     segments::SegmentTable,
     service::ServiceTable,
     steps::StepStoreTable,
@@ -46,6 +47,7 @@ pub(super) struct File {
     pub(super) service: Vec<ServiceTable>,
     #[serde(default)]
     pub(super) segment: Vec<SegmentTable>,
+    pub(super) rdma: Option<RdmaTable>,
     #[serde(default)]
     pub(super) limits: LimitsTable,
     #[serde(default)]

@@ -6,6 +6,7 @@ mod guests;
 mod meaning;
 mod mistake;
 mod names;
+mod rdma;
 mod segments;
 mod service;
 mod steps;
@@ -25,6 +26,7 @@ use crate::{
 pub(crate) use guests::Guests;
 use mistake::Text;
 pub(crate) use names::NamesFile;
+pub(crate) use rdma::RdmaFile;
 pub(crate) use segments::SegmentFile;
 pub(crate) use service::ServiceFile;
 pub(crate) use steps::StepStoreFile;
@@ -62,6 +64,8 @@ pub(crate) struct NodeFile {
     pub(crate) services: Vec<ServiceFile>,
     /// Memory that it exports.
     pub(crate) segments: Vec<SegmentFile>,
+    /// By what it reaches those of other hosts, beside its links.
+    pub(crate) rdma: Option<RdmaFile>,
     pub(crate) limits: Limits,
     pub(crate) policy: Policy,
 }
@@ -103,6 +107,7 @@ impl NodeFile {
         for table in file.segment {
             segments.push(table.checked(&segments, text)?);
         }
+        let rdma = file.rdma.map(|table| table.checked(listen.as_deref(), text)).transpose()?;
         Ok(Self {
             name: checked_name(&file.name, text)?,
             site: file.site.map(toml::Spanned::into_inner),
@@ -123,6 +128,7 @@ impl NodeFile {
             names: file.names.checked(text)?,
             services,
             segments,
+            rdma,
             limits: file.limits.checked(text)?,
             policy: file.policy.checked(text)?,
         })

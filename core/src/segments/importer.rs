@@ -74,6 +74,13 @@ pub enum Answer {
     Entry(SegmentEntry),
     /// A ticket for the owner's door.
     Ticket(u128),
+    /// How the owner's memory is reached.
+    Reachable {
+        /// What to tell the provider.
+        token: Vec<u8>,
+        /// Whether it may be written.
+        write: bool,
+    },
     /// Segments.
     Listing(Vec<SegmentEntry>),
 }
@@ -88,6 +95,7 @@ enum Kind {
     Room(u64, u64),
     Import,
     Attach,
+    Reach,
     List,
 }
 
@@ -469,6 +477,26 @@ impl<W> Importer<W> {
         self.ask(now, owner, link, Kind::Attach, waiter, message)
     }
 
+    /// Asks an owner to let this node reach a segment's memory from here, by what both have.
+    ///
+    /// # Errors
+    /// Why it is not even sent; the waiter comes back.
+    pub fn reach(
+        &mut self,
+        now: Time,
+        (id, link): (ImportId, u64),
+        by: &str,
+        write: bool,
+        waiter: W,
+    ) -> Result<Asked, (SegmentRefusal, W)> {
+        let (at, owner, _) = match self.check(id, link, 0, 0) {
+            Ok(checked) => checked,
+            Err(why) => return Err((why, waiter)),
+        };
+        let message = |id| SegmentMessage::Reach { id, at, by: by.into(), write };
+        self.ask(now, owner, link, Kind::Reach, waiter, message)
+    }
+
     /// Nobody waits for this any more.
     pub fn give_up(&mut self, id: u64) {
         drop(self.take(id));
@@ -492,6 +520,7 @@ impl<W> Importer<W> {
             | SegmentMessage::Refused(id, _)
             | SegmentMessage::Imported(id, _)
             | SegmentMessage::Attached(id, _)
+            | SegmentMessage::Reachable { id, .. }
             | SegmentMessage::Listing(id, _) => *id,
             _ => return None,
         };
@@ -516,6 +545,7 @@ impl<W> Importer<W> {
             }
             (Kind::Import, SegmentMessage::Imported(_, entry)) => Ok(Answer::Entry(entry)),
             (Kind::Attach, SegmentMessage::Attached(_, ticket)) => Ok(Answer::Ticket(ticket)),
+            (Kind::Reach, SegmentMessage::Reachable { token, write, .. }) => Ok(Answer::Reachable { token, write }),
             (Kind::List, SegmentMessage::Listing(_, entries)) => Ok(Answer::Listing(entries)),
             _ => Err(SegmentRefusal::BadAnswer),
         };

@@ -137,6 +137,17 @@ pub enum Todo<M> {
         /// Whether it may write and swap.
         write: bool,
     },
+    /// Let the requester reach the memory from its host.
+    Offer {
+        /// The requester's number.
+        id: u64,
+        /// The segment's bytes.
+        memory: M,
+        /// By what.
+        by: String,
+        /// Whether it may write and swap.
+        write: bool,
+    },
     /// Send this.
     Answer(SegmentMessage),
     /// Nothing, now.
@@ -397,7 +408,7 @@ impl<M: Clone> Owner<M> {
             Err(why) => why,
         };
         match message {
-            SegmentMessage::Import(id, _) | SegmentMessage::Attach { id, .. } => {
+            SegmentMessage::Import(id, _) | SegmentMessage::Attach { id, .. } | SegmentMessage::Reach { id, .. } => {
                 Todo::Answer(SegmentMessage::Refused(id, why))
             }
             message => refused(&message, why).map_or(Todo::Nothing, Todo::Answer),
@@ -432,19 +443,33 @@ impl<M: Clone> Owner<M> {
                 let entry = self.entry(self.number_of(name)?, from).ok_or(SegmentRefusal::UnknownName)?;
                 Todo::Answer(SegmentMessage::Imported(*id, entry))
             }
-            SegmentMessage::Attach { id, at, write, .. } => {
-                let exported = self.find(at)?;
-                let rights = exported.rights_of(from);
-                if !rights.include(Rights::READ) || at.grant.is_some() {
-                    return Err(SegmentRefusal::NoRight(Rights::READ.without(rights)));
+            SegmentMessage::Reach { id, at, by, write } => {
+                let (exported, write) = self.lent(from, at, *write)?;
+                // What goes by without messages is not told of.
+                if exported.how.on_read == Notify::Always {
+                    return Err(SegmentRefusal::NotShared);
                 }
-                // Whoever maps pages writable can do all that there is to do with them.
-                let write = *write && rights.include(Rights::ALL) && !exported.inhibited;
+                let write = write && exported.how.on_write != Notify::Always;
+                Todo::Offer { id: *id, memory: exported.memory.clone(), by: by.clone(), write }
+            }
+            SegmentMessage::Attach { id, at, write, .. } => {
+                let (exported, write) = self.lent(from, at, *write)?;
                 Todo::Share { id: *id, memory: exported.memory.clone(), bytes: exported.bytes, write }
             }
             SegmentMessage::List(id, first) => Todo::Answer(SegmentMessage::Listing(*id, self.list(from, *first))),
             _ => Todo::Nothing,
         })
+    }
+
+    /// A segment that this importer reaches without requests, and whether it may do all that there is to do with it: whoever reaches memory for
+    /// writing can.
+    fn lent(&self, from: NodeId, at: &At, write: bool) -> Result<(&Exported<M>, bool), SegmentRefusal> {
+        let exported = self.find(at)?;
+        let rights = exported.rights_of(from);
+        if !rights.include(Rights::READ) || at.grant.is_some() {
+            return Err(SegmentRefusal::NoRight(Rights::READ.without(rights)));
+        }
+        Ok((exported, write && rights.include(Rights::ALL) && !exported.inhibited))
     }
 
     fn check_count(&self, count: u64, order: Order) -> Result<(), SegmentRefusal> {

@@ -33,6 +33,8 @@ pub struct SegmentPolicy {
     pub request_timeout_us: u64,
     /// Bytes written to one owner and not yet flushed: a writer waits beyond.
     pub unflushed_bytes_max: u64,
+    /// Bytes below which an access goes by the link though remote memory could carry it.
+    pub remote_bytes_min: u64,
     /// A mistake on purpose.
     #[cfg(feature = "seeded-bugs")]
     pub bug: Option<SegmentBug>,
@@ -56,6 +58,7 @@ impl Default for SegmentPolicy {
             requests_max: 65_536,
             request_timeout_us: 5_000_000,
             unflushed_bytes_max: 8 << 20,
+            remote_bytes_min: 4 << 10,
             #[cfg(feature = "seeded-bugs")]
             bug: None,
         }

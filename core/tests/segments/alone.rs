@@ -35,7 +35,8 @@ fn outcome(todo: Todo<u32>) -> Result<Option<u32>, R> {
         Todo::Read { memory, .. }
         | Todo::Write { memory, .. }
         | Todo::Cas { memory, .. }
-        | Todo::Share { memory, .. } => Ok(Some(memory)),
+        | Todo::Share { memory, .. }
+        | Todo::Offer { memory, .. } => Ok(Some(memory)),
         Todo::Answer(M::Refused(_, why) | M::NotWritten(_, why)) => Err(why),
         Todo::Answer(_) | Todo::Nothing => Ok(None),
     }

@@ -264,6 +264,8 @@ fn about_segments() -> Vec<(&'static str, SegmentMessage)> {
         ),
         ("segment taken", M::Taken(vec![4])),
         ("segment nobody here", M::NobodyHere("ads".into())),
+        ("segment reach", M::Reach { id: 9, at, by: "tcp;ofi_rxm".into(), write: true }),
+        ("segment reachable", M::Reachable { id: 9, token: vec![1, 2, 3], write: true }),
     ]
 }
 
@@ -337,6 +339,12 @@ fn about() -> impl Strategy<Value = SegmentMessage> {
         datagram().prop_map(|datagram| M::Short(Box::new(datagram))),
         vec(any::<u64>(), 0..4).prop_map(M::Taken),
         name().prop_map(M::NobodyHere),
+        (any::<u64>(), at(), name(), any::<bool>()).prop_map(|(id, at, by, write)| M::Reach { id, at, by, write }),
+        (any::<u64>(), vec(any::<u8>(), 0..60), any::<bool>()).prop_map(|(id, token, write)| M::Reachable {
+            id,
+            token,
+            write
+        }),
     ]
 }
 
