@@ -75,6 +75,8 @@ pub struct ReplySet {
     chain: ChainId,
     incoming: mpsc::Receiver<Replied>,
     state: State,
+    /// Replies to a call that are here, and not yet read.
+    ready: std::vec::IntoIter<Value>,
     /// Looked at by [`ReplySet::has_more`], and not yet taken.
     next: Option<Result<Reply, Exception>>,
     /// Of a call: how many replies were read since its repliers were told.
@@ -100,8 +102,8 @@ impl ReplySet {
     pub(crate) fn new(shell: Arc<Shell>, chain: ChainId, incoming: mpsc::Receiver<Replied>) -> Self {
         let (console, trace, told, path) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (state, missing) = (State::Open, Vec::new());
-        let (next, unsaid) = (None, None);
-        Self { shell, chain, incoming, state, next, unsaid, missing, console, trace, told, path, last_step: 0 }
+        let (ready, next, unsaid) = (Vec::new().into_iter(), None, None);
+        Self { shell, chain, incoming, state, ready, next, unsaid, missing, console, trace, told, path, last_step: 0 }
     }
 
     /// Of a call that is answered many times.
@@ -245,6 +247,10 @@ impl ReplySet {
     fn understand(&mut self, replied: Replied) -> Option<Result<Reply, Exception>> {
         match replied {
             Replied::Partial(value) => Some(Ok(Reply::Partial(value))),
+            Replied::Replies(values) => {
+                self.ready = values.into_iter();
+                self.take_ready()
+            }
             Replied::Console(lines) => {
                 self.console.extend(lines);
                 None
@@ -284,6 +290,15 @@ impl ReplySet {
                 why.map(Err)
             }
         }
+    }
+
+    fn take_ready(&mut self) -> Option<Result<Reply, Exception>> {
+        let value = self.ready.next()?;
+        if let Some(unsaid) = &mut self.unsaid {
+            *unsaid += 1;
+            self.say_read(false);
+        }
+        Some(Ok(Reply::Partial(value)))
     }
 
     /// Tells the repliers how much has been read: at the latest when there is nothing more to read.
@@ -327,7 +342,7 @@ impl Stream for ReplySet {
     type Item = Result<Reply, Exception>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> Poll<Option<Self::Item>> {
-        if let Some(next) = self.next.take() {
+        if let Some(next) = self.next.take().or_else(|| self.take_ready()) {
             return Poll::Ready(Some(next));
         }
         while self.state == State::Open {
@@ -337,10 +352,6 @@ impl Stream for ReplySet {
             }
             match ready!(polled) {
                 Some(replied) => {
-                    if let (Replied::Partial(_), Some(unsaid)) = (&replied, &mut self.unsaid) {
-                        *unsaid += 1;
-                        self.say_read(false);
-                    }
                     if let Some(reply) = self.understand(replied) {
                         return Poll::Ready(Some(reply));
                     }

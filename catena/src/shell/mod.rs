@@ -45,6 +45,7 @@ use mesh_names::MeshResolver;
 use offering::Offering;
 use peers::Peers;
 use relief::Relief;
+use rights::Bursts;
 use sessions::Sessions;
 use timer::Alarm;
 
@@ -89,6 +90,7 @@ pub(crate) struct Shell {
     calls: Mutex<HashMap<CallId, oneshot::Sender<Result<Value, Exception>>>>,
     /// Rights to reply that service functions here have.
     rights: Mutex<HashMap<StepKey, Weak<Held>>>,
+    bursts: Bursts,
     /// Of the sub-chains that services of this node answered with.
     hearers: Mutex<HashMap<StepKey, Hearer>>,
     listings: Mutex<HashMap<u64, oneshot::Sender<Vec<ServiceEntry>>>>,
@@ -162,6 +164,7 @@ impl Shell {
             replies: Mutex::default(),
             calls: Mutex::default(),
             rights: Mutex::default(),
+            bursts: Bursts::default(),
             hearers: Mutex::default(),
             listings: Mutex::default(),
             questions: Mutex::default(),

@@ -5,7 +5,7 @@ use catena_wire::{Brought, Budget, ChainId, Exception, Message, NodeRef, Outcome
 
 use super::{Node, taken};
 use crate::{
-    Gather, NotSent, Receipt, Time, Urgency,
+    Gather, NotSent, Receipt, Sent, Time, Urgency,
     calls::{ReplyTo, Request},
     ground::overloaded,
 };
@@ -60,10 +60,15 @@ impl Node {
     ///
     /// # Errors
     /// The caller's reader is behind, or the right is over.
-    pub fn reply(&mut self, now: Time, right: &StepKey, value: Value) -> Result<(), NotSent> {
-        let mut sent = Ok(());
+    pub fn reply(&mut self, now: Time, right: &StepKey, value: Value) -> Result<Sent, NotSent> {
+        let mut sent = Ok(Sent::Now);
         self.at(now, |node| sent = node.rights.reply(&mut node.ground, right, value));
         sent
+    }
+
+    /// No reply follows for now: those that wait only for one another go.
+    pub fn flush(&mut self, now: Time) {
+        self.at(now, |node| node.rights.flush(&mut node.ground));
     }
 
     /// Replies under this right go together from now on.

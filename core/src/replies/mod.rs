@@ -13,6 +13,6 @@ mod known;
 mod right;
 mod set;
 
-pub use held::{Gather, NotSent};
+pub use held::{Gather, NotSent, Sent};
 pub(crate) use right::Rights;
 pub(crate) use set::Sets;
