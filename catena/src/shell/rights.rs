@@ -18,6 +18,9 @@ use crate::replying::{Gathered, Held, Right};
 /// After so long replies go, whether others follow them or not.
 const BURST_MAX: Duration = Duration::from_micros(50);
 
+/// Replies pause when so many turns of the runtime have brought none. In one alone, those which reply may not have had theirs.
+const QUIET_TURNS: u32 = 2;
+
 /// Replies that follow one another so quickly that one message has many.
 #[derive(Default)]
 pub(super) struct Bursts {
@@ -51,28 +54,30 @@ impl Shell {
         let sent = self.core().reply(now, right, value)?;
         match sent {
             Sent::Now => self.drive(),
-            Sent::Gathered | Sent::AtPause => self.flush_at_pause(),
+            Sent::Later { first } => {
+                self.bursts.replies.fetch_add(1, Ordering::Relaxed);
+                if first {
+                    self.flush_at_pause();
+                }
+            }
         }
         Ok(())
     }
 
-    /// Has what waits go as soon as a turn of the runtime brings no more, or after a while.
+    /// Has what waits go as soon as some turns of the runtime bring no more, or after a while.
     fn flush_at_pause(self: &Arc<Self>) {
-        self.bursts.replies.fetch_add(1, Ordering::Relaxed);
+        // Should a function hold this thread, the machines' timer has it go.
+        self.drive();
         if self.bursts.awaited.swap(true, Ordering::AcqRel) {
             return;
         }
-        // Should a function hold all threads of the runtime, the machines' timer has it go.
-        self.drive();
         let shell = Arc::clone(self);
         self.runtime.spawn(async move {
-            let (began, mut before) = (Instant::now(), 0);
-            loop {
+            let (began, mut before, mut quiet_turns) = (Instant::now(), 0, 0);
+            while quiet_turns < QUIET_TURNS && began.elapsed() < BURST_MAX {
                 yield_now().await;
                 let replies = shell.bursts.replies.load(Ordering::Relaxed);
-                if replies == before || began.elapsed() >= BURST_MAX {
-                    break;
-                }
+                quiet_turns = if replies == before { quiet_turns + 1 } else { 0 };
                 before = replies;
             }
             shell.bursts.awaited.store(false, Ordering::Release);

@@ -21,11 +21,12 @@ pub enum NotSent {
 pub enum Sent {
     /// At once.
     Now,
-    /// With those that follow it quickly: when they pause, which the shell sees and [`crate::Node::flush`] is told, and after
-    /// [`Policy::reply_burst_us`] at the latest.
-    AtPause,
-    /// When as many have been gathered as its function wants.
-    Gathered,
+    /// With those that follow: when they are as many as its function gathers. If it does not say, when they pause, which the shell sees and
+    /// [`crate::Node::flush`] is told, and after [`Policy::reply_burst_us`] at the latest.
+    Later {
+        /// It is the first that waits.
+        first: bool,
+    },
 }
 
 /// Replies that are sent together: one message in `wait_us` at most, unless it is full. So the first under a right does not wait, and neither

@@ -124,15 +124,15 @@ impl Rights {
             self.send(ground, key, true);
             return Ok(Sent::Now);
         }
-        let gathered = held.gather.is_some();
-        if held.flush_at.is_none() {
+        let first = held.flush_at.is_none();
+        if first {
             held.flush_at = Some(held.next_at);
             self.timers.set(held.number, held.next());
-            if !gathered {
+            if held.gather.is_none() {
                 self.bursts.insert(key.clone());
             }
         }
-        Ok(if gathered { Sent::Gathered } else { Sent::AtPause })
+        Ok(Sent::Later { first })
     }
 
     /// No more replies follow for now: those that wait for more go.
