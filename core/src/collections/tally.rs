@@ -94,7 +94,13 @@ impl Tally {
     }
 
     /// Answers of these numbers have come: all of this branch that can be handed out now, in order.
-    pub(crate) fn take_all(&mut self, branch: &Branch, first: u32, mut values: Vec<Value>, policy: &Policy) -> Vec<Value> {
+    pub(crate) fn take_all(
+        &mut self,
+        branch: &Branch,
+        first: u32,
+        mut values: Vec<Value>,
+        policy: &Policy,
+    ) -> Vec<Value> {
         let next = self.delivered(branch);
         if first <= next && self.has_room(branch) {
             let repeats = ((next - first) as usize).min(values.len());

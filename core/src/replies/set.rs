@@ -8,8 +8,8 @@ use alloc::{
     vec::Vec,
 };
 use catena_wire::{
-    BRANCHES_MAX, Branch, ChainId, Exception, Fate, Fault, Message, NodeId, NodeRef, Replies, RightEnd, StepKey,
-    Value, Window, names,
+    BRANCHES_MAX, Branch, ChainId, Exception, Fate, Fault, Message, NodeId, NodeRef, Replies, RightEnd, StepKey, Value,
+    Window, names,
 };
 
 use super::known::{Known, Set};

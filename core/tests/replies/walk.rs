@@ -81,7 +81,14 @@ pub(crate) fn setups() -> Vec<Setup> {
             Tree::new(0, 1).delegating(Tree::new(1, 1).delegating(Tree::new(0, 1))),
             Faults::default(),
         ),
-        Setup { bursts: true, ..world("replies that follow each other quickly", Tree::new(1, 3), Faults { repetitions: 1, ..Faults::default() }) },
+        Setup {
+            bursts: true,
+            ..world(
+                "replies that follow each other quickly",
+                Tree::new(1, 3),
+                Faults { repetitions: 1, ..Faults::default() },
+            )
+        },
         Setup { window: 1, lazy: true, ..world("a reader behind", Tree::new(1, 2).later(1), Faults::default()) },
     ]
 }
