@@ -14,6 +14,7 @@ use catena_wire::{Exception, Fault, NodeRef, Order, SegmentRefusal, names};
 use super::{
     door,
     errors::{of_memory, of_refusal},
+    mapped::Mapped,
     near::{Near, NearResult},
     serve::{turn, turned},
 };
@@ -250,6 +251,23 @@ impl Imported {
             }
         }
         Box::pin(self.swap_far(offset, width.bytes() as u8, old, new, notify)).await
+    }
+
+    /// Where the bytes lie, if they are in shared memory: for whoever reads them in place. They may be written if `write` was asked for and this importer may.
+    ///
+    /// # Errors
+    /// `NoRight`: the memory is not shared, or not for writing.
+    pub async fn map(&self, write: bool) -> Result<Mapped, Exception> {
+        let near = self.near_for(write).await;
+        let mapped = near.and_then(|near| near.view().map(|view| Mapped::of_import(view, near)));
+        mapped.ok_or_else(|| {
+            let how = if write { "for writing" } else { "for reading" };
+            let text = format!(
+                "{} is not shared {how} with this process: it is on another host, shares no memory, or gives no right; use READ and WRITE",
+                self.inner.shown
+            );
+            Exception::new(names::NO_RIGHT, Fault::Caller, text)
+        })
     }
 
     // The way.
