@@ -17,6 +17,8 @@ use super::{
 pub(crate) const PIECE_BYTES: u64 = 256 << 10;
 /// A longer WRITE goes in such parts, in bytes, unless its pieces are counted: each is one frame, with the most that its head takes, and a multiple of a word.
 const PART_BYTES: usize = INLINE_BYTES_MAX - 128;
+/// What a READ reserves before anything of it has come, in bytes.
+const RESERVED_BYTES_MAX: u64 = 4 << 20;
 /// Pieces of one READ that are under way at one time.
 const PIECES_UNDER_WAY_MAX: usize = 8;
 
@@ -74,7 +76,8 @@ impl Imported {
             return Err(self.refused("READ", SegmentRefusal::OutOfBounds(self.inner.bytes)));
         }
         let link = self.link("READ").await?;
-        let mut whole = BytesMut::with_capacity(count as usize);
+        // An owner claims what it likes: beyond this there is room for what has come.
+        let mut whole = BytesMut::with_capacity(count.min(RESERVED_BYTES_MAX) as usize);
         let mut under_way = VecDeque::new();
         let mut next = 0;
         loop {

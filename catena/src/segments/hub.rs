@@ -38,7 +38,7 @@ pub(crate) struct Hub {
     pub(super) tables: Mutex<HashMap<NodeId, (ImportId, u32)>>,
     pub(super) door: Arc<Door>,
     /// Which host this is; `None`: it shares no memory.
-    pub(super) host: Option<u128>,
+    pub(crate) host: Option<u128>,
     /// Told when writes were done, and when a request ended late.
     pub(super) room: Notify,
     began: Instant,

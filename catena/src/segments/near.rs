@@ -35,32 +35,52 @@ impl Near {
     }
 
     pub(super) fn is_live(&self) -> bool {
-        self.attached.is_live()
+        self.attached.was_live()
     }
 
     pub(super) fn read(&self, offset: u64, out: &mut [u8], notify: bool) -> NearResult<()> {
-        if !self.is_live() {
-            return NearResult::Elsewhere;
-        }
         if let Err(why) = self.attached.memory().read(offset, out) {
             return NearResult::Wrong(why);
         }
-        if !self.is_live() {
+        if !self.attached.was_live() {
             return NearResult::Elsewhere;
         }
         self.ring(false, notify);
         NearResult::Done(())
     }
 
+    /// Acts while the word at the first of `holds` is the second. `Done(false)`: it is not, or was not any more when it was done.
+    pub(super) fn while_it_holds(
+        &self,
+        (at, is): (u64, u64),
+        act: impl FnOnce(&Self) -> NearResult<()>,
+    ) -> NearResult<bool> {
+        let mut word = [0; 8];
+        let mut holds = || match self.read(at, &mut word, false) {
+            NearResult::Done(()) => NearResult::Done(u64::from_ne_bytes(word) == is),
+            NearResult::Wrong(why) => NearResult::Wrong(why),
+            NearResult::Elsewhere | NearResult::Unknown => NearResult::Elsewhere,
+        };
+        match holds() {
+            NearResult::Done(true) => {}
+            other => return other,
+        }
+        match act(self) {
+            NearResult::Done(()) => holds(),
+            NearResult::Wrong(why) => NearResult::Wrong(why),
+            NearResult::Elsewhere | NearResult::Unknown => NearResult::Elsewhere,
+        }
+    }
+
     /// What was written to pages that are not the segment's any more may be written again elsewhere: it is the same bytes.
     pub(super) fn write(&self, offset: u64, bytes: &[u8], notify: bool) -> NearResult<()> {
-        if !self.writable || !self.is_live() {
+        if !self.writable || !self.attached.was_live() {
             return NearResult::Elsewhere;
         }
         if let Err(why) = self.attached.memory().write(offset, bytes) {
             return NearResult::Wrong(why);
         }
-        if !self.is_live() {
+        if !self.attached.is_live() {
             return NearResult::Elsewhere;
         }
         self.ring(true, notify);
@@ -68,12 +88,12 @@ impl Near {
     }
 
     pub(super) fn cas(&self, offset: u64, width: Width, old: u64, new: u64, notify: bool) -> NearResult<u64> {
-        if !self.writable || !self.is_live() {
+        if !self.writable || !self.attached.was_live() {
             return NearResult::Elsewhere;
         }
         match self.attached.memory().compare_and_swap(offset, width, old, new) {
             Err(why) => NearResult::Wrong(why),
-            Ok(was) if self.is_live() => {
+            Ok(was) if self.attached.is_live() => {
                 self.ring(true, notify);
                 NearResult::Done(was)
             }

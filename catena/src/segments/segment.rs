@@ -69,6 +69,23 @@ impl Segment {
         Ok(Self { inner: Arc::new(Inner { hub: Arc::clone(hub), name: name.into(), id, exported }) })
     }
 
+    /// Memory of so many bytes for one partner alone, which may map it; and the grant by which it may.
+    pub(crate) fn lend(
+        hub: &Arc<Hub>,
+        name: &str,
+        (to, rights): (NodeId, Rights),
+        bytes: u64,
+    ) -> Result<(Self, Granted), Exception> {
+        /// It goes with the segment.
+        const EVER: Duration = Duration::from_secs(1 << 40);
+        let exported = Exported::lent(bytes).map_err(|why| of_memory(&why))?;
+        let id = hub.export(name, Export::default(), &exported).map_err(|why| of_export(name, &why))?;
+        let segment = Self { inner: Arc::new(Inner { hub: Arc::clone(hub), name: name.into(), id, exported }) };
+        let terms = GrantTerms { rights, offset: 0, bytes, uses: u32::MAX, lasts: EVER };
+        let granted = segment.grant(to, terms)?;
+        Ok((segment, granted))
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -79,6 +96,10 @@ impl Segment {
     #[must_use]
     pub fn id(&self) -> SegmentId {
         self.inner.id
+    }
+
+    pub(crate) fn owner(&self) -> NodeId {
+        self.inner.hub.me
     }
 
     /// Its size in bytes.
@@ -218,9 +239,9 @@ impl Segment {
         Notifications::of(Arc::clone(&self.inner.exported))
     }
 
-    /// Ends when somebody has done something by a link that is to be told of; at once, if that was before.
-    pub(crate) async fn written(&self) {
-        self.inner.exported.notices.told.notified().await;
+    /// Ends when somebody has done something by a link that is to be told of, after this was called.
+    pub(crate) fn written(&self) -> tokio::sync::futures::Notified<'_> {
+        self.inner.exported.notices.told.notified()
     }
 
     /// A descriptor that is readable when there is a notification, for event loops of one's own: [`Notifications::try_next`] takes it.

@@ -156,6 +156,43 @@ fn a_grant_to_nobody_in_particular_is_for_whoever_knows_its_number() {
 }
 
 #[test]
+fn pages_are_mapped_by_a_grant_of_all_of_them_and_by_its_partner_alone() {
+    let mut machine = machine(SegmentPolicy::default());
+    let segment = machine.owner.export("lent", 100, Export::default(), 1).unwrap();
+    let until = Time::from_us(100);
+    let whole = Grant { to: Some(ALICE), rights: Rights::READ, offset: 0, bytes: 100, uses: u32::MAX, until };
+    let attach = |grant, write| M::Attach { id: 7, at: At { grant: Some(grant), ..at(segment, 0) }, host: 1, write };
+    let shares = |machine: &mut Machine, from, grant, write| match machine.owner.on_request(
+        Time::from_us(5),
+        LINK,
+        from,
+        attach(grant, write),
+    ) {
+        Todo::Share { write, .. } => Ok(write),
+        other => Err(outcome(other).unwrap_err()),
+    };
+    let all = Grant { rights: Rights::ALL, ..whole };
+    for (number, grant, expected) in [
+        (1, whole, Ok(false)),
+        (2, all, Ok(true)),
+        (3, Grant { to: None, ..whole }, Err(R::GrantVoid)),
+        (4, Grant { bytes: 99, ..whole }, Err(R::GrantVoid)),
+        (5, Grant { uses: 1_000, ..whole }, Err(R::GrantVoid)),
+        (6, Grant { rights: Rights::WRITE, ..whole }, Err(R::GrantVoid)),
+        (7, Grant { until: Time::from_us(5), ..whole }, Err(R::GrantVoid)),
+    ] {
+        machine.owner.grant(Time::from_us(0), segment, number, grant).unwrap();
+        assert_eq!(shares(&mut machine, ALICE, number, true), expected, "{number}");
+        assert_eq!(shares(&mut machine, MALLORY, number, true), Err(R::GrantVoid), "{number} is not hers");
+    }
+    let other = machine.owner.export("other", 100, Export::default(), 2).unwrap();
+    let elsewhere = M::Attach { id: 7, at: At { grant: Some(1), ..at(other, 0) }, host: 1, write: false };
+    assert_eq!(ask(&mut machine, ALICE, elsewhere), Err(R::GrantVoid), "nor good for another segment");
+    assert!(machine.owner.take_back(1));
+    assert_eq!(shares(&mut machine, ALICE, 1, false), Err(R::GrantVoid));
+}
+
+#[test]
 fn writes_keep_their_turns_and_nobody_heaps_them_up() {
     let policy = SegmentPolicy { held_per_link_max: 4, held_bytes_per_link_max: 100, ..SegmentPolicy::default() };
     let mut machine = machine(policy);

@@ -4,10 +4,10 @@
 use bytes::Bytes;
 use catena_wire::{
     Asked, At, BRANCH_DEPTH_MAX, Branch, BranchCount, Brought, Budget, Buffer, ChainId, Charter, Completion, Datagram,
-    Delegated, End, Exception, Fate, Fault, Frame, Hash, Hop, Kinds, Listener, LogLine, Merge, Message, Mode, NodeId,
-    NodeRef, Order, Outcome, Part, PossibleDuplicate, Recording, Replies, ResolverAnswer, Right, RightEnd, Rights,
-    SegmentEntry, SegmentMessage, SegmentRefusal, ServiceEntry, Sighting, StepKey, StepLimits, StepTrace, Told, Value,
-    What, Whereabouts, Whither, Window,
+    Delegated, End, Exception, Fate, Fault, Frame, Hash, Hop, Kinds, Lent, Listener, LogLine, Merge, Message, Mode,
+    NodeId, NodeRef, Order, Outcome, Part, PossibleDuplicate, Recording, Replies, ResolverAnswer, Right, RightEnd,
+    Rights, SegmentEntry, SegmentMessage, SegmentRefusal, ServiceEntry, Sighting, StepKey, StepLimits, StepTrace, Told,
+    Value, What, Whereabouts, Whither, Window,
 };
 use proptest::{collection::vec, option, prelude::*};
 
@@ -255,11 +255,16 @@ fn about_segments() -> Vec<(&'static str, SegmentMessage)> {
                 number: 4,
                 about: Some(3),
                 items: vec![data, Bytes::new()],
-                buffers: vec![Buffer { at: granted, bytes: 1 << 20 }],
+                buffers: vec![Buffer { at: granted, bytes: 1 << 20, lent: None }],
                 completion: Completion::Piggybacked,
-                room: Some(Buffer { at: granted, bytes: 64 }),
+                room: Some(Buffer {
+                    at: granted,
+                    bytes: 64,
+                    lent: Some(Lent { whole: 2, bytes: 1 << 24, word: 128, uses: 1 }),
+                }),
                 asks: true,
                 taken: vec![7, 8],
+                returned: Some(9),
             })),
         ),
         ("segment taken", M::Taken(vec![4])),
@@ -342,18 +347,25 @@ fn about() -> impl Strategy<Value = SegmentMessage> {
 
 fn datagram() -> impl Strategy<Value = Datagram> {
     let buffer = || {
-        (any::<u32>(), any::<[u64; 3]>(), option::of(any::<u64>())).prop_map(
-            |(number, [generation, offset, bytes], grant)| Buffer {
+        let lent = (any::<[u64; 3]>(), any::<u32>()).prop_map(|([whole, bytes, word], uses)| Lent {
+            whole,
+            bytes,
+            word,
+            uses,
+        });
+        (any::<u32>(), any::<[u64; 3]>(), option::of(any::<u64>()), option::of(lent)).prop_map(
+            |(number, [generation, offset, bytes], grant, lent)| Buffer {
                 at: At { number, generation, offset, grant },
                 bytes,
+                lent,
             },
         )
     };
     let completion = || prop_oneof![Just(Completion::Told), Just(Completion::Piggybacked), Just(Completion::Timeout)];
-    let names = (name(), name(), any::<u64>(), option::of(any::<u64>()));
+    let names = (name(), name(), any::<[u64; 2]>(), option::of(any::<u64>()));
     let rest = (vec(buffer(), 0..4), completion(), option::of(buffer()), vec(any::<u64>(), 0..4), any::<bool>());
     (names, vec(bytes(60), 0..4), rest).prop_map(
-        |((from, to, number, about), items, (buffers, completion, room, taken, asks))| Datagram {
+        |((from, to, [number, length], about), items, (buffers, completion, room, taken, asks))| Datagram {
             from,
             to,
             number,
@@ -363,6 +375,7 @@ fn datagram() -> impl Strategy<Value = Datagram> {
             completion,
             room,
             taken,
+            returned: about.map(|_| length),
             asks,
         },
     )
