@@ -13,17 +13,25 @@ use std::{
     time::{Duration, Instant},
 };
 
-use catena_core::messages::{Area, MessagePolicy, is_lent};
+use bytes::Bytes;
+use catena_core::messages::{Area, MessagePolicy, Terms, is_lent};
 use catena_net::Link;
-use catena_wire::{At, Lent, NodeId, NodeRef, Rights};
+use catena_wire::{At, Buffer, Exception, Lent, NodeId, NodeRef, Rights, SegmentMessage};
 
+use super::{
+    post::{Held, Post},
+    sending::described,
+};
 use crate::{
-    Granted, Imported, Segment, random,
+    GrantTerms, Granted, Imported, Segment, random,
+    segments::pieces_of,
     shell::{Shell, lock},
 };
 
 /// Bytes before each buffer: its word, and the rest of a line.
 const HEAD_BYTES: u64 = 64;
+/// How long the answer to a READ is held for whoever made it.
+const ANSWER_LASTS: Duration = Duration::from_secs(5);
 /// Memories of partners that are mapped at one time, and bytes of one.
 const MAPPED_MAX: usize = 256;
 const MAPPED_BYTES_MAX: u64 = 64 << 20;
@@ -153,9 +161,14 @@ impl Lending {
 }
 
 impl Shell {
+    /// Whether this node shares memory, and does not play to be far away from others on its host.
+    pub(crate) fn lends(&self) -> bool {
+        self.segments.host.is_some() && !self.plays_far()
+    }
+
     /// Room for so many bytes in memory that is lent to the partner at the other end of this link, if that is how they go.
     pub(super) fn loan(self: &Arc<Self>, to: NodeId, link: Option<&Link>, bytes: u64, used_for: For) -> Option<Loan> {
-        let near = self.segments.host.is_some() && link.is_some_and(is_near);
+        let near = self.lends() && link.is_some_and(is_near);
         let policy = &self.post.policy;
         if !is_lent(near, bytes, policy) {
             return None;
@@ -228,8 +241,81 @@ impl Memory {
     }
 }
 
+/// Room for the answer to a READ, lent to whoever made it. Dropped before it was sent, it is nobody's again.
+pub(crate) struct Offer<'s> {
+    shell: &'s Arc<Shell>,
+    segment: Segment,
+    number: u64,
+    buffer: Buffer,
+    sent: bool,
+}
+
+impl Offer<'_> {
+    /// Copies the bytes there; says whether they were all there to be copied.
+    pub(crate) fn fill(&self, from: &catena_segment::Memory, offset: u64) -> bool {
+        self.segment.write_from(self.buffer.at.offset, from, (offset, self.buffer.bytes)).is_ok()
+    }
+
+    /// What to say to the request of this number.
+    pub(crate) fn sent(mut self, id: u64) -> SegmentMessage {
+        self.sent = true;
+        SegmentMessage::Lent(id, self.number, self.buffer)
+    }
+}
+
+impl Drop for Offer<'_> {
+    fn drop(&mut self) {
+        if !self.sent {
+            let ended = self.shell.post.machine().let_go(self.number);
+            Post::finish(ended);
+        }
+    }
+}
+
+impl Shell {
+    /// Room for an answer of so many bytes to a partner on this host; `None`: it goes by the link.
+    pub(crate) fn offer_room(self: &Arc<Self>, to: NodeId, link: &Link, bytes: u64) -> Option<Offer<'_>> {
+        let loan = self.loan(to, Some(link), bytes, For::Reading)?;
+        let lasts_us = u64::try_from(ANSWER_LASTS.as_micros()).unwrap_or(u64::MAX);
+        let terms = Terms { to, answer_by: None, bytes, lasts_us };
+        let number = self.post.machine().hold(self.segments.now(), terms, None).ok()?;
+        self.keep_sweeping();
+        let (segment, uses) = (loan.segment().clone(), pieces_of(bytes));
+        let terms = GrantTerms { rights: Rights::READ, offset: loan.offset(), bytes, uses, lasts: ANSWER_LASTS };
+        let Ok(granted) = segment.grant(to, terms) else {
+            let ended = self.post.machine().let_go(number);
+            Post::finish(ended);
+            return None;
+        };
+        let buffer = described(&granted, bytes, Some(&loan), uses);
+        drop(self.post.machine().attach(number, Held(vec![(segment.clone(), granted, Some(loan))])));
+        Some(Offer { shell: self, segment, number, buffer, sent: false })
+    }
+
+    /// Copies from a buffer of a partner's that is lent to this node, from this byte of its segment on. `None`: it is not mapped here, and has to be asked for.
+    pub(crate) async fn copy_lent(
+        self: &Arc<Self>,
+        node: &NodeRef,
+        buffer: &Buffer,
+        (offset, count): (u64, u64),
+    ) -> Option<Result<Bytes, Exception>> {
+        let (lent, grant) = (buffer.lent?, buffer.at.grant?);
+        if offset.checked_add(count).is_none_or(|end| end > lent.bytes) {
+            return None;
+        }
+        let there = self.mapped(node, &buffer.at, &lent, For::Reading).await?;
+        // As much as is mapped, which is bounded.
+        let mut out = vec![0; count as usize];
+        let read = there.read_lent((lent.word, grant), offset, &mut out).await?;
+        if read.is_ok() {
+            self.post.machine().note_read_near();
+        }
+        Some(read.map(|()| out.into()))
+    }
+}
+
 /// Whether the other end is on this host, as far as its address says. If it is not it asks for the bytes by the link, by the buffer's own grant.
-fn is_near(link: &Link) -> bool {
+pub(crate) fn is_near(link: &Link) -> bool {
     let address = link.peer_address().parse::<std::net::SocketAddr>();
     address.is_ok_and(|address| address.ip().to_canonical().is_loopback())
 }

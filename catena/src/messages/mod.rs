@@ -20,6 +20,7 @@ mod question;
 mod received;
 mod sending;
 
+pub(crate) use lending::{Offer, is_near};
 pub use mailbox::Mailbox;
 pub(crate) use mailbox::send_short;
 pub(crate) use post::Post;

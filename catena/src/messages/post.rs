@@ -69,6 +69,10 @@ impl Post {
         }
     }
 
+    pub(crate) const fn lent_read_bytes_min(&self) -> u64 {
+        self.policy.lent_read_bytes_min
+    }
+
     pub(super) fn machine(&self) -> MutexGuard<'_, Machine> {
         lock(&self.machine)
     }
@@ -119,7 +123,7 @@ impl Shell {
                 Post::finish(ended);
             }
             SegmentMessage::NobodyHere(service) => self.core().on_not_there(&service, from.id),
-            about => self.segments.on_message(link, from, about),
+            about => self.segments.on_message(self, link, from, about),
         }
     }
 

@@ -11,10 +11,7 @@ use catena_wire::{
     Buffer, Completion, Datagram, Exception, Fault, NodeRef, Order, SegmentMessage, SegmentRefusal, names,
 };
 
-use super::{
-    lending::For,
-    post::{Post, offer},
-};
+use super::post::{Post, offer};
 use crate::{
     Granted, Imported, Segment,
     segments::{pieces_of, refused},
@@ -162,28 +159,16 @@ impl Buffered {
     /// In memory that its sender lends to this node; `None`: it is not there, and has to be asked for. Who keeps to the uses that he was given is not found out
     /// by his partner, whose own bytes these are: so this counts.
     async fn read_lent(&self, offset: u64, count: u64) -> Option<Result<Bytes, Exception>> {
-        let (lent, grant) = (self.buffer.lent?, self.buffer.at.grant?);
-        if offset.checked_add(count).is_none_or(|end| end > lent.bytes) {
-            return None;
-        }
-        let there = self.shell.mapped(&self.node, &self.buffer.at, &lent, For::Reading).await?;
+        self.buffer.lent?;
         let (left, needed) = (&self.uses[self.place], pieces_of(count));
         if left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(needed)).is_err() {
             return Some(Err(refused("READ of a long message", SegmentRefusal::GrantVoid)));
         }
-        // As much as is mapped, which is bounded.
-        let mut out = vec![0; count as usize];
-        match there.read_lent((lent.word, grant), offset, &mut out).await {
-            Some(Ok(())) => {
-                self.shell.post.machine().note_read_near();
-                Some(Ok(out.into()))
-            }
-            Some(Err(why)) => Some(Err(why)),
-            None => {
-                left.fetch_add(needed, Relaxed);
-                None
-            }
+        let read = self.shell.copy_lent(&self.node, &self.buffer, (offset, count)).await;
+        if read.is_none() {
+            left.fetch_add(needed, Relaxed);
         }
+        read
     }
 
     /// READs so many bytes from `offset` on into a segment of this node.
@@ -216,8 +201,15 @@ impl Buffered {
         loop {
             let piece = (end - next).min(crate::segments::PIECE_BYTES);
             let at = catena_wire::At { offset: next, ..self.buffer.at };
-            let read =
-                SegmentMessage::Read { id: 0, at, count: piece as u32, notify: false, order: Order::Bytes, after: 0 };
+            let read = SegmentMessage::Read {
+                id: 0,
+                at,
+                count: piece as u32,
+                notify: false,
+                order: Order::Bytes,
+                after: 0,
+                maps: false,
+            };
             let todo = hub.machine().owner.on_request(hub.now(), HERE, self.node.id, read);
             match todo {
                 Todo::Read { memory, offset, count, .. } => {

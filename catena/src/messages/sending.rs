@@ -334,7 +334,7 @@ impl Shell {
 }
 
 /// A buffer as its partner is told of it: from now on it may be used.
-fn described(granted: &Granted, bytes: u64, loan: Option<&Loan>, uses: u32) -> Buffer {
+pub(super) fn described(granted: &Granted, bytes: u64, loan: Option<&Loan>, uses: u32) -> Buffer {
     let lent = loan.zip(granted.at.grant).map(|(loan, grant)| loan.holds(grant, uses));
     Buffer { at: granted.at, bytes, lent }
 }

@@ -1,7 +1,7 @@
 //! The importer's handle of a segment of another node. Which way an access takes is decided here, and nowhere else.
 
 use std::{
-    sync::{Arc, Mutex, OnceLock, PoisonError, RwLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, atomic::AtomicBool},
     time::{Duration, Instant},
 };
 
@@ -59,6 +59,8 @@ pub(super) struct Inner {
     pub(super) granted: bool,
     /// Its pages may be mapped, as far as this node knows: a grant is for requests, but for one of all that there is.
     maps: bool,
+    /// Answers to READs could not be mapped: they come by the link.
+    pub(super) plain: AtomicBool,
     link: Mutex<Option<Arc<Link>>>,
     /// The pages as they were mapped first, which is how most segments stay: reached without a lock.
     first: OnceLock<Near>,
@@ -88,8 +90,10 @@ impl Imported {
         };
         let shown = format!("{}/{name}", owner.name);
         let (shell, link, near) = (Arc::clone(shell), Mutex::new(Some(link)), RwLock::default());
-        let (maps, first) = (!granted, OnceLock::new());
-        Some(Self { inner: Arc::new(Inner { shell, id, owner, shown, bytes, granted, maps, link, first, near }) })
+        let (maps, plain, first) = (!granted, AtomicBool::new(false), OnceLock::new());
+        Some(Self {
+            inner: Arc::new(Inner { shell, id, owner, shown, bytes, granted, maps, plain, link, first, near }),
+        })
     }
 
     /// The same, of which the pages may be mapped. To be said before anything is done with it.

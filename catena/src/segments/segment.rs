@@ -128,6 +128,24 @@ impl Segment {
         self.inner.exported.hold().memory.write(offset, bytes).map_err(|why| of_memory(&why))
     }
 
+    /// Copies this range of other memory to `offset`.
+    pub(crate) fn write_from(
+        &self,
+        offset: u64,
+        from: &Memory,
+        (at, count): (u64, u64),
+    ) -> Result<(), catena_segment::MemoryError> {
+        /// Copied at one time, in bytes: by way of the cache next to the core.
+        const STEP: usize = 4_096;
+        let (mut step, pages) = ([0; STEP], self.inner.exported.hold());
+        for done in (0..count).step_by(STEP) {
+            let step = &mut step[..STEP.min((count - done) as usize)];
+            from.read(at + done, step)?;
+            pages.memory.write(offset + done, step)?;
+        }
+        Ok(())
+    }
+
     /// Puts `new` in the place of the aligned word of 8 bytes at `offset` if that is `old`; gives what was there. Atomic with all others who do so.
     ///
     /// # Errors

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use catena_core::{
     Time,
-    segments::{Export, ExportError, Grant, SegmentId, SegmentPolicy, Segments, Todo},
+    segments::{Answer, Export, ExportError, Grant, SegmentId, SegmentPolicy, Segments, Todo},
 };
-use catena_wire::{At, NodeId, Order, Rights, SegmentMessage as M, SegmentRefusal as R};
+use catena_wire::{At, Buffer, NodeId, Order, Rights, SegmentMessage as M, SegmentRefusal as R};
 
 const ALICE: NodeId = NodeId(1);
 const MALLORY: NodeId = NodeId(2);
@@ -22,7 +22,7 @@ fn at(id: SegmentId, offset: u64) -> At {
 }
 
 fn read(at: At, count: u32) -> M {
-    M::Read { id: 7, at, count, notify: false, order: Order::Bytes, after: 0 }
+    M::Read { id: 7, at, count, notify: false, order: Order::Bytes, after: 0, maps: false }
 }
 
 fn write(turn: u64, at: At, bytes: usize) -> M {
@@ -103,7 +103,8 @@ fn counts_offsets_and_words_are_checked_before_anything_is_touched() {
         assert_eq!(ask(&mut machine, ALICE, cas(offset, width)), expected, "{offset} {width}");
     }
     for width in [0, 1, 3, 5, 255] {
-        let message = M::Read { id: 1, at: at(id, 0), count: 0, notify: false, order: Order::Big(width), after: 0 };
+        let message =
+            M::Read { id: 1, at: at(id, 0), count: 0, notify: false, order: Order::Big(width), after: 0, maps: false };
         assert_eq!(ask(&mut machine, ALICE, message), Err(R::Unaligned));
     }
 }
@@ -270,6 +271,15 @@ fn an_importer_believes_only_whom_it_asked() {
     assert_eq!(machine.importer.on_answer(ALICE, LINK, data(asked, b"12345678")), None, "once");
     let asked = ask(&mut machine);
     assert_eq!(machine.importer.on_answer(ALICE, LINK, M::Was(asked, 5)), Some((1, Err(R::BadAnswer))));
+    let at = At { number: 4, generation: 9, offset: 64, grant: Some(5) };
+    let lent = |bytes| Buffer { at, bytes, lent: None };
+    let asked = ask(&mut machine);
+    assert_eq!(machine.importer.on_answer(MALLORY, LINK, M::Lent(asked, 7, lent(8))), None);
+    let more = machine.importer.on_answer(ALICE, LINK, M::Lent(asked, 7, lent(9)));
+    assert_eq!(more, Some((1, Err(R::BadAnswer))), "more than was asked for");
+    let asked = ask(&mut machine);
+    let lies_there = machine.importer.on_answer(ALICE, LINK, M::Lent(asked, 7, lent(8)));
+    assert_eq!(lies_there, Some((1, Ok(Answer::Lent(7, lent(8))))));
     let _asked = ask(&mut machine);
     assert_eq!(machine.importer.on_timeout(now), []);
     assert_eq!(machine.importer.on_timeout(now.after(5_000_000)), [(1, R::NoAnswer)]);
