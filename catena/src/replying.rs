@@ -28,17 +28,30 @@ pub(crate) enum Right {
     Nowhere,
 }
 
+impl Right {
+    /// Lets go of it for a function that has ended.
+    pub(crate) fn let_go(self) {
+        if let Self::Set(held) = self
+            && let Some(mut held) = Arc::into_inner(held)
+        {
+            held.let_go = true;
+            held.shell.let_go(&held.key);
+        }
+    }
+}
+
 /// A right to reply, which ends when it is dropped.
 pub(crate) struct Held {
     shell: Arc<Shell>,
     key: StepKey,
+    let_go: bool,
     /// There may be room again, or the right is over.
     pub(crate) changed: Notify,
 }
 
 impl Held {
     pub(crate) fn new(shell: Arc<Shell>, key: StepKey) -> Self {
-        Self { shell, key, changed: Notify::new() }
+        Self { shell, key, let_go: false, changed: Notify::new() }
     }
 
     /// Waits while the caller's reader is behind.
@@ -57,8 +70,14 @@ impl Held {
 }
 
 impl Drop for Held {
+    /// By a task: a runtime that is shut down drops tasks that had more to say, and takes no new ones. So nobody is told that this was all, and the caller finds
+    /// that the node is lost.
     fn drop(&mut self) {
-        self.shell.let_go(&self.key);
+        if self.let_go {
+            return;
+        }
+        let (shell, key) = (Arc::clone(&self.shell), self.key.clone());
+        self.shell.runtime().spawn(async move { shell.let_go(&key) });
     }
 }
 

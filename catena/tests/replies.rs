@@ -366,3 +366,33 @@ async fn streams_iterators_and_blocking_functions_reply_and_overload_is_refused_
     assert!(refused(&second) != refused(&third), "{second:?} {third:?}");
     assert_eq!(first.await.unwrap().unwrap(), 7);
 }
+
+/// A process that ends drops its tasks, in the middle of what they had to say: that is no end of theirs.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_ends_before_all_of_its_tasks_have_replied_leaves_no_complete_set() {
+    for by_task in [false, true] {
+        let process = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let service = Service::new("a").replies("more", async |context: Context, by_task: bool| {
+            let more = async move {
+                context.preturn(&1_u64).await?;
+                std::future::pending::<()>().await;
+                context.preturn(&2_u64).await
+            };
+            if by_task {
+                drop(tokio::spawn(more));
+                return Ok(());
+            }
+            Ok(more.await?)
+        });
+        let starting = Node::builder("a").listen("127.0.0.1:0").service(service).start();
+        let node = process.spawn(starting).await.unwrap().unwrap();
+        let join = Place::new(node.address().unwrap());
+        let client = Client::builder("client").join(join).connect().await.unwrap();
+        let mut set = client.replies("a/more", &by_task).await.unwrap();
+        assert_eq!(set.next().await.unwrap().unwrap().decode::<u64>().unwrap(), 1);
+        // As at the end of `main`: without closing the node.
+        process.shutdown_background();
+        let (seen, why, set) = all(set).await;
+        assert!(seen.is_empty() && set.is_partial(), "by a task: {by_task}, {why:?}");
+    }
+}

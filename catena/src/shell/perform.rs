@@ -319,7 +319,9 @@ impl Shell {
             lock(&shell.running).remove(&ticket);
             let now = shell.now();
             shell.core().on_service_done(now, ticket, result, elapsed_us(began));
-            drop(right);
+            if let Some(right) = right {
+                right.let_go();
+            }
             shell.offering.done.notify_waiters();
         };
         self.run_cancellable(ticket, done);

@@ -14,23 +14,35 @@ use catena::exceptions;
 use crate::{
     chains::{Ended, Ending, TIMEOUT},
     course::{Call, Course, Told, What},
+    kinds::Kind,
     ledger::{Effects, Run},
     node,
     outages::{Outage, Outages},
     plan::Function,
     tally::Tally,
+    trials::Trial,
 };
 
 /// How long after the end a word to stop may take to reach a node, and what is left of a chain may go on there: time in which that node is there.
-const STRAGGLING_MS_MAX: u64 = 1_500;
+pub(crate) const STRAGGLING_MS_MAX: u64 = 1_500;
 
-/// Counts one chain; says what is wrong with it, if anything is.
-pub(crate) fn hold(ended: &Ended, effects: &Effects, outages: &Outages) -> (Tally, Option<String>) {
-    let course = Course::of(&ended.plan);
-    let audit = Audit { runs: runs_of(ended.chain, &course, effects), ended, course, outages };
-    let tally = audit.tally();
-    let finding = (!tally.is_good()).then(|| audit.describe(&tally));
-    (tally, finding)
+impl Trial for Ended {
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    fn hold(&self, effects: &Effects, outages: &Outages) -> (Tally, Option<String>) {
+        let mut course = Course::of(&self.plan);
+        let runs = runs_of(self.chain, &course, effects);
+        if self.kind == Kind::Moving {
+            let seen = |place| runs.get(&place).and_then(|runs| runs.first()?.key.as_ref()).map(|(.., step)| *step);
+            course.follow(seen, &self.ending);
+        }
+        let audit = Audit { runs, ended: self, course, outages };
+        let tally = audit.tally();
+        let finding = (!tally.is_good()).then(|| audit.describe(&tally));
+        (tally, finding)
+    }
 }
 
 /// By place in the course. Effects that no plan has are at places beyond it.
@@ -68,6 +80,7 @@ impl Audit<'_> {
                 + self.answers_lost(),
             misnamed: self.misnamed() + counts(self.course.is_misnamed(ending)),
             ran_on: counts(self.effects(|place, _| self.ran_on(place)) > 0),
+            wrong: 0,
         }
     }
 

@@ -1,7 +1,6 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 use catena::Exception;
 
-use super::hold;
 use crate::{
     chains::{Ended, Ending},
     faults::Fault,
@@ -10,6 +9,7 @@ use crate::{
     outages::{Outage, Outages},
     plan::{Effect, Function, Input, Plan, Step},
     tally::Tally,
+    trials::Trial,
 };
 
 /// When its end was told; it began 9 s before.
@@ -38,7 +38,7 @@ fn effects(took_place: &[usize], last_ms: u64) -> Effects {
 }
 
 fn held(ended: &Ended, effects: &Effects) -> Tally {
-    hold(ended, effects, &Outages::default()).0
+    ended.hold(effects, &Outages::default()).0
 }
 
 fn audit(ending: Ending, took_place: &[usize]) -> Tally {
@@ -136,9 +136,8 @@ fn an_effect_long_after_the_end_shows_that_a_chain_ran_on() {
 #[test]
 fn time_for_which_nodes_were_gone_does_not_count() {
     let gone = |node, from_ms, to_ms| Outage { fault: Fault::Stop, node, from_ms, to_ms };
-    let at = |outage, at_ms| {
-        hold(&three(Function::Take, unknown(1)), &effects(&[0], at_ms), &Outages(vec![outage])).0.ran_on
-    };
+    let at =
+        |outage, at_ms| three(Function::Take, unknown(1)).hold(&effects(&[0], at_ms), &Outages(vec![outage])).0.ran_on;
     assert_eq!(at(gone(0, END_MS, END_MS + 7_000), END_MS + 8_000), 0, "it slept");
     assert_eq!(at(gone(1, END_MS, END_MS + 7_000), END_MS + 8_000), 0, "another held the chain, and slept");
     assert_eq!(at(gone(1, END_MS, END_MS + 7_000), END_MS + 9_000), 1, "and woke long ago");
@@ -153,8 +152,8 @@ fn a_sub_chain_on_its_own_whose_creator_died_ends_with_its_budget() {
     let mut late = effects(&[0], END_MS + 2_500);
     late.get_mut(&(7, 0)).unwrap()[0].key = Some(("other".into(), String::new(), 1));
     let died = |node, at_ms| Outages(vec![Outage { fault: Fault::Kill, node, from_ms: at_ms, to_ms: at_ms }]);
-    assert_eq!(hold(&ended, &late, &died(2, END_MS)).0.ran_on, 1, "its creator was told to stop it");
-    assert_eq!(hold(&ended, &late, &died(3, END_MS)).0.ran_on, 0, "it runs to its deadline, 12 s after it began");
+    assert_eq!(ended.hold(&late, &died(2, END_MS)).0.ran_on, 1, "its creator was told to stop it");
+    assert_eq!(ended.hold(&late, &died(3, END_MS)).0.ran_on, 0, "it runs to its deadline, 12 s after it began");
     late.get_mut(&(7, 0)).unwrap()[0].at_ms = END_MS + 5_000;
-    assert_eq!(hold(&ended, &late, &died(3, END_MS)).0.ran_on, 1, "and no further");
+    assert_eq!(ended.hold(&late, &died(3, END_MS)).0.ran_on, 1, "and no further");
 }

@@ -1,24 +1,16 @@
-//! Runs the chains, so many at one time, and keeps what their origin was told.
+//! Runs chains, and keeps what their origin was told.
 
 use std::time::Duration;
 
-use catena::{Client, Code, Exception, Reply, ReplySet, RunOptions, Value, from_value, to_value};
-use clap::ValueEnum;
-use futures_util::{StreamExt, stream};
+use catena::{Exception, Reply, ReplySet, RunOptions, Value, from_value, to_value};
 use tokio::time::timeout;
 
-use crate::{
-    Failure, Run,
-    kinds::{self, Kind},
-    ledger::now_ms,
-    plan::{Plan, TAKE},
-    progress::Progress,
-};
+use crate::{Failure, kinds::Kind, ledger::now_ms, plan::Plan, trials::Origin};
 
 /// What a chain is given.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(12);
 /// How much longer than that an end may take to come.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How a chain ended, as its origin was told.
 #[derive(Debug)]
@@ -47,23 +39,13 @@ pub(crate) struct Ended {
     pub(crate) at_ms: u64,
 }
 
-pub(crate) async fn run(client: &Client, run: &Run) -> Result<Vec<Ended>, Failure> {
-    let code = client.javascript("take.js", TAKE).await?;
-    let mut progress = Progress::new(run.chains);
-    let kinds = if run.kind.is_empty() { Kind::value_variants() } else { &run.kind };
-    let one = |chain| one(client, &code, run, kinds, chain);
-    let ending = stream::iter((0..run.chains).map(one)).buffer_unordered(run.in_flight);
-    let ended: Vec<_> = ending.inspect(|_| progress.one_more()).collect().await;
-    ended.into_iter().collect()
-}
-
-async fn one(client: &Client, code: &Code, run: &Run, kinds: &[Kind], chain: usize) -> Result<Ended, Failure> {
-    let (kind, plan) = kinds::draw(run.seed, chain, run.nodes, kinds);
+/// Runs one chain to its end.
+pub(crate) async fn one(origin: &Origin<'_>, kind: Kind, chain: usize, plan: Plan) -> Result<Ended, Failure> {
     let enough = RunOptions { timeout: TIMEOUT, compose: !plan.apart, mode: plan.mode, ..RunOptions::default() };
     let hops_max = if plan.short_of_hops { plan.input.steps.len() as u32 - 1 } else { enough.hops_max };
     let options = RunOptions { hops_max, ..enough };
     let (began_ms, mut id, mut answers) = (now_ms(), String::new(), Vec::new());
-    let ending = match client.run_with(code, &to_value(&plan.input)?, &options) {
+    let ending = match origin.client.run_with(&origin.take, &to_value(&plan.input)?, &options) {
         Ok(mut replies) => {
             id = ReplySet::chain(&replies).to_string();
             match last(&mut replies, plan.cancelled_after, &mut answers).await {

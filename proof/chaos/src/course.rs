@@ -255,6 +255,25 @@ impl Course {
         }
     }
 
+    /// Gives the calls of a row the numbers that they had: one that finds its service moved away is made as another step. `seen` says under which step the
+    /// effect at a place took place; numbers only rise, and a call that had none may be the one that the ending names.
+    pub(crate) fn follow(&mut self, seen: impl Fn(usize) -> Option<u32>, ending: &Ending) {
+        let named = match ending {
+            Ending::Failed(why) | Ending::Unknown(why) if why.target.is_some() => Some(why),
+            _ => None,
+        };
+        let (mut next, mut unseen) = (1, 0);
+        for place in 0..self.0.len() {
+            let step = seen(place).or_else(|| {
+                unseen += 1;
+                let why = named.filter(|_| unseen == 1)?;
+                self.is_target(place, why).then_some(why.step)
+            });
+            self.0[place].step = step.map_or(next, |step| step.max(next));
+            next = self.0[place].step + 1;
+        }
+    }
+
     pub(crate) fn effects(&self) -> impl Iterator<Item = (usize, usize, Function)> {
         self.0.iter().enumerate().filter_map(|(place, call)| match call.what {
             What::Effect { index, function } => Some((place, index, function)),

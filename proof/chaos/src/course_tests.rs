@@ -123,3 +123,21 @@ fn an_exception_that_names_a_call_which_is_not_there_is_misnamed() {
     // What it may mean is still held against what took place, as far as it all says the same.
     assert_eq!(told(&course, &Ending::Failed(failed("", 3, Some("s/take")))), "+??");
 }
+
+#[test]
+fn a_call_that_followed_its_service_has_a_later_number_and_so_has_all_that_comes_after_it() {
+    let row = || course(vec![effect(0), effect(1), effect(2)]);
+    let steps = |course: &Course| course.0.iter().map(|call| call.step).collect::<Vec<_>>();
+    let mut followed = row();
+    followed.follow(|place| [Some(1), Some(3), None][place], &Ending::Answered(3));
+    assert_eq!(steps(&followed), [1, 3, 4]);
+    let mut failed_later = row();
+    let ending = Ending::Failed(failed("", 5, Some("s/take")));
+    failed_later.follow(|place| [Some(1), None, None][place], &ending);
+    assert_eq!((steps(&failed_later), failed_later.is_misnamed(&ending)), (vec![1, 5, 6], false));
+    assert_eq!(told(&failed_later, &ending), "+--");
+    // Numbers never fall.
+    let mut fallen = row();
+    fallen.follow(|place| [Some(3), Some(2), None][place], &Ending::Answered(3));
+    assert_eq!(steps(&fallen), [3, 4, 5]);
+}

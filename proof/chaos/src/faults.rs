@@ -75,6 +75,11 @@ impl Fault {
         !matches!(self, Self::Echo)
     }
 
+    /// What is said comes twice, as it never does over a link.
+    pub(crate) const fn repeats(self) -> bool {
+        matches!(self, Self::Echo)
+    }
+
     const fn is_of_links(self) -> bool {
         matches!(self, Self::Cut | Self::Freeze | Self::Echo)
     }

@@ -11,22 +11,25 @@ pub(crate) enum Flaw {
     Twice,
     /// Some do not take place, and are answered.
     Never,
+    /// Some bytes are others than those that were asked for, and words of segments change by themselves.
+    Wrong,
+    /// Whoever replies goes on when nobody waits any more.
+    Deaf,
 }
 
 /// One effect of so many is done wrong.
 const ONE_OF: usize = 8;
 
-impl Flaw {
-    const fn spoils(effect: &Effect) -> bool {
-        (effect.chain + effect.index).is_multiple_of(ONE_OF)
-    }
+/// The flaw, if this one is to be done wrong.
+pub(crate) fn spoils(flaw: Option<Flaw>, number: usize) -> Option<Flaw> {
+    flaw.filter(|_| number.is_multiple_of(ONE_OF))
 }
 
 /// Lets an effect take place, once and now if there is no flaw.
 pub(crate) fn note(flaw: Option<Flaw>, ledger: &Ledger, effect: &Effect, key: Option<&StepKey>) -> std::io::Result<()> {
-    match flaw.filter(|_| Flaw::spoils(effect)) {
+    match spoils(flaw, effect.chain + effect.index) {
         Some(Flaw::Twice) => ledger.note(effect, key).and_then(|()| ledger.note(effect, key)),
         Some(Flaw::Never) => Ok(()),
-        None => ledger.note(effect, key),
+        _ => ledger.note(effect, key),
     }
 }

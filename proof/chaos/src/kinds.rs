@@ -1,4 +1,4 @@
-//! The kinds of chains, and how one of each is drawn.
+//! The kinds of trials, and how a chain of each is drawn.
 
 use std::time::Duration;
 
@@ -6,6 +6,7 @@ use catena::Mode;
 use clap::ValueEnum;
 
 use crate::{
+    moving,
     node::{ANYWHERE, service_name},
     plan::{Effect, Function, Input, Plan, Step},
     rng::Rng,
@@ -37,6 +38,22 @@ pub(crate) enum Kind {
     Durable,
     /// All of it at once.
     Mixed,
+    /// Effects of services that move from node to node meanwhile.
+    Moving,
+    /// A call whose replies come from a tree of servers, each of which delegates.
+    Delegated,
+    /// The same where some servers ask others, and pass their replies on.
+    Nested,
+    /// The same, and its reader leaves.
+    Dropped,
+    /// Bytes that a chain carries by reference, and that are read at its end, by a service, or by the function.
+    Blob,
+    /// Words of a segment, written and read while its owner may be killed.
+    Segment,
+    /// Locks that are taken by CAS.
+    Lock,
+    /// Questions of many bytes, answered into a return buffer or long.
+    Message,
 }
 
 /// A cancelled chain is given more to do than it has time for, so that a word that does not reach it shows.
@@ -63,24 +80,29 @@ impl Kind {
         match self {
             Self::Repeatable => &[Function::Repeat],
             Self::Durable => &[Function::Keep],
-            Self::Mixed => &[Function::Take, Function::Repeat, Function::Keep],
+            Self::Mixed | Self::Moving => &[Function::Take, Function::Repeat, Function::Keep],
             _ => &[Function::Take],
         }
     }
 }
 
-/// One of these kinds, each as often as another; the same chain for the same seed and number.
-pub(crate) fn draw(seed: u64, chain: usize, nodes: usize, kinds: &[Kind]) -> (Kind, Plan) {
-    let mut rng = Rng::new(seed ^ (chain as u64).wrapping_mul(0x9e37_79b9));
+/// One of these kinds, each as often as another, and what the rest of it is drawn from; the same for the same seed and number.
+pub(crate) fn draw(seed: u64, trial: usize, kinds: &[Kind]) -> (Kind, Rng) {
+    let mut rng = Rng::new(seed ^ (trial as u64).wrapping_mul(0x9e37_79b9));
     let kind = kinds[rng.below(kinds.len())];
+    (kind, rng)
+}
+
+/// A chain of this kind.
+pub(crate) fn plan(kind: Kind, rng: Rng, chain: usize, nodes: usize) -> Plan {
     let effect_ms_max = if kind == Kind::Cancelled { CANCELLED_EFFECT_MS_MAX } else { EFFECT_MS_MAX };
-    let mut draw = Draw { rng, chain, nodes, effect_ms_max, functions: kind.functions(), effects: 0 };
-    let plan = draw.plan(kind);
-    (kind, plan)
+    let mut draw = Draw { rng, kind, chain, nodes, effect_ms_max, functions: kind.functions(), effects: 0 };
+    draw.plan(kind)
 }
 
 struct Draw {
     rng: Rng,
+    kind: Kind,
     chain: usize,
     nodes: usize,
     effect_ms_max: u64,
@@ -92,17 +114,18 @@ struct Draw {
 impl Draw {
     fn plan(&mut self, kind: Kind) -> Plan {
         let steps = match kind {
-            Kind::Straight | Kind::Interactive | Kind::Adaptive | Kind::Repeatable | Kind::Durable => self.row(1, 6),
             Kind::Throwing => self.throwing(),
             Kind::Split => vec![self.split(), self.effect()],
             Kind::Composed | Kind::Apart => vec![self.effect(), self.sub(), self.effect()],
             Kind::Beside => vec![self.beside(), self.effect()],
             Kind::Cancelled => return self.cancelled(),
             Kind::Mixed => (0..self.rng.range(2, 5)).map(|_| self.any()).collect(),
+            _ => self.row(1, 6),
         };
         let apart = kind == Kind::Apart || matches!(kind, Kind::Mixed | Kind::Throwing) && self.rng.below(4) == 0;
         let is_row = steps.iter().all(|step| matches!(step, Step::Effect { .. }));
-        let short_of_hops = is_row && self.rng.below(8) == 0;
+        // One that follows a service needs a hop for that.
+        let short_of_hops = is_row && kind != Kind::Moving && self.rng.below(8) == 0;
         Plan { apart, mode: kind.mode(), short_of_hops, ..self.within(steps) }
     }
 
@@ -184,9 +207,10 @@ impl Draw {
         Step::Effect { service, function, effect }
     }
 
-    /// One node's own, or the one that all of them are instances of.
+    /// One node's own, or the one that all of them are instances of, or one that moves.
     fn service(&mut self) -> String {
         match self.rng.below(4) {
+            _ if self.kind == Kind::Moving => moving::name(self.rng.below(moving::MOVERS)),
             0 => ANYWHERE.to_owned(),
             _ => service_name(self.rng.below(self.nodes)),
         }

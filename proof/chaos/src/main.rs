@@ -1,25 +1,35 @@
-//! `make chaos`: chains with numbered effects over real nodes, to which all kinds of things happen meanwhile. What the
-//! chains' origin is told is then held against what took place.
+//! `make chaos`: chains with numbered effects, replies, blobs, segments and messages over real nodes, to which all kinds of things happen meanwhile. What
+//! their origin is told is then held against what took place.
 #![allow(clippy::print_stdout, reason = "its output is its purpose")]
 
 mod audit;
+mod blobs;
+mod board;
 mod bug;
+mod bytes;
 mod chains;
 mod course;
+mod data;
 mod faults;
 mod flaw;
 mod fleet;
 mod front;
 mod kinds;
 mod ledger;
+mod locks;
+mod messages;
+mod moving;
 mod node;
 mod outages;
 mod parts;
 mod plan;
 mod progress;
 mod quiet;
+mod replies;
 mod rng;
+mod segments;
 mod tally;
+mod trials;
 
 use std::{
     path::PathBuf,
@@ -57,19 +67,19 @@ struct Run {
     /// What chains, faults and their times are drawn from
     #[arg(long, default_value_t = seed_of_today())]
     seed: u64,
-    /// Chains to run, in each part
+    /// Chains, and trials of other kinds, to run in each part
     #[arg(long, default_value_t = 2_000)]
     chains: usize,
     /// Nodes to run them over
     #[arg(long, default_value_t = 6)]
     nodes: usize,
-    /// Chains under way at one time
+    /// So many under way at one time
     #[arg(long, default_value_t = 16)]
     in_flight: usize,
     /// A fault begins this often, in milliseconds, while at least half of the nodes have none
     #[arg(long, default_value_t = 250)]
     fault_every_ms: u64,
-    /// Only chains of these kinds, parted by commas [default: all of them]
+    /// Only trials of these kinds, parted by commas [default: all of them]
     #[arg(long, value_delimiter = ',')]
     kind: Vec<kinds::Kind>,
     /// Only faults of these kinds, parted by commas [default: all of them]
@@ -122,7 +132,19 @@ async fn run(args: Args) -> Result<(), Failure> {
     let verdict = parts::run(args.run, args.parts, &args.result).await?;
     verdict.print();
     println!("written to {}", args.result.display());
-    if verdict.is_good() { Ok(()) } else { Err("the last six must be 0".into()) }
+    if verdict.is_good() {
+        Ok(())
+    } else {
+        Err("what is doubled, lost, misnamed, hung, ran on, wrong or left running must be 0".into())
+    }
+}
+
+/// How trials ended, what happened to the nodes meanwhile, and how often services moved.
+struct Gone {
+    ended: Vec<Box<dyn trials::Trial>>,
+    injected: faults::Injected,
+    outages: Outages,
+    moves: usize,
 }
 
 impl Run {
@@ -143,7 +165,7 @@ impl Run {
         eprintln!("chaos: seed {seed}: {} chains over {} nodes; run again with --seed {seed}", self.chains, self.nodes);
         let fleet = fleet::Fleet::start(self.nodes, seed, Mistakes { flaw: self.flaw, bug: self.bug }).await?;
         let client = fleet.client().await?;
-        let (ended, injected, outages) = self.under_faults(&fleet, &client).await?;
+        let Gone { ended, injected, outages, moves } = self.under_faults(&fleet, &client).await?;
         let left = quiet::wait(&client, self.nodes).await;
         println!("{:>8}  ms until nothing was left running", left.after.as_millis());
         client.close(Duration::from_secs(1)).await;
@@ -155,23 +177,20 @@ impl Run {
             parts: 1,
             faults,
             faults_by_kind: injected,
+            moves,
             left_running: left.running,
             seconds: began.elapsed().as_secs(),
             ..Verdict::default()
         };
         for one in &ended {
-            let (tally, finding) = audit::hold(one, &effects, &outages);
-            verdict.add(one.kind, &tally, finding.map(|finding| format!("seed {seed}, {finding}")));
+            let (tally, finding) = one.hold(&effects, &outages);
+            verdict.add(one.kind(), &tally, finding.map(|finding| format!("seed {seed}, {finding}")));
         }
         Ok(verdict)
     }
 
-    /// Runs all chains; says how they ended, and what happened to the nodes meanwhile.
-    async fn under_faults(
-        &self,
-        fleet: &fleet::Fleet,
-        client: &catena::Client,
-    ) -> Result<(Vec<chains::Ended>, faults::Injected, Outages), Failure> {
+    /// Runs all trials.
+    async fn under_faults(&self, fleet: &fleet::Fleet, client: &catena::Client) -> Result<Gone, Failure> {
         let (stop, stopped) = tokio::sync::watch::channel(false);
         let all = faults::Fault::value_variants();
         let faults = faults::Faults {
@@ -180,13 +199,17 @@ impl Run {
             kinds: if self.fault.is_empty() { all } else { &self.fault },
             every: Duration::from_millis(self.fault_every_ms.max(1)),
         };
-        let chains = async {
-            let ended = chains::run(client, self).await;
+        let moves = self.kinds().contains(&kinds::Kind::Moving);
+        let mover = if moves { Some(moving::Mover::place(client, self.seed, self.nodes).await) } else { None };
+        let to_stop = stopped.clone();
+        let moving = async { if let Some(mover) = mover { mover.move_on(&to_stop).await } else { 0 } };
+        let trials = async {
+            let ended = trials::run(client, self).await;
             let _ = stop.send(true);
             ended
         };
-        let (injected, ended) = tokio::join!(faults.inject(stopped), chains);
+        let (injected, ended, moves) = tokio::join!(faults.inject(stopped), trials, moving);
         let (injected, outages) = injected?;
-        Ok((ended?, injected, outages))
+        Ok(Gone { ended: ended?, injected, outages, moves })
     }
 }

@@ -10,11 +10,13 @@ use catena::{Context, Node, Place, Policy, Service, ServiceError, StepKey, SubCh
 use clap::Args;
 
 use crate::{
-    Failure,
+    Failure, blobs, board,
     bug::Bug,
     flaw::{self, Flaw},
     ledger::Ledger,
+    messages, moving,
     plan::{Effect, Input, Step, TAKE},
+    replies,
 };
 
 /// The service that every node is an instance of.
@@ -75,20 +77,27 @@ pub(crate) fn number_of(service: &str) -> Option<usize> {
 pub(crate) async fn serve(args: NodeArgs) -> Result<(), Failure> {
     let itself = Arc::new(OnceLock::new());
     let ledger = Arc::new(Ledger::open(&args.folder.join(ledger_name(args.number, args.twin)))?);
-    let service = |name| service(name, &ledger, args.flaw);
+    let (flaw, of_name) = (args.flaw, Arc::clone(&ledger));
+    let service = move |name: String| service(name, &of_name, flaw);
+    let own = with_load(service(service_name(args.number)), &itself);
     let mut builder = Node::builder(format!("n{}", args.number))
         .listen(&args.listen)
         .advertise(args.advertise)
         .policy(policy(args.bug))
         .cache_dir(cache_dir(&args.folder))
         .step_store(args.folder.join(step_store_name(args.number, args.twin)))
-        .service(with_load(service(service_name(args.number)), &itself))
+        .service(moving::functions(own, &itself, service.clone()))
         .service(service(ANYWHERE.to_owned()));
     for other in args.join {
         builder = builder.join(Place::new(other));
     }
+    if args.number % 2 == 1 {
+        builder = builder.without_shared_memory();
+    }
     let node = builder.start().await?;
     let _ = itself.set(node.clone());
+    let _board = board::export(&node, flaw)?;
+    messages::serve(&node, args.number, flaw)?;
     println!("{}", node.address().unwrap_or_default());
     // Until the end of the pipe: a node must not outlive who started it.
     tokio::task::spawn_blocking(|| std::io::copy(&mut std::io::stdin(), &mut std::io::sink())).await??;
@@ -111,8 +120,9 @@ pub(crate) fn cache_dir(folder: &Path) -> PathBuf {
 /// The same effect by three functions that are declared differently, and a function that answers with a chain.
 fn service(name: String, ledger: &Arc<Ledger>, flaw: Option<Flaw>) -> Service {
     let ledger = Arc::clone(ledger);
+    let service = replies::functions(blobs::functions(Service::new(name), flaw), &ledger, flaw);
     let take = move |context: Context, effect: Effect| take(Arc::clone(&ledger), context.step, effect, flaw);
-    Service::new(name)
+    service
         .function_in("take", take.clone())
         .function_in("repeat", take.clone())
         .repeatable("repeat")

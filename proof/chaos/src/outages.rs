@@ -42,6 +42,15 @@ impl Outages {
         self.0.iter().filter(move |outage| outage.from_ms <= to_ms && outage.to_ms >= from_ms)
     }
 
+    /// Whether a process of this node that began at one time had ended at another: by being killed, or since it was the second of its name for a while.
+    pub(crate) fn ended(&self, node: usize, began_ms: u64, at_ms: u64) -> bool {
+        let ends = |it: &Outage| match it.fault {
+            Fault::Twin => it.from_ms <= began_ms && began_ms <= it.to_ms,
+            _ => it.fault.kills() && began_ms < it.from_ms,
+        };
+        self.0.iter().any(|it| it.node == node && it.to_ms < at_ms && ends(it))
+    }
+
     /// Whether the node, or any if none is named, died between these two times.
     pub(crate) fn died(&self, node: Option<usize>, from_ms: u64, to_ms: u64) -> bool {
         let is_it = |outage: &&Outage| outage.fault.kills() && node.is_none_or(|node| outage.node == node);
@@ -63,5 +72,15 @@ mod tests {
         assert_eq!(outages.awake_ms(1, 70, 100), 0);
         assert_eq!(outages.awake_ms(1, 0, 5), 5);
         assert_eq!(outages.awake_ms(1, 300, 310), 10);
+    }
+
+    #[test]
+    fn a_process_has_ended_when_it_was_killed_after_its_beginning_or_was_a_twin() {
+        let it = |fault, from_ms, to_ms| Outage { fault, node: 1, from_ms, to_ms };
+        let outages = Outages(vec![it(Fault::Kill, 100, 120), it(Fault::Twin, 200, 300), it(Fault::Stop, 400, 500)]);
+        assert!(outages.ended(1, 50, 121) && !outages.ended(1, 50, 119));
+        assert!(!outages.ended(1, 110, 1_000), "the one that came after it");
+        assert!(outages.ended(1, 250, 301) && !outages.ended(1, 250, 299));
+        assert!(!outages.ended(2, 50, 1_000));
     }
 }

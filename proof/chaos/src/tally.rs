@@ -22,11 +22,13 @@ pub(crate) struct Tally {
     pub(crate) hung: usize,
     /// Chains that had an effect long after they had ended.
     pub(crate) ran_on: usize,
+    /// Bytes and words that are not what was put there, and locks that two held.
+    pub(crate) wrong: usize,
 }
 
 impl Tally {
     pub(crate) const fn is_good(&self) -> bool {
-        self.doubled + self.lost + self.misnamed + self.hung + self.ran_on == 0
+        self.doubled + self.lost + self.misnamed + self.hung + self.ran_on + self.wrong == 0
     }
 
     const fn add(&mut self, other: &Self) {
@@ -40,12 +42,13 @@ impl Tally {
         self.misnamed += other.misnamed;
         self.hung += other.hung;
         self.ran_on += other.ran_on;
+        self.wrong += other.wrong;
     }
 
     fn row(&self, name: &str) {
-        let Self { chains, answered, failed, unknown, repeated, doubled, lost, misnamed, hung, ran_on } = self;
+        let Self { chains, answered, failed, unknown, repeated, doubled, lost, misnamed, hung, ran_on, wrong } = self;
         println!(
-            "{name:<12}{chains:>8}{answered:>10}{failed:>8}{unknown:>9}{repeated:>10}{doubled:>9}{lost:>6}{misnamed:>10}{hung:>6}{ran_on:>8}"
+            "{name:<12}{chains:>8}{answered:>10}{failed:>8}{unknown:>9}{repeated:>10}{doubled:>9}{lost:>6}{misnamed:>10}{hung:>6}{ran_on:>8}{wrong:>7}"
         );
     }
 }
@@ -59,6 +62,9 @@ pub(crate) struct Verdict {
     pub(crate) seconds: u64,
     pub(crate) faults: usize,
     pub(crate) faults_by_kind: Injected,
+    /// How often a service moved from one node to another.
+    #[serde(default)]
+    pub(crate) moves: usize,
     /// Chains, calls and service functions that were still there when all had ended.
     pub(crate) left_running: usize,
     #[serde(flatten)]
@@ -89,6 +95,7 @@ impl Verdict {
         self.parts += part.parts;
         self.seconds += part.seconds;
         self.faults += part.faults;
+        self.moves += part.moves;
         self.left_running += part.left_running;
         self.all.add(&part.all);
         self.findings.extend(part.findings);
@@ -114,8 +121,11 @@ impl Verdict {
     }
 
     pub(crate) fn print(&self) {
-        let Tally { chains, answered, failed, unknown, repeated, doubled, lost, misnamed, hung, ran_on } = self.all;
-        println!("kind          chains  answered  failed  unknown  repeated  doubled  lost  misnamed  hung  ran on");
+        let Tally { chains, answered, failed, unknown, repeated, doubled, lost, misnamed, hung, ran_on, wrong } =
+            self.all;
+        println!(
+            "kind          chains  answered  failed  unknown  repeated  doubled  lost  misnamed  hung  ran on  wrong"
+        );
         for (name, tally) in &self.kinds {
             tally.row(name);
         }
@@ -125,11 +135,13 @@ impl Verdict {
         println!("{failed:>8}  failed before their effect at the step they name");
         println!("{unknown:>8}  outcome unknown after the step they name");
         println!("{repeated:>8}  chains of which a repeatable effect took place more than once");
-        println!("{doubled:>8}  other effects, or answers, that took place twice");
-        println!("{lost:>8}  effects that took place, or did not, otherwise than was told");
+        println!("{doubled:>8}  other effects, answers or replies that took place twice");
+        println!("{lost:>8}  effects and replies that took place, or did not, otherwise than was told");
         println!("{misnamed:>8}  effects and exceptions that name another step than theirs");
         println!("{hung:>8}  chains that did not end");
         println!("{ran_on:>8}  chains that ran on after they had ended");
+        println!("{wrong:>8}  values that are not what was put there, and locks that two held");
+        println!("{:>8}  service moves while they were called", self.moves);
         println!("{:>8}  things left running when all had ended", self.left_running);
     }
 

@@ -9,22 +9,26 @@ use std::process::Stdio;
 use support::{Ran, chaos};
 
 /// A run of nodes with a flaw, which must not pass; with few faults, so that most chains are answered. What it says is kept: it is no news.
-fn found(flaw: &str) -> Ran {
-    let arguments = ["--seed", "2", "--chains", "160", "--nodes", "3", "--fault-every-ms", "2000", "--flaw", flaw];
-    let ran = chaos(&arguments, Stdio::piped());
+fn found(flaw: &str, chosen: &[&str]) -> Ran {
+    let arguments = ["--seed", "2", "--nodes", "3", "--fault-every-ms", "2000", "--flaw", flaw];
+    let ran = chaos(&[&arguments, chosen].concat(), Stdio::piped());
     assert!(!ran.output.status.success(), "{flaw}: {}", ran.figures);
     ran
 }
 
-const KINDS: [&str; 11] = [
+const KINDS: [&str; 15] = [
     "adaptive",
     "apart",
     "beside",
     "cancelled",
     "composed",
+    "delegated",
+    "dropped",
     "durable",
     "interactive",
     "mixed",
+    "moving",
+    "nested",
     "split",
     "straight",
     "throwing",
@@ -32,7 +36,7 @@ const KINDS: [&str; 11] = [
 
 #[test]
 fn effects_that_take_place_twice_are_found() {
-    let ran = found("twice");
+    let ran = found("twice", &["--chains", "260"]);
     for kind in KINDS {
         assert!(ran.count_of(kind, "doubled") > 0, "{kind}: {}", ran.figures);
     }
@@ -41,8 +45,23 @@ fn effects_that_take_place_twice_are_found() {
 
 #[test]
 fn effects_that_never_take_place_are_found() {
-    let ran = found("never");
+    let ran = found("never", &["--chains", "260"]);
     for kind in KINDS.into_iter().chain(["repeatable"]) {
         assert!(ran.count_of(kind, "lost") > 0, "{kind}: {}", ran.figures);
     }
+}
+
+#[test]
+fn bytes_that_are_others_words_that_change_and_locks_that_two_hold_are_found() {
+    let kinds = ["blob", "segment", "lock", "message"];
+    let ran = found("wrong", &["--chains", "100", "--kind", &kinds.join(",")]);
+    for kind in kinds {
+        assert!(ran.count_of(kind, "wrong") > 0, "{kind}: {}", ran.figures);
+    }
+}
+
+#[test]
+fn servers_that_reply_to_nobody_are_found() {
+    let ran = found("deaf", &["--chains", "60", "--in-flight", "8", "--kind", "dropped", "--fault", "stop"]);
+    assert!(ran.count_of("dropped", "ran_on") > 0, "{}", ran.figures);
 }

@@ -1,0 +1,142 @@
+//! What all trials with data have in common: values are looked at where they come; afterwards it is asked whether there was a reason for what failed.
+
+use catena::Exception;
+use tokio::time::timeout;
+
+use crate::{
+    chains::{PATIENCE, TIMEOUT},
+    kinds::Kind,
+    ledger::{Effects, now_ms},
+    outages::{Outage, Outages},
+    tally::Tally,
+    trials::Trial,
+};
+
+/// How long after a fault of a node its consequences may be felt: until its links are there again, and what waited in them has passed.
+const AFTERMATH_MS: u64 = 5_000;
+/// How long memory of a process that has ended may be read by who has it mapped: until the link's end is heard of.
+const DEAD_MEMORY_MS_MAX: u64 = 3_000;
+
+/// What was seen on the way.
+#[derive(Default)]
+pub(crate) struct Seen {
+    /// Values that are other than they must be.
+    pub(crate) wrong: Vec<String>,
+    /// Exceptions that do not name who is at fault.
+    pub(crate) misnamed: Vec<String>,
+    /// Lives of owners that were read, by the microsecond at which they began, and when.
+    pub(crate) lives: Vec<(usize, u64, u64)>,
+}
+
+impl Seen {
+    pub(crate) fn compare(&mut self, what: &str, expected: &[u8], got: &[u8]) {
+        self.wrong.extend(crate::bytes::difference(expected, got).map(|how| format!("{what}: {how}")));
+    }
+}
+
+enum Outcome {
+    Done,
+    Failed(Exception),
+    Hung,
+}
+
+/// A trial that has ended.
+pub(crate) struct Went {
+    trial: usize,
+    kind: Kind,
+    /// The nodes that it needs.
+    nodes: Vec<usize>,
+    seen: Seen,
+    outcome: Outcome,
+    began_ms: u64,
+    at_ms: u64,
+}
+
+/// Runs it, for as long as it may take.
+pub(crate) async fn watch(
+    kind: Kind,
+    trial: usize,
+    nodes: Vec<usize>,
+    run: impl AsyncFnOnce(&mut Seen) -> Result<(), Exception>,
+) -> Went {
+    let (began_ms, mut seen) = (now_ms(), Seen::default());
+    let outcome = match timeout(TIMEOUT + PATIENCE, run(&mut seen)).await {
+        Ok(Ok(())) => Outcome::Done,
+        Ok(Err(why)) => Outcome::Failed(why),
+        Err(_) => Outcome::Hung,
+    };
+    Went { trial, kind, nodes, seen, outcome, began_ms, at_ms: now_ms() }
+}
+
+impl Went {
+    fn happened<'o>(&self, outages: &'o Outages) -> impl Iterator<Item = &'o Outage> {
+        let nodes = self.nodes.clone();
+        let all = outages.between(self.began_ms.saturating_sub(AFTERMATH_MS), self.at_ms);
+        all.filter(move |outage| nodes.contains(&outage.node))
+    }
+
+    /// Words of owners that had long ended when they were read: old ones that were taken for new ones.
+    fn stale<'s>(&'s self, outages: &'s Outages) -> impl Iterator<Item = String> + 's {
+        let stale = |(node, life_us, at_ms): &&(usize, u64, u64)| {
+            outages.ended(*node, life_us / 1_000, at_ms.saturating_sub(DEAD_MEMORY_MS_MAX))
+        };
+        self.seen
+            .lives
+            .iter()
+            .filter(stale)
+            .map(|(node, life_us, at_ms)| format!("n{node} as it was from {life_us} µs on was read at {at_ms} ms"))
+    }
+}
+
+impl Trial for Went {
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    fn hold(&self, _: &Effects, outages: &Outages) -> (Tally, Option<String>) {
+        let counts = |is_it: bool| usize::from(is_it);
+        // A link never says anything twice, and segments count on that: with the fault that makes links do so, words may change back.
+        let echoed = matches!(self.kind, Kind::Segment | Kind::Lock)
+            && self.happened(outages).any(|outage| outage.fault.repeats());
+        let stale: Vec<_> = self.stale(outages).collect();
+        let (failed, unknown) = match &self.outcome {
+            Outcome::Failed(why) => (!why.unknown, why.unknown),
+            Outcome::Done | Outcome::Hung => (false, false),
+        };
+        let tally = Tally {
+            chains: 1,
+            answered: counts(matches!(self.outcome, Outcome::Done)),
+            failed: counts(failed),
+            unknown: counts(unknown),
+            hung: counts(matches!(self.outcome, Outcome::Hung)),
+            // It failed, and nothing had happened to any node that it needs.
+            lost: counts((failed || unknown) && self.happened(outages).next().is_none()),
+            misnamed: self.seen.misnamed.len(),
+            wrong: stale.len() + if echoed { 0 } else { self.seen.wrong.len() },
+            ..Tally::default()
+        };
+        let finding = (!tally.is_good()).then(|| self.describe(&stale, outages));
+        (tally, finding)
+    }
+}
+
+impl Went {
+    fn describe(&self, stale: &[String], outages: &Outages) -> String {
+        let Self { trial, kind, nodes, seen: Seen { wrong, misnamed, .. }, began_ms, at_ms, .. } = self;
+        let ended = match &self.outcome {
+            Outcome::Done => "done".to_owned(),
+            Outcome::Failed(why) => format!("{why:?}"),
+            Outcome::Hung => "never".to_owned(),
+        };
+        let after = |ms: u64| i128::from(ms) - i128::from(*at_ms);
+        let fault = |it: &Outage| {
+            format!("{} n{} from {} to {} ms", it.fault.name(), it.node, after(it.from_ms), after(it.to_ms))
+        };
+        let faults: Vec<_> = self.happened(outages).map(fault).collect();
+        format!(
+            "trial {trial} ({}): wrong: {wrong:?}, stale: {stale:?}, misnamed: {misnamed:?}\n    it ended: {ended}\n    it needed {nodes:?}, from {} ms on\n    faults of those: {faults:?}",
+            kind.name(),
+            after(*began_ms)
+        )
+    }
+}
