@@ -7,7 +7,7 @@ SHELL := bash
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dfs clerks clerks-smoke glickr corsair mapreduce test install chaos exact bench bench-smoke figures-check quatrain quatrain-smoke profiles engine verify-engine lint fuzz book
+.PHONY: help demo dfs web web-figures web-figures-smoke clerks clerks-smoke glickr corsair mapreduce test install chaos exact bench bench-smoke figures-check quatrain quatrain-smoke profiles engine verify-engine lint fuzz book
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is:"
@@ -21,6 +21,9 @@ glickr:  ## photos on a globe, in your browser, from twelve search engines as ea
 
 dfs:  ## a file server of DIR=path and its clerk, an NFSv3 server on loopback; nothing is called that can be read
 	@tools/clerks.sh serve "$(DIR)"
+
+web:  ## a web server of DIR=path without sockets, and a door to it for your browser: http://127.0.0.1:7780
+	@tools/web.sh serve "$(DIR)"
 
 test:  ## install what is needed, build, run every test and check
 	@tools/test.sh
@@ -60,6 +63,12 @@ clerks:  ## the figures of the data paper's file service beside ours: target/cle
 
 clerks-smoke:  ## a little of everything, to see that these work: no figures
 	@tools/clerks.sh smoke
+
+web-figures:  ## fetches from the web server over Catena and over sockets, side by side: target/web
+	@tools/web.sh figures
+
+web-figures-smoke:  ## a little of everything, to see that these work: no figures
+	@tools/web.sh smoke
 
 profiles:  ## what each part of the profile for shipping brings alone: target/bench/profiles.txt
 	@tools/profiles.sh

@@ -84,6 +84,7 @@ main() {
     [ "$1" = build ] || has npm ||
         step "Installing npm, which fetches what Glickr's page draws with" "$GUIDE" packages nodejs npm
     if [ "$1" = tests ]; then
+        has python3 || step "Installing Python, whose package is tested" "$GUIDE" packages python3
         has nfs-ls || step "Installing libnfs's utilities, which read what a clerk serves" "$GUIDE" packages libnfs-utils
         has etcd && has docker-registry ||
             step "Installing etcd and an OCI registry, which the tests run against" "$GUIDE" packages etcd-server docker-registry

@@ -66,6 +66,6 @@ pub use durable::StepStoreLimits;
 pub use messages::{Answer, Buffered, Long, Mailbox, Question, Received, Sent};
 pub use node::Node;
 pub use replies::{BlockingReplies, Ended, Reply, ReplySet};
-pub use segments::{Access, GrantTerms, Granted, Imported, Lookup, Notice, Notifications, Segment, Way, Wish};
+pub use segments::{Access, GrantTerms, Granted, Imported, Lookup, Mapped, Notice, Notifications, Segment, Way, Wish};
 pub use service::{Context, Service, ServiceError, SubChain};
 pub use value::{from_value, to_value};

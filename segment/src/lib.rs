@@ -18,5 +18,5 @@ mod shared;
 mod words;
 
 pub use bell::Bell;
-pub use memory::{Memory, MemoryError, Width};
+pub use memory::{Memory, MemoryError, View, Width};
 pub use shared::{Attached, Handles, Mode, Shared};

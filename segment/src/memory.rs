@@ -1,6 +1,10 @@
 //! The bytes of one segment, wherever they lie.
 
-use std::{io, sync::atomic::AtomicU64};
+use std::{
+    io,
+    ptr::NonNull,
+    sync::{Arc, atomic::AtomicU64},
+};
 
 use crate::{mapping::Mapping, words};
 
@@ -74,7 +78,7 @@ enum Pages {
     /// Of this process alone.
     Own(Box<[AtomicU64]>),
     /// Perhaps of others too.
-    Mapped(Mapping),
+    Mapped(Arc<Mapping>),
 }
 
 impl Memory {
@@ -90,14 +94,23 @@ impl Memory {
         Ok(Self { bytes, pages: Pages::Own(all.into_boxed_slice()) })
     }
 
-    pub(crate) const fn mapped(bytes: u64, mapping: Mapping) -> Self {
-        Self { bytes, pages: Pages::Mapped(mapping) }
+    pub(crate) fn mapped(bytes: u64, mapping: Mapping) -> Self {
+        Self { bytes, pages: Pages::Mapped(Arc::new(mapping)) }
     }
 
     /// The size in bytes.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// The pages themselves, if they are mapped; those that are this process's alone are not.
+    #[must_use]
+    pub fn view(&self) -> Option<View> {
+        match &self.pages {
+            Pages::Own(_) => None,
+            Pages::Mapped(mapping) => Some(View { bytes: self.bytes, mapping: Arc::clone(mapping) }),
+        }
     }
 
     /// Copies `out.len()` bytes from `offset` on.
@@ -174,6 +187,41 @@ impl Memory {
             Pages::Mapped(mapping) if !mapping.is_writable() => Err(MemoryError::ReadOnly),
             _ => Ok(self.words()),
         }
+    }
+}
+
+/// Where the bytes of a memory lie, for whoever hands them to other languages without a copy. They stay mapped as long as this lives, whatever becomes of the memory.
+///
+/// Others may change them at any time: whoever reads them through the address reads as if they were volatile, and believes nothing twice.
+#[derive(Clone, Debug)]
+pub struct View {
+    bytes: u64,
+    mapping: Arc<Mapping>,
+}
+
+impl View {
+    /// The first byte's address, at a page's beginning.
+    #[must_use]
+    pub fn address(&self) -> NonNull<u8> {
+        NonNull::from(self.mapping.words()).cast()
+    }
+
+    /// How many bytes there are.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether they may be written; a write to others faults.
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        self.mapping.is_writable()
+    }
+
+    /// Whether these are still the pages of that memory.
+    #[must_use]
+    pub fn is_of(&self, memory: &Memory) -> bool {
+        matches!(&memory.pages, Pages::Mapped(mapping) if Arc::ptr_eq(mapping, &self.mapping))
     }
 }
 

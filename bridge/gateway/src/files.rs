@@ -67,7 +67,7 @@ impl Files {
         let paid = memory.try_take(limits.file_bytes_max);
         let paid =
             paid.ok_or_else(|| Problem::overloaded("the gateway has no memory for a file now (memory_bytes_max)"))?;
-        let kind = KINDS.iter().find(|(ending, _)| Path::new(&name).extension().is_some_and(|of| of == *ending));
+        let kind = media_type(&name);
         let (folder, bytes_max) = (Arc::clone(&self.folder), limits.file_bytes_max);
         let read = tokio::task::spawn_blocking(move || read(&folder, &name, bytes_max)).await;
         let bytes = match read {
@@ -78,8 +78,15 @@ impl Files {
             }
             Ok(Err(_)) | Err(_) => return Err(missing()),
         };
-        Ok(file(kind.map_or("application/octet-stream", |(_, kind)| kind), bytes))
+        Ok(file(kind, bytes))
     }
+}
+
+/// The media type of a file, by how its name ends.
+#[must_use]
+pub fn media_type(name: &str) -> &'static str {
+    let kind = KINDS.iter().find(|(ending, _)| Path::new(name).extension().is_some_and(|of| of == *ending));
+    kind.map_or("application/octet-stream", |(_, kind)| kind)
 }
 
 /// A file of a kind, which a browser asks for anew each time.

@@ -31,7 +31,9 @@ mod reply;
 mod server;
 mod visitors;
 
+pub use files::media_type;
 pub use limits::{LimitError, Limits};
 pub use offer::{Named, Offer, OfferError};
 pub use origins::{Origin, OriginError};
+pub use pace::Paced;
 pub use server::{Config, Gateway, GatewayError};

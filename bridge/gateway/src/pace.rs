@@ -16,7 +16,8 @@ use tokio::{
 const PROGRESS_BYTES_MIN: usize = 1 << 10;
 
 /// A stream whose writes fail when its reader is stalled.
-pub(crate) struct Paced<S> {
+#[derive(Debug)]
+pub struct Paced<S> {
     stream: S,
     patience: Duration,
     stalled: Option<Pin<Box<Sleep>>>,
@@ -25,7 +26,8 @@ pub(crate) struct Paced<S> {
 }
 
 impl<S> Paced<S> {
-    pub(crate) fn new(stream: S, patience: Duration) -> Self {
+    /// A stream of whose reader so much patience is had.
+    pub fn new(stream: S, patience: Duration) -> Self {
         Self { stream, patience, stalled: None, taken: 0 }
     }
 

@@ -6,7 +6,8 @@ use std::{
 };
 
 use catena_core::segments::{Export, Notify};
-use catena_segment::{Handles, Memory, MemoryError, Mode, Shared};
+use catena_segment::{Handles, Memory, MemoryError, Mode, Shared, View};
+use catena_wire::Rights;
 
 use super::notices::Notices;
 
@@ -85,6 +86,13 @@ impl Exported {
         let Some(shared) = &pages.shared else { return Err(MemoryError::Foreign("is not shared")) };
         let bell = self.notices.bell()?.as_fd().try_clone_to_owned()?;
         Ok((shared.handles(write)?, bell))
+    }
+
+    /// The pages, in a place that they do not leave when somebody imports them with the rights that everybody has.
+    pub(crate) fn view(&self) -> Result<View, MemoryError> {
+        let write = self.how.anyone.include(Rights::WRITE) || self.how.anyone.include(Rights::CAS);
+        self.share(write)?;
+        self.hold().memory.view().ok_or(MemoryError::Foreign("is not shared"))
     }
 
     /// Moves to pages of this process alone, if others map those that it is on: nothing that they do is seen any more. What is under way here is over

@@ -14,6 +14,7 @@ use catena_wire::{Exception, Fault, NodeRef, Order, SegmentRefusal, names};
 use super::{
     door,
     errors::{of_memory, of_refusal},
+    mapped::Mapped,
     near::{Near, NearResult},
     serve::{turn, turned},
 };
@@ -63,14 +64,14 @@ pub(super) struct Inner {
     pub(super) plain: AtomicBool,
     link: Mutex<Option<Arc<Link>>>,
     /// The pages as they were mapped first, which is how most segments stay: reached without a lock.
-    first: OnceLock<Near>,
+    first: OnceLock<Arc<Near>>,
     /// What came after those.
     near: RwLock<Nearness>,
 }
 
 #[derive(Default)]
 struct Nearness {
-    near: Option<Near>,
+    near: Option<Arc<Near>>,
     /// When the owner last did not share, or shared less than was wanted.
     refused: Option<Instant>,
 }
@@ -272,11 +273,30 @@ impl Imported {
         Box::pin(self.swap_far(offset, width.bytes() as u8, old, new, notify)).await
     }
 
+    /// Where the bytes lie, if they are in shared memory: for whoever reads them in place. They may be written if `write` was asked for and this importer may.
+    ///
+    /// # Errors
+    /// `NoRight`: the memory is not shared, or not for writing.
+    pub async fn map(&self, write: bool) -> Result<Mapped, Exception> {
+        let mapped = match self.near_for(write).await {
+            true => self.on_pages(write, |near| Some(Mapped::of_import(near.view()?, Arc::clone(near)))).flatten(),
+            false => None,
+        };
+        mapped.ok_or_else(|| {
+            let how = if write { "for writing" } else { "for reading" };
+            let text = format!(
+                "{} is not shared {how} with this process: it is on another host, shares no memory, or gives no right; use READ and WRITE",
+                self.inner.shown
+            );
+            Exception::new(names::NO_RIGHT, Fault::Caller, text)
+        })
+    }
+
     // The way.
 
     /// Does something with the pages that are mapped here, if they are, and may be written to where that is needed.
-    fn on_pages<T>(&self, write: bool, act: impl FnOnce(&Near) -> T) -> Option<T> {
-        let enough = |near: &Near| near.is_writable() || !write;
+    fn on_pages<T>(&self, write: bool, act: impl FnOnce(&Arc<Near>) -> T) -> Option<T> {
+        let enough = |near: &Arc<Near>| near.is_writable() || !write;
         if let Some(first) = self.inner.first.get()
             && enough(first)
             && first.is_live()
@@ -287,7 +307,7 @@ impl Imported {
         nearness.near.as_ref().filter(|near| enough(near)).map(act)
     }
 
-    fn pages_do<T>(&self, write: bool, access: impl FnOnce(&Near) -> NearResult<T>) -> NearResult<T> {
+    fn pages_do<T>(&self, write: bool, access: impl FnOnce(&Arc<Near>) -> NearResult<T>) -> NearResult<T> {
         self.on_pages(write, access).unwrap_or(NearResult::Elsewhere)
     }
 
@@ -363,7 +383,7 @@ impl Imported {
         };
         let enough = near.is_writable() || !write;
         nearness.refused = (!enough).then(Instant::now);
-        nearness.near = self.inner.first.set(near).err();
+        nearness.near = self.inner.first.set(Arc::new(near)).err();
         enough
     }
 

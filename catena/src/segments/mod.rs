@@ -10,6 +10,7 @@
 //! | `exported`, `notices` | the bytes of a segment of this node; who is notified |
 //! | `segment` | the owner's handle |
 //! | `imported`, `far`, `near` | the importer's handle, and the two ways that an access takes: by the link, or in shared memory |
+//! | `mapped` | where the bytes lie, for other languages |
 //! | `names` | imports: the local table, the owner's table by READs, or asking |
 //! | `door` | shared memory on one host: tickets and descriptors |
 //! | `watch` | telling a dead owner from a cut network |
@@ -21,6 +22,7 @@ mod exported;
 mod far;
 mod hub;
 mod imported;
+mod mapped;
 mod names;
 mod near;
 mod notices;
@@ -32,6 +34,7 @@ pub(crate) use errors::of_refusal as refused;
 pub(crate) use far::{PIECE_BYTES, pieces_of};
 pub(crate) use hub::Hub;
 pub use imported::{Imported, Way, Wish};
+pub use mapped::Mapped;
 pub use names::Lookup;
 pub use notices::{Access, Notice, Notifications};
 pub use segment::{GrantTerms, Granted, Segment};

@@ -1,6 +1,6 @@
 //! A segment of another process on this host, mapped here: accesses are copies and atomic instructions.
 
-use catena_segment::{Attached, Bell, MemoryError, Width};
+use catena_segment::{Attached, Bell, MemoryError, View, Width};
 
 use super::exported::rings;
 
@@ -36,6 +36,10 @@ impl Near {
 
     pub(super) fn is_live(&self) -> bool {
         self.attached.was_live()
+    }
+
+    pub(super) fn view(&self) -> Option<View> {
+        self.attached.memory().view()
     }
 
     pub(super) fn read(&self, offset: u64, out: &mut [u8], notify: bool) -> NearResult<()> {

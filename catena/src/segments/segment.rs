@@ -10,6 +10,7 @@ use super::{
     errors::{of_export, of_memory, of_refusal},
     exported::Exported,
     hub::Hub,
+    mapped::Mapped,
     notices::{Notice, Notifications},
 };
 use crate::random;
@@ -100,6 +101,15 @@ impl Segment {
 
     pub(crate) fn owner(&self) -> NodeId {
         self.inner.hub.me
+    }
+
+    /// Where the bytes lie, in pages that importers on this host share: for whoever fills or reads them in place.
+    ///
+    /// # Errors
+    /// There is no memory, or no descriptor left.
+    pub fn map(&self) -> Result<Mapped, Exception> {
+        let view = self.inner.exported.view().map_err(|why| of_memory(&why))?;
+        Ok(Mapped::of_segment(view, Arc::clone(&self.inner.exported)))
     }
 
     /// Its size in bytes.

@@ -4,6 +4,7 @@ mod bake;
 mod build;
 mod docs;
 mod guests;
+mod header;
 mod lock;
 mod modules;
 mod quickjs;
@@ -19,6 +20,7 @@ const USAGE: &str = "\
 usage: cargo run --release -p xtask -- TASK
   guests                 build the JavaScript engine and the sample guests into target/guests/
   guests --update-lock   the same, and write the engine's hash to guest/engine.lock
+  header                 write the header of the C interface, of its source
   verify-engine          build the engine twice from nothing, in two folders, and compare the bytes
   tidy                   check the invariants of ARCHITECTURE.md that no compiler checks, and the links in the documentation";
 
@@ -39,6 +41,7 @@ fn run(words: &[&str]) -> Result<()> {
         ["guests"] => guests::guests(false),
         ["guests", "--update-lock"] => guests::guests(true),
         ["tidy"] => tidy::tidy(),
+        ["header"] => header::write(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")),
         ["verify-engine"] => guests::verify_engine(),
         _ => bail!("unknown task: {:?}\n{USAGE}", words.join(" ")),
     }

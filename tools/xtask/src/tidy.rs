@@ -8,7 +8,7 @@ use std::{
 use serde_json::Value;
 use wasmtime::{Result, bail, error::Context as _};
 
-use crate::{docs, modules};
+use crate::{docs, header, modules};
 
 /// Which of the house's crates each crate may use: the seams, from top to bottom.
 const MAY_USE: &[(&str, &[&str])] = &[
@@ -50,6 +50,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("catena-clerk", &["catena"]),
     ("catena-dfs", &["catena", "catena-bridge-nfs", "catena-clerk", "catena-files"]),
+    ("catena-c", &["catena"]),
+    ("catena-web", &["catena", "catena-gateway"]),
     ("catena-corsair", &["catena"]),
     ("catena-mapreduce", &["catena"]),
     ("catena-quatrain", &[]),
@@ -69,15 +71,15 @@ const KNOWN_ONLY_BY: &[(&str, &[&str])] = &[
     ("socket2", &["catena-net", "catena-multicast"]),
     ("reqwest", &["catena-etcd", "catena-oci"]),
     ("nfs3*", &["catena-bridge-nfs", "catena-dfs"]),
-    ("cap-std", &["catena-files", "catena-gateway"]),
-    ("hyper*", &["catena-gateway"]),
-    ("http-body*", &["catena-gateway"]),
+    ("cap-std", &["catena-files", "catena-gateway", "catena-web"]),
+    ("hyper*", &["catena-gateway", "catena-web"]),
+    ("http-body*", &["catena-gateway", "catena-web"]),
     ("swc_*", &["catena-script"]),
     ("tonic*", &["catena-bench"]),
     ("prost*", &["catena-bench"]),
     ("sqlx*", &["catena-corsair"]),
     ("plotters*", &["catena-quatrain"]),
-    ("clap*", &["catena-cli", "catena-chaos", "catena-dfs"]),
+    ("clap*", &["catena-cli", "catena-chaos", "catena-dfs", "catena-web"]),
 ];
 
 /// Files that may hold `unsafe`, each small and with its reasons.
@@ -85,6 +87,7 @@ const UNSAFE_LEAVES: &[&str] = &[
     "guest/src/pages/kernel.rs",
     "guest/wasm/engine/src/",
     "guest/wasm/sdk/src/",
+    "sdk/c/src/",
     "segment/src/mapping.rs",
     "wire/tests/hostile/counting.rs",
 ];
@@ -100,6 +103,7 @@ pub(crate) fn tidy() -> Result<()> {
     }
     faults.extend(modules::faults(&root, "core/src", &files(&root, "core/src/*.rs")?)?);
     faults.extend(docs::faults(&root, &files(&root, "*.md")?)?);
+    faults.extend(header::faults(&root)?);
     for name in ["wire", "core"] {
         let text = std::fs::read_to_string(root.join(name).join("src/lib.rs"))?;
         for attribute in ["#![no_std]", "#![forbid(unsafe_code)]"] {

@@ -1,0 +1,173 @@
+//! A response's body, wherever it is: it is read as it is wanted.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Bytes, BytesMut};
+use catena::{Imported, Segment};
+use futures_util::{Stream, StreamExt as _};
+use hyper::body::{Body, Frame, SizeHint};
+
+use crate::{fetch::FetchError, frame::Range};
+
+/// Bytes of a body that are read from a segment at one time, where it is read piece by piece.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// Among the extensions of a response: where its body lies. [`crate::mount`] tells the client, which reads it there; the body itself is not touched then. Who may fetch it
+/// must have the right to read the segment.
+#[derive(Clone, Debug)]
+pub struct Lying {
+    /// In this segment, which nobody changes any more.
+    pub segment: Segment,
+    /// From this byte on.
+    pub offset: u64,
+    /// So many bytes.
+    pub bytes: u64,
+}
+
+type Parts = Pin<Box<dyn Stream<Item = Result<Bytes, FetchError>> + Send>>;
+
+enum Source {
+    Here(Bytes),
+    Lies { far: Imported, range: Range },
+    Parts { parts: Parts, bytes: Option<u64> },
+}
+
+/// A body that was fetched, or is still where it lies.
+pub struct FetchBody(Source);
+
+impl std::fmt::Debug for FetchBody {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FetchBody").field("bytes", &self.bytes()).finish_non_exhaustive()
+    }
+}
+
+impl FetchBody {
+    pub(crate) const fn here(bytes: Bytes) -> Self {
+        Self(Source::Here(bytes))
+    }
+
+    pub(crate) const fn lying(far: Imported, range: Range) -> Self {
+        Self(Source::Lies { far, range })
+    }
+
+    pub(crate) fn parts(
+        parts: impl Stream<Item = Result<Bytes, FetchError>> + Send + 'static,
+        bytes: Option<u64>,
+    ) -> Self {
+        Self(Source::Parts { parts: Box::pin(parts), bytes })
+    }
+
+    /// Bytes that are left; `None`: nobody knows.
+    #[must_use]
+    pub fn bytes(&self) -> Option<u64> {
+        match &self.0 {
+            Source::Here(bytes) => Some(bytes.len() as u64),
+            Source::Lies { range, .. } => Some(range.bytes),
+            Source::Parts { bytes, .. } => *bytes,
+        }
+    }
+
+    /// All of it, if it is no more than so many bytes.
+    ///
+    /// # Errors
+    /// [`FetchError::TooLarge`], and whatever goes wrong on the way.
+    pub async fn whole(self, bytes_max: u64) -> Result<Bytes, FetchError> {
+        if self.bytes().is_some_and(|bytes| bytes > bytes_max) {
+            return Err(FetchError::TooLarge { bytes_max });
+        }
+        match self.0 {
+            Source::Here(bytes) => Ok(bytes),
+            Source::Lies { far, range } => Ok(far.read(range.offset, range.bytes).await?),
+            Source::Parts { mut parts, .. } => {
+                let mut whole = BytesMut::new();
+                while let Some(part) = parts.next().await.transpose()? {
+                    whole.extend_from_slice(&part);
+                    if whole.len() as u64 > bytes_max {
+                        return Err(FetchError::TooLarge { bytes_max });
+                    }
+                }
+                Ok(whole.freeze())
+            }
+        }
+    }
+
+    /// All of it, into memory of one's own; gives how many bytes there were.
+    ///
+    /// # Errors
+    /// [`FetchError::TooLarge`]: there are more than `out` has room for. Whatever goes wrong on the way.
+    pub async fn read_into(self, out: &mut [u8]) -> Result<usize, FetchError> {
+        let bytes_max = out.len() as u64;
+        let too_large = || FetchError::TooLarge { bytes_max };
+        match self.0 {
+            Source::Here(bytes) => {
+                out.get_mut(..bytes.len()).ok_or_else(too_large)?.copy_from_slice(&bytes);
+                Ok(bytes.len())
+            }
+            Source::Lies { far, range } => {
+                let room = usize::try_from(range.bytes).ok().and_then(|bytes| out.get_mut(..bytes));
+                let room = room.ok_or_else(too_large)?;
+                far.read_into(range.offset, room).await?;
+                Ok(room.len())
+            }
+            Source::Parts { mut parts, .. } => {
+                let mut at = 0;
+                while let Some(part) = parts.next().await.transpose()? {
+                    out.get_mut(at..at + part.len()).ok_or_else(too_large)?.copy_from_slice(&part);
+                    at += part.len();
+                }
+                Ok(at)
+            }
+        }
+    }
+}
+
+/// The pieces of a range, as they are wanted.
+fn pieces(far: Imported, range: &Range) -> impl Stream<Item = Result<Bytes, FetchError>> + use<> {
+    let end = range.offset.saturating_add(range.bytes);
+    futures_util::stream::try_unfold((far, range.offset), move |(far, at)| async move {
+        if at >= end {
+            return Ok(None);
+        }
+        let count = PIECE_BYTES.min(end - at);
+        let bytes = far.read(at, count).await?;
+        Ok(Some((bytes, (far, at + count))))
+    })
+}
+
+impl Body for FetchBody {
+    type Data = Bytes;
+    type Error = FetchError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, FetchError>>> {
+        if let Source::Lies { far, range } = &self.0 {
+            let (parts, bytes) = (Box::pin(pieces(far.clone(), range)), Some(range.bytes));
+            self.0 = Source::Parts { parts, bytes };
+        }
+        match &mut self.0 {
+            Source::Here(bytes) => {
+                let whole = std::mem::take(bytes);
+                Poll::Ready((!whole.is_empty()).then(|| Ok(Frame::data(whole))))
+            }
+            Source::Parts { parts, bytes } => {
+                let part = ready!(parts.as_mut().poll_next(cx));
+                if let (Some(Ok(part)), Some(left)) = (&part, bytes) {
+                    *left = left.saturating_sub(part.len() as u64);
+                }
+                Poll::Ready(part.map(|part| part.map(Frame::data)))
+            }
+            // It was turned into parts above.
+            Source::Lies { .. } => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(&self.0, Source::Here(bytes) if bytes.is_empty())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.bytes().map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}

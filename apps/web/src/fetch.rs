@@ -1,0 +1,269 @@
+//! The client: a request goes as a message; the body is read from where it is.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use catena::{Answer, Client, Exception, Long, NodeId, Question};
+use futures_util::{FutureExt as _, future::BoxFuture, stream};
+use hyper::{Method, Request, Response, header::CONTENT_LENGTH};
+
+use crate::{
+    body::FetchBody,
+    frame::{self, Part, Place},
+    head::{self, HeadError},
+    imports::Imports,
+    limits::FetchLimits,
+};
+
+/// Bytes of a head that fits into a short message, with its kind.
+const HEAD_BYTES_MAX: usize = 10 << 10;
+/// Bytes of head and body that go in one frame.
+const FRAME_BYTES_MAX: usize = 11 << 10;
+/// The return buffer for an answer that brings a small body, in bytes: for servers whose memory is not shared.
+const ROOM_BYTES: u64 = 64 << 10;
+
+/// Why nothing was fetched, or not all of it.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum FetchError {
+    /// Catena's own: the server is unknown, silent, overloaded, gone.
+    #[error("{}: {}", .0.name, .0.message)]
+    Exception(Box<Exception>),
+    /// The request's head does not fit into a message.
+    #[error("the head of the request has {bytes} bytes, and {bytes_max} are taken at most")]
+    HeadTooLarge {
+        /// So many.
+        bytes: usize,
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// There is more than was wanted.
+    #[error("the body has more than {bytes_max} bytes")]
+    TooLarge {
+        /// The limit.
+        bytes_max: u64,
+    },
+    /// The server's head is none.
+    #[error("the server's response: {0}")]
+    Head(#[from] HeadError),
+    /// The server does not keep to what is agreed.
+    #[error("the server is at fault: {0}")]
+    Protocol(&'static str),
+    /// The body ended in its midst.
+    #[error("the body broke off: {0}")]
+    BrokeOff(String),
+}
+
+impl From<Exception> for FetchError {
+    fn from(why: Exception) -> Self {
+        Self::Exception(Box::new(why))
+    }
+}
+
+/// A client of web servers behind service IDs. Cheap to clone.
+#[derive(Clone)]
+pub struct Fetcher {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    client: Client,
+    limits: FetchLimits,
+    imports: Imports,
+}
+
+impl std::fmt::Debug for Fetcher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fetcher").field("client", &self.inner.client.name()).finish_non_exhaustive()
+    }
+}
+
+impl Fetcher {
+    /// Fetches by this client.
+    #[must_use]
+    pub fn new(client: Client, limits: FetchLimits) -> Self {
+        let imports = Imports::new(limits.imports_max);
+        Self { inner: Arc::new(Inner { client, limits, imports }) }
+    }
+
+    /// Fetches from the server behind the service ID `site`. Of the request's address only path and query go there. What may be asked twice (RFC 9110, section 9.2.1) is asked
+    /// once more if the server was lost meanwhile.
+    ///
+    /// # Errors
+    /// [`FetchError`]. That of a response with a status of 4xx or 5xx is none: it is a response.
+    pub async fn fetch(&self, site: &str, request: Request<Bytes>) -> Result<Response<FetchBody>, FetchError> {
+        let head = Bytes::from(head::of_request(&request));
+        if head.len() > HEAD_BYTES_MAX {
+            return Err(FetchError::HeadTooLarge { bytes: head.len(), bytes_max: HEAD_BYTES_MAX });
+        }
+        let (parts, body) = request.into_parts();
+        let ask = || async { self.ask(site, &head, &body).await };
+        let answer = match ask().await {
+            Err(FetchError::Exception(why)) if parts.method.is_safe() && why.name == catena::exceptions::OWNER_LOST => {
+                ask().await
+            }
+            answer => answer,
+        };
+        let (bytes, node) = answer?;
+        let (head, place) = frame::answered(bytes).ok_or(FetchError::Protocol("its answer is none"))?;
+        let response = head::to_response(&head)?;
+        let body = match place {
+            Place::Here(body) => FetchBody::here(body),
+            Place::Lies(range) => {
+                let node = node.ok_or(FetchError::Protocol("it tells of a segment where nobody can"))?;
+                let far = self.inner.imports.of(&self.inner.client, &range, node).await?;
+                FetchBody::lying(far, range)
+            }
+            Place::Pulled(number) => {
+                let length =
+                    response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+                let pulling = Pulling::new(self, site, number);
+                // A response to HEAD has none.
+                let length = length.filter(|_| parts.method != Method::HEAD);
+                FetchBody::parts(stream::try_unfold(pulling, Pulling::next), length)
+            }
+        };
+        Ok(response.map(|()| body))
+    }
+
+    async fn ask(&self, site: &str, head: &Bytes, body: &Bytes) -> Result<(Bytes, Option<NodeId>), FetchError> {
+        let long = Long::default().item(Bytes::from_static(frame::FETCH)).item(head.clone());
+        let long = match body.len() {
+            0 => long,
+            count if head.len() + count <= FRAME_BYTES_MAX => long.item(body.clone()),
+            _ => long.and(body.clone()),
+        };
+        let question = Question::of(long);
+        let question = if self.inner.imports.is_near(site) { question } else { question.room(ROOM_BYTES) };
+        self.answer(site, question, self.inner.limits.head_bytes_max).await
+    }
+
+    /// Asks; gives what was answered, and by which node where that is known.
+    async fn answer(
+        &self,
+        site: &str,
+        question: Question,
+        bytes_max: u64,
+    ) -> Result<(Bytes, Option<NodeId>), FetchError> {
+        let question = question.timeout(self.inner.limits.answer_time_max);
+        Ok(match self.inner.client.ask(site, question).await? {
+            Answer::Returned(bytes) => (bytes, None),
+            Answer::Short(message) => (message.items().first().cloned().unwrap_or_default(), Some(message.node().id)),
+            Answer::Long(message) => {
+                let bytes = match message.buffers().first() {
+                    Some(buffer) => buffer.fetch(bytes_max).await?,
+                    None => Bytes::new(),
+                };
+                (bytes, Some(message.node().id))
+            }
+        })
+    }
+}
+
+/// A body that is pulled, part by part: the next one is on its way while one is read.
+struct Pulling {
+    fetcher: Fetcher,
+    site: Box<str>,
+    number: u64,
+    asked: Option<BoxFuture<'static, Result<(Part, Option<NodeId>), FetchError>>>,
+    /// Parts lay in a segment, which its server keeps for this body.
+    lay: bool,
+    over: bool,
+}
+
+impl Pulling {
+    fn new(fetcher: &Fetcher, site: &str, number: u64) -> Self {
+        let fetcher = fetcher.clone();
+        Self { fetcher, site: site.into(), number, asked: None, lay: false, over: false }
+    }
+
+    fn ask(&self) -> BoxFuture<'static, Result<(Part, Option<NodeId>), FetchError>> {
+        let (fetcher, site, number) = (self.fetcher.clone(), self.site.clone(), self.number);
+        Box::pin(async move {
+            let near = fetcher.inner.imports.is_near(&site);
+            let kind = if near { frame::NEXT } else { frame::NEXT_BY_MESSAGE };
+            // A part, and the byte that says what it is.
+            let bytes_max = fetcher.inner.limits.part_bytes_max + 1;
+            let question = Question::new([Bytes::from_static(kind), number.to_le_bytes().to_vec().into()]);
+            let question = if near { question } else { question.room(bytes_max) };
+            let (bytes, node) = fetcher.answer(&site, question, bytes_max).await?;
+            Ok((Part::decode(bytes).ok_or(FetchError::Protocol("a part of its body is none"))?, node))
+        })
+    }
+
+    async fn next(mut self) -> Result<Option<(Bytes, Self)>, FetchError> {
+        while !self.over {
+            let asked = self.asked.take().unwrap_or_else(|| self.ask());
+            let (part, node) = asked.await?;
+            let last = match &part {
+                Part::Here { last, .. } | Part::Lies { last, .. } => *last,
+                Part::Failed(why) => {
+                    self.over = true;
+                    self.leave();
+                    return Err(FetchError::BrokeOff(why.clone()));
+                }
+            };
+            if !last {
+                self.ask_ahead()?;
+            }
+            let bytes = self.read(part, node).await?;
+            self.over = last;
+            if last {
+                self.leave();
+            }
+            if !bytes.is_empty() {
+                return Ok(Some((bytes, self)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Sends the next question, and does not wait.
+    fn ask_ahead(&mut self) -> Result<(), FetchError> {
+        let mut asking = self.ask();
+        self.asked = Some(match asking.as_mut().now_or_never() {
+            Some(answered) => Box::pin(std::future::ready(Ok(answered?))),
+            None => asking,
+        });
+        Ok(())
+    }
+
+    async fn read(&mut self, part: Part, node: Option<NodeId>) -> Result<Bytes, FetchError> {
+        let Inner { client, imports, .. } = &*self.fetcher.inner;
+        match part {
+            Part::Here { bytes, .. } => Ok(bytes),
+            Part::Lies { range, .. } => {
+                self.lay = true;
+                let node = node.ok_or(FetchError::Protocol("it tells of a segment where nobody can"))?;
+                let far = imports.of(client, &range, node).await?;
+                let bytes = far.read(range.offset, range.bytes).await?;
+                imports.note(&self.site, &far);
+                Ok(bytes)
+            }
+            Part::Failed(why) => Err(FetchError::BrokeOff(why)),
+        }
+    }
+
+    /// Tells the server that nothing more of the body is wanted. It may be lost: the server's patience ends, too.
+    fn leave(&mut self) {
+        if self.over && !self.lay {
+            return;
+        }
+        self.lay = false;
+        let (client, site, number) = (self.fetcher.inner.client.clone(), self.site.clone(), self.number);
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        runtime.spawn(async move {
+            let items = [Bytes::from_static(frame::LEAVE), number.to_le_bytes().to_vec().into()];
+            let _ = client.send_short("", &site, items).await;
+        });
+    }
+}
+
+impl Drop for Pulling {
+    fn drop(&mut self) {
+        // What was asked ahead is given up first.
+        self.asked = None;
+        if !self.over {
+            self.leave();
+        }
+    }
+}

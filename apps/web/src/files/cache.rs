@@ -1,0 +1,221 @@
+//! Content of files that is kept, and for how long it is believed.
+
+use std::{
+    collections::HashMap,
+    io::{self, Read as _},
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Instant, SystemTime},
+};
+
+use bytes::Bytes;
+use cap_std::{
+    ambient_authority,
+    fs::{Dir, File},
+};
+use catena::{Export, Node, Notify, Rights, Segment};
+
+use super::Keep;
+use crate::{bodies::lock, limits::FileLimits, staging::unguessable};
+
+/// Files that are being taken in at one time.
+const LOADS_MAX: usize = 2;
+
+/// Which version of a file it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Stamp {
+    pub(super) bytes: u64,
+    modified: Option<SystemTime>,
+}
+
+impl Stamp {
+    /// As an entity tag.
+    pub(super) fn tag(&self) -> String {
+        let since = self.modified.and_then(|modified| modified.duration_since(SystemTime::UNIX_EPOCH).ok());
+        format!("\"{:x}-{:x}\"", self.bytes, since.unwrap_or_default().as_nanos())
+    }
+
+    pub(super) const fn modified(&self) -> Option<SystemTime> {
+        self.modified
+    }
+}
+
+/// A file's bytes, wherever they are.
+#[derive(Debug)]
+pub(super) enum Content {
+    Segment(Segment),
+    Memory(Bytes),
+    /// Not kept; so many bytes are read of it at one time.
+    Disk(Arc<std::fs::File>, usize),
+}
+
+/// A file as it is now.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) stamp: Stamp,
+    pub(super) content: Content,
+}
+
+#[derive(Clone, Debug)]
+enum Kept {
+    Segment(Segment),
+    Memory(Bytes),
+}
+
+impl Kept {
+    fn content(&self) -> Content {
+        match self {
+            Self::Segment(segment) => Content::Segment(segment.clone()),
+            Self::Memory(bytes) => Content::Memory(bytes.clone()),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    stamp: Stamp,
+    kept: Kept,
+    looked: Instant,
+    used: u64,
+}
+
+#[derive(Debug, Default)]
+struct Entries {
+    all: HashMap<String, Entry>,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Cache {
+    folder: Arc<Dir>,
+    keep: Keep,
+    limits: FileLimits,
+    entries: Mutex<Entries>,
+    uses: AtomicU64,
+    loads: tokio::sync::Semaphore,
+}
+
+impl Cache {
+    pub(super) fn open(folder: &Path, keep: Keep, limits: FileLimits) -> io::Result<Self> {
+        let folder = Arc::new(Dir::open_ambient_dir(folder, ambient_authority())?);
+        let loads = tokio::sync::Semaphore::new(LOADS_MAX);
+        Ok(Self { folder, keep, limits, entries: Mutex::default(), uses: AtomicU64::new(0), loads })
+    }
+
+    pub(super) fn load(&self) -> (usize, u64) {
+        let entries = lock(&self.entries);
+        (entries.all.len(), entries.bytes)
+    }
+
+    /// The file of this name.
+    pub(super) async fn find(&self, name: &str) -> io::Result<Found> {
+        if let Some(found) = self.known(name, |entry| entry.looked.elapsed() < self.limits.believed) {
+            return Ok(found);
+        }
+        let (file, stamp) = self.look(name).await?;
+        if let Some(found) = self.looked(name, stamp) {
+            return Ok(found);
+        }
+        let disk = |file| Found { stamp, content: Content::Disk(file, self.limits.read_bytes) };
+        if matches!(self.keep, Keep::Nothing) || stamp.bytes > self.limits.kept_file_bytes_max {
+            return Ok(disk(file));
+        }
+        let Ok(_turn) = self.loads.acquire().await else { return Ok(disk(file)) };
+        // Somebody else may have taken it in meanwhile.
+        if let Some(found) = self.known(name, |entry| entry.stamp == stamp) {
+            return Ok(found);
+        }
+        self.take_in(name, &file, stamp).await
+    }
+
+    fn known(&self, name: &str, good: impl FnOnce(&Entry) -> bool) -> Option<Found> {
+        let mut entries = lock(&self.entries);
+        let entry = entries.all.get_mut(name).filter(|entry| good(entry))?;
+        entry.used = self.uses.fetch_add(1, Ordering::Relaxed);
+        Some(Found { stamp: entry.stamp, content: entry.kept.content() })
+    }
+
+    /// Believes what is kept again, if it is this version.
+    fn looked(&self, name: &str, stamp: Stamp) -> Option<Found> {
+        if let Some(entry) = lock(&self.entries).all.get_mut(name).filter(|entry| entry.stamp == stamp) {
+            entry.looked = Instant::now();
+        }
+        self.known(name, |entry| entry.stamp == stamp)
+    }
+
+    async fn look(&self, name: &str) -> io::Result<(Arc<std::fs::File>, Stamp)> {
+        let (folder, name) = (Arc::clone(&self.folder), name.to_owned());
+        apart(move || {
+            let about = folder.metadata(&name)?;
+            if about.is_dir() {
+                return Err(io::ErrorKind::IsADirectory.into());
+            }
+            // Before it is opened: opening what is no file may wait for ever.
+            if !about.is_file() {
+                return Err(io::ErrorKind::NotFound.into());
+            }
+            let file: File = folder.open(&name)?;
+            let file = file.into_std();
+            let about = file.metadata()?;
+            Ok((Arc::new(file), Stamp { bytes: about.len(), modified: about.modified().ok() }))
+        })
+        .await
+    }
+
+    /// Reads a file, and keeps it.
+    async fn take_in(&self, name: &str, file: &Arc<std::fs::File>, stamp: Stamp) -> io::Result<Found> {
+        let (file, keep, step) = (Arc::clone(file), self.keep.clone(), self.limits.read_bytes);
+        let read = apart(move || match keep {
+            Keep::InSegments(node) => in_segment(&node, &file, stamp, step),
+            _ => in_memory(&file, stamp).map(Kept::Memory),
+        });
+        let kept = read.await?;
+        let found = Found { stamp, content: kept.content() };
+        let used = self.uses.fetch_add(1, Ordering::Relaxed);
+        let mut entries = lock(&self.entries);
+        entries.bytes += stamp.bytes;
+        let entry = Entry { stamp, kept, looked: Instant::now(), used };
+        if let Some(before) = entries.all.insert(name.to_owned(), entry) {
+            entries.bytes -= before.stamp.bytes;
+        }
+        while entries.bytes > self.limits.kept_bytes_max || entries.all.len() > self.limits.kept_files_max {
+            let oldest = entries.all.iter().min_by_key(|(_, entry)| entry.used).map(|(name, _)| name.clone());
+            let Some(gone) = oldest.and_then(|oldest| entries.all.remove(&oldest)) else { break };
+            entries.bytes -= gone.stamp.bytes;
+        }
+        Ok(found)
+    }
+}
+
+fn in_segment(node: &Node, mut file: &std::fs::File, stamp: Stamp, step: usize) -> io::Result<Kept> {
+    let how = Export { anyone: Rights::READ, on_read: Notify::Never, ..Export::default() };
+    let name = format!("web file {:016x}", unguessable());
+    let segment = node.export(&name, stamp.bytes, how).map_err(|why| io::Error::other(why.message))?;
+    let mut piece = vec![0; step.min(usize::try_from(stamp.bytes).unwrap_or(step)).max(1)];
+    let mut at = 0;
+    while at < stamp.bytes {
+        let count = usize::try_from(stamp.bytes - at).unwrap_or(step).min(piece.len());
+        // It may have shrunk since it was looked at.
+        file.read_exact(&mut piece[..count])?;
+        segment.write(at, &piece[..count]).map_err(|why| io::Error::other(why.message))?;
+        at += count as u64;
+    }
+    Ok(Kept::Segment(segment))
+}
+
+fn in_memory(file: &std::fs::File, stamp: Stamp) -> io::Result<Bytes> {
+    let mut bytes = Vec::new();
+    file.take(stamp.bytes).read_to_end(&mut bytes)?;
+    if (bytes.len() as u64) < stamp.bytes {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(bytes.into())
+}
+
+/// In a thread that may wait for a disk.
+async fn apart<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
+}

@@ -1,0 +1,114 @@
+//! `web`: a folder as a web server over Catena, and a door to it for browsers.
+#![allow(clippy::print_stdout, reason = "this talks to people")]
+
+mod figures;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use catena::{Client, Node, Place};
+use catena_web::{FetchLimits, Fetcher, FileLimits, Files, Keep, Limits, Mounted, Proxy, ProxyLimits, mount};
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(about = "A web server without sockets: HTTP over messages and shared memory")]
+struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Serve a folder
+    Serve {
+        /// The folder
+        folder: PathBuf,
+        /// The service ID by which it is found
+        #[arg(long, default_value = "web")]
+        site: String,
+        /// Where to listen
+        #[arg(long, default_value = "127.0.0.1:7700")]
+        listen: String,
+        /// Share no memory with clients on this host
+        #[arg(long)]
+        without_shared_memory: bool,
+        /// Keep nothing
+        #[arg(long)]
+        without_cache: bool,
+    },
+    /// Open a door for browsers and curl on this machine
+    Proxy {
+        /// The server's address
+        #[arg(default_value = "127.0.0.1:7700")]
+        server: String,
+        /// The service ID
+        #[arg(long, default_value = "web")]
+        site: String,
+        /// The port, on loopback; 0: any
+        #[arg(long, default_value_t = 7780)]
+        port: u16,
+    },
+    /// A server and a door in one process, to try
+    Both {
+        /// The folder
+        folder: PathBuf,
+        /// The door's port, on loopback; 0: any
+        #[arg(long, default_value_t = 7780)]
+        port: u16,
+    },
+    /// Fetches over sockets and over Catena, side by side
+    Figures(figures::Arguments),
+    /// The server that the figures measure
+    #[command(hide = true)]
+    Measured(figures::Measured),
+}
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(Arguments::parse().what).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("web: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(what: What) -> Result<(), Failure> {
+    match what {
+        What::Serve { folder, site, listen, without_shared_memory, without_cache } => {
+            let builder = Node::builder("web").listen(listen);
+            let builder = if without_shared_memory { builder.without_shared_memory() } else { builder };
+            let node = builder.start().await?;
+            let keep = if without_cache { Keep::Nothing } else { Keep::InSegments(node.clone()) };
+            let _mounted = serve(&node, &folder, &site, keep)?;
+            println!("serving {} as {site} at {}", folder.display(), node.address().unwrap_or_default());
+            tokio::signal::ctrl_c().await?;
+        }
+        What::Proxy { server, site, port } => until_interrupted(&server, &site, port).await?,
+        What::Both { folder, port } => {
+            let node = Node::builder("web").listen("127.0.0.1:0").start().await?;
+            let _mounted = serve(&node, &folder, "web", Keep::InSegments(node.clone()))?;
+            until_interrupted(node.address().unwrap_or_default(), "web", port).await?;
+        }
+        What::Figures(arguments) => figures::run(arguments).await?,
+        What::Measured(arguments) => figures::serve(arguments).await?,
+    }
+    Ok(())
+}
+
+fn serve(node: &Node, folder: &std::path::Path, site: &str, keep: Keep) -> Result<Mounted, Failure> {
+    let files = Files::open(folder, keep, FileLimits::default())
+        .map_err(|why| format!("the folder {}: {why}", folder.display()))?;
+    Ok(mount(node, site, files, Limits::default())?)
+}
+
+async fn until_interrupted(server: &str, site: &str, port: u16) -> Result<(), Failure> {
+    let client = Client::builder("web door").join(Place::new(server)).connect().await?;
+    let fetcher = Fetcher::new(client, FetchLimits::default());
+    let door = Proxy::open(fetcher, site, &format!("127.0.0.1:{port}"), ProxyLimits::default()).await?;
+    println!("open http://{}/ in a browser, or: curl -i http://{}/", door.address(), door.address());
+    tokio::signal::ctrl_c().await?;
+    Ok(())
+}

@@ -1,0 +1,90 @@
+//! Programs in other languages against a node of another process: one in C, compiled with the header that is committed, does everything that the interface has, and does it wrong;
+//! and the package for Python, whose views are of the very bytes.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use catena::{Export, Node, Rights, Segment};
+use tokio::task::JoinHandle;
+
+// The library has to be built for the program.
+use catena_c as _;
+
+fn library() -> PathBuf {
+    let folder = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+    assert!(folder.join("libcatena_c.so").exists(), "there is no libcatena_c.so in {}", folder.display());
+    folder
+}
+
+fn compiled(folder: &Path, source: &str) -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (program, library) = (folder.join("program"), library());
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(&program);
+    cc.arg(here.join("tests").join(source)).arg("-I").arg(here.join("include"));
+    cc.arg("-L").arg(&library).arg("-lcatena_c").arg(format!("-Wl,-rpath,{}", library.display()));
+    let output = cc.output().expect("a C compiler, cc");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    program
+}
+
+/// A node for programs in other languages: `shared`, `secret`, and the service `echo`.
+async fn served() -> (Node, [Segment; 2], JoinHandle<()>) {
+    let node = Node::builder("rust").listen("127.0.0.1:0").start().await.unwrap();
+    let all = Export { anyone: Rights::ALL, ..Export::default() };
+    let shared = node.export("shared", 1 << 16, all).unwrap();
+    shared.write(0, b"from rust").unwrap();
+    let secret = node.export("secret", 64, Export::default()).unwrap();
+    let mailbox = node.mailbox("echo").unwrap();
+    let echo = tokio::spawn(async move {
+        loop {
+            let message = mailbox.receive().await;
+            let answer = match message.buffers().first() {
+                Some(buffer) => buffer.fetch(1 << 20).await.unwrap(),
+                None => message.items().concat().into(),
+            };
+            let _ = message.answer(answer).await;
+        }
+    });
+    (node, [shared, secret], echo)
+}
+
+/// Runs a program to its end; gives what it said.
+async fn run(mut program: Command) -> String {
+    let ran = tokio::task::spawn_blocking(move || program.output().unwrap()).await.unwrap();
+    let said = String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{:?}: {said}", ran.status);
+    said
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_in_c_uses_all_of_it_against_a_node_of_another_process() {
+    let (node, [shared, _secret], echo) = served().await;
+    let folder = tempfile::tempdir().unwrap();
+    let mut program = Command::new(compiled(folder.path(), "program.c"));
+    program.arg(node.address().unwrap());
+    let said = run(program).await;
+    assert!(said.ends_with("all of it\n"), "{said}");
+    let mut word = [0; 6];
+    shared.read(100, &mut word).unwrap();
+    assert_eq!(&word, b"from c", "it was written in place");
+    echo.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_package_for_python_copies_nothing() {
+    let (node, [shared, _secret], echo) = served().await;
+    let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python");
+    let mut python = Command::new("python3");
+    python.arg("-B").arg(package.join("tests/test_catena.py")).arg(node.address().unwrap());
+    python.env("PYTHONPATH", &package).env("CATENA_LIBRARY", library().join("libcatena_c.so"));
+    let said = run(python).await;
+    assert!(said.contains("Ran 7 tests") && said.ends_with("OK\n"), "{said}");
+    let mut word = [0; 11];
+    shared.read(200, &mut word).unwrap();
+    assert_eq!(&word, b"from python", "it was written in place");
+    echo.abort();
+}
