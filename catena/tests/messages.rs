@@ -326,7 +326,13 @@ async fn completion_is_told_or_rides_along_or_is_left_to_time() {
     let rides = send(Completion::Piggybacked, SOON).await;
     let message = next(&buyer).await;
     message.buffers()[0].fetch(1 << 20).await.unwrap();
+    let told = send(Completion::Told, SOON).await;
+    let second = next(&buyer).await;
     drop(message);
+    drop(second);
+    // What was said of the first would have come before what is said of the second.
+    told.completed().await.unwrap();
+    assert_eq!(held(), 1, "nothing is said of the first by itself");
     buyer.send("shop", ["by the way"]).await.unwrap();
     assert_eq!(next(&shop).await.items(), ["by the way"]);
     assert_eq!(held(), 0, "it came with the message, and before it");

@@ -286,7 +286,7 @@ async fn a_context_that_is_kept_for_ever_ends_with_the_callers_time_and_its_node
         async move { Ok(context.preturn(&7).await?) }
     });
     let (_nodes, client) = nodes(vec![service]).await;
-    let options = RunOptions { timeout: Duration::from_millis(300), ..RunOptions::default() };
+    let options = RunOptions { timeout: Duration::from_secs(2), ..RunOptions::default() };
     let set = client.replies_with("a/keep", to_value(&()).unwrap(), &options).unwrap();
     let (seen, why, set) = all(set).await;
     assert_eq!((seen, set.ended()), (BTreeSet::from([7]), Some(Ended::Failure)));

@@ -298,9 +298,9 @@ mod tests {
         }
 
         #[test]
-        fn one_changed_byte_is_a_miss(at in 0_usize..80, by in 1_u8..) {
+        fn one_changed_byte_is_a_miss((bytes, at) in (1_usize..=64).prop_flat_map(|bytes| (Just(bytes), 0..16 + bytes)), by in 1_u8..) {
             let key = Key::of(&[b"k"]);
-            let mut slot = laid(key, 3, &[5; 64]);
+            let mut slot = laid(key, 3, &vec![5; bytes]);
             slot[at] ^= by;
             prop_assert_eq!(decode(&SHAPE, key, &slot), Seen::Miss);
         }
@@ -329,6 +329,52 @@ mod tests {
         let slot = laid(Key::of(&[b"mine"]), 1, b"value");
         assert_eq!(decode(&SHAPE, Key::of(&[b"yours"]), &slot), Seen::Miss);
         assert_ne!(Key::of(&[b"a", b"bc"]), Key::of(&[b"ab", b"c"]));
+    }
+
+    #[test]
+    fn a_head_is_that_of_its_table_alone_and_of_one_that_fits() {
+        assert_eq!(Shape::of_head(&SHAPE.head(), SHAPE.bytes()), Ok(SHAPE));
+        assert_eq!(
+            Shape::of_head(&SHAPE.head(), SHAPE.bytes() - 1),
+            Err(LayoutError::Measures(SHAPE, SHAPE.bytes() - 1))
+        );
+        for at in 0..40 {
+            let mut head = SHAPE.head();
+            head[at] ^= 1;
+            assert_eq!(Shape::of_head(&head, SHAPE.bytes()), Err(LayoutError::NoTable), "byte {at}");
+        }
+        let other = [MAGIC + 1, 8, 4, 64];
+        let words = other.into_iter().chain([head_check(other)]);
+        let head: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+        assert_eq!(
+            Shape::of_head(&head, SHAPE.bytes()),
+            Err(LayoutError::NoTable),
+            "something else with the same check"
+        );
+    }
+
+    #[test]
+    fn sectors_of_one_value_in_another_order_are_a_miss() {
+        let (key, cut) = (Key::of(&[b"k"]), SHAPE.sector_bytes());
+        let slot = laid(key, 3, &[[1; 64], [2; 64], [3; 64]].concat());
+        let swapped = [&slot[cut..2 * cut], &slot[..cut], &slot[2 * cut..]].concat();
+        assert_eq!(decode(&SHAPE, key, &swapped), Seen::Miss);
+    }
+
+    #[test]
+    fn a_sector_that_is_not_valid_or_too_short_to_be_gone_on_from_is_a_miss() {
+        let key = Key::of(&[b"k"]);
+        // With the check that belongs to it, as its owner would write it.
+        let with = |flag: u64, bytes: &[u8]| {
+            let mut slot = laid(key, 3, &[7; 100]);
+            slot[..8].copy_from_slice(&flag.to_le_bytes());
+            slot[8..16].copy_from_slice(&check(key, flag, 0, bytes).to_le_bytes());
+            decode(&SHAPE, key, &slot)
+        };
+        let flag = |valid: u64, bytes: u64| valid | bytes << 2 | 3 << VERSION_SHIFT;
+        assert_eq!(with(flag(VALID, 64), &[7; 64]), Seen::Whole(vec![7; 100]));
+        assert_eq!(with(flag(0, 64), &[7; 64]), Seen::Miss);
+        assert_eq!(with(flag(VALID, 40), &[7; 40]), Seen::Miss);
     }
 
     #[test]
