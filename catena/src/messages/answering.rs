@@ -84,7 +84,7 @@ impl Received {
         let (lent, grant) = (room.lent?, room.at.grant?);
         let there = self.shell.mapped(&self.node, &room.at, &lent, For::Writing).await?;
         let offset = room.at.offset.saturating_add(WORD_BYTES);
-        if there.write_lent((lent.word, grant), offset, bytes).await?.is_err() {
+        if there.write_lent((lent.word, grant), offset, bytes)?.is_err() {
             // Nobody waits for it any more.
             return Some(true);
         }

@@ -23,8 +23,8 @@ use super::{
     sending::described,
 };
 use crate::{
-    GrantTerms, Granted, Imported, Segment, random,
-    segments::pieces_of,
+    GrantTerms, Granted, Segment, random,
+    segments::{Near, pieces_of},
     shell::{Shell, lock},
 };
 
@@ -74,7 +74,7 @@ struct Memory {
 
 #[derive(Debug)]
 struct Mapped {
-    imported: Imported,
+    pages: Arc<Near>,
     at: (u32, u64),
     used: Instant,
 }
@@ -203,7 +203,7 @@ impl Shell {
         at: &At,
         lent: &Lent,
         used_for: For,
-    ) -> Option<Imported> {
+    ) -> Option<Arc<Near>> {
         if lent.bytes > MAPPED_BYTES_MAX || self.segments.host.is_none() {
             return None;
         }
@@ -212,9 +212,9 @@ impl Shell {
             let mut mapped = lock(&self.post.lending.mapped);
             let room = mapped.len() < MAPPED_MAX;
             match mapped.get_mut(&key) {
-                Some(known) if known.at == (at.number, at.generation) => {
+                Some(known) if known.at == (at.number, at.generation) && known.pages.is_live() => {
                     known.used = Instant::now();
-                    return Some(known.imported.clone());
+                    return Some(Arc::clone(&known.pages));
                 }
                 None if !room => return None,
                 _ => {}
@@ -223,11 +223,13 @@ impl Shell {
         let whole = At { offset: 0, grant: Some(lent.whole), ..*at };
         let granted = Granted { owner: node.id, at: whole, bytes: lent.bytes };
         let imported = self.import_lent(node.clone(), &granted).await.ok()?;
-        let known = Mapped { imported: imported.clone(), at: (at.number, at.generation), used: Instant::now() };
+        // The pages alone: an import holds the node, which holds these.
+        let pages = imported.pages(used_for == For::Writing).await?;
+        let known = Mapped { pages: Arc::clone(&pages), at: (at.number, at.generation), used: Instant::now() };
         let before = lock(&self.post.lending.mapped).insert(key, known);
         drop(before);
         self.keep_sweeping();
-        Some(imported)
+        Some(pages)
     }
 }
 
@@ -306,7 +308,7 @@ impl Shell {
         let there = self.mapped(node, &buffer.at, &lent, For::Reading).await?;
         // As much as is mapped, which is bounded.
         let mut out = vec![0; count as usize];
-        let read = there.read_lent((lent.word, grant), offset, &mut out).await?;
+        let read = there.read_lent((lent.word, grant), offset, &mut out)?;
         if read.is_ok() {
             self.post.machine().note_read_near();
         }

@@ -311,45 +311,10 @@ impl Imported {
         self.on_pages(write, access).unwrap_or(NearResult::Elsewhere)
     }
 
-    /// READ of what its owner lent, whose word at the first of `holds` is the second for as long as that holds. `None`: its pages are not mapped here, and
-    /// cannot be.
-    pub(crate) async fn read_lent(
-        &self,
-        holds: (u64, u64),
-        offset: u64,
-        out: &mut [u8],
-    ) -> Option<Result<(), Exception>> {
-        if !self.near_for(false).await {
-            return None;
-        }
-        let done = self.pages_do(false, |near| near.while_it_holds(holds, |near| near.read(offset, out, false)));
-        self.lent("READ", done)
-    }
-
-    /// WRITE to what its owner lent, in the same way.
-    pub(crate) async fn write_lent(
-        &self,
-        holds: (u64, u64),
-        offset: u64,
-        bytes: &[u8],
-    ) -> Option<Result<(), Exception>> {
-        if !self.near_for(true).await {
-            return None;
-        }
-        let done = self.pages_do(true, |near| near.while_it_holds(holds, |near| near.write(offset, bytes, false)));
-        self.lent("WRITE", done)
-    }
-
-    fn lent(&self, what: &str, done: NearResult<bool>) -> Option<Result<(), Exception>> {
-        match done {
-            NearResult::Done(true) => Some(Ok(())),
-            NearResult::Done(false) => Some(Err(self.refused(what, SegmentRefusal::GrantVoid))),
-            NearResult::Wrong(why) => Some(Err(of_memory(&why))),
-            NearResult::Elsewhere | NearResult::Unknown => {
-                self.leave();
-                None
-            }
-        }
+    /// The pages, apart from what else is known of the segment: whoever keeps them keeps nothing of this node. `None`: they are not mapped here, and cannot be.
+    pub(crate) async fn pages(&self, write: bool) -> Option<Arc<Near>> {
+        let mapped = self.near_for(write).await;
+        mapped.then(|| self.on_pages(write, Arc::clone)).flatten()
     }
 
     /// Whether this access can go to shared memory: to what is mapped, or what is by asking for it, unless the owner refused a moment ago.

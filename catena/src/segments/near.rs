@@ -2,11 +2,16 @@
 
 use catena_segment::{Attached, Bell, MemoryError, View, Width};
 
-use super::exported::rings;
+use catena_wire::{Exception, SegmentRefusal};
+
+use super::{
+    errors::{of_memory, of_refusal},
+    exported::rings,
+};
 
 /// The mapping, and how to ring.
 #[derive(Debug)]
-pub(super) struct Near {
+pub(crate) struct Near {
     attached: Attached,
     writable: bool,
     bell: Bell,
@@ -14,7 +19,7 @@ pub(super) struct Near {
 
 /// What came of an access to shared pages.
 #[derive(Debug)]
-pub(super) enum NearResult<T> {
+pub(crate) enum NearResult<T> {
     /// It is done.
     Done(T),
     /// It cannot be done here: the pages are not the segment's any more, or may only be read. Nothing was done that counts.
@@ -34,7 +39,7 @@ impl Near {
         self.writable
     }
 
-    pub(super) fn is_live(&self) -> bool {
+    pub(crate) fn is_live(&self) -> bool {
         self.attached.was_live()
     }
 
@@ -51,6 +56,16 @@ impl Near {
         }
         self.ring(false, notify);
         NearResult::Done(())
+    }
+
+    /// READ of what its owner lent, whose word at the first of `holds` is the second for as long as that holds. `None`: the pages count no more.
+    pub(crate) fn read_lent(&self, holds: (u64, u64), offset: u64, out: &mut [u8]) -> Option<Result<(), Exception>> {
+        lent("READ", self.while_it_holds(holds, |near| near.read(offset, out, false)))
+    }
+
+    /// WRITE to what its owner lent, in the same way.
+    pub(crate) fn write_lent(&self, holds: (u64, u64), offset: u64, bytes: &[u8]) -> Option<Result<(), Exception>> {
+        lent("WRITE", self.while_it_holds(holds, |near| near.write(offset, bytes, false)))
     }
 
     /// Acts while the word at the first of `holds` is the second. `Done(false)`: it is not, or was not any more when it was done.
@@ -109,5 +124,16 @@ impl Near {
         if rings(self.attached.flags(), write, asked) {
             self.bell.ring();
         }
+    }
+}
+
+fn lent(what: &str, done: NearResult<bool>) -> Option<Result<(), Exception>> {
+    match done {
+        NearResult::Done(true) => Some(Ok(())),
+        NearResult::Done(false) => {
+            Some(Err(of_refusal(&format!("{what} of what was lent"), SegmentRefusal::GrantVoid)))
+        }
+        NearResult::Wrong(why) => Some(Err(of_memory(&why))),
+        NearResult::Elsewhere | NearResult::Unknown => None,
     }
 }
