@@ -11,10 +11,10 @@ use catena_wire::{ChainId, Exception, Fault, LogLine, Outcome, Recording, StepTr
 use futures_core::Stream;
 use futures_util::StreamExt;
 use serde::de::DeserializeOwned;
-use tokio::sync::mpsc;
 
 use crate::{
     blobs::{Here, decoded_in},
+    incoming::Incoming,
     shell::Shell,
     value::from_value,
 };
@@ -73,7 +73,7 @@ pub enum Ended {
 pub struct ReplySet {
     shell: Arc<Shell>,
     chain: ChainId,
-    incoming: mpsc::Receiver<Replied>,
+    incoming: Incoming,
     state: State,
     /// Looked at by [`ReplySet::has_more`], and not yet taken.
     next: Option<Result<Reply, Exception>>,
@@ -97,7 +97,7 @@ enum State {
 const UNSAID_MAX: usize = 64;
 
 impl ReplySet {
-    pub(crate) fn new(shell: Arc<Shell>, chain: ChainId, incoming: mpsc::Receiver<Replied>) -> Self {
+    pub(crate) fn new(shell: Arc<Shell>, chain: ChainId, incoming: Incoming) -> Self {
         let (console, trace, told, path) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (state, missing) = (State::Open, Vec::new());
         let (next, unsaid) = (None, None);
@@ -105,7 +105,7 @@ impl ReplySet {
     }
 
     /// Of a call that is answered many times.
-    pub(crate) fn of_call(shell: Arc<Shell>, call: ChainId, incoming: mpsc::Receiver<Replied>) -> Self {
+    pub(crate) fn of_call(shell: Arc<Shell>, call: ChainId, incoming: Incoming) -> Self {
         let mut set = Self::new(shell, call, incoming);
         set.unsaid = Some(0);
         set
@@ -331,7 +331,7 @@ impl Stream for ReplySet {
             return Poll::Ready(Some(next));
         }
         while self.state == State::Open {
-            let polled = self.incoming.poll_recv(cx);
+            let polled = self.incoming.poll_next(cx);
             if polled.is_pending() {
                 self.say_read(true);
             }

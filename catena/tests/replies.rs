@@ -289,7 +289,8 @@ async fn a_context_that_is_kept_for_ever_ends_with_the_callers_time_and_its_node
     let options = RunOptions { timeout: Duration::from_secs(2), ..RunOptions::default() };
     let set = client.replies_with("a/keep", to_value(&()).unwrap(), &options).unwrap();
     let (seen, why, set) = all(set).await;
-    assert_eq!((seen, set.ended()), (BTreeSet::from([7]), Some(Ended::Failure)));
+    // Caller and holder look at the same time at clocks of their own: who is first says whether this is a failure or an exception.
+    assert!(seen == BTreeSet::from([7]) && set.is_partial());
     assert_eq!(why.unwrap().name, exceptions::DEADLINE_EXCEEDED);
     let [missing] = set.missing() else { panic!("{:?}", set.missing()) };
     assert!(missing.node.as_deref() == Some("a") && missing.target == "a/keep", "{missing:?}");

@@ -34,11 +34,11 @@ pub(crate) fn exception_of(name: &str) -> Exception {
 
 pub(crate) fn charter_of() -> Charter {
     Charter {
-        origin: node_of("bei"),
+        origin: node_of("bei").into(),
         started_at_ms: 1_700_000_000_000,
         mode: Mode::Adaptive,
         compose: true,
-        entry: Some(node_of("mtv")),
+        entry: Some(node_of("mtv").into()),
         credentials: Some(Value::encode(&"alice")),
     }
 }
@@ -509,11 +509,11 @@ fn charter() -> impl Strategy<Value = Charter> {
     let mode = prop::sample::select(vec![Mode::Chain, Mode::Interactive, Mode::Adaptive]);
     (node(), any::<u64>(), mode, any::<bool>(), option::of(node()), option::of(value())).prop_map(
         |(origin, started_at_ms, mode, compose, entry, credentials)| Charter {
-            origin,
+            origin: origin.into(),
             started_at_ms,
             mode,
             compose,
-            entry,
+            entry: entry.map(Into::into),
             credentials,
         },
     )
