@@ -209,6 +209,11 @@ impl Shell {
         }
     }
 
+    /// Its links are shaped as if others on its host were elsewhere.
+    pub(crate) const fn plays_far(&self) -> bool {
+        self.settings.topology.is_some()
+    }
+
     pub(crate) fn endpoint(&self) -> Option<&Endpoint> {
         self.endpoint.get()
     }
