@@ -64,6 +64,7 @@ pub struct MessageCounts {
 
 /// What is to be done with a message that came.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "it lives no longer than it takes to look at it")]
 pub enum Delivered<H, W, B> {
     /// It is in the mailbox: wake its reader.
     Queued(B),
