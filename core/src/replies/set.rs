@@ -12,7 +12,7 @@ use catena_wire::{
     Window, names,
 };
 
-use super::known::{Known, Set};
+use super::known::{Known, Reader, Set};
 use crate::{
     Action, Missing, Receipt, Replied, Time, Urgency,
     calls::Owner,
@@ -45,9 +45,18 @@ impl Sets {
     }
 
     /// A call goes out, with the right to answer it.
-    pub(crate) fn begin(&mut self, ground: &Ground, number: u128, target: String, time_us: u64, window: Window) {
+    pub(crate) fn begin(
+        &mut self,
+        ground: &Ground,
+        number: u128,
+        reader: Reader,
+        target: String,
+        time_us: u64,
+        window: Window,
+    ) {
         let deadline = ground.now.after(time_us);
         let mut set = Set {
+            reader,
             deadline,
             window,
             tally: Tally::default(),
@@ -101,21 +110,21 @@ impl Sets {
             set.rights.entry(branch.clone()).and_modify(|known| known.silent_at = deadline);
             return;
         }
+        let mut new = Vec::new();
         for (number, value) in (first..).zip(values) {
             let repeat = bug!(ground.policy, AnswerTwice).then(|| value.clone());
             match set.tally.take(branch, number, value, &ground.policy) {
                 Taken::Kept => {}
-                Taken::Repeat => repeat.into_iter().for_each(|value| {
-                    ground.out.ask(Action::Reply(call, Replied::Partial(value)));
-                }),
+                Taken::Repeat => new.extend(repeat),
                 Taken::NoRoom => break,
             }
             while let Some(value) = set.tally.pop(branch) {
                 set.unread_bytes += value.len_bytes();
                 set.unread.push_back((branch.clone(), value.len_bytes()));
-                ground.out.ask(Action::Reply(call, Replied::Partial(value)));
+                new.push(value);
             }
         }
+        set.reader.hear(ground, call, new);
         self.tell(ground, &key);
         self.end_if_complete(ground, call);
     }
@@ -349,7 +358,7 @@ impl Sets {
             }
         }
         let missing = set.missing.into_values().collect();
-        ground.out.ask(Action::Reply(call, Replied::Over { missing, failure }));
+        set.reader.hear_end(ground, call, missing, failure, set.rights.len());
     }
 
     /// Everywhere: at each node that is known to have a right to answer, and where the call is still on its way.

@@ -11,7 +11,7 @@ use catena_wire::{
     Branch, Budget, ChainId, Encoded, Exception, Fault, Kinds, Message, NodeId, NodeRef, StepKey, Value,
 };
 
-use crate::tree::Tree;
+use crate::{reader::Function, tree::Tree};
 
 /// How many of each kind may happen.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub(crate) struct Setup {
     pub(crate) window: u32,
     /// The reader reads when it likes; else at once.
     pub(crate) lazy: bool,
+    /// Functions make the calls, and read the replies.
+    pub(crate) in_functions: bool,
     #[cfg(feature = "seeded-bugs")]
     pub(crate) bug: Option<catena_core::Bug>,
 }
@@ -47,6 +49,7 @@ impl Default for Setup {
             faults: Faults::default(),
             window: 8,
             lazy: false,
+            in_functions: false,
             #[cfg(feature = "seeded-bugs")]
             bug: None,
         }
@@ -145,6 +148,8 @@ pub(crate) struct World {
     pub(crate) packets: Vec<Packet>,
     pub(crate) left: Faults,
     pub(crate) calls: Vec<(ChainId, Seen)>,
+    /// Those that make the calls, in their order, if functions do.
+    pub(crate) functions: Vec<Function>,
     /// What no state machine may ask for.
     pub(crate) wrong: Option<String>,
     pub(crate) print: u128,
@@ -180,11 +185,20 @@ impl World {
             packets: Vec::new(),
             left: setup.faults,
             calls: Vec::new(),
+            functions: Vec::new(),
             wrong: None,
             print: 0,
         };
         for (number, tree) in (1_u128..).zip(&setup.calls) {
             let budget = Budget::new(60_000_000, 1_000);
+            if setup.in_functions {
+                // A part of its hops goes with the call.
+                let budget = Budget::new(budget.time_left_us(), 2_000);
+                let chain = world.begin_function(number, budget);
+                world.calls.push((chain, Seen::default()));
+                world.drain(setup, 0);
+                continue;
+            }
             let (service, params) = (format!("s{}", tree.host), Value::encode(tree));
             let call = world.hosts[0].node.ask(world.now, number, &service, "f", params, budget, None).unwrap();
             world.calls.push((call, Seen::default()));
@@ -275,6 +289,11 @@ impl World {
                 }
                 self.pass_time(setup);
             }
+            Event::Cancel(number) | Event::Forget(number) if setup.in_functions => {
+                self.left.cancels -= 1;
+                self.stop_function(setup, number, matches!(event, Event::Forget(_)));
+            }
+            Event::Read(number) if setup.in_functions => self.function_reads(setup, number),
             Event::Cancel(number) => {
                 self.left.cancels -= 1;
                 self.hosts[0].node.cancel(now, self.calls[number].0);
@@ -335,7 +354,7 @@ impl World {
         self.hosts[host] = start(setup, u8::try_from(host).unwrap(), gone.0 / 100 + 1);
     }
 
-    fn drain(&mut self, setup: &Setup, host: usize) {
+    pub(crate) fn drain(&mut self, setup: &Setup, host: usize) {
         while let Some(action) = self.hosts[host].node.poll_action() {
             self.act(setup, host, action);
         }
@@ -371,6 +390,16 @@ impl World {
                 for holding in self.hosts[host].holding.iter_mut().filter(|holding| holding.ticket == ticket) {
                     holding.function.clear();
                 }
+            }
+            Action::Begin { session, .. } => self.function_begins(setup, session),
+            Action::Settle { session, call, result } => match self.has_stopped(session) {
+                Some(_) if call > 0 => self.end_function(setup, session),
+                _ => self.function_told(setup, session, result),
+            },
+            Action::Discard(_) if setup.in_functions => {}
+            Action::Reply(chain, replied) if setup.in_functions => {
+                let number = self.calls.iter().position(|(id, _)| *id == chain).unwrap();
+                self.function_ended(number, replied);
             }
             Action::Reply(call, replied) => self.reply(setup, call, replied),
             other => self.wrong = Some(format!("{other:?}, which nobody asked for")),
