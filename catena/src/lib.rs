@@ -34,6 +34,7 @@ mod blobs;
 mod builder;
 mod client;
 mod durable;
+mod incoming;
 mod memory;
 mod messages;
 mod node;

@@ -11,10 +11,10 @@ use catena_wire::{ChainId, Exception, Fault, LogLine, Outcome, Recording, StepTr
 use futures_core::Stream;
 use futures_util::StreamExt;
 use serde::de::DeserializeOwned;
-use tokio::sync::mpsc;
 
 use crate::{
     blobs::{Here, decoded_in},
+    incoming::Incoming,
     shell::Shell,
     value::from_value,
 };
@@ -73,8 +73,10 @@ pub enum Ended {
 pub struct ReplySet {
     shell: Arc<Shell>,
     chain: ChainId,
-    incoming: mpsc::Receiver<Replied>,
+    incoming: Incoming,
     state: State,
+    /// Replies to a call that are here, and not yet read.
+    ready: std::vec::IntoIter<Value>,
     /// Looked at by [`ReplySet::has_more`], and not yet taken.
     next: Option<Result<Reply, Exception>>,
     /// Of a call: how many replies were read since its repliers were told.
@@ -97,15 +99,15 @@ enum State {
 const UNSAID_MAX: usize = 64;
 
 impl ReplySet {
-    pub(crate) fn new(shell: Arc<Shell>, chain: ChainId, incoming: mpsc::Receiver<Replied>) -> Self {
+    pub(crate) fn new(shell: Arc<Shell>, chain: ChainId, incoming: Incoming) -> Self {
         let (console, trace, told, path) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (state, missing) = (State::Open, Vec::new());
-        let (next, unsaid) = (None, None);
-        Self { shell, chain, incoming, state, next, unsaid, missing, console, trace, told, path, last_step: 0 }
+        let (ready, next, unsaid) = (Vec::new().into_iter(), None, None);
+        Self { shell, chain, incoming, state, ready, next, unsaid, missing, console, trace, told, path, last_step: 0 }
     }
 
     /// Of a call that is answered many times.
-    pub(crate) fn of_call(shell: Arc<Shell>, call: ChainId, incoming: mpsc::Receiver<Replied>) -> Self {
+    pub(crate) fn of_call(shell: Arc<Shell>, call: ChainId, incoming: Incoming) -> Self {
         let mut set = Self::new(shell, call, incoming);
         set.unsaid = Some(0);
         set
@@ -245,6 +247,10 @@ impl ReplySet {
     fn understand(&mut self, replied: Replied) -> Option<Result<Reply, Exception>> {
         match replied {
             Replied::Partial(value) => Some(Ok(Reply::Partial(value))),
+            Replied::Replies(values) => {
+                self.ready = values.into_iter();
+                self.take_ready()
+            }
             Replied::Console(lines) => {
                 self.console.extend(lines);
                 None
@@ -286,6 +292,15 @@ impl ReplySet {
         }
     }
 
+    fn take_ready(&mut self) -> Option<Result<Reply, Exception>> {
+        let value = self.ready.next()?;
+        if let Some(unsaid) = &mut self.unsaid {
+            *unsaid += 1;
+            self.say_read(false);
+        }
+        Some(Ok(Reply::Partial(value)))
+    }
+
     /// Tells the repliers how much has been read: at the latest when there is nothing more to read.
     fn say_read(&mut self, all: bool) {
         if let Some(unsaid) = &mut self.unsaid
@@ -309,20 +324,16 @@ impl Stream for ReplySet {
     type Item = Result<Reply, Exception>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> Poll<Option<Self::Item>> {
-        if let Some(next) = self.next.take() {
+        if let Some(next) = self.next.take().or_else(|| self.take_ready()) {
             return Poll::Ready(Some(next));
         }
         while self.state == State::Open {
-            let polled = self.incoming.poll_recv(cx);
+            let polled = self.incoming.poll_next(cx);
             if polled.is_pending() {
                 self.say_read(true);
             }
             match ready!(polled) {
                 Some(replied) => {
-                    if let (Replied::Partial(_), Some(unsaid)) = (&replied, &mut self.unsaid) {
-                        *unsaid += 1;
-                        self.say_read(false);
-                    }
                     if let Some(reply) = self.understand(replied) {
                         return Poll::Ready(Some(reply));
                     }

@@ -276,6 +276,8 @@ pub enum Undelivered {
 pub enum Replied {
     /// An intermediate answer, in order and once.
     Partial(Value),
+    /// Replies to a call, in order and once.
+    Replies(Vec<Value>),
     /// Lines of the virtual console.
     Console(Vec<LogLine>),
     /// The next event of the recording, while the chain is where it began. The end brings all of them, from wherever they were.

@@ -1,6 +1,6 @@
 //! What every part of a node stands on.
 
-use alloc::{format, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
 use catena_wire::{
     Charter, Exception, Fault, Message, NodeId, NodeRef, Part, PossibleDuplicate, StepKey, StepTrace, Whither, names,
 };
@@ -50,14 +50,18 @@ impl Ground {
         self.epoch_us.saturating_add(self.now.as_us())
     }
 
-    /// An empty profile of one step of a chain.
-    pub(crate) fn profile(&self, service: &str, function: &str) -> StepTrace {
-        StepTrace {
-            node: self.me.name.clone(),
-            site: self.me.site.clone(),
-            target: [service, "/", function].concat(),
-            ..StepTrace::default()
-        }
+    /// The profile of a step that begins here now, if the origin of its chain asked for one.
+    pub(crate) fn profile(&self, wanted: bool, step: u32, service: &str, function: &str) -> Option<Box<StepTrace>> {
+        wanted.then(|| {
+            Box::new(StepTrace {
+                step,
+                node: self.me.name.clone(),
+                site: self.me.site.clone(),
+                target: [service, "/", function].concat(),
+                arrived_at_us: self.unix_us(),
+                ..StepTrace::default()
+            })
+        })
     }
 
     pub(crate) fn overloaded(&self, what: &str, max: usize) -> Exception {
@@ -152,18 +156,21 @@ impl Ground {
             return self.out.tell(crate::outbox::Event::Message(message));
         }
         let via = self.way_home(charter);
-        self.out.send_encoded(Arc::new(charter.origin.clone()), message.encode(), receipt, via);
+        self.out.send_encoded(charter.origin.clone(), message.encode(), receipt, via);
     }
 
     /// Who can pass a message on to an origin that cannot be dialled.
     pub(crate) fn way_home(&self, charter: &Charter) -> Option<Arc<NodeRef>> {
-        self.way_to(&charter.origin, charter.entry.as_ref())
+        charter.entry.clone().filter(|entry| self.needs(entry, &charter.origin))
     }
 
     /// The node of the entry, if it takes that to reach this one.
     pub(crate) fn way_to(&self, node: &NodeRef, entry: Option<&NodeRef>) -> Option<Arc<NodeRef>> {
-        let entry = entry.filter(|entry| node.address.is_none() && entry.id != self.me.id);
-        entry.cloned().map(Arc::new)
+        entry.filter(|entry| self.needs(entry, node)).cloned().map(Arc::new)
+    }
+
+    fn needs(&self, entry: &NodeRef, to_reach: &NodeRef) -> bool {
+        to_reach.address.is_none() && entry.id != self.me.id
     }
 
     /// Sends a part of a chain's outcome, and keeps it until it has arrived.

@@ -54,5 +54,5 @@ pub use memory::Way;
 pub use node::Node;
 pub use plan::{Plan, Start};
 pub use policy::Policy;
-pub use replies::{Gather, NotSent};
+pub use replies::{Gather, NotSent, Sent};
 pub use time::Time;

@@ -96,6 +96,9 @@ pub struct Policy {
     pub rights_max: usize,
     /// Bytes of one reply.
     pub reply_bytes_max: usize,
+    /// Microseconds from one message with replies under a right to the next, while replies follow one another so quickly that each message would
+    /// only wait for the one before; 0 sends each reply by itself.
+    pub reply_burst_us: u64,
     /// Replies under one right that may be on their way to the caller's reader; whoever replies waits then.
     pub reply_window: u32,
     /// Their bytes.
@@ -158,6 +161,7 @@ impl Default for Policy {
             set_unread_bytes_max: 16 << 20,
             rights_max: 65_536,
             reply_bytes_max: 16 << 20,
+            reply_burst_us: 50,
             reply_window: 1_024,
             reply_window_bytes: 4 << 20,
             replies_unread_max: 16_384,

@@ -21,6 +21,52 @@ pub(crate) mod name {
     }
 }
 
+/// A node that many may speak of at once.
+pub(crate) mod shared {
+    use alloc::sync::Arc;
+    use minicbor::{Decode, Encode};
+
+    use crate::NodeRef;
+
+    pub(crate) fn encode<C, W: minicbor::encode::Write>(
+        node: &Arc<NodeRef>,
+        e: &mut minicbor::Encoder<W>,
+        ctx: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        (**node).encode(e, ctx)
+    }
+
+    pub(crate) fn decode<'b, C>(
+        d: &mut minicbor::Decoder<'b>,
+        ctx: &mut C,
+    ) -> Result<Arc<NodeRef>, minicbor::decode::Error> {
+        NodeRef::decode(d, ctx).map(Arc::new)
+    }
+}
+
+/// The same, if there is one.
+pub(crate) mod maybe_shared {
+    use alloc::sync::Arc;
+    use minicbor::{Decode, Encode};
+
+    use crate::NodeRef;
+
+    pub(crate) fn encode<C, W: minicbor::encode::Write>(
+        node: &Option<Arc<NodeRef>>,
+        e: &mut minicbor::Encoder<W>,
+        ctx: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        node.as_deref().encode(e, ctx)
+    }
+
+    pub(crate) fn decode<'b, C>(
+        d: &mut minicbor::Decoder<'b>,
+        ctx: &mut C,
+    ) -> Result<Option<Arc<NodeRef>>, minicbor::decode::Error> {
+        Option::<NodeRef>::decode(d, ctx).map(|node| node.map(Arc::new))
+    }
+}
+
 /// A list of at most `max` names.
 macro_rules! bounded_names {
     ($name:ident, $max:expr, $why:literal) => {

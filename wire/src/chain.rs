@@ -1,6 +1,6 @@
 //! What a chain keeps from hop to hop: its charter, the chains around it, and where its branches meet.
 
-use alloc::string::String;
+use alloc::{string::String, sync::Arc};
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
 
@@ -27,8 +27,8 @@ pub enum Mode {
 #[cbor(array)]
 pub struct Charter {
     /// Who gets the answer.
-    #[n(0)]
-    pub origin: NodeRef,
+    #[cbor(n(0), with = "crate::bytes_codec::shared")]
+    pub origin: Arc<NodeRef>,
     /// When the chain began, milliseconds since the Unix epoch by the origin's clock: the only clock that the function has.
     #[n(1)]
     pub started_at_ms: u64,
@@ -39,8 +39,8 @@ pub struct Charter {
     #[n(3)]
     pub compose: bool,
     /// The node by which the chain entered, which can reach an origin that nobody can dial.
-    #[n(4)]
-    pub entry: Option<NodeRef>,
+    #[cbor(n(4), with = "crate::bytes_codec::maybe_shared")]
+    pub entry: Option<Arc<NodeRef>>,
     /// On whose behalf it runs, as the services it calls understand it (rpc-chains section 3.5).
     #[n(5)]
     pub credentials: Option<Value>,

@@ -27,7 +27,7 @@ pub struct NodeRef {
 /// One hop (design, section 2): call this service function, then resume the chain's function with its result.
 ///
 /// Parameters are in the head of the message, the continuation in its tail: the service function starts while the state is still arriving.
-#[derive(Clone, PartialEq, Debug, Encode, Decode)]
+#[derive(Clone, PartialEq, Debug, Decode)]
 #[cbor(array)]
 pub struct Hop {
     /// Which step of which chain this is.
@@ -112,6 +112,16 @@ pub struct Hop {
     /// The function's own bytes, riding along with its first hop over a link (rpc-chains section 3.2); not part of the head.
     #[cbor(skip)]
     pub code_bytes: Option<Bytes>,
+}
+
+impl<C> Encode<C> for Hop {
+    fn encode<W: minicbor::encode::Write>(
+        &self,
+        e: &mut minicbor::Encoder<W>,
+        ctx: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        Encode::encode(&self.leaving(), e, ctx)
+    }
 }
 
 /// A chain that may be under way twice: a step of it may have been done by a node that was lost, and it went on without knowing

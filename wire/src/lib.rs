@@ -18,6 +18,7 @@ mod exception;
 mod hello;
 mod hop;
 mod id;
+mod leaving;
 mod limits;
 mod message;
 mod recording;
@@ -29,11 +30,14 @@ mod whither;
 pub use batch::{MissingOf, OverOf, batch};
 pub use budget::Budget;
 pub use chain::{Charter, Frame, Listener, Merge, Mode, StepLimits};
-pub use datagram::{BUFFERS_MAX, Buffer, COMPLETIONS_MAX, Completion, Datagram, SHORT_BYTES_MAX, SHORT_ITEMS_MAX};
+pub use datagram::{
+    BUFFERS_MAX, Buffer, COMPLETIONS_MAX, Completion, Datagram, Lent, SHORT_BYTES_MAX, SHORT_ITEMS_MAX,
+};
 pub use exception::{Exception, Fault, names};
 pub use hello::Hello;
 pub use hop::{BranchCount, End, Hop, LogLine, NodeRef, Outcome, PossibleDuplicate, StepTrace};
 pub use id::{Branch, ChainId, Hash, NodeId, StepKey};
+pub use leaving::LeavingHop;
 pub use limits::{
     BRANCH_DEPTH_MAX, BRANCHES_MAX, CHAINS_OVER_MAX, CONSOLE_LINES_MAX, DECODED_TIMES_MAX, DELEGATES_MAX,
     FUNCTIONS_MAX, INSTANCES_MAX, LISTING_ENTRIES_MAX, LISTING_NAMES_MAX, LISTS_BYTES_MAX, NAME_BYTES_MAX,

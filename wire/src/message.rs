@@ -304,6 +304,14 @@ pub struct Encoded {
     pub tail: Bytes,
 }
 
+impl Encoded {
+    /// Bytes of both.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.head.len() + self.tail.len()
+    }
+}
+
 /// Why bytes are not a message: always the peer's fault.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum WireError {
@@ -331,6 +339,19 @@ impl fmt::Display for WireError {
 
 impl core::error::Error for WireError {}
 
+pub(crate) fn encoded_head(message: &impl Encode<()>) -> Bytes {
+    /// Of most messages the head is shorter: it is written on the stack first, and what is kept of it is exactly as long as it is.
+    const SHORT_BYTES: usize = 768;
+    let mut short = minicbor::encode::write::Cursor::new([0; SHORT_BYTES]);
+    if minicbor::encode(message, &mut short).is_ok() {
+        return Bytes::copy_from_slice(short.get_ref().get(..short.position()).unwrap_or_default());
+    }
+    let mut head = Vec::with_capacity(2 * SHORT_BYTES);
+    // Writing to a `Vec` cannot fail.
+    let _ = minicbor::encode(message, &mut head);
+    head.into()
+}
+
 impl Message {
     /// Answers [`Message::List`], with the first of these if they are too many.
     #[must_use]
@@ -354,17 +375,15 @@ impl Message {
     /// The message's bytes.
     #[must_use]
     pub fn encode(self) -> Encoded {
-        let mut head = Vec::with_capacity(256);
-        // Writing to a `Vec` cannot fail.
-        let _ = minicbor::encode(&self, &mut head);
+        let head = encoded_head(&self);
         let tail = match self {
-            Self::Hop(hop) => hop.into_tail(),
+            Self::Hop(hop) => hop.leaving().tail(),
             Self::Code(_, code) => code,
             Self::Relay { tail, .. } => tail,
             Self::Segment(about) => about.into_tail(),
             _ => Bytes::new(),
         };
-        Encoded { head: head.into(), tail }
+        Encoded { head, tail }
     }
 
     /// Reads a head; the parts that a tail brings are empty until [`Message::attach_tail`].
@@ -415,17 +434,6 @@ impl Message {
 }
 
 impl Hop {
-    /// The continuation, those of the chain stack, and the function if it rides along.
-    fn into_tail(self) -> Bytes {
-        if self.stack.is_empty() && self.code_bytes.is_none() {
-            return self.continuation;
-        }
-        let mut tail = self.continuation.to_vec();
-        self.stack.iter().for_each(|frame| tail.extend_from_slice(&frame.continuation));
-        tail.extend_from_slice(&self.code_bytes.unwrap_or_default());
-        tail.into()
-    }
-
     /// Splits the tail into the continuation, those of the chain stack and, if it rides along, the function.
     ///
     /// # Errors

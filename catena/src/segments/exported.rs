@@ -54,6 +54,16 @@ impl Exported {
         Arc::new(Self { how, pages: RwLock::new(pages), notices: Notices::default() })
     }
 
+    /// So many bytes of zeros in pages that are there to be mapped by a partner. They take no room until they are touched.
+    pub(crate) fn lent(bytes: u64) -> Result<Arc<Self>, MemoryError> {
+        // Not sealed against writing: so they can be given back to the system whatever the partner does, and nobody but that partner reads what it may spoil.
+        let (shared, memory) = Shared::zeros(bytes, Mode::Writable, false)?;
+        let how = Export::default();
+        shared.set_flags(flags_of(&how));
+        let pages = Pages { memory, shared: Some(shared), locked: false };
+        Ok(Arc::new(Self { how, pages: RwLock::new(pages), notices: Notices::default() }))
+    }
+
     /// Holds the pages as they are: while this is held they are the segment's.
     pub(crate) fn hold(&self) -> RwLockReadGuard<'_, Pages> {
         self.pages.read().unwrap_or_else(PoisonError::into_inner)
@@ -92,13 +102,16 @@ impl Exported {
         let Some(shared) = pages.shared.take() else { return Ok(()) };
         shared.retire();
         match pages.memory.fresh(pages.locked) {
-            Ok(memory) => pages.memory = memory,
+            Ok(memory) => {
+                pages.memory = memory;
+                shared.discard();
+                Ok(())
+            }
             Err(why) => {
                 pages.memory = Memory::own(0)?;
-                return Err(why);
+                Err(why)
             }
         }
-        Ok(())
     }
 
     /// Nobody here needs the bytes any more: whoever shares the pages learns of it.
@@ -106,6 +119,7 @@ impl Exported {
         let mut pages = self.pages.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(shared) = pages.shared.take() {
             shared.retire();
+            shared.discard();
         }
     }
 

@@ -1,7 +1,7 @@
 //! The importer's handle of a segment of another node. Which way an access takes is decided here, and nowhere else.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError, RwLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, atomic::AtomicBool},
     time::{Duration, Instant},
 };
 
@@ -56,9 +56,16 @@ pub(super) struct Inner {
     /// `owner/name`, for people.
     pub(super) shown: String,
     pub(super) bytes: u64,
-    /// By a grant, which is for requests and not for the pages.
+    /// By a grant, of which each request is a use.
     pub(super) granted: bool,
+    /// Its pages may be mapped, as far as this node knows: a grant is for requests, but for one of all that there is.
+    maps: bool,
+    /// Answers to READs could not be mapped: they come by the link.
+    pub(super) plain: AtomicBool,
     link: Mutex<Option<Arc<Link>>>,
+    /// The pages as they were mapped first, which is how most segments stay: reached without a lock.
+    first: OnceLock<Arc<Near>>,
+    /// What came after those.
     near: RwLock<Nearness>,
 }
 
@@ -83,8 +90,19 @@ impl Imported {
             (import.entry.bytes, import.entry.name.clone(), import.grant.is_some())
         };
         let shown = format!("{}/{name}", owner.name);
-        let (link, near) = (Mutex::new(Some(link)), RwLock::default());
-        Some(Self { inner: Arc::new(Inner { shell: Arc::clone(shell), id, owner, shown, bytes, granted, link, near }) })
+        let (shell, link, near) = (Arc::clone(shell), Mutex::new(Some(link)), RwLock::default());
+        let (maps, plain, first) = (!granted, AtomicBool::new(false), OnceLock::new());
+        Some(Self {
+            inner: Arc::new(Inner { shell, id, owner, shown, bytes, granted, maps, plain, link, first, near }),
+        })
+    }
+
+    /// The same, of which the pages may be mapped. To be said before anything is done with it.
+    pub(super) fn mappable(mut self) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.inner) {
+            inner.maps = true;
+        }
+        self
     }
 
     /// Its size in bytes.
@@ -110,7 +128,8 @@ impl Imported {
     /// The way that accesses take now.
     #[must_use]
     pub fn way(&self) -> Way {
-        if self.near().is_some() { Way::SharedMemory } else { Way::Link }
+        let near = self.on_pages(false, |near| near.is_live());
+        if near == Some(true) { Way::SharedMemory } else { Way::Link }
     }
 
     /// READ: brings `count` bytes from `offset` on. Longer ones go in pieces, several at a time: between pieces the owner may write.
@@ -130,9 +149,9 @@ impl Imported {
         let Some(room) = room else {
             return Err(self.refused("READ", SegmentRefusal::OutOfBounds(self.inner.bytes)));
         };
-        if let Some(near) = self.near_for(false).await {
+        if self.near_for(false).await {
             let mut out = vec![0; room];
-            match near.read(offset, &mut out, wish.notify) {
+            match self.pages_do(false, |near| near.read(offset, &mut out, wish.notify)) {
                 NearResult::Done(()) => {
                     self.check_order("READ", count, wish.order)?;
                     turn(&mut out, wish.order);
@@ -150,8 +169,8 @@ impl Imported {
     /// # Errors
     /// As [`Imported::read`].
     pub async fn read_into(&self, offset: u64, out: &mut [u8]) -> Result<(), Exception> {
-        if let Some(near) = self.near_for(false).await {
-            match near.read(offset, out, false) {
+        if self.near_for(false).await {
+            match self.pages_do(false, |near| near.read(offset, out, false)) {
                 NearResult::Done(()) => return Ok(()),
                 NearResult::Wrong(why) => return Err(of_memory(&why)),
                 NearResult::Elsewhere | NearResult::Unknown => self.leave(),
@@ -197,11 +216,12 @@ impl Imported {
     /// As [`Imported::write`].
     pub async fn write_as(&self, offset: u64, bytes: impl Into<Bytes>, wish: Wish) -> Result<(), Exception> {
         let bytes: Bytes = bytes.into();
-        if let Some(near) = self.near_for(true).await {
+        if self.near_for(true).await {
             self.check_order("WRITE", bytes.len() as u64, wish.order)?;
             // On one host there is one order.
             let turned = turned(&bytes, wish.order);
-            match near.write(offset, turned.as_deref().unwrap_or(&bytes), wish.notify) {
+            let data = turned.as_deref().unwrap_or(&bytes);
+            match self.pages_do(true, |near| near.write(offset, data, wish.notify)) {
                 NearResult::Done(()) => return Ok(()),
                 NearResult::Wrong(why) => return Err(of_memory(&why)),
                 NearResult::Elsewhere | NearResult::Unknown => self.leave(),
@@ -235,8 +255,8 @@ impl Imported {
     }
 
     async fn swap(&self, offset: u64, width: Width, old: u64, new: u64, notify: bool) -> Result<u64, Exception> {
-        if let Some(near) = self.near_for(true).await {
-            match near.cas(offset, width, old, new, notify) {
+        if self.near_for(true).await {
+            match self.pages_do(true, |near| near.cas(offset, width, old, new, notify)) {
                 NearResult::Done(was) => return Ok(was),
                 NearResult::Wrong(why) => return Err(of_memory(&why)),
                 NearResult::Elsewhere => self.leave(),
@@ -258,8 +278,10 @@ impl Imported {
     /// # Errors
     /// `NoRight`: the memory is not shared, or not for writing.
     pub async fn map(&self, write: bool) -> Result<Mapped, Exception> {
-        let near = self.near_for(write).await;
-        let mapped = near.and_then(|near| near.view().map(|view| Mapped::of_import(view, near)));
+        let mapped = match self.near_for(write).await {
+            true => self.on_pages(write, |near| Some(Mapped::of_import(near.view()?, Arc::clone(near)))).flatten(),
+            false => None,
+        };
         mapped.ok_or_else(|| {
             let how = if write { "for writing" } else { "for reading" };
             let text = format!(
@@ -272,49 +294,62 @@ impl Imported {
 
     // The way.
 
-    fn near(&self) -> Option<Arc<Near>> {
+    /// Does something with the pages that are mapped here, if they are, and may be written to where that is needed.
+    fn on_pages<T>(&self, write: bool, act: impl FnOnce(&Arc<Near>) -> T) -> Option<T> {
+        let enough = |near: &Arc<Near>| near.is_writable() || !write;
+        if let Some(first) = self.inner.first.get()
+            && enough(first)
+            && first.is_live()
+        {
+            return Some(act(first));
+        }
         let nearness = self.inner.near.read().unwrap_or_else(PoisonError::into_inner);
-        nearness.near.as_ref().filter(|near| near.is_live()).cloned()
+        nearness.near.as_ref().filter(|near| enough(near)).map(act)
     }
 
-    /// Shared memory, if this access can go there: by what is mapped, or by asking for it, unless the owner refused a moment ago.
-    async fn near_for(&self, write: bool) -> Option<Arc<Near>> {
+    fn pages_do<T>(&self, write: bool, access: impl FnOnce(&Arc<Near>) -> NearResult<T>) -> NearResult<T> {
+        self.on_pages(write, access).unwrap_or(NearResult::Elsewhere)
+    }
+
+    /// The pages, apart from what else is known of the segment: whoever keeps them keeps nothing of this node. `None`: they are not mapped here, and cannot be.
+    pub(crate) async fn pages(&self, write: bool) -> Option<Arc<Near>> {
+        let mapped = self.near_for(write).await;
+        mapped.then(|| self.on_pages(write, Arc::clone)).flatten()
+    }
+
+    /// Whether this access can go to shared memory: to what is mapped, or what is by asking for it, unless the owner refused a moment ago.
+    async fn near_for(&self, write: bool) -> bool {
         // Memory never makes anybody wait: whoever only reads it would keep its thread from all others.
         tokio::task::coop::consume_budget().await;
-        {
+        if self.on_pages(write, |_| ()).is_some() {
+            return true;
+        }
+        let lately = {
             let nearness = self.inner.near.read().unwrap_or_else(PoisonError::into_inner);
-            let enough = nearness.near.as_ref().filter(|near| near.is_writable() || !write);
-            if let Some(near) = enough {
-                return Some(Arc::clone(near));
-            }
-            let lately = nearness.refused.is_some_and(|since| since.elapsed() < ATTACH_AGAIN);
-            if lately || self.inner.granted || self.inner.shell.segments.host.is_none() {
-                return None;
-            }
+            nearness.refused.is_some_and(|since| since.elapsed() < ATTACH_AGAIN)
+        };
+        if lately || !self.inner.maps || self.inner.shell.segments.host.is_none() {
+            return false;
         }
         // The long ways are boxed, here and above: else each access in memory would carry the state of a request in its own, and copy it about.
         Box::pin(self.come_near(write)).await
     }
 
-    async fn come_near(&self, write: bool) -> Option<Arc<Near>> {
+    async fn come_near(&self, write: bool) -> bool {
         // What goes by the link must not be overtaken in memory.
         if !self.inner.shell.segments.machine().importer.is_flushed(self.inner.id) {
-            return None;
+            return false;
         }
         let near = self.attach(write).await;
         let mut nearness = self.inner.near.write().unwrap_or_else(PoisonError::into_inner);
-        match near {
-            Some(near) => {
-                let near = Arc::new(near);
-                nearness.refused = (write && !near.is_writable()).then(Instant::now);
-                nearness.near = Some(Arc::clone(&near));
-                (near.is_writable() || !write).then_some(near)
-            }
-            None => {
-                nearness.refused = Some(Instant::now());
-                None
-            }
-        }
+        let Some(near) = near else {
+            nearness.refused = Some(Instant::now());
+            return false;
+        };
+        let enough = near.is_writable() || !write;
+        nearness.refused = (!enough).then(Instant::now);
+        nearness.near = self.inner.first.set(Arc::new(near)).err();
+        enough
     }
 
     /// The pages are not the segment's any more.

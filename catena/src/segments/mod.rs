@@ -36,6 +36,7 @@ pub(crate) use hub::Hub;
 pub use imported::{Imported, Way, Wish};
 pub use mapped::Mapped;
 pub use names::Lookup;
+pub(crate) use near::Near;
 pub use notices::{Access, Notice, Notifications};
 pub use segment::{GrantTerms, Granted, Segment};
 

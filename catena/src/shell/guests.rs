@@ -14,8 +14,8 @@ use crate::random;
 pub(super) enum Basis {
     /// The function as it was loaded.
     Image(Hash),
-    /// Its state, laid over that.
-    Continuation(Hash, Bytes),
+    /// Its state, laid over that; with the function if that is at hand.
+    Continuation(Hash, Option<Arc<Image>>, Bytes),
     /// The guest is here.
     Live,
 }
@@ -63,8 +63,11 @@ impl Shell {
                 let image = self.image(code).await?;
                 self.sandbox().await?.begin(&image).await?
             }
-            Basis::Continuation(code, continuation) => {
-                let image = self.image(code).await?;
+            Basis::Continuation(code, image, continuation) => {
+                let image = match image {
+                    Some(image) => image,
+                    None => self.image(code).await?,
+                };
                 self.sandbox().await?.resume(&image, &continuation).await?
             }
         };
@@ -116,7 +119,11 @@ impl Shell {
 
     /// Whether this function can be had without asking anybody.
     pub(super) fn has_code(&self, code: Hash) -> bool {
-        self.sandbox.get().is_some_and(|sandbox| sandbox.loaded(code).is_some()) || self.store.get(code).is_some()
+        self.loaded(code).is_some() || self.store.get(code).is_some()
+    }
+
+    pub(super) fn loaded(&self, code: Hash) -> Option<Arc<Image>> {
+        self.sandbox.get()?.loaded(code)
     }
 }
 

@@ -33,26 +33,30 @@ use catena_net::{Endpoint, Lease, MemoryBudget, Topology};
 use catena_wire::{ChainId, Exception, Fault, NodeId, NodeRef, ResolverAnswer, ServiceEntry, StepKey, Value, names};
 use tokio::{
     runtime::Handle,
-    sync::{OnceCell, Semaphore, mpsc, oneshot},
+    sync::{OnceCell, Semaphore, oneshot},
     task::AbortHandle,
 };
 
 use crate::{
-    Names, Service, blobs::Blobs, durable::Steps, messages::Post, replying::Held, segments::Hub, store::Store,
+    Names, Service,
+    blobs::Blobs,
+    durable::Steps,
+    incoming::{Incoming, Sender, incoming},
+    messages::Post,
+    replying::Held,
+    segments::Hub,
+    store::Store,
 };
 use dials::Dials;
 use mesh_names::MeshResolver;
 use offering::Offering;
 use peers::Peers;
 use relief::Relief;
+use rights::Bursts;
 use sessions::Sessions;
 use timer::Alarm;
 
 pub(crate) use handler::Ears;
-
-/// Answers held for a reader of a reply set that does not read; beyond, the set ends as `Overloaded`. Replies to a call never come so far: there,
-/// whoever replies waits ([`catena_core::Policy::replies_unread_max`]).
-const REPLIES_UNREAD_MAX: usize = 32_768;
 
 /// How long resolvers may take at the end to take in that its services are gone.
 const WITHDRAWING_MAX: Duration = Duration::from_secs(2);
@@ -85,10 +89,11 @@ pub(crate) struct Shell {
     sessions: Sessions,
     /// Service functions under way; without a task while they are polled for the first time.
     running: Mutex<HashMap<Ticket, Option<AbortHandle>>>,
-    replies: Mutex<HashMap<ChainId, mpsc::Sender<Replied>>>,
+    replies: Mutex<HashMap<ChainId, Sender>>,
     calls: Mutex<HashMap<CallId, oneshot::Sender<Result<Value, Exception>>>>,
     /// Rights to reply that service functions here have.
     rights: Mutex<HashMap<StepKey, Weak<Held>>>,
+    bursts: Bursts,
     /// Of the sub-chains that services of this node answered with.
     hearers: Mutex<HashMap<StepKey, Hearer>>,
     listings: Mutex<HashMap<u64, oneshot::Sender<Vec<ServiceEntry>>>>,
@@ -162,6 +167,7 @@ impl Shell {
             replies: Mutex::default(),
             calls: Mutex::default(),
             rights: Mutex::default(),
+            bursts: Bursts::default(),
             hearers: Mutex::default(),
             listings: Mutex::default(),
             questions: Mutex::default(),
@@ -201,6 +207,11 @@ impl Shell {
         if let Some(endpoint) = self.endpoint() {
             endpoint.close(grace).await;
         }
+    }
+
+    /// Its links are shaped as if others on its host were elsewhere.
+    pub(crate) const fn plays_far(&self) -> bool {
+        self.settings.topology.is_some()
     }
 
     pub(crate) fn endpoint(&self) -> Option<&Endpoint> {
@@ -253,8 +264,8 @@ impl Shell {
     pub(crate) fn run(
         self: &Arc<Self>,
         begin: impl FnOnce(&mut Core, Time) -> Result<ChainId, Exception>,
-    ) -> Result<(ChainId, mpsc::Receiver<Replied>), Exception> {
-        let (sender, receiver) = mpsc::channel(REPLIES_UNREAD_MAX);
+    ) -> Result<(ChainId, Incoming), Exception> {
+        let (sender, receiver) = incoming();
         let chain = {
             let mut core = self.core();
             let chain = begin(&mut core, self.now())?;
@@ -309,7 +320,7 @@ impl Shell {
         let ended = matches!(replied, Replied::End { .. } | Replied::Over { .. });
         let Some(sender) = replies.get(&chain) else { return };
         // A full set loses its sender, which its reader sees as the end: `Overloaded`.
-        if sender.try_send(replied).is_err() || ended {
+        if !sender.send(replied) || ended {
             replies.remove(&chain);
         }
     }

@@ -4,13 +4,14 @@ use std::{
     cell::Cell,
     future::Future,
     panic::AssertUnwindSafe,
+    pin::pin,
     sync::{Arc, TryLockError, atomic::Ordering},
-    task::{Context as TaskContext, Waker},
+    task::{Context as TaskContext, Poll, Waker},
     time::{Duration, Instant},
 };
 
 use catena_core::{Action, Answer, SessionId, Ticket};
-use catena_guest::Start;
+use catena_guest::{Image, Start};
 use catena_wire::{
     Encoded, Exception, Fault, Hash, Message, NodeRef, PossibleDuplicate, StepKey, StepLimits, Value, names,
 };
@@ -23,7 +24,7 @@ use super::{
     lock,
 };
 use crate::{
-    Context,
+    Context, Service,
     durable::print_of,
     replying::{Right, list_of},
     service::Running,
@@ -40,8 +41,8 @@ const NESTED_MAX: u8 = 8;
 enum Led {
     /// There may be more.
     On,
-    /// Here is code to run, without the lead.
-    ToCode(Action),
+    /// Here is code to run, without the lead; of a guest that goes on, with its function if that is loaded.
+    ToCode(Action, Option<Arc<Image>>),
     /// There is nothing to do, or another thread does it.
     Away,
 }
@@ -80,13 +81,13 @@ impl Shell {
         for _ in 0..ACTIONS_IN_A_ROW_MAX {
             match self.lead() {
                 Led::On => {}
-                Led::ToCode(action) => {
+                Led::ToCode(action, image) => {
                     if self.core().has_actions() {
                         self.drive_later();
                     }
                     self.sessions.tidy();
                     let _inside = self.relief.enter(&self.runtime);
-                    self.perform(action);
+                    self.perform(action, image);
                 }
                 Led::Away => return self.sessions.tidy(),
             }
@@ -109,18 +110,20 @@ impl Shell {
             drop(leading);
             return self.rest();
         };
-        if let Action::Resume { code, .. } | Action::Branch { code, .. } = &action
-            && !self.has_code(*code)
-        {
-            let now = self.now();
-            self.core().on_code_absent(now, action);
-            return Led::On;
+        let mut image = None;
+        if let Action::Resume { code, .. } | Action::Branch { code, .. } = &action {
+            image = self.loaded(*code);
+            if image.is_none() && self.store.get(*code).is_none() {
+                let now = self.now();
+                self.core().on_code_absent(now, action);
+                return Led::On;
+            }
         }
         if runs_code(&action) {
             self.prepare(&action);
-            return Led::ToCode(action);
+            return Led::ToCode(action, image);
         }
-        self.perform(action);
+        self.perform(action, None);
         Led::On
     }
 
@@ -161,7 +164,7 @@ impl Shell {
         }
     }
 
-    fn perform(self: &Arc<Self>, action: Action) {
+    fn perform(self: &Arc<Self>, action: Action, image: Option<Arc<Image>>) {
         match action {
             Action::Send { to, message, receipt, urgency, via } => self.send_by(to, message, receipt, urgency, via),
             Action::RunService {
@@ -175,10 +178,10 @@ impl Shell {
                 duplicate,
                 right,
             } => {
-                let gathers = self.service(&service).is_some_and(|known| known.is_replying(&function));
-                let (right, gathered) = self.right_of(right, gathers);
+                let Some(known) = self.service(&service) else { return drop(lock(&self.running).remove(&ticket)) };
+                let (right, gathered) = self.right_of(right, known.is_replying(&function));
                 let context = self.context(time_left_us, credentials, key, right);
-                self.run_service(ticket, (&service, &function), params, context, gathered, duplicate);
+                self.run_service(ticket, (known, function), params, context, gathered, duplicate);
             }
             Action::RightChanged(right) => self.right_changed(&right),
             Action::CancelService(ticket) => {
@@ -193,11 +196,11 @@ impl Shell {
                 self.run_guest(session, Basis::Image(code), limits, event);
             }
             Action::Resume { session, code, continuation, call, result, limits } => {
-                let basis = Basis::Continuation(code, continuation);
+                let basis = Basis::Continuation(code, image, continuation);
                 self.run_guest(session, basis, limits, Event::Settled(call, result));
             }
             Action::Branch { session, code, continuation, call, index, limits } => {
-                let basis = Basis::Continuation(code, continuation);
+                let basis = Basis::Continuation(code, image, continuation);
                 self.run_guest(session, basis, limits, Event::Branch(call, index));
             }
             Action::Settle { session, call, result } => {
@@ -252,16 +255,22 @@ impl Shell {
         if future.poll_unpin(&mut TaskContext::from_waker(Waker::noop())).is_ready() {
             return None;
         }
+        Some(self.later(future))
+    }
+
+    /// As a task; what it led to is done after it.
+    fn later(self: &Arc<Self>, future: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
         let shell = Arc::clone(self);
         let task = self.runtime.spawn(async move {
+            let mut future = pin!(future);
             let polled = std::future::poll_fn(|context| {
                 let _inside = shell.relief.enter(&shell.runtime);
-                future.poll_unpin(context)
+                future.as_mut().poll(context)
             });
             polled.await;
             shell.drive();
         });
-        Some(task.abort_handle())
+        task.abort_handle()
     }
 
     fn context(
@@ -278,73 +287,83 @@ impl Shell {
     fn run_service(
         self: &Arc<Self>,
         ticket: Ticket,
-        (service, function): (&str, &str),
+        (service, function): (Arc<Service>, String),
         params: Value,
         context: Context,
         gathered: Option<oneshot::Receiver<Vec<Value>>>,
         duplicate: Option<PossibleDuplicate>,
     ) {
-        let time_left_us = context.time_left_us;
-        // What the function returns is a reply too: the right cannot end before that.
-        let right = context.right.clone();
-        let call = || match self.is_durable(service, function) {
-            true => {
-                Some(Arc::clone(self).run_once(service.to_owned(), function.to_owned(), params, context, duplicate))
-            }
-            false => self.offering.get(service).and_then(|known| known.call(function, context, params)),
+        let (began, time_left_us) = (Instant::now(), context.time_left_us);
+        // What the function returns is a reply too: the right cannot end before that. What gathers ends with the last that may reply.
+        let right = if gathered.is_some() { Right::Nowhere } else { context.right.clone() };
+        let durable = self.settings.steps.is_some() && service.durable_functions().any(|name| name == function);
+        let call = || match durable {
+            true => Some(Arc::clone(self).run_once(service, function, params, context, duplicate)),
+            false => service.call(&function, context, params),
         };
-        let running = std::panic::catch_unwind(AssertUnwindSafe(call))
-            .unwrap_or_else(|_| Some(Box::pin(std::future::ready(Err(panicked())))));
-        let Some(running) = running else { return drop(lock(&self.running).remove(&ticket)) };
+        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            let mut running = call()?;
+            let polled = running.poll_unpin(&mut TaskContext::from_waker(Waker::noop()));
+            Some((running, polled))
+        }));
+        let (running, polled) = match polled {
+            Ok(Some(polled)) => polled,
+            Ok(None) => return drop(lock(&self.running).remove(&ticket)),
+            Err(_) => return self.service_done(ticket, Err(panicked()), began, right),
+        };
+        // Most are done at once: nothing is set up for waiting.
+        let polled = match polled {
+            Poll::Ready(result) if gathered.is_none() || !matches!(result, Ok(Answer::Nothing)) => {
+                drop(running);
+                return self.service_done(ticket, result, began, right);
+            }
+            polled => polled,
+        };
         let shell = Arc::clone(self);
-        let done = async move {
-            let began = Instant::now();
-            let running = AssertUnwindSafe(running).catch_unwind();
-            let mut right = Some(right);
-            let running = async {
-                let result = running.await;
-                match gathered {
-                    Some(gathered) if matches!(result, Ok(Ok(Answer::Nothing))) => {
-                        right = None;
-                        Ok(list_of(&gathered.await.unwrap_or_default()).map(Answer::Value))
+        let task = self.later(async move {
+            let result = async {
+                let result = match polled {
+                    Poll::Ready(result) => Ok(result),
+                    Poll::Pending => AssertUnwindSafe(running).catch_unwind().await,
+                };
+                match (result, gathered) {
+                    (Ok(Ok(Answer::Nothing)), Some(gathered)) => {
+                        list_of(&gathered.await.unwrap_or_default()).map(Answer::Value)
                     }
-                    _ => result,
+                    (result, _) => result.unwrap_or_else(|_| Err(panicked())),
                 }
             };
-            let result = match tokio::time::timeout(Duration::from_micros(time_left_us), running).await {
-                Ok(Ok(result)) => result,
-                Ok(Err(_)) => Err(panicked()),
-                Err(_) => Err(late()),
-            };
-            lock(&shell.running).remove(&ticket);
-            let now = shell.now();
-            shell.core().on_service_done(now, ticket, result, elapsed_us(began));
-            if let Some(right) = right {
-                right.let_go();
-            }
-            shell.offering.done.notify_waiters();
-        };
-        self.run_cancellable(ticket, done);
+            let result = tokio::time::timeout(Duration::from_micros(time_left_us), result).await;
+            shell.service_done(ticket, result.unwrap_or_else(|_| Err(late())), began, right);
+        });
+        match lock(&self.running).get_mut(&ticket) {
+            Some(listed) => *listed = Some(task),
+            // It was cancelled meanwhile, or is done already.
+            None => task.abort(),
+        }
     }
 
-    fn is_durable(&self, service: &str, function: &str) -> bool {
-        self.settings.steps.is_some()
-            && self.offering.get(service).is_some_and(|known| known.durable_functions().any(|name| name == function))
+    fn service_done(&self, ticket: Ticket, result: Result<Answer, Exception>, began: Instant, right: Right) {
+        lock(&self.running).remove(&ticket);
+        let now = self.now();
+        self.core().on_service_done(now, ticket, result, elapsed_us(began));
+        right.let_go();
+        self.offering.done.notify_waiters();
     }
 
     /// Runs a durable function: not before its step is known to be a new one.
     fn run_once(
         self: Arc<Self>,
-        service: String,
+        service: Arc<Service>,
         function: String,
         params: Value,
         context: Context,
         duplicate: Option<PossibleDuplicate>,
     ) -> Running {
         Box::pin(async move {
-            let (step, print) = (context.step.clone(), print_of(&service, &function, &params));
+            let (step, print) = (context.step.clone(), print_of(service.name(), &function, &params));
             let effect = async {
-                match self.offering.get(&service).and_then(|known| known.call(&function, context, params)) {
+                match service.call(&function, context, params) {
                     Some(running) => running.await,
                     None => Err(Exception::new(names::UNKNOWN_FUNCTION, Fault::Node, "the function is gone")),
                 }
@@ -354,15 +373,6 @@ impl Shell {
                 _ => effect.await,
             }
         })
-    }
-
-    fn run_cancellable(self: &Arc<Self>, ticket: Ticket, done: impl Future<Output = ()> + Send + 'static) {
-        let Some(task) = self.here_or_later(Box::pin(done)) else { return };
-        match lock(&self.running).get_mut(&ticket) {
-            Some(listed) => *listed = Some(task),
-            // It was cancelled meanwhile, or is done already.
-            None => task.abort(),
-        }
     }
 
     fn check_code(self: &Arc<Self>, session: SessionId, code: Hash, bytes: Option<bytes::Bytes>) {

@@ -1,6 +1,6 @@
 //! A hop on its way to the next node.
 
-use alloc::{sync::Arc, vec::Vec};
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use bytes::Bytes;
 use catena_wire::{Exception, NodeRef, StepKey};
 
@@ -18,7 +18,7 @@ pub(crate) struct HandOff {
     /// When it goes out again; `None` while another instance of the service is looked for.
     pub(crate) retry_at: Option<Time>,
     /// What the function is told if nothing was done anywhere.
-    pub(crate) fallback: Option<Exception>,
+    pub(crate) fallback: Option<Box<Exception>>,
 }
 
 impl HandOff {

@@ -7,6 +7,7 @@ mod set;
 mod state;
 
 use alloc::{
+    boxed::Box,
     collections::{BTreeMap, BTreeSet, VecDeque},
     string::String,
     sync::Arc,
@@ -42,8 +43,8 @@ pub(crate) struct Activation {
     pub(crate) creator: Option<Arc<NodeRef>>,
     pub(crate) phase: Phase,
     pub(crate) calls: Outstanding,
-    /// The profile of the step being done.
-    pub(crate) profile: StepTrace,
+    /// The profile of the step being done, if its origin asked for one. Few chains have one: this must not make all of them larger.
+    pub(crate) profile: Option<Box<StepTrace>>,
     /// Its origin cannot be reached: since when, and when that was noticed last.
     pub(crate) unreached: Option<(Time, Time)>,
     /// What it counts for in what all chains take to keep.
@@ -82,7 +83,7 @@ pub(crate) enum Phase {
     /// Its continuation is being taken, to go where its cargo goes.
     Suspending(Departure),
     /// Kept until the next node accepts it.
-    HandingOff(HandOff),
+    HandingOff(Box<HandOff>),
     /// Its branches are under way, and end here.
     Merging(Merging),
 }
@@ -95,6 +96,8 @@ pub(crate) struct Suspended {
     pub(crate) awaits: Awaits,
     /// Its state, and that of the enclosing chains; not while they are on their way.
     pub(crate) continuation: Option<Bytes>,
+    /// How large its state is, also while that is on its way.
+    pub(crate) continuation_bytes: usize,
     /// The hop is not accepted before its state is here: if it does not come by then, its sender still has it.
     pub(crate) tail_due: Option<Time>,
     pub(crate) code: Code,
@@ -104,7 +107,7 @@ pub(crate) struct Suspended {
 #[derive(Clone, Debug)]
 pub(crate) enum Awaits {
     /// The result of its call; the service, if that answers with a chain.
-    Result(Option<Result<Answer, Exception>>, String),
+    Result(Option<Result<Answer, Box<Exception>>>, String),
     /// The outcomes of so many branches; with those that ended before its state had come.
     Branches(u16, Vec<End>),
     /// Nothing: it is the branch of this number, which begins here.
@@ -117,13 +120,14 @@ pub(crate) enum Code {
     Here,
     Fetching,
     /// Nobody has it: the chain ends so as soon as the states of the enclosing chains are there.
-    Unavailable(Exception),
+    Unavailable(Box<Exception>),
 }
 
 impl Suspended {
     /// Of what is here already: its state is, and nothing has to come but what it awaits.
     pub(crate) const fn here(call: u32, continuation: Bytes, awaits: Awaits) -> Self {
-        Self { call, awaits, continuation: Some(continuation), tail_due: None, code: Code::Here }
+        let continuation_bytes = continuation.len();
+        Self { call, awaits, continuation: Some(continuation), continuation_bytes, tail_due: None, code: Code::Here }
     }
 
     /// Whether a call runs, or ran, that may have taken effect.
@@ -264,6 +268,20 @@ impl Activation {
         }
     }
 
+    /// Its guest has run for so long.
+    pub(crate) fn note_guest(&mut self, took_us: u64) {
+        if let Some(profile) = &mut self.profile {
+            profile.guest_us += took_us;
+        }
+    }
+
+    /// The service function has run for so long.
+    pub(crate) fn note_service(&mut self, took_us: u64) {
+        if let Some(profile) = &mut self.profile {
+            profile.service_us = took_us;
+        }
+    }
+
     /// The profile of the step that ends here.
     pub(crate) fn note(&mut self, profile: StepTrace) {
         let branch = self.arrived.branch.clone();
@@ -294,8 +312,7 @@ impl Activation {
     pub(crate) fn bytes(&self) -> usize {
         let held = match &self.phase {
             // What has yet to come has its place already.
-            Phase::Suspended(Suspended { continuation: None, .. }) => self.profile.continuation_bytes as usize,
-            Phase::Suspended(suspended) => suspended.continuation.as_ref().map_or(0, Bytes::len),
+            Phase::Suspended(suspended) => suspended.continuation_bytes,
             Phase::HandingOff(hand_off) => hand_off.bytes(),
             Phase::Merging(merging) => merging.continuation.len(),
             Phase::LookingUp(departure) | Phase::Suspending(departure) => departure.cargo.bytes(),
@@ -303,5 +320,16 @@ impl Activation {
         };
         let unread: usize = self.calls.sets.values().map(OpenSet::bytes).sum();
         size_of::<Self>() + held + unread + self.state.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Activation;
+
+    /// What few chains have is apart: thousands wait at a node, and each takes as much.
+    #[test]
+    fn a_chain_that_waits_is_small() {
+        assert!(size_of::<Activation>() <= 900, "{} bytes", size_of::<Activation>());
     }
 }

@@ -1,6 +1,5 @@
 //! What the guests of a chain were told, as it is carried along.
 
-use alloc::vec::Vec;
 use catena_wire::{RECORDING_BYTES_MAX, RECORDING_EVENTS_MAX, Recording as Wire, Told, What};
 
 /// Kept for [`What::Full`], which must fit when nothing else does.
@@ -9,7 +8,7 @@ const EVENTS_MAX: usize = RECORDING_EVENTS_MAX - 1;
 /// What a chain has been told so far, on this branch and on those that have merged into it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recording {
-    told: Vec<Told>,
+    told: Wire,
     events: usize,
     payload_bytes: usize,
 }
@@ -21,8 +20,12 @@ impl Recording {
         recording
     }
 
-    pub(crate) fn to_wire(&self) -> Wire {
-        Wire(self.told.clone())
+    pub(crate) const fn as_wire(&self) -> &Wire {
+        &self.told
+    }
+
+    pub(crate) fn into_wire(self) -> Wire {
+        self.told
     }
 
     /// What it takes to keep.
@@ -35,17 +38,17 @@ impl Recording {
         more.0.into_iter().for_each(|told| self.push(told));
     }
 
-    /// Adds an event. The chain goes on when there is no room: the recording says that it does not.
     /// Takes back what a guest was to be told, and was not.
     pub(crate) fn pop(&mut self) {
-        if let Some(told) = self.told.pop() {
+        if let Some(told) = self.told.0.pop() {
             self.events -= told.events().min(self.events);
             self.payload_bytes -= told.payload_bytes().min(self.payload_bytes);
         }
     }
 
+    /// Adds an event. The chain goes on when there is no room: the recording says that it does not.
     pub(crate) fn push(&mut self, told: Told) {
-        if matches!(self.told.last(), Some(Told { what: What::Full, .. })) {
+        if matches!(self.told.0.last(), Some(Told { what: What::Full, .. })) {
             return;
         }
         let (events, bytes) = (told.events(), told.payload_bytes());
@@ -53,9 +56,9 @@ impl Recording {
         if fits {
             self.events += events;
             self.payload_bytes += bytes;
-            self.told.push(told);
+            self.told.0.push(told);
         } else {
-            self.told.push(Told { what: What::Full, ..told });
+            self.told.0.push(Told { what: What::Full, ..told });
         }
     }
 }

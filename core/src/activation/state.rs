@@ -18,13 +18,13 @@ pub(crate) struct ChainState {
     /// Branches that this one has split into so far.
     pub(crate) splits: u16,
     /// Where this branch's outcome goes.
-    pub(crate) merge: Option<Merge>,
+    pub(crate) merge: Option<Box<Merge>>,
     /// Answers of branches that have merged into this one.
     pub(crate) merged: Vec<BranchCount>,
     pub(crate) path: Vec<String>,
     pub(crate) trace: Option<Vec<StepTrace>>,
     /// What its guests were told, if the origin asked for a recording.
-    pub(crate) recording: Option<Recording>,
+    pub(crate) recording: Option<Box<Recording>>,
     pub(crate) console: Vec<LogLine>,
     /// How many of these lines the origin has been sent.
     pub(crate) console_told: u32,
@@ -120,7 +120,7 @@ impl ChainState {
         let steps = self.trace.as_ref().map_or(0, Vec::len) * (size_of::<StepTrace>() + NAMES_BYTES);
         let hosts: usize = self.path.iter().map(|host| size_of::<String>() + host.len()).sum();
         let credentials = self.charter.credentials.as_ref().map_or(0, Value::len_bytes);
-        let recorded = self.recording.as_ref().map_or(0, Recording::bytes);
+        let recorded = self.recording.as_ref().map_or(0, |recording| recording.bytes());
         stacked + lines + steps + recorded + hosts + credentials + self.merged.len() * size_of::<BranchCount>()
     }
 }

@@ -1,6 +1,6 @@
 //! Results of calls, to whoever waits for them.
 
-use alloc::{format, sync::Arc};
+use alloc::{boxed::Box, format, sync::Arc};
 use catena_wire::{Brought, Exception, Fault, Message, NodeRef, Value, names};
 
 use super::{Calls, ReplyTo, Request};
@@ -15,6 +15,7 @@ impl Calls {
     /// The result of a call that is over.
     pub(crate) fn answer(&mut self, ground: &mut Ground, mut request: Request, result: Result<Value, Exception>) {
         let brought = request.brings(request.hops_after(&result));
+        let result = request.named(result);
         self.reply(ground, request.reply_to, result, brought);
     }
 
@@ -32,17 +33,18 @@ impl Calls {
         result: Result<Value, Exception>,
         brought: Brought,
     ) {
-        let path = [ground.me.name.clone()];
+        let here = ground.me.clone();
+        let path = core::slice::from_ref(&here.name);
         match to {
             ReplyTo::Suspended(_) | ReplyTo::Guest { .. } => ground.out.tell(Event::Answered { to, result, brought }),
             ReplyTo::Peer { to, id } => {
-                send_return(ground, &to, id, result.map_err(|why| why.at_step(0, &path)), brought);
+                send_return(ground, &to, id, result.map_err(|why| why.at_step(0, path)), brought);
             }
             ReplyTo::Step(key) => {
-                let result = result.map_err(|why| why.at(&key, &path));
+                let result = result.map_err(|why| why.at(&key, path));
                 let Some(Record::Calling { fingerprint, askers }) = ground.steps.get(&key) else { return };
                 let (fate, askers) = (Fate::Returned(*fingerprint), askers.clone());
-                let payload = Payload::Returned(result.clone(), brought.clone());
+                let payload = Payload::Returned(Box::new((result.clone(), brought.clone())));
                 ground.steps.finish(ground.clock.now(), &key, fate, alloc::vec![], payload, &ground.policy);
                 for (to, id) in askers {
                     self.asking.remove(&(to.id, id));
@@ -51,11 +53,11 @@ impl Calls {
             }
             ReplyTo::Api(id) => ground.out.ask(Action::CallDone(id, result)),
             ReplyTo::Handing(right) => {
-                let at = result.map(|_| ground.me.clone()).map_err(|why| why.at_step(0, &path));
+                let at = result.map(|_| ground.me.clone()).map_err(|why| why.at_step(0, path));
                 ground.out.tell(Event::Handed { right, at });
             }
             ReplyTo::Right(right) => {
-                let result = result.map(Some).map_err(|why| why.at_step(0, &path));
+                let result = result.map(Some).map_err(|why| why.at_step(0, path));
                 ground.out.tell(Event::FunctionEnded { right, result });
             }
             ReplyTo::Nobody(_) => {}

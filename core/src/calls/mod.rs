@@ -6,6 +6,7 @@ mod ask;
 mod serve;
 
 use alloc::{
+    boxed::Box,
     collections::{BTreeMap, BTreeSet},
     string::String,
     vec::Vec,
@@ -42,7 +43,8 @@ struct Call {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Calls {
     next: u64,
-    calls: BTreeMap<u64, Call>,
+    /// Boxed: they are large, and a map has room for twice as many as it holds.
+    calls: BTreeMap<u64, Box<Call>>,
     owners: BTreeSet<(Owner, u64)>,
     asked: BTreeSet<(NodeId, u64)>,
     detached: BTreeMap<ChainId, u64>,
@@ -79,7 +81,7 @@ impl Calls {
             Stage::Detached(chain, _) => drop(self.detached.insert(*chain, id)),
             Stage::LookingUp(_) => {}
         }
-        self.calls.insert(id, call);
+        self.calls.insert(id, Box::new(call));
     }
 
     /// Takes a call out of the table, whatever becomes of it: it has its owner until [`Calls::over`].
@@ -87,7 +89,7 @@ impl Calls {
         if !is(&self.calls.get(&id)?.stage) {
             return None;
         }
-        let call = self.calls.remove(&id)?;
+        let call = *self.calls.remove(&id)?;
         match &call.stage {
             Stage::Asked(delivery) => drop(self.asked.remove(&(delivery.to().id, id))),
             Stage::Running => ground.services_running -= 1,

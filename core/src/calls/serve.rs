@@ -1,6 +1,6 @@
 //! Calls in: from other nodes, and by chains that stay where they are.
 
-use alloc::{format, string::String, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 use catena_wire::{Brought, ChainId, Exception, Fault, Message, NodeRef, Outcome, StepKey, names};
 
 use super::{Call, Calls, Owner, ReplyTo, Request, Stage};
@@ -73,7 +73,8 @@ impl Calls {
                     if age_us > 0 {
                         let why = Err(not_served(&ground.me.name, &request.service));
                         ground.steps.begin_call(key.clone(), mine, (from.clone(), id));
-                        let (fate, payload) = (Fate::Returned(mine), Payload::Returned(why, Brought::default()));
+                        let payload = Payload::Returned(Box::new((why, Brought::default())));
+                        let fate = Fate::Returned(mine);
                         ground.steps.finish(ground.clock.now(), &key, fate, Vec::new(), payload, &ground.policy);
                     }
                     return ground.out.send(from, Message::CallElsewhere(id, whither), Receipt::None, Urgency::Now);
@@ -109,7 +110,7 @@ impl Calls {
 
     /// How many functions of that service run here.
     pub(crate) fn running(&self, service: &str) -> usize {
-        let running = |call: &&Call| matches!(call.stage, Stage::Running) && call.request.service == service;
+        let running = |call: &&Box<Call>| matches!(call.stage, Stage::Running) && call.request.service == service;
         self.calls.values().filter(running).count()
     }
 
@@ -166,7 +167,7 @@ impl Calls {
         if let Some(Record::Calling { fingerprint, askers }) = ground.steps.get(key) {
             askers.iter().for_each(|(node, id)| drop(self.asking.remove(&(node.id, *id))));
             let fate = Fate::Returned(*fingerprint);
-            let payload = Payload::Returned(Err(stopped()), Brought::default());
+            let payload = Payload::Returned(Box::new((Err(stopped()), Brought::default())));
             ground.steps.finish(ground.clock.now(), key, fate, Vec::new(), payload, &ground.policy);
         }
     }
@@ -204,8 +205,8 @@ fn stopped() -> Exception {
 }
 
 fn returned(done: &Done) -> (Result<catena_wire::Value, Exception>, Brought) {
-    if let Some(Payload::Returned(result, brought)) = done.payload.as_deref() {
-        return (result.clone(), brought.clone());
+    if let Some(Payload::Returned(returned)) = &done.payload {
+        return (**returned).clone();
     }
     let why = "the call was made before, and its result is no longer kept; whether it took effect is unknown";
     (Err(Exception::new(names::NODE_LOST, Fault::Node, why).outcome_unknown()), Brought::default())

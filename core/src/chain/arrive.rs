@@ -4,7 +4,7 @@ use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 use bytes::Bytes;
 use catena_wire::{
     Branch, ChainId, Charter, Exception, Fault, Hash, Hop, Message, NodeRef, Outcome, PATH_HOSTS_MAX, StepKey,
-    StepTrace, TRACE_STEPS_MAX, Value, Whither, names,
+    TRACE_STEPS_MAX, Value, Whither, names,
 };
 
 use super::{
@@ -178,19 +178,18 @@ impl Chains {
         (service, function, params_bytes): (&str, &str, usize),
         whole: bool,
     ) -> SessionId {
-        let profile = StepTrace {
-            step: hop.key.step,
-            arrived_at_us: ground.unix_us(),
-            continuation_bytes: u64::from(hop.continuation_bytes),
-            params_bytes: params_bytes as u64,
-            ..ground.profile(service, function)
-        };
+        let mut profile = ground.profile(hop.trace.is_some(), hop.key.step, service, function);
+        if let Some(profile) = &mut profile {
+            profile.continuation_bytes = u64::from(hop.continuation_bytes);
+            profile.params_bytes = params_bytes as u64;
+        }
         let awaits = match hop.gather {
             0 => Awaits::Result(None, String::new()),
             gather => Awaits::Branches(gather, Vec::new()),
         };
         let suspended = Suspended {
             continuation: whole.then(|| hop.continuation.clone()),
+            continuation_bytes: hop.continuation_bytes as usize,
             ..Suspended::here(hop.call, Bytes::new(), awaits)
         };
         self.insert(Activation {
@@ -225,8 +224,8 @@ impl Chains {
             return self.reset_timer(session);
         };
         suspended.tail_due = None;
-        suspended.continuation = Some(continuation.clone());
-        activation.profile.continuation_bytes = continuation.len() as u64;
+        suspended.continuation_bytes = continuation.len();
+        suspended.continuation = Some(continuation);
         activation.state.stack.iter_mut().zip(stacked).for_each(|(frame, state)| frame.continuation = state);
         self.recount(session);
         self.accept(ground, &from, key.clone(), session, code_bytes, code);
@@ -253,7 +252,7 @@ impl Chains {
             Code::Here => {}
             Code::Fetching => return,
             Code::Unavailable(why) => {
-                let why = why.clone();
+                let why = (**why).clone();
                 return self.finish(ground, session, Outcome::Threw(why));
             }
         }
@@ -270,7 +269,7 @@ impl Chains {
                     Some(Ok(Answer::Nothing)) => {
                         self.resume(ground, session, call, continuation, Ok(Value::null()));
                     }
-                    Some(Err(why)) => self.resume(ground, session, call, continuation, Err(why)),
+                    Some(Err(why)) => self.resume(ground, session, call, continuation, Err(*why)),
                     None => {}
                 }
             }
@@ -321,19 +320,19 @@ impl Chains {
         let Start { started_at_ms, seed } = plan.start.unwrap_or_else(|| Start::of(chain, ground.unix_us()));
         let arrived = StepKey { chain, branch: Branch::root(), step: 0 };
         let charter = Charter {
-            origin: (*ground.me).clone(),
+            origin: ground.me.clone(),
             started_at_ms,
             mode: plan.mode,
             compose: plan.compose,
             entry: None,
             credentials: plan.credentials,
         };
-        let profile = StepTrace {
-            target: String::new(),
-            arrived_at_us: ground.unix_us(),
-            params_bytes: input.len_bytes() as u64,
-            ..ground.profile("", "")
-        };
+        let mut profile = ground.profile(plan.profile, 0, "", "");
+        if let Some(profile) = &mut profile {
+            // The origin's own turn calls nothing.
+            profile.target = String::new();
+            profile.params_bytes = input.len_bytes() as u64;
+        }
         let session = self.insert(Activation {
             step: 0,
             arrived: arrived.clone(),
@@ -347,7 +346,7 @@ impl Chains {
                 merged: Vec::new(),
                 path: alloc::vec![ground.me.name.clone()],
                 trace: plan.profile.then(Vec::new),
-                recording: plan.record.then(Recording::default),
+                recording: plan.record.then(Box::default),
                 console: Vec::new(),
                 console_told: 0,
                 limits: plan.limits,
@@ -373,10 +372,10 @@ impl Chains {
 }
 
 fn state_of(hop: Hop, ground: &Ground) -> ChainState {
-    let path = travelled(&hop, &ground.me.name);
+    let path = travelled(hop.path, &ground.me.name);
     let mut trace = hop.trace;
     trace.iter_mut().for_each(|trace| trace.truncate(TRACE_STEPS_MAX));
-    let by_here = || hop.charter.origin.address.is_none().then(|| (*ground.me).clone());
+    let by_here = || hop.charter.origin.address.is_none().then(|| ground.me.clone());
     let entry = hop.charter.entry.clone().or_else(by_here);
     ChainState {
         code: hop.code,
@@ -384,11 +383,11 @@ fn state_of(hop: Hop, ground: &Ground) -> ChainState {
         stack: hop.stack,
         emitted: if bug!(ground.policy, AnswersRenumbered) { 0 } else { hop.emitted },
         splits: hop.splits,
-        merge: hop.merge,
+        merge: hop.merge.map(Box::new),
         merged: hop.merged,
         path,
         trace,
-        recording: hop.recording.map(Recording::from_wire),
+        recording: hop.recording.map(|recording| Box::new(Recording::from_wire(recording))),
         // All of it, where this node allows fewer lines, too: the origin knows each by its place.
         console: hop.console,
         console_told: hop.console_told,
@@ -400,7 +399,7 @@ fn state_of(hop: Hop, ground: &Ground) -> ChainState {
 
 /// Sends the hop back: its sender goes on with the exception.
 pub(super) fn refuse(ground: &mut Ground, from: &Arc<NodeRef>, hop: &Hop, why: Exception) -> catena_wire::Encoded {
-    let why = why.calling(&hop.service, &hop.function).at(&hop.key, &travelled(hop, &ground.me.name));
+    let why = why.calling(&hop.service, &hop.function).at(&hop.key, &travelled(hop.path.clone(), &ground.me.name));
     let refusal = Message::Refused(hop.key.clone(), why).encode();
     ground.out.send_encoded(from.clone(), refusal.clone(), Receipt::None, None);
     refusal
@@ -439,8 +438,7 @@ fn check_identity(hop: &Hop) -> Result<(), Exception> {
 }
 
 /// The hosts behind a hop that has reached `host`. The oldest are kept when it grows too long.
-fn travelled(hop: &Hop, host: &str) -> Vec<String> {
-    let mut path = hop.path.clone();
+fn travelled(mut path: Vec<String>, host: &str) -> Vec<String> {
     if path.len() < PATH_HOSTS_MAX {
         path.push(host.into());
     }

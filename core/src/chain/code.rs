@@ -1,11 +1,11 @@
 //! Chains whose function is not here: they wait until it has been fetched, or nobody has it.
 
-use alloc::{format, string::String, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 use catena_wire::{Exception, Fault, Hash, NodeRef, names};
 
 use super::{
     Chains,
-    activation::{Awaits, Code, Phase, Recording, Suspended},
+    activation::{Awaits, Code, Phase, Suspended},
 };
 use crate::{Action, Answer, SessionId, ground::Ground};
 
@@ -24,7 +24,7 @@ impl Chains {
     pub(crate) fn code_absent(&mut self, ground: &mut Ground, action: Action) {
         let (session, code, suspended) = match action {
             Action::Resume { session, code, continuation, call, result, .. } => {
-                let awaits = Awaits::Result(Some(result.map(Answer::Value)), String::new());
+                let awaits = Awaits::Result(Some(result.map(Answer::Value).map_err(Box::new)), String::new());
                 (session, code, Suspended::here(call, continuation, awaits))
             }
             Action::Branch { session, code, continuation, call, index, .. } => {
@@ -35,7 +35,7 @@ impl Chains {
         if let Some(activation) = self.get_mut(session)
             && matches!(activation.phase, Phase::Running)
         {
-            activation.state.recording.iter_mut().for_each(Recording::pop);
+            activation.state.recording.iter_mut().for_each(|recording| recording.pop());
             self.set_phase(session, Phase::Suspended(suspended));
             self.code_missing(ground, session, code);
         }
@@ -46,8 +46,8 @@ impl Chains {
         let Some(activation) = self.get(session) else { return Vec::new() };
         let state = &activation.state;
         // An origin that cannot be dialled cannot be asked, but it gave the function to the node by which it entered.
-        let creators = state.stack.iter().map(|frame| &frame.creator);
-        let others = creators.chain(&state.charter.entry).chain([&state.charter.origin]).cloned().map(Arc::new);
+        let creators = state.stack.iter().map(|frame| Arc::new(frame.creator.clone()));
+        let others = creators.chain(state.charter.entry.clone()).chain([state.charter.origin.clone()]);
         // An enclosing chain's function has been where its sub-chain began; the hop before may never have needed it.
         let near = ground.codes.repository().into_iter().chain(&activation.creator).chain([&activation.before]);
         near.cloned().chain(others).filter(|node| node.id != ground.me.id).collect()
@@ -94,7 +94,8 @@ impl Chains {
             {
                 let why = Exception::new(names::CODE_MISSING, Fault::Node, message);
                 // The service function has run, or runs.
-                suspended.code = Code::Unavailable(if suspended.calls() { why.outcome_unknown() } else { why });
+                suspended.code =
+                    Code::Unavailable(Box::new(if suspended.calls() { why.outcome_unknown() } else { why }));
                 self.resume_if_ready(ground, session);
             }
         }

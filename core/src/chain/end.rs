@@ -8,7 +8,7 @@ use catena_wire::{
 
 use super::{
     Chains,
-    activation::{Activation, Phase, Recording, Suspended},
+    activation::{Activation, Phase, Suspended},
 };
 use crate::{
     Action, Receipt, SessionId, Time, Undelivered,
@@ -91,17 +91,17 @@ impl Chains {
     }
 
     pub(super) fn close_profile(&mut self, ground: &Ground, session: SessionId) {
-        let left_at_us = ground.unix_us();
         let Some(activation) = self.get_mut(session) else { return };
-        let profile = StepTrace { left_at_us, ..core::mem::take(&mut activation.profile) };
-        activation.note(profile);
+        if let Some(profile) = activation.profile.take() {
+            activation.note(StepTrace { left_at_us: ground.unix_us(), ..*profile });
+        }
     }
 
     /// The end of the whole chain, or of a branch: straight from here to the origin, or to the merge host (design, section 2).
     pub(super) fn end(&mut self, ground: &mut Ground, session: SessionId, outcome: Outcome) {
         self.close_profile(ground, session);
         self.record(ground, session, What::Ended);
-        let Some(activation) = self.remove(session) else { return };
+        let Some(mut activation) = self.remove(session) else { return };
         if !bug!(ground.policy, GuestLeaks) {
             ground.out.ask(Action::Discard(session));
         }
@@ -110,8 +110,8 @@ impl Chains {
             true => outcome,
             false => activation.state.conclude_all(outcome),
         };
-        let end = end_of(ground.now, &activation, outcome);
         let way = way_of(ground, &activation, false);
+        let end = end_of(ground.now, &mut activation, outcome);
         send_end(ground, (&activation.arrived, alloc::vec![activation.before.id]), end, way);
     }
 
@@ -138,7 +138,7 @@ impl Chains {
         let (to, step, via) = match activation.state.listener() {
             Listener::Nobody => return,
             Listener::Creator(creator, step) => (Arc::new(creator), step, None),
-            Listener::Origin => (Arc::new(charter.origin.clone()), 0, ground.way_home(&charter)),
+            Listener::Origin => (charter.origin.clone(), 0, ground.way_home(&charter)),
         };
         let partial = Message::Partial { key: key.clone(), number, value, to: step };
         if to.id == ground.me.id {
@@ -177,11 +177,11 @@ impl Chains {
         let (arrived, record) = ground.steps.stay_of(key)?;
         let of = |activation: &Activation| {
             let done = Outcome::Done(Value::null());
-            (end_of(ground.now, activation, done), way_of(ground, activation, true))
+            (end_of(ground.now, &mut activation.clone(), done), way_of(ground, activation, true))
         };
         let (end, home) = match record {
             Record::Running { session, .. } => of(self.get(*session)?),
-            Record::Done(done) => match done.payload.as_deref()? {
+            Record::Done(done) => match done.payload.as_ref()? {
                 Payload::Forwarded(activation, _) => of(activation),
                 Payload::Ended(sent) => match Message::decode_head(&sent.message.head) {
                     Ok(Message::End(end)) if parcel.to.id == key.chain.origin => (*end, parcel),
@@ -195,9 +195,10 @@ impl Chains {
     }
 }
 
-/// How a chain or branch ends.
-fn end_of(now: Time, activation: &Activation, outcome: Outcome) -> End {
-    let (key, state) = (activation.key(), &activation.state);
+/// How a chain or branch ends, which gives what it carries to its end.
+fn end_of(now: Time, activation: &mut Activation, outcome: Outcome) -> End {
+    let (key, hops_left) = (activation.key(), activation.budget_now(now).hops_left());
+    let state = &mut activation.state;
     let outcome = match outcome {
         Outcome::Threw(why) => Outcome::Threw(why.at(&key, &state.path)),
         done @ Outcome::Done(_) => done,
@@ -206,13 +207,13 @@ fn end_of(now: Time, activation: &Activation, outcome: Outcome) -> End {
         key,
         outcome,
         emitted: state.answers(),
-        path: state.path.clone(),
-        trace: state.trace.clone(),
-        recording: state.recording.as_ref().map(Recording::to_wire),
-        console: state.console.clone(),
         at: state.merge.as_ref().map(|merge| merge.at.clone()),
-        hops_left: activation.budget_now(now).hops_left(),
-        merged: state.merged.clone(),
+        hops_left,
+        path: core::mem::take(&mut state.path),
+        trace: state.trace.take(),
+        recording: state.recording.take().map(|recording| recording.into_wire()),
+        console: core::mem::take(&mut state.console),
+        merged: core::mem::take(&mut state.merged),
         cut: false,
     }
 }
@@ -221,7 +222,7 @@ fn end_of(now: Time, activation: &Activation, outcome: Outcome) -> End {
 fn way_of(ground: &Ground, activation: &Activation, home: bool) -> Parcel {
     let charter = &activation.state.charter;
     let merge = activation.state.merge.as_ref().filter(|_| !home);
-    let to = Arc::new(merge.map_or(&charter.origin, |merge| &merge.host).clone());
+    let to = merge.map_or_else(|| charter.origin.clone(), |merge| Arc::new(merge.host.clone()));
     let via = ground.way_home(charter).filter(|_| to.id == charter.origin.id);
     let until =
         ground.now.after(activation.budget_now(ground.now).time_left_us().max(ground.policy.heartbeat_timeout_us));
@@ -238,7 +239,7 @@ fn send_end(ground: &mut Ground, (arrived, from): (&StepKey, Vec<NodeId>), end: 
     } else {
         let message = end.encode();
         ground.send_kept(key.clone(), Part::End, way.with(message.clone()));
-        Some(Payload::Ended(Sent { key, to: to.clone(), message, via }))
+        Some(Payload::Ended(Box::new(Sent { key, to: to.clone(), message, via })))
     };
     let (awake, to) = (ground.clock.now(), alloc::vec![to]);
     ground.steps.remember(awake, arrived, Fate::Ended, from, to, payload, &ground.policy);
@@ -258,7 +259,7 @@ fn end_too_large(ground: &mut Ground, key: &StepKey, bytes: u64, bytes_max: u64)
     {
         let (arrived, from, nodes) = (arrived.clone(), done.from.clone(), done.to.clone());
         let Parcel { to, via, message, .. } = parcel.clone();
-        let payload = Some(Payload::Ended(Sent { key: key.clone(), to, message, via }));
+        let payload = Some(Payload::Ended(Box::new(Sent { key: key.clone(), to, message, via })));
         ground.steps.remember(ground.clock.now(), &arrived, Fate::Ended, from, nodes, payload, &ground.policy);
     }
     ground.send_kept(key.clone(), Part::End, parcel);

@@ -2,9 +2,7 @@
 
 use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
 use bytes::Bytes;
-use catena_wire::{
-    Encoded, Exception, Hop, Message, NodeId, NodeRef, Outcome, StepKey, StepTrace, Value, Whither, names,
-};
+use catena_wire::{Encoded, Exception, LeavingHop, NodeId, NodeRef, Outcome, StepKey, Value, Whither, names};
 
 use super::{
     Chains,
@@ -23,10 +21,14 @@ use crate::{
 impl Chains {
     /// The chain goes where this goes, as soon as it is known where that is.
     pub(super) fn find_and_depart(&mut self, ground: &mut Ground, session: SessionId, cargo: Cargo) {
-        let known = ground.directory.known(ground.now, cargo.service()).cloned();
-        if let Some(Known::At(place)) = known {
-            return self.depart(ground, session, cargo, &place);
-        }
+        let absent = match ground.directory.known(ground.now, cargo.service()) {
+            Some(Known::At(place)) => {
+                let host = host_of(place, cargo.function());
+                return self.depart(ground, session, cargo, host);
+            }
+            Some(Known::Absent(why)) => Some(why.clone()),
+            None => None,
+        };
         let service = String::from(cargo.service());
         let Some(activation) = self.get(session) else { return };
         let step = activation.step;
@@ -34,16 +36,22 @@ impl Chains {
         let to = ground.me.clone();
         let departure = Departure { cargo, to, with_code: false, scope: RetryScope::Nowhere };
         self.set_phase(session, Phase::LookingUp(departure));
-        if let Some(Known::Absent(why)) = known {
+        if let Some(why) = absent {
             return self.not_found(ground, session, why);
         }
         ground.directory.lookups.look_up(&mut ground.out, &service, Waiter::Chain(session, step), Vec::new());
     }
 
-    pub(super) fn depart(&mut self, ground: &mut Ground, session: SessionId, cargo: Cargo, place: &Instance) {
+    /// The chain goes to that host, where the call may be done again in that scope.
+    pub(super) fn depart(
+        &mut self,
+        ground: &mut Ground,
+        session: SessionId,
+        cargo: Cargo,
+        (to, scope): (Arc<NodeRef>, RetryScope),
+    ) {
         let Some(activation) = self.get(session) else { return };
         let code = activation.state.code;
-        let (to, scope) = host_of(place, cargo.function());
         let with_code = to.id != ground.me.id && !ground.codes.was_sent(to.id, code);
         self.suspend(ground, session, Departure { cargo, to, with_code, scope });
     }
@@ -64,10 +72,13 @@ impl Chains {
         took_us: u64,
     ) {
         let Some(activation) = self.get_mut(session) else { return };
-        let Phase::Suspending(departure) = &activation.phase else { return };
-        let Departure { cargo, to, with_code, scope } = departure.clone();
+        if !matches!(activation.phase, Phase::Suspending(_)) {
+            return;
+        }
+        let Phase::Suspending(departure) = core::mem::replace(&mut activation.phase, Phase::Waiting) else { return };
+        let Departure { cargo, to, with_code, scope } = departure;
         let code = activation.state.code;
-        activation.profile.guest_us += took_us;
+        activation.note_guest(took_us);
         let (continuation, code_bytes) = match continuation {
             Ok(taken) => taken,
             Err(why) => {
@@ -102,7 +113,7 @@ impl Chains {
         delivery: Delivery,
         continuation: Bytes,
         code_bytes: Option<Bytes>,
-        fallback: Option<Exception>,
+        fallback: Option<Box<Exception>>,
     ) {
         self.close_profile(ground, session);
         let Some(activation) = self.get_mut(session) else { return };
@@ -113,7 +124,7 @@ impl Chains {
         }
         let (key, retry_at) = (activation.key(), Some(ground.now));
         let hand_off = HandOff { key, cargo, continuation, code_bytes, delivery, retry_at, fallback };
-        self.set_phase(session, Phase::HandingOff(hand_off));
+        self.set_phase(session, Phase::HandingOff(Box::new(hand_off)));
         self.send_hop(ground, session);
     }
 
@@ -288,7 +299,10 @@ impl Chains {
             Phase::LookingUp(departure) if activation.step == step => {
                 let cargo = departure.cargo.clone();
                 match place {
-                    Ok(place) => self.depart(ground, session, cargo, place),
+                    Ok(place) => {
+                        let host = host_of(place, cargo.function());
+                        self.depart(ground, session, cargo, host);
+                    }
                     Err(why) => self.not_found(ground, session, why.clone()),
                 }
             }
@@ -328,7 +342,7 @@ impl Chains {
 
     fn take_back(&mut self, ground: &mut Ground, session: SessionId, why: Exception) {
         let Some(Phase::HandingOff(hand_off)) = self.set_phase(session, Phase::Waiting) else { return };
-        let HandOff { key, cargo, continuation, delivery, fallback, .. } = hand_off;
+        let HandOff { key, cargo, continuation, delivery, fallback, .. } = *hand_off;
         // The name may lead elsewhere next time (design, section 5).
         let place = ground.directory.forget(cargo.service());
         // Whoever hosts no chains for others does not know the services of others.
@@ -337,7 +351,6 @@ impl Chains {
         if let (Cargo::Call(call), true) = (&cargo, no_host) {
             return self.stay_and_call(ground, session, call.clone(), continuation);
         }
-        let (arrived_at_us, profile) = (ground.unix_us(), ground.profile("", ""));
         let Some(activation) = self.get_mut(session) else { return };
         if let Cargo::Split(split) = &cargo {
             // None of its branches has begun.
@@ -349,9 +362,9 @@ impl Chains {
             }
         }
         activation.calls.out.remove(&cargo.number());
-        activation.profile = StepTrace { step: activation.step, arrived_at_us, ..profile };
+        activation.profile = ground.profile(activation.state.trace.is_some(), activation.step, "", "");
         let why = if bug!(ground.policy, LossOutlived) { why } else { delivery.conclude(why) };
-        let why = fallback.filter(|_| !why.unknown).unwrap_or(why);
+        let why = fallback.filter(|_| !why.unknown).map_or(why, |fallback| *fallback);
         let why = why.calling(cargo.service(), cargo.function()).at(&key, &activation.state.path);
         if why.unknown {
             // The chain may have gone on there: what its function does now may have been done by its first way.
@@ -366,17 +379,16 @@ impl Chains {
 pub(super) fn hop_of(ground: &Ground, activation: &Activation, age_us: u64) -> Option<Encoded> {
     let Phase::HandingOff(hand_off) = &activation.phase else { return None };
     let state = &activation.state;
+    let nothing = Value::null();
     let (service, function, params, gather) = match &hand_off.cargo {
-        Cargo::Call(call) => (call.service.clone(), call.function.clone(), call.params.clone(), 0),
-        Cargo::Split(split) => {
-            (String::new(), String::new(), Value::null(), u16::try_from(split.count).unwrap_or(u16::MAX))
-        }
+        Cargo::Call(call) => (call.service.as_str(), call.function.as_str(), &call.params, 0),
+        Cargo::Split(split) => ("", "", &nothing, u16::try_from(split.count).unwrap_or(u16::MAX)),
         // It never goes anywhere.
         Cargo::Sub { .. } => return None,
     };
     let heartbeat_in_us = activation.heartbeat_at.since(ground.now).saturating_sub(ground.policy.heartbeat_hop_us);
-    let hop = Hop {
-        key: hand_off.key.clone(),
+    let hop = LeavingHop {
+        key: &hand_off.key,
         age_us,
         budget: activation.budget_now(ground.now),
         service,
@@ -384,27 +396,27 @@ pub(super) fn hop_of(ground: &Ground, activation: &Activation, age_us: u64) -> O
         params,
         call: hand_off.cargo.number(),
         code: state.code,
-        charter: state.charter.clone(),
-        stack: state.stack.clone(),
+        charter: &state.charter,
+        stack: &state.stack,
         emitted: state.emitted,
         heartbeat_in_us,
-        path: state.path.clone(),
-        trace: state.trace.clone(),
-        recording: state.recording.as_ref().map(Recording::to_wire),
-        console: state.console.clone(),
+        path: &state.path,
+        trace: &state.trace,
+        recording: state.recording.as_deref().map(Recording::as_wire),
+        console: &state.console,
         console_told: state.console_told,
         limits: state.limits,
         uncertain: state.uncertain,
-        duplicate: state.duplicate.as_deref().filter(|_| !bug!(ground.policy, MarkDropped)).cloned(),
+        duplicate: state.duplicate.as_deref().filter(|_| !bug!(ground.policy, MarkDropped)),
         continuation_bytes: u32::try_from(hand_off.continuation.len()).unwrap_or(u32::MAX),
         splits: state.splits,
-        merge: state.merge.clone(),
+        merge: state.merge.as_deref(),
         gather,
-        merged: state.merged.clone(),
-        continuation: hand_off.continuation.clone(),
-        code_bytes: hand_off.code_bytes.clone(),
+        merged: &state.merged,
+        continuation: &hand_off.continuation,
+        code_bytes: hand_off.code_bytes.as_ref(),
     };
-    Some(Message::Hop(Box::new(hop)).encode())
+    Some(hop.encode())
 }
 
 /// Where chains run that call it, and where that may be done again.

@@ -21,7 +21,7 @@ impl Chains {
     /// A chain of this node has been silent for too long, twice.
     pub(crate) fn seek(&mut self, ground: &mut Ground, chain: ChainId) {
         let key = StepKey { chain, branch: Branch::root(), step: 0 };
-        let home = home((*ground.me).clone(), None);
+        let home = home(ground.me.clone(), None);
         self.follow(ground, &key, &home);
     }
 
@@ -36,7 +36,7 @@ impl Chains {
     ) {
         let brought = ground.steps.get(key).is_none_or(|record| record.came_from(from));
         if origin.id == key.chain.origin && (brought || from == key.chain.origin) {
-            self.follow(ground, key, &home(origin, entry));
+            self.follow(ground, key, &home(Arc::new(origin), entry.map(Arc::new)));
         }
     }
 
@@ -51,7 +51,7 @@ impl Chains {
             Some(Record::Done(done)) => {
                 // Whoever ended or refused it tells that again when the hop comes again.
                 let Fate::Forwarded(step) = done.fate else { return };
-                let (to, payload) = (done.to.last().cloned(), done.payload.as_deref().cloned());
+                let (to, payload) = (done.to.last().cloned(), done.payload.clone());
                 let at = StepKey { step, ..key.clone() };
                 match payload {
                     Some(Payload::Forwarded(activation, children)) => {
@@ -106,7 +106,7 @@ fn went(ground: &mut Ground, at: &StepKey, to: Option<Arc<NodeRef>>, taken: bool
     let host = to.name.clone();
     tell(ground, at, if taken { Whereabouts::Went(host) } else { Whereabouts::Handing(host) }, seeker);
     if taken {
-        let (origin, entry) = (seeker.origin.clone(), seeker.entry.clone());
+        let (origin, entry) = ((*seeker.origin).clone(), seeker.entry.as_deref().cloned());
         let locate = Message::Locate { key: at.clone(), origin, entry };
         ground.out.send(&to, locate, Receipt::None, Urgency::Now);
     }
@@ -118,6 +118,6 @@ fn tell(ground: &mut Ground, key: &StepKey, whereabouts: Whereabouts, seeker: &C
 }
 
 /// The way to whoever looks for a chain of which this node may know nothing.
-const fn home(origin: NodeRef, entry: Option<NodeRef>) -> Charter {
+const fn home(origin: Arc<NodeRef>, entry: Option<Arc<NodeRef>>) -> Charter {
     Charter { origin, started_at_ms: 0, mode: Mode::Chain, compose: true, entry, credentials: None }
 }

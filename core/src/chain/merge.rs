@@ -1,7 +1,7 @@
 //! Merging (rpc-chains section 3.10): the merge host awaits the outcomes of all branches, then the parent goes on.
 
 use alloc::vec::Vec;
-use catena_wire::{BRANCHES_MAX, BranchCount, End, PATH_HOSTS_MAX, StepKey, StepTrace, Value};
+use catena_wire::{BRANCHES_MAX, BranchCount, End, PATH_HOSTS_MAX, StepKey, Value};
 
 use super::{
     Chains,
@@ -60,7 +60,6 @@ impl Chains {
     }
 
     fn merge(&mut self, ground: &mut Ground, session: SessionId) {
-        let (arrived_at_us, profile) = (ground.unix_us(), ground.profile("", ""));
         let Some(activation) = self.get_mut(session) else { return };
         let Phase::Merging(merging) = &mut activation.phase else { return };
         let ends = core::mem::take(&mut merging.ended);
@@ -87,9 +86,9 @@ impl Chains {
         if !bug!(ground.policy, BranchDoubtForgotten) {
             state.observe_branches(&outcomes);
         }
-        if activation.profile.node.is_empty() {
+        if activation.profile.is_none() {
             // It has been here all the time; what it did until it split has been noted.
-            activation.profile = StepTrace { step: activation.step, arrived_at_us, ..profile };
+            activation.profile = ground.profile(activation.state.trace.is_some(), activation.step, "", "");
         }
         self.resume(ground, session, call, continuation, Ok(Value::of_outcomes(&outcomes)));
     }

@@ -34,9 +34,9 @@ impl Chains {
                 ground.out.send(from, accepted, Receipt::None, Urgency::Lazy);
                 self.repeat_done(ground, &key);
             }
-            Some(Record::Done(done)) if done.fate == Fate::Refused => match done.payload.as_deref() {
+            Some(Record::Done(done)) if done.fate == Fate::Refused => match &done.payload {
                 Some(Payload::Refused(refusal)) => {
-                    ground.out.send_encoded(from.clone(), refusal.clone(), Receipt::None, None);
+                    ground.out.send_encoded(from.clone(), (**refusal).clone(), Receipt::None, None);
                 }
                 _ => {
                     let message = "refused before, for a reason that is no longer kept";
@@ -69,7 +69,7 @@ impl Chains {
 
     fn repeat_done(&mut self, ground: &mut Ground, key: &StepKey) {
         let Some(Record::Done(done)) = ground.steps.get(key) else { return };
-        match done.payload.as_deref().cloned() {
+        match done.payload.clone() {
             Some(Payload::Ended(sent)) if sent.to.id != ground.me.id => {
                 let until = ground.now.after(ground.policy.step_record_ttl_us);
                 let parcel = Parcel::new(sent.to, sent.via, sent.message, until);

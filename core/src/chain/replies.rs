@@ -63,11 +63,10 @@ impl Chains {
             let why = Exception::new(names::LIMIT_EXCEEDED, Fault::Guest, message).at_line(call.line, call.column);
             return self.settle(ground, session, set, Err(why));
         }
-        let (step, arrived_at_us, params_bytes) = (activation.step, ground.unix_us(), call.params.len_bytes() as u64);
-        if activation.state.trace.is_some() {
-            let profile = ground.profile(&call.service, &call.function);
-            let profile = StepTrace { step, arrived_at_us, params_bytes, in_place: true, ..profile };
-            activation.calls.profiles.insert(set, profile);
+        let traced = activation.state.trace.is_some();
+        if let Some(profile) = ground.profile(traced, activation.step, &call.service, &call.function) {
+            let params_bytes = call.params.len_bytes() as u64;
+            activation.calls.profiles.insert(set, StepTrace { params_bytes, in_place: true, ..*profile });
         }
         let budget = activation.lend_to_set(ground.now);
         let id = ChainId { origin: ground.me.id, number };

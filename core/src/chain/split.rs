@@ -1,15 +1,15 @@
 //! Splitting (rpc-chains section 3.10): the continuation is forked, and each branch goes its own way under its own number.
 
-use alloc::{format, string::String, vec::Vec};
+use alloc::{boxed::Box, format, string::String, vec::Vec};
 use bytes::Bytes;
-use catena_wire::{Exception, Fault, Kinds, Merge, Mode, NodeRef, Outcome, StepKey, StepTrace, names};
+use catena_wire::{Exception, Fault, Merge, Mode, NodeRef, Outcome, StepKey, names};
 
 use super::{
     Chains,
     activation::{Activation, Awaits, Cargo, ChainState, Merging, Outstanding, Phase, Recording, Suspended},
 };
 use crate::{
-    GuestSplit, Instance, SessionId,
+    GuestSplit, RetryScope, SessionId,
     ground::{Ground, overloaded},
 };
 
@@ -33,8 +33,8 @@ impl Chains {
         let here = stays || split.at.as_ref().is_none_or(|at| ground.directory.serves(at));
         let cargo = Cargo::Split(split);
         if here {
-            let place = Instance { node: ground.me.clone(), proxy: None, kinds: Kinds::default() };
-            return self.depart(ground, session, cargo, &place);
+            let host = (ground.me.clone(), RetryScope::Nowhere);
+            return self.depart(ground, session, cargo, host);
         }
         self.find_and_depart(ground, session, cargo);
     }
@@ -164,17 +164,17 @@ fn branch_of(ground: &Ground, parent: &Activation, key: &StepKey, host: &NodeRef
         stack: Vec::new(),
         emitted: 0,
         splits: 0,
-        merge: Some(Merge { host: host.clone(), at: parent.key(), listener: parent.state.listener() }),
+        merge: Some(Box::new(Merge { host: host.clone(), at: parent.key(), listener: parent.state.listener() })),
         merged: Vec::new(),
         trace: parent.state.trace.as_ref().map(|_| Vec::new()),
-        recording: parent.state.recording.as_ref().map(|_| Recording::default()),
+        recording: parent.state.recording.as_ref().map(|_| Box::new(Recording::default())),
         // What its parent said comes before what it says; the origin shows each line once.
         console_told: 0,
         // Of its own calls: its parent answers for what its parent was told.
         uncertain: false,
         ..parent.state.clone()
     };
-    let profile = StepTrace { step: key.step, arrived_at_us: ground.unix_us(), ..ground.profile("", "") };
+    let profile = ground.profile(parent.state.trace.is_some(), key.step, "", "");
     Activation {
         arrived: key.clone(),
         step: key.step,

@@ -1,6 +1,6 @@
 //! The chain stack (rpc-chains section 3.4): a service answers with a chain, which the chain that called becomes until it ends.
 
-use alloc::{format, string::String, sync::Arc};
+use alloc::{boxed::Box, format, string::String, sync::Arc};
 use bytes::Bytes;
 use catena_wire::{Exception, Fault, Frame, Message, Outcome, STACK_DEPTH_MAX, StepKey, StepLimits, Value, names};
 
@@ -46,9 +46,9 @@ impl Chains {
             }
             _ => {
                 // It takes over as soon as the state of the chain that called is here.
-                activation.profile.service_us = request.service_us;
+                activation.note_service(request.service_us);
                 if let Phase::Suspended(suspended) = &mut activation.phase {
-                    let result = deep.map(|()| Answer::Chain(sub)).map_err(|why| why.at(&key, &path));
+                    let result = deep.map(|()| Answer::Chain(sub)).map_err(|why| Box::new(why.at(&key, &path)));
                     suspended.awaits = Awaits::Result(Some(result), request.service);
                 }
                 self.resume_if_ready(ground, session);
@@ -197,6 +197,6 @@ impl Chains {
             return self.stay_and_call(ground, session, call, frame.continuation);
         }
         let delivery = Delivery::new(Arc::new(frame.creator), RetryScope::Nowhere);
-        self.hand(ground, session, Cargo::Call(call), delivery, frame.continuation, None, Some(why));
+        self.hand(ground, session, Cargo::Call(call), delivery, frame.continuation, None, Some(Box::new(why)));
     }
 }

@@ -1,6 +1,6 @@
 //! What a guest did in its turn, and where its calls go.
 
-use alloc::{format, vec::Vec};
+use alloc::{boxed::Box, format, vec::Vec};
 use catena_wire::{
     Brought, Exception, Fault, Mode, NodeRef, Outcome, PATH_HOSTS_MAX, StepKey, StepTrace, Value, names,
 };
@@ -26,7 +26,7 @@ impl Chains {
         took_us: u64,
     ) {
         let Some(activation) = self.get_mut(session) else { return };
-        activation.profile.guest_us += took_us;
+        activation.note_guest(took_us);
         // A turn that nobody waits for is a leftover of a stay that is over.
         if !matches!(activation.phase, Phase::Running) {
             return;
@@ -132,15 +132,10 @@ impl Chains {
         };
         activation.set_budget(ground.now, budget);
         let lent = activation.lend(ground.now, lent);
-        if activation.state.trace.is_some() {
-            let profile = StepTrace {
-                step,
-                arrived_at_us: ground.unix_us(),
-                params_bytes: call.params.len_bytes() as u64,
-                in_place: true,
-                ..ground.profile(&call.service, &call.function)
-            };
-            activation.calls.profiles.insert(call.call, profile);
+        let traced = activation.state.trace.is_some();
+        if let Some(profile) = ground.profile(traced, step, &call.service, &call.function) {
+            let params_bytes = call.params.len_bytes() as u64;
+            activation.calls.profiles.insert(call.call, StepTrace { params_bytes, in_place: true, ..*profile });
         }
         let (key, credentials) = (Some(activation.key()), activation.state.charter.credentials.clone());
         let duplicate = activation.state.duplicate.clone();
@@ -194,24 +189,22 @@ impl Chains {
                 // The lines first: they come before what is said to the result.
                 self.carry(ground, session, Some(step), brought.console);
                 let Some(activation) = self.get(session) else { return };
-                let (key, path) = (StepKey { step, ..activation.key() }, activation.state.path.clone());
-                self.settle(ground, session, call, result.map_err(|why| why.at(&key, &path)));
+                let at = |why: Exception| why.at(&StepKey { step, ..activation.key() }, &activation.state.path);
+                let result = result.map_err(at);
+                self.settle(ground, session, call, result);
             }
             _ => {
                 self.carry(ground, session, None, brought.console);
                 let Some(activation) = self.get_mut(session) else { return };
+                activation.note_service(brought.service_us);
                 // Of a call that is made from here, not the step by which the chain came.
-                let (key, path) = (activation.key(), activation.state.path.clone());
-                let target = activation.profile.target.clone();
-                activation.profile.service_us = brought.service_us;
+                let at = |why: Exception| Box::new(why.at(&activation.key(), &activation.state.path));
+                let result = result.map(Answer::Value).map_err(at);
                 let Phase::Suspended(Suspended { awaits: Awaits::Result(awaited, _), .. }) = &mut activation.phase
                 else {
                     return;
                 };
-                *awaited = Some(result.map(Answer::Value).map_err(|mut why| {
-                    why.target.get_or_insert(target);
-                    why.at(&key, &path)
-                }));
+                *awaited = Some(result);
                 self.resume_if_ready(ground, session);
             }
         }
@@ -303,10 +296,9 @@ impl Chains {
         continuation: bytes::Bytes,
     ) {
         let may_chain = ground.directory.may_answer_with_chain(&call.service, &call.function);
-        let profile = ground.profile(&call.service, &call.function);
-        let arrived_at_us = ground.unix_us();
         let Some(activation) = self.get_mut(session) else { return };
-        activation.profile = StepTrace { step: activation.step, arrived_at_us, ..profile };
+        let traced = activation.state.trace.is_some();
+        activation.profile = ground.profile(traced, activation.step, &call.service, &call.function);
         let (reply_to, budget) = (ReplyTo::Suspended(session), activation.lend_all(ground.now, may_chain));
         let credentials = activation.state.charter.credentials.clone();
         let (key, duplicate) = (Some(activation.key()), activation.state.duplicate.clone());

@@ -6,7 +6,7 @@
 
 mod outgoing;
 
-use alloc::{format, string::String, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 use catena_wire::{Exception, Fault, NodeId, NodeRef, names};
 
 use crate::{Policy, RetryScope, Time, Undelivered};
@@ -38,7 +38,7 @@ pub(crate) struct Delivery {
     /// Nodes that said that it is elsewhere.
     moves: u8,
     /// What came of instances before: that one of them may have done it is not forgotten for another that did not.
-    pending_error: Option<Exception>,
+    pending_error: Option<Box<Exception>>,
 }
 
 /// What to do about something that did not get through.
@@ -168,7 +168,7 @@ impl Delivery {
             return Next::GiveUp(why);
         }
         if self.pending_error.is_none() || !bug!(policy, HarmlessErrorKept) {
-            self.pending_error = Some(why);
+            self.pending_error = Some(Box::new(why));
         }
         Next::Seek
     }
@@ -179,7 +179,7 @@ impl Delivery {
         match pending {
             // A service's own exception says more than the loss before it.
             Some(_) if why.fault == Fault::Service => why.outcome_unknown(),
-            Some(pending) => pending.clone(),
+            Some(pending) => (**pending).clone(),
             None if self.knowledge == Knowledge::Done => why.outcome_unknown(),
             None => why,
         }
@@ -187,7 +187,7 @@ impl Delivery {
 
     /// No other instance was found.
     pub(crate) fn exhausted(&self, why: &Exception) -> Exception {
-        self.pending_error.clone().unwrap_or_else(|| self.conclude(why.clone()))
+        self.pending_error.as_deref().cloned().unwrap_or_else(|| self.conclude(why.clone()))
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Done {
     /// The nodes to which it went from here, or may have gone.
     pub(crate) to: Vec<Arc<NodeRef>>,
     /// What is needed to answer it once more, while there is room.
-    pub(crate) payload: Option<Box<Payload>>,
+    pub(crate) payload: Option<Payload>,
     at: Time,
     bytes: usize,
 }
@@ -53,17 +53,17 @@ pub(crate) enum Fate {
     Returned(u64),
 }
 
-/// What is needed to answer a step once more.
+/// What is needed to answer a step once more. Every record has room for one: what is large is apart.
 #[derive(Clone, Debug)]
 pub(crate) enum Payload {
     /// The end, as it went out.
-    Ended(Sent),
+    Ended(Box<Sent>),
     /// The chain, whole; and its branches, if it split here to be merged elsewhere.
     Forwarded(Box<Activation>, Vec<StepKey>),
     /// The refusal.
-    Refused(Encoded),
+    Refused(Box<Encoded>),
     /// The call's result, and what it brought.
-    Returned(Result<Value, Exception>, Brought),
+    Returned(Box<(Result<Value, Exception>, Brought)>),
 }
 
 /// A message as it went out.
@@ -112,9 +112,11 @@ impl Record {
 impl Payload {
     fn bytes(&self) -> usize {
         match self {
-            Self::Ended(Sent { message, .. }) | Self::Refused(message) => message.head.len() + message.tail.len(),
+            Self::Ended(sent) => sent.message.bytes(),
+            Self::Refused(message) => message.bytes(),
             Self::Forwarded(activation, _) => activation.bytes(),
-            Self::Returned(result, brought) => {
+            Self::Returned(returned) => {
+                let (result, brought) = &**returned;
                 let lines = brought.console.iter().map(|line| line.text.len() + line.node.len()).sum::<usize>();
                 result.as_ref().map_or_else(|why| why.message.len(), Value::len_bytes) + lines
             }
@@ -216,7 +218,7 @@ impl Steps {
     /// Remembers a step that was not taken over.
     pub(crate) fn refuse(&mut self, awake: Time, key: &StepKey, from: NodeId, refusal: Encoded, policy: &Policy) {
         let from = alloc::vec![from];
-        self.remember(awake, key, Fate::Refused, from, Vec::new(), Some(Payload::Refused(refusal)), policy);
+        self.remember(awake, key, Fate::Refused, from, Vec::new(), Some(Payload::Refused(Box::new(refusal))), policy);
     }
 
     /// Remembers what became of a step, begun here or not.
@@ -233,7 +235,6 @@ impl Steps {
     ) {
         let peer = from.first().copied().unwrap_or(NodeId(0));
         let bytes = payload.as_ref().map_or(0, Payload::bytes);
-        let payload = payload.map(Box::new);
         self.put(key.clone(), Record::Done(Done { fate, from, to, payload, at: awake, bytes }));
         self.payload_bytes += bytes;
         self.payloads.push_back((awake, key.clone()));

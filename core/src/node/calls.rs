@@ -54,7 +54,7 @@ impl Node {
                     continue;
                 }
             };
-            let brought = request.brings(hops_left);
+            let (brought, result) = (request.brings(hops_left), request.named(result));
             self.settle(request.reply_to, result, brought);
         }
     }

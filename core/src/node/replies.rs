@@ -7,7 +7,7 @@ use catena_wire::{
 
 use super::{Node, taken};
 use crate::{
-    Gather, NotSent, Receipt, SessionId, Time, Urgency,
+    Gather, NotSent, Receipt, Sent, SessionId, Time, Urgency,
     calls::{ReplyTo, Request},
     ground::overloaded,
     replies::Reader,
@@ -76,10 +76,15 @@ impl Node {
     ///
     /// # Errors
     /// The caller's reader is behind, or the right is over.
-    pub fn reply(&mut self, now: Time, right: &StepKey, value: Value) -> Result<(), NotSent> {
-        let mut sent = Ok(());
+    pub fn reply(&mut self, now: Time, right: &StepKey, value: Value) -> Result<Sent, NotSent> {
+        let mut sent = Ok(Sent::Now);
         self.at(now, |node| sent = node.rights.reply(&mut node.ground, right, value));
         sent
+    }
+
+    /// No reply follows for now: those that wait only for one another go.
+    pub fn flush(&mut self, now: Time) {
+        self.at(now, |node| node.rights.flush(&mut node.ground));
     }
 
     /// Replies under this right go together from now on.

@@ -49,7 +49,7 @@ impl Origin {
     pub(super) fn deliver(&mut self, out: &mut Outbox, chain: ChainId, branch: &Branch, policy: &Policy) {
         let Some(started) = self.chains.get_mut(&chain.number) else { return };
         while let Some(value) = started.answers.pop(branch) {
-            match &started.detached {
+            match started.detached.as_deref() {
                 Some(Detached { heard_as: Some(at), .. }) => out.ask(Action::Heard(at.clone(), value)),
                 Some(_) => {}
                 None => out.ask(Action::Reply(chain, Replied::Partial(value))),

@@ -1,6 +1,6 @@
 //! How a chain ends at its origin: exactly, cancelled, lost, or out of time.
 
-use alloc::{format, string::String, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 use catena_wire::{Branch, ChainId, End, Exception, Fault, LogLine, NodeRef, Outcome, StepKey, Whereabouts, names};
 
 use super::{Detached, Origin, Started, answers::show, liveness::Silence};
@@ -88,7 +88,7 @@ impl Origin {
             return;
         };
         if started.found.as_ref().is_none_or(|found| found.step <= key.step) {
-            started.found = Some(Found { step: key.step, by: host.into(), whereabouts });
+            started.found = Some(Box::new(Found { step: key.step, by: host.into(), whereabouts }));
         }
     }
 
@@ -113,7 +113,7 @@ impl Origin {
             started.answers.forget_totals();
             started.answers.ended(&branch, end.emitted);
             end.merged.iter().for_each(|merged| started.answers.ended(&merged.branch, merged.emitted));
-            started.end = Some(end);
+            started.end = Some(Box::new(end));
         }
         self.deliver(out, chain, &branch, policy);
     }
@@ -125,7 +125,7 @@ impl Origin {
         let rest = started.console.take(branch, 0, end.console, policy.console_lines_max);
         show(out, chain, started, rest);
         let (hops_left, last_step) = (end.hops_left, end.key.step);
-        let End { outcome, path, trace, recording, .. } = end;
+        let End { outcome, path, trace, recording, .. } = *end;
         let trace = trace.unwrap_or_default();
         self.finish(out, chain, Replied::End { outcome, last_step, path, trace, recording }, hops_left);
     }
@@ -140,7 +140,8 @@ impl Origin {
         }
         self.forget(chain);
         match (end, detached) {
-            (Replied::End { outcome, .. }, Some(Detached { console, heard_as, .. })) => {
+            (Replied::End { outcome, .. }, Some(detached)) => {
+                let Detached { console, heard_as, .. } = *detached;
                 self.ended.push_back(EndedDetached { chain, outcome, hops_left, console, heard_as });
             }
             (end, _) => out.ask(Action::Reply(chain, end)),

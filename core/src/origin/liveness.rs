@@ -1,11 +1,6 @@
 //! Signs of life of each branch of a chain (rpc-chains section 3.9): a busy branch does not speak for one that is silent.
 
-use alloc::{
-    collections::{BTreeMap, BTreeSet},
-    string::String,
-    sync::Arc,
-    vec::Vec,
-};
+use alloc::{collections::BTreeSet, string::String, sync::Arc, vec::Vec};
 use catena_wire::{BRANCHES_MAX, Branch, NodeRef, StepKey};
 
 use crate::{Policy, Time};
@@ -23,8 +18,8 @@ struct Pulse {
 
 #[derive(Clone, Debug)]
 pub(super) struct Liveness {
-    /// Branches that are under way.
-    pulses: BTreeMap<Branch, Pulse>,
+    /// Branches that are under way, in order. Most chains have one: a map would set room for many aside.
+    pulses: Vec<(Branch, Pulse)>,
     /// The last step heard of, of any branch, and where that was.
     last_step: u32,
     last_host: Arc<NodeRef>,
@@ -42,12 +37,12 @@ pub(super) enum Silence {
 impl Liveness {
     pub(super) fn new(silent_at: Time, host: &Arc<NodeRef>) -> Self {
         let pulse = Pulse { silent_at, retransmissions: 0, step: 0, host: host.clone() };
-        Self { pulses: [(Branch::root(), pulse)].into(), last_step: 0, last_host: host.clone() }
+        Self { pulses: alloc::vec![(Branch::root(), pulse)], last_step: 0, last_host: host.clone() }
     }
 
     /// When the first branch will have been silent for too long.
     pub(super) fn silent_at(&self) -> Option<Time> {
-        self.pulses.values().map(|pulse| pulse.silent_at).min()
+        self.pulses.iter().map(|(_, pulse)| pulse.silent_at).min()
     }
 
     pub(super) fn last(&self) -> (u32, &str) {
@@ -55,14 +50,23 @@ impl Liveness {
     }
 
     pub(super) fn hosts(&self) -> Vec<Arc<NodeRef>> {
-        self.pulses.values().map(|pulse| &pulse.host).chain([&self.last_host]).cloned().collect()
+        self.pulses.iter().map(|(_, pulse)| &pulse.host).chain([&self.last_host]).cloned().collect()
+    }
+
+    fn place_of(&self, branch: &Branch) -> Result<usize, usize> {
+        self.pulses.binary_search_by(|(known, _)| known.cmp(branch))
+    }
+
+    fn pulse_mut(&mut self, branch: &Branch) -> Option<&mut Pulse> {
+        let place = self.place_of(branch).ok()?;
+        self.pulses.get_mut(place).map(|(_, pulse)| pulse)
     }
 
     pub(super) fn heard_at(&mut self, key: &StepKey, node: &Arc<NodeRef>) {
         if key.step >= self.last_step {
             (self.last_step, self.last_host) = (key.step, node.clone());
         }
-        if let Some(pulse) = self.pulses.get_mut(&key.branch).filter(|pulse| key.step >= pulse.step) {
+        if let Some(pulse) = self.pulse_mut(&key.branch).filter(|pulse| key.step >= pulse.step) {
             (pulse.step, pulse.host) = (key.step, node.clone());
         }
     }
@@ -81,7 +85,7 @@ impl Liveness {
         }
         // A branch counts from when its parent names it until its parent goes on: a late sign of one that is over must
         // not make the origin wait for more.
-        let Some(pulse) = self.pulses.get_mut(&key.branch) else { return };
+        let Some(pulse) = self.pulse_mut(&key.branch) else { return };
         pulse.silent_at = silent_at;
         pulse.retransmissions = 0;
         pulse.step = pulse.step.max(key.step);
@@ -91,17 +95,19 @@ impl Liveness {
         if open.is_empty() && self.pulses.len() == 1 {
             return;
         }
-        self.pulses.retain(|branch, _| !own(branch) || open.contains(branch));
+        self.pulses.retain(|(branch, _)| !own(branch) || open.contains(branch));
         for branch in open {
-            if self.pulses.len() < BRANCHES_MAX {
-                self.pulses.entry(branch.clone()).or_insert_with(|| parent.clone());
+            if self.pulses.len() < BRANCHES_MAX
+                && let Err(place) = self.place_of(branch)
+            {
+                self.pulses.insert(place, (branch.clone(), parent.clone()));
             }
         }
     }
 
     /// A sign of life of one branch, taken for one of all: a mistake made on purpose.
     pub(super) fn all_seen(&mut self, silent_at: Time) {
-        for pulse in self.pulses.values_mut() {
+        for (_, pulse) in &mut self.pulses {
             (pulse.silent_at, pulse.retransmissions) = (silent_at, 0);
         }
     }
@@ -110,7 +116,7 @@ impl Liveness {
     pub(super) fn silence(&mut self, now: Time, policy: &Policy) -> Option<Silence> {
         let later = now.after(policy.heartbeat_timeout_us.max(1));
         let mut last = None;
-        for pulse in self.pulses.values_mut().filter(|pulse| pulse.silent_at <= now) {
+        for (_, pulse) in self.pulses.iter_mut().filter(|(_, pulse)| pulse.silent_at <= now) {
             if pulse.retransmissions >= policy.retransmissions_max {
                 let (retransmissions, step) = (pulse.retransmissions, pulse.step);
                 return Some(Silence::Lost { retransmissions, step, host: pulse.host.name.clone() });

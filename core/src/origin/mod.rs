@@ -7,6 +7,7 @@ mod liveness;
 mod trials;
 
 use alloc::{
+    boxed::Box,
     collections::{BTreeMap, VecDeque},
     sync::Arc,
     vec::Vec,
@@ -40,11 +41,11 @@ struct Started {
     answers: Tally,
     console: console::Console,
     /// What looking for it has found.
-    found: Option<Found>,
+    found: Option<Box<Found>>,
     /// The end notice, while answers that it counts are still on their way.
-    end: Option<End>,
+    end: Option<Box<End>>,
     /// Nobody holds a reply set: a service of this node waits for the end.
-    detached: Option<Detached>,
+    detached: Option<Box<Detached>>,
     /// What adaptive chains learn from it.
     trial: Option<Trial>,
 }
@@ -122,7 +123,7 @@ impl Origin {
     /// told under this name.
     pub(crate) fn detach(&mut self, number: u128, heard_as: Option<StepKey>, lines_max: usize) {
         if let Some(started) = self.chains.get_mut(&number) {
-            started.detached = Some(Detached { heard_as, console: Vec::new(), lines_max });
+            started.detached = Some(Box::new(Detached { heard_as, console: Vec::new(), lines_max }));
         }
     }
 

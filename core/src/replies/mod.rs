@@ -14,7 +14,7 @@ mod missing;
 mod right;
 mod set;
 
-pub use held::{Gather, NotSent};
+pub use held::{Gather, NotSent, Sent};
 pub(crate) use known::Reader;
 pub(crate) use right::Rights;
 pub(crate) use set::Sets;

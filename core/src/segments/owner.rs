@@ -434,12 +434,19 @@ impl<M: Clone> Owner<M> {
             }
             SegmentMessage::Attach { id, at, write, .. } => {
                 let exported = self.find(at)?;
-                let rights = exported.rights_of(from);
-                if !rights.include(Rights::READ) || at.grant.is_some() {
-                    return Err(SegmentRefusal::NoRight(Rights::READ.without(rights)));
-                }
+                let all = match at.grant {
+                    None => {
+                        let rights = exported.rights_of(from);
+                        let reads = rights.include(Rights::READ).then(|| rights.include(Rights::ALL));
+                        reads.ok_or_else(|| SegmentRefusal::NoRight(Rights::READ.without(rights)))?
+                    }
+                    Some(grant) => {
+                        let whole = self.grants.whole(now, grant, (from, at.number), exported.bytes);
+                        whole.ok_or(SegmentRefusal::GrantVoid)?
+                    }
+                };
                 // Whoever maps pages writable can do all that there is to do with them.
-                let write = *write && rights.include(Rights::ALL) && !exported.inhibited;
+                let write = *write && all && !exported.inhibited;
                 Todo::Share { id: *id, memory: exported.memory.clone(), bytes: exported.bytes, write }
             }
             SegmentMessage::List(id, first) => Todo::Answer(SegmentMessage::Listing(*id, self.list(from, *first))),

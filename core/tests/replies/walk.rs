@@ -87,8 +87,16 @@ pub(crate) fn setups() -> Vec<Setup> {
             lazy: true,
             ..world(
                 "a function that stops early, delegation, a cancel",
-                Tree::new(1, 1).later(1).delegating(Tree::new(2, 1)),
+                Tree::new(1, 1).delegating(Tree::new(2, 1)),
                 cancel,
+            )
+        },
+        Setup {
+            bursts: true,
+            ..world(
+                "replies that follow each other quickly",
+                Tree::new(1, 3),
+                Faults { repetitions: 1, ..Faults::default() },
             )
         },
         Setup { window: 1, lazy: true, ..world("a reader behind", Tree::new(1, 2).later(1), Faults::default()) },

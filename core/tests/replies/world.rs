@@ -36,6 +36,8 @@ pub(crate) struct Setup {
     pub(crate) lazy: bool,
     /// Functions make the calls, and read the replies.
     pub(crate) in_functions: bool,
+    /// Replies that follow each other quickly go together; else each by itself.
+    pub(crate) bursts: bool,
     #[cfg(feature = "seeded-bugs")]
     pub(crate) bug: Option<catena_core::Bug>,
 }
@@ -50,6 +52,7 @@ impl Default for Setup {
             window: 8,
             lazy: false,
             in_functions: false,
+            bursts: false,
             #[cfg(feature = "seeded-bugs")]
             bug: None,
         }
@@ -60,6 +63,7 @@ impl Setup {
     fn policy(&self) -> Policy {
         Policy {
             reply_window: self.window,
+            reply_burst_us: if self.bursts { Policy::default().reply_burst_us } else { 0 },
             #[cfg(feature = "seeded-bugs")]
             bug: self.bug,
             ..Policy::default()
@@ -434,6 +438,13 @@ impl World {
         {
             self.go(setup, host, index);
         }
+        self.pause(setup, host);
+    }
+
+    /// What runs at this host replies no more for now.
+    fn pause(&mut self, setup: &Setup, host: usize) {
+        self.hosts[host].node.flush(self.now);
+        self.drain(setup, host);
     }
 
     fn run_all(&mut self, setup: &Setup, host: usize, index: usize) {
@@ -444,6 +455,7 @@ impl World {
         {
             self.go(setup, host, index);
         }
+        self.pause(setup, host);
     }
 
     /// One thing more.
@@ -455,7 +467,7 @@ impl World {
         let Some(act) = acts.front().cloned() else { return };
         match act {
             Act::Reply => match node.reply(now, &held.key, Value::encode(&(parts(&held.key.branch), held.replied))) {
-                Ok(()) => {
+                Ok(_) => {
                     held.replied += 1;
                     acts.pop_front();
                 }
@@ -501,14 +513,16 @@ impl World {
             self.wrong = Some(format!("{replied:?} of {call} after its end"));
         }
         match replied {
-            Replied::Partial(value) => {
-                let Ok((branch, number)) = minicbor::decode::<(Vec<u16>, u32)>(value.as_bytes()) else {
-                    self.wrong = Some(format!("{value:?}, which nobody replied"));
-                    return;
-                };
-                let branch = branch.into_iter().fold(Branch::root(), |branch, part| branch.child(part).unwrap());
-                seen.replies.entry(branch).or_default().push(number);
-                seen.unread += 1;
+            Replied::Replies(values) => {
+                for value in values {
+                    let Ok((branch, number)) = minicbor::decode::<(Vec<u16>, u32)>(value.as_bytes()) else {
+                        self.wrong = Some(format!("{value:?}, which nobody replied"));
+                        return;
+                    };
+                    let branch = branch.into_iter().fold(Branch::root(), |branch, part| branch.child(part).unwrap());
+                    seen.replies.entry(branch).or_default().push(number);
+                    seen.unread += 1;
+                }
             }
             Replied::Over { missing, failure } => seen.ends.push((missing, failure)),
             other => self.wrong = Some(format!("{other:?} for a call")),

@@ -270,6 +270,7 @@ impl World {
             notify: false,
             order: Order::Bytes,
             after: 0,
+            maps: false,
         });
     }
 

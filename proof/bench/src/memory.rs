@@ -2,7 +2,7 @@
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use catena::{Client, FunctionKind, Node, ReplySet, RunOptions, Sandbox, SandboxConfig, Service, to_value};
@@ -15,8 +15,10 @@ const FUNCTIONS: usize = 1_000;
 const WAITING: usize = 4_500;
 /// An hour's worth: ten chains a second.
 const SOAK: usize = 36_000;
-/// Until the caches are as full as they get: steps are remembered for a minute, and [`IMAGES_MAX`] functions are kept.
+/// Until the caches are as full as they get: [`IMAGES_MAX`] functions are kept.
 const WARM_UP: usize = 100_000;
+/// And for at least so long: steps are remembered for a minute awake (`step_record_ttl_us`), and until then there are more and more of them.
+const REMEMBERED: Duration = Duration::from_secs(75);
 const IMAGES_MAX: usize = 256;
 const IN_FLIGHT: usize = 64;
 /// Far more than it takes.
@@ -117,9 +119,14 @@ async fn soak_growth_pct(parts: usize) -> Result<f64, Failure> {
         });
         futures_util::future::try_join_all(lanes).await
     };
-    run(WARM_UP / parts).await?;
+    let (warming, mut warm) = (Instant::now(), WARM_UP / parts);
+    run(warm).await?;
+    while warming.elapsed() < REMEMBERED / u32::try_from(parts)? {
+        warm += IN_FLIGHT;
+        run(warm).await?;
+    }
     let before = resident_bytes()?;
-    run((WARM_UP + SOAK) / parts).await?;
+    run(warm + SOAK / parts).await?;
     Ok((resident_bytes()? / before - 1.0) * 100.0)
 }
 

@@ -167,7 +167,7 @@ fn hop(chain: u8, step: u8, target: u8, emitted: u8, hops: u8, shape: &Shape) ->
         call: 0,
         code: code(chain),
         charter: Charter {
-            origin: (*place(1)).clone(),
+            origin: place(1),
             started_at_ms: 0,
             mode: mode(shape.mode),
             compose: shape.compose,

@@ -106,3 +106,14 @@ fn what_is_charged_is_enough() {
         assert!(asked as u64 <= charged, "{asked} bytes for {}, and {charged} are charged", head.len());
     }
 }
+
+/// What a hop carries may be much, and its sender keeps it until the hop is accepted: it is written from there, not copied first.
+#[test]
+fn a_hop_that_leaves_takes_no_more_than_its_bytes() {
+    /// What it takes to share the continuation with whoever sends it.
+    const SHARING_BYTES: usize = 64;
+    let hop = Hop { stack: Vec::new(), code_bytes: None, ..common::hop_of() };
+    let head_bytes = hop.leaving().encode().head.len();
+    let asked = counting::bytes_asked_by(|| drop(hop.leaving().encode()));
+    assert!(asked <= head_bytes + SHARING_BYTES, "{asked} bytes were asked for by a head of {head_bytes}");
+}

@@ -70,7 +70,7 @@ fn plain_call(id: u64, budget: Budget) -> Message {
 
 fn charter(origin: u64) -> Charter {
     Charter {
-        origin: (*node_ref(origin)).clone(),
+        origin: node_ref(origin),
         started_at_ms: 0,
         mode: Mode::Chain,
         compose: true,

@@ -1,0 +1,134 @@
+//! A hop as it leaves: written from what its sender keeps, of which nothing is copied for it.
+
+use alloc::{string::String, vec::Vec};
+use bytes::Bytes;
+use minicbor::Encode;
+
+use crate::{
+    BranchCount, Budget, Charter, Encoded, Frame, Hash, LogLine, Merge, PossibleDuplicate, Recording, StepKey,
+    StepLimits, StepTrace, Value, message::encoded_head,
+};
+
+/// What [`crate::Hop`] says, field for field, borrowed.
+#[derive(Clone, Copy, Debug, Encode)]
+#[cbor(array)]
+#[allow(missing_docs, reason = "each is what the field of the same name of Hop is")]
+pub struct LeavingHop<'a> {
+    #[n(0)]
+    pub key: &'a StepKey,
+    #[n(1)]
+    pub age_us: u64,
+    #[n(2)]
+    pub budget: Budget,
+    #[n(3)]
+    pub service: &'a str,
+    #[n(4)]
+    pub function: &'a str,
+    #[n(5)]
+    pub params: &'a Value,
+    #[n(6)]
+    pub call: u32,
+    #[n(7)]
+    pub code: Hash,
+    #[n(8)]
+    pub charter: &'a Charter,
+    #[cbor(n(9), with = "crate::bytes_codec::stack")]
+    pub stack: &'a [Frame],
+    #[n(10)]
+    pub emitted: u32,
+    #[n(11)]
+    pub heartbeat_in_us: u64,
+    #[cbor(n(12), with = "crate::bytes_codec::path")]
+    pub path: &'a [String],
+    #[cbor(n(13), with = "crate::bytes_codec::trace")]
+    pub trace: &'a Option<Vec<StepTrace>>,
+    #[cbor(n(14), with = "crate::bytes_codec::console")]
+    pub console: &'a [LogLine],
+    #[n(15)]
+    pub continuation_bytes: u32,
+    #[n(16)]
+    pub splits: u16,
+    #[n(17)]
+    pub merge: Option<&'a Merge>,
+    #[n(18)]
+    pub gather: u16,
+    #[cbor(n(19), with = "crate::bytes_codec::counts")]
+    pub merged: &'a [BranchCount],
+    #[n(20)]
+    pub console_told: u32,
+    #[n(21)]
+    pub limits: StepLimits,
+    #[n(22)]
+    pub uncertain: bool,
+    #[n(23)]
+    pub duplicate: Option<&'a PossibleDuplicate>,
+    #[n(24)]
+    pub recording: Option<&'a Recording>,
+    #[cbor(skip)]
+    pub continuation: &'a Bytes,
+    #[cbor(skip)]
+    pub code_bytes: Option<&'a Bytes>,
+}
+
+/// As it stands among the messages.
+#[derive(Encode)]
+enum Leaving<'a> {
+    #[n(0)]
+    Hop(#[n(0)] LeavingHop<'a>),
+}
+
+impl LeavingHop<'_> {
+    /// The bytes of the message that it is.
+    #[must_use]
+    pub fn encode(self) -> Encoded {
+        Encoded { head: encoded_head(&Leaving::Hop(self)), tail: self.tail() }
+    }
+
+    /// The continuation, those of the chain stack, and the function if it rides along.
+    pub(crate) fn tail(&self) -> Bytes {
+        if self.stack.is_empty() && self.code_bytes.is_none() {
+            return self.continuation.clone();
+        }
+        let stacked = self.stack.iter().map(|frame| &frame.continuation);
+        let parts = || [self.continuation].into_iter().chain(stacked.clone()).chain(self.code_bytes);
+        let mut tail = Vec::with_capacity(parts().map(Bytes::len).sum());
+        parts().for_each(|part| tail.extend_from_slice(part));
+        tail.into()
+    }
+}
+
+impl crate::Hop {
+    /// It leaves as it is.
+    #[must_use]
+    pub fn leaving(&self) -> LeavingHop<'_> {
+        LeavingHop {
+            key: &self.key,
+            age_us: self.age_us,
+            budget: self.budget,
+            service: &self.service,
+            function: &self.function,
+            params: &self.params,
+            call: self.call,
+            code: self.code,
+            charter: &self.charter,
+            stack: &self.stack,
+            emitted: self.emitted,
+            heartbeat_in_us: self.heartbeat_in_us,
+            path: &self.path,
+            trace: &self.trace,
+            console: &self.console,
+            continuation_bytes: self.continuation_bytes,
+            splits: self.splits,
+            merge: self.merge.as_ref(),
+            gather: self.gather,
+            merged: &self.merged,
+            console_told: self.console_told,
+            limits: self.limits,
+            uncertain: self.uncertain,
+            duplicate: self.duplicate.as_ref(),
+            recording: self.recording.as_ref(),
+            continuation: &self.continuation,
+            code_bytes: self.code_bytes.as_ref(),
+        }
+    }
+}
