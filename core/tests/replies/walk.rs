@@ -87,7 +87,7 @@ pub(crate) fn setups() -> Vec<Setup> {
             lazy: true,
             ..world(
                 "a function that stops early, delegation, a cancel",
-                Tree::new(1, 1).delegating(Tree::new(2, 1)),
+                Tree::new(1, 0).delegating(Tree::new(2, 1)),
                 cancel,
             )
         },

@@ -24,6 +24,9 @@ pub(crate) struct Faults {
     pub(crate) haste: u8,
 }
 
+/// Of a function that makes a call: a fourth of them goes with it, enough for the widest tree that is drawn.
+const HOPS_MAX: u32 = 8_000;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub(crate) name: &'static str,
@@ -63,6 +66,7 @@ impl Setup {
     fn policy(&self) -> Policy {
         Policy {
             reply_window: self.window,
+            budget_max: Budget::new(Policy::default().budget_max.time_left_us(), HOPS_MAX),
             reply_burst_us: if self.bursts { Policy::default().reply_burst_us } else { 0 },
             #[cfg(feature = "seeded-bugs")]
             bug: self.bug,
@@ -197,7 +201,7 @@ impl World {
             let budget = Budget::new(60_000_000, 1_000);
             if setup.in_functions {
                 // A part of its hops goes with the call.
-                let budget = Budget::new(budget.time_left_us(), 2_000);
+                let budget = Budget::new(budget.time_left_us(), HOPS_MAX);
                 let chain = world.begin_function(number, budget);
                 world.calls.push((chain, Seen::default()));
                 world.drain(setup, 0);
