@@ -285,7 +285,7 @@ impl ReplySet {
                     (None, true) => Ended::Complete,
                 };
                 self.state = State::Ended(ended);
-                let why = failure.or_else(|| exception_of(&missing));
+                let why = failure.or_else(|| Missing::exception_of(&missing));
                 self.missing = missing;
                 why.map(Err)
             }
@@ -318,24 +318,6 @@ fn ending_of(why: &Exception) -> Ended {
         names::DEADLINE_EXCEEDED | names::CHAIN_LOST | names::NODE_LOST | names::CANCELLED => Ended::Failure,
         _ => Ended::Exception,
     }
-}
-
-/// What is missing, in one exception: that of the call itself, or the one that there is, or one that names all.
-fn exception_of(missing: &[Missing]) -> Option<Exception> {
-    let first = missing.first()?;
-    if first.branch.is_root() || missing.len() == 1 {
-        return Some(first.why.clone());
-    }
-    /// More are not named.
-    const NAMED_MAX: usize = 16;
-    let name = |missing: &Missing| {
-        let node = missing.node.as_deref().map(|node| format!(" at {node}")).unwrap_or_default();
-        format!("{}{node}: {}", missing.target, missing.why.name)
-    };
-    let named: Vec<String> = missing.iter().take(NAMED_MAX).map(name).collect();
-    let message = format!("replies of {} calls are missing ({})", missing.len(), named.join("; "));
-    let why = Exception::new(names::REPLIES_MISSING, Fault::Service, message);
-    Some(if missing.iter().any(|missing| missing.why.unknown) { why.outcome_unknown() } else { why })
 }
 
 impl Stream for ReplySet {

@@ -127,6 +127,12 @@ impl Drop for Gathered {
 }
 
 impl Context {
+    /// Whether the caller reads replies as they come; else it waits for one answer.
+    #[must_use]
+    pub const fn reads_replies(&self) -> bool {
+        matches!(self.right, Right::Set(_))
+    }
+
     /// Replies with a value and goes on (Quatrain, section 2): at any position, any number of times, in any task or thread that has a clone of
     /// this context. The caller's set ends when the last clone is gone, so keep none for longer than it may reply.
     ///

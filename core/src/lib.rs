@@ -43,8 +43,8 @@ mod time;
 
 pub(crate) use action::RetryScope;
 pub use action::{
-    Action, Answer, CallId, GuestCall, GuestSplit, Handed, Instance, LookupId, Missing, Receipt, Replied, SessionId,
-    SubChain, Ticket, Turn, Undelivered, Urgency, Wanted,
+    Action, Answer, CallId, GuestAsk, GuestCall, GuestRead, GuestSplit, Handed, Instance, LookupId, Missing, Receipt,
+    Replied, SessionId, SubChain, Ticket, Turn, Undelivered, Urgency, Wanted,
 };
 #[cfg(feature = "seeded-bugs")]
 pub use bug::Bug;

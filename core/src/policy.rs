@@ -88,6 +88,10 @@ pub struct Policy {
     pub stopped_chains_max: usize,
     /// Sub-chains whose intermediate answers are put in order here.
     pub listeners_max: usize,
+    /// Sets that the function of one chain may have open at one time; one more is an exception.
+    pub sets_per_chain_max: usize,
+    /// Bytes of replies to one function's call that have come here and are not read: beyond, they have to come again.
+    pub set_unread_bytes_max: usize,
     /// Rights to reply that are here at one time; a call beyond is refused as `Overloaded`.
     pub rights_max: usize,
     /// Bytes of one reply.
@@ -153,6 +157,8 @@ impl Default for Policy {
             instances_tried_max: 4,
             stopped_chains_max: 65_536,
             listeners_max: 16_384,
+            sets_per_chain_max: 64,
+            set_unread_bytes_max: 16 << 20,
             rights_max: 65_536,
             reply_bytes_max: 16 << 20,
             reply_burst_us: 50,

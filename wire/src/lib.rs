@@ -9,6 +9,7 @@
 
 extern crate alloc;
 
+mod batch;
 mod budget;
 mod bytes_codec;
 mod chain;
@@ -26,6 +27,7 @@ mod segment;
 mod value;
 mod whither;
 
+pub use batch::{MissingOf, OverOf, batch};
 pub use budget::Budget;
 pub use chain::{Charter, Frame, Listener, Merge, Mode, StepLimits};
 pub use datagram::{

@@ -7,9 +7,14 @@ use alloc::{
     sync::Arc,
     vec::Vec,
 };
-use catena_wire::{BRANCHES_MAX, Branch, Exception, Fate, Fault, Message, NodeRef, StepKey, Value, Window, names};
+use catena_wire::{
+    BRANCHES_MAX, Branch, ChainId, Exception, Fate, Fault, Message, NodeRef, StepKey, Value, Window, names,
+};
 
-use crate::{Missing, Receipt, Time, Urgency, collections::Tally, ground::Ground};
+use crate::{
+    Action, Missing, Policy, Receipt, Replied, SessionId, Time, Urgency, collections::Tally, ground::Ground,
+    outbox::Event,
+};
 
 /// A right that the caller knows of.
 #[derive(Clone, Debug)]
@@ -32,9 +37,19 @@ pub(super) struct Known {
     pub(super) untold_bytes: usize,
 }
 
+/// Who reads what comes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Reader {
+    /// A user of this node.
+    User,
+    /// A chain that is here, with its guest's number for the set.
+    Chain(SessionId, u32),
+}
+
 /// A call that is answered many times, and has not ended.
 #[derive(Clone, Debug)]
 pub(super) struct Set {
+    pub(super) reader: Reader,
     pub(super) deadline: Time,
     pub(super) window: Window,
     pub(super) tally: Tally,
@@ -101,7 +116,7 @@ impl Set {
         let in_window = end <= u64::from(read) + u64::from(self.window.replies) + 1;
         let policy = &ground.policy;
         let few = self.unread_replies + count <= policy.replies_unread_max || self.unread.is_empty();
-        repeat || (in_window && few && self.unread_bytes < policy.replies_unread_bytes_max)
+        repeat || (in_window && few && self.unread_bytes < self.reader.unread_bytes_max(policy))
     }
 
     /// A right of this branch was delegated. False if there are too many to count.
@@ -172,6 +187,41 @@ impl Set {
     pub(super) fn next(&self) -> Time {
         let open = self.rights.iter().filter(|(branch, _)| self.tally.is_open(branch));
         open.map(|(_, known)| known.silent_at).chain(self.tell_at).chain([self.deadline]).min().unwrap_or(self.deadline)
+    }
+}
+
+impl Reader {
+    const fn unread_bytes_max(self, policy: &Policy) -> usize {
+        match self {
+            Self::User => policy.replies_unread_bytes_max,
+            Self::Chain(..) => policy.set_unread_bytes_max,
+        }
+    }
+
+    /// Replies that have come, in order and once.
+    pub(super) fn hear(self, ground: &mut Ground, call: ChainId, values: Vec<Value>) {
+        match self {
+            _ if values.is_empty() => {}
+            Self::User => ground.out.ask(Action::Reply(call, Replied::Replies(values))),
+            Self::Chain(session, set) => ground.out.tell(Event::Replied(session, set, values)),
+        }
+    }
+
+    /// The end, after so many rights.
+    pub(super) fn hear_end(
+        self,
+        ground: &mut Ground,
+        call: ChainId,
+        missing: Vec<Missing>,
+        failure: Option<Exception>,
+        rights: usize,
+    ) {
+        match self {
+            Self::User => ground.out.ask(Action::Reply(call, Replied::Over { missing, failure })),
+            Self::Chain(session, set) => {
+                ground.out.tell(Event::SetOver { session, set, missing, failure, rights });
+            }
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use catena_wire::{
     Window, names,
 };
 
-use super::known::{Known, Set};
+use super::known::{Known, Reader, Set};
 use crate::{
     Action, Missing, Receipt, Replied, Time, Urgency,
     calls::Owner,
@@ -45,9 +45,18 @@ impl Sets {
     }
 
     /// A call goes out, with the right to answer it.
-    pub(crate) fn begin(&mut self, ground: &Ground, number: u128, target: String, time_us: u64, window: Window) {
+    pub(crate) fn begin(
+        &mut self,
+        ground: &Ground,
+        number: u128,
+        reader: Reader,
+        target: String,
+        time_us: u64,
+        window: Window,
+    ) {
         let deadline = ground.now.after(time_us);
         let mut set = Set {
+            reader,
             deadline,
             window,
             tally: Tally::default(),
@@ -104,13 +113,12 @@ impl Sets {
         }
         if bug!(ground.policy, AnswerTwice) {
             let repeats = set.tally.delivered(branch).saturating_sub(first) as usize;
-            let repeated: Vec<Value> = values.iter().take(repeats).cloned().collect();
-            ground.out.ask(Action::Reply(call, Replied::Replies(repeated)));
+            set.reader.hear(ground, call, values.iter().take(repeats).cloned().collect());
         }
         let ready = set.tally.take_all(branch, first, values, &ground.policy);
         if !ready.is_empty() {
             set.hand_out(branch, &ready);
-            ground.out.ask(Action::Reply(call, Replied::Replies(ready)));
+            set.reader.hear(ground, call, ready);
         }
         self.tell(ground, &key);
         self.end_if_complete(ground, call);
@@ -332,7 +340,7 @@ impl Sets {
             }
         }
         let missing = set.missing.into_values().collect();
-        ground.out.ask(Action::Reply(call, Replied::Over { missing, failure }));
+        set.reader.hear_end(ground, call, missing, failure, set.rights.len());
     }
 
     /// Everywhere: at each node that is known to have a right to answer, and where the call is still on its way.

@@ -81,6 +81,16 @@ pub(crate) fn setups() -> Vec<Setup> {
             Tree::new(0, 1).delegating(Tree::new(1, 1).delegating(Tree::new(0, 1))),
             Faults::default(),
         ),
+        Setup { in_functions: true, ..world("a function reads, delegation, one crash", delegating(), crash) },
+        Setup {
+            in_functions: true,
+            lazy: true,
+            ..world(
+                "a function that stops early, delegation, a cancel",
+                Tree::new(1, 0).delegating(Tree::new(2, 1)),
+                cancel,
+            )
+        },
         Setup {
             bursts: true,
             ..world(

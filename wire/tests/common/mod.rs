@@ -545,9 +545,10 @@ fn duplicate() -> impl Strategy<Value = Option<PossibleDuplicate>> {
 }
 
 fn recording() -> impl Strategy<Value = Option<Recording>> {
-    let asked = (any::<[u32; 4]>(), name(), name(), value()).prop_map(|(numbers, service, function, params)| {
+    let asked = (any::<[u32; 4]>(), name(), name(), value(), any::<bool>());
+    let asked = asked.prop_map(|(numbers, service, function, params, many)| {
         let [call, branches, line, column] = numbers;
-        Asked { call, service, function, params, branches, line, column }
+        Asked { call, service, function, params, branches, line, column, many }
     });
     let what = prop_oneof![
         (hash(), value(), any::<[u64; 2]>()).prop_map(|(code, input, [started_at_ms, seed])| What::Begun {
