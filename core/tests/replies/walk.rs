@@ -86,8 +86,8 @@ pub(crate) fn setups() -> Vec<Setup> {
             in_functions: true,
             lazy: true,
             ..world(
-                "a function that stops early, delegation, a cancel",
-                Tree::new(1, 0).delegating(Tree::new(2, 1)),
+                "a function that stops early, a task that replies later, a cancel",
+                Tree::new(1, 1).later(2),
                 cancel,
             )
         },
