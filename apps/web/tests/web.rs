@@ -220,6 +220,7 @@ async fn a_full_cache_lets_go_of_what_was_not_asked_for_longest() {
 }
 
 /// Sends bytes as they are, and reads until the other side closes.
+#[allow(clippy::disallowed_methods, reason = "it is read up to a limit")]
 async fn raw(proxy: &Proxy, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(proxy.address()).await.unwrap();
     stream.write_all(request).await.unwrap();

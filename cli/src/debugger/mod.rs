@@ -274,7 +274,7 @@ impl<'a> Debugger<'a> {
         }
         let (asked, options) = (&call.asked, &self.subject.options);
         let outcome = tokio::select! {
-            outcome = made(&self.subject.client, asked, options) => {
+            outcome = made(self.subject.client, asked, options) => {
                 outcome.map_err(|mut why| {
                     // Its way began here.
                     why.step = call.step;
