@@ -122,7 +122,7 @@ mod tests {
         let woken = std::sync::Arc::new(Woken::default());
         let waker = Waker::from(Arc::clone(&woken));
         let (sender, incoming) = incoming();
-        let mut wait = || incoming.poll_next(&mut Context::from_waker(&waker)).is_pending();
+        let wait = || incoming.poll_next(&mut Context::from_waker(&waker)).is_pending();
         assert!(wait() && sender.send(line()) && !wait());
         assert!(wait());
         drop(sender);

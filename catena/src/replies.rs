@@ -75,6 +75,8 @@ pub struct ReplySet {
     chain: ChainId,
     incoming: Incoming,
     state: State,
+    /// Replies to a call that are here, and not yet read.
+    ready: std::vec::IntoIter<Value>,
     /// Looked at by [`ReplySet::has_more`], and not yet taken.
     next: Option<Result<Reply, Exception>>,
     /// Of a call: how many replies were read since its repliers were told.
@@ -100,8 +102,8 @@ impl ReplySet {
     pub(crate) fn new(shell: Arc<Shell>, chain: ChainId, incoming: Incoming) -> Self {
         let (console, trace, told, path) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (state, missing) = (State::Open, Vec::new());
-        let (next, unsaid) = (None, None);
-        Self { shell, chain, incoming, state, next, unsaid, missing, console, trace, told, path, last_step: 0 }
+        let (ready, next, unsaid) = (Vec::new().into_iter(), None, None);
+        Self { shell, chain, incoming, state, ready, next, unsaid, missing, console, trace, told, path, last_step: 0 }
     }
 
     /// Of a call that is answered many times.
@@ -245,6 +247,10 @@ impl ReplySet {
     fn understand(&mut self, replied: Replied) -> Option<Result<Reply, Exception>> {
         match replied {
             Replied::Partial(value) => Some(Ok(Reply::Partial(value))),
+            Replied::Replies(values) => {
+                self.ready = values.into_iter();
+                self.take_ready()
+            }
             Replied::Console(lines) => {
                 self.console.extend(lines);
                 None
@@ -279,11 +285,20 @@ impl ReplySet {
                     (None, true) => Ended::Complete,
                 };
                 self.state = State::Ended(ended);
-                let why = failure.or_else(|| exception_of(&missing));
+                let why = failure.or_else(|| Missing::exception_of(&missing));
                 self.missing = missing;
                 why.map(Err)
             }
         }
+    }
+
+    fn take_ready(&mut self) -> Option<Result<Reply, Exception>> {
+        let value = self.ready.next()?;
+        if let Some(unsaid) = &mut self.unsaid {
+            *unsaid += 1;
+            self.say_read(false);
+        }
+        Some(Ok(Reply::Partial(value)))
     }
 
     /// Tells the repliers how much has been read: at the latest when there is nothing more to read.
@@ -305,29 +320,11 @@ fn ending_of(why: &Exception) -> Ended {
     }
 }
 
-/// What is missing, in one exception: that of the call itself, or the one that there is, or one that names all.
-fn exception_of(missing: &[Missing]) -> Option<Exception> {
-    let first = missing.first()?;
-    if first.branch.is_root() || missing.len() == 1 {
-        return Some(first.why.clone());
-    }
-    /// More are not named.
-    const NAMED_MAX: usize = 16;
-    let name = |missing: &Missing| {
-        let node = missing.node.as_deref().map(|node| format!(" at {node}")).unwrap_or_default();
-        format!("{}{node}: {}", missing.target, missing.why.name)
-    };
-    let named: Vec<String> = missing.iter().take(NAMED_MAX).map(name).collect();
-    let message = format!("replies of {} calls are missing ({})", missing.len(), named.join("; "));
-    let why = Exception::new(names::REPLIES_MISSING, Fault::Service, message);
-    Some(if missing.iter().any(|missing| missing.why.unknown) { why.outcome_unknown() } else { why })
-}
-
 impl Stream for ReplySet {
     type Item = Result<Reply, Exception>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> Poll<Option<Self::Item>> {
-        if let Some(next) = self.next.take() {
+        if let Some(next) = self.next.take().or_else(|| self.take_ready()) {
             return Poll::Ready(Some(next));
         }
         while self.state == State::Open {
@@ -337,10 +334,6 @@ impl Stream for ReplySet {
             }
             match ready!(polled) {
                 Some(replied) => {
-                    if let (Replied::Partial(_), Some(unsaid)) = (&replied, &mut self.unsaid) {
-                        *unsaid += 1;
-                        self.say_read(false);
-                    }
                     if let Some(reply) = self.understand(replied) {
                         return Poll::Ready(Some(reply));
                     }

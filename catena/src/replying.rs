@@ -56,15 +56,23 @@ impl Held {
 
     /// Waits while the caller's reader is behind.
     async fn send(&self, mut value: Value) -> Result<(), Exception> {
-        loop {
+        while let Some(back) = self.try_send(value)? {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
-            match self.shell.reply_under(&self.key, value) {
-                Ok(()) => return Ok(()),
-                Err(NotSent::Over(why)) => return Err(why),
-                Err(NotSent::Full(back)) => value = back,
-            }
+            // There may be room since.
+            let Some(back) = self.try_send(back)? else { return Ok(()) };
             changed.await;
+            value = back;
+        }
+        Ok(())
+    }
+
+    /// Here it is again if the caller's reader is behind.
+    fn try_send(&self, value: Value) -> Result<Option<Value>, Exception> {
+        match self.shell.reply_under(&self.key, value) {
+            Ok(()) => Ok(None),
+            Err(NotSent::Full(back)) => Ok(Some(back)),
+            Err(NotSent::Over(why)) => Err(why),
         }
     }
 }
@@ -119,6 +127,12 @@ impl Drop for Gathered {
 }
 
 impl Context {
+    /// Whether the caller reads replies as they come; else it waits for one answer.
+    #[must_use]
+    pub const fn reads_replies(&self) -> bool {
+        matches!(self.right, Right::Set(_))
+    }
+
     /// Replies with a value and goes on (Quatrain, section 2): at any position, any number of times, in any task or thread that has a clone of
     /// this context. The caller's set ends when the last clone is gone, so keep none for longer than it may reply.
     ///
@@ -152,8 +166,9 @@ impl Context {
         self.shell.runtime().block_on(self.preturn(value))
     }
 
-    /// Has the replies of this call sent together: so many, or so many bytes of them, or those of so many microseconds, whichever is
-    /// first. The first reply never waits. Without this each is sent at once.
+    /// Has the replies of this call sent together: one message in so many microseconds, unless so many, or so many bytes of them, fill one
+    /// before. So the first reply never waits, nor does one after a pause. Without this each is sent at once, but for those which follow another
+    /// within 50 µs: these go together as soon as they pause.
     pub fn gather(&self, replies: u32, bytes: u32, wait_us: u64) {
         if let Right::Set(held) = &self.right {
             self.shell.core().gather(&held.key, Gather { replies, bytes, wait_us });

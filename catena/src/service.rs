@@ -334,6 +334,23 @@ impl Service {
         self.with(name, Arc::new(handler))
     }
 
+    /// Adds a function that takes and gives payloads as they are, and may have nothing to add to what it has replied.
+    #[must_use]
+    pub fn answers_raw<F, Fut>(self, name: &str, function: F) -> Self
+    where
+        F: Fn(Context, Value) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Option<Value>, ServiceError>> + Send + 'static,
+    {
+        let handler = move |context: Context, params: Value| -> Running {
+            let running = function(context, params);
+            Box::pin(async move {
+                let answer = running.await.map_err(|why| why.0)?;
+                Ok(answer.map_or(Answer::Nothing, Answer::Value))
+            })
+        };
+        self.with(name, Arc::new(handler))
+    }
+
     fn with(mut self, name: &str, handler: Handler) -> Self {
         if self.functions.insert(name.to_owned(), handler).is_some() {
             self.twice = Some(name.to_owned());

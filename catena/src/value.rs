@@ -1,5 +1,8 @@
 //! Between serde types and payload values (CBOR, RFC 8949).
 
+use std::cell::Cell;
+
+use bytes::Bytes;
 use catena_wire::{Exception, Fault, Value, names};
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -8,11 +11,27 @@ use serde::{Serialize, de::DeserializeOwned};
 /// # Errors
 /// `BadParameters` if the type's own `Serialize` fails, or nests deeper than 64.
 pub fn to_value<T: Serialize + ?Sized>(value: &T) -> Result<Value, Exception> {
-    let mut bytes = Vec::with_capacity(64);
-    let mut serializer = minicbor_serde::Serializer::new(&mut bytes);
+    let mut scratch = SCRATCH.take();
+    scratch.clear();
+    let mut serializer = minicbor_serde::Serializer::new(&mut scratch);
     serializer.serialize_unit_as_null(true);
     value.serialize(&mut serializer).map_err(|why| bad(&format!("the value cannot be encoded: {why}")))?;
-    Value::from_cbor(bytes.into()).map_err(|why| bad(&format!("the value cannot be encoded: {why}")))
+    let bytes = if scratch.capacity() > SCRATCH_BYTES_MAX {
+        scratch.into()
+    } else {
+        let bytes = Bytes::copy_from_slice(&scratch);
+        SCRATCH.set(scratch);
+        bytes
+    };
+    Value::from_cbor(bytes).map_err(|why| bad(&format!("the value cannot be encoded: {why}")))
+}
+
+/// A scratch buffer beyond this becomes the value itself.
+const SCRATCH_BYTES_MAX: usize = 16 << 10;
+
+thread_local! {
+    /// Where values are encoded, so that each then takes one piece of memory of its very size.
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 /// Decodes into a serde type.

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use catena::{Blob, Client, Context, Node, Place, Service, Value, exceptions, from_value, to_value};
+use catena::{Blob, Client, Context, MessagePolicy, Node, Place, Service, Value, exceptions, from_value, to_value};
 use common::{SANDBOX, service};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
@@ -34,15 +34,15 @@ fn painter(name: &str) -> Service {
         })
 }
 
-/// These nodes, all linked with each other, and a client.
+/// These nodes, all linked with each other, and a client; nobody shares memory, so that what crosses a link can be seen.
 async fn nodes(names: &[&str]) -> (Vec<Node>, Client) {
     let mut nodes: Vec<Node> = Vec::new();
     for name in names {
         let builder = Node::builder(*name).listen("127.0.0.1:0").sandbox(SANDBOX.clone()).service(painter(name));
         let builder = nodes.iter().fold(builder, |builder, node| builder.join(Place::new(node.address().unwrap())));
-        nodes.push(builder.start().await.unwrap());
+        nodes.push(builder.without_shared_memory().start().await.unwrap());
     }
-    let client = Client::builder("client").sandbox(SANDBOX.clone());
+    let client = Client::builder("client").sandbox(SANDBOX.clone()).without_shared_memory();
     let client = nodes.iter().fold(client, |builder, node| builder.join(Place::new(node.address().unwrap())));
     (nodes, client.connect().await.unwrap())
 }
@@ -56,6 +56,41 @@ fn received(node: &Client, from: &str) -> u64 {
 async fn run(client: &Client, source: &str) -> Value {
     let code = client.javascript("test.js", source).await.unwrap();
     client.run(&code, &()).await.unwrap().last().await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_one_host_the_bytes_of_a_blob_are_copied_and_not_sent() {
+    const SIZE: u64 = 3 * MB + 5;
+    // The second lends more than its partner maps: what it lends is asked for by the link after all.
+    for (lent_bytes_per_peer_max, maps) in [(16 * MB, true), (128 * MB, false)] {
+        let policy = MessagePolicy { lent_bytes_per_peer_max, ..MessagePolicy::default() };
+        let owner = Node::builder("owner").listen("127.0.0.1:0").message_policy(policy).start().await.unwrap();
+        let bytes: Vec<u8> = (0..SIZE).map(|at| (at % 251) as u8).collect();
+        let blob = owner.client().blob(&bytes, "").unwrap();
+        let place = Place::new(owner.address().unwrap());
+        let reader = Client::builder("reader").join(place).connect().await.unwrap();
+        let there = blob.clone().on(&reader);
+        let before = reader.traffic().received_bytes;
+        let (whole, part) = tokio::join!(there.bytes(), there.read(77_777..1_077_778));
+        assert!(whole.unwrap() == bytes && part.unwrap() == bytes[77_777..1_077_778]);
+        let (near, crossed) = (reader.message_counts().read_near, reader.traffic().received_bytes - before);
+        match maps {
+            true => assert!(near >= 16 && crossed < 100_000, "{near} pieces copied, {crossed} bytes sent"),
+            false => assert!(near == 0 && crossed > SIZE, "{near} pieces copied, {crossed} bytes sent"),
+        }
+        let held = async {
+            while owner.client().message_load().1 > 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(4), held).await.expect("what was taken is let go");
+        assert!(blob.release());
+        assert_eq!(
+            there.bytes().await.unwrap_err().name,
+            exceptions::BLOB_LOST,
+            "a grant that is over is over here too"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

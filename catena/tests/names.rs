@@ -20,6 +20,7 @@ use catena::{
 };
 use common::SANDBOX;
 use serde::Serialize;
+use tokio::net::TcpListener;
 
 const DRAIN_MAX: Duration = Duration::from_secs(20);
 
@@ -262,6 +263,31 @@ async fn a_wrong_location_is_passed_over_and_a_right_one_is_kept() {
     *told.at.lock().unwrap() = Err(ResolveError("the directory is down".into()));
     let why = client.call::<_, u64>("who.knows", "once", &1_u64).await.unwrap_err();
     assert!(why.name == exceptions::NODE_UNREACHABLE && why.message.contains("the directory is down"), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_does_not_wait_for_a_dial_that_hangs_when_the_other_side_has_dialled() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let given_up = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&given_up);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = silent.accept().await {
+            let told = Arc::clone(&told);
+            tokio::spawn(async move {
+                drop(tokio::io::copy(&mut stream, &mut tokio::io::sink()).await);
+                told.store(true, Ordering::SeqCst);
+            });
+        }
+    });
+    let between = node("between", None).await;
+    let join = || Place::new(between.address().unwrap());
+    // Whoever dials it gets no answer. It links by itself with all nodes that it hears of.
+    let deaf = Node::builder("deaf").listen("127.0.0.1:0").advertise(address).join(join());
+    let _deaf = deaf.service(moving(&Ledger::default())).start().await.unwrap();
+    let asker = Node::builder("asker").listen("127.0.0.1:0").entry_only().join(join()).start().await.unwrap();
+    assert_eq!(asker.client().call::<_, u64>("moving", "again", &1_u64).await.unwrap(), 1);
+    assert!(!given_up.load(Ordering::SeqCst), "the call waited for the dial's end");
 }
 
 #[tokio::test(flavor = "multi_thread")]

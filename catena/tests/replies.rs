@@ -86,6 +86,33 @@ async fn replies_come_from_any_task_and_thread_at_any_position_and_what_is_retur
     assert_eq!(client.call::<_, u64>("a", "many", &3_u64).await.unwrap(), 1_001);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn replies_that_follow_each_other_quickly_do_not_wait_for_a_function_that_holds_its_thread() {
+    let (open, gate) = std::sync::mpsc::channel::<()>();
+    let gate = Arc::new(Mutex::new(gate));
+    let service = Service::new("a").replies("hold", move |context: Context, count: u64| {
+        let gate = Arc::clone(&gate);
+        async move {
+            for number in 0..count {
+                context.preturn(&number).await?;
+            }
+            // Without an `await`, as code does that computes for long.
+            gate.lock().unwrap().recv_timeout(PATIENCE)?;
+            Ok(())
+        }
+    });
+    let (_nodes, client) = nodes(vec![service]).await;
+    for _ in 0..10 {
+        let mut set = client.replies("a/hold", &20_u64).await.unwrap();
+        for number in 0..20 {
+            let reply = set.next().await.unwrap().unwrap();
+            assert_eq!(reply.decode::<u64>().unwrap(), number);
+        }
+        open.send(()).unwrap();
+        assert!(set.next().await.is_none(), "{:?}", set.ended());
+    }
+}
+
 /// Quatrain, Figure 4: a count of replies under way is zero before a thread that was started late makes its first (a); and a count
 /// of threads, which their replies lower, is zero once the procedure itself has replied (b).
 #[tokio::test(flavor = "multi_thread")]

@@ -50,8 +50,8 @@ pub(crate) fn instead(why: &Exception) -> Option<&'static str> {
         return None;
     }
     Some(match why.message.strip_suffix(" is not defined")? {
-        "call" | "emit" | "log" | "split" | "startChain" | "visit" => {
-            "import it: import { call, emit, log, split, startChain, visit } from \"catena\""
+        "call" | "emit" | "log" | "replies" | "split" | "startChain" | "visit" => {
+            "import it: import { call, emit, log, replies, split, startChain, visit } from \"catena\""
         }
         "console" | "print" | "alert" => {
             "use log(...) from \"catena\": its lines come to the terminal that runs the chain"

@@ -108,6 +108,9 @@ struct Call {
     branches: u32,
     line: u32,
     column: u32,
+    /// It is answered many times.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    many: bool,
 }
 
 /// A result or an exception.
@@ -196,15 +199,15 @@ impl Event {
 
 impl From<&Asked> for Call {
     fn from(asked: &Asked) -> Self {
-        let Asked { call, service, function, params, branches, line, column } = asked.clone();
-        Self { call, service, function, params: Exact(params), branches, line, column }
+        let Asked { call, service, function, params, branches, line, column, many } = asked.clone();
+        Self { call, service, function, params: Exact(params), branches, line, column, many }
     }
 }
 
 impl From<Call> for Asked {
     fn from(call: Call) -> Self {
-        let Call { call, service, function, params: Exact(params), branches, line, column } = call;
-        Self { call, service, function, params, branches, line, column }
+        let Call { call, service, function, params: Exact(params), branches, line, column, many } = call;
+        Self { call, service, function, params, branches, line, column, many }
     }
 }
 

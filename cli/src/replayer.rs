@@ -6,7 +6,7 @@ use std::{
 };
 
 use catena::{Asked, Branch, Exception, Fault, Hash, Sandbox, StepLimits, Told, Value, What, exceptions as names};
-use catena_guest::{Image, Session, Start, Turn};
+use catena_guest::{GuestCall, Image, Session, Start, Turn};
 
 use crate::{failure::Failure, source::Source};
 
@@ -96,13 +96,13 @@ impl Replayer {
                 return Err(Exception::new(names::PROTOCOL, Fault::Caller, "nothing to tell"));
             }
         };
-        let Turn { calls, emits, logs, splits, end } = turn;
+        let Turn { calls, emits, logs, splits, asks, end, .. } = turn;
         let guest = match end {
             Some(end) => Guest::Ended(end),
             None if splits.is_empty() => Guest::Runs(session),
             None => Guest::Rests(session.suspend().await?.as_ref().into()),
         };
-        let calls = calls.into_iter().map(|call| Asked {
+        let call = |call: GuestCall, many| Asked {
             call: call.call,
             service: call.service,
             function: call.function,
@@ -110,7 +110,10 @@ impl Replayer {
             branches: 0,
             line: call.line,
             column: call.column,
-        });
+            many,
+        };
+        let asks = asks.into_iter().map(|asked| call(asked, true));
+        let calls = calls.into_iter().map(|asked| call(asked, false));
         let splits = splits.into_iter().map(|split| Asked {
             call: split.call,
             service: split.at.unwrap_or_default(),
@@ -119,8 +122,9 @@ impl Replayer {
             branches: split.count,
             line: split.line,
             column: split.column,
+            many: false,
         });
-        Ok((guest, Did { emits, logs, asked: calls.chain(splits).collect() }))
+        Ok((guest, Did { emits, logs, asked: asks.chain(calls).chain(splits).collect() }))
     }
 
     /// How the function ended in this branch, if it has.

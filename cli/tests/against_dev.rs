@@ -104,6 +104,9 @@ fn the_examples_run() {
     assert_eq!((hello.code, hello.out.as_str()), (Some(0), "\"HELLO, YOU!\"\n"), "{hello:?}");
     let errors = here(&["run", &example("errors.ts")]);
     assert_eq!(errors.json(), serde_json::json!({ "caught": "OutOfTea", "said": "the kettle is empty", "at": "cam" }));
+    let enough = here(&["run", &example("enough.ts"), "--arg", "3"]);
+    assert_eq!((enough.code, enough.out.lines().count()), (Some(0), 4), "{enough:?}");
+    assert!(enough.out.ends_with("\"3 replies, then at red\"\n"), "{enough:?}");
 }
 
 #[test]

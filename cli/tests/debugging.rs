@@ -74,6 +74,25 @@ fn a_step_is_shown_then_made_then_handed_in() {
 }
 
 #[test]
+fn all_replies_to_a_call_are_shown_as_a_list_and_handed_in_one_by_one() {
+    let source = r#"import { call, emit, replies } from "catena";
+export default async (count) => {
+  for await (const reply of replies("own/count", count)) emit(reply);
+  for await (const reply of replies("own/count", 0)) emit(reply);
+  return call("own/echo", "after");
+};
+"#;
+    let bench = Bench::new(source);
+    let events = bench.events("continue\n", &[]);
+    assert_eq!(all(&events, "answered")[0]["result"], json!([0, 1, 2]), "{events:?}");
+    assert_eq!(all(&events, "emit"), [&json!(0), &json!(1), &json!(2)]);
+    assert_eq!(all(&events, "ended")[0]["result"], json!("after"));
+    // Its user may say that others came.
+    let events = bench.events("set [7]\ncontinue\n", &[]);
+    assert_eq!(all(&events, "emit"), [&json!(7)], "{events:?}");
+}
+
+#[test]
 fn to_the_end_gives_what_a_run_gives() {
     let bench = Bench::new(ADDS);
     let ended = bench.debug("continue\n", &[]);

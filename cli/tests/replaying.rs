@@ -61,6 +61,35 @@ fn a_recorded_run_is_the_same_again_with_nobody_there() {
     assert_eq!((&told["same"], &told["calls"], &told["ending"]), (&json!(true), &json!(6), &json!("answered")));
 }
 
+/// What came of a call that is answered many times was told to the function where it was, and is told again.
+const READS: &str = r#"import { call, emit, replies } from "catena";
+export default async (first: number) => {
+  let sum = 0;
+  for await (const reply of replies("own/count", 10 * first)) sum += reply;
+  for await (const reply of replies("own/count", 1_000)) { emit(reply); if (reply === 2) break; }
+  const nobody = replies("nobody/f", null, { partial: true });
+  for await (const reply of nobody) emit(reply);
+  return [sum, await call("own/echo", "after"), nobody.missing.map(({ target, why }) => [target, why.name])];
+};
+"#;
+
+#[test]
+fn replies_that_a_function_read_are_the_same_again() {
+    let taken = record(READS, &[]);
+    assert_eq!(taken.ran.code, Some(0), "{:?}", taken.ran);
+    assert!(taken.ran.out.contains("1225") && taken.ran.out.contains("UnknownService"), "{:?}", taken.ran);
+    let again = catena(&["replay", &taken.recording]);
+    assert_eq!((again.code, &again.out), (Some(0), &taken.ran.out), "{again:?}");
+    let told = catena(&["replay", &taken.recording, "--json"]).json_lines().pop().unwrap();
+    assert_eq!((&told["same"], &told["calls"]), (&json!(true), &json!(4)), "{told}");
+    // One that asks for one answer instead does another thing.
+    let other = READS.replace(r#"replies("own/count", 10 * first)"#, r#"[call("own/count", 10 * first)]"#);
+    let other = file(&taken.folder, "other.ts", &other);
+    let again = catena(&["replay", &taken.recording, "--source", &other]);
+    assert!(again.err.contains("own/count(50) for its replies"), "{again:?}");
+    assert_ne!(again.code, Some(0), "{again:?}");
+}
+
 #[test]
 fn an_exception_is_the_same_again() {
     let source = r#"import { call } from "catena";

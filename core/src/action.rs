@@ -276,6 +276,8 @@ pub enum Undelivered {
 pub enum Replied {
     /// An intermediate answer, in order and once.
     Partial(Value),
+    /// Replies to a call, in order and once.
+    Replies(Vec<Value>),
     /// Lines of the virtual console.
     Console(Vec<LogLine>),
     /// The next event of the recording, while the chain is where it began. The end brings all of them, from wherever they were.
@@ -326,8 +328,33 @@ pub struct Turn {
     pub logs: Vec<String>,
     /// Splits that it asked for.
     pub splits: Vec<GuestSplit>,
+    /// Calls that are answered many times, and that it issued.
+    pub asks: Vec<GuestAsk>,
+    /// Wishes for what has come of such calls.
+    pub reads: Vec<GuestRead>,
+    /// Such calls, by the guest's numbers for them, of which it wants nothing more.
+    pub leaves: Vec<u32>,
     /// Its end, if it has ended.
     pub end: Option<Result<Value, Exception>>,
+}
+
+/// A call that is answered many times, and that a guest issued. The guest's number for it is that of its set, too; under that number
+/// the first of what comes is handed in.
+#[derive(Clone, PartialEq, Debug)]
+pub struct GuestAsk {
+    /// The number by which the node knows it: drawn at random, so that nobody can guess it.
+    pub number: u128,
+    /// The call.
+    pub call: GuestCall,
+}
+
+/// A wish of a guest for what has come of a set since it was told last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GuestRead {
+    /// The guest's number for it, by which that is handed in.
+    pub call: u32,
+    /// The guest's number for the set.
+    pub set: u32,
 }
 
 /// A split that a guest asked for (rpc-chains section 3.10).

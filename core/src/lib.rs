@@ -43,8 +43,8 @@ mod time;
 
 pub(crate) use action::RetryScope;
 pub use action::{
-    Action, Answer, CallId, GuestCall, GuestSplit, Handed, Instance, LookupId, Missing, Receipt, Replied, SessionId,
-    SubChain, Ticket, Turn, Undelivered, Urgency, Wanted,
+    Action, Answer, CallId, GuestAsk, GuestCall, GuestRead, GuestSplit, Handed, Instance, LookupId, Missing, Receipt,
+    Replied, SessionId, SubChain, Ticket, Turn, Undelivered, Urgency, Wanted,
 };
 #[cfg(feature = "seeded-bugs")]
 pub use bug::Bug;
@@ -54,5 +54,5 @@ pub use memory::Way;
 pub use node::Node;
 pub use plan::{Plan, Start};
 pub use policy::Policy;
-pub use replies::{Gather, NotSent};
+pub use replies::{Gather, NotSent, Sent};
 pub use time::Time;

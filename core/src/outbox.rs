@@ -1,10 +1,10 @@
 //! What leaves a part: actions for the shell, and events for the other parts of the node.
 
-use alloc::{collections::VecDeque, sync::Arc};
+use alloc::{collections::VecDeque, sync::Arc, vec::Vec};
 use catena_wire::{Brought, ChainId, Encoded, Exception, Message, NodeRef, StepKey, Value};
 
 use crate::{
-    Action, Instance, Receipt, SessionId, SubChain, Urgency,
+    Action, Instance, Missing, Receipt, SessionId, SubChain, Urgency,
     request::{Owner, ReplyTo, Request},
 };
 
@@ -25,6 +25,14 @@ pub(crate) enum Event {
     Handed { right: StepKey, at: Result<Arc<NodeRef>, Exception> },
     /// The function that was called with this right has ended; what it returned is one more reply.
     FunctionEnded { right: StepKey, result: Result<Option<Value>, Exception> },
+    /// A chain makes a call that is answered many times: by this number, and the guest's own for it.
+    Ask { session: SessionId, set: u32, number: u128, request: Request },
+    /// Replies to such a call have come.
+    Replied(SessionId, u32, Vec<Value>),
+    /// Such a call has ended, with so many rights to answer it.
+    SetOver { session: SessionId, set: u32, missing: Vec<Missing>, failure: Option<Exception>, rights: usize },
+    /// The guest has been handed so many replies.
+    Read(ChainId, usize),
     /// A call has ended, for the chain that made it.
     Answered { to: ReplyTo, result: Result<Value, Exception>, brought: Brought },
     /// A service of this node answered a call with a chain.

@@ -88,10 +88,17 @@ pub struct Policy {
     pub stopped_chains_max: usize,
     /// Sub-chains whose intermediate answers are put in order here.
     pub listeners_max: usize,
+    /// Sets that the function of one chain may have open at one time; one more is an exception.
+    pub sets_per_chain_max: usize,
+    /// Bytes of replies to one function's call that have come here and are not read: beyond, they have to come again.
+    pub set_unread_bytes_max: usize,
     /// Rights to reply that are here at one time; a call beyond is refused as `Overloaded`.
     pub rights_max: usize,
     /// Bytes of one reply.
     pub reply_bytes_max: usize,
+    /// Microseconds from one message with replies under a right to the next, while replies follow one another so quickly that each message would
+    /// only wait for the one before; 0 sends each reply by itself.
+    pub reply_burst_us: u64,
     /// Replies under one right that may be on their way to the caller's reader; whoever replies waits then.
     pub reply_window: u32,
     /// Their bytes.
@@ -150,8 +157,11 @@ impl Default for Policy {
             instances_tried_max: 4,
             stopped_chains_max: 65_536,
             listeners_max: 16_384,
+            sets_per_chain_max: 64,
+            set_unread_bytes_max: 16 << 20,
             rights_max: 65_536,
             reply_bytes_max: 16 << 20,
+            reply_burst_us: 50,
             reply_window: 1_024,
             reply_window_bytes: 4 << 20,
             replies_unread_max: 16_384,

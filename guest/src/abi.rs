@@ -45,6 +45,15 @@ pub struct GuestSplit {
     pub column: u32,
 }
 
+/// A wish for what has come of a set: a call that is answered many times, by the number of which it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GuestRead {
+    /// The function's number for it, counted among its calls.
+    pub call: u32,
+    /// The number of the call that is answered many times.
+    pub set: u32,
+}
+
 /// What a guest said in one turn.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Outbox {
@@ -52,6 +61,11 @@ pub(crate) struct Outbox {
     pub(crate) emits: Vec<Value>,
     pub(crate) logs: Vec<String>,
     pub(crate) splits: Vec<GuestSplit>,
+    /// Calls that are answered many times.
+    pub(crate) asks: Vec<GuestCall>,
+    pub(crate) reads: Vec<GuestRead>,
+    /// Sets of which nothing more is wanted.
+    pub(crate) leaves: Vec<u32>,
     /// State to be handed to the call's next step (`next`).
     pub(crate) state: Option<Bytes>,
     pub(crate) end: Option<GuestEnd>,
@@ -186,11 +200,12 @@ impl Outbox {
         let fields = d.array()?;
         let kind = d.u8()?;
         let expected = match kind {
-            0 => 7,
-            1..=4 => 2,
+            0 | 9 => 7,
+            1..=4 | 11 => 2,
             5 | 6 => 5,
             7 => 1,
             8 => 6,
+            10 => 3,
             _ => {
                 return Err(OutboxError::Malformed(format!("event {kind} is unknown")));
             }
@@ -199,14 +214,7 @@ impl Outbox {
             return Err(OutboxError::Malformed(format!("event {kind} has {expected} fields")));
         }
         match kind {
-            0 => self.calls.push(GuestCall {
-                call: d.u32()?,
-                service: d.str()?.to_owned(),
-                function: d.str()?.to_owned(),
-                params: value(d, bytes)?,
-                line: d.u32()?,
-                column: d.u32()?,
-            }),
+            0 => self.calls.push(call(d, bytes)?),
             1 => self.end = Some(GuestEnd::Done(value(d, bytes)?)),
             2 => self.end = Some(GuestEnd::Threw(Box::new(d.decode()?))),
             3 => self.emits.push(value(d, bytes)?),
@@ -220,6 +228,9 @@ impl Outbox {
                 });
             }
             6 => self.next(d, bytes)?,
+            9 => self.asks.push(call(d, bytes)?),
+            10 => self.reads.push(GuestRead { call: d.u32()?, set: d.u32()? }),
+            11 => self.leaves.push(d.u32()?),
             8 => self.splits.push(GuestSplit {
                 call: d.u32()?,
                 count: d.u32()?,
@@ -248,6 +259,17 @@ impl Outbox {
         self.state = Some(value(d, bytes)?.as_bytes().clone());
         Ok(())
     }
+}
+
+fn call(d: &mut Decoder<'_>, bytes: &Bytes) -> Result<GuestCall, OutboxError> {
+    Ok(GuestCall {
+        call: d.u32()?,
+        service: d.str()?.to_owned(),
+        function: d.str()?.to_owned(),
+        params: value(d, bytes)?,
+        line: d.u32()?,
+        column: d.u32()?,
+    })
 }
 
 /// The next item, as a part of `bytes`.

@@ -36,6 +36,9 @@ impl Explicit {
 
     /// Numbers the call of a turn, and keeps the state that belongs to it.
     pub(crate) fn take_turn(&mut self, turn: &mut Turn, state: Option<Bytes>) -> Result<(), Stop> {
+        if !(turn.asks.is_empty() && turn.reads.is_empty() && turn.leaves.is_empty()) {
+            return Err(Stop::abi("a step with explicit state reads no replies"));
+        }
         match (turn.calls.as_mut_slice(), &state) {
             ([], None) if turn.end.is_some() => {}
             ([call], Some(_)) if turn.end.is_none() => {

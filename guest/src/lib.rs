@@ -46,7 +46,7 @@ mod tests;
 mod ticker;
 mod warm;
 
-pub use abi::{GuestCall, GuestSplit, Start};
+pub use abi::{GuestCall, GuestRead, GuestSplit, Start};
 pub use admission::Refusal as AdmissionRefusal;
 pub use budget::{GuestsBudget, MemoryBudget};
 pub use error::{GUEST_ABI, GUEST_TRAPPED, SESSION_OVER, SandboxError};

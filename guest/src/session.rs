@@ -6,7 +6,7 @@ use bytes::Bytes;
 use catena_wire::{Exception, StepLimits, Value};
 
 use crate::{
-    abi::{self, GuestCall, GuestEnd, GuestSplit, Outbox, Start},
+    abi::{self, GuestCall, GuestEnd, GuestRead, GuestSplit, Outbox, Start},
     error::{Stop, session_over},
     explicit::Explicit,
     image::Image,
@@ -28,6 +28,12 @@ pub struct Turn {
     pub logs: Vec<String>,
     /// Splits asked for in this turn.
     pub splits: Vec<GuestSplit>,
+    /// Calls that are answered many times; the number of each is that of its set, and is settled with the first of what has come of it.
+    pub asks: Vec<GuestCall>,
+    /// Wishes for what has come of such sets since.
+    pub reads: Vec<GuestRead>,
+    /// Sets of which nothing more is wanted; a read of one that is out is not settled.
+    pub leaves: Vec<u32>,
     /// The function's result or what it threw, once it has ended.
     pub end: Option<Result<Value, Exception>>,
 }
@@ -159,6 +165,9 @@ impl Session {
             emits: outbox.emits,
             logs: outbox.logs,
             splits: outbox.splits,
+            asks: outbox.asks,
+            reads: outbox.reads,
+            leaves: outbox.leaves,
             end: match outbox.end {
                 None => None,
                 Some(GuestEnd::Done(value)) => Some(Ok(value)),

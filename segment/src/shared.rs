@@ -3,11 +3,16 @@
 use std::{
     fs::File,
     os::fd::{AsFd, AsRawFd, OwnedFd},
-    sync::atomic::{AtomicU64, Ordering::SeqCst, fence},
+    sync::atomic::{
+        AtomicU64,
+        Ordering::{Acquire, SeqCst},
+        fence,
+    },
 };
 
 use rustix::fs::{
-    MemfdFlags, Mode as Bits, SealFlags, fchmod, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
+    FallocateFlags, FsWord, MemfdFlags, Mode as Bits, SealFlags, fallocate, fchmod, fcntl_add_seals, fcntl_get_seals,
+    fstat, fstatfs, ftruncate, memfd_create,
 };
 
 use crate::{Memory, MemoryError, mapping::Mapping, words::WORD};
@@ -21,6 +26,8 @@ pub enum Mode {
     Writable,
 }
 
+/// What a memfd lies in (statfs(2)).
+const TMPFS_MAGIC: FsWord = 0x0102_1994;
 /// Words of the state page.
 const STATE_WORDS: u64 = 2;
 /// 1 while the pages are those of the segment.
@@ -52,13 +59,22 @@ impl Shared {
     /// # Errors
     /// There is no room, or no descriptor left.
     pub fn of(from: &Memory, mode: Mode, locked: bool) -> Result<(Self, Memory), MemoryError> {
-        let (file, pages) = sealed("catena-segment", from.bytes(), mode)?;
+        let (shared, memory) = Self::zeros(from.bytes(), mode, locked)?;
+        memory.take_over(from);
+        Ok((shared, memory))
+    }
+
+    /// So many bytes of zeros in pages that others may map, which take no room until they are touched.
+    ///
+    /// # Errors
+    /// As [`Shared::of`].
+    pub fn zeros(bytes: u64, mode: Mode, locked: bool) -> Result<(Self, Memory), MemoryError> {
+        let (file, pages) = sealed("catena-segment", bytes, mode)?;
         let (state_file, state) = sealed("catena-segment-state", STATE_WORDS * WORD as u64, Mode::ReadOnly)?;
         if locked {
             pages.lock()?;
         }
-        let memory = Memory::mapped(from.bytes(), pages);
-        memory.take_over(from);
+        let memory = Memory::mapped(bytes, pages);
         state.words()[LIVE].store(1, SeqCst);
         Ok((Self { mode, file, state_file, state }, memory))
     }
@@ -78,6 +94,16 @@ impl Shared {
     pub fn retire(&self) {
         self.state.words()[LIVE].store(0, SeqCst);
         fence(SeqCst);
+    }
+
+    /// Gives the pages back to the system, whoever still maps them: those read zeros from now on. Retire them first. Pages that are sealed against writing
+    /// cannot be taken so; they go with their last mapping.
+    pub fn discard(&self) {
+        let Ok(bytes) = fstat(&self.file).map(|stat| stat.st_size.unsigned_abs()) else { return };
+        if self.mode == Mode::Writable {
+            // If the system cannot do it they go with their last mapping, too.
+            let _ = fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, bytes);
+        }
     }
 
     /// Descriptors to give away.
@@ -113,7 +139,7 @@ impl Attached {
         Ok(Self { memory: Memory::mapped(bytes, pages), state })
     }
 
-    /// The bytes. What was read or written there counts if [`Attached::is_live`] says so afterwards.
+    /// The bytes. What was written there counts if [`Attached::is_live`] says so afterwards, what was read if [`Attached::was_live`] does.
     #[must_use]
     pub const fn memory(&self) -> &Memory {
         &self.memory
@@ -127,10 +153,17 @@ impl Attached {
         self.word(LIVE).load(SeqCst) == 1
     }
 
+    /// The same after reads alone: cheaper, since loads stay in their order without waiting for stores.
+    #[must_use]
+    pub fn was_live(&self) -> bool {
+        fence(Acquire);
+        self.word(LIVE).load(Acquire) == 1
+    }
+
     /// The owner's flags.
     #[must_use]
     pub fn flags(&self) -> u64 {
-        self.word(FLAGS).load(SeqCst)
+        self.word(FLAGS).load(Acquire)
     }
 
     const fn word(&self, at: usize) -> &AtomicU64 {
@@ -167,6 +200,10 @@ fn reopened(file: &OwnedFd) -> Result<OwnedFd, MemoryError> {
 
 fn check(file: &OwnedFd, bytes: u64) -> Result<(), MemoryError> {
     let seals = fcntl_get_seals(file).map_err(|_| MemoryError::Foreign("cannot be sealed"))?;
+    // Huge pages can be sealed too, and fault where there are none.
+    if fstatfs(file)?.f_type != TMPFS_MAGIC {
+        return Err(MemoryError::Foreign("is of another kind than memory that is mapped page by page"));
+    }
     if !seals.contains(SealFlags::SHRINK) {
         return Err(MemoryError::Foreign("may shrink while it is read"));
     }

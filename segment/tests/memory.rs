@@ -152,6 +152,35 @@ fn who_keeps_old_pages_changes_nothing() {
 }
 
 #[test]
+fn pages_go_back_to_the_system_whoever_still_maps_them() {
+    const BYTES: u64 = 1 << 20;
+    let (shared, memory) = Shared::zeros(BYTES, Mode::Writable, false).unwrap();
+    memory.write(0, &vec![7; BYTES as usize]).unwrap();
+    let handles = shared.handles(false).unwrap();
+    let held = || taken(&handles.pages);
+    let kept = Attached::to(&handles, BYTES, false).unwrap();
+    assert!(held() >= BYTES, "they are there");
+    shared.retire();
+    shared.discard();
+    assert_eq!(held(), 0, "a partner that keeps its mapping keeps no page");
+    let mut out = [1; 64];
+    kept.memory().read(BYTES - 64, &mut out).unwrap();
+    assert_eq!((out, kept.was_live()), ([0; 64], false), "nor does it see, or fault");
+    // What is sealed against writing goes with its last mapping.
+    let (sealed, memory) = Shared::zeros(4_096, Mode::ReadOnly, false).unwrap();
+    memory.write(0, b"sealed").unwrap();
+    sealed.discard();
+    memory.read(0, &mut out[..6]).unwrap();
+    assert_eq!(&out[..6], b"sealed");
+}
+
+/// Bytes that a file takes.
+fn taken(file: &OwnedFd) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::File::from(file.try_clone().unwrap()).metadata().unwrap().blocks() * 512
+}
+
+#[test]
 fn a_word_is_never_torn_and_neighbours_do_not_clobber_each_other() {
     let (shared, owner) = Shared::of(&Memory::own(64).unwrap(), Mode::Writable, false).unwrap();
     let near = Attached::to(&shared.handles(true).unwrap(), 64, true).unwrap();

@@ -25,6 +25,27 @@ pub struct Buffer {
     /// So many bytes.
     #[n(1)]
     pub bytes: u64,
+    /// How it is reached without asking, by a partner on the same host.
+    #[n(2)]
+    pub lent: Option<Lent>,
+}
+
+/// The segment of a buffer is for one partner alone, which may map its pages and do there what the buffer's grant allows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
+#[cbor(array)]
+pub struct Lent {
+    /// The grant of the whole segment, by which the partner maps it.
+    #[n(0)]
+    pub whole: u64,
+    /// The segment's size.
+    #[n(1)]
+    pub bytes: u64,
+    /// Where the word is that is the number of the buffer's grant for as long as that holds.
+    #[n(2)]
+    pub word: u64,
+    /// So many requests may use it.
+    #[n(3)]
+    pub uses: u32,
 }
 
 /// How the sender of a long message learns that its buffers have been read.
@@ -76,4 +97,7 @@ pub struct Datagram {
     /// Long messages of the receiver's that the sender has read.
     #[cbor(n(8), with = "crate::bytes_codec::completions")]
     pub taken: Vec<u64>,
+    /// An answer of so many bytes lies in the return buffer, where the sender put it through memory that both map.
+    #[n(10)]
+    pub returned: Option<u64>,
 }

@@ -9,6 +9,7 @@
 
 extern crate alloc;
 
+mod batch;
 mod budget;
 mod bytes_codec;
 mod chain;
@@ -26,9 +27,12 @@ mod segment;
 mod value;
 mod whither;
 
+pub use batch::{MissingOf, OverOf, batch};
 pub use budget::Budget;
 pub use chain::{Charter, Frame, Listener, Merge, Mode, StepLimits};
-pub use datagram::{BUFFERS_MAX, Buffer, COMPLETIONS_MAX, Completion, Datagram, SHORT_BYTES_MAX, SHORT_ITEMS_MAX};
+pub use datagram::{
+    BUFFERS_MAX, Buffer, COMPLETIONS_MAX, Completion, Datagram, Lent, SHORT_BYTES_MAX, SHORT_ITEMS_MAX,
+};
 pub use exception::{Exception, Fault, names};
 pub use hello::Hello;
 pub use hop::{BranchCount, End, Hop, LogLine, NodeRef, Outcome, PossibleDuplicate, StepTrace};

@@ -91,6 +91,9 @@ pub struct Asked {
     /// Column in the source; 0 where unknown.
     #[n(6)]
     pub column: u32,
+    /// It is answered many times: what comes is handed in under its number, and under those of later reads, which are not listed.
+    #[n(7)]
+    pub many: bool,
 }
 
 impl Told {

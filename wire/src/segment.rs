@@ -6,7 +6,7 @@ use alloc::{boxed::Box, string::String, vec::Vec};
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
 
-use crate::Datagram;
+use crate::{Buffer, Datagram};
 
 /// Segments in one listing.
 pub const SEGMENT_LISTING_MAX: usize = 1_024;
@@ -190,6 +190,9 @@ pub enum SegmentMessage {
         /// Not before so many writes of this link were done.
         #[n(5)]
         after: u64,
+        /// The requester is on the owner's host, as far as it knows, and takes them from memory that is lent to it, too.
+        #[n(6)]
+        maps: bool,
     },
     /// WRITE: put these bytes there. Not answered: see `Flush` and `NotWritten`.
     #[n(1)]
@@ -293,8 +296,11 @@ pub enum SegmentMessage {
     /// A message came here for this service, which nobody here takes messages for: look it up anew.
     #[n(17)]
     NobodyHere(#[cbor(n(0), with = "crate::bytes_codec::name")] String),
-    /// Let me reach the segment's memory from another host without messages.
+    /// These are the bytes, in memory that is lent to the requester: held until it says that it has taken what has the second number.
     #[n(18)]
+    Lent(#[n(0)] u64, #[n(1)] u64, #[n(2)] Buffer),
+    /// Let me reach the segment's memory from another host without messages.
+    #[n(19)]
     Reach {
         /// The requester's number for it.
         #[n(0)]
@@ -310,7 +316,7 @@ pub enum SegmentMessage {
         write: bool,
     },
     /// So: what it says is between the two sides of what was asked for.
-    #[n(19)]
+    #[n(20)]
     Reachable {
         /// The requester's number for it.
         #[n(0)]

@@ -48,6 +48,19 @@ impl Value {
         Self(Bytes::from_static(&[0xf6]))
     }
 
+    /// The items of an array; `None` if it is none.
+    #[must_use]
+    pub fn items(&self) -> Option<alloc::vec::Vec<Self>> {
+        let mut d = Decoder::new(&self.0);
+        let count = d.array().ok()??;
+        let item = |_| {
+            let start = d.position();
+            d.skip().ok()?;
+            Some(Self(self.0.slice(start..d.position())))
+        };
+        (0..count).map(item).collect()
+    }
+
     /// Checks that `bytes` are exactly one well-formed item, nested at most [`VALUE_DEPTH_MAX`] deep.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use catena_wire::{
     At, BRANCH_DEPTH_MAX, BRANCHES_MAX, BUFFERS_MAX, Branch, Brought, Budget, Buffer, COMPLETIONS_MAX,
     CONSOLE_LINES_MAX, Completion, Datagram, Encoded, Exception, FUNCTIONS_MAX, Fault, Hello, Hop, LISTING_ENTRIES_MAX,
-    LISTING_NAMES_MAX, Message, NAME_BYTES_MAX, Outcome, PATH_HOSTS_MAX, SHORT_BYTES_MAX, SHORT_ITEMS_MAX,
+    LISTING_NAMES_MAX, Lent, Message, NAME_BYTES_MAX, Outcome, PATH_HOSTS_MAX, SHORT_BYTES_MAX, SHORT_ITEMS_MAX,
     STACK_DEPTH_MAX, SegmentMessage, TRACE_STEPS_MAX, VALUE_DEPTH_MAX, Value, ValueError, WireError,
 };
 use proptest::prelude::*;
@@ -70,7 +70,8 @@ proptest! {
 #[test]
 fn a_short_message_keeps_its_bounds_and_fits_one_frame() {
     let at = At { number: u32::MAX, generation: u64::MAX, offset: u64::MAX, grant: Some(u64::MAX) };
-    let buffer = Buffer { at, bytes: u64::MAX };
+    let lent = Lent { whole: u64::MAX, bytes: u64::MAX, word: u64::MAX, uses: u32::MAX };
+    let buffer = Buffer { at, bytes: u64::MAX, lent: Some(lent) };
     let item = |bytes: usize| Bytes::from(vec![7; bytes]);
     let name = "x".repeat(NAME_BYTES_MAX);
     let largest = Datagram {
@@ -84,6 +85,7 @@ fn a_short_message_keeps_its_bounds_and_fits_one_frame() {
         room: Some(buffer),
         taken: vec![u64::MAX; COMPLETIONS_MAX],
         asks: true,
+        returned: Some(u64::MAX),
     };
     let decode = |datagram: &Datagram| {
         Message::decode(Message::Segment(SegmentMessage::Short(Box::new(datagram.clone()))).encode())

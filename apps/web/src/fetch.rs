@@ -159,12 +159,15 @@ impl Fetcher {
     }
 }
 
+/// The next part, on its way, and the node that sends it.
+type Asked = BoxFuture<'static, Result<(Part, Option<NodeId>), FetchError>>;
+
 /// A body that is pulled, part by part: the next one is on its way while one is read.
 struct Pulling {
     fetcher: Fetcher,
     site: Box<str>,
     number: u64,
-    asked: Option<BoxFuture<'static, Result<(Part, Option<NodeId>), FetchError>>>,
+    asked: Option<Asked>,
     /// Parts lay in a segment, which its server keeps for this body.
     lay: bool,
     over: bool,

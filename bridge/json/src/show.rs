@@ -16,14 +16,37 @@ use crate::{BYTES, base64, when};
 
 /// How deep it looks; payloads are nested at most 64 deep (`VALUE_DEPTH_MAX`), tags included.
 const DEPTH_MAX: usize = 72;
+/// A blob: `[where, first, size, media type]`, of which the first says by what grant it is read, and is nobody's business who sees it in JSON.
+const BLOB_TAG: u64 = 1_128_418_370;
 /// Big integers up to this size are written in decimal, larger ones in hexadecimal.
 const DECIMAL_BYTES_MAX: usize = 256;
 
 /// A payload, to be written as JSON.
 ///
 /// Bytes become `{"$bytes": BASE64}`, `undefined` null, a date its ISO 8601 text, a set an array, an integer that JSON's numbers cannot
-/// hold a string of its digits, a map with other keys than text `{"$map": [[KEY, VALUE], ...]}`, any other tag `{"$tag": N, "value": ...}`.
+/// hold a string of its digits, a blob `{"$blob": {"type": MEDIA TYPE, "size": BYTES}}` without what it is read by, a map with other keys than text `{"$map": [[KEY, VALUE], ...]}`, any other tag `{"$tag": N, "value": ...}`.
 pub struct Shown<'a>(pub &'a Value);
+
+/// What is shown of a blob.
+#[derive(Serialize)]
+struct Described<'b> {
+    r#type: &'b str,
+    size: Option<u64>,
+}
+
+/// Takes the whole item, and shows no part of one that is not a blob's.
+fn described<'b>(from: &mut Decoder<'b>) -> Result<Described<'b>, Error> {
+    let mut inside = from.clone();
+    from.skip()?;
+    let mut look = || {
+        inside.array()?;
+        inside.skip()?;
+        inside.skip()?;
+        let size = inside.u64()?;
+        Ok::<_, Error>(Described { r#type: inside.str()?, size: Some(size) })
+    };
+    Ok(look().unwrap_or(Described { r#type: "", size: None }))
+}
 
 /// An object with one key, written in one go: a payload keeps the order of its own keys.
 pub struct OneKey<T>(pub &'static str, pub T);
@@ -115,6 +138,10 @@ impl<'d, 'b> Item<'d, 'b> {
             (2 | 3, Type::Bytes) => {
                 let bytes = self.take(Decoder::bytes)?;
                 serializer.serialize_str(&big_integer(tag == 3, bytes))
+            }
+            (BLOB_TAG, _) => {
+                let described = self.take(described)?;
+                OneKey("$blob", described).serialize(serializer)
             }
             _ => {
                 let mut map = serializer.serialize_map(Some(2))?;
@@ -296,6 +323,12 @@ mod tests {
         check(&[0xc2, 0x49, 1, 0, 0, 0, 0, 0, 0, 0, 0], "\"18446744073709551616\"");
         check(&[0xc3, 0x49, 1, 0, 0, 0, 0, 0, 0, 0, 0], "\"-18446744073709551617\"");
         check(&[0xc3, 0x41, 0xff], "\"-256\"");
+        let tag = [0xda, 0x43, 0x42, 0x4c, 0x42];
+        let blob = [&tag[..], b"\x84\x42\xaa\xbb\x0a\x14\x69image/png"].concat();
+        check(&blob, r#"{"$blob":{"type":"image/png","size":20}}"#);
+        check(&[&tag[..], b"\x42\xaa\xbb"].concat(), r#"{"$blob":{"type":"","size":null}}"#);
+        let pair = [&b"\x82"[..], &blob, b"\x07"].concat();
+        check(&pair, r#"[{"$blob":{"type":"image/png","size":20}},7]"#);
         check(&[0xd8, 0x45, 0x42, 0x01, 0x00], r#"{"$tag":69,"value":{"$bytes":"AQA="}}"#);
     }
 

@@ -1,13 +1,17 @@
 //! Answers: by the way that load decides (`catena_core::messages::carrier`).
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use catena_core::messages::{Carrier, Load};
-use catena_wire::{Buffer, Exception, Fault, Order, names};
+use catena_wire::{Buffer, Datagram, Exception, Fault, Order, names};
 
 use super::{
     Long, Received,
+    lending::For,
     received::imported,
     sending::{Letter, Target},
 };
@@ -39,7 +43,12 @@ impl Received {
         let carrier = self.shell.post.machine().answer_by(&self.datagram.to, load);
         match (carrier, room) {
             (Carrier::Short, _) => self.shell.send_short(&letter, vec![bytes]).map(|()| carrier),
-            (Carrier::Returned, Some(room)) if self.write_back(&room, &bytes).await => Ok(carrier),
+            // Into one return buffer goes one answer: whoever asked may have given the room to another question after it.
+            (Carrier::Returned, Some(room))
+                if !self.returned.swap(true, Relaxed) && self.put_back(&letter, &room, &bytes).await =>
+            {
+                Ok(carrier)
+            }
             (Carrier::Returned, _) => {
                 self.shell.post.machine().note_not_returned();
                 self.shell.send_long(&letter, Long::of(bytes)).map(|_| Carrier::Long)
@@ -60,6 +69,28 @@ impl Received {
         };
         let link = self.shell.dial(&node).await.ok_or_else(gone)?;
         Ok(Target { service, node, link: Some(link) })
+    }
+
+    /// Puts the answer into the return buffer. Says whether it is on its way.
+    async fn put_back(&self, letter: &Letter<'_>, room: &Buffer, bytes: &Bytes) -> bool {
+        match self.write_lent(letter, room, bytes).await {
+            Some(done) => done,
+            None => self.write_back(room, bytes).await,
+        }
+    }
+
+    /// In memory that whoever asked lends to this node, who is told so by a message. `None`: it is not mapped here.
+    async fn write_lent(&self, letter: &Letter<'_>, room: &Buffer, bytes: &Bytes) -> Option<bool> {
+        let (lent, grant) = (room.lent?, room.at.grant?);
+        let there = self.shell.mapped(&self.node, &room.at, &lent, For::Writing).await?;
+        let offset = room.at.offset.saturating_add(WORD_BYTES);
+        if there.write_lent((lent.word, grant), offset, bytes)?.is_err() {
+            // Nobody waits for it any more.
+            return Some(true);
+        }
+        self.shell.post.machine().note_returned_near();
+        let told = Datagram { returned: Some(bytes.len() as u64), ..self.shell.datagram(letter) };
+        Some(self.shell.dispatch(letter.target, told))
     }
 
     /// WRITEs the answer to where the asker wants it, and then the word that says so: writes keep their order. Says whether that was taken in time.

@@ -7,9 +7,10 @@ use std::{
 
 use catena_core::messages::{Delivered, Ended, MessageCounts, MessagePolicy, Messages, Outcome};
 use catena_net::{Link, Message as Frame};
-use catena_wire::{Datagram, Encoded, Message, NodeRef, SegmentMessage};
+use catena_wire::{Datagram, Encoded, Message, NodeId, NodeRef, SegmentMessage};
 use tokio::sync::{Notify, oneshot};
 
+use super::lending::{Lending, Loan};
 use crate::{
     Granted, Segment,
     shell::{Shell, lock},
@@ -29,30 +30,47 @@ pub(super) enum Came {
 
 /// Ranges of segments that a partner may use: what was made for it alone goes with it, and of others only the grant.
 #[derive(Debug)]
-pub(super) struct Lent(pub(super) Vec<(Segment, Granted)>);
+pub(super) struct Held(pub(super) Vec<(Segment, Granted, Option<Loan>)>);
 
-impl Drop for Lent {
+impl Held {
+    /// The partner has had what it may have.
+    fn settle(&self) {
+        self.0.iter().filter_map(|(.., loan)| loan.as_ref()).for_each(Loan::settle);
+    }
+}
+
+impl Drop for Held {
     fn drop(&mut self) {
-        for (segment, granted) in &self.0 {
+        for (segment, granted, _) in &self.0 {
             segment.take_back(granted);
         }
     }
 }
 
-type Machine = Messages<Lent, oneshot::Sender<Came>, Arc<Notify>>;
+type Machine = Messages<Held, oneshot::Sender<Came>, Arc<Notify>>;
 
 /// All that a node does with messages between services.
 #[derive(Debug)]
 pub(crate) struct Post {
     machine: Mutex<Machine>,
     pub(super) policy: MessagePolicy,
+    pub(super) lending: Lending,
     /// A task looks at the clock.
     sweeping: Mutex<bool>,
 }
 
 impl Post {
     pub(crate) fn new(policy: MessagePolicy) -> Self {
-        Self { machine: Mutex::new(Messages::new(policy.clone())), policy, sweeping: Mutex::default() }
+        Self {
+            machine: Mutex::new(Messages::new(policy.clone())),
+            policy,
+            lending: Lending::default(),
+            sweeping: Mutex::default(),
+        }
+    }
+
+    pub(crate) const fn lent_read_bytes_min(&self) -> u64 {
+        self.policy.lent_read_bytes_min
     }
 
     pub(super) fn machine(&self) -> MutexGuard<'_, Machine> {
@@ -69,8 +87,13 @@ impl Post {
     }
 
     /// Tells whoever waits, and lets go of segments: with no lock held, since that takes others.
-    pub(super) fn finish(ended: impl IntoIterator<Item = Ended<Lent, oneshot::Sender<Came>>>) {
+    pub(super) fn finish(ended: impl IntoIterator<Item = Ended<Held, oneshot::Sender<Came>>>) {
         for Ended { held, waiter, outcome } in ended {
+            if outcome == Outcome::Taken
+                && let Some(held) = &held
+            {
+                held.settle();
+            }
             drop(held);
             if let Some(waiter) = waiter {
                 // Whoever waited may have gone.
@@ -100,7 +123,7 @@ impl Shell {
                 Post::finish(ended);
             }
             SegmentMessage::NobodyHere(service) => self.core().on_not_there(&service, from.id),
-            about => self.segments.on_message(link, from, about),
+            about => self.segments.on_message(self, link, from, about),
         }
     }
 
@@ -147,8 +170,10 @@ async fn sweep(shell: Weak<Shell>) {
         let Some(shell) = shell.upgrade() else { return };
         let late = shell.post.machine().on_timeout(shell.segments.now());
         Post::finish(late);
+        let is_linked = |node: NodeId| shell.endpoint().is_some_and(|endpoint| endpoint.link_to_node(node.0).is_some());
+        let lends = shell.post.lending.sweep(is_linked, &shell.post.policy);
         let mut sweeping = lock(&shell.post.sweeping);
-        if shell.post.machine().load().1 == 0 {
+        if shell.post.machine().load().1 == 0 && !lends {
             *sweeping = false;
             return;
         }

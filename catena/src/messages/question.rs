@@ -13,7 +13,7 @@ use super::{
     post::{Came, Post},
     sending::{Letter, Room},
 };
-use crate::{Segment, shell::Shell};
+use crate::{Granted, shell::Shell};
 
 /// How long an answer is awaited by default.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -105,16 +105,31 @@ pub(crate) async fn ask(shell: &Arc<Shell>, from: &str, to: &str, question: Ques
     let _awaiting = Awaiting { shell, number };
     let answer = async {
         tokio::select! {
-            came = came => answered(shell, to, came),
-            answer = returned(room) => answer.map(Answer::Returned),
+            came = came => answered(shell, to, came, room.as_ref()),
+            answer = returned(room.as_ref()) => answer.map(Answer::Returned),
         }
     };
-    tokio::time::timeout(timeout, answer).await.unwrap_or_else(|_| Err(lost(to, Outcome::Late)))
+    let answer = tokio::time::timeout(timeout, answer).await.unwrap_or_else(|_| Err(lost(to, Outcome::Late)));
+    if answer.is_ok()
+        && let Some(loan) = room.as_ref().and_then(|room| room.loan.as_ref())
+    {
+        // Whoever has answered does not do so again.
+        loan.settle();
+    }
+    answer
 }
 
-fn answered(shell: &Arc<Shell>, to: &str, came: Result<Came, oneshot::error::RecvError>) -> Result<Answer, Exception> {
+fn answered(
+    shell: &Arc<Shell>,
+    to: &str,
+    came: Result<Came, oneshot::error::RecvError>,
+    room: Option<&Room>,
+) -> Result<Answer, Exception> {
     match came {
         Ok(Came::Answer(from, datagram)) => {
+            if let (Some(length), Some(room)) = (datagram.returned, room) {
+                return room.taken(length).map(Answer::Returned);
+            }
             let message = Received::new(shell, from, *datagram);
             Ok(if message.buffers().is_empty() { Answer::Short(message) } else { Answer::Long(message) })
         }
@@ -125,31 +140,46 @@ fn answered(shell: &Arc<Shell>, to: &str, came: Result<Came, oneshot::error::Rec
 
 /// Waits for an answer in the return buffer. Whoever writes there is not trusted: nothing is looked at before the buffer is taken back, and nothing that is said of it
 /// believed.
-async fn returned(room: Option<Room>) -> Result<Bytes, Exception> {
-    let Some(Room { segment, .. }) = room else { return std::future::pending().await };
+async fn returned(room: Option<&Room>) -> Result<Bytes, Exception> {
+    let Some(room) = room else { return std::future::pending().await };
     loop {
-        let told = segment.written();
-        if word_of(&segment)? != 0 {
+        let told = room.segment.written();
+        if room.word()? != 0 {
             break;
         }
         told.await;
     }
-    segment.revoke().await?;
-    let (length, capacity) = (word_of(&segment)?.saturating_sub(1), segment.bytes() - WORD_BYTES);
-    if length > capacity {
-        let text = format!("its server says that an answer of {length} bytes is in a return buffer of {capacity}");
-        return Err(Exception::new(names::PROTOCOL, Fault::Service, text));
+    match room.loan {
+        // Its partner may change it still, and changes its own answer.
+        Some(_) => _ = room.segment.take_back(&room.granted()),
+        None => room.segment.revoke().await?,
     }
-    let mut bytes = vec![0; length as usize];
-    segment.read(WORD_BYTES, &mut bytes)?;
-    Ok(bytes.into())
+    room.taken(room.word()?.saturating_sub(1))
 }
 
-fn word_of(segment: &Segment) -> Result<u64, Exception> {
-    let mut word = [0; WORD_BYTES as usize];
-    segment.read(0, &mut word)?;
-    // The server turned it into this node's order.
-    Ok(u64::from_ne_bytes(word))
+impl Room {
+    /// An answer of so many bytes, as its server says.
+    fn taken(&self, length: u64) -> Result<Bytes, Exception> {
+        let capacity = self.buffer.bytes.saturating_sub(WORD_BYTES);
+        if length > capacity {
+            let text = format!("its server says that an answer of {length} bytes is in a return buffer of {capacity}");
+            return Err(Exception::new(names::PROTOCOL, Fault::Service, text));
+        }
+        let mut bytes = vec![0; length as usize];
+        self.segment.read(self.buffer.at.offset + WORD_BYTES, &mut bytes)?;
+        Ok(bytes.into())
+    }
+
+    fn word(&self) -> Result<u64, Exception> {
+        let mut word = [0; WORD_BYTES as usize];
+        self.segment.read(self.buffer.at.offset, &mut word)?;
+        // The server turned it into this node's order.
+        Ok(u64::from_ne_bytes(word))
+    }
+
+    fn granted(&self) -> Granted {
+        Granted { owner: self.segment.owner(), at: self.buffer.at, bytes: self.buffer.bytes }
+    }
 }
 
 fn lost(to: &str, outcome: Outcome) -> Exception {
@@ -165,10 +195,10 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use catena_core::segments::{Export, SegmentPolicy};
-    use catena_wire::{NodeId, Rights};
+    use catena_wire::{Buffer, NodeId, Rights};
 
     use super::*;
-    use crate::{GrantTerms, segments::Hub};
+    use crate::{GrantTerms, Segment, segments::Hub};
 
     /// A return buffer of so many bytes, in which its server has put this word before anything.
     async fn told(bytes: u64, word: u64) -> Result<Bytes, Exception> {
@@ -176,9 +206,10 @@ mod tests {
         let segment = Segment::export(&hub, "room", bytes + WORD_BYTES, Export::default())?;
         let terms = GrantTerms { rights: Rights::WRITE, offset: 0, bytes, uses: 1, lasts: TIMEOUT };
         let at = segment.grant(NodeId(2), terms)?.at;
-        segment.write(WORD_BYTES, b"answer")?;
-        segment.write(0, &word.to_ne_bytes())?;
-        returned(Some(Room { segment, buffer: catena_wire::Buffer { at, bytes } })).await
+        let room = Room { buffer: Buffer { at, bytes: segment.bytes(), lent: None }, segment, loan: None };
+        room.segment.write(WORD_BYTES, b"answer")?;
+        room.segment.write(0, &word.to_ne_bytes())?;
+        returned(Some(&room)).await
     }
 
     #[tokio::test]

@@ -1,6 +1,9 @@
 //! A message that came. Its buffers stay with their sender: what is not read costs the receiver nothing.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+};
 
 use bytes::{Bytes, BytesMut};
 use catena_core::segments::Todo;
@@ -9,13 +12,21 @@ use catena_wire::{
 };
 
 use super::post::{Post, offer};
-use crate::{Granted, Imported, Segment, segments::refused, shell::Shell};
+use crate::{
+    Granted, Imported, Segment,
+    segments::{pieces_of, refused},
+    shell::Shell,
+};
 
 /// A message of another service. Dropped, its sender is told, as it chose, that its buffers are not needed any more.
 pub struct Received {
     pub(super) shell: Arc<Shell>,
     pub(super) node: Arc<NodeRef>,
     pub(super) datagram: Datagram,
+    /// How often each buffer that is lent may still be used.
+    uses: Arc<[AtomicU32]>,
+    /// An answer was put into its return buffer, or is going to be.
+    pub(super) returned: AtomicBool,
 }
 
 impl std::fmt::Debug for Received {
@@ -26,7 +37,8 @@ impl std::fmt::Debug for Received {
 
 impl Received {
     pub(super) fn new(shell: &Arc<Shell>, node: Arc<NodeRef>, datagram: Datagram) -> Self {
-        Self { shell: Arc::clone(shell), node, datagram }
+        let uses = datagram.buffers.iter().map(|buffer| buffer.lent.map_or(0, |lent| lent.uses).into()).collect();
+        Self { shell: Arc::clone(shell), node, datagram, uses, returned: AtomicBool::new(false) }
     }
 
     /// The service that sent it; empty: one that takes no messages.
@@ -56,12 +68,14 @@ impl Received {
     /// The buffers of a long message. What their sender says of them is not checked by anybody: a range that is not there cannot be read.
     #[must_use]
     pub fn buffers(&self) -> Vec<Buffered> {
-        let buffered = |buffer: &Buffer| Buffered {
+        let buffered = |(place, buffer): (usize, &Buffer)| Buffered {
             shell: Arc::clone(&self.shell),
             node: Arc::clone(&self.node),
             buffer: *buffer,
+            uses: Arc::clone(&self.uses),
+            place,
         };
-        self.datagram.buffers.iter().map(buffered).collect()
+        self.datagram.buffers.iter().enumerate().map(buffered).collect()
     }
 
     pub(super) fn is_local(&self) -> bool {
@@ -105,6 +119,9 @@ pub struct Buffered {
     shell: Arc<Shell>,
     node: Arc<NodeRef>,
     buffer: Buffer,
+    uses: Arc<[AtomicU32]>,
+    /// Its own among them.
+    place: usize,
 }
 
 impl std::fmt::Debug for Buffered {
@@ -130,10 +147,28 @@ impl Buffered {
             return Err(refused("READ of a long message", SegmentRefusal::OutOfBounds(whole)));
         }
         let offset = self.buffer.at.offset.saturating_add(offset);
-        match self.node.id == self.shell.me.id {
-            true => self.read_here(offset, count),
-            false => imported(&self.shell, &self.node, &self.buffer).await?.read(offset, count).await,
+        if self.node.id == self.shell.me.id {
+            return self.read_here(offset, count);
         }
+        if let Some(read) = self.read_lent(offset, count).await {
+            return read;
+        }
+        imported(&self.shell, &self.node, &self.buffer).await?.read(offset, count).await
+    }
+
+    /// In memory that its sender lends to this node; `None`: it is not there, and has to be asked for. Who keeps to the uses that he was given is not found out
+    /// by his partner, whose own bytes these are: so this counts.
+    async fn read_lent(&self, offset: u64, count: u64) -> Option<Result<Bytes, Exception>> {
+        self.buffer.lent?;
+        let (left, needed) = (&self.uses[self.place], pieces_of(count));
+        if left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(needed)).is_err() {
+            return Some(Err(refused("READ of a long message", SegmentRefusal::GrantVoid)));
+        }
+        let read = self.shell.copy_lent(&self.node, &self.buffer, (offset, count)).await;
+        if read.is_none() {
+            left.fetch_add(needed, Relaxed);
+        }
+        read
     }
 
     /// READs so many bytes from `offset` on into a segment of this node.
@@ -166,8 +201,15 @@ impl Buffered {
         loop {
             let piece = (end - next).min(crate::segments::PIECE_BYTES);
             let at = catena_wire::At { offset: next, ..self.buffer.at };
-            let read =
-                SegmentMessage::Read { id: 0, at, count: piece as u32, notify: false, order: Order::Bytes, after: 0 };
+            let read = SegmentMessage::Read {
+                id: 0,
+                at,
+                count: piece as u32,
+                notify: false,
+                order: Order::Bytes,
+                after: 0,
+                maps: false,
+            };
             let todo = hub.machine().owner.on_request(hub.now(), HERE, self.node.id, read);
             match todo {
                 Todo::Read { memory, offset, count, .. } => {

@@ -14,8 +14,11 @@ use catena_wire::{
 };
 use tokio::sync::oneshot;
 
-use super::post::{Came, Lent, Post, offer};
-use crate::{GrantTerms, Segment, random, segments::pieces_of, shell::Shell};
+use super::{
+    lending::{For, Loan},
+    post::{Came, Held, Post, offer},
+};
+use crate::{GrantTerms, Granted, Segment, random, segments::pieces_of, shell::Shell};
 
 /// How long the buffers of a message are held by default.
 const LASTS: Duration = Duration::from_secs(10);
@@ -171,6 +174,8 @@ pub(super) fn checked(items: Vec<Bytes>) -> Result<Vec<Bytes>, Exception> {
 pub(super) struct Room {
     pub(super) segment: Segment,
     pub(super) buffer: Buffer,
+    /// Its partner may map it.
+    pub(super) loan: Option<Loan>,
 }
 
 /// What is sent, and to whom.
@@ -201,13 +206,13 @@ impl Shell {
         Ok(())
     }
 
-    fn datagram(&self, letter: &Letter<'_>) -> Datagram {
+    pub(super) fn datagram(&self, letter: &Letter<'_>) -> Datagram {
         let Letter { from, target, about } = letter;
         Datagram { from: (*from).to_owned(), to: target.service.clone(), about: *about, ..Datagram::default() }
     }
 
     /// Says whether it is under way. What there is to be said of completion goes along.
-    fn dispatch(self: &Arc<Self>, target: &Target, mut datagram: Datagram) -> bool {
+    pub(super) fn dispatch(self: &Arc<Self>, target: &Target, mut datagram: Datagram) -> bool {
         let Some(link) = &target.link else {
             self.deliver(&target.node, datagram);
             return true;
@@ -245,9 +250,9 @@ impl Shell {
         let number = self.post.machine().hold(self.segments.now(), terms, Some(waiter));
         let number = number.map_err(|(limit, _)| full(&target.node, limit))?;
         self.keep_sweeping();
-        let sent = self.lend(target, &long, room_bytes).and_then(|(lent, buffers, room)| {
+        let sent = self.lend(target, &long, room_bytes).and_then(|(held, buffers, room)| {
             // Whatever is held for it was held from before it was sent.
-            drop(self.post.machine().attach(number, lent));
+            drop(self.post.machine().attach(number, held));
             let datagram = Datagram {
                 number,
                 items,
@@ -275,41 +280,63 @@ impl Shell {
         target: &Target,
         long: &Long,
         room_bytes: Option<u64>,
-    ) -> Result<(Lent, Vec<Buffer>, Option<Room>), Exception> {
-        let (mut lent, mut buffers) = (Lent(Vec::new()), Vec::new());
-        let mut grant = |segment: &Segment, rights, offset, bytes, uses| {
-            let terms = GrantTerms { rights, offset, bytes, uses, lasts: long.lasts };
-            let granted = segment.grant(target.node.id, terms)?;
-            lent.0.push((segment.clone(), granted));
-            Ok(Buffer { at: granted.at, bytes })
+    ) -> Result<(Held, Vec<Buffer>, Option<Room>), Exception> {
+        let (mut held, mut buffers) = (Held(Vec::new()), Vec::new());
+        let grant = |segment: &Segment, rights, offset, bytes, uses| {
+            segment.grant(target.node.id, GrantTerms { rights, offset, bytes, uses, lasts: long.lasts })
         };
         for content in &long.contents {
-            let (segment, offset, bytes) = match content {
-                Content::Bytes(bytes) => (self.unnamed(bytes.len() as u64)?, 0, bytes.len() as u64),
-                Content::Part(segment, offset, bytes) => (segment.clone(), *offset, *bytes),
+            let (segment, offset, bytes, loan) = match content {
+                Content::Bytes(bytes) => self.place(target, bytes.len() as u64, For::Reading)?,
+                Content::Part(segment, offset, bytes) => (segment.clone(), *offset, *bytes, None),
             };
             if let Content::Bytes(bytes) = content {
-                segment.write(0, bytes)?;
+                segment.write(offset, bytes)?;
             }
             let requests = long.requests.unwrap_or_else(|| pieces_of(bytes));
-            buffers.push(grant(&segment, Rights::READ, offset, bytes, requests)?);
+            let granted = grant(&segment, Rights::READ, offset, bytes, requests)?;
+            buffers.push(described(&granted, bytes, loan.as_ref(), requests));
+            held.0.push((segment, granted, loan));
         }
         let room = match room_bytes {
             Some(bytes) => {
-                let segment = self.unnamed(bytes)?;
+                let (segment, offset, bytes, loan) = self.place(target, bytes, For::Writing)?;
+                segment.write(offset, &[0; super::answering::WORD_BYTES as usize])?;
                 // The answer's bytes, and the word that says that they are there.
-                let buffer = grant(&segment, Rights::WRITE, 0, bytes, pieces_of(bytes).saturating_add(1))?;
-                Some(Room { segment, buffer })
+                let uses = pieces_of(bytes).saturating_add(1);
+                let granted = grant(&segment, Rights::WRITE, offset, bytes, uses)?;
+                let buffer = described(&granted, bytes, loan.as_ref(), 1);
+                held.0.push((segment.clone(), granted, None));
+                Some(Room { segment, buffer, loan })
             }
             None => None,
         };
-        Ok((lent, buffers, room))
+        Ok((held, buffers, room))
+    }
+
+    /// Where a buffer of so many bytes lies for this partner: in memory that it may map, or in a segment of its own.
+    fn place(
+        self: &Arc<Self>,
+        target: &Target,
+        bytes: u64,
+        used_for: For,
+    ) -> Result<(Segment, u64, u64, Option<Loan>), Exception> {
+        Ok(match self.loan(target.node.id, target.link.as_deref(), bytes, used_for) {
+            Some(loan) => (loan.segment().clone(), loan.offset(), bytes, Some(loan)),
+            None => (self.unnamed(bytes)?, 0, bytes, None),
+        })
     }
 
     /// A segment that nobody finds: its partner is told of it.
     fn unnamed(self: &Arc<Self>, bytes: u64) -> Result<Segment, Exception> {
         Segment::export(&self.segments, &format!("message {:016x}", random::bits64()), bytes, Export::default())
     }
+}
+
+/// A buffer as its partner is told of it: from now on it may be used.
+pub(super) fn described(granted: &Granted, bytes: u64, loan: Option<&Loan>, uses: u32) -> Buffer {
+    let lent = loan.zip(granted.at.grant).map(|(loan, grant)| loan.holds(grant, uses));
+    Buffer { at: granted.at, bytes, lent }
 }
 
 fn full(to: &NodeRef, limit: &str) -> Exception {

@@ -71,6 +71,17 @@ impl Exported {
         Arc::new(Self { how, pages: RwLock::new(pages), notices: Notices::default() })
     }
 
+    /// So many bytes of zeros in pages that are there to be mapped by a partner. They take no room until they are touched.
+    pub(crate) fn lent(bytes: u64) -> Result<Arc<Self>, MemoryError> {
+        // Not sealed against writing: so they can be given back to the system whatever the partner does, and nobody but that partner reads what it may spoil.
+        let (shared, memory) = Shared::zeros(bytes, Mode::Writable, false)?;
+        let how = Export::default();
+        shared.set_flags(flags_of(&how));
+        let pages =
+            Pages { memory: Arc::new(memory), shared: Some(shared), offers: Vec::new(), locked: false, round: 0 };
+        Ok(Arc::new(Self { how, pages: RwLock::new(pages), notices: Notices::default() }))
+    }
+
     /// Holds the pages as they are: while this is held they are the segment's.
     pub(crate) fn hold(&self) -> RwLockReadGuard<'_, Pages> {
         self.pages.read().unwrap_or_else(PoisonError::into_inner)
@@ -145,20 +156,23 @@ impl Exported {
     /// when this returns. If there is no room for other pages the bytes are given up.
     pub(crate) fn withdraw(&self) -> Result<(), MemoryError> {
         let mut pages = self.pages.write().unwrap_or_else(PoisonError::into_inner);
-        let held = pages.take_back();
-        match pages.shared.take() {
+        let (held, shared) = (pages.take_back(), pages.shared.take());
+        match &shared {
             Some(shared) => shared.retire(),
             None if held => {}
             None => return Ok(()),
         }
         match pages.memory.fresh(pages.locked) {
-            Ok(memory) => pages.memory = Arc::new(memory),
+            Ok(memory) => {
+                pages.memory = Arc::new(memory);
+                shared.iter().for_each(Shared::discard);
+                Ok(())
+            }
             Err(why) => {
                 pages.memory = Arc::new(Memory::own(0)?);
-                return Err(why);
+                Err(why)
             }
         }
-        Ok(())
     }
 
     /// Nobody here needs the bytes any more: whoever shares the pages learns of it.
@@ -167,6 +181,7 @@ impl Exported {
         pages.take_back();
         if let Some(shared) = pages.shared.take() {
             shared.retire();
+            shared.discard();
         }
     }
 

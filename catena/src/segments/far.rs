@@ -1,22 +1,28 @@
 //! Accesses by the link.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
 use bytes::{Bytes, BytesMut};
 use catena_core::segments::{Answer, Asked, WriteRefused};
 use catena_net::{INLINE_BYTES_MAX, Link, Message as Frame};
-use catena_wire::{Encoded, Exception, Message, Order, SegmentMessage, SegmentRefusal};
+use catena_wire::{Buffer, Encoded, Exception, Message, Order, SegmentMessage, SegmentRefusal};
 use tokio::sync::oneshot;
 
 use super::{
-    Imported, Wish,
+    Granted, Imported, Wish,
     hub::{Hub, Outcome, Waiter, post, try_post},
 };
+use crate::messages::is_near;
 
 /// Longer accesses go in pieces, in bytes: as long as one fits into a link's medium lane with room for others.
 pub(crate) const PIECE_BYTES: u64 = 256 << 10;
 /// A longer WRITE goes in such parts, in bytes, unless its pieces are counted: each is one frame, with the most that its head takes, and a multiple of a word.
 const PART_BYTES: usize = INLINE_BYTES_MAX - 128;
+/// What a READ reserves before anything of it has come, in bytes.
+const RESERVED_BYTES_MAX: u64 = 4 << 20;
 /// Pieces of one READ that are under way at one time.
 const PIECES_UNDER_WAY_MAX: usize = 8;
 
@@ -74,38 +80,82 @@ impl Imported {
             return Err(self.refused("READ", SegmentRefusal::OutOfBounds(self.inner.bytes)));
         }
         let link = self.link("READ").await?;
-        let mut whole = BytesMut::with_capacity(count as usize);
+        // An owner claims what it likes: beyond this there is room for what has come.
+        let mut whole = BytesMut::with_capacity(count.min(RESERVED_BYTES_MAX) as usize);
         let mut under_way = VecDeque::new();
         let mut next = 0;
         loop {
             while next < count && under_way.len() < PIECES_UNDER_WAY_MAX {
                 let piece = PIECE_BYTES.min(count - next);
-                under_way.push_back(self.begin_read(&link, offset.saturating_add(next), piece, wish)?);
+                let maps = self.maps_answers(&link, piece);
+                under_way.push_back(self.begin_read(&link, (offset.saturating_add(next), piece), wish, maps)?);
                 next += piece;
             }
             let Some(mut first) = under_way.pop_front() else { return Ok(whole.freeze()) };
-            match first.outcome().await {
-                Ok(Answer::Data(data)) => whole.extend_from_slice(&data),
-                Ok(_) => return Err(self.refused("READ", SegmentRefusal::BadAnswer)),
-                Err(why) => return Err(self.refused("READ", why)),
-            }
+            whole.extend_from_slice(&self.data_of(&link, first.outcome().await).await?);
         }
     }
 
     async fn piece(&self, offset: u64, count: u64, wish: Wish) -> Result<Bytes, Exception> {
         let link = self.link("READ").await?;
-        match self.begin_read(&link, offset, count, wish)?.outcome().await {
+        let maps = self.maps_answers(&link, count);
+        let answer = self.begin_read(&link, (offset, count), wish, maps)?.outcome().await;
+        self.data_of(&link, answer).await
+    }
+
+    /// Whether bytes that are asked for by this link may be put where this node maps them: on one host, where they are many.
+    fn maps_answers(&self, link: &Link, count: u64) -> bool {
+        let shell = &self.inner.shell;
+        let many = count >= shell.post.lent_read_bytes_min();
+        many && shell.lends() && !self.inner.plain.load(Relaxed) && is_near(link)
+    }
+
+    /// The bytes of an answer, wherever they are.
+    async fn data_of(&self, link: &Link, answer: Outcome) -> Result<Bytes, Exception> {
+        let (number, buffer) = match answer {
+            Ok(Answer::Data(data)) => return Ok(data),
+            Ok(Answer::Lent(number, buffer)) => (number, buffer),
+            Ok(_) => return Err(self.refused("READ", SegmentRefusal::BadAnswer)),
+            Err(why) => return Err(self.refused("READ", why)),
+        };
+        let (owner, range) = (&self.inner.owner, (buffer.at.offset, buffer.bytes));
+        let read = match Box::pin(self.inner.shell.copy_lent(owner, &buffer, range)).await {
+            Some(read) => read,
+            None => Box::pin(self.ask_for_lent(link, &buffer)).await,
+        };
+        post(link, SegmentMessage::Taken(vec![number]));
+        read
+    }
+
+    /// What cannot be mapped here is asked for by the link after all, and so is what comes after it.
+    async fn ask_for_lent(&self, link: &Link, buffer: &Buffer) -> Result<Bytes, Exception> {
+        self.inner.plain.store(true, Relaxed);
+        let Buffer { at, bytes, .. } = *buffer;
+        let granted = Granted { owner: self.inner.owner.id, at, bytes: at.offset.saturating_add(bytes) };
+        let there = self.inner.shell.import_granted((*self.inner.owner).clone(), &granted).await?;
+        match there.begin_read(link, (at.offset, bytes), Wish::default(), false)?.outcome().await {
             Ok(Answer::Data(data)) => Ok(data),
             Ok(_) => Err(self.refused("READ", SegmentRefusal::BadAnswer)),
             Err(why) => Err(self.refused("READ", why)),
         }
     }
 
-    fn begin_read(&self, link: &Link, offset: u64, count: u64, wish: Wish) -> Result<UnderWay, Exception> {
+    fn begin_read(
+        &self,
+        link: &Link,
+        (offset, count): (u64, u64),
+        wish: Wish,
+        maps: bool,
+    ) -> Result<UnderWay, Exception> {
         let hub = self.hub();
         let by = (self.inner.id, link.id());
         let asked = ask(hub, link, |machine, waiter| {
-            machine.importer.read(hub.now(), by, offset, count as u32, (wish.notify, wish.order), waiter)
+            let how = (wish.notify, wish.order);
+            let mut asked = machine.importer.read(hub.now(), by, offset, count as u32, how, waiter)?;
+            if let SegmentMessage::Read { maps: said, .. } = &mut asked.message {
+                *said = maps;
+            }
+            Ok(asked)
         });
         asked.map_err(|why| self.refused("READ", why))
     }

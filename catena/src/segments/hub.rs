@@ -20,7 +20,7 @@ use super::{
     door::{self, Door},
     exported::Exported,
 };
-use crate::shell::lock;
+use crate::shell::{Shell, lock};
 
 /// Segments offered to the partner of one link at one time: each has an endpoint.
 const OFFERS_PER_LINK_MAX: usize = 16;
@@ -50,7 +50,7 @@ pub(crate) struct Hub {
     pub(super) tables: Mutex<HashMap<NodeId, (ImportId, u32)>>,
     pub(super) door: Arc<Door>,
     /// Which host this is; `None`: it shares no memory.
-    pub(super) host: Option<u128>,
+    pub(crate) host: Option<u128>,
     /// By what memory of other hosts is reached without messages, and by which of its links' partners this node's is.
     pub(super) remote: Option<Arc<dyn RemoteMemory>>,
     offered: Mutex<HashMap<u64, Vec<Weak<Exported>>>>,
@@ -101,7 +101,13 @@ impl Hub {
     }
 
     /// Something about segments came by a link. What is said of messages between services is `catena::messages`'.
-    pub(crate) fn on_message(self: &Arc<Self>, link: &Arc<Link>, from: &NodeRef, message: SegmentMessage) {
+    pub(crate) fn on_message(
+        self: &Arc<Self>,
+        shell: &Arc<Shell>,
+        link: &Arc<Link>,
+        from: &NodeRef,
+        message: SegmentMessage,
+    ) {
         use SegmentMessage as M;
         match message {
             M::Read { .. }
@@ -111,17 +117,19 @@ impl Hub {
             | M::Import(..)
             | M::Attach { .. }
             | M::Reach { .. }
-            | M::List(..) => self.serve(link, from.id, message),
+            | M::List(..) => self.serve(shell, link, from.id, message),
             answer => self.answered(link, from.id, answer),
         }
     }
 
     fn answered(&self, link: &Link, from: NodeId, message: SegmentMessage) {
         let makes_room = matches!(message, SegmentMessage::Flushed(_) | SegmentMessage::Refused(..));
+        let lent = if let SegmentMessage::Lent(_, number, _) = message { Some(number) } else { None };
         let done = self.machine().importer.on_answer(from, link.id(), message);
-        if let Some((waiter, outcome)) = done {
-            // Whoever asked may have gone.
-            let _ = waiter.send(outcome);
+        // Whoever asked may have gone.
+        let taken = done.is_some_and(|(waiter, outcome)| waiter.send(outcome).is_ok());
+        if let Some(number) = lent.filter(|_| !taken) {
+            post(link, SegmentMessage::Taken(vec![number]));
         }
         if makes_room {
             self.room.notify_waiters();

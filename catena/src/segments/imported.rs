@@ -1,6 +1,6 @@
 //! The importer's handle of a segment of another node.
 
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock, atomic::AtomicBool};
 
 use bytes::Bytes;
 use catena_core::segments::{Import, ImportId};
@@ -42,9 +42,16 @@ pub(super) struct Inner {
     /// `owner/name`, for people.
     pub(super) shown: String,
     pub(super) bytes: u64,
-    /// By a grant, which is for requests and not for the pages.
+    /// By a grant, of which each request is a use.
     pub(super) granted: bool,
+    /// Its pages may be mapped, as far as this node knows: a grant is for requests, but for one of all that there is.
+    pub(super) maps: bool,
+    /// Answers to READs could not be mapped: they come by the link.
+    pub(super) plain: AtomicBool,
     link: Mutex<Option<Arc<Link>>>,
+    /// The pages as they were mapped first, which is how most segments stay: reached without a lock.
+    pub(super) first: OnceLock<Arc<Near>>,
+    /// What came after those, and the ways beside.
     pub(super) ways: RwLock<Ways>,
 }
 
@@ -62,8 +69,19 @@ impl Imported {
             (import.entry.bytes, import.entry.name.clone(), import.grant.is_some())
         };
         let shown = format!("{}/{name}", owner.name);
-        let (link, ways) = (Mutex::new(Some(link)), RwLock::default());
-        Some(Self { inner: Arc::new(Inner { shell: Arc::clone(shell), id, owner, shown, bytes, granted, link, ways }) })
+        let (shell, link, ways) = (Arc::clone(shell), Mutex::new(Some(link)), RwLock::default());
+        let (maps, plain, first) = (!granted, AtomicBool::new(false), OnceLock::new());
+        Some(Self {
+            inner: Arc::new(Inner { shell, id, owner, shown, bytes, granted, maps, plain, link, first, ways }),
+        })
+    }
+
+    /// The same, of which the pages may be mapped. To be said before anything is done with it.
+    pub(super) fn mappable(mut self) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.inner) {
+            inner.maps = true;
+        }
+        self
     }
 
     /// Its size in bytes.
@@ -104,9 +122,9 @@ impl Imported {
             return Err(self.refused("READ", SegmentRefusal::OutOfBounds(self.inner.bytes)));
         };
         match self.choose(Wants { bytes: count, write: false, wish }).await {
-            Chosen::Near(near) => {
+            Chosen::Near => {
                 let mut out = vec![0; room];
-                match near.read(offset, &mut out, wish.notify) {
+                match self.pages_do(false, |near| near.read(offset, &mut out, wish.notify)) {
                     NearResult::Done(()) => {
                         self.check_order("READ", count, wish.order)?;
                         turn(&mut out, wish.order);
@@ -162,7 +180,7 @@ impl Imported {
     pub async fn read_into(&self, offset: u64, out: &mut [u8]) -> Result<(), Exception> {
         let (count, wish) = (out.len() as u64, Wish::default());
         match self.choose(Wants { bytes: count, write: false, wish }).await {
-            Chosen::Near(near) => match near.read(offset, out, false) {
+            Chosen::Near => match self.pages_do(false, |near| near.read(offset, out, false)) {
                 NearResult::Done(()) => return Ok(()),
                 NearResult::Wrong(why) => return Err(of_memory(&why)),
                 NearResult::Elsewhere | NearResult::Unknown => self.leave(),
@@ -217,11 +235,12 @@ impl Imported {
         let bytes: Bytes = bytes.into();
         let count = bytes.len() as u64;
         match self.choose(Wants { bytes: count, write: true, wish }).await {
-            Chosen::Near(near) => {
+            Chosen::Near => {
                 self.check_order("WRITE", count, wish.order)?;
                 // On one host there is one order.
                 let turned = turned(&bytes, wish.order);
-                match near.write(offset, turned.as_deref().unwrap_or(&bytes), wish.notify) {
+                let data = turned.as_deref().unwrap_or(&bytes);
+                match self.pages_do(true, |near| near.write(offset, data, wish.notify)) {
                     NearResult::Done(()) => return Ok(()),
                     NearResult::Wrong(why) => return Err(of_memory(&why)),
                     NearResult::Elsewhere | NearResult::Unknown => self.leave(),
@@ -276,7 +295,7 @@ impl Imported {
     async fn swap(&self, offset: u64, width: Width, old: u64, new: u64, notify: bool) -> Result<u64, Exception> {
         let wish = Wish { notify, ..Wish::default() };
         match self.choose(Wants { bytes: width.bytes(), write: true, wish }).await {
-            Chosen::Near(near) => match near.cas(offset, width, old, new, notify) {
+            Chosen::Near => match self.pages_do(true, |near| near.cas(offset, width, old, new, notify)) {
                 NearResult::Done(was) => return Ok(was),
                 NearResult::Wrong(why) => return Err(of_memory(&why)),
                 NearResult::Elsewhere => self.leave(),
@@ -304,8 +323,10 @@ impl Imported {
     /// # Errors
     /// `NoRight`: the memory is not shared, or not for writing.
     pub async fn map(&self, write: bool) -> Result<Mapped, Exception> {
-        let near = self.near_for(write).await;
-        let mapped = near.and_then(|near| near.view().map(|view| Mapped::of_import(view, near)));
+        let mapped = match self.near_for(write).await {
+            true => self.on_pages(write, |near| Some(Mapped::of_import(near.view()?, Arc::clone(near)))).flatten(),
+            false => None,
+        };
         mapped.ok_or_else(|| {
             let how = if write { "for writing" } else { "for reading" };
             let text = format!(

@@ -39,6 +39,7 @@ pub(crate) use hub::{Hub, Sharing};
 pub use imported::{Imported, Wish};
 pub use mapped::Mapped;
 pub use names::Lookup;
+pub(crate) use near::Near;
 pub use notices::{Access, Notice, Notifications};
 pub use segment::{GrantTerms, Granted, Segment};
 pub use way::Way;

@@ -85,6 +85,15 @@ impl Shell {
         Imported::new(self, id.map_err(refused)?, owner, link).ok_or_else(|| refused(SegmentRefusal::Stale))
     }
 
+    /// The same of a whole segment that its owner lends to this node alone, to be mapped.
+    pub(crate) async fn import_lent(
+        self: &Arc<Self>,
+        owner: NodeRef,
+        granted: &Granted,
+    ) -> Result<Imported, Exception> {
+        Ok(self.import_granted(owner, granted).await?.mappable())
+    }
+
     /// The segments of a node that this one may use.
     pub(crate) async fn segments_of(self: &Arc<Self>, hint: &str) -> Result<Vec<SegmentEntry>, Exception> {
         let owner = self.owner_of(hint).await?;

@@ -84,7 +84,7 @@ impl Notices {
             bell.ring();
             waiting.rung += 1;
         }
-        self.told.notify_one();
+        self.told.notify_waiters();
     }
 
     /// The next notice, if there is one.

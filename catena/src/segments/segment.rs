@@ -70,6 +70,23 @@ impl Segment {
         Ok(Self { inner: Arc::new(Inner { hub: Arc::clone(hub), name: name.into(), id, exported }) })
     }
 
+    /// Memory of so many bytes for one partner alone, which may map it; and the grant by which it may.
+    pub(crate) fn lend(
+        hub: &Arc<Hub>,
+        name: &str,
+        (to, rights): (NodeId, Rights),
+        bytes: u64,
+    ) -> Result<(Self, Granted), Exception> {
+        /// It goes with the segment.
+        const EVER: Duration = Duration::from_secs(1 << 40);
+        let exported = Exported::lent(bytes).map_err(|why| of_memory(&why))?;
+        let id = hub.export(name, Export::default(), &exported).map_err(|why| of_export(name, &why))?;
+        let segment = Self { inner: Arc::new(Inner { hub: Arc::clone(hub), name: name.into(), id, exported }) };
+        let terms = GrantTerms { rights, offset: 0, bytes, uses: u32::MAX, lasts: EVER };
+        let granted = segment.grant(to, terms)?;
+        Ok((segment, granted))
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -80,6 +97,10 @@ impl Segment {
     #[must_use]
     pub fn id(&self) -> SegmentId {
         self.inner.id
+    }
+
+    pub(crate) fn owner(&self) -> NodeId {
+        self.inner.hub.me
     }
 
     /// Where the bytes lie, in pages that importers on this host share: for whoever fills or reads them in place.
@@ -115,6 +136,24 @@ impl Segment {
     /// `OutOfBounds`
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), Exception> {
         self.inner.exported.hold().memory.write(offset, bytes).map_err(|why| of_memory(&why))
+    }
+
+    /// Copies this range of other memory to `offset`.
+    pub(crate) fn write_from(
+        &self,
+        offset: u64,
+        from: &Memory,
+        (at, count): (u64, u64),
+    ) -> Result<(), catena_segment::MemoryError> {
+        /// Copied at one time, in bytes: by way of the cache next to the core.
+        const STEP: usize = 4_096;
+        let (mut step, pages) = ([0; STEP], self.inner.exported.hold());
+        for done in (0..count).step_by(STEP) {
+            let step = &mut step[..STEP.min((count - done) as usize)];
+            from.read(at + done, step)?;
+            pages.memory.write(offset + done, step)?;
+        }
+        Ok(())
     }
 
     /// Puts `new` in the place of the aligned word of 8 bytes at `offset` if that is `old`; gives what was there. Atomic with all others who do so.
@@ -228,9 +267,9 @@ impl Segment {
         Notifications::of(Arc::clone(&self.inner.exported))
     }
 
-    /// Ends when somebody has done something by a link that is to be told of; at once, if that was before.
-    pub(crate) async fn written(&self) {
-        self.inner.exported.notices.told.notified().await;
+    /// Ends when somebody has done something by a link that is to be told of, after this was called.
+    pub(crate) fn written(&self) -> tokio::sync::futures::Notified<'_> {
+        self.inner.exported.notices.told.notified()
     }
 
     /// A descriptor that is readable when there is a notification, for event loops of one's own: [`Notifications::try_next`] takes it.

@@ -11,6 +11,8 @@ use catena_net::Link;
 use catena_segment::{Allow, Width};
 use catena_wire::{NodeId, Order, SegmentMessage, SegmentRefusal};
 
+use crate::{messages::Offer, shell::Shell};
+
 use super::{
     door::Parcel,
     exported::{Approved, Exported},
@@ -29,7 +31,7 @@ thread_local! {
 }
 
 impl Hub {
-    pub(super) fn serve(self: &Arc<Self>, link: &Arc<Link>, from: NodeId, message: SegmentMessage) {
+    pub(super) fn serve(self: &Arc<Self>, shell: &Arc<Shell>, link: &Arc<Link>, from: NodeId, message: SegmentMessage) {
         let now = self.now();
         if let SegmentMessage::Attach { id, host, .. } = &message
             && self.host != Some(*host)
@@ -38,14 +40,21 @@ impl Hub {
         }
         // Only a write lets go what waited for it.
         let lets_go = matches!(message, SegmentMessage::Write { .. });
+        // Before anything is held: it takes locks of its own.
+        let offer = match &message {
+            SegmentMessage::Read { maps: true, count, order: Order::Bytes, .. } => {
+                shell.offer_room(from, link, (*count).into())
+            }
+            _ => None,
+        };
         let mut machine = self.machine();
         let todo = machine.owner.on_request(now, link.id(), from, message);
-        self.perform(machine, todo, link, from);
+        self.perform(machine, todo, link, from, offer);
         if lets_go {
             loop {
                 let mut machine = self.machine();
                 let Some(todo) = machine.owner.next(now, link.id(), from) else { return };
-                self.perform(machine, todo, link, from);
+                self.perform(machine, todo, link, from, None);
             }
         }
     }
@@ -57,8 +66,23 @@ impl Hub {
         todo: Todo<Arc<Exported>>,
         link: &Arc<Link>,
         from: NodeId,
+        offer: Option<Offer<'_>>,
     ) {
         match todo {
+            Todo::Read { id, memory, offset, count, tell, .. } if offer.is_some() => {
+                let pages = memory.hold();
+                drop(machine);
+                // The machine has checked the bounds.
+                let filled = offer.filter(|offer| offer.fill(&pages.memory, offset));
+                drop(pages);
+                post(
+                    link,
+                    filled.map_or(SegmentMessage::Refused(id, SegmentRefusal::Overloaded), |offer| offer.sent(id)),
+                );
+                if tell {
+                    memory.notices.tell(from, Access::Read, offset, count.into());
+                }
+            }
             Todo::Read { id, memory, offset, count, order, tell } => {
                 let pages = memory.hold();
                 drop(machine);

@@ -9,7 +9,11 @@ use std::{
 use catena_segment::{Attached, Bell, Reached};
 use catena_wire::SegmentRefusal;
 
-use super::{Imported, Wish, door, errors::of_refusal, near::Near};
+use super::{
+    Imported, Wish, door,
+    errors::of_refusal,
+    near::{Near, NearResult},
+};
 
 /// How long an owner that did not share its memory, or not offer it, is not asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
@@ -46,7 +50,7 @@ pub(super) struct Wants {
 
 /// The way that one access takes.
 pub(super) enum Chosen {
-    Near(Arc<Near>),
+    Near,
     Remote(Arc<dyn Reached>),
     Link,
 }
@@ -54,6 +58,7 @@ pub(super) enum Chosen {
 /// What an import has of the two ways beside the link.
 #[derive(Default)]
 pub(super) struct Ways {
+    /// Pages, if those that were mapped first are not enough.
     near: Option<Arc<Near>>,
     /// When the owner last did not share, or shared less than was wanted.
     near_refused: Option<Instant>,
@@ -74,9 +79,10 @@ impl Imported {
     /// The way that accesses take now; short ones take the link where long ones take RDMA ([`crate::SegmentPolicy::remote_bytes_min`]).
     #[must_use]
     pub fn way(&self) -> Way {
+        let near = self.on_pages(false, |near| near.is_live());
         let ways = self.ways();
         match () {
-            () if ways.near.as_ref().is_some_and(|near| near.is_live()) => Way::SharedMemory,
+            () if near == Some(true) => Way::SharedMemory,
             () if ways.remote.as_ref().is_some_and(|remote| remote.reached.is_live()) => Way::Rdma,
             () => Way::Link,
         }
@@ -86,7 +92,7 @@ impl Imported {
     pub async fn explain(&self) -> (Way, String) {
         let wants = Wants { bytes: self.inner.bytes, write: false, wish: Wish::default() };
         let way = match self.choose(wants).await {
-            Chosen::Near(_) => Way::SharedMemory,
+            Chosen::Near => Way::SharedMemory,
             Chosen::Remote(_) => Way::Rdma,
             Chosen::Link => Way::Link,
         };
@@ -117,25 +123,22 @@ impl Imported {
     pub(super) async fn choose(&self, wants: Wants) -> Chosen {
         // Memory never makes anybody wait: whoever only reads it would keep its thread from all others.
         tokio::task::coop::consume_budget().await;
-        if let Some(near) = self.near_now(wants.write) {
-            return Chosen::Near(near);
+        if self.on_pages(wants.write, |_| ()).is_some() {
+            return Chosen::Near;
         }
         // The long ways are boxed: else each access in memory would carry the state of a request in its own, and copy it about.
         Box::pin(self.come_near_or_far(wants)).await
     }
 
-    /// Shared memory, if the segment is mapped or can be.
-    pub(super) async fn near_for(&self, write: bool) -> Option<Arc<Near>> {
+    /// Whether the segment is mapped here, or is by asking for it.
+    pub(super) async fn near_for(&self, write: bool) -> bool {
         tokio::task::coop::consume_budget().await;
-        match self.near_now(write) {
-            Some(near) => Some(near),
-            None => Box::pin(self.come_near(write)).await,
-        }
+        self.on_pages(write, |_| ()).is_some() || Box::pin(self.come_near(write)).await
     }
 
     async fn come_near_or_far(&self, wants: Wants) -> Chosen {
-        if let Some(near) = self.come_near(wants.write).await {
-            return Chosen::Near(near);
+        if self.come_near(wants.write).await {
+            return Chosen::Near;
         }
         match self.remote_for(wants).await {
             Some(reached) => Chosen::Remote(reached),
@@ -153,34 +156,49 @@ impl Imported {
 
     // Shared memory.
 
-    fn near_now(&self, write: bool) -> Option<Arc<Near>> {
-        self.ways().near.as_ref().filter(|near| near.is_writable() || !write).cloned()
+    /// Does something with the pages that are mapped here, if they are, and may be written to where that is needed.
+    pub(super) fn on_pages<T>(&self, write: bool, act: impl FnOnce(&Arc<Near>) -> T) -> Option<T> {
+        let enough = |near: &Arc<Near>| near.is_writable() || !write;
+        if let Some(first) = self.inner.first.get()
+            && enough(first)
+            && first.is_live()
+        {
+            return Some(act(first));
+        }
+        self.ways().near.as_ref().filter(|near| enough(near)).map(act)
+    }
+
+    pub(super) fn pages_do<T>(&self, write: bool, access: impl FnOnce(&Arc<Near>) -> NearResult<T>) -> NearResult<T> {
+        self.on_pages(write, access).unwrap_or(NearResult::Elsewhere)
+    }
+
+    /// The pages, apart from what else is known of the segment: whoever keeps them keeps nothing of this node. `None`: they are not mapped here, and
+    /// cannot be.
+    pub(crate) async fn pages(&self, write: bool) -> Option<Arc<Near>> {
+        let mapped = self.near_for(write).await;
+        mapped.then(|| self.on_pages(write, Arc::clone)).flatten()
     }
 
     /// By asking for it, unless the owner refused a moment ago.
-    async fn come_near(&self, write: bool) -> Option<Arc<Near>> {
+    async fn come_near(&self, write: bool) -> bool {
         let lately = self.ways().near_refused.is_some_and(|since| since.elapsed() < ASK_AGAIN);
-        if lately || self.inner.granted || self.inner.shell.segments.host.is_none() {
-            return None;
+        if lately || !self.inner.maps || self.inner.shell.segments.host.is_none() {
+            return false;
         }
         // What goes by the link must not be overtaken in memory.
         if !self.inner.shell.segments.machine().importer.is_flushed(self.inner.id) {
-            return None;
+            return false;
         }
         let near = self.attach(write).await;
         let mut ways = self.ways_mut();
-        match near {
-            Some(near) => {
-                let near = Arc::new(near);
-                ways.near_refused = (write && !near.is_writable()).then(Instant::now);
-                ways.near = Some(Arc::clone(&near));
-                (near.is_writable() || !write).then_some(near)
-            }
-            None => {
-                ways.near_refused = Some(Instant::now());
-                None
-            }
-        }
+        let Some(near) = near else {
+            ways.near_refused = Some(Instant::now());
+            return false;
+        };
+        let enough = near.is_writable() || !write;
+        ways.near_refused = (!enough).then(Instant::now);
+        ways.near = self.inner.first.set(Arc::new(near)).err();
+        enough
     }
 
     /// The pages are not the segment's any more.

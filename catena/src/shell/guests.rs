@@ -3,11 +3,12 @@
 use std::{sync::Arc, time::Instant};
 
 use bytes::Bytes;
-use catena_core::{GuestCall, GuestSplit, SessionId, Turn};
+use catena_core::{GuestAsk, GuestCall, GuestRead, GuestSplit, SessionId, Turn};
 use catena_guest::{Image, Session, Start};
 use catena_wire::{Exception, Fault, Hash, StepLimits, Value, names};
 
 use super::{Shell, in_turn::InTurn};
+use crate::random;
 
 /// What a guest goes on from.
 pub(super) enum Basis {
@@ -135,6 +136,8 @@ fn translate(turn: catena_guest::Turn) -> Turn {
         line: call.line,
         column: call.column,
     };
+    let ask = |asked: catena_guest::GuestCall| GuestAsk { number: random::bits128(), call: call(asked) };
+    let read = |read: catena_guest::GuestRead| GuestRead { call: read.call, set: read.set };
     let split = |split: catena_guest::GuestSplit| GuestSplit {
         call: split.call,
         count: split.count,
@@ -147,6 +150,9 @@ fn translate(turn: catena_guest::Turn) -> Turn {
         emits: turn.emits,
         logs: turn.logs,
         splits: turn.splits.into_iter().map(split).collect(),
+        asks: turn.asks.into_iter().map(ask).collect(),
+        reads: turn.reads.into_iter().map(read).collect(),
+        leaves: turn.leaves,
         end: turn.end,
     }
 }

@@ -68,6 +68,7 @@ impl Shell {
             core.set_repository((*node).clone());
         }
         drop(core);
+        self.post_waiting(&node, Some(link));
         self.follow(link, node);
     }
 

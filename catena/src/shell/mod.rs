@@ -52,6 +52,7 @@ use mesh_names::MeshResolver;
 use offering::Offering;
 use peers::Peers;
 use relief::Relief;
+use rights::Bursts;
 use sessions::Sessions;
 use timer::Alarm;
 
@@ -92,6 +93,7 @@ pub(crate) struct Shell {
     calls: Mutex<HashMap<CallId, oneshot::Sender<Result<Value, Exception>>>>,
     /// Rights to reply that service functions here have.
     rights: Mutex<HashMap<StepKey, Weak<Held>>>,
+    bursts: Bursts,
     /// Of the sub-chains that services of this node answered with.
     hearers: Mutex<HashMap<StepKey, Hearer>>,
     listings: Mutex<HashMap<u64, oneshot::Sender<Vec<ServiceEntry>>>>,
@@ -165,6 +167,7 @@ impl Shell {
             replies: Mutex::default(),
             calls: Mutex::default(),
             rights: Mutex::default(),
+            bursts: Bursts::default(),
             hearers: Mutex::default(),
             listings: Mutex::default(),
             questions: Mutex::default(),
@@ -204,6 +207,11 @@ impl Shell {
         if let Some(endpoint) = self.endpoint() {
             endpoint.close(grace).await;
         }
+    }
+
+    /// Its links are shaped as if others on its host were elsewhere.
+    pub(crate) const fn plays_far(&self) -> bool {
+        self.settings.topology.is_some()
     }
 
     pub(crate) fn endpoint(&self) -> Option<&Endpoint> {

@@ -1,13 +1,34 @@
 //! Rights to reply that service functions of this node have.
 
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
-use catena_core::NotSent;
+use catena_core::{NotSent, Sent};
 use catena_wire::{ChainId, Exception, StepKey, Value};
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, task::yield_now};
 
 use super::{Shell, lock};
 use crate::replying::{Gathered, Held, Right};
+
+/// After so long replies go, whether others follow them or not.
+const BURST_MAX: Duration = Duration::from_micros(50);
+
+/// Replies pause when so many turns of the runtime have brought none. In one alone, those which reply may not have had theirs.
+const QUIET_TURNS: u32 = 2;
+
+/// Replies that follow one another so quickly that one message has many.
+#[derive(Default)]
+pub(super) struct Bursts {
+    /// How many there were so far.
+    replies: AtomicU64,
+    /// A task waits for their pause.
+    awaited: AtomicBool,
+}
 
 impl Shell {
     /// The right that came with a call. For a plain call: what gathers its replies, if it wants them.
@@ -30,9 +51,40 @@ impl Shell {
 
     pub(crate) fn reply_under(self: &Arc<Self>, right: &StepKey, value: Value) -> Result<(), NotSent> {
         let now = self.now();
-        let sent = self.core().reply(now, right, value);
+        let sent = self.core().reply(now, right, value)?;
+        match sent {
+            Sent::Now => self.drive(),
+            Sent::Later { first } => {
+                self.bursts.replies.fetch_add(1, Ordering::Relaxed);
+                if first {
+                    self.flush_at_pause();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Has what waits go as soon as some turns of the runtime bring no more, or after a while.
+    fn flush_at_pause(self: &Arc<Self>) {
+        // Should a function hold this thread, the machines' timer has it go.
         self.drive();
-        sent
+        if self.bursts.awaited.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let shell = Arc::clone(self);
+        self.runtime.spawn(async move {
+            let (began, mut before, mut quiet_turns) = (Instant::now(), 0, 0);
+            while quiet_turns < QUIET_TURNS && began.elapsed() < BURST_MAX {
+                yield_now().await;
+                let replies = shell.bursts.replies.load(Ordering::Relaxed);
+                quiet_turns = if replies == before { quiet_turns + 1 } else { 0 };
+                before = replies;
+            }
+            shell.bursts.awaited.store(false, Ordering::Release);
+            let now = shell.now();
+            shell.core().flush(now);
+            shell.drive();
+        });
     }
 
     pub(crate) fn delegate(

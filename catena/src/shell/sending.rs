@@ -52,24 +52,35 @@ impl Shell {
         }
     }
 
-    /// Keeps the message until the node has been dialled: one dial for all that is to go there.
+    /// Keeps the message until the node is linked, by whichever side: one dial for all that is to go there.
     fn send_when_linked(self: &Arc<Self>, to: Arc<NodeRef>, message: Message, receipt: Receipt) {
         let Some(endpoint) = self.endpoint() else { return };
         let Ok(lease) = endpoint.memory().lease(message.bytes() as u64 + WAITING_OVERHEAD_BYTES) else {
             return self.undelivered(receipt, Undelivered::Unreachable);
         };
-        if self.peers.waiting.add(&to, Waiting { message, receipt, lease }) {
+        let first = self.peers.waiting.add(&to, Waiting { message, receipt, lease });
+        if let Some(link) = endpoint.link_to_node(to.id.0) {
+            // It greeted a moment ago, and found less to be sent.
+            return self.post_waiting(&to, Some(&link));
+        }
+        if first {
             let shell = Arc::clone(self);
             self.runtime.spawn(async move {
                 let link = shell.dial(&to).await;
-                for Waiting { message, receipt, lease } in shell.peers.waiting.take(&to) {
-                    drop(lease);
-                    match &link {
-                        Some(link) => shell.post(link, message, receipt),
-                        None => shell.undelivered(receipt, Undelivered::Unreachable),
-                    }
-                }
+                shell.post_waiting(&to, link.as_deref());
             });
+        }
+    }
+
+    /// Sends what waits for a link to this node, or says that there is none. Its own dial may have come about while ours is still under way, which can
+    /// take long: nothing waits for that.
+    pub(super) fn post_waiting(self: &Arc<Self>, to: &NodeRef, link: Option<&Link>) {
+        for Waiting { message, receipt, lease } in self.peers.waiting.take(to) {
+            drop(lease);
+            match link {
+                Some(link) => self.post(link, message, receipt),
+                None => self.undelivered(receipt, Undelivered::Unreachable),
+            }
         }
     }
 

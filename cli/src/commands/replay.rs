@@ -87,12 +87,13 @@ impl Stage<'_> {
     /// Tells the function all that it was told; returns how many of its calls had an outcome.
     async fn play(&mut self, told: &[Told]) -> Result<usize, Failure> {
         let (mut asked, mut settled) = (0, 0);
-        let mut splits = BTreeSet::new();
+        let mut calls = BTreeSet::new();
         let mut does: BTreeMap<Branch, Vec<Asked>> = BTreeMap::new();
         for (index, event) in told.iter().enumerate() {
             if let Some(did) = self.replayer.tell(event).await {
                 if let What::Settled(call, _) = &event.what {
-                    settled += usize::from(!splits.contains(&(event.branch.clone(), *call)));
+                    // Neither splits nor what else is read of a set is a call.
+                    settled += usize::from(calls.contains(&(event.branch.clone(), *call)));
                 }
                 does.insert(event.branch.clone(), self.hear(event, did)?);
             } else if let What::Turned(did) = &event.what
@@ -104,7 +105,7 @@ impl Stage<'_> {
                     let over = did.is_empty() && told.get(index + 1).is_some_and(|next| next.what == What::Ended);
                     return Err(self.another_way(asked + 1, event, did.get(same), over, does.get(same)));
                 }
-                splits.extend(did.iter().filter(|did| did.branches > 0).map(|did| (event.branch.clone(), did.call)));
+                calls.extend(did.iter().filter(|did| did.branches == 0).map(|did| (event.branch.clone(), did.call)));
             }
         }
         Ok(settled)
@@ -222,7 +223,7 @@ impl Lines {
 }
 
 fn is(did: &Asked, does: &Asked) -> bool {
-    (&did.service, &did.function, did.branches) == (&does.service, &does.function, does.branches)
+    (&did.service, &did.function, did.branches, did.many) == (&does.service, &does.function, does.branches, does.many)
         && did.params == does.params
 }
 
@@ -248,6 +249,7 @@ pub(crate) fn brief(value: &Value) -> String {
 
 fn shown(asked: &Asked, calls: &str, splits: &str) -> String {
     match asked.branches {
+        0 if asked.many => format!("{calls} {}({}) for its replies", asked.target(), brief(&asked.params)),
         0 => format!("{calls} {}({})", asked.target(), brief(&asked.params)),
         branches => format!("{splits} into {branches} branches"),
     }

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use catena::{Budget, Exception, Node, Policy, Sandbox, Service, ServiceEntry, ServiceError, StepKey, Value};
+use catena::{Budget, Context, Exception, Node, Policy, Sandbox, Service, ServiceEntry, ServiceError, StepKey, Value};
 use catena_script::Target;
 use tokio::sync::{mpsc, oneshot};
 
@@ -48,7 +48,7 @@ pub(super) async fn open(
     for (name, functions) in offered {
         builder = builder.service(functions.into_iter().fold(Service::new(name), |service, function| {
             let tell = tell.clone();
-            service.function_raw(function, move |context, _| hold(tell.clone(), context.step))
+            service.answers_raw(function, move |context, _| hold(tell.clone(), context))
         }));
     }
     let started = builder.start().await;
@@ -56,11 +56,20 @@ pub(super) async fn open(
     Ok((node, arrivals))
 }
 
-async fn hold(tell: mpsc::Sender<Arrival>, key: Option<StepKey>) -> Result<Value, ServiceError> {
+async fn hold(tell: mpsc::Sender<Arrival>, context: Context) -> Result<Option<Value>, ServiceError> {
     let (answer, answered) = oneshot::channel();
-    if let Some(key) = key {
+    if let Some(key) = context.step.clone() {
         // If nobody listens, nobody answers either.
         let _ = tell.send(Arrival { key, answer }).await;
     }
-    Ok(answered.await??)
+    let outcome = answered.await??;
+    if !context.reads_replies() {
+        return Ok(Some(outcome));
+    }
+    // What its user sees, and may have changed, is the list of all replies.
+    let each = outcome.items().unwrap_or_else(|| vec![outcome]);
+    for reply in each {
+        context.preturn_value(reply).await?;
+    }
+    Ok(None)
 }

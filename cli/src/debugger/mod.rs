@@ -12,8 +12,8 @@ pub(crate) use teller::Teller;
 use std::collections::BTreeMap;
 
 use catena::{
-    Branch, Client, Code, Exception, Fault, Mode, Node, Reply, ReplySet, RunOptions, Sandbox, Start, Told, Value, What,
-    exceptions as names,
+    Asked, Branch, Client, Code, Exception, Fault, Mode, Node, Reply, ReplySet, RunOptions, Sandbox, Start, Told,
+    Value, What, exceptions as names,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -274,7 +274,7 @@ impl<'a> Debugger<'a> {
         }
         let (asked, options) = (&call.asked, &self.subject.options);
         let outcome = tokio::select! {
-            outcome = self.subject.client.call_with(&asked.service, &asked.function, asked.params.clone(), options) => {
+            outcome = made(self.subject.client, asked, options) => {
                 outcome.map_err(|mut why| {
                     // Its way began here.
                     why.step = call.step;
@@ -382,4 +382,27 @@ impl<'a> Debugger<'a> {
 
 fn from_here(call: &Open, why: Exception) -> Exception {
     why.calling(&call.asked.service, &call.asked.function).at_step(call.step, &[HERE.to_owned()])
+}
+
+/// Makes a call, elsewhere. Of one that is answered many times its user sees all replies, as one list.
+async fn made(client: &Client, asked: &Asked, options: &RunOptions) -> Result<Value, Exception> {
+    if !asked.many {
+        return client.call_with(&asked.service, &asked.function, asked.params.clone(), options).await;
+    }
+    let mut set = client.replies_with(&asked.target(), asked.params.clone(), options)?;
+    let mut all = Vec::new();
+    while let Some(reply) = set.next().await {
+        all.push(reply?.into_value());
+    }
+    Ok(list_of(&all))
+}
+
+/// The replies as one array, each as it is.
+fn list_of(values: &[Value]) -> Value {
+    /// Begins an array whose length is in the eight bytes that follow (RFC 8949, section 3).
+    const ARRAY: u8 = 0x9b;
+    let mut bytes = vec![ARRAY];
+    bytes.extend_from_slice(&(values.len() as u64).to_be_bytes());
+    values.iter().for_each(|value| bytes.extend_from_slice(value.as_bytes()));
+    Value::from_cbor(bytes.into()).unwrap_or_else(|_| Value::null())
 }

@@ -50,6 +50,12 @@ fn service(effects: &Arc<AtomicU32>) -> Service {
         .function_raw("echo", async |_, value: Value| Ok(value))
         .function("stay", async |(): ()| std::future::pending::<Result<(), ServiceError>>().await)
         .function("fail", async |message: String| Err::<(), _>(ServiceError::named("Refused", message)))
+        .replies("count", async |context: Context, count: u32| {
+            for number in 0..count {
+                context.preturn(&number).await?;
+            }
+            Ok(())
+        })
         .function("add", move |count: u32| {
             let effects = Arc::clone(&effects);
             async move { Ok(effects.fetch_add(count, Ordering::SeqCst) + count) }

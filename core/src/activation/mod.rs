@@ -3,6 +3,7 @@
 mod hand_off;
 mod merging;
 mod recording;
+mod set;
 mod state;
 
 use alloc::{
@@ -19,6 +20,7 @@ use crate::{Answer, GuestCall, GuestSplit, RetryScope, SubChain, Time};
 pub(crate) use hand_off::HandOff;
 pub(crate) use merging::Merging;
 pub(crate) use recording::Recording;
+pub(crate) use set::{OpenSet, Over};
 pub(crate) use state::ChainState;
 
 /// Hops that a chain never lends: if what was lent is lost with its borrower, the chain can still do something about it.
@@ -56,6 +58,12 @@ pub(crate) struct Outstanding {
     pub(crate) out: BTreeSet<u32>,
     /// Results that have come, while the guest was running.
     pub(crate) ready: VecDeque<(u32, Result<Value, Exception>)>,
+    /// Calls that are answered many times and that its guest reads, by the guest's numbers for them.
+    pub(crate) sets: BTreeMap<u32, OpenSet>,
+    /// Reads of sets among the calls issued, and of which set each is.
+    pub(crate) reads: BTreeMap<u32, u32>,
+    /// Sets whose hops have not come back; those of a set that was left never do.
+    pub(crate) loans: u32,
     /// Profiles of calls made in place, while they run.
     pub(crate) profiles: BTreeMap<u32, StepTrace>,
 }
@@ -228,6 +236,21 @@ impl Activation {
         Budget::new(left.time_left_us(), hops)
     }
 
+    /// A part of what it can spare, for a call that may be delegated: the less, the more of such loans are out, so that many sets leave hops
+    /// for what comes after them.
+    pub(crate) fn lend_to_set(&mut self, now: Time) -> Budget {
+        const PARTS: u32 = 4;
+        self.calls.loans = self.calls.loans.saturating_add(1);
+        let hops = self.spare_hops(now, 0) / self.calls.loans.saturating_mul(PARTS);
+        self.lend(now, hops)
+    }
+
+    /// What such a call has not spent comes back, with its exact end.
+    pub(crate) const fn take_back_from_set(&mut self, hops: u32) {
+        self.calls.loans = self.calls.loans.saturating_sub(1);
+        self.give_back(hops);
+    }
+
     /// All that it can spare, if that may be needed: it waits for this one call.
     pub(crate) fn lend_all(&mut self, now: Time, may_chain: bool) -> Budget {
         let spare = if may_chain { self.spare_hops(now, 0) } else { 0 };
@@ -270,7 +293,7 @@ impl Activation {
         match &self.phase {
             Phase::Suspended(suspended) => suspended.calls(),
             Phase::HandingOff(hand_off) => hand_off.may_be_done(),
-            Phase::Running | Phase::Waiting => !self.calls.out.is_empty(),
+            Phase::Running | Phase::Waiting => !self.calls.out.is_empty() || !self.calls.sets.is_empty(),
             Phase::Merging(_) => true,
             Phase::LookingUp(_) => false,
             Phase::Suspending(departure) => matches!(departure.cargo, Cargo::Sub { .. }),
@@ -295,7 +318,8 @@ impl Activation {
             Phase::LookingUp(departure) | Phase::Suspending(departure) => departure.cargo.bytes(),
             Phase::Running | Phase::Waiting => 0,
         };
-        size_of::<Self>() + held + self.state.bytes()
+        let unread: usize = self.calls.sets.values().map(OpenSet::bytes).sum();
+        size_of::<Self>() + held + unread + self.state.bytes()
     }
 }
 

@@ -110,8 +110,8 @@ impl Calls {
 
     /// How many functions of that service run here.
     pub(crate) fn running(&self, service: &str) -> usize {
-        let running = |call: &&Box<Call>| matches!(call.stage, Stage::Running) && call.request.service == service;
-        self.calls.values().filter(running).count()
+        let running = |call: &Call| matches!(call.stage, Stage::Running) && call.request.service == service;
+        self.calls.values().filter(|call| running(call)).count()
     }
 
     /// A service function has ended, after `took_us`.

@@ -12,6 +12,7 @@ mod locate;
 mod merge;
 mod recording;
 mod repeat;
+mod replies;
 mod split;
 mod stack;
 mod turn;
@@ -21,7 +22,7 @@ use alloc::{
     collections::{BTreeMap, BTreeSet},
     vec::Vec,
 };
-use catena_wire::{NodeId, StepKey};
+use catena_wire::{ChainId, NodeId, StepKey};
 
 use crate::{
     SessionId, Time,
@@ -53,6 +54,8 @@ pub(crate) struct Chains {
     brought: BTreeMap<NodeId, Share>,
     timers: Timers<SessionId>,
     bytes: usize,
+    /// Sets that no function reads any more.
+    left_sets: Vec<ChainId>,
 }
 
 impl Chains {
@@ -94,7 +97,8 @@ impl Chains {
     fn remove(&mut self, session: SessionId) -> Option<Box<Activation>> {
         self.leave(session);
         self.timers.clear(session);
-        let activation = self.by_session.remove(&session)?;
+        let mut activation = self.by_session.remove(&session)?;
+        self.left_sets.extend(core::mem::take(&mut activation.calls.sets).into_values().map(|set| set.id));
         if let Some(share) = self.brought.get_mut(&activation.before.id) {
             share.chains -= 1;
             if share.chains == 0 {
@@ -107,6 +111,9 @@ impl Chains {
     /// Puts it into another phase; returns the one before.
     fn set_phase(&mut self, session: SessionId, phase: Phase) -> Option<Phase> {
         self.leave(session);
+        if !matches!(phase, Phase::Running | Phase::Waiting | Phase::LookingUp(_)) {
+            self.leave_sets(session);
+        }
         let before = core::mem::replace(&mut self.by_session.get_mut(&session)?.phase, phase);
         self.enter(session);
         Some(before)

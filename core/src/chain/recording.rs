@@ -6,7 +6,7 @@ use super::{
     Chains,
     activation::{Activation, Phase},
 };
-use crate::{Action, Replied, SessionId, Turn, ground::Ground};
+use crate::{Action, GuestAsk, Replied, SessionId, Turn, ground::Ground};
 
 impl Chains {
     /// Adds what happened to the guest of this session, if its chain is recorded.
@@ -66,6 +66,17 @@ impl Chains {
             branches: 0,
             line: call.line,
             column: call.column,
+            many: false,
+        });
+        let asks = turn.into_iter().flat_map(|turn| &turn.asks).map(|GuestAsk { call, .. }| Asked {
+            call: call.call,
+            service: call.service.clone(),
+            function: call.function.clone(),
+            params: call.params.clone(),
+            branches: 0,
+            line: call.line,
+            column: call.column,
+            many: true,
         });
         let splits = turn.into_iter().flat_map(|turn| &turn.splits).map(|split| Asked {
             call: split.call,
@@ -75,8 +86,10 @@ impl Chains {
             branches: split.count,
             line: split.line,
             column: split.column,
+            many: false,
         });
-        let asked = calls.chain(splits).collect();
+        // In the order in which they become steps.
+        let asked = asks.chain(calls).chain(splits).collect();
         self.record(ground, session, What::Turned(asked));
     }
 

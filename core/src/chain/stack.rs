@@ -66,7 +66,7 @@ impl Chains {
             (ReplyTo::Suspended(_), Phase::Suspended(_)) => true,
             _ => false,
         };
-        waits && activation.state.charter.compose
+        waits && activation.calls.sets.is_empty() && activation.state.charter.compose
     }
 
     fn check_depth(&self, ground: &Ground, session: SessionId) -> Result<(), Exception> {
@@ -166,6 +166,7 @@ impl Chains {
         let mut activation = self.remove(session)?;
         activation.calls.out.clear();
         activation.calls.ready.clear();
+        activation.calls.reads.clear();
         activation.phase = Phase::Running;
         let arrived = activation.arrived.clone();
         let renewed = self.insert(activation);

@@ -46,7 +46,10 @@ impl Chains {
             self.emit(ground, session, value);
         }
         match turn.end {
-            None => self.go_on(ground, session, turn.calls, turn.splits),
+            None => {
+                self.take_sets(ground, session, turn.asks, turn.reads, &turn.leaves);
+                self.go_on(ground, session, turn.calls, turn.splits);
+            }
             Some(result) => {
                 let lent =
                     self.get(session).map_or(0, |activation| activation.hops_for_each(ground.now, turn.calls.len()));
@@ -68,7 +71,10 @@ impl Chains {
 
     /// The one rule that decides where a chain is (design, section 2): it moves when it waits for exactly one call.
     fn go_on(&mut self, ground: &mut Ground, session: SessionId, calls: Vec<GuestCall>, mut splits: Vec<GuestSplit>) {
-        let Some(activation) = self.get_mut(session) else { return };
+        let Some(activation) = self.get_mut(session).filter(|activation| matches!(activation.phase, Phase::Running))
+        else {
+            return;
+        };
         let waits_for = activation.calls.out.len() + calls.len() + splits.len();
         activation.calls.out.extend(calls.iter().map(|call| call.call).chain(splits.iter().map(|split| split.call)));
         // A guest may number its calls alike; they count all the same.
@@ -76,7 +82,8 @@ impl Chains {
         if let Err(why) = check_count(out, ground.policy.calls_per_chain_max, &calls) {
             return self.finish(ground, session, Outcome::Threw(why));
         }
-        let lone = waits_for == 1;
+        // Whoever reads a set waits for that too.
+        let lone = waits_for == 1 && activation.calls.sets.is_empty();
         let split = if splits.len() == 1 { splits.pop() } else { None };
         let lent = activation.hops_for_each(ground.now, calls.len());
         // Until all have gone out the guest counts as running, and is told of none: it may have to be suspended.
@@ -267,6 +274,7 @@ impl Chains {
         let Some((call, result)) = activation.calls.ready.pop_front() else { return };
         let result = activation.state.observe(result);
         activation.calls.out.remove(&call);
+        activation.calls.reads.remove(&call);
         self.set_phase(session, Phase::Running);
         ground.out.ask(Action::Settle { session, call, result });
     }

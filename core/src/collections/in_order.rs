@@ -30,6 +30,15 @@ impl<V> InOrder<V> {
         self.held.insert(number, value);
     }
 
+    /// So many have come in order, and are taken out at once. False if others are held, which may be among them.
+    pub(crate) fn pass(&mut self, count: u32) -> bool {
+        let passes = self.held.is_empty();
+        if passes {
+            self.next = self.next.saturating_add(count);
+        }
+        passes
+    }
+
     /// The next in order, if it has come.
     pub(crate) fn pop(&mut self) -> Option<V> {
         let value = self.held.remove(&self.next)?;

@@ -2,7 +2,7 @@
 //!
 //! Chains and calls are counted alike: a branch of a split chain, a sub-chain that a service listens to, a right to reply.
 
-use alloc::collections::BTreeMap;
+use alloc::{collections::BTreeMap, vec::Vec};
 use catena_wire::{BRANCHES_MAX, Branch, Value};
 
 use super::InOrder;
@@ -91,6 +91,34 @@ impl Tally {
         self.held -= 1;
         self.held_bytes -= value.len_bytes();
         Some(value)
+    }
+
+    /// Answers of these numbers have come: all of this branch that can be handed out now, in order.
+    pub(crate) fn take_all(
+        &mut self,
+        branch: &Branch,
+        first: u32,
+        mut values: Vec<Value>,
+        policy: &Policy,
+    ) -> Vec<Value> {
+        let next = self.delivered(branch);
+        if first <= next && self.has_room(branch) {
+            let repeats = ((next - first) as usize).min(values.len());
+            let news = u32::try_from(values.len() - repeats).unwrap_or(u32::MAX);
+            self.accounts.entry(branch.clone()).or_default();
+            if self.change(branch, |account| account.answers.pass(news)) {
+                values.drain(..repeats);
+                return values;
+            }
+        }
+        let mut ready = Vec::new();
+        for (number, value) in (first..).zip(values) {
+            if self.take(branch, number, value, policy) == Taken::NoRoom {
+                break;
+            }
+            ready.extend(core::iter::from_fn(|| self.pop(branch)));
+        }
+        ready
     }
 
     /// This branch is known to be: nothing is complete before its end has come. Told twice, it counts once.

@@ -28,6 +28,13 @@ pub struct Load {
     pub unflushed: u64,
 }
 
+/// Where the bytes of a buffer lie for a partner: in memory that it may map, if it is on this host and the buffer leaves room there for others; else they are
+/// asked for by the link. Mapping costs once per partner; after it a byte costs a copy there and a copy back, by the link twice that and a frame for each piece.
+#[must_use]
+pub const fn is_lent(near: bool, bytes: u64, policy: &MessagePolicy) -> bool {
+    near && bytes > 0 && bytes <= policy.lent_bytes_per_peer_max / 4
+}
+
 /// What fits goes in one frame. What does not is written to where its asker wants it, unless the server has more to do than that.
 #[must_use]
 pub fn carrier(load: Load, policy: &MessagePolicy) -> Carrier {

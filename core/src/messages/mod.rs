@@ -8,10 +8,12 @@
 //! | --- | --- |
 //! | `mailboxes` | what came for the services of this node and has not been taken: so much, of each partner so much |
 //! | `held` | what this node holds for others: buffers of long messages and return buffers, so many bytes for each partner, until a time; who waits for an answer |
-//! | `carrier` | by which way an answer goes |
+//! | `carrier` | by which way an answer goes, and where a buffer's bytes lie |
+//! | `area` | what lies where in the memory that is lent to a partner on the same host |
 //!
 //! `H` is whatever is let go when nobody needs a message's buffers any more, `W` whoever waits for what becomes of it, `B` wakes who reads a mailbox.
 
+mod area;
 mod carrier;
 mod held;
 mod mailboxes;
@@ -20,7 +22,8 @@ mod policy;
 use alloc::{string::String, sync::Arc, vec::Vec};
 use catena_wire::{Datagram, NodeId, NodeRef};
 
-pub use carrier::{Carrier, Load, carrier};
+pub use area::Area;
+pub use carrier::{Carrier, Load, carrier, is_lent};
 pub use held::{Ended, Outcome, Terms};
 pub use mailboxes::{Letter, MailboxError};
 pub use policy::MessagePolicy;
@@ -51,10 +54,17 @@ pub struct MessageCounts {
     pub answered_returned: u64,
     /// Answers of this node that were left to the partner to read.
     pub answered_long: u64,
+    /// Buffers that were lent to a partner on this host, to map.
+    pub lent: u64,
+    /// Reads of such buffers of partners: without asking them.
+    pub read_near: u64,
+    /// Answers that were put into a return buffer so.
+    pub returned_near: u64,
 }
 
 /// What is to be done with a message that came.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "it lives no longer than it takes to look at it")]
 pub enum Delivered<H, W, B> {
     /// It is in the mailbox: wake its reader.
     Queued(B),
@@ -194,6 +204,21 @@ impl<H, W, B: Clone> Messages<H, W, B> {
     pub const fn note_not_returned(&mut self) {
         self.counts.answered_returned -= 1;
         self.counts.answered_long += 1;
+    }
+
+    /// A buffer was lent to a partner on this host.
+    pub const fn note_lent(&mut self) {
+        self.counts.lent += 1;
+    }
+
+    /// A partner's buffer was read without asking it.
+    pub const fn note_read_near(&mut self) {
+        self.counts.read_near += 1;
+    }
+
+    /// An answer was put into a return buffer so.
+    pub const fn note_returned_near(&mut self) {
+        self.counts.returned_near += 1;
     }
 
     /// A short message found no room in the link.

@@ -21,6 +21,14 @@ pub struct MessagePolicy {
     pub held_bytes_per_peer_max: u64,
     /// How long they are held at most, microseconds.
     pub held_time_max_us: u64,
+    /// Bytes of the memory that is lent to one partner on this host, for it to map: once to read and once to write.
+    pub lent_bytes_per_peer_max: u64,
+    /// Such memories at one time.
+    pub lent_max: usize,
+    /// From so many bytes on a READ that goes by the link asks for them there.
+    pub lent_read_bytes_min: u64,
+    /// How long one is kept that nothing lies in, and a partner's is kept mapped that nothing is read from, microseconds.
+    pub lent_idle_max_us: u64,
     /// With so many messages waiting a service counts as loaded, and leaves the transfer of its answers to who asked.
     pub loaded_waiting_min: usize,
     /// With so many bytes written to a partner and not flushed, too.
@@ -44,6 +52,10 @@ impl Default for MessagePolicy {
             held_bytes_max: 1 << 30,
             held_bytes_per_peer_max: 256 << 20,
             held_time_max_us: 60_000_000,
+            lent_bytes_per_peer_max: 16 << 20,
+            lent_max: 64,
+            lent_read_bytes_min: 32 << 10,
+            lent_idle_max_us: 10_000_000,
             loaded_waiting_min: 16,
             loaded_unflushed_bytes_min: 4 << 20,
             return_time_max_us: 2_000_000,

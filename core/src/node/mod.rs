@@ -204,8 +204,18 @@ impl Node {
         self.ground.memory_left = bytes;
     }
 
-    /// What the parts have to say to each other, until they have nothing more to say.
+    /// What the parts have to say to each other, until they have nothing more to say. Sets whose reader has gone are stopped.
     fn route(&mut self) {
+        loop {
+            self.route_events();
+            let Some(set) = self.chains.take_left_set() else { break };
+            if !bug!(self.ground.policy, SetOutlivesReader) {
+                self.sets.forget(&mut self.ground, set);
+            }
+        }
+    }
+
+    fn route_events(&mut self) {
         while let Some(event) = self.ground.out.poll_event() {
             let ground = &mut self.ground;
             match event {
@@ -224,6 +234,12 @@ impl Node {
                     self.calls.proceed(ground, id, &place);
                 }
                 Event::ServedBy(session, call, node) => self.chains.served_by(session, call, &node),
+                Event::Ask { session, set, number, request } => self.ask_of_chain(session, set, number, request),
+                Event::Replied(session, set, values) => self.chains.replied(ground, (session, set), values),
+                Event::SetOver { session, set, missing, failure, rights } => {
+                    self.chains.set_over(ground, (session, set), missing, failure, rights);
+                }
+                Event::Read(set, count) => self.sets.on_read(ground, set, count),
                 Event::Answered { to, result, brought } => self.chains.answered(ground, &to, result, brought),
                 Event::SubChain { request, sub } => self.sub_chain(request, sub),
                 Event::Unawaited(session, chain) => self.calls.let_go(session, chain),

@@ -1,13 +1,16 @@
 //! Calls that are answered many times: made, answered, delegated, and read.
 
-use alloc::{boxed::Box, string::ToString, sync::Arc};
-use catena_wire::{Brought, Budget, ChainId, Exception, Message, NodeRef, Outcome, Right, StepKey, Value, Window};
+use alloc::{boxed::Box, string::ToString, sync::Arc, vec::Vec};
+use catena_wire::{
+    Branch, Brought, Budget, ChainId, Exception, Message, NodeRef, Outcome, Right, StepKey, Value, Window,
+};
 
 use super::{Node, taken};
 use crate::{
-    Gather, NotSent, Receipt, Time, Urgency,
+    Gather, NotSent, Receipt, Sent, SessionId, Time, Urgency,
     calls::{ReplyTo, Request},
     ground::overloaded,
+    replies::Reader,
 };
 
 impl Node {
@@ -29,6 +32,24 @@ impl Node {
         budget: Budget,
         credentials: Option<Value>,
     ) -> Result<ChainId, Exception> {
+        let call = ChainId { origin: self.ground.me.id, number };
+        let budget = budget.narrowed_to(self.ground.policy.budget_max);
+        let reply_to = ReplyTo::Handing(StepKey { chain: call, branch: Branch::root(), step: 0 });
+        let request = Request::new(reply_to, service.to_string(), function.to_string(), params, now, budget);
+        let mut asked = Ok(());
+        self.at(now, |node| asked = node.begin_set(number, Reader::User, Request { credentials, ..request }));
+        asked.map(|()| call)
+    }
+
+    /// A chain that is here makes such a call.
+    pub(super) fn ask_of_chain(&mut self, session: SessionId, set: u32, number: u128, request: Request) {
+        if let Err(why) = self.begin_set(number, Reader::Chain(session, set), request) {
+            self.chains.set_over(&mut self.ground, (session, set), Vec::new(), Some(why), 1);
+        }
+    }
+
+    /// The call goes out, with the right to answer it.
+    fn begin_set(&mut self, number: u128, reader: Reader, request: Request) -> Result<(), Exception> {
         let (policy, me) = (&self.ground.policy, &self.ground.me);
         if self.sets.count() >= policy.chains_started_max {
             return Err(overloaded(&me.name, "calls with many answers", policy.chains_started_max));
@@ -37,18 +58,13 @@ impl Node {
         if self.sets.awaits(&self.ground, call) || self.origin.awaits(call) {
             return Err(taken(call));
         }
-        let budget = budget.narrowed_to(policy.budget_max);
         let window = Window { replies: policy.reply_window, bytes: policy.reply_window_bytes };
         let right = Right::root(call, (**me).clone(), window);
-        let target = [service, "/", function].concat();
+        let target = [request.service.as_str(), "/", &request.function].concat();
+        self.sets.begin(&self.ground, number, reader, target, request.budget.time_left_us(), window);
         let reply_to = ReplyTo::Handing(right.key.clone());
-        let request = Request::new(reply_to, service.to_string(), function.to_string(), params, now, budget);
-        let request = Request { credentials, right: Some(Box::new(right)), ..request };
-        self.at(now, |node| {
-            node.sets.begin(&node.ground, number, target, budget.time_left_us(), window);
-            node.calls.dispatch(&mut node.ground, request);
-        });
-        Ok(call)
+        self.calls.dispatch(&mut self.ground, Request { reply_to, right: Some(Box::new(right)), ..request });
+        Ok(())
     }
 
     /// The user of a reply set has read so many replies more.
@@ -60,10 +76,15 @@ impl Node {
     ///
     /// # Errors
     /// The caller's reader is behind, or the right is over.
-    pub fn reply(&mut self, now: Time, right: &StepKey, value: Value) -> Result<(), NotSent> {
-        let mut sent = Ok(());
+    pub fn reply(&mut self, now: Time, right: &StepKey, value: Value) -> Result<Sent, NotSent> {
+        let mut sent = Ok(Sent::Now);
         self.at(now, |node| sent = node.rights.reply(&mut node.ground, right, value));
         sent
+    }
+
+    /// No reply follows for now: those that wait only for one another go.
+    pub fn flush(&mut self, now: Time) {
+        self.at(now, |node| node.rights.flush(&mut node.ground));
     }
 
     /// Replies under this right go together from now on.

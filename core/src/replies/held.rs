@@ -16,20 +16,38 @@ pub enum NotSent {
     Over(Exception),
 }
 
-/// Replies that are sent together, as far as they come together: never later than the first of them may wait.
+/// When a reply that was taken is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sent {
+    /// At once.
+    Now,
+    /// With those that follow: when they are as many as its function gathers. If it does not say, when they pause, which the shell sees and
+    /// [`crate::Node::flush`] is told, and after [`Policy::reply_burst_us`] at the latest.
+    Later {
+        /// It is the first that waits.
+        first: bool,
+    },
+}
+
+/// Replies that are sent together: one message in `wait_us` at most, unless it is full. So the first under a right does not wait, and neither
+/// does one that comes after a pause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gather {
-    /// So many at most.
+    /// So many fill a message.
     pub replies: u32,
-    /// So many bytes, about.
+    /// So many bytes, about, fill a message.
     pub bytes: u32,
-    /// Microseconds that a reply may wait for company. The first under a right does not wait.
+    /// Microseconds between two messages that are not full, and so the longest time that a reply waits for company.
     pub wait_us: u64,
 }
 
 impl Gather {
-    /// Each reply is sent at once.
-    pub const NONE: Self = Self { replies: 1, bytes: 0, wait_us: 0 };
+    /// Of a function that does not say how its replies go together.
+    pub(super) const fn burst(policy: &Policy) -> Self {
+        /// As much as one write to a socket takes well.
+        const BYTES: u32 = 32 << 10;
+        Self { replies: 1_024, bytes: BYTES, wait_us: policy.reply_burst_us }
+    }
 }
 
 /// A right that was delegated, and what became of that, as soon as it is known.
@@ -49,13 +67,15 @@ pub(super) struct Held {
     pub(super) budget: Budget,
     pub(super) deadline: Time,
     pub(super) credentials: Option<Value>,
-    pub(super) gather: Gather,
+    /// As its function wants it.
+    pub(super) gather: Option<Gather>,
     /// Not yet sent, and when that is due.
     pub(super) queue: VecDeque<Value>,
     pub(super) queue_bytes: usize,
     pub(super) flush_at: Option<Time>,
-    /// Sent so far.
+    /// Sent so far, and when the next may go.
     pub(super) sent: u32,
+    pub(super) next_at: Time,
     /// Bytes of each reply that is sent and not read.
     pub(super) unread: VecDeque<usize>,
     pub(super) unread_bytes: usize,
@@ -84,9 +104,14 @@ impl Held {
         count > 0 && (count >= window.replies as usize || bytes >= window.bytes as usize)
     }
 
-    pub(super) fn is_due(&self, now: Time) -> bool {
-        let much = self.queue.len() >= self.gather.replies as usize || self.queue_bytes >= self.gather.bytes as usize;
-        self.sent == 0 || much || self.flush_at.is_some_and(|at| at <= now)
+    pub(super) fn gather(&self, policy: &Policy) -> Gather {
+        self.gather.unwrap_or_else(|| Gather::burst(policy))
+    }
+
+    pub(super) fn is_due(&self, now: Time, policy: &Policy) -> bool {
+        let Gather { replies, bytes, .. } = self.gather(policy);
+        let much = self.queue.len() >= replies as usize || self.queue_bytes >= bytes as usize;
+        self.sent == 0 || much || self.next_at <= now
     }
 
     /// The next message: as many as may go.

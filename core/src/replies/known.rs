@@ -7,9 +7,14 @@ use alloc::{
     sync::Arc,
     vec::Vec,
 };
-use catena_wire::{BRANCHES_MAX, Branch, Exception, Fate, Fault, Message, NodeRef, StepKey, Window, names};
+use catena_wire::{
+    BRANCHES_MAX, Branch, ChainId, Exception, Fate, Fault, Message, NodeRef, StepKey, Value, Window, names,
+};
 
-use crate::{Missing, Receipt, Time, Urgency, collections::Tally, ground::Ground};
+use crate::{
+    Action, Missing, Policy, Receipt, Replied, SessionId, Time, Urgency, collections::Tally, ground::Ground,
+    outbox::Event,
+};
 
 /// A right that the caller knows of.
 #[derive(Clone, Debug)]
@@ -32,16 +37,27 @@ pub(super) struct Known {
     pub(super) untold_bytes: usize,
 }
 
+/// Who reads what comes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Reader {
+    /// A user of this node.
+    User,
+    /// A chain that is here, with its guest's number for the set.
+    Chain(SessionId, u32),
+}
+
 /// A call that is answered many times, and has not ended.
 #[derive(Clone, Debug)]
 pub(super) struct Set {
+    pub(super) reader: Reader,
     pub(super) deadline: Time,
     pub(super) window: Window,
     pub(super) tally: Tally,
     pub(super) rights: BTreeMap<Branch, Known>,
     pub(super) missing: BTreeMap<Branch, Missing>,
     /// Replies that have been handed out and not read, in that order.
-    pub(super) unread: VecDeque<(Branch, usize)>,
+    pub(super) unread: VecDeque<Run>,
+    pub(super) unread_replies: usize,
     pub(super) unread_bytes: usize,
     /// When holders are told what they have not been told.
     pub(super) tell_at: Option<Time>,
@@ -49,7 +65,48 @@ pub(super) struct Set {
     pub(super) wakes_at: Time,
 }
 
+/// Replies under one right, one after the other.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    pub(super) branch: Branch,
+    /// Of each of them.
+    pub(super) bytes: VecDeque<usize>,
+}
+
 impl Set {
+    /// What is handed out now.
+    pub(super) fn hand_out(&mut self, branch: &Branch, values: &[Value]) {
+        let bytes: VecDeque<usize> = values.iter().map(Value::len_bytes).collect();
+        self.unread_replies += bytes.len();
+        self.unread_bytes += bytes.iter().sum::<usize>();
+        self.unread.push_back(Run { branch: branch.clone(), bytes });
+    }
+
+    /// The user has read so many replies more; says under which rights they were.
+    pub(super) fn read(&mut self, count: usize) -> Vec<Branch> {
+        let mut branches: Vec<Branch> = Vec::new();
+        let mut left = count.min(self.unread_replies);
+        self.unread_replies -= left;
+        while left > 0 {
+            let Some(run) = self.unread.front_mut() else { break };
+            let read = left.min(run.bytes.len());
+            let bytes: usize = run.bytes.drain(..read).sum();
+            left -= read;
+            self.unread_bytes -= bytes;
+            if let Some(known) = self.rights.get_mut(&run.branch) {
+                known.read = known.read.saturating_add(u32::try_from(read).unwrap_or(u32::MAX));
+                known.untold_bytes += bytes;
+            }
+            if !branches.contains(&run.branch) {
+                branches.push(run.branch.clone());
+            }
+            if run.bytes.is_empty() {
+                self.unread.pop_front();
+            }
+        }
+        branches
+    }
+
     /// Whether so many replies may come under this right: one that keeps to its window finds room, unless too many of them do so.
     pub(super) fn has_room(&self, branch: &Branch, first: u32, count: usize, ground: &Ground) -> bool {
         let read = self.rights.get(branch).map_or(0, |known| known.read);
@@ -58,8 +115,8 @@ impl Set {
         // The value that a function returns comes beside its window.
         let in_window = end <= u64::from(read) + u64::from(self.window.replies) + 1;
         let policy = &ground.policy;
-        let few = self.unread.len() + count <= policy.replies_unread_max || self.unread.is_empty();
-        repeat || (in_window && few && self.unread_bytes < policy.replies_unread_bytes_max)
+        let few = self.unread_replies + count <= policy.replies_unread_max || self.unread.is_empty();
+        repeat || (in_window && few && self.unread_bytes < self.reader.unread_bytes_max(policy))
     }
 
     /// A right of this branch was delegated. False if there are too many to count.
@@ -130,6 +187,41 @@ impl Set {
     pub(super) fn next(&self) -> Time {
         let open = self.rights.iter().filter(|(branch, _)| self.tally.is_open(branch));
         open.map(|(_, known)| known.silent_at).chain(self.tell_at).chain([self.deadline]).min().unwrap_or(self.deadline)
+    }
+}
+
+impl Reader {
+    const fn unread_bytes_max(self, policy: &Policy) -> usize {
+        match self {
+            Self::User => policy.replies_unread_bytes_max,
+            Self::Chain(..) => policy.set_unread_bytes_max,
+        }
+    }
+
+    /// Replies that have come, in order and once.
+    pub(super) fn hear(self, ground: &mut Ground, call: ChainId, values: Vec<Value>) {
+        match self {
+            _ if values.is_empty() => {}
+            Self::User => ground.out.ask(Action::Reply(call, Replied::Replies(values))),
+            Self::Chain(session, set) => ground.out.tell(Event::Replied(session, set, values)),
+        }
+    }
+
+    /// The end, after so many rights.
+    pub(super) fn hear_end(
+        self,
+        ground: &mut Ground,
+        call: ChainId,
+        missing: Vec<Missing>,
+        failure: Option<Exception>,
+        rights: usize,
+    ) {
+        match self {
+            Self::User => ground.out.ask(Action::Reply(call, Replied::Over { missing, failure })),
+            Self::Chain(session, set) => {
+                ground.out.tell(Event::SetOver { session, set, missing, failure, rights });
+            }
+        }
     }
 }
 

@@ -10,9 +10,11 @@
 
 mod held;
 mod known;
+mod missing;
 mod right;
 mod set;
 
-pub use held::{Gather, NotSent};
+pub use held::{Gather, NotSent, Sent};
+pub(crate) use known::Reader;
 pub(crate) use right::Rights;
 pub(crate) use set::Sets;

@@ -2,7 +2,7 @@
 
 use alloc::{
     boxed::Box,
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     format,
     sync::Arc,
     vec::Vec,
@@ -12,7 +12,7 @@ use catena_wire::{
     StepKey, Value, names,
 };
 
-use super::held::{Child, Gather, Held, NotSent, beat, is_from_caller, send_end, send_replies};
+use super::held::{Child, Gather, Held, NotSent, Sent, beat, is_from_caller, send_end, send_replies};
 use crate::{
     Action, Policy, Receipt, Time, Urgency,
     calls::{Owner, ReplyTo, Request},
@@ -36,6 +36,8 @@ pub(crate) struct Rights {
     held: BTreeMap<StepKey, Held>,
     numbers: BTreeMap<u64, StepKey>,
     timers: Timers<u64>,
+    /// Whose replies wait for those that follow them quickly.
+    bursts: BTreeSet<StepKey>,
     ended: Expiring<StepKey, Ended>,
 }
 
@@ -80,11 +82,12 @@ impl Rights {
             budget,
             deadline: ground.now.after(budget.time_left_us()),
             credentials: request.credentials.clone(),
-            gather: Gather::NONE,
+            gather: None,
             queue: VecDeque::new(),
             queue_bytes: 0,
             flush_at: None,
             sent: 0,
+            next_at: ground.now,
             unread: VecDeque::new(),
             unread_bytes: 0,
             read: 0,
@@ -106,7 +109,7 @@ impl Rights {
     }
 
     /// Replies under this right. The caller may be behind, or gone.
-    pub(crate) fn reply(&mut self, ground: &mut Ground, key: &StepKey, value: Value) -> Result<(), NotSent> {
+    pub(crate) fn reply(&mut self, ground: &mut Ground, key: &StepKey, value: Value) -> Result<Sent, NotSent> {
         let Some(held) = self.held.get_mut(key).filter(|held| !held.let_go) else { return Err(NotSent::Over(over())) };
         let (bytes, bytes_max) = (value.len_bytes(), ground.policy.reply_bytes_max);
         if bytes > bytes_max {
@@ -117,14 +120,33 @@ impl Rights {
             return Err(NotSent::Full(value));
         }
         held.push(value);
-        self.send(ground, key, false);
-        Ok(())
+        if held.is_due(ground.now, &ground.policy) {
+            self.send(ground, key, true);
+            return Ok(Sent::Now);
+        }
+        let first = held.flush_at.is_none();
+        if first {
+            held.flush_at = Some(held.next_at);
+            self.timers.set(held.number, held.next());
+            if held.gather.is_none() {
+                self.bursts.insert(key.clone());
+            }
+        }
+        Ok(Sent::Later { first })
+    }
+
+    /// No more replies follow for now: those that wait for more go.
+    pub(crate) fn flush(&mut self, ground: &mut Ground) {
+        while let Some(key) = self.bursts.pop_first() {
+            self.send(ground, &key, true);
+        }
     }
 
     /// From now on replies go together.
     pub(crate) fn gather(&mut self, key: &StepKey, gather: Gather) {
         if let Some(held) = self.held.get_mut(key) {
-            held.gather = gather;
+            held.gather = Some(gather);
+            self.bursts.remove(key);
         }
     }
 
@@ -217,7 +239,8 @@ impl Rights {
             held.read += 1;
             held.unread_bytes -= held.unread.pop_front().unwrap_or_default();
         }
-        self.send(ground, key, false);
+        let due = held.is_due(ground.now, &ground.policy);
+        self.send(ground, key, due);
     }
 
     /// A reply is larger than a link carries. None can be missing from a reply set, so the right ends with the ones before it.
@@ -336,17 +359,16 @@ impl Rights {
         self.end_if_done(ground, key);
     }
 
-    /// Sends what may be sent; what gathers waits for company unless `all` has to go.
-    fn send(&mut self, ground: &mut Ground, key: &StepKey, all: bool) {
+    /// Sends what waits, if it is to go now; and lets whoever waits for room go on.
+    fn send(&mut self, ground: &mut Ground, key: &StepKey, now: bool) {
         let Some(held) = self.held.get_mut(key) else { return };
-        if all || held.is_due(ground.now) {
+        if now && !held.queue.is_empty() {
             while let Some((first, values)) = held.take_batch() {
                 send_replies(ground, &held.right, held.deadline, first, values);
             }
+            self.bursts.remove(key);
             held.flush_at = None;
-        } else if held.flush_at.is_none() && !held.queue.is_empty() {
-            held.flush_at = Some(ground.now.after(held.gather.wait_us));
-            self.timers.set(held.number, held.next());
+            held.next_at = ground.now.after(held.gather(&ground.policy).wait_us);
         }
         if held.waits && !held.is_full() {
             held.waits = false;
@@ -377,6 +399,7 @@ impl Rights {
     fn remove(&mut self, key: &StepKey) -> Option<Held> {
         let held = self.held.remove(key)?;
         self.numbers.remove(&held.number);
+        self.bursts.remove(key);
         self.timers.clear(held.number);
         Some(held)
     }

@@ -8,15 +8,15 @@ use alloc::{
     vec::Vec,
 };
 use catena_wire::{
-    BRANCHES_MAX, Branch, ChainId, Exception, Fate, Fault, Message, NodeId, NodeRef, Replies, RightEnd, StepKey,
+    BRANCHES_MAX, Branch, ChainId, Exception, Fate, Fault, Message, NodeId, NodeRef, Replies, RightEnd, StepKey, Value,
     Window, names,
 };
 
-use super::known::{Known, Set};
+use super::known::{Known, Reader, Set};
 use crate::{
     Action, Missing, Receipt, Replied, Time, Urgency,
     calls::Owner,
-    collections::{Taken, Tally, Timers},
+    collections::{Tally, Timers},
     ground::Ground,
     outbox::Event,
 };
@@ -45,15 +45,25 @@ impl Sets {
     }
 
     /// A call goes out, with the right to answer it.
-    pub(crate) fn begin(&mut self, ground: &Ground, number: u128, target: String, time_us: u64, window: Window) {
+    pub(crate) fn begin(
+        &mut self,
+        ground: &Ground,
+        number: u128,
+        reader: Reader,
+        target: String,
+        time_us: u64,
+        window: Window,
+    ) {
         let deadline = ground.now.after(time_us);
         let mut set = Set {
+            reader,
             deadline,
             window,
             tally: Tally::default(),
             rights: BTreeMap::new(),
             missing: BTreeMap::new(),
             unread: VecDeque::new(),
+            unread_replies: 0,
             unread_bytes: 0,
             tell_at: None,
             wakes_at: deadline,
@@ -101,20 +111,14 @@ impl Sets {
             set.rights.entry(branch.clone()).and_modify(|known| known.silent_at = deadline);
             return;
         }
-        for (number, value) in (first..).zip(values) {
-            let repeat = bug!(ground.policy, AnswerTwice).then(|| value.clone());
-            match set.tally.take(branch, number, value, &ground.policy) {
-                Taken::Kept => {}
-                Taken::Repeat => repeat.into_iter().for_each(|value| {
-                    ground.out.ask(Action::Reply(call, Replied::Partial(value)));
-                }),
-                Taken::NoRoom => break,
-            }
-            while let Some(value) = set.tally.pop(branch) {
-                set.unread_bytes += value.len_bytes();
-                set.unread.push_back((branch.clone(), value.len_bytes()));
-                ground.out.ask(Action::Reply(call, Replied::Partial(value)));
-            }
+        if bug!(ground.policy, AnswerTwice) {
+            let repeats = set.tally.delivered(branch).saturating_sub(first) as usize;
+            set.reader.hear(ground, call, values.iter().take(repeats).cloned().collect());
+        }
+        let ready = set.tally.take_all(branch, first, values, &ground.policy);
+        if !ready.is_empty() {
+            set.hand_out(branch, &ready);
+            set.reader.hear(ground, call, ready);
         }
         self.tell(ground, &key);
         self.end_if_complete(ground, call);
@@ -181,20 +185,7 @@ impl Sets {
     /// The user has read so many replies more.
     pub(crate) fn on_read(&mut self, ground: &mut Ground, call: ChainId, count: usize) {
         let Some(set) = self.sets.get_mut(&call.number).filter(|_| call.origin == ground.me.id) else { return };
-        let count = count.min(set.unread.len());
-        let read: Vec<(Branch, usize)> = set.unread.drain(..count).collect();
-        let mut branches: Vec<Branch> = Vec::new();
-        for (branch, bytes) in read {
-            set.unread_bytes -= bytes;
-            if let Some(known) = set.rights.get_mut(&branch) {
-                known.read = known.read.saturating_add(1);
-                known.untold_bytes += bytes;
-            }
-            if branches.last() != Some(&branch) && !branches.contains(&branch) {
-                branches.push(branch);
-            }
-        }
-        for branch in branches {
+        for branch in set.read(count) {
             self.tell(ground, &StepKey { chain: call, branch, step: 0 });
         }
     }
@@ -269,7 +260,7 @@ impl Sets {
                 stop_at(ground, key.chain, alloc::vec![from.clone()]);
             }
             if bug!(ground.policy, ReplyAfterEnd) {
-                ground.out.ask(Action::Reply(key.chain, Replied::Partial(catena_wire::Value::null())));
+                ground.out.ask(Action::Reply(key.chain, Replied::Replies(alloc::vec![Value::null()])));
             }
             return false;
         }
@@ -349,7 +340,7 @@ impl Sets {
             }
         }
         let missing = set.missing.into_values().collect();
-        ground.out.ask(Action::Reply(call, Replied::Over { missing, failure }));
+        set.reader.hear_end(ground, call, missing, failure, set.rights.len());
     }
 
     /// Everywhere: at each node that is known to have a right to answer, and where the call is still on its way.

@@ -88,6 +88,16 @@ impl Grants {
         if within { Ok(()) } else { Err(SegmentRefusal::OutOfBounds(grant.bytes)) }
     }
 
+    /// Whether this partner was granted the whole segment, for as many requests as it likes: then it may map the pages. Gives whether it may write.
+    pub(super) fn whole(&self, now: Time, as_number: u64, (from, number): (NodeId, u32), bytes: u64) -> Option<bool> {
+        let held = self.by_number.get(&as_number)?;
+        let Grant { to, rights, offset, bytes: count, uses, until } = held.grant;
+        // Not one for whoever knows its number: pages cannot be taken back.
+        let his = to == Some(from) && held.number == number && until > now;
+        let whole = (offset, count, uses) == (0, bytes, u32::MAX);
+        (his && whole && rights.include(Rights::READ)).then(|| rights.include(Rights::ALL))
+    }
+
     /// It was used.
     pub(super) fn used(&mut self, as_number: u64) {
         let Some(held) = self.by_number.get_mut(&as_number) else { return };

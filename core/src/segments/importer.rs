@@ -7,7 +7,7 @@ use alloc::{
 };
 use bytes::Bytes;
 
-use catena_wire::{At, NodeId, Order, SegmentEntry, SegmentMessage, SegmentRefusal};
+use catena_wire::{At, Buffer, NodeId, Order, SegmentEntry, SegmentMessage, SegmentRefusal};
 
 use super::policy::SegmentPolicy;
 use crate::Time;
@@ -66,6 +66,8 @@ impl Imported {
 pub enum Answer {
     /// Bytes.
     Data(Bytes),
+    /// Bytes that lie in memory that is lent to this node, until it says that it has taken what has this number.
+    Lent(u64, Buffer),
     /// What was in the word.
     Was(u64),
     /// All writes before are done.
@@ -283,7 +285,8 @@ impl<W> Importer<W> {
 
     // Requests.
 
-    /// Begins a READ over this link. It is done after the writes to the same segment that went before.
+    /// Begins a READ over this link. It is done after the writes to the same segment that went before. Whether this node takes lent bytes is for its shell to
+    /// say, in the message.
     ///
     /// # Errors
     /// Why it is not even sent; the waiter comes back.
@@ -301,7 +304,7 @@ impl<W> Importer<W> {
             Ok(checked) => checked,
             Err(why) => return Err((why, waiter)),
         };
-        let message = |id| SegmentMessage::Read { id, at, count, notify, order, after };
+        let message = |id| SegmentMessage::Read { id, at, count, notify, order, after, maps: false };
         self.ask(now, owner, link, Kind::Read(count), waiter, message)
     }
 
@@ -515,6 +518,7 @@ impl<W> Importer<W> {
                 return None;
             }
             SegmentMessage::Data(id, _)
+            | SegmentMessage::Lent(id, ..)
             | SegmentMessage::Was(id, _)
             | SegmentMessage::Flushed(id)
             | SegmentMessage::Refused(id, _)
@@ -533,6 +537,9 @@ impl<W> Importer<W> {
             (_, SegmentMessage::Refused(_, why)) => Err(why),
             (Kind::Read(count), SegmentMessage::Data(_, data)) if data.len() == count as usize => {
                 Ok(Answer::Data(data))
+            }
+            (Kind::Read(count), SegmentMessage::Lent(_, number, buffer)) if buffer.bytes == u64::from(count) => {
+                Ok(Answer::Lent(number, buffer))
             }
             (Kind::Cas, SegmentMessage::Was(_, was)) => Ok(Answer::Was(was)),
             (Kind::Flush(import, upto), SegmentMessage::Flushed(_)) => {

@@ -443,8 +443,10 @@ impl<M: Clone> Owner<M> {
                 let entry = self.entry(self.number_of(name)?, from).ok_or(SegmentRefusal::UnknownName)?;
                 Todo::Answer(SegmentMessage::Imported(*id, entry))
             }
+            // A grant is for a partner on this host.
+            SegmentMessage::Reach { at: At { grant: Some(_), .. }, .. } => return Err(SegmentRefusal::NotShared),
             SegmentMessage::Reach { id, at, by, write } => {
-                let (exported, write) = self.lent(from, at, *write)?;
+                let (exported, write) = self.shown(now, from, at, *write)?;
                 // What goes by without messages is not told of.
                 if exported.how.on_read == Notify::Always {
                     return Err(SegmentRefusal::NotShared);
@@ -453,7 +455,7 @@ impl<M: Clone> Owner<M> {
                 Todo::Offer { id: *id, memory: exported.memory.clone(), by: by.clone(), write }
             }
             SegmentMessage::Attach { id, at, write, .. } => {
-                let (exported, write) = self.lent(from, at, *write)?;
+                let (exported, write) = self.shown(now, from, at, *write)?;
                 Todo::Share { id: *id, memory: exported.memory.clone(), bytes: exported.bytes, write }
             }
             SegmentMessage::List(id, first) => Todo::Answer(SegmentMessage::Listing(*id, self.list(from, *first))),
@@ -461,15 +463,22 @@ impl<M: Clone> Owner<M> {
         })
     }
 
-    /// A segment that this importer reaches without requests, and whether it may do all that there is to do with it: whoever reaches memory for
-    /// writing can.
-    fn lent(&self, from: NodeId, at: &At, write: bool) -> Result<(&Exported<M>, bool), SegmentRefusal> {
+    /// A segment that this importer reaches without requests, by its rights or by a grant of all of it; and whether it may do all that there is to do with
+    /// it, as whoever reaches memory for writing can.
+    fn shown(&self, now: Time, from: NodeId, at: &At, write: bool) -> Result<(&Exported<M>, bool), SegmentRefusal> {
         let exported = self.find(at)?;
-        let rights = exported.rights_of(from);
-        if !rights.include(Rights::READ) || at.grant.is_some() {
-            return Err(SegmentRefusal::NoRight(Rights::READ.without(rights)));
-        }
-        Ok((exported, write && rights.include(Rights::ALL) && !exported.inhibited))
+        let all = match at.grant {
+            None => {
+                let rights = exported.rights_of(from);
+                let reads = rights.include(Rights::READ).then(|| rights.include(Rights::ALL));
+                reads.ok_or_else(|| SegmentRefusal::NoRight(Rights::READ.without(rights)))?
+            }
+            Some(grant) => {
+                let whole = self.grants.whole(now, grant, (from, at.number), exported.bytes);
+                whole.ok_or(SegmentRefusal::GrantVoid)?
+            }
+        };
+        Ok((exported, write && all && !exported.inhibited))
     }
 
     fn check_count(&self, count: u64, order: Order) -> Result<(), SegmentRefusal> {

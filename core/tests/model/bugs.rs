@@ -52,6 +52,7 @@ fn shown_in(bug: Bug) -> Option<&'static str> {
         | Bug::ReplyAfterEnd
         | Bug::DelegateNotCounted
         | Bug::CountTwice
+        | Bug::SetOutlivesReader
         | Bug::CancelMissesDelegate => return None,
     })
 }

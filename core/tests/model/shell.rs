@@ -231,7 +231,7 @@ impl World {
                     seen.lines.extend(lines.iter().map(|line| line.number));
                 }
             }
-            Replied::Told(_) | Replied::Over { .. } => {}
+            Replied::Told(_) | Replied::Replies(_) | Replied::Over { .. } => {}
             Replied::End { outcome, .. } => self.ended(chain, outcome),
         }
     }

@@ -11,6 +11,7 @@ const SHOWN_IN: &[(Bug, &str)] = &[
     (Bug::DelegateNotCounted, "two servers, delegation, no fault"),
     (Bug::CountTwice, "two servers, delegation, one repetition"),
     (Bug::CancelMissesDelegate, "tasks that reply later, delegation, a cancel"),
+    (Bug::SetOutlivesReader, "a function that stops early, a task that replies later, a cancel"),
     (Bug::AnswerTwice, "one reply and what is returned"),
 ];
 

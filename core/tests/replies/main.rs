@@ -9,6 +9,7 @@
 #[cfg(feature = "seeded-bugs")]
 mod bugs;
 mod promises;
+mod reader;
 mod seeds;
 mod tree;
 mod walk;

@@ -53,7 +53,16 @@ fn draw(rng: &mut Rng) -> Setup {
     let all = Faults { crashes: count(3), losses: count(6), repetitions: count(6), cancels: count(2), haste: count(3) };
     let faults = if rng.one_in(4) { Faults::default() } else { all };
     let window = 1 + u32::try_from(rng.below(5)).unwrap();
-    Setup { hosts, calls, faults, window, lazy: rng.one_in(2), ..Setup::default() }
+    Setup {
+        hosts,
+        calls,
+        faults,
+        window,
+        lazy: rng.one_in(2),
+        bursts: rng.one_in(2),
+        in_functions: rng.one_in(3),
+        ..Setup::default()
+    }
 }
 
 /// What happens next: deliveries mostly, faults now and then.

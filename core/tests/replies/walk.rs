@@ -81,6 +81,24 @@ pub(crate) fn setups() -> Vec<Setup> {
             Tree::new(0, 1).delegating(Tree::new(1, 1).delegating(Tree::new(0, 1))),
             Faults::default(),
         ),
+        Setup { in_functions: true, ..world("a function reads, delegation, one crash", delegating(), crash) },
+        Setup {
+            in_functions: true,
+            lazy: true,
+            ..world(
+                "a function that stops early, a task that replies later, a cancel",
+                Tree::new(1, 1).later(2),
+                cancel,
+            )
+        },
+        Setup {
+            bursts: true,
+            ..world(
+                "replies that follow each other quickly",
+                Tree::new(1, 3),
+                Faults { repetitions: 1, ..Faults::default() },
+            )
+        },
         Setup { window: 1, lazy: true, ..world("a reader behind", Tree::new(1, 2).later(1), Faults::default()) },
     ]
 }

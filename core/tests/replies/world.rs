@@ -11,7 +11,7 @@ use catena_wire::{
     Branch, Budget, ChainId, Encoded, Exception, Fault, Kinds, Message, NodeId, NodeRef, StepKey, Value,
 };
 
-use crate::tree::Tree;
+use crate::{reader::Function, tree::Tree};
 
 /// How many of each kind may happen.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -24,6 +24,9 @@ pub(crate) struct Faults {
     pub(crate) haste: u8,
 }
 
+/// Of a function that makes a call: a fourth of them goes with it, enough for the widest tree that is drawn.
+const HOPS_MAX: u32 = 8_000;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub(crate) name: &'static str,
@@ -34,6 +37,10 @@ pub(crate) struct Setup {
     pub(crate) window: u32,
     /// The reader reads when it likes; else at once.
     pub(crate) lazy: bool,
+    /// Functions make the calls, and read the replies.
+    pub(crate) in_functions: bool,
+    /// Replies that follow each other quickly go together; else each by itself.
+    pub(crate) bursts: bool,
     #[cfg(feature = "seeded-bugs")]
     pub(crate) bug: Option<catena_core::Bug>,
 }
@@ -47,6 +54,8 @@ impl Default for Setup {
             faults: Faults::default(),
             window: 8,
             lazy: false,
+            in_functions: false,
+            bursts: false,
             #[cfg(feature = "seeded-bugs")]
             bug: None,
         }
@@ -57,6 +66,8 @@ impl Setup {
     fn policy(&self) -> Policy {
         Policy {
             reply_window: self.window,
+            budget_max: Budget::new(Policy::default().budget_max.time_left_us(), HOPS_MAX),
+            reply_burst_us: if self.bursts { Policy::default().reply_burst_us } else { 0 },
             #[cfg(feature = "seeded-bugs")]
             bug: self.bug,
             ..Policy::default()
@@ -145,6 +156,8 @@ pub(crate) struct World {
     pub(crate) packets: Vec<Packet>,
     pub(crate) left: Faults,
     pub(crate) calls: Vec<(ChainId, Seen)>,
+    /// Those that make the calls, in their order, if functions do.
+    pub(crate) functions: Vec<Function>,
     /// What no state machine may ask for.
     pub(crate) wrong: Option<String>,
     pub(crate) print: u128,
@@ -180,11 +193,20 @@ impl World {
             packets: Vec::new(),
             left: setup.faults,
             calls: Vec::new(),
+            functions: Vec::new(),
             wrong: None,
             print: 0,
         };
         for (number, tree) in (1_u128..).zip(&setup.calls) {
             let budget = Budget::new(60_000_000, 1_000);
+            if setup.in_functions {
+                // A part of its hops goes with the call.
+                let budget = Budget::new(budget.time_left_us(), HOPS_MAX);
+                let chain = world.begin_function(number, budget);
+                world.calls.push((chain, Seen::default()));
+                world.drain(setup, 0);
+                continue;
+            }
             let (service, params) = (format!("s{}", tree.host), Value::encode(tree));
             let call = world.hosts[0].node.ask(world.now, number, &service, "f", params, budget, None).unwrap();
             world.calls.push((call, Seen::default()));
@@ -275,6 +297,11 @@ impl World {
                 }
                 self.pass_time(setup);
             }
+            Event::Cancel(number) | Event::Forget(number) if setup.in_functions => {
+                self.left.cancels -= 1;
+                self.stop_function(setup, number, matches!(event, Event::Forget(_)));
+            }
+            Event::Read(number) if setup.in_functions => self.function_reads(setup, number),
             Event::Cancel(number) => {
                 self.left.cancels -= 1;
                 self.hosts[0].node.cancel(now, self.calls[number].0);
@@ -335,7 +362,7 @@ impl World {
         self.hosts[host] = start(setup, u8::try_from(host).unwrap(), gone.0 / 100 + 1);
     }
 
-    fn drain(&mut self, setup: &Setup, host: usize) {
+    pub(crate) fn drain(&mut self, setup: &Setup, host: usize) {
         while let Some(action) = self.hosts[host].node.poll_action() {
             self.act(setup, host, action);
         }
@@ -372,6 +399,16 @@ impl World {
                     holding.function.clear();
                 }
             }
+            Action::Begin { session, .. } => self.function_begins(setup, session),
+            Action::Settle { session, call, result } => match self.has_stopped(session) {
+                Some(_) if call > 0 => self.end_function(setup, session),
+                _ => self.function_told(setup, session, result),
+            },
+            Action::Discard(_) if setup.in_functions => {}
+            Action::Reply(chain, replied) if setup.in_functions => {
+                let number = self.calls.iter().position(|(id, _)| *id == chain).unwrap();
+                self.function_ended(number, replied);
+            }
             Action::Reply(call, replied) => self.reply(setup, call, replied),
             other => self.wrong = Some(format!("{other:?}, which nobody asked for")),
         }
@@ -405,6 +442,13 @@ impl World {
         {
             self.go(setup, host, index);
         }
+        self.pause(setup, host);
+    }
+
+    /// What runs at this host replies no more for now.
+    fn pause(&mut self, setup: &Setup, host: usize) {
+        self.hosts[host].node.flush(self.now);
+        self.drain(setup, host);
     }
 
     fn run_all(&mut self, setup: &Setup, host: usize, index: usize) {
@@ -415,6 +459,7 @@ impl World {
         {
             self.go(setup, host, index);
         }
+        self.pause(setup, host);
     }
 
     /// One thing more.
@@ -426,7 +471,7 @@ impl World {
         let Some(act) = acts.front().cloned() else { return };
         match act {
             Act::Reply => match node.reply(now, &held.key, Value::encode(&(parts(&held.key.branch), held.replied))) {
-                Ok(()) => {
+                Ok(_) => {
                     held.replied += 1;
                     acts.pop_front();
                 }
@@ -472,14 +517,16 @@ impl World {
             self.wrong = Some(format!("{replied:?} of {call} after its end"));
         }
         match replied {
-            Replied::Partial(value) => {
-                let Ok((branch, number)) = minicbor::decode::<(Vec<u16>, u32)>(value.as_bytes()) else {
-                    self.wrong = Some(format!("{value:?}, which nobody replied"));
-                    return;
-                };
-                let branch = branch.into_iter().fold(Branch::root(), |branch, part| branch.child(part).unwrap());
-                seen.replies.entry(branch).or_default().push(number);
-                seen.unread += 1;
+            Replied::Replies(values) => {
+                for value in values {
+                    let Ok((branch, number)) = minicbor::decode::<(Vec<u16>, u32)>(value.as_bytes()) else {
+                        self.wrong = Some(format!("{value:?}, which nobody replied"));
+                        return;
+                    };
+                    let branch = branch.into_iter().fold(Branch::root(), |branch, part| branch.child(part).unwrap());
+                    seen.replies.entry(branch).or_default().push(number);
+                    seen.unread += 1;
+                }
             }
             Replied::Over { missing, failure } => seen.ends.push((missing, failure)),
             other => self.wrong = Some(format!("{other:?} for a call")),

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use catena_core::{
     Time,
-    segments::{Export, ExportError, Grant, SegmentId, SegmentPolicy, Segments, Todo},
+    segments::{Answer, Export, ExportError, Grant, SegmentId, SegmentPolicy, Segments, Todo},
 };
-use catena_wire::{At, NodeId, Order, Rights, SegmentMessage as M, SegmentRefusal as R};
+use catena_wire::{At, Buffer, NodeId, Order, Rights, SegmentMessage as M, SegmentRefusal as R};
 
 const ALICE: NodeId = NodeId(1);
 const MALLORY: NodeId = NodeId(2);
@@ -22,7 +22,7 @@ fn at(id: SegmentId, offset: u64) -> At {
 }
 
 fn read(at: At, count: u32) -> M {
-    M::Read { id: 7, at, count, notify: false, order: Order::Bytes, after: 0 }
+    M::Read { id: 7, at, count, notify: false, order: Order::Bytes, after: 0, maps: false }
 }
 
 fn write(turn: u64, at: At, bytes: usize) -> M {
@@ -104,7 +104,8 @@ fn counts_offsets_and_words_are_checked_before_anything_is_touched() {
         assert_eq!(ask(&mut machine, ALICE, cas(offset, width)), expected, "{offset} {width}");
     }
     for width in [0, 1, 3, 5, 255] {
-        let message = M::Read { id: 1, at: at(id, 0), count: 0, notify: false, order: Order::Big(width), after: 0 };
+        let message =
+            M::Read { id: 1, at: at(id, 0), count: 0, notify: false, order: Order::Big(width), after: 0, maps: false };
         assert_eq!(ask(&mut machine, ALICE, message), Err(R::Unaligned));
     }
 }
@@ -154,6 +155,43 @@ fn a_grant_to_nobody_in_particular_is_for_whoever_knows_its_number() {
     assert_eq!(ask(&mut machine, MALLORY, write(0, by(77), 8)), Err(R::NoRight(Rights::WRITE)));
     let late = machine.owner.on_request(Time::from_us(100), LINK, ALICE, read(by(77), 8));
     assert_eq!(outcome(late), Err(R::GrantVoid));
+}
+
+#[test]
+fn pages_are_mapped_by_a_grant_of_all_of_them_and_by_its_partner_alone() {
+    let mut machine = machine(SegmentPolicy::default());
+    let segment = machine.owner.export("lent", 100, Export::default(), 1).unwrap();
+    let until = Time::from_us(100);
+    let whole = Grant { to: Some(ALICE), rights: Rights::READ, offset: 0, bytes: 100, uses: u32::MAX, until };
+    let attach = |grant, write| M::Attach { id: 7, at: At { grant: Some(grant), ..at(segment, 0) }, host: 1, write };
+    let shares = |machine: &mut Machine, from, grant, write| match machine.owner.on_request(
+        Time::from_us(5),
+        LINK,
+        from,
+        attach(grant, write),
+    ) {
+        Todo::Share { write, .. } => Ok(write),
+        other => Err(outcome(other).unwrap_err()),
+    };
+    let all = Grant { rights: Rights::ALL, ..whole };
+    for (number, grant, expected) in [
+        (1, whole, Ok(false)),
+        (2, all, Ok(true)),
+        (3, Grant { to: None, ..whole }, Err(R::GrantVoid)),
+        (4, Grant { bytes: 99, ..whole }, Err(R::GrantVoid)),
+        (5, Grant { uses: 1_000, ..whole }, Err(R::GrantVoid)),
+        (6, Grant { rights: Rights::WRITE, ..whole }, Err(R::GrantVoid)),
+        (7, Grant { until: Time::from_us(5), ..whole }, Err(R::GrantVoid)),
+    ] {
+        machine.owner.grant(Time::from_us(0), segment, number, grant).unwrap();
+        assert_eq!(shares(&mut machine, ALICE, number, true), expected, "{number}");
+        assert_eq!(shares(&mut machine, MALLORY, number, true), Err(R::GrantVoid), "{number} is not hers");
+    }
+    let other = machine.owner.export("other", 100, Export::default(), 2).unwrap();
+    let elsewhere = M::Attach { id: 7, at: At { grant: Some(1), ..at(other, 0) }, host: 1, write: false };
+    assert_eq!(ask(&mut machine, ALICE, elsewhere), Err(R::GrantVoid), "nor good for another segment");
+    assert!(machine.owner.take_back(1));
+    assert_eq!(shares(&mut machine, ALICE, 1, false), Err(R::GrantVoid));
 }
 
 #[test]
@@ -234,6 +272,15 @@ fn an_importer_believes_only_whom_it_asked() {
     assert_eq!(machine.importer.on_answer(ALICE, LINK, data(asked, b"12345678")), None, "once");
     let asked = ask(&mut machine);
     assert_eq!(machine.importer.on_answer(ALICE, LINK, M::Was(asked, 5)), Some((1, Err(R::BadAnswer))));
+    let at = At { number: 4, generation: 9, offset: 64, grant: Some(5) };
+    let lent = |bytes| Buffer { at, bytes, lent: None };
+    let asked = ask(&mut machine);
+    assert_eq!(machine.importer.on_answer(MALLORY, LINK, M::Lent(asked, 7, lent(8))), None);
+    let more = machine.importer.on_answer(ALICE, LINK, M::Lent(asked, 7, lent(9)));
+    assert_eq!(more, Some((1, Err(R::BadAnswer))), "more than was asked for");
+    let asked = ask(&mut machine);
+    let lies_there = machine.importer.on_answer(ALICE, LINK, M::Lent(asked, 7, lent(8)));
+    assert_eq!(lies_there, Some((1, Ok(Answer::Lent(7, lent(8))))));
     let _asked = ask(&mut machine);
     assert_eq!(machine.importer.on_timeout(now), []);
     assert_eq!(machine.importer.on_timeout(now.after(5_000_000)), [(1, R::NoAnswer)]);

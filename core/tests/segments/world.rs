@@ -270,6 +270,7 @@ impl World {
             notify: false,
             order: Order::Bytes,
             after: 0,
+            maps: false,
         });
     }
 
@@ -373,11 +374,15 @@ impl World {
         }
         // Only a grant can have allowed it: to this importer, of this memory, and not used up.
         let usable = |(_, (to, of, uses)): &(&u64, &(usize, u32, u32))| *to == at && *of == memory && *uses > 0;
-        let number = match place.and_then(|place| place.grant) {
-            Some(number) => self.grants.iter().find(|grant| *grant.0 == number && usable(grant)).map(|grant| *grant.0),
-            // A write that was held does not say which.
-            None if place.is_none() => self.grants.iter().find(usable).map(|grant| *grant.0),
-            None => None,
+        let any = || self.grants.iter().find(usable).map(|grant| *grant.0);
+        let number = match place.map(|place| place.grant) {
+            // A write that was held did not say which, and may have been put down to this one instead of another of the same.
+            Some(Some(number)) => {
+                let this = self.grants.iter().find(|grant| *grant.0 == number && usable(grant)).map(|grant| *grant.0);
+                this.or_else(|| any().filter(|_| self.grants.contains_key(&number)))
+            }
+            None => any(),
+            Some(None) => None,
         };
         let number = number.ok_or_else(|| format!("importer {at} reached memory {memory} without a right"))?;
         self.use_grant(number);

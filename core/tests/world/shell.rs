@@ -287,6 +287,7 @@ impl World {
         seen.after_end += usize::from(!seen.ends.is_empty());
         match replied {
             Replied::Partial(value) => seen.partials.push(value),
+            Replied::Replies(values) => seen.partials.extend(values),
             Replied::Console(lines) => seen.console.extend(lines),
             Replied::Told(_) | Replied::Over { .. } => {}
             Replied::End { outcome, last_step, path, trace, .. } => {

@@ -15,7 +15,7 @@ use crate::{
     rules::CATENA,
 };
 
-/// A `call(...)` in the source.
+/// A `call(...)` in the source, or a `replies(...)`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundCall {
     /// What it calls.
@@ -44,7 +44,10 @@ impl fmt::Display for Target {
     }
 }
 
-/// Finds every use of the imported `call` (under whatever name) as a function, in the order of the text. A `call`
+/// What calls a service.
+const CALLING: [&str; 2] = ["call", "replies"];
+
+/// Finds every use of the imported `call` and `replies` (under whatever names) as functions, in the order of the text. One
 /// that was put into another variable first is not followed.
 pub(crate) fn find(source: &str, module: Module, language: Language) -> Vec<FoundCall> {
     let mut program = Program::Module(module);
@@ -62,7 +65,7 @@ pub(crate) fn find(source: &str, module: Module, language: Language) -> Vec<Foun
     })
 }
 
-/// The names under which the module has `call`.
+/// The names under which the module has `call` and `replies`.
 #[derive(Default)]
 struct Imported {
     /// `import { call }`, `import { call as x }`
@@ -80,9 +83,11 @@ impl Visit for Imported {
             match one {
                 ImportSpecifier::Named(named) => {
                     let is_call = match &named.imported {
-                        None => named.local.sym == "call",
-                        Some(ModuleExportName::Ident(name)) => name.sym == "call",
-                        Some(ModuleExportName::Str(name)) => name.value.as_str() == Some("call"),
+                        None => CALLING.contains(&&*named.local.sym),
+                        Some(ModuleExportName::Ident(name)) => CALLING.contains(&&*name.sym),
+                        Some(ModuleExportName::Str(name)) => {
+                            name.value.as_str().is_some_and(|name| CALLING.contains(&name))
+                        }
                     };
                     if is_call {
                         self.call.insert(named.local.to_id());
@@ -110,7 +115,7 @@ impl Calls {
             Expr::Member(member) => {
                 let of_catena =
                     matches!(&*member.obj, Expr::Ident(name) if self.imported.everything.contains(&name.to_id()));
-                of_catena && matches!(&member.prop, MemberProp::Ident(name) if name.sym == "call")
+                of_catena && matches!(&member.prop, MemberProp::Ident(name) if CALLING.contains(&&*name.sym))
             }
             _ => false,
         }

@@ -172,20 +172,38 @@ impl Audit<'_> {
 
     /// Whether the effect took place when the chain, as far as it was heard of, had long ended.
     fn ran_on(&self, place: usize) -> bool {
-        let since_ms = self.stops_at_ms(place);
-        let late = |run: &&Run| !self.outages.excuse(run.node, since_ms, run.at_ms, STRAGGLING_MS_MAX);
+        let late = |run: &&Run| {
+            let since_ms = self.stops_at_ms(place, run);
+            !self.outages.excuse(run.node, since_ms, run.at_ms, STRAGGLING_MS_MAX)
+        };
         self.runs(place).iter().any(|run| late(&run))
     }
 
-    /// When somebody begins to stop what calls this effect.
-    fn stops_at_ms(&self, place: usize) -> u64 {
+    /// When somebody begins to stop what called this effect.
+    fn stops_at_ms(&self, place: usize, run: &Run) -> u64 {
         let Ended { began_ms, at_ms, ending, .. } = self.ended;
         let deadline_ms = began_ms.saturating_add(TIMEOUT.as_millis().try_into().unwrap_or(u64::MAX));
         let call = &self.course.0[place];
         let cancelled = matches!(ending, Ending::Unknown(why) if why.name == exceptions::CANCELLED);
         // Calls that nobody awaits any more are still made, as on one machine.
         let unheard = call.beside && !cancelled;
-        if unheard || self.is_orphan(call, deadline_ms) { deadline_ms.max(*at_ms) } else { *at_ms }
+        match unheard || self.is_orphan(call, deadline_ms) {
+            true => (deadline_ms + self.uncounted_ms(run)).max(*at_ms),
+            false => *at_ms,
+        }
+    }
+
+    /// Milliseconds that the budget of this effect's chain cannot know of: a hop to a node that is stopped waits in its socket, and no clock of a node
+    /// tells how long.
+    fn uncounted_ms(&self, run: &Run) -> u64 {
+        let chain = |of: &Run| of.key.as_ref().map(|(chain, ..)| chain.clone());
+        let of_chain =
+            self.runs.values().flatten().filter(|other| other.at_ms <= run.at_ms && chain(other) == chain(run));
+        let mut way: Vec<(u64, usize)> = of_chain.map(|run| (run.at_ms, run.node)).collect();
+        way.sort_unstable();
+        let begun = [(self.ended.began_ms, run.node)].into_iter();
+        let hops = begun.chain(way.iter().copied()).zip(&way);
+        hops.map(|((from_ms, _), (to_ms, node))| self.outages.gone_ms(*node, from_ms, *to_ms)).sum()
     }
 
     /// Whether it is of a sub-chain on its own whose creator may have died: no word can stop that, but its budget does.

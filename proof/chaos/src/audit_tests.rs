@@ -156,4 +156,11 @@ fn a_sub_chain_on_its_own_whose_creator_died_ends_with_its_budget() {
     assert_eq!(ended.hold(&late, &died(3, END_MS)).0.ran_on, 0, "it runs to its deadline, 12 s after it began");
     late.get_mut(&(7, 0)).unwrap()[0].at_ms = END_MS + 5_000;
     assert_eq!(ended.hold(&late, &died(3, END_MS)).0.ran_on, 1, "and no further");
+    let mut slept = died(3, END_MS);
+    slept.0.push(Outage { fault: Fault::Stop, node: late[&(7, 0)][0].node, from_ms: END_MS, to_ms: END_MS + 2_500 });
+    assert_eq!(
+        ended.hold(&late, &slept).0.ran_on,
+        0,
+        "but for the time that its hop waited at a node that was stopped"
+    );
 }

@@ -30,6 +30,11 @@ impl Outages {
         awake_ms + to_ms.saturating_sub(at_ms)
     }
 
+    /// Milliseconds between these two times for which the node was not there.
+    pub(crate) fn gone_ms(&self, node: usize, from_ms: u64, to_ms: u64) -> u64 {
+        to_ms.saturating_sub(from_ms) - self.awake_ms(node, from_ms, to_ms.max(from_ms))
+    }
+
     /// Whether what had to stop at one time may take an effect at this node at another: soon, as time counts where nodes are
     /// there, or soon after some node that may have held it went on.
     pub(crate) fn excuse(&self, node: usize, since_ms: u64, at_ms: u64, soon_ms: u64) -> bool {

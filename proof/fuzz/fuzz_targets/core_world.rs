@@ -419,6 +419,7 @@ impl World {
             logs: vec!["said".into()],
             splits: splits.collect(),
             end: ends.map(result),
+            ..Turn::default()
         };
         self.node.on_turn(self.now, self.session(session), Ok(turn), 1);
     }

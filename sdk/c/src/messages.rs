@@ -217,7 +217,6 @@ pub unsafe extern "C" fn catena_send_short(
 /// # Safety
 /// `to` is null or ends in a zero; `all` points to `count` items, `parts` to `part_count` parts; `sent` is null or points to a handle.
 #[unsafe(no_mangle)]
-#[expect(clippy::too_many_arguments, reason = "C has no other way to leave some out")]
 pub unsafe extern "C" fn catena_send_long(
     from: u64,
     to: *const c_char,
@@ -266,7 +265,6 @@ pub extern "C" fn catena_sent_wait(sent: u64) -> i32 {
 /// # Safety
 /// `to` is null or ends in a zero; `all` points to `count` items; `answer` points to a handle.
 #[unsafe(no_mangle)]
-#[expect(clippy::too_many_arguments, reason = "C has no other way to leave some out")]
 pub unsafe extern "C" fn catena_ask(
     party: u64,
     to: *const c_char,

@@ -4,10 +4,10 @@
 use bytes::Bytes;
 use catena_wire::{
     Asked, At, BRANCH_DEPTH_MAX, Branch, BranchCount, Brought, Budget, Buffer, ChainId, Charter, Completion, Datagram,
-    Delegated, End, Exception, Fate, Fault, Frame, Hash, Hop, Kinds, Listener, LogLine, Merge, Message, Mode, NodeId,
-    NodeRef, Order, Outcome, Part, PossibleDuplicate, Recording, Replies, ResolverAnswer, Right, RightEnd, Rights,
-    SegmentEntry, SegmentMessage, SegmentRefusal, ServiceEntry, Sighting, StepKey, StepLimits, StepTrace, Told, Value,
-    What, Whereabouts, Whither, Window,
+    Delegated, End, Exception, Fate, Fault, Frame, Hash, Hop, Kinds, Lent, Listener, LogLine, Merge, Message, Mode,
+    NodeId, NodeRef, Order, Outcome, Part, PossibleDuplicate, Recording, Replies, ResolverAnswer, Right, RightEnd,
+    Rights, SegmentEntry, SegmentMessage, SegmentRefusal, ServiceEntry, Sighting, StepKey, StepLimits, StepTrace, Told,
+    Value, What, Whereabouts, Whither, Window,
 };
 use proptest::{collection::vec, option, prelude::*};
 
@@ -232,7 +232,7 @@ fn about_segments() -> Vec<(&'static str, SegmentMessage)> {
     let entry = SegmentEntry { name: "inbox".into(), number: 3, generation: 1_000, bytes: 4_096, rights: Rights::ALL };
     let data = Bytes::from_static(b"bytes");
     vec![
-        ("segment read", M::Read { id: 9, at, count: 64, notify: true, order: Order::Big(4), after: 2 }),
+        ("segment read", M::Read { id: 9, at, count: 64, notify: true, order: Order::Big(4), after: 2, maps: true }),
         ("segment write", M::Write { turn: 2, at: granted, notify: false, order: Order::Bytes, data: data.clone() }),
         ("segment cas", M::Cas { id: 9, at, width: 8, old: 1, new: 2, notify: false, after: 0 }),
         ("segment flush", M::Flush(9, 3)),
@@ -255,15 +255,21 @@ fn about_segments() -> Vec<(&'static str, SegmentMessage)> {
                 number: 4,
                 about: Some(3),
                 items: vec![data, Bytes::new()],
-                buffers: vec![Buffer { at: granted, bytes: 1 << 20 }],
+                buffers: vec![Buffer { at: granted, bytes: 1 << 20, lent: None }],
                 completion: Completion::Piggybacked,
-                room: Some(Buffer { at: granted, bytes: 64 }),
+                room: Some(Buffer {
+                    at: granted,
+                    bytes: 64,
+                    lent: Some(Lent { whole: 2, bytes: 1 << 24, word: 128, uses: 1 }),
+                }),
                 asks: true,
                 taken: vec![7, 8],
+                returned: Some(9),
             })),
         ),
         ("segment taken", M::Taken(vec![4])),
         ("segment nobody here", M::NobodyHere("ads".into())),
+        ("segment lent", M::Lent(9, 4, Buffer { at: granted, bytes: 64, lent: None })),
         ("segment reach", M::Reach { id: 9, at, by: "tcp;ofi_rxm".into(), write: true }),
         ("segment reachable", M::Reachable { id: 9, token: vec![1, 2, 3], write: true }),
     ]
@@ -308,8 +314,12 @@ fn about() -> impl Strategy<Value = SegmentMessage> {
         })
     };
     prop_oneof![
-        (any::<[u64; 2]>(), at(), any::<u32>(), any::<bool>(), order())
-            .prop_map(|([id, after], at, count, notify, order)| M::Read { id, at, count, notify, order, after }),
+        (any::<[u64; 2]>(), at(), any::<u32>(), any::<bool>(), order()).prop_map(
+            |([id, after], at, count, notify, order)| {
+                let maps = count > 7;
+                M::Read { id, at, count, notify, order, after, maps }
+            }
+        ),
         (any::<u64>(), at(), any::<bool>(), order(), bytes(60)).prop_map(|(turn, at, notify, order, data)| M::Write {
             turn,
             at,
@@ -339,6 +349,7 @@ fn about() -> impl Strategy<Value = SegmentMessage> {
         datagram().prop_map(|datagram| M::Short(Box::new(datagram))),
         vec(any::<u64>(), 0..4).prop_map(M::Taken),
         name().prop_map(M::NobodyHere),
+        (any::<u64>(), any::<u64>(), buffer()).prop_map(|(id, number, buffer)| M::Lent(id, number, buffer)),
         (any::<u64>(), at(), name(), any::<bool>()).prop_map(|(id, at, by, write)| M::Reach { id, at, by, write }),
         (any::<u64>(), vec(any::<u8>(), 0..60), any::<bool>()).prop_map(|(id, token, write)| M::Reachable {
             id,
@@ -348,20 +359,24 @@ fn about() -> impl Strategy<Value = SegmentMessage> {
     ]
 }
 
+fn buffer() -> impl Strategy<Value = Buffer> {
+    let lent =
+        (any::<[u64; 3]>(), any::<u32>()).prop_map(|([whole, bytes, word], uses)| Lent { whole, bytes, word, uses });
+    (any::<u32>(), any::<[u64; 3]>(), option::of(any::<u64>()), option::of(lent)).prop_map(
+        |(number, [generation, offset, bytes], grant, lent)| Buffer {
+            at: At { number, generation, offset, grant },
+            bytes,
+            lent,
+        },
+    )
+}
+
 fn datagram() -> impl Strategy<Value = Datagram> {
-    let buffer = || {
-        (any::<u32>(), any::<[u64; 3]>(), option::of(any::<u64>())).prop_map(
-            |(number, [generation, offset, bytes], grant)| Buffer {
-                at: At { number, generation, offset, grant },
-                bytes,
-            },
-        )
-    };
     let completion = || prop_oneof![Just(Completion::Told), Just(Completion::Piggybacked), Just(Completion::Timeout)];
-    let names = (name(), name(), any::<u64>(), option::of(any::<u64>()));
+    let names = (name(), name(), any::<[u64; 2]>(), option::of(any::<u64>()));
     let rest = (vec(buffer(), 0..4), completion(), option::of(buffer()), vec(any::<u64>(), 0..4), any::<bool>());
     (names, vec(bytes(60), 0..4), rest).prop_map(
-        |((from, to, number, about), items, (buffers, completion, room, taken, asks))| Datagram {
+        |((from, to, [number, length], about), items, (buffers, completion, room, taken, asks))| Datagram {
             from,
             to,
             number,
@@ -371,6 +386,7 @@ fn datagram() -> impl Strategy<Value = Datagram> {
             completion,
             room,
             taken,
+            returned: about.map(|_| length),
             asks,
         },
     )
@@ -537,9 +553,10 @@ fn duplicate() -> impl Strategy<Value = Option<PossibleDuplicate>> {
 }
 
 fn recording() -> impl Strategy<Value = Option<Recording>> {
-    let asked = (any::<[u32; 4]>(), name(), name(), value()).prop_map(|(numbers, service, function, params)| {
+    let asked = (any::<[u32; 4]>(), name(), name(), value(), any::<bool>());
+    let asked = asked.prop_map(|(numbers, service, function, params, many)| {
         let [call, branches, line, column] = numbers;
-        Asked { call, service, function, params, branches, line, column }
+        Asked { call, service, function, params, branches, line, column, many }
     });
     let what = prop_oneof![
         (hash(), value(), any::<[u64; 2]>()).prop_map(|(code, input, [started_at_ms, seed])| What::Begun {

@@ -33,29 +33,39 @@ pub(crate) fn check_running(function: &str) -> Js<()> {
 /// `call(target, params)`: the promise of what a service's function answers.
 pub(crate) fn call(args: &[Value]) -> Js<Value> {
     check_running("call")?;
+    call_of("call", 0, args, None)
+}
+
+/// Sends an event of this kind that names a function, and its parameters; the promise of what comes of it, which reads this set if it is
+/// one.
+pub(crate) fn call_of(api: &str, kind: u8, args: &[Value], set: Option<u32>) -> Js<Value> {
     let (target, params) = (arg(args, 0), arg(args, 1));
     if !target.is_string() {
-        return Err(bad_target(&exception_text(target)));
+        return Err(bad_target(api, &exception_text(target)));
     }
     let target = target.to_text()?;
     let target = target.get();
     let (service, function) = match target.rsplit_once('/') {
         Some((service, function)) if !service.is_empty() && !function.is_empty() => (service, function),
-        _ => return Err(bad_target(&target)),
+        _ => return Err(bad_target(api, &target)),
     };
     let at = position::here()?;
     let call = engine::next_call();
     send(
         "params",
         params,
-        |e| e.array(7)?.u8(0)?.u32(call)?.str(service)?.str(function)?.ok(),
+        |e| e.array(7)?.u8(kind)?.u32(call)?.str(service)?.str(function)?.ok(),
         |e| e.u32(at.line)?.u32(at.column)?.ok(),
     )?;
-    engine::issue(call)
+    match set {
+        Some(set) => engine::issue_read(call, set),
+        None => engine::issue(call),
+    }
 }
 
-fn bad_target(given: &str) -> Pending {
-    let message = format!("call: the target must be \"service/function\", such as \"mail.storage/get\", not {given:?}");
+fn bad_target(api: &str, given: &str) -> Pending {
+    let message =
+        format!("{api}: the target must be \"service/function\", such as \"mail.storage/get\", not {given:?}");
     js::throw_error(ErrorClass::TypeError, &message)
 }
 

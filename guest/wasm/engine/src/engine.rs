@@ -14,6 +14,7 @@ use crate::limits::{self, Limit};
 use crate::outbox::{Full, Outbox};
 use crate::position::{self, Position};
 use crate::random;
+use crate::replies;
 use crate::split::{self, Split};
 
 /// How far the function has come.
@@ -35,8 +36,15 @@ pub(crate) enum Phase {
 struct Waiting {
     call: u32,
     deferred: Deferred,
-    /// It is a split.
-    split: Option<Split>,
+    what: What,
+}
+
+/// What settles.
+enum What {
+    Call,
+    Split(Split),
+    /// What has come of this set.
+    Read(u32),
 }
 
 /// Everything that must survive a move, apart from what QuickJS itself remembers.
@@ -132,18 +140,28 @@ pub(crate) fn with_outbox<R>(write: impl FnOnce(&mut Outbox) -> R) -> Option<R> 
 
 /// A call that goes out: its number, and the promise of its result.
 pub(crate) fn issue(call: u32) -> Js<Value> {
-    issue_any(call, None)
+    issue_any(call, What::Call)
 }
 
 /// A split that goes out: the promise of what its branches bring.
 pub(crate) fn issue_split(call: u32, split: Split) -> Js<Value> {
-    issue_any(call, Some(split))
+    issue_any(call, What::Split(split))
 }
 
-fn issue_any(call: u32, split: Option<Split>) -> Js<Value> {
+/// A read that goes out: the promise of what has come of the set.
+pub(crate) fn issue_read(call: u32, set: u32) -> Js<Value> {
+    issue_any(call, What::Read(set))
+}
+
+/// Reads of this set will not settle.
+pub(crate) fn forget_reads(set: u32) {
+    engine().waiting.borrow_mut().retain(|waiting| !matches!(waiting.what, What::Read(of) if of == set));
+}
+
+fn issue_any(call: u32, what: What) -> Js<Value> {
     let deferred = Deferred::new()?;
     let promise = deferred.promise.clone();
-    engine().waiting.borrow_mut().push(Waiting { call, deferred, split });
+    engine().waiting.borrow_mut().push(Waiting { call, deferred, what });
     engine().calls.set(call + 1);
     Ok(promise)
 }
@@ -194,16 +212,17 @@ pub(crate) fn resume(event: &[u8]) {
             let mut all = engine().waiting.borrow_mut();
             all.iter().position(|w| w.call == call).map(|i| all.swap_remove(i))
         };
-        let Some(Waiting { deferred, split, .. }) = waiting else {
+        let Some(Waiting { deferred, what, .. }) = waiting else {
             return Ok(Err(Report::of_node("BadState", "that call has settled before, or was never made")));
         };
         if from.datatype()? == minicbor::data::Type::Null {
-            return begin_branch(call, from, out, split);
+            return begin_branch(call, from, out, &what);
         }
         let ok = from.bool()?;
-        let (ok, value) = match (ok, &split) {
-            (true, None) => (true, decode::value(from)?),
-            (true, Some(split)) => split::merged(from, split)?,
+        let (ok, value) = match (ok, &what) {
+            (true, What::Call) => (true, decode::value(from)?),
+            (true, What::Split(split)) => split::merged(from, split)?,
+            (true, What::Read(_)) => (true, replies::told(from)?),
             (false, _) => (false, exception::to_error(from)?),
         };
         out(from.u32()?);
@@ -218,14 +237,14 @@ fn begin_branch(
     call: u32,
     from: &mut Decoder<'_>,
     out: &mut dyn FnMut(u32),
-    split: Option<Split>,
+    what: &What,
 ) -> Result<Result<(), Report>, Bad> {
     from.null()?;
     let index = from.u32()?;
     out(from.u32()?);
-    let function = match split {
-        Some(split) => split.functions.get_index(index)?,
-        None => Value::UNDEFINED,
+    let function = match what {
+        What::Split(split) => split.functions.get_index(index)?,
+        What::Call | What::Read(_) => Value::UNDEFINED,
     };
     if !function.is_function() {
         return Ok(Err(Report::of_node("BadState", "that was no split, or it has no such branch")));

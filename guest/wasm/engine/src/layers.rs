@@ -8,7 +8,7 @@ use crate::js::{self, Js, Pending, Single, Value};
 use crate::{engine, native};
 
 /// Their names, as exported.
-pub(crate) const NAMES: [&CStr; 2] = [c"startChain", c"visit"];
+pub(crate) const NAMES: [&CStr; 3] = [c"replies", c"startChain", c"visit"];
 
 /// In the order of [`NAMES`].
 static LAYERS: Single<RefCell<Vec<Value>>> = Single(RefCell::new(Vec::new()));
@@ -28,7 +28,9 @@ pub(crate) fn install() -> Js<()> {
         return Err(Pending);
     }
     let make = module.namespace.get(js::name(|n| &n.default))?;
-    let layers = make.call(&Value::UNDEFINED, &[native::call_function()?, native::blob_function()?])?;
+    let [ask, read, leave] = native::replies_functions()?;
+    let natives = [native::call_function()?, native::blob_function()?, ask, read, leave];
+    let layers = make.call(&Value::UNDEFINED, &natives)?;
     for name in NAMES {
         let key = js::Key::new(name.to_str().unwrap_or_default())?;
         LAYERS.0.borrow_mut().push(layers.get(key.name())?);

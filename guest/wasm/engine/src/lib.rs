@@ -11,6 +11,7 @@
 //! | `engine` | what the engine remembers, and one turn from its start to its end |
 //! | `load` | a module's source becomes a function waiting for its input |
 //! | `api` | what a program imports from `"catena"` |
+//! | `replies` | calls that are answered many times |
 //! | `encode`, `decode` | JavaScript values to CBOR and back |
 //! | `exception` | JavaScript errors to exceptions and back |
 //! | `limits` | which limit broke, and where |
@@ -39,6 +40,7 @@ mod native;
 mod outbox;
 mod position;
 mod random;
+mod replies;
 mod split;
 
 /// A panic is a bug of the engine, never the program's doing: the host sees the trap and ends this one chain.

@@ -9,7 +9,7 @@ use core::ptr;
 use rquickjs_sys as q;
 
 use crate::js::{Js, Pending, Single, Value};
-use crate::{api, engine, layers, limits, split};
+use crate::{api, engine, layers, limits, replies, split};
 
 // SAFETY: the host gives a function of this type, or refuses the module.
 #[link(wasm_import_module = "catena")]
@@ -121,6 +121,15 @@ pub(crate) fn random_function() -> Js<Value> {
     function_value(js_random, c"random", 0)
 }
 
+/// What asks for many replies, reads them, and leaves them: for the layers alone.
+pub(crate) fn replies_functions() -> Js<[Value; 3]> {
+    Ok([
+        function_value(js_ask, c"replies", 2)?,
+        function_value(js_read, c"read", 1)?,
+        function_value(js_leave, c"leave", 1)?,
+    ])
+}
+
 /// What makes a blob of its parts: for the layers alone.
 pub(crate) fn blob_function() -> Js<Value> {
     function_value(js_blob, c"blob", 1)
@@ -154,6 +163,9 @@ natives! {
     js_emit => api::emit,
     js_log => api::log,
     js_split => split::split,
+    js_ask => replies::ask,
+    js_read => replies::read,
+    js_leave => replies::leave,
     js_random => api::random,
     js_blob => api::blob,
 }

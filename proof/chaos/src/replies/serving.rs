@@ -54,7 +54,7 @@ impl Replier {
         while let Some(passed) = passing.join_next().await {
             passed??;
         }
-        Ok(replied?)
+        replied
     }
 
     /// Each reply is noted before it is sent.

@@ -35,3 +35,34 @@ export default async function openMail({ user, id }) {
 fn a_plain_function_is_enough() {
     assert_eq!(run("export default (x) => x + 1", "41", false), "[1, 42]");
 }
+
+#[test]
+fn replies_are_asked_for_at_once_read_in_batches_and_left_at_a_break() {
+    let source = r#"import { call, emit, replies } from "catena";
+export default async (partial) => {
+  const set = replies("search/find", 7, { partial });
+  for await (const reply of set) {
+    emit(reply);
+    if (reply === "enough") break;
+  }
+  return call("a/b", set.missing);
+}"#;
+    let texts = |events: Vec<host::Event>| events.into_iter().map(|event| event.text).collect::<Vec<_>>();
+    let mut guest = Guest::with(source);
+    assert_eq!(texts(guest.start(&cbor("false"))), [r#"[9, 0, "search", "find", 7, 3, 15]"#]);
+    assert_eq!(texts(guest.resume(0, true, &cbor("[[1, 2], null]"))), ["[3, 1]", "[3, 2]", "[10, 1, 0]"]);
+    let events = texts(guest.resume(1, true, &cbor(r#"[["enough", 3], null]"#)));
+    assert_eq!(events, [r#"[3, "enough"]"#, "[11, 0]", r#"[0, 2, "a", "b", [], 8, 22]"#]);
+
+    // What is missing is thrown after the last reply, or can be looked at.
+    let missing =
+        r#"[[1], [[["c/d", null, {"name": "Lost", "message": "gone"}]], {"name": "Lost", "message": "gone"}]]"#;
+    let mut guest = Guest::with(source);
+    guest.start(&cbor("false"));
+    let events = texts(guest.resume(0, true, &cbor(missing)));
+    assert!(events[0] == "[3, 1]" && events[1].starts_with(r#"[2, {"name": "Lost", "message": "gone""#), "{events:?}");
+    let mut guest = Guest::with(source);
+    guest.start(&cbor("true"));
+    let events = texts(guest.resume(0, true, &cbor(missing)));
+    assert!(events[1].contains(r#"{"target": "c/d", "node": null, "why": {"name": "Lost""#), "{events:?}");
+}

@@ -29,11 +29,15 @@ names! {
     host_stack = "hostStack",
     line_number = "lineNumber",
     message = "message",
+    missing = "missing",
     name = "name",
+    node = "node",
+    over = "over",
     params = "params",
     parts = "parts",
     path = "path",
     reason = "reason",
+    replies = "replies",
     set = "set",
     settled = "settled",
     add = "add",
@@ -46,6 +50,7 @@ names! {
     unknown = "unknown",
     value = "value",
     value_of = "valueOf",
+    why = "why",
 }
 
 /// Kept for the module's whole life.

@@ -1,0 +1,323 @@
+//! Memory that partners on one host lend each other: the bytes of long messages and return buffers lie there, and reach the partner by a copy and no message.
+//!
+//! Nobody can take a mapping back, so what is mapped is for one partner for ever: its pages hold what was granted to that partner, before, now or later, and
+//! nothing of anybody else. Before each buffer is a word that is the number of its grant while that holds: whoever keeps to the rules looks at it before and after
+//! the copy. Whoever does not sees bytes that were his to see, or spoils answers that are his own.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use catena_core::messages::{Area, MessagePolicy, Terms, is_lent};
+use catena_net::Link;
+use catena_wire::{At, Buffer, Exception, Lent, NodeId, NodeRef, Rights, SegmentMessage};
+
+use super::{
+    post::{Held, Post},
+    sending::described,
+};
+use crate::{
+    GrantTerms, Granted, Segment, random,
+    segments::{Near, pieces_of},
+    shell::{Shell, lock},
+};
+
+/// Bytes before each buffer: its word, and the rest of a line.
+const HEAD_BYTES: u64 = 64;
+/// How long the answer to a READ is held for whoever made it.
+const ANSWER_LASTS: Duration = Duration::from_secs(5);
+/// Memories of partners that are mapped at one time, and bytes of one.
+const MAPPED_MAX: usize = 256;
+const MAPPED_BYTES_MAX: u64 = 64 << 20;
+
+/// What a partner may do with it: a partner has at most one of each.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum For {
+    /// Its owner puts bytes there.
+    Reading,
+    /// The partner puts answers there.
+    Writing,
+}
+
+impl For {
+    const fn rights(self) -> Rights {
+        match self {
+            Self::Reading => Rights::READ,
+            Self::Writing => Rights::ALL,
+        }
+    }
+}
+
+/// What is lent to partners here, and what is mapped of theirs.
+#[derive(Debug, Default)]
+pub(super) struct Lending {
+    lent: Mutex<HashMap<(NodeId, For), Arc<Memory>>>,
+    mapped: Mutex<HashMap<(NodeId, For), Mapped>>,
+}
+
+/// What one partner may map.
+#[derive(Debug)]
+struct Memory {
+    segment: Segment,
+    /// The grant of all of it.
+    whole: u64,
+    bytes: u64,
+    used_for: For,
+    area: Mutex<(Area, Instant)>,
+}
+
+#[derive(Debug)]
+struct Mapped {
+    pages: Arc<Near>,
+    at: (u32, u64),
+    used: Instant,
+}
+
+/// A buffer in memory that is lent.
+#[derive(Debug)]
+pub(super) struct Loan {
+    of: Arc<Memory>,
+    first: u64,
+    bytes: u64,
+    settled: AtomicBool,
+}
+
+impl Loan {
+    pub(super) fn segment(&self) -> &Segment {
+        &self.of.segment
+    }
+
+    /// Where the buffer begins.
+    pub(super) const fn offset(&self) -> u64 {
+        self.first + HEAD_BYTES
+    }
+
+    /// From now on the partner may use it so often, by this grant.
+    pub(super) fn holds(&self, grant: u64, uses: u32) -> Lent {
+        self.set_word(grant);
+        Lent { whole: self.of.whole, bytes: self.of.bytes, word: self.first, uses }
+    }
+
+    /// The partner has done what it may do: it need not be kept from it.
+    pub(super) fn settle(&self) {
+        self.settled.store(true, Relaxed);
+    }
+
+    fn set_word(&self, word: u64) {
+        // It is there: its range was taken.
+        let _ = self.of.segment.write(self.first, &word.to_ne_bytes());
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        self.set_word(0);
+        let settled = self.settled.load(Relaxed);
+        if !settled && self.of.used_for == For::Reading {
+            // Its time is over: what was not read is not there any more.
+            scrub(&self.of.segment, self.offset(), self.bytes);
+        }
+        let mut area = lock(&self.of.area);
+        if !settled && self.of.used_for == For::Writing {
+            // The partner may be about to write: nobody else may wait for an answer there.
+            area.0.spoil();
+        }
+        area.0.give_back(self.first);
+        area.1 = Instant::now();
+    }
+}
+
+fn scrub(segment: &Segment, from: u64, bytes: u64) {
+    const ZEROS: [u8; 4_096] = [0; 4_096];
+    for at in (0..bytes).step_by(ZEROS.len()) {
+        let count = (bytes - at).min(ZEROS.len() as u64);
+        let _ = segment.write(from + at, &ZEROS[..count as usize]);
+    }
+}
+
+impl Lending {
+    /// Lets go of what has been idle for long, and of what belongs to partners that are gone. Says whether anything is left.
+    pub(super) fn sweep(&self, is_linked: impl Fn(NodeId) -> bool, policy: &MessagePolicy) -> bool {
+        let idle = Duration::from_micros(policy.lent_idle_max_us);
+        let (mut lent, mut mapped) = (lock(&self.lent), lock(&self.mapped));
+        let (mut gone, mut unmapped) = (Vec::new(), Vec::new());
+        gone.extend(lent.extract_if(|(to, _), memory| {
+            let area = lock(&memory.area);
+            !is_linked(*to) || (area.0.is_empty() && area.1.elapsed() >= idle)
+        }));
+        unmapped.extend(mapped.extract_if(|(of, _), mapped| !is_linked(*of) || mapped.used.elapsed() >= idle));
+        let left = !lent.is_empty() || !mapped.is_empty();
+        drop((lent, mapped));
+        // Revoked and released outside of the locks.
+        drop((gone, unmapped));
+        left
+    }
+}
+
+impl Shell {
+    /// Whether this node shares memory, and does not play to be far away from others on its host.
+    pub(crate) fn lends(&self) -> bool {
+        self.segments.host.is_some() && !self.plays_far()
+    }
+
+    /// Room for so many bytes in memory that is lent to the partner at the other end of this link, if that is how they go.
+    pub(super) fn loan(self: &Arc<Self>, to: NodeId, link: Option<&Link>, bytes: u64, used_for: For) -> Option<Loan> {
+        let near = self.lends() && link.is_some_and(is_near);
+        let policy = &self.post.policy;
+        if !is_lent(near, bytes, policy) {
+            return None;
+        }
+        let mut lent = lock(&self.post.lending.lent);
+        let key = (to, used_for);
+        if lent.get(&key).is_some_and(|memory| lock(&memory.area).0.is_spoiled()) {
+            lent.remove(&key);
+        }
+        let memory = match lent.get(&key) {
+            Some(memory) => Arc::clone(memory),
+            None if lent.len() >= policy.lent_max => return None,
+            None => {
+                let memory = Arc::new(Memory::lent(self, to, used_for, policy.lent_bytes_per_peer_max)?);
+                lent.insert(key, Arc::clone(&memory));
+                memory
+            }
+        };
+        drop(lent);
+        let mut area = lock(&memory.area);
+        let first = area.0.take(bytes + HEAD_BYTES)?;
+        area.1 = Instant::now();
+        drop(area);
+        self.post.machine().note_lent();
+        Some(Loan { of: memory, first, bytes, settled: AtomicBool::new(false) })
+    }
+
+    /// A partner's memory that is lent to this node, mapped here; `None`: it is not, and is not going to be.
+    pub(super) async fn mapped(
+        self: &Arc<Self>,
+        node: &NodeRef,
+        at: &At,
+        lent: &Lent,
+        used_for: For,
+    ) -> Option<Arc<Near>> {
+        if lent.bytes > MAPPED_BYTES_MAX || self.segments.host.is_none() {
+            return None;
+        }
+        let key = (node.id, used_for);
+        {
+            let mut mapped = lock(&self.post.lending.mapped);
+            let room = mapped.len() < MAPPED_MAX;
+            match mapped.get_mut(&key) {
+                Some(known) if known.at == (at.number, at.generation) && known.pages.is_live() => {
+                    known.used = Instant::now();
+                    return Some(Arc::clone(&known.pages));
+                }
+                None if !room => return None,
+                _ => {}
+            }
+        }
+        let whole = At { offset: 0, grant: Some(lent.whole), ..*at };
+        let granted = Granted { owner: node.id, at: whole, bytes: lent.bytes };
+        let imported = self.import_lent(node.clone(), &granted).await.ok()?;
+        // The pages alone: an import holds the node, which holds these.
+        let pages = imported.pages(used_for == For::Writing).await?;
+        let known = Mapped { pages: Arc::clone(&pages), at: (at.number, at.generation), used: Instant::now() };
+        let before = lock(&self.post.lending.mapped).insert(key, known);
+        drop(before);
+        self.keep_sweeping();
+        Some(pages)
+    }
+}
+
+impl Memory {
+    /// `None`: there is no room for it. Then bytes go by the link.
+    fn lent(shell: &Arc<Shell>, to: NodeId, used_for: For, bytes: u64) -> Option<Self> {
+        let name = format!("lent {:016x}", random::bits64());
+        let (segment, granted) = Segment::lend(&shell.segments, &name, (to, used_for.rights()), bytes).ok()?;
+        let area = Mutex::new((Area::new(bytes), Instant::now()));
+        Some(Self { segment, whole: granted.at.grant?, bytes, used_for, area })
+    }
+}
+
+/// Room for the answer to a READ, lent to whoever made it. Dropped before it was sent, it is nobody's again.
+pub(crate) struct Offer<'s> {
+    shell: &'s Arc<Shell>,
+    segment: Segment,
+    number: u64,
+    buffer: Buffer,
+    sent: bool,
+}
+
+impl Offer<'_> {
+    /// Copies the bytes there; says whether they were all there to be copied.
+    pub(crate) fn fill(&self, from: &catena_segment::Memory, offset: u64) -> bool {
+        self.segment.write_from(self.buffer.at.offset, from, (offset, self.buffer.bytes)).is_ok()
+    }
+
+    /// What to say to the request of this number.
+    pub(crate) fn sent(mut self, id: u64) -> SegmentMessage {
+        self.sent = true;
+        SegmentMessage::Lent(id, self.number, self.buffer)
+    }
+}
+
+impl Drop for Offer<'_> {
+    fn drop(&mut self) {
+        if !self.sent {
+            let ended = self.shell.post.machine().let_go(self.number);
+            Post::finish(ended);
+        }
+    }
+}
+
+impl Shell {
+    /// Room for an answer of so many bytes to a partner on this host; `None`: it goes by the link.
+    pub(crate) fn offer_room(self: &Arc<Self>, to: NodeId, link: &Link, bytes: u64) -> Option<Offer<'_>> {
+        let loan = self.loan(to, Some(link), bytes, For::Reading)?;
+        let lasts_us = u64::try_from(ANSWER_LASTS.as_micros()).unwrap_or(u64::MAX);
+        let terms = Terms { to, answer_by: None, bytes, lasts_us };
+        let number = self.post.machine().hold(self.segments.now(), terms, None).ok()?;
+        self.keep_sweeping();
+        let (segment, uses) = (loan.segment().clone(), pieces_of(bytes));
+        let terms = GrantTerms { rights: Rights::READ, offset: loan.offset(), bytes, uses, lasts: ANSWER_LASTS };
+        let Ok(granted) = segment.grant(to, terms) else {
+            let ended = self.post.machine().let_go(number);
+            Post::finish(ended);
+            return None;
+        };
+        let buffer = described(&granted, bytes, Some(&loan), uses);
+        drop(self.post.machine().attach(number, Held(vec![(segment.clone(), granted, Some(loan))])));
+        Some(Offer { shell: self, segment, number, buffer, sent: false })
+    }
+
+    /// Copies from a buffer of a partner's that is lent to this node, from this byte of its segment on. `None`: it is not mapped here, and has to be asked for.
+    pub(crate) async fn copy_lent(
+        self: &Arc<Self>,
+        node: &NodeRef,
+        buffer: &Buffer,
+        (offset, count): (u64, u64),
+    ) -> Option<Result<Bytes, Exception>> {
+        let (lent, grant) = (buffer.lent?, buffer.at.grant?);
+        if offset.checked_add(count).is_none_or(|end| end > lent.bytes) {
+            return None;
+        }
+        let there = self.mapped(node, &buffer.at, &lent, For::Reading).await?;
+        // As much as is mapped, which is bounded.
+        let mut out = vec![0; count as usize];
+        let read = there.read_lent((lent.word, grant), offset, &mut out)?;
+        if read.is_ok() {
+            self.post.machine().note_read_near();
+        }
+        Some(read.map(|()| out.into()))
+    }
+}
+
+/// Whether the other end is on this host, as far as its address says. If it is not it asks for the bytes by the link, by the buffer's own grant.
+pub(crate) fn is_near(link: &Link) -> bool {
+    let address = link.peer_address().parse::<std::net::SocketAddr>();
+    address.is_ok_and(|address| address.ip().to_canonical().is_loopback())
+}

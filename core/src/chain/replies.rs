@@ -1,0 +1,208 @@
+//! Calls that are answered many times, and whose replies a function reads where it is (Quatrain).
+//!
+//! Such a set belongs to the function's stay at this node: while it is open the function waits for more than one thing, so it stays.
+//! It is left when the function says so, when it ends, and when it is suspended.
+
+use alloc::{format, string::String, vec::Vec};
+use catena_wire::{ChainId, Exception, Fault, StepTrace, Value, names};
+
+use super::{
+    Chains,
+    activation::{Activation, Cargo, OpenSet, Outstanding, Over},
+};
+use crate::{
+    GuestAsk, GuestCall, GuestRead, Missing, SessionId,
+    calls::{ReplyTo, Request},
+    ground::Ground,
+    outbox::Event,
+};
+
+impl Chains {
+    /// What the guest did about its sets in this turn.
+    pub(super) fn take_sets(
+        &mut self,
+        ground: &mut Ground,
+        session: SessionId,
+        asks: Vec<GuestAsk>,
+        reads: Vec<GuestRead>,
+        leaves: &[u32],
+    ) {
+        for ask in asks {
+            self.ask(ground, session, ask);
+        }
+        for read in reads {
+            self.read(ground, session, read);
+        }
+        for set in leaves {
+            self.leave_set(ground, session, *set);
+        }
+    }
+
+    /// Each costs a hop, so that no function can go on asking for ever.
+    fn take_hop(&mut self, ground: &mut Ground, session: SessionId, call: &GuestCall) -> Option<&mut Activation> {
+        let activation = self.get_mut(session)?;
+        activation.step = activation.step.saturating_add(1);
+        let Some(budget) = activation.budget_now(ground.now).take_hop() else {
+            self.out_of_hops(ground, session, &Cargo::Call(call.clone()));
+            return None;
+        };
+        activation.set_budget(ground.now, budget);
+        activation.calls.out.insert(call.call);
+        self.get_mut(session)
+    }
+
+    fn ask(&mut self, ground: &mut Ground, session: SessionId, ask: GuestAsk) {
+        let GuestAsk { number, call } = ask;
+        let Some(activation) = self.take_hop(ground, session, &call) else { return };
+        let (set, max) = (call.call, ground.policy.sets_per_chain_max);
+        activation.calls.reads.insert(set, set);
+        if activation.calls.sets.len() >= max || activation.calls.sets.contains_key(&set) {
+            let message = format!(
+                "one more reply set, where a function may have {max} open (sets_per_chain_max); read some to their ends, or leave them"
+            );
+            let why = Exception::new(names::LIMIT_EXCEEDED, Fault::Guest, message).at_line(call.line, call.column);
+            return self.settle(ground, session, set, Err(why));
+        }
+        let traced = activation.state.trace.is_some();
+        if let Some(profile) = ground.profile(traced, activation.step, &call.service, &call.function) {
+            let params_bytes = call.params.len_bytes() as u64;
+            activation.calls.profiles.insert(set, StepTrace { params_bytes, in_place: true, ..*profile });
+        }
+        let budget = activation.lend_to_set(ground.now);
+        let id = ChainId { origin: ground.me.id, number };
+        activation.calls.sets.insert(set, OpenSet::new(id, set, budget.hops_left()));
+        let (key, credentials) = (Some(activation.key()), activation.state.charter.credentials.clone());
+        let duplicate = activation.state.duplicate.clone();
+        let GuestCall { service, function, params, .. } = call;
+        let reply_to = ReplyTo::Nobody(activation.chain());
+        let request = Request::new(reply_to, service, function, params, ground.now, budget);
+        let request = Request { key, credentials, duplicate, ..request };
+        ground.out.tell(Event::Ask { session, set, number, request });
+    }
+
+    fn read(&mut self, ground: &mut Ground, session: SessionId, read: GuestRead) {
+        let Some(activation) = self.get_mut(session) else { return };
+        activation.calls.reads.insert(read.call, read.set);
+        if let Some(set) = activation.calls.sets.get_mut(&read.set)
+            && set.read.is_none()
+        {
+            set.read = Some(read.call);
+            activation.calls.out.insert(read.call);
+            return self.hand_batch(ground, session, read.set);
+        }
+        let why = match activation.calls.sets.contains_key(&read.set) {
+            true => {
+                let why = "this reply set is being read already; await one read of it before the next";
+                Exception::new(names::BAD_PARAMETERS, Fault::Guest, why)
+            }
+            false => not_open(),
+        };
+        let (service, function, params) = (String::new(), String::new(), Value::null());
+        let call = GuestCall { call: read.call, service, function, params, line: 0, column: 0 };
+        if self.take_hop(ground, session, &call).is_some() {
+            self.settle(ground, session, read.call, Err(why));
+        }
+    }
+
+    /// The function wants no more of it: what still works on it is cancelled. A read that is out is not settled.
+    fn leave_set(&mut self, ground: &Ground, session: SessionId, set: u32) {
+        self.close_set(ground, session, set, false);
+        let Some(Activation { calls, .. }) = self.get_mut(session) else { return };
+        // Also one that is settled, of which the guest has not been told: it has forgotten its read.
+        let Outstanding { out, ready, reads, .. } = calls;
+        reads.retain(|read, of| {
+            let keep = *of != set;
+            if !keep {
+                out.remove(read);
+                ready.retain(|(call, _)| call != read);
+            }
+            keep
+        });
+    }
+
+    /// Forgets it; it is stopped unless it is `over`.
+    fn close_set(&mut self, ground: &Ground, session: SessionId, set: u32, over: bool) {
+        let Some(activation) = self.get_mut(session) else { return };
+        let Some(OpenSet { id, .. }) = activation.calls.sets.remove(&set) else { return };
+        if !over {
+            self.left_sets.push(id);
+        }
+        self.close_in_place(ground, session, set, 0);
+        self.recount(session);
+    }
+
+    /// Its guest goes: nobody reads its sets any more.
+    pub(super) fn leave_sets(&mut self, session: SessionId) {
+        let Some(activation) = self.by_session.get_mut(&session) else { return };
+        for (_, set) in core::mem::take(&mut activation.calls.sets) {
+            self.left_sets.push(set.id);
+            // Told when the function goes on, should it do so here.
+            if let Some(read) = set.read {
+                activation.calls.ready.push_back((read, Err(not_open())));
+            }
+        }
+    }
+
+    /// A set that nobody reads any more, if there is one.
+    pub(crate) fn take_left_set(&mut self) -> Option<ChainId> {
+        self.left_sets.pop()
+    }
+
+    /// Replies have come.
+    pub(crate) fn replied(&mut self, ground: &mut Ground, (session, set): (SessionId, u32), values: Vec<Value>) {
+        if let Some(open) = self.open_set(session, set) {
+            open.push(values);
+            self.recount(session);
+            self.hand_batch(ground, session, set);
+        }
+    }
+
+    /// It has ended, after so many rights to answer it: each but the first was delegated, which took a hop.
+    pub(crate) fn set_over(
+        &mut self,
+        ground: &mut Ground,
+        (session, set): (SessionId, u32),
+        missing: Vec<Missing>,
+        failure: Option<Exception>,
+        rights: usize,
+    ) {
+        let Some(activation) = self.get_mut(session) else { return };
+        let (key, path) = (activation.key(), activation.state.path.clone());
+        let Some(open) = activation.calls.sets.get_mut(&set) else { return };
+        let over = Over::new(missing, failure.map(|why| why.at(&key, &path)));
+        let spent = u32::try_from(rights.saturating_sub(1)).unwrap_or(u32::MAX);
+        let left = over.is_complete().then(|| open.lent.saturating_sub(spent));
+        open.end(over);
+        if let Some(left) = left {
+            activation.take_back_from_set(left);
+        }
+        self.hand_batch(ground, session, set);
+    }
+
+    fn open_set(&mut self, session: SessionId, set: u32) -> Option<&mut OpenSet> {
+        self.get_mut(session)?.calls.sets.get_mut(&set)
+    }
+
+    /// Tells the function what there is, if it waits for it.
+    fn hand_batch(&mut self, ground: &mut Ground, session: SessionId, set: u32) {
+        let Some(open) = self.open_set(session, set) else { return };
+        let (Some(read), id) = (open.read, open.id) else { return };
+        let Some(batch) = open.take() else { return };
+        open.read = None;
+        if batch.replies > 0 {
+            ground.out.tell(Event::Read(id, batch.replies));
+        }
+        if batch.last || batch.told.is_err() {
+            self.close_set(ground, session, set, batch.last);
+        } else {
+            self.recount(session);
+        }
+        self.settle(ground, session, read, batch.told);
+    }
+}
+
+/// A function reads what it has no more.
+fn not_open() -> Exception {
+    let message = "this reply set is not open: it has ended, or was left, as it is when a function splits; read it to its end before, or ask again";
+    Exception::new(names::CANCELLED, Fault::Guest, message)
+}
