@@ -11,7 +11,7 @@ use catena_wire::{Exception, Fault, NodeRef, Order, SegmentRefusal, names};
 use super::{
     errors::{of_memory, of_refusal},
     mapped::Mapped,
-    near::NearResult,
+    near::{Near, NearResult},
     remote,
     serve::{turn, turned},
     way::{Chosen, Wants, Ways},
