@@ -25,7 +25,13 @@ pub(crate) struct Pages {
     pub(crate) memory: Memory,
     shared: Option<Shared>,
     locked: bool,
+    /// How often the pages were taken from others.
+    round: u64,
 }
+
+/// That somebody was found to have a right to the pages, in this round: whatever is taken back after that is taken from him too.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Approved(u64);
 
 /// What those who share the pages have to know of notifications: two bits for reads, two for writes.
 pub(super) const fn flags_of(how: &Export) -> u64 {
@@ -50,7 +56,7 @@ pub(super) const fn rings(flags: u64, write: bool, asked: bool) -> bool {
 
 impl Exported {
     pub(crate) fn new(memory: Memory, how: Export) -> Arc<Self> {
-        let pages = Pages { memory, shared: None, locked: false };
+        let pages = Pages { memory, shared: None, locked: false, round: 0 };
         Arc::new(Self { how, pages: RwLock::new(pages), notices: Notices::default() })
     }
 
@@ -60,7 +66,7 @@ impl Exported {
         let (shared, memory) = Shared::zeros(bytes, Mode::Writable, false)?;
         let how = Export::default();
         shared.set_flags(flags_of(&how));
-        let pages = Pages { memory, shared: Some(shared), locked: false };
+        let pages = Pages { memory, shared: Some(shared), locked: false, round: 0 };
         Ok(Arc::new(Self { how, pages: RwLock::new(pages), notices: Notices::default() }))
     }
 
@@ -69,9 +75,17 @@ impl Exported {
         self.pages.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// To be asked before anybody else may ask the machine that found the right.
+    pub(crate) fn approved(&self) -> Approved {
+        Approved(self.hold().round)
+    }
+
     /// Moves to pages that others may map, if it is not on such, and gives what another process needs to do so.
-    pub(crate) fn share(&self, write: bool) -> Result<(Handles, OwnedFd), MemoryError> {
+    pub(crate) fn share(&self, write: bool, approved: Approved) -> Result<(Handles, OwnedFd), MemoryError> {
         let mut pages = self.pages.write().unwrap_or_else(PoisonError::into_inner);
+        if approved != Approved(pages.round) {
+            return Err(MemoryError::Foreign("was taken back meanwhile"));
+        }
         let enough = pages.shared.as_ref().is_some_and(|shared| !write || shared.mode() == Mode::Writable);
         if !enough {
             if let Some(before) = pages.shared.take() {
@@ -91,7 +105,7 @@ impl Exported {
     /// The pages, in a place that they do not leave when somebody imports them with the rights that everybody has.
     pub(crate) fn view(&self) -> Result<View, MemoryError> {
         let write = self.how.anyone.include(Rights::WRITE) || self.how.anyone.include(Rights::CAS);
-        self.share(write)?;
+        self.share(write, self.approved())?;
         self.hold().memory.view().ok_or(MemoryError::Foreign("is not shared"))
     }
 
@@ -99,6 +113,7 @@ impl Exported {
     /// when this returns. If there is no room for other pages the bytes are given up.
     pub(crate) fn withdraw(&self) -> Result<(), MemoryError> {
         let mut pages = self.pages.write().unwrap_or_else(PoisonError::into_inner);
+        pages.round += 1;
         let Some(shared) = pages.shared.take() else { return Ok(()) };
         shared.retire();
         match pages.memory.fresh(pages.locked) {
@@ -117,6 +132,7 @@ impl Exported {
     /// Nobody here needs the bytes any more: whoever shares the pages learns of it.
     pub(crate) fn retire(&self) {
         let mut pages = self.pages.write().unwrap_or_else(PoisonError::into_inner);
+        pages.round += 1;
         if let Some(shared) = pages.shared.take() {
             shared.retire();
             shared.discard();

@@ -15,7 +15,7 @@ use crate::{messages::Offer, shell::Shell};
 
 use super::{
     door::Parcel,
-    exported::Exported,
+    exported::{Approved, Exported},
     hub::{Hub, Machine, post},
     notices::Access,
 };
@@ -132,8 +132,9 @@ impl Hub {
                 }
             }
             Todo::Share { id, memory, write, .. } => {
+                let approved = memory.approved();
                 drop(machine);
-                self.share(id, memory, write, link);
+                self.share(id, (memory, approved), write, link);
             }
             Todo::Answer(answer) => {
                 drop(machine);
@@ -144,10 +145,10 @@ impl Hub {
     }
 
     /// Moving to pages that can be shared copies the segment: not in a link's reader.
-    fn share(self: &Arc<Self>, id: u64, memory: Arc<Exported>, write: bool, link: &Arc<Link>) {
+    fn share(self: &Arc<Self>, id: u64, (memory, approved): (Arc<Exported>, Approved), write: bool, link: &Arc<Link>) {
         let (hub, link) = (Arc::clone(self), Arc::clone(link));
         self.runtime.spawn_blocking(move || {
-            let parcel = memory.share(write).map(|(handles, bell)| Parcel { handles, bell });
+            let parcel = memory.share(write, approved).map(|(handles, bell)| Parcel { handles, bell });
             let ticket = parcel.ok().and_then(|parcel| hub.door.leave(hub.me, parcel, &hub.runtime));
             post(
                 &link,
