@@ -285,7 +285,10 @@ async fn a_call_does_not_wait_for_a_dial_that_hangs_when_the_other_side_has_dial
     // Whoever dials it gets no answer. It links by itself with all nodes that it hears of.
     let deaf = Node::builder("deaf").listen("127.0.0.1:0").advertise(address).join(join());
     let _deaf = deaf.service(moving(&Ledger::default())).start().await.unwrap();
-    let asker = Node::builder("asker").listen("127.0.0.1:0").entry_only().join(join()).start().await.unwrap();
+    // It is heard of since it serves something.
+    let here = Service::new("here").function("none", async |(): ()| Ok(()));
+    let asker = Node::builder("asker").listen("127.0.0.1:0").service(here).entry_only();
+    let asker = asker.join(join()).start().await.unwrap();
     assert_eq!(asker.client().call::<_, u64>("moving", "again", &1_u64).await.unwrap(), 1);
     assert!(!given_up.load(Ordering::SeqCst), "the call waited for the dial's end");
 }

@@ -40,7 +40,9 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<(), Failure> {
 }
 
 fn in_runtime(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    // A thread that has no other beside it looks after sockets only now and then, and a busy function would make that seldom.
+    let threads = std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.map_err(|why| {
         Failure::cannot_start(format!("no threads to be had: {why}"), "see the machine's limit on processes")
     })?;

@@ -36,7 +36,7 @@ const KINDS: [&str; 15] = [
 
 #[test]
 fn effects_that_take_place_twice_are_found() {
-    let ran = found("twice", &["--chains", "260"]);
+    let ran = found("twice", &["--chains", "400"]);
     for kind in KINDS {
         assert!(ran.count_of(kind, "doubled") > 0, "{kind}: {}", ran.figures);
     }
@@ -45,7 +45,7 @@ fn effects_that_take_place_twice_are_found() {
 
 #[test]
 fn effects_that_never_take_place_are_found() {
-    let ran = found("never", &["--chains", "260"]);
+    let ran = found("never", &["--chains", "400"]);
     for kind in KINDS.into_iter().chain(["repeatable"]) {
         assert!(ran.count_of(kind, "lost") > 0, "{kind}: {}", ran.figures);
     }
@@ -54,7 +54,7 @@ fn effects_that_never_take_place_are_found() {
 #[test]
 fn bytes_that_are_others_words_that_change_and_locks_that_two_hold_are_found() {
     let kinds = ["blob", "segment", "lock", "message"];
-    let ran = found("wrong", &["--chains", "100", "--kind", &kinds.join(",")]);
+    let ran = found("wrong", &["--chains", "320", "--kind", &kinds.join(",")]);
     for kind in kinds {
         assert!(ran.count_of(kind, "wrong") > 0, "{kind}: {}", ran.figures);
     }

@@ -93,7 +93,10 @@ fn bad(number: u64, what: &str) -> Failure {
 /// The runtime of everything that C starts; it lives as long as the process.
 pub(crate) fn runtime() -> Done<&'static Runtime> {
     static RUNTIME: OnceLock<Option<Runtime>> = OnceLock::new();
-    let made = RUNTIME.get_or_init(|| Builder::new_multi_thread().enable_all().thread_name("catena").build().ok());
+    // A thread that has no other beside it looks after sockets only now and then, and a busy function would make that seldom.
+    let threads = || std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2));
+    let build = || Builder::new_multi_thread().worker_threads(threads()).enable_all().thread_name("catena").build();
+    let made = RUNTIME.get_or_init(|| build().ok());
     made.as_ref().ok_or_else(|| Failure::new(CATENA_BAD_HANDLE, "Overloaded", "the system starts no more threads"))
 }
 
