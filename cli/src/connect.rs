@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use catena::{Client, Place, Sandbox, Topology};
+use catena::{Client, NodeBuilder, Place, RemoteMemory, Sandbox, Topology};
 use clap::{Args, ValueHint, builder::PossibleValuesParser};
 
 use crate::{failure::Failure, output::Output, progress::Progress};
@@ -58,6 +58,24 @@ pub(crate) async fn connect(
     if let Some(sandbox) = sandbox {
         builder = builder.sandbox(sandbox);
     }
+    greeted(builder, at).await
+}
+
+/// Connects, to use memory of other nodes: by this too, where they have the same.
+pub(crate) async fn connect_by(
+    at: &At,
+    remote: Option<Arc<dyn RemoteMemory>>,
+    output: &Output,
+) -> Result<Client, Failure> {
+    let _progress = Progress::new(output, &format!("connecting to {}", at.connect));
+    let mut builder = Client::builder(HERE).join(Place::new(&at.connect));
+    if let Some(remote) = remote {
+        builder = builder.remote_memory(remote);
+    }
+    greeted(builder, at).await
+}
+
+async fn greeted(builder: NodeBuilder, at: &At) -> Result<Client, Failure> {
     let help = "start nodes with `catena dev`, or name another one with --connect HOST:PORT (or CATENA_CONNECT)";
     match tokio::time::timeout(CONNECT_TIMEOUT, builder.connect()).await {
         Ok(Ok(client)) => Ok(client),

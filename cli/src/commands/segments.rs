@@ -7,6 +7,7 @@ use clap::{Args, Subcommand, ValueHint};
 use serde_json::json;
 
 use crate::{
+    config::RdmaFile,
     connect::{self, At},
     failure::{Failure, Threw},
     input,
@@ -26,7 +27,7 @@ const LINE_BYTES: usize = 16;
 /// See and try segments: memory that nodes export by name
 ///
 /// A segment is named OWNER/NAME; its owner is a node by its name, by a service that it serves, or by its address. Bytes are read and written in the owner's memory without any
-/// of its code: in shared memory if it is on this host, else over the link. A node exports what `[[segment]]` in its file says, and what its program does.
+/// of its code: in shared memory if it is on this host, else by RDMA if both have it (--rdma), else over the link. A node exports what `[[segment]]` in its file says, and what its program does.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples, beside `catena dev`:\n  catena segments ls\n  catena segments write mtv/scratch hello --offset 8\n  catena segments read mtv/scratch --count 16\n  catena segments read mtv/scratch --raw > copy"
@@ -53,7 +54,7 @@ struct Ls {
     #[arg(long)]
     explain: bool,
     #[command(flatten)]
-    at: At,
+    through: Through,
 }
 
 /// Read bytes of a segment: a dump, or with --raw the bytes as they are
@@ -72,7 +73,7 @@ struct Read {
     #[arg(long, conflicts_with = "json")]
     raw: bool,
     #[command(flatten)]
-    at: At,
+    through: Through,
 }
 
 /// Write bytes into a segment, and wait until they are there
@@ -91,7 +92,28 @@ struct Write {
     #[arg(long)]
     hex: bool,
     #[command(flatten)]
+    through: Through,
+}
+
+/// Where the nodes are, and by what their memory is reached.
+#[derive(Debug, Args)]
+struct Through {
+    #[command(flatten)]
     at: At,
+    /// Reach memory of other hosts by RDMA, where they have it too: through this provider of libfabric, if catena was built with it
+    #[arg(long, value_name = "PROVIDER", value_hint = ValueHint::Other)]
+    rdma: Option<String>,
+    /// With --rdma: this host's own address
+    #[arg(long, value_name = "HOST", requires = "rdma", value_hint = ValueHint::Hostname)]
+    rdma_address: Option<String>,
+}
+
+impl Through {
+    async fn connect(&self, output: &Output) -> Result<Client, Failure> {
+        let rdma = self.rdma.as_deref().map(|provider| RdmaFile::new(provider, self.rdma_address.as_deref()));
+        let remote = rdma.map(|rdma| rdma.open()).transpose()?;
+        connect::connect_by(&self.at, remote, output).await
+    }
 }
 
 pub(crate) async fn run(args: &Segments, output: &Output) -> Result<(), Failure> {
@@ -104,7 +126,7 @@ pub(crate) async fn run(args: &Segments, output: &Output) -> Result<(), Failure>
 
 async fn list(args: &Ls, output: &Output) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
-    let client = signals.unless(connect::connect(&args.at, None, None, output)).await?;
+    let client = signals.unless(args.through.connect(output)).await?;
     let listed = signals
         .unless(async {
             let _progress = Progress::new(output, "asking the nodes");
@@ -189,7 +211,7 @@ async fn listed(client: &Client, owner: Option<&str>, output: &Output) -> Result
 
 async fn read(args: &Read, output: &Output) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
-    let client = signals.unless(connect::connect(&args.at, None, None, output)).await?;
+    let client = signals.unless(args.through.connect(output)).await?;
     let done = signals
         .unless(async {
             let segment = client.import(&args.segment).await.map_err(threw)?;
@@ -218,7 +240,7 @@ async fn write(args: &Write, output: &Output) -> Result<(), Failure> {
     let data = data_of(args)?;
     let count = data.len();
     let mut signals = Signals::new()?;
-    let client = signals.unless(connect::connect(&args.at, None, None, output)).await?;
+    let client = signals.unless(args.through.connect(output)).await?;
     let done = signals
         .unless(async {
             let segment = client.import(&args.segment).await.map_err(threw)?;

@@ -45,6 +45,11 @@ impl RdmaTable {
 }
 
 impl RdmaFile {
+    /// As a command line says it.
+    pub(crate) fn new(provider: &str, address: Option<&str>) -> Self {
+        Self { provider: provider.to_owned(), address: address.map(str::to_owned) }
+    }
+
     #[cfg(feature = "rdma")]
     pub(crate) fn open(&self) -> Result<Arc<dyn RemoteMemory>, Failure> {
         // Only addresses of the Internet can be said so.
