@@ -164,7 +164,8 @@ async fn application(fetcher: &Fetcher) {
         }
         held.push(response);
     };
-    assert_eq!((refused, held.len()), (StatusCode::SERVICE_UNAVAILABLE, 64));
+    // One before may not have ended yet.
+    assert!(refused == StatusCode::SERVICE_UNAVAILABLE && (60..=64).contains(&held.len()), "{refused}, {}", held.len());
     let small = || async { fetcher.fetch("app", get("/who")).await.unwrap().status() };
     drop(held);
     let again = async {
