@@ -3,7 +3,8 @@
 #
 #   tools/bootstrap.sh build    for building and the demo
 #   tools/bootstrap.sh page     for the page of Glickr also: npm
-#   tools/bootstrap.sh tests    for the tests also: a real NFS server, an NFS client's utilities, etcd, an OCI registry, libfabric, real database servers, and a browser with Glickr's page
+#   tools/bootstrap.sh tests    for the tests also: a real NFS server, an NFS client's utilities, etcd, an OCI registry, libfabric, real database servers, Java, and a browser with Glickr's page
+#   tools/bootstrap.sh java     for building and Java: the figures of Jetty
 #
 # It expects git, make, a C compiler and rustup. Anything else comes from rustup (the toolchain that
 # rust-toolchain.toml pins) and from the system's packages (apt; sudo where the user is not root).
@@ -63,11 +64,17 @@ toolchain() {
 # A virtual environment is made of two modules that Debian packs apart from Python itself.
 venv_is_there() { has python3 && python3 -c 'import venv, ensurepip' 2>/dev/null; }
 
+# A compiler and not only what runs.
+java_is_there() { has javac && has mvn; }
+
+# The first Python in PATH may be another than the system's, which has the system's packages.
+numpy_is_there() { python3 -c 'import numpy' 2>/dev/null || /usr/bin/python3 -c 'import numpy' 2>/dev/null; }
+
 main() {
     local channel
     case "${1:-}" in
-    build | page | tests) ;;
-    *) echo "usage: tools/bootstrap.sh build|page|tests" >&2 && exit 2 ;;
+    build | page | java | tests) ;;
+    *) echo "usage: tools/bootstrap.sh build|page|java|tests" >&2 && exit 2 ;;
     esac
     begin "setting up"
     say "Looking at what is installed"
@@ -81,10 +88,15 @@ main() {
     # CATENA_ZIG names a compiler that is there already: then no Python is needed to fetch one.
     [ -n "${CATENA_ZIG:-}" ] || venv_is_there ||
         step "Installing python3 with venv, to fetch the pinned C compiler for WebAssembly" "$GUIDE" packages python3 python3-venv
-    [ "$1" = build ] || has npm ||
+    case $1 in
+    java | tests)
+        java_is_there || step "Installing Java 17 and Maven, for the library for Java and the Jetty connector" "$GUIDE" packages openjdk-17-jdk-headless maven
+        ;;
+    esac
+    [ "$1" = build ] || [ "$1" = java ] || has npm ||
         step "Installing npm, which fetches what Glickr's page draws with" "$GUIDE" packages nodejs npm
     if [ "$1" = tests ]; then
-        has python3 || step "Installing Python, whose package is tested" "$GUIDE" packages python3
+        numpy_is_there || step "Installing Python with NumPy, with which its package is tested" "$GUIDE" packages python3 python3-numpy
         has nfs-ls || step "Installing libnfs's utilities, which read what a clerk serves" "$GUIDE" packages libnfs-utils
         has etcd && has docker-registry ||
             step "Installing etcd and an OCI registry, which the tests run against" "$GUIDE" packages etcd-server docker-registry

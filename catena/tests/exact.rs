@@ -13,7 +13,9 @@ use std::{
 use catena::{Client, Context, Ended, Node, Place, Service, ServiceError};
 use serde::{Deserialize, Serialize};
 
-/// Calls, unless `CATENA_EXACT_CALLS` says otherwise.
+/// How often a long run says how far it is.
+const TOLD_EVERY: u64 = 100_000;
+/// Calls, unless `CATENA_EXACT_CALLS` says otherwise; `CATENA_EXACT_FIRST` is the seed of the first, so that a long run can be made in parts.
 const CALLS: u64 = 3_000;
 const AT_ONCE: u64 = 32;
 const NODES: u64 = 4;
@@ -135,21 +137,29 @@ async fn nodes() -> (Vec<Node>, Client) {
     (nodes, client)
 }
 
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|text| text.parse().expect("a number"))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_call_ends_exactly_when_its_last_reply_has_come() {
-    let calls = std::env::var("CATENA_EXACT_CALLS").ok().map_or(CALLS, |text| text.parse().expect("a number"));
+    let calls = number("CATENA_EXACT_CALLS").unwrap_or(CALLS);
+    let first = number("CATENA_EXACT_FIRST").unwrap_or(0);
     let (_nodes, client) = nodes().await;
-    let (tally, next) = (Arc::new(Tally::default()), Arc::new(AtomicU64::new(0)));
+    let (tally, next) = (Arc::new(Tally::default()), Arc::new(AtomicU64::new(first)));
     let began = Instant::now();
     let worker = || {
         let (tally, next, client) = (Arc::clone(&tally), Arc::clone(&next), client.clone());
         tokio::spawn(async move {
             loop {
                 let seed = next.fetch_add(1, Ordering::Relaxed);
-                if seed >= calls {
+                if seed >= first + calls {
                     return;
                 }
                 tally.call(&client, seed).await;
+                if (seed + 1 - first).is_multiple_of(TOLD_EVERY) {
+                    println!("{} of {calls} calls", seed + 1 - first);
+                }
             }
         })
     };
@@ -160,7 +170,7 @@ async fn every_call_ends_exactly_when_its_last_reply_has_come() {
     let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let (early, late, never, wrong) = (of(&tally.early), of(&tally.late), of(&tally.never), of(&tally.wrong));
     let result = format!(
-        "{{\"calls\": {calls}, \"replies\": {}, \"seconds\": {}, \"ended_too_early\": {early}, \"ended_too_late\": {late}, \"never_ended\": {never}, \"otherwise_wrong\": {wrong}, \"exact_end_wrong\": {}}}",
+        "{{\"first_seed\": {first}, \"calls\": {calls}, \"replies\": {}, \"seconds\": {}, \"ended_too_early\": {early}, \"ended_too_late\": {late}, \"never_ended\": {never}, \"otherwise_wrong\": {wrong}, \"exact_end_wrong\": {}}}",
         of(&tally.replies),
         began.elapsed().as_secs(),
         early + late + never + wrong

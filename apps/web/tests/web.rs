@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod hostile;
+mod jetty;
 
 use std::{path::Path, time::Duration};
 

@@ -99,7 +99,9 @@ impl Segment {
         self.inner.id
     }
 
-    pub(crate) fn owner(&self) -> NodeId {
+    /// The node that owns it: this one.
+    #[must_use]
+    pub fn owner(&self) -> NodeId {
         self.inner.hub.me
     }
 

@@ -4,9 +4,9 @@ use std::{
     cell::Cell,
     future::Future,
     panic::AssertUnwindSafe,
-    pin::pin,
+    pin::Pin,
     sync::{Arc, TryLockError, atomic::Ordering},
-    task::{Context as TaskContext, Poll, Waker},
+    task::{Context as TaskContext, Poll, Waker, ready},
     time::{Duration, Instant},
 };
 
@@ -45,6 +45,26 @@ enum Led {
     ToCode(Action, Option<Arc<Image>>),
     /// There is nothing to do, or another thread does it.
     Away,
+}
+
+/// What could not be done at once, as a task: thousands may wait, so it is no larger than what it has to keep.
+struct Later<F> {
+    shell: Arc<Shell>,
+    future: F,
+}
+
+impl<F: Future<Output = ()> + Unpin> Future for Later<F> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<()> {
+        let this = &mut *self;
+        {
+            let _inside = this.shell.relief.enter(&this.shell.runtime);
+            ready!(this.future.poll_unpin(context));
+        }
+        this.shell.drive();
+        Poll::Ready(())
+    }
 }
 
 thread_local! {
@@ -259,18 +279,8 @@ impl Shell {
     }
 
     /// As a task; what it led to is done after it.
-    fn later(self: &Arc<Self>, future: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
-        let shell = Arc::clone(self);
-        let task = self.runtime.spawn(async move {
-            let mut future = pin!(future);
-            let polled = std::future::poll_fn(|context| {
-                let _inside = shell.relief.enter(&shell.runtime);
-                future.as_mut().poll(context)
-            });
-            polled.await;
-            shell.drive();
-        });
-        task.abort_handle()
+    fn later(self: &Arc<Self>, future: impl Future<Output = ()> + Send + Unpin + 'static) -> AbortHandle {
+        self.runtime.spawn(Later { shell: Arc::clone(self), future }).abort_handle()
     }
 
     fn context(
@@ -312,30 +322,27 @@ impl Shell {
             Err(_) => return self.service_done(ticket, Err(panicked()), began, right),
         };
         // Most are done at once: nothing is set up for waiting.
-        let polled = match polled {
-            Poll::Ready(result) if gathered.is_none() || !matches!(result, Ok(Answer::Nothing)) => {
+        let running: Running = match (polled, gathered) {
+            (Poll::Ready(Ok(Answer::Nothing)), Some(gathered)) => Box::pin(list_when_whole(gathered)),
+            (Poll::Ready(result), _) => {
                 drop(running);
                 return self.service_done(ticket, result, began, right);
             }
-            polled => polled,
+            (Poll::Pending, Some(gathered)) => Box::pin(async move {
+                match running.await {
+                    Ok(Answer::Nothing) => list_when_whole(gathered).await,
+                    result => result,
+                }
+            }),
+            (Poll::Pending, None) => running,
         };
         let shell = Arc::clone(self);
-        let task = self.later(async move {
-            let result = async {
-                let result = match polled {
-                    Poll::Ready(result) => Ok(result),
-                    Poll::Pending => AssertUnwindSafe(running).catch_unwind().await,
-                };
-                match (result, gathered) {
-                    (Ok(Ok(Answer::Nothing)), Some(gathered)) => {
-                        list_of(&gathered.await.unwrap_or_default()).map(Answer::Value)
-                    }
-                    (result, _) => result.unwrap_or_else(|_| Err(panicked())),
-                }
-            };
-            let result = tokio::time::timeout(Duration::from_micros(time_left_us), result).await;
-            shell.service_done(ticket, result.unwrap_or_else(|_| Err(late())), began, right);
-        });
+        let task = self.later(Box::pin(async move {
+            let result =
+                tokio::time::timeout(Duration::from_micros(time_left_us), AssertUnwindSafe(running).catch_unwind());
+            let result = result.await.map_or_else(|_| Err(late()), |result| result.unwrap_or_else(|_| Err(panicked())));
+            shell.service_done(ticket, result, began, right);
+        }));
         match lock(&self.running).get_mut(&ticket) {
             Some(listed) => *listed = Some(task),
             // It was cancelled meanwhile, or is done already.
@@ -401,6 +408,11 @@ impl Shell {
         let message: Encoded = message.encode();
         self.send(to, message, catena_core::Receipt::None, catena_core::Urgency::Now);
     }
+}
+
+/// What a function gathers, when nobody can add to it any more.
+async fn list_when_whole(gathered: oneshot::Receiver<Vec<Value>>) -> Result<Answer, Exception> {
+    list_of(&gathered.await.unwrap_or_default()).map(Answer::Value)
 }
 
 fn panicked() -> Exception {

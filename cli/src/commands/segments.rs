@@ -130,7 +130,7 @@ async fn list(args: &Ls, output: &Output) -> Result<(), Failure> {
     let listed = signals
         .unless(async {
             let _progress = Progress::new(output, "asking the nodes");
-            let listed = listed(&client, args.owner.as_deref(), output).await?;
+            let listed = listed(&client, args, output).await?;
             Ok(if args.explain { explained(&client, listed).await } else { unexplained(listed) })
         })
         .await;
@@ -190,15 +190,19 @@ async fn explained(client: &Client, listed: Vec<(String, SegmentEntry)>) -> Vec<
     all
 }
 
-async fn listed(client: &Client, owner: Option<&str>, output: &Output) -> Result<Vec<(String, SegmentEntry)>, Failure> {
+async fn listed(client: &Client, args: &Ls, output: &Output) -> Result<Vec<(String, SegmentEntry)>, Failure> {
     let of = |owner: &str, entries: Vec<SegmentEntry>| {
         let owner = owner.to_owned();
         entries.into_iter().map(move |entry| (owner.clone(), entry))
     };
-    if let Some(owner) = owner {
+    if let Some(owner) = args.owner.as_deref() {
         return Ok(of(owner, client.segments(owner).await.map_err(threw)?).collect());
     }
-    let nodes: BTreeSet<String> = client.services().await.into_iter().map(|entry| entry.node.name).collect();
+    let mut nodes: BTreeSet<String> = client.services().await.into_iter().map(|entry| entry.node.name).collect();
+    if nodes.is_empty() {
+        // It serves nothing, and may export all the same.
+        nodes.insert(args.through.at.connect.clone());
+    }
     let mut all = Vec::new();
     for node in nodes {
         match client.segments(&node).await {

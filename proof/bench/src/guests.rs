@@ -6,7 +6,11 @@ use catena::{Function, FunctionKind, Sandbox, Value, to_value};
 use catena_guest::{Image, Start};
 use serde_json::json;
 
-use crate::{Failure, mesh::sample, stats::Spread, summary::Summary};
+use crate::{
+    Failure,
+    mesh::{self, sample},
+    stats::Spread,
+};
 
 const MAIL: &str = r#"import { call, emit } from "catena";
 
@@ -24,21 +28,41 @@ const CACHE_LINE_BYTES: usize = 64;
 
 const START: Start = Start { started_at_ms: 1_700_000_000_000, seed: 42 };
 
-pub(crate) async fn measure(sandbox: &Sandbox, runs: usize, summary: &mut Summary) -> Result<(), Failure> {
-    let mail = to_value(&json!({ "subject": "hello", "size": 120, "body": "a mail of some words ".repeat(6) }))?;
-    let javascript = sandbox.function(FunctionKind::JavaScript, "mail.js", MAIL.as_bytes().to_vec());
-    let input = to_value(&json!({ "user": "you", "id": 7 }))?;
-    summary.put("hop_js_us", hop(sandbox, &javascript, &input, &mail, runs, 0).await?);
-    summary.put("hop_js_cold_us", hop(sandbox, &javascript, &input, &mail, runs, TOUCHED_BYTES).await?);
-    summary.put("mail_state_bytes", state_bytes(sandbox, &javascript, runs.min(50)).await?);
+const RUNS: usize = 4_000;
+/// Loading takes a hundred times as long.
+const LOADS: usize = 100;
+const USERS: usize = 50;
+
+/// One measurement, in a process where nothing else was measured, with one of `parts` of the work: the median.
+pub(crate) async fn value(key: &str, parts: usize) -> Result<f64, Failure> {
+    let sandbox = &mesh::sandbox()?;
+    let each = match key {
+        "hop_js_us" => hop_js(sandbox, RUNS / parts, 0).await,
+        "hop_js_cold_us" => hop_js(sandbox, RUNS / parts, TOUCHED_BYTES).await,
+        "hop_wasm_us" => hop_wasm(sandbox, RUNS / parts).await,
+        "load_js_us" => load(sandbox, LOADS / parts).await,
+        "mail_state_bytes" => state_bytes(sandbox, &mail(sandbox), USERS / parts).await,
+        _ => return Err(format!("{key} is not measured alone").into()),
+    };
+    Ok(Spread::of(each?).median)
+}
+
+fn mail(sandbox: &Sandbox) -> Function {
+    sandbox.function(FunctionKind::JavaScript, "mail.js", MAIL.as_bytes().to_vec())
+}
+
+async fn hop_js(sandbox: &Sandbox, runs: usize, touched_bytes: usize) -> Result<Vec<f64>, Failure> {
+    hop(sandbox, &mail(sandbox), &to_value(&json!({ "user": "you", "id": 7 }))?, runs, touched_bytes).await
+}
+
+async fn hop_wasm(sandbox: &Sandbox, runs: usize) -> Result<Vec<f64>, Failure> {
     let compiled = sandbox.function(FunctionKind::Wasm, "relay", sample("relay")?);
     let input = to_value(&json!({ "hops": ["one/noop", "two/noop", "three/noop"], "value": null }))?;
-    summary.put("hop_wasm_us", hop(sandbox, &compiled, &input, &mail, runs, 0).await?);
-    load(sandbox, (runs / 40).max(8), summary).await
+    hop(sandbox, &compiled, &input, runs, 0).await
 }
 
 /// How large the continuation is while the function awaits its first call, for one user and another.
-async fn state_bytes(sandbox: &Sandbox, function: &Function, users: usize) -> Result<Spread, Failure> {
+async fn state_bytes(sandbox: &Sandbox, function: &Function, users: usize) -> Result<Vec<f64>, Failure> {
     let image = sandbox.load(function.hash(), &function.encode()).await?;
     let mut each = Vec::new();
     for user in 0..users {
@@ -47,7 +71,7 @@ async fn state_bytes(sandbox: &Sandbox, function: &Function, users: usize) -> Re
         session.start(&input, START).await?;
         each.push(session.suspend().await?.len() as f64);
     }
-    Ok(Spread::of(each))
+    Ok(each)
 }
 
 /// Resume with a result of some 200 bytes, run to the next await, take the difference: microseconds. Before each, `touched_bytes`
@@ -56,10 +80,10 @@ async fn hop(
     sandbox: &Sandbox,
     function: &Function,
     input: &Value,
-    result: &Value,
     runs: usize,
     touched_bytes: usize,
-) -> Result<Spread, Failure> {
+) -> Result<Vec<f64>, Failure> {
+    let result = &to_value(&json!({ "subject": "hello", "size": 120, "body": "a mail of some words ".repeat(6) }))?;
     let mut other = vec![0_u8; touched_bytes];
     let image: Arc<Image> = sandbox.load(function.hash(), &function.encode()).await?;
     let mut first = sandbox.begin(&image).await?;
@@ -84,11 +108,11 @@ async fn hop(
             each.push(us);
         }
     }
-    Ok(Spread::of(each))
+    Ok(each)
 }
 
 /// Functions of about 5 KB, each one new.
-async fn load(sandbox: &Sandbox, runs: usize, summary: &mut Summary) -> Result<(), Failure> {
+async fn load(sandbox: &Sandbox, runs: usize) -> Result<Vec<f64>, Failure> {
     let mut each = Vec::with_capacity(runs);
     for run in 0..runs {
         let source = five_kilobytes(run);
@@ -98,8 +122,7 @@ async fn load(sandbox: &Sandbox, runs: usize, summary: &mut Summary) -> Result<(
         sandbox.load(hash, &encoded).await?;
         each.push(began.elapsed().as_secs_f64() * 1e6);
     }
-    summary.put("load_js_us", Spread::of(each));
-    Ok(())
+    Ok(each)
 }
 
 /// Ordinary code of about 5,000 bytes, different for each `number`.

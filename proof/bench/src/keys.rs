@@ -21,6 +21,9 @@ impl Goal {
     }
 }
 
+/// Measured only where what it needs is installed.
+pub(crate) const OPTIONAL: &[&str] = &["read_rdma_tcp_ratio"];
+
 /// Key, what it is, goal.
 pub(crate) const KEYS: &[(&str, &str, Goal)] = &[
     ("hop_js_us", "one hop in the guest, JavaScript, warm, µs", AtMost(11.0)),
@@ -50,6 +53,7 @@ pub(crate) const KEYS: &[(&str, &str, Goal)] = &[
     ("read_shm_ns", "READ of 64 bytes in shared memory, ns", AtMost(300.0)),
     ("write_shm_ratio", "WRITE of 40 bytes in shared memory / a copy to memory of one's own", AtMost(8.0)),
     ("read_tcp_ratio", "READ of 64 bytes over TCP / raw TCP there and back", AtMost(1.15)),
+    ("read_rdma_tcp_ratio", "READ of 64 KiB by libfabric's tcp;ofi_rxm / by the link over TCP", Open),
     ("cas_read", "CAS over TCP / READ over TCP", AtMost(1.1)),
     ("notify_us", "from a WRITE's bytes being there until the task that waits for the notification runs, µs", Open),
     ("read_cpu_call", "owner's processor time, READ over TCP / client.call", AtMost(0.6)),

@@ -42,7 +42,7 @@ const PROFILE_ROUNDS: usize = 10;
 const USAGE: &str = "catena-bench               every figure, to target/bench/summary.json
 catena-bench to FILE       the same, to another file
 catena-bench smoke         a little of everything, to see that it works: no figures
-catena-bench only segments|replies|migration   one part, whole, to look at; written nowhere
+catena-bench only guests|segments|replies|migration   one part, whole, to look at; written nowhere
 catena-bench micro DIR [--smoke]  the Quatrain paper's micro benchmark
 catena-bench compare FILES which figures moved between runs by more than their spread
 catena-bench page [FILE]   fills the table of docs/src/figures.md from a summary
@@ -124,6 +124,7 @@ async fn profile(arguments: &[String]) -> Result<(), Failure> {
 async fn only(part: &str) -> Result<(), Failure> {
     let mut summary = Summary::default();
     match part {
+        "guests" => alone::measure_guests(WHOLE.guests, &mut summary).await?,
         "segments" => segments::measure(WHOLE.segments, &mut summary).await?,
         "replies" => replies::measure(WHOLE.replies, &mut summary).await?,
         "migration" => moving::measure(WHOLE.moves, &mut summary).await?,
@@ -135,12 +136,12 @@ async fn only(part: &str) -> Result<(), Failure> {
 
 /// How much is measured.
 struct Scale {
-    guest_runs: usize,
+    guests: alone::Scale,
     blocks: usize,
     cpu_rounds: usize,
     shaped_rounds: usize,
     adaptive: (usize, usize),
-    alone: (usize, usize),
+    memory: alone::Scale,
     segments: segments::Scale,
     replies: replies::Scale,
     moves: usize,
@@ -150,12 +151,12 @@ struct Scale {
 
 /// For figures.
 const WHOLE: Scale = Scale {
-    guest_runs: 4_000,
+    guests: alone::Scale { repetitions: 9, parts: 1 },
     blocks: 40,
     cpu_rounds: 9,
     shaped_rounds: 15,
     adaptive: (3, 150),
-    alone: (3, 1),
+    memory: alone::Scale { repetitions: 3, parts: 1 },
     segments: segments::Scale { blocks: 40, rounds: 9, stream_bytes: 256 << 20 },
     replies: replies::Scale { rounds: 15, blocks: 20 },
     moves: 50,
@@ -163,12 +164,12 @@ const WHOLE: Scale = Scale {
 };
 /// To see that the benchmark works.
 const FEW: Scale = Scale {
-    guest_runs: 100,
+    guests: alone::Scale { repetitions: 1, parts: 20 },
     blocks: 2,
     cpu_rounds: 1,
     shaped_rounds: 1,
     adaptive: (1, 10),
-    alone: (1, 20),
+    memory: alone::Scale { repetitions: 1, parts: 20 },
     segments: segments::Scale { blocks: 2, rounds: 1, stream_bytes: 32 << 20 },
     replies: replies::Scale { rounds: 2, blocks: 1 },
     moves: 3,
@@ -186,7 +187,7 @@ async fn measure(scale: &Scale, path: &str) -> Result<(), Failure> {
 async fn measure_all(scale: &Scale, summary: &mut Summary) -> Result<(), Failure> {
     let sandbox = mesh::sandbox()?;
     eprintln!("guests: one hop, and loading a function");
-    guests::measure(&sandbox, scale.guest_runs, summary).await?;
+    alone::measure_guests(scale.guests, summary).await?;
     let peers = Arc::new(peers::Peers::start(&sandbox).await?);
     eprintln!("latency: chains of 4 hops, a ring of raw TCP, and gRPC, in turns");
     latency::measure(&peers, scale.blocks, summary).await?;
@@ -211,7 +212,6 @@ async fn measure_all(scale: &Scale, summary: &mut Summary) -> Result<(), Failure
     let (repetitions, runs) = scale.adaptive;
     adaptive::measure(&sandbox, repetitions, runs, summary).await?;
     eprintln!("memory: cached functions, chains that wait, an hour's worth of chains of all kinds");
-    let (repetitions, parts) = scale.alone;
-    alone::measure(repetitions, parts, summary).await?;
+    alone::measure_memory(scale.memory, summary).await?;
     summary.check()
 }

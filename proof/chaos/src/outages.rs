@@ -35,6 +35,12 @@ impl Outages {
         to_ms.saturating_sub(from_ms) - self.awake_ms(node, from_ms, to_ms.max(from_ms))
     }
 
+    /// Whether the node, at the second of these times, is still not there since the first or before.
+    pub(crate) fn gone_since(&self, node: usize, since_ms: u64, at_ms: u64) -> bool {
+        let is_it = |it: &Outage| it.node == node && it.fault.silences() && it.from_ms <= since_ms && at_ms <= it.to_ms;
+        self.0.iter().any(is_it)
+    }
+
     /// Whether what had to stop at one time may take an effect at this node at another: soon, as time counts where nodes are
     /// there, or soon after some node that may have held it went on.
     pub(crate) fn excuse(&self, node: usize, since_ms: u64, at_ms: u64, soon_ms: u64) -> bool {
@@ -77,6 +83,15 @@ mod tests {
         assert_eq!(outages.awake_ms(1, 70, 100), 0);
         assert_eq!(outages.awake_ms(1, 0, 5), 5);
         assert_eq!(outages.awake_ms(1, 300, 310), 10);
+    }
+
+    #[test]
+    fn a_node_is_gone_since_a_time_until_it_is_back() {
+        let outages = Outages(vec![Outage { fault: Fault::Stop, node: 1, from_ms: 20, to_ms: 40 }]);
+        assert!(outages.gone_since(1, 20, 40) && outages.gone_since(1, 30, 35));
+        assert!(!outages.gone_since(1, 19, 30), "it was there");
+        assert!(!outages.gone_since(1, 20, 41), "it is back");
+        assert!(!outages.gone_since(2, 20, 40));
     }
 
     #[test]

@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 /* The upper half rises when a program that was compiled before does not work any more, the lower one when something is new. */
-#define CATENA_ABI_VERSION (1 << 16)
+#define CATENA_ABI_VERSION ((1 << 16) + 1)
 
 /* It is done. */
 #define CATENA_OK (0)
@@ -110,6 +110,10 @@ int32_t catena_segment_import(uint64_t party, const char *name, uint64_t *segmen
  * `bytes` points to a number. */
 int32_t catena_segment_bytes(uint64_t segment, uint64_t *bytes);
 
+/* Who owns a segment, exported or imported: the catena_id() of that run of a node.
+ * `node` points to a number. */
+int32_t catena_segment_owner(uint64_t segment, uint64_t *node);
+
 /* Copies `count` bytes from `offset` on into `out`. Aligned words of 8 bytes are read whole.
  * `out` has room for `count` bytes. */
 int32_t catena_segment_read(uint64_t segment, uint64_t offset, void *out, size_t count);
@@ -157,6 +161,11 @@ int32_t catena_mailbox_open(uint64_t party, const char *service, uint64_t *mailb
  * `message` points to a handle. */
 int32_t catena_receive(uint64_t from, uint64_t timeout_ms, uint64_t *message);
 
+/* As catena_receive(), with what there is to know of the message in one call: `node` (it may be null) as of catena_message_from(), and its items, of which the first `capacity` are put to `all`,
+ * where they stay until the message is closed; `count` is set to how many it has.
+ * `message` points to a handle; `all` has room for `capacity` items; `node` and `count` are null or point to numbers. */
+int32_t catena_receive_items(uint64_t from, uint64_t timeout_ms, uint64_t *message, uint64_t *node, catena_bytes *all, size_t capacity, size_t *count);
+
 /* The service that sent a message; empty: one that takes none. `node` (it may be null) is set to the catena_id() of where it came from.
  * `out` has room for `capacity` bytes; `length` and `node` are null or point to numbers. */
 int32_t catena_message_from(uint64_t from, char *out, size_t capacity, size_t *length, uint64_t *node);
@@ -200,6 +209,10 @@ int32_t catena_ask(uint64_t party, const char *to, const catena_bytes *all, size
 /* The bytes of an answer, which stay where they are until it is closed, and how it came (`carrier` may be null).
  * `bytes` and `count` point to what they are set to; `carrier` is null or points to a number. */
 int32_t catena_answer_bytes(uint64_t answer, const void **bytes, size_t *count, int32_t *carrier);
+
+/* Who answered: its catena_id(); 0: it wrote into the return buffer, which does not say who it was.
+ * `node` points to a number. */
+int32_t catena_answer_from(uint64_t answer, uint64_t *node);
 
 #ifdef __cplusplus
 }

@@ -10,7 +10,7 @@ use std::{
 use catena::{Exception, exceptions as names};
 
 /// The upper half rises when a program that was compiled before does not work any more, the lower one when something is new.
-pub const CATENA_ABI_VERSION: u32 = 1 << 16;
+pub const CATENA_ABI_VERSION: u32 = (1 << 16) + 1;
 
 /// It is done.
 pub const CATENA_OK: i32 = 0;

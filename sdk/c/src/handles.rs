@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use catena::{Client, Imported, Mailbox, Mapped, Node, Received, Segment, Sent};
+use catena::{Client, Imported, Mailbox, Mapped, Node, NodeId, Received, Segment, Sent};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::abi::{CATENA_BAD_HANDLE, Done, Failure};
@@ -21,6 +21,8 @@ const HANDLES_MAX: usize = 1 << 20;
 pub(crate) struct Answered {
     pub(crate) carrier: i32,
     pub(crate) bytes: Bytes,
+    /// Who answered, if that is known.
+    pub(crate) node: Option<NodeId>,
 }
 
 /// What a handle stands for.

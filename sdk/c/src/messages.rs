@@ -51,6 +51,18 @@ fn buffer(message: &Received, index: usize) -> Done<Buffered> {
     buffers.into_iter().nth(index).ok_or_else(|| Failure::argument(format!("there is no buffer {index} of {count}")))
 }
 
+/// The next message, within so many milliseconds.
+fn next(from: u64, timeout_ms: u64) -> Done<Received> {
+    let mailbox = mailbox(from)?;
+    // One that is there costs no timer.
+    if let Some(came) = mailbox.try_receive() {
+        return Ok(came);
+    }
+    let time = Duration::from_millis(timeout_ms);
+    let came = wait(async { tokio::time::timeout(time, mailbox.receive()).await })?;
+    came.map_err(|_| Failure::new(CATENA_TIMED_OUT, "TimedOut", "no message came in time"))
+}
+
 /// Takes messages for a service ID from now on. Whoever sends finds it wherever it is.
 ///
 /// # Safety
@@ -76,12 +88,38 @@ pub unsafe extern "C" fn catena_mailbox_open(party: u64, service: *const c_char,
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn catena_receive(from: u64, timeout_ms: u64, message: *mut u64) -> i32 {
     guarded(|| {
-        let mailbox = mailbox(from)?;
-        let time = Duration::from_millis(timeout_ms);
-        let came = wait(async { tokio::time::timeout(time, mailbox.receive()).await })?;
-        let came = came.map_err(|_| Failure::new(CATENA_TIMED_OUT, "TimedOut", "no message came in time"))?;
+        let came = next(from, timeout_ms)?;
         // SAFETY: as the caller says.
         unsafe { give(message, Object::Message(Arc::new(came)), "message") }
+    })
+}
+
+/// As catena_receive(), with what there is to know of the message in one call: `node` (it may be null) as of catena_message_from(), and its items, of which the first `capacity` are put to `all`,
+/// where they stay until the message is closed; `count` is set to how many it has.
+///
+/// # Safety
+/// `message` points to a handle; `all` has room for `capacity` items; `node` and `count` are null or point to numbers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn catena_receive_items(
+    from: u64,
+    timeout_ms: u64,
+    message: *mut u64,
+    node: *mut u64,
+    all: *mut CatenaBytes,
+    capacity: usize,
+    count: *mut usize,
+) -> i32 {
+    guarded(|| {
+        let came = next(from, timeout_ms)?;
+        // SAFETY: as the caller says.
+        unsafe {
+            for (at, item) in came.items().iter().take(capacity).enumerate() {
+                set(all.wrapping_add(at), CatenaBytes { bytes: item.as_ptr().cast(), count: item.len() }, "all")?;
+            }
+            set_if_wanted(node, came.node().id.0)?;
+            set_if_wanted(count, came.items().len())?;
+            give(message, Object::Message(Arc::new(came)), "message")
+        }
     })
 }
 
@@ -283,21 +321,28 @@ pub unsafe extern "C" fn catena_ask(
         let client = client(party)?;
         let answered = wait(async {
             Ok::<_, catena::Exception>(match client.ask(to, question).await? {
-                Answer::Returned(bytes) => (CATENA_RETURNED, bytes),
-                Answer::Short(message) => (CATENA_SHORT, message.items().first().cloned().unwrap_or_default()),
-                Answer::Long(message) => match message.buffers().first() {
-                    Some(buffer) => (CATENA_LONG, buffer.fetch(bytes_max).await?),
-                    None => (CATENA_LONG, bytes::Bytes::new()),
-                },
+                Answer::Returned(bytes) => Answered { carrier: CATENA_RETURNED, bytes, node: None },
+                Answer::Short(message) => {
+                    let (bytes, node) = (message.items().first().cloned().unwrap_or_default(), message.node().id);
+                    Answered { carrier: CATENA_SHORT, bytes, node: Some(node) }
+                }
+                Answer::Long(message) => {
+                    let bytes = match message.buffers().first() {
+                        Some(buffer) => buffer.fetch(bytes_max).await?,
+                        None => bytes::Bytes::new(),
+                    };
+                    Answered { carrier: CATENA_LONG, bytes, node: Some(message.node().id) }
+                }
             })
         })?;
-        let (carrier, bytes) = answered?;
-        if bytes.len() as u64 > bytes_max {
-            let why = format!("the answer has {} bytes, and {bytes_max} are wanted at most", bytes.len());
+        let answered = answered?;
+        let count = answered.bytes.len();
+        if count as u64 > bytes_max {
+            let why = format!("the answer has {count} bytes, and {bytes_max} are wanted at most");
             return Err(Failure::new(CATENA_TOO_SMALL, "TooSmall", why));
         }
         // SAFETY: as the caller says.
-        unsafe { give(answer, Object::Answer(Arc::new(Answered { carrier, bytes })), "answer") }
+        unsafe { give(answer, Object::Answer(Arc::new(answered)), "answer") }
     })
 }
 
@@ -319,6 +364,19 @@ pub unsafe extern "C" fn catena_answer_bytes(
             set(bytes, answered.bytes.as_ptr().cast(), "bytes")?;
             set(count, answered.bytes.len(), "count")
         },
+        object => Err(other(answer, &object, "answer")),
+    })
+}
+
+/// Who answered: its catena_id(); 0: it wrote into the return buffer, which does not say who it was.
+///
+/// # Safety
+/// `node` points to a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn catena_answer_from(answer: u64, node: *mut u64) -> i32 {
+    guarded(|| match held(answer)? {
+        // SAFETY: as the caller says.
+        Object::Answer(answered) => unsafe { set(node, answered.node.map_or(0, |node| node.0), "node") },
         object => Err(other(answer, &object, "answer")),
     })
 }

@@ -94,6 +94,23 @@ pub unsafe extern "C" fn catena_segment_bytes(segment: u64, bytes: *mut u64) -> 
     })
 }
 
+/// Who owns a segment, exported or imported: the catena_id() of that run of a node.
+///
+/// # Safety
+/// `node` points to a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn catena_segment_owner(segment: u64, node: *mut u64) -> i32 {
+    guarded(|| {
+        let owner = match held(segment)? {
+            Object::Segment(segment) => segment.owner(),
+            Object::Imported(imported) => imported.owner().id,
+            object => return Err(other(segment, &object, "segment")),
+        };
+        // SAFETY: as the caller says.
+        unsafe { set(node, owner.0, "node") }
+    })
+}
+
 /// Copies `count` bytes from `offset` on into `out`. Aligned words of 8 bytes are read whole.
 ///
 /// # Safety

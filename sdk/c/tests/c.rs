@@ -1,5 +1,5 @@
 //! Programs in other languages against a node of another process: one in C, compiled with the header that is committed, does everything that the interface has, and does it wrong;
-//! and the package for Python, whose views are of the very bytes.
+//! and the libraries for Python and Java, whose views are of the very bytes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::{
@@ -78,13 +78,39 @@ async fn a_program_in_c_uses_all_of_it_against_a_node_of_another_process() {
 async fn the_package_for_python_copies_nothing() {
     let (node, [shared, _secret], echo) = served().await;
     let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python");
-    let mut python = Command::new("python3");
+    // The first in PATH may be another than the system's, which has the system's packages.
+    let has = |python: &&str| {
+        Command::new(python).args(["-c", "import numpy"]).output().is_ok_and(|done| done.status.success())
+    };
+    let python =
+        ["python3", "/usr/bin/python3"].into_iter().find(has).expect("a Python with NumPy: tools/bootstrap.sh tests");
+    let mut python = Command::new(python);
     python.arg("-B").arg(package.join("tests/test_catena.py")).arg(node.address().unwrap());
     python.env("PYTHONPATH", &package).env("CATENA_LIBRARY", library().join("libcatena_c.so"));
     let said = run(python).await;
-    assert!(said.contains("Ran 7 tests") && said.ends_with("OK\n"), "{said}");
+    assert!(said.contains("Ran 8 tests") && said.ends_with("OK\n"), "{said}");
     let mut word = [0; 11];
     shared.read(200, &mut word).unwrap();
     assert_eq!(&word, b"from python", "it was written in place");
+    echo.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_library_for_java_uses_all_of_it_and_copies_nothing() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    run(Command::new(root.join("tools/java.sh"))).await;
+    let (node, [shared, _secret], echo) = served().await;
+    let built = root.join("target/java");
+    let mut java = Command::new("java");
+    java.arg("-cp").arg(format!("{0}/lib/*:{0}/catena/test-classes", built.display()));
+    java.args(["-ea", "catena.Program", &node.address().unwrap()])
+        .env("CATENA_LIBRARY", library().join("libcatena_c.so"));
+    let said = run(java).await;
+    assert!(said.ends_with("all of it\n"), "{said}");
+    let mut word = [0; 9];
+    shared.read(300, &mut word).unwrap();
+    assert_eq!(&word, b"from java", "it was written in place");
+    shared.read(400, &mut word).unwrap();
+    assert_eq!(&word, b"by a copy");
     echo.abort();
 }

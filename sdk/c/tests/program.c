@@ -74,6 +74,8 @@ static void messages(uint64_t client, uint64_t node) {
     OK(catena_ask(client, "echo", two, 2, 0, 1000, 10000, &answer));
     OK(catena_answer_bytes(answer, &bytes, &count, &carrier));
     CHECK(count == 6 && memcmp(bytes, "onetwo", 6) == 0 && carrier == CATENA_SHORT);
+    OK(catena_answer_from(answer, &from));
+    CHECK(from != 0);
     OK(catena_close(answer));
     CHECK(catena_ask(client, "echo", two, 2, 0, 5, 10000, &answer) == CATENA_TOO_SMALL);
     CHECK(catena_ask(client, "nobody", two, 2, 0, 5, 1000, &answer) == CATENA_EXCEPTION);
@@ -94,6 +96,13 @@ static void messages(uint64_t client, uint64_t node) {
     OK(catena_message_item(message, 0, &bytes, &count));
     CHECK(count == 8000 && memcmp(bytes, large, count) == 0);
     CHECK(catena_message_item(message, 1, &bytes, &count) == CATENA_BAD_ARGUMENT);
+    OK(catena_close(message));
+    /* All that there is to know of a message in one call. */
+    catena_bytes came[1];
+    CHECK(catena_receive_items(inbox, 1, &message, &from, came, 1, &count) == CATENA_TIMED_OUT);
+    OK(catena_send_short(client, "outbox", "inbox", two, 2));
+    OK(catena_receive_items(inbox, 10000, &message, &from, came, 1, &count));
+    CHECK(count == 2 && from == id && came[0].count == 3 && memcmp(came[0].bytes, "one", 3) == 0);
     OK(catena_close(message));
     /* A part of a segment, read where it lies. */
     OK(catena_segment_export(node, "catalogue", sizeof large, 0, &own));
@@ -176,6 +185,10 @@ int main(int argc, char **argv) {
     CHECK(catena_segment_map(far, 0, &address, &bytes, &map) == CATENA_EXCEPTION);
     OK(catena_segment_read(far, 0, text, 9));
     CHECK(strcmp(text, "from rust") == 0);
+    uint64_t owner, id;
+    OK(catena_segment_owner(far, &owner));
+    OK(catena_id(apart, &id));
+    CHECK(owner != 0 && owner != id);
     snprintf(name, sizeof name, "%s/secret", argv[1]);
     CHECK(catena_segment_import(apart, name, &far) == CATENA_EXCEPTION);
     CHECK(strcmp(catena_last_error_name(), "UnknownSegment") == 0);

@@ -8,6 +8,7 @@ import time
 import unittest
 
 import catena
+import numpy
 
 ADDRESS = sys.argv.pop(1)
 
@@ -71,6 +72,21 @@ class Segments(unittest.TestCase):
             view[200:211] = b"from python"
             self.assertEqual(far.read(200, 11), b"from python")
             self.assertEqual((far.cas(16384, 0, 5), far.cas(16384, 0, 6)), (0, 5))
+
+
+class NumPy(unittest.TestCase):
+    def test_an_array_is_of_the_very_bytes(self):
+        with catena.Node("python") as node, node.export("array", 8 * 1000, catena.READ) as own:
+            view = own.map()
+            array = numpy.frombuffer(view, dtype=numpy.float64)
+            self.assertEqual((array.ctypes.data, array.shape), (address_of(view), (1000,)))
+            array[:] = numpy.arange(1000)
+            with catena.Client(ADDRESS) as client:
+                seen = numpy.frombuffer(client.import_segment(f"{node.address}/array").map(), dtype=numpy.float64)
+                self.assertFalse(seen.flags.writeable)
+                self.assertEqual(seen.sum(), 499_500)
+                array[999] = 0
+                self.assertEqual(seen.sum(), 498_501, "what is put there is seen here")
 
 
 class Messages(unittest.TestCase):

@@ -61,7 +61,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("catena-chaos", &["catena", "catena-core"]),
     (
         "catena-bench",
-        &["catena", "catena-apps", "catena-core", "catena-files", "catena-guest", "catena-net", "catena-wire"],
+        &[
+            "catena",
+            "catena-apps",
+            "catena-core",
+            "catena-fabric",
+            "catena-files",
+            "catena-guest",
+            "catena-net",
+            "catena-wire",
+        ],
     ),
     ("xtask", &[]),
 ];

@@ -8,6 +8,7 @@ mod notified;
 mod owner;
 mod owner_cpu;
 mod peers;
+mod rdma;
 mod stream;
 mod table;
 
@@ -41,9 +42,10 @@ pub(crate) async fn measure(scale: Scale, summary: &mut Summary) -> Result<(), F
         let streams = stream::measure(&peers, scale).await?;
         let messages = messages::measure(&peers, scale.blocks).await?;
         let cpu = owner_cpu::measure(&peers, scale.rounds).await?;
-        Ok::<_, Failure>((access, notified, naming, streams, messages, cpu))
+        let rdma = rdma::measure(&peers, scale.blocks).await?;
+        Ok::<_, Failure>((access, notified, naming, streams, messages, cpu, rdma))
     });
-    let (access, notified, naming, streams, messages, cpu) = measured.await??;
+    let (access, notified, naming, streams, messages, cpu, rdma) = measured.await??;
     summary.put_table("table-2", table::of_operations(&access, &notified, &streams));
     summary.put_table("table-3", table::of_names(&naming));
     access.report(summary);
@@ -52,6 +54,9 @@ pub(crate) async fn measure(scale: Scale, summary: &mut Summary) -> Result<(), F
     streams.report(summary);
     messages.report(summary);
     cpu.report(summary);
+    if let Some(rdma) = rdma {
+        summary.put("read_rdma_tcp_ratio", rdma);
+    }
     Ok(())
 }
 

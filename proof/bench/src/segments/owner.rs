@@ -50,7 +50,11 @@ pub(crate) async fn serve() -> Result<(Owner, String), Failure> {
         let held = held.clone();
         async move { read(&held, &params) }
     });
-    let node = Node::builder(OWNER).sandbox(mesh::sandbox()?).listen("127.0.0.1:0").service(store).start().await?;
+    let mut node = Node::builder(OWNER).sandbox(mesh::sandbox()?).listen("127.0.0.1:0").service(store);
+    if let Some(fabric) = super::rdma::fabric() {
+        node = node.remote_memory(fabric);
+    }
+    let node = node.start().await?;
     let all = Export { anyone: Rights::ALL, ..Export::default() };
     tokio::spawn(take_messages(node.mailbox(POST)?));
     let words = node.export(WORDS, WORDS_BYTES, all)?;

@@ -111,6 +111,11 @@ impl Peers {
         })
     }
 
+    /// Where the owner's node listens.
+    pub(crate) fn node(&self) -> &str {
+        self.owner.address.split(' ').next().unwrap_or_default()
+    }
+
     /// Processor time that the one who is asked has taken, in seconds.
     pub(crate) async fn cpu_s(&self, job: Job) -> Result<f64, Failure> {
         match job {

@@ -154,17 +154,20 @@ impl Asked {
         wrong + usize::from(!agrees)
     }
 
-    /// Whether a reply was sent long after the reader had left. A server that nobody can tell, since whoever knew of it has died, may go on until the call's
-    /// time is out.
+    /// Whether a reply was sent long after the reader had left. A server that nobody can tell, since whoever knew of it has died or is stopped, may go on
+    /// until the call's time is out, or until that one goes on.
     fn ran_on(&self, sent: &BTreeMap<usize, &[Run]>, outages: &Outages) -> bool {
         if !matches!(self.ending, Ending::Dropped) {
             return false;
         }
         let deadline_ms = self.began_ms + u64::try_from(TIMEOUT.as_millis()).unwrap_or(u64::MAX);
         let told_ms = self.at_ms + 2 * STRAGGLING_MS_MAX;
-        let orphans = parents(&self.tree).iter().any(|node| outages.died(Some(*node), self.began_ms, told_ms));
+        let parents = parents(&self.tree);
+        let orphans = parents.iter().any(|node| outages.died(Some(*node), self.began_ms, told_ms));
         let since_ms = if orphans { deadline_ms } else { self.at_ms };
-        let late = |run: &Run| !outages.excuse(run.node, since_ms, run.at_ms, STRAGGLING_MS_MAX);
+        let untold =
+            |at_ms| at_ms <= deadline_ms && parents.iter().any(|node| outages.gone_since(*node, told_ms, at_ms));
+        let late = |run: &Run| !outages.excuse(run.node, since_ms, run.at_ms, STRAGGLING_MS_MAX) && !untold(run.at_ms);
         sent.values().flat_map(|runs| runs.iter()).any(late)
     }
 

@@ -1,0 +1,222 @@
+//! Jetty behind service IDs, in a process of its own: what it serves is fetched by the client of Rust and by that of Java.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+};
+
+use super::*;
+
+// The library has to be built for it.
+use catena_c as _;
+
+/// A program in Java; it ends with this.
+struct Java {
+    child: Child,
+    said: std::io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+impl Java {
+    fn start(class: &str, arguments: &[&str]) -> Self {
+        let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let built = Command::new(root.join("tools/java.sh")).output().unwrap();
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stdout));
+        let library = std::env::current_exe().unwrap().parent().unwrap().join("libcatena_c.so");
+        let classes = format!(
+            "{0}/lib/*:{0}/catena/test-classes:{0}/catena-jetty/test-classes",
+            root.join("target/java").display()
+        );
+        let mut java = Command::new("java");
+        java.args(["-Xmx512m", "-cp", &classes, class]).args(arguments).env("CATENA_LIBRARY", library);
+        let mut child = java.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, said }
+    }
+
+    fn line(&mut self) -> String {
+        self.said.next().expect("it ended").unwrap()
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Java {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+async fn connected(address: &str) -> Fetcher {
+    let client = Client::builder("client").join(Place::new(address)).connect().await.unwrap();
+    Fetcher::new(client, FetchLimits::default())
+}
+
+fn chunks(count: usize) -> Vec<u8> {
+    (0..count).flat_map(|at| vec![(count - at) as u8; 100_000]).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jetty_serves_files_and_applications_to_the_same_clients() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("sub")).unwrap();
+    std::fs::write(folder.path().join("sub/index.html"), "<p>").unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", folder.path().join("out")).unwrap();
+    let sizes = [0, 1, 8_000, 100_000, 5 << 20];
+    sizes.iter().for_each(|bytes| std::fs::write(folder.path().join(format!("{bytes}")), content(*bytes)).unwrap());
+    let mut jetty = Java::start("catena.jetty.Served", &[folder.path().to_str().unwrap()]);
+    let address = jetty.line();
+    let fetcher = connected(&address).await;
+    files(&fetcher, &sizes).await;
+    changed(&fetcher, folder.path()).await;
+    application(&fetcher).await;
+    nonsense(&address).await;
+    Box::pin(java_fetches(&address, &fetcher)).await;
+    let proxy = Proxy::open(connected(&address).await, "kept", "127.0.0.1:0", ProxyLimits::default()).await.unwrap();
+    let asked = b"GET /sub/ HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    let answer = raw(&proxy, asked).await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\n<p>"), "{answer}");
+    // A JVM that is killed: who reads what is mapped goes on, who asks for more is told.
+    let begun = fetcher.fetch("kept", get("/5242880")).await.unwrap();
+    let pulled = fetcher.fetch("read", get("/5242880")).await.unwrap();
+    assert_eq!((begun.body().bytes(), pulled.body().bytes()), (Some(5 << 20), Some(5 << 20)));
+    jetty.kill();
+    let read = tokio::time::timeout(Duration::from_secs(60), begun.into_body().whole(1 << 30)).await.unwrap();
+    assert!(read.map_or_else(|why| matches!(why, FetchError::Exception(_)), |bytes| bytes == content(5 << 20)));
+    let why =
+        tokio::time::timeout(Duration::from_secs(60), pulled.into_body().whole(1 << 30)).await.unwrap().unwrap_err();
+    assert!(matches!(why, FetchError::Exception(_) | FetchError::BrokeOff(_)), "{why}");
+}
+
+async fn files(fetcher: &Fetcher, sizes: &[usize]) {
+    for site in ["kept", "read"] {
+        for bytes in sizes {
+            for _ in 0..2 {
+                let response = fetcher.fetch(site, get(&format!("/{bytes}"))).await.unwrap();
+                assert_eq!(
+                    (response.status(), response.body().bytes()),
+                    (StatusCode::OK, Some(*bytes as u64)),
+                    "{site}"
+                );
+                assert!(whole(response).await == content(*bytes), "{bytes} bytes, {site}");
+            }
+        }
+        let part = fetcher.fetch(site, with("/5242880", "range", "bytes=70000-4000000")).await.unwrap();
+        assert_eq!(
+            (part.status(), &part.headers()["content-range"]),
+            (StatusCode::PARTIAL_CONTENT, &"bytes 70000-4000000/5242880".parse().unwrap())
+        );
+        assert!(whole(part).await == content(5 << 20)[70_000..=4_000_000]);
+        let parts = fetcher.fetch(site, with("/100000", "range", "bytes=0-9,50000-50009")).await.unwrap();
+        assert!(parts.headers()["content-type"].to_str().unwrap().starts_with("multipart/byteranges"));
+        let body = whole(parts).await;
+        assert!(body.windows(10).any(|ten| ten == &content(100_000)[50_000..50_010]));
+        let status = async |request| fetcher.fetch(site, request).await.unwrap().status();
+        assert_eq!(status(with("/1", "range", "bytes=1-")).await, StatusCode::RANGE_NOT_SATISFIABLE);
+        let head = fetcher.fetch(site, Request::head("/8000").body(Bytes::new()).unwrap()).await.unwrap();
+        assert_eq!((&head.headers()["content-length"], head.body().bytes()), (&"8000".parse().unwrap(), Some(0)));
+        let tag = head.headers()["etag"].to_str().unwrap();
+        assert_eq!(status(with("/8000", "if-none-match", tag)).await, StatusCode::NOT_MODIFIED);
+        assert_eq!(whole(fetcher.fetch(site, get("/sub/")).await.unwrap()).await, "<p>");
+        for (bad, expected) in
+            [("/no", 404), ("/out", 404), ("/../etc/passwd", 400), ("/%2e%2e/x", 400), ("/sub%2findex.html", 400)]
+        {
+            assert_eq!(status(get(bad)).await.as_u16(), expected, "{bad}");
+        }
+    }
+}
+
+/// What is kept is sent from where it lies, and stays what it was for who reads it.
+async fn changed(fetcher: &Fetcher, folder: &Path) {
+    std::fs::write(folder.join("file"), vec![1; 3 << 20]).unwrap();
+    let before = fetcher.fetch("kept", get("/file")).await.unwrap();
+    std::fs::write(folder.join("file"), vec![2; 1 << 20]).unwrap();
+    let now = async {
+        while whole(fetcher.fetch("kept", get("/file")).await.unwrap()).await != vec![2; 1 << 20] {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), now).await.expect("a change is seen after a second");
+    assert!(whole(before).await == vec![1; 3 << 20]);
+}
+
+async fn application(fetcher: &Fetcher) {
+    for bytes in [0, 10, 11_000, 40_000, 3 << 20] {
+        let body = content(bytes);
+        let request = Request::post("/echo").body(Bytes::from(body.clone())).unwrap();
+        assert!(whole(fetcher.fetch("app", request).await.unwrap()).await == body, "{bytes} bytes");
+    }
+    assert!(whole(fetcher.fetch("app", get("/many")).await.unwrap()).await == chunks(30));
+    assert!(whole(fetcher.fetch("app", get("/who")).await.unwrap()).await.starts_with(b"catena-"));
+    assert_eq!(fetcher.fetch("app", get("/throws")).await.unwrap().status(), StatusCode::INTERNAL_SERVER_ERROR);
+    let why = fetcher.fetch("app", get("/fails")).await.unwrap().into_body().whole(1 << 30).await.unwrap_err();
+    assert!(matches!(why, FetchError::BrokeOff(_)), "{why}");
+    // Who reads nothing has its places, and others have theirs; who leaves frees one.
+    let mut held = Vec::new();
+    let refused = loop {
+        let response = fetcher.fetch("app", get("/endless")).await.unwrap();
+        if response.status() != StatusCode::OK || held.len() > 200 {
+            break response.status();
+        }
+        held.push(response);
+    };
+    // One before may not have ended yet.
+    assert!(refused == StatusCode::SERVICE_UNAVAILABLE && (60..=64).contains(&held.len()), "{refused}, {}", held.len());
+    let small = || async { fetcher.fetch("app", get("/who")).await.unwrap().status() };
+    drop(held);
+    let again = async {
+        while small().await != StatusCode::OK
+            || fetcher.fetch("app", get("/endless")).await.unwrap().status() != StatusCode::OK
+        {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), again).await.unwrap();
+}
+
+async fn nonsense(address: &str) {
+    let client = Client::builder("c").join(Place::new(address)).connect().await.unwrap();
+    let text = async |items: &[&[u8]]| {
+        let question = catena::Question::new(items.iter().map(|item| Bytes::copy_from_slice(item)));
+        String::from_utf8_lossy(&client.ask("app", question).await.unwrap().bytes().await.unwrap()).into_owned()
+    };
+    assert!(text(&[]).await.contains("HTTP/1.1 501 "));
+    assert!(text(&[b"Z", b"x"]).await.contains("HTTP/1.1 501 "));
+    let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(97));
+    let bad = [
+        &b""[..],
+        b"GET",
+        b"GET / HTTP/1.1\r\n",
+        b"GET  / HTTP/9\r\n\r\n",
+        b"GET / HTTP/1.1\r\na b: c\r\n\r\n",
+        b"GET / HTTP/1.1\r\na: \0\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n",
+        b"GET http://[ HTTP/1.1\r\n\r\n",
+        many.as_bytes(),
+        &[0xff; 4_000],
+    ];
+    for head in bad {
+        let answer = text(&[b"F", head]).await;
+        assert!(
+            answer.contains("HTTP/1.1 400 "),
+            "{:?}: {answer}",
+            String::from_utf8_lossy(&head[..head.len().min(60)])
+        );
+    }
+    for number in [&b""[..], b"1", &[0; 8], &[7; 9]] {
+        assert!(text(&[b"N", number]).await.starts_with('\u{4}'), "{number:?}");
+    }
+}
+
+/// The client of Java reads what is kept without a copy; one that is killed with it mapped harms nobody.
+async fn java_fetches(address: &str, fetcher: &Fetcher) {
+    let sum: u64 = content(5 << 20).iter().map(|byte| u64::from(*byte)).sum();
+    let mut java = Java::start("catena.Program", &[address, "kept", "/5242880"]);
+    assert_eq!(java.line(), format!("200 {} {sum}", 5 << 20));
+    java.kill();
+    assert!(whole(fetcher.fetch("kept", get("/5242880")).await.unwrap()).await == content(5 << 20));
+}

@@ -1,0 +1,79 @@
+package catena.web;
+
+import catena.Message;
+import java.nio.ByteBuffer;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.function.Consumer;
+
+/** A request, and the ways to answer it. A head is as HTTP/1.1 has it, with the empty line at its end; it is put into the buffer that is given. */
+public final class Exchange {
+    private final Site site;
+    private final Message message;
+    private final ByteBuffer body;
+    private final AtomicBoolean over = new AtomicBoolean();
+
+    Exchange(Site site, Message message, ByteBuffer body) {
+        this.site = site;
+        this.message = message;
+        this.body = body;
+    }
+
+    /** The {@link catena.Party#id} of who asks. */
+    public long client() {
+        return message.node();
+    }
+
+    /** The request's head. */
+    public byte[] head() {
+        return message.items().size() < 2 ? new byte[0] : message.items().get(1);
+    }
+
+    /** The request's body, all of it. */
+    public ByteBuffer body() {
+        return body;
+    }
+
+    /** Whether so many bytes go with their head. */
+    public static boolean isSmall(long bytes) {
+        return bytes <= Frames.HERE_BYTES_MAX;
+    }
+
+    /** Answers with a small body. */
+    public void here(Consumer<ByteBuffer> head, ByteBuffer small) {
+        Site.answer(message, Frames.begun(Frames.HERE, head).put(small).flip());
+    }
+
+    /** Answers by saying where the body lies, if that is kept; false: it is not, and nothing was answered. */
+    public boolean lies(Consumer<ByteBuffer> head, ByteBuffer content) {
+        Lying lying = site.finding.apply(content);
+        if (lying == null || !lying.isKept() || !site.lend(lying)) {
+            return false;
+        }
+        Site.answer(message, Frames.lies(Frames.begun(Frames.LIES, head), lying, content));
+        return true;
+    }
+
+    /** Answers with the head; the body is pulled. Null: too many are, and it was answered so. */
+    public Pull pulled(Consumer<ByteBuffer> head) {
+        Pull pull = new Pull(client(), site.finding);
+        long number = site.keep(pull);
+        if (number == 0) {
+            told(503, "too many bodies are under way");
+            return null;
+        }
+        Site.answer(message, Frames.begun(Frames.PULLED, head).putLong(number).flip());
+        return pull;
+    }
+
+    /** Answers in the server's own words. */
+    public void told(int status, String why) {
+        Site.told(message, status, why);
+    }
+
+    /** The response is there, or never will be: the place is free for another request. */
+    public void end() {
+        if (over.compareAndSet(false, true)) {
+            site.ended(client());
+        }
+    }
+}

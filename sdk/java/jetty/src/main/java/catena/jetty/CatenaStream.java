@@ -1,0 +1,151 @@
+package catena.jetty;
+
+import catena.web.Exchange;
+import catena.web.Pull;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.util.function.Consumer;
+import org.eclipse.jetty.http.HttpFields;
+import org.eclipse.jetty.http.HttpGenerator;
+import org.eclipse.jetty.http.HttpHeader;
+import org.eclipse.jetty.http.HttpMethod;
+import org.eclipse.jetty.http.HttpStatus;
+import org.eclipse.jetty.http.MetaData;
+import org.eclipse.jetty.io.Content;
+import org.eclipse.jetty.server.HttpChannel;
+import org.eclipse.jetty.server.HttpStream;
+import org.eclipse.jetty.util.BufferUtil;
+import org.eclipse.jetty.util.Callback;
+
+/** One request and its response, between Jetty and Catena. */
+final class CatenaStream implements HttpStream {
+    private final CatenaConnector connector;
+    private final Exchange exchange;
+    private final HttpChannel channel;
+    private Content.Chunk content;
+    private volatile Pull pull;
+    private volatile boolean committed;
+
+    CatenaStream(CatenaConnector connector, Exchange exchange, HttpChannel channel) {
+        this.connector = connector;
+        this.exchange = exchange;
+        this.channel = channel;
+        this.content = exchange.body().hasRemaining() ? Content.Chunk.from(exchange.body(), true) : Content.Chunk.EOF;
+    }
+
+    @Override
+    public String getId() {
+        return Integer.toHexString(System.identityHashCode(this));
+    }
+
+    @Override
+    public Content.Chunk read() {
+        Content.Chunk chunk = content;
+        content = Content.Chunk.next(chunk);
+        return chunk;
+    }
+
+    @Override
+    public void demand() {
+        // All of a request's body is here before the request is handled.
+        Runnable task = channel.onContentAvailable();
+        if (task != null) {
+            connector.getExecutor().execute(task);
+        }
+    }
+
+    @Override
+    public void prepareResponse(HttpFields.Mutable headers) {}
+
+    @Override
+    public void send(MetaData.Request request, MetaData.Response response, boolean last, ByteBuffer written, Callback callback) {
+        ByteBuffer bytes = written == null ? BufferUtil.EMPTY_BUFFER : written;
+        boolean headOnly = HttpMethod.HEAD.is(request.getMethod());
+        Pull pulled = pull;
+        if (response != null && !HttpStatus.isInformational(response.getStatus())) {
+            committed = true;
+            commit(headOnly, response, last, bytes, callback);
+        } else if (pulled != null) {
+            pulled.write(bytes, last, callback::succeeded, callback::failed);
+        } else {
+            callback.succeeded();
+        }
+    }
+
+    /** Decides where the body is to be found. */
+    private void commit(boolean headOnly, MetaData.Response response, boolean last, ByteBuffer bytes, Callback callback) {
+        Consumer<ByteBuffer> head = head(response, last && !headOnly ? bytes.remaining() : -1);
+        if (headOnly || (last && Exchange.isSmall(bytes.remaining()))) {
+            exchange.here(head, headOnly ? BufferUtil.EMPTY_BUFFER : bytes);
+            callback.succeeded();
+        } else if (last && exchange.lies(head, bytes)) {
+            callback.succeeded();
+        } else {
+            pull = exchange.pulled(head);
+            if (pull == null) {
+                callback.failed(new IllegalStateException("too many bodies are under way"));
+            } else {
+                pull.write(bytes, last, callback::succeeded, callback::failed);
+            }
+        }
+    }
+
+    private static Consumer<ByteBuffer> head(MetaData.Response response, long length) {
+        int status = response.getStatus();
+        String line = "HTTP/1.1 " + status + " " + HttpStatus.getMessage(status) + "\r\n";
+        boolean counted = length >= 0 && status != HttpStatus.NO_CONTENT_204 && status != HttpStatus.NOT_MODIFIED_304
+                && !response.getHttpFields().contains(HttpHeader.CONTENT_LENGTH);
+        return out -> {
+            out.put(line.getBytes(StandardCharsets.ISO_8859_1));
+            response.getHttpFields().forEach(field -> HttpGenerator.putTo(field, out));
+            out.put((counted ? "Content-Length: " + length + "\r\n\r\n" : "\r\n").getBytes(StandardCharsets.ISO_8859_1));
+        };
+    }
+
+    @Override
+    public Runnable cancelSend(Throwable cause, Callback callback) {
+        Pull pulled = pull;
+        if (pulled != null) {
+            pulled.fail();
+        }
+        callback.succeeded();
+        return null;
+    }
+
+    @Override
+    public long getIdleTimeout() {
+        return connector.getIdleTimeout();
+    }
+
+    @Override
+    public void setIdleTimeout(long idleTimeoutMs) {}
+
+    @Override
+    public boolean isCommitted() {
+        return committed;
+    }
+
+    @Override
+    public Throwable consumeAvailable() {
+        content = Content.Chunk.EOF;
+        return null;
+    }
+
+    @Override
+    public void succeeded() {
+        exchange.end();
+        channel.recycle();
+    }
+
+    @Override
+    public void failed(Throwable why) {
+        Pull pulled = pull;
+        if (pulled != null) {
+            pulled.fail();
+        } else if (!committed) {
+            committed = true;
+            exchange.told(HttpStatus.INTERNAL_SERVER_ERROR_500, "the service failed");
+        }
+        exchange.end();
+    }
+}
