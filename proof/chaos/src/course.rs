@@ -256,10 +256,11 @@ impl Course {
     }
 
     /// Gives the calls of a row the numbers that they had: one that finds its service moved away is made as another step. `seen` says under which step the
-    /// effect at a place took place; numbers only rise, and a call that had none may be the one that the ending names.
+    /// effect at a place took place; numbers only rise, and a call that had none may be the one that the ending names, or whose host fell silent.
     pub(crate) fn follow(&mut self, seen: impl Fn(usize) -> Option<u32>, ending: &Ending) {
         let named = match ending {
             Ending::Failed(why) | Ending::Unknown(why) if why.target.is_some() => Some(why),
+            Ending::Unknown(why) if TOLD_BY_ORIGIN.contains(&why.name.as_str()) => Some(why),
             _ => None,
         };
         let (mut next, mut unseen) = (1, 0);

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 use std::collections::BTreeSet;
 
-use catena::{Exception, Fault};
+use catena::{Exception, Fault, exceptions};
 
 use super::{Course, Told, What};
 use crate::{
@@ -136,6 +136,12 @@ fn a_call_that_followed_its_service_has_a_later_number_and_so_has_all_that_comes
     failed_later.follow(|place| [Some(1), None, None][place], &ending);
     assert_eq!((steps(&failed_later), failed_later.is_misnamed(&ending)), (vec![1, 5, 6], false));
     assert_eq!(told(&failed_later, &ending), "+--");
+    // Of a chain that is lost only the step is said, which may be the first's under a later number.
+    let mut lost = row();
+    let ending = Ending::Unknown(Exception { name: exceptions::CHAIN_LOST.into(), ..failed("", 2, None) });
+    lost.follow(|_| None, &ending);
+    assert_eq!(steps(&lost), [2, 3, 4]);
+    assert_eq!(told(&lost, &ending), "???");
     // Numbers never fall.
     let mut fallen = row();
     fallen.follow(|place| [Some(3), Some(2), None][place], &Ending::Answered(3));
