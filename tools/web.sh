@@ -2,7 +2,7 @@
 # `make web`, `make web-figures`: a web server over messages and shared memory, and its figures beside sockets.
 #
 #   tools/web.sh serve DIR    serves DIR, with a door for browsers on loopback, until it is interrupted
-#   tools/web.sh figures      the figures, to target/web: CSV and JSON. Nothing else should run on the machine meanwhile
+#   tools/web.sh figures      the figures, hyper's and Jetty's, to target/web: CSV, SVG, JSON. Nothing else should run on the machine meanwhile
 #   tools/web.sh smoke        a little of everything, to target/web/smoke, to see that it works: no figures
 
 . "$(dirname "${BASH_SOURCE[0]}")/step.sh"
@@ -19,19 +19,38 @@ figures | smoke) begin "make web-figures" ;;
     exit 2
     ;;
 esac
-set_up build
-if [ "$1" = figures ]; then
-    shipped web
-    step "Measuring" "read the message above" target/dist/web figures --out target/web
-    pass "the figures are in target/web: hyper.csv, hyper.json"
-    exit
-fi
-step "Building the web server (the first time takes minutes: wasmtime is large)" "correct what the compiler says" \
-    cargo build --locked --release --workspace --bin web
-if [ "$1" = smoke ]; then
-    step "Measuring a little" "read the message above" target/release/web figures --smoke --out target/web/smoke
-    pass "it works; there are no figures"
-else
+# What a JVM has run often it compiles: it runs so long before it is measured, for each size.
+readonly WARM_MS=3000
+
+# measure FOLDER OF [--smoke]: both servers, as they are built in target/OF, and the drawings.
+measure() {
+    local folder=$1 of=target/$2
+    shift 2
+    rm -f "$folder/summary.json"
+    step "Measuring hyper" "read the message above" "$of/web" figures --out "$folder" "$@"
+    step "Measuring Jetty" "read the message above" env "CATENA_LIBRARY=$PWD/$of/libcatena_c.so" "$of/web" figures --out "$folder" --name jetty \
+        --server "java -cp $PWD/target/java/lib/* catena.jetty.Measured {FOLDER} {CACHE}" "$@"
+    step "Drawing the figures" "read the message above" target/release/quatrain draw "$folder"
+}
+
+if [ "$1" = serve ]; then
+    set_up build
+    step "Building the web server (the first time takes minutes: wasmtime is large)" "correct what the compiler says" \
+        cargo build --locked --release --workspace --bin web
     step "Serving $2" "read the message above" target/release/web both "$2"
     pass "served $2"
+    exit
 fi
+set_up java
+tools/java.sh || exit 1
+step "Building the drawing, and what is measured a little (the first time takes minutes: wasmtime is large)" "correct what the compiler says" \
+    cargo build --locked --release --workspace --lib --bin web --bin quatrain
+if [ "$1" = smoke ]; then
+    measure target/web/smoke release --smoke
+    pass "it works; there are no figures"
+    exit
+fi
+shipped web
+step "Building the C interface as it is shipped" "correct what the compiler says" cargo build --locked --profile dist --workspace --lib
+measure target/web dist --warm-ms "$WARM_MS"
+pass "the figures are in target/web: hyper and jetty as CSV, JSON and figure-3-*.svg; summary.json"

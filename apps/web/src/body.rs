@@ -2,11 +2,12 @@
 
 use std::{
     pin::Pin,
+    ptr::NonNull,
     task::{Context, Poll, ready},
 };
 
 use bytes::{Bytes, BytesMut};
-use catena::{Imported, Segment};
+use catena::{Imported, Mapped, Segment};
 use futures_util::{Stream, StreamExt as _};
 use hyper::body::{Body, Frame, SizeHint};
 
@@ -25,6 +26,53 @@ pub struct Lying {
     pub offset: u64,
     /// So many bytes.
     pub bytes: u64,
+}
+
+/// A body in the memory in which its server has it, mapped by this process: nothing was copied. It stays there as long as this lives, whatever becomes of the server.
+#[derive(Debug)]
+pub struct InPlace {
+    mapped: Mapped,
+    offset: usize,
+    far: Imported,
+    range: Range,
+}
+
+impl InPlace {
+    async fn of(far: &Imported, range: &Range) -> Option<Self> {
+        let mapped = far.map(false).await.ok()?;
+        let offset = usize::try_from(range.offset).ok()?;
+        Some(Self { mapped, offset, far: far.clone(), range: range.clone() })
+    }
+
+    /// The first byte's address, for reading. The server has promised to change nothing; nothing but its word keeps it from that, so take what is read as from a device.
+    #[must_use]
+    pub fn address(&self) -> NonNull<u8> {
+        let first = self.mapped.address();
+        // Within the segment, as was checked when the body was fetched: so never null.
+        NonNull::new(first.as_ptr().wrapping_add(self.offset)).unwrap_or(first)
+    }
+
+    /// How many bytes there are.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.range.bytes
+    }
+
+    /// Whether the server still lends these pages. What was read before this said so is the body's.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        self.mapped.is_current()
+    }
+
+    /// Copies bytes from `offset` on.
+    ///
+    /// # Errors
+    /// [`FetchError::TooLarge`]: there are not so many. Those of [`Imported::read`]: the server lends them no more.
+    pub async fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), FetchError> {
+        let end = offset.checked_add(out.len() as u64).filter(|end| *end <= self.range.bytes);
+        end.ok_or(FetchError::TooLarge { bytes_max: self.range.bytes })?;
+        Ok(self.far.read_into(self.range.offset + offset, out).await?)
+    }
 }
 
 type Parts = Pin<Box<dyn Stream<Item = Result<Bytes, FetchError>> + Send>>;
@@ -91,6 +139,14 @@ impl FetchBody {
                 }
                 Ok(whole.freeze())
             }
+        }
+    }
+
+    /// The body where it lies, without a copy; `None`: it lies in no memory that is shared with this process.
+    pub async fn in_place(&self) -> Option<InPlace> {
+        match &self.0 {
+            Source::Lies { far, range } => InPlace::of(far, range).await,
+            Source::Here(_) | Source::Parts { .. } => None,
         }
     }
 

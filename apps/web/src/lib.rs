@@ -42,7 +42,7 @@ mod proxy;
 mod site;
 mod staging;
 
-pub use body::{FetchBody, Lying};
+pub use body::{FetchBody, InPlace, Lying};
 pub use fetch::{FetchError, Fetcher};
 pub use files::{FileBody, Files, Keep};
 pub use head::HeadError;

@@ -93,12 +93,16 @@ where
             continue;
         }
         let site = Arc::clone(&site);
-        tokio::spawn(async move {
+        let mut answering = Box::pin(async move {
             let answer = site.answer(&message).await;
             if let Err(why) = message.answer(answer).await {
                 tracing::debug!(%why, "nobody takes a response");
             }
         });
+        // What is there already, as content that is kept, is not handed to another thread first.
+        if answering.as_mut().now_or_never().is_none() {
+            tokio::spawn(answering);
+        }
     }
 }
 

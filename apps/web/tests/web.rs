@@ -179,6 +179,15 @@ async fn what_is_kept_is_sent_from_where_it_lies_and_stays_what_it_was_for_who_r
     let fetcher = fetcher(&node).await;
     assert!(whole(fetcher.fetch("web", get("/file")).await.unwrap()).await.iter().all(|byte| *byte == 1));
     assert_eq!(files.kept(), (1, 3 << 20));
+    // Nobody copies: it is where it was, each time it is fetched, and stays mapped.
+    let (first, second) =
+        (fetcher.fetch("web", get("/file")).await.unwrap(), fetcher.fetch("web", get("/file")).await.unwrap());
+    let (first, second) = (first.into_body().in_place().await.unwrap(), second.into_body().in_place().await.unwrap());
+    assert_eq!((first.address(), first.bytes(), first.is_current()), (second.address(), 3 << 20, true));
+    let mut end = [0; 4];
+    first.read((3 << 20) - 4, &mut end).await.unwrap();
+    assert_eq!(end, [1; 4]);
+    assert!(first.read((3 << 20) - 3, &mut end).await.is_err(), "beyond its end");
     // From now on the bytes do not go by the link: what does is heads.
     let before = node.client().traffic().sent_bytes;
     let response = fetcher.fetch("web", get("/file")).await.unwrap();

@@ -32,6 +32,31 @@ pub(crate) fn draw(folder: &Path) -> Result<(), Failure> {
     if let Some(rows) = table("mapreduce")? {
         figure_11(&rows, &folder.join("figure-11.svg"))?;
     }
+    for server in ["hyper", "jetty"] {
+        if let Some(rows) = table(server)? {
+            figure_3(&rows, server, folder)?;
+        }
+    }
+    Ok(())
+}
+
+/// libRIPC's: the time of a fetch by the size of the file, on logarithmic axes; caches on, and off.
+fn figure_3(rows: &Rows, server: &str, folder: &Path) -> Result<(), Failure> {
+    let (caches, bytes) = (rows.texts("cache"), rows.numbers("bytes"));
+    for cache in ["on", "off"] {
+        let line = |column: &str| -> Vec<(f64, f64)> {
+            let points = caches.iter().zip(bytes.iter().zip(rows.numbers(column)));
+            points.filter(|(of, _)| **of == cache).filter_map(|(_, (x, y))| Some(((*x)? / 1024.0, y?))).collect()
+        };
+        let lines = [
+            ("sockets", line("sockets_us"), COLOURS[0]),
+            ("ours, where it lies", line("in_place_us"), COLOURS[1]),
+            ("ours, copied by the client", line("copied_us"), COLOURS[3]),
+        ];
+        let title = format!("libRIPC, Figure 3: a fetch from {server}, its cache {cache}");
+        let file = folder.join(format!("figure-3-{server}-cache-{cache}.svg"));
+        logarithmic(&file, &title, ("KiB", "microseconds"), &lines)?;
+    }
     Ok(())
 }
 
@@ -140,10 +165,36 @@ fn figure_11(rows: &Rows, file: &Path) -> Result<(), Failure> {
 
 type Line = (&'static str, Vec<(f64, f64)>, RGBColor);
 
+fn most(lines: &[Line]) -> (f64, f64) {
+    let points = lines.iter().flat_map(|(_, points, _)| points);
+    points.fold((1e-3_f64, 1.0_f64), |(most_x, most_y), (x, y)| (most_x.max(*x), most_y.max(*y)))
+}
+
+/// Lines whose points have marks, on logarithmic axes from 1 on.
+fn logarithmic(file: &Path, title: &str, (x, y): (&str, &str), lines: &[Line]) -> Result<(), Failure> {
+    let (most_x, most_y) = most(lines);
+    let area = SVGBackend::new(file, SIZE_PX).into_drawing_area();
+    area.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&area)
+        .caption(title, ("sans-serif", 16))
+        .margin(12)
+        .x_label_area_size(40)
+        .y_label_area_size(72)
+        .build_cartesian_2d((1.0..most_x.max(2.0)).log_scale(), (1.0..most_y * 1.5).log_scale())?;
+    chart.configure_mesh().x_desc(x).y_desc(y).draw()?;
+    for (name, points, colour) in lines {
+        let style = colour.stroke_width(2);
+        chart
+            .draw_series(LineSeries::new(points.iter().copied(), style).point_size(3))?
+            .label(*name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 14, y)], style));
+    }
+    chart.configure_series_labels().position(SeriesLabelPosition::UpperLeft).background_style(WHITE.mix(0.9)).draw()?;
+    Ok(area.present()?)
+}
+
 fn lines_in(file: &Path, title: &str, (x, y): (&str, &str), lines: &[Line]) -> Result<(), Failure> {
-    let points = || lines.iter().flat_map(|(_, points, _)| points);
-    let (most_x, most_y) =
-        points().fold((1e-3_f64, 1.0_f64), |(most_x, most_y), (x, y)| (most_x.max(*x), most_y.max(*y)));
+    let (most_x, most_y) = most(lines);
     let area = SVGBackend::new(file, SIZE_PX).into_drawing_area();
     area.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&area)
@@ -185,10 +236,14 @@ mod tests {
             "micro.csv",
             "mode,kind,task_ms,parts,aat_ms,ready_ms,ideal_ms,cpu_ms\nSE,events,100,1,101,100,100,0.1\nSE,events,100,2,76,75,75,0.1\nPE,events,100,2,51,50,50,0.1\n",
         );
+        write("jetty.csv", "cache,bytes,sockets_us,in_place_us,copied_us\non,1024,30,25,26\non,1048576,300,30,120\n");
         draw(folder.path()).unwrap();
-        for (file, word) in
-            [("figure-6-100ms.svg", "parallel, replies"), ("figure-8.svg", "A4"), ("figure-11.svg", "push and pull")]
-        {
+        for (file, word) in [
+            ("figure-3-jetty-cache-on.svg", "where it lies"),
+            ("figure-6-100ms.svg", "parallel, replies"),
+            ("figure-8.svg", "A4"),
+            ("figure-11.svg", "push and pull"),
+        ] {
             let drawn = std::fs::read_to_string(folder.path().join(file)).unwrap();
             assert!(drawn.contains(word), "{file} does not show {word}");
         }

@@ -15,11 +15,16 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
-    let [folder] = arguments.as_slice() else {
-        eprintln!("quatrain DIR   draws what is in DIR, and writes DIR/summary.json");
-        return ExitCode::FAILURE;
+    let done = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["draw", folder] => figures::draw(Path::new(folder)),
+        [folder] => put_together(Path::new(folder)),
+        _ => {
+            eprintln!("quatrain DIR        draws what is in DIR, and writes DIR/summary.json");
+            eprintln!("quatrain draw DIR   draws it, and no more");
+            return ExitCode::FAILURE;
+        }
     };
-    match put_together(Path::new(folder)) {
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("quatrain: {why}");

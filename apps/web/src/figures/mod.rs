@@ -3,7 +3,12 @@
 mod server;
 mod sockets;
 
-use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf, time::Instant};
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 use bytes::Bytes;
 use catena::{Client, Place};
@@ -34,6 +39,9 @@ pub(crate) struct Arguments {
     /// What the keys of the summary begin with
     #[arg(long, default_value = "hyper")]
     name: String,
+    /// How long each size is fetched before it is measured, in milliseconds: a JVM compiles what it runs often
+    #[arg(long, default_value_t = 0)]
+    warm_ms: u64,
 }
 
 /// Bytes of the files, 1 KiB to 64 MiB.
@@ -45,24 +53,44 @@ const BYTES_MAX: u64 = 8 << 30;
 #[derive(Clone, Copy)]
 struct Line {
     bytes: u64,
-    sockets_us: f64,
-    ours_us: f64,
-    sockets_cpu_us: f64,
-    ours_cpu_us: f64,
+    /// By [`Way`].
+    time_us: [f64; 3],
+    cpu_us: [f64; 3],
 }
 
+/// How a file is fetched.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Over a socket, into memory of the client's.
+    Sockets,
+    /// Over Catena; the client has it where the server has it, if it lies there.
+    InPlace,
+    /// Over Catena, into memory of the client's.
+    Copied,
+}
+
+const WAYS: [Way; 3] = [Way::Sockets, Way::InPlace, Way::Copied];
+
 impl Line {
-    fn ratio(&self) -> f64 {
-        self.sockets_us / self.ours_us.max(f64::EPSILON)
+    /// Time over sockets / over Catena.
+    fn ratio(&self, way: Way) -> f64 {
+        self.time_us[Way::Sockets as usize] / self.time_us[way as usize].max(f64::EPSILON)
+    }
+
+    fn cpu_ratio(&self) -> f64 {
+        self.cpu_us[Way::InPlace as usize] / self.cpu_us[Way::Sockets as usize].max(f64::EPSILON)
     }
 }
 
 #[derive(Serialize)]
 struct Summary {
     smoke: bool,
-    /// Time of a fetch over sockets / over Catena: by size in bytes, where both caches are on, and where both are off.
+    /// Time of a fetch over sockets / over Catena in place, by size in bytes, where both caches are on, and where both are off.
     cached: BTreeMap<u64, f64>,
     uncached: BTreeMap<u64, f64>,
+    /// The same where the client copies what it was told of.
+    cached_copied: BTreeMap<u64, f64>,
+    uncached_copied: BTreeMap<u64, f64>,
     /// The issue's keys.
     #[serde(flatten)]
     keys: BTreeMap<String, f64>,
@@ -75,47 +103,54 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
     for bytes in sizes {
         std::fs::write(folder.path().join(format!("{bytes}.bin")), content(*bytes))?;
     }
-    let mut csv = String::from("cache,bytes,sockets_us,ours_us,sockets_cpu_us,ours_cpu_us\n");
-    let (mut ratios, mut keys) = ([BTreeMap::new(), BTreeMap::new()], BTreeMap::new());
-    for (place, cache) in [(0, true), (1, false)] {
+    let mut csv =
+        String::from("cache,bytes,sockets_us,in_place_us,copied_us,sockets_cpu_us,in_place_cpu_us,copied_cpu_us\n");
+    let (mut ratios, mut keys) = ([(); 4].map(|()| BTreeMap::new()), BTreeMap::new());
+    for (place, cache) in [(0, "on"), (1, "off")] {
         let child = Child::start(folder.path(), cache, arguments.server.as_deref())?;
         for bytes in sizes {
             let times = if arguments.smoke { 20 } else { arguments.times.min(BYTES_MAX / bytes) };
-            let line = measure(&child, *bytes, times).await?;
-            writeln!(
-                csv,
-                "{},{bytes},{:.2},{:.2},{:.2},{:.2}",
-                if cache { "on" } else { "off" },
-                line.sockets_us,
-                line.ours_us,
-                line.sockets_cpu_us,
-                line.ours_cpu_us
-            )?;
-            println!("cache {}, {bytes} bytes: {:.2} times as fast", if cache { "on" } else { "off" }, line.ratio());
-            ratios[place].insert(*bytes, line.ratio());
-            if cache {
+            let line = measure(&child, *bytes, times, arguments.warm_ms).await?;
+            let values = line.time_us.iter().chain(&line.cpu_us).map(|value| format!("{value:.2}")).collect::<Vec<_>>();
+            writeln!(csv, "{cache},{bytes},{}", values.join(","))?;
+            let (in_place, copied) = (line.ratio(Way::InPlace), line.ratio(Way::Copied));
+            println!("cache {cache}, {bytes} bytes: {in_place:.2} times as fast, {copied:.2} with a copy");
+            ratios[place].insert(*bytes, in_place);
+            ratios[place + 2].insert(*bytes, copied);
+            if place == 0 {
                 note(&mut keys, &arguments.name, &line);
             }
         }
     }
-    let [cached, uncached] = ratios;
-    let summary = Summary { smoke: arguments.smoke, cached, uncached, keys };
+    let [cached, uncached, cached_copied, uncached_copied] = ratios;
+    let summary = Summary { smoke: arguments.smoke, cached, uncached, cached_copied, uncached_copied, keys };
     let name = &arguments.name;
     std::fs::write(arguments.out.join(format!("{name}.csv")), csv)?;
-    std::fs::write(arguments.out.join(format!("{name}.json")), serde_json::to_string_pretty(&summary)?)?;
-    println!("{}", serde_json::to_string_pretty(&summary)?);
-    Ok(())
+    let told = serde_json::to_string_pretty(&summary)?;
+    std::fs::write(arguments.out.join(format!("{name}.json")), &told)?;
+    println!("{told}");
+    put_together(&arguments.out, &summary)
+}
+
+/// Adds the keys to those of the servers that were measured before, in `summary.json`.
+fn put_together(folder: &Path, summary: &Summary) -> Result<(), Failure> {
+    let file = folder.join("summary.json");
+    let before = std::fs::read(&file).ok().and_then(|text| serde_json::from_slice::<serde_json::Map<_, _>>(&text).ok());
+    let mut all = before.unwrap_or_default();
+    all.insert("smoke".to_owned(), summary.smoke.into());
+    all.extend(summary.keys.iter().map(|(key, value)| (key.clone(), serde_json::json!(value))));
+    Ok(std::fs::write(file, serde_json::to_string_pretty(&all)?)?)
 }
 
 /// The keys of the issue that a line gives. Processor time is that of the largest size: of a GB, sent as such.
 fn note(keys: &mut BTreeMap<String, f64>, name: &str, line: &Line) {
-    if line.bytes == 1 << 20 {
-        keys.insert(format!("{name}_ratio_1mb"), line.ratio());
+    for (bytes, size) in [(1 << 20, "1mb"), (64 << 20, "64mb")] {
+        if line.bytes == bytes {
+            keys.insert(format!("{name}_ratio_{size}"), line.ratio(Way::InPlace));
+            keys.insert(format!("{name}_copied_ratio_{size}"), line.ratio(Way::Copied));
+        }
     }
-    if line.bytes == 64 << 20 {
-        keys.insert(format!("{name}_ratio_64mb"), line.ratio());
-    }
-    keys.insert(format!("{name}_cpu_ratio"), line.ours_cpu_us / line.sockets_cpu_us.max(f64::EPSILON));
+    keys.insert(format!("{name}_cpu_ratio"), line.cpu_ratio());
 }
 
 /// Random to a compressor, the same each time.
@@ -133,56 +168,84 @@ fn content(bytes: u64) -> Vec<u8> {
     content
 }
 
-/// Both in turns, so that whatever else the machine does meets both.
-async fn measure(child: &Child, bytes: u64, times: u64) -> Result<Line, Failure> {
-    /// Turns of each.
-    const ROUNDS: u64 = 10;
-    let target = format!("/{bytes}.bin");
-    let client = Client::builder("fetcher").join(Place::new(&child.catena)).connect().await?;
-    let fetcher = Fetcher::new(client, FetchLimits::default());
-    let mut sockets = Connection::open(&child.sockets).await?;
-    let expected = content(bytes);
-    let mut out = vec![0; expected.len()];
-    // Once before, which is not counted; and what comes is what was to come.
-    sockets.fetch(&target, &mut out).await?;
-    check(&out, &expected)?;
-    out.fill(0);
-    fetch(&fetcher, &target, &mut out).await?;
-    check(&out, &expected)?;
-    let each = (times / ROUNDS).max(1);
-    let (mut time, mut cpu) = ([0.0; 2], [0.0; 2]);
-    for _ in 0..ROUNDS {
-        for way in 0..2 {
-            let (began, worked) = (Instant::now(), child.cpu_us()?);
-            for _ in 0..each {
-                if way == 0 {
-                    sockets.fetch(&target, &mut out).await?;
-                } else {
-                    fetch(&fetcher, &target, &mut out).await?;
-                }
-            }
-            time[way] += began.elapsed().as_secs_f64() * 1e6;
-            cpu[way] += child.cpu_us()? - worked;
-        }
-    }
-    let per = |sum: f64| sum / (each * ROUNDS) as f64;
-    Ok(Line {
-        bytes,
-        sockets_us: per(time[0]),
-        ours_us: per(time[1]),
-        sockets_cpu_us: per(cpu[0]),
-        ours_cpu_us: per(cpu[1]),
-    })
+/// A client by every way, and memory that it uses again.
+struct Fetching {
+    fetcher: Fetcher,
+    sockets: Connection,
+    target: String,
+    out: Vec<u8>,
 }
 
-async fn fetch(fetcher: &Fetcher, target: &str, out: &mut [u8]) -> Result<(), Failure> {
-    let response = fetcher.fetch("web", Request::get(target).body(Bytes::new())?).await?;
-    let status = response.status();
-    let got = response.into_body().read_into(out).await?;
-    if !status.is_success() || got != out.len() {
-        return Err(format!("{target}: {status}, {got} bytes of {}", out.len()).into());
+impl Fetching {
+    async fn fetch(&mut self, way: Way) -> Result<(), Failure> {
+        let Self { fetcher, sockets, target, out } = self;
+        if way == Way::Sockets {
+            return sockets.fetch(target, out).await;
+        }
+        let response = fetcher.fetch("web", Request::get(&*target).body(Bytes::new())?).await?;
+        let (status, body) = (response.status(), response.into_body());
+        let in_place = if way == Way::InPlace { body.in_place().await } else { None };
+        let got = match in_place {
+            Some(lies) => usize::try_from(lies.bytes())?,
+            // It is no longer than what goes with its head, or came in parts.
+            None => body.read_into(out).await?,
+        };
+        if !status.is_success() || got != out.len() {
+            return Err(format!("{target}: {status}, {got} bytes of {}", out.len()).into());
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// Once by each way: what comes is what was to come, and where it lies, too.
+    async fn check(&mut self) -> Result<(), Failure> {
+        let expected = content(self.out.len() as u64);
+        for way in [Way::Sockets, Way::Copied] {
+            self.out.fill(0);
+            self.fetch(way).await?;
+            check(&self.out, &expected)?;
+        }
+        let response = self.fetcher.fetch("web", Request::get(&*self.target).body(Bytes::new())?).await?;
+        if let Some(lies) = response.into_body().in_place().await {
+            self.out.fill(0);
+            lies.read(0, &mut self.out).await?;
+            check(&self.out, &expected)?;
+        }
+        Ok(())
+    }
+}
+
+/// All ways in turns, so that whatever else the machine does meets all.
+async fn measure(child: &Child, bytes: u64, times: u64, warm_ms: u64) -> Result<Line, Failure> {
+    /// Turns of each.
+    const ROUNDS: u64 = 10;
+    let client = Client::builder("fetcher").join(Place::new(&child.catena)).connect().await?;
+    let mut fetching = Fetching {
+        fetcher: Fetcher::new(client, FetchLimits::default()),
+        sockets: Connection::open(&child.sockets).await?,
+        target: format!("/{bytes}.bin"),
+        out: vec![0; usize::try_from(bytes)?],
+    };
+    fetching.check().await?;
+    let began = Instant::now();
+    while began.elapsed().as_millis() < u128::from(warm_ms) {
+        for way in WAYS {
+            fetching.fetch(way).await?;
+        }
+    }
+    let each = (times / ROUNDS).max(1);
+    let (mut time_us, mut cpu_us) = ([0.0; 3], [0.0; 3]);
+    for _ in 0..ROUNDS {
+        for way in WAYS {
+            let (began, worked) = (Instant::now(), child.cpu_us()?);
+            for _ in 0..each {
+                fetching.fetch(way).await?;
+            }
+            time_us[way as usize] += began.elapsed().as_secs_f64() * 1e6;
+            cpu_us[way as usize] += child.cpu_us()? - worked;
+        }
+    }
+    let fetches = (each * ROUNDS) as f64;
+    Ok(Line { bytes, time_us: time_us.map(|sum| sum / fetches), cpu_us: cpu_us.map(|sum| sum / fetches) })
 }
 
 fn check(got: &[u8], expected: &[u8]) -> Result<(), Failure> {

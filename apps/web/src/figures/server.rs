@@ -53,8 +53,7 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    pub(super) fn start(folder: &Path, cache: bool, other: Option<&str>) -> Result<Self, Failure> {
-        let cache = if cache { "on" } else { "off" };
+    pub(super) fn start(folder: &Path, cache: &str, other: Option<&str>) -> Result<Self, Failure> {
         let mut command = match other {
             None => {
                 let mut command = Command::new(std::env::current_exe()?);

@@ -75,6 +75,7 @@ async fn jetty_serves_files_and_applications_to_the_same_clients() {
     changed(&fetcher, folder.path()).await;
     application(&fetcher).await;
     nonsense(&address).await;
+    parts_stay(&address).await;
     Box::pin(java_fetches(&address, &fetcher)).await;
     let proxy = Proxy::open(connected(&address).await, "kept", "127.0.0.1:0", ProxyLimits::default()).await.unwrap();
     let asked = b"GET /sub/ HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
@@ -209,6 +210,25 @@ async fn nonsense(address: &str) {
     }
     for number in [&b""[..], b"1", &[0; 8], &[7; 9]] {
         assert!(text(&[b"N", number]).await.starts_with('\u{4}'), "{number:?}");
+    }
+}
+
+/// A part that was told of stays as it is while the one after it is read from the disk, and until that is asked for again.
+async fn parts_stay(address: &str) {
+    let client = Client::builder("c").join(Place::new(address)).connect().await.unwrap();
+    let ask = async |kind: &'static [u8], item: Bytes| {
+        let question = catena::Question::new([Bytes::from_static(kind), item]);
+        client.ask("read", question).await.unwrap().bytes().await.unwrap()
+    };
+    let begun = ask(b"F", Bytes::from_static(b"GET /5242880 HTTP/1.1\r\n\r\n")).await;
+    let number = begun.slice(begun.len() - 8..);
+    let (first, second) = (ask(b"N", number.clone()).await, ask(b"N", number).await);
+    for (at, part) in [first, second].into_iter().enumerate() {
+        assert_eq!(part[0], 2, "it lies in a segment");
+        let number = |at: usize| u64::from_le_bytes(part[at..at + 8].try_into().unwrap());
+        let far = client.import(std::str::from_utf8(&part[17..]).unwrap()).await.unwrap();
+        let read = far.read(number(1), number(9)).await.unwrap();
+        assert!(read == content(5 << 20)[at << 20..(at + 1) << 20], "part {at}");
     }
 }
 

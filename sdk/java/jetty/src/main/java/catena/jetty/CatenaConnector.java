@@ -8,7 +8,9 @@ import java.net.InetSocketAddress;
 import java.net.SocketAddress;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
+import java.util.Map;
 import java.util.Objects;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.stream.Stream;
 import org.eclipse.jetty.http.HttpException;
 import org.eclipse.jetty.http.MetaData;
@@ -21,12 +23,14 @@ import org.eclipse.jetty.server.Server;
 
 /** By this Jetty serves behind a service ID instead of at a port: requests come as messages, and responses say where their bodies are. Any handler works; {@link CatenaFiles} copies nothing. */
 public final class CatenaConnector extends AbstractConnector {
-    private static final HttpChannel.Factory CHANNELS = new HttpChannel.DefaultFactory();
+    /** Clients that are remembered. */
+    private static final int PEERS_MAX = 1024;
 
     private final Node node;
     private final String service;
     private final SegmentPool[] pools;
     private final HttpConnectionFactory http = new HttpConnectionFactory();
+    private final Map<Long, ConnectionMetaData> peers = new ConcurrentHashMap<>();
     private Site site;
 
     /** Serves behind the service ID {@code service} of a node; {@code files}: the handlers whose content is sent from where it lies. */
@@ -63,12 +67,18 @@ public final class CatenaConnector extends AbstractConnector {
             exchange.end();
             return;
         }
-        // Jetty's own connection, of which nothing but what it knows of a client is used: no byte goes through it.
-        ConnectionMetaData connection = (ConnectionMetaData) http.newConnection(this, new Peer(exchange.client()));
-        HttpChannel channel = CHANNELS.newHttpChannel(connection);
+        if (peers.size() >= PEERS_MAX) {
+            peers.clear();
+        }
+        HttpChannel channel = new HttpChannel.DefaultFactory().newHttpChannel(peers.computeIfAbsent(exchange.client(), this::peer));
         channel.setHttpStream(new CatenaStream(this, exchange, channel));
         channel.initialize();
         channel.onRequest(request).run();
+    }
+
+    /** Jetty's own connection, of which nothing but what it knows of a client is used: no byte goes through it. */
+    private ConnectionMetaData peer(long client) {
+        return (ConnectionMetaData) http.newConnection(this, new Peer(client));
     }
 
     @Override

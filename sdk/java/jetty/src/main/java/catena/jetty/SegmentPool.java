@@ -53,7 +53,7 @@ public final class SegmentPool implements ByteBufferPool {
 
     @Override
     public synchronized void clear() {
-        free.values().forEach(some -> some.forEach(this::drop));
+        free.values().stream().flatMap(Deque::stream).forEach(this::drop);
         free.clear();
     }
 
@@ -89,10 +89,9 @@ public final class SegmentPool implements ByteBufferPool {
 
     /** Whole pages; powers of two up to a MiB, so that the same are used again. */
     private static int rounded(int size) {
-        if (size <= STEP_BYTES) {
-            return Math.max(PAGE_BYTES, Integer.highestOneBit(Math.max(size - 1, 1)) << 1);
-        }
-        return (int) Math.min(((long) size + STEP_BYTES - 1) / STEP_BYTES * STEP_BYTES, Integer.MAX_VALUE - PAGE_BYTES);
+        int power = Math.max(PAGE_BYTES, Integer.highestOneBit(Math.max(size - 1, 1)) << 1);
+        long steps = ((long) size + STEP_BYTES - 1) / STEP_BYTES * STEP_BYTES;
+        return size <= STEP_BYTES ? power : (int) Math.min(steps, Integer.MAX_VALUE);
     }
 
     private synchronized void drop(Pages pages) {
@@ -138,14 +137,10 @@ public final class SegmentPool implements ByteBufferPool {
         @Override
         public boolean take() {
             Buffer from = holder;
-            if (from == null) {
-                return false;
+            if (from != null && !swaps) {
+                from.retain();
             }
-            if (swaps) {
-                return from.swap();
-            }
-            from.retain();
-            return true;
+            return from != null && (!swaps || from.swap());
         }
 
         @Override
