@@ -8,6 +8,8 @@
 
 #[cfg(feature = "seeded-bugs")]
 mod bugs;
+#[path = "../common/drawn.rs"]
+mod drawn;
 mod promises;
 mod reader;
 mod seeds;
