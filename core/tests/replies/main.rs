@@ -10,6 +10,8 @@
 mod bugs;
 #[path = "../common/drawn.rs"]
 mod drawn;
+#[path = "../common/print.rs"]
+mod print;
 mod promises;
 mod reader;
 mod seeds;

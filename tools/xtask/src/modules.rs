@@ -107,6 +107,9 @@ fn use_in(code: &str) -> Option<(usize, usize)> {
 fn tree(before: &[String], text: &str, paths: &mut Vec<(String, Names)>) {
     let (mut depth, mut start) = (0_usize, 0);
     let mut one = |text: &str| {
+        if text.trim().is_empty() {
+            return;
+        }
         let (path, group) = text.split_once('{').map_or((text, None), |(path, group)| (path, group.rsplit_once('}')));
         let (path, alias) = path.split_once(" as ").map_or((path, None), |(path, alias)| (path, Some(alias.trim())));
         let mut names = before.to_vec();
@@ -233,7 +236,14 @@ mod tests {
 
     #[test]
     fn folders_are_looked_at_where_no_file_is_in_a_circle() {
-        let files = [("f/a.rs", "use crate::g::b;"), ("f/c.rs", ""), ("g/b.rs", ""), ("g/d.rs", "use crate::f::c;")];
+        let files = [
+            ("f/mod.rs", ""),
+            ("f/a.rs", "use crate::g::b;"),
+            ("f/c.rs", ""),
+            ("g/mod.rs", ""),
+            ("g/b.rs", ""),
+            ("g/d.rs", "use crate::f::c;"),
+        ];
         assert_eq!(found(&files), ["f>g", "g>f"]);
     }
 
@@ -246,6 +256,9 @@ mod tests {
             ("g.rs", "use crate::f::C;\nuse std::{f, g};"),
         ];
         assert!(found(&files).is_empty(), "{:?}", found(&files));
+        let siblings =
+            [("f/mod.rs", "struct S(c::C);"), ("f/c.rs", "use super::{\n    d::D,\n};"), ("f/d.rs", "struct D;")];
+        assert!(found(&siblings).is_empty(), "{:?}", found(&siblings));
         // It is, if it is used there too.
         let used = [("f/mod.rs", "mod c;\npub use c::C;\nstruct S(C);"), ("f/c.rs", "use super::S;")];
         assert_eq!(found(&used), ["f>f::c", "f::c>f"]);
