@@ -7,7 +7,7 @@ SHELL := bash
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dfs web web-figures web-figures-smoke clerks clerks-smoke glickr corsair mapreduce test install chaos exact bench bench-smoke figures-check quatrain quatrain-smoke profiles engine verify-engine lint fuzz book
+.PHONY: help demo dfs web web-figures web-figures-smoke clerks clerks-smoke glickr corsair mapreduce test install chaos exact hostile bench bench-smoke figures-check quatrain quatrain-smoke profiles engine verify-engine lint fuzz book
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is:"
@@ -33,6 +33,9 @@ chaos:  ## 200,000 chains over real nodes that are killed, stopped, cut off: tar
 
 exact:  ## 10,000,000 calls with drawn trees of threads, tasks and delegations: target/exact/result.json (CALLS=100000)
 	@tools/exact.sh $(CALLS)
+
+hostile:  ## how long chains take beside each attack of the tests: target/hostile/result.json
+	@tools/hostile.sh
 
 install:  ## build the catena command as it is shipped, and install it (PREFIX=~/.local)
 	@tools/install.sh

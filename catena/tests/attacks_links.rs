@@ -2,6 +2,8 @@
 //! what it takes can be seen.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
+#[path = "processes/latency.rs"]
+mod latency;
 #[path = "../examples/node/main.rs"]
 mod node;
 #[allow(dead_code, reason = "these tests need less of it")]
@@ -11,15 +13,13 @@ mod nodes;
 #[path = "processes/process.rs"]
 mod process;
 
-use std::{
-    net::SocketAddr,
-    time::{Duration, Instant},
-};
+use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
 use catena::{Client, NodeId, NodeRef};
 use catena_net::{Frame, Hello, Identity, Limits, Message as Parts, decode_hello, encode_hello};
 use catena_wire::{Budget, Message, Value};
+use latency::Quiet;
 use nodes::{Nodes, run};
 use serde_json::json;
 use tokio::{
@@ -62,28 +62,24 @@ impl Scene {
         scene
     }
 
-    /// A good chain gets its answer, and the node holds no more than it may. How long the chain took.
-    async fn check(&mut self) -> Duration {
-        let began = Instant::now();
+    /// A good chain gets its answer, and the node holds no more than it may.
+    async fn check(&mut self) {
         let ended = run(&self.client, LOOK, json!("hello")).await;
         assert_eq!(ended.value(), &json!(["a", "hello"]));
-        let took = began.elapsed();
         let bytes = memory_bytes(self.nodes.process("a").id());
         self.memory_bytes_max = self.memory_bytes_max.max(bytes);
         assert!(bytes <= MEMORY_BYTES + BESIDE_BYTES, "{} MiB", bytes / MIB);
-        took
     }
 
-    /// Good chains one after the other, as long as the attack lasts.
-    async fn check_beside<T: 'static>(&mut self, mut attackers: JoinSet<T>) {
-        let mut took = Vec::new();
-        while took.is_empty() || !attackers.is_empty() {
-            while attackers.try_join_next().is_some() {}
-            took.push(self.check().await);
-        }
-        took.sort();
-        let median = took[took.len() / 2];
-        println!("{} chains beside, median {median:?}, {} MiB at most", took.len(), self.memory_bytes_max / MIB);
+    /// Good chains one after the other, as long as these attackers go on.
+    async fn check_beside<F>(&mut self, attack: &str, attackers: impl IntoIterator<Item = F>)
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        let quiet = Quiet::of(async || self.check().await).await;
+        let attackers: JoinSet<_> = attackers.into_iter().collect();
+        quiet.beside(attack, attackers.join_all(), async || self.check().await).await;
+        println!("{} MiB at most", self.memory_bytes_max / MIB);
     }
 
     /// Nothing is left of an attack: a client of the attacker's address can do what it could before.
@@ -195,39 +191,33 @@ fn echo(id: u64, text: &str) -> Message {
 #[tokio::test(flavor = "multi_thread")]
 async fn halves_of_messages_on_twelve_links() {
     let mut scene = Scene::start().await;
-    let mut attackers = JoinSet::new();
-    for number in 0..12 {
-        let address = scene.address;
-        attackers.spawn(async move {
-            let mut peer = Peer::dial("127.0.0.2", address, 100 + number).await?;
-            // It waits when the node reads no more of it, and is closed after that.
-            while peer.say_half(30 << 20, 29 << 20).await.is_ok() {}
-            Some(())
-        });
-    }
-    scene.check_beside(attackers).await;
+    let address = scene.address;
+    let attacker = move |number: u64| async move {
+        let mut peer = Peer::dial("127.0.0.2", address, 100 + number).await?;
+        // It waits when the node reads no more of it, and is closed after that.
+        while peer.say_half(30 << 20, 29 << 20).await.is_ok() {}
+        Some(())
+    };
+    scene.check_beside("halves of messages", (0..12).map(attacker)).await;
     scene.check_after("127.0.0.2").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_that_are_asked_for_and_never_read() {
     let mut scene = Scene::start().await;
-    let mut attackers = JoinSet::new();
-    for number in 0..4_u64 {
-        let address = scene.address;
-        attackers.spawn(async move {
-            let mut peer = Peer::dial("127.0.0.2", address, 100 + number).await?;
-            let large = "x".repeat(1 << 20);
-            for id in 0_u64.. {
-                let question = if number % 2 == 0 { Message::List(id) } else { echo(id, &large) };
-                if peer.say(question).await.is_err() {
-                    break;
-                }
+    let address = scene.address;
+    let attacker = move |number: u64| async move {
+        let mut peer = Peer::dial("127.0.0.2", address, 100 + number).await?;
+        let large = "x".repeat(1 << 20);
+        for id in 0_u64.. {
+            let question = if number % 2 == 0 { Message::List(id) } else { echo(id, &large) };
+            if peer.say(question).await.is_err() {
+                break;
             }
-            Some(())
-        });
-    }
-    scene.check_beside(attackers).await;
+        }
+        Some(())
+    };
+    scene.check_beside("answers that are never read", (0..4).map(attacker)).await;
     scene.check_after("127.0.0.2").await;
 }
 

@@ -113,7 +113,7 @@ async fn hostile(client: &Client, code: Code) -> Exception {
     replies.last().await.expect_err("a hostile function ended well")
 }
 
-// One thread alone, as tokio has on one processor, would look after sockets once in 61 turns of busy functions: the command has two at least.
+// Two threads as the command has them, on one processor too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_hostile_functions_hurt_none_of_a_thousand_good_chains() {
     let (a, b, client) = stage().await;

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use catena::{Client, NodeBuilder, Place, RemoteMemory, Sandbox, Topology};
 use clap::{Args, ValueHint, builder::PossibleValuesParser};
 
-use crate::{failure::Failure, output::Output, progress::Progress};
+use crate::{failure::Failure, output::Output, progress::Progress, signals::Signals};
 
 /// How long connecting may take in all. A link itself gives up sooner.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
@@ -85,6 +85,24 @@ async fn greeted(builder: NodeBuilder, at: &At) -> Result<Client, Failure> {
             Err(Failure::unreachable(message, help))
         }
     }
+}
+
+/// Asks nodes something while people are shown that this is being `done`, and says good-bye whatever comes of it; a signal ends it at once.
+pub(crate) async fn ask<T>(
+    connecting: impl Future<Output = Result<Client, Failure>>,
+    done: &str,
+    output: &Output,
+    ask: impl AsyncFnOnce(&Client) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let mut signals = Signals::new()?;
+    let client = signals.unless(connecting).await?;
+    let asked = async {
+        let _progress = Progress::new(output, done);
+        ask(&client).await
+    };
+    let asked = signals.unless(asked).await;
+    close(client).await;
+    asked
 }
 
 /// Says good-bye.

@@ -32,3 +32,51 @@ fn no_more_are_busy_than_there_are_cores_and_each_gets_its_turn() {
     }
     assert_eq!(steps.load(Ordering::SeqCst), 30);
 }
+
+/// As a guest at the end of its slice does it.
+async fn stand_aside() {
+    let mut stood = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut stood, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+#[test]
+fn sockets_are_looked_after_between_two_turns_of_a_thread() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    const ROUNDS: usize = 50;
+    /// Of all guests, while a byte goes there and back: sixty, if nobody looks.
+    const TURNS_MAX: usize = 20;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let turns = Arc::new(AtomicUsize::new(0));
+    for _ in 0..4 {
+        let turns = Arc::clone(&turns);
+        let guest = async move {
+            loop {
+                turns.fetch_add(1, Ordering::SeqCst);
+                stand_aside().await;
+            }
+        };
+        runtime.spawn(InTurn::new(guest));
+    }
+    let rounds = runtime.spawn(async move {
+        let (mut near, mut far) = tokio::net::UnixStream::pair().unwrap();
+        tokio::spawn(async move {
+            while let Ok(byte) = far.read_u8().await {
+                far.write_u8(byte).await.unwrap();
+            }
+        });
+        for _ in 0..ROUNDS {
+            near.write_u8(1).await.unwrap();
+            near.read_u8().await.unwrap();
+        }
+    });
+    runtime.block_on(rounds).unwrap();
+    let turns = turns.load(Ordering::SeqCst);
+    assert!(turns < ROUNDS * TURNS_MAX, "{turns} turns");
+}

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use crate::{
     attacker::{Attacker, entry, send},
+    latency::Quiet,
     nodes::{Nodes, ask, begin, builder, run},
     process::PATIENCE,
 };
@@ -26,6 +27,16 @@ async fn good(client: &Client, times: usize) {
     for _ in 0..times {
         assert_eq!(run(client, BOTH, Json::Null).await.value(), &json!(["a", "b"]), "a good chain was hurt");
     }
+}
+
+/// Good chains, by themselves and then beside an attack.
+async fn beside<T: Send + 'static>(
+    client: &Client,
+    attack: &str,
+    attacking: impl Future<Output = T> + Send + 'static,
+) -> T {
+    let quiet = Quiet::of(async || good(client, 1).await).await;
+    quiet.beside(attack, attacking, async || good(client, 1).await).await
 }
 
 /// Nodes `a` and `b`, and a client of both.
@@ -60,14 +71,18 @@ async fn a_stranger_cannot_have_addresses_of_its_choice_dialled() {
     let (port, knocks) = doors().await;
     let attacker = Attacker::start(4_242, "attacker", |_| Vec::new()).await;
     let link = attacker.link(&nodes.place("a")).await;
-    for number in 0..1_100_u64 {
-        let id = NodeId(1_000_000 + number);
-        let address = Some(format!("127.1.{}.{}:{port}", number / 250, number % 250 + 1));
-        let origin = NodeRef { id, name: "elsewhere".into(), address, site: None };
-        let key = StepKey { chain: ChainId { origin: id, number: 1 }, branch: Branch::root(), step: 1 };
-        send(&link, Message::Locate { key, origin, entry: None }).await;
-    }
-    attacker.is_read(&link).await;
+    let attack = async move {
+        for number in 0..1_100_u64 {
+            let id = NodeId(1_000_000 + number);
+            let address = Some(format!("127.1.{}.{}:{port}", number / 250, number % 250 + 1));
+            let origin = NodeRef { id, name: "elsewhere".into(), address, site: None };
+            let key = StepKey { chain: ChainId { origin: id, number: 1 }, branch: Branch::root(), step: 1 };
+            send(&link, Message::Locate { key, origin, entry: None }).await;
+        }
+        attacker.is_read(&link).await;
+        (attacker, link)
+    };
+    let _attacker = beside(&client, "look-ups with foreign addresses", attack).await;
     // By then most of them would have been dialled.
     good(&client, 100).await;
     let knocks = knocks.load(Ordering::SeqCst);
@@ -140,10 +155,13 @@ async fn what_cannot_be_read_is_dropped_and_hurts_nobody() {
     let (nodes, client) = stage().await;
     let attacker = Attacker::start(4_242, "attacker", |_| Vec::new()).await;
     let link = attacker.link(&nodes.place("a")).await;
-    for number in 0..20_000_u32 {
-        link.send(Frames::head([&[0xff][..], &number.to_be_bytes()].concat())).await.unwrap();
-    }
-    attacker.is_read(&link).await;
+    let attack = async move {
+        for number in 0..20_000_u32 {
+            link.send(Frames::head([&[0xff][..], &number.to_be_bytes()].concat())).await.unwrap();
+        }
+        attacker.is_read(&link).await;
+    };
+    beside(&client, "messages that cannot be read", attack).await;
     good(&client, 10).await;
 }
 

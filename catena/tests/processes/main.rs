@@ -11,6 +11,7 @@ mod composing;
 mod endless;
 mod entering;
 mod fetching;
+mod latency;
 mod losing;
 mod merging;
 #[path = "../../examples/node/main.rs"]

@@ -1,10 +1,10 @@
 //! Input that no good peer gives: repetitions, from a socket that was not read for long, too; a state that never comes; an origin whose link comes and goes;
-//! two nodes of one name. Nothing is done twice, nothing is lost, and nobody else is hurt.
+//! two nodes of one name; ids that are forged or guessed. Nothing is done twice, nothing is lost, and nobody else is hurt.
 
 use std::time::Duration;
 
-use catena::{Client, Node, Place, Service, to_value};
-use catena_wire::{Hop, Message};
+use catena::{ChainId, Client, Exception, Fault, Node, Place, Reply, RunOptions, Service, exceptions, to_value};
+use catena_wire::{Branch, Brought, End, Hop, Message, Outcome, StepKey, Value};
 use serde_json::{Value as Json, json};
 
 use crate::{
@@ -165,4 +165,69 @@ async fn two_nodes_of_one_name_hurt_nobody() {
     assert!(!ended.why().unknown, "{}", ended.why());
     let source = r#"import { call } from "catena"; export default () => call("a/where", null);"#;
     assert_eq!(run(&client, source, Json::Null).await.value(), &json!("a"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forged_and_guessed_ids_touch_nobodys_chain() {
+    let mut nodes = Nodes::start(&["a", "b"]).await;
+    let origin = Node::builder("origin").listen("127.0.0.1:0").sandbox(SANDBOX.clone());
+    let origin = origin.join(nodes.place("a")).join(nodes.place("b")).start().await.unwrap();
+    let source = r#"import { call, emit } from "catena";
+        export default async () => {
+            emit("first");
+            await call("a/note", { text: "here" });
+            await call("a/hold", null);
+            emit("last");
+            return await call("b/where", null);
+        };"#;
+    let code = origin.client().javascript("holds.js", source).await.unwrap();
+    let mut replies = origin.client().run_with(&code, &to_value(&()).unwrap(), &RunOptions::default()).unwrap();
+    nodes.process("a").says("a noted here").await;
+    let (chain, attacker) = (replies.chain(), Attacker::start(4_242, "attacker", |_| Vec::new()).await);
+    let to_origin = attacker.link(&Place::new(origin.address().unwrap())).await;
+    let to_a = attacker.link(&nodes.place("a")).await;
+    let done = || Outcome::Done(Value::null());
+    // Numbers as they would be, did nodes count their chains and calls.
+    for number in 0..2_000 {
+        let key = StepKey { chain: ChainId { number: number.into(), ..chain }, branch: Branch::root(), step: 3 };
+        let partial = Message::Partial { key: key.clone(), number: 0, value: Value::null(), to: 0 };
+        let end = End {
+            key,
+            outcome: done(),
+            emitted: 0,
+            path: vec!["a".into()],
+            trace: None,
+            console: Vec::new(),
+            at: None,
+            hops_left: 0,
+            merged: Vec::new(),
+            cut: false,
+            recording: None,
+        };
+        for guess in [partial, Message::End(Box::new(end)), Message::Return(number, done(), Brought::default())] {
+            send(&to_origin, guess).await;
+        }
+    }
+    // Even who knows the chain's number is not the one who may say so.
+    for step in 1..5 {
+        let key = StepKey { chain, branch: Branch::root(), step };
+        let why = Exception::new(exceptions::OVERLOADED, Fault::Node, "forged");
+        for link in [&to_a, &to_origin] {
+            for forged in
+                [Message::Accepted(key.clone()), Message::Refused(key.clone(), why.clone()), Message::Cancel(chain)]
+            {
+                send(link, forged).await;
+            }
+        }
+    }
+    attacker.is_read(&to_a).await;
+    attacker.is_read(&to_origin).await;
+    ask::<()>(&nodes.client().await, "a", "open", Json::Null).await;
+    let mut said = Vec::new();
+    while let Some(reply) = replies.next().await {
+        match reply.unwrap() {
+            Reply::Partial(value) | Reply::Last(value) => said.push(catena::from_value::<String>(&value).unwrap()),
+        }
+    }
+    assert_eq!(said, ["first", "last", "b"]);
 }

@@ -11,8 +11,6 @@ use crate::{
     failure::Failure,
     nearest::did_you_mean,
     output::{Output, printable},
-    progress::Progress,
-    signals::Signals,
     table,
 };
 
@@ -28,16 +26,9 @@ pub(crate) struct Ls {
 }
 
 pub(crate) async fn run(args: &Ls, output: &Output) -> Result<(), Failure> {
-    let mut signals = Signals::new()?;
-    let client = signals.unless(connect::connect(&args.at, None, None, output)).await?;
-    let asked = signals
-        .unless(async {
-            let _progress = Progress::new(output, "asking the nodes");
-            Ok(client.services().await)
-        })
-        .await;
-    connect::close(client).await;
-    let all = asked?;
+    let connecting = connect::connect(&args.at, None, None, output);
+    let asked = connect::ask(connecting, "asking the nodes", output, async |client| Ok(client.services().await));
+    let all = asked.await?;
     let here = |entry: &&ServiceEntry| args.site.is_none() || entry.node.site == args.site;
     let services: Vec<_> = all.iter().filter(here).collect();
     if output.json {

@@ -10,8 +10,6 @@ use crate::{
     connect::{self, At},
     failure::Failure,
     output::{Output, printable},
-    progress::Progress,
-    signals::Signals,
     table,
 };
 
@@ -32,17 +30,12 @@ pub(crate) struct Resolve {
 }
 
 pub(crate) async fn run(args: &Resolve, output: &Output) -> Result<(), Failure> {
-    let mut signals = Signals::new()?;
-    let client = signals.unless(connect::connect(&args.at, None, None, output)).await?;
-    let asked = signals
-        .unless(async {
-            let _progress = Progress::new(output, "asking the resolvers");
-            let said = client.resolve_there(&args.service).await;
-            said.map_err(|why| Failure::unreachable(why.to_string(), "name another node with --connect HOST:PORT"))
-        })
-        .await;
-    connect::close(client).await;
-    let answers = asked?;
+    let connecting = connect::connect(&args.at, None, None, output);
+    let asked = connect::ask(connecting, "asking the resolvers", output, async |client| {
+        let said = client.resolve_there(&args.service).await;
+        said.map_err(|why| Failure::unreachable(why.to_string(), "name another node with --connect HOST:PORT"))
+    });
+    let answers = asked.await?;
     if output.json {
         let answers: Vec<_> = answers.iter().map(as_json).collect();
         return output.json_line(&json!({ "service": args.service, "resolvers": answers }));

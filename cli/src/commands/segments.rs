@@ -12,8 +12,6 @@ use crate::{
     failure::{Failure, Threw},
     input,
     output::{Output, printable},
-    progress::Progress,
-    signals::Signals,
     table,
 };
 
@@ -125,17 +123,11 @@ pub(crate) async fn run(args: &Segments, output: &Output) -> Result<(), Failure>
 }
 
 async fn list(args: &Ls, output: &Output) -> Result<(), Failure> {
-    let mut signals = Signals::new()?;
-    let client = signals.unless(args.through.connect(output)).await?;
-    let listed = signals
-        .unless(async {
-            let _progress = Progress::new(output, "asking the nodes");
-            let listed = listed(&client, args, output).await?;
-            Ok(if args.explain { explained(&client, listed).await } else { unexplained(listed) })
-        })
-        .await;
-    connect::close(client).await;
-    let listed = listed?;
+    let asked = connect::ask(args.through.connect(output), "asking the nodes", output, async |client| {
+        let listed = listed(client, args, output).await?;
+        Ok(if args.explain { explained(client, listed).await } else { unexplained(listed) })
+    });
+    let listed = asked.await?;
     if output.json {
         let all: Vec<_> = listed.iter().map(as_json).collect();
         return output.json_line(&json!({ "segments": all }));
@@ -214,19 +206,14 @@ async fn listed(client: &Client, args: &Ls, output: &Output) -> Result<Vec<(Stri
 }
 
 async fn read(args: &Read, output: &Output) -> Result<(), Failure> {
-    let mut signals = Signals::new()?;
-    let client = signals.unless(args.through.connect(output)).await?;
-    let done = signals
-        .unless(async {
-            let segment = client.import(&args.segment).await.map_err(threw)?;
-            let count = args.count.unwrap_or_else(|| segment.bytes().saturating_sub(args.offset).min(SHOWN_BYTES));
-            within(count)?;
-            let bytes = segment.read(args.offset, count).await.map_err(threw)?;
-            Ok((bytes, segment.way()))
-        })
-        .await;
-    connect::close(client).await;
-    let (bytes, way) = done?;
+    let read = connect::ask(args.through.connect(output), "reading", output, async |client| {
+        let segment = client.import(&args.segment).await.map_err(threw)?;
+        let count = args.count.unwrap_or_else(|| segment.bytes().saturating_sub(args.offset).min(SHOWN_BYTES));
+        within(count)?;
+        let bytes = segment.read(args.offset, count).await.map_err(threw)?;
+        Ok((bytes, segment.way()))
+    });
+    let (bytes, way) = read.await?;
     if output.json {
         let (segment, offset, count) = (&args.segment, args.offset, bytes.len());
         let (way, hex) = (way.to_string(), hex_of(&bytes));
@@ -243,17 +230,12 @@ async fn read(args: &Read, output: &Output) -> Result<(), Failure> {
 async fn write(args: &Write, output: &Output) -> Result<(), Failure> {
     let data = data_of(args)?;
     let count = data.len();
-    let mut signals = Signals::new()?;
-    let client = signals.unless(args.through.connect(output)).await?;
-    let done = signals
-        .unless(async {
-            let segment = client.import(&args.segment).await.map_err(threw)?;
-            put(&segment, args.offset, data).await.map_err(threw)?;
-            Ok(segment.way())
-        })
-        .await;
-    connect::close(client).await;
-    let way = done?.to_string();
+    let written = connect::ask(args.through.connect(output), "writing", output, async |client| {
+        let segment = client.import(&args.segment).await.map_err(threw)?;
+        put(&segment, args.offset, data).await.map_err(threw)?;
+        Ok(segment.way())
+    });
+    let way = written.await?.to_string();
     if output.json {
         return output
             .json_line(&json!({ "segment": args.segment, "offset": args.offset, "count": count, "way": way }));

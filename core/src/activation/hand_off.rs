@@ -4,7 +4,7 @@ use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use bytes::Bytes;
 use catena_wire::{Exception, NodeRef, StepKey};
 
-use super::Cargo;
+use super::cargo::Cargo;
 use crate::{Time, delivery::Delivery};
 
 /// A hop being handed over.

@@ -1,5 +1,6 @@
 //! A chain while it is at this node: what it has, and the phase in which it is.
 
+mod cargo;
 mod hand_off;
 mod merging;
 mod recording;
@@ -16,7 +17,8 @@ use alloc::{
 use bytes::Bytes;
 use catena_wire::{Budget, ChainId, End, Exception, NodeRef, StepKey, StepTrace, Value};
 
-use crate::{Answer, GuestCall, GuestSplit, RetryScope, SubChain, Time};
+use crate::{Answer, RetryScope, Time};
+pub(crate) use cargo::Cargo;
 pub(crate) use hand_off::HandOff;
 pub(crate) use merging::Merging;
 pub(crate) use recording::Recording;
@@ -143,60 +145,6 @@ pub(crate) struct Departure {
     pub(crate) to: Arc<NodeRef>,
     pub(crate) with_code: bool,
     pub(crate) scope: RetryScope,
-}
-
-/// What a chain moves for.
-#[derive(Clone, Debug)]
-pub(crate) enum Cargo {
-    /// A call.
-    Call(GuestCall),
-    /// A split, to its merge host.
-    Split(GuestSplit),
-    /// Nothing: it makes room for the chain with which a service of this node answered this call.
-    Sub { call: u32, service: String, sub: SubChain },
-}
-
-impl Cargo {
-    /// The guest's number for it.
-    pub(crate) const fn number(&self) -> u32 {
-        match self {
-            Self::Call(call) => call.call,
-            Self::Split(split) => split.call,
-            Self::Sub { call, .. } => *call,
-        }
-    }
-
-    /// The service that decides where it goes.
-    pub(crate) fn service(&self) -> &str {
-        match self {
-            Self::Call(call) => &call.service,
-            Self::Split(split) => split.at.as_deref().unwrap_or(""),
-            Self::Sub { service, .. } => service,
-        }
-    }
-
-    pub(crate) fn function(&self) -> &str {
-        match self {
-            Self::Call(call) => &call.function,
-            Self::Split(_) => "split",
-            Self::Sub { .. } => "",
-        }
-    }
-
-    pub(crate) const fn position(&self) -> (u32, u32) {
-        match self {
-            Self::Call(call) => (call.line, call.column),
-            Self::Split(split) => (split.line, split.column),
-            Self::Sub { .. } => (0, 0),
-        }
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        match self {
-            Self::Call(call) => call.params.len_bytes(),
-            Self::Split(_) | Self::Sub { .. } => 0,
-        }
-    }
 }
 
 impl Activation {

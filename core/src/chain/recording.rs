@@ -6,7 +6,7 @@ use super::{
     Chains,
     activation::{Activation, Phase},
 };
-use crate::{Action, GuestAsk, Replied, SessionId, Turn, ground::Ground};
+use crate::{Action, GuestCall, Replied, SessionId, Turn, ground::Ground};
 
 impl Chains {
     /// Adds what happened to the guest of this session, if its chain is recorded.
@@ -58,26 +58,8 @@ impl Chains {
         if !waited_for || !self.is_recorded(session) {
             return;
         }
-        let calls = turn.into_iter().flat_map(|turn| &turn.calls).map(|call| Asked {
-            call: call.call,
-            service: call.service.clone(),
-            function: call.function.clone(),
-            params: call.params.clone(),
-            branches: 0,
-            line: call.line,
-            column: call.column,
-            many: false,
-        });
-        let asks = turn.into_iter().flat_map(|turn| &turn.asks).map(|GuestAsk { call, .. }| Asked {
-            call: call.call,
-            service: call.service.clone(),
-            function: call.function.clone(),
-            params: call.params.clone(),
-            branches: 0,
-            line: call.line,
-            column: call.column,
-            many: true,
-        });
+        let calls = turn.into_iter().flat_map(|turn| &turn.calls).map(|call| asked(call, false));
+        let asks = turn.into_iter().flat_map(|turn| &turn.asks).map(|ask| asked(&ask.call, true));
         let splits = turn.into_iter().flat_map(|turn| &turn.splits).map(|split| Asked {
             call: split.call,
             service: split.at.clone().unwrap_or_default(),
@@ -99,5 +81,19 @@ impl Chains {
         if home && self.is_recorded(session) {
             self.tell_lines(ground, session);
         }
+    }
+}
+
+/// `many`: it is answered many times.
+fn asked(call: &GuestCall, many: bool) -> Asked {
+    Asked {
+        call: call.call,
+        service: call.service.clone(),
+        function: call.function.clone(),
+        params: call.params.clone(),
+        branches: 0,
+        line: call.line,
+        column: call.column,
+        many,
     }
 }

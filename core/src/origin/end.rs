@@ -1,56 +1,10 @@
 //! How a chain ends at its origin: exactly, cancelled, lost, or out of time.
 
-use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
-use catena_wire::{Branch, ChainId, End, Exception, Fault, LogLine, NodeRef, Outcome, StepKey, Whereabouts, names};
+use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
+use catena_wire::{Branch, ChainId, End, Exception, Fault, NodeRef, Outcome, StepKey, Whereabouts, names};
 
-use super::{Detached, Origin, Started, answers::show, liveness::Silence};
+use super::{Detached, EndedDetached, Origin, Started, answers::show, found::Found, liveness::Silence};
 use crate::{Action, Policy, Replied, Time, outbox::Outbox};
-
-/// Where a chain that fell silent was found to have stopped.
-#[derive(Clone, Debug)]
-pub(super) struct Found {
-    step: u32,
-    /// The node that says so.
-    by: String,
-    whereabouts: Whereabouts,
-}
-
-impl Found {
-    fn hosts(&self) -> Vec<String> {
-        match &self.whereabouts {
-            Whereabouts::Went(to) | Whereabouts::Handing(to) => alloc::vec![self.by.clone(), to.clone()],
-            Whereabouts::Unknown => alloc::vec![self.by.clone()],
-        }
-    }
-
-    /// What is known, and which host to look at.
-    fn told(&self) -> String {
-        let Self { step, by, whereabouts } = self;
-        match whereabouts {
-            Whereabouts::Went(to) => format!(
-                "at step {step} {by} handed it to {to}, which took it over and has said nothing since; outcome unknown from there on; check {to}"
-            ),
-            Whereabouts::Handing(to) => {
-                format!("{by} tries to hand step {step} to {to}; whether that took effect is unknown; check {to}")
-            }
-            Whereabouts::Unknown => format!(
-                "{by}, which was to have it at step {step}, does not know of it; outcome unknown from there on; check whether {by} was restarted"
-            ),
-        }
-    }
-}
-
-/// A chain that ran on its own and has ended.
-#[derive(Clone, Debug)]
-pub(crate) struct EndedDetached {
-    pub(crate) chain: ChainId,
-    pub(crate) outcome: Outcome,
-    /// What it left of its hops.
-    pub(crate) hops_left: u32,
-    pub(crate) console: Vec<LogLine>,
-    /// The step under whose name its answers were heard.
-    pub(crate) heard_as: Option<StepKey>,
-}
 
 /// Chains whose time has come.
 #[derive(Debug, Default)]

@@ -3,6 +3,7 @@
 mod answers;
 mod console;
 mod end;
+mod found;
 mod liveness;
 mod trials;
 
@@ -18,8 +19,7 @@ use crate::{
     Policy, Time,
     collections::{Tally, Timers},
 };
-pub(crate) use end::EndedDetached;
-use end::Found;
+use found::Found;
 use liveness::Liveness;
 use trials::{Trial, Trials};
 
@@ -31,6 +31,18 @@ struct Detached {
     /// Lines shown so far, which go to the caller with the result.
     console: Vec<LogLine>,
     lines_max: usize,
+}
+
+/// A chain that ran on its own and has ended.
+#[derive(Clone, Debug)]
+pub(crate) struct EndedDetached {
+    pub(crate) chain: ChainId,
+    pub(crate) outcome: Outcome,
+    /// What it left of its hops.
+    pub(crate) hops_left: u32,
+    pub(crate) console: Vec<LogLine>,
+    /// The step under whose name its answers were heard.
+    pub(crate) heard_as: Option<StepKey>,
 }
 
 /// A chain that was begun here and has not ended.

@@ -2,4 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod alone;
+#[path = "../common/drawn.rs"]
+mod drawn;
 mod world;

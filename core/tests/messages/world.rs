@@ -8,21 +8,14 @@ use catena_core::{
 };
 use catena_wire::{Datagram, NodeId, NodeRef};
 
+#[cfg(feature = "seeded-bugs")]
+use crate::drawn::each_is_seen;
+use crate::drawn::{Rng, all_hold, seeds};
+
+const SEEDS: u64 = 2_000;
 const STEPS: usize = 300;
 const PEERS: u64 = 3;
 const LASTS_MAX_US: u64 = 5_000;
-
-/// splitmix64.
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, most: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % most.max(1)
-    }
-}
 
 fn node(id: NodeId) -> Arc<NodeRef> {
     Arc::new(NodeRef { id, name: String::new(), address: None, site: None })
@@ -46,7 +39,7 @@ struct World {
 
 fn run(seed: u64, policy: &MessagePolicy) -> Result<(), String> {
     let mut world = World {
-        rng: Rng(seed),
+        rng: Rng::new(seed),
         now: Time::from_us(1),
         policy: policy.clone(),
         machine: Messages::new(policy.clone()),
@@ -175,26 +168,14 @@ fn policy() -> MessagePolicy {
     }
 }
 
-/// `CATENA_SEEDS` of them, else a few thousand.
-fn seeds() -> u64 {
-    std::env::var("CATENA_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(2_000)
-}
-
 #[test]
 fn no_partner_gets_more_than_its_part_or_ends_what_is_anothers() {
-    for seed in 0..seeds() {
-        if let Err(why) = run(seed, &policy()) {
-            panic!("seed {seed}: {why}");
-        }
-    }
+    all_hold(seeds(SEEDS), |seed| run(seed, &policy()));
 }
 
 #[cfg(feature = "seeded-bugs")]
 #[test]
 fn each_mistake_on_purpose_is_found() {
-    for bug in catena_core::messages::MessageBug::ALL {
-        let policy = MessagePolicy { bug: Some(bug), ..policy() };
-        let found = (0..1_000).find_map(|seed| run(seed, &policy).err());
-        assert!(found.is_some(), "{bug:?} goes unnoticed");
-    }
+    let judge = |bug, seed| run(seed, &MessagePolicy { bug: Some(bug), ..policy() });
+    each_is_seen(catena_core::messages::MessageBug::ALL, SEEDS, judge);
 }

@@ -15,6 +15,8 @@ mod bugs;
 mod durable;
 mod guest;
 mod migration;
+#[path = "../common/print.rs"]
+mod print;
 mod setup;
 mod setups;
 mod shell;

@@ -2,8 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::Write as _,
-    hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
 };
 
@@ -14,6 +12,7 @@ use crate::{
     durable::Disk,
     guest::{Guest, service_name},
     migration::Stage,
+    print::{print_of, told_by_print},
     setup::{Code, Faults, Setup},
 };
 
@@ -124,30 +123,7 @@ pub(crate) struct World {
     print: u128,
 }
 
-impl PartialEq for World {
-    fn eq(&self, other: &Self) -> bool {
-        self.print == other.print
-    }
-}
-
-impl Eq for World {}
-
-impl Hash for World {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.print.hash(state);
-    }
-}
-
-/// Two halves of a number for a text, without the text.
-struct Print(DefaultHasher, DefaultHasher);
-
-impl std::fmt::Write for Print {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        self.0.write(text.as_bytes());
-        self.1.write(text.as_bytes());
-        Ok(())
-    }
-}
+told_by_print!(World);
 
 /// Longer than any node remembers a step, shorter than chains may take.
 const SLEEP_US: u64 = 61_000_000;
@@ -436,10 +412,7 @@ impl World {
     fn settle(&mut self) {
         self.packets.sort();
         self.print = 0;
-        let mut print = Print(DefaultHasher::new(), DefaultHasher::new());
-        print.1.write_u8(1);
-        write!(print, "{self:?}").unwrap();
-        self.print = (u128::from(print.0.finish()) << 64) | u128::from(print.1.finish());
+        self.print = print_of(self);
     }
 
     pub(crate) fn ended(&mut self, chain: ChainId, outcome: &Outcome) {

@@ -8,6 +8,10 @@
 
 #[cfg(feature = "seeded-bugs")]
 mod bugs;
+#[path = "../common/drawn.rs"]
+mod drawn;
+#[path = "../common/print.rs"]
+mod print;
 mod promises;
 mod reader;
 mod seeds;

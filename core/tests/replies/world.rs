@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    hash::{Hash, Hasher},
     sync::Arc,
 };
 
@@ -11,7 +10,11 @@ use catena_wire::{
     Branch, Budget, ChainId, Encoded, Exception, Fault, Kinds, Message, NodeId, NodeRef, StepKey, Value,
 };
 
-use crate::{reader::Function, tree::Tree};
+use crate::{
+    print::{print_of, told_by_print},
+    reader::Function,
+    tree::Tree,
+};
 
 /// How many of each kind may happen.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -163,19 +166,7 @@ pub(crate) struct World {
     pub(crate) print: u128,
 }
 
-impl PartialEq for World {
-    fn eq(&self, other: &Self) -> bool {
-        self.print == other.print
-    }
-}
-
-impl Eq for World {}
-
-impl Hash for World {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.print.hash(state);
-    }
-}
+told_by_print!(World);
 
 fn start(setup: &Setup, index: u8, run: u64) -> Host {
     let id = NodeId(run * 100 + u64::from(index));
@@ -542,14 +533,7 @@ impl World {
     fn settle(&mut self) {
         self.packets.sort();
         self.print = 0;
-        let text = format!("{self:?}");
-        let half = |salt: u64| {
-            let mut hasher = std::collections::hash_map::DefaultHasher::new();
-            salt.hash(&mut hasher);
-            text.hash(&mut hasher);
-            u128::from(hasher.finish())
-        };
-        self.print = (half(1) << 64) | half(2);
+        self.print = print_of(self);
     }
 
     /// Nodes that have rights, or anything else under way.

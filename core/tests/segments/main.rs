@@ -2,5 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod alone;
+#[path = "../common/drawn.rs"]
+mod drawn;
 mod names;
 mod world;

@@ -11,24 +11,13 @@ use catena_core::{
 };
 use catena_wire::{At, NodeId, Order, Rights, SegmentMessage as M, SegmentRefusal};
 
+#[cfg(feature = "seeded-bugs")]
+use crate::drawn::each_is_seen;
+use crate::drawn::{Rng, all_hold, seeds};
+
+const SEEDS: u64 = 2_000;
 const STEPS: usize = 400;
 const IMPORTERS: usize = 2;
-
-/// splitmix64.
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, most: usize) -> usize {
-        (self.next() % most.max(1) as u64) as usize
-    }
-}
 
 /// A segment as the model knows it. Its key is the memory's number, which is never used twice.
 #[derive(Debug)]
@@ -83,7 +72,7 @@ fn run(seed: u64, policy: &SegmentPolicy) -> Result<(), String> {
         flushes: BTreeMap::new(),
     };
     let mut world = World {
-        rng: Rng(seed),
+        rng: Rng::new(seed),
         now: Time::from_us(1),
         owner: Segments::new(&policy, 100),
         importers: (0..IMPORTERS).map(importer).collect(),
@@ -447,26 +436,16 @@ fn policy() -> SegmentPolicy {
     SegmentPolicy { unflushed_bytes_max: 600, held_per_link_max: 6, segments_max: 4, ..SegmentPolicy::default() }
 }
 
-/// `CATENA_SEEDS` of them, else a few thousand.
-fn seeds() -> u64 {
-    std::env::var("CATENA_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(2_000)
-}
-
 #[test]
 fn nothing_is_done_that_is_not_allowed_at_that_moment() {
-    for seed in 0..seeds() {
-        if let Err(why) = run(seed, &policy()) {
-            panic!("seed {seed}: {why}");
-        }
-    }
+    all_hold(seeds(SEEDS), |seed| run(seed, &policy()));
 }
 
 #[cfg(feature = "seeded-bugs")]
 #[test]
 fn each_mistake_on_purpose_is_found() {
-    for bug in catena_core::segments::SegmentBug::ALL {
-        let policy = SegmentPolicy { bug: Some(bug), ..policy() };
-        let found = (0..5_000).find_map(|seed| run(seed, &policy).err());
-        assert!(found.is_some(), "{bug:?} goes unnoticed");
-    }
+    /// Some need much to go wrong at once.
+    const SEEDS_WITH_A_BUG: u64 = 5_000;
+    let judge = |bug, seed| run(seed, &SegmentPolicy { bug: Some(bug), ..policy() });
+    each_is_seen(catena_core::segments::SegmentBug::ALL, SEEDS_WITH_A_BUG, judge);
 }

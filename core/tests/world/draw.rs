@@ -3,9 +3,9 @@
 use catena_wire::{Mode, StepLimits};
 
 use crate::{
+    drawn::Rng,
     guest::Op,
     plan::{Chain, CodePlan, Crash, Cut, Nodes, PlainCall, Plan, Rules},
-    rng::Rng,
     services::{SUB_CHAINS, Target, at, durable, failing, slow, work},
 };
 

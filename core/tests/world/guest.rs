@@ -6,7 +6,7 @@ use catena_wire::{Exception, Fault, Hash, Value};
 use minicbor::{Decode, Encode};
 
 use crate::{
-    rng::mix,
+    drawn::mix,
     services::{FUNCTIONS, Target, service_name, value_of, work},
     state::State,
 };

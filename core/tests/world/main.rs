@@ -5,6 +5,8 @@
 #[cfg(feature = "seeded-bugs")]
 mod bugs;
 mod draw;
+#[path = "../common/drawn.rs"]
+mod drawn;
 mod durable;
 mod endings;
 mod expected;
@@ -14,7 +16,6 @@ mod invariants;
 mod network;
 mod plan;
 mod record;
-mod rng;
 mod seeds;
 mod services;
 mod shell;

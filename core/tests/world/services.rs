@@ -5,8 +5,8 @@ use catena_wire::{Exception, Fault, Kinds, Value};
 use minicbor::{Decode, Encode};
 
 use crate::{
+    drawn::mix,
     guest::{Op, Params, Returned, compile, hash_of, is_its_own, sub_chain_of},
-    rng::mix,
 };
 
 /// Which function of which service.

@@ -14,12 +14,12 @@ use catena_core::{
 use catena_wire::{Budget, ChainId, Encoded, Exception, Hash, NodeId, NodeRef, StepKey, Value};
 
 use crate::{
+    drawn::Rng,
     durable::Store,
     guest::{self, Op},
     host::Host,
     plan::Plan,
     record::{Record, Seen},
-    rng::Rng,
     services::{FUNCTIONS, kinds_of, number_of, program_of, service_name},
 };
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use minicbor::{Decode, Encode, bytes::ByteVec};
 
-use crate::rng::mix;
+use crate::drawn::mix;
 
 /// Names used in turn, so that each is overwritten again and again.
 const NAMES: u32 = 4;

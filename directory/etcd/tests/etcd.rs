@@ -1,42 +1,25 @@
 //! Against Debian's etcd-server (`tools/bootstrap.sh tests` installs it).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::{
-    path::Path,
-    process::{Child, Command, Stdio},
-    time::Duration,
-};
+#[path = "../../core/tests/common/served.rs"]
+mod served;
+
+use std::{path::Path, process::Command, time::Duration};
 
 use catena_directory::{Announcement, Answer, Kinds, Location, NodeId, NodeRef, Resolver, ServiceEntry};
 use catena_etcd::{EtcdConfig, EtcdResolver};
+use served::{Served, free_port};
 
-struct Server(Child);
-
-impl Server {
-    fn start(folder: &Path, port: u16) -> Self {
-        let (client, peer) = (format!("http://127.0.0.1:{port}"), "http://127.0.0.1:0");
-        let server = Command::new("etcd")
-            .args(["--data-dir".as_ref(), folder.as_os_str()])
-            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
-            .args(["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster"])
-            .arg(format!("default={peer}"))
-            .args(["--unsafe-no-fsync"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        Self(server.expect("etcd: tools/bootstrap.sh tests installs it"))
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+fn serve(folder: &Path, port: u16) -> Served {
+    let (client, peer) = (format!("http://127.0.0.1:{port}"), "http://127.0.0.1:0");
+    let mut server = Command::new("etcd");
+    server
+        .args(["--data-dir".as_ref(), folder.as_os_str()])
+        .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
+        .args(["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster"])
+        .arg(format!("default={peer}"))
+        .args(["--unsafe-no-fsync"]);
+    Served::start(&mut server)
 }
 
 fn open(port: u16, lease_s: u64) -> EtcdResolver {
@@ -86,7 +69,7 @@ async fn it_is_down_at_first_then_up_then_down_and_back_with_old_data() {
     assert!(why.0.contains("does not answer"), "{why}");
     assert!(a.announce(&own(7, &["files", "ads"])).await.is_err(), "said, and not forgotten");
 
-    let server = Server::start(&data, port);
+    let server = serve(&data, port);
     until(&b, "files", |answer| runs(answer) == [7]).await;
     b.announce(&own(8, &["files"])).await.unwrap();
     let answer = until(&a, "files", |answer| runs(answer).len() == 2).await;
@@ -98,13 +81,13 @@ async fn it_is_down_at_first_then_up_then_down_and_back_with_old_data() {
 
     // A copy of its data as it was before the next changes.
     assert!(Command::new("cp").arg("-r").args([&data, &old]).status().unwrap().success());
-    let server = Server::start(&data, port);
+    let server = serve(&data, port);
     until(&a, "files", |answer| answer.note.is_none()).await;
     a.announce(&own(7, &["ads", "mail"])).await.unwrap();
     until(&b, "mail", |answer| runs(answer) == [7]).await;
     until(&b, "files", |answer| runs(answer) == [8]).await;
     drop(server);
-    let _server = Server::start(&old, port);
+    let _server = serve(&old, port);
     // It has forgotten the one and remembers the other: what nodes serve is written again.
     until(&b, "mail", |answer| runs(answer) == [7] && answer.note.is_none()).await;
     until(&b, "files", |answer| runs(answer) == [8]).await;
@@ -113,7 +96,7 @@ async fn it_is_down_at_first_then_up_then_down_and_back_with_old_data() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_dead_node_served_is_gone_when_its_lease_ends() {
     let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
-    let _server = Server::start(folder.path(), port);
+    let _server = serve(folder.path(), port);
     let (asker, leaves, dies) = (open(port, 30), open(port, 2), open(port, 2));
     until(&asker, "nothing", |_| true).await;
     leaves.announce(&own(7, &["leaving"])).await.unwrap();

@@ -1,41 +1,23 @@
 //! Against Debian's docker-registry (`tools/bootstrap.sh tests` installs it).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::{
-    path::Path,
-    process::{Child, Command, Stdio},
-    time::Duration,
-};
+#[path = "../../core/tests/common/served.rs"]
+mod served;
+
+use std::{path::Path, process::Command, time::Duration};
 
 use bytes::Bytes;
 use catena_directory::{Hash, Registry};
 use catena_oci::OciRegistry;
+use served::{Served, free_port};
 
-struct Server(Child);
-
-impl Server {
-    fn start(folder: &Path, port: u16) -> Self {
-        let config = format!(
-            "version: 0.1\nlog: {{ level: error }}\nstorage: {{ filesystem: {{ rootdirectory: {} }} }}\nhttp: {{ addr: 127.0.0.1:{port} }}\n",
-            folder.join("data").display()
-        );
-        std::fs::write(folder.join("config.yml"), config).unwrap();
-        let mut server = Command::new("docker-registry");
-        server.arg("serve").arg(folder.join("config.yml")).stdout(Stdio::null()).stderr(Stdio::null());
-        let server = server.spawn();
-        Self(server.expect("docker-registry: tools/bootstrap.sh tests installs it"))
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+fn serve(folder: &Path, port: u16) -> Served {
+    let config = format!(
+        "version: 0.1\nlog: {{ level: error }}\nstorage: {{ filesystem: {{ rootdirectory: {} }} }}\nhttp: {{ addr: 127.0.0.1:{port} }}\n",
+        folder.join("data").display()
+    );
+    std::fs::write(folder.join("config.yml"), config).unwrap();
+    Served::start(Command::new("docker-registry").arg("serve").arg(folder.join("config.yml")))
 }
 
 async fn until_up(port: u16) {
@@ -57,7 +39,7 @@ async fn a_function_outlives_the_registry_and_nothing_else_passes_for_it() {
     let why = registry.get(hash, 1 << 20).await.unwrap_err();
     assert!(why.0.contains("does not answer") && why.0.contains("refused"), "{why}");
 
-    let server = Server::start(folder.path(), port);
+    let server = serve(folder.path(), port);
     tokio::time::timeout(Duration::from_secs(60), until_up(port)).await.unwrap();
     assert_eq!(registry.get(hash, 1 << 20).await.unwrap(), None);
     registry.put(hash, bytes.clone()).await.unwrap();
@@ -76,7 +58,7 @@ async fn a_function_outlives_the_registry_and_nothing_else_passes_for_it() {
 
     drop(server);
     assert!(registry.get(other, 1 << 20).await.is_err() && registry.put(hash, bytes).await.is_err());
-    let _server = Server::start(folder.path(), port);
+    let _server = serve(folder.path(), port);
     tokio::time::timeout(Duration::from_secs(60), until_up(port)).await.unwrap();
     assert_eq!(registry.get(other, 1 << 20).await.unwrap(), Some(others));
 }

@@ -10,7 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::{
     Failure,
     peers::{Job, Peers},
-    stats::{Spread, ratios},
+    stats::{Spread, in_rounds, ratios},
     summary::Summary,
 };
 
@@ -18,15 +18,9 @@ pub(crate) const IN_FLIGHT: usize = 64;
 const IN_A_ROUND: usize = 4_000;
 
 pub(crate) async fn measure(peers: &Arc<Peers>, rounds: usize, summary: &mut Summary) -> Result<(), Failure> {
-    let (mut js, mut wasm, mut tonic) = (Vec::new(), Vec::new(), Vec::new());
-    for round in 0..=rounds {
-        for (job, each) in [(Job::ChainJs, &mut js), (Job::Tonic4, &mut tonic), (Job::ChainWasm, &mut wasm)] {
-            let one = per_cpu_second(peers, job, IN_FLIGHT).await?;
-            if round > 0 {
-                each.push(one);
-            }
-        }
-    }
+    let of = |job| per_cpu_second(peers, job, IN_FLIGHT);
+    let round = || async { Ok([of(Job::ChainJs).await?, of(Job::Tonic4).await?, of(Job::ChainWasm).await?]) };
+    let [js, tonic, wasm] = in_rounds(rounds, round).await?;
     summary.put("cpu_tonic_js", ratios(&js, &tonic));
     summary.put("cpu_tonic_wasm", ratios(&wasm, &tonic));
     summary.put("cpu_js", Spread::of(js));

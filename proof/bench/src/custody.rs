@@ -7,7 +7,7 @@ use crate::{
     cpu::{IN_FLIGHT, per_cpu_second},
     lone::Lone,
     peers::{Job, Peers},
-    stats::{Spread, pairs},
+    stats::{Spread, in_rounds, pairs},
     summary::Summary,
 };
 
@@ -16,19 +16,15 @@ const HOPS: f64 = 4.0;
 
 pub(crate) async fn measure(peers: &Arc<Peers>, rounds: usize, summary: &mut Summary) -> Result<(), Failure> {
     let lone = Lone::start().await?;
-    let (mut with, mut without, mut accepted) = (Vec::new(), Vec::new(), Vec::new());
-    for round in 0..=rounds {
+    // The first round fills the step cache, as in a node that has been at work.
+    let round = || async {
         let full = 1e6 / per_cpu_second(peers, Job::ChainWasm, IN_FLIGHT).await?;
         let bare = 1e6 / per_cpu_second(peers, Job::ChainBare, IN_FLIGHT).await?;
         let message = lone.message_us(full / HOPS).await?;
-        // The first round fills the step cache, as in a node that has been at work.
-        if round > 0 {
-            with.push(full);
-            // Even a node that remembers nothing accepts: what that costs was measured apart.
-            without.push(bare - HOPS * message);
-            accepted.push(message);
-        }
-    }
+        // Even a node that remembers nothing accepts: what that costs was measured apart.
+        Ok([full, bare - HOPS * message, message])
+    };
+    let [with, without, accepted] = in_rounds(rounds, round).await?;
     summary.put("custody_cost_pct", pairs(&with, &without, |with, without| (with / without - 1.0) * 100.0));
     summary.put("accepted_us", Spread::of(accepted));
     Ok(())

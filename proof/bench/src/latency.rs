@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 use crate::{
     Failure,
     peers::{Job, Peers},
-    stats::{Spread, pairs, ratios},
+    stats::{Spread, in_rounds, pairs, ratios},
     summary::Summary,
 };
 
@@ -15,36 +15,38 @@ const IN_A_BLOCK: usize = 100;
 /// How many round trips fewer a chain of four makes than four calls: its five ways are two and a half.
 const ROUND_TRIPS_SAVED: f64 = 4.0 - 2.5;
 
-/// Medians of the blocks, in microseconds.
-#[derive(Default)]
-struct Blocks {
-    ring: Vec<f64>,
-    tonic4: Vec<f64>,
-    tonic1: Vec<f64>,
-    chain_js: Vec<f64>,
-    chain_wasm: Vec<f64>,
-    call: Vec<f64>,
-}
-
 pub(crate) async fn measure(peers: &Arc<Peers>, blocks: usize, summary: &mut Summary) -> Result<(), Failure> {
     // In a task, as every server is.
-    let measured = tokio::spawn(in_turns(Arc::clone(peers), blocks)).await?;
-    measured?.report(summary);
+    let [ring, chain_wasm, tonic4, chain_js, tonic1, call] =
+        tokio::spawn(in_turns(Arc::clone(peers), blocks)).await??;
+    summary.put("chain4_ring_wasm", ratios(&chain_wasm, &ring));
+    summary.put("chain4_ring_js", ratios(&chain_js, &ring));
+    summary.put("chain4_tonic_wasm", ratios(&chain_wasm, &tonic4));
+    summary.put("chain4_tonic_js", ratios(&chain_js, &tonic4));
+    let break_even = |chain: f64, calls: f64| ((chain - calls) / ROUND_TRIPS_SAVED).max(0.0);
+    summary.put("break_even_rtt_us", pairs(&chain_js, &tonic4, break_even));
+    summary.put("call_tonic", ratios(&call, &tonic1));
+    summary.put("ring_us", Spread::of(ring));
+    summary.put("tonic4_us", Spread::of(tonic4));
+    summary.put("chain4_js_us", Spread::of(chain_js));
+    summary.put("chain4_wasm_us", Spread::of(chain_wasm));
+    summary.put("call_us", Spread::of(call));
     Ok(())
 }
 
-async fn in_turns(peers: Arc<Peers>, blocks: usize) -> Result<Blocks, Failure> {
-    let mut all = Blocks::default();
-    for block in 0..=blocks {
-        for job in [Job::Ring, Job::ChainWasm, Job::Tonic4, Job::ChainJs, Job::Tonic1, Job::Call] {
-            let us = block_us(&peers, job).await?;
-            // The first block warms everything up.
-            if block > 0 {
-                all.of(job).into_iter().for_each(|blocks| blocks.push(us));
-            }
-        }
-    }
-    Ok(all)
+async fn in_turns(peers: Arc<Peers>, blocks: usize) -> Result<[Vec<f64>; 6], Failure> {
+    let of = |job| block_us(&peers, job);
+    let block = || async {
+        Ok([
+            of(Job::Ring).await?,
+            of(Job::ChainWasm).await?,
+            of(Job::Tonic4).await?,
+            of(Job::ChainJs).await?,
+            of(Job::Tonic1).await?,
+            of(Job::Call).await?,
+        ])
+    };
+    in_rounds(blocks, block).await
 }
 
 /// Median microseconds of one repetition.
@@ -56,34 +58,4 @@ async fn block_us(peers: &Peers, job: Job) -> Result<f64, Failure> {
         each.push(began.elapsed().as_secs_f64() * 1e6);
     }
     Ok(Spread::of(each).median)
-}
-
-impl Blocks {
-    fn of(&mut self, job: Job) -> Option<&mut Vec<f64>> {
-        match job {
-            Job::Ring => Some(&mut self.ring),
-            Job::ChainWasm => Some(&mut self.chain_wasm),
-            Job::ChainJs => Some(&mut self.chain_js),
-            Job::Tonic4 => Some(&mut self.tonic4),
-            Job::Tonic1 => Some(&mut self.tonic1),
-            Job::Call => Some(&mut self.call),
-            Job::ChainBare => None,
-        }
-    }
-
-    fn report(self, summary: &mut Summary) {
-        let Self { ring, tonic4, tonic1, chain_js, chain_wasm, call } = self;
-        summary.put("chain4_ring_wasm", ratios(&chain_wasm, &ring));
-        summary.put("chain4_ring_js", ratios(&chain_js, &ring));
-        summary.put("chain4_tonic_wasm", ratios(&chain_wasm, &tonic4));
-        summary.put("chain4_tonic_js", ratios(&chain_js, &tonic4));
-        let break_even = |chain: f64, calls: f64| ((chain - calls) / ROUND_TRIPS_SAVED).max(0.0);
-        summary.put("break_even_rtt_us", pairs(&chain_js, &tonic4, break_even));
-        summary.put("call_tonic", ratios(&call, &tonic1));
-        summary.put("ring_us", Spread::of(ring));
-        summary.put("tonic4_us", Spread::of(tonic4));
-        summary.put("chain4_js_us", Spread::of(chain_js));
-        summary.put("chain4_wasm_us", Spread::of(chain_wasm));
-        summary.put("call_us", Spread::of(call));
-    }
 }

@@ -4,7 +4,12 @@ use std::time::{Duration, Instant};
 
 use catena::{Client, Place, Sandbox, Service};
 
-use crate::{Failure, server::Server, stats::Spread, summary::Summary};
+use crate::{
+    Failure,
+    server::Server,
+    stats::{Spread, in_rounds},
+    summary::Summary,
+};
 
 /// What each service takes.
 const SERVICE: Duration = Duration::from_millis(5);
@@ -35,15 +40,12 @@ pub(crate) async fn measure(sandbox: &Sandbox, rounds: usize, summary: &mut Summ
     let client = Client::builder("splits").sandbox(sandbox.clone()).join(first).connect().await?;
     let (row, split) = (client.javascript("row.js", IN_A_ROW).await?, client.javascript("split.js", SPLIT).await?);
     let targets: Vec<_> = names.iter().map(|name| format!("{name}/take")).collect();
-    let (mut speedup, mut split_ms) = (Vec::new(), Vec::new());
-    for round in 0..=rounds {
+    let round = || async {
         let sequential = took_ms(&client, &row, &targets).await?;
         let side_by_side = took_ms(&client, &split, &targets).await?;
-        if round > 0 {
-            speedup.push(sequential / side_by_side);
-            split_ms.push(side_by_side);
-        }
-    }
+        Ok([sequential / side_by_side, side_by_side])
+    };
+    let [speedup, split_ms] = in_rounds(rounds, round).await?;
     summary.put("split8_speedup", Spread::of(speedup));
     summary.put("split8_ms", Spread::of(split_ms));
     Ok(())

@@ -1,5 +1,7 @@
 //! Medians with their spread.
 
+use crate::Failure;
+
 /// What a series of measurements says.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spread {
@@ -16,6 +18,24 @@ impl Spread {
         let at = |part: usize| values.get(values.len() * part / 10).or(values.last()).copied().unwrap_or(f64::NAN);
         Self { p10: at(1), median: at(5), p90: at(9), values: values.len() }
     }
+}
+
+/// What is measured in turns, round after round, each series in its place. The first round warms everything up, and does not count.
+pub(crate) async fn in_rounds<const N: usize, F>(
+    rounds: usize,
+    mut round: impl FnMut() -> F,
+) -> Result<[Vec<f64>; N], Failure>
+where
+    F: Future<Output = Result<[f64; N], Failure>>,
+{
+    let mut series = [const { Vec::new() }; N];
+    for number in 0..=rounds {
+        let measured = round().await?;
+        if number > 0 {
+            series.iter_mut().zip(measured).for_each(|(values, value)| values.push(value));
+        }
+    }
+    Ok(series)
 }
 
 /// Both series, pair by pair: what was measured next to each other in time, so that a drift of the machine's speed cancels out.

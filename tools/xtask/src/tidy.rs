@@ -133,7 +133,7 @@ pub(crate) fn tidy() -> Result<()> {
     }
     without_std(&root)?;
     eprintln!(
-        "tidy: dependencies point one way, the modules of core too, wire and core build without std, unsafe stays in its leaves, links lead somewhere"
+        "tidy: dependencies point one way, the files of core too, wire and core build without std, unsafe stays in its leaves, links lead somewhere"
     );
     Ok(())
 }

@@ -3,7 +3,7 @@
 use catena_wire::{Mode, Outcome};
 
 use super::*;
-use crate::rng::Rng;
+use crate::drawn::Rng;
 
 #[test]
 fn a_service_without_guests_is_called_from_where_the_chain_stands() {

@@ -7,7 +7,7 @@ use catena::{Client, Place};
 use crate::{
     Failure, mesh,
     server::Server,
-    stats::{Spread, ratios},
+    stats::{Spread, in_rounds, ratios},
     summary::Summary,
 };
 
@@ -16,7 +16,6 @@ const NAMES: [&str; 4] = ["first", "second", "third", "fourth"];
 const IN_A_BLOCK: usize = 100;
 
 /// Microseconds, by block.
-#[derive(Default)]
 pub(super) struct Ending {
     /// From the last reply to the end.
     end: Vec<f64>,
@@ -36,8 +35,7 @@ pub(super) async fn measure(blocks: usize) -> Result<Ending, Failure> {
     mesh::known(&client, &NAMES).await?;
     // The last is taken first.
     let rest: Vec<String> = NAMES.iter().skip(1).rev().map(|name| format!("{name}/pass")).collect();
-    let mut all = Ending::default();
-    for block in 0..=blocks {
+    let block = || async {
         let (mut ends, mut calls) = (Vec::new(), Vec::new());
         for _ in 0..IN_A_BLOCK {
             ends.push(end_after_last_us(&client, &rest).await?);
@@ -45,12 +43,10 @@ pub(super) async fn measure(blocks: usize) -> Result<Ending, Failure> {
             client.call::<_, u64>(NAMES[3], "once", &()).await?;
             calls.push(began.elapsed().as_secs_f64() * 1e6);
         }
-        if block > 0 {
-            all.end.push(Spread::of(ends).median);
-            all.message.push(Spread::of(calls).median / 2.0);
-        }
-    }
-    Ok(all)
+        Ok([Spread::of(ends).median, Spread::of(calls).median / 2.0])
+    };
+    let [end, message] = in_rounds(blocks, block).await?;
+    Ok(Ending { end, message })
 }
 
 async fn end_after_last_us(client: &Client, rest: &[String]) -> Result<f64, Failure> {

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Failure,
-    stats::{Spread, ratios},
+    stats::{Spread, in_rounds, ratios},
     summary::Summary,
 };
 
@@ -20,7 +20,6 @@ const TOGETHER: usize = 20_000;
 const LOCAL_BYTES: usize = 4_096;
 
 /// Nanoseconds, by block.
-#[derive(Default)]
 pub(super) struct Accesses {
     raw: Vec<f64>,
     pub(super) read: Vec<f64>,
@@ -34,29 +33,20 @@ pub(super) struct Accesses {
 }
 
 pub(super) async fn measure(peers: &Peers, blocks: usize) -> Result<Accesses, Failure> {
-    let mut all = Accesses::default();
-    for block in 0..=blocks {
-        let raw = each_ns(peers, Job::Raw, IN_A_BLOCK).await?;
-        let read = each_ns(peers, Job::Read, IN_A_BLOCK).await?;
-        let cas = each_ns(peers, Job::Cas, IN_A_BLOCK).await?;
-        let write = each_ns(peers, Job::WriteFlush, IN_A_BLOCK).await? / 2.0;
-        let read_shared = together_ns(peers, Job::ReadShared).await?;
-        let write_shared = together_ns(peers, Job::WriteShared).await?;
-        let local = local_write_ns();
-        let cas_shared = together_ns(peers, Job::CasShared).await?;
-        // The first block warms everything up.
-        if block > 0 {
-            all.raw.push(raw);
-            all.read.push(read);
-            all.write.push(write);
-            all.cas.push(cas);
-            all.read_shared.push(read_shared);
-            all.write_shared.push(write_shared);
-            all.cas_shared.push(cas_shared);
-            all.local.push(local);
-        }
-    }
-    Ok(all)
+    let block = || async {
+        Ok([
+            each_ns(peers, Job::Raw, IN_A_BLOCK).await?,
+            each_ns(peers, Job::Read, IN_A_BLOCK).await?,
+            each_ns(peers, Job::Cas, IN_A_BLOCK).await?,
+            each_ns(peers, Job::WriteFlush, IN_A_BLOCK).await? / 2.0,
+            together_ns(peers, Job::ReadShared).await?,
+            together_ns(peers, Job::WriteShared).await?,
+            local_write_ns(),
+            together_ns(peers, Job::CasShared).await?,
+        ])
+    };
+    let [raw, read, cas, write, read_shared, write_shared, local, cas_shared] = in_rounds(blocks, block).await?;
+    Ok(Accesses { raw, read, write, cas, read_shared, write_shared, cas_shared, local })
 }
 
 async fn together_ns(peers: &Peers, job: Job) -> Result<f64, Failure> {

@@ -4,14 +4,17 @@ use super::{
     each_ns,
     peers::{Job, Peers},
 };
-use crate::{Failure, stats::ratios, summary::Summary};
+use crate::{
+    Failure,
+    stats::{in_rounds, ratios},
+    summary::Summary,
+};
 
 const IN_A_BLOCK: usize = 100;
 /// Of long ones.
 const LONG_IN_A_BLOCK: usize = 10;
 
 /// Nanoseconds, by block.
-#[derive(Default)]
 pub(super) struct Messages {
     raw: Vec<f64>,
     short: Vec<f64>,
@@ -21,22 +24,17 @@ pub(super) struct Messages {
 }
 
 pub(super) async fn measure(peers: &Peers, blocks: usize) -> Result<Messages, Failure> {
-    let mut all = Messages::default();
-    for block in 0..=blocks {
-        let raw = each_ns(peers, Job::Raw, IN_A_BLOCK).await?;
-        let short = each_ns(peers, Job::Short, IN_A_BLOCK).await?;
-        let long = each_ns(peers, Job::Long, LONG_IN_A_BLOCK).await?;
-        let tonic = each_ns(peers, Job::TonicLong, LONG_IN_A_BLOCK).await?;
-        let long_near = each_ns(peers, Job::LongNear, LONG_IN_A_BLOCK).await?;
-        if block > 0 {
-            all.raw.push(raw);
-            all.short.push(short);
-            all.long.push(long);
-            all.tonic.push(tonic);
-            all.long_near.push(long_near);
-        }
-    }
-    Ok(all)
+    let block = || async {
+        Ok([
+            each_ns(peers, Job::Raw, IN_A_BLOCK).await?,
+            each_ns(peers, Job::Short, IN_A_BLOCK).await?,
+            each_ns(peers, Job::Long, LONG_IN_A_BLOCK).await?,
+            each_ns(peers, Job::TonicLong, LONG_IN_A_BLOCK).await?,
+            each_ns(peers, Job::LongNear, LONG_IN_A_BLOCK).await?,
+        ])
+    };
+    let [raw, short, long, tonic, long_near] = in_rounds(blocks, block).await?;
+    Ok(Messages { raw, short, long, long_near, tonic })
 }
 
 impl Messages {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Failure, mesh,
-    stats::{Spread, ratios},
+    stats::{Spread, in_rounds, ratios},
     summary::Summary,
 };
 
@@ -20,7 +20,6 @@ const IN_A_BLOCK: usize = 100;
 const TOGETHER: usize = 2_000;
 
 /// Nanoseconds, by block.
-#[derive(Default)]
 pub(super) struct Naming {
     pub(super) export: Vec<f64>,
     pub(super) revoke: Vec<f64>,
@@ -34,23 +33,16 @@ pub(super) struct Naming {
 pub(super) async fn measure(peers: &Peers, blocks: usize) -> Result<Naming, Failure> {
     // Its segments are known to the same registry as if they were used: nobody imports them.
     let node = Node::builder("exporter").sandbox(mesh::sandbox()?).listen("127.0.0.1:0").start().await?;
-    let mut all = Naming::default();
-    for block in 0..=blocks {
+    let block = || async {
         let read = each_ns(peers, Job::Read, IN_A_BLOCK).await?;
         let uncached = imports_ns(peers, Lookup::default()).await?;
         let asked = imports_ns(peers, Lookup::Ask).await?;
         let cached = cached_ns(peers).await?;
         let (export, revoke) = exports_ns(&node).await?;
-        if block > 0 {
-            all.read.push(read);
-            all.uncached.push(uncached);
-            all.asked.push(asked);
-            all.cached.push(cached);
-            all.export.push(export);
-            all.revoke.push(revoke);
-        }
-    }
-    Ok(all)
+        Ok([read, uncached, asked, cached, export, revoke])
+    };
+    let [read, uncached, asked, cached, export, revoke] = in_rounds(blocks, block).await?;
+    Ok(Naming { export, revoke, cached, uncached, asked, read })
 }
 
 /// Each is of a segment that is not imported: what was imported is let go at once.

@@ -9,14 +9,16 @@ use super::{
     owner::{NOTIFIED_AT, STAMP_AT, monotonic_ns},
     peers::{Job, Peers},
 };
-use crate::{Failure, stats::Spread};
+use crate::{
+    Failure,
+    stats::{Spread, in_rounds},
+};
 
 const IN_A_BLOCK: usize = 20;
 /// Between two accesses: nobody spins meanwhile, who would take a core from those that are measured.
 const APART: Duration = Duration::from_millis(1);
 
 /// Microseconds, by block.
-#[derive(Default)]
 pub(super) struct Notified {
     /// From a WRITE by the link until the task that waits for the notification runs, less half of what a READ takes there and back.
     pub(super) by_link: Vec<f64>,
@@ -25,8 +27,7 @@ pub(super) struct Notified {
 }
 
 pub(super) async fn measure(peers: &Peers, blocks: usize) -> Result<Notified, Failure> {
-    let mut all = Notified::default();
-    for block in 0..=blocks {
+    let block = || async {
         let (mut reads, mut by_link, mut shared) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..IN_A_BLOCK {
             tokio::time::sleep(APART).await;
@@ -36,12 +37,10 @@ pub(super) async fn measure(peers: &Peers, blocks: usize) -> Result<Notified, Fa
             by_link.push(notified_after_us(peers, &peers.words).await?);
             shared.push(notified_after_us(peers, &peers.words_shared).await?);
         }
-        if block > 0 {
-            all.by_link.push(Spread::of(by_link).median - Spread::of(reads).median / 2.0);
-            all.shared.push(Spread::of(shared).median);
-        }
-    }
-    Ok(all)
+        Ok([Spread::of(by_link).median - Spread::of(reads).median / 2.0, Spread::of(shared).median])
+    };
+    let [by_link, shared] = in_rounds(blocks, block).await?;
+    Ok(Notified { by_link, shared })
 }
 
 async fn notified_after_us(peers: &Peers, writer: &Imported) -> Result<f64, Failure> {

@@ -9,14 +9,13 @@ use super::peers::{Job, Peers};
 use crate::{
     Failure,
     cpu::IN_FLIGHT,
-    stats::{Spread, ratios},
+    stats::{Spread, in_rounds, ratios},
     summary::Summary,
 };
 
 const IN_A_ROUND: usize = 20_000;
 
 /// Microseconds of processor time for one, by round.
-#[derive(Default)]
 pub(super) struct OwnerCpu {
     read: Vec<f64>,
     call: Vec<f64>,
@@ -25,20 +24,16 @@ pub(super) struct OwnerCpu {
 }
 
 pub(super) async fn measure(peers: &Arc<Peers>, rounds: usize) -> Result<OwnerCpu, Failure> {
-    let mut all = OwnerCpu::default();
-    for round in 0..=rounds {
-        let read = each_us(peers, Job::Read).await?;
-        let call = each_us(peers, Job::Call).await?;
-        let tonic = each_us(peers, Job::Tonic).await?;
-        let shared = each_us(peers, Job::ReadShared).await?;
-        if round > 0 {
-            all.read.push(read);
-            all.call.push(call);
-            all.tonic.push(tonic);
-            all.shared.push(shared);
-        }
-    }
-    Ok(all)
+    let round = || async {
+        Ok([
+            each_us(peers, Job::Read).await?,
+            each_us(peers, Job::Call).await?,
+            each_us(peers, Job::Tonic).await?,
+            each_us(peers, Job::ReadShared).await?,
+        ])
+    };
+    let [read, call, tonic, shared] = in_rounds(rounds, round).await?;
+    Ok(OwnerCpu { read, call, tonic, shared })
 }
 
 async fn each_us(peers: &Peers, job: Job) -> Result<f64, Failure> {

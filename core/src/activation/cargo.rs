@@ -1,0 +1,59 @@
+//! What a chain moves for.
+
+use alloc::string::String;
+
+use crate::{GuestCall, GuestSplit, SubChain};
+
+/// What a chain moves for.
+#[derive(Clone, Debug)]
+pub(crate) enum Cargo {
+    /// A call.
+    Call(GuestCall),
+    /// A split, to its merge host.
+    Split(GuestSplit),
+    /// Nothing: it makes room for the chain with which a service of this node answered this call.
+    Sub { call: u32, service: String, sub: SubChain },
+}
+
+impl Cargo {
+    /// The guest's number for it.
+    pub(crate) const fn number(&self) -> u32 {
+        match self {
+            Self::Call(call) => call.call,
+            Self::Split(split) => split.call,
+            Self::Sub { call, .. } => *call,
+        }
+    }
+
+    /// The service that decides where it goes.
+    pub(crate) fn service(&self) -> &str {
+        match self {
+            Self::Call(call) => &call.service,
+            Self::Split(split) => split.at.as_deref().unwrap_or(""),
+            Self::Sub { service, .. } => service,
+        }
+    }
+
+    pub(crate) fn function(&self) -> &str {
+        match self {
+            Self::Call(call) => &call.function,
+            Self::Split(_) => "split",
+            Self::Sub { .. } => "",
+        }
+    }
+
+    pub(crate) const fn position(&self) -> (u32, u32) {
+        match self {
+            Self::Call(call) => (call.line, call.column),
+            Self::Split(split) => (split.line, split.column),
+            Self::Sub { .. } => (0, 0),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Call(call) => call.params.len_bytes(),
+            Self::Split(_) | Self::Sub { .. } => 0,
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Any message.
+
+use catena_wire::{Brought, Budget, End, Hop, Message, NodeId, Replies, RightEnd, Value};
+use proptest::{collection::vec, option, prelude::*};
+
+use super::{
+    chains::{duplicate, end, hop},
+    memory::about,
+    parts::{
+        answer, branch, budget, bytes, chain, console, delegated, entry, exception, hash, key, name, node, outcome,
+        right, value, whereabouts, whither,
+    },
+};
+
+/// Any message at all.
+pub(crate) fn message() -> impl Strategy<Value = Message> {
+    let call = (
+        any::<u64>(),
+        name(),
+        name(),
+        value(),
+        budget(),
+        option::of(key()),
+        option::of(value()),
+        (duplicate(), any::<u64>()),
+    );
+    let call = call.prop_map(|(id, service, function, params, budget, key, credentials, (duplicate, age_us))| {
+        Message::Call { id, service, function, params, budget, key, credentials, duplicate, age_us }
+    });
+    let relay = (any::<u64>(), bytes(100), bytes(100)).prop_map(|(to, head, tail)| Message::Relay {
+        to: NodeId(to),
+        head: head.to_vec(),
+        tail,
+    });
+    prop_oneof![
+        hop().prop_map(|hop| Message::Hop(Box::new(hop))),
+        key().prop_map(Message::Accepted),
+        (key(), exception()).prop_map(|(key, why)| Message::Refused(key, why)),
+        (key(), any::<u32>(), value(), any::<u32>()).prop_map(|(key, number, value, to)| Message::Partial {
+            key,
+            number,
+            value,
+            to
+        }),
+        end().prop_map(|end| Message::End(Box::new(end))),
+        (key(), node(), vec(branch(), 0..4)).prop_map(|(key, host, open)| Message::Heartbeat(key, host, open)),
+        call,
+        (any::<u64>(), outcome(), any::<u32>(), any::<u64>(), console()).prop_map(
+            |(id, outcome, hops_left, service_us, console)| {
+                Message::Return(id, outcome, Brought { hops_left, service_us, console })
+            }
+        ),
+        any::<u64>().prop_map(Message::Withdraw),
+        hash().prop_map(Message::WantCode),
+        (hash(), bytes(300)).prop_map(|(code, bytes)| Message::Code(code, bytes)),
+        hash().prop_map(Message::NoCode),
+        any::<u64>().prop_map(Message::List),
+        (any::<u64>(), vec(entry(), 0..4)).prop_map(|(id, entries)| Message::Listing(id, entries)),
+        (key(), any::<u32>(), console()).prop_map(|(key, first, lines)| Message::Console(key, first, lines)),
+        (key(), node(), option::of(node())).prop_map(|(key, origin, entry)| Message::Locate { key, origin, entry }),
+        (key(), name(), whereabouts()).prop_map(|(key, host, place)| Message::Located(key, host, place)),
+        chain().prop_map(Message::Cancel),
+        (value(), right()).prop_map(|(params, right)| {
+            let (service, function, budget) = ("s".into(), "f".into(), Budget::new(7, 3));
+            Message::Ask { id: 1, service, function, params, budget, credentials: None, right: Box::new(right) }
+        }),
+        (key(), any::<u32>(), vec(value(), 0..4)).prop_map(|(key, first, values)| Message::Replies(Replies {
+            key,
+            first,
+            values
+        })),
+        (key(), any::<u32>(), vec(delegated(), 0..3), option::of(exception())).prop_map(
+            |(key, replies, delegated, threw)| {
+                Message::RightEnd(Box::new(RightEnd { key, replies, delegated, threw }))
+            }
+        ),
+        (key(), any::<u32>(), any::<u32>()).prop_map(|(key, arrived, read)| Message::Took { key, arrived, read }),
+        relay,
+        about().prop_map(Message::Segment),
+        (any::<u64>(), whither()).prop_map(|(id, whither)| Message::CallElsewhere(id, whither)),
+        (key(), whither()).prop_map(|(key, whither)| Message::HopElsewhere(key, whither)),
+        (name(), whither()).prop_map(|(service, whither)| Message::Moved(service, whither)),
+        vec(entry(), 0..4).prop_map(Message::Offers),
+        (any::<u64>(), name()).prop_map(|(id, service)| Message::Resolve(id, service)),
+        (any::<u64>(), vec(answer(), 0..4)).prop_map(|(id, answers)| Message::Resolved(id, answers)),
+    ]
+}
