@@ -5,7 +5,7 @@ formatting() {
     cargo fmt --all --check
     # Workspaces of their own, which the root does not reach.
     local manifest
-    for manifest in guest/wasm/Cargo.toml proof/fuzz/Cargo.toml; do
+    for manifest in guest/wasm/Cargo.toml proof/fuzz/Cargo.toml proof/explore/Cargo.toml; do
         [ ! -e "$manifest" ] || cargo fmt --all --check --manifest-path "$manifest"
     done
 }
@@ -17,7 +17,7 @@ fuzz_targets() {
 }
 
 checks() {
-    step "Checking the formatting" "cargo fmt --all (and with --manifest-path for guest/wasm and proof/fuzz)" formatting
+    step "Checking the formatting" "cargo fmt --all (and with --manifest-path for guest/wasm, proof/fuzz and proof/explore)" formatting
     step "Checking that every dependency has its reason" "correct docs/dependencies.md as the message says" tools/dependencies.sh
     step "Checking the invariants of the house" "ARCHITECTURE.md says why; tools/xtask/src/tidy.rs has the tables" \
         xtask tidy

@@ -10,7 +10,7 @@ readonly TABLE=docs/dependencies.md
 # "DEPENDENCY CRATE" for each crate of ours (depth 0) and each crate from outside that it names (depth 1).
 named() {
     local manifest
-    for manifest in Cargo.toml guest/wasm/Cargo.toml proof/fuzz/Cargo.toml; do
+    for manifest in Cargo.toml guest/wasm/Cargo.toml proof/fuzz/Cargo.toml proof/explore/Cargo.toml; do
         [ -e "$manifest" ] || continue
         # Without "(*)" for what was shown before, and without ours, which have a path where others have nothing.
         cargo tree --locked --manifest-path "$manifest" --workspace --depth 1 --prefix depth --no-dedupe \

@@ -23,6 +23,9 @@ step "Running the tests" "the failed ones are named above; one alone: cargo test
 step "Looking for the bugs of a core with seeded bugs" "a bug that nothing catches is named above: the model has lost a promise, or a test its point" \
     cargo test --locked --release -p catena-core --features seeded-bugs \
     --test model --test world --test replies --test segments --test messages -- bugs each_mistake --nocapture
+# What threads share of the right to reply, in every order that a few of them can take.
+step "Exploring the right to reply with loom and shuttle" "the way that fails is above; proof/explore" \
+    cargo test --locked --release --manifest-path proof/explore/Cargo.toml --target-dir target/explore
 step "Running the examples in the documentation" "they are in the comments of the files named above" \
     cargo test --locked --release --workspace --doc --no-fail-fast
 checks

@@ -22,7 +22,7 @@ mod timer;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak, atomic::AtomicBool},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicBool},
     time::{Duration, Instant},
 };
 
@@ -33,7 +33,7 @@ use catena_net::{Endpoint, Lease, MemoryBudget, Topology};
 use catena_wire::{ChainId, Exception, Fault, NodeId, NodeRef, ResolverAnswer, ServiceEntry, StepKey, Value, names};
 use tokio::{
     runtime::Handle,
-    sync::{OnceCell, Semaphore, oneshot},
+    sync::{Notify, OnceCell, Semaphore, oneshot},
     task::AbortHandle,
 };
 
@@ -43,7 +43,7 @@ use crate::{
     durable::Steps,
     incoming::{Incoming, Sender, incoming},
     messages::Post,
-    replying::Held,
+    replying::Bursts,
     segments::Hub,
     store::Store,
 };
@@ -52,7 +52,6 @@ use mesh_names::MeshResolver;
 use offering::Offering;
 use peers::Peers;
 use relief::Relief;
-use rights::Bursts;
 use sessions::Sessions;
 use timer::Alarm;
 
@@ -92,7 +91,7 @@ pub(crate) struct Shell {
     replies: Mutex<HashMap<ChainId, Sender>>,
     calls: Mutex<HashMap<CallId, oneshot::Sender<Result<Value, Exception>>>>,
     /// Rights to reply that service functions here have.
-    rights: Mutex<HashMap<StepKey, Weak<Held>>>,
+    rights: Mutex<HashMap<StepKey, Arc<Notify>>>,
     bursts: Bursts,
     /// Of the sub-chains that services of this node answered with.
     hearers: Mutex<HashMap<StepKey, Hearer>>,
@@ -167,7 +166,7 @@ impl Shell {
             replies: Mutex::default(),
             calls: Mutex::default(),
             rights: Mutex::default(),
-            bursts: Bursts::default(),
+            bursts: Bursts::new(),
             hearers: Mutex::default(),
             listings: Mutex::default(),
             questions: Mutex::default(),

@@ -1,34 +1,25 @@
 //! Rights to reply that service functions of this node have.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use catena_core::{NotSent, Sent};
 use catena_wire::{ChainId, Exception, StepKey, Value};
-use tokio::{sync::oneshot, task::yield_now};
+use tokio::{
+    sync::{Notify, oneshot},
+    task::yield_now,
+};
 
 use super::{Shell, lock};
-use crate::replying::{Gathered, Held, Right};
+use crate::replying::{Counted, Gathered, Held, Right};
 
 /// After so long replies go, whether others follow them or not.
 const BURST_MAX: Duration = Duration::from_micros(50);
 
 /// Replies pause when so many turns of the runtime have brought none. In one alone, those which reply may not have had theirs.
 const QUIET_TURNS: u32 = 2;
-
-/// Replies that follow one another so quickly that one message has many.
-#[derive(Default)]
-pub(super) struct Bursts {
-    /// How many there were so far.
-    replies: AtomicU64,
-    /// A task waits for their pause.
-    awaited: AtomicBool,
-}
 
 impl Shell {
     /// The right that came with a call. For a plain call: what gathers its replies, if it wants them.
@@ -38,13 +29,13 @@ impl Shell {
         gathers: bool,
     ) -> (Right, Option<oneshot::Receiver<Vec<Value>>>) {
         if let Some(key) = key {
-            let held = Arc::new(Held::new(Arc::clone(self), key.clone()));
-            lock(&self.rights).insert(key, Arc::downgrade(&held));
-            return (Right::Set(held), None);
+            let changed = Arc::new(Notify::new());
+            lock(&self.rights).insert(key.clone(), Arc::clone(&changed));
+            return (Right::Set(Counted::new(Held::new(Arc::clone(self), key, changed))), None);
         }
         if gathers {
             let (gathered, all) = Gathered::new();
-            return (Right::Gathered(Arc::new(gathered)), Some(all));
+            return (Right::Gathered(Counted::new(gathered)), Some(all));
         }
         (Right::Nowhere, None)
     }
@@ -55,9 +46,12 @@ impl Shell {
         match sent {
             Sent::Now => self.drive(),
             Sent::Later { first } => {
-                self.bursts.replies.fetch_add(1, Ordering::Relaxed);
+                if self.bursts.one_waits(first) {
+                    self.send_at_pause();
+                }
                 if first {
-                    self.flush_at_pause();
+                    // Should a function hold this thread, the machines' timer has it go.
+                    self.drive();
                 }
             }
         }
@@ -65,24 +59,20 @@ impl Shell {
     }
 
     /// Has what waits go as soon as some turns of the runtime bring no more, or after a while.
-    fn flush_at_pause(self: &Arc<Self>) {
-        // Should a function hold this thread, the machines' timer has it go.
-        self.drive();
-        if self.bursts.awaited.swap(true, Ordering::AcqRel) {
-            return;
-        }
+    fn send_at_pause(self: &Arc<Self>) {
         let shell = Arc::clone(self);
         self.runtime.spawn(async move {
             let (began, mut before, mut quiet_turns) = (Instant::now(), 0, 0);
             while quiet_turns < QUIET_TURNS && began.elapsed() < BURST_MAX {
                 yield_now().await;
-                let replies = shell.bursts.replies.load(Ordering::Relaxed);
+                let replies = shell.bursts.so_far();
                 quiet_turns = if replies == before { quiet_turns + 1 } else { 0 };
                 before = replies;
             }
-            shell.bursts.awaited.store(false, Ordering::Release);
-            let now = shell.now();
-            shell.core().flush(now);
+            shell.bursts.over(|| {
+                let now = shell.now();
+                shell.core().flush(now);
+            });
             shell.drive();
         });
     }
@@ -110,9 +100,8 @@ impl Shell {
 
     /// Whoever waits to reply under this right tries again.
     pub(super) fn right_changed(&self, right: &StepKey) {
-        let held = lock(&self.rights).get(right).and_then(std::sync::Weak::upgrade);
-        if let Some(held) = held {
-            held.changed.notify_waiters();
+        if let Some(changed) = lock(&self.rights).get(right) {
+            changed.notify_waiters();
         }
     }
 

@@ -4,10 +4,18 @@
 //! still reply has a clone of the [`Context`], or it could not reply; and no clone can be forgotten, since its owner's end drops it. The last
 //! drop is the end.
 
+mod bursts;
+mod counted;
+mod ground;
+mod mistake;
+
 use std::sync::{Arc, Mutex};
 
+pub(crate) use bursts::Bursts;
 use catena_core::{Gather, NotSent};
 use catena_wire::{Exception, Fault, StepKey, Value, names};
+pub(crate) use counted::Counted;
+use counted::{Ends, Gone};
 use serde::Serialize;
 use tokio::sync::{Notify, oneshot};
 
@@ -21,9 +29,9 @@ use crate::{
 #[derive(Clone)]
 pub(crate) enum Right {
     /// To the reply set of whoever called, or whose call was delegated here.
-    Set(Arc<Held>),
+    Set(Counted<Held>),
     /// Into the one result of a plain call.
-    Gathered(Arc<Gathered>),
+    Gathered(Counted<Gathered>),
     /// The caller waits for what the function returns, and nothing else.
     Nowhere,
 }
@@ -31,27 +39,23 @@ pub(crate) enum Right {
 impl Right {
     /// Lets go of it for a function that has ended.
     pub(crate) fn let_go(self) {
-        if let Self::Set(held) = self
-            && let Some(mut held) = Arc::into_inner(held)
-        {
-            held.let_go = true;
-            held.shell.let_go(&held.key);
+        if let Self::Set(held) = self {
+            held.let_go();
         }
     }
 }
 
-/// A right to reply, which ends when it is dropped.
+/// A right to reply, whose end is told when nobody has it any more.
 pub(crate) struct Held {
     shell: Arc<Shell>,
     key: StepKey,
-    let_go: bool,
     /// There may be room again, or the right is over.
-    pub(crate) changed: Notify,
+    changed: Arc<Notify>,
 }
 
 impl Held {
-    pub(crate) fn new(shell: Arc<Shell>, key: StepKey) -> Self {
-        Self { shell, key, let_go: false, changed: Notify::new() }
+    pub(crate) const fn new(shell: Arc<Shell>, key: StepKey, changed: Arc<Notify>) -> Self {
+        Self { shell, key, changed }
     }
 
     /// Waits while the caller's reader is behind.
@@ -77,12 +81,12 @@ impl Held {
     }
 }
 
-impl Drop for Held {
-    /// By a task: a runtime that is shut down drops tasks that had more to say, and takes no new ones. So nobody is told that this was all, and the caller finds
-    /// that the node is lost.
-    fn drop(&mut self) {
-        if self.let_go {
-            return;
+impl Ends for Held {
+    /// Where it was dropped, by a task: a runtime that is shut down drops tasks that had more to say, and takes no new ones. So nobody is told that this was all,
+    /// and the caller finds that the node is lost.
+    fn end(&self, gone: Gone) {
+        if gone == Gone::LetGo {
+            return self.shell.let_go(&self.key);
         }
         let (shell, key) = (Arc::clone(&self.shell), self.key.clone());
         self.shell.runtime().spawn(async move { shell.let_go(&key) });
@@ -92,7 +96,7 @@ impl Drop for Held {
 /// What is gathered for a plain call, until the last that may reply has gone.
 pub(crate) struct Gathered {
     values: Mutex<Vec<Value>>,
-    done: Option<oneshot::Sender<Vec<Value>>>,
+    done: Mutex<Option<oneshot::Sender<Vec<Value>>>>,
 }
 
 /// Bytes that one plain call may gather.
@@ -101,7 +105,7 @@ const GATHERED_BYTES_MAX: usize = 16 << 20;
 impl Gathered {
     pub(crate) fn new() -> (Self, oneshot::Receiver<Vec<Value>>) {
         let (done, all) = oneshot::channel();
-        (Self { values: Mutex::default(), done: Some(done) }, all)
+        (Self { values: Mutex::default(), done: Mutex::new(Some(done)) }, all)
     }
 
     fn add(&self, value: Value) -> Result<(), Exception> {
@@ -118,9 +122,9 @@ impl Gathered {
     }
 }
 
-impl Drop for Gathered {
-    fn drop(&mut self) {
-        if let Some(done) = self.done.take() {
+impl Ends for Gathered {
+    fn end(&self, _: Gone) {
+        if let Some(done) = lock(&self.done).take() {
             let _ = done.send(std::mem::take(&mut lock(&self.values)));
         }
     }

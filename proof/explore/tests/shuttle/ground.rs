@@ -1,0 +1,25 @@
+//! What the explored files stand on: shuttle's types, and one mistake if a test asks for it.
+
+use std::cell::Cell;
+
+pub(super) use shuttle::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+};
+
+use super::mistake::Mistake;
+
+thread_local! {
+    /// Shuttle runs all threads of a model on the test's own.
+    static MISTAKE: Cell<Option<Mistake>> = const { Cell::new(None) };
+}
+
+/// Whether this mistake is made.
+pub(super) fn made(mistake: Mistake) -> bool {
+    MISTAKE.get() == Some(mistake)
+}
+
+/// From here on this one is made, in this test.
+pub(super) fn make(mistake: Mistake) {
+    MISTAKE.set(Some(mistake));
+}
