@@ -198,11 +198,15 @@ mod tests {
     use catena_wire::{Buffer, NodeId, Rights};
 
     use super::*;
-    use crate::{GrantTerms, Segment, segments::Hub};
+    use crate::{
+        GrantTerms, Segment,
+        segments::{Hub, Sharing},
+    };
 
     /// A return buffer of so many bytes, in which its server has put this word before anything.
     async fn told(bytes: u64, word: u64) -> Result<Bytes, Exception> {
-        let hub = Hub::new(NodeId(1), SegmentPolicy::default(), 0, false);
+        let sharing = Sharing { memory: false, remote: None };
+        let hub = Hub::new(NodeId(1), SegmentPolicy::default(), 0, sharing);
         let segment = Segment::export(&hub, "room", bytes + WORD_BYTES, Export::default())?;
         let terms = GrantTerms { rights: Rights::WRITE, offset: 0, bytes, uses: 1, lasts: TIMEOUT };
         let at = segment.grant(NodeId(2), terms)?.at;
