@@ -210,7 +210,7 @@ async fn answers_that_are_asked_for_and_never_read() {
         let mut peer = Peer::dial("127.0.0.2", address, 100 + number).await?;
         let large = "x".repeat(1 << 20);
         for id in 0_u64.. {
-            let question = if number % 2 == 0 { Message::List(id) } else { echo(id, &large) };
+            let question = if number.is_multiple_of(2) { Message::List(id) } else { echo(id, &large) };
             if peer.say(question).await.is_err() {
                 break;
             }

@@ -1,3 +1,5 @@
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
     task::Waker,

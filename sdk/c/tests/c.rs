@@ -103,7 +103,7 @@ async fn the_library_for_java_uses_all_of_it_and_copies_nothing() {
     let built = root.join("target/java");
     let mut java = Command::new("java");
     java.arg("-cp").arg(format!("{0}/lib/*:{0}/catena/test-classes", built.display()));
-    java.args(["-ea", "catena.Program", &node.address().unwrap()])
+    java.args(["-ea", "catena.Program", node.address().unwrap()])
         .env("CATENA_LIBRARY", library().join("libcatena_c.so"));
     let said = run(java).await;
     assert!(said.ends_with("all of it\n"), "{said}");

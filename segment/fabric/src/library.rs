@@ -14,14 +14,19 @@ use crate::ffi::{Fabric, FabricAttr, Info};
 pub(crate) const API: u32 = 1 << 16 | 17;
 const FILE: &CStr = c"libfabric.so.1";
 
+type Getinfo = unsafe extern "C" fn(u32, *const c_char, *const c_char, u64, *const Info, *mut *mut Info) -> c_int;
+type Freeinfo = unsafe extern "C" fn(*mut Info);
+type Dupinfo = unsafe extern "C" fn(*const Info) -> *mut Info;
+type OpenFabric = unsafe extern "C" fn(*mut FabricAttr, *mut *mut Fabric, *mut c_void) -> c_int;
+type Strerror = unsafe extern "C" fn(c_int) -> *const c_char;
+
 /// The functions that are exported, as far as they are used.
 pub(crate) struct Library {
-    pub(crate) getinfo:
-        unsafe extern "C" fn(u32, *const c_char, *const c_char, u64, *const Info, *mut *mut Info) -> c_int,
-    pub(crate) freeinfo: unsafe extern "C" fn(*mut Info),
-    pub(crate) dupinfo: unsafe extern "C" fn(*const Info) -> *mut Info,
-    pub(crate) fabric: unsafe extern "C" fn(*mut FabricAttr, *mut *mut Fabric, *mut c_void) -> c_int,
-    strerror: unsafe extern "C" fn(c_int) -> *const c_char,
+    pub(crate) getinfo: Getinfo,
+    pub(crate) freeinfo: Freeinfo,
+    pub(crate) dupinfo: Dupinfo,
+    pub(crate) fabric: OpenFabric,
+    strerror: Strerror,
 }
 
 impl Library {
@@ -63,11 +68,11 @@ fn load() -> Result<Library, String> {
     let (version, library) = unsafe {
         let version: unsafe extern "C" fn() -> u32 = std::mem::transmute(symbol(c"fi_version")?);
         let library = Library {
-            getinfo: std::mem::transmute::<*mut c_void, _>(symbol(c"fi_getinfo")?),
-            freeinfo: std::mem::transmute::<*mut c_void, _>(symbol(c"fi_freeinfo")?),
-            dupinfo: std::mem::transmute::<*mut c_void, _>(symbol(c"fi_dupinfo")?),
-            fabric: std::mem::transmute::<*mut c_void, _>(symbol(c"fi_fabric")?),
-            strerror: std::mem::transmute::<*mut c_void, _>(symbol(c"fi_strerror")?),
+            getinfo: std::mem::transmute::<*mut c_void, Getinfo>(symbol(c"fi_getinfo")?),
+            freeinfo: std::mem::transmute::<*mut c_void, Freeinfo>(symbol(c"fi_freeinfo")?),
+            dupinfo: std::mem::transmute::<*mut c_void, Dupinfo>(symbol(c"fi_dupinfo")?),
+            fabric: std::mem::transmute::<*mut c_void, OpenFabric>(symbol(c"fi_fabric")?),
+            strerror: std::mem::transmute::<*mut c_void, Strerror>(symbol(c"fi_strerror")?),
         };
         (version(), library)
     };

@@ -179,8 +179,8 @@ fn place_of(from: &[String], path: &[String], files: &BTreeMap<&Names, File>) ->
             }
         }
         let mut handed_on = None;
-        while let Some(name) = names.next() {
-            let next = [&at[..], &[name.clone()]].concat();
+        for name in names {
+            let next = [&at[..], std::slice::from_ref(name)].concat();
             if files.contains_key(&next) {
                 at = next;
                 continue;
