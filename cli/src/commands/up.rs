@@ -76,9 +76,10 @@ pub(crate) const EXAMPLE: &str = r#"A file with everything in it; only `name` mu
   bytes = 4_096
   anyone = ["read", "write"]         # and cas; without it nobody may do anything
 
-  [rdma]                             # if catena is built with it: segments of other hosts
-  provider = "tcp;ofi_rxm"           # `fi_info -l` lists what is there
-  address = "192.0.2.7"              # this host's own; without it the one that the node listens at
+  # Where catena is built with `--features rdma`: segments of other hosts by libfabric.
+  # [rdma]
+  # provider = "tcp;ofi_rxm"         # `fi_info -l` lists what is there
+  # address = "192.0.2.7"            # this host's own; without it the one that the node listens at
 
   [limits]                           # of each guest
   memory_bytes_max = 67_108_864
