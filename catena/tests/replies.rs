@@ -11,7 +11,9 @@ use std::{
     time::Duration,
 };
 
-use catena::{Client, Context, Ended, Exception, Node, Place, ReplySet, RunOptions, Service, exceptions, to_value};
+use catena::{
+    Budget, Client, Context, Ended, Exception, Node, Place, Policy, ReplySet, RunOptions, Service, exceptions, to_value,
+};
 use tokio::sync::{Notify, Semaphore};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -306,21 +308,10 @@ async fn a_set_that_is_dropped_or_cancelled_stops_the_whole_tree() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_context_that_is_kept_for_ever_ends_with_the_callers_time_and_its_node_is_named() {
-    let kept = Arc::new(Mutex::new(Vec::new()));
-    let keep = Arc::clone(&kept);
-    let service = Service::new("a").replies("keep", move |context: Context, (): ()| {
-        keep.lock().unwrap().push(context.clone());
-        async move { Ok(context.preturn(&7).await?) }
-    });
+    let (kept, service) = keeper("a");
     let (_nodes, client) = nodes(vec![service]).await;
     let options = RunOptions { timeout: Duration::from_secs(2), ..RunOptions::default() };
-    let set = client.replies_with("a/keep", to_value(&()).unwrap(), &options).unwrap();
-    let (seen, why, set) = all(set).await;
-    // Caller and holder look at the same time at clocks of their own: who is first says whether this is a failure or an exception.
-    assert!(seen == BTreeSet::from([7]) && set.is_partial());
-    assert_eq!(why.unwrap().name, exceptions::DEADLINE_EXCEEDED);
-    let [missing] = set.missing() else { panic!("{:?}", set.missing()) };
-    assert!(missing.node.as_deref() == Some("a") && missing.target == "a/keep", "{missing:?}");
+    ends_as_failure_of_a(client.replies_with("a/keep", to_value(&()).unwrap(), &options).unwrap()).await;
     // The right is over for whoever still has it.
     let context = kept.lock().unwrap().pop().unwrap();
     let replied = async {
@@ -329,6 +320,38 @@ async fn a_context_that_is_kept_for_ever_ends_with_the_callers_time_and_its_node
         }
     };
     tokio::time::timeout(PATIENCE, replied).await.expect("it is told that nobody waits");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_says_first_that_time_ran_out_makes_no_other_end_of_it() {
+    let (_kept, service) = keeper("a");
+    let policy = Policy { budget_max: Budget::new(1_000_000, 2_000), ..Policy::default() };
+    let node = Node::builder("a").listen("127.0.0.1:0").policy(policy).service(service).start().await.unwrap();
+    let join = Place::new(node.address().unwrap());
+    let client = Client::builder("client").join(join).connect().await.unwrap();
+    // The caller would wait for the default time, which is far longer.
+    ends_as_failure_of_a(client.replies("a/keep", &()).await.unwrap()).await;
+}
+
+/// A service whose function replies once, and whose context is kept for ever.
+fn keeper(name: &str) -> (Arc<Mutex<Vec<Context>>>, Service) {
+    let kept = Arc::new(Mutex::new(Vec::new()));
+    let keep = Arc::clone(&kept);
+    let service = Service::new(name).replies("keep", move |context: Context, (): ()| {
+        keep.lock().unwrap().push(context.clone());
+        async move { Ok(context.preturn(&7).await?) }
+    });
+    (kept, service)
+}
+
+/// Whoever is first to say that time ran out.
+async fn ends_as_failure_of_a(set: ReplySet) {
+    let (seen, why, set) = all(set).await;
+    assert_eq!((seen, set.ended()), (BTreeSet::from([7]), Some(Ended::Failure)));
+    let why = why.unwrap();
+    assert!(why.name == exceptions::DEADLINE_EXCEEDED && why.message.contains("held by a for a/keep"), "{why:?}");
+    let [missing] = set.missing() else { panic!("{:?}", set.missing()) };
+    assert!(missing.node.as_deref() == Some("a") && missing.target == "a/keep", "{missing:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

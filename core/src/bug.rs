@@ -116,6 +116,8 @@ bugs! {
     DelegateNotCounted,
     /// An end that comes twice counts for two.
     CountTwice,
+    /// That a right ended only because time ran out is not told.
+    LateNotTold,
     /// A call that is answered many times goes on when the function that reads its replies has moved away or ended.
     SetOutlivesReader,
     /// Who has a delegated right is not told that nobody waits for it.

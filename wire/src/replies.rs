@@ -68,6 +68,9 @@ pub struct RightEnd {
     /// Why replies of this right may be missing.
     #[n(3)]
     pub threw: Option<Exception>,
+    /// It ended only because its call's time ran out at its holder (Quatrain, section 3.3): the call has failed.
+    #[cbor(n(4), default)]
+    pub late: bool,
 }
 
 /// A right that was delegated.

@@ -2,7 +2,7 @@
 
 use alloc::{boxed::Box, collections::VecDeque, string::String, sync::Arc, vec::Vec};
 use catena_wire::{
-    Budget, Exception, Fate, Message, NodeId, Part, REPLIES_MAX, Replies, Right, RightEnd, StepKey, Value,
+    Budget, Exception, Fate, Fault, Message, NodeId, Part, REPLIES_MAX, Replies, Right, RightEnd, StepKey, Value, names,
 };
 
 use crate::{Policy, Receipt, Time, delivery::Parcel, ground::Ground, outbox::Event};
@@ -86,6 +86,8 @@ pub(super) struct Held {
     /// Nobody here can reply under it any more.
     pub(super) let_go: bool,
     pub(super) threw: Option<Exception>,
+    /// It ends only because time ran out, or its caller is gone.
+    pub(super) late: bool,
     pub(super) beat_at: Time,
     /// Since when the caller has not been reached, and when that was last found.
     pub(super) unreached: Option<(Time, Time)>,
@@ -142,9 +144,38 @@ impl Held {
         self.unreached.is_some_and(|(since, _)| now.since(since) >= policy.orphan_timeout_us)
     }
 
+    /// What was to end it by itself has failed. Once time is up, that is why.
+    pub(super) fn failed(&mut self, now: Time) {
+        self.late |= self.deadline <= now;
+    }
+
+    /// Ends it for whoever still has it: its caller's time has run out, or its caller is gone.
+    pub(super) fn cut_off(&mut self, now: Time) {
+        let out_of_time = self.deadline <= now;
+        let why = if out_of_time { not_taken() } else { caller_gone() };
+        if !out_of_time {
+            self.threw.get_or_insert_with(|| why.clone());
+        }
+        (self.late, self.let_go) = (true, true);
+        self.queue.clear();
+        for child in &mut self.children {
+            child.fate.get_or_insert_with(|| Fate::Failed(why.clone()));
+        }
+    }
+
     pub(super) fn next(&self) -> Time {
         self.deadline.min(self.beat_at).min(self.flush_at.unwrap_or(self.deadline))
     }
+}
+
+fn not_taken() -> Exception {
+    let why = "nobody had taken the call by the time that the caller's time ran out; whether it took effect is unknown";
+    Exception::new(names::DEADLINE_EXCEEDED, Fault::Service, why).outcome_unknown()
+}
+
+fn caller_gone() -> Exception {
+    let why = "the caller could not be reached any more, so its call was stopped; whether it took effect is unknown; look at the network between the two";
+    Exception::new(names::NODE_LOST, Fault::Network, why).outcome_unknown()
 }
 
 /// Whether this is the caller, or passes on what the caller says.

@@ -29,6 +29,8 @@ pub(super) struct Known {
     pub(super) ended: bool,
     /// It was given up: should it be heard of again, it is not.
     pub(super) lost: bool,
+    /// It ended, or is ended, only because time ran out.
+    pub(super) late: bool,
     /// Replies that have been read.
     pub(super) read: u32,
     /// What its holder has been told: replies that have arrived, and that have been read.
@@ -167,14 +169,6 @@ impl Set {
         self.tally.give_up(branch);
     }
 
-    pub(super) fn lose_all(&mut self, why: impl Fn(&Known, u32) -> Exception) {
-        let open: Vec<Branch> = self.rights.keys().filter(|branch| self.tally.is_open(branch)).cloned().collect();
-        for branch in open {
-            let why = why(&self.rights[&branch], self.tally.delivered(&branch));
-            self.note_missing(&branch, why);
-        }
-    }
-
     pub(super) fn lose_silent(&mut self, ground: &Ground) {
         let silent = |(branch, known): &(&Branch, &Known)| known.silent_at <= ground.now && self.tally.is_open(branch);
         let silent: Vec<Branch> = self.rights.iter().filter(silent).map(|(branch, _)| branch.clone()).collect();
@@ -232,7 +226,18 @@ impl Known {
         way: Option<Arc<NodeRef>>,
         silent_at: Time,
     ) -> Self {
-        Self { target, holder, way, silent_at, ended: false, lost: false, read: 0, told: (0, 0), untold_bytes: 0 }
+        Self {
+            target,
+            holder,
+            way,
+            silent_at,
+            ended: false,
+            lost: false,
+            late: false,
+            read: 0,
+            told: (0, 0),
+            untold_bytes: 0,
+        }
     }
 
     pub(super) fn tell(&mut self, ground: &mut Ground, tally: &Tally, key: &StepKey, urgency: Urgency) {
@@ -253,14 +258,6 @@ impl Known {
             timeout_us / 1_000
         );
         Exception::new(names::NODE_LOST, Fault::Network, message).outcome_unknown()
-    }
-
-    pub(super) fn late(&self, delivered: u32) -> Exception {
-        let (host, what) = (self.host(), self.what());
-        let message = format!(
-            "{host} still had the right to reply{what} when the caller's time ran out; {delivered} replies had come; allow more time, or look at {host}"
-        );
-        Exception::new(names::DEADLINE_EXCEEDED, Fault::Service, message).outcome_unknown()
     }
 
     pub(super) fn what(&self) -> String {

@@ -6,8 +6,9 @@
 //! and as many replies as that counts: never before, since a right is named by an end that is awaited itself; never later, since
 //! everything that counts is sent until it has arrived, and a holder that shows no sign of life is given up, by name.
 //!
-//! [`right`] is the side of the holder, [`set`] that of the caller; a [`crate::collections::Tally`] orders and counts, for chains too.
+//! [`right`] is the side of the holder, [`set`] that of the caller, and [`ending`] says how its set has ended; a [`crate::collections::Tally`] orders and counts, for chains too.
 
+mod ending;
 mod held;
 mod known;
 mod missing;

@@ -27,6 +27,7 @@ struct Ended {
     right: Right,
     until: Time,
     delegated: Vec<Delegated>,
+    late: bool,
 }
 
 /// Rights to reply that are here.
@@ -95,6 +96,7 @@ impl Rights {
             children: Vec::new(),
             let_go: false,
             threw: None,
+            late: false,
             beat_at,
             unreached: None,
         };
@@ -197,6 +199,9 @@ impl Rights {
         let Some(branch) = child.branch.parent() else { return };
         let key = StepKey { branch, ..child.clone() };
         let Some(held) = self.held.get_mut(&key) else { return };
+        if at.is_err() {
+            held.failed(ground.now);
+        }
         if let Some(child) = held.children.get_mut(usize::from(child.branch.number()).wrapping_sub(1)) {
             child.fate = Some(match at {
                 Ok(node) => Fate::Taken((*node).clone()),
@@ -217,7 +222,10 @@ impl Rights {
         match result {
             Ok(Some(value)) => held.push(value),
             Ok(None) => {}
-            Err(why) => drop(held.threw.get_or_insert(why)),
+            Err(why) => {
+                held.failed(ground.now);
+                held.threw.get_or_insert(why);
+            }
         }
         self.send(ground, key, true);
     }
@@ -263,8 +271,9 @@ impl Rights {
             return self.end_if_done(ground, key);
         }
         // Its end has counted this reply: it says so again, without.
-        let Some(Ended { right, until, delegated }) = self.ended.get(key).cloned() else { return };
-        send_end(ground, &right, until, RightEnd { key: key.clone(), replies: first, delegated, threw: Some(why) });
+        let Some(Ended { right, until, delegated, late }) = self.ended.get(key).cloned() else { return };
+        let end = RightEnd { key: key.clone(), replies: first, delegated, threw: Some(why), late };
+        send_end(ground, &right, until, end);
     }
 
     /// The caller, or who handed it over, wants no more of this call: not here, and not where it was delegated to.
@@ -346,14 +355,7 @@ impl Rights {
     /// Its caller's time has run out, or its caller is gone: it ends whoever still has it.
     fn expire(&mut self, ground: &mut Ground, key: &StepKey) {
         let Some(held) = self.held.get_mut(key) else { return };
-        let why = "the right to reply was still held when the caller's time ran out";
-        let late = || Exception::new(names::DEADLINE_EXCEEDED, Fault::Service, why).outcome_unknown();
-        held.threw.get_or_insert_with(late);
-        held.let_go = true;
-        held.queue.clear();
-        for child in &mut held.children {
-            child.fate.get_or_insert_with(|| Fate::Failed(late()));
-        }
+        held.cut_off(ground.now);
         ground.out.tell(Event::Abandoned(Owner::Right(key.clone())));
         ground.out.ask(Action::RightChanged(key.clone()));
         self.end_if_done(ground, key);
@@ -390,9 +392,10 @@ impl Rights {
             held.children.into_iter().filter_map(|child| Some(Delegated { target: child.target, fate: child.fate? }));
         let delegated: Vec<Delegated> = delegated.collect();
         let (right, until) = (held.right, held.deadline);
-        let ended = || Ended { right: right.clone(), until, delegated: delegated.clone() };
+        let late = held.late && !bug!(ground.policy, LateNotTold);
+        let ended = || Ended { right: right.clone(), until, delegated: delegated.clone(), late };
         self.ended.entry(ground.clock.now(), key.clone(), ground.policy.rights_max, ended);
-        let end = RightEnd { key: key.clone(), replies: held.sent, delegated, threw: held.threw };
+        let end = RightEnd { key: key.clone(), replies: held.sent, delegated, threw: held.threw, late };
         send_end(ground, &right, until, end);
     }
 

@@ -14,7 +14,7 @@ use catena_wire::{
 
 use super::known::{Known, Reader, Set};
 use crate::{
-    Action, Missing, Receipt, Replied, Time, Urgency,
+    Action, Receipt, Replied, Time, Urgency,
     calls::Owner,
     collections::{Tally, Timers},
     ground::Ground,
@@ -151,6 +151,9 @@ impl Sets {
             if let Some(why) = end.threw {
                 set.note_missing(&branch, why);
             }
+            if end.late {
+                set.note_late(&branch);
+            }
         }
         if again && bug!(ground.policy, CountTwice) {
             let open = set.rights.keys().find(|other| set.tally.is_open(other)).cloned();
@@ -230,9 +233,9 @@ impl Sets {
             let call = ChainId { origin: ground.me.id, number };
             let Some(set) = self.sets.get_mut(&number) else { continue };
             if set.deadline <= ground.now {
-                set.lose_all(|known, delivered| known.late(delivered));
-                let why = "the time of the call ran out; what had come before can be read; allow more time";
-                self.fail(ground, call, Exception::new(names::DEADLINE_EXCEEDED, Fault::Caller, why).outcome_unknown());
+                set.run_out();
+                self.stop(ground, call);
+                self.finish(ground, call, None);
                 continue;
             }
             if set.tell_at.is_some_and(|at| at <= ground.now) {
@@ -318,11 +321,9 @@ impl Sets {
 
     /// The exact end.
     fn end_if_complete(&mut self, ground: &mut Ground, call: ChainId) {
-        let Some(set) = self.sets.get(&call.number).filter(|set| set.tally.is_complete()) else { return };
-        // The call itself was lost with its first holder: the connection broke.
-        let broken = |missing: &&Missing| missing.why.fault == Fault::Network;
-        let failure = set.missing.get(&Branch::root()).filter(broken).map(|missing| missing.why.clone());
-        self.finish(ground, call, failure);
+        if self.sets.get(&call.number).is_some_and(|set| set.tally.is_complete()) {
+            self.finish(ground, call, None);
+        }
     }
 
     /// It ends before all that is awaited has come.
@@ -331,8 +332,9 @@ impl Sets {
         self.finish(ground, call, Some(why));
     }
 
-    fn finish(&mut self, ground: &mut Ground, call: ChainId, failure: Option<Exception>) {
+    fn finish(&mut self, ground: &mut Ground, call: ChainId, stopped: Option<Exception>) {
         let Some(mut set) = self.remove(call) else { return };
+        let failure = stopped.or_else(|| set.failure(ground.now));
         let Set { rights, tally, .. } = &mut set;
         for (branch, known) in rights {
             if tally.delivered(branch) > known.told.0 {

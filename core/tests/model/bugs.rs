@@ -51,6 +51,7 @@ fn shown_in(bug: Bug) -> Option<&'static str> {
         | Bug::EndOvertakes
         | Bug::ReplyAfterEnd
         | Bug::DelegateNotCounted
+        | Bug::LateNotTold
         | Bug::CountTwice
         | Bug::SetOutlivesReader
         | Bug::CancelMissesDelegate => return None,

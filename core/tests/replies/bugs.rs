@@ -12,6 +12,7 @@ const SHOWN_IN: &[(Bug, &str)] = &[
     (Bug::CountTwice, "two servers, delegation, one repetition"),
     (Bug::CancelMissesDelegate, "tasks that reply later, delegation, a cancel"),
     (Bug::SetOutlivesReader, "a function that stops early, a task that replies later, a cancel"),
+    (Bug::LateNotTold, "a delegate that keeps its right, a server's clock first"),
     (Bug::AnswerTwice, "one reply and what is returned"),
 ];
 

@@ -1,6 +1,6 @@
 //! What holds in every state, whatever has happened.
 
-use catena_wire::Branch;
+use catena_wire::{Branch, names};
 
 use crate::{
     tree::Tree,
@@ -33,6 +33,17 @@ pub(crate) const PROMISES: &[Promise] = &[
                 failure.is_some() || short(tree, seen).iter().all(covered)
             })
         })
+    }),
+    ("what ends only because time ran out is a failure, whoever says so", |setup, world| {
+        each(world, |seen| {
+            seen.ends.iter().all(|(missing, failure)| {
+                failure.is_some() || missing.iter().all(|missing| missing.why.name != names::DEADLINE_EXCEEDED)
+            })
+        }) && (setup.faults != Faults::default()
+            || of(setup, world).all(|(tree, seen)| {
+                let kept = tree.rights().iter().any(|(_, right)| right.keeps);
+                seen.ends.iter().all(|(_, failure)| failure.is_some() == kept)
+            }))
     }),
     ("every call ends, and leaves nothing behind", |setup, world| {
         !world.at_rest(setup) || (each(world, |seen| !seen.is_open()) && world.busy().is_empty())

@@ -6,7 +6,7 @@ use crate::{
     drawn::{Rng, all_hold, seeds},
     promises::broken,
     tree::Tree,
-    world::{Event, Faults, Setup, World},
+    world::{Clocks, Event, Faults, Setup, World},
 };
 
 const SEEDS: u64 = 4_000;
@@ -43,6 +43,7 @@ fn draw(rng: &mut Rng) -> Setup {
         lazy: rng.one_in(2),
         bursts: rng.one_in(2),
         in_functions: rng.one_in(3),
+        clocks: [Clocks::CallerFirst, Clocks::ServerFirst, Clocks::ServerShort][rng.below(3)],
         ..Setup::default()
     }
 }

@@ -29,6 +29,20 @@ pub(crate) struct Faults {
 
 /// Of a function that makes a call: a fourth of them goes with it, enough for the widest tree that is drawn.
 const HOPS_MAX: u32 = 8_000;
+/// That a call is given.
+const CALL_US: u64 = 60_000_000;
+
+/// By whose clock a deadline passes first.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub(crate) enum Clocks {
+    /// The caller's: others hear of it before they look at theirs.
+    #[default]
+    CallerFirst,
+    /// A server's: what it says arrives before the caller looks at its own.
+    ServerFirst,
+    /// Servers give a call half of the time that it was given.
+    ServerShort,
+}
 
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
@@ -44,6 +58,7 @@ pub(crate) struct Setup {
     pub(crate) in_functions: bool,
     /// Replies that follow each other quickly go together; else each by itself.
     pub(crate) bursts: bool,
+    pub(crate) clocks: Clocks,
     #[cfg(feature = "seeded-bugs")]
     pub(crate) bug: Option<catena_core::Bug>,
 }
@@ -59,6 +74,7 @@ impl Default for Setup {
             lazy: false,
             in_functions: false,
             bursts: false,
+            clocks: Clocks::CallerFirst,
             #[cfg(feature = "seeded-bugs")]
             bug: None,
         }
@@ -66,10 +82,12 @@ impl Default for Setup {
 }
 
 impl Setup {
-    fn policy(&self) -> Policy {
+    fn policy(&self, host: u8) -> Policy {
+        let short = self.clocks == Clocks::ServerShort && host > 0;
+        let time_us = if short { CALL_US / 2 } else { Policy::default().budget_max.time_left_us() };
         Policy {
             reply_window: self.window,
-            budget_max: Budget::new(Policy::default().budget_max.time_left_us(), HOPS_MAX),
+            budget_max: Budget::new(time_us, HOPS_MAX),
             reply_burst_us: if self.bursts { Policy::default().reply_burst_us } else { 0 },
             #[cfg(feature = "seeded-bugs")]
             bug: self.bug,
@@ -171,7 +189,7 @@ told_by_print!(World);
 fn start(setup: &Setup, index: u8, run: u64) -> Host {
     let id = NodeId(run * 100 + u64::from(index));
     let me = NodeRef { id, name: format!("n{index}"), address: Some(format!("n{index}:1")), site: None };
-    let mut node = Node::new(me.clone(), setup.policy(), 0);
+    let mut node = Node::new(me.clone(), setup.policy(index), 0);
     node.serve(&format!("s{index}"), ["f"], Kinds::default());
     Host { me: Arc::new(me), node, holding: Vec::new() }
 }
@@ -189,7 +207,7 @@ impl World {
             print: 0,
         };
         for (number, tree) in (1_u128..).zip(&setup.calls) {
-            let budget = Budget::new(60_000_000, 1_000);
+            let budget = Budget::new(CALL_US, 1_000);
             if setup.in_functions {
                 // A part of its hops goes with the call.
                 let budget = Budget::new(budget.time_left_us(), HOPS_MAX);
@@ -335,11 +353,15 @@ impl World {
     fn pass_time(&mut self, setup: &Setup) {
         let Some(next) = self.next_timeout() else { return };
         self.now = self.now.max(next);
-        for host in 0..self.hosts.len() {
-            if self.hosts[host].node.next_timeout().is_some_and(|at| at <= self.now) {
-                self.hosts[host].node.on_timeout(self.now);
-                self.drain(setup, host);
-            }
+        let is_due = |host: &usize| self.hosts[*host].node.next_timeout().is_some_and(|at| at <= self.now);
+        let mut due: Vec<usize> = (0..self.hosts.len()).filter(is_due).collect();
+        if setup.clocks == Clocks::ServerFirst {
+            // The caller is the first host.
+            due.drain(..due.len() - 1);
+        }
+        for host in due {
+            self.hosts[host].node.on_timeout(self.now);
+            self.drain(setup, host);
         }
     }
 

@@ -133,7 +133,13 @@ pub(crate) fn ask_of() -> Message {
 pub(crate) fn right_end_of() -> RightEnd {
     let taken = Delegated { target: "search/find".into(), fate: Fate::Taken(node_of("cam")) };
     let failed = Delegated { target: "search/more".into(), fate: Fate::Failed(exception_of("NodeUnreachable")) };
-    RightEnd { key: key_of(0), replies: 5, delegated: vec![taken, failed], threw: Some(exception_of("Oops")) }
+    RightEnd {
+        key: key_of(0),
+        replies: 5,
+        delegated: vec![taken, failed],
+        threw: Some(exception_of("Oops")),
+        late: true,
+    }
 }
 
 /// One of each, in the order of their numbers.

@@ -69,9 +69,9 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
             first,
             values
         })),
-        (key(), any::<u32>(), vec(delegated(), 0..3), option::of(exception())).prop_map(
-            |(key, replies, delegated, threw)| {
-                Message::RightEnd(Box::new(RightEnd { key, replies, delegated, threw }))
+        (key(), any::<u32>(), vec(delegated(), 0..3), option::of(exception()), any::<bool>()).prop_map(
+            |(key, replies, delegated, threw, late)| {
+                Message::RightEnd(Box::new(RightEnd { key, replies, delegated, threw, late }))
             }
         ),
         (key(), any::<u32>(), any::<u32>()).prop_map(|(key, arrived, read)| Message::Took { key, arrived, read }),
