@@ -4,6 +4,7 @@
 mod common;
 
 use std::{
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -12,7 +13,7 @@ use std::{
 };
 
 use catena::{
-    Client, Context, Exception, Mode, Node, Place, Policy, ReplySet, RunOptions, Service, exceptions, to_value,
+    Client, Code, Context, Exception, Mode, Node, Place, Policy, ReplySet, RunOptions, Service, exceptions, to_value,
 };
 use common::SANDBOX;
 use serde_json::{Value as Json, json};
@@ -55,22 +56,20 @@ impl Mesh {
         self.client.run_with(&code, &to_value(&input).unwrap(), options).unwrap()
     }
 
-    /// What it emitted, its end, and the hosts that it went through.
-    async fn run_as(&self, source: &str, input: Json, mode: Mode) -> (Vec<Json>, Result<Json, Exception>, Vec<String>) {
-        let mut set = self.begin(source, input, &RunOptions { mode, ..RunOptions::default() }).await;
-        let mut emits = Vec::new();
-        loop {
-            match tokio::time::timeout(PATIENCE, set.next()).await.expect("the chain ends").expect("an end") {
-                Ok(catena::Reply::Partial(value)) => emits.push(catena::from_value(&value).unwrap()),
-                Ok(catena::Reply::Last(value)) => {
-                    return (emits, catena::from_value(&value), set.path().to_vec());
-                }
-                Err(why) => return (emits, Err(why), set.path().to_vec()),
-            }
-        }
+    /// The sample guest `enough`.
+    async fn enough(&self) -> Code {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/guests/enough.wasm");
+        let module =
+            std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}: run `make engine`", path.display()));
+        self.client.wasm("enough.wasm", &module).await.expect("the function loads")
     }
 
-    async fn run(&self, source: &str, input: Json) -> (Vec<Json>, Result<Json, Exception>, Vec<String>) {
+    /// What it emitted, its end, and the hosts that it went through.
+    async fn run_as(&self, source: &str, input: Json, mode: Mode) -> Ran {
+        ran(self.begin(source, input, &RunOptions { mode, ..RunOptions::default() }).await).await
+    }
+
+    async fn run(&self, source: &str, input: Json) -> Ran {
         self.run_as(source, input, Mode::Chain).await
     }
 
@@ -91,6 +90,20 @@ impl Mesh {
             }
         };
         tokio::time::timeout(PATIENCE, all).await.expect("the service is told that nobody waits");
+    }
+}
+
+/// What a function emitted, its end, and the hosts that it went through.
+type Ran = (Vec<Json>, Result<Json, Exception>, Vec<String>);
+
+async fn ran(mut set: ReplySet) -> Ran {
+    let mut emits = Vec::new();
+    loop {
+        match tokio::time::timeout(PATIENCE, set.next()).await.expect("the chain ends").expect("an end") {
+            Ok(catena::Reply::Partial(value)) => emits.push(catena::from_value(&value).unwrap()),
+            Ok(catena::Reply::Last(value)) => return (emits, catena::from_value(&value), set.path().to_vec()),
+            Err(why) => return (emits, Err(why), set.path().to_vec()),
+        }
     }
 }
 
@@ -358,4 +371,46 @@ async fn sets_are_bounded_by_name_and_by_hops() {
     assert_eq!(mesh.value(source, Json::Null).await, json!(400));
     let (_, end, _) = mesh.run(r#"export default () => { replies("nothing"); };"#, Json::Null).await;
     assert!(end.unwrap_err().message.contains("replies: the target must be"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_function_in_rust_reads_replies_stops_when_it_has_enough_and_moves_on() {
+    let mesh = Mesh::new().await;
+    let code = mesh.enough().await;
+    let run = async |target: &str, params: Json, wanted: u64, then: Option<&str>, mode: Mode| {
+        let input = json!({ "target": target, "params": params, "wanted": wanted, "then": then });
+        let options = RunOptions { mode, ..RunOptions::default() };
+        ran(mesh.client.run_with(&code, &to_value(&input).unwrap(), &options).unwrap()).await
+    };
+    let mut expected = 0;
+    for mode in [Mode::Chain, Mode::Interactive, Mode::Adaptive] {
+        for site in ["a", "b"] {
+            // To their exact end, in batches.
+            let (emits, end, _) = run(&format!("{site}/count"), json!(1_000), 2_000, None, mode).await;
+            assert_eq!((emits, end.unwrap()), ((0..1_000).map(Json::from).collect(), json!([1_000, null, [], null])));
+            // Dropped before their end: whoever replies is told, and the function is free to move.
+            let (emits, end, path) = run(&format!("{site}/ever"), Json::Null, 3, Some("c/where"), mode).await;
+            assert_eq!((emits, end.unwrap()), (vec![json!(0), json!(1), json!(2)], json!([3, null, [], "c"])));
+            assert!(mode != Mode::Chain || path.last().unwrap() == "c", "{path:?}");
+            expected += 1;
+            mesh.until_cancelled(expected).await;
+        }
+    }
+    let (_, end, _) = run("a/also", json!(["b/fail", "b/count", "c/fail"]), 100, None, Mode::Chain).await;
+    let [count, name, missing, _] = parts(end.unwrap());
+    assert_eq!((count, name), (json!(2), json!("RepliesMissing")));
+    let refused = |of: &str| json!([format!("{of}/fail"), of, "Refused"]);
+    assert!(
+        missing == json!([refused("b"), refused("c")]) || missing == json!([refused("c"), refused("b")]),
+        "{missing}"
+    );
+    let (_, end, _) = run("nobody/f", Json::Null, 1, None, Mode::Chain).await;
+    assert_eq!(end.unwrap(), json!([0, "UnknownService", [["nobody/f", "client", "UnknownService"]], null]));
+    // None is asked for: it is left in the breath in which it was asked, and the function ends.
+    let (_, end, _) = run("b/ever", Json::Null, 0, None, Mode::Chain).await;
+    assert_eq!(end.unwrap(), json!([0, null, [], null]));
+}
+
+fn parts<const N: usize>(value: Json) -> [Json; N] {
+    serde_json::from_value::<Vec<Json>>(value).unwrap().try_into().unwrap()
 }

@@ -80,6 +80,13 @@ pub fn log(text: &str) {
     });
 }
 
+/// Says that nothing more of a reply set is wanted.
+pub(crate) fn leave(set: u32) {
+    push(|e| {
+        let _ = e.array(2).and_then(|e| e.u8(11)?.u32(set));
+    });
+}
+
 /// Says that a call or a split goes out, by the number that `put` is given; what comes of it is waited for.
 pub(crate) fn issue(put: impl FnOnce(&mut Encoder<&mut Vec<u8>>, u32)) -> Wait {
     let number = STATE.with_borrow_mut(|state| {
@@ -101,6 +108,13 @@ pub(crate) fn issue_split(branches: Vec<Running>, put: impl FnOnce(&mut Encoder<
 
 /// Waits for what comes of a call or a split.
 pub(crate) struct Wait(u32);
+
+impl Wait {
+    /// Of the call or split.
+    pub(crate) const fn number(&self) -> u32 {
+        self.0
+    }
+}
 
 impl Future for Wait {
     type Output = Outcome;

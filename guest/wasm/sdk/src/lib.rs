@@ -12,7 +12,8 @@
 //! ```
 //!
 //! Values are CBOR, by minicbor. Between two awaits nothing of the function is on the stack, so its whole state lies in its memory,
-//! and travels. [`split`] forks a function, and each branch goes its own way. Functions that would rather hand a small state over themselves use [`step!`](crate::step).
+//! and travels. [`split`] forks a function, and each branch goes its own way. [`replies`] is for
+//! calls that are answered many times. Functions that would rather hand a small state over themselves use [`step!`](crate::step).
 
 mod allocator;
 mod call;
@@ -22,6 +23,7 @@ mod explicit;
 mod io;
 mod last_words;
 mod raw;
+mod replies;
 mod split;
 
 pub use call::{Call, call};
@@ -29,6 +31,7 @@ pub use exception::Exception;
 pub use executor::{emit, log, seed, started_at_ms};
 pub use explicit::{Step, done, next, threw};
 pub use raw::Raw;
+pub use replies::{Missing, ReplySet, replies};
 pub use split::{Branch, Settled, Split, branch, split};
 
 #[doc(hidden)]

@@ -17,6 +17,10 @@ impl Raw {
         minicbor::to_vec(value).map_or_else(|_| Self::null(), Self)
     }
 
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+
     /// CBOR null.
     #[must_use]
     pub fn null() -> Self {
