@@ -4,6 +4,7 @@
 mod bursts;
 #[path = "../../../../catena/src/replying/counted.rs"]
 mod counted;
+#[path = "../../src/ground.rs"]
 mod ground;
 #[path = "../../../../catena/src/replying/mistake.rs"]
 mod mistake;
@@ -15,6 +16,7 @@ use std::sync::{
 
 use bursts::Bursts;
 use counted::{Counted, Ends, Gone};
+use loom as explorer;
 use loom::{
     model::Builder,
     sync::{

@@ -4,6 +4,7 @@
 mod bursts;
 #[path = "../../../../catena/src/replying/counted.rs"]
 mod counted;
+#[path = "../../src/ground.rs"]
 mod ground;
 #[path = "../../../../catena/src/replying/mistake.rs"]
 mod mistake;
@@ -13,6 +14,7 @@ use std::sync::atomic::{AtomicBool as Flag, Ordering::SeqCst};
 use bursts::Bursts;
 use counted::{Counted, Ends, Gone};
 use mistake::Mistake;
+use shuttle as explorer;
 use shuttle::{
     future,
     sync::{Arc, Mutex, MutexGuard},

@@ -1,8 +1,8 @@
-//! What the explored files stand on: loom's types, and one mistake if a test asks for it.
+//! What the explored files stand on: the types of whoever explores, and one mistake if a test asks for it. Each test program compiles it.
 
 use std::cell::Cell;
 
-pub(super) use loom::sync::{
+pub(super) use super::explorer::sync::{
     Arc,
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
@@ -10,7 +10,7 @@ pub(super) use loom::sync::{
 use super::mistake::Mistake;
 
 thread_local! {
-    /// Loom runs all threads of a model on the test's own.
+    /// All threads of a model run on the test's own.
     static MISTAKE: Cell<Option<Mistake>> = const { Cell::new(None) };
 }
 
