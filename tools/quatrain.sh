@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `make quatrain`: the figures of the Quatrain paper's applications beside ours. Nothing else should run on the machine meanwhile.
 #
-#   tools/quatrain.sh          everything, to target/quatrain: CSV, SVG and summary.json; some twenty minutes
+#   tools/quatrain.sh          everything, to target/quatrain: CSV, SVG and summary.json; some thirty minutes
 #   tools/quatrain.sh smoke    a little of everything, to target/quatrain/smoke, to see that it works: no figures
 
 . "$(dirname "${BASH_SOURCE[0]}")/step.sh"

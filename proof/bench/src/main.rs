@@ -53,9 +53,11 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> ExitCode {
     // Servers have one thread each: there are more of them than cores here, and what is to be compared is what a message
-    // costs, not how each fares with idle threads that look for work.
-    let server = std::env::args().nth(1).is_some_and(|first| first == "serve");
-    let mut runtime = match server {
+    // costs, not how each fares with idle threads that look for work. One that is to find its limit has all.
+    let mut arguments = std::env::args().skip(1);
+    let server = arguments.next().is_some_and(|first| first == "serve");
+    let stressed = arguments.next().is_some_and(|kind| kind == "stressed");
+    let mut runtime = match server && !stressed {
         true => tokio::runtime::Builder::new_current_thread(),
         false => tokio::runtime::Builder::new_multi_thread(),
     };

@@ -108,7 +108,7 @@ pub(crate) fn topology() -> Arc<Topology> {
 
 /// Runs the nodes of a server's process; gives what is to be held, and what to tell of where they are.
 ///
-/// `noop NAME [JOIN JOIN_BARE]`, `slow NAME [JOIN]`, `replying NAME [JOIN]`, `tasks NAME`, `data NAME SITE LISTEN [JOIN]`, `files ROLE SITE FOLDER [JOIN]...`
+/// `noop NAME [JOIN JOIN_BARE]`, `slow NAME [JOIN]`, `replying NAME [JOIN]`, `tasks NAME`, `stressed KIND`, `data NAME SITE LISTEN [JOIN]`, `files ROLE SITE FOLDER [JOIN]...`
 pub(crate) async fn serve(kind: &[&str]) -> Result<(Vec<Node>, String), Failure> {
     let node = |name: &str| Node::builder(name).cache_dir(MODULES).listen("127.0.0.1:0");
     let shaped = |name: &str, site: &str| node(name).site(site).topology(topology());
@@ -128,6 +128,7 @@ pub(crate) async fn serve(kind: &[&str]) -> Result<(Vec<Node>, String), Failure>
             vec![joined(replier, joins, None).start().await?]
         }
         ["tasks", name] => vec![node(name).sandbox(sandbox()?).service(micro::service(name)).start().await?],
+        ["stressed", kind] => vec![node(kind).sandbox(sandbox()?).service(micro::stressed(kind)).start().await?],
         ["data", name, site, listen, ref joins @ ..] => {
             let builder = shaped(name, site).listen(listen).service(adaptive::service(name));
             vec![joined(builder, joins, Some(site)).start().await?]

@@ -7,9 +7,13 @@ use plotters::{
     prelude::*,
 };
 
-use crate::{Failure, rows::Rows};
+use crate::{
+    Failure,
+    lines::{Axes, lines_in},
+    rows::Rows,
+};
 
-const SIZE_PX: (u32, u32) = (860, 440);
+pub(crate) const SIZE_PX: (u32, u32) = (860, 440);
 /// Told apart in print and by those who see few colours.
 const COLOURS: [RGBColor; 4] =
     [RGBColor(120, 120, 120), RGBColor(0, 114, 178), RGBColor(190, 170, 150), RGBColor(213, 94, 0)];
@@ -22,6 +26,9 @@ pub(crate) fn draw(folder: &Path) -> Result<(), Failure> {
     let table = |name: &str| Rows::read(&folder.join(name).with_extension("csv"));
     if let Some(rows) = table("micro")? {
         figure_6(&rows, folder)?;
+    }
+    if let Some(rows) = table("stress")? {
+        figure_7(&rows, folder)?;
     }
     if let Some(rows) = table("corsair")? {
         figure_8(&rows, &folder.join("figure-8.svg"))?;
@@ -55,7 +62,7 @@ fn figure_3(rows: &Rows, server: &str, folder: &Path) -> Result<(), Failure> {
         ];
         let title = format!("libRIPC, Figure 3: a fetch from {server}, its cache {cache}");
         let file = folder.join(format!("figure-3-{server}-cache-{cache}.svg"));
-        logarithmic(&file, &title, ("KiB", "microseconds"), &lines)?;
+        lines_in(&file, &title, ("KiB", "microseconds"), Axes::Logarithmic, &lines)?;
     }
     Ok(())
 }
@@ -80,7 +87,40 @@ fn figure_6(rows: &Rows, folder: &Path) -> Result<(), Failure> {
             ("parallel, replies", line("PE", &aat), COLOURS[3]),
         ];
         let title = format!("Figure 6: average arrival time of the parts of a task of {length} ms");
-        lines_in(&folder.join(format!("figure-6-{length}ms.svg")), &title, ("parts", "milliseconds"), &lines)?;
+        let file = folder.join(format!("figure-6-{length}ms.svg"));
+        lines_in(&file, &title, ("parts", "milliseconds"), Axes::FromZero, &lines)?;
+    }
+    Ok(())
+}
+
+/// Both kinds of server by the calls that they are offered, for each work: how long a call takes, and how many are completed.
+fn figure_7(rows: &Rows, folder: &Path) -> Result<(), Failure> {
+    let (modes, works, kinds) = (rows.texts("mode"), rows.texts("work"), rows.texts("kind"));
+    let offered = rows.numbers("offered_per_s");
+    let mut all: Vec<_> = modes.iter().zip(&works).collect();
+    all.dedup();
+    for (mode, work) in all {
+        let line = |kind: &str, column: &str| -> Vec<(f64, f64)> {
+            let values = rows.numbers(column);
+            let of = |at: &usize| (modes[*at], works[*at], kinds[*at]) == (*mode, *work, kind);
+            (0..kinds.len()).filter(of).filter_map(|at| Some((offered[at]?, values[at]?))).collect()
+        };
+        let times = [
+            ("events, median", line("events", "median_ms"), COLOURS[0]),
+            ("events, 99 of 100", line("events", "p99_ms"), COLOURS[1]),
+            ("threads, median", line("threads", "median_ms"), COLOURS[2]),
+            ("threads, 99 of 100", line("threads", "p99_ms"), COLOURS[3]),
+        ];
+        let completed = [
+            ("events", line("events", "completed_pct"), COLOURS[1]),
+            ("threads", line("threads", "completed_pct"), COLOURS[3]),
+        ];
+        let what = if *mode == "SE" { "one after the other" } else { "side by side" };
+        let title = format!("Figure 7: calls whose parts {work}, {what}: ");
+        let file = |of: &str| folder.join(format!("figure-7-{mode}-{work}-{of}.svg"));
+        let (x, title_of) = ("calls offered a second", |of: &str| [title.as_str(), of].concat());
+        lines_in(&file("time"), &title_of("time to the last reply"), (x, "milliseconds"), Axes::LogarithmicUp, &times)?;
+        lines_in(&file("completed"), &title_of("completed"), (x, "percent"), Axes::FromZero, &completed)?;
     }
     Ok(())
 }
@@ -142,6 +182,7 @@ fn figure_10(rows: &Rows, file: &Path) -> Result<(), Failure> {
         file,
         "Figure 10: average arrival time of photos, by keyword",
         ("keyword, in the order of ours", "milliseconds"),
+        Axes::FromZero,
         &lines,
     )
 }
@@ -160,59 +201,7 @@ fn figure_11(rows: &Rows, file: &Path) -> Result<(), Failure> {
         ("reduces, push and pull", line("push and pull", &reduces), COLOURS[3]),
         ("reduces, replies", line("replies", &reduces), COLOURS[1]),
     ];
-    lines_in(file, "Figure 11: progress of maps and reduces", ("seconds", "percent"), &lines)
-}
-
-type Line = (&'static str, Vec<(f64, f64)>, RGBColor);
-
-fn most(lines: &[Line]) -> (f64, f64) {
-    let points = lines.iter().flat_map(|(_, points, _)| points);
-    points.fold((1e-3_f64, 1.0_f64), |(most_x, most_y), (x, y)| (most_x.max(*x), most_y.max(*y)))
-}
-
-/// Lines whose points have marks, on logarithmic axes from 1 on.
-fn logarithmic(file: &Path, title: &str, (x, y): (&str, &str), lines: &[Line]) -> Result<(), Failure> {
-    let (most_x, most_y) = most(lines);
-    let area = SVGBackend::new(file, SIZE_PX).into_drawing_area();
-    area.fill(&WHITE)?;
-    let mut chart = ChartBuilder::on(&area)
-        .caption(title, ("sans-serif", 16))
-        .margin(12)
-        .x_label_area_size(40)
-        .y_label_area_size(72)
-        .build_cartesian_2d((1.0..most_x.max(2.0)).log_scale(), (1.0..most_y * 1.5).log_scale())?;
-    chart.configure_mesh().x_desc(x).y_desc(y).draw()?;
-    for (name, points, colour) in lines {
-        let style = colour.stroke_width(2);
-        chart
-            .draw_series(LineSeries::new(points.iter().copied(), style).point_size(3))?
-            .label(*name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 14, y)], style));
-    }
-    chart.configure_series_labels().position(SeriesLabelPosition::UpperLeft).background_style(WHITE.mix(0.9)).draw()?;
-    Ok(area.present()?)
-}
-
-fn lines_in(file: &Path, title: &str, (x, y): (&str, &str), lines: &[Line]) -> Result<(), Failure> {
-    let (most_x, most_y) = most(lines);
-    let area = SVGBackend::new(file, SIZE_PX).into_drawing_area();
-    area.fill(&WHITE)?;
-    let mut chart = ChartBuilder::on(&area)
-        .caption(title, ("sans-serif", 16))
-        .margin(12)
-        .x_label_area_size(40)
-        .y_label_area_size(64)
-        .build_cartesian_2d(0.0..most_x, 0.0..most_y * 1.05)?;
-    chart.configure_mesh().x_desc(x).y_desc(y).draw()?;
-    for (name, points, colour) in lines {
-        let style = colour.stroke_width(2);
-        chart
-            .draw_series(LineSeries::new(points.iter().copied(), style))?
-            .label(*name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 14, y)], style));
-    }
-    chart.configure_series_labels().position(SeriesLabelPosition::UpperLeft).background_style(WHITE.mix(0.9)).draw()?;
-    Ok(area.present()?)
+    lines_in(file, "Figure 11: progress of maps and reduces", ("seconds", "percent"), Axes::FromZero, &lines)
 }
 
 #[cfg(test)]
@@ -236,11 +225,17 @@ mod tests {
             "micro.csv",
             "mode,kind,task_ms,parts,aat_ms,ready_ms,ideal_ms,cpu_ms\nSE,events,100,1,101,100,100,0.1\nSE,events,100,2,76,75,75,0.1\nPE,events,100,2,51,50,50,0.1\n",
         );
+        write(
+            "stress.csv",
+            "mode,work,kind,limit_per_s,offered_per_s,completed_pct,median_ms,p99_ms\nSE,wait,events,640,128,100,101,103\nSE,wait,threads,640,128,100,100,104\nSE,wait,events,640,960,66,480,510\nSE,wait,threads,640,960,66,490,520\n",
+        );
         write("jetty.csv", "cache,bytes,sockets_us,in_place_us,copied_us\non,1024,30,25,26\non,1048576,300,30,120\n");
         draw(folder.path()).unwrap();
         for (file, word) in [
             ("figure-3-jetty-cache-on.svg", "where it lies"),
             ("figure-6-100ms.svg", "parallel, replies"),
+            ("figure-7-SE-wait-time.svg", "threads, 99 of 100"),
+            ("figure-7-SE-wait-completed.svg", "events"),
             ("figure-8.svg", "A4"),
             ("figure-11.svg", "push and pull"),
         ] {

@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, reason = "its output is its purpose")]
 
 mod figures;
+mod lines;
 mod rows;
 mod spread;
 mod summary;

@@ -30,6 +30,6 @@ impl Rows {
 
     /// A column's numbers; none where there is no number.
     pub(crate) fn numbers(&self, name: &str) -> Vec<Option<f64>> {
-        self.texts(name).iter().map(|text| text.parse().ok()).collect()
+        self.texts(name).iter().map(|text| text.parse().ok().filter(|number: &f64| number.is_finite())).collect()
     }
 }

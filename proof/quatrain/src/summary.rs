@@ -10,12 +10,14 @@ use crate::{
 };
 
 /// Where each application's values are, in the order of the paper.
-const PARTS: [&str; 4] = ["micro", "corsair", "glickr", "mapreduce"];
+const PARTS: [&str; 5] = ["micro", "stress", "corsair", "glickr", "mapreduce"];
 
 /// Key, what it says, the paper's value, our goal (at most, unless `true`).
-const KEYS: [(&str, &str, &str, f64, bool); 8] = [
+const KEYS: [(&str, &str, &str, f64, bool); 10] = [
     ("aat_ideal", "micro benchmark: AAT / when the parts were ready", "1", 1.01, false),
     ("preturn_cpu_pct", "the same: processor time of 20 parts beyond that of one, % of the task", "5", 1.0, false),
+    ("load_kept_pct", "under load: calls completed, offered up to 80 % of a limit", "", 99.0, true),
+    ("load_beyond_pct", "the same beyond it: calls done / the limit", "", 80.0, true),
     ("corsair_pct", "Corsair: AAT of replies / standard calls", "43.9", 42.0, false),
     ("corsair_failure_pct", "the same with one database stopped", "6.6", 5.0, false),
     ("corsair_even_pct", "the same, members spread evenly over the sites", "43.9", f64::INFINITY, false),
@@ -102,7 +104,7 @@ mod tests {
         assert_eq!(summary["corsair_bound_pct"], json!(28));
         assert_eq!(summary["spread"]["corsair_pct"], json!({ "min": 30.0, "max": 50.0, "values": 3 }));
         assert_eq!(summary["tables"]["corsair"]["table_1"], json!({ "a": 1 }));
-        assert_eq!(summary["missing"], json!(["micro", "glickr", "mapreduce"]));
+        assert_eq!(summary["missing"], json!(["micro", "stress", "glickr", "mapreduce"]));
         std::fs::write(folder.path().join("micro.json"), "no JSON").unwrap();
         assert!(read(folder.path()).unwrap_err().to_string().contains("micro.json"));
     }

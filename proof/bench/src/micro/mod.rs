@@ -1,11 +1,14 @@
-//! Quatrain's micro benchmark (section 5.1, Figure 6): tasks of a fixed time, in parts that reply one by one. One call at a time.
+//! Quatrain's micro benchmark (section 5.1): tasks of a fixed time, in parts that reply one by one. One call at a time (Figure 6), and then under load
+//! (Figure 7).
 
+mod stress;
 mod task;
 
 use std::{fmt::Write as _, path::Path, time::Duration};
 
 use catena::{Client, Place};
 use serde_json::json;
+pub(crate) use stress::service as stressed;
 pub(crate) use task::service;
 
 use crate::{Failure, mesh, segments::monotonic_ns, server::Server};
@@ -19,13 +22,15 @@ struct Scale {
     /// Times of a whole task, and how often it is called with each number of parts.
     tasks: &'static [(Duration, usize)],
     parts: &'static [u32],
+    stress: stress::Scale,
 }
 
 const WHOLE: Scale = Scale {
     tasks: &[(Duration::from_millis(100), 20), (Duration::from_secs(1), 3), (Duration::from_secs(10), 1)],
     parts: &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20],
+    stress: stress::WHOLE,
 };
-const FEW: Scale = Scale { tasks: &[(Duration::from_millis(100), 1)], parts: &[1, 4, 20] };
+const FEW: Scale = Scale { tasks: &[(Duration::from_millis(100), 1)], parts: &[1, 4, 20], stress: stress::FEW };
 
 /// One point of a line of the figure: means over its calls.
 struct Point {
@@ -41,7 +46,7 @@ struct Point {
     cpu_ms: f64,
 }
 
-/// `micro DIR [--smoke]`: writes `micro.csv` and `micro.json`.
+/// `micro DIR [--smoke]`: writes `micro.csv` and `micro.json`, then what [`stress`] does.
 pub(crate) async fn run(arguments: &[String]) -> Result<(), Failure> {
     let (folder, scale) = match arguments {
         [folder] => (Path::new(folder), &WHOLE),
@@ -54,7 +59,8 @@ pub(crate) async fn run(arguments: &[String]) -> Result<(), Failure> {
     for line in lines {
         points.extend(line.await??);
     }
-    write(folder, &points)
+    write(folder, &points)?;
+    stress::run(folder, &scale.stress).await
 }
 
 async fn line(

@@ -14,7 +14,7 @@ const RECORDS_BYTES: usize = 20 << 10;
 type Task = (u64, u32);
 
 /// What one part replies: when it was ready, and its records.
-fn records(parts: u32) -> (u64, Vec<u8>) {
+pub(super) fn records(parts: u32) -> (u64, Vec<u8>) {
     (monotonic_ns(), vec![7; RECORDS_BYTES / parts.max(1) as usize])
 }
 
