@@ -5,6 +5,7 @@ use catena_wire::{
     Budget, Exception, Fate, Fault, Message, NodeId, Part, REPLIES_MAX, Replies, Right, RightEnd, StepKey, Value, names,
 };
 
+use super::flow::part_of;
 use crate::{Policy, Receipt, Time, delivery::Parcel, ground::Ground, outbox::Event};
 
 /// Why a reply was not sent.
@@ -33,9 +34,9 @@ pub enum Sent {
 /// does one that comes after a pause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gather {
-    /// So many fill a message.
+    /// So many fill a message, or a quarter of the caller's window if that is less: while it is read, others come.
     pub replies: u32,
-    /// So many bytes, about, fill a message.
+    /// So many bytes, about, fill a message, or a quarter of the window.
     pub bytes: u32,
     /// Microseconds between two messages that are not full, and so the longest time that a reply waits for company.
     pub wait_us: u64,
@@ -111,8 +112,9 @@ impl Held {
     }
 
     pub(super) fn is_due(&self, now: Time, policy: &Policy) -> bool {
-        let Gather { replies, bytes, .. } = self.gather(policy);
-        let much = self.queue.len() >= replies as usize || self.queue_bytes >= bytes as usize;
+        let (Gather { replies, bytes, .. }, part) = (self.gather(policy), part_of(self.right.window));
+        let much = self.queue.len() >= replies.min(part.replies) as usize
+            || self.queue_bytes >= bytes.min(part.bytes) as usize;
         self.sent == 0 || much || self.next_at <= now
     }
 

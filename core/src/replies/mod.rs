@@ -9,6 +9,7 @@
 //! [`right`] is the side of the holder, [`set`] that of the caller, and [`ending`] says how its set has ended; a [`crate::collections::Tally`] orders and counts, for chains too.
 
 mod ending;
+mod flow;
 mod held;
 mod known;
 mod missing;

@@ -12,7 +12,10 @@ use catena_wire::{
     Window, names,
 };
 
-use super::known::{Known, Reader, Set};
+use super::{
+    flow::part_of,
+    known::{Known, Reader, Set},
+};
 use crate::{
     Action, Receipt, Replied, Time, Urgency,
     calls::Owner,
@@ -20,9 +23,6 @@ use crate::{
     ground::Ground,
     outbox::Event,
 };
-
-/// Which part of a window has to be used before its holder is told at once; less is told together, after a while.
-const TELL_PART: u32 = 4;
 
 /// Calls made here that are answered many times.
 #[derive(Clone, Debug, Default)]
@@ -295,12 +295,10 @@ impl Sets {
     /// Says what has arrived and been read: at once if the holder may wait for it, else after a while.
     fn tell(&mut self, ground: &mut Ground, key: &StepKey) {
         let Some(set) = self.sets.get_mut(&key.chain.number) else { return };
-        let arrived = set.tally.delivered(&key.branch);
         let Some(known) = set.rights.get_mut(&key.branch) else { return };
-        let news = arrived.saturating_sub(known.told.0).max(known.read.saturating_sub(known.told.1));
-        let much = news >= (set.window.replies / TELL_PART).max(1)
-            || known.untold_bytes >= (set.window.bytes / TELL_PART) as usize;
-        if much {
+        // Nobody waits to hear that something has arrived: what was read makes room.
+        let (news, part) = (known.read.saturating_sub(known.told.1), part_of(set.window));
+        if news >= part.replies || known.untold_bytes >= part.bytes as usize {
             return known.tell(ground, &set.tally, key, Urgency::Now);
         }
         if set.tell_at.is_none() {

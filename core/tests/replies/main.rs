@@ -10,6 +10,7 @@
 mod bugs;
 #[path = "../common/drawn.rs"]
 mod drawn;
+mod flow;
 #[path = "../common/print.rs"]
 mod print;
 mod promises;
