@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use catena_core::segments::{Answer, Asked, WriteRefused};
+use catena_core::segments::{Answer, Asked, Direct, WriteRefused};
 use catena_net::{INLINE_BYTES_MAX, Link, Message as Frame};
 use catena_wire::{Buffer, Encoded, Exception, Message, Order, SegmentMessage, SegmentRefusal};
 use tokio::sync::oneshot;
@@ -57,10 +57,10 @@ impl Drop for UnderWay {
 pub(super) fn ask(
     hub: &Arc<Hub>,
     link: &Link,
-    begin: impl FnOnce(&mut super::hub::Machine, Waiter) -> Result<Asked, (SegmentRefusal, Waiter)>,
+    begin: impl FnOnce(&mut super::hub::Machine, Waiter) -> Result<Asked, SegmentRefusal>,
 ) -> Result<UnderWay, SegmentRefusal> {
     let (sender, answer) = oneshot::channel();
-    let Asked { id, message } = begin(&mut hub.machine(), sender).map_err(|(why, _)| why)?;
+    let Asked { id, message } = begin(&mut hub.machine(), sender)?;
     let under_way = UnderWay { hub: Arc::clone(hub), id, answer };
     let Encoded { head, tail } = Message::Segment(message).encode();
     link.post(Frame::new(head, tail)).map_err(|_| SegmentRefusal::OwnerLost)?;
@@ -151,7 +151,7 @@ impl Imported {
         let by = (self.inner.id, link.id());
         let asked = ask(hub, link, |machine, waiter| {
             let how = (wish.notify, wish.order);
-            let mut asked = machine.importer.read(hub.now(), by, offset, count as u32, how, waiter)?;
+            let mut asked = machine.importer.read(hub.now(), by, (offset, count as u32), how, waiter)?;
             if let SegmentMessage::Read { maps: said, .. } = &mut asked.message {
                 *said = maps;
             }
@@ -212,7 +212,7 @@ impl Imported {
             && !try_post(link, message.clone(), part)
         {
             // A turn that never came would hold up all after it.
-            hub.machine().importer.not_sent(self.inner.id);
+            hub.machine().importer.imports.not_sent(self.inner.id);
             post(link, SegmentMessage::Write { turn, at, notify, order, data: Bytes::new() });
         }
         if let Some(Asked { message, .. }) = flush {
@@ -225,11 +225,8 @@ impl Imported {
         let hub = self.hub();
         let (sender, answer) = oneshot::channel();
         let begun = hub.machine().importer.flush(hub.now(), self.inner.id, sender);
-        let Asked { id, message } = match begun {
-            Ok(Ok(asked)) => asked,
-            Ok(Err(_)) => return Ok(()),
-            Err((why, _)) => return Err(self.refused("WRITE", why)),
-        };
+        let begun = begun.map_err(|why| self.refused("WRITE", why))?;
+        let Some(Asked { id, message }) = begun else { return Ok(()) };
         let link = self.link("WRITE").await?;
         post(&link, message);
         let mut under_way = UnderWay { hub: Arc::clone(hub), id, answer };
@@ -262,7 +259,9 @@ impl Imported {
         let hub = self.hub();
         let link = self.link("import").await.ok()?;
         let by = (self.inner.id, link.id());
-        let asked = ask(hub, &link, |machine, waiter| machine.importer.attach(hub.now(), by, host, write, waiter));
+        let asked = ask(hub, &link, |machine, waiter| {
+            machine.importer.attach(hub.now(), by, Direct::Pages(host), write, waiter)
+        });
         match asked.ok()?.outcome().await {
             Ok(Answer::Ticket(ticket)) => Some(ticket),
             _ => None,
@@ -274,7 +273,9 @@ impl Imported {
         let hub = self.hub();
         let link = self.link("import").await.map_err(|_| SegmentRefusal::OwnerLost)?;
         let asked_by = (self.inner.id, link.id());
-        let asked = ask(hub, &link, |machine, waiter| machine.importer.reach(hub.now(), asked_by, by, write, waiter));
+        let asked = ask(hub, &link, |machine, waiter| {
+            machine.importer.attach(hub.now(), asked_by, Direct::Remote(by), write, waiter)
+        });
         match asked?.outcome().await? {
             Answer::Reachable { token, write } => Ok((token, write)),
             _ => Err(SegmentRefusal::BadAnswer),

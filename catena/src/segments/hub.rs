@@ -182,7 +182,7 @@ impl Hub {
     ) -> Result<SegmentId, catena_core::segments::ExportError> {
         let mut registry = lock(&self.clerk);
         let bytes = exported.hold().memory.bytes();
-        let id = self.machine().owner.export(name, bytes, how, Arc::clone(exported))?;
+        let id = self.machine().owner.exports.export(name, bytes, how, Arc::clone(exported))?;
         let SegmentId { number, generation } = id;
         // What is not for everybody is found by asking: whom it is not for finds nothing.
         if how.anyone == Rights::NONE {

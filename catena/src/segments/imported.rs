@@ -65,7 +65,7 @@ impl Imported {
     pub(super) fn new(shell: &Arc<Shell>, id: ImportId, owner: Arc<NodeRef>, link: Arc<Link>) -> Option<Self> {
         let (bytes, name, granted) = {
             let machine = shell.segments.machine();
-            let import: &Import = machine.importer.get(id)?;
+            let import: &Import = machine.importer.imports.get(id)?;
             (import.entry.bytes, import.entry.name.clone(), import.grant.is_some())
         };
         let shown = format!("{}/{name}", owner.name);
@@ -100,7 +100,7 @@ impl Imported {
     #[must_use]
     pub fn generation(&self) -> Option<(u64, bool)> {
         let machine = self.inner.shell.segments.machine();
-        let import = machine.importer.get(self.inner.id)?;
+        let import = machine.importer.imports.get(self.inner.id)?;
         Some((import.entry.generation, import.stale.is_some()))
     }
 
@@ -374,6 +374,6 @@ impl Imported {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.shell.segments.machine().importer.release(self.id);
+        self.shell.segments.machine().importer.imports.release(self.id);
     }
 }

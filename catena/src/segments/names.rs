@@ -80,7 +80,7 @@ impl Shell {
             bytes: granted.bytes,
             rights: catena_wire::Rights::NONE,
         };
-        let id = self.segments.machine().importer.import(owner.id, entry, None, granted.at.grant);
+        let id = self.segments.machine().importer.imports.import(owner.id, entry, None, granted.at.grant);
         let refused = |why| of_refusal("import of a grant", why);
         Imported::new(self, id.map_err(refused)?, owner, link).ok_or_else(|| refused(SegmentRefusal::Stale))
     }
@@ -162,7 +162,7 @@ impl Shell {
         name: &str,
         how: Lookup,
     ) -> Result<ImportId, SegmentRefusal> {
-        let known = || self.segments.machine().importer.known(owner.id, name);
+        let known = || self.segments.machine().importer.imports.known(owner.id, name);
         if how != Lookup::Forced
             && let Some(id) = known()
         {
@@ -179,7 +179,7 @@ impl Shell {
             // What everybody's table does not show may still be exported to this node.
             None => (self.ask_for(owner, link, name).await?, None),
         };
-        self.segments.machine().importer.import(owner.id, entry, slot, None)
+        self.segments.machine().importer.imports.import(owner.id, entry, slot, None)
     }
 
     /// Asks the owner by name: with control transfer.
@@ -243,7 +243,7 @@ impl Shell {
         let hub = &self.segments;
         let asked = ask(hub, link, |machine, waiter| {
             let wish = (false, Order::Bytes);
-            machine.importer.read(hub.now(), (table, link.id()), offset, RECORD_BYTES as u32, wish, waiter)
+            machine.importer.read(hub.now(), (table, link.id()), (offset, RECORD_BYTES as u32), wish, waiter)
         });
         match asked?.outcome().await? {
             Answer::Data(bytes) => Ok(bytes),
@@ -263,15 +263,15 @@ impl Shell {
         }
         let entry = self.ask_for(owner, link, REGISTRY_NAME).await?;
         let bytes = entry.bytes;
-        let table = self.segments.machine().importer.import(owner.id, entry, None, None)?;
+        let table = self.segments.machine().importer.imports.import(owner.id, entry, None, None)?;
         let head = self.read_record(table, link, 0).await;
         let Some(slots) = head.ok().and_then(|head| decode_head(&head, bytes)) else {
-            self.segments.machine().importer.release(table);
+            self.segments.machine().importer.imports.release(table);
             return Err(SegmentRefusal::BadAnswer);
         };
         // Another import of the same table may have been quicker: each entry holds one use.
         if let Some((before, _)) = lock(&self.segments.tables).insert(owner.id, (table, slots)) {
-            self.segments.machine().importer.release(before);
+            self.segments.machine().importer.imports.release(before);
         }
         Ok((table, slots))
     }
@@ -281,8 +281,8 @@ impl Shell {
         if tables.get(&owner.id).is_some_and(|(known, _)| *known == table) {
             tables.remove(&owner.id);
             let mut machine = self.segments.machine();
-            machine.importer.purge(table, SegmentRefusal::Stale);
-            machine.importer.release(table);
+            machine.importer.imports.purge(table, SegmentRefusal::Stale);
+            machine.importer.imports.release(table);
         }
     }
 
@@ -299,7 +299,8 @@ impl Shell {
     pub(crate) async fn refresh_imports(self: &Arc<Self>) {
         let all: Vec<(ImportId, Import)> = {
             let machine = self.segments.machine();
-            let live = machine.importer.all().filter(|(_, import)| import.stale.is_none() && import.grant.is_none());
+            let live =
+                machine.importer.imports.all().filter(|(_, import)| import.stale.is_none() && import.grant.is_none());
             live.map(|(id, import)| (id, import.clone())).collect()
         };
         stream::iter(all).for_each_concurrent(REFRESHES_AT_ONCE_MAX, |(id, import)| self.refresh(id, import)).await;
@@ -326,7 +327,7 @@ impl Shell {
             },
         };
         if there == Some(false) {
-            self.segments.machine().importer.purge(id, SegmentRefusal::Stale);
+            self.segments.machine().importer.imports.purge(id, SegmentRefusal::Stale);
         }
     }
 

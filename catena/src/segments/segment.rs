@@ -183,7 +183,7 @@ impl Segment {
     /// # Errors
     /// `SegmentRevoked`; `Overloaded`: too many have rights of their own.
     pub async fn allow(&self, importer: NodeId, rights: Rights) -> Result<(), Exception> {
-        let fewer = self.inner.hub.machine().owner.set_rights(self.inner.id, importer, rights);
+        let fewer = self.inner.hub.machine().owner.exports.set_rights(self.inner.id, importer, rights);
         match fewer.map_err(|why| self.refused("change of rights", why))? {
             true => self.withdraw().await,
             false => Ok(()),
@@ -195,7 +195,7 @@ impl Segment {
     /// # Errors
     /// `SegmentRevoked`
     pub async fn inhibit_writes(&self, inhibited: bool) -> Result<(), Exception> {
-        let changed = self.inner.hub.machine().owner.inhibit_writes(self.inner.id, inhibited);
+        let changed = self.inner.hub.machine().owner.exports.inhibit_writes(self.inner.id, inhibited);
         match changed.map_err(|why| self.refused("write inhibit", why))? {
             // Back as well: who shares memory comes for pages that may be written.
             true => self.withdraw().await,
@@ -234,14 +234,14 @@ impl Segment {
     /// `LimitExceeded`: the node pins no more (`pinned_bytes_max`); `Overloaded`: the system does not (`RLIMIT_MEMLOCK`).
     pub async fn pin(&self, pinned: bool) -> Result<(), Exception> {
         let Inner { hub, id, .. } = &*self.inner;
-        let changed = hub.machine().owner.pin(*id, pinned).map_err(|why| self.refused("pinning", why))?;
+        let changed = hub.machine().owner.exports.pin(*id, pinned).map_err(|why| self.refused("pinning", why))?;
         if !changed {
             return Ok(());
         }
         let exported = Arc::clone(&self.inner.exported);
         let done = apart(move || exported.pin(pinned)).await;
         if done.is_err() {
-            let _ = hub.machine().owner.pin(*id, !pinned);
+            let _ = hub.machine().owner.exports.pin(*id, !pinned);
         }
         done
     }

@@ -186,7 +186,7 @@ impl Imported {
             return false;
         }
         // What goes by the link must not be overtaken in memory.
-        if !self.inner.shell.segments.machine().importer.is_flushed(self.inner.id) {
+        if !self.inner.shell.segments.machine().importer.imports.is_flushed(self.inner.id) {
             return false;
         }
         let near = self.attach(write).await;
@@ -238,8 +238,8 @@ impl Imported {
             let machine = hub.machine();
             let importer = &machine.importer;
             // Writes are done in the order in which they were made, whichever way they go; and what is known to be stale fails by the link.
-            let stale = importer.get(self.inner.id).is_none_or(|import| import.stale.is_some());
-            if stale || !importer.is_flushed(self.inner.id) || importer.unflushed_to(self.inner.owner.id) > 0 {
+            let stale = importer.imports.get(self.inner.id).is_none_or(|import| import.stale.is_some());
+            if stale || !importer.imports.is_flushed(self.inner.id) || importer.unflushed_to(self.inner.owner.id) > 0 {
                 return None;
             }
         }

@@ -1,13 +1,15 @@
-//! Small collections that every part uses: deadlines in order, numbered answers, and what is remembered for a while.
+//! Small collections that every part uses: deadlines in order, values by number, numbered answers, and what is remembered for a while.
 
 mod awake;
 mod expiring;
 mod in_order;
+mod numbered;
 mod tally;
 mod timers;
 
 pub(crate) use awake::AwakeClock;
 pub(crate) use expiring::Expiring;
 pub(crate) use in_order::InOrder;
+pub(crate) use numbered::Numbered;
 pub(crate) use tally::{Taken, Tally};
 pub(crate) use timers::Timers;

@@ -6,28 +6,39 @@
 //!
 //! | part | what it knows |
 //! | --- | --- |
-//! | `owner` | descriptors: name, number, generation, rights, write inhibit, when to notify; what becomes of a request |
+//! | `owner` | segments of this node: routes, and says what becomes of a request |
+//! | `exports` | descriptors: name, number, generation, rights, write inhibit, when to notify |
 //! | `grants` | rights to one partner: so many uses, a range, until a time |
 //! | `turns` | the writes of each link in the order in which they were sent, though long ones overtake each other on the way |
-//! | `importer` | what was imported, requests under way with their deadlines, writes not yet flushed |
+//! | `importer` | segments of others: routes what happens to the three parts below |
+//! | `imports` | what was imported, whether it is still good, and which writes to it were refused |
+//! | `requests` | requests under way, each until it is answered or its deadline has passed |
+//! | `writes` | writes not yet flushed: their turns, and how many bytes may be under way |
 //! | `registry` | the table in which names are found by reading: its records, and where to probe |
 //! | `clerk` | the owner's table: what is where in it, and when it has to grow |
 //!
 //! `M` is whatever stands for a segment's bytes, `W` whoever waits for an answer.
 
 mod clerk;
+mod exports;
 mod grants;
 mod importer;
+mod imports;
 mod owner;
 mod policy;
 pub mod registry;
+mod requests;
 mod turns;
+mod writes;
 
 pub use clerk::{Clerk, Placed};
+pub use exports::{Export, ExportError, Exports, Notify, SegmentId};
 pub use grants::Grant;
-pub use importer::{Answer, Asked, Import, ImportId, Importer, WriteRefused};
-pub use owner::{Export, ExportError, Notify, Owner, SegmentId, Todo};
+pub use importer::{Answer, Direct, Importer, WriteRefused};
+pub use imports::{Import, ImportId, Imports};
+pub use owner::{Owner, Todo};
 pub use policy::SegmentPolicy;
+pub use requests::Asked;
 
 #[cfg(feature = "seeded-bugs")]
 pub use policy::SegmentBug;
@@ -45,6 +56,6 @@ impl<M: Clone, W> Segments<M, W> {
     /// Neither has anything yet. Generations begin after `last_generation`: no run of this node before may have come so far.
     #[must_use]
     pub fn new(policy: &SegmentPolicy, last_generation: u64) -> Self {
-        Self { owner: Owner::new(policy.clone(), last_generation), importer: Importer::new(policy.clone()) }
+        Self { owner: Owner::new(policy.clone(), last_generation), importer: Importer::new(policy) }
     }
 }

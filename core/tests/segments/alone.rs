@@ -55,13 +55,13 @@ const EVERYBODY: Export = Export {
 #[test]
 fn generations_tell_old_new_and_forged_apart() {
     let mut machine = machine(SegmentPolicy::default());
-    let first = machine.owner.export("a", 8, EVERYBODY, 1).unwrap();
+    let first = machine.owner.exports.export("a", 8, EVERYBODY, 1).unwrap();
     assert!(first.generation > 1_000, "above those of any run before");
     assert_eq!(ask(&mut machine, ALICE, read(at(first, 0), 8)), Ok(Some(1)));
     assert_eq!(machine.owner.revoke(first), Some(1));
     assert_eq!(machine.owner.revoke(first), None);
     assert_eq!(ask(&mut machine, ALICE, read(at(first, 0), 8)), Err(R::Revoked));
-    let second = machine.owner.export("b", 8, EVERYBODY, 2).unwrap();
+    let second = machine.owner.exports.export("b", 8, EVERYBODY, 2).unwrap();
     assert_eq!(second.number, first.number, "the number is used again");
     for (generation, why) in [
         (first.generation, R::Stale),
@@ -79,7 +79,7 @@ fn generations_tell_old_new_and_forged_apart() {
 #[test]
 fn counts_offsets_and_words_are_checked_before_anything_is_touched() {
     let mut machine = machine(SegmentPolicy { request_bytes_max: 50, ..SegmentPolicy::default() });
-    let id = machine.owner.export("a", 64, EVERYBODY, 1).unwrap();
+    let id = machine.owner.exports.export("a", 64, EVERYBODY, 1).unwrap();
     for (offset, count, expected) in [
         (0, 0, Ok(Some(1))),
         (64, 0, Ok(Some(1))),
@@ -113,8 +113,8 @@ fn counts_offsets_and_words_are_checked_before_anything_is_touched() {
 #[test]
 fn a_grant_is_not_its_finders_and_is_used_up() {
     let mut machine = machine(SegmentPolicy { grants_per_peer_max: 2, ..SegmentPolicy::default() });
-    let id = machine.owner.export("a", 64, Export::default(), 1).unwrap();
-    let other = machine.owner.export("b", 64, Export::default(), 2).unwrap();
+    let id = machine.owner.exports.export("a", 64, Export::default(), 1).unwrap();
+    let other = machine.owner.exports.export("b", 64, Export::default(), 2).unwrap();
     let grant =
         Grant { to: Some(ALICE), rights: Rights::READ, offset: 8, bytes: 8, uses: 2, until: Time::from_us(100) };
     let now = Time::from_us(5);
@@ -143,7 +143,7 @@ fn a_grant_is_not_its_finders_and_is_used_up() {
 #[test]
 fn a_grant_to_nobody_in_particular_is_for_whoever_knows_its_number() {
     let mut machine = machine(SegmentPolicy { grants_per_peer_max: 0, ..SegmentPolicy::default() });
-    let id = machine.owner.export("a", 64, Export::default(), 1).unwrap();
+    let id = machine.owner.exports.export("a", 64, Export::default(), 1).unwrap();
     let grant = Grant { to: None, rights: Rights::READ, offset: 8, bytes: 8, uses: 9, until: Time::from_us(100) };
     let now = Time::from_us(5);
     machine.owner.grant(now, id, 77, grant).unwrap();
@@ -160,7 +160,7 @@ fn a_grant_to_nobody_in_particular_is_for_whoever_knows_its_number() {
 #[test]
 fn pages_are_mapped_by_a_grant_of_all_of_them_and_by_its_partner_alone() {
     let mut machine = machine(SegmentPolicy::default());
-    let segment = machine.owner.export("lent", 100, Export::default(), 1).unwrap();
+    let segment = machine.owner.exports.export("lent", 100, Export::default(), 1).unwrap();
     let until = Time::from_us(100);
     let whole = Grant { to: Some(ALICE), rights: Rights::READ, offset: 0, bytes: 100, uses: u32::MAX, until };
     let attach = |grant, write| M::Attach { id: 7, at: At { grant: Some(grant), ..at(segment, 0) }, host: 1, write };
@@ -187,7 +187,7 @@ fn pages_are_mapped_by_a_grant_of_all_of_them_and_by_its_partner_alone() {
         assert_eq!(shares(&mut machine, ALICE, number, true), expected, "{number}");
         assert_eq!(shares(&mut machine, MALLORY, number, true), Err(R::GrantVoid), "{number} is not hers");
     }
-    let other = machine.owner.export("other", 100, Export::default(), 2).unwrap();
+    let other = machine.owner.exports.export("other", 100, Export::default(), 2).unwrap();
     let elsewhere = M::Attach { id: 7, at: At { grant: Some(1), ..at(other, 0) }, host: 1, write: false };
     assert_eq!(ask(&mut machine, ALICE, elsewhere), Err(R::GrantVoid), "nor good for another segment");
     assert!(machine.owner.take_back(1));
@@ -198,7 +198,7 @@ fn pages_are_mapped_by_a_grant_of_all_of_them_and_by_its_partner_alone() {
 fn writes_keep_their_turns_and_nobody_heaps_them_up() {
     let policy = SegmentPolicy { held_per_link_max: 4, held_bytes_per_link_max: 100, ..SegmentPolicy::default() };
     let mut machine = machine(policy);
-    let id = machine.owner.export("a", 1_000, EVERYBODY, 1).unwrap();
+    let id = machine.owner.exports.export("a", 1_000, EVERYBODY, 1).unwrap();
     let (now, link) = (Time::from_us(5), LINK + ALICE.0);
     assert_eq!(ask(&mut machine, ALICE, write(1, at(id, 0), 10)), Ok(None), "too early");
     assert_eq!(ask(&mut machine, ALICE, write(1, at(id, 0), 10)), Ok(None), "and not twice");
@@ -229,8 +229,8 @@ fn writes_keep_their_turns_and_nobody_heaps_them_up() {
 #[test]
 fn a_write_that_waits_is_judged_when_its_turn_comes() {
     let mut machine = machine(SegmentPolicy::default());
-    let id = machine.owner.export("a", 64, EVERYBODY, 1).unwrap();
-    let keep = machine.owner.export("b", 64, EVERYBODY, 2).unwrap();
+    let id = machine.owner.exports.export("a", 64, EVERYBODY, 1).unwrap();
+    let keep = machine.owner.exports.export("b", 64, EVERYBODY, 2).unwrap();
     assert_eq!(ask(&mut machine, ALICE, write(1, at(id, 0), 8)), Ok(None));
     machine.owner.revoke(id);
     assert_eq!(ask(&mut machine, ALICE, write(0, at(keep, 0), 8)), Ok(Some(2)));
@@ -243,14 +243,14 @@ fn exports_stay_within_the_nodes_bounds() {
     let policy =
         SegmentPolicy { segments_max: 2, segment_bytes_max: 100, exported_bytes_max: 150, ..SegmentPolicy::default() };
     let mut machine = machine(policy);
-    assert_eq!(machine.owner.export("a", 101, EVERYBODY, 1), Err(ExportError::Limit("segment_bytes_max")));
-    let a = machine.owner.export("a", 100, EVERYBODY, 1).unwrap();
-    assert_eq!(machine.owner.export("a", 1, EVERYBODY, 1), Err(ExportError::Twice));
-    assert_eq!(machine.owner.export("b", 51, EVERYBODY, 1), Err(ExportError::Limit("exported_bytes_max")));
-    machine.owner.export("b", 50, EVERYBODY, 1).unwrap();
-    assert_eq!(machine.owner.export("c", 0, EVERYBODY, 1), Err(ExportError::Limit("segments_max")));
+    assert_eq!(machine.owner.exports.export("a", 101, EVERYBODY, 1), Err(ExportError::Limit("segment_bytes_max")));
+    let a = machine.owner.exports.export("a", 100, EVERYBODY, 1).unwrap();
+    assert_eq!(machine.owner.exports.export("a", 1, EVERYBODY, 1), Err(ExportError::Twice));
+    assert_eq!(machine.owner.exports.export("b", 51, EVERYBODY, 1), Err(ExportError::Limit("exported_bytes_max")));
+    machine.owner.exports.export("b", 50, EVERYBODY, 1).unwrap();
+    assert_eq!(machine.owner.exports.export("c", 0, EVERYBODY, 1), Err(ExportError::Limit("segments_max")));
     machine.owner.revoke(a);
-    machine.owner.export("c", 100, EVERYBODY, 1).unwrap();
+    machine.owner.exports.export("c", 100, EVERYBODY, 1).unwrap();
 }
 
 #[test]
@@ -258,10 +258,10 @@ fn an_importer_believes_only_whom_it_asked() {
     let mut machine = machine(SegmentPolicy::default());
     let entry =
         catena_wire::SegmentEntry { name: "a".into(), number: 3, generation: 9, bytes: 64, rights: Rights::ALL };
-    let id = machine.importer.import(ALICE, entry, None, None).unwrap();
+    let id = machine.importer.imports.import(ALICE, entry, None, None).unwrap();
     let now = Time::from_us(5);
     let ask =
-        |machine: &mut Machine| machine.importer.read(now, (id, LINK), 0, 8, (false, Order::Bytes), 1).unwrap().id;
+        |machine: &mut Machine| machine.importer.read(now, (id, LINK), (0, 8), (false, Order::Bytes), 1).unwrap().id;
     let asked = ask(&mut machine);
     let data = |id, bytes: &'static [u8]| M::Data(id, Bytes::from_static(bytes));
     assert_eq!(machine.importer.on_answer(MALLORY, LINK, data(asked, b"lielielie")), None);

@@ -129,7 +129,7 @@ impl World {
         let memory = self.number() as u32;
         let anyone = Rights::from_bits(self.rng.next() as u8);
         let how = Export { anyone, on_read: Notify::Never, on_write: Notify::Never };
-        if let Ok(id) = self.owner.owner.export(&format!("{memory}"), 64, how, memory) {
+        if let Ok(id) = self.owner.owner.exports.export(&format!("{memory}"), 64, how, memory) {
             self.last_generation = self.last_generation.max(id.generation);
             self.memories.insert(memory, Known { id, rights: [anyone; IMPORTERS], inhibited: false, revoked: false });
         }
@@ -148,14 +148,14 @@ impl World {
         let (at, rights) = (self.rng.below(IMPORTERS), Rights::from_bits(self.rng.next() as u8));
         let known = self.memories.get_mut(&memory).unwrap();
         known.rights[at] = rights;
-        let _ = self.owner.owner.set_rights(known.id, self.importers[at].node, rights);
+        let _ = self.owner.owner.exports.set_rights(known.id, self.importers[at].node, rights);
     }
 
     fn inhibit(&mut self) {
         let Some(memory) = self.some_memory() else { return };
         let known = self.memories.get_mut(&memory).unwrap();
         known.inhibited = !known.inhibited;
-        let _ = self.owner.owner.inhibit_writes(known.id, known.inhibited);
+        let _ = self.owner.owner.exports.inhibit_writes(known.id, known.inhibited);
     }
 
     fn grant(&mut self, at: usize) {
@@ -189,7 +189,7 @@ impl World {
         let name = format!("{memory}");
         let entry = catena_wire::SegmentEntry { name, number, generation, bytes: 64, rights: Rights::ALL };
         let importer = &mut self.importers[at];
-        if let Ok(id) = importer.machine.importer.import(NodeId(99), entry, None, grant) {
+        if let Ok(id) = importer.machine.importer.imports.import(NodeId(99), entry, None, grant) {
             importer.imports.push((id, memory, grant));
         }
     }
@@ -225,7 +225,7 @@ impl World {
         let by = (import, importer.link);
         let asked = match swap {
             true => importer.machine.importer.cas(self.now, by, (8, 8), (0, 1), false, waiter),
-            false => importer.machine.importer.read(self.now, by, 0, 8, (false, Order::Bytes), waiter),
+            false => importer.machine.importer.read(self.now, by, (0, 8), (false, Order::Bytes), waiter),
         };
         if let Ok(asked) = asked {
             importer.out.push_back(asked.message);
@@ -237,12 +237,12 @@ impl World {
         let waiter = self.number();
         let importer = &mut self.importers[at];
         match importer.machine.importer.flush(self.now, import, waiter) {
-            Ok(Ok(asked)) => {
+            Ok(Some(asked)) => {
                 let writes = importer.unflushed.remove(&import).unwrap_or_default();
                 importer.flushes.insert(waiter, (import, writes));
                 importer.out.push_back(asked.message);
             }
-            Ok(Err(_)) => {}
+            Ok(None) => {}
             Err(_) => drop(importer.unflushed.remove(&import)),
         }
     }
@@ -419,7 +419,7 @@ impl World {
                 return Err(format!("{requests} requests and {unflushed} bytes are left over"));
             }
             for (id, ..) in std::mem::take(&mut self.importers[at].imports) {
-                self.importers[at].machine.importer.release(id);
+                self.importers[at].machine.importer.imports.release(id);
             }
             if self.importers[at].machine.importer.load().0 != 0 {
                 return Err("imports are left over".to_owned());

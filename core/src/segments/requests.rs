@@ -1,0 +1,120 @@
+//! Requests that wait for an answer, each until its deadline.
+
+use alloc::vec::Vec;
+
+use catena_wire::{NodeId, SegmentMessage, SegmentRefusal};
+
+use super::{imports::ImportId, policy::SegmentPolicy};
+use crate::{Time, collections::Numbered};
+
+/// Deadlines are looked at no more often than this, microseconds.
+const SWEEP_US: u64 = 10_000;
+
+/// What was asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    Read(u32),
+    Cas,
+    /// So many writes of its link.
+    Flush(ImportId, u64),
+    /// So many writes of its link, to make room.
+    Room(u64),
+    Import,
+    Attach,
+    Reach,
+    List,
+}
+
+#[derive(Debug)]
+pub(super) struct Request<W> {
+    /// The owner, and the link.
+    pub(super) by: (NodeId, u64),
+    pub(super) kind: Kind,
+    /// `None`: nobody in particular.
+    pub(super) waiter: Option<W>,
+    deadline: Time,
+}
+
+/// What to send, and to whom: by this link, since answers and turns belong to it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Asked {
+    /// The request's number, by which it can be given up.
+    pub id: u64,
+    /// The message.
+    pub message: SegmentMessage,
+}
+
+#[derive(Debug)]
+pub(super) struct Requests<W> {
+    requests_max: usize,
+    timeout_us: u64,
+    under_way: Numbered<Request<W>>,
+    /// No deadline is before this.
+    sweep_at: Option<Time>,
+}
+
+impl<W> Requests<W> {
+    pub(super) const fn new(policy: &SegmentPolicy) -> Self {
+        let (requests_max, timeout_us) = (policy.requests_max, policy.request_timeout_us);
+        Self { requests_max, timeout_us, under_way: Numbered::new(), sweep_at: None }
+    }
+
+    /// Begins a request, unless there are too many.
+    pub(super) fn ask(
+        &mut self,
+        now: Time,
+        by: (NodeId, u64),
+        kind: Kind,
+        waiter: Option<W>,
+        message: impl FnOnce(u64) -> SegmentMessage,
+    ) -> Result<Asked, SegmentRefusal> {
+        if self.len() >= self.requests_max {
+            return Err(SegmentRefusal::Overloaded);
+        }
+        let deadline = now.after(self.timeout_us);
+        let id = self.under_way.insert(Request { by, kind, waiter, deadline });
+        // All have the same time, so the first of them is the earliest.
+        self.sweep_at.get_or_insert(deadline);
+        Ok(Asked { id, message: message(id) })
+    }
+
+    /// It was answered, by whom it was asked and by the same link.
+    pub(super) fn answered(&mut self, by: (NodeId, u64), id: u64) -> Option<Request<W>> {
+        self.under_way.get(id).filter(|request| request.by == by)?;
+        self.under_way.remove(id)
+    }
+
+    /// Nobody waits for it any more.
+    pub(super) fn give_up(&mut self, id: u64) {
+        self.under_way.remove(id);
+    }
+
+    /// What was asked over it is not answered any more.
+    pub(super) fn on_link_lost(&mut self, link: u64) -> Vec<Request<W>> {
+        self.end(|request| request.by.1 == link)
+    }
+
+    /// Gives what was not answered in its time.
+    pub(super) fn on_timeout(&mut self, now: Time) -> Vec<Request<W>> {
+        if self.sweep_at.is_none_or(|at| at > now) {
+            return Vec::new();
+        }
+        let late = self.end(|request| request.deadline <= now);
+        let next = self.under_way.iter().map(|(_, request)| request.deadline).min();
+        self.sweep_at = next.map(|at| at.max(now.after(SWEEP_US)));
+        late
+    }
+
+    pub(super) const fn next_timeout(&self) -> Option<Time> {
+        self.sweep_at
+    }
+
+    pub(super) const fn len(&self) -> usize {
+        self.under_way.len()
+    }
+
+    fn end(&mut self, which: impl Fn(&Request<W>) -> bool) -> Vec<Request<W>> {
+        let ended: Vec<u64> = self.under_way.iter().filter(|(_, request)| which(request)).map(|(id, _)| id).collect();
+        ended.into_iter().filter_map(|id| self.under_way.remove(id)).collect()
+    }
+}

@@ -1,0 +1,119 @@
+//! Writes that were sent and are not known to have been done: counted, so that each keeps its turn, and bounded.
+
+use alloc::collections::{BTreeMap, VecDeque};
+
+use catena_wire::NodeId;
+
+use super::imports::ImportId;
+
+/// What even an empty write costs of the bytes that may be under way.
+const WRITE_COST_BYTES: u64 = 64;
+
+/// Writes to one owner.
+#[derive(Debug, Default)]
+struct Stream {
+    link: u64,
+    next: u64,
+    flushed: u64,
+    under_way: VecDeque<UnderWay>,
+    bytes: u64,
+    /// A flush to make room is under way.
+    making_room: bool,
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    turn: u64,
+    import: ImportId,
+    bytes: u64,
+}
+
+/// What becomes of a write.
+pub(super) struct Begun {
+    /// `None`: there is no room for it now.
+    pub(super) turn: Option<u64>,
+    /// So many writes are to be flushed to make room, as far as that is not being done.
+    pub(super) make_room: Option<u64>,
+}
+
+/// The writes under way, to all owners.
+#[derive(Debug)]
+pub(super) struct Writes {
+    bytes_max: u64,
+    by_owner: BTreeMap<NodeId, Stream>,
+}
+
+impl Writes {
+    pub(super) const fn new(bytes_max: u64) -> Self {
+        Self { bytes_max, by_owner: BTreeMap::new() }
+    }
+
+    /// Gives a write its turn. Over another link than the last they begin anew: those of the old one are lost with it.
+    pub(super) fn begin(&mut self, (owner, link): (NodeId, u64), import: ImportId, bytes: u64) -> Begun {
+        let stream = self.by_owner.entry(owner).or_default();
+        if stream.link != link {
+            *stream = Stream { link, ..Stream::default() };
+        }
+        let bytes = bytes + WRITE_COST_BYTES;
+        let room = stream.bytes == 0 || stream.bytes + bytes <= self.bytes_max;
+        let turn = room.then_some(stream.next);
+        if let Some(turn) = turn {
+            stream.next += 1;
+            stream.bytes += bytes;
+            stream.under_way.push_back(UnderWay { turn, import, bytes });
+        }
+        let make_room = !stream.making_room && (!room || stream.bytes > self.bytes_max / 2);
+        stream.making_room |= make_room;
+        Begun { turn, make_room: make_room.then_some(stream.next) }
+    }
+
+    /// So many were done, or refused.
+    pub(super) fn done_upto(&mut self, by: (NodeId, u64), upto: u64) {
+        let Some(stream) = self.stream(by) else { return };
+        stream.flushed = stream.flushed.max(upto);
+        while let Some(write) = stream.under_way.pop_front_if(|write| write.turn < upto) {
+            stream.bytes -= write.bytes;
+        }
+    }
+
+    /// A flush to make room is not under way any more.
+    pub(super) fn room_made(&mut self, by: (NodeId, u64)) {
+        if let Some(stream) = self.stream(by) {
+            stream.making_room = false;
+        }
+    }
+
+    /// To what a write of this turn went.
+    pub(super) fn import_of(&mut self, by: (NodeId, u64), turn: u64) -> Option<ImportId> {
+        let under_way = &self.stream(by)?.under_way;
+        let at = under_way.binary_search_by_key(&turn, |write| write.turn).ok()?;
+        under_way.get(at).map(|write| write.import)
+    }
+
+    /// What was sent over it may not have been done.
+    pub(super) fn on_link_lost(&mut self, link: u64) {
+        self.by_owner.retain(|_, stream| stream.link != link);
+    }
+
+    /// Whether it is by this link that writes to this owner go.
+    pub(super) fn go_by(&self, (owner, link): (NodeId, u64)) -> bool {
+        self.by_owner.get(&owner).is_some_and(|stream| stream.link == link)
+    }
+
+    /// Whether some of so many may not have been done yet.
+    pub(super) fn are_under_way(&self, owner: NodeId, upto: u64) -> bool {
+        self.by_owner.get(&owner).is_some_and(|stream| stream.flushed < upto)
+    }
+
+    pub(super) fn bytes_to(&self, owner: NodeId) -> u64 {
+        self.by_owner.get(&owner).map_or(0, |stream| stream.bytes)
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.by_owner.values().map(|stream| stream.bytes).sum()
+    }
+
+    fn stream(&mut self, (owner, link): (NodeId, u64)) -> Option<&mut Stream> {
+        self.by_owner.get_mut(&owner).filter(|stream| stream.link == link)
+    }
+}
