@@ -15,7 +15,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Body;
 
 use crate::{
-    frame::Part,
+    frame::{Part, Place, Range},
     limits::Limits,
     staging::{Staged, Staging, unguessable},
 };
@@ -25,6 +25,8 @@ pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 
 /// Smaller parts go in the answer, wherever their client is, in bytes.
 const LIES_BYTES_MIN: usize = 16 << 10;
+/// Bytes of a body, or of its first part, that go in the message that brings the head.
+const HERE_BYTES_MAX: usize = 32 << 10;
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -120,21 +122,27 @@ impl Failing {
     }
 
     /// All of it, if it is there and no more than so many bytes.
-    pub(crate) fn at_once(&mut self, bytes_max: usize) -> Result<Option<Bytes>, String> {
+    fn at_once(&mut self, bytes_max: usize) -> Result<Option<Bytes>, String> {
         self.fill(bytes_max + 1)?;
         Ok((self.ended && self.bytes <= bytes_max).then(|| self.take(bytes_max)))
+    }
+
+    /// Waits so long for something of it, unless there is something.
+    async fn wait(&mut self, patience: Duration) -> Result<(), String> {
+        if !self.come.is_empty() || self.ended || patience.is_zero() {
+            return Ok(());
+        }
+        match tokio::time::timeout(patience, self.body.frame()).await {
+            Ok(frame) => self.took(frame),
+            Err(_) => Ok(()),
+        }
     }
 
     /// The next part, of at most so many bytes, and whether it is the last. It may be empty, after so long.
     async fn part(&mut self, bytes_max: usize, patience: Duration) -> Result<(Bytes, bool), String> {
         self.fill(bytes_max)?;
-        if self.come.is_empty() && !self.ended {
-            let Ok(frame) = tokio::time::timeout(patience, self.body.frame()).await else {
-                return Ok((Bytes::new(), false));
-            };
-            self.took(frame)?;
-            self.fill(bytes_max)?;
-        }
+        self.wait(patience).await?;
+        self.fill(bytes_max)?;
         let part = self.take(bytes_max);
         Ok((part, self.ended && self.come.is_empty()))
     }
@@ -180,6 +188,33 @@ struct Entry {
     _pass: Pass,
 }
 
+/// Why a body is not begun.
+pub(crate) enum NotBegun {
+    /// There are too many.
+    TooMany,
+    /// It failed before anything of it was sent.
+    Failed(String),
+}
+
+impl From<String> for NotBegun {
+    fn from(why: String) -> Self {
+        Self::Failed(why)
+    }
+}
+
+/// Segments that somebody was told of, oldest first, each with its bytes.
+#[derive(Default)]
+struct Lent {
+    segments: VecDeque<(Instant, Segment, u64)>,
+    bytes: u64,
+}
+
+impl Lent {
+    fn pop(&mut self, gone: impl FnOnce(&mut VecDeque<(Instant, Segment, u64)>) -> Option<(Instant, Segment, u64)>) {
+        self.bytes -= gone(&mut self.segments).map_or(0, |(.., bytes)| bytes);
+    }
+}
+
 /// All bodies that are being pulled here.
 pub(crate) struct Bodies {
     owner: String,
@@ -187,8 +222,7 @@ pub(crate) struct Bodies {
     all: Mutex<HashMap<u64, Arc<Entry>>>,
     tally: Arc<Tally>,
     staging: Arc<Staging>,
-    /// Segments that somebody was told of, oldest first.
-    lent: Mutex<VecDeque<(Instant, Segment)>>,
+    lent: Mutex<Lent>,
 }
 
 impl Bodies {
@@ -199,33 +233,64 @@ impl Bodies {
         Arc::new(Self { owner, limits, all: Mutex::default(), tally, staging, lent: Mutex::default() })
     }
 
-    /// A segment of this node, as others import it.
-    pub(crate) fn import_name(&self, segment: &str) -> String {
-        format!("{}/{segment}", self.owner)
+    /// A range of a segment of this node, as others import it.
+    pub(crate) fn range(&self, segment: &str, offset: u64, bytes: u64) -> Range {
+        Range { offset, bytes, segment: format!("{}/{segment}", self.owner) }
     }
 
     /// Holds a segment that somebody has just been told of, for as long as a body is held that is pulled.
     pub(crate) fn lend(&self, segment: Segment) {
         let mut lent = lock(&self.lent);
         // The same again and again is held once.
-        if lent.back().is_some_and(|(_, last)| last.id() == segment.id()) {
-            lent.pop_back();
+        if lent.segments.back().is_some_and(|(_, last, _)| last.id() == segment.id()) {
+            lent.pop(VecDeque::pop_back);
         }
-        lent.push_back((Instant::now(), segment));
-        let mut bytes: u64 = lent.iter().map(|(_, segment)| segment.bytes()).sum();
-        while lent.len() > self.limits.bodies_max || (bytes > self.limits.lent_bytes_max && lent.len() > 1) {
-            bytes -= lent.pop_front().map_or(0, |(_, segment)| segment.bytes());
+        let bytes = segment.bytes();
+        lent.bytes += bytes;
+        lent.segments.push_back((Instant::now(), segment, bytes));
+        while lent.segments.len() > self.limits.bodies_max
+            || (lent.bytes > self.limits.lent_bytes_max && lent.segments.len() > 1)
+        {
+            lent.pop(VecDeque::pop_front);
         }
     }
 
-    /// Keeps a body for its client; `None`: there are too many.
-    pub(crate) fn keep(&self, client: NodeId, body: Failing) -> Option<u64> {
-        let pass = self.tally.enter(client)?;
-        let pulled = tokio::sync::Mutex::new(Pulled { body, staged: None });
-        let entry = Entry { client, pulled, asked: Mutex::new(Instant::now()), _pass: pass };
+    /// Says where a body is to be found: with its head if it is small, else the first part of it, as far as that is there, and the rest for the asking. `near`: a part may lie
+    /// in memory that is shared with its client.
+    pub(crate) async fn begin(&self, client: NodeId, mut body: Failing, near: bool) -> Result<Place, NotBegun> {
+        if let Some(whole) = body.at_once(HERE_BYTES_MAX)? {
+            return Ok(Place::Here(whole));
+        }
+        // One that knows its length is on its way; who waits for one that does not may be waited for by it.
+        if body.body.size_hint().exact().is_some() {
+            body.wait(self.limits.first_time_max).await?;
+            if let Some(whole) = body.at_once(HERE_BYTES_MAX)? {
+                return Ok(Place::Here(whole));
+            }
+        }
+        let pass = self.tally.enter(client).ok_or(NotBegun::TooMany)?;
+        let mut pulled = Pulled { body, staged: None };
+        let lies = near && pulled.body.bytes >= LIES_BYTES_MIN;
+        if lies {
+            pulled.staged = self.staging.take(client).await;
+        }
+        // Where it lies nowhere, who does not read it must not cost much.
+        let bytes_max = if pulled.staged.is_some() { self.limits.part_bytes } else { HERE_BYTES_MAX };
+        let (bytes, last) = pulled.body.part(bytes_max, Duration::ZERO).await?;
+        let part = match bytes.is_empty() {
+            true => None,
+            false => Some(self.laid(&mut pulled, client, (bytes, last), lies).await),
+        };
         let number = unguessable();
+        let place = match part {
+            Some(Part::Here { bytes, last: true }) => return Ok(Place::Here(bytes)),
+            Some(part) => Place::Begun(number, part),
+            None => Place::Pulled(number),
+        };
+        let pulled = tokio::sync::Mutex::new(pulled);
+        let entry = Entry { client, pulled, asked: Mutex::new(Instant::now()), _pass: pass };
         lock(&self.all).insert(number, Arc::new(entry));
-        Some(number)
+        Ok(place)
     }
 
     /// The next part of one.
@@ -240,34 +305,29 @@ impl Bodies {
         };
         let part = pulled.body.part(self.limits.part_bytes, self.limits.part_time_max).await;
         *lock(&entry.asked) = Instant::now();
-        match part {
-            Ok(part) => self.placed(&mut pulled, number, client, part, near).await,
+        let part = match part {
+            Ok(part) => self.laid(&mut pulled, client, part, near).await,
             Err(why) => {
                 tracing::warn!(why, "a body failed");
-                // The part before may still be read.
-                if pulled.staged.is_none() {
-                    lock(&self.all).remove(&number);
-                }
                 Part::Failed("the service failed within the body".to_owned())
             }
+        };
+        // Where parts lay in a segment its client says when it has read them: the one before may still be read.
+        if matches!(part, Part::Here { last: true, .. } | Part::Failed(_)) && pulled.staged.is_none() {
+            lock(&self.all).remove(&number);
         }
+        part
     }
 
-    async fn placed(&self, pulled: &mut Pulled, number: u64, client: NodeId, part: (Bytes, bool), near: bool) -> Part {
-        let (bytes, last) = part;
+    /// Lays a part into memory that its client shares, if it is long enough. The last one stays until its client has read it, and says so.
+    async fn laid(&self, pulled: &mut Pulled, client: NodeId, (bytes, last): (Bytes, bool), near: bool) -> Part {
         if near && bytes.len() >= LIES_BYTES_MIN {
             if pulled.staged.is_none() {
                 pulled.staged = self.staging.take(client).await;
             }
             if let Some((offset, name)) = pulled.staged.as_mut().and_then(|staged| staged.lay(&bytes)) {
-                // The last part stays until its client has read it, and says so.
-                let range = crate::frame::Range { offset, bytes: bytes.len() as u64, segment: self.import_name(&name) };
-                return Part::Lies { range, last };
+                return Part::Lies { range: self.range(&name, offset, bytes.len() as u64), last };
             }
-        }
-        // Where parts lay in a segment its client says when it has read them.
-        if last && pulled.staged.is_none() {
-            lock(&self.all).remove(&number);
         }
         Part::Here { bytes, last }
     }
@@ -293,6 +353,9 @@ impl Bodies {
             all.extract_if(|_, entry| entry.pulled.try_lock().is_ok() && lock(&entry.asked).elapsed() > idle).collect()
         };
         drop(over);
-        lock(&self.lent).retain(|(since, _)| since.elapsed() <= idle);
+        let mut lent = lock(&self.lent);
+        while lent.segments.front().is_some_and(|(since, ..)| since.elapsed() > idle) {
+            lent.pop(VecDeque::pop_front);
+        }
     }
 }

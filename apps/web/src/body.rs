@@ -8,10 +8,14 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use catena::{Imported, Mapped, Segment};
-use futures_util::{Stream, StreamExt as _};
+use futures_util::{Stream, StreamExt as _, stream::try_unfold};
 use hyper::body::{Body, Frame, SizeHint};
 
-use crate::{fetch::FetchError, frame::Range};
+use crate::{
+    fetch::FetchError,
+    frame::Range,
+    pulling::{Piece, Pulling},
+};
 
 /// Bytes of a body that are read from a segment at one time, where it is read piece by piece.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -75,12 +79,25 @@ impl InPlace {
     }
 }
 
-type Parts = Pin<Box<dyn Stream<Item = Result<Bytes, FetchError>> + Send>>;
+/// Frame by frame, for who reads it as a stream.
+type Frames = Pin<Box<dyn Stream<Item = Result<Bytes, FetchError>> + Send>>;
 
 enum Source {
     Here(Bytes),
     Lies { far: Imported, range: Range },
-    Parts { parts: Parts, bytes: Option<u64> },
+    Pulled { pulling: Box<Pulling>, bytes: Option<u64> },
+    Frames { frames: Frames, bytes: Option<u64> },
+}
+
+impl Source {
+    /// The next bytes of what comes in parts.
+    async fn next(&mut self) -> Result<Option<Piece>, FetchError> {
+        match self {
+            Self::Pulled { pulling, .. } => pulling.next().await,
+            Self::Frames { frames, .. } => Ok(frames.next().await.transpose()?.map(Piece::Here)),
+            Self::Here(_) | Self::Lies { .. } => Ok(None),
+        }
+    }
 }
 
 /// A body that was fetched, or is still where it lies.
@@ -101,11 +118,8 @@ impl FetchBody {
         Self(Source::Lies { far, range })
     }
 
-    pub(crate) fn parts(
-        parts: impl Stream<Item = Result<Bytes, FetchError>> + Send + 'static,
-        bytes: Option<u64>,
-    ) -> Self {
-        Self(Source::Parts { parts: Box::pin(parts), bytes })
+    pub(crate) fn pulled(pulling: Pulling, bytes: Option<u64>) -> Self {
+        Self(Source::Pulled { pulling: Box::new(pulling), bytes })
     }
 
     /// Bytes that are left; `None`: nobody knows.
@@ -114,7 +128,7 @@ impl FetchBody {
         match &self.0 {
             Source::Here(bytes) => Some(bytes.len() as u64),
             Source::Lies { range, .. } => Some(range.bytes),
-            Source::Parts { bytes, .. } => *bytes,
+            Source::Pulled { bytes, .. } | Source::Frames { bytes, .. } => *bytes,
         }
     }
 
@@ -129,13 +143,15 @@ impl FetchBody {
         match self.0 {
             Source::Here(bytes) => Ok(bytes),
             Source::Lies { far, range } => Ok(far.read(range.offset, range.bytes).await?),
-            Source::Parts { mut parts, .. } => {
+            mut source => {
                 let mut whole = BytesMut::new();
-                while let Some(part) = parts.next().await.transpose()? {
-                    whole.extend_from_slice(&part);
-                    if whole.len() as u64 > bytes_max {
+                while let Some(piece) = source.next().await? {
+                    let (at, end) = (whole.len(), whole.len() as u64 + piece.bytes());
+                    if end > bytes_max {
                         return Err(FetchError::TooLarge { bytes_max });
                     }
+                    whole.resize(end as usize, 0);
+                    piece.read_into(&mut whole[at..]).await?;
                 }
                 Ok(whole.freeze())
             }
@@ -146,7 +162,7 @@ impl FetchBody {
     pub async fn in_place(&self) -> Option<InPlace> {
         match &self.0 {
             Source::Lies { far, range } => InPlace::of(far, range).await,
-            Source::Here(_) | Source::Parts { .. } => None,
+            Source::Here(_) | Source::Pulled { .. } | Source::Frames { .. } => None,
         }
     }
 
@@ -168,11 +184,13 @@ impl FetchBody {
                 far.read_into(range.offset, room).await?;
                 Ok(room.len())
             }
-            Source::Parts { mut parts, .. } => {
-                let mut at = 0;
-                while let Some(part) = parts.next().await.transpose()? {
-                    out.get_mut(at..at + part.len()).ok_or_else(too_large)?.copy_from_slice(&part);
-                    at += part.len();
+            mut source => {
+                let mut at = 0_usize;
+                while let Some(piece) = source.next().await? {
+                    let end = usize::try_from(piece.bytes()).ok().and_then(|bytes| at.checked_add(bytes));
+                    let room = end.and_then(|end| out.get_mut(at..end)).ok_or_else(too_large)?;
+                    at += room.len();
+                    piece.read_into(room).await?;
                 }
                 Ok(at)
             }
@@ -183,7 +201,7 @@ impl FetchBody {
 /// The pieces of a range, as they are wanted.
 fn pieces(far: Imported, range: &Range) -> impl Stream<Item = Result<Bytes, FetchError>> + use<> {
     let end = range.offset.saturating_add(range.bytes);
-    futures_util::stream::try_unfold((far, range.offset), move |(far, at)| async move {
+    try_unfold((far, range.offset), move |(far, at)| async move {
         if at >= end {
             return Ok(None);
         }
@@ -193,29 +211,41 @@ fn pieces(far: Imported, range: &Range) -> impl Stream<Item = Result<Bytes, Fetc
     })
 }
 
+/// The parts of a body that is pulled, each read before the next is asked for.
+fn read(pulling: Box<Pulling>) -> impl Stream<Item = Result<Bytes, FetchError>> {
+    try_unfold(pulling, |mut pulling| async move {
+        let Some(piece) = pulling.next().await? else { return Ok(None) };
+        Ok(Some((piece.read().await?, pulling)))
+    })
+}
+
 impl Body for FetchBody {
     type Data = Bytes;
     type Error = FetchError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, FetchError>>> {
-        if let Source::Lies { far, range } = &self.0 {
-            let (parts, bytes) = (Box::pin(pieces(far.clone(), range)), Some(range.bytes));
-            self.0 = Source::Parts { parts, bytes };
+        if !matches!(self.0, Source::Here(_) | Source::Frames { .. }) {
+            let bytes = self.bytes();
+            self.0 = match std::mem::replace(&mut self.0, Source::Here(Bytes::new())) {
+                Source::Lies { far, range } => Source::Frames { frames: Box::pin(pieces(far, &range)), bytes },
+                Source::Pulled { pulling, .. } => Source::Frames { frames: Box::pin(read(pulling)), bytes },
+                source => source,
+            };
         }
         match &mut self.0 {
             Source::Here(bytes) => {
                 let whole = std::mem::take(bytes);
                 Poll::Ready((!whole.is_empty()).then(|| Ok(Frame::data(whole))))
             }
-            Source::Parts { parts, bytes } => {
-                let part = ready!(parts.as_mut().poll_next(cx));
-                if let (Some(Ok(part)), Some(left)) = (&part, bytes) {
-                    *left = left.saturating_sub(part.len() as u64);
+            Source::Frames { frames, bytes } => {
+                let frame = ready!(frames.as_mut().poll_next(cx));
+                if let (Some(Ok(frame)), Some(left)) = (&frame, bytes) {
+                    *left = left.saturating_sub(frame.len() as u64);
                 }
-                Poll::Ready(part.map(|part| part.map(Frame::data)))
+                Poll::Ready(frame.map(|frame| frame.map(Frame::data)))
             }
-            // It was turned into parts above.
-            Source::Lies { .. } => Poll::Ready(None),
+            // They were turned into frames above.
+            Source::Lies { .. } | Source::Pulled { .. } => Poll::Ready(None),
         }
     }
 

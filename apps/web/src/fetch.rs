@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use catena::{Answer, Client, Exception, Long, NodeId, Question};
-use futures_util::{FutureExt as _, future::BoxFuture, stream};
+use catena::{Answer, Client, Exception, Imported, Long, NodeId, Question};
 use hyper::{Method, Request, Response, header::CONTENT_LENGTH};
 
 use crate::{
     body::FetchBody,
-    frame::{self, Part, Place},
+    frame::{self, Part, Place, Range},
     head::{self, HeadError},
     imports::Imports,
     limits::FetchLimits,
+    pulling::Pulling,
 };
 
 /// Bytes of a head that fits into a short message, with its kind.
@@ -108,33 +108,72 @@ impl Fetcher {
         let response = head::to_response(&head)?;
         let body = match place {
             Place::Here(body) => FetchBody::here(body),
-            Place::Lies(range) => {
-                let node = node.ok_or(FetchError::Protocol("it tells of a segment where nobody can"))?;
-                let far = self.inner.imports.of(&self.inner.client, &range, node).await?;
-                FetchBody::lying(far, range)
-            }
-            Place::Pulled(number) => {
-                let length =
-                    response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-                let pulling = Pulling::new(self, site, number);
-                // A response to HEAD has none.
-                let length = length.filter(|_| parts.method != Method::HEAD);
-                FetchBody::parts(stream::try_unfold(pulling, Pulling::next), length)
+            Place::Lies(range) => FetchBody::lying(self.place(&range, node).await?, range),
+            Place::Pulled(number) => Self::pulled(&parts.method, &response, Pulling::new(self, site, number)),
+            Place::Begun(number, part) => {
+                Self::pulled(&parts.method, &response, Pulling::begun(self, site, number, (part, node)))
             }
         };
         Ok(response.map(|()| body))
     }
 
+    fn pulled(method: &Method, response: &Response<()>, pulling: Pulling) -> FetchBody {
+        let length = response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        // A response to HEAD has none.
+        FetchBody::pulled(pulling, length.filter(|_| method != Method::HEAD))
+    }
+
     async fn ask(&self, site: &str, head: &Bytes, body: &Bytes) -> Result<(Bytes, Option<NodeId>), FetchError> {
-        let long = Long::default().item(Bytes::from_static(frame::FETCH)).item(head.clone());
+        let near = self.inner.imports.is_near(site);
+        let kind = if near { frame::FETCH } else { frame::FETCH_BY_MESSAGE };
+        let long = Long::default().item(Bytes::from_static(kind)).item(head.clone());
         let long = match body.len() {
             0 => long,
             count if head.len() + count <= FRAME_BYTES_MAX => long.item(body.clone()),
             _ => long.and(body.clone()),
         };
         let question = Question::of(long);
-        let question = if self.inner.imports.is_near(site) { question } else { question.room(ROOM_BYTES) };
-        self.answer(site, question, self.inner.limits.head_bytes_max).await
+        let question = if near { question } else { question.room(ROOM_BYTES) };
+        let FetchLimits { head_bytes_max, part_bytes_max, .. } = self.inner.limits;
+        self.answer(site, question, head_bytes_max.saturating_add(part_bytes_max)).await
+    }
+
+    /// The next part of a body, and the node that sends it.
+    pub(crate) async fn part(&self, site: &str, number: u64) -> Result<(Part, Option<NodeId>), FetchError> {
+        let near = self.inner.imports.is_near(site);
+        let kind = if near { frame::NEXT } else { frame::NEXT_BY_MESSAGE };
+        // A part, and the byte that says what it is.
+        let bytes_max = self.inner.limits.part_bytes_max + 1;
+        let question = Question::new([Bytes::from_static(kind), number.to_le_bytes().to_vec().into()]);
+        let question = if near { question } else { question.room(bytes_max) };
+        let (bytes, node) = self.answer(site, question, bytes_max).await?;
+        Ok((Part::decode(bytes).ok_or(FetchError::Protocol("a part of its body is none"))?, node))
+    }
+
+    /// Bytes of a part, at most.
+    pub(crate) fn part_bytes_max(&self) -> u64 {
+        self.inner.limits.part_bytes_max
+    }
+
+    /// The segment in which something lies, by what this node told of it.
+    pub(crate) async fn place(&self, range: &Range, node: Option<NodeId>) -> Result<Imported, FetchError> {
+        let node = node.ok_or(FetchError::Protocol("it tells of a segment where nobody can"))?;
+        self.inner.imports.of(&self.inner.client, range, node).await
+    }
+
+    /// Takes note of how a part was read.
+    pub(crate) fn note(&self, site: &str, far: &Imported) {
+        self.inner.imports.note(site, far);
+    }
+
+    /// Tells the server that nothing more of a body is wanted. It may be lost: the server's patience ends, too.
+    pub(crate) fn leave(&self, site: &str, number: u64) {
+        let (client, site) = (self.inner.client.clone(), site.to_owned());
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        runtime.spawn(async move {
+            let items = [Bytes::from_static(frame::LEAVE), number.to_le_bytes().to_vec().into()];
+            let _ = client.send_short("", &site, items).await;
+        });
     }
 
     /// Asks; gives what was answered, and by which node where that is known.
@@ -156,117 +195,5 @@ impl Fetcher {
                 (bytes, Some(message.node().id))
             }
         })
-    }
-}
-
-/// The next part, on its way, and the node that sends it.
-type Asked = BoxFuture<'static, Result<(Part, Option<NodeId>), FetchError>>;
-
-/// A body that is pulled, part by part: the next one is on its way while one is read.
-struct Pulling {
-    fetcher: Fetcher,
-    site: Box<str>,
-    number: u64,
-    asked: Option<Asked>,
-    /// Parts lay in a segment, which its server keeps for this body.
-    lay: bool,
-    over: bool,
-}
-
-impl Pulling {
-    fn new(fetcher: &Fetcher, site: &str, number: u64) -> Self {
-        let fetcher = fetcher.clone();
-        Self { fetcher, site: site.into(), number, asked: None, lay: false, over: false }
-    }
-
-    fn ask(&self) -> BoxFuture<'static, Result<(Part, Option<NodeId>), FetchError>> {
-        let (fetcher, site, number) = (self.fetcher.clone(), self.site.clone(), self.number);
-        Box::pin(async move {
-            let near = fetcher.inner.imports.is_near(&site);
-            let kind = if near { frame::NEXT } else { frame::NEXT_BY_MESSAGE };
-            // A part, and the byte that says what it is.
-            let bytes_max = fetcher.inner.limits.part_bytes_max + 1;
-            let question = Question::new([Bytes::from_static(kind), number.to_le_bytes().to_vec().into()]);
-            let question = if near { question } else { question.room(bytes_max) };
-            let (bytes, node) = fetcher.answer(&site, question, bytes_max).await?;
-            Ok((Part::decode(bytes).ok_or(FetchError::Protocol("a part of its body is none"))?, node))
-        })
-    }
-
-    async fn next(mut self) -> Result<Option<(Bytes, Self)>, FetchError> {
-        while !self.over {
-            let asked = self.asked.take().unwrap_or_else(|| self.ask());
-            let (part, node) = asked.await?;
-            let last = match &part {
-                Part::Here { last, .. } | Part::Lies { last, .. } => *last,
-                Part::Failed(why) => {
-                    self.over = true;
-                    self.leave();
-                    return Err(FetchError::BrokeOff(why.clone()));
-                }
-            };
-            if !last {
-                self.ask_ahead()?;
-            }
-            let bytes = self.read(part, node).await?;
-            self.over = last;
-            if last {
-                self.leave();
-            }
-            if !bytes.is_empty() {
-                return Ok(Some((bytes, self)));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Sends the next question, and does not wait.
-    fn ask_ahead(&mut self) -> Result<(), FetchError> {
-        let mut asking = self.ask();
-        self.asked = Some(match asking.as_mut().now_or_never() {
-            Some(answered) => Box::pin(std::future::ready(Ok(answered?))),
-            None => asking,
-        });
-        Ok(())
-    }
-
-    async fn read(&mut self, part: Part, node: Option<NodeId>) -> Result<Bytes, FetchError> {
-        let Inner { client, imports, .. } = &*self.fetcher.inner;
-        match part {
-            Part::Here { bytes, .. } => Ok(bytes),
-            Part::Lies { range, .. } => {
-                self.lay = true;
-                let node = node.ok_or(FetchError::Protocol("it tells of a segment where nobody can"))?;
-                let far = imports.of(client, &range, node).await?;
-                let bytes = far.read(range.offset, range.bytes).await?;
-                imports.note(&self.site, &far);
-                Ok(bytes)
-            }
-            Part::Failed(why) => Err(FetchError::BrokeOff(why)),
-        }
-    }
-
-    /// Tells the server that nothing more of the body is wanted. It may be lost: the server's patience ends, too.
-    fn leave(&mut self) {
-        if self.over && !self.lay {
-            return;
-        }
-        self.lay = false;
-        let (client, site, number) = (self.fetcher.inner.client.clone(), self.site.clone(), self.number);
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        runtime.spawn(async move {
-            let items = [Bytes::from_static(frame::LEAVE), number.to_le_bytes().to_vec().into()];
-            let _ = client.send_short("", &site, items).await;
-        });
-    }
-}
-
-impl Drop for Pulling {
-    fn drop(&mut self) {
-        // What was asked ahead is given up first.
-        self.asked = None;
-        if !self.over {
-            self.leave();
-        }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! | question | items |
 //! | --- | --- |
-//! | fetch | `F`, the head, the body if it is small; a large one is the long message's buffer |
-//! | next part | `N`, or `n` where parts need not lie in memory that is shared; the body's number |
+//! | fetch | `F`, or `f` where a part cannot lie in memory that is shared; the head, the body if it is small; a large one is the long message's buffer |
+//! | next part | `N`, or `n` likewise; the body's number |
 //! | no more | `L`, the body's number; nothing answers it |
 //!
 //! Numbers are little-endian. An answer to a fetch: a byte for the place of its body, the head's length in 4 bytes, the head, and what the place needs. An answer to a next
@@ -11,8 +11,10 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-/// Asks for something.
+/// Asks for something, whose body's first part may lie in shared memory.
 pub(crate) const FETCH: &[u8] = b"F";
+/// Asks for something, whose body's first part is to come in the answer.
+pub(crate) const FETCH_BY_MESSAGE: &[u8] = b"f";
 /// Asks for the next part of a body, in shared memory if it can be.
 pub(crate) const NEXT: &[u8] = b"N";
 /// Asks for the next part of a body, in the answer.
@@ -38,6 +40,8 @@ pub(crate) enum Place {
     Lies(Range),
     /// It is asked for, part by part, by this number.
     Pulled(u64),
+    /// The same, and its first part came with its head.
+    Begun(u64, Part),
 }
 
 /// The next part of a body.
@@ -52,6 +56,10 @@ pub(crate) enum Part {
 }
 
 impl Range {
+    const fn len(&self) -> usize {
+        16 + self.segment.len()
+    }
+
     fn put(&self, out: &mut BytesMut) {
         out.put_u64_le(self.offset);
         out.put_u64_le(self.bytes);
@@ -70,8 +78,9 @@ impl Range {
 pub(crate) fn answer(head: &[u8], place: &Place) -> Bytes {
     let (kind, body_bytes) = match place {
         Place::Here(body) => (0, body.len()),
-        Place::Lies(range) => (1, 16 + range.segment.len()),
+        Place::Lies(range) => (1, range.len()),
         Place::Pulled(_) => (2, 8),
+        Place::Begun(_, part) => (3, 8 + part.len()),
     };
     let mut out = BytesMut::with_capacity(5 + head.len() + body_bytes);
     out.put_u8(kind);
@@ -81,6 +90,10 @@ pub(crate) fn answer(head: &[u8], place: &Place) -> Bytes {
         Place::Here(body) => out.put_slice(body),
         Place::Lies(range) => range.put(&mut out),
         Place::Pulled(number) => out.put_u64_le(*number),
+        Place::Begun(number, part) => {
+            out.put_u64_le(*number);
+            part.put(&mut out);
+        }
     }
     out.freeze()
 }
@@ -99,6 +112,10 @@ pub(crate) fn answered(mut frame: Bytes) -> Option<(Bytes, Place)> {
         0 => Place::Here(rest),
         1 => Place::Lies(Range::get(&rest)?),
         2 => Place::Pulled(number(&rest)?),
+        3 if rest.len() > 8 => {
+            let part = rest.split_off(8);
+            Place::Begun(number(&rest)?, Part::decode(part)?)
+        }
         _ => return None,
     };
     Some((head, place))
@@ -110,23 +127,34 @@ pub(crate) fn number(bytes: &[u8]) -> Option<u64> {
 }
 
 impl Part {
-    pub(crate) fn encode(&self) -> Bytes {
-        let mut out = BytesMut::new();
+    const fn len(&self) -> usize {
+        1 + match self {
+            Self::Here { bytes, .. } => bytes.len(),
+            Self::Lies { range, .. } => range.len(),
+            Self::Failed(why) => why.len(),
+        }
+    }
+
+    fn put(&self, out: &mut BytesMut) {
         match self {
             Self::Here { bytes, last } => {
-                out.reserve(1 + bytes.len());
                 out.put_u8(u8::from(*last));
                 out.put_slice(bytes);
             }
             Self::Lies { range, last } => {
                 out.put_u8(2 + u8::from(*last));
-                range.put(&mut out);
+                range.put(out);
             }
             Self::Failed(why) => {
                 out.put_u8(4);
                 out.put_slice(why.as_bytes());
             }
         }
+    }
+
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut out = BytesMut::with_capacity(self.len());
+        self.put(&mut out);
         out.freeze()
     }
 
@@ -151,7 +179,8 @@ mod tests {
     #[test]
     fn answers_come_back_as_they_went_and_no_cut_one_passes_for_another() {
         let range = Range { offset: 1, bytes: u64::MAX, segment: "a/b".to_owned() };
-        for place in [Place::Here(Bytes::from("body")), Place::Lies(range.clone()), Place::Pulled(7)] {
+        let begun = Place::Begun(7, Part::Lies { range: range.clone(), last: false });
+        for place in [Place::Here(Bytes::from("body")), Place::Lies(range.clone()), Place::Pulled(7), begun] {
             let frame = answer(b"head", &place);
             assert_eq!(answered(frame.clone()).unwrap(), (Bytes::from("head"), place));
             for end in 0..9 {

@@ -25,7 +25,7 @@
 //! | `head`, `frame` | what goes in messages: heads as HTTP/1.1 has them, and where the body is |
 //! | `site` | the server: takes requests from a mailbox, has the service answer them |
 //! | `bodies`, `staging` | bodies that are pulled part by part, and the segments in which their parts lie |
-//! | `fetch`, `body`, `imports` | the client |
+//! | `fetch`, `body`, `pulling`, `imports` | the client |
 //! | `proxy` | the client as a server on loopback |
 //! | `files` | a folder as a service, its cache in segments |
 #![forbid(unsafe_code)]
@@ -39,6 +39,7 @@ mod head;
 mod imports;
 mod limits;
 mod proxy;
+mod pulling;
 mod site;
 mod staging;
 

@@ -21,6 +21,8 @@ pub struct Limits {
     pub body_idle_max: Duration,
     /// How long the next part may be waited for, before it is answered that there is none yet.
     pub part_time_max: Duration,
+    /// How long the head of a response whose length is known may wait for the first part of its body, to go with it.
+    pub first_time_max: Duration,
     /// Bytes of a part.
     pub part_bytes: usize,
     /// Bytes of the segments that clients were told of ([`crate::Lying`]) and that are held for them.
@@ -40,6 +42,7 @@ impl Default for Limits {
             bodies_per_client_max: 128,
             body_idle_max: Duration::from_secs(30),
             part_time_max: Duration::from_secs(2),
+            first_time_max: Duration::from_millis(50),
             part_bytes: 1 << 20,
             lent_bytes_max: 512 << 20,
             staging_bytes_max: 128 << 20,

@@ -3,7 +3,7 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use catena::{Exception, Mailbox, Node, Received};
+use catena::{Exception, Mailbox, Node, NodeId, Received};
 use futures_util::FutureExt as _;
 use http_body_util::Full;
 use hyper::{
@@ -15,15 +15,13 @@ use hyper::{
 use tokio::task::JoinHandle;
 
 use crate::{
-    bodies::{Bodies, BoxError, Failing, Tally},
+    bodies::{Bodies, BoxError, Failing, NotBegun, Tally},
     body::Lying,
-    frame::{self, Part, Place, Range},
+    frame::{self, Part, Place},
     head,
     limits::Limits,
 };
 
-/// Bytes of a body that goes with its head, if all of it is there.
-const HERE_BYTES_MAX: usize = 32 << 10;
 /// How often bodies that nobody asks for are looked for.
 const SWEEP: Duration = Duration::from_secs(2);
 
@@ -49,7 +47,7 @@ struct Site<S> {
 /// Puts a service behind the service ID `name`, so that a [`crate::Fetcher`] finds it wherever it is. A `tower` service, as `axum::Router` is one, comes as
 /// `hyper_util::service::TowerToHyperService`.
 ///
-/// A response's body goes with its head if it is small, is pulled part by part else; with a [`Lying`] among its extensions its client reads it from the segment
+/// A response's body goes with its head if it is small; else its first part does, and the rest is pulled part by part; with a [`Lying`] among its extensions its client reads it from the segment
 /// where it lies, and the body itself is not touched.
 ///
 /// # Errors
@@ -131,7 +129,7 @@ where
         let Some(_pass) = self.requests.enter(client) else {
             return told(StatusCode::SERVICE_UNAVAILABLE, "too many requests are under way (requests_max)");
         };
-        if kind != frame::FETCH {
+        if kind != frame::FETCH && kind != frame::FETCH_BY_MESSAGE {
             return told(StatusCode::NOT_IMPLEMENTED, "this is a question that the server does not know");
         }
         let request = match self.request(message).await {
@@ -139,12 +137,20 @@ where
             Err((status, why)) => return told(status, &why),
         };
         let head_only = request.method() == Method::HEAD;
+        match self.served(request).await {
+            Ok(response) => self.placed(response, head_only, client, kind == frame::FETCH).await,
+            Err(answer) => answer,
+        }
+    }
+
+    /// The service's response; else what to answer.
+    async fn served(&self, request: Request<Full<Bytes>>) -> Result<Response<B>, Bytes> {
         let serving = AssertUnwindSafe(self.service.call(request)).catch_unwind();
         match tokio::time::timeout(self.limits.head_time_max, serving).await {
-            Ok(Ok(Ok(response))) => self.placed(response, head_only, message),
-            Ok(Ok(Err(why))) => failed(&why.into().to_string()),
-            Ok(Err(_)) => failed("it panicked"),
-            Err(_) => told(StatusCode::SERVICE_UNAVAILABLE, "the service did not answer in time (head_time_max)"),
+            Ok(Ok(Ok(response))) => Ok(response),
+            Ok(Ok(Err(why))) => Err(failed(&why.into().to_string())),
+            Ok(Err(_)) => Err(failed("it panicked")),
+            Err(_) => Err(told(StatusCode::SERVICE_UNAVAILABLE, "the service did not answer in time (head_time_max)")),
         }
     }
 
@@ -166,7 +172,7 @@ where
     }
 
     /// Decides where the body is to be found.
-    fn placed(&self, mut response: Response<B>, head_only: bool, message: &Received) -> Bytes {
+    async fn placed(&self, mut response: Response<B>, head_only: bool, client: NodeId, near: bool) -> Bytes {
         let (length, status) = (response.body().size_hint().exact(), response.status());
         if status.is_informational() || status == StatusCode::NO_CONTENT {
             // RFC 9110, section 8.6.
@@ -181,19 +187,17 @@ where
             return frame::answer(&head, &Place::Here(Bytes::new()));
         }
         if let Some(Lying { segment, offset, bytes }) = lying {
-            let range = Range { offset, bytes, segment: self.bodies.import_name(segment.name()) };
+            let range = self.bodies.range(segment.name(), offset, bytes);
             // A segment lives as long as its handle: it stays for as long as a body does that is pulled.
             self.bodies.lend(segment);
             return frame::answer(&head, &Place::Lies(range));
         }
-        let mut body = Failing::new(body);
-        match body.at_once(HERE_BYTES_MAX) {
-            Err(why) => failed(&why),
-            Ok(Some(whole)) => frame::answer(&head, &Place::Here(whole)),
-            Ok(None) => match self.bodies.keep(message.node().id, body) {
-                Some(number) => frame::answer(&head, &Place::Pulled(number)),
-                None => told(StatusCode::SERVICE_UNAVAILABLE, "too many bodies are under way (bodies_max)"),
-            },
+        match self.bodies.begin(client, Failing::new(body), near).await {
+            Ok(place) => frame::answer(&head, &place),
+            Err(NotBegun::Failed(why)) => failed(&why),
+            Err(NotBegun::TooMany) => {
+                told(StatusCode::SERVICE_UNAVAILABLE, "too many bodies are under way (bodies_max)")
+            }
         }
     }
 }

@@ -63,6 +63,12 @@ fn content(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (at * 31 + at / 251) as u8).collect()
 }
 
+/// The number and the first part of a body that was begun, in an answer as `frame.rs` says it.
+fn begun_body(answer: &Bytes) -> (Bytes, Bytes) {
+    let head_bytes = u32::from_le_bytes(answer[1..5].try_into().unwrap()) as usize;
+    (answer.slice(5 + head_bytes..13 + head_bytes), answer.slice(13 + head_bytes..))
+}
+
 fn application() -> Router {
     Router::new()
         .route("/hello/{name}", routing::get(async |asked: Asked| format!("{} {}", asked.method(), asked.uri())))
@@ -75,9 +81,17 @@ fn application() -> Router {
             "/fails",
             routing::get(async || {
                 let failure = stream::once(async { Err(std::io::Error::other("on purpose")) });
-                Body::from_stream(numbers(20_000).chain(failure))
+                Body::from_stream(numbers(400_000).chain(failure))
             }),
         )
+        .route(
+            "/fails-at-once",
+            routing::get(async || {
+                let failure = stream::once(async { Err(std::io::Error::other("on purpose")) });
+                Body::from_stream(numbers(10).chain(failure))
+            }),
+        )
+        .route("/slow", routing::get(async || Body::from_stream(numbers(10).chain(stream::pending()))))
 }
 
 fn numbers(count: u64) -> impl futures_util::Stream<Item = std::io::Result<Bytes>> {
@@ -108,9 +122,13 @@ async fn an_application_of_axum_is_mounted_as_it_is() {
         assert_eq!(fetcher.fetch("shop", get("/panics")).await.unwrap().status(), StatusCode::INTERNAL_SERVER_ERROR);
         let long = whole(fetcher.fetch("shop", get("/numbers")).await.unwrap()).await;
         assert_eq!((long.len(), &long[long.len() - 9..]), (9 * 400_000, &b"00399999\n"[..]));
-        // One that fails in its midst is not taken for whole; one that never ends is left when nobody wants more.
+        // One that fails before anything of it went is an error; one that fails in its midst is not taken for whole; one that waits has its head, and what there is; one that never ends is left when nobody wants more.
         let why = fetcher.fetch("shop", get("/fails")).await.unwrap().into_body().whole(1 << 30).await.unwrap_err();
         assert!(matches!(why, FetchError::BrokeOff(_)), "{why}");
+        let early = fetcher.fetch("shop", get("/fails-at-once")).await.unwrap();
+        assert_eq!(early.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        let mut slow = fetcher.fetch("shop", get("/slow")).await.unwrap().into_body();
+        assert_eq!(slow.frame().await.unwrap().unwrap().into_data().unwrap().len(), 90);
         let mut endless = fetcher.fetch("shop", get("/endless")).await.unwrap().into_body();
         let first = endless.frame().await.unwrap().unwrap().into_data().unwrap();
         assert!(first.starts_with(b"00000000\n00000001\n"));
@@ -227,6 +245,29 @@ async fn a_full_cache_lets_go_of_what_was_not_asked_for_longest() {
         assert!(files.kept().1 <= 2_500);
     }
     assert_eq!(files.kept(), (2, 2_000));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_part_of_a_body_travels_with_its_head() {
+    const SIZES: [usize; 3] = [20_000, 100_000, 1 << 20];
+    let folder = tempfile::tempdir().unwrap();
+    SIZES.iter().for_each(|bytes| std::fs::write(folder.path().join(format!("{bytes}")), content(*bytes)).unwrap());
+    let node = node(true).await;
+    let files = Files::open(folder.path(), Keep::Nothing, FileLimits::default()).unwrap();
+    // However slow the disk is.
+    let patient = Limits { first_time_max: Duration::from_secs(60), ..Limits::default() };
+    let _mounted = mount(&node, "web", files, patient).unwrap();
+    let fetcher = fetcher(&node).await;
+    for bytes in SIZES {
+        let mut out = vec![0; bytes];
+        let response = fetcher.fetch("web", get(&format!("/{bytes}"))).await.unwrap();
+        assert_eq!(response.into_body().read_into(&mut out).await.unwrap(), bytes);
+        assert!(out == content(bytes), "{bytes}");
+    }
+    assert_eq!(fetcher.fetch("web", get("/none")).await.unwrap().status(), StatusCode::NOT_FOUND);
+    // Four questions, and twice that nothing more is wanted of what lay in a segment; a question for a part would be one more each time.
+    let messages = node.client().message_counts().received;
+    assert!((4..=6).contains(&messages), "{messages}");
 }
 
 /// Sends bytes as they are, and reads until the other side closes.

@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use catena_core::messages::{Carrier, Load};
-use catena_wire::{Buffer, Datagram, Exception, Fault, Order, names};
+use catena_wire::{Buffer, Completion, Datagram, Exception, Fault, Order, names};
 
 use super::{
     Long, Received,
@@ -51,10 +51,16 @@ impl Received {
             }
             (Carrier::Returned, _) => {
                 self.shell.post.machine().note_not_returned();
-                self.shell.send_long(&letter, Long::of(bytes)).map(|_| Carrier::Long)
+                self.shell.send_long(&letter, self.left(bytes)).map(|_| Carrier::Long)
             }
-            (Carrier::Long, _) => self.shell.send_long(&letter, Long::of(bytes)).map(|_| carrier),
+            (Carrier::Long, _) => self.shell.send_long(&letter, self.left(bytes)).map(|_| carrier),
         }
+    }
+
+    /// An answer that is left here to be read. That a short one has been read need not be told at once.
+    fn left(&self, bytes: Bytes) -> Long {
+        let short = bytes.len() as u64 <= self.shell.post.policy.piggybacked_bytes_max;
+        Long::of(bytes).completion(if short { Completion::Piggybacked } else { Completion::Told })
     }
 
     /// The service that sent it, at the node where it was then.

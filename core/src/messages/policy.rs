@@ -21,6 +21,8 @@ pub struct MessagePolicy {
     pub held_bytes_per_peer_max: u64,
     /// How long they are held at most, microseconds.
     pub held_time_max_us: u64,
+    /// Bytes up to which an answer that its asker reads here is told to have been read with the asker's next message, not by one of its own.
+    pub piggybacked_bytes_max: u64,
     /// Bytes of the memory that is lent to one partner on this host, for it to map: once to read and once to write.
     pub lent_bytes_per_peer_max: u64,
     /// Such memories at one time.
@@ -52,6 +54,7 @@ impl Default for MessagePolicy {
             held_bytes_max: 1 << 30,
             held_bytes_per_peer_max: 256 << 20,
             held_time_max_us: 60_000_000,
+            piggybacked_bytes_max: 64 << 10,
             lent_bytes_per_peer_max: 16 << 20,
             lent_max: 64,
             lent_read_bytes_min: 32 << 10,

@@ -10,12 +10,14 @@ public final class Exchange {
     private final Site site;
     private final Message message;
     private final ByteBuffer body;
+    private final boolean near;
     private final AtomicBoolean over = new AtomicBoolean();
 
-    Exchange(Site site, Message message, ByteBuffer body) {
+    Exchange(Site site, Message message, ByteBuffer body, boolean near) {
         this.site = site;
         this.message = message;
         this.body = body;
+        this.near = near;
     }
 
     /** The {@link catena.Party#id} of who asks. */
@@ -53,15 +55,12 @@ public final class Exchange {
         return true;
     }
 
-    /** Answers with the head; the body is pulled. Null: too many are, and it was answered so. */
-    public Pull pulled(Consumer<ByteBuffer> head) {
-        Pull pull = new Pull(client(), site.finding);
-        long number = site.keep(pull);
-        if (number == 0) {
+    /** A body of which the first part goes with the head, and the rest is pulled. Null: too many are, and it was answered so. */
+    public Pull pulled() {
+        Pull pull = site.keep(message, near);
+        if (pull == null) {
             told(503, "too many bodies are under way");
-            return null;
         }
-        Site.answer(message, Frames.begun(Frames.PULLED, head).putLong(number).flip());
         return pull;
     }
 

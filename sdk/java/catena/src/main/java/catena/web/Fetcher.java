@@ -47,7 +47,7 @@ public final class Fetcher implements AutoCloseable {
      */
     public Response fetch(String site, String head, int bytesMax) throws IOException {
         byte[] asked = head.getBytes(StandardCharsets.ISO_8859_1);
-        Answer answer = party.ask(site, 0, HEAD_BYTES_MAX, TIME, "F".getBytes(StandardCharsets.US_ASCII), asked);
+        Answer answer = party.ask(site, 0, HEAD_BYTES_MAX + Frames.PART_BYTES_MAX, TIME, "F".getBytes(StandardCharsets.US_ASCII), asked);
         ByteBuffer frame = Frames.little(answer.bytes());
         require(frame.remaining() >= 5, "its answer is none");
         int place = frame.get();
@@ -59,7 +59,7 @@ public final class Fetcher implements AutoCloseable {
         ByteBuffer body = switch (place) {
             case Frames.HERE -> frame.slice();
             case Frames.LIES -> lying(frame, answer.node(), bytesMax);
-            case Frames.PULLED -> pulled(site, frame.getLong(), bytesMax);
+            case Frames.PULLED, Frames.BEGUN -> pulled(site, answer.node(), frame, place == Frames.BEGUN, bytesMax);
             default -> throw new IOException("the server is at fault: its answer is none");
         };
         require(text.matches("(?s)HTTP/1\\.[01] [1-9][0-9]{2}.*"), "its head is none");
@@ -99,20 +99,27 @@ public final class Fetcher implements AutoCloseable {
         return kept;
     }
 
-    private ByteBuffer pulled(String site, long number, int bytesMax) throws IOException {
-        byte[] item = Frames.little(ByteBuffer.allocate(8)).putLong(number).array();
+    /** A body by the number that is next in this frame, of which the first part may follow. */
+    private ByteBuffer pulled(String site, long from, ByteBuffer frame, boolean begun, int bytesMax) throws IOException {
+        require(frame.remaining() >= 8, "a body has no number");
+        byte[] item = Frames.little(ByteBuffer.allocate(8)).putLong(frame.getLong()).array();
         ByteBuffer whole = ByteBuffer.allocate(Math.min(bytesMax, Frames.PART_BYTES_MAX));
+        long node = from;
+        boolean asks = !begun;
         try {
-            for (boolean last = false; !last; ) {
-                Answer answer = party.ask(site, 0, Frames.PART_BYTES_MAX + 1L, TIME, "N".getBytes(StandardCharsets.US_ASCII), item);
-                ByteBuffer frame = Frames.little(answer.bytes());
+            for (boolean last = false; !last; asks = true) {
+                if (asks) {
+                    Answer answer = party.ask(site, 0, Frames.PART_BYTES_MAX + 1L, TIME, "N".getBytes(StandardCharsets.US_ASCII), item);
+                    frame = Frames.little(answer.bytes());
+                    node = answer.node();
+                }
                 require(frame.hasRemaining(), "a part of its body is none");
                 int kind = frame.get();
                 if (kind == Frames.PART_FAILED) {
                     throw new EOFException("the body broke off: " + StandardCharsets.UTF_8.decode(frame));
                 }
                 last = (kind & Frames.PART_LAST) != 0;
-                ByteBuffer part = kind - (last ? Frames.PART_LAST : 0) == Frames.PART_LIES ? lying(frame, answer.node(), bytesMax) : frame;
+                ByteBuffer part = kind - (last ? Frames.PART_LAST : 0) == Frames.PART_LIES ? lying(frame, node, bytesMax) : frame;
                 if (part.remaining() > bytesMax - whole.position()) {
                     throw new IOException("the body has more than " + bytesMax + " bytes");
                 }

@@ -10,6 +10,8 @@ final class Frames {
     static final int HERE = 0;
     static final int LIES = 1;
     static final int PULLED = 2;
+    /** As pulled, and the body's number is followed by its first part. */
+    static final int BEGUN = 3;
     static final int PART_HERE = 0;
     static final int PART_LIES = 2;
     /** Added to the kind of a part that is the last. */
@@ -44,18 +46,14 @@ final class Frames {
         return frame.putLong(lying.offset(content)).putLong(content.remaining()).put(lying.name()).flip();
     }
 
-    /** A part of a body. */
-    static ByteBuffer part(int kind, ByteBuffer bytes) {
-        int count = bytes.remaining();
-        return (count < HERE_BYTES_MAX ? ROOM.get().clear() : ByteBuffer.allocate(1 + count)).put((byte) kind).put(bytes).flip();
-    }
-
-    static ByteBuffer partLies(int kind, Lying lying, ByteBuffer content) {
-        return lies(ROOM.get().clear().put((byte) kind), lying, content);
+    /** Memory for an answer that brings so many bytes of a body, and nothing of a head. */
+    static ByteBuffer part(int bytes) {
+        return bytes <= HERE_BYTES_MAX ? ROOM.get().clear() : ByteBuffer.allocate(1 + bytes);
     }
 
     static ByteBuffer failed(String why) {
-        return part(PART_FAILED, ByteBuffer.wrap(why.getBytes(StandardCharsets.UTF_8)));
+        byte[] text = why.getBytes(StandardCharsets.UTF_8);
+        return part(text.length).put((byte) PART_FAILED).put(text).flip();
     }
 
     /** A body's number; 0: it is none. */

@@ -103,7 +103,7 @@ public final class Site implements AutoCloseable {
             // Numbers are drawn, and still nobody else's body is anybody's.
             boolean own = pull != null && pull.client == message.node();
             switch (kind) {
-                case "F" -> fetch(message, items);
+                case "F", "f" -> fetch(message, items, kind.equals("F"));
                 case "N", "n" -> {
                     if (own) {
                         pull.ask(message, kind.equals("N"));
@@ -126,7 +126,7 @@ public final class Site implements AutoCloseable {
         }
     }
 
-    private void fetch(Message message, List<byte[]> items) {
+    private void fetch(Message message, List<byte[]> items, boolean near) {
         int ofOne = requests.merge(message.node(), 1, Integer::sum);
         ByteBuffer body = null;
         if (underWay.incrementAndGet() > UNDER_WAY_MAX || ofOne > OF_ONE_MAX) {
@@ -142,7 +142,7 @@ public final class Site implements AutoCloseable {
             ended(message.node());
             return;
         }
-        Exchange exchange = new Exchange(this, message, body);
+        Exchange exchange = new Exchange(this, message, body, near);
         try {
             handler.accept(exchange);
         } catch (RuntimeException why) {
@@ -190,15 +190,15 @@ public final class Site implements AutoCloseable {
         return lent.compute(lying, (same, since) -> since != null || same.take() ? Long.valueOf(System.nanoTime()) : null) != null;
     }
 
-    /** Keeps a body for its client; 0: there are too many. */
-    long keep(Pull pull) {
-        long ofOne = pulls.values().stream().filter(other -> other.client == pull.client).count();
+    /** Keeps a body for who asked for it; null: there are too many. */
+    Pull keep(Message message, boolean near) {
+        long ofOne = pulls.values().stream().filter(other -> other.client == message.node()).count();
         if (pulls.size() >= UNDER_WAY_MAX || ofOne >= OF_ONE_MAX) {
-            return 0;
+            return null;
         }
-        long number = random.nextLong() | 1;
-        pulls.put(number, pull);
-        return number;
+        Pull pull = new Pull(random.nextLong() | 1, message, near, finding);
+        pulls.put(pull.number, pull);
+        return pull;
     }
 
     private void sweep() {

@@ -81,11 +81,12 @@ final class CatenaStream implements HttpStream {
         } else if (last && exchange.lies(head, bytes)) {
             callback.succeeded();
         } else {
-            pull = exchange.pulled(head);
-            if (pull == null) {
+            Pull begun = exchange.pulled();
+            pull = begun;
+            if (begun == null) {
                 callback.failed(new IllegalStateException("too many bodies are under way"));
             } else {
-                pull.write(bytes, last, callback::succeeded, callback::failed);
+                begun.begin(head, bytes, last, callback::succeeded, callback::failed);
             }
         }
     }
