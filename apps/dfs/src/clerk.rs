@@ -113,6 +113,12 @@ impl Clerk {
         self.current().traffic()
     }
 
+    /// Bytes of the requests of this session, and of the replies, for which control went to the server, unless they went by ordinary calls: with whatever data they had.
+    #[must_use]
+    pub fn control_bytes(&self) -> u64 {
+        self.current().control_bytes()
+    }
+
     /// What READs its server's data takes now.
     #[must_use]
     pub fn reads_by(&self) -> catena::Way {

@@ -1,9 +1,12 @@
 //! A clerk's connection to one run of its server: the imported tables, the lanes for what they have not, and a lease.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
 use catena::{Client, Exception, Export, Node, Place, Rights};
-use catena_clerk::{Asking, FarTable, Lease, answers_bytes};
+use catena_clerk::{Asking, FRAME_HEAD_BYTES, FarTable, Lease, answers_bytes};
 use catena_files::{Entry, FileError};
 
 use crate::{
@@ -22,6 +25,8 @@ pub(crate) struct Session {
     pub(crate) lease: Lease,
     pub(crate) root: Entry,
     asking: Asking,
+    /// Of requests and their answers in lanes, with their heads.
+    control_bytes: AtomicU64,
 }
 
 impl Drop for Session {
@@ -85,7 +90,8 @@ impl Session {
         let Welcome { requests, root } = client.call(SERVICE, "hello", &hello).await?;
         let requests = client.import(&requests).await?;
         let asking = Asking::new(requests, answers, LANES)?;
-        Ok(Self { node, client, data, names, attributes, entries, lease, root, asking })
+        let control_bytes = AtomicU64::new(0);
+        Ok(Self { node, client, data, names, attributes, entries, lease, root, asking, control_bytes })
     }
 
     /// Has the server do something: control. An error that is not `unknown` says that it was not done.
@@ -93,14 +99,24 @@ impl Session {
         let asked = async {
             match way {
                 Way::Call => self.client.call(SERVICE, "perform", request).await,
-                Way::Data | Way::Hybrid => decode(self.asking.ask(&encode(request), REQUEST_TIMEOUT).await?)
-                    .map_err(Exception::outcome_unknown),
+                Way::Data | Way::Hybrid => {
+                    let request = encode(request);
+                    let answer = self.asking.ask(&request, REQUEST_TIMEOUT).await?;
+                    let bytes = request.len() + answer.len() + 2 * FRAME_HEAD_BYTES;
+                    self.control_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+                    decode(answer).map_err(Exception::outcome_unknown)
+                }
             }
         };
         tokio::select! {
             reply = asked => reply,
             why = self.lease.lost() => Err(why.outcome_unknown()),
         }
+    }
+
+    /// Bytes of what was asked by lanes, and answered there, so far: data that was transferred with control among them.
+    pub(crate) fn control_bytes(&self) -> u64 {
+        self.control_bytes.load(Ordering::Relaxed)
     }
 
     /// Bytes that crossed its links so far.

@@ -10,11 +10,12 @@ use std::{
 use catena_bridge_nfs::{NfsBridge, NfsConfig};
 use catena_dfs::{Clerk, ClerkConfig, NfsDoor, Server, ServerConfig};
 use catena_files::testing::{Gaps, conformance_but, create, lookup, read};
+use catena_files::{FileService, GetattrParams, Handle, LookupParams, ReaddirParams, RootParams};
 use tempfile::TempDir;
 
 struct Served {
     folder: TempDir,
-    _server: Server,
+    server: Server,
     clerk: Clerk,
     door: NfsDoor,
 }
@@ -25,7 +26,7 @@ async fn serve() -> Served {
     let server = Server::start(config).await.unwrap();
     let clerk = Clerk::connect(ClerkConfig::new(server.address())).await.unwrap();
     let door = NfsDoor::open(clerk.clone(), 0).await.unwrap();
-    Served { folder, _server: server, clerk, door }
+    Served { folder, server, clerk, door }
 }
 
 async fn bridge(door: &NfsDoor) -> NfsBridge {
@@ -66,7 +67,7 @@ async fn our_own_nfs_bridge_conforms_over_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_utilities_of_libnfs_list_read_and_copy() {
-    let Served { folder, _server, clerk: _, door } = serve().await;
+    let Served { folder, server: _server, clerk: _, door } = serve().await;
     let data: Vec<u8> = (0..3_000_000_u32).map(|at| (at / 11) as u8).collect();
     let here = tempfile::tempdir().unwrap();
     let file = |name: &str| here.path().join(name).to_str().unwrap().to_owned();
@@ -88,7 +89,7 @@ async fn the_utilities_of_libnfs_list_read_and_copy() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_names_are_listed_once_each() {
-    let Served { folder, _server, clerk, door } = serve().await;
+    let Served { folder, server: _server, clerk, door } = serve().await;
     for number in 0..10_000 {
         std::fs::write(folder.path().join(format!("a rather ordinary name {number}")), b"").unwrap();
     }
@@ -106,11 +107,119 @@ async fn ten_thousand_names_are_listed_once_each() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_name_may_have_255_bytes_and_no_more() {
-    let Served { folder, _server, clerk: _, door } = serve().await;
+    let Served { folder, server: _server, clerk: _, door } = serve().await;
     let service = bridge(&door).await;
     let long = "é".repeat(127) + "x";
     let file = create(&service, &long).await.handle;
     assert!(folder.path().join(&long).exists());
     assert_eq!(lookup(&service, &long).await.unwrap().handle, file);
     assert!(read(&service, &file, 0, 10).await.unwrap().eof);
+}
+
+/// Bytes of memory that this process has.
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() << 10
+}
+
+/// By the clerk and by NFS: page by page, each continued by the cookie of the one before, by which nobody keeps anything; then names among them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_of_a_hundred_thousand_names_is_listed_and_looked_up_in() {
+    const NAMES: usize = 100_000;
+    const MEMORY_BYTES_MAX: u64 = 128 << 20;
+    let Served { folder, server, clerk, door } = serve().await;
+    let many = folder.path().join("many");
+    std::fs::create_dir(&many).unwrap();
+    for number in 0..NAMES {
+        std::fs::File::create(many.join(number.to_string())).unwrap();
+    }
+    let bridge = bridge(&door).await;
+    let before = resident_bytes();
+    for service in [&clerk as &dyn FileService, &bridge] {
+        let dir = lookup(service, "many").await.unwrap().handle;
+        let mut asked = ReaddirParams { dir: Some(dir.clone()), cookie: None, count: Some(1_024) };
+        let mut seen = vec![false; NAMES];
+        loop {
+            let page = service.readdir(asked.clone()).await.unwrap();
+            for entry in page.entries {
+                let number: usize = entry.name.parse().unwrap();
+                assert!(!std::mem::replace(&mut seen[number], true), "{number} came twice");
+            }
+            let Some(next) = page.next else { break };
+            asked.cookie = Some(next);
+        }
+        assert_eq!(seen.iter().filter(|seen| **seen).count(), NAMES);
+        for number in (0..NAMES).step_by(997) {
+            let params =
+                LookupParams { dir: Some(dir.clone()), name: Some(number.to_string()), ..LookupParams::default() };
+            assert_eq!(service.lookup(params).await.unwrap().attributes.size, 0, "{number}");
+        }
+        assert_eq!(lookup(service, "many/none").await.unwrap_err().name(), "NFS3ERR_NOENT");
+    }
+    let grown = resident_bytes().saturating_sub(before);
+    assert!(grown < MEMORY_BYTES_MAX, "{grown} bytes, with {:?} entries in the caches", server.cached());
+}
+
+/// Any bytes but a slash and a zero, as many as a name may have.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_of_255_bytes_of_any_kind_are_listed_and_those_in_utf_8_are_found() {
+    use std::{collections::BTreeSet, ffi::OsStr, os::unix::ffi::OsStrExt};
+    let Served { folder, server: _server, clerk, door } = serve().await;
+    let every_byte = (1..=255).filter(|byte| *byte != b'/').chain([b'x']).collect();
+    let names: BTreeSet<Vec<u8>> = BTreeSet::from([
+        b"a".repeat(255),
+        b".".repeat(255),
+        b"\n".repeat(255),
+        b"'\" \\$(reboot)`;*?".repeat(15),
+        "\u{e9}\u{202e}\u{1f980}".repeat(28).into_bytes(),
+        vec![0xff; 255],
+        every_byte,
+    ]);
+    for name in &names {
+        std::fs::write(folder.path().join(OsStr::from_bytes(name)), name).unwrap();
+    }
+    let root = clerk.root(RootParams {}).await.unwrap().handle;
+    let (mut listed, mut from) = (BTreeSet::new(), 0);
+    loop {
+        let (page, end) = clerk.list(&root, from).await.unwrap();
+        from = page.last().map_or(from, |last| last.next);
+        listed.extend(page.into_iter().map(|one| one.name));
+        if end {
+            break;
+        }
+    }
+    assert_eq!(listed, names);
+    let bridge = bridge(&door).await;
+    for service in [&clerk as &dyn FileService, &bridge] {
+        for name in names.iter().filter_map(|name| std::str::from_utf8(name).ok()) {
+            let file = lookup(service, name).await.unwrap_or_else(|why| panic!("{name:?}: {why}")).handle;
+            assert_eq!(read(service, &file, 0, 300).await.unwrap().data.as_slice(), name.as_bytes());
+        }
+        assert_eq!(lookup(service, &"a".repeat(256)).await.unwrap_err().name(), "NFS3ERR_NAMETOOLONG");
+    }
+    // A real client lists them all, whatever it makes of them.
+    good(&utility("nfs-ls", vec![url(&door, "")]).await);
+}
+
+/// What a client of the clerk makes up is nobody's file, and no way out of what is served.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_asks_its_clerk_for_anothers_files_gets_none() {
+    let Served { folder, server: _server, clerk: _, door } = serve().await;
+    std::os::unix::fs::symlink("/etc", folder.path().join("out")).unwrap();
+    let service = bridge(&door).await;
+    let file = create(&service, "file").await.handle;
+    for at in 0..file.0.len() {
+        let mut forged = file.0.to_vec();
+        forged[at] ^= 0x55;
+        let handle = Handle(forged.into());
+        let why = service.getattr(GetattrParams { handle }).await.unwrap_err().name();
+        assert!(["NFS3ERR_STALE", "NFS3ERR_BADHANDLE"].contains(&why), "byte {at}: {why}");
+    }
+    for path in ["out/passwd", "../etc/passwd", "file/../../etc"] {
+        assert!(lookup(&service, path).await.is_err(), "{path}");
+    }
+    let none = utility("nfs-cat", vec![url(&door, "out/passwd")]).await;
+    assert!(!none.status.success(), "{}", String::from_utf8_lossy(&none.stdout));
+    assert!(read(&service, &file, 0, 10).await.unwrap().eof, "its own it has");
 }

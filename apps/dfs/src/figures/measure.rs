@@ -31,7 +31,21 @@ pub(crate) struct Mixed {
     pub(crate) cpu_us: f64,
     pub(crate) wire_bytes: u64,
     pub(crate) data_bytes: u64,
+    /// Of what went with control, all that is not data, as Table 1b has it: file handles, identifiers, marshaling; no headers of the network's.
+    pub(crate) control_bytes: u64,
     pub(crate) asked: u64,
+}
+
+impl Mixed {
+    /// Control of all bytes, in the sense of Table 1b.
+    pub(crate) fn control_pct(&self) -> f64 {
+        self.control_bytes as f64 * 100.0 / (self.control_bytes + self.data_bytes).max(1) as f64
+    }
+
+    /// Bytes on the wire that are not the data that was asked for, of all.
+    pub(crate) fn overhead_pct(&self) -> f64 {
+        self.wire_bytes.saturating_sub(self.data_bytes) as f64 * 100.0 / self.wire_bytes.max(1) as f64
+    }
 }
 
 pub(crate) struct Bench {
@@ -151,15 +165,20 @@ impl Bench {
     /// The mix, one after the other.
     pub(crate) async fn mix(&mut self, operations: impl Iterator<Item = Operation>) -> Result<Mixed, Failure> {
         let (cpu, wire, asked) = (self.served.cpu_us()?, self.clerk.traffic(), self.clerk.counts().asked);
-        let (mut data_bytes, mut count) = (0, 0_u64);
+        let control = self.clerk.control_bytes();
+        let (mut data_bytes, mut with_control, mut count) = (0, 0, 0_u64);
         for operation in operations {
-            data_bytes += self.perform(operation).await?;
+            let before = self.clerk.counts().asked;
+            let moved = self.perform(operation).await?;
+            data_bytes += moved;
+            with_control += if self.clerk.counts().asked > before { moved } else { 0 };
             count += 1;
         }
         Ok(Mixed {
             cpu_us: (self.served.cpu_us()? - cpu) / count as f64,
             wire_bytes: self.clerk.traffic() - wire,
             data_bytes,
+            control_bytes: (self.clerk.control_bytes() - control).saturating_sub(with_control),
             asked: self.clerk.counts().asked - asked,
         })
     }
