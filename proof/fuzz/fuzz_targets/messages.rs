@@ -41,6 +41,7 @@ const POLICY: MessagePolicy = MessagePolicy {
     held_bytes_max: 1 << 31,
     held_bytes_per_peer_max: 1 << 30,
     held_time_max_us: 1_000_000,
+    piggybacked_bytes_max: 1 << 10,
     lent_bytes_per_peer_max: 1 << 20,
     lent_max: 2,
     lent_read_bytes_min: 1 << 10,
