@@ -23,10 +23,11 @@ use crate::{
 /// Any error of a service's or a body's.
 pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 
+/// Bytes of a body, or of its first part, that go in the message that brings the head. Its asker tells with its next question that it has read them, where of a part that lies
+/// in a segment it has to say so by a message of its own.
+const HERE_BYTES_MAX: usize = 64 << 10;
 /// Smaller parts go in the answer, wherever their client is, in bytes.
-const LIES_BYTES_MIN: usize = 16 << 10;
-/// Bytes of a body, or of its first part, that go in the message that brings the head.
-const HERE_BYTES_MAX: usize = 32 << 10;
+const LIES_BYTES_MIN: usize = HERE_BYTES_MAX;
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -20,7 +20,7 @@ const HEAD_BYTES_MAX: usize = 10 << 10;
 /// Bytes of head and body that go in one frame.
 const FRAME_BYTES_MAX: usize = 11 << 10;
 /// The return buffer for an answer that brings a small body, in bytes: for servers whose memory is not shared.
-const ROOM_BYTES: u64 = 64 << 10;
+const ROOM_BYTES: u64 = 96 << 10;
 
 /// Why nothing was fetched, or not all of it.
 #[derive(Clone, Debug, thiserror::Error)]

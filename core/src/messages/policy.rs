@@ -54,7 +54,7 @@ impl Default for MessagePolicy {
             held_bytes_max: 1 << 30,
             held_bytes_per_peer_max: 256 << 20,
             held_time_max_us: 60_000_000,
-            piggybacked_bytes_max: 64 << 10,
+            piggybacked_bytes_max: 96 << 10,
             lent_bytes_per_peer_max: 16 << 20,
             lent_max: 64,
             lent_read_bytes_min: 32 << 10,

@@ -35,7 +35,12 @@ public final class Exchange {
         return body;
     }
 
-    /** Whether so many bytes go with their head. */
+    /** Whether so many bytes go with their head wherever they lie. */
+    public static boolean isShort(long bytes) {
+        return bytes <= Frames.SHORT_BYTES_MAX;
+    }
+
+    /** Whether so many bytes go with their head, if they lie in no segment. */
     public static boolean isSmall(long bytes) {
         return bytes <= Frames.HERE_BYTES_MAX;
     }

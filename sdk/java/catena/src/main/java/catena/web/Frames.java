@@ -18,7 +18,9 @@ final class Frames {
     static final int PART_LAST = 1;
     static final int PART_FAILED = 4;
     /** Bytes of a body that goes with its head, at most; larger ones are read where they lie. */
-    static final int HERE_BYTES_MAX = 32 << 10;
+    static final int HERE_BYTES_MAX = 64 << 10;
+    /** Bytes of content that goes with its head in one frame, at most, wherever it lies. */
+    static final int SHORT_BYTES_MAX = 8 << 10;
     /** Bytes of a part, at most. */
     static final int PART_BYTES_MAX = (1 << 20) - 1;
     /** Bytes of a response's head, at most. */

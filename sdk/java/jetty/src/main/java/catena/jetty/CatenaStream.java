@@ -75,10 +75,11 @@ final class CatenaStream implements HttpStream {
     /** Decides where the body is to be found. */
     private void commit(boolean headOnly, MetaData.Response response, boolean last, ByteBuffer bytes, Callback callback) {
         Consumer<ByteBuffer> head = head(response, last && !headOnly ? bytes.remaining() : -1);
-        if (headOnly || (last && Exchange.isSmall(bytes.remaining()))) {
-            exchange.here(head, headOnly ? BufferUtil.EMPTY_BUFFER : bytes);
+        boolean small = headOnly || (last && Exchange.isShort(bytes.remaining()));
+        if (!small && last && exchange.lies(head, bytes)) {
             callback.succeeded();
-        } else if (last && exchange.lies(head, bytes)) {
+        } else if (small || (last && Exchange.isSmall(bytes.remaining()))) {
+            exchange.here(head, headOnly ? BufferUtil.EMPTY_BUFFER : bytes);
             callback.succeeded();
         } else {
             Pull begun = exchange.pulled();
