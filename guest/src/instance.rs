@@ -11,6 +11,7 @@ use crate::{
     limits::Limits,
     prototype::{Compiled, Exports, Prototype},
     runtime::Runtime,
+    pages::{Pages, Watch},
     scratch::Scratch,
 };
 
@@ -34,6 +35,8 @@ impl To {
 pub(crate) struct Instance {
     store: Store<Host>,
     memory: Memory,
+    /// Over whoever writes to the memory.
+    watch: Watch,
     globals: Vec<Global>,
     alloc: TypedFunc<u32, u32>,
     /// By [`To`].
@@ -57,6 +60,7 @@ impl Instance {
             *entry = look.function(export.as_ref())?;
         }
         Ok(Self {
+            watch: Watch::default(),
             memory: look.export(&exports.memory).and_then(Extern::into_memory).ok_or_else(missing)?,
             globals: exports
                 .globals
@@ -85,7 +89,18 @@ impl Instance {
     }
 
     pub(crate) fn memory_mut(&mut self) -> &mut [u8] {
+        self.watch.touch();
         self.memory.data_mut(&mut self.store)
+    }
+
+    /// For whoever writes to no other pages than those that [`find`](Self::find) found.
+    pub(crate) fn found_memory_mut(&mut self) -> &mut [u8] {
+        self.memory.data_mut(&mut self.store)
+    }
+
+    /// Makes `found`, which is what this found before, the pages that may differ from the image.
+    pub(crate) fn find(&mut self, pages: &Pages, found: &mut Vec<u32>) {
+        pages.find(self.memory.data(&self.store), &mut self.watch, found);
     }
 
     /// In pages of 64 KiB.
@@ -142,6 +157,8 @@ impl Instance {
     ) -> Result<Outbox, Stop> {
         Runtime::rearm(&mut self.store);
         let clock = self.store.data().clock.clone();
+        // A step that is abandoned leaves a memory of which nothing is known.
+        let mut watch = std::mem::take(&mut self.watch);
         let step = async {
             let result = self.exchange(prototype, to, event, limits).await;
             if let Some(full) = self.full() {
@@ -167,7 +184,9 @@ impl Instance {
                 result => result,
             }
         };
-        clock.run(step).await
+        let watched = watch.over(clock.run(step)).await;
+        self.watch = watch;
+        watched
     }
 
     /// What it means that it did not get memory that it may have.

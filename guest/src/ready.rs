@@ -68,8 +68,9 @@ pub(crate) struct Ready {
     pub(crate) image: Arc<Image>,
     instance: Instance,
     patched: Arc<Patched>,
-    /// Kept from one use to the next, so that they grow once.
+    /// That may differ from the image: as they were last found, from one use to the next.
     pages: Vec<u32>,
+    /// Kept from one use to the next, so that it grows once.
     found: Difference,
     pub(crate) event: Vec<u8>,
     // After the instance, so that its place in the pool is free before the seat is.
@@ -121,10 +122,9 @@ impl Ready {
 
     /// Finds the pages that may differ from the image.
     fn find(&mut self, runtime: &Runtime) {
-        self.pages.clear();
         self.found.runs.clear();
         self.found.bytes = 0;
-        runtime.pages.find(self.instance.memory(), &mut self.pages);
+        self.instance.find(&runtime.pages, &mut self.pages);
     }
 
     /// Finds what differs from the image in a part of the pages found. `false`: more than `bytes_max` in all of them so far.
@@ -173,7 +173,7 @@ impl Ready {
         if !self.is_worth_keeping() {
             return false;
         }
-        let (memory, expected) = (self.instance.memory_mut(), self.image.expected(&self.patched));
+        let (memory, expected) = (self.instance.found_memory_mut(), self.image.expected(&self.patched));
         restore_scratch(memory, &self.pages, &expected, &self.image.prototype.scratch);
         restore(memory, &self.found.runs, &expected);
         self.instance.set_globals(self.image.globals.iter().copied()).is_ok()
@@ -204,7 +204,7 @@ impl Ready {
     pub(crate) fn loaded(&mut self, runtime: &Runtime) -> Loaded {
         self.find(runtime);
         let Prototype { base, scratch, .. } = &*self.image.prototype;
-        restore_scratch(self.instance.memory_mut(), &self.pages, base, scratch);
+        restore_scratch(self.instance.found_memory_mut(), &self.pages, base, scratch);
         Loaded {
             kept: Kept::new(self.instance.memory(), &self.pages, base),
             globals: self.instance.globals().collect(),

@@ -176,8 +176,12 @@ fn a_page_that_was_never_touched_is_not_looked_at() {
         let mut ready = fresh(sandbox, &image);
         ready.instance().memory_mut()[0x40000] = 1;
         let mut pages = Vec::new();
-        sandbox.inner().runtime.pages.find(ready.instance().memory(), &mut pages);
+        ready.instance().find(&sandbox.inner().runtime.pages, &mut pages);
         assert!(pages.contains(&0x40) && pages.len() <= most, "{:?}: {pages:?}", sandbox.stats().page_finder);
+        // One more, whose first write comes after the others were found.
+        ready.instance().memory_mut()[0x50000] = 1;
+        ready.instance().find(&sandbox.inner().runtime.pages, &mut pages);
+        assert!(pages.contains(&0x50) && pages.len() <= most + 1, "{:?}: {pages:?}", sandbox.stats().page_finder);
     }
 }
 

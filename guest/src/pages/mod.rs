@@ -1,9 +1,13 @@
 //! Which pages of a guest's memory may differ from its image: asked of the kernel, confirmed by content elsewhere.
 
+mod faults;
 mod kernel;
 mod pagemap;
+mod watch;
 
 use std::{fs::File, ops::Range};
+
+pub(crate) use watch::Watch;
 
 /// Granularity of the comparison. Equal to the kernel's page on every machine on which the kernel is asked.
 pub(crate) const PAGE_BYTES: usize = 4096;
@@ -30,6 +34,8 @@ pub enum PageFinder {
 pub(crate) struct Pages {
     finder: PageFinder,
     pagemap: Option<File>,
+    /// Whether a [`Watch`] sees what is written.
+    watches: bool,
 }
 
 impl Pages {
@@ -40,16 +46,25 @@ impl Pages {
             .into_iter()
             .filter(|finder| wanted.is_none_or(|wanted| wanted == *finder))
             .find(|finder| works(*finder, pagemap.as_ref()))
-            .map(|finder| Self { finder, pagemap })
+            .map(|finder| Self { finder, pagemap, watches: Watch::works() })
     }
 
     pub(crate) const fn finder(&self) -> PageFinder {
         self.finder
     }
 
-    /// Appends the numbers of all pages of `memory` that may have been written since they were mapped, in order.
-    /// A page too many costs a comparison; a page too few is never given: on any doubt, all are.
-    pub(crate) fn find(&self, memory: &[u8], found: &mut Vec<u32>) {
+    /// Makes `found` the numbers of all pages of `memory` that may have been written since they were mapped, in order; it already
+    /// holds those found before, of which `watch` knows. A page too many costs a comparison; a page too few is never given: on any
+    /// doubt, all are.
+    pub(crate) fn find(&self, memory: &[u8], watch: &mut Watch, found: &mut Vec<u32>) {
+        if !watch.rules_out_more() {
+            found.clear();
+            self.look(memory, found);
+        }
+        *watch = if self.watches { Watch::Found } else { Watch::Unknown };
+    }
+
+    fn look(&self, memory: &[u8], found: &mut Vec<u32>) {
         let asked = match (self.finder, &self.pagemap) {
             (PageFinder::PagemapScan, Some(pagemap)) => kernel::scan(pagemap, memory, found),
             (PageFinder::PagemapRead, Some(pagemap)) => pagemap::read(pagemap, memory, found),
@@ -67,14 +82,18 @@ fn count(memory: &[u8]) -> u32 {
     u32::try_from(memory.len() / PAGE_BYTES).unwrap_or(u32::MAX)
 }
 
+/// Zeroed memory, of a size that comes from the kernel untouched.
+fn fresh() -> Vec<u8> {
+    std::hint::black_box(vec![0; 64 << 20])
+}
+
 /// Tries a means on memory whose state is known: one page untouched, one written, one zero page merely read.
 fn works(finder: PageFinder, pagemap: Option<&File>) -> bool {
     if finder == PageFinder::Everything {
         return true;
     }
     let Some(pagemap) = pagemap else { return false };
-    // Zeroed memory of this size comes from the kernel untouched.
-    let mut probe = vec![0_u8; 64 * PAGE_BYTES];
+    let mut probe = fresh();
     let skip = probe.as_ptr().align_offset(PAGE_BYTES);
     let Some(pages) = probe.get_mut(skip..skip + 62 * PAGE_BYTES) else {
         return false;
@@ -107,12 +126,11 @@ mod tests {
     fn a_page_of_zeros_is_not_overlooked() {
         for finder in [PageFinder::PagemapScan, PageFinder::PagemapRead, PageFinder::Everything] {
             let pages = Pages::new(Some(finder)).unwrap();
-            // So much comes from the kernel untouched.
-            let memory = vec![0_u8; 64 << 20];
+            let memory = fresh();
             let memory = std::hint::black_box(&memory[memory.as_ptr().align_offset(PAGE_BYTES)..]);
             std::hint::black_box(memory[20 * PAGE_BYTES]);
             let mut found = Vec::new();
-            pages.find(&memory[..64 * PAGE_BYTES], &mut found);
+            pages.find(&memory[..64 * PAGE_BYTES], &mut Watch::default(), &mut found);
             assert!(found.contains(&20), "{finder:?}: {found:?}");
         }
     }
