@@ -304,9 +304,24 @@ impl Link {
         self.egress().queued_bytes
     }
 
-    fn check_size(&self, message: &Message) -> Result<(), LinkError> {
+    /// Whether the peer takes a message of so many bytes.
+    pub fn takes(&self, bytes: u64) -> bool {
+        bytes <= self.message_bytes_max()
+    }
+
+    /// Ends the link, because something that went beside it is lost.
+    pub fn give_up(&self, reason: &str) {
+        self.end(LinkError::Io { peer: self.peer.clone(), kind: io::ErrorKind::Other, reason: reason.to_owned() });
+    }
+
+    /// The most bytes that a message on this link may have.
+    pub fn message_bytes_max(&self) -> u64 {
         let theirs = self.hello.get().map_or(u64::MAX, |hello| hello.limits.message_bytes_max);
-        let bytes_max = theirs.min(self.config.limits.message_bytes_max);
+        theirs.min(self.config.limits.message_bytes_max)
+    }
+
+    fn check_size(&self, message: &Message) -> Result<(), LinkError> {
+        let bytes_max = self.message_bytes_max();
         let bytes = message.bytes();
         if bytes as u64 > bytes_max {
             return Err(LinkError::TooLarge { peer: self.peer.clone(), bytes, bytes_max });
@@ -479,6 +494,11 @@ impl Link {
             self.ping_now();
         }
         Ok(())
+    }
+
+    /// Bytes of the peer's came beside the link, so fast: that is what there is to go by until the link itself has brought a long message.
+    pub fn suppose_rate(&self, bytes_per_s: u64) {
+        self.tell_measured(|newest| newest.bytes_per_s = newest.bytes_per_s.or(Some(bytes_per_s)));
     }
 
     /// Takes note of how fast bytes come.

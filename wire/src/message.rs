@@ -372,6 +372,14 @@ impl Message {
         head_bytes.saturating_add(lists) as u64
     }
 
+    /// Whether a head is that of a call, or of what one returned, as far as its beginning says: neither has a tail.
+    #[must_use]
+    pub fn is_of_call(head: &[u8]) -> bool {
+        let mut decoder = minicbor::Decoder::new(head);
+        let kind = decoder.array().and_then(|_| decoder.u32());
+        kind.is_ok_and(|kind| matches!(kind, 6 | 7))
+    }
+
     /// The message's bytes.
     #[must_use]
     pub fn encode(self) -> Encoded {

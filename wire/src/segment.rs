@@ -328,6 +328,12 @@ pub enum SegmentMessage {
         #[n(2)]
         write: bool,
     },
+    /// A call, or what a call returned, lies in memory that is lent to the receiver. It is held until the receiver says that it has taken what has this number.
+    #[n(21)]
+    Carried(#[n(0)] u64, #[n(1)] Buffer),
+    /// What has this number was not looked at, and cannot be mapped here: send it by the link.
+    #[n(22)]
+    NotMapped(#[n(0)] u64),
 }
 
 impl SegmentMessage {

@@ -14,24 +14,19 @@ use std::{
 };
 
 use bytes::Bytes;
-use catena_core::messages::{Area, MessagePolicy, Terms, is_lent};
+use catena_core::messages::{Area, MessagePolicy, is_lent};
 use catena_net::Link;
-use catena_wire::{At, Buffer, Exception, Lent, NodeId, NodeRef, Rights, SegmentMessage};
+use catena_wire::{At, Buffer, Exception, Lent, NodeId, NodeRef, Rights};
 
-use super::{
-    post::{Held, Post},
-    sending::described,
-};
+use super::carrying::Mapping;
 use crate::{
-    GrantTerms, Granted, Segment, random,
-    segments::{Near, pieces_of},
+    Granted, Segment, random,
+    segments::Near,
     shell::{Shell, lock},
 };
 
 /// Bytes before each buffer: its word, and the rest of a line.
 const HEAD_BYTES: u64 = 64;
-/// How long the answer to a READ is held for whoever made it.
-const ANSWER_LASTS: Duration = Duration::from_secs(5);
 /// Memories of partners that are mapped at one time, and bytes of one.
 const MAPPED_MAX: usize = 256;
 const MAPPED_BYTES_MAX: u64 = 64 << 20;
@@ -59,6 +54,7 @@ impl For {
 pub(super) struct Lending {
     lent: Mutex<HashMap<(NodeId, For), Arc<Memory>>>,
     mapped: Mutex<HashMap<(NodeId, For), Mapped>>,
+    pub(super) mapping: Mapping,
 }
 
 /// What one partner may map.
@@ -196,6 +192,17 @@ impl Shell {
         Some(Loan { of: memory, first, bytes, settled: AtomicBool::new(false) })
     }
 
+    /// A partner's memory, if it is mapped here now.
+    pub(super) fn mapped_already(&self, node: NodeId, at: &At, used_for: For) -> Option<Arc<Near>> {
+        let mut mapped = lock(&self.post.lending.mapped);
+        let known = mapped.get_mut(&(node, used_for))?;
+        let is_it = known.at == (at.number, at.generation) && known.pages.is_live();
+        is_it.then(|| {
+            known.used = Instant::now();
+            Arc::clone(&known.pages)
+        })
+    }
+
     /// A partner's memory that is lent to this node, mapped here; `None`: it is not, and is not going to be.
     pub(super) async fn mapped(
         self: &Arc<Self>,
@@ -207,17 +214,14 @@ impl Shell {
         if lent.bytes > MAPPED_BYTES_MAX || self.segments.host.is_none() {
             return None;
         }
+        if let Some(known) = self.mapped_already(node.id, at, used_for) {
+            return Some(known);
+        }
         let key = (node.id, used_for);
         {
-            let mut mapped = lock(&self.post.lending.mapped);
-            let room = mapped.len() < MAPPED_MAX;
-            match mapped.get_mut(&key) {
-                Some(known) if known.at == (at.number, at.generation) && known.pages.is_live() => {
-                    known.used = Instant::now();
-                    return Some(Arc::clone(&known.pages));
-                }
-                None if !room => return None,
-                _ => {}
+            let mapped = lock(&self.post.lending.mapped);
+            if mapped.len() >= MAPPED_MAX && !mapped.contains_key(&key) {
+                return None;
             }
         }
         let whole = At { offset: 0, grant: Some(lent.whole), ..*at };
@@ -243,57 +247,7 @@ impl Memory {
     }
 }
 
-/// Room for the answer to a READ, lent to whoever made it. Dropped before it was sent, it is nobody's again.
-pub(crate) struct Offer<'s> {
-    shell: &'s Arc<Shell>,
-    segment: Segment,
-    number: u64,
-    buffer: Buffer,
-    sent: bool,
-}
-
-impl Offer<'_> {
-    /// Copies the bytes there; says whether they were all there to be copied.
-    pub(crate) fn fill(&self, from: &catena_segment::Memory, offset: u64) -> bool {
-        self.segment.write_from(self.buffer.at.offset, from, (offset, self.buffer.bytes)).is_ok()
-    }
-
-    /// What to say to the request of this number.
-    pub(crate) fn sent(mut self, id: u64) -> SegmentMessage {
-        self.sent = true;
-        SegmentMessage::Lent(id, self.number, self.buffer)
-    }
-}
-
-impl Drop for Offer<'_> {
-    fn drop(&mut self) {
-        if !self.sent {
-            let ended = self.shell.post.machine().let_go(self.number);
-            Post::finish(ended);
-        }
-    }
-}
-
 impl Shell {
-    /// Room for an answer of so many bytes to a partner on this host; `None`: it goes by the link.
-    pub(crate) fn offer_room(self: &Arc<Self>, to: NodeId, link: &Link, bytes: u64) -> Option<Offer<'_>> {
-        let loan = self.loan(to, Some(link), bytes, For::Reading)?;
-        let lasts_us = u64::try_from(ANSWER_LASTS.as_micros()).unwrap_or(u64::MAX);
-        let terms = Terms { to, answer_by: None, bytes, lasts_us };
-        let number = self.post.machine().hold(self.segments.now(), terms, None).ok()?;
-        self.keep_sweeping();
-        let (segment, uses) = (loan.segment().clone(), pieces_of(bytes));
-        let terms = GrantTerms { rights: Rights::READ, offset: loan.offset(), bytes, uses, lasts: ANSWER_LASTS };
-        let Ok(granted) = segment.grant(to, terms) else {
-            let ended = self.post.machine().let_go(number);
-            Post::finish(ended);
-            return None;
-        };
-        let buffer = described(&granted, bytes, Some(&loan), uses);
-        drop(self.post.machine().attach(number, Held(vec![(segment.clone(), granted, Some(loan))])));
-        Some(Offer { shell: self, segment, number, buffer, sent: false })
-    }
-
     /// Copies from a buffer of a partner's that is lent to this node, from this byte of its segment on. `None`: it is not mapped here, and has to be asked for.
     pub(crate) async fn copy_lent(
         self: &Arc<Self>,

@@ -10,7 +10,10 @@ use catena_net::{Link, Message as Frame};
 use catena_wire::{Datagram, Encoded, Message, NodeId, NodeRef, SegmentMessage};
 use tokio::sync::{Notify, oneshot};
 
-use super::lending::{Lending, Loan};
+use super::{
+    carrying::Carried,
+    lending::{Lending, Loan},
+};
 use crate::{
     Granted, Segment,
     shell::{Shell, lock},
@@ -29,19 +32,23 @@ pub(super) enum Came {
 }
 
 /// Ranges of segments that a partner may use: what was made for it alone goes with it, and of others only the grant.
-#[derive(Debug)]
-pub(super) struct Held(pub(super) Vec<(Segment, Granted, Option<Loan>)>);
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    pub(super) ranges: Vec<(Segment, Granted, Option<Loan>)>,
+    /// What lies there is a message that would else have gone by a link.
+    pub(super) carried: Option<Carried>,
+}
 
 impl Held {
     /// The partner has had what it may have.
     fn settle(&self) {
-        self.0.iter().filter_map(|(.., loan)| loan.as_ref()).for_each(Loan::settle);
+        self.ranges.iter().filter_map(|(.., loan)| loan.as_ref()).for_each(Loan::settle);
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        for (segment, granted, _) in &self.0 {
+        for (segment, granted, _) in &self.ranges {
             segment.take_back(granted);
         }
     }
@@ -94,6 +101,11 @@ impl Post {
             {
                 held.settle();
             }
+            if outcome == Outcome::Late
+                && let Some(carried) = held.as_ref().and_then(|held| held.carried.as_ref())
+            {
+                carried.is_lost();
+            }
             drop(held);
             if let Some(waiter) = waiter {
                 // Whoever waited may have gone.
@@ -101,6 +113,12 @@ impl Post {
             }
         }
     }
+}
+
+/// Sends something small that has to arrive as long as the link lives. Says whether the link took it.
+pub(super) fn is_posted(link: &Link, about: SegmentMessage) -> bool {
+    let Encoded { head, tail } = Message::Segment(about).encode();
+    link.post(Frame::new(head, tail)).is_ok()
 }
 
 /// Sends something small about messages, if the link has room for it.
@@ -122,6 +140,8 @@ impl Shell {
                 let ended = self.post.machine().on_taken(from.id, &numbers);
                 Post::finish(ended);
             }
+            SegmentMessage::Carried(number, buffer) => self.on_carried(link, from, number, buffer),
+            SegmentMessage::NotMapped(number) => self.not_mapped(link, from.id, number),
             SegmentMessage::NobodyHere(service) => self.core().on_not_there(&service, from.id),
             about => self.segments.on_message(self, link, from, about),
         }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use catena_core::{
-    messages::{Outcome, Terms},
+    messages::{Outcome, Terms, Until},
     segments::Export,
 };
 use catena_net::Link;
@@ -244,8 +244,11 @@ impl Shell {
         let room_bytes = asks.flatten();
         let held = long.contents.iter().map(Content::held).sum::<u64>().saturating_add(room_bytes.unwrap_or_default());
         let lasts_us = u64::try_from(long.lasts.as_micros()).unwrap_or(u64::MAX);
-        let answer_by = asks.map(|_| target.link.as_ref().map_or(u64::MAX, |link| link.id()));
-        let terms = Terms { to: target.node.id, answer_by, bytes: held, lasts_us };
+        let until = match asks {
+            Some(_) => Until::Answered(target.link.as_ref().map_or(u64::MAX, |link| link.id())),
+            None => Until::Read,
+        };
+        let terms = Terms { to: target.node.id, until, bytes: held, lasts_us };
         let (waiter, outcome) = oneshot::channel();
         let number = self.post.machine().hold(self.segments.now(), terms, Some(waiter));
         let number = number.map_err(|(limit, _)| full(&target.node, limit))?;
@@ -281,7 +284,7 @@ impl Shell {
         long: &Long,
         room_bytes: Option<u64>,
     ) -> Result<(Held, Vec<Buffer>, Option<Room>), Exception> {
-        let (mut held, mut buffers) = (Held(Vec::new()), Vec::new());
+        let (mut held, mut buffers) = (Held::default(), Vec::new());
         let grant = |segment: &Segment, rights, offset, bytes, uses| {
             segment.grant(target.node.id, GrantTerms { rights, offset, bytes, uses, lasts: long.lasts })
         };
@@ -296,7 +299,7 @@ impl Shell {
             let requests = long.requests.unwrap_or_else(|| pieces_of(bytes));
             let granted = grant(&segment, Rights::READ, offset, bytes, requests)?;
             buffers.push(described(&granted, bytes, loan.as_ref(), requests));
-            held.0.push((segment, granted, loan));
+            held.ranges.push((segment, granted, loan));
         }
         let room = match room_bytes {
             Some(bytes) => {
@@ -306,7 +309,7 @@ impl Shell {
                 let uses = pieces_of(bytes).saturating_add(1);
                 let granted = grant(&segment, Rights::WRITE, offset, bytes, uses)?;
                 let buffer = described(&granted, bytes, loan.as_ref(), 1);
-                held.0.push((segment.clone(), granted, None));
+                held.ranges.push((segment.clone(), granted, None));
                 Some(Room { segment, buffer, loan })
             }
             None => None,

@@ -55,6 +55,19 @@ impl Ears {
         }
     }
 
+    /// A message that lay beside the link: calls come so, and what they returned, and nothing else.
+    pub(crate) fn carried(shell: &Arc<Shell>, link: &Arc<Link>, head: &[u8]) {
+        let Some(from) = shell.peers.of(link) else { return };
+        match Message::decode_head(head) {
+            Ok(message @ (Message::Call { .. } | Message::Return(..))) => {
+                shell.take_in(|core, now| core.on_message(now, &from, message));
+                shell.drive();
+            }
+            Ok(_) => link.give_up("what lay beside it was neither a call nor a result"),
+            Err(why) => dropped(&from.name, &why),
+        }
+    }
+
     fn head(&self, shell: &Arc<Shell>, link: &Arc<Link>, id: u64, head: &[u8]) {
         let Some(from) = shell.peers.of(link) else { return };
         let awaiting = match Message::decode_head(head) {

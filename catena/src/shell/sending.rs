@@ -46,7 +46,9 @@ impl Shell {
         }
     }
 
-    fn post(self: &Arc<Self>, link: &Link, message: Message, receipt: Receipt) {
+    fn post(self: &Arc<Self>, link: &Arc<Link>, message: Message, receipt: Receipt) {
+        // On one host what is long lies in memory that the other side maps.
+        let Err(message) = self.carry(link, message) else { return };
         if let Err(why) = link.post(message) {
             self.undelivered(receipt, meaning(&why));
         }
@@ -67,14 +69,14 @@ impl Shell {
             let shell = Arc::clone(self);
             self.runtime.spawn(async move {
                 let link = shell.dial(&to).await;
-                shell.post_waiting(&to, link.as_deref());
+                shell.post_waiting(&to, link.as_ref());
             });
         }
     }
 
     /// Sends what waits for a link to this node, or says that there is none. Its own dial may have come about while ours is still under way, which can
     /// take long: nothing waits for that.
-    pub(super) fn post_waiting(self: &Arc<Self>, to: &NodeRef, link: Option<&Link>) {
+    pub(super) fn post_waiting(self: &Arc<Self>, to: &NodeRef, link: Option<&Arc<Link>>) {
         for Waiting { message, receipt, lease } in self.peers.waiting.take(to) {
             drop(lease);
             match link {

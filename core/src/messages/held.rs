@@ -10,13 +10,40 @@ use crate::Time;
 /// Partners that this node may owe a completion at one time: it is told at once beyond.
 const OWED_PEERS_MAX: usize = 4_096;
 
+/// What ends something that is held before its time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Until {
+    /// The partner says that it has read it, by whichever link.
+    Read,
+    /// The partner answers, or the link of this number is lost.
+    Answered(u64),
+    /// As `Read`, or the link of this number is lost: it is a message that goes beside that link.
+    Taken(u64),
+}
+
+impl Until {
+    /// The link with which it ends.
+    const fn link(self) -> Option<u64> {
+        match self {
+            Self::Read => None,
+            Self::Answered(link) | Self::Taken(link) => Some(link),
+        }
+    }
+
+    /// Whether an answer is awaited.
+    #[must_use]
+    pub const fn is_question(self) -> bool {
+        matches!(self, Self::Answered(_))
+    }
+}
+
 /// For whom something is held, and until when.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terms {
     /// The partner.
     pub to: NodeId,
-    /// The link by which an answer is awaited; `None`: none is.
-    pub answer_by: Option<u64>,
+    /// What ends it before its time.
+    pub until: Until,
     /// Bytes held.
     pub bytes: u64,
     /// For so long, microseconds; no longer than `held_time_max_us`.
@@ -32,8 +59,10 @@ pub enum Outcome {
     Answered,
     /// Its time is over.
     Late,
-    /// The link by which an answer was awaited is gone.
+    /// The link with which it ends is gone.
     LinkLost,
+    /// The partner cannot map it, and has looked at nothing.
+    NotMapped,
     /// This node wants nothing of it any more.
     LetGo,
 }
@@ -125,13 +154,31 @@ impl<H, W> AllHeld<H, W> {
     pub(super) fn taken(&mut self, from: NodeId, number: u64, policy: &MessagePolicy) -> Option<Ended<H, W>> {
         let held = self.by_number.get(&number)?;
         let his = held.terms.to == from || mistake!(policy, StrangersTake);
-        if his && held.terms.answer_by.is_none() { self.end(number, Outcome::Taken) } else { None }
+        if his && !held.terms.until.is_question() { self.end(number, Outcome::Taken) } else { None }
+    }
+
+    /// A partner cannot map what went to it beside this link.
+    pub(super) fn not_mapped(
+        &mut self,
+        from: NodeId,
+        link: u64,
+        number: u64,
+        policy: &MessagePolicy,
+    ) -> Option<Ended<H, W>> {
+        let terms = self.by_number.get(&number)?.terms;
+        let his = terms.to == from || mistake!(policy, StrangersSendBack);
+        if his && terms.until == Until::Taken(link) { self.end(number, Outcome::NotMapped) } else { None }
+    }
+
+    /// Whether this is a message that goes beside a link.
+    pub(super) fn is_carried(&self, number: u64) -> bool {
+        self.by_number.get(&number).is_some_and(|held| matches!(held.terms.until, Until::Taken(_)))
     }
 
     pub(super) fn answered(&mut self, from: NodeId, number: u64, policy: &MessagePolicy) -> Option<Ended<H, W>> {
         let held = self.by_number.get(&number)?;
         let his = held.terms.to == from || mistake!(policy, StrangersAnswer);
-        if his && held.terms.answer_by.is_some() { self.end(number, Outcome::Answered) } else { None }
+        if his && held.terms.until.is_question() { self.end(number, Outcome::Answered) } else { None }
     }
 
     pub(super) fn let_go(&mut self, number: u64) -> Option<Ended<H, W>> {
@@ -146,7 +193,7 @@ impl<H, W> AllHeld<H, W> {
     }
 
     pub(super) fn on_link_lost(&mut self, link: u64) -> Vec<Ended<H, W>> {
-        self.end_all(|held| held.terms.answer_by == Some(link), Outcome::LinkLost)
+        self.end_all(|held| held.terms.until.link() == Some(link), Outcome::LinkLost)
     }
 
     fn end_all(&mut self, which: impl Fn(&Held<H, W>) -> bool, outcome: Outcome) -> Vec<Ended<H, W>> {

@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | `mailboxes` | what came for the services of this node and has not been taken: so much, of each partner so much |
 //! | `held` | what this node holds for others: buffers of long messages and return buffers, so many bytes for each partner, until a time; who waits for an answer |
-//! | `carrier` | by which way an answer goes, and where a buffer's bytes lie |
+//! | `carrier` | by which way an answer goes, where a buffer's bytes lie, and which calls and results lie there too |
 //! | `area` | what lies where in the memory that is lent to a partner on the same host |
 //!
 //! `H` is whatever is let go when nobody needs a message's buffers any more, `W` whoever waits for what becomes of it, `B` wakes who reads a mailbox.
@@ -19,12 +19,12 @@ mod held;
 mod mailboxes;
 mod policy;
 
-use alloc::{string::String, sync::Arc, vec::Vec};
+use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
 use catena_wire::{Datagram, NodeId, NodeRef};
 
 pub use area::Area;
-pub use carrier::{Carrier, Load, carrier, is_lent};
-pub use held::{Ended, Outcome, Terms};
+pub use carrier::{Carrier, Load, can_be_carried, carrier, is_carried, is_lent};
+pub use held::{Ended, Outcome, Terms, Until};
 pub use mailboxes::{Letter, MailboxError};
 pub use policy::MessagePolicy;
 
@@ -34,6 +34,9 @@ pub use policy::MessageBug;
 use crate::Time;
 use held::AllHeld;
 use mailboxes::Mailboxes;
+
+/// By a link whose other end could not map so many messages, no more go so.
+const NOT_MAPPED_MAX: u32 = 4;
 
 /// What became of the messages of this node, and of those that came: counted, since nobody is told of what is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -60,6 +63,10 @@ pub struct MessageCounts {
     pub read_near: u64,
     /// Answers that were put into a return buffer so.
     pub returned_near: u64,
+    /// Calls and results of this node that their receivers took from memory that was lent to them.
+    pub carried: u64,
+    /// Calls and results of partners that this node took so.
+    pub carried_here: u64,
 }
 
 /// What is to be done with a message that came.
@@ -82,6 +89,8 @@ pub struct Messages<H, W, B> {
     policy: MessagePolicy,
     mailboxes: Mailboxes<B>,
     held: AllHeld<H, W>,
+    /// How often the other end of a link could not map what it was lent.
+    not_mapped: BTreeMap<u64, u32>,
     counts: MessageCounts,
 }
 
@@ -89,7 +98,8 @@ impl<H, W, B: Clone> Messages<H, W, B> {
     /// Nothing has come, and nothing is held.
     #[must_use]
     pub fn new(policy: MessagePolicy) -> Self {
-        Self { policy, mailboxes: Mailboxes::default(), held: AllHeld::default(), counts: MessageCounts::default() }
+        let (mailboxes, held) = (Mailboxes::default(), AllHeld::default());
+        Self { policy, mailboxes, held, not_mapped: BTreeMap::new(), counts: MessageCounts::default() }
     }
 
     /// Takes messages for a service from now on.
@@ -159,7 +169,14 @@ impl<H, W, B: Clone> Messages<H, W, B> {
 
     /// A partner has read the buffers of these messages, or will not.
     pub fn on_taken(&mut self, from: NodeId, numbers: &[u64]) -> Vec<Ended<H, W>> {
-        numbers.iter().filter_map(|number| self.held.taken(from, *number, &self.policy)).collect()
+        let mut ended = Vec::new();
+        for number in numbers {
+            let carried = self.held.is_carried(*number);
+            let taken = self.held.taken(from, *number, &self.policy);
+            self.counts.carried += u64::from(carried && taken.is_some());
+            ended.extend(taken);
+        }
+        ended
     }
 
     /// This node wants nothing of it any more.
@@ -172,8 +189,9 @@ impl<H, W, B: Clone> Messages<H, W, B> {
         self.held.on_timeout(now, &self.policy)
     }
 
-    /// A link is gone: no answer comes by it. Long messages stay, since their partner may come back by another.
+    /// A link is gone: no answer comes by it, and what went beside it is lost. Long messages stay, since their partner may come back by another.
     pub fn on_link_lost(&mut self, link: u64) -> Vec<Ended<H, W>> {
+        self.not_mapped.remove(&link);
         self.held.on_link_lost(link)
     }
 
@@ -219,6 +237,24 @@ impl<H, W, B: Clone> Messages<H, W, B> {
     /// An answer was put into a return buffer so.
     pub const fn note_returned_near(&mut self) {
         self.counts.returned_near += 1;
+    }
+
+    /// A call or result of a partner's was taken from memory that it lent.
+    pub const fn note_carried_here(&mut self) {
+        self.counts.carried_here += 1;
+    }
+
+    /// Whether the other end of a link maps what is lent to it, as far as is known: one that said too often that it cannot is not asked again.
+    #[must_use]
+    pub fn maps(&self, link: u64) -> bool {
+        self.not_mapped.get(&link).is_none_or(|times| *times < NOT_MAPPED_MAX)
+    }
+
+    /// A partner cannot map a message that was to go beside this link, and did not look at it: it goes by the link. Says so only who it is for, once.
+    pub fn on_not_mapped(&mut self, from: NodeId, link: u64, number: u64) -> Option<Ended<H, W>> {
+        let ended = self.held.not_mapped(from, link, number, &self.policy)?;
+        *self.not_mapped.entry(link).or_default() += 1;
+        Some(ended)
     }
 
     /// A short message found no room in the link.

@@ -29,6 +29,8 @@ pub struct MessagePolicy {
     pub lent_max: usize,
     /// From so many bytes on a READ that goes by the link asks for them there.
     pub lent_read_bytes_min: u64,
+    /// From so many bytes on a call to a node on this host, or a result, lies there.
+    pub carried_bytes_min: u64,
     /// How long one is kept that nothing lies in, and a partner's is kept mapped that nothing is read from, microseconds.
     pub lent_idle_max_us: u64,
     /// With so many messages waiting a service counts as loaded, and leaves the transfer of its answers to who asked.
@@ -58,6 +60,7 @@ impl Default for MessagePolicy {
             lent_bytes_per_peer_max: 16 << 20,
             lent_max: 64,
             lent_read_bytes_min: 32 << 10,
+            carried_bytes_min: 64 << 10,
             lent_idle_max_us: 10_000_000,
             loaded_waiting_min: 16,
             loaded_unflushed_bytes_min: 4 << 20,
@@ -82,13 +85,21 @@ pub enum MessageBug {
     HeldForEver,
     /// What one partner does not read is held at the cost of all others.
     OnePeerHoldsAll,
+    /// Anybody may say that a call cannot be mapped.
+    StrangersSendBack,
 }
 
 #[cfg(feature = "seeded-bugs")]
 impl MessageBug {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::NoRoomNeeded, Self::StrangersTake, Self::StrangersAnswer, Self::HeldForEver, Self::OnePeerHoldsAll];
+    pub const ALL: [Self; 6] = [
+        Self::NoRoomNeeded,
+        Self::StrangersTake,
+        Self::StrangersAnswer,
+        Self::HeldForEver,
+        Self::OnePeerHoldsAll,
+        Self::StrangersSendBack,
+    ];
 }
 
 /// Whether the policy asks for this mistake; never in a build without the feature `seeded-bugs`.

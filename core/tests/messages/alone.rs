@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use catena_core::{
     Time,
-    messages::{Carrier, Delivered, Load, MailboxError, MessagePolicy, Messages, Outcome, Terms, carrier},
+    messages::{Carrier, Delivered, Load, MailboxError, MessagePolicy, Messages, Outcome, Terms, Until, can_be_carried, carrier, is_carried},
 };
-use catena_wire::{COMPLETIONS_MAX, Datagram, NodeId, NodeRef, SHORT_BYTES_MAX};
+use catena_wire::{At, Buffer, COMPLETIONS_MAX, Datagram, Lent, NodeId, NodeRef, SHORT_BYTES_MAX};
 
 const ALICE: NodeId = NodeId(1);
 const MALLORY: NodeId = NodeId(2);
@@ -20,7 +20,7 @@ fn to(service: &str) -> Datagram {
 }
 
 fn terms(to: NodeId, bytes: u64) -> Terms {
-    Terms { to, answer_by: None, bytes, lasts_us: 1_000 }
+    Terms { to, until: Until::Read, bytes, lasts_us: 1_000 }
 }
 
 fn node(id: NodeId) -> Arc<NodeRef> {
@@ -108,7 +108,7 @@ fn what_is_held_for_one_partner_is_his_part_and_ends_with_its_time() {
 #[test]
 fn an_answer_is_the_partners_and_comes_once() {
     let mut machine = Machine::new(MessagePolicy::default());
-    let asking = Terms { answer_by: Some(LINK), ..terms(ALICE, 10) };
+    let asking = Terms { until: Until::Answered(LINK), ..terms(ALICE, 10) };
     let number = machine.hold(NOW, asking, Some(1)).unwrap();
     let about = |number| Datagram { about: Some(number), ..to("a") };
     assert!(matches!(machine.deliver(&node(MALLORY), about(number)), Delivered::Dropped));
@@ -155,4 +155,64 @@ fn who_works_is_decided_by_load() {
     ] {
         assert_eq!(carrier(load, &policy), expected, "{load:?}");
     }
+}
+
+#[test]
+fn a_call_lies_in_lent_memory_where_it_is_long_and_its_receiver_near() {
+    let policy = MessagePolicy { carried_bytes_min: 1_000, lent_bytes_per_peer_max: 8_000, ..MessagePolicy::default() };
+    for (near, bytes, expected) in
+        [(true, 999, false), (true, 1_000, true), (true, 2_000, true), (true, 2_001, false), (false, 1_500, false)]
+    {
+        assert_eq!(is_carried(near, bytes, &policy), expected, "{near} {bytes}");
+    }
+}
+
+#[test]
+fn what_is_said_of_such_a_call_is_not_believed() {
+    let at = |offset, grant| At { number: 1, generation: 2, offset, grant };
+    let lent = Lent { whole: 3, bytes: 1_000, word: 0, uses: 1 };
+    let told = |offset, bytes| Buffer { at: at(offset, Some(5)), bytes, lent: Some(lent) };
+    assert!(can_be_carried(&told(64, 936), 1_000) && can_be_carried(&told(0, 1), 1));
+    for (what, wrong) in [
+        ("past the end", told(64, 937)),
+        ("begins there", told(1_000, 1)),
+        ("from beyond all memory", told(u64::MAX, 2)),
+        ("more than there can be", told(0, u64::MAX)),
+        ("nothing at all", told(64, 0)),
+        ("not lent", Buffer { lent: None, ..told(64, 100) }),
+        ("by no grant", Buffer { at: at(64, None), ..told(64, 100) }),
+    ] {
+        assert!(!can_be_carried(&wrong, 1 << 30), "{what}");
+    }
+    assert!(!can_be_carried(&told(64, 100), 99), "longer than the receiver takes");
+}
+
+#[test]
+fn a_call_beside_its_link_is_taken_or_goes_by_the_link_or_is_lost_with_it() {
+    let mut machine = Machine::new(MessagePolicy::default());
+    let beside = |link| Terms { until: Until::Taken(link), ..terms(ALICE, 10) };
+    let mut carried = |machine: &mut Machine, link| machine.hold(NOW, beside(link), None).unwrap();
+    let taken = carried(&mut machine, LINK);
+    assert!(machine.on_taken(MALLORY, &[taken]).is_empty() && machine.on_not_mapped(MALLORY, LINK, taken).is_none());
+    assert!(machine.on_not_mapped(ALICE, LINK + 1, taken).is_none(), "by another link");
+    assert_eq!(machine.on_taken(ALICE, &[taken, taken]).len(), 1);
+    assert!(machine.on_not_mapped(ALICE, LINK, taken).is_none(), "it was taken");
+    assert_eq!(machine.counts().carried, 1);
+    let long = machine.hold(NOW, terms(ALICE, 10), None).unwrap();
+    assert!(machine.on_not_mapped(ALICE, LINK, long).is_none(), "a long message was not to go by a link");
+    assert_eq!(machine.on_taken(ALICE, &[long]).len(), 1);
+    assert_eq!(machine.counts().carried, 1, "nor is it a call");
+    for times in 0..4 {
+        assert!(machine.maps(LINK), "{times}");
+        let number = carried(&mut machine, LINK);
+        assert_eq!(machine.on_not_mapped(ALICE, LINK, number).unwrap().outcome, Outcome::NotMapped);
+        assert!(machine.on_not_mapped(ALICE, LINK, number).is_none(), "once");
+        assert!(machine.on_taken(ALICE, &[number]).is_empty());
+    }
+    assert!(!machine.maps(LINK) && machine.maps(LINK + 1), "who cannot map is asked no more, by that link");
+    let number = carried(&mut machine, LINK);
+    let lost = machine.on_link_lost(LINK);
+    assert!(lost.len() == 1 && lost[0].outcome == Outcome::LinkLost);
+    assert!(machine.on_taken(ALICE, &[number]).is_empty() && machine.maps(LINK), "a new link is another chance");
+    assert_eq!((machine.load(), machine.counts().carried), ((0, 0, 0), 1));
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use catena_core::{
     Time,
-    messages::{Delivered, Ended, MessagePolicy, Messages, Outcome, Terms},
+    messages::{Delivered, Ended, MessagePolicy, Messages, Outcome, Terms, Until},
 };
 use catena_wire::{Datagram, NodeId, NodeRef};
 
@@ -64,11 +64,15 @@ impl World {
     fn step(&mut self) -> Result<(), String> {
         let peer = NodeId(self.rng.below(PEERS));
         let number = self.rng.below(self.held.last_key_value().map_or(1, |(last, _)| last + 2));
-        match self.rng.below(8) {
+        match self.rng.below(9) {
             0 | 1 => self.hold(peer),
             2 => {
                 let ended = self.machine.on_taken(peer, &[number]);
                 self.ended(ended, Some((peer, false)))?;
+            }
+            8 => {
+                let ended = self.machine.on_not_mapped(peer, self.rng.below(PEERS), number);
+                self.ended(ended.into_iter().collect(), Some((peer, false)))?;
             }
             3 => {
                 let answer = Datagram { to: "a".into(), about: Some(number), ..Datagram::default() };
@@ -107,8 +111,8 @@ impl World {
 
     fn hold(&mut self, to: NodeId) {
         let (bytes, lasts_us) = (self.rng.below(60), self.rng.below(2 * LASTS_MAX_US));
-        let answer_by = (self.rng.below(2) == 0).then_some(to.0);
-        let terms = Terms { to, answer_by, bytes, lasts_us };
+        let until = [Until::Read, Until::Answered(to.0), Until::Taken(to.0)][self.rng.below(3) as usize];
+        let terms = Terms { to, until, bytes, lasts_us };
         if let Ok(number) = self.machine.hold(self.now, terms, None) {
             self.machine.attach(number, number);
             let until = self.now.after(lasts_us.min(self.policy.held_time_max_us));
@@ -122,9 +126,12 @@ impl World {
             let number = held.ok_or("what was held did not come back")?;
             let known = self.held.remove(&number).ok_or(format!("{number} ended twice"))?;
             if let Some((peer, answer)) = by
-                && (known.terms.to != peer || known.terms.answer_by.is_some() != answer)
+                && (known.terms.to != peer || known.terms.until.is_question() != answer)
             {
                 return Err(format!("{peer:?} ended {number}, which is another one's: {outcome:?}"));
+            }
+            if outcome == Outcome::NotMapped && !matches!(known.terms.until, Until::Taken(_)) {
+                return Err(format!("{number} was not to be mapped"));
             }
             if outcome == Outcome::Late && known.until > self.now {
                 return Err(format!("{number} ended before its time"));

@@ -8,7 +8,7 @@ use arbitrary::Arbitrary;
 use bytes::Bytes;
 use catena_core::{
     Time,
-    messages::{Carrier, Delivered, Ended, Load, MessagePolicy, Messages, Outcome, Terms},
+    messages::{Carrier, Delivered, Ended, Load, MessagePolicy, Messages, Outcome, Terms, Until, can_be_carried},
 };
 use catena_wire::{Datagram, Encoded, Message, NodeId, NodeRef, SegmentMessage};
 use libfuzzer_sys::fuzz_target;
@@ -22,8 +22,9 @@ enum Operation {
     Take(u8),
     Bytes { from: u8, head: Vec<u8> },
     Deliver { from: u8, to: u8, about: Option<u8>, bytes: u16 },
-    Hold { to: u8, link: Option<u8>, bytes: u32, lasts_us: u64 },
+    Hold { to: u8, link: Option<(bool, u8)>, bytes: u32, lasts_us: u64 },
     Taken { from: u8, numbers: Vec<u8> },
+    NotMapped { from: u8, link: u8, number: u8 },
     LetGo(u8),
     LinkLost(u8),
     Owe { to: u8, number: u8 },
@@ -45,6 +46,7 @@ const POLICY: MessagePolicy = MessagePolicy {
     lent_bytes_per_peer_max: 1 << 20,
     lent_max: 2,
     lent_read_bytes_min: 1 << 10,
+    carried_bytes_min: 1 << 10,
     lent_idle_max_us: 1_000_000,
     loaded_waiting_min: 4,
     loaded_unflushed_bytes_min: 1 << 20,
@@ -57,20 +59,21 @@ type Machine = Messages<u64, u64, u8>;
 #[derive(Default)]
 struct World {
     now: u64,
-    /// What is held: for whom, whether an answer is awaited and by which link, how many bytes, and until when.
-    held: BTreeMap<u64, (NodeId, Option<u64>, u64, u64)>,
+    /// What is held: for whom, what ends it, how many bytes, and until when.
+    held: BTreeMap<u64, (NodeId, Until, u64, u64)>,
     waiting: BTreeMap<u8, usize>,
 }
 
 impl World {
     fn end(&mut self, ended: Ended<u64, u64>, by: Option<NodeId>) {
         let number = ended.held.expect("it was attached");
-        let (to, link, _, until) = self.held.remove(&number).expect("what is held ends once");
+        let (to, ends, _, until) = self.held.remove(&number).expect("what is held ends once");
         match ended.outcome {
-            Outcome::Taken => assert!(by == Some(to) && link.is_none(), "by its partner alone"),
-            Outcome::Answered => assert!(by == Some(to) && link.is_some(), "by its partner alone"),
+            Outcome::Taken => assert!(by == Some(to) && !ends.is_question(), "by its partner alone"),
+            Outcome::Answered => assert!(by == Some(to) && ends.is_question(), "by its partner alone"),
+            Outcome::NotMapped => assert!(by == Some(to) && matches!(ends, Until::Taken(_)), "by its partner alone"),
             Outcome::Late => assert!(until <= self.now, "not before its time"),
-            Outcome::LinkLost => assert!(link.is_some()),
+            Outcome::LinkLost => assert!(ends != Until::Read),
             Outcome::LetGo => {}
         }
     }
@@ -133,6 +136,13 @@ fuzz_target!(|operations: Vec<Operation>| {
                         let delivered = machine.deliver(&node(from), *datagram);
                         world.delivered(node(from).id, delivered);
                     }
+                    Ok(Message::Segment(SegmentMessage::Carried(_, buffer))) => {
+                        let inside = buffer.at.offset.checked_add(buffer.bytes);
+                        if can_be_carried(&buffer, 1 << 20) {
+                            let lent = buffer.lent.expect("it has to be lent");
+                            assert!(buffer.bytes <= 1 << 20 && inside.is_some_and(|end| end <= lent.bytes));
+                        }
+                    }
                     Ok(Message::Segment(SegmentMessage::Taken(numbers))) => {
                         for ended in machine.on_taken(node(from).id, &numbers) {
                             world.end(ended, Some(node(from).id));
@@ -148,21 +158,26 @@ fuzz_target!(|operations: Vec<Operation>| {
                 world.delivered(node(from).id, delivered);
             }
             Operation::Hold { to, link, bytes, lasts_us } => {
-                let terms = Terms {
-                    to: node(to).id,
-                    answer_by: link.map(|link| u64::from(link % 4)),
-                    bytes: bytes.into(),
-                    lasts_us,
+                let until = match link {
+                    None => Until::Read,
+                    Some((true, link)) => Until::Answered(u64::from(link % 4)),
+                    Some((false, link)) => Until::Taken(u64::from(link % 4)),
                 };
+                let terms = Terms { to: node(to).id, until, bytes: bytes.into(), lasts_us };
                 if let Ok(number) = machine.hold(Time::from_us(world.now), terms, None) {
                     assert_eq!(machine.attach(number, number), None);
                     let until = world.now + lasts_us.min(POLICY.held_time_max_us);
-                    world.held.insert(number, (terms.to, terms.answer_by, terms.bytes, until));
+                    world.held.insert(number, (terms.to, terms.until, terms.bytes, until));
                 }
             }
             Operation::Taken { from, numbers } => {
                 let numbers: Vec<_> = numbers.into_iter().map(u64::from).collect();
                 for ended in machine.on_taken(node(from).id, &numbers) {
+                    world.end(ended, Some(node(from).id));
+                }
+            }
+            Operation::NotMapped { from, link, number } => {
+                if let Some(ended) = machine.on_not_mapped(node(from).id, u64::from(link % 4), number.into()) {
                     world.end(ended, Some(node(from).id));
                 }
             }
@@ -177,7 +192,8 @@ fuzz_target!(|operations: Vec<Operation>| {
                     assert_eq!(ended.outcome, Outcome::LinkLost);
                     world.end(ended, None);
                 }
-                assert!(world.held.values().all(|held| held.1 != Some(link)), "whoever waits by it is told");
+                let by_it = [Until::Answered(link), Until::Taken(link)];
+                assert!(world.held.values().all(|held| !by_it.contains(&held.1)), "whoever waits by it is told");
             }
             Operation::Owe { to, number } => drop(machine.owe(node(to).id, number.into())),
             Operation::Owed(to) => {

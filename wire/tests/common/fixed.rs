@@ -276,6 +276,8 @@ pub(crate) fn about_segments() -> Vec<(&'static str, SegmentMessage)> {
         ("segment lent", M::Lent(9, 4, Buffer { at: granted, bytes: 64, lent: None })),
         ("segment reach", M::Reach { id: 9, at, by: "tcp;ofi_rxm".into(), write: true }),
         ("segment reachable", M::Reachable { id: 9, token: vec![1, 2, 3], write: true }),
+        ("segment carried", M::Carried(4, Buffer { at: granted, bytes: 64, lent: None })),
+        ("segment not mapped", M::NotMapped(4)),
     ]
 }
 

@@ -84,6 +84,8 @@ pub(crate) fn about() -> impl Strategy<Value = SegmentMessage> {
         name().prop_map(M::NobodyHere),
         (any::<u64>(), any::<u64>(), buffer()).prop_map(|(id, number, buffer)| M::Lent(id, number, buffer)),
         (any::<u64>(), at(), name(), any::<bool>()).prop_map(|(id, at, by, write)| M::Reach { id, at, by, write }),
+        (any::<u64>(), buffer()).prop_map(|(number, buffer)| M::Carried(number, buffer)),
+        any::<u64>().prop_map(M::NotMapped),
         (any::<u64>(), vec(any::<u8>(), 0..60), any::<bool>()).prop_map(|(id, token, write)| M::Reachable {
             id,
             token,
