@@ -141,6 +141,12 @@ impl Client {
         self.shell.blobs.load()
     }
 
+    /// Bytes of blobs that this node sent to callees beside calls, before they had asked; and bytes that came to it so, and were read.
+    #[must_use]
+    pub fn blobs_pushed(&self) -> (u64, u64) {
+        self.shell.blobs.beside().counts()
+    }
+
     /// Takes in a function in JavaScript; `name` is shown in its stack traces. Strip the types of TypeScript first (crate `catena-script`).
     ///
     /// # Errors

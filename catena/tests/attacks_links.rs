@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 use bytes::{Bytes, BytesMut};
 use catena::{Client, NodeId, NodeRef};
 use catena_net::{Frame, Hello, Identity, Limits, Message as Parts, decode_hello, encode_hello};
-use catena_wire::{Budget, Message, Value};
+use catena_wire::{At, Budget, Buffer, Encoded, Lent, Message, SegmentMessage, SegmentRefusal, Value};
 use latency::Quiet;
 use nodes::{Nodes, run};
 use serde_json::json;
@@ -156,6 +156,12 @@ impl Peer {
         Ok(())
     }
 
+    /// Says something that has a tail, in one frame.
+    async fn say_with_tail(&mut self, message: Message) -> std::io::Result<()> {
+        let Encoded { head, tail } = message.encode();
+        self.stream.write_all(&Frame::Whole(Parts::new(head, tail)).encode()).await
+    }
+
     /// The next message, from as many frames as it has.
     async fn message(&mut self) -> Message {
         let mut whole = Vec::new();
@@ -218,6 +224,82 @@ async fn answers_that_are_asked_for_and_never_read() {
         Some(())
     };
     scene.check_beside("answers that are never read", (0..4).map(attacker)).await;
+    scene.check_after("127.0.0.2").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_that_nobody_asked_for_and_pushes_of_what_is_not_there() {
+    let mut scene = Scene::start().await;
+    let address = scene.address;
+    let attacker = move |number: u64| async move {
+        let mut peer = Peer::dial("127.0.0.2", address, 100 + number).await?;
+        let data = Bytes::from(vec![7; 8 << 10]);
+        let victim = NodeRef { id: NodeId(4_712), name: "v".into(), address: Some("127.0.0.2:9".into()), site: None };
+        for offset in 0_u64..20_000 {
+            let at = At { number: 1, generation: number, offset, grant: Some(offset) };
+            let pushed = Message::Segment(SegmentMessage::Pushed(at, data.clone()));
+            let push = SegmentMessage::Push { at, bytes: u64::MAX - offset, to: victim.clone() };
+            if peer.say_with_tail(pushed).await.is_err() || peer.say(Message::Segment(push)).await.is_err() {
+                break;
+            }
+        }
+        Some(())
+    };
+    scene.check_beside("bytes that nobody asked for", (0..4).map(attacker)).await;
+    scene.check_after("127.0.0.2").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_said_of_calls_beside_a_link_and_answers_that_are_sent_back() {
+    let scene = Scene::start().await;
+    let mut peer = Peer::dial("127.0.0.2", scene.address, 100).await.unwrap();
+    let text = "x".repeat(100_000);
+    // Answers lie where this peer, which maps nothing, is said to look; sent back they come by the link, once.
+    for id in 0..6 {
+        peer.say(echo(id, &text)).await.unwrap();
+        match peer.message().await {
+            Message::Segment(SegmentMessage::Carried(number, _)) if id < 4 => {
+                for number in [number + 1_000, number, number, number] {
+                    peer.say(Message::Segment(SegmentMessage::NotMapped(number))).await.unwrap();
+                }
+                let back = peer.message().await;
+                assert!(matches!(back, Message::Return(answered, ..) if answered == id), "{back:?}");
+            }
+            // It is not asked to map any more.
+            Message::Return(answered, ..) => assert!(answered == id && id >= 4, "{answered} {id}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    // What cannot be ends the link; what it names is not looked for.
+    let at = At { number: 1, generation: 1, offset: 64, grant: Some(1) };
+    let lent = Lent { whole: 1, bytes: 4_096, word: 0, uses: 1 };
+    let told = |offset, bytes| Buffer { at: At { offset, ..at }, bytes, lent: Some(lent) };
+    for (number, wrong) in [told(64, 5_000), told(u64::MAX, 2), told(64, 0), Buffer { lent: None, ..told(64, 100) }]
+        .into_iter()
+        .enumerate()
+    {
+        let mut liar = Peer::dial("127.0.0.2", scene.address, 200 + number as u64).await.unwrap();
+        liar.say(Message::Segment(SegmentMessage::Carried(1, wrong))).await.unwrap();
+        while liar.stream.read_buf(&mut liar.bytes).await.is_ok_and(|read| read > 0) {}
+    }
+    // What may be, and is not there, is asked for where it is said to be, and then sent back, each of it.
+    let mut liar = Peer::dial("127.0.0.2", scene.address, 300).await.unwrap();
+    let numbers = [7, 8, 7];
+    for number in numbers {
+        liar.say(Message::Segment(SegmentMessage::Carried(number, told(64, 1_000)))).await.unwrap();
+    }
+    let mut sent_back = Vec::new();
+    while sent_back.len() < numbers.len() {
+        match liar.message().await {
+            Message::Segment(SegmentMessage::NotMapped(number)) => sent_back.push(number),
+            Message::Segment(SegmentMessage::Attach { id, .. }) => {
+                liar.say(Message::Segment(SegmentMessage::Refused(id, SegmentRefusal::NotShared))).await.unwrap();
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(sent_back, numbers);
+    drop(liar);
     scene.check_after("127.0.0.2").await;
 }
 

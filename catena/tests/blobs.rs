@@ -8,7 +8,9 @@ use std::{
     time::Duration,
 };
 
-use catena::{Blob, Client, Context, MessagePolicy, Node, Place, Service, Value, exceptions, from_value, to_value};
+use catena::{
+    Blob, Client, Context, LinkShape, MessagePolicy, Node, Place, Service, Topology, Value, exceptions, from_value, to_value,
+};
 use common::{SANDBOX, service};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
@@ -25,6 +27,7 @@ fn painter(name: &str) -> Service {
         .function("sum", async |picture: Blob| {
             Ok(picture.bytes().await?.iter().map(|byte| u64::from(*byte)).sum::<u64>())
         })
+        .function_raw("ignore", |_, _| async { Ok(Value::null()) })
         // Reads nothing, and returns when so many bytes have come anyway.
         .function_in("expect", async |context: Context, picture: Blob| {
             while context.client().traffic().received_bytes < picture.size() {
@@ -137,6 +140,120 @@ async fn a_parameters_bytes_come_before_anybody_asks_for_them() {
     let source = r#"import { call } from "catena";
         export default async () => call("b/expect", await call("a/paint", 1_000_000));"#;
     assert_eq!(from_value::<Vec<u8>>(&run(&client, source).await).unwrap(), [3, 4]);
+}
+
+/// Milliseconds from each of these to each other, one way.
+type Ways<'w> = &'w [(&'w str, &'w str, u64)];
+
+/// Nodes as far from each other as is said, all linked, and a client in a site of its own; the blob of so many bytes is the first one's.
+async fn far_nodes(names: &[&str], ways: Ways<'_>) -> (Vec<Node>, Client) {
+    let shape = |ms| LinkShape { delay_us: ms * 1_000, bytes_per_s: 1 << 30 };
+    let topology = ways.iter().fold(Topology::new(), |all, (from, to, ms)| all.with(from, to, shape(*ms)));
+    let topology = Arc::new(topology);
+    let mut places: Vec<Place> = Vec::new();
+    let mut nodes = Vec::new();
+    for name in names {
+        let builder = Node::builder(*name).site(*name).topology(Arc::clone(&topology)).listen("127.0.0.1:0");
+        let builder = builder.sandbox(SANDBOX.clone()).service(painter(name));
+        let builder = places.iter().cloned().fold(builder, catena::NodeBuilder::join);
+        let node = builder.start().await.unwrap();
+        places.push(Place::new(node.address().unwrap()).in_site(*name));
+        nodes.push(node);
+    }
+    let client = Client::builder("client").site("client").topology(topology).sandbox(SANDBOX.clone());
+    let client = places.into_iter().fold(client, catena::NodeBuilder::join).connect().await.unwrap();
+    (nodes, client)
+}
+
+/// Bytes of blobs that a node pushed, and that came to it so and were read.
+fn pushed(node: &Node) -> (u64, u64) {
+    node.client().blobs_pushed()
+}
+
+fn sum_of(bytes: u64) -> u64 {
+    (0..bytes).map(|at| at % 251).sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_that_calls_sends_the_bytes_beside_the_call() {
+    const SIZE: u64 = 1_000_000;
+    let (nodes, client) = far_nodes(&["a"], &[("a", "client", 200)]).await;
+    let bytes: Vec<u8> = (0..SIZE).map(|at| (at % 251) as u8).collect();
+    let blob = client.blob(&bytes, "").unwrap();
+    let sum: u64 = client.call("a", "sum", &blob).await.unwrap();
+    assert_eq!(sum, sum_of(SIZE));
+    assert_eq!((client.blobs_pushed(), pushed(&nodes[0])), ((SIZE, 0), (0, SIZE)), "before they were asked for");
+    let crossed = received(&nodes[0].client(), "client");
+    assert!((SIZE..SIZE + SIZE / 50).contains(&crossed), "once: {crossed}");
+    // Again, at once: they were asked for a moment ago, and who wants them again asks again.
+    let sum: u64 = client.call("a", "sum", &blob.slice(0, 251)).await.unwrap();
+    assert_eq!(sum, sum_of(251));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_far_from_the_chain_is_told_when_the_chain_hops() {
+    const SIZE: u64 = 1_000_000;
+    let ways = [("a", "b", 200), ("a", "c", 200), ("b", "c", 200), ("client", "a", 1), ("client", "b", 1), ("client", "c", 1)];
+    let (nodes, client) = far_nodes(&["a", "b", "c"], &ways).await;
+    let source = r#"import { call } from "catena";
+        export default async () => {
+            const picture = await call("a/paint", 1_000_000);
+            await call("c/where", null);
+            return call("b/sum", picture);
+        };"#;
+    assert_eq!(from_value::<u64>(&run(&client, source).await).unwrap(), sum_of(SIZE));
+    assert_eq!((pushed(&nodes[0]), pushed(&nodes[1])), ((SIZE, 0), (0, SIZE)), "c told a, and a sent b");
+    let crossed = received(&nodes[1].client(), "a");
+    assert!((SIZE..SIZE + SIZE / 50).contains(&crossed), "once: {crossed}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_callee_asks_for_first_is_not_pushed_as_well() {
+    const SIZE: u64 = 1_000_000;
+    // From c it is so far to a that the word comes there after the callee's own.
+    let ways = [("a", "b", 10), ("a", "c", 500), ("b", "c", 10), ("client", "a", 1), ("client", "b", 1), ("client", "c", 1)];
+    let (nodes, client) = far_nodes(&["a", "b", "c"], &ways).await;
+    let paint = client.call::<_, Blob>("a", "paint", &SIZE).await.unwrap();
+    let source = r#"import { call } from "catena";
+        export default async (picture) => {
+            await call("c/where", null);
+            const sum = await call("b/sum", picture);
+            return [sum, await call("a/where", null)];
+        };"#;
+    let code = client.javascript("test.js", source).await.unwrap();
+    let (sum, _): (u64, String) = client.run(&code, &paint).await.unwrap().value().await.unwrap();
+    assert_eq!(sum, sum_of(SIZE));
+    // What c said came to a before anything that it says now: small messages keep their order.
+    nodes[2].client().call::<_, String>("a", "where", &()).await.unwrap();
+    assert_eq!((pushed(&nodes[0]), pushed(&nodes[1])), ((0, 0), (0, 0)));
+    let crossed = received(&nodes[1].client(), "a");
+    assert!((SIZE..SIZE + SIZE / 50).contains(&crossed), "once: {crossed}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_callee_that_reads_nothing_costs_a_bounded_part_and_may_read_it_later() {
+    const SIZE: u64 = 10 * MB;
+    let (nodes, client) = far_nodes(&["a"], &[("a", "client", 100)]).await;
+    let bytes: Vec<u8> = (0..SIZE).map(|at| (at % 251) as u8).collect();
+    let blob = client.blob(&bytes, "").unwrap();
+    for _ in 0..3 {
+        client.call::<_, ()>("a", "ignore", &blob).await.unwrap();
+    }
+    let crossed = || received(&nodes[0].client(), "client");
+    let came = async {
+        while crossed() < 4 * MB {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), came).await.expect("what is pushed comes");
+    client.call::<_, ()>("a", "ignore", &()).await.unwrap();
+    assert!(crossed() < 4 * MB + MB / 4, "{}", crossed());
+    assert_eq!((client.blobs_pushed(), pushed(&nodes[0])), ((4 * MB, 0), (0, 0)));
+    // Whoever reads it soon finds them there, and asks for the rest.
+    let sum: u64 = client.call("a", "sum", &blob).await.unwrap();
+    assert_eq!(sum, sum_of(SIZE));
+    assert!(crossed() < SIZE + SIZE / 50, "{}", crossed());
+    assert_eq!((client.blobs_pushed(), pushed(&nodes[0])), ((4 * MB, 0), (0, 4 * MB)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

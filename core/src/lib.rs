@@ -20,6 +20,7 @@ mod seeded;
 
 mod action;
 mod activation;
+pub mod beside;
 #[cfg(feature = "seeded-bugs")]
 mod bug;
 mod calls;

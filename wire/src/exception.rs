@@ -79,6 +79,8 @@ pub mod names {
     pub const NETWORK_CUT: &str = "NetworkCut";
     /// The owner answers, and its word does not rise any more.
     pub const OWNER_STALLED: &str = "OwnerStalled";
+    /// Bytes that were asked for went to whoever asks before, beside a call; asked for again, they are sent.
+    pub const BYTES_PUSHED: &str = "BytesPushed";
     /// A blob's bytes cannot be had any more: its owner is lost, has taken it back, or its time is over.
     pub const BLOB_LOST: &str = "BlobLost";
 }

@@ -352,6 +352,12 @@ pub(crate) fn encoded_head(message: &impl Encode<()>) -> Bytes {
     head.into()
 }
 
+/// The number of a message's kind.
+fn kind_of(head: &[u8]) -> Option<u32> {
+    let mut decoder = minicbor::Decoder::new(head);
+    decoder.array().and_then(|_| decoder.u32()).ok()
+}
+
 impl Message {
     /// Answers [`Message::List`], with the first of these if they are too many.
     #[must_use]
@@ -375,9 +381,13 @@ impl Message {
     /// Whether a head is that of a call, or of what one returned, as far as its beginning says: neither has a tail.
     #[must_use]
     pub fn is_of_call(head: &[u8]) -> bool {
-        let mut decoder = minicbor::Decoder::new(head);
-        let kind = decoder.array().and_then(|_| decoder.u32());
-        kind.is_ok_and(|kind| matches!(kind, 6 | 7))
+        matches!(kind_of(head), Some(6 | 7))
+    }
+
+    /// Whether a head is that of something with parameters, as far as its beginning says: a hop, a call, a call that is answered many times.
+    #[must_use]
+    pub fn has_params(head: &[u8]) -> bool {
+        matches!(kind_of(head), Some(0 | 6 | 21))
     }
 
     /// The message's bytes.

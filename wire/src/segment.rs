@@ -6,7 +6,7 @@ use alloc::{boxed::Box, string::String, vec::Vec};
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
 
-use crate::{Buffer, Datagram};
+use crate::{Buffer, Datagram, NodeRef};
 
 /// Segments in one listing.
 pub const SEGMENT_LISTING_MAX: usize = 1_024;
@@ -164,6 +164,9 @@ pub enum SegmentRefusal {
     /// The answer was not one to what was asked.
     #[n(14)]
     BadAnswer,
+    /// These bytes were pushed to whoever asks: they are there, or on their way. Asked for again, they are sent.
+    #[n(15)]
+    Pushed,
 }
 
 /// One thing said about segments.
@@ -334,19 +337,35 @@ pub enum SegmentMessage {
     /// What has this number was not looked at, and cannot be mapped here: send it by the link.
     #[n(22)]
     NotMapped(#[n(0)] u64),
+    /// The first bytes of a range of yours go beside a call to a node that is about to READ them: send them to it.
+    #[n(23)]
+    Push {
+        /// Where the range begins, and the grant by which it will be read.
+        #[n(0)]
+        at: At,
+        /// How many bytes it has.
+        #[n(1)]
+        bytes: u64,
+        /// Where the call goes.
+        #[n(2)]
+        to: NodeRef,
+    },
+    /// These bytes of the sender's you are about to READ; in the tail.
+    #[n(24)]
+    Pushed(#[n(0)] At, #[cbor(skip)] Bytes),
 }
 
 impl SegmentMessage {
     /// The bytes that are the message's tail.
     pub(crate) fn into_tail(self) -> Bytes {
         match self {
-            Self::Write { data, .. } | Self::Data(_, data) => data,
+            Self::Write { data, .. } | Self::Data(_, data) | Self::Pushed(_, data) => data,
             _ => Bytes::new(),
         }
     }
 
     pub(crate) fn attach_tail(&mut self, tail: Bytes) {
-        if let Self::Write { data, .. } | Self::Data(_, data) = self {
+        if let Self::Write { data, .. } | Self::Data(_, data) | Self::Pushed(_, data) = self {
             *data = tail;
         }
     }

@@ -3,6 +3,7 @@
 use std::{cell::RefCell, sync::Arc};
 
 use bytes::{Bytes, BytesMut};
+use catena_core::beside::PUSH_BYTES_MAX;
 use catena_net::Lease;
 use catena_wire::Exception;
 use futures_util::{
@@ -14,8 +15,6 @@ use tokio::task::AbortHandle;
 use super::{pieces::Pieces, reference::Reference};
 use crate::shell::Shell;
 
-/// So many bytes of a parameter are fetched as soon as the call is here, the rest when they are read.
-const EARLY_BYTES_MAX: u64 = 4 << 20;
 
 /// In what a value is decoded.
 #[derive(Clone)]
@@ -68,7 +67,7 @@ pub(super) struct Early {
 impl Early {
     /// `None`: there is nothing to fetch, or no room for it now.
     fn begin(shell: &Arc<Shell>, reference: &Reference) -> Option<Self> {
-        let size = reference.size.min(EARLY_BYTES_MAX);
+        let size = reference.size.min(PUSH_BYTES_MAX);
         if size == 0 || reference.owner.id == shell.me.id {
             return None;
         }
@@ -86,12 +85,17 @@ impl Early {
         Some(Self { first: reference.first, size, bytes, task, _memory: memory })
     }
 
-    /// From this byte of the segment on, as far as this and `end` reach. `None`: it has none of these, or they cannot be had so.
-    pub(super) async fn from(&self, first: u64, end: u64) -> Option<Bytes> {
-        let from = first.checked_sub(self.first).filter(|from| *from < self.size)?;
+    /// Where it ends, as far as that is before `end`. `None`: it has nothing from this byte of the segment on.
+    pub(super) fn end(&self, first: u64, end: u64) -> Option<u64> {
+        let ends = (self.first + self.size).min(end);
+        (first >= self.first && first < ends).then_some(ends)
+    }
+
+    /// These bytes of the segment, of which it has all. `None`: they cannot be had so.
+    pub(super) async fn read(&self, first: u64, end: u64) -> Option<Bytes> {
         let bytes = self.bytes.clone().await.ok()?;
-        let to = (end - self.first).min(bytes.len() as u64);
-        (from < to).then(|| bytes.slice(from as usize..to as usize))
+        let range = first.checked_sub(self.first)? as usize..end.checked_sub(self.first)? as usize;
+        (range.end <= bytes.len()).then(|| bytes.slice(range))
     }
 }
 

@@ -8,9 +8,9 @@ use std::{
 
 use catena_core::segments::Export;
 use catena_net::{Lease, MemoryBudget, OverBudget};
-use catena_wire::{ChainId, Exception, Fault, NAME_BYTES_MAX, Rights, names};
+use catena_wire::{At, ChainId, Exception, Fault, NAME_BYTES_MAX, Rights, names};
 
-use super::{Blob, reference::Reference};
+use super::{Blob, beside::Beside, reference::Reference};
 use crate::{
     GrantTerms, Segment,
     shell::{Shell, lock},
@@ -30,6 +30,8 @@ pub(crate) struct Blobs {
     memory: MemoryBudget,
     /// For what is fetched early.
     pub(super) early: MemoryBudget,
+    /// What goes beside calls.
+    pub(super) beside: Beside,
     grace: Duration,
 }
 
@@ -76,7 +78,7 @@ impl Blobs {
     /// `bytes_max`: of all blobs of the node, within its memory. They outlive the chain that they were made for by `grace`.
     pub(crate) fn new(memory: &MemoryBudget, bytes_max: u64, grace: Duration) -> Self {
         let early = memory.part(memory.bytes_max() / EARLY_PART);
-        Self { held: Mutex::default(), memory: memory.part(bytes_max), early, grace }
+        Self { held: Mutex::default(), memory: memory.part(bytes_max), early, beside: Beside::default(), grace }
     }
 
     /// Keeps bytes for `lasts` and the grace; of a chain, no longer than that is under way and the grace, if it is heard that it is over.
@@ -125,11 +127,27 @@ impl Blobs {
 
     /// The segment of a blob that this node still has.
     pub(super) fn segment(&self, reference: &Reference) -> Option<Segment> {
+        self.granted(&reference.at, 0)
+    }
+
+    /// The same, by a grant of so many bytes from there on.
+    pub(super) fn granted(&self, at: &At, bytes: u64) -> Option<Segment> {
         let held = lock(&self.held);
-        let owned = held.by_grant.get(&reference.at.grant?)?;
+        let owned = held.by_grant.get(&at.grant?)?;
         let id = owned.segment.id();
-        let same = (id.number, id.generation) == (reference.at.number, reference.at.generation);
-        (same && owned.until > Instant::now()).then(|| owned.segment.clone())
+        let same = (id.number, id.generation) == (at.number, at.generation);
+        let inside = at.offset.checked_add(bytes).is_some_and(|end| end <= owned.memory.bytes());
+        (same && inside && owned.until > Instant::now()).then(|| owned.segment.clone())
+    }
+
+    /// Whether a grant is that of a blob of this node.
+    pub(super) fn is_held(&self, grant: u64) -> bool {
+        lock(&self.held).by_grant.contains_key(&grant)
+    }
+
+    /// What goes beside calls from here and to here.
+    pub(crate) const fn beside(&self) -> &Beside {
+        &self.beside
     }
 
     /// Gives one up; says whether it was still there.

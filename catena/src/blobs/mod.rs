@@ -9,8 +9,10 @@
 //! | `blob` | the handle: size, type, slices, and reading |
 //! | `pieces` | bytes in order, many pieces under way at once |
 //! | `early` | what is fetched before anybody asks: the bytes of a parameter, from the moment at which the call is here |
+//! | `beside` | what goes to a callee beside the call, before it has asked |
 //! | `reading` | `catena.blob`: how functions read |
 
+mod beside;
 mod blob;
 mod early;
 mod held;

@@ -5,8 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
-use catena_wire::{Exception, Fault, names};
+use bytes::{Bytes, BytesMut};
+use catena_core::beside::Piece;
+use catena_wire::{At, Exception, Fault, NodeId, names};
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesOrdered};
 
 use super::{early::Early, reference::Reference};
@@ -39,7 +40,16 @@ pub(super) struct Pieces {
 enum Source {
     /// The bytes are this node's own.
     Here(Segment),
-    There(Imported),
+    There(There),
+}
+
+/// The bytes are another node's.
+#[derive(Clone)]
+struct There {
+    shell: Arc<Shell>,
+    owner: NodeId,
+    at: At,
+    imported: Imported,
 }
 
 impl Pieces {
@@ -52,20 +62,11 @@ impl Pieces {
 
     /// The next bytes. After an exception there are none.
     pub(super) async fn next(&mut self) -> Option<Result<Bytes, Exception>> {
-        let early = self.early.take();
-        if let Some(early) = early
-            && let Some(bytes) = early.from(self.next, self.end).await
-        {
-            self.next += bytes.len() as u64;
-            return Some(Ok(bytes));
-        }
+        self.take_early();
         if self.next == self.end && self.under_way.is_empty() {
             return None;
         }
-        let done = match self.source().await {
-            Ok(source) => self.read(&source).await,
-            Err(why) => Err(why),
-        };
+        let done = self.read().await;
         Some(done.map_err(|why| {
             self.next = self.end;
             self.under_way.clear();
@@ -73,11 +74,36 @@ impl Pieces {
         }))
     }
 
-    async fn read(&mut self, source: &Source) -> Result<Bytes, Exception> {
-        while self.next < self.end && self.under_way.len() < self.window {
-            let count = PIECE_BYTES.min(self.end - self.next);
-            self.under_way.push_back(source.clone().read(self.next, count).boxed());
-            self.next += count;
+    /// What is fetched already comes first; what is behind it is asked for at once.
+    fn take_early(&mut self) {
+        let Some(early) = self.early.take() else { return };
+        let Some(end) = early.end(self.next, self.end) else { return };
+        let (first, shell, reference) = (self.next, Arc::clone(&self.shell), self.reference.clone());
+        self.next = end;
+        self.under_way.push_back(
+            async move {
+                if let Some(bytes) = early.read(first, end).await {
+                    return Ok((bytes, Duration::ZERO));
+                }
+                let mut pieces = Self::new(&shell, &Reference { first, size: end - first, ..reference }, None);
+                let mut whole = BytesMut::new();
+                while let Some(piece) = pieces.next().await {
+                    whole.extend_from_slice(&piece?);
+                }
+                Ok((whole.freeze(), Duration::ZERO))
+            }
+            .boxed(),
+        );
+    }
+
+    async fn read(&mut self) -> Result<Bytes, Exception> {
+        if self.next < self.end {
+            let source = self.source().await?;
+            while self.next < self.end && self.under_way.len() < self.window {
+                let count = PIECE_BYTES.min(self.end - self.next);
+                self.under_way.push_back(source.clone().read(self.next, count).boxed());
+                self.next += count;
+            }
         }
         let Some(done) = self.under_way.next().await else { return Ok(Bytes::new()) };
         let (bytes, took) = done?;
@@ -98,7 +124,8 @@ impl Pieces {
             Source::Here(self.shell.blobs.segment(&self.reference).ok_or_else(gone)?)
         } else {
             let granted = Granted { owner: owner.id, at: *at, bytes: *held };
-            Source::There(self.shell.import_granted(owner.clone(), &granted).await?)
+            let imported = self.shell.import_granted(owner.clone(), &granted).await?;
+            Source::There(There { shell: Arc::clone(&self.shell), owner: owner.id, at: *at, imported })
         };
         self.source = Some(source.clone());
         Ok(source)
@@ -107,28 +134,50 @@ impl Pieces {
 
 impl Source {
     async fn read(self, first: u64, count: u64) -> Piece {
-        let imported = match self {
+        let there = match self {
             Self::Here(segment) => {
                 let mut bytes = vec![0; count as usize];
                 segment.read(first, &mut bytes)?;
                 return Ok((bytes.into(), Duration::ZERO));
             }
-            Self::There(imported) => imported,
+            Self::There(there) => there,
         };
         let began = Instant::now();
         let mut tries = 0;
         loop {
             tries += 1;
-            match imported.read(first, count).await {
+            match there.read(first, count).await {
                 Ok(bytes) if bytes.len() as u64 == count => return Ok((bytes, began.elapsed())),
                 Ok(_) => {
                     return Err(Exception::new(names::PROTOCOL, Fault::Node, "its owner answered with other bytes"));
                 }
                 // A READ changes nothing: it may be made again, by another link if need be.
-                Err(why)
-                    if tries < TRIES_MAX && matches!(why.name.as_str(), names::OWNER_LOST | names::OWNER_SILENT) => {}
+                Err(why) if tries < TRIES_MAX && is_passing(&why) => {}
                 Err(why) => return Err(why),
             }
         }
     }
+}
+
+impl There {
+    /// Asks for a piece, which may also come beside the call that brought the reference: whichever is first.
+    async fn read(&self, first: u64, count: u64) -> Result<Bytes, Exception> {
+        let piece = Piece::of(&At { offset: first, ..self.at }, count as u32);
+        let Some(piece) = piece else { return self.imported.read(first, count).await };
+        let mut awaited = self.shell.awaited(self.owner, piece);
+        let read = tokio::select! {
+            // Asked for in any case: so its owner knows that it was needed.
+            biased;
+            read = self.imported.read(first, count) => read,
+            Some(bytes) = awaited.came() => return Ok(bytes),
+        };
+        match read {
+            Err(why) if why.name == names::BYTES_PUSHED => awaited.on_its_way().await.ok_or(why),
+            read => read,
+        }
+    }
+}
+
+fn is_passing(why: &Exception) -> bool {
+    matches!(why.name.as_str(), names::OWNER_LOST | names::OWNER_SILENT | names::BYTES_PUSHED)
 }

@@ -28,7 +28,7 @@ pub(crate) use lending::is_near;
 pub use mailbox::Mailbox;
 pub(crate) use mailbox::send_short;
 pub(crate) use offer::Offer;
-pub(crate) use post::Post;
+pub(crate) use post::{Post, offer};
 pub(crate) use question::ask;
 pub use question::{Answer, Question};
 pub use received::{Buffered, Received};

@@ -122,7 +122,7 @@ pub(super) fn is_posted(link: &Link, about: SegmentMessage) -> bool {
 }
 
 /// Sends something small about messages, if the link has room for it.
-pub(super) fn offer(link: &Link, about: SegmentMessage) -> bool {
+pub(crate) fn offer(link: &Link, about: SegmentMessage) -> bool {
     let Encoded { head, tail } = Message::Segment(about).encode();
     link.try_send(Frame::new(head, tail)).is_ok()
 }
@@ -142,6 +142,8 @@ impl Shell {
             }
             SegmentMessage::Carried(number, buffer) => self.on_carried(link, from, number, buffer),
             SegmentMessage::NotMapped(number) => self.not_mapped(link, from.id, number),
+            SegmentMessage::Push { at, bytes, to } => self.push(Arc::new(to), at, bytes),
+            SegmentMessage::Pushed(at, data) => self.on_pushed(from.id, &at, data),
             SegmentMessage::NobodyHere(service) => self.core().on_not_there(&service, from.id),
             about => self.segments.on_message(self, link, from, about),
         }

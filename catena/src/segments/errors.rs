@@ -55,6 +55,11 @@ pub(crate) fn of_refusal(what: &str, why: SegmentRefusal) -> Exception {
         R::NotShared => (names::NO_RIGHT, Fault::Node, "the two nodes share no memory".into()),
         R::NoAnswer => (names::OWNER_SILENT, Fault::Network, "its owner did not answer in time".into()),
         R::OwnerLost => (names::OWNER_LOST, Fault::Network, "the link to its owner was lost".into()),
+        R::Pushed => (
+            names::BYTES_PUSHED,
+            Fault::Network,
+            "they were sent before, beside a call, and did not come; read them again".into(),
+        ),
         R::BadAnswer => (names::PROTOCOL, Fault::Node, "its owner answered something else".into()),
     };
     let exception = Exception::new(name, fault, format!("{what}: {text}"));

@@ -38,6 +38,12 @@ impl Hub {
         {
             return post(link, SegmentMessage::Refused(*id, SegmentRefusal::NotShared));
         }
+        if let SegmentMessage::Read { id, at, count, .. } = &message
+            && at.grant.is_some()
+            && shell.was_pushed(from, at, *count)
+        {
+            return post(link, SegmentMessage::Refused(*id, SegmentRefusal::Pushed));
+        }
         // Only a write lets go what waited for it.
         let lets_go = matches!(message, SegmentMessage::Write { .. });
         // Before anything is held: it takes locks of its own.

@@ -157,6 +157,7 @@ impl Handler for Ears {
         }
         if let Some(node) = shell.peers.part(link) {
             tracing::debug!(peer = %node.name, %why, "link lost");
+            shell.blobs.beside().link_lost(node.id);
             shell.core().on_link_lost(now, node.id);
         }
         shell.drive();

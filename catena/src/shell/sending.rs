@@ -36,6 +36,7 @@ impl Shell {
     }
 
     pub(super) fn send(self: &Arc<Self>, to: Arc<NodeRef>, message: Encoded, receipt: Receipt, urgency: Urgency) {
+        self.push_beside(&to, &message.head);
         let message = Message::new(message.head, message.tail);
         let Some(link) = self.endpoint().and_then(|endpoint| endpoint.link_to_node(to.id.0)) else {
             return self.send_when_linked(to, message, receipt);

@@ -235,6 +235,7 @@ pub(crate) fn about_segments() -> Vec<(&'static str, SegmentMessage)> {
     let granted = At { grant: Some(5), ..at };
     let entry = SegmentEntry { name: "inbox".into(), number: 3, generation: 1_000, bytes: 4_096, rights: Rights::ALL };
     let data = Bytes::from_static(b"bytes");
+    let pushed = data.clone();
     vec![
         ("segment read", M::Read { id: 9, at, count: 64, notify: true, order: Order::Big(4), after: 2, maps: true }),
         ("segment write", M::Write { turn: 2, at: granted, notify: false, order: Order::Bytes, data: data.clone() }),
@@ -278,6 +279,8 @@ pub(crate) fn about_segments() -> Vec<(&'static str, SegmentMessage)> {
         ("segment reachable", M::Reachable { id: 9, token: vec![1, 2, 3], write: true }),
         ("segment carried", M::Carried(4, Buffer { at: granted, bytes: 64, lent: None })),
         ("segment not mapped", M::NotMapped(4)),
+        ("segment push", M::Push { at: granted, bytes: 4_096, to: node_of("mtv") }),
+        ("segment pushed", M::Pushed(granted, pushed)),
     ]
 }
 

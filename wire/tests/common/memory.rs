@@ -6,7 +6,7 @@ use catena_wire::{
 };
 use proptest::{collection::vec, option, prelude::*};
 
-use super::parts::{bytes, entry, name};
+use super::parts::{bytes, entry, name, node};
 
 pub(crate) fn refusal() -> impl Strategy<Value = SegmentRefusal> {
     use SegmentRefusal as R;
@@ -23,6 +23,7 @@ pub(crate) fn refusal() -> impl Strategy<Value = SegmentRefusal> {
         R::NoAnswer,
         R::OwnerLost,
         R::BadAnswer,
+        R::Pushed,
     ];
     prop_oneof![
         prop::sample::select(plain),
@@ -86,6 +87,8 @@ pub(crate) fn about() -> impl Strategy<Value = SegmentMessage> {
         (any::<u64>(), at(), name(), any::<bool>()).prop_map(|(id, at, by, write)| M::Reach { id, at, by, write }),
         (any::<u64>(), buffer()).prop_map(|(number, buffer)| M::Carried(number, buffer)),
         any::<u64>().prop_map(M::NotMapped),
+        (at(), any::<u64>(), node()).prop_map(|(at, bytes, to)| M::Push { at, bytes, to }),
+        (at(), bytes(60)).prop_map(|(at, data)| M::Pushed(at, data)),
         (any::<u64>(), vec(any::<u8>(), 0..60), any::<bool>()).prop_map(|(id, token, write)| M::Reachable {
             id,
             token,

@@ -1,0 +1,200 @@
+//! What came to a callee before it was asked for, and who waits for what.
+
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    vec::Vec,
+};
+use catena_wire::NodeId;
+
+use super::{PUSHED_BYTES_PER_PEER_MAX, PUSHED_LASTS_US, Piece};
+use crate::Time;
+
+/// Pieces remembered that came and found no room.
+const DROPPED_MAX: usize = 256;
+/// Pieces of one owner that wait to be asked for.
+const HERE_PER_PEER_MAX: usize = 256;
+
+type Key = (NodeId, Piece);
+
+/// A callee's side of pushes. `B` is what a piece is, `W` whoever waits for one.
+#[derive(Debug)]
+pub struct Arrivals<B, W> {
+    /// Nobody has asked for these yet: until when they are kept.
+    here: BTreeMap<Key, (B, Time)>,
+    /// How many of those, and their bytes, by owner.
+    parts: BTreeMap<NodeId, (usize, u64)>,
+    waiting: BTreeMap<Key, Vec<(u64, W)>>,
+    last: u64,
+    dropped: VecDeque<Key>,
+}
+
+/// What is to be done with a piece that came.
+#[derive(PartialEq, Eq, Debug)]
+pub enum Came<B, W> {
+    /// These wait for it.
+    For(B, Vec<W>),
+    /// It is kept.
+    Kept,
+    /// There is no room for it: who needs it asks for it.
+    Dropped,
+}
+
+impl<B, W> Default for Arrivals<B, W> {
+    fn default() -> Self {
+        Self {
+            here: BTreeMap::new(),
+            parts: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            last: 0,
+            dropped: VecDeque::new(),
+        }
+    }
+}
+
+impl<B, W> Arrivals<B, W> {
+    /// Somebody here needs a piece, and READs it: gives it if it is here already, else a number for whoever waits.
+    ///
+    /// # Errors
+    /// That number: it is not here.
+    pub fn take(&mut self, now: Time, owner: NodeId, piece: Piece, waiter: W) -> Result<B, u64> {
+        drop(self.on_timeout(now));
+        if let Some(bytes) = self.remove(&(owner, piece)) {
+            return Ok(bytes);
+        }
+        self.last += 1;
+        self.waiting.entry((owner, piece)).or_default().push((self.last, waiter));
+        Err(self.last)
+    }
+
+    /// Nobody waits under this number any more.
+    pub fn give_up(&mut self, owner: NodeId, piece: Piece, number: u64) {
+        let key = (owner, piece);
+        if let Some(waiting) = self.waiting.get_mut(&key) {
+            waiting.retain(|(other, _)| *other != number);
+            if waiting.is_empty() {
+                self.waiting.remove(&key);
+            }
+        }
+    }
+
+    /// A piece has come from its owner. `keep`: what it is if it has to be kept; `None` if there is no memory for that.
+    pub fn came<R>(
+        &mut self,
+        now: Time,
+        (owner, piece): (NodeId, Piece),
+        bytes: R,
+        keep: impl FnOnce(R) -> Option<B>,
+    ) -> Came<R, W> {
+        drop(self.on_timeout(now));
+        let key = (owner, piece);
+        if let Some(waiting) = self.waiting.remove(&key) {
+            return Came::For(bytes, waiting.into_iter().map(|(_, waiter)| waiter).collect());
+        }
+        let (count, held) = self.parts.get(&owner).copied().unwrap_or_default();
+        let room = count < HERE_PER_PEER_MAX
+            && held + u64::from(piece.count) <= PUSHED_BYTES_PER_PEER_MAX
+            && !self.here.contains_key(&key);
+        match if room { keep(bytes) } else { None } {
+            Some(bytes) => {
+                self.here.insert(key, (bytes, now.after(PUSHED_LASTS_US)));
+                self.parts.insert(owner, (count + 1, held + u64::from(piece.count)));
+                Came::Kept
+            }
+            None => {
+                if self.dropped.len() >= DROPPED_MAX {
+                    self.dropped.pop_front();
+                }
+                self.dropped.push_back(key);
+                Came::Dropped
+            }
+        }
+    }
+
+    /// Whether a piece that its owner says it has pushed came and found no room: then it will not come. Told once.
+    pub fn was_dropped(&mut self, owner: NodeId, piece: Piece) -> bool {
+        let at = self.dropped.iter().position(|key| *key == (owner, piece));
+        at.and_then(|at| self.dropped.remove(at)).is_some()
+    }
+
+    /// Gives what nobody has asked for in its time.
+    pub fn on_timeout(&mut self, now: Time) -> Vec<B> {
+        // Few are here: what is pushed is asked for.
+        let over = self.here.iter().filter(|(_, (_, until))| *until <= now).map(|(key, _)| *key);
+        let over: Vec<Key> = over.collect();
+        over.into_iter().filter_map(|key| self.remove(&key)).collect()
+    }
+
+    /// Pieces that nobody has asked for yet, and waits for pieces.
+    #[must_use]
+    pub fn load(&self) -> (usize, usize) {
+        (self.here.len(), self.waiting.values().map(Vec::len).sum())
+    }
+
+    fn remove(&mut self, key: &Key) -> Option<B> {
+        let (bytes, _) = self.here.remove(key)?;
+        if let Some((count, held)) = self.parts.get_mut(&key.0) {
+            *count -= 1;
+            *held = held.saturating_sub(key.1.count.into());
+            if *count == 0 {
+                self.parts.remove(&key.0);
+            }
+        }
+        Some(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const NOW: Time = Time::from_us(5);
+    const OWNER: NodeId = NodeId(1);
+    const LIAR: NodeId = NodeId(2);
+
+    type Machine = Arrivals<u64, char>;
+
+    fn piece(offset: u64) -> Piece {
+        Piece { number: 1, generation: 2, grant: 3, offset, count: 1 << 20 }
+    }
+
+    fn came(machine: &mut Machine, now: Time, owner: NodeId, offset: u64) -> Came<u64, char> {
+        machine.came(now, (owner, piece(offset)), offset, Some)
+    }
+
+    #[test]
+    fn a_piece_meets_whoever_needs_it_in_either_order() {
+        let mut machine = Machine::default();
+        assert_eq!(came(&mut machine, NOW, OWNER, 7), Came::Kept);
+        assert!(machine.take(NOW, LIAR, piece(7), 'a').is_err(), "another owner's");
+        assert_eq!(machine.take(NOW, OWNER, piece(7), 'b'), Ok(7));
+        let number = machine.take(NOW, OWNER, piece(7), 'c').unwrap_err();
+        let second = machine.take(NOW, OWNER, piece(7), 'd').unwrap_err();
+        assert_ne!(number, second);
+        machine.give_up(OWNER, piece(7), number);
+        assert_eq!(came(&mut machine, NOW, OWNER, 7), Came::For(7, alloc::vec!['d']));
+        machine.give_up(OWNER, piece(7), second);
+        assert_eq!(came(&mut machine, NOW, OWNER, 7), Came::Kept, "nobody waits any more");
+        assert_eq!(machine.load(), (1, 1));
+    }
+
+    #[test]
+    fn what_an_owner_pushes_unasked_is_bounded_in_bytes_and_time() {
+        let mut machine = Machine::default();
+        let mut kept = |now, owner| (0..50).filter(|at| came(&mut machine, now, owner, *at) == Came::Kept).count();
+        assert_eq!(kept(NOW, LIAR) as u64, PUSHED_BYTES_PER_PEER_MAX >> 20);
+        assert_eq!(kept(NOW, LIAR), 0, "nor twice the same");
+        assert_eq!(kept(NOW, OWNER), 8, "others have their own");
+        assert!(machine.was_dropped(OWNER, piece(8)) && !machine.was_dropped(OWNER, piece(8)));
+        assert!(!machine.was_dropped(OWNER, piece(7)));
+        let later = NOW.after(PUSHED_LASTS_US);
+        assert_eq!(machine.on_timeout(later).len(), 16);
+        assert_eq!((machine.load(), machine.parts.len()), ((0, 0), 0));
+        assert_eq!(machine.came(later, (OWNER, piece(1)), 1, |_| None), Came::Dropped, "no memory");
+        for offset in 0..2_000 {
+            let small = Piece { count: 0, ..piece(offset) };
+            machine.came(later, (LIAR, small), 0, Some);
+        }
+        assert!(machine.here.len() <= HERE_PER_PEER_MAX && machine.dropped.len() <= DROPPED_MAX);
+    }
+}

@@ -1,0 +1,187 @@
+//! What an owner has pushed, and to whom.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use catena_wire::NodeId;
+
+use super::{PUSHED_BYTES_PER_PEER_MAX, PUSHED_LASTS_US, Piece};
+use crate::Time;
+
+/// Pieces remembered that were pushed, and as many that were asked for.
+const PIECES_MAX: usize = 4_096;
+/// How long an owner remembers that a piece was asked for: so late may the word come that it is to be pushed.
+const ASKED_LASTS_US: u64 = 2_000_000;
+
+type Key = (NodeId, Piece);
+
+/// An owner's memory of its pushes.
+#[derive(Debug, Default)]
+pub struct Pushed {
+    /// Until when a READ of it is answered by having been pushed.
+    pushed: Remembered,
+    /// Bytes of those, by callee.
+    bytes: BTreeMap<NodeId, u64>,
+    /// What was asked for a while ago is not pushed any more.
+    asked: Remembered,
+}
+
+/// Keys with their times, of which the first to end is at the front.
+#[derive(Debug, Default)]
+struct Remembered {
+    until: BTreeMap<Key, Time>,
+    in_turn: VecDeque<(Time, Key)>,
+}
+
+impl Remembered {
+    fn has(&self, key: &Key) -> bool {
+        self.until.contains_key(key)
+    }
+
+    /// Says whether there was room.
+    fn put(&mut self, key: Key, until: Time) -> bool {
+        let room = self.in_turn.len() < PIECES_MAX;
+        if room {
+            self.until.insert(key, until);
+            self.in_turn.push_back((until, key));
+        }
+        room
+    }
+
+    /// The next whose time is over.
+    fn over(&mut self, now: Time) -> Option<Key> {
+        while let Some((until, key)) = self.in_turn.pop_front_if(|(until, _)| *until <= now) {
+            // It may have been taken out, and put in again since.
+            if self.until.get(&key) == Some(&until) {
+                self.until.remove(&key);
+                return Some(key);
+            }
+        }
+        None
+    }
+}
+
+impl Pushed {
+    /// Whether a piece goes to this callee now, without having been asked for: then it has to be sent.
+    pub fn push(&mut self, now: Time, to: NodeId, piece: Piece) -> bool {
+        self.forget_old(now);
+        let (key, count) = ((to, piece), u64::from(piece.count));
+        let under_way = self.bytes.get(&to).copied().unwrap_or_default();
+        let goes = !self.pushed.has(&key)
+            && !self.asked.has(&key)
+            && under_way + count <= PUSHED_BYTES_PER_PEER_MAX
+            && self.pushed.put(key, now.after(PUSHED_LASTS_US));
+        if goes {
+            self.bytes.insert(to, under_way + count);
+        }
+        goes
+    }
+
+    /// Whether a READ has to be answered by the bytes. If not they are on their way, and a second READ of them has to be.
+    pub fn read(&mut self, now: Time, from: NodeId, piece: Piece) -> bool {
+        self.forget_old(now);
+        let key = (from, piece);
+        let was_pushed = self.pushed.until.remove(&key).is_some();
+        if was_pushed {
+            self.less(&key);
+        }
+        if !self.asked.has(&key) {
+            self.asked.put(key, now.after(ASKED_LASTS_US));
+        }
+        !was_pushed
+    }
+
+    /// What was under way to a node may be lost with its link.
+    pub fn on_link_lost(&mut self, node: NodeId) {
+        self.pushed.until.retain(|(to, _), _| *to != node);
+        self.asked.until.retain(|(to, _), _| *to != node);
+        self.bytes.remove(&node);
+    }
+
+    /// Pieces remembered that were pushed and not asked for, and their bytes.
+    #[must_use]
+    pub fn load(&self) -> (usize, u64) {
+        (self.pushed.until.len(), self.bytes.values().sum())
+    }
+
+    fn forget_old(&mut self, now: Time) {
+        while let Some(key) = self.pushed.over(now) {
+            self.less(&key);
+        }
+        while self.asked.over(now).is_some() {}
+    }
+
+    fn less(&mut self, (node, piece): &Key) {
+        if let Some(bytes) = self.bytes.get_mut(node) {
+            *bytes = bytes.saturating_sub(piece.count.into());
+            if *bytes == 0 {
+                self.bytes.remove(node);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use catena_wire::At;
+
+    const NOW: Time = Time::from_us(5);
+    const CALLEE: NodeId = NodeId(1);
+    const OTHER: NodeId = NodeId(2);
+
+    fn piece(offset: u64, count: u32) -> Piece {
+        Piece { number: 1, generation: 2, grant: 3, offset, count }
+    }
+
+    #[test]
+    fn each_piece_goes_once_whoever_asks_first() {
+        let mut machine = Pushed::default();
+        assert!(machine.push(NOW, CALLEE, piece(0, 10)));
+        assert!(!machine.push(NOW, CALLEE, piece(0, 10)), "the hop was sent again");
+        assert!(machine.read(NOW, OTHER, piece(0, 10)), "it went to somebody else");
+        assert!(machine.read(NOW, CALLEE, piece(0, 9)), "it is another piece");
+        assert!(!machine.read(NOW, CALLEE, piece(0, 10)), "it is on its way");
+        assert_eq!(machine.load(), (0, 0));
+        assert!(machine.read(NOW, CALLEE, piece(0, 10)), "the callee has it no more, or never got it");
+        assert!(!machine.push(NOW, CALLEE, piece(0, 10)), "it was asked for");
+        assert!(machine.read(NOW, CALLEE, piece(10, 10)));
+        assert!(!machine.push(NOW, CALLEE, piece(10, 10)), "the READ was first");
+    }
+
+    #[test]
+    fn what_one_callee_is_pushed_is_bounded_in_bytes_and_time() {
+        let (mut machine, count) = (Pushed::default(), 1 << 20);
+        let goes = |machine: &mut Pushed, now, offset| machine.push(now, CALLEE, piece(offset, count));
+        let went = (0..20).filter(|at| goes(&mut machine, NOW, at << 20)).count();
+        assert_eq!(went as u64, PUSHED_BYTES_PER_PEER_MAX >> 20);
+        assert!(machine.push(NOW, OTHER, piece(0, count)), "others have their own");
+        assert!(!machine.read(NOW, CALLEE, piece(0, count)), "what is asked for makes room");
+        assert!(goes(&mut machine, NOW, 100 << 20) && !goes(&mut machine, NOW, 101 << 20));
+        let later = NOW.after(PUSHED_LASTS_US);
+        assert!(goes(&mut machine, later, 102 << 20));
+        assert_eq!(machine.load(), (1, 1 << 20));
+        assert!(machine.read(later, CALLEE, piece(1 << 20, count)), "what was pushed long ago is sent again");
+        machine.on_link_lost(CALLEE);
+        assert_eq!(machine.load(), (0, 0));
+        assert!(goes(&mut machine, later, 102 << 20), "a new link has brought nothing yet");
+        // However many ask, no more is remembered than there is room for.
+        for number in 0..3 * PIECES_MAX as u64 {
+            machine.read(later, NodeId(number), piece(number, 1));
+            machine.push(later, NodeId(number), piece(0, 1));
+        }
+        assert!(machine.asked.until.len() <= PIECES_MAX && machine.pushed.until.len() <= PIECES_MAX);
+        assert!(machine.bytes.len() <= PIECES_MAX);
+    }
+
+    #[test]
+    fn a_range_is_pushed_in_the_pieces_that_it_is_read_in() {
+        let at = At { number: 1, generation: 2, offset: 100, grant: Some(3) };
+        let pieces = |at, bytes| Piece::pushed_of(at, bytes, 1_000).map(|piece| (piece.offset, piece.count)).collect();
+        let all: alloc::vec::Vec<(u64, u32)> = pieces(at, 2_500);
+        assert_eq!(all, [(100, 1_000), (1_100, 1_000), (2_100, 500)]);
+        assert_eq!(pieces(at, 1_000), [(100, 1_000)]);
+        assert!(pieces(at, 0).is_empty() && pieces(At { grant: None, ..at }, 100).is_empty());
+        assert_eq!(pieces(At { offset: u64::MAX - 1_500, ..at }, u64::MAX).len(), 2);
+        let most: u64 = pieces(at, u64::MAX).iter().map(|(_, count)| u64::from(*count)).sum();
+        assert_eq!(most, super::super::PUSH_BYTES_MAX);
+    }
+}
