@@ -9,7 +9,8 @@ use std::{
 };
 
 use catena::{
-    Blob, Client, Context, LinkShape, MessagePolicy, Node, Place, Service, Topology, Value, exceptions, from_value, to_value,
+    Blob, Client, Context, LinkShape, MessagePolicy, Node, Place, Service, Topology, Value, exceptions, from_value,
+    to_value,
 };
 use common::{SANDBOX, service};
 use serde::{Deserialize, Serialize};
@@ -193,7 +194,8 @@ async fn an_owner_that_calls_sends_the_bytes_beside_the_call() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_owner_far_from_the_chain_is_told_when_the_chain_hops() {
     const SIZE: u64 = 1_000_000;
-    let ways = [("a", "b", 200), ("a", "c", 200), ("b", "c", 200), ("client", "a", 1), ("client", "b", 1), ("client", "c", 1)];
+    let ways =
+        [("a", "b", 200), ("a", "c", 200), ("b", "c", 200), ("client", "a", 1), ("client", "b", 1), ("client", "c", 1)];
     let (nodes, client) = far_nodes(&["a", "b", "c"], &ways).await;
     let source = r#"import { call } from "catena";
         export default async () => {
@@ -211,7 +213,8 @@ async fn an_owner_far_from_the_chain_is_told_when_the_chain_hops() {
 async fn what_a_callee_asks_for_first_is_not_pushed_as_well() {
     const SIZE: u64 = 1_000_000;
     // From c it is so far to a that the word comes there after the callee's own.
-    let ways = [("a", "b", 10), ("a", "c", 500), ("b", "c", 10), ("client", "a", 1), ("client", "b", 1), ("client", "c", 1)];
+    let ways =
+        [("a", "b", 10), ("a", "c", 500), ("b", "c", 10), ("client", "a", 1), ("client", "b", 1), ("client", "c", 1)];
     let (nodes, client) = far_nodes(&["a", "b", "c"], &ways).await;
     let paint = client.call::<_, Blob>("a", "paint", &SIZE).await.unwrap();
     let source = r#"import { call } from "catena";

@@ -513,7 +513,8 @@ async fn a_question_ends_when_its_server_is_silent_or_gone() {
 
 /// Answers with what it is asked with, twice over.
 async fn echo_node(shares: bool) -> Node {
-    let twice = catena::Service::new("echo").function("twice", async |bytes: ByteBuf| Ok(ByteBuf::from(bytes.repeat(2))));
+    let twice =
+        catena::Service::new("echo").function("twice", async |bytes: ByteBuf| Ok(ByteBuf::from(bytes.repeat(2))));
     let builder = Node::builder("echo").listen("127.0.0.1:0").service(twice);
     let builder = if shares { builder } else { builder.without_shared_memory() };
     builder.start().await.unwrap()

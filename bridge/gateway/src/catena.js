@@ -11,6 +11,9 @@
 //   for await (const part of found) show(part);
 //   found.result                                                        // what the function returned
 //
+//   const picture = await call("photos/get", 7);                        // { $blob: { type, size, url } }
+//   image.src = URL.createObjectURL(await blob(picture));               // its bytes, straight from their owner
+//
 // Leaving a loop early (break, return, throw), cancel() and an aborted signal cancel what is under way, on every server. When it ends without all of
 // its replies the loop throws a CatenaError; what came before stays yours, and isPartial says so. Nothing is asked for twice: a stream that breaks off
 // is not resumed, since a call may have effects; ask again if doing it twice is harmless.
@@ -45,6 +48,24 @@ export function replies(target, params = {}, options = {}) {
 /** Runs an offered function as a chain: what it emits comes as it goes, then `result`. Options as for call. */
 export function run(name, input = null, options = {}) {
   return new Replies(`run/${encodeURIComponent(name)}`, input, options);
+}
+
+/**
+ * The bytes of a blob in a reply, as a Blob; `from` and `to` say which of them. Its address is good for each byte once, for this page, and for a while.
+ * Options as for call.
+ */
+export async function blob({ $blob }, { signal, gateway = GATEWAY, from = 0, to = $blob.size } = {}) {
+  try {
+    if ($blob.url === undefined) throw new CatenaError({ name: "NoSuchBlob", title: "this blob has no address" });
+    const part = from > 0 || to < $blob.size;
+    if (part && from >= to) return new Blob([], { type: $blob.type });
+    const headers = part ? { range: `bytes=${from}-${to - 1}` } : {};
+    const response = await fetch(new URL($blob.url, gateway), { headers, signal, credentials: "omit" });
+    if (response.ok) return await response.blob();
+    throw new CatenaError(await response.json().catch(() => ({ title: `the gateway answered ${response.status}` })));
+  } catch (why) {
+    throw why instanceof CatenaError || why?.name === "AbortError" ? why : broken(why);
+  }
 }
 
 /** The replies of one call or chain. It is asked when the first is waited for, and can be gone through once. */

@@ -7,8 +7,10 @@ use std::{
 
 use bytes::Bytes;
 use catena::Value;
-use catena_json::Shown;
+use catena_json::Addressed;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::blobs::Giver;
 
 /// JSON takes at most so many bytes for each of CBOR's: an unassigned simple value, `"simple(5)",`.
 const JSON_PER_CBOR: usize = 16;
@@ -18,7 +20,7 @@ const CBOR_PER_JSON: usize = 4;
 
 /// Bytes that have been paid for.
 struct Charged {
-    bytes: Vec<u8>,
+    bytes: Bytes,
     _paid: OwnedSemaphorePermit,
 }
 
@@ -44,16 +46,27 @@ impl Memory {
         Arc::clone(&self.left).try_acquire_many_owned(u32::try_from(bytes).ok()?).ok()
     }
 
-    /// A payload as JSON, between `before` and `after`; waits for memory. `None` if the JSON has more than `bytes_max`.
-    pub(crate) async fn json(&self, value: &Value, bytes_max: usize, around: [&str; 2]) -> Option<Bytes> {
+    /// Takes memory, and waits until there is as much; `None`: there never is.
+    pub(crate) async fn take(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.left).acquire_many_owned(u32::try_from(bytes).ok()?).await.ok()
+    }
+
+    /// A payload as JSON, between `before` and `after`, with the addresses of its blobs; waits for memory. `None` if the JSON has more than `bytes_max`.
+    pub(crate) async fn json(
+        &self,
+        value: &Value,
+        bytes_max: usize,
+        around: [&str; 2],
+        blobs: &Giver,
+    ) -> Option<Bytes> {
         if value.as_bytes().len() / CBOR_PER_JSON > bytes_max {
             return None;
         }
         let framing = around[0].len() + around[1].len();
         let most = value.as_bytes().len().saturating_mul(JSON_PER_CBOR).min(bytes_max) + framing;
-        let paid = Arc::clone(&self.left).acquire_many_owned(u32::try_from(most).ok()?).await.ok()?;
+        let paid = self.take(most).await?;
         let mut bounded = Bounded { bytes: around[0].as_bytes().to_vec(), bytes_max: bytes_max + around[0].len() };
-        serde_json::to_writer(&mut bounded, &Shown(value)).ok()?;
+        serde_json::to_writer(&mut bounded, &Addressed(value, &|blob| blobs.address(blob))).ok()?;
         let mut bytes = bounded.bytes;
         bytes.extend_from_slice(around[1].as_bytes());
         bytes.shrink_to_fit();
@@ -61,7 +74,8 @@ impl Memory {
     }
 
     /// Bytes with the memory that was taken for them; what was taken beyond is given back.
-    pub(crate) fn charged(bytes: Vec<u8>, mut paid: OwnedSemaphorePermit) -> Bytes {
+    pub(crate) fn charged(bytes: impl Into<Bytes>, mut paid: OwnedSemaphorePermit) -> Bytes {
+        let bytes = bytes.into();
         drop(paid.split(paid.num_permits().saturating_sub(bytes.len())));
         Bytes::from_owner(Charged { bytes, _paid: paid })
     }
@@ -96,12 +110,13 @@ mod tests {
     async fn memory_comes_back_when_the_bytes_are_gone() {
         let memory = Memory::new(100);
         let value = catena::to_value(&[1, 2, 3]).unwrap();
-        let json = memory.json(&value, 90, ["<", ">"]).await.unwrap();
+        let giver = Giver::to_nobody();
+        let json = memory.json(&value, 90, ["<", ">"], &giver).await.unwrap();
         assert_eq!(json.as_ref(), b"<[1,2,3]>");
         assert_eq!(memory.left.available_permits(), 91);
         drop(json);
         assert_eq!(memory.left.available_permits(), 100);
-        assert_eq!(memory.json(&value, 6, ["", ""]).await, None);
+        assert_eq!(memory.json(&value, 6, ["", ""], &giver).await, None);
         assert_eq!(memory.left.available_permits(), 100);
     }
 }

@@ -8,6 +8,7 @@ use hyper::{HeaderMap, Method, Request, Response, StatusCode, body::Incoming, he
 use crate::{
     answers::{self, Answers},
     asking::{Asked, Target},
+    blobs::{Blobs, Giver, Wanted, Whose},
     charge::Memory,
     events::Events,
     files::{self, Files},
@@ -33,6 +34,7 @@ pub(crate) struct Door {
     pub(crate) limits: Arc<Limits>,
     pub(crate) memory: Memory,
     pub(crate) visitors: Visitors,
+    pub(crate) blobs: Arc<Blobs>,
 }
 
 impl Door {
@@ -47,12 +49,13 @@ impl Door {
             asker.preflight(response.headers_mut());
             return response;
         }
-        let mut response = self.enter(request, from).await.unwrap_or_else(Response::from);
+        let whose = Whose::of(from, &asker);
+        let mut response = self.enter(request, from, whose).await.unwrap_or_else(Response::from);
         asker.allow(response.headers_mut());
         response
     }
 
-    async fn enter(&self, request: Request<Incoming>, from: IpAddr) -> Result<Response<Body>, Problem> {
+    async fn enter(&self, request: Request<Incoming>, from: IpAddr, whose: Whose) -> Result<Response<Body>, Problem> {
         let (head, body) = request.into_parts();
         let path = head.uri.path().trim_start_matches('/').to_owned();
         let target = match path.split_once('/') {
@@ -64,8 +67,16 @@ impl Door {
             if !matches!(head.method, Method::GET | Method::HEAD) {
                 return Err(not_allowed(&head.method, "GET"));
             }
-            return self.get(&path, from).await;
+            return match path.strip_prefix("blob/") {
+                Some(address) => {
+                    let wanted =
+                        Wanted { address, whose: &whose, head: head.method == Method::HEAD, headers: &head.headers };
+                    self.blobs.get(wanted, self.pass(from)?, &self.memory).await
+                }
+                None => self.get(&path, from).await,
+            };
         };
+        let blobs = Giver::new(&self.blobs, whose);
         if head.method != Method::POST {
             return Err(not_allowed(&head.method, "POST"));
         }
@@ -73,16 +84,16 @@ impl Door {
         let asked = Asked::read(target?, &head.headers, body, &self.limits, &self.memory).await?;
         if wants_events(&head.headers) {
             let answers = Answers::of(&self.client, &asked);
-            return Ok(Events::response(answers, Arc::clone(&self.limits), self.memory.clone(), pass));
+            return Ok(Events::response(answers, Arc::clone(&self.limits), (self.memory.clone(), blobs), pass));
         }
-        self.single(asked, pass).await
+        self.single(asked, blobs, pass).await
     }
 
     /// One answer, whole.
-    async fn single(&self, asked: Asked, _pass: Pass) -> Result<Response<Body>, Problem> {
+    async fn single(&self, asked: Asked, blobs: Giver, _pass: Pass) -> Result<Response<Body>, Problem> {
         let value = answers::only(&self.client, asked).await.map_err(|why| Problem::from(&why))?;
         let bytes_max = self.limits.reply_bytes_max;
-        match self.memory.json(&value, bytes_max, ["", ""]).await {
+        match self.memory.json(&value, bytes_max, ["", ""], &blobs).await {
             Some(json) => Ok(reply::whole(StatusCode::OK, "application/json", json)),
             None => Err(Problem::too_large(format!("the answer has more than {bytes_max} bytes (reply_bytes_max)"))),
         }

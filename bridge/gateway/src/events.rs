@@ -13,6 +13,7 @@ use serde_json::json;
 
 use crate::{
     answers::{Answer, Answers, End, beyond},
+    blobs::Giver,
     charge::Memory,
     limits::Limits,
     problem::Problem,
@@ -33,12 +34,19 @@ pub(crate) struct Events {
     bytes: u64,
     limits: Arc<Limits>,
     memory: Memory,
+    blobs: Giver,
     _pass: Pass,
 }
 
 impl Events {
-    pub(crate) fn response(answers: Answers, limits: Arc<Limits>, memory: Memory, pass: Pass) -> Response<Body> {
-        let events = Self { answers: Some(answers), ahead: None, replies: 0, bytes: 0, limits, memory, _pass: pass };
+    pub(crate) fn response(
+        answers: Answers,
+        limits: Arc<Limits>,
+        (memory, blobs): (Memory, Giver),
+        pass: Pass,
+    ) -> Response<Body> {
+        let events =
+            Self { answers: Some(answers), ahead: None, replies: 0, bytes: 0, limits, memory, blobs, _pass: pass };
         let chunks = stream::unfold(events, async |mut events| {
             let bytes = events.chunk().await?;
             Some((Ok::<_, Infallible>(Frame::data(bytes)), events))
@@ -90,7 +98,7 @@ impl Events {
             return self.beyond("replies_max", self.limits.replies_max).await;
         }
         let bytes_max = self.limits.reply_bytes_max;
-        let Some(json) = self.memory.json(value, bytes_max, ["event: reply\ndata: ", "\n\n"]).await else {
+        let Some(json) = self.memory.json(value, bytes_max, ["event: reply\ndata: ", "\n\n"], &self.blobs).await else {
             return self.beyond("reply_bytes_max", bytes_max as u64).await;
         };
         self.bytes += json.len() as u64;
@@ -121,7 +129,7 @@ impl Events {
             End::Complete(Some(result)) => {
                 let before = format!("event: end\ndata: {{\"complete\":true,\"replies\":{replies},\"result\":");
                 let bytes_max = self.limits.reply_bytes_max;
-                match self.memory.json(&result, bytes_max, [&before, "}\n\n"]).await {
+                match self.memory.json(&result, bytes_max, [&before, "}\n\n"], &self.blobs).await {
                     Some(end) => return end,
                     None => (false, beyond("reply_bytes_max", bytes_max)),
                 }

@@ -6,6 +6,7 @@
 //! | `POST /run/NAME` (or its hash) | a chain of a function that the gateway was given, its input as JSON in the body |
 //! | `GET /openapi.json` | what is offered, as OpenAPI 3.1 |
 //! | `GET /catena.js` | the client for browsers: `for await (const reply of replies("search/find", query))` |
+//! | `GET /blob/ADDRESS` | a blob of a reply, whole or a part, once |
 //! | `GET` anything else | files of the folder named, if one is |
 //!
 //! With `Accept: text/event-stream` each reply is an event when it comes: `reply`; then `missing`, for each branch whose replies do not come; and exactly one `end`,
@@ -17,6 +18,7 @@
 
 mod answers;
 mod asking;
+mod blobs;
 mod charge;
 mod door;
 mod events;
@@ -27,6 +29,7 @@ mod offer;
 mod origins;
 mod pace;
 mod problem;
+mod ranges;
 mod reply;
 mod server;
 mod visitors;

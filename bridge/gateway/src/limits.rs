@@ -33,6 +33,14 @@ pub struct Limits {
     pub heartbeat_ms: u64,
     /// Bytes of a file that is served.
     pub file_bytes_max: usize,
+    /// Addresses of blobs that hold at a time; the oldest make room.
+    pub blobs_max: usize,
+    /// Of these, for one client address.
+    pub blobs_per_address_max: usize,
+    /// How long such an address holds.
+    pub blob_ms: u64,
+    /// Bytes of a blob that has such an address.
+    pub blob_bytes_max: u64,
     /// Memory for bodies that come in and replies that go out, in bytes: who would need more waits, or is refused.
     pub memory_bytes_max: usize,
 }
@@ -54,6 +62,10 @@ impl Default for Limits {
             write_timeout_ms: 30_000,
             heartbeat_ms: 15_000,
             file_bytes_max: 16 << 20,
+            blobs_max: 4_096,
+            blobs_per_address_max: 256,
+            blob_ms: 60_000,
+            blob_bytes_max: 1 << 30,
             memory_bytes_max: 256 << 20,
         }
     }
@@ -130,7 +142,7 @@ impl Limits {
         Duration::from_millis(self.heartbeat_ms)
     }
 
-    fn fields(&mut self) -> [(&'static str, Field<'_>); 15] {
+    fn fields(&mut self) -> [(&'static str, Field<'_>); 19] {
         [
             ("connections_max", Field::Size(&mut self.connections_max)),
             ("connections_per_address_max", Field::Size(&mut self.connections_per_address_max)),
@@ -146,6 +158,10 @@ impl Limits {
             ("write_timeout_ms", Field::Count(&mut self.write_timeout_ms)),
             ("heartbeat_ms", Field::Count(&mut self.heartbeat_ms)),
             ("file_bytes_max", Field::Size(&mut self.file_bytes_max)),
+            ("blobs_max", Field::Size(&mut self.blobs_max)),
+            ("blobs_per_address_max", Field::Size(&mut self.blobs_per_address_max)),
+            ("blob_ms", Field::Count(&mut self.blob_ms)),
+            ("blob_bytes_max", Field::Count(&mut self.blob_bytes_max)),
             ("memory_bytes_max", Field::Size(&mut self.memory_bytes_max)),
         ]
     }

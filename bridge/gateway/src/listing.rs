@@ -33,7 +33,7 @@ pub(crate) fn openapi(offers: &[Offer], functions: &[Named], services: &[Service
         "info": {
             "title": "Catena gateway",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "What browsers may ask for here. With `Accept: text/event-stream`, each reply is an event `reply`, as it comes; the last event is `end`. Pages: import { replies } from \"/catena.js\".",
+            "description": "What browsers may ask for here. With `Accept: text/event-stream`, each reply is an event `reply`, as it comes; the last event is `end`. A blob in a reply has a `url`, good for its bytes once. Pages: import { replies } from \"/catena.js\".",
         },
         "paths": paths,
         "components": { "schemas": { "Problem": {

@@ -109,6 +109,10 @@ impl Asker {
         headers.append(header::VARY, HeaderValue::from_static("origin"));
         if let Self::Named(origin) = self {
             headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+            headers.insert(
+                header::ACCESS_CONTROL_EXPOSE_HEADERS,
+                HeaderValue::from_static("accept-ranges, content-range"),
+            );
         }
     }
 
@@ -118,7 +122,7 @@ impl Asker {
         if matches!(self, Self::Named(_)) {
             let of = HeaderValue::from_static;
             headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, of("GET, HEAD, POST"));
-            headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, of("accept, content-type, catena-timeout-ms"));
+            headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, of("accept, content-type, catena-timeout-ms, range"));
             headers.insert(header::ACCESS_CONTROL_MAX_AGE, of("600"));
         }
     }

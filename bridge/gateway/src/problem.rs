@@ -92,6 +92,7 @@ impl From<&Exception> for Problem {
 fn status(why: &Exception) -> StatusCode {
     match why.name.as_str() {
         names::UNKNOWN_SERVICE | names::UNKNOWN_FUNCTION => StatusCode::NOT_FOUND,
+        names::BLOB_LOST if why.fault == Fault::Caller => StatusCode::GONE,
         names::DEADLINE_EXCEEDED => StatusCode::GATEWAY_TIMEOUT,
         names::OVERLOADED | names::CANCELLED => StatusCode::SERVICE_UNAVAILABLE,
         _ => match why.fault {

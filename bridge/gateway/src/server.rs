@@ -19,6 +19,7 @@ use tokio::{
 };
 
 use crate::{
+    blobs::Blobs,
     charge::Memory,
     door::Door,
     files::Files,
@@ -116,14 +117,16 @@ impl Gateway {
         let address = listener.local_addr().map_err(failed)?;
         let files = config.files.map(|path| Files::open(&path).map_err(|why| GatewayError::Files(path, why)));
         let visitors = Visitors::default();
+        let limits = Arc::new(config.limits);
         let door = Arc::new(Door {
+            blobs: Arc::new(Blobs::new(client.clone(), Arc::clone(&limits))),
             client,
             offers: config.offers,
             functions: config.functions,
             origins: Origins { origins: config.origins, hosts: config.hosts },
             files: files.transpose()?,
-            memory: Memory::new(config.limits.memory_bytes_max),
-            limits: Arc::new(config.limits),
+            memory: Memory::new(limits.memory_bytes_max),
+            limits,
             visitors: visitors.clone(),
         });
         let (closing, closes) = watch::channel(false);

@@ -61,7 +61,7 @@ impl Drop for Pass {
 }
 
 /// Whoever has one address of IPv6 has a network of 64 bits (RFC 6177).
-fn network(address: IpAddr) -> IpAddr {
+pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
         address @ IpAddr::V4(_) => address,

@@ -9,7 +9,7 @@ mod show;
 mod when;
 
 pub use read::{Json, NotJson, parse};
-pub use show::{OneKey, Shown};
+pub use show::{Address, Addressed, OneKey, Shown};
 
 /// The key under which bytes stand in JSON.
 const BYTES: &str = "$bytes";

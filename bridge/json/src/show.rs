@@ -27,11 +27,19 @@ const DECIMAL_BYTES_MAX: usize = 256;
 /// hold a string of its digits, a blob `{"$blob": {"type": MEDIA TYPE, "size": BYTES}}` without what it is read by, a map with other keys than text `{"$map": [[KEY, VALUE], ...]}`, any other tag `{"$tag": N, "value": ...}`.
 pub struct Shown<'a>(pub &'a Value);
 
+/// Says where a blob, which it is given as CBOR, can be had, if it can.
+pub type Address<'a> = &'a dyn Fn(&[u8]) -> Option<String>;
+
+/// The same, with the address of each blob as its `url`.
+pub struct Addressed<'a>(pub &'a Value, pub Address<'a>);
+
 /// What is shown of a blob.
 #[derive(Serialize)]
 struct Described<'b> {
     r#type: &'b str,
     size: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
 }
 
 /// Takes the whole item, and shows no part of one that is not a blob's.
@@ -43,9 +51,9 @@ fn described<'b>(from: &mut Decoder<'b>) -> Result<Described<'b>, Error> {
         inside.skip()?;
         inside.skip()?;
         let size = inside.u64()?;
-        Ok::<_, Error>(Described { r#type: inside.str()?, size: Some(size) })
+        Ok::<_, Error>(Described { r#type: inside.str()?, size: Some(size), url: None })
     };
-    Ok(look().unwrap_or(Described { r#type: "", size: None }))
+    Ok(look().unwrap_or(Described { r#type: "", size: None, url: None }))
 }
 
 /// An object with one key, written in one go: a payload keeps the order of its own keys.
@@ -61,7 +69,15 @@ impl<T: Serialize> Serialize for OneKey<T> {
 
 impl Serialize for Shown<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Item { from: &RefCell::new(Decoder::new(self.0.as_bytes())), depth: 0 }.serialize(serializer)
+        Item { from: &RefCell::new(Decoder::new(self.0.as_bytes())), depth: 0, address: None }.serialize(serializer)
+    }
+}
+
+impl Serialize for Addressed<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(value, address) = self;
+        let from = &RefCell::new(Decoder::new(value.as_bytes()));
+        Item { from, depth: 0, address: Some(*address) }.serialize(serializer)
     }
 }
 
@@ -69,6 +85,7 @@ impl Serialize for Shown<'_> {
 struct Item<'d, 'b> {
     from: &'d RefCell<Decoder<'b>>,
     depth: usize,
+    address: Option<Address<'d>>,
 }
 
 impl<'d, 'b> Item<'d, 'b> {
@@ -78,7 +95,7 @@ impl<'d, 'b> Item<'d, 'b> {
     }
 
     const fn inner(&self) -> Item<'d, 'b> {
-        Item { from: self.from, depth: self.depth + 1 }
+        Item { from: self.from, depth: self.depth + 1, address: self.address }
     }
 
     /// Whether another item of this collection follows; its break is passed over.
@@ -122,6 +139,7 @@ impl<'d, 'b> Item<'d, 'b> {
     }
 
     fn tagged<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let begins = self.from.borrow().position();
         let tag = self.take(|d| Ok(d.tag()?.as_u64()))?;
         let next = self.take(|d| d.datatype())?;
         match (tag, next) {
@@ -140,7 +158,12 @@ impl<'d, 'b> Item<'d, 'b> {
                 serializer.serialize_str(&big_integer(tag == 3, bytes))
             }
             (BLOB_TAG, _) => {
-                let described = self.take(described)?;
+                let mut described = self.take(described)?;
+                if described.size.is_some() {
+                    let from = self.from.borrow();
+                    let item = from.input().get(begins..from.position()).unwrap_or_default();
+                    described.url = self.address.and_then(|address| address(item));
+                }
                 OneKey("$blob", described).serialize(serializer)
             }
             _ => {
@@ -327,6 +350,17 @@ mod tests {
         let blob = [&tag[..], b"\x84\x42\xaa\xbb\x0a\x14\x69image/png"].concat();
         check(&blob, r#"{"$blob":{"type":"image/png","size":20}}"#);
         check(&[&tag[..], b"\x42\xaa\xbb"].concat(), r#"{"$blob":{"type":"","size":null}}"#);
+        let value = Value::from_cbor([&b"\x82"[..], &blob, &blob].concat().into()).unwrap();
+        let given = RefCell::new(Vec::new());
+        let address = |item: &[u8]| {
+            given.borrow_mut().push(item.to_vec());
+            (given.borrow().len() == 1).then(|| "/blob/1".to_owned())
+        };
+        assert_eq!(
+            serde_json::to_string(&Addressed(&value, &address)).unwrap(),
+            r#"[{"$blob":{"type":"image/png","size":20,"url":"/blob/1"}},{"$blob":{"type":"image/png","size":20}}]"#
+        );
+        assert_eq!(*given.borrow(), [blob.clone(), blob.clone()]);
         let pair = [&b"\x82"[..], &blob, b"\x07"].concat();
         check(&pair, r#"[{"$blob":{"type":"image/png","size":20}},7]"#);
         check(&[0xd8, 0x45, 0x42, 0x01, 0x00], r#"{"$tag":69,"value":{"$bytes":"AQA="}}"#);

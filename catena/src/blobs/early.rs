@@ -15,7 +15,6 @@ use tokio::task::AbortHandle;
 use super::{pieces::Pieces, reference::Reference};
 use crate::shell::Shell;
 
-
 /// In what a value is decoded.
 #[derive(Clone)]
 pub(crate) enum Here {

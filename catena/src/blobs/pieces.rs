@@ -21,7 +21,7 @@ const SLOW: Duration = Duration::from_secs(1);
 /// How often one READ is tried that was lost with its link, or in its owner's silence.
 const TRIES_MAX: u32 = 2;
 
-type Piece = Result<(Bytes, Duration), Exception>;
+type Done = Result<(Bytes, Duration), Exception>;
 
 /// Reads from first to last.
 pub(super) struct Pieces {
@@ -33,7 +33,7 @@ pub(super) struct Pieces {
     next: u64,
     end: u64,
     window: usize,
-    under_way: FuturesOrdered<BoxFuture<'static, Piece>>,
+    under_way: FuturesOrdered<BoxFuture<'static, Done>>,
 }
 
 #[derive(Clone)]
@@ -133,7 +133,7 @@ impl Pieces {
 }
 
 impl Source {
-    async fn read(self, first: u64, count: u64) -> Piece {
+    async fn read(self, first: u64, count: u64) -> Done {
         let there = match self {
             Self::Here(segment) => {
                 let mut bytes = vec![0; count as usize];

@@ -74,8 +74,17 @@ async fn until(what: impl Fn() -> bool) {
 fn call() -> Vec<u8> {
     let (service, function, params) = ("count".to_owned(), "call".to_owned(), Value::encode(&"x".repeat(100_000)));
     let budget = Budget::new(60_000_000, 1);
-    let call =
-        Message::Call { id: 1 << 40, service, function, params, budget, key: None, credentials: None, duplicate: None, age_us: 0 };
+    let call = Message::Call {
+        id: 1 << 40,
+        service,
+        function,
+        params,
+        budget,
+        key: None,
+        credentials: None,
+        duplicate: None,
+        age_us: 0,
+    };
     call.encode().head.to_vec()
 }
 

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use catena_core::{
     Time,
-    messages::{Carrier, Delivered, Load, MailboxError, MessagePolicy, Messages, Outcome, Terms, Until, can_be_carried, carrier, is_carried},
+    messages::{
+        Carrier, Delivered, Load, MailboxError, MessagePolicy, Messages, Outcome, Terms, Until, can_be_carried,
+        carrier, is_carried,
+    },
 };
 use catena_wire::{At, Buffer, COMPLETIONS_MAX, Datagram, Lent, NodeId, NodeRef, SHORT_BYTES_MAX};
 
@@ -191,7 +194,7 @@ fn what_is_said_of_such_a_call_is_not_believed() {
 fn a_call_beside_its_link_is_taken_or_goes_by_the_link_or_is_lost_with_it() {
     let mut machine = Machine::new(MessagePolicy::default());
     let beside = |link| Terms { until: Until::Taken(link), ..terms(ALICE, 10) };
-    let mut carried = |machine: &mut Machine, link| machine.hold(NOW, beside(link), None).unwrap();
+    let carried = |machine: &mut Machine, link| machine.hold(NOW, beside(link), None).unwrap();
     let taken = carried(&mut machine, LINK);
     assert!(machine.on_taken(MALLORY, &[taken]).is_empty() && machine.on_not_mapped(MALLORY, LINK, taken).is_none());
     assert!(machine.on_not_mapped(ALICE, LINK + 1, taken).is_none(), "by another link");

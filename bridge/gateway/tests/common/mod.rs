@@ -61,9 +61,7 @@ impl Stage {
     }
 
     pub async fn get(&self, path: &str) -> Answer {
-        let mut browser = self.browser().await;
-        browser.send(format!("GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", self.address()).as_bytes()).await;
-        browser.answer().await
+        self.browser().await.get(path, &[]).await
     }
 }
 
@@ -119,6 +117,28 @@ impl Browser {
     pub async fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
         Self { stream: BufReader::new(stream), host: address, text: String::new() }
+    }
+
+    /// One at another address of the loopback network.
+    pub async fn from(from: &str, address: SocketAddr) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(format!("{from}:0").parse().unwrap()).unwrap();
+        let stream = socket.connect(address).await.unwrap();
+        Self { stream: BufReader::new(stream), host: address, text: String::new() }
+    }
+
+    pub async fn get(&mut self, path: &str, headers: &[(&str, &str)]) -> Answer {
+        self.ask_for("GET", path, headers).await;
+        self.answer().await
+    }
+
+    /// A request without a body.
+    pub async fn ask_for(&mut self, method: &str, path: &str, headers: &[(&str, &str)]) {
+        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: {}\r\n", self.host);
+        for (name, value) in headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        self.send(format!("{head}\r\n").as_bytes()).await;
     }
 
     /// One for whom the system takes in next to nothing.
