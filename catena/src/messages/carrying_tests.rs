@@ -150,7 +150,7 @@ async fn what_lies_in_memory_that_is_not_there_is_asked_for_by_the_link_once() {
     assert!(link.ended().is_none() && pair.asked.load(Ordering::SeqCst) == 0);
     // One that was, goes once, however often it is sent back, and to nobody but its receiver.
     let memory = shell.endpoint().unwrap().memory().lease(1).unwrap();
-    let message = Frame::head(call().into());
+    let message = Frame::head(call());
     let carried = Carried { link: Arc::downgrade(&link), message, _memory: memory };
     let offer = shell.offer_for(node, &link, 100_000, (SOON, Some(carried))).unwrap();
     let SegmentMessage::Carried(number, _) = offer.message() else { panic!() };
