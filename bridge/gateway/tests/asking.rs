@@ -142,7 +142,9 @@ async fn pages_of_foreign_origins_are_refused_before_anything_is_done() {
     let allowed = preflight("https://photos.example").await;
     assert!(
         allowed.status == 204
-            && allowed.head.contains("access-control-allow-headers: accept, content-type, catena-timeout-ms, range\r\n")
+            && allowed
+                .head
+                .contains("access-control-allow-headers: accept, content-type, catena-timeout-ms, range\r\n")
     );
     assert_eq!(preflight("https://evil.example").await.status, 403);
     assert_eq!(asked.load(Ordering::Relaxed), 2);
