@@ -9,6 +9,8 @@ pub(crate) const ATTRIBUTES_BYTES: usize = 72;
 pub(crate) const BLOCK_HEAD_BYTES: usize = 8;
 /// Bytes of most names' entries: more are brought by a second READ.
 pub(crate) const ENTRY_BYTES_EXPECTED: usize = 192;
+/// Bytes of any page of a directory: one READ brings it, since by a link the way costs more than a few KiB.
+pub(crate) const PAGE_BYTES_EXPECTED: usize = 4_096;
 
 pub(crate) fn attributes(of: &Attributes) -> Vec<u8> {
     let kind = match of.kind {
