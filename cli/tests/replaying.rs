@@ -30,11 +30,16 @@ struct Taken {
 /// Records a run; its node is gone afterwards.
 #[track_caller]
 fn record(source: &str, more: &[&str]) -> Taken {
-    let own = Own::start();
     let folder = folder();
     let function = file(&folder, "trip.ts", source);
+    record_of(folder, &function, "5", more)
+}
+
+#[track_caller]
+fn record_of(folder: tempfile::TempDir, function: &str, input: &str, more: &[&str]) -> Taken {
+    let own = Own::start();
     let recording = folder.path().join("trip.json").to_str().unwrap().to_owned();
-    let mut arguments = vec!["run", &function, "--arg", "5", "--record", &recording, "--connect", &own.address];
+    let mut arguments = vec!["run", function, "--arg", input, "--record", &recording, "--connect", &own.address];
     arguments.extend(more);
     let ran = catena(&arguments);
     Taken { folder, recording, ran }
@@ -88,6 +93,18 @@ fn replies_that_a_function_read_are_the_same_again() {
     let again = catena(&["replay", &taken.recording, "--source", &other]);
     assert!(again.err.contains("own/count(50) for its replies"), "{again:?}");
     assert_ne!(again.code, Some(0), "{again:?}");
+}
+
+#[test]
+fn replies_that_a_compiled_function_read_are_the_same_again() {
+    let function = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/guests/enough.wasm");
+    let input = r#"{"target": "own/count", "params": 1000, "wanted": 300, "then": "own/where"}"#;
+    let taken = record_of(folder(), function, input, &[]);
+    assert_eq!(taken.ran.code, Some(0), "{:?}", taken.ran);
+    let again = catena(&["replay", &taken.recording]);
+    assert_eq!((again.code, &again.out), (Some(0), &taken.ran.out), "{again:?}");
+    let told = catena(&["replay", &taken.recording, "--json"]).json_lines().pop().unwrap();
+    assert_eq!((&told["same"], &told["ending"]), (&json!(true), &json!("answered")), "{told}");
 }
 
 #[test]
