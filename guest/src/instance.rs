@@ -9,9 +9,9 @@ use crate::{
     host::Host,
     last_words,
     limits::Limits,
+    pages::{Pages, Watch},
     prototype::{Compiled, Exports, Prototype},
     runtime::Runtime,
-    pages::{Pages, Watch},
     scratch::Scratch,
 };
 

@@ -74,7 +74,11 @@ impl Clerk {
     pub async fn list(&self, dir: &Handle, from: u64) -> Result<(Vec<Listed>, bool), FileError> {
         if let Some(identity) = Directory::identity(dir) {
             let key = keys::page(&identity, from);
-            let read = self.find(async |session| packed::to_page(&session.entries.get(key, packed::PAGE_BYTES_EXPECTED).await.ok()??)).await;
+            let read = self
+                .find(async |session| {
+                    packed::to_page(&session.entries.get(key, packed::PAGE_BYTES_EXPECTED).await.ok()??)
+                })
+                .await;
             if let Some(page) = read {
                 return Ok(page);
             }

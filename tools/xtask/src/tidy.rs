@@ -82,7 +82,7 @@ const KNOWN_ONLY_BY: &[(&str, &[&str])] = &[
     ("socket2", &["catena-net", "catena-multicast"]),
     ("reqwest", &["catena-etcd", "catena-oci"]),
     ("nfs3*", &["catena-bridge-nfs", "catena-dfs"]),
-    ("libc", &["catena-fabric"]),
+    ("libc", &["catena-fabric", "catena-guest"]),
     ("cap-std", &["catena-files", "catena-gateway", "catena-web"]),
     ("hyper*", &["catena-gateway", "catena-web"]),
     ("http-body*", &["catena-gateway", "catena-web"]),
