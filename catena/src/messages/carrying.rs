@@ -51,8 +51,11 @@ impl Carried {
 /// Messages that wait for the memory of a partner, which is being mapped: once for each partner.
 #[derive(Debug, Default)]
 pub(super) struct Mapping {
-    waiting: Mutex<HashMap<NodeId, Vec<(Arc<Link>, There)>>>,
+    waiting: Mutex<HashMap<NodeId, Waiting>>,
 }
+
+/// By which link each was told of, and where it lies.
+type Waiting = Vec<(Arc<Link>, There)>;
 
 /// Where a message lies, as its sender says.
 #[derive(Debug)]

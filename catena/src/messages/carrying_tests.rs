@@ -71,6 +71,8 @@ async fn until(what: impl Fn() -> bool) {
     tokio::time::timeout(SOON, looked).await.unwrap();
 }
 
+type Lie = Box<dyn Fn(Buffer) -> Buffer>;
+
 fn call() -> Vec<u8> {
     let (service, function, params) = ("count".to_owned(), "call".to_owned(), Value::encode(&"x".repeat(100_000)));
     let budget = Budget::new(60_000_000, 1);
@@ -97,7 +99,7 @@ async fn a_lie_about_a_message_beside_a_link_ends_that_link_and_nothing_else() {
     fn same_at(at: At) -> At {
         at
     }
-    let lies: [(&str, Box<dyn Fn(Buffer) -> Buffer>); 8] = [
+    let lies: [(&str, Lie); 8] = [
         ("past the end", Box::new(with(|at| At { offset: u64::MAX - 5, ..at }, |lent| lent))),
         ("longer than what is lent", Box::new(|told| Buffer { bytes: 1 << 40, ..told })),
         ("nothing", Box::new(|told| Buffer { bytes: 0, ..told })),
@@ -126,14 +128,14 @@ async fn a_lie_about_a_message_beside_a_link_ends_that_link_and_nothing_else() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_calls_and_results_come_beside_a_link() {
     let pair = Pair::start().await;
+    let (link, ..) = pair.tell(&[0xff; 1_000], |told| told).await;
+    pair.taken().await;
+    assert!(link.ended().is_none(), "what is no message is dropped, as by a link");
     let hash = Hash([7; 32]);
     for wrong in [Message::List(1), Message::Segment(SegmentMessage::NotMapped(1)), Message::WantCode(hash)] {
         let (link, ..) = pair.tell(&wrong.encode().head, |told| told).await;
         until(|| link.ended().is_some()).await;
     }
-    let (link, ..) = pair.tell(&[0xff; 1_000], |told| told).await;
-    pair.taken().await;
-    assert!(link.ended().is_none(), "what is no message is dropped, as by a link");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
