@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
+#[path = "common/held.rs"]
+mod held;
 
 use std::{
     sync::{Arc, atomic::AtomicU64},
@@ -13,6 +15,7 @@ use catena::{
     to_value,
 };
 use common::{SANDBOX, service};
+use held::HeldPort;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
@@ -364,10 +367,8 @@ async fn a_forged_reference_reads_nothing_that_it_was_not_given() {
     }
     assert!(refused > 100, "{refused}");
     // Another owner, who has nothing of the kind, or is not there at all: named as the reference names it.
-    let (other, dead) = (nodes[1].address().unwrap().to_owned(), {
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        port.to_string()
-    });
+    let held = HeldPort::new();
+    let (other, dead) = (nodes[1].address().unwrap().to_owned(), held.address.to_string());
     for to in [other, dead] {
         assert_eq!(to.len(), address.len(), "ports have five digits here");
         let mut bytes = bytes.to_vec();

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
+#[path = "common/held.rs"]
+mod held;
 
 use std::{
     sync::{
@@ -16,6 +18,7 @@ use catena::{Client, Node, Place, Policy, RunOptions, exceptions, to_value};
 use catena_net::{Endpoint, EndpointConfig, Handler, Identity, Incoming, Link, LinkError, Message as Frames};
 use catena_wire::{Encoded, Hello, Kinds, Message, NodeId, NodeRef, ServiceEntry};
 use common::{SANDBOX, service};
+use held::HeldPort;
 
 /// Takes over whatever hop comes, and never does anything with it.
 struct Silent {
@@ -41,13 +44,9 @@ impl Handler for Silent {
     fn on_link_lost(&self, _: &Arc<Link>, _: &LinkError) {}
 }
 
-/// A port that is free, or was a moment ago.
-fn free_address() -> std::net::SocketAddr {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
-
 async fn silent(handler: &Arc<Silent>) -> (Endpoint, String) {
-    let listen = free_address();
+    let held = HeldPort::new();
+    let listen = held.address;
     let address = listen.to_string();
     let node = NodeRef { id: NodeId(4_242), name: "silent".into(), address: Some(address.clone()), site: None };
     let entry = ServiceEntry {

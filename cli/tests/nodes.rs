@@ -1,6 +1,8 @@
 //! `catena up` and `catena dev` as processes: they start, say where, and end cleanly.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "../../catena/tests/common/held.rs"]
+mod held;
 #[path = "../../directory/core/tests/common/served.rs"]
 mod served;
 mod support;
@@ -13,7 +15,8 @@ use std::{
 };
 
 use catena_bridge_nfs::testing::GaneshaServer;
-use served::{Served, free_port};
+use held::HeldPort;
+use served::Served;
 use support::{Server, catena, file, folder};
 
 #[test]
@@ -70,7 +73,8 @@ fn services_are_found_by_a_file_and_it_can_be_seen_how() {
 
 #[test]
 fn a_node_that_is_not_told_where_etcd_is_finds_it_by_multicast() {
-    let (folder, port, group_port) = (folder(), free_port(), free_port());
+    let (folder, etcd_port, group_port) = (folder(), HeldPort::new(), HeldPort::new());
+    let (port, group_port) = (etcd_port.address.port(), group_port.address.port());
     let (at, peer) = (format!("http://127.0.0.1:{port}"), "http://127.0.0.1:0");
     let mut etcd = Command::new("etcd");
     etcd.args(["--data-dir".as_ref(), folder.path().join("etcd").as_os_str()]);
@@ -189,9 +193,8 @@ fn up_serves_what_its_file_says() {
 
 #[test]
 fn a_node_to_join_that_is_down_is_named_and_joined_when_it_is_up() {
-    // Bound and never listened on: nobody else gets this port meanwhile, and nobody answers.
-    let held = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let seed = held.local_addr().unwrap().to_string();
+    let held = HeldPort::new();
+    let seed = held.address.to_string();
     let folder = folder();
     let text = format!(
         "name = \"first\"\nlisten = \"127.0.0.1:0\"\njoin = [\"{seed}\"]\n[[service]]\nkind = \"probe\"\nname = \"probe.first\"\n"

@@ -1,8 +1,11 @@
 //! Usage, input files and JSON: what is wrong is named, with its place and the nearest right word, before anything is connected.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "../../catena/tests/common/held.rs"]
+mod held;
 mod support;
 
+use held::HeldPort;
 use support::{catena, catena_with_input, command, end, file, folder};
 
 #[test]
@@ -100,10 +103,8 @@ fn bad_json_has_its_place() {
 
 #[test]
 fn nobody_there_is_exit_code_3() {
-    // Bound and never listened on: nobody else gets this port while the test runs, and nobody answers.
-    let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let port = taken.local_addr().unwrap().port();
-    let address = format!("127.0.0.1:{port}");
+    let held = HeldPort::new();
+    let address = held.address.to_string();
     catena(&["ls", "--connect", &address]).failed(3, &[&address, "catena dev", "--connect"]);
     let json = catena(&["ls", "--connect", &address, "--json"]);
     assert_eq!(json.code, Some(3));

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::{
+    held::HeldPort,
     nodes::{Nodes, begin},
     relay::Relay,
 };
@@ -14,7 +15,8 @@ const FIRST_BYTES: u64 = 256 << 10;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_service_starts_while_the_state_is_still_on_its_way() {
-    let listen = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let held = HeldPort::new();
+    let listen = held.address.to_string();
     let mut relay = Relay::to(listen.clone()).await;
     let mut nodes = Nodes::default();
     nodes.add("b", &["--listen", &listen, "--advertise", &relay.address]).await;

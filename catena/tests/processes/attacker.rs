@@ -15,6 +15,7 @@ use tokio::{
 };
 
 use crate::{
+    held::HeldPort,
     nodes::{begin, builder},
     process::PATIENCE,
 };
@@ -71,7 +72,8 @@ pub(crate) fn entry(service: &str, node: &NodeRef) -> ServiceEntry {
 impl Attacker {
     /// One of this number and name that announces what `announces` makes of it.
     pub(crate) async fn start(id: u64, name: &str, announces: impl FnOnce(&NodeRef) -> Vec<ServiceEntry>) -> Self {
-        let listen = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let held = HeldPort::new();
+        let listen = held.address;
         let node = NodeRef { id: NodeId(id), name: name.into(), address: Some(listen.to_string()), site: None };
         let hello = Hello { node: node.clone(), services: announces(&node), repository: false }.encode().into();
         let (sender, heard) = mpsc::channel(UNREAD_MAX);

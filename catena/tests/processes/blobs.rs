@@ -4,6 +4,7 @@ use catena::{Blob, exceptions};
 use serde_json::{Value as Json, json};
 
 use crate::{
+    held::HeldPort,
     nodes::{Nodes, ask, run},
     relay::Relay,
 };
@@ -92,7 +93,8 @@ async fn a_blob_ends_with_its_time_or_when_its_owner_takes_it_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_cut_interrupts_is_read_on_by_another_link() {
     const BYTES: u32 = 40_000_000;
-    let listen = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let held = HeldPort::new();
+    let listen = held.address.to_string();
     let relay = Relay::to(listen.clone()).await;
     let mut nodes = Nodes::default();
     nodes.add("a", &["--listen", &listen, "--advertise", &relay.address]).await;

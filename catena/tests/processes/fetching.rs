@@ -7,7 +7,10 @@ use catena_net::{Endpoint, EndpointConfig, Handler, Identity, Incoming, Link, Li
 use catena_wire::{Encoded, Hello, Message};
 use serde_json::{Value as Json, json};
 
-use crate::nodes::{Nodes, ask, begin, run};
+use crate::{
+    held::HeldPort,
+    nodes::{Nodes, ask, begin, run},
+};
 
 const CALLS: &str = r#"import { call } from "catena"; export default (job) => call("z/job", job);"#;
 
@@ -89,7 +92,8 @@ impl Handler for Spoiler {
 }
 
 async fn spoiler(handler: &Arc<Spoiler>) -> (Endpoint, String) {
-    let listen = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let held = HeldPort::new();
+    let listen = held.address;
     let node = NodeRef { id: NodeId(4_242), name: "spoiler".into(), address: Some(listen.to_string()), site: None };
     let hello = Hello { node: node.clone(), services: Vec::new(), repository: true }.encode().into();
     let config = EndpointConfig { listen: Some(listen), ..EndpointConfig::default() };

@@ -11,6 +11,8 @@ mod composing;
 mod endless;
 mod entering;
 mod fetching;
+#[path = "../common/held.rs"]
+mod held;
 mod latency;
 mod losing;
 mod merging;

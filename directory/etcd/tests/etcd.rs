@@ -1,6 +1,8 @@
 //! Against Debian's etcd-server (`tools/bootstrap.sh tests` installs it).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "../../../catena/tests/common/held.rs"]
+mod held;
 #[path = "../../core/tests/common/served.rs"]
 mod served;
 
@@ -8,7 +10,8 @@ use std::{path::Path, process::Command, time::Duration};
 
 use catena_directory::{Announcement, Answer, Kinds, Location, NodeId, NodeRef, Resolver, ServiceEntry};
 use catena_etcd::{EtcdConfig, EtcdResolver};
-use served::{Served, free_port};
+use held::HeldPort;
+use served::Served;
 
 fn serve(folder: &Path, port: u16) -> Served {
     let (client, peer) = (format!("http://127.0.0.1:{port}"), "http://127.0.0.1:0");
@@ -62,7 +65,8 @@ async fn until(resolver: &EtcdResolver, service: &str, is: impl Fn(&Answer) -> b
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_is_down_at_first_then_up_then_down_and_back_with_old_data() {
-    let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
+    let (folder, held) = (tempfile::tempdir().unwrap(), HeldPort::new());
+    let port = held.address.port();
     let (data, old) = (folder.path().join("data"), folder.path().join("old"));
     let (a, b) = (open(port, 30), open(port, 30));
     let why = a.resolve("files", &[]).await.unwrap_err();
@@ -95,7 +99,8 @@ async fn it_is_down_at_first_then_up_then_down_and_back_with_old_data() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_dead_node_served_is_gone_when_its_lease_ends() {
-    let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
+    let (folder, held) = (tempfile::tempdir().unwrap(), HeldPort::new());
+    let port = held.address.port();
     let _server = serve(folder.path(), port);
     let (asker, leaves, dies) = (open(port, 30), open(port, 2), open(port, 2));
     until(&asker, "nothing", |_| true).await;

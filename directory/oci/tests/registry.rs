@@ -1,6 +1,8 @@
 //! Against Debian's docker-registry (`tools/bootstrap.sh tests` installs it).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "../../../catena/tests/common/held.rs"]
+mod held;
 #[path = "../../core/tests/common/served.rs"]
 mod served;
 
@@ -9,7 +11,8 @@ use std::{path::Path, process::Command, time::Duration};
 use bytes::Bytes;
 use catena_directory::{Hash, Registry};
 use catena_oci::OciRegistry;
-use served::{Served, free_port};
+use held::HeldPort;
+use served::Served;
 
 fn serve(folder: &Path, port: u16) -> Served {
     let config = format!(
@@ -33,7 +36,8 @@ fn function(text: &str) -> (Hash, Bytes) {
 
 #[tokio::test]
 async fn a_function_outlives_the_registry_and_nothing_else_passes_for_it() {
-    let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
+    let (folder, held) = (tempfile::tempdir().unwrap(), HeldPort::new());
+    let port = held.address.port();
     let registry = OciRegistry::open(&format!("http://127.0.0.1:{port}/catena/functions")).unwrap();
     let (hash, bytes) = function("export default () => 1");
     let why = registry.get(hash, 1 << 20).await.unwrap_err();

@@ -18,7 +18,3 @@ impl Drop for Served {
         let _ = self.0.wait();
     }
 }
-
-pub(crate) fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
