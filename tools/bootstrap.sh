@@ -4,6 +4,7 @@
 #   tools/bootstrap.sh build    for building and the demo
 #   tools/bootstrap.sh page     for the page of Glickr also: npm
 #   tools/bootstrap.sh tests    for the tests also: a real NFS server, an NFS client's utilities, etcd, an OCI registry, libfabric, real database servers, Java, and a browser with Glickr's page
+#   tools/bootstrap.sh nfs      for the figures of the file service also: a real NFS server, and an NFS client's utilities
 #   tools/bootstrap.sh java     for building and Java: the figures of Jetty
 #
 # It expects git, make, a C compiler and rustup. Anything else comes from rustup (the toolchain that
@@ -73,8 +74,8 @@ numpy_is_there() { python3 -c 'import numpy' 2>/dev/null || /usr/bin/python3 -c 
 main() {
     local channel
     case "${1:-}" in
-    build | page | java | tests) ;;
-    *) echo "usage: tools/bootstrap.sh build|page|java|tests" >&2 && exit 2 ;;
+    build | page | java | nfs | tests) ;;
+    *) echo "usage: tools/bootstrap.sh build|page|java|nfs|tests" >&2 && exit 2 ;;
     esac
     begin "setting up"
     say "Looking at what is installed"
@@ -93,11 +94,19 @@ main() {
         java_is_there || step "Installing Java 17 and Maven, for the library for Java and the Jetty connector" "$GUIDE" packages openjdk-17-jdk-headless maven
         ;;
     esac
-    [ "$1" = build ] || [ "$1" = java ] || has npm ||
-        step "Installing npm, which fetches what Glickr's page draws with" "$GUIDE" packages nodejs npm
+    case $1 in
+    nfs | tests)
+        has nfs-ls || step "Installing libnfs's utilities, which read what a clerk serves" "$GUIDE" packages libnfs-utils
+        step "Preparing the NFS server that the tests run against" "read its message above; $GUIDE" bash bridge/nfs/tests/prepare.sh
+        ;;
+    esac
+    case $1 in
+    page | tests)
+        has npm || step "Installing npm, which fetches what Glickr's page draws with" "$GUIDE" packages nodejs npm
+        ;;
+    esac
     if [ "$1" = tests ]; then
         numpy_is_there || step "Installing Python with NumPy, with which its package is tested" "$GUIDE" packages python3 python3-numpy
-        has nfs-ls || step "Installing libnfs's utilities, which read what a clerk serves" "$GUIDE" packages libnfs-utils
         has etcd && has docker-registry ||
             step "Installing etcd and an OCI registry, which the tests run against" "$GUIDE" packages etcd-server docker-registry
         # The headers bring the library with them.
@@ -105,7 +114,6 @@ main() {
             step "Installing libfabric, by which segments of other hosts are reached" "$GUIDE" packages libfabric1 libfabric-dev
         has chromium || step "Installing Chromium, in which Glickr is looked at" "$GUIDE" packages chromium
         step "Preparing Glickr's page" "check the network, then: apps/glickr/prepare.sh" apps/glickr/prepare.sh
-        step "Preparing the NFS server that the tests run against" "read its message above; $GUIDE" bash bridge/nfs/tests/prepare.sh
         # The tests start servers of their own: this package starts none.
         has mariadbd ||
             step "Installing MariaDB, of which each site of Corsair has a server" "$GUIDE" packages mariadb-server-core

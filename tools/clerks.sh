@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `make dfs`, `make clerks`: the file service whose clerks read its caches, and its figures beside the paper's.
 #
-#   tools/clerks.sh            the figures, to target/clerks: CSV and summary.json. Nothing else should run on the machine meanwhile
+#   tools/clerks.sh            the figures, to target/clerks: CSV, SVG and summary.json. Nothing else should run on the machine meanwhile
 #   tools/clerks.sh smoke      a little of everything, to target/clerks/smoke, to see that it works: no figures
 #   tools/clerks.sh serve DIR  serves DIR, until it is interrupted
 
@@ -21,18 +21,34 @@ serve)
     exit 2
     ;;
 esac
-set_up build
+
+# measure FOLDER OF [--smoke]: what is built in target/OF, and the drawings.
+measure() {
+    local folder=$1 of=target/$2
+    shift 2
+    step "Measuring" "read the message above" "$of/dfs" figures --out "$folder" "$@"
+    step "Drawing the figures" "read the message above" target/release/quatrain draw "$folder"
+}
+
 if [ "$HOW" = figures ]; then
+    set_up build
+    # The NFS server beside which the clerk is measured. Where it cannot be had the other figures can.
+    tools/bootstrap.sh nfs || say "Going on without nfs-ganesha: there will be no clerk_nfs_ratio"
+    step "Building the drawing (the first time takes minutes: wasmtime is large)" "correct what the compiler says" \
+        cargo build --locked --release --workspace --bin quatrain
     # The figures are of what is shipped.
-    step "Building what is shipped (minutes)" "correct what the compiler says" cargo build --locked --profile dist --workspace --bin dfs
-    step "Measuring" "read the message above" target/dist/dfs figures --out target/clerks
-    pass "the figures are in target/clerks: summary.json, operations.csv, mix.csv"
+    shipped dfs
+    measure target/clerks dist
+    pass "the figures are in target/clerks: summary.json, operations, mix, clients and copies as CSV, and figure-*.svg, clients-*.svg"
     exit
 fi
+set_up build
+programs=(--bin dfs)
+[ "$HOW" = serve ] || programs+=(--bin quatrain)
 step "Building the file service (the first time takes minutes: wasmtime is large)" "correct what the compiler says" \
-    cargo build --locked --release --workspace --bin dfs
+    cargo build --locked --release --workspace "${programs[@]}"
 if [ "$HOW" = smoke ]; then
-    step "Measuring a little" "read the message above" target/release/dfs figures --smoke --out target/clerks/smoke
+    measure target/clerks/smoke release --smoke
     pass "it works; there are no figures"
 else
     step "Serving $2" "read the message above" target/release/dfs both "$2"

@@ -53,6 +53,9 @@ enum What {
     },
     /// The figures of the paper's section 5.2 beside ours
     Figures(figures::Arguments),
+    /// The clerks that the figures measure
+    #[command(hide = true)]
+    Replay(figures::Replaying),
 }
 
 #[tokio::main]
@@ -66,7 +69,7 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn run(what: What) -> Result<(), Box<dyn std::error::Error>> {
+async fn run(what: What) -> Result<(), figures::Failure> {
     match what {
         What::Serve { root, listen, without_shared_memory, no_grace } => {
             let config = ServerConfig { listen, shared_memory: !without_shared_memory, ..ServerConfig::new(root) };
@@ -87,16 +90,17 @@ async fn run(what: What) -> Result<(), Box<dyn std::error::Error>> {
             server.stop().await;
         }
         What::Figures(arguments) => figures::run(arguments).await?,
+        What::Replay(arguments) => figures::replay(arguments).await?,
     }
     Ok(())
 }
 
-async fn until_interrupted(clerk: Clerk, port: u16) -> Result<(), Box<dyn std::error::Error>> {
+async fn until_interrupted(clerk: Clerk, port: u16) -> Result<(), figures::Failure> {
     let door = NfsDoor::open(clerk, port).await?;
     let port = door.port();
     println!("NFSv3 at 127.0.0.1, port {port} (mount, too). Try, in another window:");
     println!("  nfs-ls 'nfs://127.0.0.1/?nfsport={port}&mountport={port}'");
-    println!("  nfs-cp README.md 'nfs://127.0.0.1/README.md?nfsport={port}&mountport={port}'");
+    println!("  nfs-cp README.md 'nfs://127.0.0.1//README.md?nfsport={port}&mountport={port}'");
     println!("  mount -t nfs -o vers=3,tcp,nolock,port={port},mountport={port} 127.0.0.1:/ /mnt    (as root)");
     tokio::signal::ctrl_c().await?;
     Ok(())

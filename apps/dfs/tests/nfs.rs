@@ -83,6 +83,9 @@ async fn the_utilities_of_libnfs_list_read_and_copy() {
     assert_eq!(std::fs::read(folder.path().join("dir/copied")).unwrap(), data);
     good(&utility("nfs-cp", vec![url(&door, "dir/copied"), file("back")]).await);
     assert_eq!(std::fs::read(Path::new(&file("back"))).unwrap(), data);
+    // Before a name in the root libnfs has to be given the root to mount.
+    good(&utility("nfs-cp", vec![file("mine"), url(&door, "/top")]).await);
+    assert_eq!(std::fs::read(folder.path().join("top")).unwrap(), data);
     let none = utility("nfs-cat", vec![url(&door, "dir/none")]).await;
     assert!(!none.status.success());
 }

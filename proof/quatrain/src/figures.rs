@@ -2,13 +2,11 @@
 
 use std::path::Path;
 
-use plotters::{
-    coord::ranged1d::{IntoSegmentedCoord, SegmentValue},
-    prelude::*,
-};
+use plotters::prelude::*;
 
 use crate::{
     Failure,
+    bars::bars_in,
     lines::{Axes, lines_in},
     rows::Rows,
 };
@@ -38,6 +36,12 @@ pub(crate) fn draw(folder: &Path) -> Result<(), Failure> {
     }
     if let Some(rows) = table("mapreduce")? {
         figure_11(&rows, &folder.join("figure-11.svg"))?;
+    }
+    if let Some(rows) = table("operations")? {
+        operations(&rows, folder)?;
+    }
+    if let Some(rows) = table("clients")? {
+        clients(&rows, folder)?;
     }
     for server in ["hyper", "jetty"] {
         if let Some(rows) = table(server)? {
@@ -128,46 +132,64 @@ fn figure_7(rows: &Rows, folder: &Path) -> Result<(), Failure> {
 /// AAT at each site: bars, four to a site, on a logarithmic axis, since a failure costs the baseline seconds.
 fn figure_8(rows: &Rows, file: &Path) -> Result<(), Failure> {
     let series = [
-        ("standard", "normal_standard_ms"),
-        ("replies", "normal_replies_ms"),
-        ("standard, one database stopped", "failure_standard_ms"),
-        ("replies, one database stopped", "failure_replies_ms"),
+        ("standard", rows.numbers("normal_standard_ms"), COLOURS[0]),
+        ("replies", rows.numbers("normal_replies_ms"), COLOURS[1]),
+        ("standard, one database stopped", rows.numbers("failure_standard_ms"), COLOURS[2]),
+        ("replies, one database stopped", rows.numbers("failure_replies_ms"), COLOURS[3]),
     ];
-    let sites = rows.texts("site");
-    let columns: Vec<Vec<Option<f64>>> = series.iter().map(|(_, column)| rows.numbers(column)).collect();
-    let most = columns.iter().flatten().flatten().copied().fold(1.0, f64::max);
-    let area = SVGBackend::new(file, SIZE_PX).into_drawing_area();
-    area.fill(&WHITE)?;
-    let mut chart = ChartBuilder::on(&area)
-        .caption("Figure 8: average arrival time of phone numbers, by the site that is asked", ("sans-serif", 16))
-        .margin(12)
-        .x_label_area_size(32)
-        .y_label_area_size(64)
-        .build_cartesian_2d((0..sites.len().max(1)).into_segmented(), (10.0..most * 2.0).log_scale())?;
-    let label = |value: &SegmentValue<usize>| match value {
-        SegmentValue::CenterOf(at) => sites.get(*at).copied().unwrap_or("").to_owned(),
-        _ => String::new(),
-    };
-    chart.configure_mesh().disable_x_mesh().y_desc("milliseconds").x_label_formatter(&label).draw()?;
-    drop(chart);
-    // Four bars to a segment: segments have no parts, so the bars are on an axis of plain numbers over the same place.
-    let mut bars = ChartBuilder::on(&area)
-        .caption(" ", ("sans-serif", 16))
-        .margin(12)
-        .x_label_area_size(32)
-        .y_label_area_size(64)
-        .build_cartesian_2d(0.0..sites.len().max(1) as f64, (10.0..most * 2.0).log_scale())?;
-    for (at, ((name, _), (values, colour))) in series.iter().zip(columns.iter().zip(COLOURS)).enumerate() {
-        let bar = |(site, value): (usize, &Option<f64>)| {
-            let left = site as f64 + 0.12 + 0.19 * at as f64;
-            value.map(|value| Rectangle::new([(left, 10.0), (left + 0.17, value)], colour.filled()))
-        };
-        bars.draw_series(values.iter().enumerate().filter_map(bar))?
-            .label(*name)
-            .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 12, y + 5)], colour.filled()));
+    let title = "Figure 8: average arrival time of phone numbers, by the site that is asked";
+    bars_in(file, title, (&rows.texts("site"), "milliseconds"), 10.0, &series)
+}
+
+/// The data paper's Figures 2 and 3: what an operation takes, and what it costs the server, by each way; on one host and over TCP.
+fn operations(rows: &Rows, folder: &Path) -> Result<(), Failure> {
+    let (links, ways, operations) = (rows.texts("link"), rows.texts("way"), rows.texts("operation"));
+    for link in ["shared_memory", "tcp"] {
+        let of =
+            |way: &str| -> Vec<usize> { (0..ways.len()).filter(|at| links[*at] == link && ways[*at] == way).collect() };
+        let names: Vec<&str> = of("dx").into_iter().map(|at| operations[at]).collect();
+        for (figure, column, what) in
+            [(2, "latency_us", "latency at the clerk"), (3, "server_cpu_us", "processor time of the server")]
+        {
+            let values = rows.numbers(column);
+            let bars = |way: &str| of(way).into_iter().map(|at| values[at]).collect::<Vec<_>>();
+            let series = [
+                ("READs (DX)", bars("dx"), COLOURS[1]),
+                ("Hybrid-1", bars("hy"), COLOURS[2]),
+                ("calls", bars("call"), COLOURS[0]),
+            ];
+            let title = format!("Data and control, Figure {figure}: {what}, {}", place(link));
+            let file = folder.join(format!("figure-{figure}-{link}.svg"));
+            bars_in(&file, &title, (&names, "microseconds"), 0.1, &series)?;
+        }
     }
-    bars.configure_series_labels().position(SeriesLabelPosition::UpperLeft).background_style(WHITE.mix(0.9)).draw()?;
-    Ok(area.present()?)
+    Ok(())
+}
+
+/// More and more clerks of a server that has one core: how many operations a second they get done, and how full the core is.
+fn clients(rows: &Rows, folder: &Path) -> Result<(), Failure> {
+    let (links, ways, clerks) = (rows.texts("link"), rows.texts("way"), rows.numbers("clerks"));
+    for link in ["shared_memory", "tcp"] {
+        for (column, what, y) in [
+            ("operations_per_s", "operations of all clerks", "operations a second"),
+            ("server_pct", "how full the server's core is", "percent"),
+        ] {
+            let values = rows.numbers(column);
+            let line = |way: &str| -> Vec<(f64, f64)> {
+                let of = |at: &usize| links[*at] == link && ways[*at] == way;
+                (0..ways.len()).filter(of).filter_map(|at| Some((clerks[at]?, values[at]?))).collect()
+            };
+            let lines = [("READs (DX)", line("dx"), COLOURS[1]), ("calls", line("call"), COLOURS[0])];
+            let title = format!("Table 1a, a server on one core: {what}, {}", place(link));
+            let file = folder.join(format!("clients-{column}-{link}.svg"));
+            lines_in(&file, &title, ("clerks", y), Axes::FromZero, &lines)?;
+        }
+    }
+    Ok(())
+}
+
+fn place(link: &str) -> &str {
+    if link == "tcp" { "over TCP" } else { "in shared memory" }
 }
 
 /// AAT by keyword, ordered by ours.
@@ -229,10 +251,20 @@ mod tests {
             "stress.csv",
             "mode,work,kind,limit_per_s,offered_per_s,completed_pct,median_ms,p99_ms\nSE,wait,events,640,128,100,101,103\nSE,wait,threads,640,128,100,100,104\nSE,wait,events,640,960,66,480,510\nSE,wait,threads,640,960,66,490,520\n",
         );
+        write(
+            "operations.csv",
+            "link,way,operation,latency_us,server_cpu_us\ntcp,dx,getattr,60,30\ntcp,hy,getattr,110,80\ntcp,call,getattr,100,79\n",
+        );
+        write(
+            "clients.csv",
+            "link,way,clerks,operations_per_s,server_cpu_us_per_operation,server_pct\ntcp,dx,1,9000,40,30\ntcp,call,1,5000,90,45\n",
+        );
         write("jetty.csv", "cache,bytes,sockets_us,in_place_us,copied_us\non,1024,30,25,26\non,1048576,300,30,120\n");
         draw(folder.path()).unwrap();
         for (file, word) in [
             ("figure-3-jetty-cache-on.svg", "where it lies"),
+            ("figure-2-tcp.svg", "Hybrid-1"),
+            ("clients-server_pct-tcp.svg", "over TCP"),
             ("figure-6-100ms.svg", "parallel, replies"),
             ("figure-7-SE-wait-time.svg", "threads, 99 of 100"),
             ("figure-7-SE-wait-completed.svg", "events"),

@@ -4,6 +4,7 @@
 //! other number is taken as it is. What an application did not write is left out, and named.
 #![allow(clippy::print_stdout, reason = "its output is its purpose")]
 
+mod bars;
 mod figures;
 mod lines;
 mod rows;

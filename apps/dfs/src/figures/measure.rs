@@ -3,19 +3,16 @@
 use std::time::Instant;
 
 use catena_dfs::{
-    Clerk, ClerkConfig, Way,
+    ClerkConfig, Way,
     workload::{Activity, BYTES_MAX, DIRECTORY_BYTES, LINK_BYTES, Operation},
 };
-use catena_files::{Change, FileService, GetattrParams, Handle, LookupParams, ReadParams, Stable, WriteParams};
-use serde_bytes::ByteBuf;
 use tempfile::TempDir;
 
-use super::{Failure, served::Served};
-
-const FILES: usize = 64;
-/// Bytes of attributes, and of the state of a file system, as data that is wanted.
-const ATTRIBUTES_BYTES: u64 = 72;
-const STATE_BYTES: u64 = 40;
+use super::{
+    Failure,
+    player::{Player, lay_out},
+    process::Served,
+};
 
 /// What one operation costs.
 pub(crate) struct Figure {
@@ -50,10 +47,7 @@ impl Mixed {
 
 pub(crate) struct Bench {
     served: Served,
-    clerk: Clerk,
-    files: Vec<(String, Handle)>,
-    links: Vec<Handle>,
-    directories: Vec<Handle>,
+    player: Player,
     _folder: TempDir,
 }
 
@@ -61,71 +55,9 @@ impl Bench {
     pub(crate) async fn start(way: Way, shared_memory: bool) -> Result<Self, Failure> {
         let folder = tempfile::tempdir()?;
         lay_out(folder.path())?;
-        let served = Served::start(folder.path(), shared_memory)?;
-        let clerk = Clerk::connect(ClerkConfig { way, shared_memory, ..ClerkConfig::new(&served.address) }).await?;
-        let mut bench =
-            Self { served, clerk, files: Vec::new(), links: Vec::new(), directories: Vec::new(), _folder: folder };
-        for number in 0..FILES {
-            let name = format!("file{number}");
-            let handle = bench.find(&name).await?;
-            bench.files.push((name, handle));
-        }
-        for bytes in LINK_BYTES {
-            bench.links.push(bench.find(&format!("link{bytes}")).await?);
-        }
-        for bytes in DIRECTORY_BYTES {
-            bench.directories.push(bench.find(&format!("directory{bytes}")).await?);
-        }
-        Ok(bench)
-    }
-
-    async fn find(&self, name: &str) -> Result<Handle, Failure> {
-        let params = LookupParams { path: Some(name.to_owned()), ..LookupParams::default() };
-        Ok(self.clerk.lookup(params).await?.handle)
-    }
-
-    /// Does one operation; gives the bytes of data that it moved.
-    async fn perform(&self, operation: Operation) -> Result<u64, Failure> {
-        let Operation { activity, bytes, pick } = operation;
-        let (name, file) = &self.files[pick as usize % FILES];
-        let larger = |sizes: [u32; 2]| usize::from(bytes > sizes[0]);
-        Ok(match activity {
-            Activity::Getattr => {
-                self.clerk.getattr(GetattrParams { handle: file.clone() }).await?;
-                ATTRIBUTES_BYTES
-            }
-            Activity::Lookup => {
-                let params = LookupParams { name: Some(name.clone()), ..LookupParams::default() };
-                ATTRIBUTES_BYTES + self.clerk.lookup(params).await?.handle.0.len() as u64
-            }
-            Activity::Read => {
-                let read = self.clerk.read(ReadParams { handle: file.clone(), offset: 0, count: bytes }).await?;
-                read.data.len() as u64
-            }
-            Activity::Null => {
-                self.clerk.null().await?;
-                0
-            }
-            Activity::Readlink => self.clerk.readlink(&self.links[larger(LINK_BYTES)]).await?.len() as u64,
-            Activity::Readdir => {
-                let (names, _) = self.clerk.list(&self.directories[larger(DIRECTORY_BYTES)], 0).await?;
-                names.iter().map(|one| one.name.len() as u64 + 18).sum()
-            }
-            Activity::Statfs => {
-                self.clerk.statfs().await?;
-                STATE_BYTES
-            }
-            Activity::Write => {
-                let data = ByteBuf::from(vec![7; bytes as usize]);
-                let params = WriteParams { handle: file.clone(), offset: 0, data, stable: Stable::Unstable };
-                self.clerk.write(params).await?;
-                bytes.into()
-            }
-            Activity::Setattr => {
-                self.clerk.setattr(file, Change { mode: Some(0o644), ..Change::default() }).await?;
-                ATTRIBUTES_BYTES
-            }
-        })
+        let served = Served::start(folder.path(), shared_memory, None)?;
+        let player = Player::open(ClerkConfig { way, shared_memory, ..ClerkConfig::new(&served.address) }).await?;
+        Ok(Self { served, player, _folder: folder })
     }
 
     /// Each operation of Figures 2 and 3, cached at the server, so many times.
@@ -145,16 +77,16 @@ impl Bench {
         let mut figures = Vec::new();
         for (name, operation) in operations {
             for _ in 0..100 {
-                self.perform(operation).await?;
+                self.player.perform(operation).await?;
             }
-            let before = self.served.cpu_us()?;
+            let before = self.served.process.cpu_us()?;
             let mut took = Vec::with_capacity(times);
             for _ in 0..times {
                 let begun = Instant::now();
-                self.perform(operation).await?;
+                self.player.perform(operation).await?;
                 took.push(begun.elapsed());
             }
-            let cpu_us = (self.served.cpu_us()? - before) / times as f64;
+            let cpu_us = (self.served.process.cpu_us()? - before) / times as f64;
             took.sort_unstable();
             let latency_us = took[times / 2].as_secs_f64() * 1e6;
             figures.push(Figure { operation: name.to_owned(), latency_us, cpu_us });
@@ -164,41 +96,23 @@ impl Bench {
 
     /// The mix, one after the other.
     pub(crate) async fn mix(&mut self, operations: impl Iterator<Item = Operation>) -> Result<Mixed, Failure> {
-        let (cpu, wire, asked) = (self.served.cpu_us()?, self.clerk.traffic(), self.clerk.counts().asked);
-        let control = self.clerk.control_bytes();
+        let clerk = &self.player.clerk;
+        let (cpu, wire, asked) = (self.served.process.cpu_us()?, clerk.traffic(), clerk.counts().asked);
+        let control = clerk.control_bytes();
         let (mut data_bytes, mut with_control, mut count) = (0, 0, 0_u64);
         for operation in operations {
-            let before = self.clerk.counts().asked;
-            let moved = self.perform(operation).await?;
+            let before = clerk.counts().asked;
+            let moved = self.player.perform(operation).await?;
             data_bytes += moved;
-            with_control += if self.clerk.counts().asked > before { moved } else { 0 };
+            with_control += if clerk.counts().asked > before { moved } else { 0 };
             count += 1;
         }
         Ok(Mixed {
-            cpu_us: (self.served.cpu_us()? - cpu) / count as f64,
-            wire_bytes: self.clerk.traffic() - wire,
+            cpu_us: (self.served.process.cpu_us()? - cpu) / count as f64,
+            wire_bytes: clerk.traffic() - wire,
             data_bytes,
-            control_bytes: (self.clerk.control_bytes() - control).saturating_sub(with_control),
-            asked: self.clerk.counts().asked - asked,
+            control_bytes: (clerk.control_bytes() - control).saturating_sub(with_control),
+            asked: clerk.counts().asked - asked,
         })
     }
-}
-
-/// What there is to work on: files, links and directories of the sizes that the workload has.
-fn lay_out(root: &std::path::Path) -> std::io::Result<()> {
-    for number in 0..FILES {
-        std::fs::write(root.join(format!("file{number}")), vec![number as u8; BYTES_MAX as usize])?;
-    }
-    for bytes in LINK_BYTES {
-        std::os::unix::fs::symlink("x".repeat(bytes as usize), root.join(format!("link{bytes}")))?;
-    }
-    for bytes in DIRECTORY_BYTES {
-        let dir = root.join(format!("directory{bytes}"));
-        std::fs::create_dir(&dir)?;
-        // A name takes its bytes and 18 more: so many of 46 bytes are what is wanted.
-        for number in 0..bytes / 64 {
-            std::fs::write(dir.join(format!("{number:0>46}")), b"")?;
-        }
-    }
-    Ok(())
 }

@@ -1,7 +1,12 @@
-//! The figures of section 5.2 beside ours: Figure 2 (latency), Figure 3 (the server's processor), and the mix of Table 1a.
+//! The figures of section 5.2 beside ours: Figure 2 (latency), Figure 3 (the server's processor), and the mix of Table 1a; how many clerks a server serves; and copies of
+//! files beside another NFS server.
 
+mod clients;
+mod copies;
 mod measure;
-mod served;
+mod player;
+mod process;
+mod replay;
 
 use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
 
@@ -11,7 +16,10 @@ use catena_dfs::{
 };
 use serde::Serialize;
 
+use clients::Clients;
+use copies::Copies;
 use measure::{Bench, Figure};
+pub(crate) use replay::{Replaying, replay};
 
 /// What to measure.
 #[derive(clap::Args)]
@@ -33,7 +41,7 @@ pub(crate) struct Arguments {
     smoke: bool,
 }
 
-type Failure = Box<dyn std::error::Error>;
+pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// What the goals are about, on one host in shared memory and over TCP.
 #[derive(Serialize, Default)]
@@ -53,22 +61,49 @@ struct Summary {
     dx_overhead_pct: f64,
     /// Operations of the mix for which control went to the server, of all, by READs.
     dx_misses_pct: BTreeMap<String, f64>,
+    #[serde(flatten)]
+    clients: Clients,
+    #[serde(flatten)]
+    copies: Copies,
     /// What the paper has.
     paper: BTreeMap<&'static str, &'static str>,
 }
 
+/// Whether memory is shared, and how that is called.
+const LINKS: [(bool, &str); 2] = [(true, "shared_memory"), (false, "tcp")];
 const WAYS: [(Way, &str); 3] = [(Way::Data, "dx"), (Way::Hybrid, "hy"), (Way::Call, "call")];
 
 pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
-    let (times, mix) = if arguments.smoke { (200, 2_000) } else { (arguments.times, arguments.mix) };
     std::fs::create_dir_all(&arguments.out)?;
     let paper =
         BTreeMap::from([("dx_hy_latency", "always better"), ("dx_hy_cpu", "0.5"), ("dx_control_pct", "12 (by RPC)")]);
     let mut summary = Summary { smoke: arguments.smoke, paper, ..Summary::default() };
+    let write = |name: &str, text: &str| std::fs::write(arguments.out.join(name), text);
+    let (operations, mixes) = of_each(&arguments, &mut summary).await?;
+    write("operations.csv", &operations)?;
+    write("mix.csv", &mixes)?;
+    write("table1.csv", &table())?;
+    let (clients, lines) = clients::measure(&clients::Plan::new(arguments.smoke, arguments.seed)).await?;
+    summary.clients = clients;
+    write("clients.csv", &lines)?;
+    let (copies, lines) = copies::measure(arguments.smoke)?;
+    summary.copies = copies;
+    if !lines.is_empty() {
+        write("copies.csv", &lines)?;
+    }
+    let told = serde_json::to_string_pretty(&summary)?;
+    write("summary.json", &told)?;
+    println!("{told}");
+    Ok(())
+}
+
+/// Each operation and the mix, by each way: the two tables as CSV.
+async fn of_each(arguments: &Arguments, summary: &mut Summary) -> Result<(String, String), Failure> {
+    let (times, mix) = if arguments.smoke { (200, 2_000) } else { (arguments.times, arguments.mix) };
     let mut lines = String::from("link,way,operation,latency_us,server_cpu_us\n");
     let mut mixes =
         String::from("link,way,operations,server_cpu_us_per_operation,wire_bytes,data_bytes,control_bytes,asked\n");
-    for (shared_memory, link) in [(true, "shared_memory"), (false, "tcp")] {
+    for (shared_memory, link) in LINKS {
         let mut per_way: BTreeMap<&str, Vec<Figure>> = BTreeMap::new();
         let mut mix_cpu: BTreeMap<&str, f64> = BTreeMap::new();
         for (way, name) in WAYS {
@@ -98,12 +133,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
         summary.dx_hy_cpu.insert(link.to_owned(), worst(&per_way, |one| one.cpu_us));
         summary.dx_call_cpu_mix.insert(link.to_owned(), mix_cpu["dx"] / mix_cpu["call"].max(f64::EPSILON));
     }
-    std::fs::write(arguments.out.join("operations.csv"), lines)?;
-    std::fs::write(arguments.out.join("mix.csv"), mixes)?;
-    std::fs::write(arguments.out.join("table1.csv"), table())?;
-    std::fs::write(arguments.out.join("summary.json"), serde_json::to_string_pretty(&summary)?)?;
-    println!("{}", serde_json::to_string_pretty(&summary)?);
-    Ok(())
+    Ok((lines, mixes))
 }
 
 /// The worst ratio of DX to HY.

@@ -1,0 +1,227 @@
+//! How many clerks a server serves before its one core is full: more and more of them replay the mix as fast as they can.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    time::{Duration, Instant},
+};
+
+use serde::Serialize;
+
+use super::{
+    Failure, LINKS,
+    player::lay_out,
+    process::{Process, Served},
+};
+
+/// The two that are compared, as the command line names them, and as the figures do.
+const WAYS: [(&str, &str); 2] = [("data", "dx"), ("call", "call")];
+/// Processes in which the clerks are.
+const PROCESSES_MAX: u64 = 4;
+/// Of the server's core, percent: it is full.
+const FULL_PCT: f64 = 95.0;
+
+/// How much is measured.
+pub(crate) struct Plan {
+    /// Numbers of clerks.
+    pub(crate) clerks: &'static [u64],
+    /// Before it counts.
+    pub(crate) warm: Duration,
+    pub(crate) counts: Duration,
+    pub(crate) seed: u64,
+}
+
+impl Plan {
+    pub(crate) fn new(smoke: bool, seed: u64) -> Self {
+        match smoke {
+            true => Self { clerks: &[1, 4], warm: Duration::from_millis(50), counts: Duration::from_millis(150), seed },
+            false => Self {
+                clerks: &[1, 2, 4, 8, 16, 32, 64],
+                warm: Duration::from_secs(1),
+                counts: Duration::from_secs(4),
+                seed,
+            },
+        }
+    }
+}
+
+/// What so many clerks did.
+struct Point {
+    clerks: u64,
+    operations_per_s: f64,
+    /// Of the server, for each operation.
+    server_cpu_us: f64,
+    /// Of the server's core.
+    server_pct: f64,
+}
+
+/// What becomes of it.
+#[derive(Serialize, Default)]
+pub(crate) struct Clients {
+    /// Operations a second that the server's one core is enough for, by READs / by ordinary calls.
+    dx_clients_ratio: BTreeMap<&'static str, f64>,
+    /// Those operations a second.
+    dx_clients_operations_per_s: BTreeMap<String, f64>,
+    /// How full the server's core was at most, percent. Below 95 the core was never full: then the figure above is what its processor time for an operation leaves room for,
+    /// not what was seen.
+    dx_clients_server_pct: BTreeMap<String, f64>,
+}
+
+impl Clients {
+    fn note(&mut self, link: &'static str, way: &str, points: &[Point]) {
+        let fullest = points.iter().map(|point| point.server_pct).fold(0.0, f64::max);
+        self.dx_clients_server_pct.insert(format!("{link}, {way}"), fullest);
+        let capacity = capacity(points);
+        self.dx_clients_operations_per_s.insert(format!("{link}, {way}"), capacity);
+        // By READs they come first.
+        let ratio = self.dx_clients_ratio.entry(link).or_insert(capacity);
+        if way == "call" {
+            *ratio /= capacity.max(f64::EPSILON);
+        }
+    }
+}
+
+/// Operations a second of a server whose core is full: the most that were seen while it was; else what the processor time for one of them leaves room for, where the most
+/// clerks shared it.
+fn capacity(points: &[Point]) -> f64 {
+    let full = points.iter().filter(|point| point.server_pct >= FULL_PCT).map(|point| point.operations_per_s);
+    let left_room = || points.last().map_or(0.0, |point| 1e6 / point.server_cpu_us.max(f64::EPSILON));
+    full.reduce(f64::max).unwrap_or_else(left_room)
+}
+
+/// Measures, and gives the table as CSV, too.
+pub(crate) async fn measure(plan: &Plan) -> Result<(Clients, String), Failure> {
+    let mut clients = Clients::default();
+    let mut lines = String::from("link,way,clerks,operations_per_s,server_cpu_us_per_operation,server_pct\n");
+    for (shared_memory, link) in LINKS {
+        for (way, name) in WAYS {
+            println!("{link}, {name}: clerks of a server on one core");
+            let points = points(plan, way, shared_memory).await?;
+            for Point { clerks, operations_per_s, server_cpu_us, server_pct } in &points {
+                writeln!(lines, "{link},{name},{clerks},{operations_per_s:.0},{server_cpu_us:.3},{server_pct:.1}")?;
+            }
+            clients.note(link, name, &points);
+        }
+    }
+    Ok((clients, lines))
+}
+
+/// One server, and more and more clerks.
+async fn points(plan: &Plan, way: &str, shared_memory: bool) -> Result<Vec<Point>, Failure> {
+    let folder = tempfile::tempdir()?;
+    lay_out(folder.path())?;
+    let (one, others) = cores()?;
+    let served = Served::start(folder.path(), shared_memory, Some(&one))?;
+    let mut points = Vec::new();
+    for clerks in plan.clerks {
+        let mut all = start(&served, (way, shared_memory), *clerks, plan.seed, &others)?;
+        for process in &mut all {
+            process.says("replaying")?;
+        }
+        tokio::time::sleep(plan.warm).await;
+        let (began, worked, before) = (Instant::now(), served.process.cpu_us()?, done(&mut all)?);
+        tokio::time::sleep(plan.counts).await;
+        let (cpu_us, operations) = (served.process.cpu_us()? - worked, (done(&mut all)? - before).max(1) as f64);
+        let took_us = began.elapsed().as_secs_f64() * 1e6;
+        points.push(Point {
+            clerks: *clerks,
+            operations_per_s: operations * 1e6 / took_us,
+            server_cpu_us: cpu_us / operations,
+            server_pct: cpu_us * 100.0 / took_us,
+        });
+    }
+    Ok(points)
+}
+
+/// So many clerks, in a few processes.
+fn start(
+    served: &Served,
+    (way, shared_memory): (&str, bool),
+    clerks: u64,
+    seed: u64,
+    cores: &str,
+) -> Result<Vec<Process>, Failure> {
+    let count = clerks.min(PROCESSES_MAX);
+    let process = |number: u64| {
+        // The first ones have one more where they cannot be shared out evenly.
+        let (here, from) = (clerks / count + u64::from(number < clerks % count), seed + number * clerks);
+        let (here, from) = (here.to_string(), from.to_string());
+        let mut arguments = vec!["replay", &served.address, "--way", way, "--clerks", &here, "--seed", &from];
+        if !shared_memory {
+            arguments.push("--without-shared-memory");
+        }
+        Process::start(&arguments, Some(cores))
+    };
+    (0..count).map(process).collect()
+}
+
+/// Operations that all have done.
+fn done(all: &mut [Process]) -> Result<u64, Failure> {
+    let mut sum = 0;
+    for process in all {
+        process.tell("how many?")?;
+        sum += process.says("")?.parse::<u64>()?;
+    }
+    Ok(sum)
+}
+
+/// A core for the server, and those for the clerks: all others of this process, or the same one where there is no other.
+fn cores() -> Result<(String, String), Failure> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).ok_or("no list of cores")?;
+    apart(allowed.trim()).ok_or_else(|| format!("a list of cores that is none: {allowed:?}").into())
+}
+
+/// The first of a list of cores, and the rest of it.
+fn apart(list: &str) -> Option<(String, String)> {
+    let (first, rest) = list.split_once(',').unwrap_or((list, ""));
+    let (one, more) = match first.split_once('-') {
+        None => (first.parse::<u32>().ok()?, String::new()),
+        Some((from, to)) => {
+            let (from, to) = (from.parse::<u32>().ok()?, to.parse::<u32>().ok()?);
+            (from, format!("{}-{to}", from + 1))
+        }
+    };
+    let others = [more.as_str(), rest].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(",");
+    let one = one.to_string();
+    Some(if others.is_empty() { (one.clone(), one) } else { (one, others) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_has_a_core_of_its_own_where_there_are_two() {
+        let cases = [
+            ("0-1", Some(("0", "1-1"))),
+            ("0-7,9", Some(("0", "1-7,9"))),
+            ("3,5-6", Some(("3", "5-6"))),
+            ("2", Some(("2", "2"))),
+            ("none", None),
+        ];
+        for (list, expected) in cases {
+            let got = apart(list);
+            assert_eq!(got.as_ref().map(|(one, others)| (one.as_str(), others.as_str())), expected, "{list}");
+        }
+    }
+
+    #[test]
+    fn a_core_that_was_never_full_is_judged_by_its_time_for_an_operation() {
+        let point = |operations_per_s, server_cpu_us, server_pct| Point {
+            clerks: 1,
+            operations_per_s,
+            server_cpu_us,
+            server_pct,
+        };
+        let mut clients = Clients::default();
+        clients.note("tcp", "dx", &[point(900.0, 50.0, 4.0), point(1_500.0, 20.0, 3.0)]);
+        clients.note(
+            "tcp",
+            "call",
+            &[point(9_000.0, 100.0, 90.0), point(10_000.0, 99.0, 99.0), point(9_900.0, 98.0, 98.0)],
+        );
+        assert_eq!(clients.dx_clients_ratio["tcp"], 5.0, "50,000 that there would be room for, 10,000 that were seen");
+        assert_eq!(clients.dx_clients_server_pct["tcp, dx"], 4.0);
+    }
+}

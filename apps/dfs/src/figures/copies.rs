@@ -1,0 +1,173 @@
+//! Copying files by libnfs's own utility: through the clerk, and through nfs-ganesha, which serves files of the same sizes from the same disk of this machine.
+
+use std::{collections::BTreeMap, fmt::Write as _, panic::catch_unwind, path::Path, process::Command, time::Instant};
+
+use catena_bridge_nfs::testing::GaneshaServer;
+use serde::Serialize;
+use tempfile::TempDir;
+
+use super::{
+    Failure,
+    process::{Process, Served},
+};
+
+/// How much is measured.
+struct Plan {
+    /// Bytes of the files.
+    sizes: &'static [usize],
+    /// Times that each is copied, by each in turn.
+    rounds: usize,
+}
+
+/// What becomes of it: nothing, where nfs-ganesha or the utility is not there.
+#[derive(Serialize, Default)]
+pub(crate) struct Copies {
+    /// Time through nfs-ganesha / through the clerk, all sizes together, by where the files go.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    clerk_nfs_ratio: BTreeMap<&'static str, f64>,
+    /// Why there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clerk_nfs_ratio_missing: Option<String>,
+}
+
+/// A server of files as the utility names it.
+struct Door<'a> {
+    name: &'static str,
+    /// What comes before and after a file's name.
+    url: [String; 2],
+    /// Where its files are.
+    folder: &'a Path,
+}
+
+#[derive(Clone, Copy)]
+enum To {
+    /// From the server into a folder of this machine.
+    Here,
+    /// From there to the server.
+    Server,
+}
+
+const WAYS: [(To, &str); 2] = [(To::Here, "read"), (To::Server, "write")];
+
+/// Measures, and gives the table as CSV, too.
+pub(crate) fn measure(smoke: bool) -> Result<(Copies, String), Failure> {
+    let plan = match smoke {
+        true => Plan { sizes: &[1 << 20], rounds: 1 },
+        false => Plan { sizes: &[64 << 10, 1 << 20, 16 << 20], rounds: 15 },
+    };
+    let missing = |why: String| {
+        println!("copies are not compared: {why}");
+        (Copies { clerk_nfs_ratio_missing: Some(why), ..Copies::default() }, String::new())
+    };
+    if let Err(why) = Command::new("nfs-cp").output() {
+        return Ok(missing(format!("nfs-cp does not run ({why}); it is in Debian's libnfs-utils")));
+    }
+    // What starts it was made for tests, and panics with what there is to do.
+    let ganesha = match catch_unwind(GaneshaServer::start) {
+        Ok(ganesha) => ganesha,
+        Err(why) => {
+            let text = why.downcast_ref::<String>().map(String::as_str).or_else(|| why.downcast_ref::<&str>().copied());
+            return Ok(missing(format!("nfs-ganesha does not run: {}", text.unwrap_or("its message is above"))));
+        }
+    };
+    println!("copies through the clerk and through nfs-ganesha");
+    Ok(compare(&plan, &ganesha).unwrap_or_else(|why| missing(why.to_string())))
+}
+
+fn compare(plan: &Plan, ganesha: &GaneshaServer) -> Result<(Copies, String), Failure> {
+    // On the same file system as nfs-ganesha's.
+    let beside = ganesha.dir.parent().ok_or("nfs-ganesha serves the root")?;
+    let (served_folder, here) = (TempDir::new_in(beside)?, TempDir::new_in(beside)?);
+    let served = Served::start(served_folder.path(), true, None)?;
+    let mut clerk = Process::start(&["clerk", &served.address, "--port", "0"], None)?;
+    let port = clerk.says("NFSv3 at 127.0.0.1, port ")?;
+    let port = port.split_whitespace().next().unwrap_or_default().to_owned();
+    let ours = [String::from("nfs://127.0.0.1//"), format!("?nfsport={port}&mountport={port}&version=3")];
+    let GaneshaServer { nfs_port, mount_port, export, .. } = ganesha;
+    let theirs = [format!("nfs://127.0.0.1{export}/"), format!("?nfsport={nfs_port}&mountport={mount_port}&version=3")];
+    let doors = [
+        Door { name: "clerk", url: ours, folder: served_folder.path() },
+        Door { name: "ganesha", url: theirs, folder: &ganesha.dir },
+    ];
+    let mut lines = String::from("to,bytes,clerk_ms,ganesha_ms\n");
+    let mut copies = Copies::default();
+    for (to, way) in WAYS {
+        let mut sums = [0.0; 2];
+        for bytes in plan.sizes {
+            let content = content(*bytes);
+            for folder in doors.iter().map(|door| door.folder).chain([here.path()]) {
+                std::fs::write(folder.join(source(*bytes)), &content)?;
+            }
+            let medians = alternately(plan.rounds, &doors, |door, round| {
+                copied(door, to, here.path(), (*bytes, round), &content)
+            })?;
+            writeln!(lines, "{way},{bytes},{:.3},{:.3}", medians[0], medians[1])?;
+            sums = [sums[0] + medians[0], sums[1] + medians[1]];
+        }
+        copies.clerk_nfs_ratio.insert(way, sums[1] / sums[0].max(f64::EPSILON));
+    }
+    Ok((copies, lines))
+}
+
+/// The medians of so many copies by each, in turns, milliseconds; one more before them does not count.
+fn alternately<'a>(
+    rounds: usize,
+    doors: &[Door<'a>; 2],
+    mut copy: impl FnMut(&Door<'a>, usize) -> Result<f64, Failure>,
+) -> Result<[f64; 2], Failure> {
+    let mut took = [Vec::new(), Vec::new()];
+    for round in 0..=rounds {
+        for (door, took) in doors.iter().zip(&mut took) {
+            let ms = copy(door, round)?;
+            if round > 0 {
+                took.push(ms);
+            }
+        }
+    }
+    Ok(took.map(|mut took| {
+        took.sort_unstable_by(f64::total_cmp);
+        took.get(took.len() / 2).copied().unwrap_or_default()
+    }))
+}
+
+/// Copies a file, and looks whether that is what it was; gives the milliseconds.
+fn copied(
+    door: &Door<'_>,
+    to: To,
+    here: &Path,
+    (bytes, round): (usize, usize),
+    content: &[u8],
+) -> Result<f64, Failure> {
+    let [before, after] = &door.url;
+    let at_server = |name: &str| format!("{before}{name}{after}");
+    let local = |name: &str| here.join(name).display().to_string();
+    let (source, copy) = (source(bytes), format!("{bytes}.{round}.{}", door.name));
+    let (from, into, folder) = match to {
+        To::Here => (at_server(&source), local(&copy), here),
+        To::Server => (local(&source), at_server(&copy), door.folder),
+    };
+    let began = Instant::now();
+    let run = Command::new("nfs-cp").args([&from, &into]).output()?;
+    let ms = began.elapsed().as_secs_f64() * 1e3;
+    if !run.status.success() {
+        return Err(format!("nfs-cp {from} {into}: {}", String::from_utf8_lossy(&run.stderr)).into());
+    }
+    let copy = folder.join(copy);
+    if std::fs::read(&copy)? != content {
+        return Err(format!("{into} is not what {from} is").into());
+    }
+    std::fs::remove_file(copy)?;
+    Ok(ms)
+}
+
+fn source(bytes: usize) -> String {
+    format!("{bytes}.bin")
+}
+
+/// Bytes that are not all alike.
+fn content(bytes: usize) -> Vec<u8> {
+    let mut rng = fastrand::Rng::with_seed(bytes as u64);
+    let mut content = vec![0; bytes];
+    rng.fill(&mut content);
+    content
+}
