@@ -1,8 +1,7 @@
 //! The body of a file, for whoever reads it: frame by frame, the next one read while one is sent.
 
 use std::{
-    io,
-    os::unix::fs::FileExt as _,
+    io::{self, IoSliceMut, Read as _, Seek as _},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -11,12 +10,16 @@ use std::{
 use bytes::Bytes;
 use catena::Segment;
 use hyper::body::{Body, Frame, SizeHint};
+use rustix::io::{ReadWriteFlags, preadv2};
 use tokio::task::JoinHandle;
 
 use super::cache::Content;
 
 /// Bytes of a frame out of a segment.
 const FRAME_BYTES: u64 = 256 << 10;
+
+/// Bytes that are read without another thread, if they are in memory: to copy more takes longer than to wake one.
+const AT_ONCE_BYTES_MAX: u64 = 256 << 10;
 
 /// What is sent of a file.
 #[derive(Debug)]
@@ -43,40 +46,61 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Begins to read the next frame.
-    fn begin(&mut self, end: u64) {
-        let (file, at, count) = (Arc::clone(&self.file), self.at, self.step.min(end - self.at));
-        if count == 0 {
-            return;
+    /// The next frame, if the system has it in memory.
+    fn at_once(&mut self) -> Option<Bytes> {
+        let count = self.step.min(self.left);
+        if count == 0 || count > AT_ONCE_BYTES_MAX {
+            return None;
         }
-        self.at += count;
-        self.reading = Some(tokio::task::spawn_blocking(move || {
-            let mut bytes = vec![0; usize::try_from(count).unwrap_or_default()];
-            // A file that has shrunk ends the body in its midst: its length was promised.
-            file.read_exact_at(&mut bytes, at).map(|()| bytes.into())
-        }));
+        let mut bytes = vec![0; count as usize];
+        let read = preadv2(&*self.file, &mut [IoSliceMut::new(&mut bytes)], self.at, ReadWriteFlags::NOWAIT).ok()?;
+        (read == bytes.len()).then(|| bytes.into())
+    }
+
+    /// Begins to read the next frame in a thread that may wait for a disk.
+    fn begin(&mut self) {
+        let (file, at, count) = (Arc::clone(&self.file), self.at, self.step.min(self.left));
+        if count > 0 {
+            self.reading = Some(tokio::task::spawn_blocking(move || read_at(&file, at, count)));
+        }
+    }
+
+    /// Takes what was read.
+    fn took(&mut self, bytes: &Bytes) {
+        self.at += bytes.len() as u64;
+        self.left -= bytes.len() as u64;
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
-        if self.left == 0 {
-            return Poll::Ready(None);
-        }
         if self.reading.is_none() {
-            self.begin(self.at + self.left);
+            if let Some(bytes) = self.at_once() {
+                self.took(&bytes);
+                return Poll::Ready(Some(Ok(bytes)));
+            }
+            self.begin();
         }
         let Some(reading) = &mut self.reading else { return Poll::Ready(None) };
         let read = ready!(Pin::new(reading).poll(cx)).unwrap_or_else(|why| Err(io::Error::other(why)));
         self.reading = None;
         match &read {
             Ok(bytes) => {
-                self.left -= bytes.len() as u64;
+                self.took(bytes);
                 // The next one comes while this one goes.
-                self.begin(self.at + self.left);
+                self.begin();
             }
             Err(_) => self.left = 0,
         }
         Poll::Ready(Some(read))
     }
+}
+
+/// So many bytes of a file, into memory that nobody sets to zero before. Nobody else reads this opened file.
+fn read_at(mut file: &std::fs::File, at: u64, count: u64) -> io::Result<Bytes> {
+    let mut bytes = Vec::with_capacity(usize::try_from(count).unwrap_or_default());
+    file.seek(io::SeekFrom::Start(at))?;
+    file.take(count).read_to_end(&mut bytes)?;
+    // A file that has shrunk ends the body in its midst: its length was promised.
+    if (bytes.len() as u64) < count { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(bytes.into()) }
 }
 
 impl FileBody {

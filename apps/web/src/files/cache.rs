@@ -17,6 +17,7 @@ use cap_std::{
     fs::{Dir, File},
 };
 use catena::{Export, Node, Notify, Rights, Segment};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 
 use super::Keep;
 use crate::{bodies::lock, limits::FileLimits, staging::unguessable};
@@ -32,6 +33,10 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
+    fn of(about: &std::fs::Metadata) -> Self {
+        Self { bytes: about.len(), modified: about.modified().ok() }
+    }
+
     /// As an entity tag.
     pub(super) fn tag(&self) -> String {
         let since = self.modified.and_then(|modified| modified.duration_since(SystemTime::UNIX_EPOCH).ok());
@@ -147,6 +152,9 @@ impl Cache {
     }
 
     async fn look(&self, name: &str) -> io::Result<(Arc<std::fs::File>, Stamp)> {
+        if let Some(found) = look_at_once(&self.folder, name) {
+            return Ok(found);
+        }
         let (folder, name) = (Arc::clone(&self.folder), name.to_owned());
         apart(move || {
             let about = folder.metadata(&name)?;
@@ -159,8 +167,8 @@ impl Cache {
             }
             let file: File = folder.open(&name)?;
             let file = file.into_std();
-            let about = file.metadata()?;
-            Ok((Arc::new(file), Stamp { bytes: about.len(), modified: about.modified().ok() }))
+            let stamp = Stamp::of(&file.metadata()?);
+            Ok((Arc::new(file), stamp))
         })
         .await
     }
@@ -188,6 +196,22 @@ impl Cache {
         }
         Ok(found)
     }
+}
+
+/// A file, if the system has its whole path in memory: then it is opened without another thread, which takes longer to wake. `None`: it is to be looked for by somebody who
+/// may wait, and says what is wrong.
+fn look_at_once(folder: &Dir, name: &str) -> Option<(Arc<std::fs::File>, Stamp)> {
+    let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::CACHED;
+    let open = |how: OFlags| openat2(folder, name, how | OFlags::CLOEXEC, Mode::empty(), within).ok();
+    let is_file = |mode| FileType::from_raw_mode(mode) == FileType::RegularFile;
+    // To open what is no file may do something.
+    if !is_file(fstat(open(OFlags::PATH)?).ok()?.st_mode) {
+        return None;
+    }
+    // Nor does it wait for whatever has come to its place since.
+    let file = std::fs::File::from(open(OFlags::RDONLY | OFlags::NONBLOCK)?);
+    let about = file.metadata().ok()?;
+    about.is_file().then(|| (Arc::new(file), Stamp::of(&about)))
 }
 
 fn in_segment(node: &Node, mut file: &std::fs::File, stamp: Stamp, step: usize) -> io::Result<Kept> {
@@ -218,4 +242,32 @@ fn in_memory(file: &std::fs::File, stamp: Stamp) -> io::Result<Bytes> {
 /// In a thread that may wait for a disk.
 async fn apart<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn files_within_the_folder_are_opened_at_once_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir(at("sub")).unwrap();
+        std::fs::write(at("sub/file"), "seven b").unwrap();
+        symlink("sub/file", at("within")).unwrap();
+        symlink("/etc/passwd", at("out")).unwrap();
+        symlink("../../etc/passwd", at("up")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+        let dir = Dir::open_ambient_dir(folder.path(), ambient_authority()).unwrap();
+        for name in ["sub/file", "within"] {
+            assert_eq!(look_at_once(&dir, name).map(|(_, stamp)| stamp.bytes), Some(7), "{name}");
+        }
+        for name in ["sub", "out", "up", "socket", "none", "../etc/passwd", "/etc/passwd"] {
+            assert!(look_at_once(&dir, name).is_none(), "{name}");
+        }
+    }
 }

@@ -76,6 +76,7 @@ async fn jetty_serves_files_and_applications_to_the_same_clients() {
     application(&fetcher).await;
     nonsense(&address).await;
     parts_stay(&address).await;
+    one_question_is_enough(&address).await;
     Box::pin(java_fetches(&address, &fetcher)).await;
     let proxy = Proxy::open(connected(&address).await, "kept", "127.0.0.1:0", ProxyLimits::default()).await.unwrap();
     let asked = b"GET /sub/ HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
@@ -210,6 +211,19 @@ async fn nonsense(address: &str) {
     }
     for number in [&b""[..], b"1", &[0; 8], &[7; 9]] {
         assert!(text(&[b"N", number]).await.starts_with('\u{4}'), "{number:?}");
+    }
+}
+
+/// What is read from the disk, and has the length that its head promised, needs one question.
+async fn one_question_is_enough(address: &str) {
+    let client = Client::builder("c").join(Place::new(address)).connect().await.unwrap();
+    for (bytes, kind, part) in [(1, 0, None), (8_000, 0, None), (100_000, 3, Some(3))] {
+        let head = format!("GET /{bytes} HTTP/1.1\r\n\r\n");
+        let question = catena::Question::new([Bytes::from_static(b"F"), Bytes::from(head)]);
+        let answer = client.ask("read", question).await.unwrap().bytes().await.unwrap();
+        assert_eq!(answer[0], kind, "{bytes} bytes: they came with the head, or their only part did");
+        let told = part.map(|_| begun_body(&answer).1[0]);
+        assert_eq!(told, part, "{bytes} bytes: the part is the last, in a segment");
     }
 }
 
