@@ -25,8 +25,6 @@ final class CatenaStream implements HttpStream {
     private Content.Chunk content;
     private volatile Pull pull;
     private volatile boolean committed;
-    /** Bytes of the body that its head promised and that were not sent; -1: it promised none. */
-    private long left = -1;
 
     CatenaStream(CatenaConnector connector, Exchange exchange, HttpChannel channel) {
         this.connector = connector;
@@ -63,21 +61,15 @@ final class CatenaStream implements HttpStream {
     public void send(MetaData.Request request, MetaData.Response response, boolean last, ByteBuffer written, Callback callback) {
         ByteBuffer bytes = written == null ? BufferUtil.EMPTY_BUFFER : written;
         boolean headOnly = HttpMethod.HEAD.is(request.getMethod());
+        Pull pulled = pull;
         if (response != null && !HttpStatus.isInformational(response.getStatus())) {
             committed = true;
-            left = headOnly ? -1 : response.getHttpFields().getLongField(HttpHeader.CONTENT_LENGTH);
-            commit(headOnly, response, ends(last, bytes), bytes, callback);
-        } else if (pull != null && (left != 0 || bytes.hasRemaining())) {
-            pull.write(bytes, ends(last, bytes), callback::succeeded, callback::failed);
+            commit(headOnly, response, last, bytes, callback);
+        } else if (pulled != null) {
+            pulled.write(bytes, last, callback::succeeded, callback::failed);
         } else {
             callback.succeeded();
         }
-    }
-
-    /** Whether the body ends with these bytes: Jetty says so, or there are as many as its head promised. Then Jetty still sends an end with nothing in it, and nobody asks for that. */
-    private boolean ends(boolean last, ByteBuffer bytes) {
-        left -= left < 0 ? 0 : bytes.remaining();
-        return last || left == 0;
     }
 
     /** Decides where the body is to be found. */
@@ -89,10 +81,14 @@ final class CatenaStream implements HttpStream {
         } else if (small || (last && Exchange.isSmall(bytes.remaining()))) {
             exchange.here(head, headOnly ? BufferUtil.EMPTY_BUFFER : bytes);
             callback.succeeded();
-        } else if ((pull = exchange.pulled()) == null) {
-            callback.failed(new IllegalStateException("too many bodies are under way"));
         } else {
-            pull.begin(head, bytes, last, callback::succeeded, callback::failed);
+            Pull begun = exchange.pulled();
+            pull = begun;
+            if (begun == null) {
+                callback.failed(new IllegalStateException("too many bodies are under way"));
+            } else {
+                begun.begin(head, bytes, last, callback::succeeded, callback::failed);
+            }
         }
     }
 
@@ -110,8 +106,9 @@ final class CatenaStream implements HttpStream {
 
     @Override
     public Runnable cancelSend(Throwable cause, Callback callback) {
-        if (pull != null) {
-            pull.fail();
+        Pull pulled = pull;
+        if (pulled != null) {
+            pulled.fail();
         }
         callback.succeeded();
         return null;
@@ -144,8 +141,9 @@ final class CatenaStream implements HttpStream {
 
     @Override
     public void failed(Throwable why) {
-        if (pull != null) {
-            pull.fail();
+        Pull pulled = pull;
+        if (pulled != null) {
+            pulled.fail();
         } else if (!committed) {
             committed = true;
             exchange.told(HttpStatus.INTERNAL_SERVER_ERROR_500, "the service failed");
