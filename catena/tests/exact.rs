@@ -117,7 +117,11 @@ impl Tally {
         count(&self.never, !ended);
         count(&self.early, ended && came < tree.all());
         count(&self.wrong, came > tree.all() || (ended && set.ended() != Some(Ended::Complete)));
-        count(&self.late, ended && last.elapsed() > LATE);
+        let after = last.elapsed();
+        count(&self.late, ended && after > LATE);
+        if !ended || after > LATE || came != tree.all() {
+            println!("seed {seed}: {came} of {} replies, {:?} {after:?} after the last", tree.all(), set.ended());
+        }
         self.replies.fetch_add(came, Ordering::Relaxed);
     }
 }

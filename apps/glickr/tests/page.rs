@@ -1,4 +1,5 @@
-//! Glickr's page, in a real browser: what is to be seen, and when. How long an engine takes is up to the test.
+//! Glickr's page, in a real browser: what is to be seen, and when. How long an engine takes is up to the test. And what the gateway's own module
+//! (`/catena.js`) does there.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod chromium;
@@ -8,6 +9,7 @@ use std::{
     sync::Arc,
 };
 
+use catena::{Client, Context, Node, Service};
 use catena_gateway::{Config, Gateway};
 use catena_glickr::{
     ENGINES, SEED,
@@ -15,6 +17,7 @@ use catena_glickr::{
     stage::{self, Stage},
 };
 use chromium::Page;
+use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
 /// What an engine is asked, and that it is asked no more.
@@ -144,4 +147,28 @@ async fn typing_on_cancels_the_search_at_every_engine() {
     glickr.opens(ENGINES.map(|engine| engine.id));
     glickr.page.until(&state("search", "complete")).await;
     assert!(glickr.page.value(&pins("search")).await.as_u64().unwrap() > 12);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_has_a_blob_whole_and_another_in_part_and_neither_twice() {
+    let photos = Service::new("photos").function_in("get", async |context: Context, bytes: u8| {
+        Ok(context.blob(&(0..bytes).collect::<Vec<_>>(), "image/png")?)
+    });
+    let node = Node::builder("far").listen("127.0.0.1:0").service(photos).start().await.unwrap();
+    let client = Client::connect(node.address().unwrap()).await.unwrap();
+    let config = Config { offers: vec!["photos/*".parse().unwrap()], ..Config::default() };
+    let gateway = Gateway::open(client, config).await.unwrap();
+    let mut page = Page::open(&format!("http://{}/catena.js", gateway.address()), "document.body").await;
+    let had = page.value(
+        "import('/catena.js').then(async ({ blob, call }) => {
+            const photo = await call('photos/get', 200);
+            const whole = await blob(photo);
+            const twice = await blob(photo).catch((why) => why.name);
+            const part = await blob(await call('photos/get', 10), { from: 3, to: 6 });
+            const bytes = async (blob) => [...new Uint8Array(await blob.arrayBuffer())];
+            return [whole.type, await bytes(whole), twice, part.type, await bytes(part)];
+        })",
+    );
+    let whole: Vec<u8> = (0..200).collect();
+    assert_eq!(had.await, json!(["image/png", whole, "NoSuchBlob", "image/png", [3, 4, 5]]));
 }
