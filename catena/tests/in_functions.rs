@@ -77,6 +77,22 @@ impl Mesh {
         self.run(source, input).await.1.unwrap_or_else(|why| panic!("{why}"))
     }
 
+    /// What the chain emitted, and its value, where node `c` dies when so much was emitted.
+    async fn kill_c_after(&mut self, count: usize, mut set: ReplySet) -> (Vec<Json>, Json) {
+        let mut seen = Vec::new();
+        loop {
+            match tokio::time::timeout(PATIENCE, set.next()).await.expect("the chain ends").unwrap().unwrap() {
+                catena::Reply::Last(value) => return (seen, catena::from_value(&value).unwrap()),
+                catena::Reply::Partial(value) => seen.push(catena::from_value(&value).unwrap()),
+            }
+            if seen.len() == count
+                && let Some(node) = self.nodes.pop()
+            {
+                node.close(Duration::ZERO).await;
+            }
+        }
+    }
+
     /// Waits until so many functions know that nobody waits.
     async fn until_cancelled(&self, count: u64) {
         let all = async {
@@ -193,11 +209,11 @@ async fn whoever_stops_early_cancels_the_rest_and_the_next_call_moves() {
                 await call("a/where", null);
                 const set = replies(target, null);
                 {stop}
-                return [set.isPartial, (await set.next()).done, await call("c/where", null)];
+                return [set.isPartial, set.ended, (await set.next()).done, await call("c/where", null)];
             }}"#
         );
         let (_, end, path) = mesh.run(&source, json!(target)).await;
-        assert_eq!(end.unwrap(), json!([true, true, "c"]), "{target}: {stop}");
+        assert_eq!(end.unwrap(), json!([true, "failure", true, "c"]), "{target}: {stop}");
         assert_eq!(path.last().unwrap(), "c", "{target}: {stop}: {path:?}");
         // One that is stopped in the breath in which it was asked may never have begun.
         expected += u64::from(stop != stops[4]);
@@ -243,21 +259,28 @@ async fn what_is_missing_is_thrown_after_the_last_reply_or_read_from_the_set() {
     let mesh = Mesh::new().await;
     let source = r#"export default async ([target, others, partial]) => {
         const [seen, set] = [[], replies(target, others, { partial })];
+        if (set.ended !== undefined || set.isPartial) throw new Error("it is open");
         let caught = null;
         try {
             for await (const reply of set) seen.push(reply);
         } catch (why) { caught = why.name; }
         const missing = set.missing.map(({ target, node, why }) => [target, node, why.name, why instanceof Error]);
-        return [seen.sort(), caught, set.isPartial, missing.sort()];
+        return [seen.sort(), caught, set.isPartial, set.ended, missing.sort()];
     }"#;
     let missing = json!([["b/fail", "b", "Refused", true], ["c/fail", "c", "Refused", true]]);
     let input = |partial| json!(["a/also", ["b/fail", "b/count", "c/fail"], partial]);
-    assert_eq!(mesh.value(source, input(false)).await, json!([[0, "mine"], "RepliesMissing", true, missing]));
-    assert_eq!(mesh.value(source, input(true)).await, json!([[0, "mine"], null, true, missing]));
+    assert_eq!(
+        mesh.value(source, input(false)).await,
+        json!([[0, "mine"], "RepliesMissing", true, "exception", missing])
+    );
+    assert_eq!(mesh.value(source, input(true)).await, json!([[0, "mine"], null, true, "exception", missing]));
     let whole = mesh.value(source, json!(["a/also", ["b/count", "c/count"], false])).await;
-    assert_eq!(whole, json!([[0, 0, "mine"], null, false, []]));
+    assert_eq!(whole, json!([[0, 0, "mine"], null, false, "complete", []]));
     let nobody = mesh.value(source, json!(["nobody/f", null, false])).await;
-    assert_eq!(nobody, json!([[], "UnknownService", true, [["nobody/f", "client", "UnknownService", true]]]));
+    assert_eq!(
+        nobody,
+        json!([[], "UnknownService", true, "exception", [["nobody/f", "client", "UnknownService", true]]])
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -267,24 +290,36 @@ async fn a_delegate_that_dies_costs_its_own_replies_and_is_named() {
         await call("a/where", null);
         const set = replies("b/also", ["c/hang", "b/count"], { partial: true });
         for await (const reply of set) emit(reply);
-        return set.missing.map(({ target, node, why }) => [target, node, why.name, why.unknown]);
+        return [set.ended, set.missing.map(({ target, node, why }) => [target, node, why.name, why.unknown])];
     }"#;
-    let mut set = mesh.begin(source, Json::Null, &RunOptions::default()).await;
-    let mut seen = Vec::new();
-    let end: Json = loop {
-        match tokio::time::timeout(PATIENCE, set.next()).await.expect("the chain ends").unwrap().unwrap() {
-            catena::Reply::Last(value) => break catena::from_value(&value).unwrap(),
-            catena::Reply::Partial(value) => seen.push(catena::from_value::<Json>(&value).unwrap()),
-        }
-        if seen.len() == 3
-            && let Some(node) = mesh.nodes.pop()
-        {
-            node.close(Duration::ZERO).await;
-        }
-    };
+    let set = mesh.begin(source, Json::Null, &RunOptions::default()).await;
+    let (mut seen, end) = mesh.kill_c_after(3, set).await;
     seen.sort_by_key(Json::to_string);
     assert_eq!(seen, [json!("before"), json!("mine"), json!(0)]);
-    assert_eq!(end, json!([["c/hang", "c", "NodeLost", true]]));
+    assert_eq!(end, json!(["exception", [["c/hang", "c", "NodeLost", true]]]));
+}
+
+/// The connection broke (Quatrain, section 3.3): no exception, and what had come stays.
+#[tokio::test(flavor = "multi_thread")]
+async fn when_the_server_that_was_called_dies_a_set_is_a_failure() {
+    let missing = json!([["c/hang", "c", "NodeLost"]]);
+    let mut mesh = Mesh::new().await;
+    let source = r#"export default async () => {
+        const set = replies("c/hang", null);
+        let caught = null;
+        try { for await (const reply of set) emit(reply); } catch (why) { caught = why.name; }
+        return [set.ended, set.isPartial, caught, set.missing.map(({ target, node, why }) => [target, node, why.name])];
+    }"#;
+    let set = mesh.begin(source, Json::Null, &RunOptions::default()).await;
+    let (seen, end) = mesh.kill_c_after(1, set).await;
+    assert_eq!((seen, end), (vec![json!("before")], json!(["failure", true, "NodeLost", missing])));
+
+    let mut mesh = Mesh::new().await;
+    let code = mesh.enough().await;
+    let input = json!({ "target": "c/hang", "params": null, "wanted": 2, "then": null });
+    let set = mesh.client.run_with(&code, &to_value(&input).unwrap(), &RunOptions::default()).unwrap();
+    let (seen, end) = mesh.kill_c_after(1, set).await;
+    assert_eq!((seen, end), (vec![json!("before")], json!([1, "failure", "NodeLost", missing, null])));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -387,28 +422,34 @@ async fn a_function_in_rust_reads_replies_stops_when_it_has_enough_and_moves_on(
         for site in ["a", "b"] {
             // To their exact end, in batches.
             let (emits, end, _) = run(&format!("{site}/count"), json!(1_000), 2_000, None, mode).await;
-            assert_eq!((emits, end.unwrap()), ((0..1_000).map(Json::from).collect(), json!([1_000, null, [], null])));
+            assert_eq!(
+                (emits, end.unwrap()),
+                ((0..1_000).map(Json::from).collect(), json!([1_000, "complete", null, [], null]))
+            );
             // Dropped before their end: whoever replies is told, and the function is free to move.
             let (emits, end, path) = run(&format!("{site}/ever"), Json::Null, 3, Some("c/where"), mode).await;
-            assert_eq!((emits, end.unwrap()), (vec![json!(0), json!(1), json!(2)], json!([3, null, [], "c"])));
+            assert_eq!((emits, end.unwrap()), (vec![json!(0), json!(1), json!(2)], json!([3, null, null, [], "c"])));
             assert!(mode != Mode::Chain || path.last().unwrap() == "c", "{path:?}");
             expected += 1;
             mesh.until_cancelled(expected).await;
         }
     }
     let (_, end, _) = run("a/also", json!(["b/fail", "b/count", "c/fail"]), 100, None, Mode::Chain).await;
-    let [count, name, missing, _] = parts(end.unwrap());
-    assert_eq!((count, name), (json!(2), json!("RepliesMissing")));
+    let [count, ended, name, missing, _] = parts(end.unwrap());
+    assert_eq!((count, ended, name), (json!(2), json!("exception"), json!("RepliesMissing")));
     let refused = |of: &str| json!([format!("{of}/fail"), of, "Refused"]);
     assert!(
         missing == json!([refused("b"), refused("c")]) || missing == json!([refused("c"), refused("b")]),
         "{missing}"
     );
     let (_, end, _) = run("nobody/f", Json::Null, 1, None, Mode::Chain).await;
-    assert_eq!(end.unwrap(), json!([0, "UnknownService", [["nobody/f", "client", "UnknownService"]], null]));
+    assert_eq!(
+        end.unwrap(),
+        json!([0, "exception", "UnknownService", [["nobody/f", "client", "UnknownService"]], null])
+    );
     // None is asked for: it is left in the breath in which it was asked, and the function ends.
     let (_, end, _) = run("b/ever", Json::Null, 0, None, Mode::Chain).await;
-    assert_eq!(end.unwrap(), json!([0, null, [], null]));
+    assert_eq!(end.unwrap(), json!([0, null, null, [], null]));
 }
 
 fn parts<const N: usize>(value: Json) -> [Json; N] {

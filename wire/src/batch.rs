@@ -8,10 +8,17 @@ use crate::{Exception, Value, ValueError};
 /// Whose replies are missing: `service/function`, its node where that is known, and why.
 pub type MissingOf<'a> = (&'a str, Option<&'a str>, Exception);
 
-/// How such a call ended: what is missing, and why there is less than all, if there is.
-pub type OverOf<'a> = (Vec<MissingOf<'a>>, Option<&'a Exception>);
+/// How such a call ended.
+pub struct OverOf<'a> {
+    /// Whose replies are missing.
+    pub missing: Vec<MissingOf<'a>>,
+    /// Why there is less than all, if there is.
+    pub why: Option<&'a Exception>,
+    /// It could not end: a *failure*, and no *exception* (Quatrain, section 3.3).
+    pub failed: bool,
+}
 
-/// `[replies, over]`, where `over` is null as long as more may come, else `[[[target, node, exception], ...], exception]`.
+/// `[replies, over]`, where `over` is null as long as more may come, else `[[[target, node, exception], ...], exception, failed]`.
 ///
 /// # Errors
 /// `TooDeep`: a value is nested too deep to stand within another.
@@ -30,8 +37,8 @@ fn put(e: &mut Encoder<&mut Vec<u8>>, replies: &[Value], over: Option<OverOf<'_>
         // As it is: within a message a value is a byte string.
         e.writer_mut().extend_from_slice(reply.as_bytes());
     }
-    let Some((missing, why)) = over else { return e.null()?.ok() };
-    e.array(2)?.array(missing.len() as u64)?;
+    let Some(OverOf { missing, why, failed }) = over else { return e.null()?.ok() };
+    e.array(3)?.array(missing.len() as u64)?;
     for (target, node, why) in missing {
         e.array(3)?.str(target)?;
         match node {
@@ -41,7 +48,8 @@ fn put(e: &mut Encoder<&mut Vec<u8>>, replies: &[Value], over: Option<OverOf<'_>
         e.encode(why)?;
     }
     match why {
-        Some(why) => e.encode(why)?.ok(),
-        None => e.null()?.ok(),
-    }
+        Some(why) => e.encode(why)?,
+        None => e.null()?,
+    };
+    e.bool(failed)?.ok()
 }

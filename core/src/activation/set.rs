@@ -1,7 +1,7 @@
 //! A call that is answered many times, as the function that reads its replies has it.
 
 use alloc::{collections::VecDeque, vec::Vec};
-use catena_wire::{ChainId, Exception, Fault, Value, batch, names};
+use catena_wire::{ChainId, Exception, Fault, OverOf, Value, batch, names};
 
 use crate::Missing;
 
@@ -32,12 +32,15 @@ pub(crate) struct Over {
     missing: Vec<Missing>,
     /// Why there is less than all.
     why: Option<Exception>,
+    /// It could not end; else it ended in time.
+    failed: bool,
 }
 
 impl Over {
     pub(crate) fn new(missing: Vec<Missing>, failure: Option<Exception>) -> Self {
+        let failed = failure.is_some();
         let why = failure.or_else(|| Missing::exception_of(&missing));
-        Self { missing, why }
+        Self { missing, why, failed }
     }
 
     pub(crate) const fn is_complete(&self) -> bool {
@@ -95,13 +98,13 @@ impl OpenSet {
 }
 
 fn told(replies: &[Value], over: Option<&Over>) -> Result<Value, Exception> {
-    let over = over.map(|Over { missing, why }| {
-        let told = missing.iter().take(MISSING_TOLD_MAX).map(|missing| {
+    let over = over.map(|Over { missing, why, failed }| {
+        let missing = missing.iter().take(MISSING_TOLD_MAX).map(|missing| {
             // What it was called with would be told again with each.
             let why = Exception { params: None, ..missing.why.clone() };
             (missing.target.as_str(), missing.node.as_deref(), why)
         });
-        (told.collect(), why.as_ref())
+        OverOf { missing: missing.collect(), why: why.as_ref(), failed: *failed }
     });
     batch(replies, over).map_err(|_| {
         let message = "a reply is nested deeper than a function can be told, which is two less than a value may be; have the service nest it less, or call it for one answer";

@@ -60,8 +60,17 @@ class ReplySet {
 
   [Symbol.asyncIterator]() { return this; }
 
+  // How it ended: "complete"; as an "exception", in time and with replies missing; or as a "failure": time ran out, the connection broke,
+  // or it was left. Undefined before.
+  get ended() {
+    if (this.#left) return "failure";
+    if (this.#over === undefined) return undefined;
+    if (this.#over.why === undefined) return "complete";
+    return this.#over.failed ? "failure" : "exception";
+  }
+
   // Whether it has ended, or was left, and not all replies have been had.
-  get isPartial() { return this.#left || this.#over?.why !== undefined; }
+  get isPartial() { return this.ended === "exception" || this.ended === "failure"; }
 
   // Whose replies are missing: `{ target, node, why }` each. Known when the set has ended.
   get missing() { return this.#over?.missing ?? []; }
@@ -106,7 +115,7 @@ class ReplySet {
       return await Promise.race([coming, left]);
     } catch (why) {
       // The host does not have the set, or not any more: that is no partial set.
-      this.#over = { missing: [], why };
+      this.#over = { missing: [], why, failed: true };
       this.#raised = true;
       throw why;
     }

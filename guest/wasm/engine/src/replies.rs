@@ -50,7 +50,7 @@ fn set_of(args: &[Value]) -> u32 {
     }
 }
 
-/// What the host says of a set: `[replies, over]`, as `{ replies, over: undefined | { missing: [{ target, node, why }], why } }`.
+/// What the host says of a set: `[replies, over]`, as `{ replies, over: undefined | { missing: [{ target, node, why }], why, failed } }`.
 pub(crate) fn told(from: &mut Decoder<'_>) -> Result<Value, Bad> {
     from.array()?;
     let count = from.array()?.ok_or(Bad::Malformed)?;
@@ -82,6 +82,7 @@ pub(crate) fn told(from: &mut Decoder<'_>) -> Result<Value, Bad> {
     } else {
         over.put(js::name(|n| &n.why), exception::to_error(from)?)?;
     }
+    over.put(js::name(|n| &n.failed), decode::value(from)?)?;
     told.put(js::name(|n| &n.over), over)?;
     Ok(told)
 }

@@ -31,7 +31,7 @@ pub use exception::Exception;
 pub use executor::{emit, log, seed, started_at_ms};
 pub use explicit::{Step, done, next, threw};
 pub use raw::Raw;
-pub use replies::{Missing, ReplySet, replies};
+pub use replies::{Ended, Missing, ReplySet, replies};
 pub use split::{Branch, Settled, Split, branch, split};
 
 #[doc(hidden)]

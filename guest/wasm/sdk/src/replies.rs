@@ -55,6 +55,17 @@ pub struct ReplySet<T> {
     reply: PhantomData<fn() -> T>,
 }
 
+/// How a reply set has ended (Quatrain, section 3.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// All replies have come.
+    Complete,
+    /// It ended in time, and replies are missing: whoever was to give them threw, or was lost ([`ReplySet::missing`]).
+    Exception,
+    /// It could not end: time ran out, the node that was called was lost, or the host does not have the set.
+    Failure,
+}
+
 /// Replies of one right to reply that will not come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
@@ -99,16 +110,22 @@ impl<T: for<'b> Decode<'b, ()>> ReplySet<T> {
         match told {
             Ok((batch, over)) => (self.batch, self.over) = (batch, over),
             // The host does not have the set, or not any more.
-            Err(why) => self.over = Some(Over::new(Vec::new(), Some(why))),
+            Err(why) => self.over = Some(Over { missing: Vec::new(), ended: Ended::Failure, untold: Some(why) }),
         }
     }
 }
 
 impl<T> ReplySet<T> {
+    /// How it has ended, once the host has said so: replies that came together with the end can still be read.
+    #[must_use]
+    pub fn ended(&self) -> Option<Ended> {
+        self.over.as_ref().map(|over| over.ended)
+    }
+
     /// Whether it has ended without all of its replies.
     #[must_use]
     pub fn is_partial(&self) -> bool {
-        self.over.as_ref().is_some_and(|over| over.is_partial)
+        matches!(self.ended(), Some(Ended::Exception | Ended::Failure))
     }
 
     /// After the end: whose replies are missing, and why; at most 64 of them.
@@ -172,21 +189,21 @@ impl Batch {
 /// How a set has ended.
 struct Over {
     missing: Vec<Missing>,
-    is_partial: bool,
+    ended: Ended,
     /// Why, until that is told.
     untold: Option<Exception>,
-}
-
-impl Over {
-    const fn new(missing: Vec<Missing>, why: Option<Exception>) -> Self {
-        Self { missing, is_partial: why.is_some(), untold: why }
-    }
 }
 
 impl<'b, C> Decode<'b, C> for Over {
     fn decode(d: &mut Decoder<'b>, ctx: &mut C) -> Result<Self, decode::Error> {
         d.array()?;
-        Ok(Self::new(d.decode_with(ctx)?, d.decode_with(ctx)?))
+        let (missing, untold) = (d.decode_with(ctx)?, d.decode_with::<_, Option<Exception>>(ctx)?);
+        let ended = match (&untold, d.bool()?) {
+            (None, _) => Ended::Complete,
+            (Some(_), false) => Ended::Exception,
+            (Some(_), true) => Ended::Failure,
+        };
+        Ok(Self { missing, ended, untold })
     }
 }
 

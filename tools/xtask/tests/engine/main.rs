@@ -45,24 +45,27 @@ export default async (partial) => {
     emit(reply);
     if (reply === "enough") break;
   }
-  return call("a/b", set.missing);
+  return call("a/b", [set.ended, set.missing]);
 }"#;
     let texts = |events: Vec<host::Event>| events.into_iter().map(|event| event.text).collect::<Vec<_>>();
     let mut guest = Guest::with(source);
     assert_eq!(texts(guest.start(&cbor("false"))), [r#"[9, 0, "search", "find", 7, 3, 15]"#]);
     assert_eq!(texts(guest.resume(0, true, &cbor("[[1, 2], null]"))), ["[3, 1]", "[3, 2]", "[10, 1, 0]"]);
     let events = texts(guest.resume(1, true, &cbor(r#"[["enough", 3], null]"#)));
-    assert_eq!(events, [r#"[3, "enough"]"#, "[11, 0]", r#"[0, 2, "a", "b", [], 8, 22]"#]);
+    assert_eq!(events, [r#"[3, "enough"]"#, "[11, 0]", r#"[0, 2, "a", "b", ["failure", []], 8, 34]"#]);
 
     // What is missing is thrown after the last reply, or can be looked at.
     let missing =
-        r#"[[1], [[["c/d", null, {"name": "Lost", "message": "gone"}]], {"name": "Lost", "message": "gone"}]]"#;
+        r#"[[1], [[["c/d", null, {"name": "Lost", "message": "gone"}]], {"name": "Lost", "message": "gone"}, false]]"#;
     let mut guest = Guest::with(source);
     guest.start(&cbor("false"));
     let events = texts(guest.resume(0, true, &cbor(missing)));
     assert!(events[0] == "[3, 1]" && events[1].starts_with(r#"[2, {"name": "Lost", "message": "gone""#), "{events:?}");
-    let mut guest = Guest::with(source);
-    guest.start(&cbor("true"));
-    let events = texts(guest.resume(0, true, &cbor(missing)));
-    assert!(events[1].contains(r#"{"target": "c/d", "node": null, "why": {"name": "Lost""#), "{events:?}");
+    for (told, ended) in [(missing.to_owned(), "exception"), (missing.replace("false", "true"), "failure")] {
+        let mut guest = Guest::with(source);
+        guest.start(&cbor("true"));
+        let events = texts(guest.resume(0, true, &cbor(&told)));
+        let expected = format!(r#"["{ended}", [{{"target": "c/d", "node": null, "why": {{"name": "Lost""#);
+        assert!(events[1].contains(&expected), "{events:?}");
+    }
 }

@@ -25,6 +25,7 @@ names! {
     column_number = "columnNumber",
     constructor = "constructor",
     default = "default",
+    failed = "failed",
     fault = "fault",
     host_stack = "hostStack",
     line_number = "lineNumber",

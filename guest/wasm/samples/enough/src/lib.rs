@@ -1,10 +1,10 @@
 //! Reads replies as they come, until it has enough: what still works on them is cancelled, and the function goes on elsewhere.
 //!
 //! Input: `{"target": "service/function", "params": any, "wanted": n, "then": "service/function" | null}`. It emits each reply. Result:
-//! `[count, name, [[target, node, name], ...], last]`: how many replies it had; of the exception that said that others are missing, if one did; what is
-//! missing; and what the call to `then` answered.
+//! `[count, ended, name, [[target, node, name], ...], last]`: how many replies it had; how the set ended, if it did: `complete`, `exception` or `failure`;
+//! the name of the exception that said that others are missing, if one did; what is missing; and what the call to `then` answered.
 
-use catena_guest_sdk::{Exception, Missing, Raw, call, emit, function, replies};
+use catena_guest_sdk::{Ended, Exception, Missing, Raw, call, emit, function, replies};
 use minicbor::{Decode, Decoder, decode};
 
 function!(enough);
@@ -18,7 +18,9 @@ struct Input {
 
 type Named = (String, Option<String>, String);
 
-async fn enough(input: Input) -> Result<(u64, Option<String>, Vec<Named>, Raw), Exception> {
+type Had = (u64, Option<&'static str>, Option<String>, Vec<Named>, Raw);
+
+async fn enough(input: Input) -> Result<Had, Exception> {
     let mut seen = replies::<Raw>(&input.target, &input.params);
     let (mut count, mut partial) = (0, None);
     while count < input.wanted
@@ -32,13 +34,18 @@ async fn enough(input: Input) -> Result<(u64, Option<String>, Vec<Named>, Raw), 
             Err(why) => partial = Some(why.name),
         }
     }
+    let ended = seen.ended().map(|ended| match ended {
+        Ended::Complete => "complete",
+        Ended::Exception => "exception",
+        Ended::Failure => "failure",
+    });
     let missing = seen.missing().iter().map(named).collect();
     drop(seen);
     let last = match &input.then {
         Some(target) => call(target, &Raw::null()).await?,
         None => Raw::null(),
     };
-    Ok((count, partial, missing, last))
+    Ok((count, ended, partial, missing, last))
 }
 
 fn named(missing: &Missing) -> Named {
