@@ -147,7 +147,7 @@ fn decode(tree: &Tree, told: &Value) -> (Vec<(Branch, u32)>, Option<Over>) {
     if d.datatype().unwrap() == minicbor::data::Type::Null {
         return (replies, None);
     }
-    assert_eq!(d.array().unwrap(), Some(2));
+    assert_eq!(d.array().unwrap(), Some(3));
     let mut missing: Vec<Missing> = Vec::new();
     for _ in 0..d.array().unwrap().unwrap() {
         let (target, node, why) = d.decode::<(String, Option<String>, Exception)>().unwrap();
@@ -158,9 +158,11 @@ fn decode(tree: &Tree, told: &Value) -> (Vec<(Branch, u32)>, Option<Over>) {
         missing.extend(named.map(|(branch, _)| branch).chain(unnamed).map(one));
     }
     let why: Option<Exception> = d.decode().unwrap();
-    let says_more = |why: &Exception| {
-        why.name != names::REPLIES_MISSING && missing.iter().all(|missing| missing.why.message != why.message)
-    };
-    let failure = why.filter(says_more);
+    assert_eq!(
+        why.is_none(),
+        missing.is_empty() && !d.probe().bool().unwrap(),
+        "an end that is not complete has its reason"
+    );
+    let failure = if d.bool().unwrap() { why } else { None };
     (replies, Some((missing, failure)))
 }
