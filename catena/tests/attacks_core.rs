@@ -19,13 +19,15 @@ mod process;
 
 use std::{sync::Arc, time::Duration};
 
-use catena::{Client, Hash, Node, Place, RunOptions, to_value};
+use catena::{Client, Context, Ended, Hash, Node, Place, ReplySet, RunOptions, Service, to_value};
 use catena_net::Link;
-use catena_wire::{Branch, Hop, Message, StepKey};
+use catena_wire::{Branch, ChainId, Hop, Message, Replies, RightEnd, StepKey};
 use serde_json::{Value as Json, json};
+use tokio::sync::Semaphore;
 
-use attacker::{Attacker, captured, of_chain, send};
+use attacker::{Attacker, captured, entry, of_chain, send};
 use latency::Quiet;
+use node::beating;
 use nodes::{Nodes, SANDBOX, ask, run};
 
 /// The process that the tests start. Run as a test it is over at once.
@@ -37,6 +39,8 @@ async fn process() {
 }
 
 const HOPS: u64 = 20_000;
+/// How often there are signs of life where somebody is given up soon.
+const BEAT_MS: u64 = 400;
 /// What a node may hold beyond what it held before, whatever a peer does.
 const MORE_BYTES_MAX: u64 = 512 << 20;
 
@@ -152,4 +156,64 @@ async fn heartbeats_with_thousands_of_open_branches_hurt_neither_their_chain_nor
     alone.beside("heartbeats of many branches", attack, async || good(&client).await).await;
     ask::<()>(&client, "a", "open", Json::Null).await;
     replies.last().await.unwrap_or_else(|why| panic!("the chain that they were about: {why}"));
+}
+
+/// These replies under this right, the first of them number 0, and its end, which counts so many.
+async fn tells(link: &Arc<Link>, key: &StepKey, values: &[u64], replies: u32) {
+    let (key, values) = (key.clone(), values.iter().map(|value| to_value(value).unwrap()).collect());
+    send(link, Message::Replies(Replies { key: key.clone(), first: 0, values })).await;
+    let end = RightEnd { key, replies, delegated: Vec::new(), threw: None, late: false };
+    send(link, Message::RightEnd(Box::new(end))).await;
+}
+
+async fn all(set: &mut ReplySet) -> Vec<u64> {
+    let mut seen = Vec::new();
+    while let Some(reply) = set.next().await {
+        seen.extend(reply.ok().map(|reply| reply.decode::<u64>().unwrap()));
+    }
+    seen
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_lies_about_replies_spoils_its_own_call_only() {
+    let gate = Arc::new(Semaphore::new(0));
+    let held = Arc::clone(&gate);
+    let count = move |context: Context, upto: u64| {
+        let held = Arc::clone(&held);
+        async move {
+            for number in 0..upto {
+                context.preturn(&number).await?;
+            }
+            held.acquire().await?.forget();
+            Ok(context.preturn(&upto).await?)
+        }
+    };
+    let count = Service::new("good").replies("count", count);
+    let good =
+        Node::builder("good").listen("127.0.0.1:0").policy(beating(BEAT_MS)).service(count).start().await.unwrap();
+    let liar = Attacker::start(4_242, "liar", |node| vec![entry("liar", node)]).await;
+    let origin = Node::builder("origin").listen("127.0.0.1:0").policy(beating(BEAT_MS));
+    let origin = origin.join(Place::new(good.address().unwrap())).start().await.unwrap();
+    let link = liar.link(&Place::new(origin.address().unwrap())).await;
+    liar.is_read(&link).await;
+    let client = origin.client();
+    let mut honest = client.replies("good/count", &3_u64).await.unwrap();
+    let mut lied_to = client.replies("liar/f", &()).await.unwrap();
+    let right = liar.hears(|message| if let Message::Ask { right, .. } = message { Some(*right) } else { None }).await;
+    // Calls by their numbers: the honest one has a random one, which is not to be guessed.
+    for by in [1, u128::MAX] {
+        let chain = ChainId { number: right.key.chain.number.wrapping_add(by), ..right.key.chain };
+        tells(&link, &StepKey { chain, ..right.key.clone() }, &[666], 1).await;
+    }
+    // Its own: a reply that is told twice, and not the same; counts that contradict each other; more replies than are counted, under a right of nobody.
+    tells(&link, &right.key, &[1], 3).await;
+    tells(&link, &right.key, &[2], u32::MAX).await;
+    tells(&link, &right.child(7).unwrap().key, &[3], 0).await;
+    liar.is_read(&link).await;
+    gate.add_permits(1);
+    assert_eq!((all(&mut honest).await, honest.ended()), (vec![0, 1, 2, 3], Some(Ended::Complete)));
+    let seen = all(&mut lied_to).await;
+    assert!(seen.starts_with(&[1]) && !seen.contains(&2) && !seen.contains(&666), "{seen:?}");
+    assert_ne!(lied_to.ended(), Some(Ended::Complete));
+    assert!(lied_to.missing().iter().any(|missing| missing.node.as_deref() == Some("liar")), "{:?}", lied_to.missing());
 }

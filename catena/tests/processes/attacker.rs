@@ -20,7 +20,7 @@ use crate::{
     process::PATIENCE,
 };
 
-/// What its links bring and somebody may want to know: hops and listings, and how many hops of its own were taken over or not.
+/// What its links bring and somebody may want to know: hops, calls that may be answered many times, and listings; and how many hops of its own were taken over or not.
 struct Heard(mpsc::Sender<Message>, Arc<Answered>);
 
 /// How many hops were accepted, and how many were refused for want of room.
@@ -41,7 +41,9 @@ impl Handler for Heard {
         let Incoming::Whole(message) = incoming else { return };
         let message = Message::decode(Encoded { head: message.head, tail: message.tail });
         match message {
-            Ok(message @ (Message::Hop(_) | Message::Listing(..))) => self.0.try_send(message).expect("they are read"),
+            Ok(message @ (Message::Hop(_) | Message::Ask { .. } | Message::Listing(..))) => {
+                self.0.try_send(message).expect("they are read")
+            }
             Ok(Message::Accepted(_)) => {
                 self.1.accepted.fetch_add(1, Ordering::SeqCst);
             }

@@ -280,7 +280,8 @@ impl Sets {
         }
         if let Some(host) = host {
             known.holder = Some(Arc::new(host));
-        } else if known.holder.is_none() {
+        } else if known.holder.as_ref().is_none_or(|holder| holder.id == ground.me.id) {
+            // Who replies has taken the call, whether or not it has said so.
             known.holder = Some(from.clone());
         }
         known.silent_at = silent_at;
