@@ -28,7 +28,7 @@ use tokio::sync::Semaphore;
 use attacker::{Attacker, captured, entry, of_chain, send};
 use latency::Quiet;
 use node::beating;
-use nodes::{Nodes, SANDBOX, ask, run};
+use nodes::{BEAT_MS, Nodes, SANDBOX, ask, run};
 
 /// The process that the tests start. Run as a test it is over at once.
 #[tokio::test(flavor = "multi_thread")]
@@ -39,8 +39,6 @@ async fn process() {
 }
 
 const HOPS: u64 = 20_000;
-/// How often there are signs of life where somebody is given up soon.
-const BEAT_MS: u64 = 400;
 /// What a node may hold beyond what it held before, whatever a peer does.
 const MORE_BYTES_MAX: u64 = 512 << 20;
 

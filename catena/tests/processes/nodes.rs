@@ -15,7 +15,7 @@ use crate::{
 /// Compiled modules, for all processes and from one run of the tests to the next.
 const CACHE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/compiled");
 /// How often there are signs of life here: a chain that fell silent ends after some seconds.
-const BEAT_MS: u64 = 400;
+pub(crate) const BEAT_MS: u64 = 400;
 /// The same where nodes are kept busy: half a minute is no reason to give one up.
 const PATIENT_BEAT_MS: u64 = 8_000;
 
