@@ -22,7 +22,7 @@ use crate::{
     memory::GuestsMemory,
     random,
     segments::{Hub, Sharing},
-    shell::{Ears, MakeSandbox, Settings, Shell},
+    shell::{LinkEvents, MakeSandbox, Settings, Shell},
     store::Store,
 };
 
@@ -461,7 +461,7 @@ impl NodeBuilder {
         let shell = Shell::new(core, services, (store, blobs), settings, half_of(&self.memory));
         let hello = shell.hello(&shell.own_services()).into();
         let identity = Identity { node, site: self.site, hello };
-        let endpoint = Endpoint::bind(config, identity, Arc::new(Ears::new(&shell))).await?;
+        let endpoint = Endpoint::bind(config, identity, Arc::new(LinkEvents::new(&shell))).await?;
         shell.connect(endpoint);
         shell.find_by(self.names);
         Ok(shell)

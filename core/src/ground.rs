@@ -2,7 +2,8 @@
 
 use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
 use catena_wire::{
-    Charter, Exception, Fault, Message, NodeId, NodeRef, Part, PossibleDuplicate, StepKey, StepTrace, Whither, names,
+    ChainHeader, Exception, Fault, Message, NodeId, NodeRef, Part, PossibleDuplicate, StepKey, StepTrace, Whither,
+    names,
 };
 
 use crate::{
@@ -11,7 +12,7 @@ use crate::{
     collections::AwakeClock,
     delivery::{Outgoing, Parcel},
     directory::{Directory, NotHere, Waiter},
-    memory::{Fences, Listeners, Over, Relays, Steps, possibly_done},
+    memory::{DedupTable, Fences, Listeners, Over, Relays, possibly_done},
     outbox::Outbox,
 };
 
@@ -27,7 +28,7 @@ pub(crate) struct Ground {
     pub(crate) clock: AwakeClock,
     pub(crate) out: Outbox,
     pub(crate) directory: Directory,
-    pub(crate) steps: Steps,
+    pub(crate) dedup: DedupTable,
     pub(crate) fences: Fences,
     pub(crate) outgoing: Outgoing,
     pub(crate) listeners: Listeners,
@@ -81,7 +82,7 @@ impl Ground {
     /// # Errors
     /// `NodeLost`, unknown: it may have been done and forgotten.
     pub(crate) fn check_remembered(&self, key: &StepKey, from: NodeId, age_us: u64) -> Result<(), Exception> {
-        let forgotten = self.steps.may_have_forgotten(self.clock.now(), from, age_us, &self.policy);
+        let forgotten = self.dedup.may_have_forgotten(self.clock.now(), from, age_us, &self.policy);
         if !forgotten || bug!(self.policy, ForgottenIsNew) {
             return Ok(());
         }
@@ -127,7 +128,7 @@ impl Ground {
         from: NodeId,
         whither: Whither,
         waiter: Waiter,
-        mut tried: Vec<NodeId>,
+        mut excluded: Vec<NodeId>,
     ) -> Option<Instance> {
         self.directory.forget_at(service, from);
         match whither {
@@ -142,26 +143,26 @@ impl Ground {
             }
             Whither::There(_) | Whither::Unknown => {
                 if !bug!(self.policy, LeftNodeFound) {
-                    tried.push(from);
+                    excluded.push(from);
                 }
-                self.directory.lookups.look_up(&mut self.out, service, waiter, tried);
+                self.directory.lookups.look_up(&mut self.out, service, waiter, excluded);
             }
         }
         None
     }
 
     /// To the origin of a chain, or to who can pass it on.
-    pub(crate) fn send_home(&mut self, charter: &Charter, message: Message, receipt: Receipt) {
-        if charter.origin.id == self.me.id {
+    pub(crate) fn send_home(&mut self, header: &ChainHeader, message: Message, receipt: Receipt) {
+        if header.origin.id == self.me.id {
             return self.out.tell(crate::outbox::Event::Message(message));
         }
-        let via = self.way_home(charter);
-        self.out.send_encoded(charter.origin.clone(), message.encode(), receipt, via);
+        let via = self.way_home(header);
+        self.out.send_encoded(header.origin.clone(), message.encode(), receipt, via);
     }
 
     /// Who can pass a message on to an origin that cannot be dialled.
-    pub(crate) fn way_home(&self, charter: &Charter) -> Option<Arc<NodeRef>> {
-        charter.entry.clone().filter(|entry| self.needs(entry, &charter.origin))
+    pub(crate) fn way_home(&self, header: &ChainHeader) -> Option<Arc<NodeRef>> {
+        header.entry.clone().filter(|entry| self.needs(entry, &header.origin))
     }
 
     /// The node of the entry, if it takes that to reach this one.

@@ -23,7 +23,7 @@ pub(crate) enum ReplyTo {
     /// Nobody: the chain's function ended without awaiting it.
     Nobody(ChainId),
     /// This right goes over with the call; who delegates it, or made the call, waits to hear to whom.
-    Handing(StepKey),
+    Delegator(StepKey),
     /// The caller of a call that is answered many times: under this right, which is here.
     Right(StepKey),
 }
@@ -48,7 +48,7 @@ impl ReplyTo {
             Self::Step(key) => Owner::Step(key.clone()),
             Self::Api(id) => Owner::Api(*id),
             Self::Nobody(chain) => Owner::Chain(*chain),
-            Self::Handing(right) => {
+            Self::Delegator(right) => {
                 let branch = right.branch.parent().unwrap_or_default();
                 Owner::Right(StepKey { branch, ..right.clone() })
             }

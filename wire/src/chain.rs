@@ -1,4 +1,4 @@
-//! What a chain keeps from hop to hop: its charter, the chains around it, and where its branches meet.
+//! What a chain keeps from hop to hop: its header, the chains around it, and where its branches meet.
 
 use alloc::{string::String, sync::Arc};
 use bytes::Bytes;
@@ -25,7 +25,7 @@ pub enum Mode {
 /// What a chain is given when it begins, and keeps.
 #[derive(Clone, PartialEq, Debug, Encode, Decode)]
 #[cbor(array)]
-pub struct Charter {
+pub struct ChainHeader {
     /// Who gets the answer.
     #[cbor(n(0), with = "crate::bytes_codec::shared")]
     pub origin: Arc<NodeRef>,

@@ -4,7 +4,9 @@ use alloc::{string::String, vec::Vec};
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
 
-use crate::{Branch, Budget, Charter, Exception, Frame, Hash, Merge, NodeId, Recording, StepKey, StepLimits, Value};
+use crate::{
+    Branch, Budget, ChainHeader, Exception, Frame, Hash, Merge, NodeId, Recording, StepKey, StepLimits, Value,
+};
 
 /// A node, and how to reach it.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
@@ -57,7 +59,7 @@ pub struct Hop {
     pub code: Hash,
     /// What the chain was given when it began.
     #[n(8)]
-    pub charter: Charter,
+    pub header: ChainHeader,
     /// The chain stack: enclosing chains, outermost first, bounded by [`crate::STACK_DEPTH_MAX`].
     #[cbor(n(9), with = "crate::bytes_codec::stack")]
     pub stack: Vec<Frame>,

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use minicbor::Encode;
 
 use crate::{
-    BranchCount, Budget, Charter, Encoded, Frame, Hash, LogLine, Merge, PossibleDuplicate, Recording, StepKey,
+    BranchCount, Budget, ChainHeader, Encoded, Frame, Hash, LogLine, Merge, PossibleDuplicate, Recording, StepKey,
     StepLimits, StepTrace, Value, message::encoded_head,
 };
 
@@ -31,7 +31,7 @@ pub struct LeavingHop<'a> {
     #[n(7)]
     pub code: Hash,
     #[n(8)]
-    pub charter: &'a Charter,
+    pub header: &'a ChainHeader,
     #[cbor(n(9), with = "crate::bytes_codec::stack")]
     pub stack: &'a [Frame],
     #[n(10)]
@@ -110,7 +110,7 @@ impl crate::Hop {
             params: &self.params,
             call: self.call,
             code: self.code,
-            charter: &self.charter,
+            header: &self.header,
             stack: &self.stack,
             emitted: self.emitted,
             heartbeat_in_us: self.heartbeat_in_us,

@@ -29,7 +29,7 @@ mod whither;
 
 pub use batch::{MissingOf, OverOf, batch};
 pub use budget::Budget;
-pub use chain::{Charter, Frame, Listener, Merge, Mode, StepLimits};
+pub use chain::{ChainHeader, Frame, Listener, Merge, Mode, StepLimits};
 pub use datagram::{
     BUFFERS_MAX, Buffer, COMPLETIONS_MAX, Completion, Datagram, Lent, SHORT_BYTES_MAX, SHORT_ITEMS_MAX,
 };

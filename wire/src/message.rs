@@ -241,7 +241,7 @@ pub struct Brought {
 pub enum Whereabouts {
     /// It is to be handed to the node of this name, which has not taken it over yet.
     #[n(0)]
-    Handing(#[cbor(n(0), with = "crate::bytes_codec::name")] String),
+    HandingOff(#[cbor(n(0), with = "crate::bytes_codec::name")] String),
     /// It went to the node of this name, which took it over.
     #[n(1)]
     Went(#[cbor(n(0), with = "crate::bytes_codec::name")] String),

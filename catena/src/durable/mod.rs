@@ -128,7 +128,7 @@ impl Steps {
 }
 
 /// The print of a call: another under the same step is told by it.
-pub(crate) fn print_of(service: &str, function: &str, params: &Value) -> Hash {
+pub(crate) fn fingerprint_of(service: &str, function: &str, params: &Value) -> Hash {
     let mut hasher = blake3::Hasher::new();
     for name in [service, function] {
         hasher.update(&(name.len() as u64).to_be_bytes()).update(name.as_bytes());

@@ -15,7 +15,7 @@ fn step(step: u32) -> StepKey {
 }
 
 fn print(text: &str) -> Hash {
-    print_of("service", "function", &Value::encode(&text))
+    fingerprint_of("service", "function", &Value::encode(&text))
 }
 
 /// Runs a step that counts its effects, and answers with how many there were.

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     segments::Near,
-    shell::{Ears, Shell, lock},
+    shell::{LinkEvents, Shell, lock},
 };
 
 /// How long a message is held for a receiver that does not look: as long as anything is.
@@ -169,7 +169,7 @@ impl Shell {
                 link.suppose_rate(buffer.bytes.saturating_mul(1_000_000) / took_us / COPIES);
                 is_posted(link, SegmentMessage::Taken(vec![*number]));
                 self.post.machine().note_carried_here();
-                Ears::carried(self, link, &head);
+                LinkEvents::carried(self, link, &head);
             }
         }
     }

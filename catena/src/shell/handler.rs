@@ -19,7 +19,7 @@ static GREETINGS: LogLimit = LogLimit::new();
 const ACTIONS_WAITING_MAX: usize = 4_096;
 
 /// The link layer's way to the shell. Weak, since the shell owns the links.
-pub(crate) struct Ears {
+pub(crate) struct LinkEvents {
     shell: Weak<Shell>,
     /// By the link and its number for the message.
     tails: Mutex<HashMap<(u64, u64), Awaiting>>,
@@ -34,7 +34,7 @@ enum Awaiting {
     Other(Message),
 }
 
-impl Ears {
+impl LinkEvents {
     pub(crate) fn new(shell: &Arc<Shell>) -> Self {
         Self { shell: Arc::downgrade(shell), tails: Mutex::default() }
     }
@@ -110,7 +110,7 @@ fn dropped(peer: &str, why: &WireError) {
     }
 }
 
-impl Handler for Ears {
+impl Handler for LinkEvents {
     fn on_link(&self, link: &Arc<Link>) {
         let Some(shell) = self.shell.upgrade() else { return };
         let Some(identity) = link.identity() else { return };

@@ -55,7 +55,7 @@ use relief::Relief;
 use sessions::Sessions;
 use timer::Alarm;
 
-pub(crate) use handler::Ears;
+pub(crate) use handler::LinkEvents;
 
 /// How long resolvers may take at the end to take in that its services are gone.
 const WITHDRAWING_MAX: Duration = Duration::from_secs(2);
@@ -77,7 +77,7 @@ pub(crate) struct Shell {
     /// Held by whoever does what the core says.
     leading: Mutex<()>,
     /// A task to lead has been spawned, and has not begun.
-    called: AtomicBool,
+    wake_requested: AtomicBool,
     /// Wakes a worker when a service or guest holds the one that waits for sockets.
     relief: Arc<Relief>,
     runtime: Handle,
@@ -156,7 +156,7 @@ impl Shell {
             memory,
             kept: Mutex::new(kept),
             leading: Mutex::default(),
-            called: AtomicBool::default(),
+            wake_requested: AtomicBool::default(),
             relief: Arc::default(),
             endpoint: OnceLock::new(),
             sandbox: OnceCell::new(),

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     Context, Service,
-    durable::print_of,
+    durable::fingerprint_of,
     replying::{Right, list_of},
     service::Running,
 };
@@ -36,9 +36,9 @@ const ACTIONS_IN_A_ROW_MAX: usize = 64;
 /// Services that are done at once may ask for more in the same breath, and so on: so deep, and the rest as a task.
 const NESTED_MAX: u8 = 8;
 
-/// What became of leading.
+/// What became of driving as the leader.
 #[allow(clippy::large_enum_variant, reason = "it lives no longer than it takes to look at it")]
-enum Led {
+enum Drove {
     /// There may be more.
     On,
     /// Here is code to run, without the lead; of a guest that goes on, with its function if that is loaded.
@@ -99,9 +99,9 @@ impl Shell {
         let Some(_nested) = Nested::enter() else { return self.drive_later() };
         let _runtime = self.runtime.enter();
         for _ in 0..ACTIONS_IN_A_ROW_MAX {
-            match self.lead() {
-                Led::On => {}
-                Led::ToCode(action, image) => {
+            match self.drive_as_leader() {
+                Drove::On => {}
+                Drove::ToCode(action, image) => {
                     if self.core().has_actions() {
                         self.drive_later();
                     }
@@ -109,7 +109,7 @@ impl Shell {
                     let _inside = self.relief.enter(&self.runtime);
                     self.perform(action, image);
                 }
-                Led::Away => return self.sessions.tidy(),
+                Drove::Away => return self.sessions.tidy(),
             }
         }
         self.sessions.tidy();
@@ -117,18 +117,18 @@ impl Shell {
     }
 
     /// Does the next thing, unless another thread leads or it runs code that is not this crate's.
-    fn lead(self: &Arc<Self>) -> Led {
+    fn drive_as_leader(self: &Arc<Self>) -> Drove {
         // Whoever leads looks again after it has let go.
         let leading = match self.leading.try_lock() {
             Ok(leading) => leading,
             // It guards nothing that a panic could have left half done.
             Err(TryLockError::Poisoned(leading)) => leading.into_inner(),
-            Err(TryLockError::WouldBlock) => return Led::Away,
+            Err(TryLockError::WouldBlock) => return Drove::Away,
         };
         let action = self.core().poll_action();
         let Some(action) = action else {
             drop(leading);
-            return self.rest();
+            return self.park();
         };
         let mut image = None;
         if let Action::Resume { code, .. } | Action::Branch { code, .. } = &action {
@@ -136,39 +136,39 @@ impl Shell {
             if image.is_none() && self.store.get(*code).is_none() {
                 let now = self.now();
                 self.core().on_code_absent(now, action);
-                return Led::On;
+                return Drove::On;
             }
         }
         if runs_code(&action) {
             self.prepare(&action);
-            return Led::ToCode(action, image);
+            return Drove::ToCode(action, image);
         }
         self.perform(action, None);
-        Led::On
+        Drove::On
     }
 
     /// There was nothing to do. What came in since found this thread leading, and left it to it.
-    fn rest(&self) -> Led {
+    fn park(&self) -> Drove {
         let (more, next) = {
             let core = self.core();
             self.note_kept(&core);
             (core.has_actions(), core.next_timeout())
         };
         if more {
-            return Led::On;
+            return Drove::On;
         }
         self.alarm.set(next.map_or(u64::MAX, catena_core::Time::as_us));
-        Led::Away
+        Drove::Away
     }
 
     /// One task at a time is enough: it calls the next if there is more than it can do.
     pub(super) fn drive_later(self: &Arc<Self>) {
-        if self.called.swap(true, Ordering::AcqRel) {
+        if self.wake_requested.swap(true, Ordering::AcqRel) {
             return;
         }
         let shell = Arc::clone(self);
         self.runtime.spawn(async move {
-            shell.called.store(false, Ordering::Release);
+            shell.wake_requested.store(false, Ordering::Release);
             shell.drive();
         });
     }
@@ -368,7 +368,7 @@ impl Shell {
         duplicate: Option<PossibleDuplicate>,
     ) -> Running {
         Box::pin(async move {
-            let (step, print) = (context.step.clone(), print_of(service.name(), &function, &params));
+            let (step, fingerprint) = (context.step.clone(), fingerprint_of(service.name(), &function, &params));
             let effect = async {
                 match service.call(&function, context, params) {
                     Some(running) => running.await,
@@ -376,7 +376,7 @@ impl Shell {
                 }
             };
             match (&self.settings.steps, step) {
-                (Some(steps), Some(step)) => steps.once(&step, print, duplicate, effect).await,
+                (Some(steps), Some(step)) => steps.once(&step, fingerprint, duplicate, effect).await,
                 _ => effect.await,
             }
         })

@@ -154,7 +154,7 @@ pub(crate) async fn captured() -> Hop {
 pub(crate) fn of_chain(hop: &Hop, number: u64, origin: &NodeRef) -> Message {
     let mut hop = hop.clone();
     (hop.key.chain.origin, hop.key.chain.number) = (origin.id, number.into());
-    hop.charter.origin = origin.clone().into();
-    hop.charter.entry = None;
+    hop.header.origin = origin.clone().into();
+    hop.header.entry = None;
     Message::Hop(Box::new(hop))
 }

@@ -2,7 +2,7 @@
 
 use alloc::{boxed::Box, string::String, vec::Vec};
 use catena_wire::{
-    BranchCount, Charter, Exception, Frame, Hash, Listener, LogLine, Merge, NodeId, Outcome, PossibleDuplicate,
+    BranchCount, ChainHeader, Exception, Frame, Hash, Listener, LogLine, Merge, NodeId, Outcome, PossibleDuplicate,
     StepKey, StepLimits, StepTrace, TRACE_STEPS_MAX, Value,
 };
 
@@ -11,7 +11,7 @@ use super::recording::Recording;
 #[derive(Clone, Debug)]
 pub(crate) struct ChainState {
     pub(crate) code: Hash,
-    pub(crate) charter: Charter,
+    pub(crate) header: ChainHeader,
     /// Enclosing chains, outermost first.
     pub(crate) stack: Vec<Frame>,
     pub(crate) emitted: u32,
@@ -119,7 +119,7 @@ impl ChainState {
         let lines: usize = self.console.iter().map(|line| size_of_val(line) + line.node.len() + line.text.len()).sum();
         let steps = self.trace.as_ref().map_or(0, Vec::len) * (size_of::<StepTrace>() + NAMES_BYTES);
         let hosts: usize = self.path.iter().map(|host| size_of::<String>() + host.len()).sum();
-        let credentials = self.charter.credentials.as_ref().map_or(0, Value::len_bytes);
+        let credentials = self.header.credentials.as_ref().map_or(0, Value::len_bytes);
         let recorded = self.recording.as_ref().map_or(0, |recording| recording.bytes());
         stacked + lines + steps + recorded + hosts + credentials + self.merged.len() * size_of::<BranchCount>()
     }

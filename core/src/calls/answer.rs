@@ -7,7 +7,7 @@ use super::{Calls, ReplyTo, Request};
 use crate::{
     Action, Receipt, Urgency,
     ground::Ground,
-    memory::{Fate, Payload, Record},
+    memory::{Fate, Payload, StepRecord},
     outbox::Event,
 };
 
@@ -42,17 +42,17 @@ impl Calls {
             }
             ReplyTo::Step(key) => {
                 let result = result.map_err(|why| why.at(&key, path));
-                let Some(Record::Calling { fingerprint, askers }) = ground.steps.get(&key) else { return };
+                let Some(StepRecord::Calling { fingerprint, askers }) = ground.dedup.get(&key) else { return };
                 let (fate, askers) = (Fate::Returned(*fingerprint), askers.clone());
                 let payload = Payload::Returned(Box::new((result.clone(), brought.clone())));
-                ground.steps.finish(ground.clock.now(), &key, fate, alloc::vec![], payload, &ground.policy);
+                ground.dedup.finish(ground.clock.now(), &key, fate, alloc::vec![], payload, &ground.policy);
                 for (to, id) in askers {
                     self.asking.remove(&(to.id, id));
                     send_return(ground, &to, id, result.clone(), brought.clone());
                 }
             }
             ReplyTo::Api(id) => ground.out.ask(Action::CallDone(id, result)),
-            ReplyTo::Handing(right) => {
+            ReplyTo::Delegator(right) => {
                 let at = result.map(|_| ground.me.clone()).map_err(|why| why.at_step(0, path));
                 ground.out.tell(Event::Handed { right, at });
             }

@@ -159,9 +159,9 @@ impl Calls {
                 self.fail(ground, request, why);
             }
             Next::Seek | Next::SendAgain => {
-                let tried = delivery.excluded();
+                let excluded = delivery.excluded();
                 self.put(ground, id, Call { request, stage: Stage::LookingUp(Some(delivery)) });
-                if let Some(place) = ground.follow(&service, from, whither, Waiter::Call(id), tried) {
+                if let Some(place) = ground.follow(&service, from, whither, Waiter::Call(id), excluded) {
                     self.resolved(ground, id, &Ok(place));
                 }
             }

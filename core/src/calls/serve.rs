@@ -8,7 +8,7 @@ use crate::{
     Answer, Receipt, SubChain, Ticket, Urgency,
     directory::not_served,
     ground::Ground,
-    memory::{ASKERS_MAX, Done, Fate, Payload, Record, fingerprint},
+    memory::{ASKERS_MAX, DoneStep, Fate, Payload, StepRecord, fingerprint},
     outbox::Event,
 };
 
@@ -32,8 +32,8 @@ impl Calls {
             return self.answer(ground, request, Err(stopped()));
         }
         let mine = fingerprint(&request.service, &request.function, &request.params);
-        match ground.steps.get_mut(&key) {
-            Some(Record::Calling { fingerprint, askers }) if *fingerprint == mine => {
+        match ground.dedup.get_mut(&key) {
+            Some(StepRecord::Calling { fingerprint, askers }) if *fingerprint == mine => {
                 if askers.iter().any(|(node, theirs)| node.id == from.id && *theirs == id) {
                     return;
                 }
@@ -45,7 +45,7 @@ impl Calls {
                 let why = ground.overloaded("callers of one step", ASKERS_MAX).outcome_unknown();
                 self.answer(ground, request, Err(why));
             }
-            Some(Record::Done(done)) if done.fate == Fate::Returned(mine) => {
+            Some(StepRecord::Done(done)) if done.fate == Fate::Returned(mine) => {
                 if done.from.len() < ASKERS_MAX && !done.from.contains(&from.id) {
                     done.from.push(from.id);
                 }
@@ -72,14 +72,14 @@ impl Calls {
                     // Sent before, a copy of it may still come: that must find it refused, should the service be here again by then.
                     if age_us > 0 {
                         let why = Err(not_served(&ground.me.name, &request.service));
-                        ground.steps.begin_call(key.clone(), mine, (from.clone(), id));
+                        ground.dedup.begin_call(key.clone(), mine, (from.clone(), id));
                         let payload = Payload::Returned(Box::new((why, Brought::default())));
                         let fate = Fate::Returned(mine);
-                        ground.steps.finish(ground.clock.now(), &key, fate, Vec::new(), payload, &ground.policy);
+                        ground.dedup.finish(ground.clock.now(), &key, fate, Vec::new(), payload, &ground.policy);
                     }
                     return ground.out.send(from, Message::CallElsewhere(id, whither), Receipt::None, Urgency::Now);
                 }
-                ground.steps.begin_call(key.clone(), mine, (from.clone(), id));
+                ground.dedup.begin_call(key.clone(), mine, (from.clone(), id));
                 self.asking.insert((from.id, id), key.clone());
                 self.serve_new(ground, Request { reply_to: ReplyTo::Step(key), ..request });
             }
@@ -152,7 +152,7 @@ impl Calls {
     pub(crate) fn withdrawn(&mut self, ground: &mut Ground, from: &NodeRef, id: u64) {
         self.abandon(ground, &Owner::Peer(from.id, id));
         let Some(key) = self.asking.remove(&(from.id, id)) else { return };
-        let Some(Record::Calling { askers, .. }) = ground.steps.get_mut(&key) else { return };
+        let Some(StepRecord::Calling { askers, .. }) = ground.dedup.get_mut(&key) else { return };
         // Others may ask for the same.
         let is_it = |(to, theirs): &(Arc<NodeRef>, u64)| to.id == from.id && *theirs == id;
         askers.retain(|asker| !is_it(asker));
@@ -164,11 +164,11 @@ impl Calls {
     /// Nobody waits any more for what this step's call brings.
     pub(crate) fn abandon_step(&mut self, ground: &mut Ground, key: &StepKey) {
         self.abandon(ground, &Owner::Step(key.clone()));
-        if let Some(Record::Calling { fingerprint, askers }) = ground.steps.get(key) {
+        if let Some(StepRecord::Calling { fingerprint, askers }) = ground.dedup.get(key) {
             askers.iter().for_each(|(node, id)| drop(self.asking.remove(&(node.id, *id))));
             let fate = Fate::Returned(*fingerprint);
             let payload = Payload::Returned(Box::new((Err(stopped()), Brought::default())));
-            ground.steps.finish(ground.clock.now(), key, fate, Vec::new(), payload, &ground.policy);
+            ground.dedup.finish(ground.clock.now(), key, fate, Vec::new(), payload, &ground.policy);
         }
     }
 
@@ -204,7 +204,7 @@ fn stopped() -> Exception {
     Exception::new(names::CANCELLED, Fault::Caller, "the chain was cancelled").outcome_unknown()
 }
 
-fn returned(done: &Done) -> (Result<catena_wire::Value, Exception>, Brought) {
+fn returned(done: &DoneStep) -> (Result<catena_wire::Value, Exception>, Brought) {
     if let Some(Payload::Returned(returned)) = &done.payload {
         return (**returned).clone();
     }

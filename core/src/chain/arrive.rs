@@ -3,7 +3,7 @@
 use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 use bytes::Bytes;
 use catena_wire::{
-    Branch, ChainId, Charter, Exception, Fault, Hash, Hop, Message, NodeRef, Outcome, PATH_HOSTS_MAX, StepKey,
+    Branch, ChainHeader, ChainId, Exception, Fault, Hash, Hop, Message, NodeRef, Outcome, PATH_HOSTS_MAX, StepKey,
     TRACE_STEPS_MAX, Value, Whither, names,
 };
 
@@ -16,7 +16,7 @@ use crate::{
     calls::{ReplyTo, Request},
     directory::NotHere,
     ground::{Ground, overloaded},
-    memory::{Fate, Record},
+    memory::{Fate, StepRecord},
     outbox::Event,
 };
 
@@ -57,10 +57,10 @@ impl Chains {
     /// A hop has come, `whole` or without its tail.
     pub(crate) fn land(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, hop: Box<Hop>, whole: bool) {
         let before = StepKey { step: hop.key.step.saturating_sub(1), ..hop.key.clone() };
-        self.seen_beyond(ground, from.id, &before);
-        let record = ground.steps.get(&hop.key);
+        self.implicit_ack(ground, from.id, &before);
+        let record = ground.dedup.get(&hop.key);
         // What a chain ended with is told again, stopped or not: it may have been stopped for that.
-        let over = matches!(record, Some(Record::Done(done)) if done.fate == Fate::Ended);
+        let over = matches!(record, Some(StepRecord::Done(done)) if done.fate == Fate::Ended);
         if !over && ground.fences.is_stopped(hop.key.chain, from.id) && !bug!(ground.policy, CancelForgotten) {
             // Not remembered as refused: what is known of the step leads a cancellation on.
             // What was under way here when it was stopped is forgotten: it may have been this.
@@ -118,7 +118,7 @@ impl Chains {
 
     /// Bytes of chains, of what is needed to answer their steps again, and of their answers on the way.
     pub(crate) fn held_bytes(&self, ground: &Ground) -> usize {
-        self.bytes() + ground.steps.payload_bytes() + ground.outgoing.bytes()
+        self.bytes() + ground.dedup.payload_bytes() + ground.outgoing.bytes()
     }
 
     fn check_room(&self, ground: &Ground) -> Result<(), Exception> {
@@ -134,10 +134,10 @@ impl Chains {
         let (code_bytes, gather) = (hop.code_bytes.take(), hop.gather);
         let (service, function) = (core::mem::take(&mut hop.service), core::mem::take(&mut hop.function));
         let params = core::mem::replace(&mut hop.params, Value::null());
-        let credentials = hop.charter.credentials.clone();
+        let credentials = hop.header.credentials.clone();
         let duplicate = hop.duplicate.clone().map(Box::new);
         let session = self.settle_in(ground, from, hop, (&service, &function, params.len_bytes()), whole);
-        ground.steps.begin(key.clone(), from.id, session);
+        ground.dedup.begin(key.clone(), from.id, session);
         if whole || bug!(ground.policy, AcceptedHeadless) {
             self.accept(ground, from, key.clone(), session, code_bytes, code);
         }
@@ -211,7 +211,7 @@ impl Chains {
 
     /// The tail of a hop has come, or never will: then its sender still has it, and sends it again.
     pub(crate) fn tail(&mut self, ground: &mut Ground, key: &StepKey, tail: Option<Tail>) {
-        let Some(session) = ground.steps.get(key).and_then(Record::session) else { return };
+        let Some(session) = ground.dedup.get(key).and_then(StepRecord::session) else { return };
         let Some(activation) = self.get_mut(session) else { return };
         let (code, from) = (activation.state.code, activation.before.clone());
         let Phase::Suspended(suspended) = &mut activation.phase else { return };
@@ -241,7 +241,7 @@ impl Chains {
         let why = why.at(&key, &activation.state.path);
         self.discard(ground, session);
         let refusal = Message::Refused(key.clone(), why).encode();
-        ground.steps.refuse(ground.clock.now(), &key, from, refusal, &ground.policy);
+        ground.dedup.refuse(ground.clock.now(), &key, from, refusal, &ground.policy);
     }
 
     /// Goes on with a suspended chain as soon as result, state and function are all there.
@@ -319,7 +319,7 @@ impl Chains {
         self.check_room(ground)?;
         let Start { started_at_ms, seed } = plan.start.unwrap_or_else(|| Start::of(chain, ground.unix_us()));
         let arrived = StepKey { chain, branch: Branch::root(), step: 0 };
-        let charter = Charter {
+        let header = ChainHeader {
             origin: ground.me.clone(),
             started_at_ms,
             mode: plan.mode,
@@ -338,7 +338,7 @@ impl Chains {
             arrived: arrived.clone(),
             state: ChainState {
                 code,
-                charter,
+                header,
                 stack: Vec::new(),
                 emitted: 0,
                 splits: 0,
@@ -364,7 +364,7 @@ impl Chains {
             unreached: None,
             counted_bytes: 0,
         });
-        ground.steps.begin(arrived, ground.me.id, session);
+        ground.dedup.begin(arrived, ground.me.id, session);
         let limits = plan.limits;
         ground.out.ask(Action::Begin { session, code, input, started_at_ms, seed, limits });
         Ok(())
@@ -375,11 +375,11 @@ fn state_of(hop: Hop, ground: &Ground) -> ChainState {
     let path = travelled(hop.path, &ground.me.name);
     let mut trace = hop.trace;
     trace.iter_mut().for_each(|trace| trace.truncate(TRACE_STEPS_MAX));
-    let by_here = || hop.charter.origin.address.is_none().then(|| ground.me.clone());
-    let entry = hop.charter.entry.clone().or_else(by_here);
+    let by_here = || hop.header.origin.address.is_none().then(|| ground.me.clone());
+    let entry = hop.header.entry.clone().or_else(by_here);
     ChainState {
         code: hop.code,
-        charter: Charter { entry: entry.filter(|_| !bug!(ground.policy, EntryForgotten)), ..hop.charter },
+        header: ChainHeader { entry: entry.filter(|_| !bug!(ground.policy, EntryForgotten)), ..hop.header },
         stack: hop.stack,
         emitted: if bug!(ground.policy, AnswersRenumbered) { 0 } else { hop.emitted },
         splits: hop.splits,
@@ -411,7 +411,7 @@ fn refuse_for_good(ground: &mut Ground, from: &Arc<NodeRef>, hop: &Hop, why: Exc
     let lasting = why.name != names::RUNS_NO_GUESTS && !bug!(ground.policy, RefusalForgotten);
     let refusal = refuse(ground, from, hop, why);
     if lasting {
-        ground.steps.refuse(ground.clock.now(), &hop.key, from.id, refusal, &ground.policy);
+        ground.dedup.refuse(ground.clock.now(), &hop.key, from.id, refusal, &ground.policy);
     }
 }
 
@@ -419,12 +419,12 @@ fn refuse_for_good(ground: &mut Ground, from: &Arc<NodeRef>, hop: &Hop, why: Exc
 fn send_elsewhere(ground: &mut Ground, from: &Arc<NodeRef>, hop: &Hop, whither: Whither) {
     let elsewhere = Message::HopElsewhere(hop.key.clone(), whither).encode();
     ground.out.send_encoded(from.clone(), elsewhere.clone(), Receipt::None, None);
-    ground.steps.refuse(ground.clock.now(), &hop.key, from.id, elsewhere, &ground.policy);
+    ground.dedup.refuse(ground.clock.now(), &hop.key, from.id, elsewhere, &ground.policy);
 }
 
 /// Whether a hop is of the chain that it claims to be of: a branch has a parent of the same chain to which it answers.
 fn check_identity(hop: &Hop) -> Result<(), Exception> {
-    let (key, origin) = (&hop.key, hop.charter.origin.id);
+    let (key, origin) = (&hop.key, hop.header.origin.id);
     let home = match &hop.merge {
         None => key.branch.is_root(),
         Some(merge) => merge.at.chain == key.chain && key.branch.parent().as_ref() == Some(&merge.at.branch),

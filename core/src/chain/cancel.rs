@@ -7,12 +7,14 @@ use super::{
     Chains,
     activation::{Activation, Phase},
 };
-use crate::{Action, Receipt, SessionId, Time, Urgency, calls::Owner, ground::Ground, memory::Record, outbox::Event};
+use crate::{
+    Action, Receipt, SessionId, Time, Urgency, calls::Owner, ground::Ground, memory::StepRecord, outbox::Event,
+};
 
 impl Chains {
     /// Another node says so: the origin itself, one by which the chain came here, or the entry node that can reach its origin.
     pub(crate) fn stopped_by(&mut self, ground: &mut Ground, from: &NodeRef, chain: ChainId) {
-        let brought = ground.steps.of_chain(chain).any(|(_, record)| record.came_from(from.id));
+        let brought = ground.dedup.of_chain(chain).any(|(_, record)| record.came_from(from.id));
         if from.id == chain.origin || brought || bug!(ground.policy, StrangersCancel) {
             return self.stop(ground, chain, Vec::new());
         }
@@ -22,7 +24,7 @@ impl Chains {
 
     /// The node by which it came here says that the chain is over.
     pub(crate) fn over_says(&mut self, ground: &mut Ground, from: NodeId, chain: ChainId) {
-        if ground.steps.of_chain(chain).any(|(_, record)| record.came_from(from)) {
+        if ground.dedup.of_chain(chain).any(|(_, record)| record.came_from(from)) {
             self.over(ground, chain);
         }
     }
@@ -30,8 +32,8 @@ impl Chains {
     /// The chain is over: what answers its steps once more may go, here and wherever it went from here.
     pub(crate) fn over(&mut self, ground: &mut Ground, chain: ChainId) {
         // Whoever took it over last has not said so yet.
-        self.seen_beyond(ground, chain.origin, &StepKey { chain, branch: Branch::root(), step: u32::MAX });
-        let mut next = ground.steps.release(chain);
+        self.implicit_ack(ground, chain.origin, &StepKey { chain, branch: Branch::root(), step: u32::MAX });
+        let mut next = ground.dedup.release(chain);
         next.sort_by_key(|node| node.id);
         next.dedup_by_key(|node| node.id);
         for node in next.iter().filter(|node| ![ground.me.id, chain.origin].contains(&node.id)) {
@@ -41,7 +43,7 @@ impl Chains {
 
     /// The last step that a chain has made which is here.
     pub(crate) fn last_step(&self, ground: &Ground, chain: ChainId) -> Option<StepKey> {
-        let here = ground.steps.of_chain(chain).filter_map(|(_, record)| self.get(record.session()?));
+        let here = ground.dedup.of_chain(chain).filter_map(|(_, record)| self.get(record.session()?));
         here.map(Activation::key).max_by_key(|key| key.step)
     }
 
@@ -55,11 +57,11 @@ impl Chains {
         // For an origin that cannot dial: this node has passed on what was heard of it.
         next.extend(ground.relays.hosts(chain));
         let (mut sessions, mut calls): (Vec<SessionId>, Vec<StepKey>) = (Vec::new(), Vec::new());
-        for (key, record) in ground.steps.of_chain(chain) {
+        for (key, record) in ground.dedup.of_chain(chain) {
             match record {
-                Record::Running { session, .. } => sessions.push(*session),
-                Record::Calling { .. } => calls.push(key.clone()),
-                Record::Done(done) => next.extend(done.to.iter().cloned()),
+                StepRecord::Running { session, .. } => sessions.push(*session),
+                StepRecord::Calling { .. } => calls.push(key.clone()),
+                StepRecord::Done(done) => next.extend(done.to.iter().cloned()),
             }
         }
         for session in sessions {
@@ -87,7 +89,7 @@ impl Chains {
     /// Nothing of it is here any more, and nothing came of it.
     pub(super) fn discard(&mut self, ground: &mut Ground, session: SessionId) {
         if let Some(activation) = self.remove(session) {
-            ground.steps.forget(&activation.arrived);
+            ground.dedup.forget(&activation.arrived);
             ground.out.ask(Action::Discard(session));
             ground.out.tell(Event::Abandoned(Owner::Session(session)));
         }
@@ -105,7 +107,7 @@ impl Chains {
 
     /// A sign of life of the chain of this step did not get to its origin.
     pub(crate) fn origin_unreached(&mut self, ground: &Ground, key: &StepKey) {
-        for (_, record) in ground.steps.of_chain(key.chain) {
+        for (_, record) in ground.dedup.of_chain(key.chain) {
             if let Some(activation) = record.session().and_then(|session| self.get_mut(session)) {
                 let since = activation.unreached.map_or(ground.now, |(since, _)| since);
                 activation.unreached = Some((since, ground.now));

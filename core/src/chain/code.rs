@@ -47,7 +47,7 @@ impl Chains {
         let state = &activation.state;
         // An origin that cannot be dialled cannot be asked, but it gave the function to the node by which it entered.
         let creators = state.stack.iter().map(|frame| Arc::new(frame.creator.clone()));
-        let others = creators.chain(state.charter.entry.clone()).chain([state.charter.origin.clone()]);
+        let others = creators.chain(state.header.entry.clone()).chain([state.header.origin.clone()]);
         // An enclosing chain's function has been where its sub-chain began; the hop before may never have needed it.
         let near = ground.codes.repository().into_iter().chain(&activation.creator).chain([&activation.before]);
         near.cloned().chain(others).filter(|node| node.id != ground.me.id).collect()

@@ -62,10 +62,10 @@ impl Chains {
     pub(super) fn tell_lines(&mut self, ground: &mut Ground, session: SessionId) {
         let Some(activation) = self.get_mut(session) else { return };
         let Some(lines) = untold(activation) else { return };
-        let (key, charter) = (activation.key(), activation.state.charter.clone());
+        let (key, header) = (activation.key(), activation.state.header.clone());
         let first = activation.state.console_told;
         activation.state.console_told = u32::try_from(activation.state.console.len()).unwrap_or(u32::MAX);
-        ground.send_home(&charter, Message::Console(key, first, lines), Receipt::None);
+        ground.send_home(&header, Message::Console(key, first, lines), Receipt::None);
     }
 }
 

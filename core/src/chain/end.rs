@@ -15,7 +15,7 @@ use crate::{
     calls::Owner,
     delivery::Parcel,
     ground::Ground,
-    memory::{Fate, Payload, Record, Sent},
+    memory::{Fate, Payload, Sent, StepRecord},
     outbox::Event,
 };
 
@@ -64,7 +64,7 @@ impl Chains {
         };
         // Later than now, whatever the policy says: a timer that is due at once for ever would never let go.
         activation.heartbeat_at = ground.now.after(ground.policy.heartbeat_interval_us.max(1));
-        let (key, charter) = (activation.key(), activation.state.charter.clone());
+        let (key, header) = (activation.key(), activation.state.header.clone());
         // The merge host beats for branches that have ended, and names those that have not (rpc-chains section 3.10).
         let open = match &activation.phase {
             Phase::Merging(merging) => merging.open_branches(),
@@ -74,7 +74,7 @@ impl Chains {
             return;
         }
         let beat = Message::Heartbeat(key.clone(), (*ground.me).clone(), open);
-        ground.send_home(&charter, beat, Receipt::Beat(key));
+        ground.send_home(&header, beat, Receipt::Beat(key));
         self.tell_lines(ground, session);
     }
 
@@ -87,7 +87,7 @@ impl Chains {
         let why = why.at(&key, &activation.state.path);
         let refusal = Message::Refused(key.clone(), why).encode();
         self.discard(ground, session);
-        ground.steps.refuse(ground.clock.now(), &key, from, refusal, &ground.policy);
+        ground.dedup.refuse(ground.clock.now(), &key, from, refusal, &ground.policy);
     }
 
     pub(super) fn close_profile(&mut self, ground: &Ground, session: SessionId) {
@@ -134,11 +134,11 @@ impl Chains {
         let (key, number) = (activation.key(), activation.state.emitted);
         activation.state.emitted = number.saturating_add(1);
         let until = ground.now.after(activation.budget_now(ground.now).time_left_us());
-        let charter = activation.state.charter.clone();
+        let header = activation.state.header.clone();
         let (to, step, via) = match activation.state.listener() {
             Listener::Nobody => return,
             Listener::Creator(creator, step) => (Arc::new(creator), step, None),
-            Listener::Origin => (charter.origin.clone(), 0, ground.way_home(&charter)),
+            Listener::Origin => (header.origin.clone(), 0, ground.way_home(&header)),
         };
         let partial = Message::Partial { key: key.clone(), number, value, to: step };
         if to.id == ground.me.id {
@@ -167,21 +167,21 @@ impl Chains {
         let end =
             End { key: key.clone(), outcome, emitted, trace: None, recording: None, console: Vec::new(), ..so_far };
         let end = End { at: None, hops_left: 0, cut: true, ..end };
-        let from = ground.steps.get(&arrived).map(Record::brought_by).unwrap_or_default();
+        let from = ground.dedup.get(&arrived).map(StepRecord::brought_by).unwrap_or_default();
         self.stop(ground, key.chain, Vec::new());
         send_end(ground, (&arrived, from), end, home);
     }
 
     /// The chain's stay in which this step was made, what it would end with now, and the way to its origin.
     fn so_far(&self, ground: &Ground, key: &StepKey, parcel: Parcel) -> Option<(StepKey, End, Parcel)> {
-        let (arrived, record) = ground.steps.stay_of(key)?;
+        let (arrived, record) = ground.dedup.stay_of(key)?;
         let of = |activation: &Activation| {
             let done = Outcome::Done(Value::null());
             (end_of(ground.now, &mut activation.clone(), done), way_of(ground, activation, true))
         };
         let (end, home) = match record {
-            Record::Running { session, .. } => of(self.get(*session)?),
-            Record::Done(done) => match done.payload.as_ref()? {
+            StepRecord::Running { session, .. } => of(self.get(*session)?),
+            StepRecord::Done(done) => match done.payload.as_ref()? {
                 Payload::Forwarded(activation, _) => of(activation),
                 Payload::Ended(sent) => match Message::decode_head(&sent.message.head) {
                     Ok(Message::End(end)) if parcel.to.id == key.chain.origin => (*end, parcel),
@@ -189,7 +189,7 @@ impl Chains {
                 },
                 _ => return None,
             },
-            Record::Calling { .. } => return None,
+            StepRecord::Calling { .. } => return None,
         };
         Some((arrived.clone(), end, home))
     }
@@ -220,10 +220,10 @@ fn end_of(now: Time, activation: &mut Activation, outcome: Outcome) -> End {
 
 /// Where the end goes, `home` or to the merge host; without a message.
 fn way_of(ground: &Ground, activation: &Activation, home: bool) -> Parcel {
-    let charter = &activation.state.charter;
+    let header = &activation.state.header;
     let merge = activation.state.merge.as_ref().filter(|_| !home);
-    let to = merge.map_or_else(|| charter.origin.clone(), |merge| Arc::new(merge.host.clone()));
-    let via = ground.way_home(charter).filter(|_| to.id == charter.origin.id);
+    let to = merge.map_or_else(|| header.origin.clone(), |merge| Arc::new(merge.host.clone()));
+    let via = ground.way_home(header).filter(|_| to.id == header.origin.id);
     let until =
         ground.now.after(activation.budget_now(ground.now).time_left_us().max(ground.policy.heartbeat_timeout_us));
     Parcel::new(to, via, Encoded { head: Bytes::new(), tail: Bytes::new() }, until)
@@ -242,7 +242,7 @@ fn send_end(ground: &mut Ground, (arrived, from): (&StepKey, Vec<NodeId>), end: 
         Some(Payload::Ended(Box::new(Sent { key, to: to.clone(), message, via })))
     };
     let (awake, to) = (ground.clock.now(), alloc::vec![to]);
-    ground.steps.remember(awake, arrived, Fate::Ended, from, to, payload, &ground.policy);
+    ground.dedup.remember(awake, arrived, Fate::Ended, from, to, payload, &ground.policy);
 }
 
 /// The end of a chain or branch is larger than a link carries: whoever waits is told so, and what it ended with stays here.
@@ -253,14 +253,14 @@ fn end_too_large(ground: &mut Ground, key: &StepKey, bytes: u64, bytes_max: u64)
     // Lines may be what is too much. Those that went ahead have been shown.
     let trace = end.trace.map(|_| Vec::new());
     let end = End { outcome: Outcome::Threw(why), trace, recording: None, console: Vec::new(), ..*end };
-    let Some(parcel) = parcel.instead(Message::End(Box::new(end)).encode()) else { return };
-    if let Some((arrived, Record::Done(done))) = ground.steps.stay_of(key)
+    let Some(parcel) = parcel.replaced_by(Message::End(Box::new(end)).encode()) else { return };
+    if let Some((arrived, StepRecord::Done(done))) = ground.dedup.stay_of(key)
         && done.fate == Fate::Ended
     {
         let (arrived, from, nodes) = (arrived.clone(), done.from.clone(), done.to.clone());
         let Parcel { to, via, message, .. } = parcel.clone();
         let payload = Some(Payload::Ended(Box::new(Sent { key: key.clone(), to, message, via })));
-        ground.steps.remember(ground.clock.now(), &arrived, Fate::Ended, from, nodes, payload, &ground.policy);
+        ground.dedup.remember(ground.clock.now(), &arrived, Fate::Ended, from, nodes, payload, &ground.policy);
     }
     ground.send_kept(key.clone(), Part::End, parcel);
 }

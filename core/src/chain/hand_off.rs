@@ -157,7 +157,7 @@ impl Chains {
 
     /// The chain has been seen at a later step elsewhere: an implicit acknowledgement of hops that were handed over before, by whoever
     /// knows of the chain.
-    pub(crate) fn seen_beyond(&mut self, ground: &mut Ground, at: NodeId, key: &StepKey) {
+    pub(crate) fn implicit_ack(&mut self, ground: &mut Ground, at: NodeId, key: &StepKey) {
         if at == ground.me.id {
             return;
         }
@@ -175,7 +175,7 @@ impl Chains {
         let children = self.children_of(ground, &activation);
         let (key, fate) = (activation.arrived.clone(), Fate::Forwarded(step));
         let payload = Payload::Forwarded(activation, children);
-        ground.steps.finish(ground.clock.now(), &key, fate, to, payload, &ground.policy);
+        ground.dedup.finish(ground.clock.now(), &key, fate, to, payload, &ground.policy);
     }
 
     /// Nothing was done there, and the continuation is still here: so is the `try/catch` around the call (design, section 2).
@@ -214,11 +214,11 @@ impl Chains {
                     activation.step = activation.step.saturating_add(1);
                     hand_off.key = activation.key();
                 }
-                let (step, tried) = (hand_off.key.step, hand_off.delivery.excluded());
+                let (step, excluded) = (hand_off.key.step, hand_off.delivery.excluded());
                 self.set_phase(session, Phase::HandingOff(hand_off));
                 self.reset_timer(session);
                 let waiter = Waiter::Chain(session, step);
-                if let Some(place) = ground.follow(&service, from, whither, waiter, tried) {
+                if let Some(place) = ground.follow(&service, from, whither, waiter, excluded) {
                     self.resolved(ground, (session, step), &Ok(place));
                 }
             }
@@ -313,8 +313,8 @@ impl Chains {
                 match found.filter(|(to, _)| hand_off.delivery.allows(to)) {
                     Some((to, scope)) => self.redirect(ground, session, to, scope),
                     None => {
-                        let instead = unreachable(&hand_off.to().name);
-                        let why = hand_off.delivery.exhausted(place.as_ref().err().unwrap_or(&instead));
+                        let unreachable = unreachable(&hand_off.to().name);
+                        let why = hand_off.delivery.exhausted(place.as_ref().err().unwrap_or(&unreachable));
                         self.take_back(ground, session, why);
                     }
                 }
@@ -396,7 +396,7 @@ pub(super) fn hop_of(ground: &Ground, activation: &Activation, age_us: u64) -> O
         params,
         call: hand_off.cargo.number(),
         code: state.code,
-        charter: &state.charter,
+        header: &state.header,
         stack: &state.stack,
         emitted: state.emitted,
         heartbeat_in_us,

@@ -4,7 +4,7 @@
 //! without doing anything twice, and for every branch at once.
 
 use alloc::{sync::Arc, vec::Vec};
-use catena_wire::{Branch, ChainId, Charter, Message, Mode, NodeId, NodeRef, StepKey, Whereabouts};
+use catena_wire::{Branch, ChainHeader, ChainId, Message, Mode, NodeId, NodeRef, StepKey, Whereabouts};
 
 use super::{
     Chains,
@@ -14,7 +14,7 @@ use super::{
 use crate::{
     Receipt, Urgency,
     ground::Ground,
-    memory::{Fate, Payload, Record},
+    memory::{Fate, Payload, StepRecord},
 };
 
 impl Chains {
@@ -34,21 +34,21 @@ impl Chains {
         key: &StepKey,
         (origin, entry): (NodeRef, Option<NodeRef>),
     ) {
-        let brought = ground.steps.get(key).is_none_or(|record| record.came_from(from));
+        let brought = ground.dedup.get(key).is_none_or(|record| record.came_from(from));
         if origin.id == key.chain.origin && (brought || from == key.chain.origin) {
             self.follow(ground, key, &home(Arc::new(origin), entry.map(Arc::new)));
         }
     }
 
     /// Steps only grow on the way, so it comes to an end.
-    fn follow(&mut self, ground: &mut Ground, key: &StepKey, seeker: &Charter) {
-        match ground.steps.get(key) {
+    fn follow(&mut self, ground: &mut Ground, key: &StepKey, seeker: &ChainHeader) {
+        match ground.dedup.get(key) {
             None => tell(ground, key, Whereabouts::Unknown, seeker),
-            Some(Record::Running { session, .. }) => match self.get(*session).cloned() {
+            Some(StepRecord::Running { session, .. }) => match self.get(*session).cloned() {
                 Some(activation) => self.follow_here(ground, key, &activation, seeker),
                 None => tell(ground, key, Whereabouts::Unknown, seeker),
             },
-            Some(Record::Done(done)) => {
+            Some(StepRecord::Done(done)) => {
                 // Whoever ended or refused it tells that again when the hop comes again.
                 let Fate::Forwarded(step) = done.fate else { return };
                 let (to, payload) = (done.to.last().cloned(), done.payload.clone());
@@ -56,19 +56,19 @@ impl Chains {
                 match payload {
                     Some(Payload::Forwarded(activation, children)) => {
                         self.left(ground, &at, to, &activation, true);
-                        let home = activation.state.charter.clone();
+                        let home = activation.state.header.clone();
                         children.iter().for_each(|child| self.follow_own(ground, child, &home));
                     }
                     _ => went(ground, &at, to, true, seeker),
                 }
             }
-            Some(Record::Calling { .. }) => {}
+            Some(StepRecord::Calling { .. }) => {}
         }
     }
 
-    fn follow_here(&mut self, ground: &mut Ground, key: &StepKey, activation: &Activation, _: &Charter) {
+    fn follow_here(&mut self, ground: &mut Ground, key: &StepKey, activation: &Activation, _: &ChainHeader) {
         // The chain knows better where its origin is than whoever asks: what it said is nobody else's.
-        let charter = &activation.state.charter;
+        let header = &activation.state.header;
         let (at, open): (StepKey, Vec<Branch>) = match &activation.phase {
             Phase::HandingOff(hand_off) => {
                 let to = Some(hand_off.to().clone());
@@ -78,33 +78,33 @@ impl Chains {
             _ => (activation.key(), Vec::new()),
         };
         let beat = Message::Heartbeat(key.clone(), (*ground.me).clone(), open.clone());
-        ground.send_home(charter, beat, Receipt::None);
-        open.into_iter().for_each(|branch| self.follow_own(ground, &StepKey { branch, ..at.clone() }, charter));
+        ground.send_home(header, beat, Receipt::None);
+        open.into_iter().for_each(|branch| self.follow_own(ground, &StepKey { branch, ..at.clone() }, header));
     }
 
     /// It left for there, and was taken over or not. Whoever took it over may be gone, and its lines with it.
     fn left(&self, ground: &mut Ground, at: &StepKey, to: Option<Arc<NodeRef>>, activation: &Activation, taken: bool) {
-        let charter = &activation.state.charter;
+        let header = &activation.state.header;
         if let Some(lines) = untold(activation) {
             let said = Message::Console(activation.key(), activation.state.console_told, lines);
-            ground.send_home(charter, said, Receipt::None);
+            ground.send_home(header, said, Receipt::None);
         }
-        went(ground, at, to, taken, charter);
+        went(ground, at, to, taken, header);
     }
 
     /// A branch that may have begun here; of one that began elsewhere another node knows.
-    fn follow_own(&mut self, ground: &mut Ground, key: &StepKey, seeker: &Charter) {
-        if ground.steps.get(key).is_some() {
+    fn follow_own(&mut self, ground: &mut Ground, key: &StepKey, seeker: &ChainHeader) {
+        if ground.dedup.get(key).is_some() {
             self.follow(ground, key, seeker);
         }
     }
 }
 
 /// Tells the origin where it went, and has it looked for there.
-fn went(ground: &mut Ground, at: &StepKey, to: Option<Arc<NodeRef>>, taken: bool, seeker: &Charter) {
+fn went(ground: &mut Ground, at: &StepKey, to: Option<Arc<NodeRef>>, taken: bool, seeker: &ChainHeader) {
     let Some(to) = to else { return };
     let host = to.name.clone();
-    tell(ground, at, if taken { Whereabouts::Went(host) } else { Whereabouts::Handing(host) }, seeker);
+    tell(ground, at, if taken { Whereabouts::Went(host) } else { Whereabouts::HandingOff(host) }, seeker);
     if taken {
         let (origin, entry) = ((*seeker.origin).clone(), seeker.entry.as_deref().cloned());
         let locate = Message::Locate { key: at.clone(), origin, entry };
@@ -112,12 +112,12 @@ fn went(ground: &mut Ground, at: &StepKey, to: Option<Arc<NodeRef>>, taken: bool
     }
 }
 
-fn tell(ground: &mut Ground, key: &StepKey, whereabouts: Whereabouts, seeker: &Charter) {
+fn tell(ground: &mut Ground, key: &StepKey, whereabouts: Whereabouts, seeker: &ChainHeader) {
     let located = Message::Located(key.clone(), ground.me.name.clone(), whereabouts);
     ground.send_home(seeker, located, Receipt::None);
 }
 
 /// The way to whoever looks for a chain of which this node may know nothing.
-const fn home(origin: Arc<NodeRef>, entry: Option<Arc<NodeRef>>) -> Charter {
-    Charter { origin, started_at_ms: 0, mode: Mode::Chain, compose: true, entry, credentials: None }
+const fn home(origin: Arc<NodeRef>, entry: Option<Arc<NodeRef>>) -> ChainHeader {
+    ChainHeader { origin, started_at_ms: 0, mode: Mode::Chain, compose: true, entry, credentials: None }
 }

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     SessionId,
     ground::Ground,
-    memory::{Done, Fate, Record},
+    memory::{DoneStep, Fate, StepRecord},
 };
 
 impl Chains {
@@ -37,19 +37,19 @@ impl Chains {
 
     /// Whether the parent of these branches is here, or has been: a branch that ends before its parent's hop has come has to say so again.
     pub(crate) fn knows_split(&self, ground: &Ground, at: &StepKey) -> bool {
-        match ground.steps.stay_of(at) {
-            Some((arrived, Record::Running { session, .. })) => {
+        match ground.dedup.stay_of(at) {
+            Some((arrived, StepRecord::Running { session, .. })) => {
                 arrived == at || self.get(*session).is_some_and(|activation| activation.step >= at.step)
             }
-            Some((_, Record::Done(Done { fate: Fate::Forwarded(step), .. }))) => *step > at.step,
-            Some((_, Record::Done(_))) => true,
-            Some((_, Record::Calling { .. })) | None => false,
+            Some((_, StepRecord::Done(DoneStep { fate: Fate::Forwarded(step), .. }))) => *step > at.step,
+            Some((_, StepRecord::Done(_))) => true,
+            Some((_, StepRecord::Calling { .. })) | None => false,
         }
     }
 
     /// A branch may be quicker than the state of its parent, which is on its way to the merge host.
     fn ended_early(&mut self, ground: &Ground, at: &StepKey, end: End) {
-        let Some(session) = ground.steps.get(at).and_then(Record::session) else { return };
+        let Some(session) = ground.dedup.get(at).and_then(StepRecord::session) else { return };
         let Some(Activation { phase: Phase::Suspended(suspended), .. }) = self.get_mut(session) else { return };
         if let Suspended { awaits: Awaits::Branches(count, early), .. } = suspended
             && early.len() < usize::from(*count)

@@ -13,7 +13,7 @@ use crate::{
     Receipt, SessionId, Urgency,
     delivery::Parcel,
     ground::Ground,
-    memory::{Fate, Payload, Record},
+    memory::{Fate, Payload, StepRecord},
 };
 
 impl Chains {
@@ -21,8 +21,8 @@ impl Chains {
     pub(super) fn repeat(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, hop: Hop, whole: bool) {
         let key = hop.key.clone();
         let accepted = Message::Accepted(key.clone());
-        match ground.steps.get(&key) {
-            Some(Record::Running { session, .. }) => {
+        match ground.dedup.get(&key) {
+            Some(StepRecord::Running { session, .. }) => {
                 let session = *session;
                 if self.repeat_arriving(ground, session, hop, whole) {
                     return;
@@ -30,11 +30,11 @@ impl Chains {
                 ground.out.send(from, accepted, Receipt::None, Urgency::Lazy);
                 self.repeat_branches(ground, session);
             }
-            Some(Record::Done(done)) if matches!(done.fate, Fate::Ended | Fate::Forwarded(_)) => {
+            Some(StepRecord::Done(done)) if matches!(done.fate, Fate::Ended | Fate::Forwarded(_)) => {
                 ground.out.send(from, accepted, Receipt::None, Urgency::Lazy);
                 self.repeat_done(ground, &key);
             }
-            Some(Record::Done(done)) if done.fate == Fate::Refused => match &done.payload {
+            Some(StepRecord::Done(done)) if done.fate == Fate::Refused => match &done.payload {
                 Some(Payload::Refused(refusal)) => {
                     ground.out.send_encoded(from.clone(), (**refusal).clone(), Receipt::None, None);
                 }
@@ -68,7 +68,7 @@ impl Chains {
     }
 
     fn repeat_done(&mut self, ground: &mut Ground, key: &StepKey) {
-        let Some(Record::Done(done)) = ground.steps.get(key) else { return };
+        let Some(StepRecord::Done(done)) = ground.dedup.get(key) else { return };
         match done.payload.clone() {
             Some(Payload::Ended(sent)) if sent.to.id != ground.me.id => {
                 let until = ground.now.after(ground.policy.step_record_ttl_us);
@@ -101,7 +101,7 @@ impl Chains {
     }
 
     fn repeat_step(&mut self, ground: &mut Ground, key: &StepKey) {
-        match ground.steps.get(key).map(Record::session) {
+        match ground.dedup.get(key).map(StepRecord::session) {
             Some(Some(session)) => self.repeat_branches(ground, session),
             Some(None) => self.repeat_done(ground, key),
             None => {}
@@ -130,7 +130,7 @@ impl Chains {
             return;
         }
         let session = self.insert(activation);
-        ground.steps.reopen(key, session);
+        ground.dedup.reopen(key, session);
         self.send_hop(ground, session);
     }
 }

@@ -71,7 +71,7 @@ impl Chains {
         let budget = activation.lend_to_set(ground.now);
         let id = ChainId { origin: ground.me.id, number };
         activation.calls.sets.insert(set, OpenSet::new(id, set, budget.hops_left()));
-        let (key, credentials) = (Some(activation.key()), activation.state.charter.credentials.clone());
+        let (key, credentials) = (Some(activation.key()), activation.state.header.credentials.clone());
         let duplicate = activation.state.duplicate.clone();
         let GuestCall { service, function, params, .. } = call;
         let reply_to = ReplyTo::Nobody(activation.chain());

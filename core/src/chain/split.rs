@@ -25,7 +25,7 @@ impl Chains {
             return self.out_of_hops(ground, session, &Cargo::Split(split));
         };
         activation.set_budget(ground.now, budget);
-        let stays = !lone || activation.state.charter.mode == Mode::Interactive;
+        let stays = !lone || activation.state.header.mode == Mode::Interactive;
         if let Err(why) = self.may_split(ground, session, &split) {
             let why = why.at_line(split.line, split.column);
             return self.settle(ground, session, split.call, Err(why));
@@ -143,7 +143,7 @@ impl Chains {
             let suspended = Suspended::here(call, continuation.clone(), Awaits::Branch(index));
             let child = branch_of(ground, parent, &key, host, count);
             let session = self.insert(Activation { phase: Phase::Suspended(suspended), ..child });
-            ground.steps.begin(key.clone(), ground.me.id, session);
+            ground.dedup.begin(key.clone(), ground.me.id, session);
             children.push(key);
             match room {
                 true => self.resume_if_ready(ground, session),

@@ -66,7 +66,7 @@ impl Chains {
             (ReplyTo::Suspended(_), Phase::Suspended(_)) => true,
             _ => false,
         };
-        waits && activation.calls.sets.is_empty() && activation.state.charter.compose
+        waits && activation.calls.sets.is_empty() && activation.state.header.compose
     }
 
     fn check_depth(&self, ground: &Ground, session: SessionId) -> Result<(), Exception> {
@@ -107,7 +107,7 @@ impl Chains {
             continuation,
         });
         activation.calls.out.clear();
-        let started_at_ms = state.charter.started_at_ms;
+        let started_at_ms = state.header.started_at_ms;
         let seed = (key.chain.seed()) ^ u64::from(key.step).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.set_phase(session, Phase::Running);
         if sub.hears {
@@ -170,7 +170,7 @@ impl Chains {
         activation.phase = Phase::Running;
         let arrived = activation.arrived.clone();
         let renewed = self.insert(activation);
-        ground.steps.run_on(&arrived, renewed);
+        ground.dedup.run_on(&arrived, renewed);
         Some(renewed)
     }
 

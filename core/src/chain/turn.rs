@@ -110,7 +110,7 @@ impl Chains {
     /// Whether the chain goes where its one call goes.
     fn moves(&self, ground: &Ground, session: SessionId, call: &GuestCall) -> bool {
         let Some(activation) = self.get(session) else { return false };
-        match activation.state.charter.mode {
+        match activation.state.header.mode {
             Mode::Chain => true,
             Mode::Interactive => false,
             Mode::Adaptive => ground.directory.last_place(&call.service).is_none_or(|place| {
@@ -137,7 +137,7 @@ impl Chains {
             let params_bytes = call.params.len_bytes() as u64;
             activation.calls.profiles.insert(call.call, StepTrace { params_bytes, in_place: true, ..*profile });
         }
-        let (key, credentials) = (Some(activation.key()), activation.state.charter.credentials.clone());
+        let (key, credentials) = (Some(activation.key()), activation.state.header.credentials.clone());
         let duplicate = activation.state.duplicate.clone();
         let reply_to = match awaited {
             true => ReplyTo::Guest { session, call: call.call, step },
@@ -300,7 +300,7 @@ impl Chains {
         let traced = activation.state.trace.is_some();
         activation.profile = ground.profile(traced, activation.step, &call.service, &call.function);
         let (reply_to, budget) = (ReplyTo::Suspended(session), activation.lend_all(ground.now, may_chain));
-        let credentials = activation.state.charter.credentials.clone();
+        let credentials = activation.state.header.credentials.clone();
         let (key, duplicate) = (Some(activation.key()), activation.state.duplicate.clone());
         activation.calls.out.clear();
         let awaits = Awaits::Result(None, call.service.clone());

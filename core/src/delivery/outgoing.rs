@@ -173,7 +173,7 @@ impl Parcel {
     }
 
     /// Another message, since this one is too large; not twice.
-    pub(crate) fn instead(self, message: Encoded) -> Option<Self> {
+    pub(crate) fn replaced_by(self, message: Encoded) -> Option<Self> {
         (!self.replaced).then(|| Self { message, replaced: true, ..self })
     }
 

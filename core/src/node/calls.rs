@@ -64,7 +64,7 @@ impl Node {
         let Some((request, result, brought)) = self.calls.returned(&mut self.ground, from, id, outcome, brought) else {
             return;
         };
-        if let (ReplyTo::Handing(right), Ok(_)) = (&request.reply_to, &result) {
+        if let (ReplyTo::Delegator(right), Ok(_)) = (&request.reply_to, &result) {
             self.handed(right, Ok(Arc::new(from.clone())));
             return self.route();
         }

@@ -7,7 +7,7 @@ use super::Node;
 use crate::{
     Action, Receipt, Time, Urgency,
     calls::{ReplyTo, Request},
-    memory::Record,
+    memory::StepRecord,
 };
 
 impl Node {
@@ -23,7 +23,7 @@ impl Node {
             Message::Accepted(key) => chains.hop_accepted(ground, from.id, &key),
             Message::Refused(key, why) => chains.hop_refused(ground, from.id, &key, why),
             Message::Partial { key, number, value, to } => {
-                chains.seen_beyond(ground, from.id, &key);
+                chains.implicit_ack(ground, from.id, &key);
                 let kept = if to == 0 {
                     // What is passed on by the node of the entry has no host of its own to name.
                     origin.heard_at(&key, from);
@@ -36,7 +36,7 @@ impl Node {
                 }
             }
             Message::End(end) => {
-                chains.seen_beyond(ground, from.id, &end.key);
+                chains.implicit_ack(ground, from.id, &end.key);
                 self.end_came(from, *end);
             }
             Message::Received(key, part) => {
@@ -48,7 +48,7 @@ impl Node {
             Message::Over(ended) => ended.into_iter().for_each(|chain| chains.over_says(ground, from.id, chain)),
             Message::SubChainEnded(key) => ground.listeners.end(ground.clock.now(), key, &ground.policy),
             Message::Heartbeat(key, host, open) => {
-                chains.seen_beyond(ground, from.id, &key);
+                chains.implicit_ack(ground, from.id, &key);
                 self.beat(from, &key, host, &open);
             }
             Message::Console(key, first, lines) => {
@@ -138,7 +138,7 @@ impl Node {
         let cut = end.cut && awaited;
         origin.on_end(ground.now, &mut ground.out, end, &ground.policy);
         // Of a chain that went on here as well, after it was told that another had been lost.
-        let here = ground.steps.of_chain(chain).any(|(_, record)| matches!(record, Record::Running { .. }));
+        let here = ground.dedup.of_chain(chain).any(|(_, record)| matches!(record, StepRecord::Running { .. }));
         if cut || (here && !origin.awaits(chain)) {
             chains.stop(ground, chain, hosts);
         } else if awaited && !origin.awaits(chain) {

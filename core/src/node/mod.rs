@@ -19,7 +19,7 @@ use crate::{
     delivery::Outgoing,
     directory::{Directory, Known},
     ground::Ground,
-    memory::{Fences, Listeners, Over, Relays, Steps},
+    memory::{DedupTable, Fences, Listeners, Over, Relays},
     origin::Origin,
     outbox::{Event, Outbox},
     replies::{Rights, Sets},
@@ -54,7 +54,7 @@ impl Node {
                 now: Time::default(),
                 clock: AwakeClock::default(),
                 directory: Directory::default(),
-                steps: Steps::default(),
+                dedup: DedupTable::default(),
                 fences: Fences::default(),
                 outgoing: Outgoing::default(),
                 listeners: Listeners::default(),
@@ -278,8 +278,8 @@ impl Node {
         }
         self.expired_at = awake;
         self.rights.forget_old(awake, &self.ground.policy);
-        let Ground { steps, fences, listeners, relays, out, policy, .. } = &mut self.ground;
-        steps.expire(awake, policy);
+        let Ground { dedup, fences, listeners, relays, out, policy, .. } = &mut self.ground;
+        dedup.expire(awake, policy);
         fences.expire(awake, policy);
         listeners.expire(out, awake, policy);
         relays.expire(awake, policy);

@@ -34,7 +34,7 @@ impl Node {
     ) -> Result<ChainId, Exception> {
         let call = ChainId { origin: self.ground.me.id, number };
         let budget = budget.narrowed_to(self.ground.policy.budget_max);
-        let reply_to = ReplyTo::Handing(StepKey { chain: call, branch: Branch::root(), step: 0 });
+        let reply_to = ReplyTo::Delegator(StepKey { chain: call, branch: Branch::root(), step: 0 });
         let request = Request::new(reply_to, service.to_string(), function.to_string(), params, now, budget);
         let mut asked = Ok(());
         self.at(now, |node| asked = node.begin_set(number, Reader::User, Request { credentials, ..request }));
@@ -62,7 +62,7 @@ impl Node {
         let right = Right::root(call, (**me).clone(), window);
         let target = [request.service.as_str(), "/", &request.function].concat();
         self.sets.begin(&self.ground, number, reader, target, request.budget.time_left_us(), window);
-        let reply_to = ReplyTo::Handing(right.key.clone());
+        let reply_to = ReplyTo::Delegator(right.key.clone());
         self.calls.dispatch(&mut self.ground, Request { reply_to, right: Some(Box::new(right)), ..request });
         Ok(())
     }
@@ -134,7 +134,7 @@ impl Node {
                 let taken = Message::Return(id, Outcome::Done(Value::null()), Brought::default());
                 self.ground.out.send(&to, taken, Receipt::None, Urgency::Now);
             }
-            ReplyTo::Handing(right) => {
+            ReplyTo::Delegator(right) => {
                 let me = self.ground.me.clone();
                 self.handed(&right, Ok(me));
             }

@@ -15,7 +15,7 @@ pub(super) struct Found {
 impl Found {
     pub(super) fn hosts(&self) -> Vec<String> {
         match &self.whereabouts {
-            Whereabouts::Went(to) | Whereabouts::Handing(to) => alloc::vec![self.by.clone(), to.clone()],
+            Whereabouts::Went(to) | Whereabouts::HandingOff(to) => alloc::vec![self.by.clone(), to.clone()],
             Whereabouts::Unknown => alloc::vec![self.by.clone()],
         }
     }
@@ -27,7 +27,7 @@ impl Found {
             Whereabouts::Went(to) => format!(
                 "at step {step} {by} handed it to {to}, which took it over and has said nothing since; outcome unknown from there on; check {to}"
             ),
-            Whereabouts::Handing(to) => {
+            Whereabouts::HandingOff(to) => {
                 format!("{by} tries to hand step {step} to {to}; whether that took effect is unknown; check {to}")
             }
             Whereabouts::Unknown => format!(

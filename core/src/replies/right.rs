@@ -186,7 +186,7 @@ impl Rights {
             right.entry = Some((*ground.me).clone());
         }
         held.children.push(Child { target: [service, "/", function].concat(), fate: None });
-        let reply_to = ReplyTo::Handing(right.key.clone());
+        let reply_to = ReplyTo::Delegator(right.key.clone());
         let budget = Budget::new(left.time_left_us(), lent);
         let request = Request::new(reply_to, service.into(), function.into(), params, ground.now, budget);
         let (credentials, right) = (held.credentials.clone(), Some(Box::new(right)));

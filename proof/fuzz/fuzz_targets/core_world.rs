@@ -10,7 +10,7 @@ use catena_core::{
     SubChain, Tail, Ticket, Time, Turn, Undelivered,
 };
 use catena_wire::{
-    Branch, BranchCount, Brought, Budget, ChainId, Charter, End, Exception, Fault, Frame, Hash, Hop, Kinds, Listener,
+    Branch, BranchCount, Brought, Budget, ChainId, ChainHeader, End, Exception, Fault, Frame, Hash, Hop, Kinds, Listener,
     LogLine, Merge, Message, Mode, NodeId, NodeRef, Outcome, PossibleDuplicate, StepKey, StepLimits, Value,
     Whereabouts,
 };
@@ -166,7 +166,7 @@ fn hop(chain: u8, step: u8, target: u8, emitted: u8, hops: u8, shape: &Shape) ->
         params: Value::null(),
         call: 0,
         code: code(chain),
-        charter: Charter {
+        header: ChainHeader {
             origin: place(1),
             started_at_ms: 0,
             mode: mode(shape.mode),

@@ -1,17 +1,17 @@
 //! Any hop, and any end.
 
 use catena_wire::{
-    Asked, Branch, BranchCount, Charter, End, Frame, Hop, Listener, Merge, Mode, PossibleDuplicate, Recording, Told,
-    Value, What,
+    Asked, Branch, BranchCount, ChainHeader, End, Frame, Hop, Listener, Merge, Mode, PossibleDuplicate, Recording,
+    Told, Value, What,
 };
 use proptest::{collection::vec, option, prelude::*};
 
 use super::parts::{branch, budget, bytes, console, hash, key, limits, name, node, outcome, path, trace, value};
 
-pub(crate) fn charter() -> impl Strategy<Value = Charter> {
+pub(crate) fn header() -> impl Strategy<Value = ChainHeader> {
     let mode = prop::sample::select(vec![Mode::Chain, Mode::Interactive, Mode::Adaptive]);
     (node(), any::<u64>(), mode, any::<bool>(), option::of(node()), option::of(value())).prop_map(
-        |(origin, started_at_ms, mode, compose, entry, credentials)| Charter {
+        |(origin, started_at_ms, mode, compose, entry, credentials)| ChainHeader {
             origin: origin.into(),
             started_at_ms,
             mode,
@@ -81,7 +81,7 @@ pub(crate) fn merged() -> impl Strategy<Value = Vec<BranchCount>> {
 
 pub(crate) fn hop() -> impl Strategy<Value = Hop> {
     let what = (key(), any::<u64>(), budget(), name(), name(), value(), any::<u32>());
-    let whose = (hash(), charter(), vec(frame(), 0..4), any::<u32>(), any::<u64>());
+    let whose = (hash(), header(), vec(frame(), 0..4), any::<u32>(), any::<u64>());
     let listener = prop_oneof![
         Just(Listener::Origin),
         Just(Listener::Nobody),
@@ -111,7 +111,7 @@ pub(crate) fn hop() -> impl Strategy<Value = Hop> {
                 tail,
             )| {
                 let (key, age_us, budget, service, function, params, call) = what;
-                let (code, charter, stack, emitted, heartbeat_in_us) = whose;
+                let (code, header, stack, emitted, heartbeat_in_us) = whose;
                 let (splits, merge, gather, merged) = split;
                 let continuation = tail.0;
                 Hop {
@@ -123,7 +123,7 @@ pub(crate) fn hop() -> impl Strategy<Value = Hop> {
                     params,
                     call,
                     code,
-                    charter,
+                    header,
                     stack,
                     emitted,
                     heartbeat_in_us,

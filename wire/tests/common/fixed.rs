@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use catena_wire::{
-    At, Branch, BranchCount, Brought, Budget, Buffer, ChainId, Charter, Completion, Datagram, Delegated, End,
+    At, Branch, BranchCount, Brought, Budget, Buffer, ChainHeader, ChainId, Completion, Datagram, Delegated, End,
     Exception, Fate, Fault, Frame, Hash, Hop, Kinds, Lent, Listener, LogLine, Merge, Message, Mode, NodeId, NodeRef,
     Order, Outcome, Part, PossibleDuplicate, Replies, ResolverAnswer, Right, RightEnd, Rights, SegmentEntry,
     SegmentMessage, SegmentRefusal, ServiceEntry, Sighting, StepKey, StepLimits, StepTrace, Value, Whereabouts,
@@ -30,8 +30,8 @@ pub(crate) fn exception_of(name: &str) -> Exception {
         .at(&StepKey { branch: branch_of(&[1, 2]), ..key_of(2) }, &["bei".into(), "mtv".into()])
 }
 
-pub(crate) fn charter_of() -> Charter {
-    Charter {
+pub(crate) fn charter_of() -> ChainHeader {
+    ChainHeader {
         origin: node_of("bei").into(),
         started_at_ms: 1_700_000_000_000,
         mode: Mode::Adaptive,
@@ -68,7 +68,7 @@ pub(crate) fn hop_of() -> Hop {
         params: Value::encode(&"params"),
         call: 5,
         code: Hash([0xab; 32]),
-        charter: charter_of(),
+        header: charter_of(),
         stack: vec![frame_of()],
         emitted: 2,
         heartbeat_in_us: 2_800_000,

@@ -139,7 +139,11 @@ pub(crate) fn entry() -> impl Strategy<Value = ServiceEntry> {
 }
 
 pub(crate) fn whereabouts() -> impl Strategy<Value = Whereabouts> {
-    prop_oneof![name().prop_map(Whereabouts::Handing), name().prop_map(Whereabouts::Went), Just(Whereabouts::Unknown)]
+    prop_oneof![
+        name().prop_map(Whereabouts::HandingOff),
+        name().prop_map(Whereabouts::Went),
+        Just(Whereabouts::Unknown)
+    ]
 }
 
 pub(crate) fn whither() -> impl Strategy<Value = Whither> {

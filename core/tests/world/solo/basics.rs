@@ -71,7 +71,7 @@ fn a_chain_seen_at_a_later_step_needs_no_custody_any_more() {
 
     let (chain, ..) = handing(&mut node);
     let mut back = hop(0, 2);
-    (back.key, back.charter) = (key(chain, 2), charter(1));
+    (back.key, back.header) = (key(chain, 2), header(1));
     node.on_message(NOW, &node_ref(2), Message::Hop(back));
     assert_eq!(node.load().0, 1, "the chain that came back, and not the hop that led to it");
 }
@@ -158,7 +158,7 @@ fn a_lost_link_is_not_held_against_the_next_source_of_a_function() {
 fn a_step_of_a_chain_cannot_answer_to_another_origin() {
     let mut node = node(Policy::default());
     let mut forged = hop(1, 1);
-    forged.charter = charter(8);
+    forged.header = header(8);
     node.on_message(NOW, &node_ref(2), Message::Hop(forged));
     let refused = sent(&actions(&mut node));
     assert!(matches!(&refused[..], [(_, Message::Refused(_, why), _)] if why.name == names::PROTOCOL), "{refused:?}");

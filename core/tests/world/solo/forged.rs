@@ -32,7 +32,7 @@ fn a_step_that_is_not_of_the_chain_it_claims_to_be_of_is_refused() {
     let honest = fresh();
     let of = |hop: &Hop, parts: &[u16]| StepKey { branch: branch(parts), ..hop.key.clone() };
     let hops = [
-        ("another origin's chain", Hop { charter: charter(8), ..fresh() }),
+        ("another origin's chain", Hop { header: header(8), ..fresh() }),
         ("a branch with no parent", Hop { key: of(&honest, &[1]), ..fresh() }),
         ("the whole chain, with a parent", Hop { merge: merge(key(honest.key.chain, 1)), ..fresh() }),
         (

@@ -1,7 +1,7 @@
 //! One node, driven by hand: what it makes of messages and news that no honest world produces, or only once in a million runs.
 
-mod apart;
 pub(crate) mod basics;
+mod detached;
 pub(crate) mod doubt;
 pub(crate) mod duplicates;
 mod elsewhere;
@@ -23,7 +23,7 @@ use catena_core::{
     Time, Turn,
 };
 use catena_wire::{
-    Branch, Brought, Budget, ChainId, Charter, End, Exception, Hash, Hop, Kinds, Message, Mode, NodeId, NodeRef,
+    Branch, Brought, Budget, ChainHeader, ChainId, End, Exception, Hash, Hop, Kinds, Message, Mode, NodeId, NodeRef,
     Outcome, StepKey, StepLimits, Value,
 };
 
@@ -68,8 +68,8 @@ fn plain_call(id: u64, budget: Budget) -> Message {
     }
 }
 
-fn charter(origin: u64) -> Charter {
-    Charter {
+fn header(origin: u64) -> ChainHeader {
+    ChainHeader {
         origin: node_ref(origin),
         started_at_ms: 0,
         mode: Mode::Chain,
@@ -168,7 +168,7 @@ fn hop(number: u64, step: u32) -> Box<Hop> {
         params: Value::null(),
         call: 0,
         code: CODE,
-        charter: charter(9),
+        header: header(9),
         stack: Vec::new(),
         emitted: 0,
         heartbeat_in_us: 1_000_000,

@@ -162,7 +162,7 @@ fn a_node_tells_the_origin_what_it_knows_of_a_step() {
     node.on_suspended(NOW, session, Ok((Bytes::from_static(b"state"), None)), 1);
     actions(&mut node);
     let handing = locate(&mut node, 9, key.clone());
-    assert_eq!(located(&handing), [(NodeId(9), 2, Whereabouts::Handing("n2".into()))]);
+    assert_eq!(located(&handing), [(NodeId(9), 2, Whereabouts::HandingOff("n2".into()))]);
 
     node.on_message(NOW, &node_ref(2), Message::Accepted(StepKey { step: 2, ..key.clone() }));
     actions(&mut node);

@@ -200,8 +200,8 @@ fn an_adaptive_chain_moves_only_if_that_is_expected_to_be_quicker() {
         if let Some(link) = link {
             node.on_link_measured(NodeId(2), link);
         }
-        let charter = Charter { mode: Mode::Adaptive, ..charter(9) };
-        let session = landed(&mut node, Box::new(Hop { charter, ..*hop(1, 1) }));
+        let header = ChainHeader { mode: Mode::Adaptive, ..header(9) };
+        let session = landed(&mut node, Box::new(Hop { header, ..*hop(1, 1) }));
         node.on_turn(NOW, session, calling(vec![call(0, "there")]), 1);
         actions(&mut node).iter().any(|action| matches!(action, Action::Suspend { .. }))
     };

@@ -1,7 +1,7 @@
-//! Lines of the console of chains that run apart: what a call brings back beside its result.
+//! Lines of the console of chains that run detached: what a call brings back beside its result.
 
 use catena_core::{Action, GuestSplit, Policy, Replied};
-use catena_wire::{Charter, Fault, Hop, LogLine, Message};
+use catena_wire::{ChainHeader, Fault, Hop, LogLine, Message};
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn answering(catch: Option<&str>) -> Result<Answer, Exception> {
 }
 
 /// The service function of the call that has come answers with a chain: the session in which that begins.
-fn run_apart(node: &mut Node, catch: Option<&str>) -> SessionId {
+fn run_detached(node: &mut Node, catch: Option<&str>) -> SessionId {
     let ticket = ticket_of(&actions(node)).unwrap();
     node.on_service_done(NOW, ticket, answering(catch), 1);
     let begun = actions(node);
@@ -67,11 +67,11 @@ fn shown(actions: &[Action]) -> Vec<LogLine> {
 }
 
 #[test]
-fn what_a_chain_that_ran_apart_said_is_brought_with_its_result_each_time_that_is_asked_for() {
+fn what_a_chain_that_ran_detached_said_is_brought_with_its_result_each_time_that_is_asked_for() {
     for end in [Ok(Value::null()), Err(Exception::new("Oops", Fault::Guest, ""))] {
         let mut node = node(Policy::default());
         node.on_message(NOW, &node_ref(2), keyed(1));
-        let session = run_apart(&mut node, None);
+        let session = run_detached(&mut node, None);
         node.on_turn(NOW, session, saying(&["one", "two"], ending(end.clone())), 1);
         node.on_message(NOW, &node_ref(3), keyed(8));
         let answers = returned(&mut node);
@@ -89,10 +89,10 @@ fn lines_of_a_chain_that_threw_come_with_what_its_creator_made_of_it() {
     let mut node = node(Policy::default());
     node.serve("here", ["f", "recover"], Kinds::default());
     node.on_message(NOW, &node_ref(2), keyed(1));
-    let session = run_apart(&mut node, Some("recover"));
+    let session = run_detached(&mut node, Some("recover"));
     node.on_turn(NOW, session, saying(&["one"], ending(Err(Exception::new("Oops", Fault::Guest, "")))), 1);
     // The function that catches it answers with a chain in turn.
-    let session = run_apart(&mut node, None);
+    let session = run_detached(&mut node, None);
     node.on_turn(NOW, session, saying(&["two"], ending(Ok(Value::null()))), 1);
     let answers = returned(&mut node);
     let [(1, Outcome::Done(_), lines)] = &answers[..] else { panic!("{answers:?}") };
@@ -104,7 +104,7 @@ fn a_call_brings_no_more_lines_than_a_chain_may_carry() {
     for (lines_max, kept) in [(3, 3), (1_000_000, catena_wire::CONSOLE_LINES_MAX - 1)] {
         let mut node = node(Policy { console_lines_max: lines_max, ..Policy::default() });
         node.on_message(NOW, &node_ref(2), keyed(1));
-        let session = run_apart(&mut node, None);
+        let session = run_detached(&mut node, None);
         node.on_turn(NOW, session, saying(&["said"; 5_000], ending(Ok(Value::null()))), 1);
         let answers = returned(&mut node);
         let (_, _, lines) = &answers[0];
@@ -142,9 +142,9 @@ fn lines_that_a_call_brings_become_those_of_the_chain_that_made_it() {
 #[test]
 fn what_was_brought_where_the_chain_came_for_it_goes_on_with_the_chain() {
     let mut node = node(Policy::default());
-    let charter = Charter { compose: false, ..charter(9) };
+    let header = ChainHeader { compose: false, ..header(9) };
     let said = LogLine { branch: Branch::root(), number: 0, ..line("n9", "before") };
-    node.on_message(NOW, &node_ref(2), Message::Hop(Box::new(Hop { charter, console: vec![said], ..*hop(1, 1) })));
+    node.on_message(NOW, &node_ref(2), Message::Hop(Box::new(Hop { header, console: vec![said], ..*hop(1, 1) })));
     let ticket = ticket_of(&actions(&mut node)).unwrap();
     node.on_service_done(NOW, ticket, answering(None), 1);
     let Some(Action::Begin { session, .. }) = actions(&mut node).pop() else { panic!("the sub-chain begins") };

@@ -17,18 +17,18 @@ use crate::{Policy, SessionId, Time, activation::Activation};
 
 /// What is known of a step.
 #[derive(Clone, Debug)]
-pub(crate) enum Record {
+pub(crate) enum StepRecord {
     /// It is being done, in this session, for the chain that this node handed over.
     Running { from: NodeId, session: SessionId },
     /// It is a call that a chain makes from where it is; these ask for its result.
     Calling { fingerprint: u64, askers: Vec<(Arc<NodeRef>, u64)> },
     /// It is over here.
-    Done(Done),
+    Done(DoneStep),
 }
 
 /// A step that is over at this node.
 #[derive(Clone, Debug)]
-pub(crate) struct Done {
+pub(crate) struct DoneStep {
     pub(crate) fate: Fate,
     /// The nodes by which the chain came: they may stop it, and ask where it is.
     pub(crate) from: Vec<NodeId>,
@@ -82,7 +82,7 @@ pub(crate) const ASKERS_MAX: usize = 64;
 /// One peer's share of the records: the most that its steps may take of them while others need room.
 const PEER_SHARE: usize = 4;
 
-impl Record {
+impl StepRecord {
     /// Whether the chain came here from that node.
     pub(crate) fn came_from(&self, node: NodeId) -> bool {
         match self {
@@ -133,8 +133,8 @@ struct Peer {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Steps {
-    records: BTreeMap<StepKey, Record>,
+pub(crate) struct DedupTable {
+    records: BTreeMap<StepKey, StepRecord>,
     peers: BTreeMap<NodeId, Peer>,
     /// How many records wait in `peers`.
     finished: usize,
@@ -145,23 +145,23 @@ pub(crate) struct Steps {
     forgot: Option<Time>,
 }
 
-impl Steps {
-    pub(crate) fn get(&self, key: &StepKey) -> Option<&Record> {
+impl DedupTable {
+    pub(crate) fn get(&self, key: &StepKey) -> Option<&StepRecord> {
         self.records.get(key)
     }
 
-    pub(crate) fn get_mut(&mut self, key: &StepKey) -> Option<&mut Record> {
+    pub(crate) fn get_mut(&mut self, key: &StepKey) -> Option<&mut StepRecord> {
         self.records.get_mut(key)
     }
 
     /// Everything known of a chain.
-    pub(crate) fn of_chain(&self, chain: ChainId) -> impl Iterator<Item = (&StepKey, &Record)> {
+    pub(crate) fn of_chain(&self, chain: ChainId) -> impl Iterator<Item = (&StepKey, &StepRecord)> {
         let first = StepKey { chain, branch: Branch::root(), step: 0 };
         self.records.range(first..).take_while(move |(key, _)| key.chain == chain)
     }
 
     /// The chain's stay here in which this step was made: the step by which it came, and what is known of that.
-    pub(crate) fn stay_of(&self, key: &StepKey) -> Option<(&StepKey, &Record)> {
+    pub(crate) fn stay_of(&self, key: &StepKey) -> Option<(&StepKey, &StepRecord)> {
         let first = StepKey { step: 0, ..key.clone() };
         self.records.range(first..=key.clone()).next_back()
     }
@@ -179,23 +179,23 @@ impl Steps {
     }
 
     pub(crate) fn begin(&mut self, key: StepKey, from: NodeId, session: SessionId) {
-        self.put(key, Record::Running { from, session });
+        self.put(key, StepRecord::Running { from, session });
     }
 
     pub(crate) fn begin_call(&mut self, key: StepKey, fingerprint: u64, asker: (Arc<NodeRef>, u64)) {
-        self.put(key, Record::Calling { fingerprint, askers: alloc::vec![asker] });
+        self.put(key, StepRecord::Calling { fingerprint, askers: alloc::vec![asker] });
     }
 
     /// What was begun in one session goes on in another.
     pub(crate) fn run_on(&mut self, key: &StepKey, next: SessionId) {
-        if let Some(Record::Running { session, .. }) = self.records.get_mut(key) {
+        if let Some(StepRecord::Running { session, .. }) = self.records.get_mut(key) {
             *session = next;
         }
     }
 
     /// Forgets a step that is under way and came to nothing, so that it may be tried again.
     pub(crate) fn forget(&mut self, key: &StepKey) {
-        if matches!(self.records.get(key), Some(Record::Running { .. } | Record::Calling { .. })) {
+        if matches!(self.records.get(key), Some(StepRecord::Running { .. } | StepRecord::Calling { .. })) {
             self.records.remove(key);
         }
     }
@@ -211,7 +211,7 @@ impl Steps {
         policy: &Policy,
     ) {
         let payload = Some(payload);
-        let Some(from) = self.records.get(key).map(Record::brought_by) else { return };
+        let Some(from) = self.records.get(key).map(StepRecord::brought_by) else { return };
         self.remember(awake, key, fate, from, to, payload, policy);
     }
 
@@ -235,7 +235,7 @@ impl Steps {
     ) {
         let peer = from.first().copied().unwrap_or(NodeId(0));
         let bytes = payload.as_ref().map_or(0, Payload::bytes);
-        self.put(key.clone(), Record::Done(Done { fate, from, to, payload, at: awake, bytes }));
+        self.put(key.clone(), StepRecord::Done(DoneStep { fate, from, to, payload, at: awake, bytes }));
         self.payload_bytes += bytes;
         self.payloads.push_back((awake, key.clone()));
         self.peers.entry(peer).or_default().finished.push_back((awake, key.clone()));
@@ -248,7 +248,7 @@ impl Steps {
         let first = StepKey { chain, branch: Branch::root(), step: 0 };
         let mut next = Vec::new();
         for (_, record) in self.records.range_mut(first..).take_while(|(key, _)| key.chain == chain) {
-            let Record::Done(done) = record else { continue };
+            let StepRecord::Done(done) = record else { continue };
             if done.payload.take().is_some() {
                 self.payload_bytes -= done.bytes;
                 next.extend(done.to.iter().cloned());
@@ -260,22 +260,22 @@ impl Steps {
     /// A step goes on that was over: its places in the rows of records and payloads are found void later.
     pub(crate) fn reopen(&mut self, key: &StepKey, session: SessionId) {
         let from = match self.records.get(key) {
-            Some(Record::Done(done)) => done.from.first().copied().unwrap_or(NodeId(0)),
+            Some(StepRecord::Done(done)) => done.from.first().copied().unwrap_or(NodeId(0)),
             _ => return,
         };
-        self.put(key.clone(), Record::Running { from, session });
+        self.put(key.clone(), StepRecord::Running { from, session });
     }
 
-    fn put(&mut self, key: StepKey, record: Record) {
-        if let Some(Record::Done(Done { payload: Some(_), bytes, .. })) = self.records.insert(key, record) {
+    fn put(&mut self, key: StepKey, record: StepRecord) {
+        if let Some(StepRecord::Done(DoneStep { payload: Some(_), bytes, .. })) = self.records.insert(key, record) {
             self.payload_bytes -= bytes;
         }
     }
 
     /// The record that was made then, if it has not been replaced since.
-    fn done_at(&mut self, key: &StepKey, at: Time) -> Option<&mut Done> {
+    fn done_at(&mut self, key: &StepKey, at: Time) -> Option<&mut DoneStep> {
         match self.records.get_mut(key) {
-            Some(Record::Done(done)) if done.at == at => Some(done),
+            Some(StepRecord::Done(done)) if done.at == at => Some(done),
             _ => None,
         }
     }
@@ -308,7 +308,7 @@ impl Steps {
         let Some(row) = self.peers.get_mut(&peer) else { return };
         let Some((at, key)) = row.finished.pop_front() else { return };
         self.finished -= 1;
-        if let Some(Record::Done(done)) = self.records.get(&key)
+        if let Some(StepRecord::Done(done)) = self.records.get(&key)
             && done.at == at
         {
             self.payload_bytes -= if done.payload.is_some() { done.bytes } else { 0 };
