@@ -1,7 +1,7 @@
 //! The body of a file, for whoever reads it: frame by frame, the next one read while one is sent.
 
 use std::{
-    io::{self, IoSliceMut, Read as _, Seek as _},
+    io::{self, IoSliceMut},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -10,7 +10,10 @@ use std::{
 use bytes::Bytes;
 use catena::Segment;
 use hyper::body::{Body, Frame, SizeHint};
-use rustix::io::{ReadWriteFlags, preadv2};
+use rustix::{
+    buffer::spare_capacity,
+    io::{Errno, ReadWriteFlags, pread, preadv2},
+};
 use tokio::task::JoinHandle;
 
 use super::cache::Content;
@@ -94,13 +97,21 @@ impl Reading {
     }
 }
 
-/// So many bytes of a file, into memory that nobody sets to zero before. Nobody else reads this opened file.
-fn read_at(mut file: &std::fs::File, at: u64, count: u64) -> io::Result<Bytes> {
+/// So many bytes of a file, into memory that nobody sets to zero before.
+fn read_at(file: &std::fs::File, at: u64, count: u64) -> io::Result<Bytes> {
     let mut bytes = Vec::with_capacity(usize::try_from(count).unwrap_or_default());
-    file.seek(io::SeekFrom::Start(at))?;
-    file.take(count).read_to_end(&mut bytes)?;
-    // A file that has shrunk ends the body in its midst: its length was promised.
-    if (bytes.len() as u64) < count { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(bytes.into()) }
+    while (bytes.len() as u64) < count {
+        let from = at + bytes.len() as u64;
+        match pread(file, spare_capacity(&mut bytes), from) {
+            // A file that has shrunk ends the body in its midst: its length was promised.
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(why) => return Err(why.into()),
+        }
+    }
+    // There may be more room than was asked for.
+    bytes.truncate(count as usize);
+    Ok(bytes.into())
 }
 
 impl FileBody {
