@@ -14,9 +14,13 @@ run_tests() {
     return 1
 }
 
+# With the tests at once: what those ask of their dependencies would have half of the workspace built a second time.
+build_with_tests() { cargo build --locked --release --workspace --lib --bins --tests; }
+
 begin "make test"
 set_up tests
-build
+step "Building the workspace and its tests (the first time takes minutes: wasmtime is large)" "correct what the compiler says" \
+    build_with_tests
 # All crates are tested even if one fails: one run shows the whole picture. What tests say shows too: seeds, states, figures.
 step "Running the tests" "the failed ones are named above; one alone: cargo test --release -p CRATE NAME" run_tests
 # The tests of the tests: each mistake that is put in on purpose must be caught.
