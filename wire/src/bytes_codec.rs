@@ -153,9 +153,50 @@ bounded!(completions, u64, crate::COMPLETIONS_MAX, "more than 64 completions in 
 bounded!(counts, crate::BranchCount, crate::BRANCHES_MAX, "more than 4,096 branches");
 bounded!(chains, crate::ChainId, crate::CHAINS_OVER_MAX, "more than 256 chains");
 bounded!(branches, crate::Branch, crate::BRANCHES_MAX, "more than 4,096 branches");
-bounded!(replies, crate::Value, crate::REPLIES_MAX, "more than 4,096 replies in one message");
 bounded!(delegates, crate::Delegated, crate::DELEGATES_MAX, "more than 4,096 delegated rights");
 bounded!(console, crate::LogLine, crate::CONSOLE_LINES_MAX, "more than 4,096 lines of the console");
+
+/// The replies of one message: at most [`crate::REPLIES_MAX`].
+pub(crate) mod replies {
+    use alloc::vec::Vec;
+    use bytes::Bytes;
+
+    use crate::Value;
+
+    /// Replies of up to so many bytes together share one piece of memory, as long as any of them is held. Of more, each has its own, so that nobody who
+    /// keeps a short one keeps a long one.
+    const SHARED_BYTES_MAX: usize = 128 << 10;
+
+    pub(crate) fn encode<C, W: minicbor::encode::Write>(
+        replies: &[Value],
+        e: &mut minicbor::Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        e.array(replies.len() as u64)?;
+        replies.iter().try_for_each(|reply| e.bytes(reply.as_bytes())?.ok())
+    }
+
+    pub(crate) fn decode<C>(d: &mut minicbor::Decoder<'_>, _: &mut C) -> Result<Vec<Value>, minicbor::decode::Error> {
+        let wrong = minicbor::decode::Error::message;
+        let count = d.array()?.filter(|count| *count <= crate::REPLIES_MAX as u64);
+        let count = count.ok_or_else(|| wrong("more than 4,096 replies in one message"))?;
+        let start = d.position();
+        let mut next = || {
+            let bytes = d.bytes()?.len();
+            let end = d.position() - start;
+            Ok(end - bytes..end)
+        };
+        let places = (0..count).map(|_| next()).collect::<Result<Vec<_>, _>>()?;
+        let all = d.input().get(start..d.position()).unwrap_or_default();
+        let shared = (all.len() <= SHARED_BYTES_MAX).then(|| Bytes::copy_from_slice(all));
+        let reply = |place: core::ops::Range<usize>| match &shared {
+            Some(shared) => Some(shared.slice(place)),
+            None => all.get(place).map(Bytes::copy_from_slice),
+        };
+        let replies = places.into_iter().map(|place| Value::from_cbor(reply(place)?).ok());
+        replies.collect::<Option<_>>().ok_or_else(|| wrong("payload is not CBOR"))
+    }
+}
 
 /// The items of a short message: at most [`crate::SHORT_ITEMS_MAX`], of at most [`crate::SHORT_BYTES_MAX`] together.
 pub(crate) mod items {

@@ -81,7 +81,7 @@ impl LeavingHop<'_> {
     /// The bytes of the message that it is.
     #[must_use]
     pub fn encode(self) -> Encoded {
-        Encoded { head: encoded_head(&Leaving::Hop(self)), tail: self.tail() }
+        Encoded { head: encoded_head(&Leaving::Hop(self), 0), tail: self.tail() }
     }
 
     /// The continuation, those of the chain stack, and the function if it rides along.

@@ -339,14 +339,16 @@ impl fmt::Display for WireError {
 
 impl core::error::Error for WireError {}
 
-pub(crate) fn encoded_head(message: &impl Encode<()>) -> Bytes {
+pub(crate) fn encoded_head(message: &impl Encode<()>, bytes_min: usize) -> Bytes {
     /// Of most messages the head is shorter: it is written on the stack first, and what is kept of it is exactly as long as it is.
     const SHORT_BYTES: usize = 768;
-    let mut short = minicbor::encode::write::Cursor::new([0; SHORT_BYTES]);
-    if minicbor::encode(message, &mut short).is_ok() {
-        return Bytes::copy_from_slice(short.get_ref().get(..short.position()).unwrap_or_default());
+    if bytes_min < SHORT_BYTES {
+        let mut short = minicbor::encode::write::Cursor::new([0; SHORT_BYTES]);
+        if minicbor::encode(message, &mut short).is_ok() {
+            return Bytes::copy_from_slice(short.get_ref().get(..short.position()).unwrap_or_default());
+        }
     }
-    let mut head = Vec::with_capacity(2 * SHORT_BYTES);
+    let mut head = Vec::with_capacity(bytes_min + 2 * SHORT_BYTES);
     // Writing to a `Vec` cannot fail.
     let _ = minicbor::encode(message, &mut head);
     head.into()
@@ -393,7 +395,8 @@ impl Message {
     /// The message's bytes.
     #[must_use]
     pub fn encode(self) -> Encoded {
-        let head = encoded_head(&self);
+        let bytes_min = if let Self::Replies(replies) = &self { replies.len_bytes() } else { 0 };
+        let head = encoded_head(&self, bytes_min);
         let tail = match self {
             Self::Hop(hop) => hop.leaving().tail(),
             Self::Code(_, code) => code,

@@ -52,6 +52,13 @@ pub struct Replies {
     pub values: Vec<Value>,
 }
 
+impl Replies {
+    /// Bytes of all values, each with what stands before it if it is short.
+    pub(crate) fn len_bytes(&self) -> usize {
+        self.values.iter().map(|value| value.len_bytes() + 2).sum()
+    }
+}
+
 /// How a right ended: with what it counts, the caller knows exactly what is still to come.
 #[derive(Clone, PartialEq, Debug, Encode, Decode)]
 #[cbor(array)]

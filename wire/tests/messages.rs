@@ -6,9 +6,10 @@ mod common;
 use bytes::Bytes;
 use catena_wire::{
     At, BRANCH_DEPTH_MAX, BRANCHES_MAX, BUFFERS_MAX, Branch, Brought, Budget, Buffer, COMPLETIONS_MAX,
-    CONSOLE_LINES_MAX, Completion, Datagram, Encoded, Exception, FUNCTIONS_MAX, Fault, Hello, Hop, LISTING_ENTRIES_MAX,
-    LISTING_NAMES_MAX, Lent, Message, NAME_BYTES_MAX, Outcome, PATH_HOSTS_MAX, SHORT_BYTES_MAX, SHORT_ITEMS_MAX,
-    STACK_DEPTH_MAX, SegmentMessage, TRACE_STEPS_MAX, VALUE_DEPTH_MAX, Value, ValueError, WireError,
+    CONSOLE_LINES_MAX, ChainId, Completion, Datagram, Encoded, Exception, FUNCTIONS_MAX, Fault, Hello, Hop,
+    LISTING_ENTRIES_MAX, LISTING_NAMES_MAX, Lent, Message, NAME_BYTES_MAX, NodeId, Outcome, PATH_HOSTS_MAX,
+    REPLIES_MAX, Replies, SHORT_BYTES_MAX, SHORT_ITEMS_MAX, STACK_DEPTH_MAX, SegmentMessage, StepKey, TRACE_STEPS_MAX,
+    VALUE_DEPTH_MAX, Value, ValueError, WireError,
 };
 use proptest::prelude::*;
 
@@ -281,4 +282,30 @@ fn merged_outcomes_are_an_array_in_the_order_of_the_branches() {
     assert_eq!(decoder.decode::<(bool, u8)>().unwrap(), (true, 1));
     assert_eq!(decoder.decode::<(bool, Exception)>().unwrap(), (false, why));
     assert!(Value::from_cbor(merged.as_bytes().clone()).is_ok());
+}
+
+#[test]
+fn who_keeps_a_short_reply_keeps_no_long_one() {
+    let share = |bytes: usize| {
+        let key = StepKey { chain: ChainId { origin: NodeId(1), number: 1 }, branch: Branch::root(), step: 0 };
+        let values = vec![Value::encode(&"a".repeat(bytes)), Value::null()];
+        let Ok(Message::Replies(replies)) =
+            Message::decode(Message::Replies(Replies { key, first: 0, values }).encode())
+        else {
+            panic!("it is understood");
+        };
+        let [long, null] = &replies.values[..] else { panic!("both are there") };
+        // In one piece there is nothing between them but the second one's length.
+        null.as_bytes().as_ptr() as usize == long.as_bytes().as_ptr() as usize + long.len_bytes() + 1
+    };
+    assert!(share(64) && !share(200 << 10));
+}
+
+#[test]
+fn more_replies_than_a_message_may_have_are_an_error() {
+    let decoded = |count| {
+        let key = StepKey { chain: ChainId { origin: NodeId(1), number: 1 }, branch: Branch::root(), step: 0 };
+        Message::decode(Message::Replies(Replies { key, first: 0, values: vec![Value::null(); count] }).encode())
+    };
+    assert!(decoded(REPLIES_MAX).is_ok() && decoded(REPLIES_MAX + 1).is_err());
 }
