@@ -152,7 +152,7 @@ impl Service {
                 Ok(params) => {
                     let running = function(context, params);
                     Box::pin(async move {
-                        running.await.map_err(|why| why.0).and_then(|result| to_value(&result)).map(Answer::Value)
+                        running.await.map_err(|why| *why.0).and_then(|result| to_value(&result)).map(Answer::Value)
                     })
                 }
             }
@@ -184,7 +184,7 @@ impl Service {
     {
         let handler = move |context: Context, params: Value| -> Running {
             let running = function(context, params);
-            Box::pin(async move { running.await.map(|()| Answer::Nothing).map_err(|why| why.0) })
+            Box::pin(async move { running.await.map(|()| Answer::Nothing).map_err(|why| *why.0) })
         };
         self.replying.insert(name.to_owned());
         self.with(name, Arc::new(handler))
@@ -286,7 +286,7 @@ impl Service {
                     let (shell, step) = (Arc::clone(&context.shell), context.step.clone());
                     let running = function(context, params);
                     Box::pin(async move {
-                        let sub = running.await.map_err(|why| why.0)?;
+                        let sub = running.await.map_err(|why| *why.0)?;
                         if let (Some(step), Some(hearer)) = (step, sub.hearer) {
                             shell.listen(step, hearer);
                         }
@@ -329,7 +329,7 @@ impl Service {
     {
         let handler = move |context: Context, params: Value| -> Running {
             let running = function(context, params);
-            Box::pin(async move { running.await.map_err(|why| why.0).map(Answer::Value) })
+            Box::pin(async move { running.await.map_err(|why| *why.0).map(Answer::Value) })
         };
         self.with(name, Arc::new(handler))
     }
@@ -344,7 +344,7 @@ impl Service {
         let handler = move |context: Context, params: Value| -> Running {
             let running = function(context, params);
             Box::pin(async move {
-                let answer = running.await.map_err(|why| why.0)?;
+                let answer = running.await.map_err(|why| *why.0)?;
                 Ok(answer.map_or(Answer::Nothing, Answer::Value))
             })
         };
@@ -453,7 +453,7 @@ impl SubChain {
     /// # Errors
     /// The input cannot be encoded.
     pub fn new<T: Serialize + ?Sized>(code: &Code, input: &T) -> Result<Self, ServiceError> {
-        let input = to_value(input).map_err(ServiceError)?;
+        let input = to_value(input).map_err(|why| ServiceError(Box::new(why)))?;
         let chain =
             catena_core::SubChain { number: random::bits128(), code: code.hash(), input, catch: None, hears: false };
         Ok(Self { chain, hearer: None })
@@ -479,20 +479,20 @@ impl SubChain {
 
 /// How a service function fails: an [`Exception`] of its own name, or any error, which becomes `ServiceFailed`.
 #[derive(Debug)]
-pub struct ServiceError(Exception);
+pub struct ServiceError(Box<Exception>);
 
 impl ServiceError {
     /// A failure that callers can tell by its name, such as `NFS3ERR_NOENT`.
     #[must_use]
     pub fn named(name: &str, message: impl Into<String>) -> Self {
-        Self(Exception::new(name, Fault::Service, message))
+        Self(Box::new(Exception::new(name, Fault::Service, message)))
     }
 
     /// The same failure, with parameters for programs.
     #[must_use]
     pub fn with_params<T: Serialize>(self, params: &T) -> Self {
         match to_value(params) {
-            Ok(params) => Self(self.0.with_params(params)),
+            Ok(params) => Self(Box::new(self.0.with_params(params))),
             Err(_) => self,
         }
     }
@@ -503,7 +503,7 @@ impl<E: std::error::Error + 'static> From<E> for ServiceError {
     fn from(error: E) -> Self {
         let any: &(dyn std::error::Error + 'static) = &error;
         if let Some(exception) = any.downcast_ref::<Exception>() {
-            return Self(exception.clone());
+            return Self(Box::new(exception.clone()));
         }
         // The whole chain of causes: the outermost alone often says little.
         let mut message = error.to_string();
@@ -512,6 +512,6 @@ impl<E: std::error::Error + 'static> From<E> for ServiceError {
             message = format!("{message}: {cause}");
             source = cause.source();
         }
-        Self(Exception::new(names::SERVICE_FAILED, Fault::Service, message))
+        Self(Box::new(Exception::new(names::SERVICE_FAILED, Fault::Service, message)))
     }
 }

@@ -59,7 +59,7 @@ impl Held {
     }
 
     /// Waits while the caller's reader is behind.
-    async fn send(&self, mut value: Value) -> Result<(), Exception> {
+    async fn send(&self, mut value: Value) -> Result<(), Box<Exception>> {
         while let Some(back) = self.try_send(value)? {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
@@ -72,7 +72,7 @@ impl Held {
     }
 
     /// Here it is again if the caller's reader is behind.
-    fn try_send(&self, value: Value) -> Result<Option<Value>, Exception> {
+    fn try_send(&self, value: Value) -> Result<Option<Value>, Box<Exception>> {
         match self.shell.reply_under(&self.key, value) {
             Ok(()) => Ok(None),
             Err(NotSent::Full(back)) => Ok(Some(back)),
@@ -155,7 +155,7 @@ impl Context {
     /// As [`Context::preturn`].
     pub async fn preturn_value(&self, value: Value) -> Result<(), Exception> {
         match &self.right {
-            Right::Set(held) => held.send(value).await,
+            Right::Set(held) => held.send(value).await.map_err(|why| *why),
             Right::Gathered(gathered) => gathered.add(value),
             Right::Nowhere => Ok(()),
         }

@@ -45,8 +45,8 @@ impl Shell {
         let sent = self.core().reply(now, right, value)?;
         match sent {
             Sent::Now => self.drive(),
-            Sent::Later { first } => {
-                if self.bursts.one_waits(first) {
+            Sent::Later { first, gathered } => {
+                if !gathered && self.bursts.one_waits(first) {
                     self.send_at_pause();
                 }
                 if first {

@@ -14,7 +14,7 @@ pub enum NotSent {
     /// The caller's reader is behind: here it is again, to be sent when [`Action::RightChanged`] says so.
     Full(Value),
     /// It never will be: the right has ended, or the reply is too large.
-    Over(Exception),
+    Over(Box<Exception>),
 }
 
 /// When a reply that was taken is sent.
@@ -27,6 +27,8 @@ pub enum Sent {
     Later {
         /// It is the first that waits.
         first: bool,
+        /// Its function says how its replies go together: their pause is nothing to watch for.
+        gathered: bool,
     },
 }
 

@@ -112,10 +112,12 @@ impl Rights {
 
     /// Replies under this right. The caller may be behind, or gone.
     pub(crate) fn reply(&mut self, ground: &mut Ground, key: &StepKey, value: Value) -> Result<Sent, NotSent> {
-        let Some(held) = self.held.get_mut(key).filter(|held| !held.let_go) else { return Err(NotSent::Over(over())) };
+        let Some(held) = self.held.get_mut(key).filter(|held| !held.let_go) else {
+            return Err(NotSent::Over(Box::new(over())));
+        };
         let (bytes, bytes_max) = (value.len_bytes(), ground.policy.reply_bytes_max);
         if bytes > bytes_max {
-            return Err(NotSent::Over(too_large(held.sent, bytes as u64, bytes_max as u64)));
+            return Err(NotSent::Over(Box::new(too_large(held.sent, bytes as u64, bytes_max as u64))));
         }
         if held.is_full() || !ground.outgoing.has_room(bytes, &ground.policy) {
             held.waits = true;
@@ -134,7 +136,7 @@ impl Rights {
                 self.bursts.insert(key.clone());
             }
         }
-        Ok(Sent::Later { first })
+        Ok(Sent::Later { first, gathered: held.gather.is_some() })
     }
 
     /// No more replies follow for now: those that wait for more go.
