@@ -355,6 +355,39 @@ async fn ends_as_failure_of_a(set: ReplySet) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_delegate_that_is_gone_before_or_after_its_part_takes_nothing_else_with_it() {
+    let go = Arc::new(Notify::new());
+    let goes_on = Arc::clone(&go);
+    let front = Service::new("front").replies("find", move |context: Context, (): ()| {
+        let go = Arc::clone(&goes_on);
+        async move {
+            context.preturn(&1).await?;
+            context.delegate("mortal/find", &1_u64)?;
+            go.notified().await;
+            Ok(context.preturn(&2).await?)
+        }
+    });
+    let (nodes, client) = nodes(vec![front, leaf("mortal", 10)]).await;
+    let mut after = client.replies("front/find", &()).await.unwrap();
+    let mut came = BTreeSet::new();
+    for _ in 0..2 {
+        let reply = tokio::time::timeout(PATIENCE, after.next()).await.expect("both reply").unwrap().unwrap();
+        came.insert(reply.decode::<u64>().unwrap());
+    }
+    assert_eq!(came, BTreeSet::from([1, 10]));
+    nodes[1].close(PATIENCE).await;
+    go.notify_one();
+    assert_eq!(complete(after).await, BTreeSet::from([2]), "it had done its part");
+
+    let before = client.replies("front/find", &()).await.unwrap();
+    go.notify_one();
+    let (came, why, set) = all(before).await;
+    assert_eq!((came, set.ended()), (BTreeSet::from([1, 2]), Some(Ended::Exception)), "{why:?}");
+    let [missing] = set.missing() else { panic!("{:?}", set.missing()) };
+    assert_eq!(missing.target, "mortal/find", "{missing:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_is_refused_by_name() {
     let service = Service::new("a")
         .replies("large", async |context: Context, bytes: usize| Ok(context.preturn(&"x".repeat(bytes)).await?))

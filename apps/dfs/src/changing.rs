@@ -1,5 +1,7 @@
 //! What changes something: whatever it makes void is taken out of the caches before it is done, and nothing old is entered until it is over.
 
+use std::sync::Arc;
+
 use catena_clerk::{Changing, Key};
 use catena_files::{
     CreateParams, Directory, Entry, FileError, FileService, GetattrParams, Handle, Kind, LookupParams, MkdirParams,
@@ -20,7 +22,7 @@ struct Spot {
 }
 
 impl Shared {
-    pub(crate) async fn change(&self, request: Request) -> Reply {
+    pub(crate) async fn change(self: &Arc<Self>, request: Request) -> Reply {
         tokio::time::sleep_until(self.ready).await;
         let done = match request {
             Request::Write(params) => self.write(params).await,
@@ -54,20 +56,24 @@ impl Shared {
         Directory::identity(handle).map(|identity| self.caches.changing(&[identity], &[]))
     }
 
-    async fn write(&self, params: WriteParams) -> Result<Reply, FileError> {
+    async fn write(self: &Arc<Self>, params: WriteParams) -> Result<Reply, FileError> {
         let handle = params.handle.clone();
-        let identity = Directory::identity(&handle);
-        let bytes = params.data.len() as u64;
-        let changing = identity.map(|identity| self.caches.writing(&identity, params.offset, bytes));
-        let before = self.files.getattr(GetattrParams { handle: handle.clone() }).await;
-        let grows = before.map_or(true, |before| params.offset.saturating_add(bytes) > before.size);
-        if let (Some(identity), true) = (identity, grows) {
-            self.caches.drop_data(&identity);
+        let identity = Directory::identity(&handle).ok_or_else(|| FileError::nfs(Status::BadHandle, "write"))?;
+        let (from, bytes) = (params.offset, params.data.len() as u64);
+        let changing = self.caches.writing(&identity, from, bytes);
+        let shared = Arc::clone(self);
+        let before = move |size| {
+            if from.saturating_add(bytes) > size {
+                shared.caches.drop_data(&identity);
+            }
+        };
+        let done = self.files.write_between(params, before).await;
+        match &done {
+            Ok((_, now)) => drop(self.known().note(identity, &handle, now)),
+            Err(_) => self.renote(&handle).await,
         }
-        let done = self.files.write(params).await;
-        self.renote(&handle).await;
         drop(changing);
-        done.map(Reply::Written)
+        done.map(|(done, _)| Reply::Written(done))
     }
 
     /// Where a name or path leads: nobody changes names meanwhile.

@@ -13,7 +13,7 @@ use serde_bytes::ByteBuf;
 use crate::{
     caches::keys,
     clerk::Clerk,
-    limits::{BLOCK_BYTES, READS_AT_ONCE_MAX, TRANSFER_BYTES_MAX},
+    limits::{BLOCK_BYTES, REQUESTS_AT_ONCE_MAX, TRANSFER_BYTES_MAX},
     packed,
     protocol::{Reply, Request},
 };
@@ -148,6 +148,12 @@ impl Clerk {
         reply!(self, Request::Read(params), Reply::Data { data, end } => (data.into_vec(), end))
     }
 
+    /// Writes what one request carries; gives how many bytes that are, too.
+    async fn write_part(&self, part: WriteParams) -> Result<(usize, WriteResult), FileError> {
+        let bytes = part.data.len();
+        reply!(self, Request::Write(part), Reply::Written(done) => (bytes, done))
+    }
+
     /// The pieces in which a read goes: blocks where the tables are read, transfers where the server is asked.
     fn pieces(&self, offset: u64, count: u64) -> Vec<(u64, u64)> {
         let step = if self.way() == crate::Way::Data { BLOCK_BYTES } else { TRANSFER_BYTES_MAX };
@@ -211,7 +217,7 @@ impl FileService for Clerk {
             let (clerk, handle) = (self.clone(), params.handle.clone());
             async move { Ok::<_, FileError>((count, clerk.piece(&handle, offset, count).await?)) }
         });
-        let mut reads = stream::iter(reads).buffered(READS_AT_ONCE_MAX);
+        let mut reads = stream::iter(reads).buffered(REQUESTS_AT_ONCE_MAX);
         let (mut data, mut eof) = (Vec::new(), false);
         while let Some((count, (piece, end))) = reads.try_next().await? {
             data.extend_from_slice(&piece);
@@ -226,24 +232,22 @@ impl FileService for Clerk {
     async fn write(&self, params: WriteParams) -> Result<WriteResult, FileError> {
         check::write_range(params.offset, params.data.len())?;
         check::handle("write", &params.handle)?;
+        let starts = (0..params.data.len().max(1)).step_by(TRANSFER_BYTES_MAX as usize);
+        let parts: Vec<WriteParams> = starts.map(|from| part_of(&params, from)).collect();
+        let mut parts = stream::iter(parts).map(|part| self.write_part(part)).buffered(REQUESTS_AT_ONCE_MAX);
         let mut written: Option<WriteResult> = None;
-        let mut rest = params.data.as_slice();
-        loop {
-            let (piece, after) = rest.split_at(rest.len().min(TRANSFER_BYTES_MAX as usize));
-            let offset = params.offset + (params.data.len() - rest.len()) as u64;
-            let part = WriteParams { data: ByteBuf::from(piece), offset, ..params.clone_head() };
-            let done = reply!(self, Request::Write(part), Reply::Written(done) => done)?;
-            let whole = done.count as usize == piece.len();
+        while let Some((bytes, done)) = parts.try_next().await? {
+            let short = (done.count as usize) < bytes;
             // Parts that two runs of the server took have two verifiers: the first is told, so that a commit shows that something may be lost.
             written = Some(match written {
                 None => done,
                 Some(before) => WriteResult { count: before.count + done.count, ..before },
             });
-            rest = after;
-            if rest.is_empty() || !whole {
-                return written.ok_or_else(|| FileError::nfs(Status::Io, "write"));
+            if short {
+                break;
             }
         }
+        written.ok_or_else(|| FileError::nfs(Status::Io, "write"))
     }
 
     async fn create(&self, params: CreateParams) -> Result<Entry, FileError> {
@@ -304,13 +308,13 @@ impl FileService for Clerk {
     }
 }
 
-/// All of a write but its bytes.
-trait Head {
-    fn clone_head(&self) -> Self;
-}
-
-impl Head for WriteParams {
-    fn clone_head(&self) -> Self {
-        Self { handle: self.handle.clone(), offset: self.offset, data: ByteBuf::new(), stable: self.stable }
+/// What one request carries of a write: its bytes from there on.
+fn part_of(whole: &WriteParams, from: usize) -> WriteParams {
+    let end = whole.data.len().min(from + TRANSFER_BYTES_MAX as usize);
+    WriteParams {
+        handle: whole.handle.clone(),
+        offset: whole.offset + from as u64,
+        data: ByteBuf::from(&whole.data[from..end]),
+        stable: whole.stable,
     }
 }

@@ -32,8 +32,8 @@ pub const KNOWN_FILES_MAX: usize = 65_536;
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a clerk tries to reach its server again.
 pub const RECONNECT_TIMEOUT: Duration = Duration::from_secs(15);
-/// READs that a clerk has under way for one read of a file.
-pub const READS_AT_ONCE_MAX: usize = 8;
+/// READs or requests that a clerk has under way for one read or write of a file.
+pub const REQUESTS_AT_ONCE_MAX: usize = 8;
 
 /// The measures of the four tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,9 +7,9 @@ use rustix::io::Errno;
 use serde_bytes::ByteBuf;
 
 use super::failure::failed;
-use super::tree::Tree;
+use super::tree::{Tree, attributes};
 use crate::error::FileError;
-use crate::{CommitParams, CommitResult, ReadParams, ReadResult, Stable, WriteParams, WriteResult, check};
+use crate::{Attributes, CommitParams, CommitResult, ReadParams, ReadResult, Stable, WriteParams, WriteResult, check};
 
 impl Tree {
     pub(super) fn read(&self, params: &ReadParams) -> Result<ReadResult, FileError> {
@@ -52,8 +52,18 @@ impl Tree {
     }
 
     pub(super) fn write(&self, params: &WriteParams) -> Result<WriteResult, FileError> {
+        self.write_between(params, |_| ()).map(|(done, _)| done)
+    }
+
+    /// The same; `before` is told the file's size before anything is written. How the file is afterwards is told, too.
+    pub(super) fn write_between(
+        &self,
+        params: &WriteParams,
+        before: impl FnOnce(u64),
+    ) -> Result<(WriteResult, Attributes), FileError> {
         check::write_range(params.offset, params.data.len())?;
-        let (file, _) = self.open_file("write", &params.handle, true)?;
+        let (file, metadata) = self.open_file("write", &params.handle, true)?;
+        before(metadata.len());
         let mut written = 0;
         while written < params.data.len() {
             let at = params.offset + written as u64;
@@ -74,7 +84,8 @@ impl Tree {
         }
         .map_err(|error| failed("write: making it safe".to_owned(), &error))?;
         let count = u32::try_from(written).unwrap_or(u32::MAX);
-        Ok(WriteResult { count, committed: params.stable, verifier: self.verifier() })
+        let after = file.metadata().map_err(|error| failed("write: attributes".to_owned(), &error))?;
+        Ok((WriteResult { count, committed: params.stable, verifier: self.verifier() }, attributes(&after)))
     }
 
     pub(super) fn commit(&self, params: &CommitParams) -> Result<CommitResult, FileError> {

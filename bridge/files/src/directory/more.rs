@@ -12,7 +12,7 @@ use super::tree::{OpenDir, Tree, attributes};
 use crate::check::{self, Target};
 use crate::error::FileError;
 use crate::status::Status;
-use crate::{Attributes, Handle, Kind};
+use crate::{Attributes, Handle, Kind, WriteParams, WriteResult};
 
 /// Bytes of [`Directory::identity`].
 pub const IDENTITY_BYTES: usize = 24;
@@ -100,6 +100,18 @@ impl Directory {
     /// `NFS3ERR_INVAL` for a mode over `0o777`, or a size for what is no file; the system's.
     pub async fn setattr(&self, handle: Handle, change: Change) -> Result<Attributes, FileError> {
         self.blocking("setattr", move |tree| tree.setattr(&handle, change)).await
+    }
+
+    /// Writes (WRITE), and says how the file is afterwards. `before` is told its size before anything is written, on the thread that writes.
+    ///
+    /// # Errors
+    /// Those of `write`: then `before` may have been told, and something may have been written.
+    pub async fn write_between(
+        &self,
+        params: WriteParams,
+        before: impl FnOnce(u64) + Send + 'static,
+    ) -> Result<(WriteResult, Attributes), FileError> {
+        self.blocking("write", move |tree| tree.write_between(&params, before)).await
     }
 
     /// Lists names from where `from` (a [`Listed::next`]; 0: the start) says, at most `count` and at most so many bytes of names, at least one; and whether
