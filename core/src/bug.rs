@@ -84,6 +84,8 @@ bugs! {
     StrangersAccept,
     /// Any node may stop any chain.
     StrangersCancel,
+    /// When a chain is over, nobody stops it at the nodes at which it was given up.
+    StraysGoOn,
     /// A cancellation ends what is here, and is not passed on.
     CancelNotPassedOn,
     /// The node by which a chain entered does not remember where it was heard of.

@@ -130,6 +130,9 @@ impl Calls {
         if delivery.may_be_done() && !matches!(next, Next::SendAgain) {
             // It may have spent there what it was lent.
             request.budget = request.budget.without_hops(request.budget.hops_left());
+            if let Some(key) = &request.key {
+                ground.fences.give_up(ground.clock.now(), key.chain, delivery.nodes(), &ground.policy);
+            }
         }
         match next {
             Next::SendAgain => {

@@ -31,6 +31,7 @@ impl Chains {
 
     /// The chain is over: what answers its steps once more may go, here and wherever it went from here.
     pub(crate) fn over(&mut self, ground: &mut Ground, chain: ChainId) {
+        self.stop_strays(ground, chain);
         // Whoever took it over last has not said so yet.
         self.implicit_ack(ground, chain.origin, &StepKey { chain, branch: Branch::root(), step: u32::MAX });
         let mut next = ground.dedup.release(chain);
@@ -38,6 +39,17 @@ impl Chains {
         next.dedup_by_key(|node| node.id);
         for node in next.iter().filter(|node| ![ground.me.id, chain.origin].contains(&node.id)) {
             ground.over.tell(ground.now, &mut ground.out, node, chain, &ground.policy);
+        }
+    }
+
+    /// A node that was given up may have the chain yet, or get it out of its socket when it wakes: it must not go on there when it is over.
+    fn stop_strays(&self, ground: &mut Ground, chain: ChainId) {
+        let strays = ground.fences.given_up(chain);
+        if strays.is_empty() || bug!(ground.policy, StraysGoOn) {
+            return;
+        }
+        if ground.fences.stop(ground.clock.now(), chain, None, &ground.policy) {
+            self.tell_stopped(ground, chain, strays);
         }
     }
 
@@ -54,6 +66,7 @@ impl Chains {
         }
         ground.outgoing.forget_chain(chain);
         let mut next = also;
+        next.extend(ground.fences.given_up(chain));
         // For an origin that cannot dial: this node has passed on what was heard of it.
         next.extend(ground.relays.hosts(chain));
         let (mut sessions, mut calls): (Vec<SessionId>, Vec<StepKey>) = (Vec::new(), Vec::new());
@@ -76,7 +89,7 @@ impl Chains {
         self.tell_stopped(ground, chain, next);
     }
 
-    fn tell_stopped(&self, ground: &mut Ground, chain: ChainId, mut next: Vec<Arc<NodeRef>>) {
+    pub(super) fn tell_stopped(&self, ground: &mut Ground, chain: ChainId, mut next: Vec<Arc<NodeRef>>) {
         next.sort_by_key(|node| node.id);
         next.dedup_by_key(|node| node.id);
         // The origin has heard it first; an answer on its way there is dropped there.

@@ -148,10 +148,15 @@ impl Chains {
     }
 
     /// The next node has taken the hop over. Only the node to which it was handed can say so.
-    pub(crate) fn hop_accepted(&mut self, ground: &mut Ground, from: NodeId, key: &StepKey) {
+    pub(crate) fn hop_accepted(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, key: &StepKey) {
         let anyones = self.handing.get(key).copied().filter(|_| bug!(ground.policy, StrangersAccept));
-        if let Some(session) = anyones.or_else(|| self.handing(key, from)) {
-            self.hand_over(ground, session);
+        match anyones.or_else(|| self.handing(key, from.id)) {
+            Some(session) => self.hand_over(ground, session),
+            // It comes too late: nobody waits for the chain there.
+            None if ground.fences.is_stopped(key.chain, ground.me.id) => {
+                self.tell_stopped(ground, key.chain, alloc::vec![from.clone()]);
+            }
+            None => {}
         }
     }
 
@@ -334,6 +339,7 @@ impl Chains {
             }
             let duplicate = activation.state.mark(&hand_off.key, ground.me.id);
             ground.fences.note(ground.clock.now(), duplicate, &ground.policy);
+            ground.fences.give_up(ground.clock.now(), hand_off.key.chain, hand_off.nodes(), &ground.policy);
         }
         hand_off.delivery.redirect(to, scope);
         self.set_phase(session, Phase::HandingOff(hand_off));
@@ -370,6 +376,7 @@ impl Chains {
             // The chain may have gone on there: what its function does now may have been done by its first way.
             let duplicate = activation.state.mark(&key, ground.me.id);
             ground.fences.note(ground.clock.now(), duplicate, &ground.policy);
+            ground.fences.give_up(ground.clock.now(), key.chain, delivery.nodes(), &ground.policy);
         }
         self.resume(ground, session, cargo.number(), continuation, Err(why));
     }

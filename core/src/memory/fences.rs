@@ -6,8 +6,8 @@
 //! declared repeatable, and through durable ones, whose own record on disk tells the ways apart. A node that has seen a
 //! marked way refuses the others beyond the step at which they parted: epochs fence like that, but need one place that counts.
 
-use alloc::format;
-use catena_wire::{Branch, ChainId, Exception, Fault, NodeId, PossibleDuplicate, StepKey, names};
+use alloc::{format, sync::Arc, vec::Vec};
+use catena_wire::{Branch, ChainId, Exception, Fault, NodeId, NodeRef, PossibleDuplicate, StepKey, names};
 
 use crate::{Policy, RetryScope, Time, collections::Expiring};
 
@@ -18,7 +18,12 @@ pub(crate) struct Fences {
     stopped: Expiring<(ChainId, Option<NodeId>), ()>,
     /// Chains of which a marked way has been here.
     duplicates: Expiring<(ChainId, Branch), PossibleDuplicate>,
+    /// Nodes that were sent a step of a chain, may have it, and were given up: when the chain is over, they are told to stop it.
+    given_up: Expiring<ChainId, Vec<Arc<NodeRef>>>,
 }
+
+/// Nodes remembered of one chain: as many as a few of its steps may have been tried at.
+const GIVEN_UP_MAX: usize = 64;
 
 impl Fences {
     /// Whether this chain must not go on here, coming from there.
@@ -39,6 +44,21 @@ impl Fences {
         let known = self.duplicates.entry(awake, key, policy.stopped_chains_max, || duplicate.clone());
         known.since.step = known.since.step.min(duplicate.since.step);
         known.way = duplicate.way;
+    }
+
+    /// These nodes may have a step of the chain, which goes on without waiting for them.
+    pub(crate) fn give_up(&mut self, awake: Time, chain: ChainId, nodes: Vec<Arc<NodeRef>>, policy: &Policy) {
+        let known = self.given_up.entry(awake, chain, policy.stopped_chains_max, Vec::new);
+        for node in nodes {
+            if known.len() < GIVEN_UP_MAX && known.iter().all(|other| other.id != node.id) {
+                known.push(node);
+            }
+        }
+    }
+
+    /// The nodes at which this chain may be, although nobody waits for it there.
+    pub(crate) fn given_up(&self, chain: ChainId) -> Vec<Arc<NodeRef>> {
+        self.given_up.get(&chain).cloned().unwrap_or_default()
     }
 
     /// Whether this step may be done here, as far as another way of its chain may have done it.
@@ -73,6 +93,7 @@ impl Fences {
     pub(crate) fn expire(&mut self, awake: Time, policy: &Policy) {
         self.stopped.expired(awake, policy.step_record_ttl_us);
         self.duplicates.expired(awake, policy.step_record_ttl_us);
+        self.given_up.expired(awake, policy.step_record_ttl_us);
     }
 }
 

@@ -20,7 +20,7 @@ impl Node {
         let Self { chains, calls, origin, sets, rights, ground, .. } = self;
         match message {
             Message::Hop(hop) => chains.land(ground, from, hop, true),
-            Message::Accepted(key) => chains.hop_accepted(ground, from.id, &key),
+            Message::Accepted(key) => chains.hop_accepted(ground, from, &key),
             Message::Refused(key, why) => chains.hop_refused(ground, from.id, &key, why),
             Message::Partial { key, number, value, to } => {
                 chains.implicit_ack(ground, from.id, &key);

@@ -42,6 +42,7 @@ fn shown_in(bug: Bug) -> Option<&'static str> {
         | Bug::StrangersAccept
         | Bug::StrangersCancel
         | Bug::CancelNotPassedOn
+        | Bug::StraysGoOn
         | Bug::EntryForgetsHosts
         | Bug::LateCallDenied
         | Bug::MarkReplaced

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use catena_core::{Bug, Policy};
 
 use crate::{
-    solo::{basics, doubt, duplicates, forged, splits, waits},
+    solo::{basics, doubt, duplicates, forged, splits, strays, waits},
     stories::cancelling,
 };
 
@@ -29,6 +29,7 @@ const CAUGHT_BY: &[(Bug, fn())] = &[
     (Bug::LossOutlived, duplicates::what_the_first_instance_may_have_done_is_told_although_the_second_did_nothing),
     (Bug::HeadlessBeats, waits::a_hop_whose_state_never_comes_is_its_senders),
     (Bug::BranchesWithoutRoom, splits::branches_that_find_no_room_when_they_begin_end_as_overloaded),
+    (Bug::StraysGoOn, strays::a_chain_that_is_over_is_stopped_where_it_was_given_up),
     (Bug::CancelNotPassedOn, cancelling::a_cancellation_reaches_every_branch),
     (Bug::EntryForgetsHosts, forged::the_node_by_which_a_chain_entered_stops_it_wherever_it_was_heard_of),
     (Bug::LateCallDenied, waits::a_call_that_went_out_and_has_no_time_for_another_try_may_have_been_made),

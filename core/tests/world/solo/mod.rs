@@ -10,6 +10,7 @@ mod oversize;
 mod recording;
 pub(crate) mod splits;
 mod steps;
+pub(crate) mod strays;
 pub(crate) mod waits;
 
 use std::sync::{
