@@ -13,7 +13,8 @@ use std::{
 };
 
 use catena::{
-    Client, Code, Context, Exception, Mode, Node, Place, Policy, ReplySet, RunOptions, Service, exceptions, to_value,
+    Budget, Client, Code, Context, Exception, Mode, Node, Place, Policy, ReplySet, RunOptions, Service, exceptions,
+    to_value,
 };
 use common::SANDBOX;
 use serde_json::{Value as Json, json};
@@ -320,6 +321,61 @@ async fn when_the_server_that_was_called_dies_a_set_is_a_failure() {
     let set = mesh.client.run_with(&code, &to_value(&input).unwrap(), &RunOptions::default()).unwrap();
     let (seen, end) = mesh.kill_c_after(1, set).await;
     assert_eq!((seen, end), (vec![json!("before")], json!([1, "failure", "NodeLost", missing, null])));
+}
+
+/// Time ran out (Quatrain, section 3.3) at a server of the tree: no exception, and what had come stays.
+#[tokio::test(flavor = "multi_thread")]
+async fn when_a_server_of_the_tree_runs_out_of_time_a_set_is_a_failure() {
+    let mesh = Mesh::new().await;
+    // Its callers would wait for longer.
+    let policy = Policy { budget_max: Budget::new(500_000, 2_000), ..Policy::default() };
+    let late = Node::builder("late").listen("127.0.0.1:0").policy(policy);
+    let late = late.service(service("late", &mesh.cancelled, &mesh.told));
+    let _late = late.join(Place::new(mesh.nodes[0].address().unwrap())).start().await.unwrap();
+    let missing = json!([["late/hang", "late", "DeadlineExceeded"]]);
+    let source = r#"export default async ([target, params]) => {
+        const [seen, set] = [[], replies(target, params)];
+        let caught = null;
+        try { for await (const reply of set) seen.push(reply); } catch (why) { caught = why.name; }
+        const missing = set.missing.map(({ target, node, why }) => [target, node, why.name]);
+        return [seen.sort(), set.ended, set.isPartial, caught, missing];
+    }"#;
+    let ended = |seen: Json| json!([seen, "failure", true, "DeadlineExceeded", missing]);
+    assert_eq!(mesh.value(source, json!(["late/hang", null])).await, ended(json!(["before"])));
+    let delegated = json!(["b/also", ["late/hang", "b/count"]]);
+    assert_eq!(mesh.value(source, delegated).await, ended(json!([0, "before", "mine"])));
+
+    let code = mesh.enough().await;
+    let input = json!({ "target": "late/hang", "params": null, "wanted": 2, "then": null });
+    let set = mesh.client.run_with(&code, &to_value(&input).unwrap(), &RunOptions::default()).unwrap();
+    let end = ran(set).await.1.unwrap();
+    assert_eq!(end, json!([1, "failure", "DeadlineExceeded", missing, null]));
+}
+
+/// Each reply goes to one of them and the end to both, also if one of them leaves the set.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_readers_of_one_set_share_its_replies() {
+    let mesh = Mesh::new().await;
+    let source = r#"export default async () => {
+        const all = async (set) => {
+            const seen = [];
+            for await (const reply of set) seen.push(reply);
+            return seen;
+        };
+        const first = async (set) => { for await (const reply of set) return reply; };
+        const shared = replies("b/count", 1_000);
+        const both = await Promise.all([all(shared), all(shared)]);
+        const left = replies("b/ever", null);
+        const [one, rest] = await Promise.all([first(left), all(left)]);
+        const each = both.flat().sort((a, b) => a - b);
+        return [
+            both.every((seen) => seen.length > 0), each.length, each.every((reply, at) => reply === at), shared.ended,
+            one, rest.includes(0), left.ended,
+        ];
+    }"#;
+    let expected = json!([true, 1_000, true, "complete", 0, false, "failure"]);
+    assert_eq!(mesh.value(source, Json::Null).await, expected);
+    mesh.until_cancelled(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

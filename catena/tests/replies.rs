@@ -313,13 +313,81 @@ async fn a_context_that_is_kept_for_ever_ends_with_the_callers_time_and_its_node
     let options = RunOptions { timeout: Duration::from_secs(2), ..RunOptions::default() };
     ends_as_failure_of_a(client.replies_with("a/keep", to_value(&()).unwrap(), &options).unwrap()).await;
     // The right is over for whoever still has it.
-    let context = kept.lock().unwrap().pop().unwrap();
+    is_over(kept_one(&kept).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_context_that_is_used_after_its_call_is_over_is_refused_by_name() {
+    let (kept, service) = keeper("a");
+    let (_nodes, client) = nodes(vec![service]).await;
+    let mut left = client.replies("a/keep", &()).await.unwrap();
+    left.next().await.unwrap().unwrap();
+    drop(left);
+    is_over(kept_one(&kept).await).await;
+    kept.lock().unwrap().clear();
+    // A plain call waits for all that may reply, and its caller leaves meanwhile.
+    let call = tokio::spawn(async move { client.call::<_, Vec<u64>>("a", "keep", &()).await });
+    let context = kept_one(&kept).await;
+    call.abort();
+    is_over(context).await;
+}
+
+/// Nobody waits for what this context has to say, and whoever says it is told so.
+async fn is_over(context: Context) {
     let replied = async {
-        while context.preturn(&8).await.is_ok() {
+        loop {
+            match context.preturn(&8).await {
+                Ok(()) => tokio::task::yield_now().await,
+                Err(why) => return why,
+            }
+        }
+    };
+    let replied = tokio::time::timeout(PATIENCE, replied).await.expect("it is told that nobody waits");
+    let thread = context.clone();
+    let by_thread = tokio::task::spawn_blocking(move || thread.preturn_blocking(&8)).await.unwrap();
+    let others = context.client().replies("a/keep", &()).await.unwrap();
+    let passed_on = context.pass_on(others).await;
+    for refused in [Err(replied), by_thread, passed_on, context.delegate("a/keep", &())] {
+        let why = refused.unwrap_err();
+        assert!(why.name == exceptions::CANCELLED && why.message.contains("stop here"), "{why:?}");
+    }
+}
+
+/// The last context that was kept, as soon as there is one.
+async fn kept_one(kept: &Mutex<Vec<Context>>) -> Context {
+    let one = async {
+        loop {
+            if let Some(context) = kept.lock().unwrap().pop() {
+                return context;
+            }
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, replied).await.expect("it is told that nobody waits");
+    tokio::time::timeout(PATIENCE, one).await.expect("a context is kept")
+}
+
+/// Each reply goes to one of them, and the end to both.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_readers_of_one_set_share_its_replies() {
+    const COUNT: u64 = 2_000;
+    let service = Service::new("a").iterator("count", |_, upto: u64| Ok(0..upto));
+    let (_nodes, client) = nodes(vec![service]).await;
+    let set = tokio::sync::Mutex::new(client.replies("a/count", &COUNT).await.unwrap());
+    let read = async || {
+        let mut seen: Vec<u64> = Vec::new();
+        loop {
+            let next = set.lock().await.next().await;
+            let Some(reply) = next else { return seen };
+            seen.push(reply.unwrap().decode().unwrap());
+        }
+    };
+    let both = async { tokio::join!(read(), read()) };
+    let (one, other) = tokio::time::timeout(PATIENCE, both).await.expect("both are told of the end");
+    assert!(!one.is_empty() && one.is_sorted() && !other.is_empty() && other.is_sorted(), "{one:?}, {other:?}");
+    let mut all = [one, other].concat();
+    all.sort_unstable();
+    assert_eq!(all, (0..COUNT).collect::<Vec<_>>());
+    assert_eq!(set.into_inner().ended(), Some(Ended::Complete));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -385,6 +453,36 @@ async fn a_delegate_that_is_gone_before_or_after_its_part_takes_nothing_else_wit
     assert_eq!((came, set.ended()), (BTreeSet::from([1, 2]), Some(Ended::Exception)), "{why:?}");
     let [missing] = set.missing() else { panic!("{:?}", set.missing()) };
     assert_eq!(missing.target, "mortal/find", "{missing:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delegate_that_dies_amid_its_replies_keeps_those_that_came_and_is_named() {
+    let go = Arc::new(Notify::new());
+    let goes_on = Arc::clone(&go);
+    let front = Service::new("front").replies("find", move |context: Context, (): ()| {
+        let go = Arc::clone(&goes_on);
+        async move {
+            context.delegate("mortal/find", &())?;
+            go.notified().await;
+            Ok(context.preturn(&2).await?)
+        }
+    });
+    let mortal = Service::new("mortal").replies("find", async |context: Context, (): ()| {
+        context.preturn(&1).await?;
+        std::future::pending::<()>().await;
+        Ok(())
+    });
+    let (nodes, client) = nodes(vec![front, mortal]).await;
+    let mut set = client.replies("front/find", &()).await.unwrap();
+    let reply = tokio::time::timeout(PATIENCE, set.next()).await.expect("it replies").unwrap().unwrap();
+    assert_eq!(reply.decode::<u64>().unwrap(), 1);
+    nodes[1].close(Duration::ZERO).await;
+    go.notify_one();
+    let (came, why, set) = all(set).await;
+    assert_eq!((came, set.ended()), (BTreeSet::from([2]), Some(Ended::Exception)), "{why:?}");
+    let [missing] = set.missing() else { panic!("{:?}", set.missing()) };
+    assert_eq!((missing.target.as_str(), missing.node.as_deref()), ("mortal/find", Some("mortal")));
+    assert!(missing.why.name == exceptions::NODE_LOST && missing.why.unknown, "{missing:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

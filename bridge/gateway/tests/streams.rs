@@ -125,6 +125,41 @@ async fn a_browser_that_leaves_cancels_what_it_asked_for() {
 }
 
 #[tokio::test]
+async fn a_browser_that_leaves_and_reconnects_has_all_of_it_from_the_beginning() {
+    let mut held = held();
+    let (_stage, gateway) =
+        with_chain(vec![held.service], ONE_THEN_WAIT, |config| config.limits.streams_per_address_max = 1).await;
+    let asks = async || {
+        let mut browser = Browser::connect(gateway.address()).await;
+        browser.ask("/run/chain", "7").await;
+        assert_eq!(browser.head().await.0, 200);
+        assert_eq!(browser.event().await.unwrap(), Event::reply(json!({ "input": 7 })));
+        browser
+    };
+    // As often as it likes: what it left is over, and so is its place.
+    for _ in 0..5 {
+        let browser = asks().await;
+        assert_eq!(patient(held.happens.recv()).await.unwrap(), Happened::Began);
+        drop(browser);
+        assert_eq!(patient(held.happens.recv()).await.unwrap(), Happened::Over);
+        patient(async {
+            while gateway.load() != (0, 0) {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
+    let mut browser = asks().await;
+    held.go.add_permits(1);
+    assert_eq!(browser.event().await.unwrap(), Event::reply("let go"));
+    let end = browser.event().await.unwrap();
+    assert_eq!((end.name.as_str(), end.data), ("end", json!({ "complete": true, "replies": 2, "result": "done" })));
+    assert_eq!(patient(held.happens.recv()).await.unwrap(), Happened::Began);
+    assert_eq!(patient(held.happens.recv()).await.unwrap(), Happened::Over);
+    assert!(held.happens.try_recv().is_err(), "nothing is done twice");
+}
+
+#[tokio::test]
 async fn a_call_that_fails_ends_its_stream_with_the_reason() {
     let held = held();
     let stage = Stage::open(vec![held.service], |config| {

@@ -108,7 +108,15 @@ impl Gathered {
         (Self { values: Mutex::default(), done: Mutex::new(Some(done)) }, all)
     }
 
+    /// Whether nobody waits for them any more.
+    fn is_over(&self) -> bool {
+        lock(&self.done).as_ref().is_none_or(oneshot::Sender::is_closed)
+    }
+
     fn add(&self, value: Value) -> Result<(), Exception> {
+        if self.is_over() {
+            return Err(over());
+        }
         let mut values = lock(&self.values);
         let bytes: usize = values.iter().map(|value| value.len_bytes() + 1).sum();
         if bytes + value.len_bytes() > GATHERED_BYTES_MAX {
@@ -191,6 +199,7 @@ impl Context {
         let params = to_value(params)?;
         match &self.right {
             Right::Set(held) => self.shell.delegate(&held.key, service, function, params),
+            Right::Gathered(gathered) if gathered.is_over() => Err(over()),
             Right::Gathered(_) | Right::Nowhere => {
                 // There is no set that another server could reply to: they are gathered here.
                 let (context, target) = (self.clone(), target.to_owned());
@@ -215,6 +224,11 @@ impl Context {
         }
         Ok(())
     }
+}
+
+fn over() -> Exception {
+    let why = "nobody waits for the replies to this call: its caller has gone, cancelled or run out of time; stop here";
+    Exception::new(names::CANCELLED, Fault::Caller, why)
 }
 
 /// The two parts of `service/function`.
