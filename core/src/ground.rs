@@ -121,6 +121,19 @@ impl Ground {
         }
     }
 
+    /// Has a service looked up that is not known here. One that this node itself is moving away is waited for: others may know nothing of it yet.
+    pub(crate) fn look_up(&mut self, service: &str, waiter: Waiter) {
+        let moving = self.directory.moving_until(self.now, service);
+        let lookups = &mut self.directory.lookups;
+        match moving {
+            Some(until) => {
+                let until = until.min(self.now.after(self.policy.moving_wait_us_max));
+                lookups.wait_for(service, self.me.id, waiter, until);
+            }
+            None => lookups.look_up(&mut self.out, service, waiter, Vec::new()),
+        }
+    }
+
     /// Goes after a service that is not at that node, as it says. Returns where it is if that is known by now; else the waiter is told.
     pub(crate) fn follow(
         &mut self,

@@ -30,7 +30,7 @@ impl Calls {
         }
         let service = request.service.clone();
         let id = self.insert(ground, request, Stage::LookingUp(None));
-        ground.directory.lookups.look_up(&mut ground.out, &service, Waiter::Call(id), Vec::new());
+        ground.look_up(&service, Waiter::Call(id));
     }
 
     fn call_here(&mut self, ground: &mut Ground, request: Request) {

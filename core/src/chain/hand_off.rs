@@ -39,7 +39,7 @@ impl Chains {
         if let Some(why) = absent {
             return self.not_found(ground, session, why);
         }
-        ground.directory.lookups.look_up(&mut ground.out, &service, Waiter::Chain(session, step), Vec::new());
+        ground.look_up(&service, Waiter::Chain(session, step));
     }
 
     /// The chain goes to that host, where the call may be done again in that scope.

@@ -101,6 +101,14 @@ impl Directory {
         }
     }
 
+    /// Until when this node says where a service is that it is moving away.
+    pub(crate) fn moving_until(&self, now: Time, service: &str) -> Option<Time> {
+        match self.left.get(&service.to_string()) {
+            Some(Left::Moving(until)) if *until > now => Some(*until),
+            _ => None,
+        }
+    }
+
     pub(crate) fn note_replica(&mut self, service: &str) {
         if let Some(served) = self.services.get_mut(service) {
             served.has_replicas = true;

@@ -1,7 +1,7 @@
 //! Other instances, and what is known of the first ones: what may have been done, and what may have been spent.
 
 use catena_core::{Action, Policy, Undelivered};
-use catena_wire::{Fault, Message, names};
+use catena_wire::{Fault, Message, ServiceEntry, names};
 
 use super::*;
 
@@ -162,4 +162,23 @@ fn a_durable_function_behind_a_proxy_that_was_lost_is_not_asked_again() {
     node.on_undelivered(NOW, receipt, Undelivered::Lost);
     let why = exception(&actions(&mut node));
     assert!(why.unknown, "which instance the proxy asked is forgotten: {why}");
+}
+
+/// While a service is moved from here nobody else may know of it: whoever calls it from here asks nobody, and is told with all others.
+#[test]
+fn chains_and_calls_of_a_node_that_moves_a_service_away_wait_for_it() {
+    let mut node = node(Policy::default());
+    node.leave_service(NOW, "here", Some(1_000_000));
+    node.call(NOW, "here", "f", Value::null(), Budget::new(1_000_000, 9), None);
+    assert!(actions(&mut node).is_empty(), "it waits");
+    let (_, session) = begun(&mut node);
+    node.on_turn(NOW, session, calling(vec![call(0, "here")]), 1);
+    let waiting = actions(&mut node);
+    assert!(!waiting.iter().any(|action| matches!(action, Action::Resolve { .. })), "{waiting:?}");
+    let (service, to) = ("here".to_string(), (*node_ref(2)).clone());
+    let there = ServiceEntry { service, functions: vec!["f".into()], node: to, kinds: Kinds::default(), proxy: None };
+    node.service_moved(NOW, "here", Some(there), &[]);
+    let told = actions(&mut node);
+    assert!(matches!(sent(&told)[..], [(NodeId(2), Message::Call { .. }, _)]), "{told:?}");
+    assert!(told.iter().any(|action| matches!(action, Action::Suspend { .. })), "the chain goes there: {told:?}");
 }
