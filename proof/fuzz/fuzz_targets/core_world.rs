@@ -351,7 +351,7 @@ impl World {
             }
             Operation::Located { from, chain, step, branch: of, whereabouts } => {
                 let whereabouts = match whereabouts % 3 {
-                    0 => Whereabouts::Handing("n2".into()),
+                    0 => Whereabouts::HandingOff("n2".into()),
                     1 => Whereabouts::Went("n2".into()),
                     _ => Whereabouts::Unknown,
                 };
