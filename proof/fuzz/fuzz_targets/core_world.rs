@@ -10,8 +10,8 @@ use catena_core::{
     SubChain, Tail, Ticket, Time, Turn, Undelivered,
 };
 use catena_wire::{
-    Branch, BranchCount, Brought, Budget, ChainId, ChainHeader, End, Exception, Fault, Frame, Hash, Hop, Kinds, Listener,
-    LogLine, Merge, Message, Mode, NodeId, NodeRef, Outcome, PossibleDuplicate, StepKey, StepLimits, Value,
+    Branch, BranchCount, Brought, Budget, ChainHeader, ChainId, End, Exception, Fault, Frame, Hash, Hop, Kinds,
+    Listener, LogLine, Merge, Message, Mode, NodeId, NodeRef, Outcome, PossibleDuplicate, StepKey, StepLimits, Value,
     Whereabouts,
 };
 use libfuzzer_sys::fuzz_target;
