@@ -209,26 +209,26 @@ impl Link {
     /// # Errors
     /// The link is gone or not introduced, the message is larger than the peer takes, or there is no memory for it.
     pub fn post(&self, message: Message) -> Result<(), LinkError> {
-        let lane = message.lane();
-        self.post_in(lane, message)
+        let ticket = self.ticket(&message);
+        self.post_by(ticket, message)
     }
 
-    /// The same for a part of something long: it goes in turn with other bulk, in the order in which it was posted, and what is small overtakes it.
-    /// One that is small goes as one frame, and needs no putting together where it arrives.
+    /// The same for a part of something long: it goes in turn with other bulk, when those posted before have gone, and what is small overtakes it.
+    /// One that is small goes as one frame, and needs no putting together where it arrives. One of the large lane goes as any other of that lane.
     ///
     /// # Errors
     /// As [`Link::post`].
     pub fn post_part(&self, message: Message) -> Result<(), LinkError> {
         let lane = if message.lane() == Lane::Large { Lane::Large } else { Lane::Medium };
-        self.post_in(lane, message)
+        let ticket = Ticket { lane, part: true, ..self.ticket(&message) };
+        self.post_by(ticket, message)
     }
 
-    fn post_in(&self, lane: Lane, message: Message) -> Result<(), LinkError> {
-        if lane == Lane::Large && self.hello.get().is_none() {
+    fn post_by(&self, ticket: Ticket, message: Message) -> Result<(), LinkError> {
+        if ticket.lane == Lane::Large && self.hello.get().is_none() {
             return Err(LinkError::QueueFull { peer: self.peer.clone() });
         }
         self.check_size(&message)?;
-        let ticket = Ticket { lane, ..self.ticket(&message) };
         let over = !self.admit(ticket)?;
         let pushed = self.push(message, Ticket { over, ..ticket }, false);
         if pushed.as_ref().map_or(true, |egress| egress.overflow_bytes > self.config.overflow_bytes_max) {
@@ -331,7 +331,7 @@ impl Link {
 
     fn ticket(&self, message: &Message) -> Ticket {
         let bytes = u32::try_from(message.bytes() + MESSAGE_OVERHEAD_BYTES).unwrap_or(u32::MAX);
-        Ticket { lane: message.lane(), bytes, over: false }
+        Ticket { lane: message.lane(), bytes, over: false, part: false }
     }
 
     /// Its room in the lane: one that is larger than that goes alone.

@@ -1,4 +1,5 @@
-//! Which frame goes next: pong, ping, small messages in order, then one fragment of each bulk message in turn.
+//! Which frame goes next: pong, ping, small messages in order, then one fragment of each bulk message in turn; of the
+//! parts of something long one is under way at a time.
 //!
 //! Pure: no clock, no socket, no lock. How many bytes may wait here is for the link's lanes to say.
 
@@ -19,6 +20,8 @@ pub(crate) struct Ticket {
     pub(crate) bytes: u32,
     /// Beyond the lane's bound.
     pub(crate) over: bool,
+    /// A part of something long: of these one after the other is under way.
+    pub(crate) part: bool,
 }
 
 /// A frame on its way out, perhaps written in part.
@@ -111,10 +114,13 @@ pub(crate) struct Outbox {
     urgent: usize,
     medium: VecDeque<Bulk>,
     large: VecDeque<Bulk>,
+    /// Medium ones that are parts of something long.
+    parts: VecDeque<Bulk>,
     /// Messages under way, next to go first.
     active: VecDeque<Bulk>,
     active_bytes: u64,
     active_large: usize,
+    part_active: bool,
     next_id: u64,
 }
 
@@ -128,9 +134,11 @@ impl Outbox {
             urgent: 0,
             medium: VecDeque::new(),
             large: VecDeque::new(),
+            parts: VecDeque::new(),
             active: VecDeque::new(),
             active_bytes: 0,
             active_large: 0,
+            part_active: false,
             next_id: 1,
         }
     }
@@ -146,6 +154,7 @@ impl Outbox {
                 self.urgent += usize::from(!lazy);
                 return self.small.push_back(OutFrame::new(Frame::Whole(message), Some(ticket)));
             }
+            Lane::Medium if ticket.part => &mut self.parts,
             Lane::Medium => &mut self.medium,
             Lane::Large => &mut self.large,
         };
@@ -165,7 +174,7 @@ impl Outbox {
 
     /// Nothing waits, not even lazy messages.
     pub(crate) fn is_empty(&self) -> bool {
-        !self.has_small() && self.active.is_empty() && self.medium.is_empty() && self.large.is_empty()
+        !self.has_small() && !self.has_bulk()
     }
 
     /// Something waits that is not a fragment.
@@ -179,7 +188,7 @@ impl Outbox {
     }
 
     fn has_bulk(&self) -> bool {
-        !(self.active.is_empty() && self.medium.is_empty() && self.large.is_empty())
+        !(self.active.is_empty() && self.medium.is_empty() && self.large.is_empty() && self.parts.is_empty())
     }
 
     /// The next frame that is not a fragment.
@@ -206,6 +215,7 @@ impl Outbox {
         if last {
             self.active_bytes -= bulk.bytes;
             self.active_large -= usize::from(bulk.ticket.lane == Lane::Large);
+            self.part_active &= !is_part(&bulk);
         } else {
             self.active.push_back(bulk);
         }
@@ -217,6 +227,17 @@ impl Outbox {
     fn activate(&mut self) {
         let places = self.limits.fragmented_messages_max as usize;
         let room = |bytes: u64, active: u64| active.saturating_add(bytes) <= self.limits.receive_bytes_max;
+        // One at a time: parts that took turns with each other would all be there at the end only, and whoever asks for
+        // the next when one has come would leave the link idle for a round trip.
+        if self.active.len() < places
+            && !self.part_active
+            && self.parts.front().is_some_and(|b| room(b.bytes, self.active_bytes))
+            && let Some(bulk) = self.parts.pop_front()
+        {
+            self.active_bytes += bulk.bytes;
+            self.part_active = true;
+            self.active.push_back(bulk);
+        }
         // One for each turn, and at the front: each has its first turn at once, in the order in which they came.
         if self.active.len() < places
             && self.medium.front().is_some_and(|b| room(b.bytes, self.active_bytes))
@@ -238,6 +259,11 @@ impl Outbox {
     }
 }
 
+/// Whether it is one of those that go one after the other.
+fn is_part(bulk: &Bulk) -> bool {
+    bulk.ticket.part && bulk.ticket.lane == Lane::Medium
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -248,8 +274,13 @@ mod tests {
     }
 
     fn push(outbox: &mut Outbox, message: Message) {
-        let ticket = Ticket { lane: message.lane(), bytes: message.bytes() as u32, over: false };
+        let ticket = Ticket { lane: message.lane(), bytes: message.bytes() as u32, over: false, part: false };
         outbox.push(message, ticket, false);
+    }
+
+    fn push_part(outbox: &mut Outbox, part: Message) {
+        let ticket = Ticket { lane: Lane::Medium, bytes: part.bytes() as u32, over: false, part: true };
+        outbox.push(part, ticket, false);
     }
 
     fn next(outbox: &mut Outbox) -> Option<Frame> {
@@ -294,9 +325,7 @@ mod tests {
         push(&mut outbox, message(10, 3 << 20));
         next(&mut outbox).unwrap();
         for tail in [8_000, 16_000] {
-            let part = message(10, tail);
-            let ticket = Ticket { lane: Lane::Medium, bytes: part.bytes() as u32, over: false };
-            outbox.push(part, ticket, false);
+            push_part(&mut outbox, message(10, tail));
         }
         push(&mut outbox, message(5, 0));
         let mut tails = Vec::new();
@@ -308,6 +337,19 @@ mod tests {
             }
         }
         assert_eq!(tails, [0, 8_000, 16_000]);
+    }
+
+    #[test]
+    fn parts_go_one_after_the_other_and_take_turns_with_other_bulk() {
+        let mut outbox = Outbox::new(Limits::default());
+        // Each is three fragments.
+        (0..3).for_each(|_| push_part(&mut outbox, message(0, 40_000)));
+        let order: Vec<_> = (0..4).map(|_| next_kind(&mut outbox)).collect();
+        assert_eq!(order, [('b', 1), ('m', 1), ('m', 1), ('b', 2)]);
+        push(&mut outbox, message(0, 40_000));
+        let order: Vec<_> = (0..8).map(|_| next_kind(&mut outbox)).collect();
+        assert_eq!(order, [('b', 4), ('m', 2), ('m', 4), ('m', 2), ('m', 4), ('b', 3), ('m', 3), ('m', 3)]);
+        assert!(outbox.is_empty() && outbox.active_bytes == 0);
     }
 
     #[test]
