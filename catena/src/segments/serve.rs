@@ -16,7 +16,8 @@ use crate::{messages::Offer, shell::Shell};
 use super::{
     door::Parcel,
     exported::{Approved, Exported},
-    hub::{Hub, Machine, post},
+    far::PIECE_BYTES,
+    hub::{Hub, Machine, post, try_post},
     notices::Access,
 };
 
@@ -98,12 +99,14 @@ impl Hub {
                     read
                 });
                 drop(pages);
-                post(
-                    link,
-                    data.map_or(SegmentMessage::Refused(id, SegmentRefusal::Overloaded), |data| {
-                        SegmentMessage::Data(id, data)
-                    }),
-                );
+                match data {
+                    Some(data) => {
+                        // The pieces of something long arrive one after the other, so that its reader can ask for those behind them.
+                        let part = u64::from(count) >= PIECE_BYTES;
+                        try_post(link, SegmentMessage::Data(id, data), part);
+                    }
+                    None => post(link, SegmentMessage::Refused(id, SegmentRefusal::Overloaded)),
+                }
                 if tell {
                     memory.notices.tell(from, Access::Read, offset, count.into());
                 }
