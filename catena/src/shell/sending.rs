@@ -76,13 +76,17 @@ impl Shell {
     }
 
     /// Sends what waits for a link to this node, or says that there is none. Its own dial may have come about while ours is still under way, which can
-    /// take long: nothing waits for that.
+    /// take long: nothing waits for that. Hops and calls that were given up meanwhile do not go.
     pub(super) fn post_waiting(self: &Arc<Self>, to: &NodeRef, link: Option<&Arc<Link>>) {
         for Waiting { message, receipt, lease } in self.peers.waiting.take(to) {
             drop(lease);
-            match link {
-                Some(link) => self.post(link, message, receipt),
-                None => self.undelivered(receipt, Undelivered::Unreachable),
+            let Some(link) = link else {
+                self.undelivered(receipt, Undelivered::Unreachable);
+                continue;
+            };
+            let is_to_go = self.core().is_to_go(to.id, &receipt);
+            if is_to_go {
+                self.post(link, message, receipt);
             }
         }
     }

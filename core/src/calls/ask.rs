@@ -114,6 +114,11 @@ impl Calls {
         asked.into_iter().for_each(|id| self.undelivered(ground, id, Undelivered::Lost));
     }
 
+    /// Whether a call that has not gone out yet is still to go there: it is asked of this node.
+    pub(crate) fn is_to_go(&self, to: NodeId, id: u64) -> bool {
+        self.asked.contains(&(to, id))
+    }
+
     pub(crate) fn undelivered(&mut self, ground: &mut Ground, id: u64, how: Undelivered) {
         let Some(Call { mut request, stage: Stage::Asked(mut delivery) }) =
             self.take(ground, id, |stage| matches!(stage, Stage::Asked(_)))

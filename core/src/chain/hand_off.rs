@@ -243,6 +243,14 @@ impl Chains {
         }
     }
 
+    /// Whether a hop that has not gone out yet is still to go there: its chain is handed over at this step, to this node.
+    pub(crate) fn is_to_go(&self, to: NodeId, handed: &Handed) -> bool {
+        let phase = self.get(handed.session).map(|activation| &activation.phase);
+        let Some(Phase::HandingOff(hand_off)) = phase else { return false };
+        // While another instance is looked for, the one before must not get it once more.
+        hand_off.retry_at.is_some() && hand_off.key.step == handed.step && hand_off.to().id == to
+    }
+
     /// Links of hops that are being handed over have broken.
     pub(crate) fn link_lost(&mut self, ground: &mut Ground, node: NodeId) {
         let (first, last) = ((node, SessionId(0)), (node, SessionId(u64::MAX)));

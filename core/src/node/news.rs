@@ -181,6 +181,17 @@ impl Node {
         });
     }
 
+    /// Whether a message that has waited, as for a link, is still to go to that node. A hop or call may have been given up meanwhile: nobody waits
+    /// for it any more, and another may do it.
+    #[must_use]
+    pub fn is_to_go(&self, to: NodeId, receipt: &Receipt) -> bool {
+        match receipt {
+            Receipt::Hop(handed) => self.chains.is_to_go(to, handed),
+            Receipt::Call(id) => self.calls.is_to_go(to, *id),
+            Receipt::Return(..) | Receipt::WantCode(_) | Receipt::Part(..) | Receipt::Beat(_) | Receipt::None => true,
+        }
+    }
+
     /// A message did not arrive, or may not have.
     pub fn on_undelivered(&mut self, now: Time, receipt: Receipt, why: Undelivered) {
         self.at(now, |node| {

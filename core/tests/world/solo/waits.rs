@@ -223,6 +223,36 @@ fn what_a_call_was_is_known_when_it_could_not_be_sent() {
     assert!(matches!(&settled[..], [Action::Settle { call: 0, result: Err(why), .. }] if !why.unknown), "{settled:?}");
 }
 
+#[test]
+fn what_was_given_up_before_it_went_out_does_not_go() {
+    let (there, other) = (NodeId(2), NodeId(3));
+    let mut moved = node(Policy::default());
+    let (.., hop) = handing(&mut moved);
+    assert!(moved.is_to_go(there, &hop) && !moved.is_to_go(other, &hop));
+    moved.on_undelivered(NOW, hop.clone(), Undelivered::Unreachable);
+    assert!(!moved.is_to_go(there, &hop), "another instance is looked for");
+    moved.on_resolved(NOW, LookupId(1), Ok(instance(3)));
+    let (.., again) = sent(&actions(&mut moved)).pop().unwrap();
+    assert!(moved.is_to_go(other, &again) && !moved.is_to_go(there, &hop), "another was found");
+
+    let mut stopped = node(Policy::default());
+    let (chain, _, hop) = handing(&mut stopped);
+    assert!(stopped.is_to_go(there, &hop));
+    stopped.cancel(NOW, chain);
+    assert!(!stopped.is_to_go(there, &hop), "the chain is over");
+
+    let mut calls = node(Policy::default());
+    let budget = Budget::new(1_000_000, 1);
+    let ids: Vec<_> = (0..2).map(|_| calls.call(NOW, "there", "f", Value::null(), budget, None)).collect();
+    let receipts: Vec<_> = sent(&actions(&mut calls)).into_iter().map(|(.., receipt)| receipt).collect();
+    assert!(receipts.iter().all(|receipt| calls.is_to_go(there, receipt) && !calls.is_to_go(other, receipt)));
+    calls.withdraw(NOW, ids[0]);
+    assert!(!calls.is_to_go(there, &receipts[0]) && calls.is_to_go(there, &receipts[1]), "one was withdrawn");
+    calls.on_timeout(NOW.after(1_000_000));
+    assert!(!calls.is_to_go(there, &receipts[1]), "there was no time for it");
+    assert!(calls.is_to_go(there, &Receipt::None), "all else goes, such as the word that it was withdrawn");
+}
+
 fn avoids(actions: &[Action], nodes: &[u64]) -> bool {
     let nodes: Vec<_> = nodes.iter().copied().map(NodeId).collect();
     matches!(actions, [Action::Resolve { service, avoid, .. }] if service == "there" && *avoid == nodes)
