@@ -93,19 +93,22 @@ impl Ends for Held {
     }
 }
 
+/// All replies to a plain call; or why some are missing.
+pub(crate) type Whole = Result<Vec<Value>, Exception>;
+
 /// What is gathered for a plain call, until the last that may reply has gone.
 pub(crate) struct Gathered {
-    values: Mutex<Vec<Value>>,
-    done: Mutex<Option<oneshot::Sender<Vec<Value>>>>,
+    replies: Mutex<Whole>,
+    done: Mutex<Option<oneshot::Sender<Whole>>>,
 }
 
 /// Bytes that one plain call may gather.
 const GATHERED_BYTES_MAX: usize = 16 << 20;
 
 impl Gathered {
-    pub(crate) fn new() -> (Self, oneshot::Receiver<Vec<Value>>) {
+    pub(crate) fn new() -> (Self, oneshot::Receiver<Whole>) {
         let (done, all) = oneshot::channel();
-        (Self { values: Mutex::default(), done: Mutex::new(Some(done)) }, all)
+        (Self { replies: Mutex::new(Ok(Vec::new())), done: Mutex::new(Some(done)) }, all)
     }
 
     /// Whether nobody waits for them any more.
@@ -117,7 +120,9 @@ impl Gathered {
         if self.is_over() {
             return Err(over());
         }
-        let mut values = lock(&self.values);
+        let mut replies = lock(&self.replies);
+        // Some are missing: the caller is told that, and gets none.
+        let Ok(values) = &mut *replies else { return Ok(()) };
         let bytes: usize = values.iter().map(|value| value.len_bytes() + 1).sum();
         if bytes + value.len_bytes() > GATHERED_BYTES_MAX {
             let message = format!(
@@ -128,12 +133,20 @@ impl Gathered {
         values.push(value);
         Ok(())
     }
+
+    /// Whoever was to reply does not. The first reason is the one that is told.
+    fn lacks(&self, why: Exception) {
+        let mut replies = lock(&self.replies);
+        if replies.is_ok() {
+            *replies = Err(why);
+        }
+    }
 }
 
 impl Ends for Gathered {
     fn end(&self, _: Gone) {
         if let Some(done) = lock(&self.done).take() {
-            let _ = done.send(std::mem::take(&mut lock(&self.values)));
+            let _ = done.send(std::mem::replace(&mut *lock(&self.replies), Ok(Vec::new())));
         }
     }
 }
@@ -190,7 +203,7 @@ impl Context {
     /// Hands a part of the right to reply on: calls `service/function`, wherever that is, and what it replies goes straight to this call's
     /// caller. The exact end still holds: it counts that function's replies, and those of whatever it delegates in turn.
     ///
-    /// This returns at once. That nobody takes the call is told to the caller, as a branch that is missing.
+    /// This returns at once. That nobody takes the call is told to the caller, as a branch that is missing; a plain call throws that.
     ///
     /// # Errors
     /// The right is over, the name is not `service/function`, or the call has been delegated too often or too deep.
@@ -202,11 +215,12 @@ impl Context {
             Right::Gathered(gathered) if gathered.is_over() => Err(over()),
             Right::Gathered(_) | Right::Nowhere => {
                 // There is no set that another server could reply to: they are gathered here.
-                let (context, target) = (self.clone(), target.to_owned());
-                let replies = self.client().replies_with(&target, params, &self.options())?;
+                let context = self.clone();
+                let replies = self.client().replies_with(target, params, &self.options())?;
                 self.shell.runtime().spawn(async move {
-                    if let Err(why) = context.pass_on(replies).await {
-                        tracing::debug!(%why, target, "replies to a plain call are missing");
+                    let passed_on = context.pass_on(replies).await;
+                    if let (Err(why), Right::Gathered(gathered)) = (passed_on, &context.right) {
+                        gathered.lacks(why);
                     }
                 });
                 Ok(())

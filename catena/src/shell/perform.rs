@@ -26,7 +26,7 @@ use super::{
 use crate::{
     Context, Service,
     durable::fingerprint_of,
-    replying::{Right, list_of},
+    replying::{Right, Whole, list_of},
     service::Running,
 };
 
@@ -300,7 +300,7 @@ impl Shell {
         (service, function): (Arc<Service>, String),
         params: Value,
         context: Context,
-        gathered: Option<oneshot::Receiver<Vec<Value>>>,
+        gathered: Option<oneshot::Receiver<Whole>>,
         duplicate: Option<PossibleDuplicate>,
     ) {
         let (began, time_left_us) = (Instant::now(), context.time_left_us);
@@ -411,8 +411,9 @@ impl Shell {
 }
 
 /// What a function gathers, when nobody can add to it any more.
-async fn list_when_whole(gathered: oneshot::Receiver<Vec<Value>>) -> Result<Answer, Exception> {
-    list_of(&gathered.await.unwrap_or_default()).map(Answer::Value)
+async fn list_when_whole(gathered: oneshot::Receiver<Whole>) -> Result<Answer, Exception> {
+    let replies = gathered.await.unwrap_or_else(|_| Ok(Vec::new()))?;
+    list_of(&replies).map(Answer::Value)
 }
 
 fn panicked() -> Exception {

@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use super::{Shell, lock};
-use crate::replying::{Counted, Gathered, Held, Right};
+use crate::replying::{Counted, Gathered, Held, Right, Whole};
 
 /// After so long replies go, whether others follow them or not.
 const BURST_MAX: Duration = Duration::from_micros(50);
@@ -27,7 +27,7 @@ impl Shell {
         self: &Arc<Self>,
         key: Option<StepKey>,
         gathers: bool,
-    ) -> (Right, Option<oneshot::Receiver<Vec<Value>>>) {
+    ) -> (Right, Option<oneshot::Receiver<Whole>>) {
         if let Some(key) = key {
             let changed = Arc::new(Notify::new());
             lock(&self.rights).insert(key.clone(), Arc::clone(&changed));
