@@ -7,7 +7,7 @@ use plotters::prelude::*;
 use crate::{
     Failure,
     bars::bars_in,
-    lines::{Axes, lines_in},
+    lines::{Axes, Line, lines_in},
     rows::Rows,
 };
 
@@ -30,6 +30,9 @@ pub(crate) fn draw(folder: &Path) -> Result<(), Failure> {
     }
     if let Some(rows) = table("corsair")? {
         figure_8(&rows, &folder.join("figure-8.svg"))?;
+    }
+    if let Some(rows) = table("glickr_times")? {
+        figure_9(&rows, &folder.join("figure-9.svg"))?;
     }
     if let Some(rows) = table("glickr")? {
         figure_10(&rows, &folder.join("figure-10.svg"))?;
@@ -192,6 +195,26 @@ fn place(link: &str) -> &str {
     if link == "tcp" { "over TCP" } else { "in shared memory" }
 }
 
+/// How many of the engines have answered by when, for four keywords from the quickest to the slowest by our AAT.
+fn figure_9(rows: &Rows, file: &Path) -> Result<(), Failure> {
+    let (of, times) = (rows.texts("keyword"), rows.numbers("response_ms"));
+    let mut keywords = of.clone();
+    keywords.dedup();
+    let chosen = |number: usize| keywords.get(number * keywords.len().saturating_sub(1) / (COLOURS.len() - 1)).copied();
+    let stairs = |keyword: &str| -> Vec<(f64, f64)> {
+        let own = of.iter().zip(&times).filter(|(of, _)| **of == keyword);
+        let mut times: Vec<f64> = own.filter_map(|(_, ms)| *ms).collect();
+        times.sort_by(f64::total_cmp);
+        let pct = |count: usize| 100.0 * count as f64 / times.len() as f64;
+        times.iter().enumerate().flat_map(|(before, ms)| [(*ms, pct(before)), (*ms, pct(before + 1))]).collect()
+    };
+    let colours = COLOURS.into_iter().enumerate();
+    let lines: Vec<Line<'_>> =
+        colours.filter_map(|(number, colour)| chosen(number).map(|one| (one, stairs(one), colour))).collect();
+    let title = "Figure 9: engines that have answered, by keyword";
+    lines_in(file, title, ("milliseconds", "percent"), Axes::FromZero, &lines)
+}
+
 /// AAT by keyword, ordered by ours.
 fn figure_10(rows: &Rows, file: &Path) -> Result<(), Failure> {
     let line = |column: &str| -> Vec<(f64, f64)> {
@@ -259,6 +282,7 @@ mod tests {
             "clients.csv",
             "link,way,clerks,operations_per_s,server_cpu_us_per_operation,server_pct\ntcp,dx,1,9000,40,30\ntcp,call,1,5000,90,45\n",
         );
+        write("glickr_times.csv", "keyword,engine,response_ms\ntower,fr,90\ntower,it,4\nlake,fr,1500\nlake,it,1600\n");
         write("jetty.csv", "cache,bytes,sockets_us,in_place_us,copied_us\non,1024,30,25,26\non,1048576,300,30,120\n");
         draw(folder.path()).unwrap();
         for (file, word) in [
@@ -269,6 +293,7 @@ mod tests {
             ("figure-7-SE-wait-time.svg", "threads, 99 of 100"),
             ("figure-7-SE-wait-completed.svg", "events"),
             ("figure-8.svg", "A4"),
+            ("figure-9.svg", "lake"),
             ("figure-11.svg", "push and pull"),
         ] {
             let drawn = std::fs::read_to_string(folder.path().join(file)).unwrap();

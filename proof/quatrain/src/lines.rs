@@ -10,7 +10,7 @@ use plotters::{
 use crate::{Failure, figures::SIZE_PX};
 
 /// A line: its name, its points, its colour.
-pub(crate) type Line = (&'static str, Vec<(f64, f64)>, RGBColor);
+pub(crate) type Line<'a> = (&'a str, Vec<(f64, f64)>, RGBColor);
 
 /// Of a line with more points, they have no marks.
 const MARKED_MAX: usize = 32;
@@ -34,7 +34,7 @@ pub(crate) fn lines_in(
     title: &str,
     (x, y): (&str, &str),
     axes: Axes,
-    lines: &[Line],
+    lines: &[Line<'_>],
 ) -> Result<(), Failure> {
     let points = lines.iter().flat_map(|(_, points, _)| points);
     let most = |(most_x, most_y): (f64, f64), (x, y): &(f64, f64)| (most_x.max(*x), most_y.max(*y));
@@ -52,7 +52,7 @@ fn plot<X, Y>(
     title: &str,
     (x_name, x): (&str, X),
     (y_name, y): (&str, Y),
-    lines: &[Line],
+    lines: &[Line<'_>],
 ) -> Result<(), Failure>
 where
     X: AsRangedCoord<Value = f64>,
