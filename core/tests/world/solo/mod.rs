@@ -8,6 +8,7 @@ mod elsewhere;
 pub(crate) mod forged;
 mod oversize;
 mod recording;
+mod rights;
 pub(crate) mod splits;
 mod steps;
 pub(crate) mod strays;
