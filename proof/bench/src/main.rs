@@ -42,7 +42,7 @@ const PROFILE_ROUNDS: usize = 10;
 const USAGE: &str = "catena-bench               every figure, to target/bench/summary.json
 catena-bench to FILE       the same, to another file
 catena-bench smoke         a little of everything, to see that it works: no figures
-catena-bench only guests|segments|replies|migration   one part, whole, to look at; written nowhere
+catena-bench only guests|segments|blob|replies|migration   one part, whole, to look at; written nowhere
 catena-bench micro DIR [--smoke]  the Quatrain paper's micro benchmark
 catena-bench compare FILES which figures moved between runs by more than their spread
 catena-bench page [FILE]   fills the table of docs/src/figures.md from a summary
@@ -128,6 +128,7 @@ async fn only(part: &str) -> Result<(), Failure> {
     match part {
         "guests" => alone::measure_guests(WHOLE.guests, &mut summary).await?,
         "segments" => segments::measure(WHOLE.segments, &mut summary).await?,
+        "blob" => blob::measure(&mesh::sandbox()?, WHOLE.shaped_rounds, &mut summary).await?,
         "replies" => replies::measure(WHOLE.replies, &mut summary).await?,
         "migration" => moving::measure(WHOLE.moves, &mut summary).await?,
         _ => return Err(USAGE.into()),
