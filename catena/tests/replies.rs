@@ -213,10 +213,9 @@ async fn a_branch_that_throws_or_is_not_there_is_named_and_costs_its_own_replies
     // A plain call returns all of them, or says why it cannot.
     let call = async |targets: &'static [&'static str]| client.call::<_, Vec<u64>>("front", "find", targets).await;
     assert_eq!(call(&["left/find"]).await.unwrap().len(), 4);
-    for (targets, name) in [
-        (&["bad/find", "left/find"], "NoTable"),
-        (&["left/find", "nobody/find"], exceptions::UNKNOWN_SERVICE),
-    ] {
+    for (targets, name) in
+        [(&["bad/find", "left/find"], "NoTable"), (&["left/find", "nobody/find"], exceptions::UNKNOWN_SERVICE)]
+    {
         assert_eq!(call(targets).await.unwrap_err().name, name);
     }
     let (_, why, set) = all(client.replies("front/none", &()).await.unwrap()).await;
