@@ -51,6 +51,8 @@ struct Summary {
     dx_hy_latency: BTreeMap<String, f64>,
     /// Processor time of the server by READs / by Hybrid-1, of the worst operation.
     dx_hy_cpu: BTreeMap<String, f64>,
+    /// The mean of these ratios over the operations: what the paper gives a number for.
+    dx_hy_cpu_mean: BTreeMap<String, f64>,
     /// The same for the mix of Table 1a, by READs / by ordinary calls.
     dx_call_cpu_mix: BTreeMap<String, f64>,
     /// Bytes of control, of all, as Table 1b counts them (section 2), in the mix, by READs.
@@ -75,8 +77,11 @@ const WAYS: [(Way, &str); 3] = [(Way::Data, "dx"), (Way::Hybrid, "hy"), (Way::Ca
 
 pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
     std::fs::create_dir_all(&arguments.out)?;
-    let paper =
-        BTreeMap::from([("dx_hy_latency", "always better"), ("dx_hy_cpu", "0.5"), ("dx_control_pct", "12 (by RPC)")]);
+    let paper = BTreeMap::from([
+        ("dx_hy_latency", "always better"),
+        ("dx_hy_cpu_mean", "less than 0.5"),
+        ("dx_control_pct", "12 (by RPC)"),
+    ]);
     let mut summary = Summary { smoke: arguments.smoke, paper, ..Summary::default() };
     let write = |name: &str, text: &str| std::fs::write(arguments.out.join(name), text);
     let (operations, mixes) = of_each(&arguments, &mut summary).await?;
@@ -129,16 +134,22 @@ async fn of_each(arguments: &Arguments, summary: &mut Summary) -> Result<(String
                 _ => {}
             }
         }
-        summary.dx_hy_latency.insert(link.to_owned(), worst(&per_way, |one| one.latency_us));
-        summary.dx_hy_cpu.insert(link.to_owned(), worst(&per_way, |one| one.cpu_us));
+        let cpu = ratios(&per_way, |one| one.cpu_us);
+        summary.dx_hy_latency.insert(link.to_owned(), worst(&ratios(&per_way, |one| one.latency_us)));
+        summary.dx_hy_cpu.insert(link.to_owned(), worst(&cpu));
+        summary.dx_hy_cpu_mean.insert(link.to_owned(), cpu.iter().sum::<f64>() / cpu.len().max(1) as f64);
         summary.dx_call_cpu_mix.insert(link.to_owned(), mix_cpu["dx"] / mix_cpu["call"].max(f64::EPSILON));
     }
     Ok((lines, mixes))
 }
 
-/// The worst ratio of DX to HY.
-fn worst(per_way: &BTreeMap<&str, Vec<Figure>>, of: impl Fn(&Figure) -> f64) -> f64 {
-    per_way["dx"].iter().zip(&per_way["hy"]).map(|(dx, hy)| of(dx) / of(hy).max(f64::EPSILON)).fold(0.0, f64::max)
+/// DX to HY, of each operation.
+fn ratios(per_way: &BTreeMap<&str, Vec<Figure>>, of: impl Fn(&Figure) -> f64) -> Vec<f64> {
+    per_way["dx"].iter().zip(&per_way["hy"]).map(|(dx, hy)| of(dx) / of(hy).max(f64::EPSILON)).collect()
+}
+
+fn worst(ratios: &[f64]) -> f64 {
+    ratios.iter().copied().fold(0.0, f64::max)
 }
 
 /// The paper's tables, for whoever draws them beside ours.
