@@ -37,9 +37,9 @@ if [ "$1" = serve ]; then
     set_up build
     step "Building the web server (the first time takes minutes: wasmtime is large)" "correct what the compiler says" \
         cargo build --locked --release --workspace --bin web
-    step "Serving $2" "read the message above" target/release/web both "$2"
-    pass "served $2"
-    exit
+    say "Serving $2"
+    # It runs until Ctrl-C, which is how it is meant to end.
+    exec target/release/web both "$2"
 fi
 set_up java
 tools/java.sh || exit 1
