@@ -24,6 +24,8 @@ pub(crate) fn bars_in(
     series: &[Series],
 ) -> Result<(), Failure> {
     let most = series.iter().flat_map(|(_, values, _)| values).flatten().copied().fold(least * 10.0, f64::max);
+    // Above the bars is room for what they are called.
+    let top = most * 4.0;
     let count = places.len().max(1);
     let area = SVGBackend::new(file, SIZE_PX).into_drawing_area();
     area.fill(&WHITE)?;
@@ -32,7 +34,7 @@ pub(crate) fn bars_in(
         .margin(12)
         .x_label_area_size(32)
         .y_label_area_size(64)
-        .build_cartesian_2d((0..count).into_segmented(), (least..most * 2.0).log_scale())?;
+        .build_cartesian_2d((0..count).into_segmented(), (least..top).log_scale())?;
     let label = |value: &SegmentValue<usize>| match value {
         SegmentValue::CenterOf(at) => places.get(*at).copied().unwrap_or("").to_owned(),
         _ => String::new(),
@@ -45,7 +47,7 @@ pub(crate) fn bars_in(
         .margin(12)
         .x_label_area_size(32)
         .y_label_area_size(64)
-        .build_cartesian_2d(0.0..count as f64, (least..most * 2.0).log_scale())?;
+        .build_cartesian_2d(0.0..count as f64, (least..top).log_scale())?;
     let width = 0.76 / series.len().max(1) as f64;
     for (at, (name, values, colour)) in series.iter().enumerate() {
         let bar = |(place, value): (usize, &Option<f64>)| {
