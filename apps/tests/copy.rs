@@ -8,8 +8,9 @@ use std::{
 
 use catena::{Client, Node, Place, Sandbox, SandboxConfig, from_value};
 use catena_apps::{copy, files};
-use catena_bridge_nfs::{NfsBridge, testing::GaneshaServer};
+use catena_bridge_nfs::NfsBridge;
 use catena_files::{DirEntry, Directory, FileService};
+use catena_ganesha::GaneshaServer;
 
 static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| Sandbox::new(SandboxConfig::default()).expect("a sandbox"));
 

@@ -17,11 +17,9 @@ use catena_apps::{
     replicated::{BACKUP, PRIMARY, REPLICATED, SOURCE, replicated},
 };
 use catena_bridge::{Identity, UnixUser, service_of};
-use catena_bridge_nfs::{
-    NfsBridge, NfsConfig, NfsService,
-    testing::{GaneshaServer, Way},
-};
+use catena_bridge_nfs::{NfsBridge, NfsConfig, NfsService};
 use catena_files::{Directory, FUNCTIONS, FileService};
+use catena_ganesha::{GaneshaServer, Way};
 use common::Stage;
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use catena_bridge_nfs::testing::GaneshaServer;
+use catena_ganesha::GaneshaServer;
 use held::HeldPort;
 use served::Served;
 use support::{Server, catena, file, folder};

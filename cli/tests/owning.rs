@@ -10,7 +10,7 @@ use std::{
     os::unix::fs::{MetadataExt, PermissionsExt, chown},
 };
 
-use catena_bridge_nfs::testing::GaneshaServer;
+use catena_ganesha::GaneshaServer;
 use serde_json::{Value, json};
 use support::{Ended, Server, catena, command, end, file, folder};
 

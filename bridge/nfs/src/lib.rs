@@ -15,8 +15,6 @@ mod pool;
 mod reply;
 mod service;
 mod stream;
-#[cfg(any(test, feature = "testing"))]
-pub mod testing;
 
 pub use acting::NfsService;
 pub use config::{ConnectError, Credentials, NfsConfig};

@@ -3,13 +3,11 @@
 
 use catena::{Client, Exception, Node, RunOptions, from_value, to_value};
 use catena_bridge::{Identity, Root, UnixUser, Who, service_of};
-use catena_bridge_nfs::{
-    NfsBridge, NfsConfig, NfsService,
-    testing::{GaneshaServer, Way},
-};
+use catena_bridge_nfs::{NfsBridge, NfsConfig, NfsService};
 use catena_files::{
     CreateParams, DirEntry, Entry, LookupParams, MkdirParams, ReadParams, ReadResult, ReaddirParams, WriteParams,
 };
+use catena_ganesha::{GaneshaServer, Way};
 use serde_bytes::ByteBuf;
 
 /// A node that offers the same export three times: as its callers, as its callers without squashing root, and as the node (root).

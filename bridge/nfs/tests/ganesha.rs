@@ -1,10 +1,10 @@
 //! The bridge against a real nfs-ganesha.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use catena_bridge_nfs::testing::GaneshaServer;
 use catena_bridge_nfs::{ConnectError, Credentials, NfsBridge, NfsConfig};
 use catena_files::testing::{conformance, create, lookup, mkdir, read, write};
 use catena_files::{CreateParams, FileService, MkdirParams, ReaddirParams, Stable};
+use catena_ganesha::GaneshaServer;
 
 async fn bridge(server: &GaneshaServer) -> NfsBridge {
     NfsBridge::connect(server.config()).await.unwrap_or_else(|error| panic!("{error}"))

@@ -1,9 +1,9 @@
 //! Ports from a real portmapper. Alone in its program, because servers that start take each other's registration away.
 #![allow(clippy::panic)]
 
-use catena_bridge_nfs::testing::GaneshaServer;
 use catena_bridge_nfs::{NfsBridge, NfsConfig};
 use catena_files::testing::{conformance, create};
+use catena_ganesha::GaneshaServer;
 use tokio::sync::Mutex;
 
 /// A server that starts takes the other's registration away.

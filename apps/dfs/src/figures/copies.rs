@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, panic::catch_unwind, path::Path, process::Command, time::Instant};
 
-use catena_bridge_nfs::testing::GaneshaServer;
+use catena_ganesha::GaneshaServer;
 use serde::Serialize;
 use tempfile::TempDir;
 

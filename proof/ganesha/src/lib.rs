@@ -1,4 +1,4 @@
-//! A real nfs-ganesha for tests: started with an export of its own, stopped when it goes out of scope.
+//! A real nfs-ganesha, for tests and for figures beside it: started with an export of its own, stopped when it goes out of scope.
 //!
 //! It needs root and the Debian packages that `bridge/nfs/tests/prepare.sh` installs.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::{Credentials, NfsConfig};
+use catena_bridge_nfs::{Credentials, NfsConfig};
 use rpcbind::Rpcbind;
 pub use way::Way;
 
