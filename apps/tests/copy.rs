@@ -4,11 +4,13 @@
 use std::{
     path::Path,
     sync::{Arc, LazyLock},
+    time::Duration,
 };
 
 use catena::{Client, Node, Place, Sandbox, SandboxConfig, from_value};
 use catena_apps::{copy, files};
-use catena_bridge_nfs::NfsBridge;
+use catena_bridge_nfs::{NfsBridge, NfsConfig};
+use catena_dfs::{Clerk, ClerkConfig, NfsDoor, Server, ServerConfig};
 use catena_files::{DirEntry, Directory, FileService};
 use catena_ganesha::GaneshaServer;
 
@@ -91,6 +93,26 @@ async fn from_a_directory_to_an_nfs_server_with_the_same_function() {
     let bridge = NfsBridge::connect(server.config()).await.unwrap();
     let pair = pair(Arc::new(Directory::open(from.path()).unwrap()), Arc::new(bridge)).await;
     both_ways(&pair, 300_000, |name| std::fs::read(server.dir.join(name)).unwrap(), &original).await;
+}
+
+/// The clerk as the file service that it is, and as its NFS clients see it.
+#[tokio::test(flavor = "multi_thread")]
+async fn from_a_directory_to_a_clerk_with_the_same_function() {
+    let from = tempfile::tempdir().unwrap();
+    let original = noise(&from.path().join("source.bin"), 300_000);
+    for by_nfs in [false, true] {
+        let served = tempfile::tempdir().unwrap();
+        let config = ServerConfig { grace: Duration::ZERO, ..ServerConfig::new(served.path()) };
+        let server = Server::start(config).await.unwrap();
+        let clerk = Clerk::connect(ClerkConfig::new(server.address())).await.unwrap();
+        let door = NfsDoor::open(clerk.clone(), 0).await.unwrap();
+        let ports = Some(door.port());
+        let config = NfsConfig { nfs_port: ports, mount_port: ports, ..NfsConfig::new("127.0.0.1", "/") };
+        let target: Arc<dyn FileService> =
+            if by_nfs { Arc::new(NfsBridge::connect(config).await.unwrap()) } else { Arc::new(clerk) };
+        let pair = pair(Arc::new(Directory::open(from.path()).unwrap()), target).await;
+        both_ways(&pair, 300_000, |name| std::fs::read(served.path().join(name)).unwrap(), &original).await;
+    }
 }
 
 /// More than one answer of READDIR holds.
