@@ -12,6 +12,7 @@ use std::{
 };
 
 use catena::{Client, Node, Place};
+use catena_bridge_nfs::{NfsBridge, NfsConfig};
 use catena_dfs::{Clerk, ClerkConfig, Server, ServerConfig, Way, limits::Measures};
 use catena_files::testing::{create, lookup, read, write};
 use catena_files::{FileError, FileService, Handle, ReadParams, Stable};
@@ -153,7 +154,7 @@ async fn a_clerk_that_goes_leaves_nothing_behind() {
     assert!(lookup(&stays, "made").await.is_ok());
 }
 
-/// The server is another process, so that it can be killed.
+/// A server or clerk that is another process, so that it can be killed.
 struct Process(Child);
 
 impl Drop for Process {
@@ -163,18 +164,64 @@ impl Drop for Process {
     }
 }
 
-fn start(root: &Path, listen: &str, grace: bool) -> (Process, String) {
+/// Starts the program, and gives what follows these words in its first line.
+fn started(arguments: &[&str], says: &str) -> (Process, String) {
     use std::io::BufRead;
     let mut command = Command::new(env!("CARGO_BIN_EXE_dfs"));
-    command.arg("serve").arg(root).args(["--listen", listen]).stdout(Stdio::piped());
-    if !grace {
-        command.arg("--no-grace");
-    }
-    let mut child = command.spawn().unwrap();
+    let mut process = Process(command.args(arguments).stdout(Stdio::piped()).spawn().unwrap());
     let mut line = String::new();
-    std::io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let address = line.trim().strip_prefix("serving at ").unwrap_or_else(|| panic!("{line:?}")).to_owned();
-    (Process(child), address)
+    // Its pipe stays open: who prints into one that is closed ends.
+    std::io::BufReader::new(process.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let rest = line.trim().strip_prefix(says).unwrap_or_else(|| panic!("{line:?}")).to_owned();
+    (process, rest)
+}
+
+fn start(root: &Path, listen: &str, grace: bool) -> (Process, String) {
+    let mut arguments = vec!["serve", root.to_str().unwrap(), "--listen", listen];
+    if !grace {
+        arguments.push("--no-grace");
+    }
+    started(&arguments, "serving at ")
+}
+
+/// What its client was told of as done is there, the write that was under way may be, and others go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clerk_that_is_killed_while_it_writes_takes_nothing_with_it() {
+    const NUMBERS: usize = 1_000;
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path(), |_| {}).await;
+    let stays = clerk(server.address(), Way::Data).await;
+    let file = create(&stays, "file").await.handle;
+    let (killed, ports) = started(&["clerk", server.address(), "--port", "0"], "NFSv3 at 127.0.0.1, port ");
+    let port = ports.split(' ').next().and_then(|port| port.parse().ok());
+    let config = NfsConfig { nfs_port: port, mount_port: port, ..NfsConfig::new("127.0.0.1", "/") };
+    let client = NfsBridge::connect(config).await.unwrap();
+    let theirs = lookup(&client, "file").await.unwrap().handle;
+    assert_eq!(server.clerks(), 2);
+    let done = Arc::new(AtomicU64::new(0));
+    let acknowledged = Arc::clone(&done);
+    let writing = tokio::spawn(async move {
+        loop {
+            let next = acknowledged.load(Ordering::Acquire) + 1;
+            let bytes = next.to_le_bytes().repeat(NUMBERS);
+            if let Err(why) = write(&client, &theirs, 0, &bytes, Stable::Unstable).await {
+                return why;
+            }
+            acknowledged.store(next, Ordering::Release);
+        }
+    });
+    until("writes are under way", async || done.load(Ordering::Acquire) > 20).await;
+    drop(killed);
+    let why = writing.await.unwrap();
+    assert!(matches!(why, FileError::OutcomeUnknown { .. } | FileError::Unreachable { .. }), "{why}");
+    until("the clerk's place is free", async || server.clerks() == 1).await;
+    let found = read(&stays, &file, 0, 8 * NUMBERS as u32).await.unwrap().data;
+    assert_eq!(found.len(), 8 * NUMBERS);
+    let last = done.load(Ordering::Acquire);
+    for number in found.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)) {
+        assert!((last..=last + 1).contains(&number), "{number} after {last} was acknowledged");
+    }
+    create(&stays, "still served").await;
 }
 
 /// Killed between look-up and read, started again at the same place: the handle goes on working, nothing that was acknowledged is lost.
