@@ -293,17 +293,24 @@ async fn a_set_that_is_dropped_or_cancelled_stops_the_whole_tree() {
             }
         })
     };
-    let (_nodes, client) = nodes(vec![waits("front", Some("back/wait")), waits("back", None)]).await;
+    // One that asks, and passes the replies on.
+    let through = Service::new("through").replies("wait", async |context: Context, (): ()| {
+        let replies = context.client().replies("front/wait", &()).await?;
+        Ok(context.pass_on(replies).await?)
+    });
+    let (_nodes, client) = nodes(vec![waits("front", Some("back/wait")), waits("back", None), through]).await;
     let both_stopped = || async {
         let both = tokio::time::timeout(PATIENCE, stopped.acquire_many(2)).await;
         both.expect("both are stopped").unwrap().forget();
     };
-    let mut set = client.replies("front/wait", &()).await.unwrap();
-    for _ in 0..2 {
-        set.next().await.unwrap().unwrap();
+    for target in ["front/wait", "through/wait"] {
+        let mut set = client.replies(target, &()).await.unwrap();
+        for _ in 0..2 {
+            set.next().await.unwrap().unwrap();
+        }
+        drop(set);
+        both_stopped().await;
     }
-    drop(set);
-    both_stopped().await;
     let mut set = client.replies("front/wait", &()).await.unwrap();
     for _ in 0..2 {
         set.next().await.unwrap().unwrap();
