@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod coordinator;
+pub mod data;
 pub mod figures;
 pub mod fleet;
 pub mod job;

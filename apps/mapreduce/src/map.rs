@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 /// How many of a block's most frequent words make its head, over all partitions.
 const HEAD_WORDS: usize = 200;
 
-/// What a reduce is told of a block: the words of its partition, or a piece of them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What a reduce counts of a block: the words of its partition, or a piece of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// The map task.
     pub map: u32,

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::{
+    data::Kept,
     map::Part,
     store::Made,
     worker::{AskParts, name},
@@ -22,19 +23,17 @@ pub struct Pushed {
     pub job: u64,
     /// The partition: that of the reduce.
     pub partition: u32,
-    /// The map task is done: nothing more will be pushed.
-    pub last: Option<u32>,
-    /// The parts.
-    pub parts: Vec<Part>,
+    /// The parts; their words go beside the call, as all small blobs of parameters do.
+    pub parts: Vec<Kept>,
 }
 
 /// Where pushed parts arrive for the reduces that run here.
 #[derive(Debug, Default)]
-pub struct Inbox(Mutex<HashMap<(u64, u32), mpsc::Sender<Pushed>>>);
+pub struct Inbox(Mutex<HashMap<(u64, u32), mpsc::Sender<Vec<Part>>>>);
 
 impl Inbox {
     /// From now on a reduce takes what is pushed to it.
-    pub fn open(&self, job: u64, partition: u32, to: mpsc::Sender<Pushed>) {
+    pub fn open(&self, job: u64, partition: u32, to: mpsc::Sender<Vec<Part>>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert((job, partition), to);
     }
 
@@ -47,14 +46,13 @@ impl Inbox {
     ///
     /// # Errors
     /// No such reduce runs here.
-    pub async fn push(&self, pushed: Pushed) -> Result<(), Exception> {
-        let to = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&(pushed.job, pushed.partition)).cloned();
-        let gone = || {
-            Exception::new("NoReduce", Fault::Caller, format!("no reduce of partition {} runs here", pushed.partition))
-        };
+    pub async fn push(&self, job: u64, partition: u32, parts: Vec<Part>) -> Result<(), Exception> {
+        let to = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&(job, partition)).cloned();
+        let gone =
+            || Exception::new("NoReduce", Fault::Caller, format!("no reduce of partition {partition} runs here"));
         let to = to.ok_or_else(gone)?;
         let gone = gone();
-        to.send(pushed).await.map_err(|_| gone)
+        to.send(parts).await.map_err(|_| gone)
     }
 }
 
@@ -65,11 +63,10 @@ pub async fn push_on(client: Client, made: Arc<Made>, ask: AskParts, mut from: u
     let to = name(ask.reduce_at);
     loop {
         let ended = stage.borrow_and_update().ended.clone();
-        let parts: Vec<_> = made.parts(ask.partition, from).iter().map(|part| Part::clone(part)).collect();
+        let parts = made.parts(ask.partition, from);
         from += parts.len();
-        let last = matches!(ended, Some(Ok(()))).then_some(ask.map);
-        if !parts.is_empty() || last.is_some() {
-            let pushed = Pushed { job: ask.job.id, partition: ask.partition, last, parts };
+        if !parts.is_empty() {
+            let pushed = Pushed { job: ask.job.id, partition: ask.partition, parts };
             // A reduce that is gone is begun again elsewhere, and pulls.
             if client.call::<_, ()>(&to, "push", &pushed).await.is_err() {
                 return;

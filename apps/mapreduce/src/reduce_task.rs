@@ -7,11 +7,13 @@ use std::{
     collections::{BTreeSet, HashMap},
     io::{BufWriter, Write},
     path::PathBuf,
+    pin::pin,
     sync::Arc,
     time::Duration,
 };
 
-use catena::{Client, Context, Exception, RunOptions, ServiceError, from_value, to_value};
+use catena::{Client, Context, Exception, Reply, RunOptions, ServiceError, from_value, to_value};
+use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
 use tokio::{
     sync::mpsc,
@@ -20,9 +22,9 @@ use tokio::{
 };
 
 use crate::{
+    data::{self, Kept, READS_MAX},
     job::{Job, Mode, Want},
     map::Part,
-    pull::Pushed,
     reduce::{Reducer, Snapshot},
     worker::{AskParts, Worker, function_of, name},
 };
@@ -70,7 +72,7 @@ pub(crate) async fn run(worker: &Arc<Worker>, context: Context, run: RunReduce) 
     while !task.reducer.is_complete() {
         let came = tokio::select! {
             came = news.recv() => came,
-            Some(pushed) = pushed.recv() => Some(News::Parts { worker: task.worker_of(&pushed), parts: pushed.parts }),
+            Some(parts) = pushed.recv() => Some(News::Parts { worker: task.worker_of(&parts), parts }),
             _ = tick.tick() => {
                 task.ask_elsewhere_what_is_quiet();
                 continue;
@@ -127,7 +129,7 @@ impl Task {
     }
 
     /// The channel by which pushed parts come; nothing comes where nothing is pushed.
-    fn accept_pushes(&self, worker: &Worker) -> mpsc::Receiver<Pushed> {
+    fn accept_pushes(&self, worker: &Worker) -> mpsc::Receiver<Vec<Part>> {
         let (to, pushed) = mpsc::channel(WAITING_MAX);
         if self.run.job.mode == Mode::PushPull {
             worker.inbox.open(self.run.job.id, self.run.partition, to);
@@ -136,8 +138,8 @@ impl Task {
     }
 
     /// Who pushed: the one that was asked last, as far as is known.
-    fn worker_of(&self, pushed: &Pushed) -> u32 {
-        let map = pushed.parts.first().and_then(|part| self.maps.get(usize::try_from(part.map).ok()?));
+    fn worker_of(&self, pushed: &[Part]) -> u32 {
+        let map = pushed.first().and_then(|part| self.maps.get(usize::try_from(part.map).ok()?));
         map.and_then(|map| map.asked.last().copied()).unwrap_or(self.here)
     }
 
@@ -293,10 +295,11 @@ async fn by_replies(
     to: &mpsc::Sender<News>,
 ) -> Result<Option<News>, Exception> {
     let target = format!("{}/{}", name(worker), function_of(ask.job.mode));
-    let mut replies = client.replies_with(&target, to_value(ask)?, &patient())?;
-    while let Some(reply) = replies.next().await {
-        let part = reply?.decode()?;
-        if to.send(News::Parts { worker, parts: vec![part] }).await.is_err() {
+    let replies = client.replies_with(&target, to_value(ask)?, &patient())?;
+    let fetch = async |reply: Result<Reply, Exception>| reply?.decode::<Kept>()?.fetch(client).await;
+    let mut parts = pin!(replies.map(fetch).buffered(READS_MAX));
+    while let Some(part) = parts.next().await {
+        if to.send(News::Parts { worker, parts: vec![part?] }).await.is_err() {
             break;
         }
     }
@@ -304,8 +307,8 @@ async fn by_replies(
 }
 
 async fn by_call(client: &Client, worker: u32, ask: &AskParts) -> Result<Vec<Part>, Exception> {
-    let parts = client.call_with(&name(worker), function_of(ask.job.mode), to_value(ask)?, &patient()).await?;
-    from_value(&parts)
+    let kept = client.call_with(&name(worker), function_of(ask.job.mode), to_value(ask)?, &patient()).await?;
+    data::fetch_all(client, from_value(&kept)?).await
 }
 
 /// A map may take long.

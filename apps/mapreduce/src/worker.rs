@@ -10,13 +10,14 @@ use std::{
     time::Duration,
 };
 
-use catena::{Client, Context, Service, ServiceError};
+use catena::{Client, Context, Exception, Service, ServiceError};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, watch};
 
 use crate::{
+    data::{self, Kept},
     job::{Job, Mode, Want},
-    map::{self, Part},
+    map,
     pull::{self, Inbox},
     reduce_task::{self, RunReduce},
     store::Made,
@@ -98,17 +99,17 @@ pub fn service(settings: Settings) -> Service {
             let worker = Arc::clone(&parts);
             async move { worker.parts(context, ask).await }
         })
-        .function("whole", move |ask: AskParts| {
+        .function_in("whole", move |context: Context, ask: AskParts| {
             let worker = Arc::clone(&whole);
-            async move { worker.whole(ask).await }
+            async move { worker.whole(&context.client(), ask).await }
         })
         .function_in("push_to", move |context: Context, ask: AskParts| {
             let worker = Arc::clone(&push_to);
             async move { worker.push_to(&context.client(), ask) }
         })
-        .function("push", move |pushed: pull::Pushed| {
+        .function_in("push", move |context: Context, pushed: pull::Pushed| {
             let worker = Arc::clone(&push);
-            async move { Ok(worker.inbox.push(pushed).await?) }
+            async move { Ok(worker.push(&context.client(), pushed).await?) }
         })
         .replies("reduce", move |context: Context, run: RunReduce| {
             let worker = Arc::clone(&reduce);
@@ -134,7 +135,7 @@ impl Worker {
     }
 
     /// What a map task has made so far. The first who asks begins it.
-    fn made(self: &Arc<Self>, job: &Job, map: u32) -> Arc<Made> {
+    fn made(self: &Arc<Self>, client: &Client, job: &Job, map: u32) -> Arc<Made> {
         let mut all = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(made) = all.get(&(job.id, map)) {
             return Arc::clone(made);
@@ -142,30 +143,37 @@ impl Worker {
         let made = Arc::new(Made::new(job.reduces));
         all.insert((job.id, map), Arc::clone(&made));
         self.at_work(job.id, |work| work.maps_at_work += 1);
-        tokio::spawn(Arc::clone(self).run_map(job.clone(), map, Arc::clone(&made)));
+        tokio::spawn(Arc::clone(self).run_map(client.clone(), job.clone(), map, Arc::clone(&made)));
         made
     }
 
-    async fn run_map(self: Arc<Self>, job: Job, map: u32, made: Arc<Made>) {
-        let mut ended = self.pass(&job, map, &made, Pass::First).await;
+    async fn run_map(self: Arc<Self>, client: Client, job: Job, map: u32, made: Arc<Made>) {
+        let mut ended = self.pass(&client, &job, map, &made, Pass::First).await;
         self.at_work(job.id, |work| work.maps_at_work -= 1);
         if let (Ok(()), Want::Top(_)) = (&ended, job.want) {
             // Nothing that a head could decide should wait for a tail, and mostly the job is over by then.
             let mut work = self.work.subscribe();
             let _ = work.wait_for(|all| all.get(&job.id).is_none_or(|work| work.maps_at_work == 0 || work.over)).await;
-            ended = self.pass(&job, map, &made, Pass::Tails).await;
+            ended = self.pass(&client, &job, map, &made, Pass::Tails).await;
         }
         made.end(ended);
     }
 
     /// Goes through the blocks of a map, on a thread of its own, when there is a slot.
-    async fn pass(self: &Arc<Self>, job: &Job, map: u32, made: &Arc<Made>, pass: Pass) -> Result<(), String> {
+    async fn pass(
+        self: &Arc<Self>,
+        client: &Client,
+        job: &Job,
+        map: u32,
+        made: &Arc<Made>,
+        pass: Pass,
+    ) -> Result<(), String> {
         let slot = Arc::clone(&self.slots).acquire_owned().await.map_err(|closed| closed.to_string())?;
-        let (worker, job, made) = (Arc::clone(self), job.clone(), Arc::clone(made));
+        let (worker, client, job, made) = (Arc::clone(self), client.clone(), job.clone(), Arc::clone(made));
         let mapped = tokio::task::spawn_blocking(move || {
             let _slot = slot;
             Self::give_way();
-            worker.map_blocks(&job, map, &made, pass)
+            worker.map_blocks(&client, &job, map, &made, pass)
         });
         mapped.await.unwrap_or_else(|why| Err(why.to_string()))
     }
@@ -176,7 +184,7 @@ impl Worker {
         let _ = rustix::process::setpriority_process(None, MAP_NICENESS);
     }
 
-    fn map_blocks(&self, job: &Job, map: u32, made: &Made, pass: Pass) -> Result<(), String> {
+    fn map_blocks(&self, client: &Client, job: &Job, map: u32, made: &Made, pass: Pass) -> Result<(), String> {
         let path = job.text.join(map.to_string());
         let failed = |why: std::io::Error| format!("{}: {why}", path.display());
         let mut text = BufReader::new(std::fs::File::open(&path).map_err(failed)?);
@@ -189,11 +197,12 @@ impl Worker {
             }
             self.be_slow();
             let counted = map::count(&line, job.reduces);
-            made.add(match (pass, job.want) {
+            let parts = match (pass, job.want) {
                 (Pass::Tails, _) => counted.tails(map, block),
                 (Pass::First, Want::Top(_)) => counted.heads(map, block),
                 (Pass::First, Want::Counts) => counted.whole(map, block),
-            });
+            };
+            made.add(data::keep(client, &parts).map_err(|why| why.to_string())?);
             if pass == Pass::First {
                 self.at_work(job.id, |work| work.blocks_mapped += 1);
             }
@@ -214,12 +223,12 @@ impl Worker {
 
     /// All parts for one partition, each as soon as it is there.
     async fn parts(self: &Arc<Self>, context: Context, ask: AskParts) -> Result<(), ServiceError> {
-        let made = self.made(&ask.job, ask.map);
+        let made = self.made(&context.client(), &ask.job, ask.map);
         let (mut stage, mut from) = (made.follow(), 0);
         loop {
             let ended = stage.borrow_and_update().ended.clone();
             for part in made.parts(ask.partition, from) {
-                context.preturn(&*part).await?;
+                context.preturn(&part).await?;
                 from += 1;
             }
             match ended {
@@ -231,24 +240,30 @@ impl Worker {
     }
 
     /// All parts for one partition, when the task is done.
-    async fn whole(self: &Arc<Self>, ask: AskParts) -> Result<Vec<Part>, ServiceError> {
-        let made = self.made(&ask.job, ask.map);
+    async fn whole(self: &Arc<Self>, client: &Client, ask: AskParts) -> Result<Vec<Kept>, ServiceError> {
+        let made = self.made(client, &ask.job, ask.map);
         let mut stage = made.follow();
         let ended = stage.wait_for(|stage| stage.ended.is_some()).await.map(|stage| stage.ended.clone());
         match ended {
-            Ok(Some(Ok(()))) => Ok(made.parts(ask.partition, 0).iter().map(|part| Part::clone(part)).collect()),
+            Ok(Some(Ok(()))) => Ok(made.parts(ask.partition, 0)),
             Ok(Some(Err(why))) => Err(map_failed(&ask, &why)),
             Ok(None) | Err(_) => Err(map_failed(&ask, "it was dropped")),
         }
     }
 
     /// Gives what is there, and pushes from then on.
-    fn push_to(self: &Arc<Self>, client: &Client, ask: AskParts) -> Result<Vec<Part>, ServiceError> {
-        let made = self.made(&ask.job, ask.map);
+    fn push_to(self: &Arc<Self>, client: &Client, ask: AskParts) -> Result<Vec<Kept>, ServiceError> {
+        let made = self.made(client, &ask.job, ask.map);
         let kept = made.parts(ask.partition, 0);
         let from = kept.len();
         tokio::spawn(pull::push_on(client.clone(), made, ask, from));
-        Ok(kept.iter().map(|part| Part::clone(part)).collect())
+        Ok(kept)
+    }
+
+    /// Takes in what was pushed to a reduce here.
+    async fn push(&self, client: &Client, pushed: pull::Pushed) -> Result<(), Exception> {
+        let parts = data::fetch_all(client, pushed.parts).await?;
+        self.inbox.push(pushed.job, pushed.partition, parts).await
     }
 
     /// The blocks that have been mapped here, whenever that changes, until the job is over.
