@@ -29,6 +29,8 @@ use crate::{
 pub struct Context {
     /// Microseconds that the caller will wait.
     pub time_left_us: u64,
+    /// What it may spend of the call's hops.
+    pub(crate) hops_left: u32,
     /// The node on which it runs.
     pub node: Arc<str>,
     /// That node's site.
@@ -73,11 +75,16 @@ impl Context {
         self.shell.blobs.offer(&self.shell, bytes, media_type, (lasts, None))
     }
 
-    /// On the same behalf, within the same time.
+    /// On the same behalf, within the same time and hops.
     #[must_use]
     pub fn options(&self) -> RunOptions {
         let timeout = Duration::from_micros(self.time_left_us);
-        RunOptions { timeout, credentials: self.credentials.clone(), ..RunOptions::default() }
+        RunOptions {
+            timeout,
+            hops_max: self.hops_left,
+            credentials: self.credentials.clone(),
+            ..RunOptions::default()
+        }
     }
 }
 

@@ -284,6 +284,20 @@ async fn what_is_missing_is_thrown_after_the_last_reply_or_read_from_the_set() {
     );
 }
 
+/// A plain call of a chain is one step, whoever answers it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_at_a_service_that_delegates_has_the_replies_of_all_as_one_list() {
+    let mesh = Mesh::new().await;
+    let source = r#"export default async (others) => {
+        let all;
+        try { all = await call("b/also", others); } catch (why) { all = why.name; }
+        return [all, await call("a/where", null)];
+    }"#;
+    for (others, expected) in [(["c/count", "a/count"], json!(["mine", 0, 0])), (["c/count", "c/fail"], json!("Refused"))] {
+        assert_eq!(mesh.value(source, json!(others)).await, json!([expected, "a"]));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delegate_that_dies_costs_its_own_replies_and_is_named() {
     let mut mesh = Mesh::new().await;

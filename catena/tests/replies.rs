@@ -12,7 +12,8 @@ use std::{
 };
 
 use catena::{
-    Budget, Client, Context, Ended, Exception, Node, Place, Policy, ReplySet, RunOptions, Service, exceptions, to_value,
+    Budget, Client, Context, Ended, Exception, Node, Place, Policy, ReplySet, RunOptions, Service, Value, exceptions,
+    to_value,
 };
 use tokio::sync::{Notify, Semaphore};
 
@@ -450,7 +451,10 @@ async fn a_delegate_that_is_gone_before_or_after_its_part_takes_nothing_else_wit
             Ok(context.preturn(&2).await?)
         }
     });
-    let (nodes, client) = nodes(vec![front, leaf("mortal", 10)]).await;
+    let front = front.replies("hang", async |context: Context, (): ()| Ok(context.delegate("mortal/hang", &())?));
+    let mortal = leaf("mortal", 10).replies("hang", async |_: Context, (): ()| std::future::pending().await);
+    let (nodes, client) = nodes(vec![front, mortal]).await;
+    let amid = client.replies("front/hang", &()).await.unwrap();
     let mut after = client.replies("front/find", &()).await.unwrap();
     let mut came = BTreeSet::new();
     for _ in 0..2 {
@@ -458,7 +462,10 @@ async fn a_delegate_that_is_gone_before_or_after_its_part_takes_nothing_else_wit
         came.insert(reply.decode::<u64>().unwrap());
     }
     assert_eq!(came, BTreeSet::from([1, 10]));
-    nodes[1].close(PATIENCE).await;
+    nodes[1].close(Duration::ZERO).await;
+    // The caller knows of the death by now: it ends a set whose part was not done.
+    let (_, why, amid) = all(amid).await;
+    assert_eq!(amid.missing().len(), 1, "{why:?}");
     go.notify_one();
     assert_eq!(complete(after).await, BTreeSet::from([2]), "it had done its part");
 
@@ -518,6 +525,72 @@ async fn what_cannot_be_is_refused_by_name() {
     assert_eq!(why("a/circle", 0).await.name, exceptions::HOP_BUDGET_EXCEEDED);
     assert_eq!(why("a/nowhere", 0).await.name, exceptions::BAD_PARAMETERS);
     assert!(matches!(client.replies("a", &()).await, Err(why) if why.name == exceptions::BAD_PARAMETERS));
+}
+
+/// Each delegation takes one of the call's hops, whoever gathers the replies.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plain_call_is_delegated_no_more_often_than_its_hops_allow() {
+    let runs = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&runs);
+    let service = Service::new("a").replies("circle", move |context: Context, (): ()| {
+        count.fetch_add(1, Ordering::SeqCst);
+        async move { Ok(context.delegate("a/circle", &())?) }
+    });
+    let (_nodes, client) = nodes(vec![service]).await;
+    for (hops_max, expected) in [(0, 1), (1, 2)] {
+        let options = RunOptions { hops_max, ..RunOptions::default() };
+        let why = client.call_with("a", "circle", Value::null(), &options).await.unwrap_err();
+        assert_eq!((why.name.as_str(), runs.swap(0, Ordering::SeqCst)), (exceptions::HOP_BUDGET_EXCEEDED, expected));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn there_is_no_more_before_an_exception_which_is_read_next() {
+    let service = Service::new("a").replies("throw", async |context: Context, (): ()| {
+        context.preturn(&7).await?;
+        Err(catena::ServiceError::named("Refused", "on purpose"))
+    });
+    let (_nodes, client) = nodes(vec![service]).await;
+    let mut set = client.replies("a/throw", &()).await.unwrap();
+    assert!(set.has_more().await && set.has_more().await, "looking takes nothing away");
+    assert_eq!(set.next().await.unwrap().unwrap().decode::<u64>().unwrap(), 7);
+    assert!(!set.has_more().await && !set.has_more().await);
+    assert_eq!((set.ended(), set.is_partial()), (Some(Ended::Exception), true));
+    assert_eq!(set.next().await.unwrap().unwrap_err().name, "Refused");
+    assert!(set.next().await.is_none() && !set.has_more().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nobody_has_read_yet_stays_readable_when_a_set_is_cancelled_or_its_time_runs_out() {
+    let stopped = Arc::new(Semaphore::new(0));
+    let tell = Arc::clone(&stopped);
+    let service = Service::new("a").replies("hang", move |context: Context, (): ()| {
+        let stopped = Stopped(Arc::clone(&tell));
+        async move {
+            // The first goes alone and the others together: whoever has the second has them all.
+            context.gather(3, 1 << 20, 60_000_000);
+            for number in 0..4_u64 {
+                context.preturn(&number).await?;
+            }
+            std::future::pending::<()>().await;
+            drop(stopped);
+            Ok(())
+        }
+    });
+    let (_nodes, client) = nodes(vec![service]).await;
+    for (timeout, name) in [(PATIENCE, exceptions::CANCELLED), (Duration::from_secs(2), exceptions::DEADLINE_EXCEEDED)] {
+        let options = RunOptions { timeout, ..RunOptions::default() };
+        let mut set = client.replies_with("a/hang", to_value(&()).unwrap(), &options).unwrap();
+        set.next().await.unwrap().unwrap();
+        assert!(set.has_more().await);
+        if name == exceptions::CANCELLED {
+            set.cancel();
+        }
+        stopped.acquire().await.unwrap().forget();
+        let (seen, why, set) = all(set).await;
+        assert_eq!((seen, set.ended()), (BTreeSet::from([1, 2, 3]), Some(Ended::Failure)));
+        assert_eq!(why.unwrap().name, name);
+    }
 }
 
 #[allow(clippy::disallowed_methods, reason = "a blocking function has a thread of its own")]

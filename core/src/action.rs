@@ -3,7 +3,7 @@
 use alloc::{string::String, sync::Arc, vec::Vec};
 use bytes::Bytes;
 use catena_wire::{
-    Branch, ChainId, Encoded, Exception, Hash, Kinds, LogLine, NodeId, NodeRef, Outcome, Part, PossibleDuplicate,
+    Branch, Budget, ChainId, Encoded, Exception, Hash, Kinds, LogLine, NodeId, NodeRef, Outcome, Part, PossibleDuplicate,
     Recording, ResolverAnswer, ServiceEntry, StepKey, StepLimits, StepTrace, Told, Value,
 };
 
@@ -49,8 +49,8 @@ pub enum Action {
         function: String,
         /// Parameters.
         params: Value,
-        /// How long the caller will wait, microseconds.
-        time_left_us: u64,
+        /// How long the caller will wait, and what the function may spend of its hops.
+        budget: Budget,
         /// On whose behalf.
         credentials: Option<Value>,
         /// The step of a chain that it is: the same key if it is ever done again.

@@ -20,7 +20,7 @@ use serde::Serialize;
 use tokio::sync::{Notify, oneshot};
 
 use crate::{
-    Context, ReplySet,
+    Context, ReplySet, RunOptions,
     shell::{Shell, lock},
     value::to_value,
 };
@@ -216,7 +216,9 @@ impl Context {
             Right::Gathered(_) | Right::Nowhere => {
                 // There is no set that another server could reply to: they are gathered here.
                 let context = self.clone();
-                let replies = self.client().replies_with(target, params, &self.options())?;
+                let hops_max = self.hops_left.checked_sub(1).ok_or_else(no_hops)?;
+                let options = RunOptions { hops_max, ..self.options() };
+                let replies = self.client().replies_with(target, params, &options)?;
                 self.shell.runtime().spawn(async move {
                     let passed_on = context.pass_on(replies).await;
                     if let (Err(why), Right::Gathered(gathered)) = (passed_on, &context.right) {
@@ -243,6 +245,11 @@ impl Context {
 fn over() -> Exception {
     let why = "nobody waits for the replies to this call: its caller has gone, cancelled or run out of time; stop here";
     Exception::new(names::CANCELLED, Fault::Caller, why)
+}
+
+fn no_hops() -> Exception {
+    let why = "the call has no hops left to be delegated with; give it more, or look for a circle";
+    Exception::new(names::HOP_BUDGET_EXCEEDED, Fault::Service, why)
 }
 
 /// The two parts of `service/function`.

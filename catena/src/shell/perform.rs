@@ -13,7 +13,7 @@ use std::{
 use catena_core::{Action, Answer, SessionId, Ticket};
 use catena_guest::{Image, Start};
 use catena_wire::{
-    Encoded, Exception, Fault, Hash, Message, NodeRef, PossibleDuplicate, StepKey, StepLimits, Value, names,
+    Budget, Encoded, Exception, Fault, Hash, Message, NodeRef, PossibleDuplicate, StepKey, StepLimits, Value, names,
 };
 use futures_util::FutureExt;
 use tokio::{sync::oneshot, task::AbortHandle};
@@ -192,7 +192,7 @@ impl Shell {
                 service,
                 function,
                 params,
-                time_left_us,
+                budget,
                 credentials,
                 key,
                 duplicate,
@@ -200,7 +200,7 @@ impl Shell {
             } => {
                 let Some(known) = self.service(&service) else { return drop(lock(&self.running).remove(&ticket)) };
                 let (right, gathered) = self.right_of(right, known.is_replying(&function));
-                let context = self.context(time_left_us, credentials, key, right);
+                let context = self.context(budget, credentials, key, right);
                 self.run_service(ticket, (known, function), params, context, gathered, duplicate);
             }
             Action::RightChanged(right) => self.right_changed(&right),
@@ -285,13 +285,14 @@ impl Shell {
 
     fn context(
         self: &Arc<Self>,
-        time_left_us: u64,
+        budget: Budget,
         credentials: Option<Value>,
         step: Option<StepKey>,
         right: Right,
     ) -> Context {
         let (node, site) = (Arc::clone(&self.name), self.site.clone());
-        Context { time_left_us, node, site, credentials, right, step, shell: Arc::clone(self) }
+        let (time_left_us, hops_left) = (budget.time_left_us(), budget.hops_left());
+        Context { time_left_us, hops_left, node, site, credentials, right, step, shell: Arc::clone(self) }
     }
 
     fn run_service(

@@ -25,11 +25,9 @@ impl World {
         let id = self.hosts[host].id();
         match action {
             Action::Send { to, message, receipt, via, .. } => self.send(host, &to, message, receipt, via),
-            Action::RunService {
-                ticket, service, function, params, time_left_us, credentials, key, duplicate, ..
-            } => {
+            Action::RunService { ticket, service, function, params, budget, credentials, key, duplicate, .. } => {
                 self.must_act_for(host, &params, credentials.as_ref());
-                if time_left_us == 0 {
+                if budget.time_left_us() == 0 {
                     self.record.violations.push(format!("n{host}: {service}/{function} runs with no time left"));
                 }
                 self.run_service(host, ticket, (&service, &function), &params, key, duplicate.as_ref());
