@@ -1,6 +1,7 @@
 //! The clerk's operations: those of a file service, and the rest of NFSv3.
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use catena_files::{
     Attributes, Change, CommitParams, CommitResult, Cookie, CreateParams, DirEntry, Directory, Done, Entry, FileError,
     FileService, FileSystemState, GetattrParams, Handle, Kind, Listed, LookupParams, MkdirParams, ReadParams,
@@ -119,33 +120,32 @@ impl Clerk {
     }
 
     /// Bytes within one block that its table has: the bytes, and whether the file ends with them.
-    async fn block(&self, handle: &Handle, offset: u64, count: u64) -> Option<(Vec<u8>, bool)> {
+    async fn block(&self, handle: &Handle, offset: u64, count: u64) -> Option<(Bytes, bool)> {
         let identity = Directory::identity(handle)?;
         let within = (offset % BLOCK_BYTES) as usize;
         let wanted = within + count as usize;
         let key = keys::block(&identity, offset / BLOCK_BYTES);
         let brought = packed::BLOCK_HEAD_BYTES + wanted;
         self.find(async |session| {
-            let mut value = session.data.begin(key, brought).await.ok()??;
+            let value = session.data.begin(key, brought).await.ok()??;
             let (length, end, data) = packed::to_block(&value)?;
             let (from, to) = (within.min(length), wanted.min(length));
             if data.len() < to {
                 return None;
             }
-            value.truncate(packed::BLOCK_HEAD_BYTES + to);
-            value.drain(..packed::BLOCK_HEAD_BYTES + from);
-            Some((value, end && to == length))
+            let wanted = packed::BLOCK_HEAD_BYTES + from..packed::BLOCK_HEAD_BYTES + to;
+            Some((Bytes::from(value).slice(wanted), end && to == length))
         })
         .await
     }
 
     /// Bytes that one transfer or block brings.
-    async fn piece(&self, handle: &Handle, offset: u64, count: u64) -> Result<(Vec<u8>, bool), FileError> {
+    async fn piece(&self, handle: &Handle, offset: u64, count: u64) -> Result<(Bytes, bool), FileError> {
         if let Some(found) = self.block(handle, offset, count).await {
             return Ok(found);
         }
         let params = ReadParams { handle: handle.clone(), offset, count: count as u32 };
-        reply!(self, Request::Read(params), Reply::Data { data, end } => (data.into_vec(), end))
+        reply!(self, Request::Read(params), Reply::Data { data, end } => (data.into_vec().into(), end))
     }
 
     /// Writes what one request carries; gives how many bytes that are, too.
@@ -218,7 +218,8 @@ impl FileService for Clerk {
             async move { Ok::<_, FileError>((count, clerk.piece(&handle, offset, count).await?)) }
         });
         let mut reads = stream::iter(reads).buffered(REQUESTS_AT_ONCE_MAX);
-        let (mut data, mut eof) = (Vec::new(), false);
+        // All at once: a vector that grows is copied over and over. How much may be asked for is bounded above.
+        let (mut data, mut eof) = (Vec::with_capacity(params.count as usize), false);
         while let Some((count, (piece, end))) = reads.try_next().await? {
             data.extend_from_slice(&piece);
             eof = end;
