@@ -79,12 +79,7 @@ impl Context {
     #[must_use]
     pub fn options(&self) -> RunOptions {
         let timeout = Duration::from_micros(self.time_left_us);
-        RunOptions {
-            timeout,
-            hops_max: self.hops_left,
-            credentials: self.credentials.clone(),
-            ..RunOptions::default()
-        }
+        RunOptions { timeout, hops_max: self.hops_left, credentials: self.credentials.clone(), ..RunOptions::default() }
     }
 }
 

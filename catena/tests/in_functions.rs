@@ -293,7 +293,9 @@ async fn a_step_at_a_service_that_delegates_has_the_replies_of_all_as_one_list()
         try { all = await call("b/also", others); } catch (why) { all = why.name; }
         return [all, await call("a/where", null)];
     }"#;
-    for (others, expected) in [(["c/count", "a/count"], json!(["mine", 0, 0])), (["c/count", "c/fail"], json!("Refused"))] {
+    for (others, expected) in
+        [(["c/count", "a/count"], json!(["mine", 0, 0])), (["c/count", "c/fail"], json!("Refused"))]
+    {
         assert_eq!(mesh.value(source, json!(others)).await, json!([expected, "a"]));
     }
 }

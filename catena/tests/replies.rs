@@ -578,7 +578,8 @@ async fn what_nobody_has_read_yet_stays_readable_when_a_set_is_cancelled_or_its_
         }
     });
     let (_nodes, client) = nodes(vec![service]).await;
-    for (timeout, name) in [(PATIENCE, exceptions::CANCELLED), (Duration::from_secs(2), exceptions::DEADLINE_EXCEEDED)] {
+    for (timeout, name) in [(PATIENCE, exceptions::CANCELLED), (Duration::from_secs(2), exceptions::DEADLINE_EXCEEDED)]
+    {
         let options = RunOptions { timeout, ..RunOptions::default() };
         let mut set = client.replies_with("a/hang", to_value(&()).unwrap(), &options).unwrap();
         set.next().await.unwrap().unwrap();

@@ -104,6 +104,55 @@ async fn what_one_writes_the_other_reads() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_swap_notifies_its_owner_where_it_asks_to() {
+    for way in WAYS {
+        let Pair { owner, importer } = pair(way).await;
+        let segment = owner.export("word", 8, open(Rights::ALL)).unwrap();
+        let mut told = segment.notifications().unwrap();
+        let near = importer.import("owner/word").await.unwrap();
+        assert_eq!(near.cas(0, 0, 1).await.unwrap(), 0);
+        assert_eq!(told.try_next(), None, "{way:?}: it did not ask");
+        assert_eq!(near.cas_and_notify(0, 1, 2).await.unwrap(), 1);
+        let notice = tokio::time::timeout(Duration::from_secs(30), told.next()).await.expect("it asked").unwrap();
+        assert_eq!((notice.times, notice.missed), (1, 0), "{way:?}");
+        // In shared memory nobody sees an access, but for its ring.
+        let seen = notice.access.map(|(_, access, offset, count)| (access, offset, count));
+        assert!(seen.is_none_or(|seen| seen == (Access::Cas, 0, 8)), "{way:?}: {seen:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_read_or_a_swap_brings_is_put_into_a_segment_of_ones_own() {
+    let owner = Node::builder("owner").listen("127.0.0.1:0").start().await.unwrap();
+    let place = Place::new(owner.address().unwrap());
+    let importer = Node::builder("importer").listen("127.0.0.1:0").join(place).start().await.unwrap();
+    let word = owner.export("word", 16, open(Rights::ALL)).unwrap();
+    word.write(0, &[7_u64.to_ne_bytes(), 8_u64.to_ne_bytes()].concat()).unwrap();
+    let here = importer.export("here", 24, Export::default()).unwrap();
+    let mut told = here.notifications().unwrap();
+    let far = importer.client().import("owner/word").await.unwrap();
+
+    assert_eq!(far.cas_to(0, (7, 9), &here, 8, false).await.unwrap(), 7);
+    assert_eq!(
+        (bytes_of(&word, 0, 8), bytes_of(&here, 8, 8)),
+        (9_u64.to_ne_bytes().into(), 7_u64.to_ne_bytes().into())
+    );
+    assert_eq!(told.try_next(), None);
+    assert_eq!(name_of(far.cas_to(0, (9, 1), &here, 17, true).await), names::OUT_OF_BOUNDS);
+    assert_eq!(bytes_of(&word, 0, 8), 9_u64.to_ne_bytes(), "nothing was done");
+    assert_eq!(far.cas_to(0, (1, 2), &here, 16, true).await.unwrap(), 9, "refused: what is there comes back");
+    far.read_to(8, 8, &here, 0, true).await.unwrap();
+    assert_eq!(
+        (bytes_of(&here, 16, 8), bytes_of(&here, 0, 8)),
+        (9_u64.to_ne_bytes().into(), 8_u64.to_ne_bytes().into())
+    );
+    for offset in [16, 0] {
+        let notice = tokio::time::timeout(Duration::from_secs(30), told.next()).await.expect("it asked").unwrap();
+        assert_eq!(notice.access, Some((owner.id(), Access::Write, offset, 8)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn words_are_turned_for_whoever_asks() {
     for way in WAYS {
         let Pair { owner, importer } = pair(way).await;

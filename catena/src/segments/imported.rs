@@ -211,9 +211,14 @@ impl Imported {
         notify: bool,
     ) -> Result<(), Exception> {
         let data = self.read(offset, count).await?;
-        to.write(at, &data)?;
+        self.deposit(&data, to, at, notify)
+    }
+
+    /// Puts what came of a request into a segment of this node.
+    fn deposit(&self, data: &[u8], to: &super::Segment, at: u64, notify: bool) -> Result<(), Exception> {
+        to.write(at, data)?;
         if notify {
-            to.exported().notices.tell(self.inner.owner.id, super::Access::Write, at, count);
+            to.exported().notices.tell(self.inner.owner.id, super::Access::Write, at, data.len() as u64);
         }
         Ok(())
     }
@@ -284,7 +289,35 @@ impl Imported {
         self.swap(offset, Width::Eight, old, new, false).await
     }
 
-    /// The same with a word of 4 bytes.
+    /// CAS that notifies the owner, if it wants to be where asked.
+    ///
+    /// # Errors
+    /// As [`Imported::cas`].
+    pub async fn cas_and_notify(&self, offset: u64, old: u64, new: u64) -> Result<u64, Exception> {
+        self.swap(offset, Width::Eight, old, new, true).await
+    }
+
+    /// CAS, and what was there is put into a segment of this node, in this machine's order; `notify`: tells whoever listens there that it has come.
+    ///
+    /// # Errors
+    /// As [`Imported::cas`]; `OutOfBounds`: it does not fit there, and nothing was done.
+    pub async fn cas_to(
+        &self,
+        offset: u64,
+        (old, new): (u64, u64),
+        to: &super::Segment,
+        at: u64,
+        notify: bool,
+    ) -> Result<u64, Exception> {
+        if at.checked_add(Width::Eight.bytes()).is_none_or(|end| end > to.bytes()) {
+            return Err(self.refused("CAS", SegmentRefusal::OutOfBounds(to.bytes())));
+        }
+        let was = self.cas(offset, old, new).await?;
+        self.deposit(&was.to_ne_bytes(), to, at, notify)?;
+        Ok(was)
+    }
+
+    /// CAS of a word of 4 bytes.
     ///
     /// # Errors
     /// As [`Imported::cas`].

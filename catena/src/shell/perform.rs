@@ -187,17 +187,7 @@ impl Shell {
     fn perform(self: &Arc<Self>, action: Action, image: Option<Arc<Image>>) {
         match action {
             Action::Send { to, message, receipt, urgency, via } => self.send_by(to, message, receipt, urgency, via),
-            Action::RunService {
-                ticket,
-                service,
-                function,
-                params,
-                budget,
-                credentials,
-                key,
-                duplicate,
-                right,
-            } => {
+            Action::RunService { ticket, service, function, params, budget, credentials, key, duplicate, right } => {
                 let Some(known) = self.service(&service) else { return drop(lock(&self.running).remove(&ticket)) };
                 let (right, gathered) = self.right_of(right, known.is_replying(&function));
                 let context = self.context(budget, credentials, key, right);
