@@ -3,8 +3,14 @@
 //! ```text
 //! word 0: the server's beat; word 1 + i: token i: holder (16 bits) | beat until which it is held (48 bits); 0: free
 //! ```
+//!
+//! A clerk that wants to be asked before a token is taken back exports words of its own ([`Wanted`]), in the same places: the server WRITEs the word that it
+//! wants back there, with a notification.
 
-use catena::{Exception, Export, Imported, Node, Rights, Segment};
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use catena::{Exception, Export, Imported, Node, NodeId, Notifications, Rights, Segment, Wish};
+use tokio::{sync::Notify, task::AbortHandle};
 
 const UNTIL: u64 = (1 << 48) - 1;
 
@@ -12,6 +18,15 @@ const UNTIL: u64 = (1 << 48) - 1;
 #[derive(Debug)]
 pub struct Tokens {
     segment: Segment,
+    /// A holder says that it gave one back.
+    given_back: Arc<Notify>,
+    hears: AbortHandle,
+}
+
+impl Drop for Tokens {
+    fn drop(&mut self) {
+        self.hears.abort();
+    }
 }
 
 /// A clerk's side.
@@ -19,6 +34,14 @@ pub struct Tokens {
 pub struct FarTokens {
     far: Imported,
     me: u16,
+}
+
+/// A clerk's words for the tokens that its server wants back. Guarantee: a holder that listens is told before a token is taken from it, and has as long as
+/// the server waits to do what it must before it gives the token back.
+#[derive(Debug)]
+pub struct Wanted {
+    segment: Segment,
+    notifications: Notifications,
 }
 
 /// A token that is held. Guarantee: nobody else holds it before the server's beat is past its time, unless the server took it back.
@@ -46,16 +69,23 @@ fn word_of(bytes: &[u8]) -> u64 {
 }
 
 impl Tokens {
-    /// Exports so many free tokens.
+    /// Exports so many free tokens. Within a runtime.
     ///
     /// # Errors
-    /// What an export is refused for.
+    /// What an export is refused for; the system has no descriptor left.
     pub fn export(node: &Node, name: &str, tokens: u32) -> Result<Self, Exception> {
         let rights = Rights::READ.and(Rights::CAS);
         let segment = node.export(name, at(tokens), Export { anyone: rights, ..Export::default() })?;
         // A beat of 0 and a token until 0 would look alike.
         segment.write(0, &1_u64.to_ne_bytes())?;
-        Ok(Self { segment })
+        let given_back = Arc::new(Notify::new());
+        let (mut notifications, telling) = (segment.notifications()?, Arc::clone(&given_back));
+        let hears = tokio::spawn(async move {
+            while notifications.next().await.is_some() {
+                telling.notify_waiters();
+            }
+        });
+        Ok(Self { segment, given_back, hears: hears.abort_handle() })
     }
 
     /// Lets time pass by one beat. A word that a clerk swapped to a time that no token can have is cut down to `lasts_max` beats from now.
@@ -76,20 +106,93 @@ impl Tokens {
         self.segment.write(0, &(now.min(UNTIL - 1) + 1).to_ne_bytes())
     }
 
-    /// Takes a token back from whoever holds it; says who did.
+    /// Takes a token back from whoever holds it; says who did. The holder learns it when it gives the token back.
     ///
     /// # Errors
     /// As [`Tokens::beat`].
     pub fn take_back(&self, number: u32) -> Result<Option<u16>, Exception> {
         loop {
-            let mut word = [0; 8];
-            self.segment.read(at(number), &mut word)?;
-            let word = u64::from_ne_bytes(word);
+            let word = self.word(number)?;
             if self.segment.cas(at(number), word, 0)? == word {
-                return Ok((word != 0).then_some((word >> 48) as u16));
+                return Ok(holder_of(word));
             }
         }
     }
+
+    /// Asks whoever holds a token for it, by that clerk's [`Wanted`], and takes it back if it is not given within this time; says who held it. When this
+    /// returns that clerk holds it no more.
+    ///
+    /// # Errors
+    /// As [`Tokens::beat`].
+    pub async fn ask_back(&self, number: u32, wanted: &Imported, within: Duration) -> Result<Option<u16>, Exception> {
+        let held = self.word(number)?;
+        let asks = Wish { notify: true, ..Wish::default() };
+        // A clerk that cannot be told is not waited for.
+        if held != 0 && wanted.write_as(at(number), held.to_ne_bytes().to_vec(), asks).await.is_ok() {
+            let given = tokio::time::timeout(within, self.is_no_longer(number, held)).await;
+            given.unwrap_or(Ok(()))?;
+        }
+        // Given back, it may be another's by now: then it stays that one's.
+        self.segment.cas(at(number), held, 0)?;
+        Ok(holder_of(held))
+    }
+
+    async fn is_no_longer(&self, number: u32, held: u64) -> Result<(), Exception> {
+        loop {
+            let mut given_back = pin!(self.given_back.notified());
+            given_back.as_mut().enable();
+            if self.word(number)? != held {
+                return Ok(());
+            }
+            given_back.await;
+        }
+    }
+
+    fn word(&self, number: u32) -> Result<u64, Exception> {
+        let mut word = [0; 8];
+        self.segment.read(at(number), &mut word)?;
+        Ok(u64::from_ne_bytes(word))
+    }
+}
+
+impl Wanted {
+    /// Exports words for so many tokens, into which `server` alone may write.
+    ///
+    /// # Errors
+    /// What an export is refused for; the system has no descriptor left.
+    pub async fn export(node: &Node, name: &str, tokens: u32, server: NodeId) -> Result<Self, Exception> {
+        let segment = node.export(name, at(tokens), Export::default())?;
+        segment.allow(server, Rights::READ.and(Rights::WRITE)).await?;
+        let notifications = segment.notifications()?;
+        Ok(Self { segment, notifications })
+    }
+
+    /// The next token that the server wants back, as it was held: give it back by [`FarTokens::give_back`] when what depends on it is done. `None`: the words
+    /// are exported no more. Cancel-safe.
+    ///
+    /// # Errors
+    /// None, while the segment is exported.
+    pub async fn next(&mut self) -> Result<Option<Held>, Exception> {
+        loop {
+            let mut words = vec![0; usize::try_from(self.segment.bytes()).unwrap_or(0)];
+            self.segment.read(0, &mut words)?;
+            let words = words.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word));
+            if let Some((number, word)) = (0..).zip(words.skip(1)).find(|(_, word)| *word != 0) {
+                // The server may want it of a later holding by now: then the word is looked at once more.
+                if self.segment.cas(at(number), word, 0)? == word {
+                    return Ok(Some(Held { number, word }));
+                }
+                continue;
+            }
+            if self.notifications.next().await.is_none() {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+const fn holder_of(word: u64) -> Option<u16> {
+    if word == 0 { None } else { Some((word >> 48) as u16) }
 }
 
 impl FarTokens {
@@ -120,5 +223,13 @@ impl FarTokens {
     /// As [`FarTokens::try_take`].
     pub async fn release(&self, held: Held) -> Result<bool, Exception> {
         Ok(self.far.cas(at(held.number), held.word, 0).await? == held.word)
+    }
+
+    /// The same of a token that the server wants back: it is notified.
+    ///
+    /// # Errors
+    /// As [`FarTokens::try_take`].
+    pub async fn give_back(&self, held: Held) -> Result<bool, Exception> {
+        Ok(self.far.cas_and_notify(at(held.number), held.word, 0).await? == held.word)
     }
 }

@@ -11,7 +11,7 @@ use std::{
 
 use catena::{Client, Exception, Export, Imported, Node, Place, Rights, Segment, Wish};
 use catena_clerk::{
-    Asking, Changes, FarTable, FarTokens, Key, Lanes, Lease, Pushed, Pushing, Shape, Table, Tokens, answer,
+    Asking, Changes, FarTable, FarTokens, Key, Lanes, Lease, Pushed, Pushing, Shape, Table, Tokens, Wanted, answer,
     answers_bytes, frame,
 };
 
@@ -272,6 +272,40 @@ async fn a_token_is_one_clerk_s_until_its_time_is_over() {
             tokens.beat(20).unwrap();
         }
         assert!(two.try_take(3, 10).await.unwrap().is_some());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_is_asked_for_a_token_before_it_is_taken_back() {
+    const SHORT: Duration = Duration::from_millis(20);
+    for shared_memory in [false, true] {
+        let server = node("server", shared_memory).await;
+        let tokens = Tokens::export(&server, "tokens", 4).unwrap();
+        let clerk = beside("clerk", &server).await;
+        let mut wanted = Wanted::export(&clerk, "wanted", 4, server.id()).await.unwrap();
+        let asks = server.client().import("clerk/wanted").await.unwrap();
+        let far = FarTokens::new(clerk.client().import("server/tokens").await.unwrap(), 7);
+        assert_eq!(tokens.ask_back(3, &asks, LONG).await.unwrap(), None, "nobody holds it");
+
+        let held = far.try_take(3, 10).await.unwrap().unwrap();
+        let hears = async {
+            let asked = wanted.next().await.unwrap().unwrap();
+            assert_eq!(asked, held);
+            assert!(far.give_back(asked).await.unwrap());
+        };
+        let asked = async { tokio::join!(tokens.ask_back(3, &asks, 2 * LONG), hears) };
+        let (who, ()) = tokio::time::timeout(LONG, asked).await.expect("it is given back as soon as it is asked for");
+        assert_eq!(who.unwrap(), Some(7));
+
+        let held = far.try_take(3, 10).await.unwrap().expect("it is free");
+        assert_eq!(tokens.ask_back(3, &asks, SHORT).await.unwrap(), Some(7), "one that does not listen");
+        assert!(!far.release(held).await.unwrap());
+
+        let _lost = far.try_take(3, 10).await.unwrap().expect("it is free");
+        clerk.close(Duration::from_millis(10)).await;
+        drop((wanted, clerk));
+        assert_eq!(tokens.ask_back(3, &asks, SHORT).await.unwrap(), Some(7), "one that is gone");
+        assert_eq!(tokens.take_back(3).unwrap(), None);
     }
 }
 

@@ -3,8 +3,8 @@
 use alloc::{string::String, sync::Arc, vec::Vec};
 use bytes::Bytes;
 use catena_wire::{
-    Branch, Budget, ChainId, Encoded, Exception, Hash, Kinds, LogLine, NodeId, NodeRef, Outcome, Part, PossibleDuplicate,
-    Recording, ResolverAnswer, ServiceEntry, StepKey, StepLimits, StepTrace, Told, Value,
+    Branch, Budget, ChainId, Encoded, Exception, Hash, Kinds, LogLine, NodeId, NodeRef, Outcome, Part,
+    PossibleDuplicate, Recording, ResolverAnswer, ServiceEntry, StepKey, StepLimits, StepTrace, Told, Value,
 };
 
 /// A chain's stay at this node: the shell keeps the guest under this name.
