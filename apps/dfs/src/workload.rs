@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn mix_and_sizes_are_those_of_the_table() {
-        const DRAWN: usize = 400_000;
+        const DRAWN: usize = 2_000_000;
         let drawn: Vec<Operation> = Workload::new(7).take(DRAWN).collect();
         assert_eq!(drawn[..100], Workload::new(7).take(100).collect::<Vec<_>>(), "the same from the same seed");
         let all: u64 = TABLE.iter().map(|row| row.calls).sum();
@@ -167,7 +167,7 @@ mod tests {
             let these: Vec<_> = drawn.iter().filter(|one| one.activity == row.activity).collect();
             let (share, wanted) = (these.len() as f64 / DRAWN as f64, row.calls as f64 / all as f64);
             assert!((share - wanted).abs() < 0.002, "{:?}: {share} for {wanted}", row.activity);
-            if matches!(row.activity, Activity::Read | Activity::Readlink | Activity::Readdir) {
+            if matches!(row.activity, Activity::Read | Activity::Write | Activity::Readlink | Activity::Readdir) {
                 let mean = these.iter().map(|one| f64::from(one.bytes)).sum::<f64>() / these.len() as f64;
                 assert!((mean / row.data_bytes() - 1.0).abs() < 0.05, "{:?}: {mean}", row.activity);
             }

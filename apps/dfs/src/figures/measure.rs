@@ -1,6 +1,6 @@
 //! One server, one clerk that goes one way, and what operations cost.
 
-use std::time::Instant;
+use std::{collections::BTreeMap, time::Instant};
 
 use catena_dfs::{
     ClerkConfig, Way,
@@ -23,25 +23,44 @@ pub(crate) struct Figure {
     pub(crate) cpu_us: f64,
 }
 
+/// What operations moved, as Table 1b counts it.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Moved {
+    pub(crate) calls: u64,
+    pub(crate) data_bytes: u64,
+    /// Of what went with control, all that is not data: file handles, identifiers, marshaling; no headers of the network's.
+    pub(crate) control_bytes: u64,
+}
+
+impl Moved {
+    /// Control of all bytes.
+    pub(crate) fn control_pct(&self) -> f64 {
+        self.control_bytes as f64 * 100.0 / (self.control_bytes + self.data_bytes).max(1) as f64
+    }
+}
+
 /// What the mix costs.
 pub(crate) struct Mixed {
     pub(crate) cpu_us: f64,
     pub(crate) wire_bytes: u64,
-    pub(crate) data_bytes: u64,
-    /// Of what went with control, all that is not data, as Table 1b has it: file handles, identifiers, marshaling; no headers of the network's.
-    pub(crate) control_bytes: u64,
+    /// By what was done: the rows of Table 1b.
+    pub(crate) moved: BTreeMap<Activity, Moved>,
     pub(crate) asked: u64,
 }
 
 impl Mixed {
-    /// Control of all bytes, in the sense of Table 1b.
-    pub(crate) fn control_pct(&self) -> f64 {
-        self.control_bytes as f64 * 100.0 / (self.control_bytes + self.data_bytes).max(1) as f64
+    /// All rows together.
+    pub(crate) fn total(&self) -> Moved {
+        self.moved.values().fold(Moved::default(), |sum, one| Moved {
+            calls: sum.calls + one.calls,
+            data_bytes: sum.data_bytes + one.data_bytes,
+            control_bytes: sum.control_bytes + one.control_bytes,
+        })
     }
 
     /// Bytes on the wire that are not the data that was asked for, of all.
     pub(crate) fn overhead_pct(&self) -> f64 {
-        self.wire_bytes.saturating_sub(self.data_bytes) as f64 * 100.0 / self.wire_bytes.max(1) as f64
+        self.wire_bytes.saturating_sub(self.total().data_bytes) as f64 * 100.0 / self.wire_bytes.max(1) as f64
     }
 }
 
@@ -98,20 +117,22 @@ impl Bench {
     pub(crate) async fn mix(&mut self, operations: impl Iterator<Item = Operation>) -> Result<Mixed, Failure> {
         let clerk = &self.player.clerk;
         let (cpu, wire, asked) = (self.served.process.cpu_us()?, clerk.traffic(), clerk.counts().asked);
-        let control = clerk.control_bytes();
-        let (mut data_bytes, mut with_control, mut count) = (0, 0, 0_u64);
+        let (mut moved, mut count) = (BTreeMap::<Activity, Moved>::new(), 0_u64);
         for operation in operations {
-            let before = clerk.counts().asked;
-            let moved = self.player.perform(operation).await?;
-            data_bytes += moved;
-            with_control += if clerk.counts().asked > before { moved } else { 0 };
+            let (asked, control) = (clerk.counts().asked, clerk.control_bytes());
+            let data = self.player.perform(operation).await?;
+            // What came with control is in its bytes, too.
+            let with_control = if clerk.counts().asked > asked { data } else { 0 };
+            let row = moved.entry(operation.activity).or_default();
+            row.calls += 1;
+            row.data_bytes += data;
+            row.control_bytes += clerk.control_bytes().saturating_sub(control).saturating_sub(with_control);
             count += 1;
         }
         Ok(Mixed {
             cpu_us: (self.served.process.cpu_us()? - cpu) / count as f64,
             wire_bytes: clerk.traffic() - wire,
-            data_bytes,
-            control_bytes: (clerk.control_bytes() - control).saturating_sub(with_control),
+            moved,
             asked: clerk.counts().asked - asked,
         })
     }

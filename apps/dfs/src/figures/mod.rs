@@ -12,13 +12,13 @@ use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
 
 use catena_dfs::{
     Way,
-    workload::{TABLE, Workload},
+    workload::{Activity, TABLE, Workload},
 };
 use serde::Serialize;
 
 use clients::Clients;
 use copies::Copies;
-use measure::{Bench, Figure};
+use measure::{Bench, Figure, Moved};
 pub(crate) use replay::{Replaying, replay};
 
 /// What to measure.
@@ -84,10 +84,10 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
     ]);
     let mut summary = Summary { smoke: arguments.smoke, paper, ..Summary::default() };
     let write = |name: &str, text: &str| std::fs::write(arguments.out.join(name), text);
-    let (operations, mixes) = of_each(&arguments, &mut summary).await?;
+    let Tables { operations, mixes, table1 } = of_each(&arguments, &mut summary).await?;
     write("operations.csv", &operations)?;
     write("mix.csv", &mixes)?;
-    write("table1.csv", &table())?;
+    write("table1.csv", &table1)?;
     let (clients, lines) = clients::measure(&clients::Plan::new(arguments.smoke, arguments.seed)).await?;
     summary.clients = clients;
     write("clients.csv", &lines)?;
@@ -102,12 +102,20 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Each operation and the mix, by each way: the two tables as CSV.
-async fn of_each(arguments: &Arguments, summary: &mut Summary) -> Result<(String, String), Failure> {
+/// As CSV.
+struct Tables {
+    operations: String,
+    mixes: String,
+    table1: String,
+}
+
+/// Each operation and the mix, by each way.
+async fn of_each(arguments: &Arguments, summary: &mut Summary) -> Result<Tables, Failure> {
     let (times, mix) = if arguments.smoke { (200, 2_000) } else { (arguments.times, arguments.mix) };
     let mut lines = String::from("link,way,operation,latency_us,server_cpu_us\n");
     let mut mixes =
         String::from("link,way,operations,server_cpu_us_per_operation,wire_bytes,data_bytes,control_bytes,asked\n");
+    let mut rows: BTreeMap<&str, BTreeMap<Activity, Moved>> = BTreeMap::new();
     for (shared_memory, link) in LINKS {
         let mut per_way: BTreeMap<&str, Vec<Figure>> = BTreeMap::new();
         let mut mix_cpu: BTreeMap<&str, f64> = BTreeMap::new();
@@ -120,7 +128,8 @@ async fn of_each(arguments: &Arguments, summary: &mut Summary) -> Result<(String
             }
             per_way.insert(name, figures);
             let mixed = bench.mix(Workload::new(arguments.seed).take(mix)).await?;
-            let (wire, data, control, asked) = (mixed.wire_bytes, mixed.data_bytes, mixed.control_bytes, mixed.asked);
+            let total = mixed.total();
+            let (wire, data, control, asked) = (mixed.wire_bytes, total.data_bytes, total.control_bytes, mixed.asked);
             writeln!(mixes, "{link},{name},{mix},{:.3},{wire},{data},{control},{asked}", mixed.cpu_us)?;
             mix_cpu.insert(name, mixed.cpu_us);
             if way == Way::Data {
@@ -128,11 +137,12 @@ async fn of_each(arguments: &Arguments, summary: &mut Summary) -> Result<(String
             }
             match way {
                 Way::Data if !shared_memory => {
-                    (summary.dx_control_pct, summary.dx_overhead_pct) = (mixed.control_pct(), mixed.overhead_pct());
+                    (summary.dx_control_pct, summary.dx_overhead_pct) = (total.control_pct(), mixed.overhead_pct());
                 }
-                Way::Hybrid if !shared_memory => summary.hy_control_pct = mixed.control_pct(),
+                Way::Hybrid if !shared_memory => summary.hy_control_pct = total.control_pct(),
                 _ => {}
             }
+            rows.insert(name, mixed.moved);
         }
         let cpu = ratios(&per_way, |one| one.cpu_us);
         summary.dx_hy_latency.insert(link.to_owned(), worst(&ratios(&per_way, |one| one.latency_us)));
@@ -140,7 +150,7 @@ async fn of_each(arguments: &Arguments, summary: &mut Summary) -> Result<(String
         summary.dx_hy_cpu_mean.insert(link.to_owned(), cpu.iter().sum::<f64>() / cpu.len().max(1) as f64);
         summary.dx_call_cpu_mix.insert(link.to_owned(), mix_cpu["dx"] / mix_cpu["call"].max(f64::EPSILON));
     }
-    Ok((lines, mixes))
+    Ok(Tables { operations: lines, mixes, table1: table1(&rows) })
 }
 
 /// DX to HY, of each operation.
@@ -152,19 +162,42 @@ fn worst(ratios: &[f64]) -> f64 {
     ratios.iter().copied().fold(0.0, f64::max)
 }
 
-/// The paper's tables, for whoever draws them beside ours.
-fn table() -> String {
-    let mut table = String::from("operation,calls,control_mb,data_mb,data_bytes_per_call\n");
+/// Table 1b, and beside each of its rows ours: the same by READs (`dx`), and where each operation transfers control (`hy`), over TCP. Control in percent of all
+/// bytes, since the paper's are of days.
+fn table1(ours: &BTreeMap<&str, BTreeMap<Activity, Moved>>) -> String {
+    let mut table = String::from(
+        "operation,paper_calls,paper_data_bytes_per_call,paper_control_pct,calls,data_bytes_per_call,dx_control_pct,hy_control_pct\n",
+    );
     for row in TABLE {
+        let of = |way: &str| ours.get(way).and_then(|rows| rows.get(&row.activity)).copied().unwrap_or_default();
+        let (dx, hy) = (of("dx"), of("hy"));
+        let paper = row.control_mb as f64 * 100.0 / (row.control_mb + row.data_mb).max(1) as f64;
+        let data = dx.data_bytes as f64 / dx.calls.max(1) as f64;
         let _ = writeln!(
             table,
-            "{:?},{},{},{},{:.1}",
+            "{:?},{},{:.1},{paper:.1},{},{data:.1},{:.1},{:.1}",
             row.activity,
             row.calls,
-            row.control_mb,
-            row.data_mb,
-            row.data_bytes()
+            row.data_bytes(),
+            dx.calls,
+            dx.control_pct(),
+            hy.control_pct()
         );
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_row_of_the_papers_table_has_ours_beside_it() {
+        let read =
+            |control_bytes| BTreeMap::from([(Activity::Read, Moved { calls: 4, data_bytes: 1_000, control_bytes })]);
+        let table = table1(&BTreeMap::from([("dx", read(0)), ("hy", read(250))]));
+        assert_eq!(table.lines().count(), 1 + TABLE.len());
+        assert!(table.contains("\nRead,4478036,485.9,7.8,4,250.0,0.0,20.0\n"), "{table}");
+        assert!(table.contains("\nWrite,109712,2470.1,1.5,0,0.0,0.0,0.0\n"), "{table}");
+    }
 }
