@@ -110,6 +110,10 @@ const UNSAFE_LEAVES: &[&str] = &[
     "wire/tests/hostile/counting.rs",
 ];
 
+/// What was promised to be small: files, and how many lines of code they may have together. What is beside the connector of Jetty measures it.
+const CODE_LINES_MAX: &[(&str, &str, usize)] =
+    &[("sdk/java/jetty/src/main/*.java", "Measured.java", 400), ("apps/web/examples/mounted.rs", "", 50)];
+
 /// Crates that must build where there is no operating system and no standard library.
 const NO_STD: [&str; 2] = ["catena-wire", "catena-core"];
 
@@ -122,6 +126,7 @@ pub(crate) fn tidy() -> Result<()> {
     faults.extend(modules::faults(&root, "core/src", &files(&root, "core/src/*.rs")?)?);
     faults.extend(docs::faults(&root, &files(&root, "*.md")?)?);
     faults.extend(header::faults(&root)?);
+    faults.extend(too_long(&root)?);
     for name in ["wire", "core"] {
         let text = std::fs::read_to_string(root.join(name).join("src/lib.rs"))?;
         for attribute in ["#![no_std]", "#![forbid(unsafe_code)]"] {
@@ -135,7 +140,7 @@ pub(crate) fn tidy() -> Result<()> {
     }
     without_std(&root)?;
     eprintln!(
-        "tidy: dependencies point one way, the files of core too, wire and core build without std, unsafe stays in its leaves, links lead somewhere"
+        "tidy: dependencies point one way, the files of core too, wire and core build without std, unsafe stays in its leaves, links lead somewhere, what was promised to be small is"
     );
     Ok(())
 }
@@ -207,6 +212,25 @@ fn unexplained(text: &str) -> Vec<usize> {
     (0..lines.len()).filter(|at| opens(lines[*at]) && !told(*at)).map(|at| at + 1).collect()
 }
 
+fn too_long(root: &Path) -> Result<Vec<String>> {
+    let mut faults = Vec::new();
+    for (pattern, beside, lines_max) in CODE_LINES_MAX {
+        let counted = files(root, pattern)?.into_iter().filter(|file| beside.is_empty() || !file.ends_with(beside));
+        let texts = counted.map(|file| std::fs::read_to_string(root.join(file))).collect::<Result<Vec<_>, _>>()?;
+        let lines: usize = texts.iter().map(|text| code_lines(text)).sum();
+        if !(1..=*lines_max).contains(&lines) {
+            faults.push(format!("{pattern} has {lines} lines of code; 1 to {lines_max} were promised"));
+        }
+    }
+    Ok(faults)
+}
+
+/// Lines that are neither blank nor a comment's nor import something.
+fn code_lines(text: &str) -> usize {
+    const NO_CODE: [&str; 6] = ["//", "/*", "*", "import ", "package ", "use "];
+    text.lines().map(str::trim).filter(|line| !line.is_empty() && !NO_CODE.iter().any(|start| line.starts_with(start))).count()
+}
+
 /// The proof that nothing of an operating system is used: this target has no standard library at all.
 fn without_std(root: &Path) -> Result<()> {
     let packages = NO_STD.iter().flat_map(|name| ["-p", name]);
@@ -224,7 +248,7 @@ fn without_std(root: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{fault_of, unexplained};
+    use super::{code_lines, fault_of, unexplained};
 
     #[test]
     fn an_unsafe_block_says_why_it_is_sound() {
@@ -233,6 +257,11 @@ mod tests {
         assert!(unexplained(&told).is_empty());
         assert_eq!(unexplained(block), [1]);
         assert_eq!(unexplained(&format!("{told}{}{block}", "    line();\n".repeat(6))), [10]);
+    }
+
+    #[test]
+    fn lines_of_code_are_those_that_do_something() {
+        assert_eq!(code_lines("package a;\n\nimport b;\n/** Why.\n * More. */\nclass C { // one\n    int d;\n}\n"), 3);
     }
 
     #[test]
