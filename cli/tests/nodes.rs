@@ -127,6 +127,7 @@ fn segments_are_listed_read_and_written() {
     assert!(segments(&["ls", "owner"]).out.contains("owner/loads"));
     let explained = segments(&["ls", "owner", "--explain"]).out;
     assert!(explained.contains("shared memory") && explained.contains("mapped on this host"), "{explained}");
+    assert_eq!(catena(&["ls", "--segments", "--connect", &at]).out, explained);
     let wrote = segments(&["write", "owner/loads", "hello", "--offset", "8", "--json"]).json();
     assert_eq!((&wrote["count"], &wrote["way"]), (&5.into(), &"shared memory".into()));
     assert_eq!(segments(&["read", "owner/loads", "--offset", "8", "--count", "5", "--raw"]).out, "hello");

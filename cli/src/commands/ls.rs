@@ -7,6 +7,7 @@ use clap::{Args, ValueHint};
 use serde_json::json;
 
 use crate::{
+    commands::segments,
     connect::{self, At},
     failure::Failure,
     nearest::did_you_mean,
@@ -16,16 +17,22 @@ use crate::{
 
 /// List the services there are
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  catena ls\n  catena ls --site cam\n  catena ls --connect 10.0.0.7:7400 --json")]
+#[command(after_help = "Examples:\n  catena ls\n  catena ls --site cam\n  catena ls --segments\n  catena ls --connect 10.0.0.7:7400 --json")]
 pub(crate) struct Ls {
     #[command(flatten)]
     at: At,
     /// Only those of nodes at this site
     #[arg(long, value_name = "SITE", value_hint = ValueHint::Other)]
     site: Option<String>,
+    /// The segments instead, and by which way each is read from here, and why (as `catena segments ls --explain`)
+    #[arg(long, conflicts_with = "site")]
+    segments: bool,
 }
 
 pub(crate) async fn run(args: &Ls, output: &Output) -> Result<(), Failure> {
+    if args.segments {
+        return segments::explain_all(&args.at, output).await;
+    }
     let connecting = connect::connect(&args.at, None, None, output);
     let asked = connect::ask(connecting, "asking the nodes", output, async |client| Ok(client.services().await));
     let all = asked.await?;

@@ -122,6 +122,12 @@ pub(crate) async fn run(args: &Segments, output: &Output) -> Result<(), Failure>
     }
 }
 
+/// All that there are, each with its way.
+pub(crate) async fn explain_all(at: &At, output: &Output) -> Result<(), Failure> {
+    let through = Through { at: at.clone(), rdma: None, rdma_address: None };
+    list(&Ls { owner: None, explain: true, through }, output).await
+}
+
 async fn list(args: &Ls, output: &Output) -> Result<(), Failure> {
     let asked = connect::ask(args.through.connect(output), "asking the nodes", output, async |client| {
         let listed = listed(client, args, output).await?;
