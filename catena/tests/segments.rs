@@ -122,6 +122,23 @@ async fn a_swap_notifies_its_owner_where_it_asks_to() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flush_tells_each_write_that_was_not_done() {
+    for way in WAYS {
+        let Pair { owner, importer } = pair(way).await;
+        let segment = owner.export("small", 100, open(Rights::READ)).unwrap();
+        let near = importer.import("owner/small").await.unwrap();
+        near.write(0, &[1][..]).await.unwrap();
+        near.write(16, &[2; 8][..]).await.unwrap();
+        let why = near.flush().await.unwrap_err();
+        let each: Vec<(u64, u64, String)> = catena::from_value(&why.params.clone().unwrap()).unwrap();
+        assert_eq!(each, [(0, 1, names::NO_RIGHT.to_owned()), (16, 8, names::NO_RIGHT.to_owned())], "{way:?}");
+        assert!(why.message.ends_with("not done: 1 bytes at 0, 8 bytes at 16"), "{why}");
+        near.flush().await.expect("it is told once");
+        drop(segment);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_read_or_a_swap_brings_is_put_into_a_segment_of_ones_own() {
     let owner = Node::builder("owner").listen("127.0.0.1:0").start().await.unwrap();
     let place = Place::new(owner.address().unwrap());

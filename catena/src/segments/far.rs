@@ -6,16 +6,17 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use catena_core::segments::{Answer, Asked, Direct, WriteRefused};
+use catena_core::segments::{Answer, Asked, Direct, RefusedWrite, WriteRefused};
 use catena_net::{INLINE_BYTES_MAX, Link, Message as Frame};
 use catena_wire::{Buffer, Encoded, Exception, Message, Order, SegmentMessage, SegmentRefusal};
 use tokio::sync::oneshot;
 
 use super::{
     Granted, Imported, Wish,
+    errors::of_refusal,
     hub::{Hub, Outcome, Waiter, post, try_post},
 };
-use crate::messages::is_near;
+use crate::{messages::is_near, to_value};
 
 /// Longer accesses go in pieces, in bytes: as long as one fits into a link's medium lane with room for others.
 pub(crate) const PIECE_BYTES: u64 = 256 << 10;
@@ -206,13 +207,14 @@ impl Imported {
     fn try_write_piece(&self, link: &Link, at: u64, piece: Bytes, part: bool, wish: Wish) -> Result<(), WriteRefused> {
         let hub = self.hub();
         let by = (self.inner.id, link.id());
+        let bytes = piece.len() as u64;
         let written = hub.machine().importer.write(hub.now(), by, at, piece, (wish.notify, wish.order));
         let (message, flush) = written?;
         if let SegmentMessage::Write { turn, at, notify, order, .. } = message
             && !try_post(link, message.clone(), part)
         {
             // A turn that never came would hold up all after it.
-            hub.machine().importer.imports.not_sent(self.inner.id);
+            hub.machine().importer.imports.not_sent(self.inner.id, (at, bytes));
             post(link, SegmentMessage::Write { turn, at, notify, order, data: Bytes::new() });
         }
         if let Some(Asked { message, .. }) = flush {
@@ -225,12 +227,27 @@ impl Imported {
         let hub = self.hub();
         let (sender, answer) = oneshot::channel();
         let begun = hub.machine().importer.flush(hub.now(), self.inner.id, sender);
-        let begun = begun.map_err(|why| self.refused("WRITE", why))?;
+        let begun = begun.map_err(|why| self.not_written(why))?;
         let Some(Asked { id, message }) = begun else { return Ok(()) };
         let link = self.link("WRITE").await?;
         post(&link, message);
         let mut under_way = UnderWay { hub: Arc::clone(hub), id, answer };
-        under_way.outcome().await.map(drop).map_err(|why| self.refused("WRITE", why))
+        under_way.outcome().await.map(drop).map_err(|why| self.not_written(why))
+    }
+
+    /// What a flush tells: the first reason, and each write that was not done, with its own.
+    fn not_written(&self, first: SegmentRefusal) -> Exception {
+        let mut why = self.refused("WRITE", first);
+        let refused = self.hub().machine().importer.imports.take_told(self.inner.id);
+        if refused.is_empty() {
+            return why;
+        }
+        let named = |write: &RefusedWrite| (write.offset, write.bytes, of_refusal("WRITE", write.why).name);
+        let shown = |write: &RefusedWrite| format!("{} bytes at {}", write.bytes, write.offset);
+        why.message += "; not done: ";
+        why.message += &refused.iter().map(shown).collect::<Vec<_>>().join(", ");
+        let params = to_value(&refused.iter().map(named).collect::<Vec<_>>());
+        params.map_or(why.clone(), |params| why.with_params(params))
     }
 
     pub(super) async fn swap_far(

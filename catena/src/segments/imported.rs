@@ -276,7 +276,8 @@ impl Imported {
     /// Waits until everything written before has been done.
     ///
     /// # Errors
-    /// The first of what was refused since the last flush. `OwnerLost`, `OwnerSilent`: `unknown`.
+    /// Why the first write was refused, of those since the last flush; its parameters are all that were, each with its offset, how many bytes, and the name of why
+    /// (16 at most, of which the last stands for those after it). `OwnerLost`, `OwnerSilent`: `unknown`.
     pub async fn flush(&self) -> Result<(), Exception> {
         self.flush_far().await
     }

@@ -17,7 +17,9 @@ use crate::{
 
 /// List the services there are
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  catena ls\n  catena ls --site cam\n  catena ls --segments\n  catena ls --connect 10.0.0.7:7400 --json")]
+#[command(
+    after_help = "Examples:\n  catena ls\n  catena ls --site cam\n  catena ls --segments\n  catena ls --connect 10.0.0.7:7400 --json"
+)]
 pub(crate) struct Ls {
     #[command(flatten)]
     at: At,

@@ -199,7 +199,7 @@ impl<W> Importer<W> {
             return Err(WriteRefused::Never(SegmentRefusal::TooLarge(most)));
         }
         let by = (owner, link);
-        let Begun { turn, make_room } = self.writes.begin(by, id, bytes);
+        let Begun { turn, make_room } = self.writes.begin(by, id, (offset, bytes));
         let flush = make_room.and_then(|upto| self.make_room(now, by, upto));
         let Some(turn) = turn else { return Err(WriteRefused::NoRoom(flush)) };
         self.imports.wrote(id, (link, turn + 1));
@@ -243,8 +243,8 @@ impl<W> Importer<W> {
         let by = (from, link);
         let id = match &message {
             SegmentMessage::NotWritten(turn, why) => {
-                let import = self.writes.import_of(by, *turn)?;
-                self.imports.refused(import, *turn, *why);
+                let (import, write) = self.writes.refused(by, *turn, *why)?;
+                self.imports.refused(import, write);
                 return None;
             }
             SegmentMessage::Data(id, _)

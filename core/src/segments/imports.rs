@@ -31,22 +31,36 @@ pub struct Import {
 /// How far a segment was written: by which link, and how many writes of that link the last one and those before it are.
 pub(super) type Written = (u64, u64);
 
+/// A write that was not done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RefusedWrite {
+    pub(super) turn: u64,
+    /// Where its first byte was to go.
+    pub offset: u64,
+    /// How many.
+    pub bytes: u64,
+    /// Why.
+    pub why: SegmentRefusal,
+}
+
 #[derive(Debug)]
 struct Imported {
     import: Import,
     users: u32,
     written: Option<Written>,
-    /// Writes that were refused and of which no flush has told: turn and reason.
-    refused: Vec<(u64, SegmentRefusal)>,
+    /// Writes that were refused and of which no flush has told.
+    refused: Vec<RefusedWrite>,
+    /// Those of which the last flush told.
+    told: Vec<RefusedWrite>,
 }
 
 impl Imported {
     /// For the flush that covers it. Of too many the last stands for all: the flush that covers that one says so.
-    fn refuse(&mut self, turn: u64, why: SegmentRefusal) {
+    fn refuse(&mut self, write: RefusedWrite) {
         if self.refused.len() == REFUSALS_MAX {
             self.refused.pop();
         }
-        self.refused.push((turn, why));
+        self.refused.push(write);
     }
 }
 
@@ -102,7 +116,13 @@ impl Imports {
             return Err(SegmentRefusal::Overloaded);
         }
         let import = Import { owner, entry, grant, stale: None, slot };
-        let id = ImportId(self.all.insert(Imported { import, users: 1, written: None, refused: Vec::new() }));
+        let id = ImportId(self.all.insert(Imported {
+            import,
+            users: 1,
+            written: None,
+            refused: Vec::new(),
+            told: Vec::new(),
+        }));
         if grant.is_none() {
             self.by_name.insert(key, id);
         }
@@ -148,9 +168,14 @@ impl Imports {
     }
 
     /// A write could not be sent: its turn has to be passed on, by a write of nothing, and the next flush says so.
-    pub fn not_sent(&mut self, id: ImportId) {
+    pub fn not_sent(&mut self, id: ImportId, (offset, bytes): (u64, u64)) {
         let turn = self.written(id).map_or(0, |(_, upto)| upto.saturating_sub(1));
-        self.refused(id, turn, SegmentRefusal::Overloaded);
+        self.refused(id, RefusedWrite { turn, offset, bytes, why: SegmentRefusal::Overloaded });
+    }
+
+    /// The writes that were refused, of which the last flush told; at most 16, of which the last stands for those after it.
+    pub fn take_told(&mut self, id: ImportId) -> Vec<RefusedWrite> {
+        self.all.get_mut(id.0).map(|imported| core::mem::take(&mut imported.told)).unwrap_or_default()
     }
 
     pub(super) const fn len(&self) -> usize {
@@ -184,9 +209,9 @@ impl Imports {
     }
 
     /// A write to it was refused.
-    pub(super) fn refused(&mut self, id: ImportId, turn: u64, why: SegmentRefusal) {
+    pub(super) fn refused(&mut self, id: ImportId, write: RefusedWrite) {
         if let Some(imported) = self.all.get_mut(id.0) {
-            imported.refuse(turn, why);
+            imported.refuse(write);
         }
     }
 
@@ -194,9 +219,8 @@ impl Imports {
     pub(super) fn flushed(&mut self, id: ImportId, upto: Written) -> Option<SegmentRefusal> {
         let imported = self.all.get_mut(id.0)?;
         imported.written = imported.written.filter(|written| *written != upto);
-        let (told, later): (Vec<_>, _) =
-            core::mem::take(&mut imported.refused).into_iter().partition(|(turn, _)| *turn < upto.1);
-        imported.refused = later;
-        told.first().map(|(_, why)| *why)
+        let (told, later) = core::mem::take(&mut imported.refused).into_iter().partition(|write| write.turn < upto.1);
+        (imported.refused, imported.told) = (later, told);
+        imported.told.first().map(|write| write.why)
     }
 }

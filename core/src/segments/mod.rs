@@ -35,7 +35,7 @@ pub use clerk::{Clerk, Placed};
 pub use exports::{Export, ExportError, Exports, Notify, SegmentId};
 pub use grants::Grant;
 pub use importer::{Answer, Direct, Importer, WriteRefused};
-pub use imports::{Import, ImportId, Imports};
+pub use imports::{Import, ImportId, Imports, RefusedWrite};
 pub use owner::{Owner, Todo};
 pub use policy::SegmentPolicy;
 pub use requests::Asked;

@@ -2,9 +2,9 @@
 
 use alloc::collections::{BTreeMap, VecDeque};
 
-use catena_wire::NodeId;
+use catena_wire::{NodeId, SegmentRefusal};
 
-use super::imports::ImportId;
+use super::imports::{ImportId, RefusedWrite};
 
 /// What even an empty write costs of the bytes that may be under way.
 const WRITE_COST_BYTES: u64 = 64;
@@ -25,6 +25,8 @@ struct Stream {
 struct UnderWay {
     turn: u64,
     import: ImportId,
+    offset: u64,
+    /// With what it costs.
     bytes: u64,
 }
 
@@ -49,7 +51,12 @@ impl Writes {
     }
 
     /// Gives a write its turn. Over another link than the last they begin anew: those of the old one are lost with it.
-    pub(super) fn begin(&mut self, (owner, link): (NodeId, u64), import: ImportId, bytes: u64) -> Begun {
+    pub(super) fn begin(
+        &mut self,
+        (owner, link): (NodeId, u64),
+        import: ImportId,
+        (offset, bytes): (u64, u64),
+    ) -> Begun {
         let stream = self.by_owner.entry(owner).or_default();
         if stream.link != link {
             *stream = Stream { link, ..Stream::default() };
@@ -60,7 +67,7 @@ impl Writes {
         if let Some(turn) = turn {
             stream.next += 1;
             stream.bytes += bytes;
-            stream.under_way.push_back(UnderWay { turn, import, bytes });
+            stream.under_way.push_back(UnderWay { turn, import, offset, bytes });
         }
         let make_room = !stream.making_room && (!room || stream.bytes > self.bytes_max / 2);
         stream.making_room |= make_room;
@@ -83,11 +90,17 @@ impl Writes {
         }
     }
 
-    /// To what a write of this turn went.
-    pub(super) fn import_of(&mut self, by: (NodeId, u64), turn: u64) -> Option<ImportId> {
+    /// The write of this turn, which was refused for this reason, and to what it went.
+    pub(super) fn refused(
+        &mut self,
+        by: (NodeId, u64),
+        turn: u64,
+        why: SegmentRefusal,
+    ) -> Option<(ImportId, RefusedWrite)> {
         let under_way = &self.stream(by)?.under_way;
         let at = under_way.binary_search_by_key(&turn, |write| write.turn).ok()?;
-        under_way.get(at).map(|write| write.import)
+        let UnderWay { import, offset, bytes, .. } = *under_way.get(at)?;
+        Some((import, RefusedWrite { turn, offset, bytes: bytes - WRITE_COST_BYTES, why }))
     }
 
     /// What was sent over it may not have been done.

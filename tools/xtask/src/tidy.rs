@@ -228,7 +228,10 @@ fn too_long(root: &Path) -> Result<Vec<String>> {
 /// Lines that are neither blank nor a comment's nor import something.
 fn code_lines(text: &str) -> usize {
     const NO_CODE: [&str; 6] = ["//", "/*", "*", "import ", "package ", "use "];
-    text.lines().map(str::trim).filter(|line| !line.is_empty() && !NO_CODE.iter().any(|start| line.starts_with(start))).count()
+    text.lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !NO_CODE.iter().any(|start| line.starts_with(start)))
+        .count()
 }
 
 /// The proof that nothing of an operating system is used: this target has no standard library at all.
