@@ -29,7 +29,7 @@ use crate::{
 pub struct Context {
     /// Microseconds that the caller will wait.
     pub time_left_us: u64,
-    /// What it may spend of the call's hops.
+    /// What it may spend of the call's hops; of a chain's step, what any call may.
     pub(crate) hops_left: u32,
     /// The node on which it runs.
     pub node: Arc<str>,

@@ -214,7 +214,7 @@ impl Imported {
             && !try_post(link, message.clone(), part)
         {
             // A turn that never came would hold up all after it.
-            hub.machine().importer.imports.not_sent(self.inner.id, (at, bytes));
+            hub.machine().importer.imports.not_sent(self.inner.id, (at.offset, bytes));
             post(link, SegmentMessage::Write { turn, at, notify, order, data: Bytes::new() });
         }
         if let Some(Asked { message, .. }) = flush {
@@ -238,7 +238,9 @@ impl Imported {
     /// What a flush tells: the first reason, and each write that was not done, with its own.
     fn not_written(&self, first: SegmentRefusal) -> Exception {
         let mut why = self.refused("WRITE", first);
-        let refused = self.hub().machine().importer.imports.take_told(self.inner.id);
+        let mut refused = self.hub().machine().importer.imports.take_told(self.inner.id);
+        // Of what went by a link that was lost nobody knows which of it was done.
+        refused.retain(|write| write.bytes > 0);
         if refused.is_empty() {
             return why;
         }

@@ -24,7 +24,7 @@ use super::{
     lock,
 };
 use crate::{
-    Context, Service,
+    Context, RunOptions, Service,
     durable::fingerprint_of,
     replying::{Right, Whole, list_of},
     service::Running,
@@ -281,7 +281,9 @@ impl Shell {
         right: Right,
     ) -> Context {
         let (node, site) = (Arc::clone(&self.name), self.site.clone());
-        let (time_left_us, hops_left) = (budget.time_left_us(), budget.hops_left());
+        let time_left_us = budget.time_left_us();
+        // A chain keeps its hops to itself, and pays one for the step: what the step calls in turn has as many as any call.
+        let hops_left = step.as_ref().map_or_else(|| budget.hops_left(), |_| RunOptions::default().hops_max);
         Context { time_left_us, hops_left, node, site, credentials, right, step, shell: Arc::clone(self) }
     }
 

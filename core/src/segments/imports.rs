@@ -203,7 +203,7 @@ impl Imports {
         let Some(imported) = self.all.get_mut(id.0) else { return };
         if imported.written.is_some_and(|(before, _)| before != link) {
             // What was written over a link that is lost may not have been done.
-            imported.refuse(0, SegmentRefusal::OwnerLost);
+            imported.refuse(RefusedWrite { turn: 0, offset: 0, bytes: 0, why: SegmentRefusal::OwnerLost });
         }
         imported.written = Some((link, upto));
     }
