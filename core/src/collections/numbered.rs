@@ -2,13 +2,13 @@
 
 use alloc::vec::Vec;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Numbered<T> {
     places: Vec<Place<T>>,
     free: Vec<u32>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Place<T> {
     /// How often it was used before.
     round: u32,

@@ -70,7 +70,7 @@ impl fmt::Display for ExportError {
 
 impl core::error::Error for ExportError {}
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Exported<M> {
     name: Box<str>,
     pub(super) bytes: u64,
@@ -90,7 +90,7 @@ impl<M> Exported<M> {
 }
 
 /// A number, and who has it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Slot<M> {
     /// Of the segment that has it, or of the last one that had.
     generation: u64,
@@ -98,7 +98,7 @@ struct Slot<M> {
 }
 
 /// All segments that this node exports.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Exports<M> {
     policy: SegmentPolicy,
     last_generation: u64,

@@ -24,7 +24,7 @@ pub struct Grant {
     pub until: Time,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Held {
     grant: Grant,
     number: u32,
@@ -32,7 +32,7 @@ struct Held {
 
 /// All that are out, by their numbers, which are drawn at random. The number of a grant to one partner is no secret; that of a grant to whoever knows
 /// it has 64 bits that nobody can guess.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Grants {
     by_number: BTreeMap<u64, Held>,
     per_peer: BTreeMap<NodeId, usize>,

@@ -58,7 +58,7 @@ pub enum Direct<'a> {
 }
 
 /// What this node does with segments of others.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Importer<W> {
     /// What is imported.
     pub imports: Imports,

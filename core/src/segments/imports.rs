@@ -43,7 +43,7 @@ pub struct RefusedWrite {
     pub why: SegmentRefusal,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Imported {
     import: Import,
     users: u32,
@@ -65,7 +65,7 @@ impl Imported {
 }
 
 /// All segments that are imported here.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Imports {
     imports_max: usize,
     all: Numbered<Imported>,

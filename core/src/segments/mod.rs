@@ -44,7 +44,7 @@ pub use requests::Asked;
 pub use policy::SegmentBug;
 
 /// Both halves of what a node does with segments.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Segments<M, W> {
     /// Segments of this node.
     pub owner: Owner<M>,

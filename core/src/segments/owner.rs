@@ -92,7 +92,7 @@ pub enum Todo<M> {
 }
 
 /// The segments of this node.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Owner<M> {
     /// What is exported.
     pub exports: Exports<M>,

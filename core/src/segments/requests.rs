@@ -25,7 +25,7 @@ pub(super) enum Kind {
     List,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Request<W> {
     /// The owner, and the link.
     pub(super) by: (NodeId, u64),
@@ -44,7 +44,7 @@ pub struct Asked {
     pub message: SegmentMessage,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Requests<W> {
     requests_max: usize,
     timeout_us: u64,

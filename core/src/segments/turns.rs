@@ -10,7 +10,7 @@ use catena_wire::{SegmentMessage, SegmentRefusal};
 use super::policy::SegmentPolicy;
 
 /// What was sent on one link.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Turns {
     /// The write that is next.
     next: u64,
@@ -22,7 +22,7 @@ struct Turns {
 }
 
 /// A write whose turn has not come.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Early {
     /// It will be done.
     Held(SegmentMessage),
@@ -41,7 +41,7 @@ pub(super) enum Now {
     Full(SegmentMessage),
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct AllTurns {
     by_link: BTreeMap<u64, Turns>,
     held_bytes: u64,

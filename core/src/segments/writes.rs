@@ -10,7 +10,7 @@ use super::imports::{ImportId, RefusedWrite};
 const WRITE_COST_BYTES: u64 = 64;
 
 /// Writes to one owner.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Stream {
     link: u64,
     next: u64,
@@ -21,7 +21,7 @@ struct Stream {
     making_room: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct UnderWay {
     turn: u64,
     import: ImportId,
@@ -39,7 +39,7 @@ pub(super) struct Begun {
 }
 
 /// The writes under way, to all owners.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Writes {
     bytes_max: u64,
     by_owner: BTreeMap<NodeId, Stream>,

@@ -1,8 +1,13 @@
-//! The machine of segments by itself, and in a small world with faults drawn from seeds.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+//! The machine of segments by itself, in a small world with faults drawn from seeds, and in every state of worlds that
+//! are smaller still.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod alone;
 #[path = "../common/drawn.rs"]
 mod drawn;
 mod names;
+#[path = "../common/print.rs"]
+mod print;
+mod small;
+mod walk;
 mod world;

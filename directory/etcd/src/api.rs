@@ -6,8 +6,9 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use catena_directory::ResolveError;
 use futures_util::StreamExt;
 use reqwest::{Client, Response};
-use serde::Deserialize;
 use serde_json::{Value, json};
+
+use crate::answer::{Change, Pair, listed, parsed, told};
 
 /// How long one request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
@@ -22,50 +23,8 @@ pub(crate) struct Api {
     endpoints: Vec<String>,
 }
 
-/// A key and its value, as etcd has them.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Pair {
-    pub(crate) key: String,
-    pub(crate) value: Vec<u8>,
-    /// The older the smaller.
-    pub(crate) created: i64,
-}
-
-/// What a watch tells.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Change {
-    Put(Pair),
-    Delete(String),
-}
-
-#[derive(Deserialize)]
-struct RawPair {
-    key: String,
-    #[serde(default)]
-    value: String,
-    #[serde(default)]
-    create_revision: String,
-}
-
-#[derive(Deserialize)]
-struct RawEvent {
-    #[serde(default, rename = "type")]
-    kind: String,
-    kv: RawPair,
-}
-
 fn encoded(text: &str) -> String {
     BASE64_STANDARD.encode(text)
-}
-
-impl RawPair {
-    fn decoded(self) -> Option<Pair> {
-        Some(Pair {
-            key: String::from_utf8(BASE64_STANDARD.decode(self.key).ok()?).ok()?,
-            value: BASE64_STANDARD.decode(self.value).ok()?,
-            created: self.create_revision.parse().unwrap_or_default(),
-        })
-    }
 }
 
 /// The keys that begin with `prefix` end before this.
@@ -112,21 +71,16 @@ impl Api {
 
     async fn ask(&self, path: &str, body: &Value) -> Result<Value, ResolveError> {
         let response = self.post(path, body, Some(REQUEST_TIMEOUT)).await?;
-        let bytes = whole(response, ANSWER_BYTES_MAX).await?;
-        serde_json::from_slice(&bytes).map_err(|why| ResolveError(format!("etcd answers what is no JSON: {why}")))
+        parsed(&whole(response, ANSWER_BYTES_MAX).await?)
     }
 
-    /// Everything under a prefix, and the revision of the whole at which that was so.
+    /// Everything under a prefix, and the first revision of the whole of which that does not tell.
     pub(crate) async fn list(&self, prefix: &str, pairs_max: usize) -> Result<(Vec<Pair>, i64), ResolveError> {
         let body = json!({
             "key": encoded(prefix), "range_end": end_of(prefix), "limit": pairs_max,
             "sort_order": "ASCEND", "sort_target": "CREATE",
         });
-        let mut answer = self.ask("/v3/kv/range", &body).await?;
-        let revision = answer["header"]["revision"].as_str().and_then(|text| text.parse().ok()).unwrap_or_default();
-        let pairs: Vec<RawPair> =
-            answer.get_mut("kvs").and_then(|kvs| serde_json::from_value(kvs.take()).ok()).unwrap_or_default();
-        Ok((pairs.into_iter().filter_map(RawPair::decoded).collect(), revision))
+        Ok(listed(self.ask("/v3/kv/range", &body).await?))
     }
 
     /// A lease that ends by itself when it is not kept alive.
@@ -156,15 +110,15 @@ impl Api {
         self.ask("/v3/kv/deleterange", &json!({ "key": encoded(key) })).await.map(drop)
     }
 
-    /// Tells of every change under a prefix after `revision`, until etcd is gone or has forgotten so old a revision.
+    /// Tells of every change under a prefix from a revision on, until etcd is gone or has forgotten so old a revision.
     pub(crate) async fn watch(
         &self,
         prefix: &str,
-        revision: i64,
+        first: i64,
         mut changed: impl FnMut(Vec<Change>) -> bool,
     ) -> Result<(), ResolveError> {
         let create = json!({ "create_request": {
-            "key": encoded(prefix), "range_end": end_of(prefix), "start_revision": (revision + 1).to_string(),
+            "key": encoded(prefix), "range_end": end_of(prefix), "start_revision": first.to_string(),
             "progress_notify": true,
         }});
         let response = self.post("/v3/watch", &create, None).await?;
@@ -175,7 +129,7 @@ impl Api {
             for byte in chunk {
                 if byte != b'\n' {
                     line.push(byte);
-                } else if !take(&std::mem::take(&mut line), &mut changed)? {
+                } else if !changed(told(&std::mem::take(&mut line))?) {
                     return Ok(());
                 }
             }
@@ -185,28 +139,6 @@ impl Api {
         }
         Err(ResolveError("etcd ended the watch".into()))
     }
-}
-
-/// One line of a watch. Says whether to go on.
-fn take(line: &[u8], changed: &mut impl FnMut(Vec<Change>) -> bool) -> Result<bool, ResolveError> {
-    let mut told: Value =
-        serde_json::from_slice(line).map_err(|why| ResolveError(format!("etcd tells what is no JSON: {why}")))?;
-    if told.get("error").is_some() || told["result"]["canceled"].as_bool() == Some(true) {
-        return Err(ResolveError(format!(
-            "etcd watches no longer: {}",
-            told.to_string().chars().take(200).collect::<String>()
-        )));
-    }
-    let events: Vec<RawEvent> = told
-        .pointer_mut("/result/events")
-        .and_then(|events| serde_json::from_value(events.take()).ok())
-        .unwrap_or_default();
-    let changes = events.into_iter().filter_map(|event| {
-        let delete = event.kind == "DELETE";
-        let pair = event.kv.decoded()?;
-        Some(if delete { Change::Delete(pair.key) } else { Change::Put(pair) })
-    });
-    Ok(changed(changes.collect()))
 }
 
 async fn whole(response: Response, bytes_max: usize) -> Result<Vec<u8>, ResolveError> {

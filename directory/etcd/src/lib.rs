@@ -5,6 +5,7 @@
 //! again: its data may be old. An entry of a node that is gone does no harm: the node there is another run, which is not what was meant.
 #![forbid(unsafe_code)]
 
+mod answer;
 mod api;
 mod mirror;
 
@@ -175,11 +176,11 @@ impl Inner {
             let Some(api) = self.api.get() else { return };
             let why = match self.list(api).await {
                 Err(why) => why,
-                Ok(revision) => {
+                Ok(first) => {
                     pause_ms = PAUSE_MS;
                     // What it had may be old, and have lost what this node wrote.
                     self.news.notify_one();
-                    let watched = api.watch(&self.prefix, revision, |changes| {
+                    let watched = api.watch(&self.prefix, first, |changes| {
                         let news = lock(&self.mirror).apply(changes);
                         self.tell(&news);
                         true
@@ -193,12 +194,13 @@ impl Inner {
         }
     }
 
+    /// Takes in everything, and gives the first revision of which that does not tell.
     async fn list(&self, api: &Api) -> Result<i64, ResolveError> {
-        let (pairs, revision) = api.list(&self.prefix, ENTRIES_MAX).await?;
+        let (pairs, first) = api.list(&self.prefix, ENTRIES_MAX).await?;
         let news = lock(&self.mirror).replace(pairs);
         self.first.send_replace(true);
         self.tell(&news);
-        Ok(revision)
+        Ok(first)
     }
 
     /// Writes what this node serves, and keeps its lease alive.

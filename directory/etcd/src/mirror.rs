@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Instant};
 
 use catena_directory::ServiceEntry;
 
-use crate::api::{Change, Pair};
+use crate::answer::{Change, Pair};
 
 /// Entries that are kept; beyond them a service is not found.
 pub(crate) const ENTRIES_MAX: usize = 65_536;
