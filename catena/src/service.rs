@@ -37,6 +37,8 @@ pub struct Context {
     pub credentials: Option<Value>,
     /// Where replies go.
     pub(crate) right: Right,
+    /// How many calls a plain call came with, for what it delegates.
+    pub(crate) hops_left: u32,
     /// The step of a chain that this is. If it is ever done again it has the same key: the idempotency key for whatever
     /// the function itself calls.
     pub step: Option<StepKey>,

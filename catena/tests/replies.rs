@@ -520,6 +520,26 @@ async fn what_cannot_be_is_refused_by_name() {
     assert!(matches!(client.replies("a", &()).await, Err(why) if why.name == exceptions::BAD_PARAMETERS));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_circle_of_delegations_is_as_long_as_its_hops_allow_for_plain_calls_too() {
+    let runs = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&runs);
+    let service = Service::new("a").replies("circle", move |context: Context, (): ()| {
+        count.fetch_add(1, Ordering::SeqCst);
+        async move { Ok(context.delegate("a/circle", &())?) }
+    });
+    let (_nodes, client) = nodes(vec![service]).await;
+    // Each is one hop, and lends half of what is left then.
+    for (hops_max, expected) in [(0, 1), (1, 2), (5, 3), (2_000, 11)] {
+        let options = RunOptions { hops_max, ..RunOptions::default() };
+        let set = client.replies_with("a/circle", to_value(&()).unwrap(), &options).unwrap();
+        let of_set = all(set).await.1.expect("an exception");
+        assert_eq!((of_set.name.as_str(), runs.swap(0, Ordering::SeqCst)), (exceptions::HOP_BUDGET_EXCEEDED, expected));
+        let plain = client.call_with("a", "circle", to_value(&()).unwrap(), &options).await.unwrap_err();
+        assert_eq!((plain.name.as_str(), runs.swap(0, Ordering::SeqCst)), (exceptions::HOP_BUDGET_EXCEEDED, expected));
+    }
+}
+
 #[allow(clippy::disallowed_methods, reason = "a blocking function has a thread of its own")]
 #[tokio::test(flavor = "multi_thread")]
 async fn streams_iterators_and_blocking_functions_reply_and_overload_is_refused_by_name() {

@@ -51,6 +51,8 @@ pub enum Action {
         params: Value,
         /// How long the caller will wait, microseconds.
         time_left_us: u64,
+        /// How many calls it may still lead to. For a step of a chain that is what the chain lent in case it becomes a chain, if anything.
+        hops_left: u32,
         /// On whose behalf.
         credentials: Option<Value>,
         /// The step of a chain that it is: the same key if it is ever done again.

@@ -24,9 +24,9 @@ use super::{
     lock,
 };
 use crate::{
-    Context, Service,
+    Context, RunOptions, Service,
     durable::fingerprint_of,
-    replying::{Right, Whole, list_of},
+    replying::{Complete, Right, list_of},
     service::Running,
 };
 
@@ -193,14 +193,17 @@ impl Shell {
                 function,
                 params,
                 time_left_us,
+                hops_left,
                 credentials,
                 key,
                 duplicate,
                 right,
             } => {
                 let Some(known) = self.service(&service) else { return drop(lock(&self.running).remove(&ticket)) };
-                let (right, gathered) = self.right_of(right, known.is_replying(&function));
-                let context = self.context(time_left_us, credentials, key, right);
+                // A chain keeps its hops: what a step of it delegates shares a budget of its own.
+                let hops_left = if key.is_some() { RunOptions::default().hops_max } else { hops_left };
+                let (right, gathered) = self.right_of(right, known.is_replying(&function), hops_left);
+                let context = self.context((time_left_us, hops_left), credentials, key, right);
                 self.run_service(ticket, (known, function), params, context, gathered, duplicate);
             }
             Action::RightChanged(right) => self.right_changed(&right),
@@ -285,13 +288,13 @@ impl Shell {
 
     fn context(
         self: &Arc<Self>,
-        time_left_us: u64,
+        (time_left_us, hops_left): (u64, u32),
         credentials: Option<Value>,
         step: Option<StepKey>,
         right: Right,
     ) -> Context {
         let (node, site) = (Arc::clone(&self.name), self.site.clone());
-        Context { time_left_us, node, site, credentials, right, step, shell: Arc::clone(self) }
+        Context { time_left_us, node, site, credentials, right, hops_left, step, shell: Arc::clone(self) }
     }
 
     fn run_service(
@@ -300,7 +303,7 @@ impl Shell {
         (service, function): (Arc<Service>, String),
         params: Value,
         context: Context,
-        gathered: Option<oneshot::Receiver<Whole>>,
+        gathered: Option<oneshot::Receiver<Complete>>,
         duplicate: Option<PossibleDuplicate>,
     ) {
         let (began, time_left_us) = (Instant::now(), context.time_left_us);
@@ -323,14 +326,14 @@ impl Shell {
         };
         // Most are done at once: nothing is set up for waiting.
         let running: Running = match (polled, gathered) {
-            (Poll::Ready(Ok(Answer::Nothing)), Some(gathered)) => Box::pin(list_when_whole(gathered)),
+            (Poll::Ready(Ok(Answer::Nothing)), Some(gathered)) => Box::pin(list_when_complete(gathered)),
             (Poll::Ready(result), _) => {
                 drop(running);
                 return self.service_done(ticket, result, began, right);
             }
             (Poll::Pending, Some(gathered)) => Box::pin(async move {
                 match running.await {
-                    Ok(Answer::Nothing) => list_when_whole(gathered).await,
+                    Ok(Answer::Nothing) => list_when_complete(gathered).await,
                     result => result,
                 }
             }),
@@ -411,7 +414,7 @@ impl Shell {
 }
 
 /// What a function gathers, when nobody can add to it any more.
-async fn list_when_whole(gathered: oneshot::Receiver<Whole>) -> Result<Answer, Exception> {
+async fn list_when_complete(gathered: oneshot::Receiver<Complete>) -> Result<Answer, Exception> {
     let replies = gathered.await.unwrap_or_else(|_| Ok(Vec::new()))?;
     list_of(&replies).map(Answer::Value)
 }

@@ -54,14 +54,25 @@ impl Calls {
             _ if request.right.is_some() => return ground.out.tell(Event::Take(request)),
             _ => None,
         };
-        let time_left_us = request.budget_now(ground.now).time_left_us();
+        let budget = request.budget_now(ground.now);
+        let (time_left_us, hops_left) = (budget.time_left_us(), budget.hops_left());
         let params = core::mem::replace(&mut request.params, Value::null());
         let (service, function) = (request.service.clone(), request.function.clone());
         let (credentials, key) = (request.credentials.clone(), request.key.clone());
         let duplicate = request.duplicate.as_deref().cloned();
         let ticket = Ticket(self.insert(ground, request, Stage::Running));
-        let run =
-            Action::RunService { ticket, service, function, params, time_left_us, credentials, key, duplicate, right };
+        let run = Action::RunService {
+            ticket,
+            service,
+            function,
+            params,
+            time_left_us,
+            hops_left,
+            credentials,
+            key,
+            duplicate,
+            right,
+        };
         ground.out.ask(run);
     }
 
