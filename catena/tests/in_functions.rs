@@ -255,6 +255,21 @@ async fn a_million_replies_flow_through_a_function_that_keeps_none() {
     assert_eq!(mesh.value(source, json!(1_000_000)).await, json!(499_999_500_000_u64));
 }
 
+/// A call, not a loop: the function goes on when nobody can reply any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_whose_service_delegates_gets_the_replies_of_all_or_the_reason_why_not() {
+    let mesh = Mesh::new().await;
+    let source = r#"export default async (others) => {
+        try { return [await call("b/also", others), await call("c/where", null)]; }
+        catch (why) { return why.name; }
+    }"#;
+    for mode in [Mode::Chain, Mode::Interactive, Mode::Adaptive] {
+        let run = async |others: Json| mesh.run_as(source, others, mode).await.1.unwrap();
+        assert_eq!(run(json!(["c/count", "a/count", "b/count"])).await, json!([["mine", 0, 0, 0], "c"]), "{mode:?}");
+        assert_eq!(run(json!(["c/count", "a/fail"])).await, json!("Refused"), "{mode:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_missing_is_thrown_after_the_last_reply_or_read_from_the_set() {
     let mesh = Mesh::new().await;
@@ -282,22 +297,6 @@ async fn what_is_missing_is_thrown_after_the_last_reply_or_read_from_the_set() {
         nobody,
         json!([[], "UnknownService", true, "exception", [["nobody/f", "client", "UnknownService", true]]])
     );
-}
-
-/// A plain call of a chain is one step, whoever answers it.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_step_at_a_service_that_delegates_has_the_replies_of_all_as_one_list() {
-    let mesh = Mesh::new().await;
-    let source = r#"export default async (others) => {
-        let all;
-        try { all = await call("b/also", others); } catch (why) { all = why.name; }
-        return [all, await call("a/where", null)];
-    }"#;
-    for (others, expected) in
-        [(["c/count", "a/count"], json!(["mine", 0, 0])), (["c/count", "c/fail"], json!("Refused"))]
-    {
-        assert_eq!(mesh.value(source, json!(others)).await, json!([expected, "a"]));
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

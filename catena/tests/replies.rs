@@ -12,8 +12,7 @@ use std::{
 };
 
 use catena::{
-    Budget, Client, Context, Ended, Exception, Node, Place, Policy, ReplySet, RunOptions, Service, Value, exceptions,
-    to_value,
+    Budget, Client, Context, Ended, Exception, Node, Place, Policy, ReplySet, RunOptions, Service, exceptions, to_value,
 };
 use tokio::sync::{Notify, Semaphore};
 
@@ -446,28 +445,36 @@ async fn a_delegate_that_is_gone_before_or_after_its_part_takes_nothing_else_wit
         let go = Arc::clone(&goes_on);
         async move {
             context.preturn(&1).await?;
-            context.delegate("mortal/find", &1_u64)?;
+            context.delegate("mortal/find", &3_u64)?;
             go.notified().await;
             Ok(context.preturn(&2).await?)
         }
     });
-    let front = front.replies("hang", async |context: Context, (): ()| Ok(context.delegate("mortal/hang", &())?));
-    let mortal = leaf("mortal", 10).replies("hang", async |_: Context, (): ()| std::future::pending().await);
+    let mortal = leaf("mortal", 10).replies("hang", async |context: Context, (): ()| {
+        context.preturn(&7).await?;
+        std::future::pending::<()>().await;
+        Ok(())
+    });
     let (nodes, client) = nodes(vec![front, mortal]).await;
-    let amid = client.replies("front/hang", &()).await.unwrap();
+    // The two are linked: what it replies comes from itself, and the caller sees that it is gone.
+    assert_eq!(complete(client.replies("mortal/find", &1_u64).await.unwrap()).await, BTreeSet::from([10]));
     let mut after = client.replies("front/find", &()).await.unwrap();
-    let mut came = BTreeSet::new();
-    for _ in 0..2 {
-        let reply = tokio::time::timeout(PATIENCE, after.next()).await.expect("both reply").unwrap().unwrap();
-        came.insert(reply.decode::<u64>().unwrap());
+    for _ in 0..3 {
+        tokio::time::timeout(PATIENCE, after.next()).await.expect("both reply").unwrap().unwrap();
     }
-    assert_eq!(came, BTreeSet::from([1, 10]));
-    nodes[1].close(Duration::ZERO).await;
-    // The caller knows of the death by now: it ends a set whose part was not done.
-    let (_, why, amid) = all(amid).await;
-    assert_eq!(amid.missing().len(), 1, "{why:?}");
+    // The fourth is here and not read: it stays, too.
+    assert!(tokio::time::timeout(PATIENCE, after.has_more()).await.expect("both reply"));
+    let mut witness = client.replies("mortal/hang", &()).await.unwrap();
+    assert_eq!(witness.next().await.unwrap().unwrap().decode::<u64>().unwrap(), 7);
+    nodes[1].close(PATIENCE).await;
+    // The caller has given that node up as soon as another set says so; this one waits for the front alone.
+    let (_, lost, _) = all(witness).await;
+    assert_eq!(lost.expect("it was lost").name, exceptions::NODE_LOST);
     go.notify_one();
-    assert_eq!(complete(after).await, BTreeSet::from([2]), "it had done its part");
+    let at_once = Duration::from_micros(Policy::default().heartbeat_timeout_us / 2);
+    let (came, why, set) = tokio::time::timeout(at_once, all(after)).await.expect("nobody waits for who is gone");
+    assert_eq!((came.len(), set.ended()), (2, Some(Ended::Complete)), "it had done its part: {came:?}, {why:?}");
+    assert!(why.is_none() && set.missing().is_empty() && came.contains(&2), "{came:?}, {:?}", set.missing());
 
     let before = client.replies("front/find", &()).await.unwrap();
     go.notify_one();
@@ -510,26 +517,130 @@ async fn a_delegate_that_dies_amid_its_replies_keeps_those_that_came_and_is_name
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_is_refused_by_name() {
     let service = Service::new("a")
-        .replies("large", async |context: Context, bytes: usize| Ok(context.preturn(&"x".repeat(bytes)).await?))
         .replies("circle", async |context: Context, (): ()| Ok(context.delegate("a/circle", &())?))
         .replies("nowhere", async |context: Context, (): ()| Ok(context.delegate("nowhere", &())?));
     let (_nodes, client) = nodes(vec![service]).await;
-    let why = async |target: &str, params: usize| {
-        let set = match params {
-            0 => client.replies(target, &()).await.unwrap(),
-            _ => client.replies(target, &params).await.unwrap(),
-        };
-        all(set).await.1.expect("an exception")
-    };
-    assert_eq!(why("a/large", 200 << 20).await.name, exceptions::LIMIT_EXCEEDED);
-    assert_eq!(why("a/circle", 0).await.name, exceptions::HOP_BUDGET_EXCEEDED);
-    assert_eq!(why("a/nowhere", 0).await.name, exceptions::BAD_PARAMETERS);
+    let why = async |target: &str| all(client.replies(target, &()).await.unwrap()).await.1.expect("an exception");
+    assert_eq!(why("a/circle").await.name, exceptions::HOP_BUDGET_EXCEEDED);
+    assert_eq!(why("a/nowhere").await.name, exceptions::BAD_PARAMETERS);
     assert!(matches!(client.replies("a", &()).await, Err(why) if why.name == exceptions::BAD_PARAMETERS));
 }
 
-/// Each delegation takes one of the call's hops, whoever gathers the replies.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plain_call_is_delegated_no_more_often_than_its_hops_allow() {
+async fn a_reply_of_200_mb_is_refused_by_name_and_takes_no_other_with_it() {
+    let service = Service::new("a").replies("large", async |context: Context, goes_on: bool| {
+        context.preturn(&1).await?;
+        context.preturn(&2).await?;
+        let refused = context.preturn(&"x".repeat(200 << 20)).await;
+        if goes_on { Ok(context.preturn(&3).await?) } else { Ok(refused?) }
+    });
+    let (_nodes, client) = nodes(vec![service]).await;
+    let (seen, why, set) = all(client.replies("a/large", &false).await.unwrap()).await;
+    assert_eq!((seen, set.ended()), (BTreeSet::from([1, 2]), Some(Ended::Exception)));
+    let why = why.unwrap();
+    assert!(why.name == exceptions::LIMIT_EXCEEDED && why.message.contains("reply in parts"), "{why}");
+    let [missing] = set.missing() else { panic!("{:?}", set.missing()) };
+    assert_eq!((missing.target.as_str(), missing.node.as_deref()), ("a/large", Some("a")));
+    assert_eq!(complete(client.replies("a/large", &true).await.unwrap()).await, BTreeSet::from([1, 2, 3]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn there_is_no_more_before_an_exception_which_is_still_to_be_taken() {
+    let service = Service::new("a").replies("fail", async |context: Context, (): ()| {
+        context.preturn(&1).await?;
+        Err(catena::ServiceError::named("Refused", "on purpose"))
+    });
+    let (_nodes, client) = nodes(vec![service]).await;
+    let mut set = client.replies("a/fail", &()).await.unwrap();
+    // However often it is asked.
+    for _ in 0..2 {
+        assert!(set.has_more().await);
+    }
+    assert_eq!(set.next().await.unwrap().unwrap().decode::<u64>().unwrap(), 1);
+    for _ in 0..2 {
+        assert!(!set.has_more().await, "an exception is no reply");
+    }
+    assert_eq!(set.next().await.unwrap().unwrap_err().name, "Refused");
+    assert!(!set.has_more().await && set.next().await.is_none());
+    assert_eq!(set.ended(), Some(Ended::Exception));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nobody_has_read_can_be_read_after_the_set_was_cancelled_and_after_its_time() {
+    let sent = Arc::new(Semaphore::new(0));
+    let says = Arc::clone(&sent);
+    let service = Service::new("a").replies("hang", move |context: Context, (): ()| {
+        let says = Arc::clone(&says);
+        async move {
+            context.gather(1, 1, 1);
+            for number in 0..3 {
+                context.preturn(&number).await?;
+            }
+            says.add_permits(1);
+            std::future::pending::<()>().await;
+            Ok(())
+        }
+    });
+    let service = service.function("ping", async |(): ()| Ok(()));
+    let (_nodes, client) = nodes(vec![service]).await;
+    let options = RunOptions { timeout: Duration::from_secs(2), ..RunOptions::default() };
+    let begin = async || {
+        let set = client.replies_with("a/hang", to_value(&()).unwrap(), &options).unwrap();
+        sent.acquire().await.unwrap().forget();
+        // Its answer comes by the same link, after what was sent before.
+        client.call::<_, ()>("a", "ping", &()).await.unwrap();
+        set
+    };
+    let (cancelled, late) = (begin().await, begin().await);
+    cancelled.cancel();
+    // Its time is over after that of the one before.
+    let (_, why, _) = all(begin().await).await;
+    assert_eq!(why.unwrap().name, exceptions::DEADLINE_EXCEEDED);
+    for (set, name) in [(cancelled, exceptions::CANCELLED), (late, exceptions::DEADLINE_EXCEEDED)] {
+        let (seen, why, set) = all(set).await;
+        assert_eq!((seen, set.ended()), (BTreeSet::from([0, 1, 2]), Some(Ended::Failure)));
+        assert_eq!(why.unwrap().name, name);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_million_replies_of_one_byte_are_never_further_ahead_than_the_window() {
+    const COUNT: u64 = 1_000_000;
+    let window = u64::from(Policy::default().reply_window);
+    let (read, ahead) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (seen, most) = (Arc::clone(&read), Arc::clone(&ahead));
+    let service = Service::new("a").replies("tiny", move |context: Context, (): ()| {
+        let (seen, most) = (Arc::clone(&seen), Arc::clone(&most));
+        async move {
+            for sent in 1..=COUNT {
+                context.preturn(&(sent % 24)).await?;
+                most.fetch_max(sent.saturating_sub(seen.load(Ordering::SeqCst)), Ordering::SeqCst);
+            }
+            Ok(())
+        }
+    });
+    let (_nodes, client) = nodes(vec![service]).await;
+    let mut set = client.replies("a/tiny", &()).await.unwrap();
+    // It runs into the window before anything is read.
+    let stuck = async {
+        while ahead.load(Ordering::SeqCst) < window {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, stuck).await.expect("the window is filled");
+    for number in 1..=COUNT {
+        // Counted before it is told: what is ahead of this is ahead of what the replier knows.
+        read.store(number, Ordering::SeqCst);
+        let reply = tokio::time::timeout(PATIENCE, set.next()).await.expect("they flow").unwrap().unwrap();
+        assert_eq!((reply.value().len_bytes(), reply.decode::<u64>().unwrap()), (1, number % 24));
+    }
+    assert!(set.next().await.is_none() && set.ended() == Some(Ended::Complete));
+    let ahead = ahead.load(Ordering::SeqCst);
+    assert!(ahead <= window, "{ahead} were sent and not read");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_circle_of_delegations_is_as_long_as_its_hops_allow_for_plain_calls_too() {
     let runs = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&runs);
     let service = Service::new("a").replies("circle", move |context: Context, (): ()| {
@@ -537,60 +648,14 @@ async fn a_plain_call_is_delegated_no_more_often_than_its_hops_allow() {
         async move { Ok(context.delegate("a/circle", &())?) }
     });
     let (_nodes, client) = nodes(vec![service]).await;
-    for (hops_max, expected) in [(0, 1), (1, 2)] {
+    // Each is one hop, and lends half of what is left then.
+    for (hops_max, expected) in [(0, 1), (1, 2), (5, 3), (2_000, 11)] {
         let options = RunOptions { hops_max, ..RunOptions::default() };
-        let why = client.call_with("a", "circle", Value::null(), &options).await.unwrap_err();
-        assert_eq!((why.name.as_str(), runs.swap(0, Ordering::SeqCst)), (exceptions::HOP_BUDGET_EXCEEDED, expected));
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn there_is_no_more_before_an_exception_which_is_read_next() {
-    let service = Service::new("a").replies("throw", async |context: Context, (): ()| {
-        context.preturn(&7).await?;
-        Err(catena::ServiceError::named("Refused", "on purpose"))
-    });
-    let (_nodes, client) = nodes(vec![service]).await;
-    let mut set = client.replies("a/throw", &()).await.unwrap();
-    assert!(set.has_more().await && set.has_more().await, "looking takes nothing away");
-    assert_eq!(set.next().await.unwrap().unwrap().decode::<u64>().unwrap(), 7);
-    assert!(!set.has_more().await && !set.has_more().await);
-    assert_eq!((set.ended(), set.is_partial()), (Some(Ended::Exception), true));
-    assert_eq!(set.next().await.unwrap().unwrap_err().name, "Refused");
-    assert!(set.next().await.is_none() && !set.has_more().await);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_nobody_has_read_yet_stays_readable_when_a_set_is_cancelled_or_its_time_runs_out() {
-    let stopped = Arc::new(Semaphore::new(0));
-    let tell = Arc::clone(&stopped);
-    let service = Service::new("a").replies("hang", move |context: Context, (): ()| {
-        let stopped = Stopped(Arc::clone(&tell));
-        async move {
-            // The first goes alone and the others together: whoever has the second has them all.
-            context.gather(3, 1 << 20, 60_000_000);
-            for number in 0..4_u64 {
-                context.preturn(&number).await?;
-            }
-            std::future::pending::<()>().await;
-            drop(stopped);
-            Ok(())
-        }
-    });
-    let (_nodes, client) = nodes(vec![service]).await;
-    for (timeout, name) in [(PATIENCE, exceptions::CANCELLED), (Duration::from_secs(2), exceptions::DEADLINE_EXCEEDED)]
-    {
-        let options = RunOptions { timeout, ..RunOptions::default() };
-        let mut set = client.replies_with("a/hang", to_value(&()).unwrap(), &options).unwrap();
-        set.next().await.unwrap().unwrap();
-        assert!(set.has_more().await);
-        if name == exceptions::CANCELLED {
-            set.cancel();
-        }
-        stopped.acquire().await.unwrap().forget();
-        let (seen, why, set) = all(set).await;
-        assert_eq!((seen, set.ended()), (BTreeSet::from([1, 2, 3]), Some(Ended::Failure)));
-        assert_eq!(why.unwrap().name, name);
+        let set = client.replies_with("a/circle", to_value(&()).unwrap(), &options).unwrap();
+        let of_set = all(set).await.1.expect("an exception");
+        assert_eq!((of_set.name.as_str(), runs.swap(0, Ordering::SeqCst)), (exceptions::HOP_BUDGET_EXCEEDED, expected));
+        let plain = client.call_with("a", "circle", to_value(&()).unwrap(), &options).await.unwrap_err();
+        assert_eq!((plain.name.as_str(), runs.swap(0, Ordering::SeqCst)), (exceptions::HOP_BUDGET_EXCEEDED, expected));
     }
 }
 

@@ -94,21 +94,23 @@ impl Ends for Held {
 }
 
 /// All replies to a plain call; or why some are missing.
-pub(crate) type Whole = Result<Vec<Value>, Exception>;
+pub(crate) type Complete = Result<Vec<Value>, Exception>;
 
 /// What is gathered for a plain call, until the last that may reply has gone.
 pub(crate) struct Gathered {
-    replies: Mutex<Whole>,
-    done: Mutex<Option<oneshot::Sender<Whole>>>,
+    replies: Mutex<Complete>,
+    done: Mutex<Option<oneshot::Sender<Complete>>>,
+    hops: Mutex<Hops>,
 }
 
 /// Bytes that one plain call may gather.
 const GATHERED_BYTES_MAX: usize = 16 << 20;
 
 impl Gathered {
-    pub(crate) fn new() -> (Self, oneshot::Receiver<Whole>) {
+    pub(crate) fn new(hops_left: u32) -> (Self, oneshot::Receiver<Complete>) {
         let (done, all) = oneshot::channel();
-        (Self { replies: Mutex::new(Ok(Vec::new())), done: Mutex::new(Some(done)) }, all)
+        let (replies, hops) = (Mutex::new(Ok(Vec::new())), Mutex::new(Hops::new(hops_left)));
+        (Self { replies, done: Mutex::new(Some(done)), hops }, all)
     }
 
     /// Whether nobody waits for them any more.
@@ -135,7 +137,7 @@ impl Gathered {
     }
 
     /// Whoever was to reply does not. The first reason is the one that is told.
-    fn lacks(&self, why: Exception) {
+    fn note_missing(&self, why: Exception) {
         let mut replies = lock(&self.replies);
         if replies.is_ok() {
             *replies = Err(why);
@@ -148,6 +150,31 @@ impl Ends for Gathered {
         if let Some(done) = lock(&self.done).take() {
             let _ = done.send(std::mem::replace(&mut *lock(&self.replies), Ok(Vec::new())));
         }
+    }
+}
+
+/// The hops of a call that has no right to hand on, for what it delegates all the same.
+struct Hops {
+    left: u32,
+    delegated: u32,
+}
+
+impl Hops {
+    const fn new(left: u32) -> Self {
+        Self { left, delegated: 0 }
+    }
+
+    /// As many as a right lends that is delegated: one is the call itself, and of the others the first gets half, the second a third, and so on.
+    fn lend(&mut self) -> Result<u32, Exception> {
+        let Some(left) = self.left.checked_sub(1) else {
+            let why =
+                "the call has been delegated as often as its hop budget allows; give it more, or look for a circle";
+            return Err(Exception::new(names::HOP_BUDGET_EXCEEDED, Fault::Service, why));
+        };
+        self.delegated = self.delegated.saturating_add(1);
+        let lent = left / self.delegated.saturating_add(1);
+        self.left = left - lent;
+        Ok(lent)
     }
 }
 
@@ -216,17 +243,24 @@ impl Context {
             Right::Gathered(_) | Right::Nowhere => {
                 // There is no set that another server could reply to: they are gathered here.
                 let context = self.clone();
-                let hops_max = self.hops_left.checked_sub(1).ok_or_else(no_hops)?;
-                let options = RunOptions { hops_max, ..self.options() };
+                let options = RunOptions { hops_max: self.lend_hops()?, ..self.options() };
                 let replies = self.client().replies_with(target, params, &options)?;
                 self.shell.runtime().spawn(async move {
                     let passed_on = context.pass_on(replies).await;
                     if let (Err(why), Right::Gathered(gathered)) = (passed_on, &context.right) {
-                        gathered.lacks(why);
+                        gathered.note_missing(why);
                     }
                 });
                 Ok(())
             }
+        }
+    }
+
+    /// Hops for one more delegate of a plain call. Where nobody waits for replies nothing is shared: each gets what the first would.
+    fn lend_hops(&self) -> Result<u32, Exception> {
+        match &self.right {
+            Right::Gathered(gathered) => lock(&gathered.hops).lend(),
+            Right::Set(_) | Right::Nowhere => Hops::new(self.hops_left).lend(),
         }
     }
 
@@ -245,11 +279,6 @@ impl Context {
 fn over() -> Exception {
     let why = "nobody waits for the replies to this call: its caller has gone, cancelled or run out of time; stop here";
     Exception::new(names::CANCELLED, Fault::Caller, why)
-}
-
-fn no_hops() -> Exception {
-    let why = "the call has no hops left to be delegated with; give it more, or look for a circle";
-    Exception::new(names::HOP_BUDGET_EXCEEDED, Fault::Service, why)
 }
 
 /// The two parts of `service/function`.

@@ -13,7 +13,7 @@ use std::{
 use catena_core::{Action, Answer, SessionId, Ticket};
 use catena_guest::{Image, Start};
 use catena_wire::{
-    Budget, Encoded, Exception, Fault, Hash, Message, NodeRef, PossibleDuplicate, StepKey, StepLimits, Value, names,
+    Encoded, Exception, Fault, Hash, Message, NodeRef, PossibleDuplicate, StepKey, StepLimits, Value, names,
 };
 use futures_util::FutureExt;
 use tokio::{sync::oneshot, task::AbortHandle};
@@ -26,7 +26,7 @@ use super::{
 use crate::{
     Context, RunOptions, Service,
     durable::fingerprint_of,
-    replying::{Right, Whole, list_of},
+    replying::{Complete, Right, list_of},
     service::Running,
 };
 
@@ -189,8 +189,10 @@ impl Shell {
             Action::Send { to, message, receipt, urgency, via } => self.send_by(to, message, receipt, urgency, via),
             Action::RunService { ticket, service, function, params, budget, credentials, key, duplicate, right } => {
                 let Some(known) = self.service(&service) else { return drop(lock(&self.running).remove(&ticket)) };
-                let (right, gathered) = self.right_of(right, known.is_replying(&function));
-                let context = self.context(budget, credentials, key, right);
+                // A chain keeps its hops to itself, and pays one for the step: what that calls in turn has as many as any call.
+                let hops_left = if key.is_some() { RunOptions::default().hops_max } else { budget.hops_left() };
+                let (right, gathered) = self.right_of(right, known.is_replying(&function), hops_left);
+                let context = self.context((budget.time_left_us(), hops_left), credentials, key, right);
                 self.run_service(ticket, (known, function), params, context, gathered, duplicate);
             }
             Action::RightChanged(right) => self.right_changed(&right),
@@ -275,15 +277,12 @@ impl Shell {
 
     fn context(
         self: &Arc<Self>,
-        budget: Budget,
+        (time_left_us, hops_left): (u64, u32),
         credentials: Option<Value>,
         step: Option<StepKey>,
         right: Right,
     ) -> Context {
         let (node, site) = (Arc::clone(&self.name), self.site.clone());
-        let time_left_us = budget.time_left_us();
-        // A chain keeps its hops to itself, and pays one for the step: what the step calls in turn has as many as any call.
-        let hops_left = step.as_ref().map_or_else(|| budget.hops_left(), |_| RunOptions::default().hops_max);
         Context { time_left_us, hops_left, node, site, credentials, right, step, shell: Arc::clone(self) }
     }
 
@@ -293,7 +292,7 @@ impl Shell {
         (service, function): (Arc<Service>, String),
         params: Value,
         context: Context,
-        gathered: Option<oneshot::Receiver<Whole>>,
+        gathered: Option<oneshot::Receiver<Complete>>,
         duplicate: Option<PossibleDuplicate>,
     ) {
         let (began, time_left_us) = (Instant::now(), context.time_left_us);
@@ -316,14 +315,14 @@ impl Shell {
         };
         // Most are done at once: nothing is set up for waiting.
         let running: Running = match (polled, gathered) {
-            (Poll::Ready(Ok(Answer::Nothing)), Some(gathered)) => Box::pin(list_when_whole(gathered)),
+            (Poll::Ready(Ok(Answer::Nothing)), Some(gathered)) => Box::pin(list_when_complete(gathered)),
             (Poll::Ready(result), _) => {
                 drop(running);
                 return self.service_done(ticket, result, began, right);
             }
             (Poll::Pending, Some(gathered)) => Box::pin(async move {
                 match running.await {
-                    Ok(Answer::Nothing) => list_when_whole(gathered).await,
+                    Ok(Answer::Nothing) => list_when_complete(gathered).await,
                     result => result,
                 }
             }),
@@ -404,7 +403,7 @@ impl Shell {
 }
 
 /// What a function gathers, when nobody can add to it any more.
-async fn list_when_whole(gathered: oneshot::Receiver<Whole>) -> Result<Answer, Exception> {
+async fn list_when_complete(gathered: oneshot::Receiver<Complete>) -> Result<Answer, Exception> {
     let replies = gathered.await.unwrap_or_else(|_| Ok(Vec::new()))?;
     list_of(&replies).map(Answer::Value)
 }

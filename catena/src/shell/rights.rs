@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use super::{Shell, lock};
-use crate::replying::{Counted, Gathered, Held, Right, Whole};
+use crate::replying::{Complete, Counted, Gathered, Held, Right};
 
 /// After so long replies go, whether others follow them or not.
 const BURST_MAX: Duration = Duration::from_micros(50);
@@ -27,14 +27,15 @@ impl Shell {
         self: &Arc<Self>,
         key: Option<StepKey>,
         gathers: bool,
-    ) -> (Right, Option<oneshot::Receiver<Whole>>) {
+        hops_left: u32,
+    ) -> (Right, Option<oneshot::Receiver<Complete>>) {
         if let Some(key) = key {
             let changed = Arc::new(Notify::new());
             lock(&self.rights).insert(key.clone(), Arc::clone(&changed));
             return (Right::Set(Counted::new(Held::new(Arc::clone(self), key, changed))), None);
         }
         if gathers {
-            let (gathered, all) = Gathered::new();
+            let (gathered, all) = Gathered::new(hops_left);
             return (Right::Gathered(Counted::new(gathered)), Some(all));
         }
         (Right::Nowhere, None)
