@@ -659,6 +659,28 @@ async fn a_circle_of_delegations_is_as_long_as_its_hops_allow_for_plain_calls_to
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_delegates_of_a_plain_call_share_its_hops_as_those_of_a_set_do() {
+    let runs = Arc::new(AtomicU64::new(0));
+    let service = Service::new("a").replies("twice", move |context: Context, (): ()| {
+        let runs = Arc::clone(&runs);
+        async move {
+            context.preturn(&runs.fetch_add(1, Ordering::SeqCst)).await?;
+            // As often as the hops allow, and no more than twice.
+            let _ = context.delegate("a/twice", &()).and_then(|()| context.delegate("a/twice", &()));
+            Ok(())
+        }
+    });
+    let (_nodes, client) = nodes(vec![service]).await;
+    for (hops_max, expected) in [(0, 1), (1, 2), (2, 3), (6, 5)] {
+        let options = RunOptions { hops_max, ..RunOptions::default() };
+        let of_set = complete(client.replies_with("a/twice", to_value(&()).unwrap(), &options).unwrap()).await;
+        let plain = client.call_with("a", "twice", to_value(&()).unwrap(), &options).await.unwrap();
+        let of_plain: Vec<u64> = catena::from_value(&plain).unwrap();
+        assert_eq!((of_set.len(), of_plain.len()), (expected, expected), "with {hops_max} hops");
+    }
+}
+
 #[allow(clippy::disallowed_methods, reason = "a blocking function has a thread of its own")]
 #[tokio::test(flavor = "multi_thread")]
 async fn streams_iterators_and_blocking_functions_reply_and_overload_is_refused_by_name() {
