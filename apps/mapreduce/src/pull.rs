@@ -27,9 +27,12 @@ pub struct Pushed {
     pub parts: Vec<Kept>,
 }
 
+/// By job and partition.
+type Arrivals = HashMap<(u64, u32), mpsc::Sender<Vec<Part>>>;
+
 /// Where pushed parts arrive for the reduces that run here.
 #[derive(Debug, Default)]
-pub struct Inbox(Mutex<HashMap<(u64, u32), mpsc::Sender<Vec<Part>>>>);
+pub struct Inbox(Mutex<Arrivals>);
 
 impl Inbox {
     /// From now on a reduce takes what is pushed to it.
