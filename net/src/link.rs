@@ -219,8 +219,10 @@ impl Link {
     /// # Errors
     /// As [`Link::post`].
     pub fn post_part(&self, message: Message) -> Result<(), LinkError> {
-        let lane = if message.lane() == Lane::Large { Lane::Large } else { Lane::Medium };
-        let ticket = Ticket { lane, part: true, ..self.ticket(&message) };
+        let ticket = match self.ticket(&message) {
+            large @ Ticket { lane: Lane::Large, .. } => large,
+            other => Ticket { lane: Lane::Medium, part: true, ..other },
+        };
         self.post_by(ticket, message)
     }
 

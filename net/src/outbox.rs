@@ -20,7 +20,7 @@ pub(crate) struct Ticket {
     pub(crate) bytes: u32,
     /// Beyond the lane's bound.
     pub(crate) over: bool,
-    /// A part of something long: of these one after the other is under way.
+    /// A part of something long: of these one after the other is under way. Only ever of the medium lane.
     pub(crate) part: bool,
 }
 
@@ -215,7 +215,7 @@ impl Outbox {
         if last {
             self.active_bytes -= bulk.bytes;
             self.active_large -= usize::from(bulk.ticket.lane == Lane::Large);
-            self.part_active &= !is_part(&bulk);
+            self.part_active &= !bulk.ticket.part;
         } else {
             self.active.push_back(bulk);
         }
@@ -257,11 +257,6 @@ impl Outbox {
             self.active.push_back(bulk);
         }
     }
-}
-
-/// Whether it is one of those that go one after the other.
-fn is_part(bulk: &Bulk) -> bool {
-    bulk.ticket.part && bulk.ticket.lane == Lane::Medium
 }
 
 #[cfg(test)]
