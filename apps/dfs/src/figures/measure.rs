@@ -1,6 +1,6 @@
 //! One server, one clerk that goes one way, and what operations cost.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{collections::BTreeMap, iter::Sum, time::Instant};
 
 use catena_dfs::{
     ClerkConfig, Way,
@@ -32,7 +32,22 @@ pub(crate) struct Moved {
     pub(crate) control_bytes: u64,
 }
 
+impl Sum for Moved {
+    fn sum<I: Iterator<Item = Self>>(rows: I) -> Self {
+        rows.fold(Self::default(), |sum, one| Self {
+            calls: sum.calls + one.calls,
+            data_bytes: sum.data_bytes + one.data_bytes,
+            control_bytes: sum.control_bytes + one.control_bytes,
+        })
+    }
+}
+
 impl Moved {
+    /// Of one call, on average.
+    pub(crate) fn data_bytes_per_call(&self) -> f64 {
+        self.data_bytes as f64 / self.calls.max(1) as f64
+    }
+
     /// Control of all bytes.
     pub(crate) fn control_pct(&self) -> f64 {
         self.control_bytes as f64 * 100.0 / (self.control_bytes + self.data_bytes).max(1) as f64
@@ -51,11 +66,7 @@ pub(crate) struct Mixed {
 impl Mixed {
     /// All rows together.
     pub(crate) fn total(&self) -> Moved {
-        self.moved.values().fold(Moved::default(), |sum, one| Moved {
-            calls: sum.calls + one.calls,
-            data_bytes: sum.data_bytes + one.data_bytes,
-            control_bytes: sum.control_bytes + one.control_bytes,
-        })
+        self.moved.values().copied().sum()
     }
 
     /// Bytes on the wire that are not the data that was asked for, of all.

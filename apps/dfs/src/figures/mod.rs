@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
 
 use catena_dfs::{
     Way,
-    workload::{Activity, TABLE, Workload},
+    workload::{Activity, Row, TABLE, Workload},
 };
 use serde::Serialize;
 
@@ -165,25 +165,25 @@ fn worst(ratios: &[f64]) -> f64 {
 /// Table 1b, and beside each of its rows ours: the same by READs (`dx`), and where each operation transfers control (`hy`), over TCP. Control in percent of all
 /// bytes, since the paper's are of days.
 fn table1(ours: &BTreeMap<&str, BTreeMap<Activity, Moved>>) -> String {
+    const BYTES_PER_MB: u64 = 1_000_000;
     let mut table = String::from(
         "operation,paper_calls,paper_data_bytes_per_call,paper_control_pct,calls,data_bytes_per_call,dx_control_pct,hy_control_pct\n",
     );
+    let mut line = |operation: &str, paper: Moved, [dx, hy]: [Moved; 2]| {
+        let side = |of: Moved| format!("{},{:.1},{:.1}", of.calls, of.data_bytes_per_call(), of.control_pct());
+        let _ = writeln!(table, "{operation},{},{},{:.1}", side(paper), side(dx), hy.control_pct());
+    };
+    let papers = |row: Row| Moved {
+        calls: row.calls,
+        data_bytes: row.data_mb * BYTES_PER_MB,
+        control_bytes: row.control_mb * BYTES_PER_MB,
+    };
     for row in TABLE {
         let of = |way: &str| ours.get(way).and_then(|rows| rows.get(&row.activity)).copied().unwrap_or_default();
-        let (dx, hy) = (of("dx"), of("hy"));
-        let paper = row.control_mb as f64 * 100.0 / (row.control_mb + row.data_mb).max(1) as f64;
-        let data = dx.data_bytes as f64 / dx.calls.max(1) as f64;
-        let _ = writeln!(
-            table,
-            "{:?},{},{:.1},{paper:.1},{},{data:.1},{:.1},{:.1}",
-            row.activity,
-            row.calls,
-            row.data_bytes(),
-            dx.calls,
-            dx.control_pct(),
-            hy.control_pct()
-        );
+        line(&format!("{:?}", row.activity), papers(row), ["dx", "hy"].map(of));
     }
+    let all = |way: &str| ours.get(way).into_iter().flat_map(BTreeMap::values).copied().sum::<Moved>();
+    line("Total", TABLE.map(papers).into_iter().sum(), ["dx", "hy"].map(all));
     table
 }
 
@@ -193,11 +193,12 @@ mod tests {
 
     #[test]
     fn each_row_of_the_papers_table_has_ours_beside_it() {
-        let read =
-            |control_bytes| BTreeMap::from([(Activity::Read, Moved { calls: 4, data_bytes: 1_000, control_bytes })]);
-        let table = table1(&BTreeMap::from([("dx", read(0)), ("hy", read(250))]));
-        assert_eq!(table.lines().count(), 1 + TABLE.len());
+        let moved = |control_bytes| Moved { calls: 4, data_bytes: 1_000, control_bytes };
+        let ours = |read, setattr| BTreeMap::from([(Activity::Read, moved(read)), (Activity::Setattr, moved(setattr))]);
+        let table = table1(&BTreeMap::from([("dx", ours(0, 500)), ("hy", ours(250, 750))]));
+        assert_eq!(table.lines().count(), 1 + TABLE.len() + 1);
         assert!(table.contains("\nRead,4478036,485.9,7.8,4,250.0,0.0,20.0\n"), "{table}");
         assert!(table.contains("\nWrite,109712,2470.1,1.5,0,0.0,0.0,0.0\n"), "{table}");
+        assert!(table.ends_with("\nTotal,28860744,193.1,12.1,8,250.0,20.0,33.3\n"), "{table}");
     }
 }
