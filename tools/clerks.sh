@@ -4,6 +4,8 @@
 #   tools/clerks.sh            the figures, to target/clerks: CSV, SVG and summary.json. Nothing else should run on the machine meanwhile
 #   tools/clerks.sh smoke      a little of everything, to target/clerks/smoke, to see that it works: no figures
 #   tools/clerks.sh serve DIR  serves DIR, until it is interrupted
+#   tools/clerks.sh profile copy-read|copy-write|mix-tcp [--clerks N] [--seconds N]
+#                              one thing over and over, for a profiler, until it is interrupted or so long
 
 . "$(dirname "${BASH_SOURCE[0]}")/step.sh"
 . tools/build.sh
@@ -16,8 +18,9 @@ serve)
     begin "make dfs"
     [ -d "${2:-}" ] || fail "there is no directory ${2:-} to serve" "name one: make dfs DIR=path"
     ;;
+profile) begin "profiling the clerks" ;;
 *)
-    echo "usage: tools/clerks.sh [smoke | serve DIR]" >&2
+    echo "usage: tools/clerks.sh [smoke | serve DIR | profile WHAT]" >&2
     exit 2
     ;;
 esac
@@ -44,12 +47,15 @@ if [ "$HOW" = figures ]; then
 fi
 set_up build
 programs=(--bin dfs)
-[ "$HOW" = serve ] || programs+=(--bin quatrain)
+[ "$HOW" != smoke ] || programs+=(--bin quatrain)
 step "Building the file service (the first time takes minutes: wasmtime is large)" "correct what the compiler says" \
     cargo build --locked --release --workspace "${programs[@]}"
 if [ "$HOW" = smoke ]; then
     measure target/clerks/smoke release --smoke
     pass "it works; there are no figures"
+elif [ "$HOW" = profile ]; then
+    say "Doing it over and over"
+    exec target/release/dfs profile "${@:2}"
 else
     say "Serving $2"
     # It runs until Ctrl-C, which is how it is meant to end.

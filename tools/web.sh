@@ -3,6 +3,8 @@
 #
 #   tools/web.sh serve DIR    serves DIR, with a door for browsers on loopback, until it is interrupted
 #   tools/web.sh figures      the figures, hyper's and Jetty's, to target/web: CSV, SVG, JSON. Nothing else should run on the machine meanwhile
+#   tools/web.sh profile hyper|jetty [--bytes N] [--way in-place|copied|sockets] [--seconds N]
+#                             one fetch, of 1 KiB in place if not said otherwise, over and over, for a profiler, until it is interrupted or so long
 #   tools/web.sh smoke        a little of everything, to target/web/smoke, to see that it works: no figures
 
 . "$(dirname "${BASH_SOURCE[0]}")/step.sh"
@@ -14,13 +16,19 @@ serve)
     [ -d "${2:-}" ] || fail "there is no directory ${2:-} to serve" "name one: make web DIR=path"
     ;;
 figures | smoke) begin "make web-figures" ;;
+profile)
+    begin "profiling the web server"
+    [ "${2:-}" = hyper ] || [ "${2:-}" = jetty ] || fail "there is no server ${2:-} to look at" "name one: hyper or jetty"
+    ;;
 *)
-    echo "usage: tools/web.sh serve DIR | figures | smoke" >&2
+    echo "usage: tools/web.sh serve DIR | figures | profile SERVER | smoke" >&2
     exit 2
     ;;
 esac
 # What a JVM has run often it compiles: it runs so long before it is measured, for each size.
 readonly WARM_MS=3000
+# As `web` starts it; it finds the C interface by CATENA_LIBRARY.
+readonly JETTY="java -cp $PWD/target/java/lib/* catena.jetty.Measured {FOLDER} {CACHE}"
 
 # measure FOLDER OF [--smoke]: both servers, as they are built in target/OF, and the drawings.
 measure() {
@@ -29,7 +37,7 @@ measure() {
     rm -f "$folder/summary.json"
     step "Measuring hyper" "read the message above" "$of/web" figures --out "$folder" "$@"
     step "Measuring Jetty" "read the message above" env "CATENA_LIBRARY=$PWD/$of/libcatena_c.so" "$of/web" figures --out "$folder" --name jetty \
-        --server "java -cp $PWD/target/java/lib/* catena.jetty.Measured {FOLDER} {CACHE}" "$@"
+        --server "$JETTY" "$@"
     step "Drawing the figures" "read the message above" target/release/quatrain draw "$folder"
 }
 
@@ -40,6 +48,21 @@ if [ "$1" = serve ]; then
     say "Serving $2"
     # It runs until Ctrl-C, which is how it is meant to end.
     exec target/release/web both "$2"
+fi
+if [ "$1" = profile ]; then
+    other=()
+    if [ "$2" = jetty ]; then
+        set_up java
+        tools/java.sh || exit 1
+        other=(--server "$JETTY")
+        export CATENA_LIBRARY=$PWD/target/release/libcatena_c.so
+    else
+        set_up build
+    fi
+    step "Building the web server (the first time takes minutes: wasmtime is large)" "correct what the compiler says" \
+        cargo build --locked --release --workspace --lib --bin web
+    say "Fetching over and over"
+    exec target/release/web profile "${other[@]}" "${@:3}"
 fi
 set_up java
 tools/java.sh || exit 1

@@ -53,6 +53,8 @@ enum What {
     },
     /// The figures of the paper's section 5.2 beside ours
     Figures(figures::Arguments),
+    /// One thing over and over, for a profiler
+    Profile(figures::Profiling),
     /// The clerks that the figures measure
     #[command(hide = true)]
     Replay(figures::Replaying),
@@ -90,6 +92,7 @@ async fn run(what: What) -> Result<(), figures::Failure> {
             server.stop().await;
         }
         What::Figures(arguments) => figures::run(arguments).await?,
+        What::Profile(arguments) => figures::profile(arguments).await?,
         What::Replay(arguments) => figures::replay(arguments).await?,
     }
     Ok(())

@@ -57,6 +57,8 @@ enum What {
     },
     /// Fetches over sockets and over Catena, side by side
     Figures(figures::Arguments),
+    /// One fetch over and over, for a profiler
+    Profile(figures::Profiling),
     /// The server that the figures measure
     #[command(hide = true)]
     Measured(figures::Measured),
@@ -93,6 +95,7 @@ async fn run(what: What) -> Result<(), Failure> {
             until_interrupted(node.address().unwrap_or_default(), "web", port).await?;
         }
         What::Figures(arguments) => figures::run(arguments).await?,
+        What::Profile(arguments) => figures::profile(arguments).await?,
         What::Measured(arguments) => figures::serve(arguments).await?,
     }
     Ok(())

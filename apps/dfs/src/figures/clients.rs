@@ -7,17 +7,20 @@ use std::{
 };
 
 use serde::Serialize;
+use tempfile::TempDir;
 
 use super::{
     Failure, LINKS,
     player::lay_out,
-    process::{Process, Served},
+    process::{Process, Served, say_ids},
 };
 
 /// The two that are compared, as the command line names them, and as the figures do.
 const WAYS: [(&str, &str); 2] = [("data", "dx"), ("call", "call")];
 /// Processes in which the clerks are.
 const PROCESSES_MAX: u64 = 4;
+/// The most that share a server.
+pub(crate) const CLERKS_MAX: u64 = 64;
 /// Of the server's core, percent: it is full.
 const FULL_PCT: f64 = 95.0;
 
@@ -36,7 +39,7 @@ impl Plan {
         match smoke {
             true => Self { clerks: &[1, 4], warm: Duration::from_millis(50), counts: Duration::from_millis(150), seed },
             false => Self {
-                clerks: &[1, 2, 4, 8, 16, 32, 64],
+                clerks: &[1, 2, 4, 8, 16, 32, CLERKS_MAX],
                 warm: Duration::from_secs(1),
                 counts: Duration::from_secs(4),
                 seed,
@@ -108,32 +111,54 @@ pub(crate) async fn measure(plan: &Plan) -> Result<(Clients, String), Failure> {
 
 /// One server, and more and more clerks.
 async fn points(plan: &Plan, way: &str, shared_memory: bool) -> Result<Vec<Point>, Failure> {
-    let folder = tempfile::tempdir()?;
-    lay_out(folder.path())?;
-    let (one, others) = cores()?;
-    let served = Served::start(folder.path(), shared_memory, Some(&one))?;
+    let (_folder, served, others) = serve(shared_memory)?;
     let mut points = Vec::new();
     for clerks in plan.clerks {
         let mut all = start(&served, (way, shared_memory), *clerks, plan.seed, &others)?;
-        for process in &mut all {
-            process.says("replaying")?;
-        }
         tokio::time::sleep(plan.warm).await;
-        let (began, worked, before) = (Instant::now(), served.process.cpu_us()?, done(&mut all)?);
-        tokio::time::sleep(plan.counts).await;
-        let (cpu_us, operations) = (served.process.cpu_us()? - worked, (done(&mut all)? - before).max(1) as f64);
-        let took_us = began.elapsed().as_secs_f64() * 1e6;
-        points.push(Point {
-            clerks: *clerks,
-            operations_per_s: operations * 1e6 / took_us,
-            server_cpu_us: cpu_us / operations,
-            server_pct: cpu_us * 100.0 / took_us,
-        });
+        points.push(point(&served, &mut all, *clerks, plan.counts).await?);
     }
     Ok(points)
 }
 
-/// So many clerks, in a few processes.
+/// So many clerks replay the mix by READs over TCP, for a profiler; says now and then what an operation costs.
+pub(crate) async fn over_and_over(clerks: u64) -> Result<(), Failure> {
+    const SEED: u64 = 1;
+    const EVERY: Duration = Duration::from_secs(1);
+    let (_folder, served, others) = serve(false)?;
+    let mut all = start(&served, ("data", false), clerks, SEED, &others)?;
+    say_ids(&served, &all);
+    loop {
+        let Point { operations_per_s: speed, server_cpu_us: each, server_pct: busy, .. } =
+            point(&served, &mut all, clerks, EVERY).await?;
+        println!("{speed:.0} operations a second, {each:.1} µs of the server each: {busy:.0}% of its core");
+    }
+}
+
+/// What there is to work on, its server, on a core of its own, and the cores for clerks.
+fn serve(shared_memory: bool) -> Result<(TempDir, Served, String), Failure> {
+    let folder = tempfile::tempdir()?;
+    lay_out(folder.path())?;
+    let (one, others) = cores()?;
+    let served = Served::start(folder.path(), shared_memory, Some(&one))?;
+    Ok((folder, served, others))
+}
+
+/// What these clerks do within that time.
+async fn point(served: &Served, all: &mut [Process], clerks: u64, counts: Duration) -> Result<Point, Failure> {
+    let (began, worked, before) = (Instant::now(), served.process.cpu_us()?, done(all)?);
+    tokio::time::sleep(counts).await;
+    let (cpu_us, operations) = (served.process.cpu_us()? - worked, (done(all)? - before).max(1) as f64);
+    let took_us = began.elapsed().as_secs_f64() * 1e6;
+    Ok(Point {
+        clerks,
+        operations_per_s: operations * 1e6 / took_us,
+        server_cpu_us: cpu_us / operations,
+        server_pct: cpu_us * 100.0 / took_us,
+    })
+}
+
+/// So many clerks, in a few processes; they have begun.
 fn start(
     served: &Served,
     (way, shared_memory): (&str, bool),
@@ -152,7 +177,11 @@ fn start(
         }
         Process::start(&arguments, Some(cores))
     };
-    (0..count).map(process).collect()
+    let mut all = (0..count).map(process).collect::<Result<Vec<_>, Failure>>()?;
+    for process in &mut all {
+        process.says("replaying")?;
+    }
+    Ok(all)
 }
 
 /// Operations that all have done.

@@ -8,8 +8,11 @@ use tempfile::TempDir;
 
 use super::{
     Failure,
-    process::{Process, Served},
+    process::{Process, Served, say_ids},
 };
+
+/// Bytes of the file that is copied over and over.
+const PROFILED_BYTES: usize = 16 << 20;
 
 /// How much is measured.
 struct Plan {
@@ -39,8 +42,34 @@ struct Door<'a> {
     folder: &'a Path,
 }
 
+/// A server, and its clerk as the utility reaches it.
+struct Ours {
+    clerk: [Process; 1],
+    served: Served,
+    port: String,
+    folder: TempDir,
+}
+
+impl Ours {
+    /// Its folder is beside others in this one.
+    fn start(beside: &Path) -> Result<Self, Failure> {
+        let folder = TempDir::new_in(beside)?;
+        let served = Served::start(folder.path(), true, None)?;
+        let mut clerk = Process::start(&["clerk", &served.address, "--port", "0"], None)?;
+        let port = clerk.says("NFSv3 at 127.0.0.1, port ")?;
+        let port = port.split_whitespace().next().unwrap_or_default().to_owned();
+        Ok(Self { clerk: [clerk], served, port, folder })
+    }
+
+    fn door(&self) -> Door<'_> {
+        let port = &self.port;
+        let url = [String::from("nfs://127.0.0.1//"), format!("?nfsport={port}&mountport={port}&version=3")];
+        Door { name: "clerk", url, folder: self.folder.path() }
+    }
+}
+
 #[derive(Clone, Copy)]
-enum To {
+pub(crate) enum To {
     /// From the server into a folder of this machine.
     Here,
     /// From there to the server.
@@ -59,8 +88,8 @@ pub(crate) fn measure(smoke: bool) -> Result<(Copies, String), Failure> {
         println!("copies are not compared: {why}");
         (Copies { clerk_nfs_ratio_missing: Some(why), ..Copies::default() }, String::new())
     };
-    if let Err(why) = Command::new("nfs-cp").output() {
-        return Ok(missing(format!("nfs-cp does not run ({why}); it is in Debian's libnfs-utils")));
+    if let Err(why) = utility() {
+        return Ok(missing(why));
     }
     // What starts it was made for tests, and panics with what there is to do.
     let ganesha = match catch_unwind(GaneshaServer::start) {
@@ -74,21 +103,41 @@ pub(crate) fn measure(smoke: bool) -> Result<(Copies, String), Failure> {
     Ok(compare(&plan, &ganesha).unwrap_or_else(|why| missing(why.to_string())))
 }
 
+/// Whether it runs, else what there is to do.
+fn utility() -> Result<(), String> {
+    let run = Command::new("nfs-cp").output();
+    run.map(drop).map_err(|why| format!("nfs-cp does not run ({why}); it is in Debian's libnfs-utils"))
+}
+
+/// Copies one file through the clerk, for a profiler; says now and then how long a copy takes.
+pub(crate) async fn over_and_over(to: To) -> Result<(), Failure> {
+    const ROUNDS: usize = 20;
+    utility()?;
+    let (ours, here) = (Ours::start(&std::env::temp_dir())?, TempDir::new()?);
+    let (door, content) = (ours.door(), content(PROFILED_BYTES));
+    for folder in [door.folder, here.path()] {
+        std::fs::write(folder.join(source(PROFILED_BYTES)), &content)?;
+    }
+    say_ids(&ours.served, &ours.clerk);
+    loop {
+        let mut took_ms = 0.0;
+        for round in 0..ROUNDS {
+            let copied = copied(&door, to, here.path(), (PROFILED_BYTES, round), &content);
+            // Whoever interrupts this interrupts the utility, too: that is seen first.
+            tokio::task::yield_now().await;
+            took_ms += copied?;
+        }
+        println!("{:.1} ms a copy", took_ms / ROUNDS as f64);
+    }
+}
+
 fn compare(plan: &Plan, ganesha: &GaneshaServer) -> Result<(Copies, String), Failure> {
     // On the same file system as nfs-ganesha's.
     let beside = ganesha.dir.parent().ok_or("nfs-ganesha serves the root")?;
-    let (served_folder, here) = (TempDir::new_in(beside)?, TempDir::new_in(beside)?);
-    let served = Served::start(served_folder.path(), true, None)?;
-    let mut clerk = Process::start(&["clerk", &served.address, "--port", "0"], None)?;
-    let port = clerk.says("NFSv3 at 127.0.0.1, port ")?;
-    let port = port.split_whitespace().next().unwrap_or_default().to_owned();
-    let ours = [String::from("nfs://127.0.0.1//"), format!("?nfsport={port}&mountport={port}&version=3")];
+    let (ours, here) = (Ours::start(beside)?, TempDir::new_in(beside)?);
     let GaneshaServer { nfs_port, mount_port, export, .. } = ganesha;
     let theirs = [format!("nfs://127.0.0.1{export}/"), format!("?nfsport={nfs_port}&mountport={mount_port}&version=3")];
-    let doors = [
-        Door { name: "clerk", url: ours, folder: served_folder.path() },
-        Door { name: "ganesha", url: theirs, folder: &ganesha.dir },
-    ];
+    let doors = [ours.door(), Door { name: "ganesha", url: theirs, folder: &ganesha.dir }];
     let mut lines = String::from("to,bytes,clerk_ms,ganesha_ms\n");
     let mut copies = Copies::default();
     for (to, way) in WAYS {

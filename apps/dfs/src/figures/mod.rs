@@ -6,6 +6,7 @@ mod copies;
 mod measure;
 mod player;
 mod process;
+mod profile;
 mod replay;
 
 use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
@@ -19,6 +20,7 @@ use serde::Serialize;
 use clients::Clients;
 use copies::Copies;
 use measure::{Bench, Figure, Moved};
+pub(crate) use profile::{Profiling, profile};
 pub(crate) use replay::{Replaying, replay};
 
 /// What to measure.

@@ -53,6 +53,11 @@ impl Process {
         Ok(writeln!(input, "{line}")?)
     }
 
+    /// Its number, for whoever looks at it from outside.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Its processor time so far, microseconds, of all its threads.
     pub(crate) fn cpu_us(&self) -> Result<f64, Failure> {
         let mut sum = 0.0;
@@ -63,6 +68,12 @@ impl Process {
         }
         Ok(sum / 1_000.0)
     }
+}
+
+/// Says what a profiler can look at.
+pub(crate) fn say_ids(served: &Served, clerks: &[Process]) {
+    let clerks = clerks.iter().map(|clerk| clerk.id().to_string()).collect::<Vec<_>>().join(",");
+    println!("the server is process {}, clerks are {clerks}: perf record -g -p PROCESS", served.process.id());
 }
 
 /// A server of a folder.

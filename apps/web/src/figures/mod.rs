@@ -1,5 +1,6 @@
 //! The paper's Figure 3 beside ours: fetches of one file again and again, over sockets and over Catena, from servers of the same files.
 
+mod profile;
 mod server;
 mod sockets;
 
@@ -17,6 +18,7 @@ use hyper::Request;
 use serde::Serialize;
 
 use crate::Failure;
+pub(crate) use profile::{Profiling, profile};
 use server::Child;
 pub(crate) use server::{Measured, serve};
 use sockets::Connection;
@@ -59,7 +61,7 @@ struct Line {
 }
 
 /// How a file is fetched.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Way {
     /// Over a socket, into memory of the client's.
     Sockets,
@@ -184,6 +186,19 @@ struct Fetching {
 }
 
 impl Fetching {
+    /// Of this server's file of so many bytes; what comes was looked at.
+    async fn open(child: &Child, bytes: u64) -> Result<Self, Failure> {
+        let client = Client::builder("fetcher").join(Place::new(&child.catena)).connect().await?;
+        let mut fetching = Self {
+            fetcher: Fetcher::new(client, FetchLimits::default()),
+            sockets: Connection::open(&child.sockets).await?,
+            target: format!("/{bytes}.bin"),
+            out: vec![0; usize::try_from(bytes)?],
+        };
+        fetching.check().await?;
+        Ok(fetching)
+    }
+
     async fn fetch(&mut self, way: Way) -> Result<(), Failure> {
         let Self { fetcher, sockets, target, out } = self;
         if way == Way::Sockets {
@@ -225,14 +240,7 @@ impl Fetching {
 async fn measure(child: &Child, bytes: u64, times: u64, warm_ms: u64) -> Result<Line, Failure> {
     /// Turns of each.
     const ROUNDS: u64 = 10;
-    let client = Client::builder("fetcher").join(Place::new(&child.catena)).connect().await?;
-    let mut fetching = Fetching {
-        fetcher: Fetcher::new(client, FetchLimits::default()),
-        sockets: Connection::open(&child.sockets).await?,
-        target: format!("/{bytes}.bin"),
-        out: vec![0; usize::try_from(bytes)?],
-    };
-    fetching.check().await?;
+    let mut fetching = Fetching::open(child, bytes).await?;
     let began = Instant::now();
     while began.elapsed().as_millis() < u128::from(warm_ms) {
         for way in WAYS {

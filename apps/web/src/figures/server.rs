@@ -80,6 +80,11 @@ impl Child {
         Ok(Self { process, sockets, catena })
     }
 
+    /// Its number, for whoever looks at it from outside.
+    pub(super) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Processor time that the server took so far, in microseconds, by the scheduler's own count of its threads' nanoseconds.
     pub(super) fn cpu_us(&self) -> Result<f64, Failure> {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.process.id()))?;
