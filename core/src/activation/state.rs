@@ -2,8 +2,8 @@
 
 use alloc::{boxed::Box, string::String, vec::Vec};
 use catena_wire::{
-    BlobBytes, BranchCount, ChainHeader, Exception, Frame, Hash, Listener, LogLine, Merge, NodeId, Outcome, PossibleDuplicate,
-    StepKey, StepLimits, StepTrace, TRACE_STEPS_MAX, Value,
+    BlobBytes, BranchCount, ChainHeader, Exception, Frame, Hash, Listener, LogLine, Merge, NodeId, Outcome,
+    PossibleDuplicate, StepKey, StepLimits, StepTrace, TRACE_STEPS_MAX, Value,
 };
 
 use super::recording::Recording;

@@ -197,12 +197,7 @@ pub(crate) fn samples() -> Vec<(&'static str, Message)> {
             Message::Return(
                 9,
                 Outcome::Threw(exception_of("NFS3ERR_NOENT").outcome_unknown()),
-                Brought {
-                    hops_left: 7,
-                    service_us: 80,
-                    console: vec![line_of()],
-                    blobs: Some(Box::new(blobs_of())),
-                },
+                Brought { hops_left: 7, service_us: 80, console: vec![line_of()], blobs: Some(Box::new(blobs_of())) },
             ),
         ),
         ("withdraw", Message::Withdraw(9)),

@@ -115,8 +115,13 @@ pub(crate) fn trace() -> impl Strategy<Value = Option<Vec<StepTrace>>> {
 }
 
 pub(crate) fn blobs() -> impl Strategy<Value = Option<Box<BlobBytes>>> {
-    let blobs = any::<[u64; 5]>()
-        .prop_map(|[own, shared_memory, rdma, link, pushed]| BlobBytes { own, shared_memory, rdma, link, pushed });
+    let blobs = any::<[u64; 5]>().prop_map(|[own, shared_memory, rdma, link, pushed]| BlobBytes {
+        own,
+        shared_memory,
+        rdma,
+        link,
+        pushed,
+    });
     option::of(blobs.prop_map(Box::new))
 }
 
