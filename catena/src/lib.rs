@@ -59,9 +59,9 @@ pub use catena_guest::{Function, FunctionKind, Limits, Sandbox, SandboxConfig, S
 pub use catena_net::{LinkShape, MEMORY_BYTES_MIN, NetError, Place, Topology};
 pub use catena_segment::RemoteMemory;
 pub use catena_wire::{
-    Asked, Branch, Budget, ChainId, Completion, Exception, Fault, Hash, LogLine, Mode, NodeId, NodeRef, Order, Outcome,
-    ResolverAnswer, Rights, SegmentEntry, ServiceEntry, Sighting, StepKey, StepLimits, StepTrace, Told, Value, What,
-    names as exceptions,
+    Asked, BlobBytes, Branch, Budget, ChainId, Completion, Exception, Fault, Hash, LogLine, Mode, NodeId, NodeRef,
+    Order, Outcome, ResolverAnswer, Rights, SegmentEntry, ServiceEntry, Sighting, StepKey, StepLimits, StepTrace, Told,
+    Value, What, names as exceptions,
 };
 pub use client::{Client, Code, RunOptions, Traffic};
 pub use durable::StepStoreLimits;

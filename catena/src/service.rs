@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use catena_core::Answer;
+use catena_core::{Answer, Ticket};
 use catena_wire::{Exception, Fault, Kinds, StepKey, Value, names};
 use futures_core::Stream;
 use futures_util::StreamExt;
@@ -42,6 +42,8 @@ pub struct Context {
     /// The step of a chain that this is. If it is ever done again it has the same key: the idempotency key for whatever
     /// the function itself calls.
     pub step: Option<StepKey>,
+    /// The running function that it is for.
+    pub(crate) ticket: Ticket,
     pub(crate) shell: Arc<Shell>,
 }
 
@@ -54,7 +56,7 @@ impl Context {
 
     /// Decodes the parameters; a blob among them is begun to be fetched.
     fn take<P: DeserializeOwned>(&self, params: &Value) -> Result<P, Exception> {
-        decoded_in(Here::Parameters(Arc::clone(&self.shell)), || from_value(params))
+        decoded_in(Here::Parameters(Arc::clone(&self.shell), self.ticket), || from_value(params))
     }
 
     /// Keeps bytes at this node, to be passed by reference: until the chain is over, or as long as the call may take, and a grace.

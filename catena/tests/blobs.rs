@@ -11,8 +11,8 @@ use std::{
 };
 
 use catena::{
-    Blob, Client, Context, LinkShape, MessagePolicy, Node, Place, Service, Topology, Value, exceptions, from_value,
-    to_value,
+    Blob, BlobBytes, Client, Context, LinkShape, MessagePolicy, Mode, Node, Place, RunOptions, Service, Topology,
+    Value, exceptions, from_value, to_value,
 };
 use common::{SANDBOX, service};
 use held::HeldPort;
@@ -63,6 +63,43 @@ fn received(node: &Client, from: &str) -> u64 {
 async fn run(client: &Client, source: &str) -> Value {
     let code = client.javascript("test.js", source).await.unwrap();
     client.run(&code, &()).await.unwrap().last().await.unwrap()
+}
+
+/// The value of a chain, and what each of its steps read of blobs, if anything.
+async fn profiled(client: &Client, source: &str, mode: Mode) -> (Value, Vec<(String, BlobBytes)>) {
+    let code = client.javascript("test.js", source).await.unwrap();
+    let options = RunOptions { profile: true, mode, ..RunOptions::default() };
+    let mut replies = client.run_with(&code, &to_value(&()).unwrap(), &options).unwrap();
+    let value = replies.last().await.unwrap();
+    let read = replies.trace().iter().filter_map(|step| Some((step.target.clone(), **step.blobs.as_ref()?)));
+    (value, read.collect())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_profile_tells_what_each_step_read_of_blobs_and_by_which_way_it_came() {
+    const SIZE: u64 = 1_000_000;
+    let (_nodes, client) = nodes(&["a", "b"]).await;
+    let source = r#"import { call } from "catena";
+        export default async () => {
+            const picture = await call("a/paint", 1_000_000);
+            const own = await call("a/sum", picture);
+            await call("b/where", null);
+            const three = await picture.slice(0, 3).bytes();
+            return [own, three.length, await call("b/sum", picture), await call("a/where", null)];
+        };"#;
+    for mode in [Mode::Chain, Mode::Interactive] {
+        let (value, mut read) = profiled(&client, source, mode).await;
+        let (own, three, far, _): (u64, u64, u64, String) = from_value(&value).unwrap();
+        assert_eq!((own, three, far), (sum_of(SIZE), 3, sum_of(SIZE)));
+        read.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let by_link = BlobBytes { link: 3, ..BlobBytes::default() };
+        let own = BlobBytes { own: SIZE, ..BlobBytes::default() };
+        let [(first, of_a), (second, of_b), (third, of_function)] = &read[..] else { panic!("{mode:?}: {read:?}") };
+        assert_eq!([first, second, third], ["a/sum", "b/sum", "catena.blob/bytes"], "{mode:?}");
+        assert_eq!((of_a, of_function), (&own, &by_link), "{mode:?}");
+        // Whoever is first, its owner or who asks: it came once.
+        assert_eq!((of_b.link + of_b.pushed, of_b.total()), (SIZE, SIZE), "{mode:?}: {of_b:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -206,7 +243,9 @@ async fn an_owner_far_from_the_chain_is_told_when_the_chain_hops() {
             await call("c/where", null);
             return call("b/sum", picture);
         };"#;
-    assert_eq!(from_value::<u64>(&run(&client, source).await).unwrap(), sum_of(SIZE));
+    let (sum, read) = profiled(&client, source, Mode::Chain).await;
+    assert_eq!(from_value::<u64>(&sum).unwrap(), sum_of(SIZE));
+    assert_eq!(read, [("b/sum".to_owned(), BlobBytes { pushed: SIZE, ..BlobBytes::default() })]);
     assert_eq!((pushed(&nodes[0]), pushed(&nodes[1])), ((SIZE, 0), (0, SIZE)), "c told a, and a sent b");
     let crossed = received(&nodes[1].client(), "a");
     assert!((SIZE..SIZE + SIZE / 50).contains(&crossed), "once: {crossed}");

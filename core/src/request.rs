@@ -2,7 +2,7 @@
 
 use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
 use catena_wire::{
-    Brought, Budget, ChainId, Exception, LogLine, NodeId, NodeRef, PossibleDuplicate, Right, StepKey, Value,
+    BlobBytes, Brought, Budget, ChainId, Exception, LogLine, NodeId, NodeRef, PossibleDuplicate, Right, StepKey, Value,
 };
 
 use crate::{CallId, SessionId, Time};
@@ -79,6 +79,8 @@ pub(crate) struct Request {
     pub(crate) hops_withheld: u32,
     /// What the service function took, once it has ended here.
     pub(crate) service_us: u64,
+    /// What that read of blobs, if anything.
+    pub(crate) blobs: Option<Box<BlobBytes>>,
     /// What chains have logged that ran on their own to answer it.
     pub(crate) console: Vec<LogLine>,
 }
@@ -106,6 +108,7 @@ impl Request {
             right: None,
             hops_withheld: 0,
             service_us: 0,
+            blobs: None,
             console: Vec::new(),
         }
     }
@@ -135,6 +138,7 @@ impl Request {
     /// What it brings back beside its result, if so many of its hops are left.
     pub(crate) fn brings(&mut self, hops_left: u32) -> Brought {
         let hops_left = hops_left.saturating_add(self.hops_withheld);
-        Brought { hops_left, service_us: self.service_us, console: core::mem::take(&mut self.console) }
+        let (console, blobs) = (core::mem::take(&mut self.console), self.blobs.take());
+        Brought { hops_left, service_us: self.service_us, console, blobs }
     }
 }

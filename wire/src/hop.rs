@@ -1,6 +1,6 @@
 //! What travels: the chain's next call, and its end.
 
-use alloc::{string::String, vec::Vec};
+use alloc::{boxed::Box, string::String, vec::Vec};
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
 
@@ -301,6 +301,38 @@ pub struct StepTrace {
     /// For a call made from where the chain was: the node that served it, if it was another.
     #[n(12)]
     pub served_by: Option<String>,
+    /// What its service function read of blobs, if anything. Few steps have one: this must not make all of them larger.
+    #[n(13)]
+    pub blobs: Option<Box<BlobBytes>>,
+}
+
+/// Bytes of blobs that came to where they were read, by the way by which they came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Encode, Decode)]
+#[cbor(array)]
+pub struct BlobBytes {
+    /// They were that node's own: nothing crossed anything.
+    #[n(0)]
+    pub own: u64,
+    /// Copied from memory that both nodes have mapped.
+    #[n(1)]
+    pub shared_memory: u64,
+    /// Read from the owner's memory, from another host.
+    #[n(2)]
+    pub rdma: u64,
+    /// Asked for, and sent, by the link.
+    #[n(3)]
+    pub link: u64,
+    /// Sent by the link beside the call, before they were asked for.
+    #[n(4)]
+    pub pushed: u64,
+}
+
+impl BlobBytes {
+    /// All of them.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        [self.own, self.shared_memory, self.rdma, self.link, self.pushed].into_iter().fold(0, u64::saturating_add)
+    }
 }
 
 /// A line of the virtual console (rpc-chains section 3.7).

@@ -1,13 +1,13 @@
 //! Everything that two nodes say to each other.
 
-use alloc::{string::String, vec::Vec};
+use alloc::{boxed::Box, string::String, vec::Vec};
 use bytes::Bytes;
 use core::fmt;
 use minicbor::{Decode, Encode};
 
 use crate::{
-    Branch, Budget, ChainId, End, Exception, Hash, Hop, LogLine, NodeId, NodeRef, Outcome, PossibleDuplicate, Replies,
-    ResolverAnswer, Right, RightEnd, SegmentMessage, StepKey, Value, Whither,
+    BlobBytes, Branch, Budget, ChainId, End, Exception, Hash, Hop, LogLine, NodeId, NodeRef, Outcome,
+    PossibleDuplicate, Replies, ResolverAnswer, Right, RightEnd, SegmentMessage, StepKey, Value, Whither,
 };
 
 /// One message. The numbers are the protocol's: they are never used again for something else.
@@ -234,6 +234,9 @@ pub struct Brought {
     /// [`crate::CONSOLE_LINES_MAX`]. Step, branch and number are that chain's.
     #[cbor(n(2), with = "crate::bytes_codec::console", default)]
     pub console: Vec<LogLine>,
+    /// What the service function read of blobs, if anything.
+    #[n(3)]
+    pub blobs: Option<Box<BlobBytes>>,
 }
 
 /// What a node knows of a step of a chain that has been silent. One that is under way there shows a sign of life instead.

@@ -216,7 +216,7 @@ fn names_paths_and_branches_have_bounds() {
 
 #[test]
 fn a_call_that_brings_no_lines_may_leave_them_out() {
-    let brought = Brought { hops_left: 7, service_us: 80, console: Vec::new() };
+    let brought = Brought { hops_left: 7, service_us: 80, ..Brought::default() };
     let answer = Message::Return(1, Outcome::Done(Value::null()), brought);
     let head = answer.clone().encode().head;
     // The last element of the last array: an empty list.

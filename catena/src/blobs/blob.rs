@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use super::{
-    early::{self, Early},
+    early::{self, Known},
     pieces::Pieces,
     reference::Reference,
 };
@@ -26,14 +26,12 @@ const READ_BYTES_MAX: u64 = 128 << 20;
 #[derive(Clone)]
 pub struct Blob {
     reference: Reference,
-    /// Where it is read; `None`: it was decoded apart from any call ([`Blob::on`]).
-    shell: Option<Arc<Shell>>,
-    early: Option<Arc<Early>>,
+    known: Known,
 }
 
 impl Blob {
     pub(super) const fn new(reference: Reference, shell: Option<Arc<Shell>>) -> Self {
-        Self { reference, shell, early: None }
+        Self { reference, known: Known { shell, early: None, tally: None } }
     }
 
     /// How many bytes it has.
@@ -66,7 +64,7 @@ impl Blob {
     /// The same to be read at this client: needed where it was decoded apart from a call, as by [`crate::from_value`] and [`crate::Reply::decode`].
     #[must_use]
     pub fn on(mut self, client: &Client) -> Self {
-        self.shell = Some(Arc::clone(client.shell()));
+        self.known.shell = Some(Arc::clone(client.shell()));
         self
     }
 
@@ -149,16 +147,17 @@ impl Blob {
 
     /// Has its owner, which must be this node, give it up: nobody reads it any more. Says whether it was still there.
     pub fn release(&self) -> bool {
-        let shell = self.shell.as_ref().filter(|shell| shell.me.id == self.owner().id);
+        let shell = self.known.shell.as_ref().filter(|shell| shell.me.id == self.owner().id);
         shell.is_some_and(|shell| shell.blobs.release(&self.reference))
     }
 
     fn pieces(&self) -> Result<Pieces, Exception> {
-        let Some(shell) = &self.shell else {
+        let Known { shell, early, tally } = &self.known;
+        let Some(shell) = shell else {
             let message = format!("{} was decoded apart from a call: say with `on` where it is read", self.reference);
             return Err(Exception::new(names::BAD_PARAMETERS, Fault::Caller, message));
         };
-        Ok(Pieces::new(shell, &self.reference, self.early.clone()))
+        Ok(Pieces::new(shell, &self.reference, early.clone(), tally.clone()))
     }
 }
 
@@ -186,7 +185,7 @@ impl Serialize for Blob {
 impl<'de> Deserialize<'de> for Blob {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let reference = Reference::deserialize(deserializer)?;
-        let (shell, early) = early::here(&reference);
-        Ok(Self { reference, shell, early })
+        let known = early::here(&reference);
+        Ok(Self { reference, known })
     }
 }

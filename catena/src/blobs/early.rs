@@ -3,7 +3,7 @@
 use std::{cell::RefCell, sync::Arc};
 
 use bytes::{Bytes, BytesMut};
-use catena_core::beside::PUSH_BYTES_MAX;
+use catena_core::{Ticket, beside::PUSH_BYTES_MAX};
 use catena_net::Lease;
 use catena_wire::Exception;
 use futures_util::{
@@ -12,14 +12,14 @@ use futures_util::{
 };
 use tokio::task::AbortHandle;
 
-use super::{pieces::Pieces, reference::Reference};
+use super::{pieces::Pieces, reference::Reference, tally::Tally};
 use crate::shell::Shell;
 
 /// In what a value is decoded.
 #[derive(Clone)]
 pub(crate) enum Here {
     /// The parameters of a function at this node, which has begun.
-    Parameters(Arc<Shell>),
+    Parameters(Arc<Shell>, Ticket),
     /// An answer.
     Answer(Arc<Shell>),
 }
@@ -41,14 +41,26 @@ pub(crate) fn decoded_in<T>(here: Here, decode: impl FnOnce() -> T) -> T {
     decode()
 }
 
+/// What a blob knows of where it was decoded.
+#[derive(Clone, Default)]
+pub(super) struct Known {
+    /// Where it is read; `None`: it was decoded apart from any call.
+    pub(super) shell: Option<Arc<Shell>>,
+    /// What is fetched of it before anybody asks.
+    pub(super) early: Option<Arc<Early>>,
+    /// Where what is read of it is counted.
+    pub(super) tally: Option<Arc<Tally>>,
+}
+
 /// Where the blob that is decoded now is read, and what is fetched of it from now on.
-pub(super) fn here(reference: &Reference) -> (Option<Arc<Shell>>, Option<Arc<Early>>) {
+pub(super) fn here(reference: &Reference) -> Known {
     match HERE.with_borrow(Clone::clone) {
-        None => (None, None),
-        Some(Here::Answer(shell)) => (Some(shell), None),
-        Some(Here::Parameters(shell)) => {
-            let early = Early::begin(&shell, reference);
-            (Some(shell), early.map(Arc::new))
+        None => Known::default(),
+        Some(Here::Answer(shell)) => Known { shell: Some(shell), ..Known::default() },
+        Some(Here::Parameters(shell, ticket)) => {
+            let tally = shell.tally_of(ticket);
+            let early = Early::begin(&shell, reference, tally.clone());
+            Known { shell: Some(shell), early: early.map(Arc::new), tally }
         }
     }
 }
@@ -65,13 +77,13 @@ pub(super) struct Early {
 
 impl Early {
     /// `None`: there is nothing to fetch, or no room for it now.
-    fn begin(shell: &Arc<Shell>, reference: &Reference) -> Option<Self> {
+    fn begin(shell: &Arc<Shell>, reference: &Reference, tally: Option<Arc<Tally>>) -> Option<Self> {
         let size = reference.size.min(PUSH_BYTES_MAX);
         if size == 0 || reference.owner.id == shell.me.id {
             return None;
         }
         let memory = shell.blobs.early.lease(size).ok()?;
-        let mut pieces = Pieces::new(shell, &Reference { size, ..reference.clone() }, None);
+        let mut pieces = Pieces::new(shell, &Reference { size, ..reference.clone() }, None, tally);
         let fetched = async move {
             let mut whole = BytesMut::with_capacity(size as usize);
             while let Some(piece) = pieces.next().await {

@@ -11,6 +11,7 @@
 //! | `early` | what is fetched before anybody asks: the bytes of a parameter, from the moment at which the call is here |
 //! | `beside` | what goes to a callee beside the call, before it has asked |
 //! | `reading` | `catena.blob`: how functions read |
+//! | `tally` | how many bytes a service function read, and by which way they came |
 
 mod beside;
 mod blob;
@@ -19,8 +20,10 @@ mod held;
 mod pieces;
 mod reading;
 mod reference;
+mod tally;
 
 pub use blob::Blob;
 pub(crate) use early::{Here, decoded_in};
 pub(crate) use held::Blobs;
 pub(crate) use reading::{SERVICE, service};
+pub(crate) use tally::Tally;

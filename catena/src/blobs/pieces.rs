@@ -10,8 +10,12 @@ use catena_core::beside::Piece;
 use catena_wire::{At, Exception, Fault, NodeId, names};
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesOrdered};
 
-use super::{early::Early, reference::Reference};
-use crate::{Granted, Imported, Segment, segments::PIECE_BYTES, shell::Shell};
+use super::{
+    early::Early,
+    reference::Reference,
+    tally::{By, Tally},
+};
+use crate::{Granted, Imported, Segment, Wish, segments::PIECE_BYTES, shell::Shell};
 
 /// READs under way at the beginning, and at most.
 const WINDOW_FIRST: usize = 8;
@@ -28,6 +32,7 @@ pub(super) struct Pieces {
     shell: Arc<Shell>,
     reference: Reference,
     early: Option<Arc<Early>>,
+    tally: Option<Arc<Tally>>,
     source: Option<Source>,
     /// The first byte that has not been asked for, and where it ends, within the segment.
     next: u64,
@@ -53,11 +58,17 @@ struct There {
 }
 
 impl Pieces {
-    pub(super) fn new(shell: &Arc<Shell>, reference: &Reference, early: Option<Arc<Early>>) -> Self {
+    /// What is fetched `early` is counted by whoever fetches it; the rest is in this `tally`.
+    pub(super) fn new(
+        shell: &Arc<Shell>,
+        reference: &Reference,
+        early: Option<Arc<Early>>,
+        tally: Option<Arc<Tally>>,
+    ) -> Self {
         let (shell, reference) = (Arc::clone(shell), reference.clone());
         let (next, end) = (reference.first, reference.first + reference.size);
         let under_way = FuturesOrdered::new();
-        Self { shell, reference, early, source: None, next, end, window: WINDOW_FIRST, under_way }
+        Self { shell, reference, early, tally, source: None, next, end, window: WINDOW_FIRST, under_way }
     }
 
     /// The next bytes. After an exception there are none.
@@ -79,13 +90,14 @@ impl Pieces {
         let Some(early) = self.early.take() else { return };
         let Some(end) = early.end(self.next, self.end) else { return };
         let (first, shell, reference) = (self.next, Arc::clone(&self.shell), self.reference.clone());
+        let tally = self.tally.clone();
         self.next = end;
         self.under_way.push_back(
             async move {
                 if let Some(bytes) = early.read(first, end).await {
                     return Ok((bytes, Duration::ZERO));
                 }
-                let mut pieces = Self::new(&shell, &Reference { first, size: end - first, ..reference }, None);
+                let mut pieces = Self::new(&shell, &Reference { first, size: end - first, ..reference }, None, tally);
                 let mut whole = BytesMut::new();
                 while let Some(piece) = pieces.next().await {
                     whole.extend_from_slice(&piece?);
@@ -101,7 +113,7 @@ impl Pieces {
             let source = self.source().await?;
             while self.next < self.end && self.under_way.len() < self.window {
                 let count = PIECE_BYTES.min(self.end - self.next);
-                self.under_way.push_back(source.clone().read(self.next, count).boxed());
+                self.under_way.push_back(source.clone().read(self.next, count, self.tally.clone()).boxed());
                 self.next += count;
             }
         }
@@ -133,11 +145,13 @@ impl Pieces {
 }
 
 impl Source {
-    async fn read(self, first: u64, count: u64) -> Done {
+    async fn read(self, first: u64, count: u64, tally: Option<Arc<Tally>>) -> Done {
+        let came = |by| tally.iter().for_each(|tally| tally.add(by, count));
         let there = match self {
             Self::Here(segment) => {
                 let mut bytes = vec![0; count as usize];
                 segment.read(first, &mut bytes)?;
+                came(By::Own);
                 return Ok((bytes.into(), Duration::ZERO));
             }
             Self::There(there) => there,
@@ -147,7 +161,10 @@ impl Source {
         loop {
             tries += 1;
             match there.read(first, count).await {
-                Ok(bytes) if bytes.len() as u64 == count => return Ok((bytes, began.elapsed())),
+                Ok((bytes, by)) if bytes.len() as u64 == count => {
+                    came(by);
+                    return Ok((bytes, began.elapsed()));
+                }
                 Ok(_) => {
                     return Err(Exception::new(names::PROTOCOL, Fault::Node, "its owner answered with other bytes"));
                 }
@@ -161,20 +178,27 @@ impl Source {
 
 impl There {
     /// Asks for a piece, which may also come beside the call that brought the reference: whichever is first.
-    async fn read(&self, first: u64, count: u64) -> Result<Bytes, Exception> {
+    async fn read(&self, first: u64, count: u64) -> Result<(Bytes, By), Exception> {
         let piece = Piece::of(&At { offset: first, ..self.at }, count as u32);
-        let Some(piece) = piece else { return self.imported.read(first, count).await };
+        let Some(piece) = piece else { return self.ask(first, count).await };
         let mut awaited = self.shell.awaited(self.owner, piece);
         let read = tokio::select! {
             // Asked for in any case: so its owner knows that it was needed.
             biased;
-            read = self.imported.read(first, count) => read,
-            Some(bytes) = awaited.came() => return Ok(bytes),
+            read = self.ask(first, count) => read,
+            Some(bytes) = awaited.came() => return Ok((bytes, By::Push)),
         };
         match read {
-            Err(why) if why.name == names::BYTES_PUSHED => awaited.on_its_way().await.ok_or(why),
+            Err(why) if why.name == names::BYTES_PUSHED => {
+                awaited.on_its_way().await.map(|bytes| (bytes, By::Push)).ok_or(why)
+            }
             read => read,
         }
+    }
+
+    async fn ask(&self, first: u64, count: u64) -> Result<(Bytes, By), Exception> {
+        let (bytes, way) = self.imported.read_by(first, count, Wish::default()).await?;
+        Ok((bytes, By::Read(way)))
     }
 }
 

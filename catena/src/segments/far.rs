@@ -15,6 +15,7 @@ use super::{
     Granted, Imported, Wish,
     errors::of_refusal,
     hub::{Hub, Outcome, Waiter, post, try_post},
+    way::Way,
 };
 use crate::{messages::is_near, to_value};
 
@@ -73,7 +74,9 @@ impl Imported {
         &self.inner.shell.segments
     }
 
-    pub(super) async fn read_far(&self, offset: u64, count: u64, wish: Wish) -> Result<Bytes, Exception> {
+    /// The bytes, and the way by which they came: what is asked for by the link may lie in memory that this node maps. Of pieces that came both ways it is
+    /// the link.
+    pub(super) async fn read_far(&self, offset: u64, count: u64, wish: Wish) -> Result<(Bytes, Way), Exception> {
         if count <= PIECE_BYTES {
             return self.piece(offset, count, wish).await;
         }
@@ -83,7 +86,7 @@ impl Imported {
         let link = self.link("READ").await?;
         // An owner claims what it likes: beyond this there is room for what has come.
         let mut whole = BytesMut::with_capacity(count.min(RESERVED_BYTES_MAX) as usize);
-        let mut under_way = VecDeque::new();
+        let (mut under_way, mut way) = (VecDeque::new(), Way::SharedMemory);
         let mut next = 0;
         loop {
             while next < count && under_way.len() < PIECES_UNDER_WAY_MAX {
@@ -92,12 +95,16 @@ impl Imported {
                 under_way.push_back(self.begin_read(&link, (offset.saturating_add(next), piece), wish, maps)?);
                 next += piece;
             }
-            let Some(mut first) = under_way.pop_front() else { return Ok(whole.freeze()) };
-            whole.extend_from_slice(&self.data_of(&link, first.outcome().await).await?);
+            let Some(mut first) = under_way.pop_front() else { return Ok((whole.freeze(), way)) };
+            let (data, by) = self.data_of(&link, first.outcome().await).await?;
+            whole.extend_from_slice(&data);
+            if by == Way::Link {
+                way = by;
+            }
         }
     }
 
-    async fn piece(&self, offset: u64, count: u64, wish: Wish) -> Result<Bytes, Exception> {
+    async fn piece(&self, offset: u64, count: u64, wish: Wish) -> Result<(Bytes, Way), Exception> {
         let link = self.link("READ").await?;
         let maps = self.maps_answers(&link, count);
         let answer = self.begin_read(&link, (offset, count), wish, maps)?.outcome().await;
@@ -111,18 +118,18 @@ impl Imported {
         many && shell.lends() && !self.inner.plain.load(Relaxed) && is_near(link)
     }
 
-    /// The bytes of an answer, wherever they are.
-    async fn data_of(&self, link: &Link, answer: Outcome) -> Result<Bytes, Exception> {
+    /// The bytes of an answer, wherever they are, and by which way they came.
+    async fn data_of(&self, link: &Link, answer: Outcome) -> Result<(Bytes, Way), Exception> {
         let (number, buffer) = match answer {
-            Ok(Answer::Data(data)) => return Ok(data),
+            Ok(Answer::Data(data)) => return Ok((data, Way::Link)),
             Ok(Answer::Lent(number, buffer)) => (number, buffer),
             Ok(_) => return Err(self.refused("READ", SegmentRefusal::BadAnswer)),
             Err(why) => return Err(self.refused("READ", why)),
         };
         let (owner, range) = (&self.inner.owner, (buffer.at.offset, buffer.bytes));
         let read = match Box::pin(self.inner.shell.copy_lent(owner, &buffer, range)).await {
-            Some(read) => read,
-            None => Box::pin(self.ask_for_lent(link, &buffer)).await,
+            Some(read) => read.map(|data| (data, Way::SharedMemory)),
+            None => Box::pin(self.ask_for_lent(link, &buffer)).await.map(|data| (data, Way::Link)),
         };
         post(link, SegmentMessage::Taken(vec![number]));
         read

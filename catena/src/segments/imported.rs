@@ -14,7 +14,7 @@ use super::{
     near::{Near, NearResult},
     remote,
     serve::{turn, turned},
-    way::{Chosen, Wants, Ways},
+    way::{Chosen, Wants, Way, Ways},
 };
 use crate::shell::{Shell, lock};
 
@@ -117,6 +117,11 @@ impl Imported {
     /// # Errors
     /// As [`Imported::read`]; `Unaligned`: words do not fill the range.
     pub async fn read_as(&self, offset: u64, count: u64, wish: Wish) -> Result<Bytes, Exception> {
+        self.read_by(offset, count, wish).await.map(|(data, _)| data)
+    }
+
+    /// READ as wished, and the way by which the bytes came.
+    pub(crate) async fn read_by(&self, offset: u64, count: u64, wish: Wish) -> Result<(Bytes, Way), Exception> {
         let room = usize::try_from(count).ok().filter(|_| count <= self.inner.bytes);
         let Some(room) = room else {
             return Err(self.refused("READ", SegmentRefusal::OutOfBounds(self.inner.bytes)));
@@ -128,7 +133,7 @@ impl Imported {
                     NearResult::Done(()) => {
                         self.check_order("READ", count, wish.order)?;
                         turn(&mut out, wish.order);
-                        return Ok(out.into());
+                        return Ok((out.into(), Way::SharedMemory));
                     }
                     NearResult::Wrong(why) => return Err(of_memory(&why)),
                     NearResult::Elsewhere | NearResult::Unknown => self.leave(),
@@ -136,7 +141,7 @@ impl Imported {
             }
             Chosen::Remote(from) => {
                 if let Some(data) = Box::pin(self.read_remote(&*from, offset, count, wish)).await? {
-                    return Ok(data);
+                    return Ok((data, Way::Rdma));
                 }
             }
             Chosen::Link => {}
@@ -193,7 +198,7 @@ impl Imported {
             }
             Chosen::Link => {}
         }
-        let data = Box::pin(self.read_far(offset, count, wish)).await?;
+        let (data, _) = Box::pin(self.read_far(offset, count, wish)).await?;
         out.copy_from_slice(&data);
         Ok(())
     }

@@ -39,7 +39,7 @@ use tokio::{
 
 use crate::{
     Names, Service,
-    blobs::Blobs,
+    blobs::{Blobs, Tally},
     durable::Steps,
     incoming::{Incoming, Sender, incoming},
     messages::Post,
@@ -86,8 +86,8 @@ pub(crate) struct Shell {
     sandbox: OnceCell<Sandbox>,
     pub(crate) store: Store,
     sessions: Sessions,
-    /// Service functions under way; without a task while they are polled for the first time.
-    running: Mutex<HashMap<Ticket, Option<AbortHandle>>>,
+    /// Service functions under way.
+    running: Mutex<HashMap<Ticket, UnderWay>>,
     replies: Mutex<HashMap<ChainId, Sender>>,
     calls: Mutex<HashMap<CallId, oneshot::Sender<Result<Value, Exception>>>>,
     /// Rights to reply that service functions here have.
@@ -109,6 +109,15 @@ pub(crate) struct Shell {
     name: Arc<str>,
     site: Option<Arc<str>>,
     settings: Settings,
+}
+
+/// A service function under way.
+#[derive(Default)]
+struct UnderWay {
+    /// `None` while it is polled for the first time.
+    task: Option<AbortHandle>,
+    /// What it reads of blobs, if it has been given any.
+    read: Option<Arc<Tally>>,
 }
 
 /// What a node is started with.

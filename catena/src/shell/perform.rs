@@ -19,12 +19,13 @@ use futures_util::FutureExt;
 use tokio::{sync::oneshot, task::AbortHandle};
 
 use super::{
-    Shell,
+    Shell, UnderWay,
     guests::{Basis, Event, elapsed_us},
     lock,
 };
 use crate::{
     Context, RunOptions, Service,
+    blobs::Tally,
     durable::fingerprint_of,
     replying::{Complete, Right, list_of},
     service::Running,
@@ -179,7 +180,7 @@ impl Shell {
             Action::Begin { session, .. } | Action::Resume { session, .. } | Action::Branch { session, .. } => {
                 self.sessions.open(*session);
             }
-            Action::RunService { ticket, .. } => drop(lock(&self.running).insert(*ticket, None)),
+            Action::RunService { ticket, .. } => drop(lock(&self.running).insert(*ticket, UnderWay::default())),
             _ => {}
         }
     }
@@ -192,13 +193,13 @@ impl Shell {
                 // A chain keeps its hops to itself, and pays one for the step: what that calls in turn has as many as any call.
                 let hops_left = if key.is_some() { RunOptions::default().hops_max } else { budget.hops_left() };
                 let (right, gathered) = self.right_of(right, known.is_replying(&function), hops_left);
-                let context = self.context((budget.time_left_us(), hops_left), credentials, key, right);
+                let context = self.context(ticket, (budget.time_left_us(), hops_left), credentials, key, right);
                 self.run_service(ticket, (known, function), params, context, gathered, duplicate);
             }
             Action::RightChanged(right) => self.right_changed(&right),
             Action::CancelService(ticket) => {
                 // One without a task is in its first poll, and finds itself gone after it.
-                if let Some(Some(task)) = lock(&self.running).remove(&ticket) {
+                if let Some(UnderWay { task: Some(task), .. }) = lock(&self.running).remove(&ticket) {
                     task.abort();
                 }
                 self.offering.done.notify_waiters();
@@ -277,13 +278,14 @@ impl Shell {
 
     fn context(
         self: &Arc<Self>,
+        ticket: Ticket,
         (time_left_us, hops_left): (u64, u32),
         credentials: Option<Value>,
         step: Option<StepKey>,
         right: Right,
     ) -> Context {
         let (node, site) = (Arc::clone(&self.name), self.site.clone());
-        Context { time_left_us, hops_left, node, site, credentials, right, step, shell: Arc::clone(self) }
+        Context { time_left_us, hops_left, node, site, credentials, right, step, ticket, shell: Arc::clone(self) }
     }
 
     fn run_service(
@@ -336,18 +338,31 @@ impl Shell {
             shell.service_done(ticket, result, began, right);
         }));
         match lock(&self.running).get_mut(&ticket) {
-            Some(listed) => *listed = Some(task),
+            Some(listed) => listed.task = Some(task),
             // It was cancelled meanwhile, or is done already.
             None => task.abort(),
         }
     }
 
     fn service_done(&self, ticket: Ticket, result: Result<Answer, Exception>, began: Instant, right: Right) {
-        lock(&self.running).remove(&ticket);
+        let ended = lock(&self.running).remove(&ticket);
+        let read = ended.and_then(|ended| ended.read?.bytes());
         let now = self.now();
-        self.core().on_service_done(now, ticket, result, elapsed_us(began));
+        {
+            let mut core = self.core();
+            if let Some(read) = read {
+                core.on_blobs_read(ticket, read);
+            }
+            core.on_service_done(now, ticket, result, elapsed_us(began));
+        }
         right.let_go();
         self.offering.done.notify_waiters();
+    }
+
+    /// Where what that service function reads of blobs is counted, for as long as it is under way.
+    pub(crate) fn tally_of(&self, ticket: Ticket) -> Option<Arc<Tally>> {
+        let mut running = lock(&self.running);
+        running.get_mut(&ticket).map(|running| Arc::clone(running.read.get_or_insert_default()))
     }
 
     /// Runs a durable function: not before its step is known to be a new one.

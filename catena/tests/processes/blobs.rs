@@ -1,6 +1,6 @@
 //! Values by reference between processes: what they cost, and what becomes of them when their owner does not live up to it.
 
-use catena::{Blob, exceptions};
+use catena::{Blob, BlobBytes, exceptions};
 use serde_json::{Value as Json, json};
 
 use crate::{
@@ -34,6 +34,9 @@ async fn a_picture_is_read_where_it_is_looked_at_and_its_owner_is_named_when_it_
     assert_eq!(*seen, json!({ "size": 1_000_000, "type": "image/x-test", "sum": sum, "by": "a" }));
     assert_eq!(ended.value()["part"], json!([1, 2, 3]));
     assert_eq!(ended.path, ["client", "a", "b"], "reading takes no hop");
+    let looked = ended.trace.iter().find(|step| step.target == "b/look").and_then(|step| step.blobs.as_deref());
+    let mapped = BlobBytes { shared_memory: 1_000_000, ..BlobBytes::default() };
+    assert_eq!(looked, Some(&mapped), "on one host nothing is sent");
 
     let chain = crate::nodes::begin(
         &client,

@@ -4,12 +4,16 @@
 //! the difference, and one that would be negative is shown as unknown. A call made from afar is timed by the asking node's clock, and its
 //! service by the other's, each by itself: what is left is the network, whatever the clocks say.
 
+mod blobs;
 mod lanes;
 
 use catena::StepTrace;
 use serde::Serialize;
 
-use self::lanes::{Placed, Role, calls_nothing};
+use self::{
+    blobs::Blobs,
+    lanes::{Placed, Role, calls_nothing},
+};
 use crate::output::{Paint, printable};
 
 /// Columns of the timeline.
@@ -47,6 +51,8 @@ pub(crate) struct Hop {
     guest_us: u64,
     continuation_bytes: u64,
     params_bytes: u64,
+    /// What the service function read of blobs, by the way by which the bytes came; null: nothing.
+    blobs: Option<Blobs>,
     /// A call to the node where the chain was.
     in_place: bool,
 }
@@ -91,7 +97,7 @@ impl Chart {
     /// For people. `fancy`: with colour and drawing characters, else in plain ASCII.
     pub(crate) fn text(&self, fancy: bool) -> String {
         let pen = Pen { fancy, total_us: self.total_us.max(1) };
-        let mut rows = vec![Cells::head(self.is_split())];
+        let mut rows = vec![Cells::head(self.is_split(), self.blobs().is_some())];
         let last_from = self.hops.len().saturating_sub(STEPS_DRAWN_LAST);
         let folded = self.hops.len() > STEPS_DRAWN_MAX;
         for (index, hop) in self.hops.iter().enumerate() {
@@ -111,6 +117,11 @@ impl Chart {
 
     fn is_split(&self) -> bool {
         self.hops.iter().any(|hop| !hop.branch.is_empty())
+    }
+
+    /// What all steps read of blobs.
+    fn blobs(&self) -> Option<Blobs> {
+        self.hops.iter().filter_map(|hop| hop.blobs).reduce(Blobs::plus)
     }
 
     fn summary(&self, pen: &Pen) -> String {
@@ -135,11 +146,12 @@ impl Chart {
             part(Part::Guest, "guest", guest_us),
             calls - from_afar - in_place,
             bytes(sum(|hop| hop.continuation_bytes)),
-        ) + if side_by_side {
-            "\nwhat ran side by side is counted each: the times may add up to more than the total"
-        } else {
-            ""
-        }
+        ) + &self.blobs().map(|read| format!("; blobs read: {}", read.text())).unwrap_or_default()
+            + if side_by_side {
+                "\nwhat ran side by side is counted each: the times may add up to more than the total"
+            } else {
+                ""
+            }
     }
 }
 
@@ -165,6 +177,7 @@ fn hop(placed: &Placed<'_>) -> Hop {
         guest_us: step.guest_us,
         continuation_bytes: step.continuation_bytes,
         params_bytes: step.params_bytes,
+        blobs: step.blobs.as_deref().map(Blobs::of),
         in_place: step.in_place && step.served_by.is_none(),
     }
 }
@@ -250,16 +263,20 @@ impl Pen {
     }
 }
 
+/// Columns of the table, without the bar.
+const COLUMNS: usize = 10;
+
 /// One row of the table. The bar comes last, since its colours have no width.
 struct Cells {
-    cells: [String; 9],
+    cells: [String; COLUMNS],
     bar: String,
 }
 
 impl Cells {
-    fn head(split: bool) -> Self {
-        let branch = if split { "branch" } else { "" };
-        let cells = ["step", branch, "node", "site", "calling", "network", "service", "guest", "state"];
+    /// What no step has, no column is named for.
+    fn head(split: bool, reads_blobs: bool) -> Self {
+        let (branch, blobs) = (if split { "branch" } else { "" }, if reads_blobs { "blobs" } else { "" });
+        let cells = ["step", branch, "node", "site", "calling", "network", "service", "guest", "state", blobs];
         let cells = cells.map(str::to_owned);
         Self { cells, bar: String::new() }
     }
@@ -291,20 +308,21 @@ impl Cells {
                 some_ms(hop.service_us),
                 some_ms(hop.guest_us),
                 state,
+                hop.blobs.map(Blobs::text).unwrap_or_default(),
             ],
             bar: pen.bar_of(hop),
         }
     }
 
     fn home(home_us: u64, begins_us: u64, pen: &Pen) -> Self {
-        let mut cells: [String; 9] = Default::default();
+        let mut cells: [String; COLUMNS] = Default::default();
         cells[4] = "(answer to the origin)".to_owned();
         cells[5] = ms(home_us);
         Self { cells, bar: pen.bar(begins_us.saturating_add(home_us), home_us, [(Part::Nothing, 0); 3]) }
     }
 
     fn note(note: String) -> Self {
-        let mut cells: [String; 9] = Default::default();
+        let mut cells: [String; COLUMNS] = Default::default();
         cells[4] = note;
         Self { cells, bar: String::new() }
     }
@@ -312,9 +330,9 @@ impl Cells {
 
 /// Numbers to the right, names to the left, the timeline at the end.
 fn align(rows: &[Cells]) -> String {
-    const RIGHT: [bool; 9] = [true, false, false, false, false, true, true, true, true];
+    const RIGHT: [bool; COLUMNS] = [true, false, false, false, false, true, true, true, true, false];
     let width = |column: usize| rows.iter().map(|row| row.cells[column].chars().count()).max().unwrap_or_default();
-    let widths: [usize; 9] = std::array::from_fn(width);
+    let widths: [usize; COLUMNS] = std::array::from_fn(width);
     let mut text = String::new();
     for row in rows {
         let mut line = String::new();

@@ -1,3 +1,5 @@
+use catena::BlobBytes;
+
 use super::*;
 
 fn step(step: u32, node: &str, target: &str, arrived_at_us: u64, left_at_us: u64) -> StepTrace {
@@ -44,6 +46,24 @@ step  node    site  calling                  network  service    guest   state
         "total 444.4 ms: - network 387.0 ms (87%), # service 55.0 ms (12%), = guest 1.90 ms (0%)\n\
          3 calls, 2 of them by hopping, 0 from afar, 1 in place; 9.1 KB of state carried"
     );
+}
+
+#[test]
+fn bytes_of_blobs_are_told_by_the_way_they_came() {
+    let read = |link, pushed, own| Some(Box::new(BlobBytes { link, pushed, own, ..BlobBytes::default() }));
+    let steps = [
+        step(0, "client", "", 0, 0),
+        StepTrace { blobs: read(45_800_000, 4_200_000, 0), ..step(1, "red", "files.red/take", 10_000, 90_000) },
+        StepTrace { in_place: true, blobs: read(0, 0, 12), ..step(2, "red", "catena.blob/text", 80_000, 81_000) },
+    ];
+    let chart = Chart::new(&steps, 100_000);
+    let drawn = chart.text(false);
+    assert!(drawn.lines().next().is_some_and(|head| head.ends_with("state  blobs")), "{drawn}");
+    assert!(drawn.contains(" 45.8 MB by link + 4.2 MB pushed "), "{drawn}");
+    assert!(drawn.contains(" 12 B from here "), "{drawn}");
+    assert!(drawn.ends_with("; blobs read: 12 B from here + 45.8 MB by link + 4.2 MB pushed"), "{drawn}");
+    assert_eq!(chart.json()["steps"][1]["blobs"]["pushed"], 4_200_000);
+    assert_eq!(chart.json()["steps"][0]["blobs"], serde_json::Value::Null);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use alloc::{
     vec::Vec,
 };
 use bytes::Bytes;
-use catena_wire::{Budget, ChainId, End, Exception, NodeRef, StepKey, StepTrace, Value};
+use catena_wire::{BlobBytes, Budget, ChainId, End, Exception, NodeRef, StepKey, StepTrace, Value};
 
 use crate::{Answer, RetryScope, Time};
 pub(crate) use cargo::Cargo;
@@ -223,10 +223,10 @@ impl Activation {
         }
     }
 
-    /// The service function has run for so long.
-    pub(crate) fn note_service(&mut self, took_us: u64) {
+    /// The service function has run for so long, and read so much of blobs.
+    pub(crate) fn note_service(&mut self, took_us: u64, blobs: Option<Box<BlobBytes>>) {
         if let Some(profile) = &mut self.profile {
-            profile.service_us = took_us;
+            (profile.service_us, profile.blobs) = (took_us, blobs);
         }
     }
 

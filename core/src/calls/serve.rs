@@ -1,7 +1,7 @@
 //! Calls in: from other nodes, and by chains that stay where they are.
 
 use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
-use catena_wire::{Brought, ChainId, Exception, Fault, Message, NodeRef, Outcome, StepKey, names};
+use catena_wire::{BlobBytes, Brought, ChainId, Exception, Fault, Message, NodeRef, Outcome, StepKey, names};
 
 use super::{Call, Calls, Owner, ReplyTo, Request, Stage};
 use crate::{
@@ -112,6 +112,14 @@ impl Calls {
     pub(crate) fn running(&self, service: &str) -> usize {
         let running = |call: &Call| matches!(call.stage, Stage::Running) && call.request.service == service;
         self.calls.values().filter(|call| running(call)).count()
+    }
+
+    /// A service function has read so much of blobs, and is about to end.
+    pub(crate) fn blobs_read(&mut self, ticket: Ticket, blobs: BlobBytes) {
+        let call = self.calls.get_mut(&ticket.0).filter(|call| matches!(call.stage, Stage::Running));
+        if let Some(call) = call {
+            call.request.blobs = Some(Box::new(blobs));
+        }
     }
 
     /// A service function has ended, after `took_us`.

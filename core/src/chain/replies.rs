@@ -127,7 +127,7 @@ impl Chains {
         if !over {
             self.left_sets.push(id);
         }
-        self.close_in_place(ground, session, set, 0);
+        self.close_in_place(ground, session, set, 0, None);
         self.recount(session);
     }
 

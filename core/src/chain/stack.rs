@@ -33,7 +33,7 @@ impl Chains {
             ReplyTo::Guest { call, step, .. } => {
                 // What a chain said before that threw, and which this one is to make good for.
                 self.carry(ground, session, Some(step), request.console);
-                self.close_in_place(ground, session, call, 0);
+                self.close_in_place(ground, session, call, 0, request.blobs);
                 match deep {
                     Err(why) => self.settle(ground, session, call, Err(why)),
                     // The chain that called is suspended to make room.
@@ -46,7 +46,7 @@ impl Chains {
             }
             _ => {
                 // It takes over as soon as the state of the chain that called is here.
-                activation.note_service(request.service_us);
+                activation.note_service(request.service_us, request.blobs);
                 if let Phase::Suspended(suspended) = &mut activation.phase {
                     let result = deep.map(|()| Answer::Chain(sub)).map_err(|why| Box::new(why.at(&key, &path)));
                     suspended.awaits = Awaits::Result(Some(result), request.service);

@@ -2,7 +2,7 @@
 
 use alloc::{boxed::Box, format, vec::Vec};
 use catena_wire::{
-    Brought, Exception, Fault, Mode, NodeRef, Outcome, PATH_HOSTS_MAX, StepKey, StepTrace, Value, names,
+    BlobBytes, Brought, Exception, Fault, Mode, NodeRef, Outcome, PATH_HOSTS_MAX, StepKey, StepTrace, Value, names,
 };
 
 use super::{
@@ -185,7 +185,7 @@ impl Chains {
         }
         match *to {
             ReplyTo::Guest { call, step, .. } => {
-                self.close_in_place(ground, session, call, brought.service_us);
+                self.close_in_place(ground, session, call, brought.service_us, brought.blobs);
                 // The lines first: they come before what is said to the result.
                 self.carry(ground, session, Some(step), brought.console);
                 let Some(activation) = self.get(session) else { return };
@@ -196,7 +196,7 @@ impl Chains {
             _ => {
                 self.carry(ground, session, None, brought.console);
                 let Some(activation) = self.get_mut(session) else { return };
-                activation.note_service(brought.service_us);
+                activation.note_service(brought.service_us, brought.blobs);
                 // Of a call that is made from here, not the step by which the chain came.
                 let at = |why: Exception| Box::new(why.at(&activation.key(), &activation.state.path));
                 let result = result.map(Answer::Value).map_err(at);
@@ -279,11 +279,18 @@ impl Chains {
         ground.out.ask(Action::Settle { session, call, result });
     }
 
-    pub(super) fn close_in_place(&mut self, ground: &Ground, session: SessionId, call: u32, service_us: u64) {
+    pub(super) fn close_in_place(
+        &mut self,
+        ground: &Ground,
+        session: SessionId,
+        call: u32,
+        service_us: u64,
+        blobs: Option<Box<BlobBytes>>,
+    ) {
         let left_at_us = ground.unix_us();
         let Some(activation) = self.get_mut(session) else { return };
         if let Some(profile) = activation.calls.profiles.remove(&call) {
-            activation.note(StepTrace { left_at_us, service_us, ..profile });
+            activation.note(StepTrace { left_at_us, service_us, blobs, ..profile });
         }
     }
 

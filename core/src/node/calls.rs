@@ -1,7 +1,7 @@
 //! Service functions that have ended, and chains that services answer with.
 
 use alloc::sync::Arc;
-use catena_wire::{Brought, Budget, Exception, NodeRef, Outcome, Value};
+use catena_wire::{BlobBytes, Brought, Budget, Exception, NodeRef, Outcome, Value};
 
 use super::Node;
 use crate::{
@@ -11,6 +11,11 @@ use crate::{
 };
 
 impl Node {
+    /// A service function has read so much of blobs: to be said before [`Node::on_service_done`], of one that read any.
+    pub fn on_blobs_read(&mut self, ticket: Ticket, blobs: BlobBytes) {
+        self.calls.blobs_read(ticket, blobs);
+    }
+
     /// A service function has ended, after `took_us`.
     pub fn on_service_done(&mut self, now: Time, ticket: Ticket, result: Result<Answer, Exception>, took_us: u64) {
         self.at(now, |node| node.calls.service_done(&mut node.ground, ticket, result, took_us));

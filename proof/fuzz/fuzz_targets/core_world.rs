@@ -383,7 +383,7 @@ impl World {
                 Message::Return(
                     newest(&self.asked, id, u64::from(id)),
                     result(fails).into(),
-                    Brought { hops_left: u32::from(id), service_us: 1, console: Vec::new() },
+                    Brought { hops_left: u32::from(id), service_us: 1, ..Brought::default() },
                 ),
             ),
             Operation::Code { from, code: which, here: true } => (from, Message::Code(code(which), Bytes::new())),

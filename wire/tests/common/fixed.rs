@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use catena_wire::{
-    At, Branch, BranchCount, Brought, Budget, Buffer, ChainHeader, ChainId, Completion, Datagram, Delegated, End,
-    Exception, Fate, Fault, Frame, Hash, Hop, Kinds, Lent, Listener, LogLine, Merge, Message, Mode, NodeId, NodeRef,
-    Order, Outcome, Part, PossibleDuplicate, Replies, ResolverAnswer, Right, RightEnd, Rights, SegmentEntry,
+    At, BlobBytes, Branch, BranchCount, Brought, Budget, Buffer, ChainHeader, ChainId, Completion, Datagram, Delegated,
+    End, Exception, Fate, Fault, Frame, Hash, Hop, Kinds, Lent, Listener, LogLine, Merge, Message, Mode, NodeId,
+    NodeRef, Order, Outcome, Part, PossibleDuplicate, Replies, ResolverAnswer, Right, RightEnd, Rights, SegmentEntry,
     SegmentMessage, SegmentRefusal, ServiceEntry, Sighting, StepKey, StepLimits, StepTrace, Value, Whereabouts,
     Whither, Window,
 };
@@ -109,7 +109,12 @@ pub(crate) fn trace_of() -> StepTrace {
         in_place: true,
         branch: branch_of(&[2]),
         served_by: Some("cam".into()),
+        blobs: Some(Box::new(blobs_of())),
     }
+}
+
+pub(crate) fn blobs_of() -> BlobBytes {
+    BlobBytes { own: 1, shared_memory: 2, rdma: 3, link: 300, pushed: 70_000 }
 }
 
 pub(crate) fn line_of() -> LogLine {
@@ -192,7 +197,7 @@ pub(crate) fn samples() -> Vec<(&'static str, Message)> {
             Message::Return(
                 9,
                 Outcome::Threw(exception_of("NFS3ERR_NOENT").outcome_unknown()),
-                Brought { hops_left: 7, service_us: 80, console: vec![line_of()] },
+                Brought { hops_left: 7, service_us: 80, console: vec![line_of()], blobs: Some(Box::new(blobs_of())) },
             ),
         ),
         ("withdraw", Message::Withdraw(9)),

@@ -7,8 +7,8 @@ use super::{
     chains::{duplicate, end, hop},
     memory::about,
     parts::{
-        answer, branch, budget, bytes, chain, console, delegated, entry, exception, hash, key, name, node, outcome,
-        right, value, whereabouts, whither,
+        answer, blobs, branch, budget, bytes, chain, console, delegated, entry, exception, hash, key, name, node,
+        outcome, right, value, whereabouts, whither,
     },
 };
 
@@ -45,9 +45,9 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
         end().prop_map(|end| Message::End(Box::new(end))),
         (key(), node(), vec(branch(), 0..4)).prop_map(|(key, host, open)| Message::Heartbeat(key, host, open)),
         call,
-        (any::<u64>(), outcome(), any::<u32>(), any::<u64>(), console()).prop_map(
-            |(id, outcome, hops_left, service_us, console)| {
-                Message::Return(id, outcome, Brought { hops_left, service_us, console })
+        (any::<u64>(), outcome(), any::<u32>(), any::<u64>(), console(), blobs()).prop_map(
+            |(id, outcome, hops_left, service_us, console, blobs)| {
+                Message::Return(id, outcome, Brought { hops_left, service_us, console, blobs })
             }
         ),
         any::<u64>().prop_map(Message::Withdraw),

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use catena_wire::{
-    BRANCH_DEPTH_MAX, Branch, Budget, ChainId, Delegated, Exception, Fate, Fault, Hash, Kinds, LogLine, NodeId,
-    NodeRef, Outcome, ResolverAnswer, Right, ServiceEntry, Sighting, StepKey, StepLimits, StepTrace, Value,
+    BRANCH_DEPTH_MAX, BlobBytes, Branch, Budget, ChainId, Delegated, Exception, Fate, Fault, Hash, Kinds, LogLine,
+    NodeId, NodeRef, Outcome, ResolverAnswer, Right, ServiceEntry, Sighting, StepKey, StepLimits, StepTrace, Value,
     Whereabouts, Whither, Window,
 };
 use proptest::{collection::vec, option, prelude::*};
@@ -92,9 +92,9 @@ pub(crate) fn outcome() -> impl Strategy<Value = Outcome> {
 }
 
 pub(crate) fn trace() -> impl Strategy<Value = Option<Vec<StepTrace>>> {
-    let place = (any::<bool>(), branch(), option::of(name()));
+    let place = (any::<bool>(), branch(), option::of(name()), blobs());
     let step = (any::<[u64; 6]>(), any::<u32>(), place, name(), name(), option::of(name())).prop_map(
-        |(n, step, (in_place, branch, served_by), node, target, site)| StepTrace {
+        |(n, step, (in_place, branch, served_by, blobs), node, target, site)| StepTrace {
             step,
             node,
             site,
@@ -108,9 +108,21 @@ pub(crate) fn trace() -> impl Strategy<Value = Option<Vec<StepTrace>>> {
             in_place,
             branch,
             served_by,
+            blobs,
         },
     );
     option::of(vec(step, 0..3))
+}
+
+pub(crate) fn blobs() -> impl Strategy<Value = Option<Box<BlobBytes>>> {
+    let blobs = any::<[u64; 5]>().prop_map(|[own, shared_memory, rdma, link, pushed]| BlobBytes {
+        own,
+        shared_memory,
+        rdma,
+        link,
+        pushed,
+    });
+    option::of(blobs.prop_map(Box::new))
 }
 
 pub(crate) fn console() -> impl Strategy<Value = Vec<LogLine>> {

@@ -89,13 +89,15 @@ fn a_claimed_tail_costs_nothing() {
 #[test]
 fn what_is_charged_is_enough() {
     let line = LogLine { node: String::new(), text: String::new(), ..common::line_of() };
-    let hop = |steps, lines| {
-        let (trace, console) = (Some(vec![StepTrace::default(); steps]), vec![line.clone(); lines]);
+    let hop = |blobs, steps, lines| {
+        let step = StepTrace { blobs, ..StepTrace::default() };
+        let (trace, console) = (Some(vec![step; steps]), vec![line.clone(); lines]);
         Message::Hop(Box::new(Hop { trace, console, ..common::hop_of() }))
     };
     let list = |count, names| Message::Listing(1, vec![common::entry_of(names); count]);
     let messages = [
-        hop(TRACE_STEPS_MAX, CONSOLE_LINES_MAX),
+        hop(None, TRACE_STEPS_MAX, CONSOLE_LINES_MAX),
+        hop(Some(Box::default()), TRACE_STEPS_MAX, 0),
         list(LISTING_ENTRIES_MAX, 0),
         list(LISTING_NAMES_MAX / FUNCTIONS_MAX, FUNCTIONS_MAX),
     ];
