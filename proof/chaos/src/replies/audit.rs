@@ -163,11 +163,15 @@ impl Asked {
         let deadline_ms = self.began_ms + u64::try_from(TIMEOUT.as_millis()).unwrap_or(u64::MAX);
         let told_ms = self.at_ms + 2 * STRAGGLING_MS_MAX;
         let parents = parents(&self.tree);
-        let orphans = parents.iter().any(|node| outages.died(Some(*node), self.began_ms, told_ms));
-        let since_ms = if orphans { deadline_ms } else { self.at_ms };
-        let untold =
-            |at_ms| at_ms <= deadline_ms && parents.iter().any(|node| outages.gone_since(*node, told_ms, at_ms));
-        let late = |run: &Run| !outages.excuse(run.node, since_ms, run.at_ms, STRAGGLING_MS_MAX) && !untold(run.at_ms);
+        let late = |run: &Run| {
+            // Who sleeps is told on waking: by then whoever knew may have died.
+            let asleep_ms = outages.gone_ms(run.node, self.at_ms, run.at_ms);
+            let is_orphan = parents.iter().any(|node| outages.died(Some(*node), self.began_ms, told_ms + asleep_ms));
+            let since_ms = if is_orphan { deadline_ms } else { self.at_ms };
+            let untold =
+                run.at_ms <= deadline_ms && parents.iter().any(|node| outages.gone_since(*node, told_ms, run.at_ms));
+            !untold && !outages.excuse(run.node, since_ms, run.at_ms, STRAGGLING_MS_MAX)
+        };
         sent.values().flat_map(|runs| runs.iter()).any(late)
     }
 
@@ -198,3 +202,7 @@ impl Asked {
         )
     }
 }
+
+#[cfg(test)]
+#[path = "audit_tests.rs"]
+mod tests;

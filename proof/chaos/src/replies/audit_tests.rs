@@ -1,0 +1,42 @@
+use super::*;
+use crate::faults::Fault;
+
+/// When its reader left; it began 1 s before.
+const LEFT_MS: u64 = 2_000;
+/// Of the server that others pass on, which sleeps meanwhile.
+const SLEEPS_MS: (u64, u64) = (LEFT_MS + 200, LEFT_MS + 6_900);
+/// After it woke, later than a word to stop may take.
+const LATE_MS: u64 = SLEEPS_MS.1 + STRAGGLING_MS_MAX + 300;
+
+fn branch(node: usize, passed: Vec<Branch>) -> Branch {
+    let rows = vec![(10 * node, 10)];
+    Branch { trial: 7, service: format!("effects.{node}"), rows, pause_ms: 50, delegated: Vec::new(), passed }
+}
+
+/// Whether a reply of node 2, which node 1 passes on, is one too many at this time: the reader has left, and node 2 slept.
+fn ran_on(at_ms: u64, besides: Option<Outage>) -> usize {
+    let asked = Asked {
+        trial: 7,
+        kind: Kind::Dropped,
+        tree: branch(1, vec![branch(2, Vec::new())]),
+        ending: Ending::Dropped,
+        came: Vec::new(),
+        why: None,
+        after_end: 0,
+        began_ms: LEFT_MS - 1_000,
+        at_ms: LEFT_MS,
+    };
+    let sleeps = Outage { fault: Fault::LongStop, node: 2, from_ms: SLEEPS_MS.0, to_ms: SLEEPS_MS.1 };
+    let effects = Effects::from([((7, 20), vec![Run { node: 2, by_twin: false, at_ms, key: None }])]);
+    asked.hold(&effects, &Outages([sleeps].into_iter().chain(besides).collect())).0.ran_on
+}
+
+#[test]
+fn a_server_that_slept_while_its_caller_died_may_go_on_until_the_calls_time_is_out() {
+    let dies = |from_ms| Some(Outage { fault: Fault::Kill, node: 1, from_ms, to_ms: from_ms + 100 });
+    assert_eq!(ran_on(LATE_MS, None), 1, "it was told while it slept");
+    assert_eq!(ran_on(LATE_MS, dies(SLEEPS_MS.1 - 1_000)), 0, "what it was told has gone with the link");
+    assert_eq!(ran_on(LATE_MS, dies(LATE_MS + 4_000)), 1, "it had been told by then");
+    let timeout_ms = u64::try_from(TIMEOUT.as_millis()).unwrap_or(u64::MAX);
+    assert_eq!(ran_on(LEFT_MS + timeout_ms + STRAGGLING_MS_MAX + 1, dies(SLEEPS_MS.1 - 1_000)), 1, "but no longer");
+}
