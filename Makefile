@@ -67,8 +67,8 @@ clerks:  ## the figures of the data paper's file service beside ours: target/cle
 clerks-smoke:  ## a little of everything, to see that these work: no figures
 	@tools/clerks.sh smoke
 
-web-figures:  ## fetches from the web server over Catena and over sockets, side by side: target/web
-	@tools/web.sh figures
+web-figures:  ## fetches from the web server over Catena and over sockets, side by side: target/web (ARGS="--gib-max 625")
+	@tools/web.sh figures $(ARGS)
 
 web-figures-smoke:  ## a little of everything, to see that these work: no figures
 	@tools/web.sh smoke

@@ -2,8 +2,9 @@
 # `make web`, `make web-figures`: a web server over messages and shared memory, and its figures beside sockets.
 #
 #   tools/web.sh serve DIR    serves DIR, with a door for browsers on loopback, until it is interrupted
-#   tools/web.sh figures      the figures, hyper's and Jetty's, to target/web: CSV, SVG, JSON. Nothing else should run on the machine meanwhile
-#   tools/web.sh profile hyper|jetty [--bytes N] [--way in-place|copied|sockets] [--seconds N]
+#   tools/web.sh figures [--gib-max N]
+#                             the figures, hyper's and Jetty's, to target/web: CSV, SVG, JSON. Nothing else should run on the machine meanwhile
+#   tools/web.sh profile hyper|jetty [--bytes N] [--way in-place|copied|tcp|sockets] [--seconds N]
 #                             one fetch, of 1 KiB in place if not said otherwise, over and over, for a profiler, until it is interrupted or so long
 #   tools/web.sh smoke        a little of everything, to target/web/smoke, to see that it works: no figures
 
@@ -21,7 +22,7 @@ profile)
     [ "${2:-}" = hyper ] || [ "${2:-}" = jetty ] || fail "there is no server ${2:-} to look at" "name one: hyper or jetty"
     ;;
 *)
-    echo "usage: tools/web.sh serve DIR | figures | profile SERVER | smoke" >&2
+    echo "usage: tools/web.sh serve DIR | figures [--gib-max N] | profile SERVER | smoke" >&2
     exit 2
     ;;
 esac
@@ -75,5 +76,5 @@ if [ "$1" = smoke ]; then
 fi
 shipped web
 step "Building the C interface as it is shipped" "correct what the compiler says" cargo build --locked --profile dist --workspace --lib
-measure target/web dist --warm-ms "$WARM_MS"
+measure target/web dist --warm-ms "$WARM_MS" "${@:2}"
 pass "the figures are in target/web: hyper and jetty as CSV, JSON and figure-3-*.svg; summary.json"

@@ -13,8 +13,13 @@ use crate::{
 
 pub(crate) const SIZE_PX: (u32, u32) = (860, 440);
 /// Told apart in print and by those who see few colours.
-const COLOURS: [RGBColor; 4] =
-    [RGBColor(120, 120, 120), RGBColor(0, 114, 178), RGBColor(190, 170, 150), RGBColor(213, 94, 0)];
+const COLOURS: [RGBColor; 5] = [
+    RGBColor(120, 120, 120),
+    RGBColor(0, 114, 178),
+    RGBColor(190, 170, 150),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+];
 
 /// Draws what there are tables of.
 ///
@@ -68,6 +73,7 @@ fn figure_3(rows: &Rows, server: &str, folder: &Path) -> Result<(), Failure> {
             ("sockets", sockets, COLOURS[0]),
             ("ours, where it lies", line("in_place_us"), COLOURS[1]),
             ("ours, copied by the client", line("copied_us"), COLOURS[3]),
+            ("ours, without shared memory", line("tcp_us"), COLOURS[4]),
         ];
         let lines: Vec<Line<'_>> = ours.into_iter().chain(paper).collect();
         let title = format!("libRIPC, Figure 3: a fetch from {server}, its cache {cache}");
@@ -300,10 +306,14 @@ mod tests {
             "link,way,clerks,operations_per_s,server_cpu_us_per_operation,server_pct\ntcp,dx,1,9000,40,30\ntcp,call,1,5000,90,45\n",
         );
         write("glickr_times.csv", "keyword,engine,response_ms\ntower,fr,90\ntower,it,4\nlake,fr,1500\nlake,it,1600\n");
-        write("jetty.csv", "cache,bytes,sockets_us,in_place_us,copied_us\non,1024,30,25,26\non,1048576,300,30,120\n");
+        write(
+            "jetty.csv",
+            "cache,bytes,sockets_us,in_place_us,copied_us,tcp_us\non,1024,30,25,26,27\non,1048576,300,30,120,400\n",
+        );
         draw(folder.path()).unwrap();
         for (file, word) in [
             ("figure-3-jetty-cache-on.svg", "where it lies"),
+            ("figure-3-jetty-cache-on.svg", "without shared memory"),
             ("figure-3-jetty-cache-on.svg", "a third of sockets"),
             ("figure-3-jetty-cache-off.svg", "about 6 MiB"),
             ("figure-2-tcp.svg", "Hybrid-1"),

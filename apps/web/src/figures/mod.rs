@@ -29,9 +29,12 @@ pub(crate) struct Arguments {
     /// Where the figures go
     #[arg(long, default_value = "target/web")]
     out: PathBuf,
-    /// Fetches of each size; the largest are fetched less often, for 8 GB a size at most
+    /// Fetches of each size, by each way; the largest are fetched less often
     #[arg(long, default_value_t = 10_000)]
     times: u64,
+    /// GiB to fetch of one size by each way, about, at most: 64 MiB 10,000 times are 625
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=GIB_MAX))]
+    gib_max: u64,
     /// A little of everything, to see that it works: no figures
     #[arg(long)]
     smoke: bool,
@@ -48,16 +51,16 @@ pub(crate) struct Arguments {
 
 /// Bytes of the files, 1 KiB to 64 MiB.
 const SIZES: [u64; 9] = [1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20];
-/// Bytes fetched of one size, about, at most.
-const BYTES_MAX: u64 = 8 << 30;
+/// More than 10,000 fetches of the largest.
+const GIB_MAX: u64 = 1_024;
 
 /// One line of the figure.
 #[derive(Clone, Copy)]
 struct Line {
     bytes: u64,
     /// By [`Way`].
-    time_us: [f64; 3],
-    cpu_us: [f64; 3],
+    time_us: [f64; WAYS.len()],
+    cpu_us: [f64; WAYS.len()],
 }
 
 /// How a file is fetched.
@@ -69,9 +72,13 @@ enum Way {
     InPlace,
     /// Over Catena, into memory of the client's.
     Copied,
+    /// The same by a client that shares no memory: the body comes by the link, over TCP.
+    Tcp,
 }
 
-const WAYS: [Way; 3] = [Way::Sockets, Way::InPlace, Way::Copied];
+const WAYS: [Way; 4] = [Way::Sockets, Way::InPlace, Way::Copied, Way::Tcp];
+/// Those over Catena, as the summary names them.
+const OURS: [(Way, &str); 3] = [(Way::InPlace, ""), (Way::Copied, "copied_"), (Way::Tcp, "tcp_")];
 
 impl Line {
     /// Time over sockets / over Catena.
@@ -79,8 +86,8 @@ impl Line {
         self.time_us[Way::Sockets as usize] / self.time_us[way as usize].max(f64::EPSILON)
     }
 
-    fn cpu_ratio(&self) -> f64 {
-        self.cpu_us[Way::InPlace as usize] / self.cpu_us[Way::Sockets as usize].max(f64::EPSILON)
+    fn cpu_ratio(&self, way: Way) -> f64 {
+        self.cpu_us[way as usize] / self.cpu_us[Way::Sockets as usize].max(f64::EPSILON)
     }
 }
 
@@ -93,6 +100,9 @@ struct Summary {
     /// The same where the client copies what it was told of.
     cached_copied: BTreeMap<u64, f64>,
     uncached_copied: BTreeMap<u64, f64>,
+    /// The same where client and server share no memory.
+    cached_tcp: BTreeMap<u64, f64>,
+    uncached_tcp: BTreeMap<u64, f64>,
     /// The keys.
     #[serde(flatten)]
     keys: BTreeMap<String, f64>,
@@ -105,27 +115,32 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
     for bytes in sizes {
         std::fs::write(folder.path().join(format!("{bytes}.bin")), content(*bytes))?;
     }
-    let mut csv =
-        String::from("cache,bytes,sockets_us,in_place_us,copied_us,sockets_cpu_us,in_place_cpu_us,copied_cpu_us\n");
-    let (mut ratios, mut keys) = ([(); 4].map(|()| BTreeMap::new()), BTreeMap::new());
-    for (place, cache) in [(0, "on"), (1, "off")] {
+    let mut csv = String::from(
+        "cache,bytes,sockets_us,in_place_us,copied_us,tcp_us,sockets_cpu_us,in_place_cpu_us,copied_cpu_us,tcp_cpu_us\n",
+    );
+    let (mut ratios, mut keys) = ([[(); OURS.len()]; 2].map(|of| of.map(|()| BTreeMap::new())), BTreeMap::new());
+    for (ratios, cache) in ratios.iter_mut().zip(["on", "off"]) {
         let child = Child::start(folder.path(), cache, arguments.server.as_deref())?;
         for bytes in sizes {
-            let times = if arguments.smoke { 20 } else { arguments.times.min(BYTES_MAX / bytes) };
+            let times = if arguments.smoke { 20 } else { arguments.times.min((arguments.gib_max << 30) / bytes) };
             let line = measure(&child, *bytes, times, arguments.warm_ms).await?;
             let values = line.time_us.iter().chain(&line.cpu_us).map(|value| format!("{value:.2}")).collect::<Vec<_>>();
             writeln!(csv, "{cache},{bytes},{}", values.join(","))?;
-            let (in_place, copied) = (line.ratio(Way::InPlace), line.ratio(Way::Copied));
-            println!("cache {cache}, {bytes} bytes: {in_place:.2} times as fast, {copied:.2} with a copy");
-            ratios[place].insert(*bytes, in_place);
-            ratios[place + 2].insert(*bytes, copied);
-            if place == 0 {
+            let [in_place, copied, tcp] = OURS.map(|(way, _)| line.ratio(way));
+            println!(
+                "cache {cache}, {bytes} bytes: {in_place:.2} times as fast, {copied:.2} with a copy, {tcp:.2} over TCP"
+            );
+            for (ratios, ratio) in ratios.iter_mut().zip([in_place, copied, tcp]) {
+                ratios.insert(*bytes, ratio);
+            }
+            if cache == "on" {
                 note(&mut keys, &arguments.name, &line);
             }
         }
     }
-    let [cached, uncached, cached_copied, uncached_copied] = ratios;
-    let summary = Summary { smoke: arguments.smoke, cached, uncached, cached_copied, uncached_copied, keys };
+    let [[cached, cached_copied, cached_tcp], [uncached, uncached_copied, uncached_tcp]] = ratios;
+    let smoke = arguments.smoke;
+    let summary = Summary { smoke, cached, uncached, cached_copied, uncached_copied, cached_tcp, uncached_tcp, keys };
     let name = &arguments.name;
     std::fs::write(arguments.out.join(format!("{name}.csv")), csv)?;
     let told = serde_json::to_string_pretty(&summary)?;
@@ -155,11 +170,13 @@ fn put_together(folder: &Path, summary: &Summary) -> Result<(), Failure> {
 fn note(keys: &mut BTreeMap<String, f64>, name: &str, line: &Line) {
     for (bytes, size) in [(1 << 20, "1mb"), (64 << 20, "64mb")] {
         if line.bytes == bytes {
-            keys.insert(format!("{name}_ratio_{size}"), line.ratio(Way::InPlace));
-            keys.insert(format!("{name}_copied_ratio_{size}"), line.ratio(Way::Copied));
+            keys.extend(OURS.map(|(way, called)| (format!("{name}_{called}ratio_{size}"), line.ratio(way))));
         }
     }
-    keys.insert(format!("{name}_cpu_ratio"), line.cpu_ratio());
+    keys.extend([Way::InPlace, Way::Tcp].map(|way| {
+        let called = if way == Way::Tcp { "tcp_" } else { "" };
+        (format!("{name}_{called}cpu_ratio"), line.cpu_ratio(way))
+    }));
 }
 
 /// Random to a compressor, the same each time.
@@ -180,6 +197,8 @@ fn content(bytes: u64) -> Vec<u8> {
 /// A client by every way, and memory that it uses again.
 struct Fetching {
     fetcher: Fetcher,
+    /// Shares no memory with the server.
+    far: Fetcher,
     sockets: Connection,
     target: String,
     out: Vec<u8>,
@@ -188,9 +207,11 @@ struct Fetching {
 impl Fetching {
     /// Of this server's file of so many bytes; what comes was looked at.
     async fn open(child: &Child, bytes: u64) -> Result<Self, Failure> {
-        let client = Client::builder("fetcher").join(Place::new(&child.catena)).connect().await?;
+        let client = |name: &str| Client::builder(name).join(Place::new(&child.catena));
+        let (near, far) = (client("fetcher").connect().await?, client("far").without_shared_memory().connect().await?);
         let mut fetching = Self {
-            fetcher: Fetcher::new(client, FetchLimits::default()),
+            fetcher: Fetcher::new(near, FetchLimits::default()),
+            far: Fetcher::new(far, FetchLimits::default()),
             sockets: Connection::open(&child.sockets).await?,
             target: format!("/{bytes}.bin"),
             out: vec![0; usize::try_from(bytes)?],
@@ -200,10 +221,12 @@ impl Fetching {
     }
 
     async fn fetch(&mut self, way: Way) -> Result<(), Failure> {
-        let Self { fetcher, sockets, target, out } = self;
-        if way == Way::Sockets {
-            return sockets.fetch(target, out).await;
-        }
+        let Self { fetcher, far, sockets, target, out } = self;
+        let fetcher = match way {
+            Way::Sockets => return sockets.fetch(target, out).await,
+            Way::InPlace | Way::Copied => fetcher,
+            Way::Tcp => far,
+        };
         let response = fetcher.fetch("web", Request::get(&*target).body(Bytes::new())?).await?;
         let (status, body) = (response.status(), response.into_body());
         let in_place = if way == Way::InPlace { body.in_place().await } else { None };
@@ -221,7 +244,7 @@ impl Fetching {
     /// Once by each way: what comes is what was to come, and where it lies, too.
     async fn check(&mut self) -> Result<(), Failure> {
         let expected = content(self.out.len() as u64);
-        for way in [Way::Sockets, Way::Copied] {
+        for way in [Way::Sockets, Way::Copied, Way::Tcp] {
             self.out.fill(0);
             self.fetch(way).await?;
             check(&self.out, &expected)?;
@@ -248,7 +271,7 @@ async fn measure(child: &Child, bytes: u64, times: u64, warm_ms: u64) -> Result<
         }
     }
     let each = (times / ROUNDS).max(1);
-    let (mut time_us, mut cpu_us) = ([0.0; 3], [0.0; 3]);
+    let (mut time_us, mut cpu_us) = ([0.0; WAYS.len()], [0.0; WAYS.len()]);
     for _ in 0..ROUNDS {
         for way in WAYS {
             let (began, worked) = (Instant::now(), child.cpu_us()?);
