@@ -15,6 +15,9 @@ use catena::{
 };
 use catena_fabric::{Fabric, Terms};
 
+/// Far more than it takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 const WAYS: [Way; 3] = [Way::Link, Way::SharedMemory, Way::Rdma];
 
 struct Pair {
@@ -317,6 +320,83 @@ async fn after_revoke_no_byte_changes_any_more() {
         let fresh = importer.import_with("owner/doomed", Lookup::Forced).await.unwrap();
         assert_eq!(fresh.read(0, 8).await.unwrap().as_ref(), [0; 8]);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_thousand_reads_under_way_at_a_revocation_each_ends_and_none_brings_what_comes_later() {
+    const READS: usize = 1_000;
+    for way in WAYS {
+        let Pair { owner, importer } = pair(way).await;
+        let segment = owner.export("busy", 4_096, open(Rights::READ)).unwrap();
+        segment.write(0, &[7; 4_096]).unwrap();
+        let near = importer.import("owner/busy").await.unwrap();
+        let begun = Arc::new(AtomicUsize::new(0));
+        let mut reads = tokio::task::JoinSet::new();
+        for _ in 0..READS {
+            let (near, begun) = (near.clone(), Arc::clone(&begun));
+            reads.spawn(async move {
+                begun.fetch_add(1, Ordering::Relaxed);
+                loop {
+                    match near.read(0, 4_096).await {
+                        Ok(bytes) => assert!(bytes.iter().all(|byte| *byte == 7), "bytes of after the revocation"),
+                        // As many as these are more than one importer has under way: it is told, and tries again.
+                        Err(why) if why.name == names::OVERLOADED => tokio::task::yield_now().await,
+                        Err(why) => return why.name,
+                    }
+                }
+            });
+        }
+        while begun.load(Ordering::Relaxed) < READS {
+            tokio::task::yield_now().await;
+        }
+        segment.revoke().await.unwrap();
+        segment.write(0, &[9; 4_096]).unwrap();
+        let mut ended = 0;
+        while let Some(failed) = tokio::time::timeout(PATIENCE, reads.join_next()).await.expect("each READ ends") {
+            let failed = failed.unwrap();
+            assert!(over(way, &failed), "{way:?}: {failed}");
+            ended += 1;
+        }
+        assert_eq!(ended, READS);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_are_kept_in_memory_within_the_nodes_limit_and_keep_their_bytes() {
+    const BYTES: u64 = 16 << 10;
+    let policy = SegmentPolicy { pinned_bytes_max: BYTES + BYTES / 2, ..SegmentPolicy::default() };
+    for way in [Way::Link, Way::SharedMemory] {
+        let Pair { owner, importer } = pair_within(way, policy.clone()).await;
+        let export = |name: &str| owner.export(name, BYTES, open(Rights::ALL)).unwrap();
+        let (first, second) = (export("first"), export("second"));
+        let near = importer.import("owner/first").await.unwrap();
+        near.write(0, vec![5; BYTES as usize]).await.unwrap();
+        near.flush().await.unwrap();
+        let before = locked_bytes();
+        first.pin(true).await.unwrap();
+        first.pin(true).await.unwrap();
+        assert_eq!(locked_bytes() - before, BYTES, "{way:?}");
+        assert_eq!(near.read(0, BYTES).await.unwrap(), vec![5; BYTES as usize], "{way:?}");
+        near.write(8, vec![6; 8]).await.unwrap();
+        near.flush().await.unwrap();
+        assert_eq!(bytes_of(&first, 0, 24), [[5; 8], [6; 8], [5; 8]].concat(), "{way:?}");
+        assert_eq!(name_of(second.pin(true).await), names::LIMIT_EXCEEDED, "{way:?}");
+        first.pin(false).await.unwrap();
+        second.pin(true).await.unwrap();
+        assert_eq!(name_of(first.pin(true).await), names::LIMIT_EXCEEDED, "{way:?}");
+        second.revoke().await.unwrap();
+        drop(second);
+        first.pin(true).await.unwrap();
+        assert_eq!(near.read(8, 8).await.unwrap().as_ref(), [6; 8], "{way:?}");
+        first.pin(false).await.unwrap();
+    }
+}
+
+/// Bytes that the system keeps in memory for this process.
+fn locked_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let locked = status.lines().find_map(|line| line.strip_prefix("VmLck:")).unwrap();
+    locked.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1_024
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

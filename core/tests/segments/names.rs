@@ -60,6 +60,28 @@ fn what_is_entered_is_found_until_it_is_deleted() {
 }
 
 #[test]
+fn a_full_registry_takes_no_more_keeps_what_it_has_and_has_room_again_after_a_deletion() {
+    let mut clerk = Clerk::default();
+    let name = |at: u64| format!("name {at}");
+    let mut entered = 0;
+    while clerk.add(record(&name(entered), entered + 1)) != Placed::Full {
+        entered += 1;
+    }
+    assert_eq!(entered, 3 << 16, "three quarters of the largest table");
+    assert_eq!(clerk.delete(hash(&name(entered))), None, "what found no room is not in it");
+    let mut table = clerk.table();
+    for at in (0..entered).step_by(997) {
+        assert_eq!(find(&table, &name(at), u32::MAX).0.map(|record| record.generation), Some(at + 1));
+    }
+    assert_eq!(find(&table, &name(entered), u32::MAX).0, None);
+    let (offset, mark) = clerk.delete(hash(&name(7))).unwrap();
+    place(&mut table, Placed::Here(offset, mark));
+    place(&mut table, clerk.add(record(&name(entered), entered + 1)));
+    assert_eq!(find(&table, &name(entered), u32::MAX).0.map(|record| record.generation), Some(entered + 1));
+    assert_eq!(clerk.add(record("one more", 1)), Placed::Full);
+}
+
+#[test]
 fn the_hash_is_the_same_everywhere() {
     assert_eq!(hash(""), HASH_OF_NOTHING);
     assert_eq!(hash("mail/inbox"), HASH_OF_A_NAME);
