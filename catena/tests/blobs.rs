@@ -15,6 +15,7 @@ use catena::{
     Value, exceptions, from_value, to_value,
 };
 use common::{SANDBOX, service};
+use futures_util::{TryStreamExt, future::ready};
 use held::HeldPort;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
@@ -30,6 +31,13 @@ fn painter(name: &str) -> Service {
         })
         .function("sum", async |picture: Blob| {
             Ok(picture.bytes().await?.iter().map(|byte| u64::from(*byte)).sum::<u64>())
+        })
+        // The lengths of the largest piece and of all.
+        .function("pieces", async |picture: Blob| {
+            let lengths = picture.stream().map_ok(|piece| piece.len() as u64);
+            let sums =
+                lengths.try_fold((0, 0), |(largest, all), bytes: u64| ready(Ok((bytes.max(largest), all + bytes))));
+            Ok(sums.await?)
         })
         .function_raw("ignore", |_, _| async { Ok(Value::null()) })
         // Reads nothing, and returns when so many bytes have come anyway.
@@ -229,6 +237,9 @@ async fn an_owner_that_calls_sends_the_bytes_beside_the_call() {
     // Again, at once: they were asked for a moment ago, and who wants them again asks again.
     let sum: u64 = client.call("a", "sum", &blob.slice(0, 251)).await.unwrap();
     assert_eq!(sum, sum_of(251));
+    // Whoever streams gets pieces, though they have come as one.
+    let streamed: (u64, u64) = client.call("a", "pieces", &blob).await.unwrap();
+    assert_eq!(streamed, (256 << 10, SIZE));
 }
 
 #[tokio::test(flavor = "multi_thread")]

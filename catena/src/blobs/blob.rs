@@ -14,7 +14,7 @@ use super::{
     pieces::Pieces,
     reference::Reference,
 };
-use crate::{Client, shell::Shell};
+use crate::{Client, segments::PIECE_BYTES, shell::Shell};
 
 /// Bytes that are read into one value; more are streamed ([`Blob::copy_to`]) or read in parts.
 const READ_BYTES_MAX: u64 = 128 << 20;
@@ -107,7 +107,7 @@ impl Blob {
         Ok(whole.freeze())
     }
 
-    /// All of it in pieces, in their order and many under way at a time. What a cut left out is read again. After an exception there are none.
+    /// All of it in pieces of at most 256 KiB, in their order and many under way at a time. What a cut left out is read again. After an exception there are none.
     pub fn stream(&self) -> impl Stream<Item = Result<Bytes, Exception>> + Send + use<> {
         let (pieces, failed) = match self.pieces() {
             Ok(pieces) => (Some(pieces), None),
@@ -118,7 +118,13 @@ impl Blob {
             let piece = pieces.next().await?;
             Some((piece, Some(pieces)))
         });
-        stream::iter(failed).chain(pieces)
+        // What came early came as one, and whoever streams has bounds of its own, such as those of a file service.
+        stream::iter(failed).chain(pieces).flat_map(|piece| {
+            stream::iter(match piece {
+                Ok(piece) => in_parts(piece).map(Ok).collect(),
+                Err(why) => vec![Err(why)],
+            })
+        })
     }
 
     /// Streams all of it into a writer, many pieces under way at a time, and tells after each how many bytes are written. What a cut left out is read
@@ -175,6 +181,10 @@ impl PartialEq for Blob {
 }
 
 impl Eq for Blob {}
+
+fn in_parts(mut piece: Bytes) -> impl Iterator<Item = Bytes> {
+    std::iter::from_fn(move || (!piece.is_empty()).then(|| piece.split_to(piece.len().min(PIECE_BYTES as usize))))
+}
 
 impl Serialize for Blob {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
