@@ -1,6 +1,11 @@
 //! Copies over real nodes: by chain and by plain calls, over directories and over a real NFS server, with the same function.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "../../catena/tests/common/held.rs"]
+mod held;
+#[path = "../../catena/tests/processes/relay.rs"]
+mod relay;
+
 use std::{
     path::Path,
     sync::{Arc, LazyLock},
@@ -13,6 +18,8 @@ use catena_bridge_nfs::{NfsBridge, NfsConfig};
 use catena_dfs::{Clerk, ClerkConfig, NfsDoor, Server, ServerConfig};
 use catena_files::{DirEntry, Directory, FileService};
 use catena_ganesha::GaneshaServer;
+
+use crate::{held::HeldPort, relay::Relay};
 
 static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| Sandbox::new(SandboxConfig::default()).expect("a sandbox"));
 
@@ -84,6 +91,38 @@ async fn between_two_directories() {
             pair(Arc::new(Directory::open(from.path()).unwrap()), Arc::new(Directory::open(to.path()).unwrap())).await;
         both_ways(&pair, bytes as u64, |name| std::fs::read(to.path().join(name)).unwrap(), &original).await;
     }
+}
+
+/// A part is held back in its middle, and then the link is gone: the rest of the part comes by another link, and so do the parts after it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cut_in_the_middle_of_a_part_is_survived() {
+    const BYTES: usize = 24 << 20;
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let original = noise(&from.path().join("source.bin"), BYTES);
+    let held = HeldPort::new();
+    let listen = held.address.to_string();
+    let mut relay = Relay::to(listen.clone()).await;
+    let service = |name: &str, folder: &Path| {
+        let files = files::service(&format!("files.{name}"), Arc::new(Directory::open(folder).unwrap()));
+        Node::builder(name).sandbox(SANDBOX.clone()).without_shared_memory().service(files)
+    };
+    let target = service("to", to.path()).listen(&listen).advertise(&relay.address).start().await.unwrap();
+    let source = service("from", from.path()).listen("127.0.0.1:0").join(Place::new(&relay.address));
+    let source = source.start().await.unwrap();
+    let near = Client::builder("client").sandbox(SANDBOX.clone());
+    let near = near.join(Place::new(source.address().unwrap())).join(Place::new(&listen)).connect().await.unwrap();
+
+    relay.allow(BYTES as u64 / 3);
+    let code = copy::blob_code(&near).await.unwrap();
+    let job = copy::Copy::new("files.from", "source.bin", "files.to", "copy.bin");
+    let copying = tokio::spawn(async move { copy::by_blob(&near, &code, &job, Some(6 << 20), |_| ()).await });
+    relay.holds().await;
+    assert!(!copying.is_finished());
+    relay.cut();
+    relay.allow(u64::MAX);
+    assert_eq!(copying.await.unwrap().unwrap().bytes, BYTES as u64);
+    assert!(std::fs::read(to.path().join("copy.bin")).unwrap() == original, "the copy differs");
+    drop((source, target));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -25,7 +25,7 @@ pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 
 /// Bytes of a body, or of its first part, that go in the message that brings the head. Its asker tells with its next question that it has read them, where of a part that lies
 /// in a segment it has to say so by a message of its own.
-const HERE_BYTES_MAX: usize = 64 << 10;
+pub(crate) const HERE_BYTES_MAX: usize = 64 << 10;
 /// Smaller parts go in the answer, wherever their client is, in bytes.
 const LIES_BYTES_MIN: usize = HERE_BYTES_MAX;
 

@@ -108,7 +108,13 @@ impl Fetcher {
         let response = head::to_response(&head)?;
         let body = match place {
             Place::Here(body) => FetchBody::here(body),
-            Place::Lies(range) => FetchBody::lying(self.place(&range, node).await?, range),
+            Place::Lies(range) => {
+                let far = self.place(&range, node).await?;
+                if self.inner.imports.is_near(site) {
+                    self.inner.imports.see(site, &far).await;
+                }
+                FetchBody::lying(far, range)
+            }
             Place::Pulled(number) => Self::pulled(&parts.method, &response, Pulling::new(self, site, number)),
             Place::Begun(number, part) => {
                 Self::pulled(&parts.method, &response, Pulling::begun(self, site, number, (part, node)))

@@ -3,7 +3,7 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use catena::{Exception, Mailbox, Node, NodeId, Received};
+use catena::{Exception, Mailbox, Node, NodeId, Received, Segment};
 use futures_util::FutureExt as _;
 use http_body_util::Full;
 use hyper::{
@@ -15,7 +15,7 @@ use hyper::{
 use tokio::task::JoinHandle;
 
 use crate::{
-    bodies::{Bodies, BoxError, Failing, NotBegun, Tally},
+    bodies::{Bodies, BoxError, Failing, HERE_BYTES_MAX, NotBegun, Tally},
     body::Lying,
     frame::{self, Part, Place},
     head,
@@ -187,6 +187,10 @@ where
             return frame::answer(&head, &Place::Here(Bytes::new()));
         }
         if let Some(Lying { segment, offset, bytes }) = lying {
+            // To whom no memory is shared it would take another round trip to read it.
+            if !near && let Some(here) = small(&segment, offset, bytes) {
+                return frame::answer(&head, &Place::Here(here));
+            }
             let range = self.bodies.range(segment.name(), offset, bytes);
             // A segment lives as long as its handle: it stays for as long as a body does that is pulled.
             self.bodies.lend(segment);
@@ -200,6 +204,13 @@ where
             }
         }
     }
+}
+
+/// The bytes there, if they go with a head.
+fn small(segment: &Segment, offset: u64, bytes: u64) -> Option<Bytes> {
+    let mut here = vec![0; usize::try_from(bytes).ok().filter(|bytes| *bytes <= HERE_BYTES_MAX)?];
+    segment.read(offset, &mut here).ok()?;
+    Some(here.into())
 }
 
 fn failed(why: &str) -> Bytes {

@@ -13,7 +13,7 @@ mod services;
 
 use std::{error::Error, io, time::Duration};
 
-use catena::{Node, NodeBuilder, Place, Policy};
+use catena::{Export, Node, NodeBuilder, Place, Policy, Rights};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -25,7 +25,11 @@ async fn main() -> Result<(), Failure> {
 
 /// A node as the arguments say, until the end of standard input.
 pub(crate) async fn serve(arguments: impl Iterator<Item = String>) -> Result<(), Failure> {
-    let node = read(arguments)?.start().await?;
+    let Wanted { builder, exports } = read(arguments)?;
+    let node = builder.start().await?;
+    let everybody = || Export { anyone: Rights::ALL, ..Export::default() };
+    let export = |(name, bytes): &(String, u64)| node.export(name, *bytes, everybody());
+    let _segments = exports.iter().map(export).collect::<Result<Vec<_>, _>>()?;
     println!("ready {}", node.address().unwrap_or_default());
     // A node whose owner is gone, however that ended, goes too.
     tokio::task::spawn_blocking(|| io::copy(&mut io::stdin(), &mut io::sink())).await??;
@@ -33,14 +37,20 @@ pub(crate) async fn serve(arguments: impl Iterator<Item = String>) -> Result<(),
     Ok(())
 }
 
+struct Wanted {
+    builder: NodeBuilder,
+    /// Segments that everybody may read and write: name and bytes.
+    exports: Vec<(String, u64)>,
+}
+
 /// `--name` comes first: the others add to the node of that name.
-fn read(mut arguments: impl Iterator<Item = String>) -> Result<NodeBuilder, Failure> {
+fn read(mut arguments: impl Iterator<Item = String>) -> Result<Wanted, Failure> {
     let first = (arguments.next(), arguments.next());
     let (Some("--name"), Some(name)) = (first.0.as_deref(), first.1) else {
         return Err("begin with --name NAME".into());
     };
     let mut builder = Node::builder(&name).service(services::desk(&name));
-    let mut policy = Policy::default();
+    let (mut policy, mut exports) = (Policy::default(), Vec::new());
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or_else(|| format!("{argument} needs a value"));
         builder = match argument.as_str() {
@@ -49,6 +59,14 @@ fn read(mut arguments: impl Iterator<Item = String>) -> Result<NodeBuilder, Fail
             "--join" => builder.join(Place::new(value()?)),
             // Under a second name, which other nodes may serve as well.
             "--also" => builder.service(services::desk(&value()?)),
+            // For example board=4096.
+            "--export" => {
+                let value = value()?;
+                let (name, bytes) = value.split_once('=').ok_or("--export needs NAME=BYTES")?;
+                exports.push((name.to_owned(), bytes.parse()?));
+                builder
+            }
+            "--without-shared-memory" => builder.without_shared_memory(),
             "--cache" => builder.cache_dir(value()?),
             "--repository" => builder.repository(),
             "--blob-grace-ms" => builder.blob_grace(Duration::from_millis(value()?.parse()?)),
@@ -65,7 +83,7 @@ fn read(mut arguments: impl Iterator<Item = String>) -> Result<NodeBuilder, Fail
             other => return Err(format!("{other} is no argument of this node").into()),
         };
     }
-    Ok(builder.policy(policy))
+    Ok(Wanted { builder: builder.policy(policy), exports })
 }
 
 /// Signs of life so often, and all that is measured by them in proportion.

@@ -74,7 +74,7 @@ pub(crate) fn desk(name: &str) -> Service {
         .function("fail", async |why: Json| {
             Err::<(), _>(ServiceError::named("Refused", "as it was asked to").with_params(&why))
         });
-    with_jobs(with_pictures(service), &desk)
+    with_jobs(with_segments(with_pictures(service)), &desk)
 }
 
 /// A picture to be painted.
@@ -101,6 +101,23 @@ fn with_pictures(service: Service) -> Service {
             Ok(json!({ "size": picture.size(), "type": picture.media_type(), "sum": sum, "by": picture.owner().name }))
         })
         .function("discard", async |picture: Blob| Ok(picture.release()))
+}
+
+/// A WRITE of as many ones as `bytes` says, from the segment's beginning on.
+#[derive(Clone, Debug, Deserialize)]
+struct Ones {
+    segment: String,
+    bytes: usize,
+}
+
+/// Functions that reach segments of others.
+fn with_segments(service: Service) -> Service {
+    service.function_in("write", async |context: Context, ones: Ones| {
+        let segment = context.client().import(&ones.segment).await?;
+        segment.write(0, vec![1; ones.bytes]).await?;
+        segment.flush().await?;
+        Ok(())
+    })
 }
 
 /// Functions that answer with chains of their own: whoever calls becomes that chain.

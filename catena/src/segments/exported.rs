@@ -175,6 +175,14 @@ impl Exported {
         }
     }
 
+    /// The same where nothing is to be left or waited for; says whether it is so.
+    pub(crate) fn withdraw_at_once(&self) -> bool {
+        let Ok(mut pages) = self.pages.try_write() else { return false };
+        let alone = pages.shared.is_none() && pages.offers.is_empty();
+        // Whoever still holds them must not find what comes later.
+        alone && !pages.take_back()
+    }
+
     /// Nobody here needs the bytes any more: whoever shares the pages learns of it.
     pub(crate) fn retire(&self) {
         let mut pages = self.pages.write().unwrap_or_else(PoisonError::into_inner);

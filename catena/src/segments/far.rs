@@ -23,8 +23,8 @@ use crate::{messages::is_near, to_value};
 pub(crate) const PIECE_BYTES: u64 = 256 << 10;
 /// A longer WRITE goes in such parts, in bytes, unless its pieces are counted: each is one frame, with the most that its head takes, and a multiple of a word.
 const PART_BYTES: usize = INLINE_BYTES_MAX - 128;
-/// What a READ reserves before anything of it has come, in bytes.
-const RESERVED_BYTES_MAX: u64 = 4 << 20;
+/// What a READ reserves before anything of it has come, in bytes: address space, of which the system gives memory as it is filled.
+const RESERVED_BYTES_MAX: u64 = 64 << 20;
 /// Pieces of one READ that are under way at one time.
 const PIECES_UNDER_WAY_MAX: usize = 8;
 
@@ -80,24 +80,38 @@ impl Imported {
         if count <= PIECE_BYTES {
             return self.piece(offset, count, wish).await;
         }
+        // An owner claims what it likes: beyond this there is room for what has come.
+        let mut whole = BytesMut::with_capacity(count.min(RESERVED_BYTES_MAX) as usize);
+        let way = self.read_pieces(offset, count, wish, |piece| whole.extend_from_slice(piece)).await?;
+        Ok((whole.freeze(), way))
+    }
+
+    /// Each piece as it comes, in their order; and the way by which they came.
+    pub(super) async fn read_pieces(
+        &self,
+        offset: u64,
+        count: u64,
+        wish: Wish,
+        mut take: impl FnMut(&[u8]),
+    ) -> Result<Way, Exception> {
         if count > self.inner.bytes {
             return Err(self.refused("READ", SegmentRefusal::OutOfBounds(self.inner.bytes)));
         }
         let link = self.link("READ").await?;
-        // An owner claims what it likes: beyond this there is room for what has come.
-        let mut whole = BytesMut::with_capacity(count.min(RESERVED_BYTES_MAX) as usize);
         let (mut under_way, mut way) = (VecDeque::new(), Way::SharedMemory);
-        let mut next = 0;
+        // Of nothing there is one piece, too: the owner may refuse it.
+        let (mut next, mut more) = (0, true);
         loop {
-            while next < count && under_way.len() < PIECES_UNDER_WAY_MAX {
+            while more && under_way.len() < PIECES_UNDER_WAY_MAX {
                 let piece = PIECE_BYTES.min(count - next);
                 let maps = self.maps_answers(&link, piece);
                 under_way.push_back(self.begin_read(&link, (offset.saturating_add(next), piece), wish, maps)?);
                 next += piece;
+                more = next < count;
             }
-            let Some(mut first) = under_way.pop_front() else { return Ok((whole.freeze(), way)) };
+            let Some(mut first) = under_way.pop_front() else { return Ok(way) };
             let (data, by) = self.data_of(&link, first.outcome().await).await?;
-            whole.extend_from_slice(&data);
+            take(&data);
             if by == Way::Link {
                 way = by;
             }

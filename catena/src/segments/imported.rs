@@ -181,7 +181,7 @@ impl Imported {
     /// READ into memory of one's own, for whoever reads again and again.
     ///
     /// # Errors
-    /// As [`Imported::read`].
+    /// As [`Imported::read`]. Some pieces may have come by then.
     pub async fn read_into(&self, offset: u64, out: &mut [u8]) -> Result<(), Exception> {
         let (count, wish) = (out.len() as u64, Wish::default());
         match self.choose(Wants { bytes: count, write: false, wish }).await {
@@ -198,9 +198,14 @@ impl Imported {
             }
             Chosen::Link => {}
         }
-        let (data, _) = Box::pin(self.read_far(offset, count, wish)).await?;
-        out.copy_from_slice(&data);
-        Ok(())
+        let mut left = out;
+        let take = |piece: &[u8]| {
+            // No answer has more bytes than were asked for.
+            let (first, rest) = std::mem::take(&mut left).split_at_mut(piece.len());
+            first.copy_from_slice(piece);
+            left = rest;
+        };
+        Box::pin(self.read_pieces(offset, count, wish, take)).await.map(|_| ())
     }
 
     /// READ into a segment of this node; `notify`: tells whoever listens there that it has come.

@@ -21,6 +21,7 @@ mod node;
 mod nodes;
 mod process;
 mod relay;
+mod segments;
 mod unruly;
 
 /// The process that the tests start. Run as a test it is over at once.

@@ -22,8 +22,12 @@ const OWNER: NodeId = NodeId(99);
 const NAME: &str = "a";
 /// The number of the one grant, which is the first importer's.
 const GRANT: u64 = 7;
-/// Bytes of the segment, and of what is long enough to be overtaken.
+/// Bytes that are written and read, at the segment's beginning: long enough to be overtaken.
 const LONG: usize = 2;
+/// The word that is swapped: where, and of how many bytes.
+const WORD: (u64, u8) = (4, 4);
+/// Bytes of the segment.
+const BYTES: u64 = 8;
 /// Generations of runs before.
 const LAST_GENERATION: u64 = 100;
 
@@ -47,6 +51,8 @@ pub(crate) enum OwnerDoes {
     /// Another segment under the same name.
     Export,
     TakeRights(usize),
+    /// Writes are inhibited, or let again.
+    Inhibit(bool),
 }
 
 /// By what an importer reaches the segment.
@@ -64,8 +70,12 @@ pub(crate) enum By {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Does {
     Import,
-    Write { long: bool },
+    Write {
+        long: bool,
+    },
     Read,
+    /// What this importer last knew to be in the word, for what nobody else puts there.
+    Swap,
     Flush,
 }
 
@@ -143,8 +153,13 @@ struct Memory {
     id: SegmentId,
     /// The write that was done last, as bytes to read.
     last: u8,
+    /// What is in the word; nothing comes there twice.
+    word: u64,
+    /// From what those who swapped were told that they swapped.
+    swapped: Vec<u64>,
     /// It was revoked, or went with its run.
     gone: bool,
+    inhibited: bool,
     without_rights: Vec<usize>,
 }
 
@@ -164,6 +179,7 @@ struct Write {
 enum What {
     Import,
     Read,
+    Swap { old: u64, new: u64 },
     Flush,
 }
 
@@ -177,7 +193,7 @@ pub(crate) struct Request {
     /// The writes that went before it.
     after: Vec<u8>,
     /// What the owner read for it.
-    served: Vec<u8>,
+    served: Vec<u64>,
     pub(crate) ends: Vec<Result<(), SegmentRefusal>>,
 }
 
@@ -192,6 +208,8 @@ pub(crate) struct Peer {
     pub(crate) requests: Vec<Request>,
     /// Writes since the last flush.
     unflushed: Vec<u8>,
+    /// What was in the word.
+    heard: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -238,6 +256,7 @@ impl World {
             does: does.iter().copied().collect(),
             requests: Vec::new(),
             unflushed: Vec::new(),
+            heard: 0,
         };
         let mut world = Self {
             now: Time::from_us(1),
@@ -268,7 +287,7 @@ impl World {
             to: Some(self.peers[0].node),
             rights: Rights::ALL,
             offset: 0,
-            bytes: LONG as u64,
+            bytes: BYTES,
             uses: 1,
             until: Time::from_us(u64::MAX),
         };
@@ -277,7 +296,7 @@ impl World {
             self.connect(at);
             if self.peers[at].by != By::Name {
                 let SegmentId { number, generation } = id;
-                let (name, bytes, rights) = (NAME.to_owned(), LONG as u64, Rights::ALL);
+                let (name, bytes, rights) = (NAME.to_owned(), BYTES, Rights::ALL);
                 self.take_in(at, SegmentEntry { name, number, generation, bytes, rights });
             }
         }
@@ -396,6 +415,13 @@ impl World {
                 known.without_rights.push(at);
                 self.owner.exports.set_rights(known.id, self.peers[at].node, Rights::NONE).unwrap();
             }
+            (Some(OwnerDoes::Inhibit(inhibited)), Some(memory)) => {
+                let known = &mut self.memories[usize::from(memory)];
+                known.inhibited = inhibited;
+                if self.owner.exports.inhibit_writes(known.id, inhibited) != Ok(true) {
+                    self.fail("what is exported cannot be inhibited");
+                }
+            }
             _ => {}
         }
     }
@@ -403,12 +429,13 @@ impl World {
     fn export(&mut self) {
         let memory = self.memories.len() as u8;
         let how = Export { anyone: Rights::ALL, on_read: Notify::Never, on_write: Notify::Never };
-        let id = self.owner.exports.export(NAME, LONG as u64, how, memory).unwrap();
+        let id = self.owner.exports.export(NAME, BYTES, how, memory).unwrap();
         if id.generation <= self.last_generation {
             self.fail("a generation does not rise");
         }
         self.last_generation = id.generation;
-        self.memories.push(Memory { id, last: 0, gone: false, without_rights: Vec::new() });
+        let (swapped, without_rights) = (Vec::new(), Vec::new());
+        self.memories.push(Memory { id, last: 0, word: 0, swapped, gone: false, inhibited: false, without_rights });
         self.exported = Some(memory);
     }
 
@@ -473,6 +500,7 @@ impl World {
             (Does::Import, _) => self.look_up(at, link),
             (Does::Write { long }, Some(import)) => self.begin_write(at, link, import, long),
             (Does::Read, Some(import)) => self.begin_read(at, link, import),
+            (Does::Swap, Some(import)) => self.begin_swap(at, link, import),
             (Does::Flush, Some(import)) => self.begin_flush(at, link, import),
             (_, None) => {}
         }
@@ -498,14 +526,29 @@ impl World {
         self.send(link, message);
     }
 
+    /// Those to the same segment that went by this link.
+    fn writes_before(&self, at: usize, link: u64, meant: u8) -> Vec<u8> {
+        let before = |write: &Write| write.of == at && write.link == link && write.meant == meant;
+        (1..).zip(&self.writes).filter(|one| before(one.1)).map(|(number, _)| number).collect()
+    }
+
     fn begin_read(&mut self, at: usize, link: usize, (import, meant): (ImportId, u8)) {
         let link_number = self.links[link].number;
-        let before = |write: &Write| write.of == at && write.link == link_number && write.meant == meant;
-        let before = (1..).zip(&self.writes).filter(|one| before(one.1)).map(|(number, _)| number).collect();
+        let before = self.writes_before(at, link_number, meant);
         let peer = &mut self.peers[at];
         let (by, waiter) = ((import, link_number), peer.requests.len() as u8);
         let asked = peer.importer.read(self.now, by, (0, LONG as u32), (false, Order::Bytes), waiter);
         self.ask(at, link, asked.map(Some), (What::Read, meant, before));
+    }
+
+    fn begin_swap(&mut self, at: usize, link: usize, (import, meant): (ImportId, u8)) {
+        let link_number = self.links[link].number;
+        let before = self.writes_before(at, link_number, meant);
+        let new = 1 + self.peers.iter().map(|peer| peer.requests.len() as u64).sum::<u64>();
+        let peer = &mut self.peers[at];
+        let (by, old, waiter) = ((import, link_number), peer.heard, peer.requests.len() as u8);
+        let asked = peer.importer.cas(self.now, by, WORD, (old, new), false, waiter);
+        self.ask(at, link, asked.map(Some), (What::Swap { old, new }, meant, before));
     }
 
     fn begin_flush(&mut self, at: usize, link: usize, (import, meant): (ImportId, u8)) {
@@ -567,7 +610,7 @@ impl World {
         match todo {
             Todo::Read { id, memory, count, .. } => {
                 let last = self.memories[usize::from(memory)].last;
-                self.judge_read(link, id, memory, last);
+                self.serve(link, id, memory, last.into());
                 self.answer(link, M::Data(id, vec![last; count as usize].into()));
             }
             Todo::Write { memory, data, .. } => self.write(link, memory, data[0]),
@@ -579,8 +622,18 @@ impl World {
                 }
                 self.answer(link, message);
             }
+            Todo::Cas { id, memory, old, new, .. } => {
+                let known = &mut self.memories[usize::from(memory)];
+                let was = known.word;
+                if was == old {
+                    known.word = new;
+                }
+                self.judge_change(memory);
+                self.serve(link, id, memory, was);
+                self.answer(link, M::Was(id, was));
+            }
             Todo::Nothing => {}
-            Todo::Cas { .. } | Todo::Share { .. } | Todo::Offer { .. } => self.fail("what nobody asked for is done"),
+            Todo::Share { .. } | Todo::Offer { .. } => self.fail("what nobody asked for is done"),
         }
     }
 
@@ -597,21 +650,29 @@ impl World {
             self.fail(OUT_OF_TURN);
         }
         self.judge(of, memory, meant);
+        self.judge_change(memory);
         self.memories[usize::from(memory)].last = number;
     }
 
-    fn judge_read(&mut self, link: usize, id: u64, memory: u8, last: u8) {
+    fn judge_change(&mut self, memory: u8) {
+        if self.memories[usize::from(memory)].inhibited {
+            self.fail(INHIBITED);
+        }
+    }
+
+    /// What was there is on its way to whoever asked.
+    fn serve(&mut self, link: usize, id: u64, memory: u8, there: u64) {
         let of = self.links[link].of;
         let asked = self.peers[of].requests.iter_mut().find(|request| request.id == Some(id));
         let Some(request) = asked else { return self.fail("what nobody asked for is done") };
-        request.served.push(last);
+        request.served.push(there);
         let meant = request.meant;
         let decided = |number: &u8| {
             let write = &self.writes[usize::from(*number) - 1];
             write.done || write.refused
         };
         if !request.after.iter().all(decided) {
-            self.fail("a read overtakes a write before it");
+            self.fail("a request overtakes a write before it");
         }
         self.judge(of, memory, meant);
     }
@@ -642,11 +703,20 @@ impl World {
     fn end(&mut self, of: usize, waiter: u8, outcome: Result<Answer, SegmentRefusal>) {
         let request = &mut self.peers[of].requests[usize::from(waiter)];
         request.ends.push(outcome.as_ref().map(|_| ()).map_err(|why| *why));
-        let what = request.what;
+        let (what, meant) = (request.what, request.meant);
         match (what, outcome) {
             (What::Read, Ok(Answer::Data(data))) => {
-                if !request.served.iter().any(|last| data[..] == [*last; LONG]) {
+                if !request.served.iter().any(|last| data[..] == [*last as u8; LONG]) {
                     self.fail("a read brings what was not there");
+                }
+            }
+            (What::Swap { old, new }, Ok(Answer::Was(was))) => {
+                if !request.served.contains(&was) {
+                    self.fail("a swap brings what was not there");
+                }
+                self.peers[of].heard = if was == old { new } else { was };
+                if was == old {
+                    self.swapped(meant, old);
                 }
             }
             (What::Flush, Ok(Answer::Flushed)) => {
@@ -664,6 +734,16 @@ impl World {
                     self.fail("an error says what did not happen");
                 }
             }
+        }
+    }
+
+    /// Nothing comes to the word twice, so one alone can have swapped what was there.
+    fn swapped(&mut self, memory: u8, old: u64) {
+        let swapped = &mut self.memories[usize::from(memory)].swapped;
+        let twice = swapped.contains(&old);
+        swapped.push(old);
+        if twice {
+            self.fail(SWAPPED_TWICE);
         }
     }
 
@@ -686,6 +766,8 @@ pub(crate) const STALE: &str = "a stale generation is accepted";
 pub(crate) const GRANT_TWICE: &str = "a grant of one use serves twice";
 pub(crate) const OUT_OF_TURN: &str = "a write is done out of its turn";
 pub(crate) const WITHOUT_RIGHTS: &str = "rights that were taken back are still good";
+const INHIBITED: &str = "a segment changes while writes are inhibited";
+const SWAPPED_TWICE: &str = "two are told that they swapped the same word";
 
 /// Those that can come next: each long one, and the first of the others.
 fn come_next(on_the_way: &[M]) -> Vec<usize> {
@@ -700,5 +782,15 @@ fn come_next(on_the_way: &[M]) -> Vec<usize> {
 /// Whether it says something that may have happened: nobody here asks for too much, or lies.
 const fn is_clean(why: SegmentRefusal) -> bool {
     use SegmentRefusal as R;
-    matches!(why, R::UnknownName | R::Revoked | R::Stale | R::NoRight(_) | R::GrantVoid | R::NoAnswer | R::OwnerLost)
+    matches!(
+        why,
+        R::UnknownName
+            | R::Revoked
+            | R::Stale
+            | R::NoRight(_)
+            | R::WriteInhibited
+            | R::GrantVoid
+            | R::NoAnswer
+            | R::OwnerLost
+    )
 }

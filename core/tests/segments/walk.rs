@@ -8,7 +8,7 @@ use stateright::{Checker, HasDiscoveries, Model, Property};
 
 use crate::small::{
     By, Does, Event, Faults,
-    OwnerDoes::{self, Export, Revoke, TakeRights},
+    OwnerDoes::{self, Export, Inhibit, Revoke, TakeRights},
     Setup, World,
 };
 
@@ -73,6 +73,8 @@ fn setups() -> Vec<Setup> {
     let none = Faults::default();
     let again: &[OwnerDoes] = &[Revoke, Export];
     let two: &[Does] = &[SHORT, Does::Read];
+    let swaps: &[(By, &[Does])] = &[(By::Rights, &[Does::Swap, Does::Swap]), (By::Rights, &[Does::Swap, Does::Swap])];
+    let inhibited: &[OwnerDoes] = &[Inhibit(true), Inhibit(false)];
     let grants: &[(By, &[Does])] = &[(By::Grant, &[Does::Read, Does::Read]), (By::Grant, &[Does::Read])];
     let repetition = Faults { repetitions: 1, ..none };
     vec![
@@ -103,6 +105,22 @@ fn setups() -> Vec<Setup> {
         Setup::new("rights are taken back", &[TakeRights(0)], &[(By::Rights, two), (By::Rights, two)], none),
         Setup::new("a grant of one use, and who overheard it", &[Revoke], grants, none),
         Setup::new("a grant of one use, one repetition", &[Revoke], grants, repetition),
+        Setup::new(
+            "writes are inhibited and let again",
+            inhibited,
+            &[(By::Rights, &[LONG, SHORT, Does::Swap, Does::Read, Does::Flush])],
+            none,
+        ),
+        Setup::new(
+            "writes are inhibited, one cut",
+            inhibited,
+            &[(By::Rights, &[SHORT, Does::Swap, Does::Flush])],
+            Faults { cuts: 1, ..none },
+        ),
+        Setup::new("two swap one word", &[], swaps, none),
+        Setup::new("two swap one word, one repetition", &[], swaps, repetition),
+        Setup::new("two swap one word, one cut", &[], swaps, Faults { cuts: 1, ..none }),
+        Setup::new("two swap one word, revoked and exported again", again, swaps, none),
     ]
 }
 

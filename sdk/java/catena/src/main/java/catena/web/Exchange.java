@@ -35,9 +35,9 @@ public final class Exchange {
         return body;
     }
 
-    /** Whether so many bytes go with their head wherever they lie. */
-    public static boolean isShort(long bytes) {
-        return bytes <= Frames.SHORT_BYTES_MAX;
+    /** Whether so many bytes go with their head wherever they lie: more to whom no memory is shared, since it would take another round trip to read them. */
+    public boolean isShort(long bytes) {
+        return bytes <= (near ? Frames.SHORT_BYTES_MAX : Frames.HERE_BYTES_MAX);
     }
 
     /** Whether so many bytes go with their head, if they lie in no segment. */

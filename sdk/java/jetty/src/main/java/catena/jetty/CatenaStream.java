@@ -75,7 +75,7 @@ final class CatenaStream implements HttpStream {
     /** Decides where the body is to be found. */
     private void commit(boolean headOnly, MetaData.Response response, boolean last, ByteBuffer bytes, Callback callback) {
         Consumer<ByteBuffer> head = head(response, last && !headOnly ? bytes.remaining() : -1);
-        boolean small = headOnly || (last && Exchange.isShort(bytes.remaining()));
+        boolean small = headOnly || (last && exchange.isShort(bytes.remaining()));
         if (!small && last && exchange.lies(head, bytes)) {
             callback.succeeded();
         } else if (small || (last && Exchange.isSmall(bytes.remaining()))) {
