@@ -18,7 +18,10 @@ use std::net::SocketAddr;
 use bytes::{Bytes, BytesMut};
 use catena::{Client, NodeId, NodeRef};
 use catena_net::{Frame, Hello, Identity, Limits, Message as Parts, decode_hello, encode_hello};
-use catena_wire::{At, Budget, Buffer, Encoded, Lent, Message, SegmentMessage, SegmentRefusal, Value};
+use catena_wire::{
+    At, Branch, Budget, Buffer, CONSOLE_LINES_MAX, ChainId, Encoded, Kinds, LISTING_ENTRIES_MAX, Lent, LogLine,
+    Message, SegmentMessage, SegmentRefusal, ServiceEntry, StepKey, Value,
+};
 use latency::Quiet;
 use nodes::{Nodes, run};
 use serde_json::json;
@@ -246,6 +249,37 @@ async fn bytes_that_nobody_asked_for_and_pushes_of_what_is_not_there() {
         Some(())
     };
     scene.check_beside("bytes that nobody asked for", (0..4).map(attacker)).await;
+    scene.check_after("127.0.0.2").await;
+}
+
+/// As long as they may be, and longer, of the smallest items: read, each takes many times its bytes.
+fn long_lists() -> [Message; 3] {
+    let node = || NodeRef { id: NodeId(4_712), name: String::new(), address: None, site: None };
+    let entry =
+        ServiceEntry { service: "s".into(), functions: Vec::new(), node: node(), kinds: Kinds::default(), proxy: None };
+    let (node, text, branch) = (String::new(), String::new(), Branch::default());
+    let key = StepKey { chain: ChainId { origin: NodeId(4_712), number: 1 }, branch: branch.clone(), step: 1 };
+    let line = LogLine { step: 1, node, at_us: 0, text, branch, number: 0 };
+    [
+        Message::Listing(1, vec![entry.clone(); LISTING_ENTRIES_MAX]),
+        Message::Listing(1, vec![entry; 8 * LISTING_ENTRIES_MAX]),
+        Message::Console(key, 0, vec![line; CONSOLE_LINES_MAX]),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_that_become_many_times_their_bytes() {
+    const TIMES: usize = 100;
+    let mut scene = Scene::start().await;
+    let address = scene.address;
+    let attacker = move |number: u64| async move {
+        let mut peer = Peer::dial("127.0.0.2", address, 100 + number).await?;
+        for list in long_lists().into_iter().cycle().take(TIMES) {
+            peer.say(list).await.ok()?;
+        }
+        Some(())
+    };
+    scene.check_beside("lists that become much more", (0..8).map(attacker)).await;
     scene.check_after("127.0.0.2").await;
 }
 

@@ -12,6 +12,7 @@
 //! let go: so an owner that revokes moves *itself* to other pages, and what the old ones say concerns nobody any more.
 
 mod bell;
+mod bulk;
 mod mapping;
 mod memory;
 mod remote;

@@ -6,6 +6,8 @@ use std::sync::atomic::{
     fence,
 };
 
+use crate::bulk;
+
 /// Bytes of a word.
 pub(crate) const WORD: usize = 8;
 
@@ -19,9 +21,7 @@ pub(crate) fn read(words: &[AtomicU64], offset: usize, out: &mut [u8]) {
         out_head.copy_from_slice(&word[offset % WORD..offset % WORD + head]);
     }
     let first = first + usize::from(head > 0);
-    for (out, word) in out_body.chunks_exact_mut(WORD).zip(&words[first..]) {
-        out.copy_from_slice(&word.load(Relaxed).to_ne_bytes());
-    }
+    bulk::read(&words[first..first + body / WORD], out_body);
     if tail > 0 {
         out_tail.copy_from_slice(&words[first + body / WORD].load(Relaxed).to_ne_bytes()[..tail]);
     }
@@ -39,11 +39,7 @@ pub(crate) fn write(words: &[AtomicU64], offset: usize, bytes: &[u8]) {
         patch(&words[first], offset % WORD, head_bytes);
     }
     let first = first + usize::from(head > 0);
-    for (bytes, word) in body_bytes.chunks_exact(WORD).zip(&words[first..]) {
-        let mut whole = [0; WORD];
-        whole.copy_from_slice(bytes);
-        word.store(u64::from_ne_bytes(whole), Relaxed);
-    }
+    bulk::write(&words[first..first + body / WORD], body_bytes);
     if tail > 0 {
         patch(&words[first + body / WORD], 0, tail_bytes);
     }

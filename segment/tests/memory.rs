@@ -232,6 +232,50 @@ fn a_word_is_never_torn_and_neighbours_do_not_clobber_each_other() {
     assert_eq!(u32::from_ne_bytes([word[4], word[5], word[6], word[7]]), 2 * rounds);
 }
 
+/// Long blocks are copied by another instruction, which tears no word either.
+#[test]
+fn a_word_of_a_long_block_is_never_torn() {
+    const BYTES: usize = 64 << 10;
+    const ROUNDS: u32 = 2_000;
+    let (shared, owner) = Shared::of(&Memory::own(BYTES as u64).unwrap(), Mode::Writable, false).unwrap();
+    let near = Attached::to(&shared.handles(true).unwrap(), BYTES as u64, true).unwrap();
+    let start = Barrier::new(2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            start.wait();
+            let mut block = vec![0; BYTES];
+            for round in 0..ROUNDS {
+                block.fill(round as u8);
+                owner.write(0, &block).unwrap();
+            }
+        });
+        let mut seen = vec![0; BYTES];
+        start.wait();
+        for _ in 0..ROUNDS {
+            near.memory().read(0, &mut seen).unwrap();
+            assert!(seen.chunks(8).all(|word| word.iter().all(|byte| *byte == word[0])));
+        }
+    });
+}
+
+#[test]
+fn long_blocks_are_copied_whole_from_and_to_any_place() {
+    const BYTES: usize = 16 << 10;
+    let bytes: Vec<u8> = (0..BYTES + 8).map(|at| (at * 7 + at / 251) as u8).collect();
+    for (at, from) in (0..9_usize).flat_map(|at| (0..9).map(move |from| (at, from))) {
+        for count in [2_047, 2_048, 2_049, 4_096, 10_003, BYTES - 9] {
+            let memory = Memory::own(BYTES as u64).unwrap();
+            memory.write(at as u64, &bytes[from..from + count]).unwrap();
+            let mut model = vec![0; BYTES];
+            model[at..at + count].copy_from_slice(&bytes[from..from + count]);
+            assert!(all(&memory) == model, "{count} bytes of {from} on to {at}");
+            let mut out = vec![0; count + from];
+            memory.read(at as u64, &mut out[from..]).unwrap();
+            assert!(out[from..] == model[at..at + count], "{count} bytes of {at} to {from} on");
+        }
+    }
+}
+
 #[test]
 fn rings_add_up_until_they_are_taken() {
     let bell = Bell::new().unwrap();

@@ -106,6 +106,7 @@ const UNSAFE_LEAVES: &[&str] = &[
     "segment/fabric/src/provider.rs",
     "segment/fabric/src/pump.rs",
     "sdk/c/src/",
+    "segment/src/bulk.rs",
     "segment/src/mapping.rs",
     "wire/tests/hostile/counting.rs",
 ];
