@@ -66,8 +66,10 @@ impl Imports {
 
     /// Takes note of whether this one is shared, which its first READ would ask, too: where it is not, the site may send what is small with its head.
     pub(crate) async fn see(&self, site: &str, far: &Imported) {
-        let _ = far.map(false).await;
-        self.note(site, far);
+        if far.way() != Way::SharedMemory {
+            let _ = far.map(false).await;
+            self.note(site, far);
+        }
     }
 
     /// Takes note of how a read went.

@@ -8,6 +8,7 @@ mod drawn;
 mod names;
 #[path = "../common/print.rs"]
 mod print;
+mod setup;
 mod small;
 mod walk;
 mod world;

@@ -5,17 +5,16 @@
 
 use std::collections::VecDeque;
 
-#[cfg(feature = "seeded-bugs")]
-use catena_core::segments::SegmentBug;
 use catena_core::{
     Time,
-    segments::{
-        Answer, Asked, Export, Grant, ImportId, Importer, Notify, Owner, SegmentId, SegmentPolicy, Segments, Todo,
-    },
+    segments::{Answer, Asked, Export, Grant, ImportId, Importer, Notify, Owner, SegmentId, Segments, Todo},
 };
 use catena_wire::{NodeId, Order, Rights, SegmentEntry, SegmentMessage as M, SegmentRefusal};
 
-use crate::print::{print_of, told_by_print};
+use crate::{
+    print::{print_of, told_by_print},
+    setup::{By, Does, Faults, OwnerDoes, Setup},
+};
 
 /// The owner, in each of its runs: so only generations tell what they export apart.
 const OWNER: NodeId = NodeId(99);
@@ -30,95 +29,6 @@ const WORD: (u64, u8) = (4, 4);
 const BYTES: u64 = 8;
 /// Generations of runs before.
 const LAST_GENERATION: u64 = 100;
-
-/// How many of each kind may happen.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub(crate) struct Faults {
-    /// A link breaks.
-    pub(crate) cuts: u8,
-    /// A message comes twice: no link does that, but a peer may.
-    pub(crate) repetitions: u8,
-    /// The owner dies, and begins anew.
-    pub(crate) restarts: u8,
-    /// A deadline passes while messages are still on their way.
-    pub(crate) haste: u8,
-}
-
-/// What the owner does of itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OwnerDoes {
-    Revoke,
-    /// Another segment under the same name.
-    Export,
-    TakeRights(usize),
-    /// Writes are inhibited, or let again.
-    Inhibit(bool),
-}
-
-/// By what an importer reaches the segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum By {
-    /// It has yet to import it by its name.
-    Name,
-    /// It knew it at the beginning.
-    Rights,
-    /// It knows the grant's number, which is good for the first importer alone.
-    Grant,
-}
-
-/// What an importer does, one after the other, without waiting for answers: but what follows an import waits for that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Does {
-    Import,
-    Write {
-        long: bool,
-    },
-    Read,
-    /// What this importer last knew to be in the word, for what nobody else puts there.
-    Swap,
-    Flush,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Setup {
-    pub(crate) name: &'static str,
-    pub(crate) owner: Vec<OwnerDoes>,
-    pub(crate) importers: Vec<(By, Vec<Does>)>,
-    pub(crate) faults: Faults,
-    #[cfg(feature = "seeded-bugs")]
-    pub(crate) bug: Option<SegmentBug>,
-}
-
-impl Setup {
-    pub(crate) fn new(name: &'static str, owner: &[OwnerDoes], importers: &[(By, &[Does])], faults: Faults) -> Self {
-        Self {
-            name,
-            owner: owner.to_vec(),
-            importers: importers.iter().map(|(by, does)| (*by, does.to_vec())).collect(),
-            faults,
-            #[cfg(feature = "seeded-bugs")]
-            bug: None,
-        }
-    }
-
-    /// Nothing goes wrong, and nobody takes anything back.
-    pub(crate) fn is_calm(&self) -> bool {
-        self.faults == Faults::default() && self.owner.is_empty() && !self.has_grants()
-    }
-
-    pub(crate) fn has_grants(&self) -> bool {
-        self.importers.iter().any(|(by, _)| *by == By::Grant)
-    }
-
-    fn policy(&self) -> SegmentPolicy {
-        SegmentPolicy {
-            segments_max: 1,
-            #[cfg(feature = "seeded-bugs")]
-            bug: self.bug,
-            ..SegmentPolicy::default()
-        }
-    }
-}
 
 /// One of a link's ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

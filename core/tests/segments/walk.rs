@@ -6,10 +6,13 @@ use std::time::Instant;
 use catena_wire::SegmentRefusal;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
-use crate::small::{
-    By, Does, Event, Faults,
-    OwnerDoes::{self, Export, Inhibit, Revoke, TakeRights},
-    Setup, World,
+use crate::{
+    setup::{
+        By, Does, Faults,
+        OwnerDoes::{self, Export, Inhibit, Revoke, TakeRights},
+        Setup,
+    },
+    small::{Event, World},
 };
 
 /// States beyond which a world is not small any more.
