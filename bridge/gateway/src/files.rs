@@ -22,7 +22,7 @@ use crate::{
 const INDEX: &str = "index.html";
 
 /// Kinds by ending; any other file is bytes.
-const KINDS: [(&str, &str); 14] = [
+const KINDS: &[(&str, &str)] = &[
     ("html", "text/html; charset=utf-8"),
     ("js", "text/javascript; charset=utf-8"),
     ("mjs", "text/javascript; charset=utf-8"),
@@ -31,9 +31,12 @@ const KINDS: [(&str, &str); 14] = [
     ("svg", "image/svg+xml"),
     ("png", "image/png"),
     ("jpg", "image/jpeg"),
+    ("gif", "image/gif"),
     ("webp", "image/webp"),
     ("ico", "image/x-icon"),
     ("txt", "text/plain; charset=utf-8"),
+    ("md", "text/markdown; charset=utf-8"),
+    ("pdf", "application/pdf"),
     ("wasm", "application/wasm"),
     ("woff2", "font/woff2"),
     ("map", "application/json"),

@@ -1,5 +1,7 @@
 //! A TCP relay in front of a node, which holds back what was not let through yet.
 
+use std::sync::Arc;
+
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{
@@ -19,27 +21,20 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    /// For one connection at a time, to the node that listens, or will, at `target`.
+    /// To the node that listens, or will, at `target`. All connections count against one allowance.
     pub(crate) async fn to(target: String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let allowed = watch::Sender::new(u64::MAX);
         let (passing, passed) = watch::channel(0);
         let (holding, held) = watch::channel(false);
-        let permits = allowed.subscribe();
         let (cuts, _) = broadcast::channel(1);
+        let gate = Gate { allowed: allowed.subscribe(), passing: Arc::new(passing), holding: Arc::new(holding) };
         let cutting = cuts.clone();
         tokio::spawn(async move {
             while let Ok((near, _)) = listener.accept().await {
-                let (from, mut back) = near.into_split();
-                let (mut answers, to) = TcpStream::connect(&target).await.unwrap().into_split();
-                let back = tokio::spawn(async move { tokio::io::copy(&mut answers, &mut back).await });
-                let mut cut = cutting.subscribe();
-                tokio::select! {
-                    () = forward(from, to, permits.clone(), &passing, &holding) => {}
-                    _ = cut.recv() => {}
-                }
-                back.abort();
+                let far = TcpStream::connect(&target).await.unwrap();
+                tokio::spawn(relayed(near, far, gate.clone(), cutting.subscribe()));
             }
         });
         Self { address, allowed, passed, cuts, held }
@@ -61,21 +56,41 @@ impl Relay {
     }
 }
 
-async fn forward(
-    mut from: OwnedReadHalf,
-    mut to: OwnedWriteHalf,
-    mut allowed: watch::Receiver<u64>,
-    passing: &watch::Sender<u64>,
-    holding: &watch::Sender<bool>,
-) {
+/// What may pass towards the node, and what did.
+#[derive(Clone)]
+struct Gate {
+    allowed: watch::Receiver<u64>,
+    passing: Arc<watch::Sender<u64>>,
+    holding: Arc<watch::Sender<bool>>,
+}
+
+/// Until either end closes, or the connection is cut.
+async fn relayed(near: TcpStream, far: TcpStream, gate: Gate, mut cut: broadcast::Receiver<()>) {
+    let ((from, mut back), (mut answers, to)) = (near.into_split(), far.into_split());
+    tokio::select! {
+        () = forward(from, to, gate) => {}
+        _ = tokio::io::copy(&mut answers, &mut back) => {}
+        _ = cut.recv() => {}
+    }
+}
+
+async fn forward(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut gate: Gate) {
     let mut buffer = vec![0; 16 << 10];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
-        let total = *passing.borrow() + count as u64;
-        holding.send_replace(total > *allowed.borrow());
-        if allowed.wait_for(|allowed| total <= *allowed).await.is_err() || to.write_all(&buffer[..count]).await.is_err()
-        {
+        let total = *gate.passing.borrow() + count as u64;
+        let holds = total > *gate.allowed.borrow();
+        if holds {
+            gate.holding.send_replace(true);
+        }
+        if gate.allowed.wait_for(|allowed| total <= *allowed).await.is_err() {
             return;
         }
-        passing.send_replace(total);
+        if holds {
+            gate.holding.send_replace(false);
+        }
+        if to.write_all(&buffer[..count]).await.is_err() {
+            return;
+        }
+        gate.passing.send_modify(|passed| *passed += count as u64);
     }
 }

@@ -1,6 +1,4 @@
-//! Calls that are answered many times, over real nodes and sockets (Quatrain).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-#![allow(clippy::disallowed_methods, reason = "a blocking function is tried by one that blocks")]
+//! How a set ends where not all goes well: what is refused, stopped, gone or out of time is named, and takes nothing else with it.
 
 use std::{
     collections::BTreeSet,
@@ -12,177 +10,11 @@ use std::{
 };
 
 use catena::{
-    Budget, Client, Context, Ended, Exception, Node, Place, Policy, ReplySet, RunOptions, Service, exceptions, to_value,
+    Budget, Client, Context, Ended, Node, Place, Policy, ReplySet, RunOptions, Service, exceptions, to_value,
 };
 use tokio::sync::{Notify, Semaphore};
 
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Nodes with these services, each of its own, and a client that has joined the first.
-async fn nodes(services: Vec<Service>) -> (Vec<Node>, Client) {
-    let mut nodes: Vec<Node> = Vec::new();
-    for service in services {
-        let mut builder = Node::builder(service.name()).listen("127.0.0.1:0").service(service.clone());
-        if let Some(first) = nodes.first() {
-            builder = builder.join(Place::new(first.address().unwrap()));
-        }
-        nodes.push(builder.start().await.unwrap());
-    }
-    let join = Place::new(nodes[0].address().unwrap());
-    let client = Client::builder("client").join(join).connect().await.unwrap();
-    (nodes, client)
-}
-
-/// All replies, and what ended the set if it was not complete.
-async fn all(mut set: ReplySet) -> (BTreeSet<u64>, Option<Exception>, ReplySet) {
-    let (mut seen, mut ended) = (BTreeSet::new(), None);
-    while let Some(reply) = tokio::time::timeout(PATIENCE, set.next()).await.expect("the set ends") {
-        match reply {
-            Ok(reply) => assert!(seen.insert(reply.decode().unwrap()), "{reply:?} came twice"),
-            Err(why) => ended = Some(why),
-        }
-    }
-    (seen, ended, set)
-}
-
-async fn complete(set: ReplySet) -> BTreeSet<u64> {
-    let (seen, ended, set) = all(set).await;
-    assert!(ended.is_none() && set.ended() == Some(Ended::Complete) && !set.is_partial(), "{ended:?}");
-    seen
-}
-
-/// Replies with `of + 0..count`, each from a task of its own.
-fn leaf(name: &str, of: u64) -> Service {
-    let tasks = move |context: Context, count: u64| async move {
-        for number in 0..count {
-            let context = context.clone();
-            tokio::spawn(async move { context.preturn(&(of + number)).await });
-        }
-        Ok(())
-    };
-    Service::new(name).replies("find", tasks)
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn replies_come_from_any_task_and_thread_at_any_position_and_what_is_returned_is_one_more() {
-    // The paper's Sample Code 2: threads that reply, and one reply after they have been started.
-    let many = async |context: Context, count: u64| {
-        for number in 0..count {
-            let context = context.clone();
-            let runtime = tokio::runtime::Handle::current();
-            std::thread::spawn(move || {
-                let _runtime = runtime.enter();
-                context.preturn_blocking(&(2 * number)).unwrap();
-                context.preturn_blocking(&(2 * number + 1)).unwrap();
-            });
-        }
-        context.preturn(&1_000).await?;
-        Ok(1_001)
-    };
-    let (_nodes, client) = nodes(vec![Service::new("a").function_in("many", many)]).await;
-    for _ in 0..50 {
-        let seen = complete(client.replies("a/many", &10_u64).await.unwrap()).await;
-        assert_eq!(seen, (0..20).chain([1_000, 1_001]).collect());
-    }
-    // A plain call gets what the function returns, as ever.
-    assert_eq!(client.call::<_, u64>("a", "many", &3_u64).await.unwrap(), 1_001);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn replies_that_follow_each_other_quickly_do_not_wait_for_a_function_that_holds_its_thread() {
-    let (open, gate) = std::sync::mpsc::channel::<()>();
-    let gate = Arc::new(Mutex::new(gate));
-    let service = Service::new("a").replies("hold", move |context: Context, count: u64| {
-        let gate = Arc::clone(&gate);
-        async move {
-            for number in 0..count {
-                context.preturn(&number).await?;
-            }
-            // Without an `await`, as code does that computes for long.
-            gate.lock().unwrap().recv_timeout(PATIENCE)?;
-            Ok(())
-        }
-    });
-    let (_nodes, client) = nodes(vec![service]).await;
-    for _ in 0..10 {
-        let mut set = client.replies("a/hold", &20_u64).await.unwrap();
-        for number in 0..20 {
-            let reply = set.next().await.unwrap().unwrap();
-            assert_eq!(reply.decode::<u64>().unwrap(), number);
-        }
-        open.send(()).unwrap();
-        assert!(set.next().await.is_none(), "{:?}", set.ended());
-    }
-}
-
-/// Quatrain, Figure 4: a count of replies under way is zero before a thread that was started late makes its first (a); and a count
-/// of threads, which their replies lower, is zero once the procedure itself has replied (b).
-#[tokio::test(flavor = "multi_thread")]
-async fn the_papers_two_counter_examples_do_not_end_the_set_early() {
-    let late = Arc::new(Notify::new());
-    let begin = Arc::clone(&late);
-    let service = Service::new("a").replies("late", move |context: Context, first: Option<u64>| {
-        let begin = Arc::clone(&begin);
-        async move {
-            let thread = context.clone();
-            tokio::spawn(async move {
-                begin.notified().await;
-                thread.preturn(&2_u64).await
-            });
-            if let Some(first) = first {
-                context.preturn(&first).await?;
-            }
-            Ok(())
-        }
-    });
-    let (nodes, client) = nodes(vec![service]).await;
-    for first in [None, Some(1)] {
-        let mut set = client.replies("a/late", &first).await.unwrap();
-        if let Some(first) = first {
-            assert_eq!(set.next().await.unwrap().unwrap().decode::<u64>().unwrap(), first);
-        } else {
-            // The function has ended when none of this node's runs any more.
-            client.call::<_, ()>("a", "none", &()).await.unwrap_err();
-            while nodes[0].load().2 > 0 {
-                tokio::task::yield_now().await;
-            }
-        }
-        assert_eq!(set.ended(), None);
-        late.notify_one();
-        assert_eq!(complete(set).await, BTreeSet::from([2]));
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_is_delegated_over_three_servers_ends_when_all_have() {
-    let front = Service::new("front")
-        .replies("find", async |context: Context, count: u64| {
-            context.delegate("middle/find", &count)?;
-            context.delegate("left/find", &count)?;
-            Ok(context.preturn(&1).await?)
-        })
-        .replies("pass", async |context: Context, count: u64| {
-            let left = context.client().replies("left/find", &count).await?;
-            let right = context.client().replies("right/find", &count).await?;
-            tokio::try_join!(context.pass_on(left), context.pass_on(right))?;
-            Ok(())
-        });
-    let middle = Service::new("middle").replies("find", async |context: Context, count: u64| {
-        context.preturn(&2).await?;
-        Ok(context.delegate("right/find", &count)?)
-    });
-    let services = vec![front, middle, leaf("left", 1_000), leaf("right", 2_000)];
-    let (_nodes, client) = nodes(services).await;
-    let both: BTreeSet<u64> = (1_000..1_020).chain(2_000..2_020).collect();
-    for _ in 0..50 {
-        let seen = complete(client.replies("front/find", &20_u64).await.unwrap()).await;
-        assert_eq!(seen, both.iter().copied().chain([1, 2]).collect());
-    }
-    assert_eq!(complete(client.replies("front/pass", &20_u64).await.unwrap()).await, both);
-    // Who makes a plain call gets all of it as one list, when the last has come.
-    let list: BTreeSet<u64> = client.call("front", "find", &20_u64).await.unwrap();
-    assert_eq!(list, both.iter().copied().chain([1, 2]).collect());
-}
+use crate::{PATIENCE, all, complete, leaf, nodes};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_branch_that_throws_or_is_not_there_is_named_and_costs_its_own_replies_only() {
@@ -220,50 +52,6 @@ async fn a_branch_that_throws_or_is_not_there_is_named_and_costs_its_own_replies
     }
     let (_, why, set) = all(client.replies("front/none", &()).await.unwrap()).await;
     assert_eq!((why.unwrap().name.as_str(), set.ended()), (exceptions::UNKNOWN_FUNCTION, Some(Ended::Exception)));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_slow_reader_holds_the_replier_back_and_what_has_come_stays_readable() {
-    let sent = Arc::new(AtomicU64::new(0));
-    let count = Arc::clone(&sent);
-    let service = Service::new("a").replies("all", move |context: Context, upto: u64| {
-        let count = Arc::clone(&count);
-        async move {
-            for number in 0..upto {
-                context.preturn(&number).await?;
-                count.fetch_add(1, Ordering::SeqCst);
-            }
-            Ok(())
-        }
-    });
-    let (_nodes, client) = nodes(vec![service]).await;
-    let mut set = client.replies("a/all", &10_000_u64).await.unwrap();
-    assert!(set.has_more().await);
-    // It runs into the window, and waits there.
-    tokio::time::timeout(Duration::from_millis(300), async {
-        while sent.load(Ordering::SeqCst) < 1_024 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await
-    .unwrap_or_default();
-    assert!(sent.load(Ordering::SeqCst) <= 1_024, "{sent:?} were sent to one who reads nothing");
-    assert_eq!(complete(set).await, (0..10_000).collect());
-
-    // All has come, and nobody has read: the end does not take it away.
-    let set = client.replies("a/all", &100_u64).await.unwrap();
-    let read = move || {
-        let mut set = set.blocking();
-        let sum: u64 = set.by_ref().map(|reply| reply.unwrap().decode::<u64>().unwrap()).sum();
-        assert_eq!((sum, set.set().ended()), (4_950, Some(Ended::Complete)));
-    };
-    tokio::task::spawn_blocking(read).await.unwrap();
-    let sum = AtomicU64::new(0);
-    let add = async |value: catena::Value| {
-        sum.fetch_add(catena::from_value(&value).unwrap(), Ordering::SeqCst);
-    };
-    client.replies("a/all", &100_u64).await.unwrap().in_parallel(8, add).await.unwrap();
-    assert_eq!(sum.into_inner(), 4_950);
 }
 
 /// Tells when it is dropped: the function that has it was stopped.
@@ -379,30 +167,6 @@ async fn kept_one(kept: &Mutex<Vec<Context>>) -> Context {
         }
     };
     tokio::time::timeout(PATIENCE, one).await.expect("a context is kept")
-}
-
-/// Each reply goes to one of them, and the end to both.
-#[tokio::test(flavor = "multi_thread")]
-async fn two_readers_of_one_set_share_its_replies() {
-    const COUNT: u64 = 2_000;
-    let service = Service::new("a").iterator("count", |_, upto: u64| Ok(0..upto));
-    let (_nodes, client) = nodes(vec![service]).await;
-    let set = tokio::sync::Mutex::new(client.replies("a/count", &COUNT).await.unwrap());
-    let read = async || {
-        let mut seen: Vec<u64> = Vec::new();
-        loop {
-            let next = set.lock().await.next().await;
-            let Some(reply) = next else { return seen };
-            seen.push(reply.unwrap().decode().unwrap());
-        }
-    };
-    let both = async { tokio::join!(read(), read()) };
-    let (one, other) = tokio::time::timeout(PATIENCE, both).await.expect("both are told of the end");
-    assert!(!one.is_empty() && one.is_sorted() && !other.is_empty() && other.is_sorted(), "{one:?}, {other:?}");
-    let mut all = [one, other].concat();
-    all.sort_unstable();
-    assert_eq!(all, (0..COUNT).collect::<Vec<_>>());
-    assert_eq!(set.into_inner().ended(), Some(Ended::Complete));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -545,101 +309,6 @@ async fn a_reply_of_200_mb_is_refused_by_name_and_takes_no_other_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn there_is_no_more_before_an_exception_which_is_still_to_be_taken() {
-    let service = Service::new("a").replies("fail", async |context: Context, (): ()| {
-        context.preturn(&1).await?;
-        Err(catena::ServiceError::named("Refused", "on purpose"))
-    });
-    let (_nodes, client) = nodes(vec![service]).await;
-    let mut set = client.replies("a/fail", &()).await.unwrap();
-    // However often it is asked.
-    for _ in 0..2 {
-        assert!(set.has_more().await);
-    }
-    assert_eq!(set.next().await.unwrap().unwrap().decode::<u64>().unwrap(), 1);
-    for _ in 0..2 {
-        assert!(!set.has_more().await, "an exception is no reply");
-    }
-    assert_eq!(set.next().await.unwrap().unwrap_err().name, "Refused");
-    assert!(!set.has_more().await && set.next().await.is_none());
-    assert_eq!(set.ended(), Some(Ended::Exception));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_nobody_has_read_can_be_read_after_the_set_was_cancelled_and_after_its_time() {
-    let sent = Arc::new(Semaphore::new(0));
-    let says = Arc::clone(&sent);
-    let service = Service::new("a").replies("hang", move |context: Context, (): ()| {
-        let says = Arc::clone(&says);
-        async move {
-            context.gather(1, 1, 1);
-            for number in 0..3 {
-                context.preturn(&number).await?;
-            }
-            says.add_permits(1);
-            std::future::pending::<()>().await;
-            Ok(())
-        }
-    });
-    let service = service.function("ping", async |(): ()| Ok(()));
-    let (_nodes, client) = nodes(vec![service]).await;
-    let options = RunOptions { timeout: Duration::from_secs(2), ..RunOptions::default() };
-    let begin = async || {
-        let set = client.replies_with("a/hang", to_value(&()).unwrap(), &options).unwrap();
-        sent.acquire().await.unwrap().forget();
-        // Its answer comes by the same link, after what was sent before.
-        client.call::<_, ()>("a", "ping", &()).await.unwrap();
-        set
-    };
-    let (cancelled, late) = (begin().await, begin().await);
-    cancelled.cancel();
-    // Its time is over after that of the one before.
-    let (_, why, _) = all(begin().await).await;
-    assert_eq!(why.unwrap().name, exceptions::DEADLINE_EXCEEDED);
-    for (set, name) in [(cancelled, exceptions::CANCELLED), (late, exceptions::DEADLINE_EXCEEDED)] {
-        let (seen, why, set) = all(set).await;
-        assert_eq!((seen, set.ended()), (BTreeSet::from([0, 1, 2]), Some(Ended::Failure)));
-        assert_eq!(why.unwrap().name, name);
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_million_replies_of_one_byte_are_never_further_ahead_than_the_window() {
-    const COUNT: u64 = 1_000_000;
-    let window = u64::from(Policy::default().reply_window);
-    let (read, ahead) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    let (seen, most) = (Arc::clone(&read), Arc::clone(&ahead));
-    let service = Service::new("a").replies("tiny", move |context: Context, (): ()| {
-        let (seen, most) = (Arc::clone(&seen), Arc::clone(&most));
-        async move {
-            for sent in 1..=COUNT {
-                context.preturn(&(sent % 24)).await?;
-                most.fetch_max(sent.saturating_sub(seen.load(Ordering::SeqCst)), Ordering::SeqCst);
-            }
-            Ok(())
-        }
-    });
-    let (_nodes, client) = nodes(vec![service]).await;
-    let mut set = client.replies("a/tiny", &()).await.unwrap();
-    // It runs into the window before anything is read.
-    let stuck = async {
-        while ahead.load(Ordering::SeqCst) < window {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, stuck).await.expect("the window is filled");
-    for number in 1..=COUNT {
-        // Counted before it is told: what is ahead of this is ahead of what the replier knows.
-        read.store(number, Ordering::SeqCst);
-        let reply = tokio::time::timeout(PATIENCE, set.next()).await.expect("they flow").unwrap().unwrap();
-        assert_eq!((reply.value().len_bytes(), reply.decode::<u64>().unwrap()), (1, number % 24));
-    }
-    assert!(set.next().await.is_none() && set.ended() == Some(Ended::Complete));
-    let ahead = ahead.load(Ordering::SeqCst);
-    assert!(ahead <= window, "{ahead} were sent and not read");
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_circle_of_delegations_is_as_long_as_its_hops_allow_for_plain_calls_too() {
     let runs = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&runs);
@@ -679,50 +348,6 @@ async fn the_delegates_of_a_plain_call_share_its_hops_as_those_of_a_set_do() {
         let of_plain: Vec<u64> = catena::from_value(&plain).unwrap();
         assert_eq!((of_set.len(), of_plain.len()), (expected, expected), "with {hops_max} hops");
     }
-}
-
-#[allow(clippy::disallowed_methods, reason = "a blocking function has a thread of its own")]
-#[tokio::test(flavor = "multi_thread")]
-async fn streams_iterators_and_blocking_functions_reply_and_overload_is_refused_by_name() {
-    let (go, gone) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicU64::new(0)));
-    let (wait, count) = (Arc::clone(&go), Arc::clone(&gone));
-    let service = Service::new("a")
-        .threads(1, 1)
-        .iterator("count", |_, upto: u64| Ok(0..upto))
-        .stream("stream", async |_, upto: u64| Ok(futures_util::stream::iter((0..upto).map(Ok))))
-        .blocking("block", move |_, (): ()| {
-            count.fetch_add(1, Ordering::SeqCst);
-            tokio::runtime::Handle::current().block_on(wait.acquire())?.forget();
-            Ok(7_u64)
-        });
-    let (_nodes, client) = nodes(vec![service]).await;
-    for target in ["a/count", "a/stream"] {
-        assert_eq!(complete(client.replies(target, &2_000_u64).await.unwrap()).await, (0..2_000).collect());
-    }
-    let call = || client.call::<_, u64>("a", "block", &());
-    let first = tokio::spawn({
-        let client = client.clone();
-        async move { client.call::<_, u64>("a", "block", &()).await }
-    });
-    while gone.load(Ordering::SeqCst) == 0 {
-        tokio::task::yield_now().await;
-    }
-    // One has the thread, one waits for it, and the third is refused, whichever that is.
-    let (second, third) = tokio::join!(
-        async {
-            let result = call().await;
-            go.add_permits(2);
-            result
-        },
-        async {
-            let result = call().await;
-            go.add_permits(2);
-            result
-        }
-    );
-    let refused = |result: &Result<u64, Exception>| matches!(result, Err(why) if why.name == exceptions::OVERLOADED);
-    assert!(refused(&second) != refused(&third), "{second:?} {third:?}");
-    assert_eq!(first.await.unwrap().unwrap(), 7);
 }
 
 /// A process that ends drops its tasks, in the middle of what they had to say: that is no end of theirs.
