@@ -1,37 +1,38 @@
 #!/usr/bin/env bash
-# `make profiles`: what each part of the profile for shipping brings alone. Builds the benchmark from scratch for each (some ten
-# minutes each), then lets the builds run in turns (a quarter of an hour): chains and calls for a second of processor time.
-# Nothing else should run on the machine meanwhile.
+# `make profiles`: what each part of the profile for shipping brings alone. Builds the benchmark by the profile for days and by that for shipping, each
+# with a part of it changed for the crates of this repository (what they depend on stays as that profile has it, and is compiled once for each); then lets
+# the builds run in turns: chains and calls for a second of processor time. Nothing else should run on the machine while they do.
 
 . "$(dirname "${BASH_SOURCE[0]}")/step.sh"
 . tools/build.sh
 
 readonly ROUNDS=5
 readonly TABLE=target/bench/profiles.txt
-# Each is the profile for days (`release`: incremental, and so 256 units for each crate of ours), with what is named changed.
+# Name, profile, and what is changed in it.
 declare -A PARTS=(
-    [release]=""
-    [units]="incremental=false codegen-units=1"
-    [lto]="incremental=false codegen-units=16 lto='fat'"
-    [both]="incremental=false codegen-units=1 lto='fat'"
-    [unchecked]="overflow-checks=false"
-    # Overflow checks where a peer's bytes are read, and nowhere else.
-    [guarded]="incremental=false codegen-units=1 lto='fat' overflow-checks=false package.catena-wire.overflow-checks=true package.catena-net.overflow-checks=true package.catena-core.overflow-checks=true"
-    [dist]="incremental=false codegen-units=1 lto='fat' overflow-checks=false"
+    [release]="release"
+    [units]="release codegen-units=1"
+    [unchecked]="release overflow-checks=false"
+    [dist]="dist"
+    [many_units]="dist codegen-units=16"
+    [checked]="dist overflow-checks=true"
+    # Where a peer's bytes are read, and nowhere else.
+    [guarded]="dist overflow-checks=true catena-wire catena-net catena-core"
 )
-readonly ORDER=(release units lto both unchecked guarded dist)
+readonly ORDER=(release units unchecked dist many_units checked guarded)
 readonly JOBS=("chain_js 1" "chain_js 64" "chain_wasm 1" "chain_wasm 64" "tonic4 1" "tonic4 64")
 
 build_one() {
-    local part arguments=()
-    # shellcheck disable=SC2086 # a list of words
-    for part in incremental=true codegen-units=256 lto=false overflow-checks=true ${PARTS[$1]}; do
-        arguments+=(--config "profile.dist.$part")
-    done
-    cargo build --locked --profile dist --workspace --bin catena-bench --target-dir target/profiles/build "${arguments[@]}"
-    # Gigabytes that the next build would not use.
-    mv target/profiles/build/dist/catena-bench "target/profiles/$1"
-    rm -rf target/profiles/build
+    local profile change crates crate arguments=()
+    read -r profile change crates <<<"${PARTS[$1]}"
+    if [ -n "$change" ]; then
+        [ -n "$crates" ] || crates=$(cargo tree --locked --workspace --depth 0 --prefix none | cut -d ' ' -f 1)
+        for crate in $crates; do
+            arguments+=(--config "profile.$profile.package.$crate.$change")
+        done
+    fi
+    cargo build --locked --profile "$profile" --workspace --bin catena-bench "${arguments[@]}"
+    cp "target/$profile/catena-bench" "target/profiles/$1"
 }
 
 measure() {
@@ -67,9 +68,9 @@ measure() {
 
 begin "make profiles"
 set_up build
+mkdir -p target/bench target/profiles
 for name in "${ORDER[@]}"; do
-    step "Building $name${PARTS[$name]:+: ${PARTS[$name]}}" "correct what the compiler says" build_one "$name"
+    step "Building $name: ${PARTS[$name]}" "correct what the compiler says" build_one "$name"
 done
-mkdir -p target/bench
 step "Measuring all in turns, $ROUNDS times" "read the message above" measure
 pass "what each part brings is in $TABLE"

@@ -63,6 +63,8 @@ impl Ingress {
 
     /// Reads once; how many bytes came.
     async fn read(&mut self, mid_message: bool) -> Result<usize, LinkError> {
+        // From its beginning again, which is in the core's cache, once everything in it was taken.
+        let _ = self.buffer.is_empty() && self.buffer.try_reclaim(READ_BYTES);
         if self.buffer.capacity() - self.buffer.len() < READ_BYTES_MIN {
             self.buffer.reserve(READ_BYTES);
         }

@@ -11,6 +11,7 @@
 //! Memory begins as pages of this process alone. Others see it only in [`Shared`] pages, and nobody can take a mapping back from a process that does not
 //! let go: so an owner that revokes moves *itself* to other pages, and what the old ones say concerns nobody any more.
 
+mod barrier;
 mod bell;
 mod bulk;
 mod mapping;

@@ -6,6 +6,8 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
 };
 
+use bytes::Bytes;
+
 use crate::{mapping::Mapping, words};
 
 /// How wide a word is that is compared and swapped.
@@ -79,6 +81,8 @@ enum Pages {
     Own(Box<[AtomicU64]>),
     /// Perhaps of others too.
     Mapped(Arc<Mapping>),
+    /// Bytes that never change.
+    Frozen(Bytes),
 }
 
 impl Memory {
@@ -92,6 +96,12 @@ impl Memory {
         all.try_reserve_exact(count).map_err(|_| no_room())?;
         all.resize_with(count, || AtomicU64::new(0));
         Ok(Self { bytes, pages: Pages::Own(all.into_boxed_slice()) })
+    }
+
+    /// These bytes as they are, and not a copy. They are only read.
+    #[must_use]
+    pub const fn frozen(bytes: Bytes) -> Self {
+        Self { bytes: bytes.len() as u64, pages: Pages::Frozen(bytes) }
     }
 
     pub(crate) fn mapped(bytes: u64, mapping: Mapping) -> Self {
@@ -108,7 +118,7 @@ impl Memory {
     #[must_use]
     pub fn view(&self) -> Option<View> {
         match &self.pages {
-            Pages::Own(_) => None,
+            Pages::Own(_) | Pages::Frozen(_) => None,
             Pages::Mapped(mapping) => Some(View { bytes: self.bytes, mapping: Arc::clone(mapping) }),
         }
     }
@@ -119,8 +129,20 @@ impl Memory {
     /// [`MemoryError::OutOfBounds`]
     pub fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), MemoryError> {
         let offset = self.check(offset, out.len() as u64)?;
-        words::read(self.words(), offset, out);
+        match &self.pages {
+            Pages::Own(words) => words::read(words, offset, out),
+            Pages::Mapped(mapping) => words::read(mapping.words(), offset, out),
+            Pages::Frozen(bytes) => out.copy_from_slice(&bytes[offset..offset + out.len()]),
+        }
         Ok(())
+    }
+
+    /// `count` bytes from `offset` on without a copy, if they are there and never change.
+    #[must_use]
+    pub fn part(&self, offset: u64, count: u64) -> Option<Bytes> {
+        let Pages::Frozen(bytes) = &self.pages else { return None };
+        let offset = self.check(offset, count).ok()?;
+        Some(bytes.slice(offset..offset + count as usize))
     }
 
     /// Copies `bytes` to `offset`.
@@ -152,8 +174,14 @@ impl Memory {
     /// Takes the bytes of another memory, as many as both have.
     pub fn take_over(&self, from: &Self) {
         use std::sync::atomic::Ordering::Relaxed;
-        let pairs = self.words().iter().zip(from.words());
-        pairs.for_each(|(to, from)| to.store(from.load(Relaxed), Relaxed));
+        let Ok(here) = self.writable() else { return };
+        match &from.pages {
+            Pages::Frozen(bytes) => words::write(here, 0, &bytes[..bytes.len().min(self.bytes as usize)]),
+            Pages::Own(_) | Pages::Mapped(_) => {
+                let pairs = here.iter().zip(from.words().unwrap_or_default());
+                pairs.for_each(|(to, from)| to.store(from.load(Relaxed), Relaxed));
+            }
+        }
     }
 
     /// The same bytes in pages that nobody else has: what others do to the old ones is not seen here. `locked`: pages that are never swapped out.
@@ -169,10 +197,10 @@ impl Memory {
         Ok(fresh)
     }
 
-    /// Where the bytes lie, for what copies them without this process's help. They stay there as long as `self` lives.
+    /// Where the bytes lie, for what copies them without this process's help. They stay there as long as `self` lives. `None`: they do not lie in words that may be written.
     #[must_use]
-    pub fn place(&self) -> *const AtomicU64 {
-        self.words().as_ptr()
+    pub fn place(&self) -> Option<*const AtomicU64> {
+        self.words().map(<[_]>::as_ptr)
     }
 
     fn check(&self, offset: u64, count: u64) -> Result<usize, MemoryError> {
@@ -181,17 +209,19 @@ impl Memory {
         place.ok_or(MemoryError::OutOfBounds { offset, count, bytes: self.bytes })
     }
 
-    fn words(&self) -> &[AtomicU64] {
+    fn words(&self) -> Option<&[AtomicU64]> {
         match &self.pages {
-            Pages::Own(words) => words,
-            Pages::Mapped(mapping) => mapping.words(),
+            Pages::Own(words) => Some(words),
+            Pages::Mapped(mapping) => Some(mapping.words()),
+            Pages::Frozen(_) => None,
         }
     }
 
     fn writable(&self) -> Result<&[AtomicU64], MemoryError> {
         match &self.pages {
-            Pages::Mapped(mapping) if !mapping.is_writable() => Err(MemoryError::ReadOnly),
-            _ => Ok(self.words()),
+            Pages::Own(words) => Ok(words),
+            Pages::Mapped(mapping) if mapping.is_writable() => Ok(mapping.words()),
+            Pages::Mapped(_) | Pages::Frozen(_) => Err(MemoryError::ReadOnly),
         }
     }
 }

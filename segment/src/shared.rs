@@ -6,7 +6,7 @@ use std::{
     sync::atomic::{
         AtomicU64,
         Ordering::{Acquire, SeqCst},
-        fence,
+        compiler_fence, fence,
     },
 };
 
@@ -15,7 +15,7 @@ use rustix::fs::{
     fstat, fstatfs, ftruncate, memfd_create,
 };
 
-use crate::{Memory, MemoryError, mapping::Mapping, words::WORD};
+use crate::{Memory, MemoryError, barrier, mapping::Mapping, words::WORD};
 
 /// What others may do with the pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,11 +29,13 @@ pub enum Mode {
 /// What a memfd lies in (statfs(2)).
 const TMPFS_MAGIC: FsWord = 0x0102_1994;
 /// Words of the state page.
-const STATE_WORDS: u64 = 2;
+const STATE_WORDS: u64 = 3;
 /// 1 while the pages are those of the segment.
 const LIVE: usize = 0;
 /// The owner's flags, for those who share the pages.
 const FLAGS: usize = 1;
+/// 1 if the owner raises a barrier ([`barrier::raise`]) between letting the pages go and believing them.
+const RAISES: usize = 2;
 
 /// An owner's pages, and the page that says whether they still count.
 #[derive(Debug)]
@@ -75,6 +77,7 @@ impl Shared {
             pages.lock()?;
         }
         let memory = Memory::mapped(bytes, pages);
+        state.words()[RAISES].store(barrier::may_raise().into(), SeqCst);
         state.words()[LIVE].store(1, SeqCst);
         Ok((Self { mode, file, state_file, state }, memory))
     }
@@ -94,6 +97,7 @@ impl Shared {
     pub fn retire(&self) {
         self.state.words()[LIVE].store(0, SeqCst);
         fence(SeqCst);
+        barrier::raise();
     }
 
     /// Gives the pages back to the system, whoever still maps them: those read zeros from now on. Retire them first. Pages that are sealed against writing
@@ -124,6 +128,8 @@ impl Shared {
 pub struct Attached {
     memory: Memory,
     state: Mapping,
+    /// The owner sees to the barrier between an access and the look whether it counts. An owner that says so and does not harms its own segment.
+    spared: bool,
 }
 
 impl Attached {
@@ -136,7 +142,9 @@ impl Attached {
         check(&handles.state, STATE_WORDS * WORD as u64)?;
         let state = Mapping::of(handles.state.as_fd(), STATE_WORDS * WORD as u64, false)?;
         let pages = Mapping::of(handles.pages.as_fd(), bytes, writable)?;
-        Ok(Self { memory: Memory::mapped(bytes, pages), state })
+        // This process first: what it looks at after that is looked at under the barriers of others.
+        let spared = barrier::takes_part() && state.words()[RAISES].load(SeqCst) == 1;
+        Ok(Self { memory: Memory::mapped(bytes, pages), state, spared })
     }
 
     /// The bytes. What was written there counts if [`Attached::is_live`] says so afterwards, what was read if [`Attached::was_live`] does.
@@ -149,7 +157,10 @@ impl Attached {
     #[must_use]
     pub fn is_live(&self) -> bool {
         // Orders the access before with this word, as `Shared::retire` does on the other side.
-        fence(SeqCst);
+        match self.spared {
+            true => compiler_fence(SeqCst),
+            false => fence(SeqCst),
+        }
         self.word(LIVE).load(SeqCst) == 1
     }
 

@@ -151,6 +151,51 @@ fn who_keeps_old_pages_changes_nothing() {
     assert_eq!(&all(&fresh)[3..9], b"before");
 }
 
+/// Whoever writes and then finds the pages alive has written in time to be copied, although it needs no barrier of its own for it.
+#[test]
+fn what_was_found_alive_after_it_was_written_is_copied() {
+    const ROUNDS: u64 = 5_000;
+    for _ in 0..ROUNDS {
+        let (shared, memory) = Shared::zeros(8, Mode::Writable, false).unwrap();
+        let near = Attached::to(&shared.handles(true).unwrap(), 8, true).unwrap();
+        let start = Barrier::new(2);
+        let (copied, confirmed) = std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                start.wait();
+                let confirmed = |number: &u64| {
+                    near.memory().write(0, &number.to_ne_bytes()).unwrap();
+                    near.is_live()
+                };
+                (1_u64..).take_while(confirmed).last().unwrap_or(0)
+            });
+            start.wait();
+            // Not before something was written, or most rounds would show nothing.
+            while all(&memory) == [0; 8] {
+                std::hint::spin_loop();
+            }
+            shared.retire();
+            (all(&memory.fresh(false).unwrap()), writer.join().unwrap())
+        });
+        let copied = u64::from_ne_bytes(copied.try_into().unwrap());
+        assert!(copied >= confirmed, "{confirmed} was confirmed, and {copied} copied");
+    }
+}
+
+#[test]
+fn bytes_that_never_change_are_read_as_they_are() {
+    let bytes: Vec<u8> = (0..100).collect();
+    let frozen = Memory::frozen(bytes.clone().into());
+    assert_eq!((frozen.bytes(), all(&frozen)), (100, bytes.clone()));
+    let part = frozen.part(7, 13).unwrap();
+    assert_eq!((&part[..], frozen.part(7, 13).unwrap().as_ptr()), (&bytes[7..20], part.as_ptr()), "not a copy");
+    assert!(frozen.part(90, 11).is_none() && frozen.part(u64::MAX, 2).is_none() && frozen.place().is_none());
+    assert!(matches!(frozen.write(0, b"no"), Err(MemoryError::ReadOnly)));
+    assert!(matches!(frozen.compare_and_swap(0, Width::Eight, 0, 1), Err(MemoryError::ReadOnly)));
+    assert_eq!(all(&frozen.fresh(false).unwrap()), bytes);
+    let (_, shared) = Shared::of(&frozen, Mode::ReadOnly, false).unwrap();
+    assert_eq!(all(&shared), bytes);
+}
+
 #[test]
 fn pages_go_back_to_the_system_whoever_still_maps_them() {
     const BYTES: u64 = 1 << 20;

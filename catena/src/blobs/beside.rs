@@ -129,16 +129,13 @@ impl Shell {
             }
             let beside = &shell.blobs.beside;
             for piece in Piece::pushed_of(at, bytes, PIECE_BYTES as u32) {
-                let mut data = vec![0; piece.count as usize];
                 // It may have been given up meanwhile.
-                if segment.read(piece.offset, &mut data).is_err() {
-                    return;
-                }
+                let Ok(data) = segment.part(piece.offset, piece.count.into()) else { return };
                 if !lock(&beside.pushed).push(shell.segments.now(), to.id, piece) {
                     continue;
                 }
                 beside.sent_bytes.fetch_add(piece.count.into(), Relaxed);
-                let Encoded { head, tail } = Message::Segment(SegmentMessage::Pushed(piece.at(), data.into())).encode();
+                let Encoded { head, tail } = Message::Segment(SegmentMessage::Pushed(piece.at(), data)).encode();
                 if link.send(Frame::new(head, tail)).await.is_err() {
                     return;
                 }

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use catena_core::segments::Export;
+use bytes::Bytes;
 use catena_net::{Lease, MemoryBudget, OverBudget};
 use catena_wire::{At, ChainId, Exception, Fault, NAME_BYTES_MAX, Rights, names};
 
@@ -104,8 +104,7 @@ impl Blobs {
         held.offered += 1;
         let name = format!("blob {}", held.offered);
         drop(held);
-        let segment = Segment::export(&shell.segments, &name, size, Export::default())?;
-        segment.write(0, bytes)?;
+        let segment = Segment::of_bytes(&shell.segments, &name, Bytes::copy_from_slice(bytes))?;
         let terms = GrantTerms { rights: Rights::READ, offset: 0, bytes: size, uses: u32::MAX, lasts };
         let granted = segment.grant_any(None, terms)?;
         let until = Instant::now().checked_add(lasts).unwrap_or_else(|| Instant::now() + Duration::from_secs(86_400));

@@ -67,7 +67,7 @@ impl Long {
         Self::default().and(bytes)
     }
 
-    /// One more buffer, of these bytes. They are copied into a segment of their own.
+    /// One more buffer, of these bytes. They stay where they are until they are sent, but for a partner on this host, into whose memory they are copied.
     #[must_use]
     pub fn and(mut self, bytes: impl Into<Bytes>) -> Self {
         self.contents.push(Content::Bytes(bytes.into()));
@@ -290,12 +290,9 @@ impl Shell {
         };
         for content in &long.contents {
             let (segment, offset, bytes, loan) = match content {
-                Content::Bytes(bytes) => self.place(target, bytes.len() as u64, For::Reading)?,
+                Content::Bytes(bytes) => self.place(target, bytes)?,
                 Content::Part(segment, offset, bytes) => (segment.clone(), *offset, *bytes, None),
             };
-            if let Content::Bytes(bytes) = content {
-                segment.write(offset, bytes)?;
-            }
             let requests = long.requests.unwrap_or_else(|| pieces_of(bytes));
             let granted = grant(&segment, Rights::READ, offset, bytes, requests)?;
             buffers.push(described(&granted, bytes, loan.as_ref(), requests));
@@ -303,7 +300,11 @@ impl Shell {
         }
         let room = match room_bytes {
             Some(bytes) => {
-                let (segment, offset, bytes, loan) = self.place(target, bytes, For::Writing)?;
+                let loan = self.loan(target.node.id, target.link.as_deref(), bytes, For::Writing);
+                let (segment, offset) = match &loan {
+                    Some(loan) => (loan.segment().clone(), loan.offset()),
+                    None => (Segment::export(&self.segments, &unfound(), bytes, Export::default())?, 0),
+                };
                 segment.write(offset, &[0; super::answering::WORD_BYTES as usize])?;
                 // The answer's bytes, and the word that says that they are there.
                 let uses = pieces_of(bytes).saturating_add(1);
@@ -317,23 +318,24 @@ impl Shell {
         Ok((held, buffers, room))
     }
 
-    /// Where a buffer of so many bytes lies for this partner: in memory that it may map, or in a segment of its own.
+    /// Where these bytes lie for this partner: in memory that it may map, or where they are.
     fn place(
         self: &Arc<Self>,
         target: &Target,
-        bytes: u64,
-        used_for: For,
+        content: &Bytes,
     ) -> Result<(Segment, u64, u64, Option<Loan>), Exception> {
-        Ok(match self.loan(target.node.id, target.link.as_deref(), bytes, used_for) {
-            Some(loan) => (loan.segment().clone(), loan.offset(), bytes, Some(loan)),
-            None => (self.unnamed(bytes)?, 0, bytes, None),
-        })
+        let bytes = content.len() as u64;
+        let Some(loan) = self.loan(target.node.id, target.link.as_deref(), bytes, For::Reading) else {
+            return Ok((Segment::of_bytes(&self.segments, &unfound(), content.clone())?, 0, bytes, None));
+        };
+        loan.segment().write(loan.offset(), content)?;
+        Ok((loan.segment().clone(), loan.offset(), bytes, Some(loan)))
     }
+}
 
-    /// A segment that nobody finds: its partner is told of it.
-    fn unnamed(self: &Arc<Self>, bytes: u64) -> Result<Segment, Exception> {
-        Segment::export(&self.segments, &format!("message {:016x}", random::bits64()), bytes, Export::default())
-    }
+/// The name of a segment that nobody finds: its partner is told of it.
+fn unfound() -> String {
+    format!("message {:016x}", random::bits64())
 }
 
 /// A buffer as its partner is told of it: from now on it may be used.

@@ -9,9 +9,9 @@ use catena_segment::{Reached, Width};
 use catena_wire::{Exception, Fault, NodeRef, Order, SegmentRefusal, names};
 
 use super::{
-    errors::{of_memory, of_refusal},
+    errors::of_refusal,
     mapped::Mapped,
-    near::{Near, NearResult},
+    near::Near,
     remote,
     serve::{turn, turned},
     way::{Chosen, Wants, Way, Ways},
@@ -49,8 +49,8 @@ pub(super) struct Inner {
     /// Answers to READs could not be mapped: they come by the link.
     pub(super) plain: AtomicBool,
     link: Mutex<Option<Arc<Link>>>,
-    /// The pages as they were mapped first, which is how most segments stay: reached without a lock.
-    pub(super) first: OnceLock<Arc<Near>>,
+    /// The pages as they were mapped first, for reading and for writing, which is how most segments stay: reached without a lock.
+    pub(super) firsts: [OnceLock<Arc<Near>>; 2],
     /// What came after those, and the ways beside.
     pub(super) ways: RwLock<Ways>,
 }
@@ -70,9 +70,9 @@ impl Imported {
         };
         let shown = format!("{}/{name}", owner.name);
         let (shell, link, ways) = (Arc::clone(shell), Mutex::new(Some(link)), RwLock::default());
-        let (maps, plain, first) = (!granted, AtomicBool::new(false), OnceLock::new());
+        let (maps, plain, firsts) = (!granted, AtomicBool::new(false), Default::default());
         Some(Self {
-            inner: Arc::new(Inner { shell, id, owner, shown, bytes, granted, maps, plain, link, first, ways }),
+            inner: Arc::new(Inner { shell, id, owner, shown, bytes, granted, maps, plain, link, firsts, ways }),
         })
     }
 
@@ -126,17 +126,15 @@ impl Imported {
         let Some(room) = room else {
             return Err(self.refused("READ", SegmentRefusal::OutOfBounds(self.inner.bytes)));
         };
-        match self.choose(Wants { bytes: count, write: false, wish }).await {
+        let mapped = || self.read_mapped(offset, room, wish).map(|read| read.map(|data| (data, Way::SharedMemory)));
+        give_way().await;
+        if let Some(read) = mapped() {
+            return read;
+        }
+        match Box::pin(self.choose(Wants { bytes: count, write: false, wish })).await {
             Chosen::Near => {
-                let mut out = vec![0; room];
-                match self.pages_do(false, |near| near.read(offset, &mut out, wish.notify)) {
-                    NearResult::Done(()) => {
-                        self.check_order("READ", count, wish.order)?;
-                        turn(&mut out, wish.order);
-                        return Ok((out.into(), Way::SharedMemory));
-                    }
-                    NearResult::Wrong(why) => return Err(of_memory(&why)),
-                    NearResult::Elsewhere | NearResult::Unknown => self.leave(),
+                if let Some(read) = mapped() {
+                    return read;
                 }
             }
             Chosen::Remote(from) => {
@@ -147,6 +145,22 @@ impl Imported {
             Chosen::Link => {}
         }
         Box::pin(self.read_far(offset, count, wish)).await
+    }
+
+    /// `None`: it cannot be read in memory.
+    fn read_mapped(&self, offset: u64, room: usize, wish: Wish) -> Option<Result<Bytes, Exception>> {
+        self.on_pages(false, |_| ())?;
+        let mut out = vec![0; room];
+        Some(self.read_near(offset, &mut out, wish)?.map(|()| out.into()))
+    }
+
+    fn read_near(&self, offset: u64, out: &mut [u8], wish: Wish) -> Option<Result<(), Exception>> {
+        if let Err(why) = self.check_order("READ", out.len() as u64, wish.order) {
+            return Some(Err(why));
+        }
+        let read = self.in_memory(false, |near| near.read(offset, out, wish.notify))?;
+        turn(out, wish.order);
+        Some(read)
     }
 
     /// `None`: it has to go by the link.
@@ -184,12 +198,16 @@ impl Imported {
     /// As [`Imported::read`]. Some pieces may have come by then.
     pub async fn read_into(&self, offset: u64, out: &mut [u8]) -> Result<(), Exception> {
         let (count, wish) = (out.len() as u64, Wish::default());
-        match self.choose(Wants { bytes: count, write: false, wish }).await {
-            Chosen::Near => match self.pages_do(false, |near| near.read(offset, out, false)) {
-                NearResult::Done(()) => return Ok(()),
-                NearResult::Wrong(why) => return Err(of_memory(&why)),
-                NearResult::Elsewhere | NearResult::Unknown => self.leave(),
-            },
+        give_way().await;
+        if let Some(read) = self.read_near(offset, out, wish) {
+            return read;
+        }
+        match Box::pin(self.choose(Wants { bytes: count, write: false, wish })).await {
+            Chosen::Near => {
+                if let Some(read) = self.read_near(offset, out, wish) {
+                    return read;
+                }
+            }
             Chosen::Remote(from) => {
                 if let Some(data) = Box::pin(self.read_remote(&*from, offset, count, wish)).await? {
                     out.copy_from_slice(&data);
@@ -248,17 +266,19 @@ impl Imported {
     /// As [`Imported::write`].
     pub async fn write_as(&self, offset: u64, bytes: impl Into<Bytes>, wish: Wish) -> Result<(), Exception> {
         let bytes: Bytes = bytes.into();
-        let count = bytes.len() as u64;
-        match self.choose(Wants { bytes: count, write: true, wish }).await {
+        give_way().await;
+        if let Some(written) = self.write_near(offset, &bytes, wish) {
+            return written;
+        }
+        // The long ways are boxed: else each access in memory would carry the state of a request in its own, and copy it about.
+        Box::pin(self.write_anew(offset, bytes, wish)).await
+    }
+
+    async fn write_anew(&self, offset: u64, bytes: Bytes, wish: Wish) -> Result<(), Exception> {
+        match self.choose(Wants { bytes: bytes.len() as u64, write: true, wish }).await {
             Chosen::Near => {
-                self.check_order("WRITE", count, wish.order)?;
-                // On one host there is one order.
-                let turned = turned(&bytes, wish.order);
-                let data = turned.as_deref().unwrap_or(&bytes);
-                match self.pages_do(true, |near| near.write(offset, data, wish.notify)) {
-                    NearResult::Done(()) => return Ok(()),
-                    NearResult::Wrong(why) => return Err(of_memory(&why)),
-                    NearResult::Elsewhere | NearResult::Unknown => self.leave(),
+                if let Some(written) = self.write_near(offset, &bytes, wish) {
+                    return written;
                 }
             }
             Chosen::Remote(to) => {
@@ -269,6 +289,18 @@ impl Imported {
             Chosen::Link => {}
         }
         Box::pin(self.write_far(offset, bytes, wish)).await
+    }
+
+    fn write_near(&self, offset: u64, bytes: &[u8], wish: Wish) -> Option<Result<(), Exception>> {
+        if wish.order == Order::Bytes {
+            return self.in_memory(true, |near| near.write(offset, bytes, wish.notify));
+        }
+        if let Err(why) = self.check_order("WRITE", bytes.len() as u64, wish.order) {
+            return Some(Err(why));
+        }
+        // On one host there is one order.
+        let turned = turned(bytes, wish.order);
+        self.in_memory(true, |near| near.write(offset, turned.as_deref().unwrap_or(bytes), wish.notify))
     }
 
     /// `false`: it has to go by the link. What was written there is written again then: it is the same bytes.
@@ -338,16 +370,17 @@ impl Imported {
 
     async fn swap(&self, offset: u64, width: Width, old: u64, new: u64, notify: bool) -> Result<u64, Exception> {
         let wish = Wish { notify, ..Wish::default() };
-        match self.choose(Wants { bytes: width.bytes(), write: true, wish }).await {
-            Chosen::Near => match self.pages_do(true, |near| near.cas(offset, width, old, new, notify)) {
-                NearResult::Done(was) => return Ok(was),
-                NearResult::Wrong(why) => return Err(of_memory(&why)),
-                NearResult::Elsewhere => self.leave(),
-                NearResult::Unknown => {
-                    self.leave();
-                    return Err(self.moved("its owner left the shared pages at that moment"));
+        let near = || self.in_memory(true, |near| near.cas(offset, width, old, new, notify));
+        give_way().await;
+        if let Some(swapped) = near() {
+            return swapped;
+        }
+        match Box::pin(self.choose(Wants { bytes: width.bytes(), write: true, wish })).await {
+            Chosen::Near => {
+                if let Some(swapped) = near() {
+                    return swapped;
                 }
-            },
+            }
             Chosen::Remote(at) => {
                 self.check_range("CAS", offset, width.bytes())?;
                 if let Some(swap) = at.compare_and_swap(offset, width, old, new) {
@@ -382,7 +415,7 @@ impl Imported {
     }
 
     /// Whether a swap was done is not known.
-    fn moved(&self, why: &str) -> Exception {
+    pub(super) fn moved(&self, why: &str) -> Exception {
         let text = format!("CAS of {}: {why}; read the word to see", self.inner.shown);
         Exception::new(names::SEGMENT_MOVED, Fault::Node, text).outcome_unknown()
     }
@@ -414,6 +447,11 @@ impl Imported {
             _ => Err(self.refused(what, SegmentRefusal::Unaligned)),
         }
     }
+}
+
+/// Memory never makes anybody wait: whoever only reads it would keep its thread from all others.
+async fn give_way() {
+    tokio::task::coop::consume_budget().await;
 }
 
 impl Drop for Inner {

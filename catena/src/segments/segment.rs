@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use catena_core::segments::{Export, Grant, SegmentId};
 use catena_segment::{Memory, Width};
 use catena_wire::{At, Exception, NodeId, Rights, SegmentRefusal};
@@ -65,7 +66,16 @@ impl Segment {
             return Err(of_export(name, &limit));
         }
         let memory = Memory::own(bytes).map_err(|why| of_memory(&why))?;
-        let exported = Exported::new(memory, how);
+        Self::of(hub, name, Exported::new(memory, how), how)
+    }
+
+    /// These bytes as they are, which nobody is going to change: for partners who are granted something of them.
+    pub(crate) fn of_bytes(hub: &Arc<Hub>, name: &str, bytes: Bytes) -> Result<Self, Exception> {
+        let how = Export::default();
+        Self::of(hub, name, Exported::new(Memory::frozen(bytes), how), how)
+    }
+
+    fn of(hub: &Arc<Hub>, name: &str, exported: Arc<Exported>, how: Export) -> Result<Self, Exception> {
         let id = hub.export(name, how, &exported).map_err(|why| of_export(name, &why))?;
         Ok(Self { inner: Arc::new(Inner { hub: Arc::clone(hub), name: name.into(), id, exported }) })
     }
@@ -80,8 +90,7 @@ impl Segment {
         /// It goes with the segment.
         const EVER: Duration = Duration::from_secs(1 << 40);
         let exported = Exported::lent(bytes).map_err(|why| of_memory(&why))?;
-        let id = hub.export(name, Export::default(), &exported).map_err(|why| of_export(name, &why))?;
-        let segment = Self { inner: Arc::new(Inner { hub: Arc::clone(hub), name: name.into(), id, exported }) };
+        let segment = Self::of(hub, name, exported, Export::default())?;
         let terms = GrantTerms { rights, offset: 0, bytes, uses: u32::MAX, lasts: EVER };
         let granted = segment.grant(to, terms)?;
         Ok((segment, granted))
@@ -138,6 +147,17 @@ impl Segment {
     /// `OutOfBounds`
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), Exception> {
         self.inner.exported.hold().memory.write(offset, bytes).map_err(|why| of_memory(&why))
+    }
+
+    /// `count` bytes from `offset` on, without a copy where they never change.
+    pub(crate) fn part(&self, offset: u64, count: u64) -> Result<Bytes, Exception> {
+        let pages = self.inner.exported.hold();
+        if let Some(part) = pages.memory.part(offset, count) {
+            return Ok(part);
+        }
+        let mut copy = vec![0; count as usize];
+        pages.memory.read(offset, &mut copy).map_err(|why| of_memory(&why))?;
+        Ok(copy.into())
     }
 
     /// Copies this range of other memory to `offset`.

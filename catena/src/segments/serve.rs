@@ -93,10 +93,13 @@ impl Hub {
             Todo::Read { id, memory, offset, count, order, tell } => {
                 let pages = memory.hold();
                 drop(machine);
-                let data = copied(count as usize, |out| {
-                    let read = pages.memory.read(offset, out).is_ok();
-                    turn(out, order);
-                    read
+                let as_it_is = if order == Order::Bytes { pages.memory.part(offset, count.into()) } else { None };
+                let data = as_it_is.or_else(|| {
+                    copied(count as usize, |out| {
+                        let read = pages.memory.read(offset, out).is_ok();
+                        turn(out, order);
+                        read
+                    })
                 });
                 drop(pages);
                 match data {

@@ -2,16 +2,16 @@
 
 use std::{
     fmt,
-    sync::{Arc, PoisonError},
+    sync::{Arc, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
 
 use catena_segment::{Attached, Bell, Reached};
-use catena_wire::SegmentRefusal;
+use catena_wire::{Exception, SegmentRefusal};
 
 use super::{
     Imported, Wish, door,
-    errors::of_refusal,
+    errors::{of_memory, of_refusal},
     near::{Near, NearResult},
 };
 
@@ -48,8 +48,9 @@ pub(super) struct Wants {
     pub(super) wish: Wish,
 }
 
-/// The way that one access takes.
+/// The way that one access takes, where the pages are not mapped here yet.
 pub(super) enum Chosen {
+    /// They are, as of this moment.
     Near,
     Remote(Arc<dyn Reached>),
     Link,
@@ -58,7 +59,7 @@ pub(super) enum Chosen {
 /// What an import has of the two ways beside the link.
 #[derive(Default)]
 pub(super) struct Ways {
-    /// Pages, if those that were mapped first are not enough.
+    /// Pages, if those that were mapped first are not the segment's any more.
     near: Option<Arc<Near>>,
     /// When the owner last did not share, or shared less than was wanted.
     near_refused: Option<Instant>,
@@ -91,7 +92,11 @@ impl Imported {
     /// Decides as for a READ of the whole segment, without doing one: the way, and why it is no better one, for people.
     pub async fn explain(&self) -> (Way, String) {
         let wants = Wants { bytes: self.inner.bytes, write: false, wish: Wish::default() };
-        let way = match self.choose(wants).await {
+        let chosen = match self.near_for(false).await {
+            true => Chosen::Near,
+            false => self.choose(wants).await,
+        };
+        let way = match chosen {
             Chosen::Near => Way::SharedMemory,
             Chosen::Remote(_) => Way::Rdma,
             Chosen::Link => Way::Link,
@@ -119,24 +124,13 @@ impl Imported {
         (way, text)
     }
 
-    /// The decision.
-    pub(super) async fn choose(&self, wants: Wants) -> Chosen {
-        // Memory never makes anybody wait: whoever only reads it would keep its thread from all others.
-        tokio::task::coop::consume_budget().await;
-        if self.on_pages(wants.write, |_| ()).is_some() {
-            return Chosen::Near;
-        }
-        // The long ways are boxed: else each access in memory would carry the state of a request in its own, and copy it about.
-        Box::pin(self.come_near_or_far(wants)).await
-    }
-
     /// Whether the segment is mapped here, or is by asking for it.
     pub(super) async fn near_for(&self, write: bool) -> bool {
-        tokio::task::coop::consume_budget().await;
         self.on_pages(write, |_| ()).is_some() || Box::pin(self.come_near(write)).await
     }
 
-    async fn come_near_or_far(&self, wants: Wants) -> Chosen {
+    /// The decision, for what found no pages that are enough for it.
+    pub(super) async fn choose(&self, wants: Wants) -> Chosen {
         if self.come_near(wants.write).await {
             return Chosen::Near;
         }
@@ -156,20 +150,33 @@ impl Imported {
 
     // Shared memory.
 
-    /// Does something with the pages that are mapped here, if they are, and may be written to where that is needed.
-    pub(super) fn on_pages<T>(&self, write: bool, act: impl FnOnce(&Arc<Near>) -> T) -> Option<T> {
-        let enough = |near: &Arc<Near>| near.is_writable() || !write;
-        if let Some(first) = self.inner.first.get()
-            && enough(first)
-            && first.is_live()
-        {
-            return Some(act(first));
+    /// An access in memory. `None`: nothing came of it, and the pages were left if they are not the segment's any more.
+    pub(super) fn in_memory<T>(
+        &self,
+        write: bool,
+        access: impl FnOnce(&Near) -> NearResult<T>,
+    ) -> Option<Result<T, Exception>> {
+        match self.on_pages(write, |near| access(near))? {
+            NearResult::Done(done) => Some(Ok(done)),
+            NearResult::Wrong(why) => Some(Err(of_memory(&why))),
+            NearResult::Elsewhere => {
+                self.leave();
+                None
+            }
+            NearResult::Unknown => {
+                self.leave();
+                Some(Err(self.moved("its owner left the shared pages at that moment")))
+            }
         }
-        self.ways().near.as_ref().filter(|near| enough(near)).map(act)
     }
 
-    pub(super) fn pages_do<T>(&self, write: bool, access: impl FnOnce(&Arc<Near>) -> NearResult<T>) -> NearResult<T> {
-        self.on_pages(write, access).unwrap_or(NearResult::Elsewhere)
+    /// Does something with the pages that are mapped here, if they are, and may be written to where that is needed.
+    pub(super) fn on_pages<T>(&self, write: bool, act: impl FnOnce(&Arc<Near>) -> T) -> Option<T> {
+        let firsts = &self.inner.firsts[usize::from(write)..];
+        match firsts.iter().filter_map(OnceLock::get).find(|first| first.is_live()) {
+            Some(first) => Some(act(first)),
+            None => self.ways().near.as_ref().filter(|near| near.is_writable() || !write).map(act),
+        }
     }
 
     /// The pages, apart from what else is known of the segment: whoever keeps them keeps nothing of this node. `None`: they are not mapped here, and
@@ -197,12 +204,13 @@ impl Imported {
         };
         let enough = near.is_writable() || !write;
         ways.near_refused = (!enough).then(Instant::now);
-        ways.near = self.inner.first.set(Arc::new(near)).err();
+        ways.near = self.inner.firsts[usize::from(near.is_writable())].set(Arc::new(near)).err();
         enough
     }
 
     /// The pages are not the segment's any more.
-    pub(super) fn leave(&self) {
+    #[cold]
+    fn leave(&self) {
         let mut ways = self.ways_mut();
         if ways.near.as_ref().is_some_and(|near| !near.is_live()) {
             ways.near = None;

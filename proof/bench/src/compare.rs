@@ -4,7 +4,13 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 
-use crate::{Failure, keys::KEYS};
+use crate::{
+    Failure,
+    keys::{KEYS, OPTIONAL},
+};
+
+/// How far apart the tenth and the ninetieth percentile of what has one mode may be.
+const WIDE: f64 = 2.5;
 
 /// One summary, as it was written.
 pub(crate) struct Run(Json);
@@ -30,25 +36,33 @@ impl Run {
 /// Says which moved; fails if any did.
 pub(crate) fn compare(paths: &[String]) -> Result<(), Failure> {
     let runs: Vec<_> = paths.iter().map(|path| Run::read(Path::new(path))).collect::<Result<_, _>>()?;
-    let mut moved = 0;
+    let mut unsteady = 0;
     for (key, what, _) in KEYS {
-        let figures: Vec<_> = runs
-            .iter()
-            .map(|run| run.figure(key))
-            .collect::<Option<_>>()
-            .ok_or_else(|| format!("a run has no {key}"))?;
-        let medians: Vec<_> = figures.iter().map(|(median, _)| *median).collect();
-        let verdict = match has_moved(&figures) {
-            true => "MOVED",
-            false => "holds",
+        let figures: Option<Vec<_>> = runs.iter().map(|run| run.figure(key)).collect();
+        let Some(figures) = figures else {
+            if OPTIONAL.contains(key) {
+                continue;
+            }
+            return Err(format!("a run has no {key}").into());
         };
-        moved += usize::from(has_moved(&figures));
+        let medians: Vec<_> = figures.iter().map(|(median, _)| *median).collect();
+        let verdict = match () {
+            () if has_moved(&figures) => "MOVED",
+            () if figures.iter().any(|(_, spread)| is_wide(spread)) => "WIDE ",
+            () => "holds",
+        };
+        unsteady += usize::from(verdict != "holds");
         println!("{verdict}  {key:<24} {medians:?}  {what}");
     }
-    match moved {
+    match unsteady {
         0 => Ok(()),
-        _ => Err(format!("{moved} figures moved by more than their spread: mend or drop them").into()),
+        _ => Err(format!("{unsteady} figures moved by more than their spread, or have two modes: mend or drop them").into()),
     }
+}
+
+/// Whether one run had several modes, rather than a spread: its median is of whichever came more often.
+fn is_wide([p10, p90]: &[f64; 2]) -> bool {
+    *p90 > WIDE * p10.abs() + 0.011
 }
 
 /// Whether the medians lie further apart than the widest spread of one run.

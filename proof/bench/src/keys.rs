@@ -19,6 +19,16 @@ impl Goal {
             Open => true,
         }
     }
+
+    /// The goal, and whether a median meets it, for a page.
+    pub(crate) fn judge(self, median: f64) -> String {
+        let met = if self.is_met(median) { "met" } else { "missed" };
+        match self {
+            AtMost(goal) => format!("at most {goal}: {met}"),
+            AtLeast(goal) => format!("at least {goal}: {met}"),
+            Open => String::new(),
+        }
+    }
 }
 
 /// Measured only where what it needs is installed.

@@ -17,6 +17,7 @@ mod memory;
 mod mesh;
 mod micro;
 mod moving;
+mod one_core;
 mod page;
 mod peers;
 mod replies;
@@ -47,7 +48,7 @@ catena-bench micro DIR [--smoke]  the Quatrain paper's micro benchmark
 catena-bench compare FILES which figures moved between runs by more than their spread
 catena-bench page [FILE]   fills the table of docs/src/figures.md from a summary
 catena-bench profile chain_js|chain_wasm|tonic4|call [IN_FLIGHT [ROUNDS]]
-catena-bench profile read|raw|read_shared|write_shared|stream|raw_stream";
+catena-bench profile read|raw|read_shared|write_shared|long|long_near|tonic_long|stream|raw_stream";
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -99,12 +100,9 @@ async fn begin() -> ExitCode {
 /// One job over and over, for a profiler to look at or to compare builds.
 async fn profile(arguments: &[String]) -> Result<(), Failure> {
     let job = match arguments.first().map_or("", String::as_str) {
-        "read" => return segments::profile("read", PROFILE_ROUNDS).await,
-        "raw" => return segments::profile("raw", PROFILE_ROUNDS).await,
-        "read_shared" => return segments::profile("read_shared", PROFILE_ROUNDS).await,
-        "write_shared" => return segments::profile("write_shared", PROFILE_ROUNDS).await,
-        "stream" => return segments::profile("stream", PROFILE_ROUNDS).await,
-        "raw_stream" => return segments::profile("raw_stream", PROFILE_ROUNDS).await,
+        of_segments if segments::PROFILED.contains(&of_segments) => {
+            return segments::profile(of_segments, PROFILE_ROUNDS).await;
+        }
         "chain_js" => peers::Job::ChainJs,
         "chain_wasm" => peers::Job::ChainWasm,
         "tonic4" => peers::Job::Tonic4,

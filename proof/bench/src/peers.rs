@@ -32,12 +32,14 @@ pub(crate) struct Peers {
     bare: Mesh,
     grpc: Grpc,
     ring: Mutex<Ring>,
+    ring_servers: Vec<Server>,
 }
 
 impl Peers {
     pub(crate) async fn start(sandbox: &Sandbox) -> Result<Self, Failure> {
         let (nodes, [mesh, bare]) = Mesh::start(sandbox).await?;
-        Ok(Self { nodes, mesh, bare, grpc: Grpc::start().await?, ring: Mutex::new(Ring::start().await?) })
+        let (ring, ring_servers) = Ring::start().await?;
+        Ok(Self { nodes, mesh, bare, grpc: Grpc::start().await?, ring: Mutex::new(ring), ring_servers })
     }
 
     /// Processor time that everybody has taken who takes part in a job, in seconds.
@@ -48,6 +50,11 @@ impl Peers {
         };
         let each = futures_util::future::try_join_all(servers.iter().map(Server::cpu_s)).await?;
         Ok(each.into_iter().sum())
+    }
+
+    /// Of all servers.
+    pub(crate) fn processes(&self) -> impl Iterator<Item = u32> {
+        self.nodes.iter().chain(&self.grpc.servers).chain(&self.ring_servers).filter_map(Server::process)
     }
 
     pub(crate) async fn once(&self, job: Job) -> Result<(), Failure> {

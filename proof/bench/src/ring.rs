@@ -15,11 +15,11 @@ const MESSAGE_BYTES: usize = 64;
 pub(crate) struct Ring {
     first: TcpStream,
     last: TcpStream,
-    _servers: Vec<Server>,
 }
 
 impl Ring {
-    pub(crate) async fn start() -> Result<Self, Failure> {
+    /// The ring, and its servers, which are to be held.
+    pub(crate) async fn start() -> Result<(Self, Vec<Server>), Failure> {
         let home = TcpListener::bind("127.0.0.1:0").await?;
         let mut next = home.local_addr()?.to_string();
         let mut servers = Vec::new();
@@ -31,7 +31,7 @@ impl Ring {
         let first = TcpStream::connect(&next).await?;
         first.set_nodelay(true)?;
         let (last, _) = home.accept().await?;
-        Ok(Self { first, last, _servers: servers })
+        Ok((Self { first, last }, servers))
     }
 
     pub(crate) async fn round(&mut self) -> Result<(), Failure> {

@@ -32,6 +32,11 @@ impl Server {
         Ok(Self { address, talk: Mutex::new((to, lines)), child })
     }
 
+    /// Its process.
+    pub(crate) fn process(&self) -> Option<u32> {
+        self.child.id()
+    }
+
     /// Ends it, and returns when its ports are free.
     pub(crate) async fn end(mut self) -> Result<(), Failure> {
         Ok(self.child.kill().await?)

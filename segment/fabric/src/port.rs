@@ -154,7 +154,7 @@ impl Port {
             Allow::Read => ffi::REMOTE_READ,
             Allow::All => ffi::REMOTE_READ | ffi::REMOTE_WRITE,
         };
-        let place = memory.place().cast::<c_void>();
+        let place = memory.place().ok_or("bytes that never change are sent, and not registered")?.cast::<c_void>();
         let mr = self.register(place, memory.bytes() as usize, access, key);
         let mr = mr.map_err(|code| self.provider.library.explain(-code))?;
         self.offered = Some((mr, memory));

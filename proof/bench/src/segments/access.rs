@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::{
     each_ns,
-    peers::{CELL_BYTES, Job, Peers},
+    peers::{CELL_BYTES, Job, Peers, Shared},
 };
 use crate::{
     Failure,
@@ -39,21 +39,19 @@ pub(super) async fn measure(peers: &Peers, blocks: usize) -> Result<Accesses, Fa
             each_ns(peers, Job::Read, IN_A_BLOCK).await?,
             each_ns(peers, Job::Cas, IN_A_BLOCK).await?,
             each_ns(peers, Job::WriteFlush, IN_A_BLOCK).await? / 2.0,
-            together_ns(peers, Job::ReadShared).await?,
-            together_ns(peers, Job::WriteShared).await?,
+            together_ns(peers, Shared::Read).await?,
+            together_ns(peers, Shared::Write).await?,
             local_write_ns(),
-            together_ns(peers, Job::CasShared).await?,
+            together_ns(peers, Shared::Cas).await?,
         ])
     };
     let [raw, read, cas, write, read_shared, write_shared, local, cas_shared] = in_rounds(blocks, block).await?;
     Ok(Accesses { raw, read, write, cas, read_shared, write_shared, cas_shared, local })
 }
 
-async fn together_ns(peers: &Peers, job: Job) -> Result<f64, Failure> {
+async fn together_ns(peers: &Peers, access: Shared) -> Result<f64, Failure> {
     let began = Instant::now();
-    for _ in 0..TOGETHER {
-        peers.once(job).await?;
-    }
+    peers.repeat(access, TOGETHER).await?;
     Ok(began.elapsed().as_nanos() as f64 / TOGETHER as f64)
 }
 

@@ -17,9 +17,9 @@ use std::{sync::Arc, time::Instant};
 use bytes::Bytes;
 pub(crate) use held::{export_bytes, import_bytes};
 pub(crate) use owner::{monotonic_ns, serve};
-use peers::{Job, Peers};
+use peers::{Job, Peers, Shared};
 
-use crate::{Failure, stats::Spread, summary::Summary};
+use crate::{Failure, one_core::OneCore, stats::Spread, summary::Summary};
 
 /// How much of each is measured.
 #[derive(Clone, Copy, Debug)]
@@ -36,23 +36,28 @@ pub(crate) async fn measure(scale: Scale, summary: &mut Summary) -> Result<(), F
     let peers = Arc::new(Peers::start().await?);
     // In a task, as every server is.
     let measured = tokio::spawn(async move {
+        let held = OneCore::hold(peers.processes())?;
         let access = access::measure(&peers, scale.blocks).await?;
         let notified = notified::measure(&peers, scale.blocks).await?;
         let naming = naming::measure(&peers, scale.blocks).await?;
+        let short = messages::short_ratio(&peers, scale.blocks).await?;
+        drop(held);
         let streams = stream::measure(&peers, scale).await?;
-        let messages = messages::measure(&peers, scale.blocks).await?;
+        let long = messages::long_ratios(&peers, scale.blocks).await?;
         let cpu = owner_cpu::measure(&peers, scale.rounds).await?;
         let rdma = rdma::measure(&peers, scale.blocks).await?;
-        Ok::<_, Failure>((access, notified, naming, streams, messages, cpu, rdma))
+        Ok::<_, Failure>((access, notified, naming, streams, short, long, cpu, rdma))
     });
-    let (access, notified, naming, streams, messages, cpu, rdma) = measured.await??;
+    let (access, notified, naming, streams, short, [long, long_near], cpu, rdma) = measured.await??;
     summary.put_table("table-2", table::of_operations(&access, &notified, &streams));
     summary.put_table("table-3", table::of_names(&naming));
     access.report(summary);
     summary.put("notify_us", Spread::of(notified.by_link));
     naming.report(summary);
     streams.report(summary);
-    messages.report(summary);
+    summary.put("short_ratio", short);
+    summary.put("long_tonic", long);
+    summary.put("long_tonic_near", long_near);
     cpu.report(summary);
     if let Some(rdma) = rdma {
         summary.put("read_rdma_tcp_ratio", rdma);
@@ -60,32 +65,38 @@ pub(crate) async fn measure(scale: Scale, summary: &mut Summary) -> Result<(), F
     Ok(())
 }
 
+/// What [`profile`] knows.
+pub(crate) const PROFILED: [&str; 9] =
+    ["read", "raw", "read_shared", "write_shared", "long", "long_near", "tonic_long", "stream", "raw_stream"];
+
 /// One thing over and over, for a profiler.
-pub(crate) async fn profile(what: &'static str, rounds: usize) -> Result<(), Failure> {
+pub(crate) async fn profile(what: &str, rounds: usize) -> Result<(), Failure> {
     /// Of single accesses, and bytes of a stream.
     const TOGETHER: usize = 50_000;
+    const LONG: usize = 2_000;
     const STREAM_BYTES: usize = 256 << 20;
     let peers = Arc::new(Peers::start().await?);
     let block = Bytes::from(vec![7; 64 << 10]);
     let blocks = STREAM_BYTES / block.len();
     for _ in 0..rounds {
-        let (peers, block, began) = (Arc::clone(&peers), block.clone(), Instant::now());
-        let job = match what {
-            "read" => Some(Job::Read),
-            "raw" => Some(Job::Raw),
-            "write_shared" => Some(Job::WriteShared),
-            "read_shared" => Some(Job::ReadShared),
-            _ => None,
-        };
+        let (peers, block, job, began) = (Arc::clone(&peers), block.clone(), what.to_owned(), Instant::now());
         let work = async move {
-            match (job, what == "stream") {
-                (Some(job), _) => each_ns(&peers, job, TOGETHER).await,
-                (None, true) => peers.write_blocks(&peers.bulk, &block, blocks).await.map(|()| 0.0),
-                (None, false) => peers.stream_blocks(&block, blocks).await.map(|()| 0.0),
-            }
+            let ((), count) = match &*job {
+                "read" => (each_ns(&peers, Job::Read, TOGETHER).await.map(drop)?, TOGETHER),
+                "raw" => (each_ns(&peers, Job::Raw, TOGETHER).await.map(drop)?, TOGETHER),
+                "long" => (each_ns(&peers, Job::Long, LONG).await.map(drop)?, LONG),
+                "long_near" => (each_ns(&peers, Job::LongNear, LONG).await.map(drop)?, LONG),
+                "tonic_long" => (each_ns(&peers, Job::TonicLong, LONG).await.map(drop)?, LONG),
+                "write_shared" => (peers.repeat(Shared::Write, 20 * TOGETHER).await?, 20 * TOGETHER),
+                "read_shared" => (peers.repeat(Shared::Read, 20 * TOGETHER).await?, 20 * TOGETHER),
+                "stream" => (peers.write_blocks(&peers.bulk, &block, blocks).await?, blocks),
+                _ => (peers.stream_blocks(&block, blocks).await?, blocks),
+            };
+            Ok::<_, Failure>(count)
         };
-        let each_ns = tokio::spawn(work).await??;
-        println!("{what}: {each_ns:.0} ns each, {:.3} s in all", began.elapsed().as_secs_f64());
+        let count = tokio::spawn(work).await??;
+        let took = began.elapsed();
+        println!("{what}: {:.1} ns each, {:.3} s in all", took.as_nanos() as f64 / count as f64, took.as_secs_f64());
     }
     Ok(())
 }

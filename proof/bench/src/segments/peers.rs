@@ -43,12 +43,17 @@ pub(crate) enum Job {
     LongNear,
     /// A gRPC call that takes 1 MiB there.
     TonicLong,
-    /// READ of 64 bytes in shared memory.
-    ReadShared,
-    /// WRITE of 40 bytes there.
-    WriteShared,
-    /// CAS of 8 bytes there.
-    CasShared,
+}
+
+/// An access in shared memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Shared {
+    /// READ of 64 bytes.
+    Read,
+    /// WRITE of 40 bytes.
+    Write,
+    /// CAS of 8 bytes.
+    Cas,
 }
 
 /// Everybody who takes part.
@@ -116,12 +121,21 @@ impl Peers {
         self.owner.address.split(' ').next().unwrap_or_default()
     }
 
+    /// Of both servers.
+    pub(crate) fn processes(&self) -> impl Iterator<Item = u32> {
+        [&self.owner, &self.tonic].into_iter().filter_map(Server::process)
+    }
+
     /// Processor time that the one who is asked has taken, in seconds.
     pub(crate) async fn cpu_s(&self, job: Job) -> Result<f64, Failure> {
         match job {
             Job::Tonic | Job::TonicLong => self.tonic.cpu_s().await,
-            _ => self.owner.cpu_s().await,
+            _ => self.owner_cpu_s().await,
         }
+    }
+
+    pub(crate) async fn owner_cpu_s(&self) -> Result<f64, Failure> {
+        self.owner.cpu_s().await
     }
 
     pub(crate) async fn once(&self, job: Job) -> Result<(), Failure> {
@@ -149,15 +163,31 @@ impl Peers {
             Job::Long => self.post.send_long(POST, Long::of(self.long.clone())).await?.completed().await?,
             Job::LongNear => self.post_near.send_long(POST, Long::of(self.long.clone())).await?.completed().await?,
             Job::TonicLong => drop(self.grpc.clone().call(Payload { data: self.long.clone() }).await?),
-            Job::ReadShared => {
-                let mut out = [0; SMALL_BYTES];
-                self.words_shared.read_into(0, &mut out).await?;
-                std::hint::black_box(&out);
+        }
+        Ok(())
+    }
+
+    /// So many accesses in shared memory, one behind the other.
+    pub(crate) async fn repeat(&self, access: Shared, count: usize) -> Result<(), Failure> {
+        let memory = &self.words_shared;
+        match access {
+            Shared::Read => {
+                for _ in 0..count {
+                    let mut out = [0; SMALL_BYTES];
+                    memory.read_into(0, &mut out).await?;
+                    std::hint::black_box(&out);
+                }
             }
-            Job::WriteShared => {
-                self.words_shared.write(0, Bytes::from_static(&[7; CELL_BYTES])).await?;
+            Shared::Write => {
+                for _ in 0..count {
+                    memory.write(0, Bytes::from_static(&[7; CELL_BYTES])).await?;
+                }
             }
-            Job::CasShared => drop(self.words_shared.cas(SWAPPED_AT, 0, 0).await?),
+            Shared::Cas => {
+                for _ in 0..count {
+                    std::hint::black_box(memory.cas(SWAPPED_AT, 0, 0).await?);
+                }
+            }
         }
         Ok(())
     }
