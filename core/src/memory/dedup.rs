@@ -11,8 +11,9 @@ use alloc::{
     sync::Arc,
     vec::Vec,
 };
-use catena_wire::{Branch, Brought, ChainId, Encoded, Exception, NodeId, NodeRef, StepKey, Value};
+use catena_wire::{Brought, ChainId, Encoded, Exception, NodeId, NodeRef, StepKey, Value};
 
+use super::records::Records;
 use crate::{Policy, SessionId, Time, activation::Activation};
 
 /// What is known of a step.
@@ -134,7 +135,7 @@ struct Peer {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DedupTable {
-    records: BTreeMap<StepKey, StepRecord>,
+    records: Records,
     peers: BTreeMap<NodeId, Peer>,
     /// How many records wait in `peers`.
     finished: usize,
@@ -156,14 +157,12 @@ impl DedupTable {
 
     /// Everything known of a chain.
     pub(crate) fn of_chain(&self, chain: ChainId) -> impl Iterator<Item = (&StepKey, &StepRecord)> {
-        let first = StepKey { chain, branch: Branch::root(), step: 0 };
-        self.records.range(first..).take_while(move |(key, _)| key.chain == chain)
+        self.records.of_chain(chain)
     }
 
     /// The chain's stay here in which this step was made: the step by which it came, and what is known of that.
     pub(crate) fn stay_of(&self, key: &StepKey) -> Option<(&StepKey, &StepRecord)> {
-        let first = StepKey { step: 0, ..key.clone() };
-        self.records.range(first..=key.clone()).next_back()
+        self.records.last_up_to(key)
     }
 
     pub(crate) const fn payload_bytes(&self) -> usize {
@@ -245,9 +244,8 @@ impl DedupTable {
 
     /// Forgets what would answer a chain's finished steps once more; that they were done stays known. Returns the nodes to which the chain went from them.
     pub(crate) fn release(&mut self, chain: ChainId) -> Vec<Arc<NodeRef>> {
-        let first = StepKey { chain, branch: Branch::root(), step: 0 };
         let mut next = Vec::new();
-        for (_, record) in self.records.range_mut(first..).take_while(|(key, _)| key.chain == chain) {
+        for record in self.records.of_chain_mut(chain) {
             let StepRecord::Done(done) = record else { continue };
             if done.payload.take().is_some() {
                 self.payload_bytes -= done.bytes;

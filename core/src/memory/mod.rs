@@ -4,6 +4,7 @@ mod dedup;
 mod fences;
 mod listeners;
 mod over;
+mod records;
 mod way;
 
 pub(crate) use dedup::{ASKERS_MAX, DedupTable, DoneStep, Fate, Payload, Sent, StepRecord, fingerprint};

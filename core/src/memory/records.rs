@@ -1,0 +1,121 @@
+//! Steps' records, to be found by key and by chain. There are up to hundreds of thousands, and each is looked for a few times, minutes apart: so what the order of chains is
+//! kept in is small, and a chain's record lies beside it. Of most chains a node has one.
+
+use alloc::{
+    boxed::Box,
+    collections::{BTreeMap, btree_map::Entry},
+};
+use catena_wire::{ChainId, StepKey};
+
+use super::dedup::StepRecord;
+
+/// Records by chain.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Records {
+    chains: BTreeMap<Place, Steps>,
+}
+
+/// A chain's place in the order: its number first, which is drawn at random and tells most apart.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Place([u64; 3]);
+
+#[derive(Clone, Debug)]
+enum Steps {
+    One(Box<(StepKey, StepRecord)>),
+    Many(Box<BTreeMap<StepKey, StepRecord>>),
+}
+
+impl Place {
+    const fn of(chain: ChainId) -> Self {
+        let ChainId { origin, number } = chain;
+        Self([(number >> 64) as u64, number as u64, origin.0])
+    }
+}
+
+impl Records {
+    pub(super) fn get(&self, key: &StepKey) -> Option<&StepRecord> {
+        match self.chains.get(&Place::of(key.chain))? {
+            Steps::One(one) => Some(&one.1).filter(|_| one.0 == *key),
+            Steps::Many(many) => many.get(key),
+        }
+    }
+
+    pub(super) fn get_mut(&mut self, key: &StepKey) -> Option<&mut StepRecord> {
+        match self.chains.get_mut(&Place::of(key.chain))? {
+            Steps::One(one) => Some(&mut one.1).filter(|_| one.0 == *key),
+            Steps::Many(many) => many.get_mut(key),
+        }
+    }
+
+    /// In the order of their keys.
+    pub(super) fn of_chain(&self, chain: ChainId) -> impl Iterator<Item = (&StepKey, &StepRecord)> {
+        let (one, many) = match self.chains.get(&Place::of(chain)) {
+            None => (None, None),
+            Some(Steps::One(one)) => (Some((&one.0, &one.1)), None),
+            Some(Steps::Many(many)) => (None, Some(many.iter())),
+        };
+        one.into_iter().chain(many.into_iter().flatten())
+    }
+
+    pub(super) fn of_chain_mut(&mut self, chain: ChainId) -> impl Iterator<Item = &mut StepRecord> {
+        let (one, many) = match self.chains.get_mut(&Place::of(chain)) {
+            None => (None, None),
+            Some(Steps::One(one)) => (Some(&mut one.1), None),
+            Some(Steps::Many(many)) => (None, Some(many.values_mut())),
+        };
+        one.into_iter().chain(many.into_iter().flatten())
+    }
+
+    /// The last of the same branch up to this step.
+    pub(super) fn last_up_to(&self, key: &StepKey) -> Option<(&StepKey, &StepRecord)> {
+        match self.chains.get(&Place::of(key.chain))? {
+            Steps::One(one) => Some((&one.0, &one.1)).filter(|(at, _)| at.branch == key.branch && at.step <= key.step),
+            Steps::Many(many) => {
+                let first = StepKey { step: 0, ..key.clone() };
+                many.range(&first..=key).next_back()
+            }
+        }
+    }
+
+    /// Gives what was there.
+    pub(super) fn insert(&mut self, key: StepKey, record: StepRecord) -> Option<StepRecord> {
+        match self.chains.entry(Place::of(key.chain)) {
+            Entry::Vacant(place) => {
+                place.insert(Steps::One(Box::new((key, record))));
+                None
+            }
+            Entry::Occupied(steps) => steps.into_mut().insert(key, record),
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: &StepKey) {
+        let Entry::Occupied(mut steps) = self.chains.entry(Place::of(key.chain)) else { return };
+        let is_empty = match steps.get_mut() {
+            Steps::One(one) => one.0 == *key,
+            Steps::Many(many) => {
+                many.remove(key);
+                many.is_empty()
+            }
+        };
+        if is_empty {
+            steps.remove();
+        }
+    }
+}
+
+impl Steps {
+    fn insert(&mut self, key: StepKey, record: StepRecord) -> Option<StepRecord> {
+        match self {
+            Self::One(one) if one.0 == key => Some(core::mem::replace(&mut one.1, record)),
+            Self::Many(many) => many.insert(key, record),
+            Self::One(_) => {
+                if let Self::One(one) = core::mem::replace(self, Self::Many(Box::default()))
+                    && let Self::Many(many) = self
+                {
+                    many.extend([*one, (key, record)]);
+                }
+                None
+            }
+        }
+    }
+}
