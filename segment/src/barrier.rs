@@ -6,9 +6,8 @@ use std::sync::LazyLock;
 use rustix::thread::{MembarrierCommand, membarrier, membarrier_query};
 
 /// Whether this process takes part: a barrier that any process raises runs through all threads of this one.
-static TAKES_PART: LazyLock<bool> = LazyLock::new(|| {
-    is_there() && membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok()
-});
+static TAKES_PART: LazyLock<bool> =
+    LazyLock::new(|| is_there() && membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok());
 
 /// Whether this process may raise one.
 static MAY_RAISE: LazyLock<bool> = LazyLock::new(|| is_there() && raise());

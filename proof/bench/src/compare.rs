@@ -56,7 +56,10 @@ pub(crate) fn compare(paths: &[String]) -> Result<(), Failure> {
     }
     match unsteady {
         0 => Ok(()),
-        _ => Err(format!("{unsteady} figures moved by more than their spread, or have two modes: mend or drop them").into()),
+        _ => {
+            Err(format!("{unsteady} figures moved by more than their spread, or have two modes: mend or drop them")
+                .into())
+        }
     }
 }
 

@@ -93,6 +93,8 @@ pub(crate) const KEYS: &[(&str, &str, Goal)] = &[
     ("not_composed_ms", "that copy, composition off, ms", Open),
     ("blob_chain_bound", "chain of 4 hops whose answer holds 10 MB by reference / its bound", AtMost(1.05)),
     ("blob_bytes_needed", "bytes over the client's links and in its hops / bytes of the blob", AtMost(1.02)),
+    ("state_blob_calls", "chain of two whose 4 MiB of state are a blob / two calls, over a link of 32 ms", AtMost(1.0)),
+    ("state_value_calls", "the same with the state as a value", Open),
     (
         "adaptive_worst_pct",
         "adaptive over the better of chain and RPC, exploring and a move included, worst case, %",

@@ -7,6 +7,7 @@ mod blob;
 mod compare;
 mod composition;
 mod cpu;
+mod crossing;
 mod custody;
 mod grpc;
 mod guests;
@@ -43,7 +44,7 @@ const PROFILE_ROUNDS: usize = 10;
 const USAGE: &str = "catena-bench               every figure, to target/bench/summary.json
 catena-bench to FILE       the same, to another file
 catena-bench smoke         a little of everything, to see that it works: no figures
-catena-bench only guests|segments|blob|replies|migration   one part, whole, to look at; written nowhere
+catena-bench only guests|segments|blob|crossing|replies|migration   one part, whole, to look at; written nowhere
 catena-bench micro DIR [--smoke]  the Quatrain paper's micro benchmark
 catena-bench compare FILES which figures moved between runs by more than their spread
 catena-bench page [FILE]   fills the table of docs/src/figures.md from a summary
@@ -127,6 +128,7 @@ async fn only(part: &str) -> Result<(), Failure> {
         "guests" => alone::measure_guests(WHOLE.guests, &mut summary).await?,
         "segments" => segments::measure(WHOLE.segments, &mut summary).await?,
         "blob" => blob::measure(&mesh::sandbox()?, WHOLE.shaped_rounds, &mut summary).await?,
+        "crossing" => crossing::measure(&mesh::sandbox()?, WHOLE.shaped_rounds, &mut summary).await?,
         "replies" => replies::measure(WHOLE.replies, &mut summary).await?,
         "migration" => moving::measure(WHOLE.moves, &mut summary).await?,
         _ => return Err(USAGE.into()),
@@ -209,6 +211,8 @@ async fn measure_all(scale: &Scale, summary: &mut Summary) -> Result<(), Failure
     composition::measure(&sandbox, scale.shaped_rounds, summary).await?;
     eprintln!("blobs: a chain of four hops whose answer holds 10 MB by reference, over shaped links");
     blob::measure(&sandbox, scale.shaped_rounds, summary).await?;
+    eprintln!("state: a chain that carries it, as a value and as a blob, beside two calls, over shaped links");
+    crossing::measure(&sandbox, scale.shaped_rounds, summary).await?;
     eprintln!("adaptive: chains that choose where they run, over shaped links that change");
     let (repetitions, runs) = scale.adaptive;
     adaptive::measure(&sandbox, repetitions, runs, summary).await?;

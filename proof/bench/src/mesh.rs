@@ -108,7 +108,7 @@ pub(crate) fn topology() -> Arc<Topology> {
 
 /// Runs the nodes of a server's process; gives what is to be held, and what to tell of where they are.
 ///
-/// `noop NAME [JOIN JOIN_BARE]`, `slow NAME [JOIN]`, `replying NAME [JOIN]`, `tasks NAME`, `stressed KIND`, `data NAME SITE LISTEN [JOIN]`, `files ROLE SITE FOLDER [JOIN]...`
+/// `noop NAME [JOIN JOIN_BARE]`, `placed NAME SITE [JOIN]`, `slow NAME [JOIN]`, `replying NAME [JOIN]`, `tasks NAME`, `stressed KIND`, `data NAME SITE LISTEN [JOIN]`, `files ROLE SITE FOLDER [JOIN]...`
 pub(crate) async fn serve(kind: &[&str]) -> Result<(Vec<Node>, String), Failure> {
     let node = |name: &str| Node::builder(name).cache_dir(MODULES).listen("127.0.0.1:0");
     let shaped = |name: &str, site: &str| node(name).site(site).topology(topology());
@@ -119,6 +119,11 @@ pub(crate) async fn serve(kind: &[&str]) -> Result<(Vec<Node>, String), Failure>
             let noop = || Service::new(name).function_raw("noop", async |_, value| Ok(value));
             let node = |at: usize| joined(node(name).sandbox(sandbox.clone()).service(noop()), joins.get(at), None);
             vec![node(0).start().await?, node(1).policy(without_custody()).start().await?]
+        }
+        ["placed", name, site, ref joins @ ..] => {
+            let noop = Service::new(name).function_raw("noop", async |_, value| Ok(value));
+            // Whom it joins is in Mountain View.
+            vec![joined(shaped(name, site).service(noop), joins, Some("mtv")).start().await?]
         }
         ["slow", name, ref joins @ ..] => {
             vec![joined(node(name).service(split::service(name)), joins, None).start().await?]

@@ -20,7 +20,8 @@ pub(crate) fn fill(page: &Path, summary: &Path) -> Result<(), Failure> {
     for line in std::fs::read_to_string(page)?.lines() {
         match key_of(line).zip(line.splitn(5, '|').nth(4)) {
             Some((key, says)) => {
-                let (_, _, goal) = KEYS.iter().find(|(known, ..)| *known == key).ok_or_else(|| format!("{key} is no key"))?;
+                let (_, _, goal) =
+                    KEYS.iter().find(|(known, ..)| *known == key).ok_or_else(|| format!("{key} is no key"))?;
                 let (measured, goal) = match run.figure(key) {
                     Some((median, [p10, p90])) => (format!("{median} ({p10} to {p90})"), goal.judge(median)),
                     None if OPTIONAL.contains(&key) => ("not measured".to_owned(), String::new()),
