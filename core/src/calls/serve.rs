@@ -58,8 +58,8 @@ impl Calls {
                 self.answer(ground, request, Err(why));
             }
             None => {
-                if let Some(duplicate) = &request.duplicate {
-                    ground.fences.note(ground.clock.now(), duplicate, &ground.policy);
+                if bug!(ground.policy, RefusedFences) {
+                    note_mark(ground, &request);
                 }
                 let verdict = ground.check_remembered(&key, from.id, age_us).and_then(|()| {
                     let Request { service, function, duplicate, .. } = &request;
@@ -96,10 +96,14 @@ impl Calls {
                 let message = format!("the call had no time left when it reached {me}");
                 return Err(Exception::new(names::DEADLINE_EXCEEDED, Fault::Caller, message));
             }
-            ground.check_running()
+            ground.check_running(request.by)
         });
         match verdict {
-            Ok(()) => self.run_service(ground, request),
+            Ok(()) => {
+                // Only by now: whoever is refused leaves no fence behind.
+                note_mark(ground, &request);
+                self.run_service(ground, request);
+            }
             Err(why) => {
                 let path = [me.clone()];
                 let why = why.calling(&request.service, &request.function).at_step(0, &path);
@@ -110,8 +114,7 @@ impl Calls {
 
     /// How many functions of that service run here.
     pub(crate) fn running(&self, service: &str) -> usize {
-        let running = |call: &Call| matches!(call.stage, Stage::Running) && call.request.service == service;
-        self.calls.values().filter(|call| running(call)).count()
+        self.running.get(service).copied().unwrap_or_default()
     }
 
     /// A service function has read so much of blobs, and is about to end.
@@ -205,6 +208,13 @@ impl Calls {
             Outcome::Threw(why) => Err(delivery.conclude(why.calling(&request.service, &request.function))),
         };
         Some((request, result, Brought { hops_left, ..brought }))
+    }
+}
+
+/// The chain that makes this call may be under way twice: who comes after it on another way is told by that.
+fn note_mark(ground: &mut Ground, request: &Request) {
+    if let (Some(_), Some(duplicate)) = (&request.key, &request.duplicate) {
+        ground.fences.note(ground.clock.now(), request.by, duplicate, &ground.policy);
     }
 }
 

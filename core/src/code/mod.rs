@@ -40,6 +40,8 @@ pub(crate) struct Codes {
     /// There is a registry that keeps functions beyond the life of every node.
     has_registry: bool,
     fetches: BTreeMap<Hash, Fetch>,
+    /// Of these, what each node was asked for.
+    asked: BTreeSet<(NodeId, Hash)>,
     timers: Timers<Hash>,
     /// Which node has been sent which function, so that it rides along only once a link.
     sent: BTreeSet<(NodeId, Hash)>,
@@ -109,7 +111,9 @@ impl Codes {
     /// Whoever was asked does not have it, is gone, is late, or sent something else.
     pub(crate) fn ask_next(&mut self, now: Time, out: &mut Outbox, code: Hash, policy: &Policy) -> GivenUp {
         let Some(fetch) = self.fetches.get_mut(&code) else { return Vec::new() };
-        fetch.asked = None;
+        if let Some(before) = fetch.asked.take() {
+            self.asked.remove(&(before, code));
+        }
         let Some(source) = fetch.sources.pop_front() else {
             if !self.has_registry || fetch.registry != Registry::NotYet {
                 return self.finish(code);
@@ -120,6 +124,7 @@ impl Codes {
             return Vec::new();
         };
         fetch.asked = Some(source.id);
+        self.asked.insert((source.id, code));
         fetch.tried.push(source.id);
         self.timers.set(code, now.after(policy.code_fetch_timeout_us));
         let receipt = Receipt::WantCode(Wanted { code, from: source.id });
@@ -158,7 +163,11 @@ impl Codes {
     /// It is here, or nobody has it: these sessions wait for it.
     pub(crate) fn finish(&mut self, code: Hash) -> Vec<SessionId> {
         self.timers.clear(code);
-        self.fetches.remove(&code).map(|fetch| fetch.sessions.into_iter().collect()).unwrap_or_default()
+        let Some(fetch) = self.fetches.remove(&code) else { return Vec::new() };
+        if let Some(asked) = fetch.asked {
+            self.asked.remove(&(asked, code));
+        }
+        fetch.sessions.into_iter().collect()
     }
 
     pub(crate) fn take_late(&mut self, now: Time) -> Option<Hash> {
@@ -188,7 +197,6 @@ impl Codes {
         for pair in &gone {
             self.sent.remove(pair);
         }
-        let asked = self.fetches.iter().filter(|(_, fetch)| fetch.asked == Some(node));
-        asked.map(|(code, _)| *code).collect()
+        self.asked.range(low..=high).map(|(_, code)| *code).collect()
     }
 }

@@ -13,7 +13,7 @@ use alloc::{
 };
 use catena_wire::{Branch, Brought, ChainId, Encoded, Exception, NodeId, NodeRef, StepKey, Value};
 
-use crate::{Policy, SessionId, Time, activation::Activation};
+use crate::{Policy, SessionId, Time, activation::Activation, collections::Shares};
 
 /// What is known of a step.
 #[derive(Clone, Debug)]
@@ -79,9 +79,6 @@ pub(crate) struct Sent {
 /// Who may ask for the same step's call at one time: a chain is in few places.
 pub(crate) const ASKERS_MAX: usize = 64;
 
-/// One peer's share of the records: the most that its steps may take of them while others need room.
-const PEER_SHARE: usize = 4;
-
 impl StepRecord {
     /// Whether the chain came here from that node.
     pub(crate) fn came_from(&self, node: NodeId) -> bool {
@@ -136,8 +133,8 @@ struct Peer {
 pub(crate) struct DedupTable {
     records: BTreeMap<StepKey, StepRecord>,
     peers: BTreeMap<NodeId, Peer>,
-    /// How many records wait in `peers`.
-    finished: usize,
+    /// How many records wait in `peers`, and of whom.
+    finished: Shares,
     /// Those with a payload, the oldest first.
     payloads: VecDeque<(Time, StepKey)>,
     payload_bytes: usize,
@@ -238,9 +235,10 @@ impl DedupTable {
         self.put(key.clone(), StepRecord::Done(DoneStep { fate, from, to, payload, at: awake, bytes }));
         self.payload_bytes += bytes;
         self.payloads.push_back((awake, key.clone()));
-        self.peers.entry(peer).or_default().finished.push_back((awake, key.clone()));
-        self.finished += 1;
         self.make_room(peer, policy);
+        self.peers.entry(peer).or_default().finished.push_back((awake, key.clone()));
+        self.finished.add(peer);
+        self.drop_payloads(policy);
     }
 
     /// Forgets what would answer a chain's finished steps once more; that they were done stays known. Returns the nodes to which the chain went from them.
@@ -280,7 +278,7 @@ impl DedupTable {
         }
     }
 
-    fn make_room(&mut self, newest: NodeId, policy: &Policy) {
+    fn drop_payloads(&mut self, policy: &Policy) {
         let full = |steps: &Self| {
             steps.payload_bytes > policy.step_payload_bytes_max || steps.payloads.len() > policy.step_records_max
         };
@@ -294,12 +292,13 @@ impl DedupTable {
                 self.payload_bytes -= bytes;
             }
         }
-        let share = policy.step_records_max / PEER_SHARE;
-        while self.finished > policy.step_records_max {
-            // Whoever has more than its share makes room first, then whoever has most.
-            let over = |id: &NodeId| self.peers.get(id).is_some_and(|peer| peer.finished.len() > share);
-            let most = || self.peers.iter().max_by_key(|(_, peer)| peer.finished.len()).map(|(id, _)| *id);
-            let Some(peer) = Some(newest).filter(over).or_else(most) else { return };
+    }
+
+    /// For one more record of a step that this peer brought.
+    fn make_room(&mut self, newest: NodeId, policy: &Policy) {
+        while self.finished.all() >= policy.step_records_max
+            && let Some(peer) = self.finished.gives_way(newest, policy.step_records_max)
+        {
             self.drop_oldest(peer, true);
         }
     }
@@ -307,7 +306,7 @@ impl DedupTable {
     fn drop_oldest(&mut self, peer: NodeId, early: bool) {
         let Some(row) = self.peers.get_mut(&peer) else { return };
         let Some((at, key)) = row.finished.pop_front() else { return };
-        self.finished -= 1;
+        self.finished.remove(peer);
         if let Some(StepRecord::Done(done)) = self.records.get(&key)
             && done.at == at
         {

@@ -35,7 +35,7 @@ impl Node {
         let call = ChainId { origin: self.ground.me.id, number };
         let budget = budget.narrowed_to(self.ground.policy.budget_max);
         let reply_to = ReplyTo::Delegator(StepKey { chain: call, branch: Branch::root(), step: 0 });
-        let request = Request::new(reply_to, service.to_string(), function.to_string(), params, now, budget);
+        let request = Request::new(self.ground.me.id, reply_to, service.to_string(), function.to_string(), params, now, budget);
         let mut asked = Ok(());
         self.at(now, |node| asked = node.begin_set(number, Reader::User, Request { credentials, ..request }));
         asked.map(|()| call)

@@ -16,7 +16,7 @@ use super::held::{Child, Gather, Held, NotSent, Sent, beat, is_from_caller, send
 use crate::{
     Action, Policy, Receipt, Time, Urgency,
     calls::{Owner, ReplyTo, Request},
-    collections::{Expiring, Timers},
+    collections::{Expiring, Shares, Timers},
     ground::Ground,
     outbox::Event,
 };
@@ -36,6 +36,12 @@ pub(crate) struct Rights {
     next: u64,
     held: BTreeMap<StepKey, Held>,
     numbers: BTreeMap<u64, StepKey>,
+    /// Those whose replies go to each caller.
+    of_caller: BTreeSet<(NodeId, u64)>,
+    /// For whom they are held.
+    shares: Shares,
+    /// Bytes of replies that wait to be sent.
+    bytes: usize,
     timers: Timers<u64>,
     /// Whose replies wait for those that follow them quickly.
     bursts: BTreeSet<StepKey>,
@@ -45,6 +51,11 @@ pub(crate) struct Rights {
 impl Rights {
     pub(crate) fn count(&self) -> usize {
         self.held.len()
+    }
+
+    /// Bytes of replies that wait to be sent.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {
@@ -66,9 +77,8 @@ impl Rights {
             let why = "this right to reply was handed out before; whether its call took effect is unknown";
             return Err(Exception::new(names::PROTOCOL, Fault::Caller, why).outcome_unknown());
         }
-        if self.held.len() >= ground.policy.rights_max {
-            return Err(ground.overloaded("rights to reply", ground.policy.rights_max));
-        }
+        let (own, all) = (self.shares.of(request.by), self.held.len());
+        ground.check_share("rights to reply", request.by, own, all, ground.policy.rights_max)?;
         self.next += 1;
         let from = match &request.reply_to {
             ReplyTo::Peer { to, .. } => to.id,
@@ -79,6 +89,7 @@ impl Rights {
         let held = Held {
             number: self.next,
             right,
+            by: request.by,
             from,
             budget,
             deadline: ground.now.after(budget.time_left_us()),
@@ -106,6 +117,8 @@ impl Rights {
         }
         self.timers.set(self.next, held.next());
         self.numbers.insert(self.next, key.clone());
+        self.of_caller.insert((held.right.caller.id, self.next));
+        self.shares.add(held.by);
         self.held.insert(key, held);
         Ok(())
     }
@@ -119,11 +132,12 @@ impl Rights {
         if bytes > bytes_max {
             return Err(NotSent::Over(Box::new(too_large(held.sent, bytes as u64, bytes_max as u64))));
         }
-        if held.is_full() || !ground.outgoing.has_room(bytes, &ground.policy) {
+        if held.is_full() || !ground.outgoing.has_room(bytes, &ground.policy) || bytes > ground.room {
             held.waits = true;
             return Err(NotSent::Full(value));
         }
         held.push(value);
+        self.bytes += bytes;
         if held.is_due(ground.now, &ground.policy) {
             self.send(ground, key, true);
             return Ok(Sent::Now);
@@ -190,7 +204,7 @@ impl Rights {
         held.children.push(Child { target: [service, "/", function].concat(), fate: None });
         let reply_to = ReplyTo::Delegator(right.key.clone());
         let budget = Budget::new(left.time_left_us(), lent);
-        let request = Request::new(reply_to, service.into(), function.into(), params, ground.now, budget);
+        let request = Request::new(held.by, reply_to, service.into(), function.into(), params, ground.now, budget);
         let (credentials, right) = (held.credentials.clone(), Some(Box::new(right)));
         ground.out.tell(Event::Call(Request { credentials, right, ..request }));
         Ok(())
@@ -222,7 +236,10 @@ impl Rights {
     ) {
         let Some(held) = self.held.get_mut(key) else { return };
         match result {
-            Ok(Some(value)) => held.push(value),
+            Ok(Some(value)) => {
+                self.bytes += value.len_bytes();
+                held.push(value);
+            }
             Ok(None) => {}
             Err(why) => {
                 held.failed(ground.now);
@@ -266,7 +283,7 @@ impl Rights {
         let why = too_large(first, bytes, bytes_max).outcome_unknown();
         if let Some(held) = self.held.get_mut(key) {
             (held.sent, held.let_go) = (first, true);
-            held.queue.clear();
+            self.bytes -= held.drop_queue();
             held.threw = Some(why);
             ground.out.tell(Event::Abandoned(Owner::Right(key.clone())));
             ground.out.ask(Action::RightChanged(key.clone()));
@@ -280,9 +297,10 @@ impl Rights {
 
     /// The caller, or who handed it over, wants no more of this call: not here, and not where it was delegated to.
     pub(crate) fn stop(&mut self, ground: &mut Ground, from: NodeId, call: ChainId) {
-        let of_call = |held: &Held| held.right.key.chain == call && (held.is_from_caller(from) || held.from == from);
-        let keys: Vec<StepKey> =
-            self.held.values().filter(|held| of_call(held)).map(|held| held.right.key.clone()).collect();
+        let root = StepKey { chain: call, branch: catena_wire::Branch::root(), step: 0 };
+        let of_call = self.held.range(&root..).take_while(|(key, _)| key.chain == call);
+        let stopped = of_call.filter(|(_, held)| held.is_from_caller(from) || held.from == from);
+        let keys: Vec<StepKey> = stopped.map(|(key, _)| key.clone()).collect();
         let mut next = Vec::new();
         for key in keys {
             let Some(held) = self.remove(&key) else { continue };
@@ -290,7 +308,6 @@ impl Rights {
             ground.out.tell(Event::Abandoned(Owner::Right(key.clone())));
             ground.out.ask(Action::RightChanged(key));
         }
-        let root = StepKey { chain: call, branch: catena_wire::Branch::root(), step: 0 };
         let gone = self.ended.from(&root).take_while(|(key, _)| key.chain == call);
         let gone = gone.filter(|(_, ended)| is_from_caller(&ended.right, from));
         next.extend(gone.flat_map(|(_, ended)| ended.delegated.iter().map(|delegated| delegated.fate.clone())));
@@ -312,9 +329,12 @@ impl Rights {
     /// A link to a caller has broken: it is to hear soon that this node lives.
     pub(crate) fn link_lost(&mut self, ground: &Ground, node: NodeId) {
         let soon = ground.now.after((ground.policy.accept_timeout_us / 4).max(1));
-        for held in self.held.values_mut().filter(|held| held.right.caller.id == node && held.beat_at > soon) {
-            held.beat_at = soon;
-            self.timers.set(held.number, held.next());
+        for (_, number) in self.of_caller.range((node, 0)..=(node, u64::MAX)) {
+            let held = self.numbers.get(number).and_then(|key| self.held.get_mut(key));
+            if let Some(held) = held.filter(|held| held.beat_at > soon) {
+                held.beat_at = soon;
+                self.timers.set(*number, held.next());
+            }
         }
     }
 
@@ -357,7 +377,7 @@ impl Rights {
     /// Its caller's time has run out, or its caller is gone: it ends whoever still has it.
     fn expire(&mut self, ground: &mut Ground, key: &StepKey) {
         let Some(held) = self.held.get_mut(key) else { return };
-        held.cut_off(ground.now);
+        self.bytes -= held.cut_off(ground.now);
         ground.out.tell(Event::Abandoned(Owner::Right(key.clone())));
         ground.out.ask(Action::RightChanged(key.clone()));
         self.end_if_done(ground, key);
@@ -367,6 +387,7 @@ impl Rights {
     fn send(&mut self, ground: &mut Ground, key: &StepKey, now: bool) {
         let Some(held) = self.held.get_mut(key) else { return };
         if now && !held.queue.is_empty() {
+            self.bytes -= held.queue_bytes;
             while let Some((first, values)) = held.take_batch() {
                 send_replies(ground, &held.right, held.deadline, first, values);
             }
@@ -396,7 +417,7 @@ impl Rights {
         let (right, until) = (held.right, held.deadline);
         let late = held.late && !bug!(ground.policy, LateNotTold);
         let ended = || Ended { right: right.clone(), until, delegated: delegated.clone(), late };
-        self.ended.entry(ground.clock.now(), key.clone(), ground.policy.rights_max, ended);
+        self.ended.entry(ground.clock.now(), held.by, key.clone(), ground.policy.rights_max, ended);
         let end = RightEnd { key: key.clone(), replies: held.sent, delegated, threw: held.threw, late };
         send_end(ground, &right, until, end);
     }
@@ -404,6 +425,9 @@ impl Rights {
     fn remove(&mut self, key: &StepKey) -> Option<Held> {
         let held = self.held.remove(key)?;
         self.numbers.remove(&held.number);
+        self.of_caller.remove(&(held.right.caller.id, held.number));
+        self.shares.remove(held.by);
+        self.bytes -= held.queue_bytes;
         self.bursts.remove(key);
         self.timers.clear(held.number);
         Some(held)

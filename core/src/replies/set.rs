@@ -1,7 +1,7 @@
 //! The caller's side: what has come of each call that is answered many times, and whether that is all.
 
 use alloc::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     format,
     string::String,
     sync::Arc,
@@ -29,11 +29,20 @@ use crate::{
 pub(crate) struct Sets {
     sets: BTreeMap<u128, Set>,
     timers: Timers<u128>,
+    /// The rights whose messages come from each node.
+    by_way: BTreeSet<(NodeId, u128, Branch)>,
+    /// Bytes of replies that wait for those before them.
+    bytes: usize,
 }
 
 impl Sets {
     pub(crate) fn count(&self) -> usize {
         self.sets.len()
+    }
+
+    /// Bytes of replies that wait for those before them. What was handed out is counted by whoever holds it.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {
@@ -82,7 +91,10 @@ impl Sets {
         let Some(root) = set.rights.get_mut(&key.branch) else { return };
         match at {
             Ok(node) => {
-                root.way.get_or_insert_with(|| node.clone());
+                if root.way.is_none() {
+                    root.way = Some(node.clone());
+                    self.by_way.insert((node.id, key.chain.number, key.branch.clone()));
+                }
                 root.holder = Some(node);
                 root.silent_at = ground.now.after(ground.policy.heartbeat_timeout_us);
                 let at = root.silent_at;
@@ -105,7 +117,9 @@ impl Sets {
             return;
         }
         let Some(set) = self.sets.get_mut(&call.number) else { return };
-        if !set.has_room(branch, first, values.len(), ground) {
+        let bytes = values.iter().map(Value::len_bytes).sum();
+        // What comes from this node itself cannot come again: its rights are bounded as they are.
+        if from.id != ground.me.id && !set.has_room(branch, first, (values.len(), bytes), ground) {
             // Its holder lives, and sends them again.
             let deadline = set.deadline;
             set.rights.entry(branch.clone()).and_modify(|known| known.silent_at = deadline);
@@ -115,7 +129,9 @@ impl Sets {
             let repeats = set.tally.delivered(branch).saturating_sub(first) as usize;
             set.reader.hear(ground, call, values.iter().take(repeats).cloned().collect());
         }
+        self.bytes -= set.tally.held_bytes();
         let ready = set.tally.take_all(branch, first, values, &ground.policy);
+        self.bytes += set.tally.held_bytes();
         if !ready.is_empty() {
             set.hand_out(branch, &ready);
             set.reader.hear(ground, call, ready);
@@ -217,12 +233,11 @@ impl Sets {
     pub(crate) fn link_lost(&mut self, ground: &Ground, node: NodeId) {
         let soon = ground.now.after(ground.policy.accept_timeout_us.max(1));
         let mut wake = Vec::new();
-        for (number, set) in &mut self.sets {
-            for known in set.rights.values_mut() {
-                if known.way.as_ref().is_some_and(|way| way.id == node) && known.silent_at > soon {
-                    known.silent_at = soon;
-                    wake.push(*number);
-                }
+        for (number, branch) in by_way(&self.by_way, node) {
+            let known = self.sets.get_mut(number).and_then(|set| set.rights.get_mut(branch));
+            if let Some(known) = known.filter(|known| known.silent_at > soon) {
+                known.silent_at = soon;
+                wake.push(*number);
             }
         }
         wake.into_iter().for_each(|number| self.wake_by(number, soon));
@@ -276,7 +291,11 @@ impl Sets {
         let new = || Known::new(String::new(), None, None, silent_at);
         let known = set.rights.entry(key.branch.clone()).or_insert_with(new);
         if known.way.as_ref().is_none_or(|way| way.id != from.id) {
-            known.way = Some(from.clone());
+            let place = |node| (node, key.chain.number, key.branch.clone());
+            self.by_way.insert(place(from.id));
+            if let Some(before) = known.way.replace(from.clone()) {
+                self.by_way.remove(&place(before.id));
+            }
         }
         if let Some(host) = host {
             known.holder = Some(Arc::new(host));
@@ -356,8 +375,24 @@ impl Sets {
 
     fn remove(&mut self, call: ChainId) -> Option<Set> {
         self.timers.clear(call.number);
-        self.sets.remove(&call.number)
+        let set = self.sets.remove(&call.number)?;
+        self.bytes -= set.tally.held_bytes();
+        for (branch, known) in &set.rights {
+            if let Some(way) = &known.way {
+                self.by_way.remove(&(way.id, call.number, branch.clone()));
+            }
+        }
+        Some(set)
     }
+}
+
+/// The rights whose messages come from that node.
+fn by_way(
+    ways: &BTreeSet<(NodeId, u128, Branch)>,
+    node: NodeId,
+) -> impl Iterator<Item = (&u128, &Branch)> {
+    let from_it = ways.range((node, 0, Branch::root())..).take_while(move |(way, ..)| *way == node);
+    from_it.map(|(_, number, branch)| (number, branch))
 }
 
 /// Nobody waits for this call any more.
