@@ -8,7 +8,7 @@ use crate::{
     Answer, Receipt, SubChain, Ticket, Urgency,
     directory::not_served,
     ground::Ground,
-    memory::{ASKERS_MAX, DoneStep, Fate, Payload, StepRecord, fingerprint},
+    memory::{REPLY_TO_MAX, DoneStep, Fate, Payload, StepRecord, fingerprint},
     outbox::Event,
 };
 
@@ -33,20 +33,20 @@ impl Calls {
         }
         let mine = fingerprint(&request.service, &request.function, &request.params);
         match ground.dedup.get_mut(&key) {
-            Some(StepRecord::Calling { fingerprint, askers }) if *fingerprint == mine => {
-                if askers.iter().any(|(node, theirs)| node.id == from.id && *theirs == id) {
+            Some(StepRecord::Calling { fingerprint, reply_to }) if *fingerprint == mine => {
+                if reply_to.iter().any(|(node, theirs)| node.id == from.id && *theirs == id) {
                     return;
                 }
-                if askers.len() < ASKERS_MAX {
-                    askers.push((from.clone(), id));
+                if reply_to.len() < REPLY_TO_MAX {
+                    reply_to.push((from.clone(), id));
                     self.asking.insert((from.id, id), key);
                     return;
                 }
-                let why = ground.overloaded("callers of one step", ASKERS_MAX).outcome_unknown();
+                let why = ground.overloaded("callers of one step", REPLY_TO_MAX).outcome_unknown();
                 self.answer(ground, request, Err(why));
             }
             Some(StepRecord::Done(done)) if done.fate == Fate::Returned(mine) => {
-                if done.from.len() < ASKERS_MAX && !done.from.contains(&from.id) {
+                if done.from.len() < REPLY_TO_MAX && !done.from.contains(&from.id) {
                     done.from.push(from.id);
                 }
                 let (result, brought) = returned(done);
@@ -163,11 +163,11 @@ impl Calls {
     pub(crate) fn withdrawn(&mut self, ground: &mut Ground, from: &NodeRef, id: u64) {
         self.abandon(ground, &Owner::Peer(from.id, id));
         let Some(key) = self.asking.remove(&(from.id, id)) else { return };
-        let Some(StepRecord::Calling { askers, .. }) = ground.dedup.get_mut(&key) else { return };
+        let Some(StepRecord::Calling { reply_to, .. }) = ground.dedup.get_mut(&key) else { return };
         // Others may ask for the same.
         let is_it = |(to, theirs): &(Arc<NodeRef>, u64)| to.id == from.id && *theirs == id;
-        askers.retain(|asker| !is_it(asker));
-        if askers.is_empty() {
+        reply_to.retain(|one| !is_it(one));
+        if reply_to.is_empty() {
             self.abandon_step(ground, &key);
         }
     }
@@ -175,8 +175,8 @@ impl Calls {
     /// Nobody waits any more for what this step's call brings.
     pub(crate) fn abandon_step(&mut self, ground: &mut Ground, key: &StepKey) {
         self.abandon(ground, &Owner::Step(key.clone()));
-        if let Some(StepRecord::Calling { fingerprint, askers }) = ground.dedup.get(key) {
-            askers.iter().for_each(|(node, id)| drop(self.asking.remove(&(node.id, *id))));
+        if let Some(StepRecord::Calling { fingerprint, reply_to }) = ground.dedup.get(key) {
+            reply_to.iter().for_each(|(node, id)| drop(self.asking.remove(&(node.id, *id))));
             let fate = Fate::Returned(*fingerprint);
             let payload = Payload::Returned(Box::new((Err(stopped()), Brought::default())));
             ground.dedup.finish(ground.clock.now(), key, fate, Vec::new(), payload, &ground.policy);

@@ -200,3 +200,24 @@ impl Codes {
         self.asked.range(low..=high).map(|(_, code)| *code).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_that_breaks_concerns_the_functions_only_that_its_node_was_asked_for() {
+        let node = |id| Arc::new(NodeRef { id: NodeId(id), name: "n".into(), address: None, site: None });
+        let (mut codes, policy, now) = (Codes::default(), Policy::default(), Time::default());
+        let mut out = Outbox::new(node(1));
+        for code in 0..100 {
+            let sources = [node(u64::from(code) + 10), node(9)];
+            codes.want(now, &mut out, Hash([code; 32]), SessionId(1), sources, &policy);
+        }
+        assert_eq!((codes.link_lost(NodeId(10)), codes.link_lost(NodeId(9))), (alloc::vec![Hash([0; 32])], alloc::vec![]));
+        codes.ask_next(now, &mut out, Hash([0; 32]), &policy);
+        assert_eq!((codes.link_lost(NodeId(10)), codes.link_lost(NodeId(9))), (alloc::vec![], alloc::vec![Hash([0; 32])]));
+        (0..100).for_each(|code| drop(codes.finish(Hash([code; 32]))));
+        assert!(codes.asked.is_empty());
+    }
+}

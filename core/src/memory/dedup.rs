@@ -21,7 +21,7 @@ pub(crate) enum StepRecord {
     /// It is being done, in this session, for the chain that this node handed over.
     Running { from: NodeId, session: SessionId },
     /// It is a call that a chain makes from where it is; these ask for its result.
-    Calling { fingerprint: u64, askers: Vec<(Arc<NodeRef>, u64)> },
+    Calling { fingerprint: u64, reply_to: Vec<(Arc<NodeRef>, u64)> },
     /// It is over here.
     Done(DoneStep),
 }
@@ -77,14 +77,14 @@ pub(crate) struct Sent {
 }
 
 /// Who may ask for the same step's call at one time: a chain is in few places.
-pub(crate) const ASKERS_MAX: usize = 64;
+pub(crate) const REPLY_TO_MAX: usize = 64;
 
 impl StepRecord {
     /// Whether the chain came here from that node.
     pub(crate) fn came_from(&self, node: NodeId) -> bool {
         match self {
             Self::Running { from, .. } => *from == node,
-            Self::Calling { askers, .. } => askers.iter().any(|(asker, _)| asker.id == node),
+            Self::Calling { reply_to, .. } => reply_to.iter().any(|(to, _)| to.id == node),
             Self::Done(done) => done.from.contains(&node),
         }
     }
@@ -93,7 +93,7 @@ impl StepRecord {
     pub(crate) fn brought_by(&self) -> Vec<NodeId> {
         match self {
             Self::Running { from, .. } => alloc::vec![*from],
-            Self::Calling { askers, .. } => askers.iter().map(|(node, _)| node.id).collect(),
+            Self::Calling { reply_to, .. } => reply_to.iter().map(|(node, _)| node.id).collect(),
             Self::Done(done) => done.from.clone(),
         }
     }
@@ -179,8 +179,8 @@ impl DedupTable {
         self.put(key, StepRecord::Running { from, session });
     }
 
-    pub(crate) fn begin_call(&mut self, key: StepKey, fingerprint: u64, asker: (Arc<NodeRef>, u64)) {
-        self.put(key, StepRecord::Calling { fingerprint, askers: alloc::vec![asker] });
+    pub(crate) fn begin_call(&mut self, key: StepKey, fingerprint: u64, to: (Arc<NodeRef>, u64)) {
+        self.put(key, StepRecord::Calling { fingerprint, reply_to: alloc::vec![to] });
     }
 
     /// What was begun in one session goes on in another.

@@ -8,7 +8,7 @@ use alloc::{
     vec::Vec,
 };
 use catena_wire::{
-    Budget, ChainId, DELEGATES_MAX, Delegated, Exception, Fate, Fault, Message, NodeId, NodeRef, Right, RightEnd,
+    Branch, Budget, ChainId, DELEGATES_MAX, Delegated, Exception, Fate, Fault, Message, NodeId, NodeRef, Right, RightEnd,
     StepKey, Value, names,
 };
 
@@ -297,9 +297,7 @@ impl Rights {
 
     /// The caller, or who handed it over, wants no more of this call: not here, and not where it was delegated to.
     pub(crate) fn stop(&mut self, ground: &mut Ground, from: NodeId, call: ChainId) {
-        let root = StepKey { chain: call, branch: catena_wire::Branch::root(), step: 0 };
-        let of_call = self.held.range(&root..).take_while(|(key, _)| key.chain == call);
-        let stopped = of_call.filter(|(_, held)| held.is_from_caller(from) || held.from == from);
+        let stopped = self.of_call(call).filter(|(_, held)| held.is_from_caller(from) || held.from == from);
         let keys: Vec<StepKey> = stopped.map(|(key, _)| key.clone()).collect();
         let mut next = Vec::new();
         for key in keys {
@@ -308,6 +306,7 @@ impl Rights {
             ground.out.tell(Event::Abandoned(Owner::Right(key.clone())));
             ground.out.ask(Action::RightChanged(key));
         }
+        let root = StepKey { chain: call, branch: Branch::root(), step: 0 };
         let gone = self.ended.from(&root).take_while(|(key, _)| key.chain == call);
         let gone = gone.filter(|(_, ended)| is_from_caller(&ended.right, from));
         next.extend(gone.flat_map(|(_, ended)| ended.delegated.iter().map(|delegated| delegated.fate.clone())));
@@ -326,10 +325,15 @@ impl Rights {
         }
     }
 
+    fn of_call(&self, call: ChainId) -> impl Iterator<Item = (&StepKey, &Held)> {
+        let root = StepKey { chain: call, branch: Branch::root(), step: 0 };
+        self.held.range(root..).take_while(move |(key, _)| key.chain == call)
+    }
+
     /// A link to a caller has broken: it is to hear soon that this node lives.
     pub(crate) fn link_lost(&mut self, ground: &Ground, node: NodeId) {
         let soon = ground.now.after((ground.policy.accept_timeout_us / 4).max(1));
-        for (_, number) in self.of_caller.range((node, 0)..=(node, u64::MAX)) {
+        for (_, number) in of_caller(&self.of_caller, node) {
             let held = self.numbers.get(number).and_then(|key| self.held.get_mut(key));
             if let Some(held) = held.filter(|held| held.beat_at > soon) {
                 held.beat_at = soon;
@@ -434,6 +438,11 @@ impl Rights {
     }
 }
 
+/// The numbers of the rights whose replies go to that node.
+fn of_caller(all: &BTreeSet<(NodeId, u64)>, node: NodeId) -> impl Iterator<Item = &(NodeId, u64)> {
+    all.range((node, 0)..=(node, u64::MAX))
+}
+
 fn over() -> Exception {
     let why = "the right to reply is over: the caller has gone, cancelled or run out of time; stop here";
     Exception::new(names::CANCELLED, Fault::Caller, why)
@@ -444,4 +453,43 @@ fn too_large(number: u32, bytes: u64, bytes_max: u64) -> Exception {
         "reply {number} has {bytes} bytes, where one may have {bytes_max}; reply in parts, or leave it at a service and reply with its name"
     );
     Exception::new(names::LIMIT_EXCEEDED, Fault::Service, message)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use catena_wire::Window;
+
+    use super::*;
+
+    fn node(id: u64) -> Arc<NodeRef> {
+        Arc::new(NodeRef { id: NodeId(id), name: "n".into(), address: None, site: None })
+    }
+
+    #[test]
+    fn a_link_that_breaks_and_a_call_that_is_stopped_concern_their_own_rights_only() {
+        const CALLERS: u64 = 100;
+        let mut ground = Ground::new(node(1), Policy::default(), 0);
+        let mut rights = Rights::default();
+        let call = |caller: u64, number: u128| ChainId { origin: NodeId(caller), number };
+        for caller in 10..10 + CALLERS {
+            for number in 0..3 {
+                let right = Right::root(call(caller, number), (*node(caller)).clone(), Window { replies: 1, bytes: 1 });
+                let reply_to = ReplyTo::Peer { to: node(2), id: 1 };
+                let (service, function) = ("s".into(), "f".into());
+                let budget = Budget::new(60_000_000, 1);
+                let request = Request::new(NodeId(2), reply_to, service, function, Value::null(), ground.now, budget);
+                rights.hold(&mut ground, &request, right).unwrap();
+            }
+        }
+        let looked_at = |rights: &Rights, caller| of_caller(&rights.of_caller, NodeId(caller)).count();
+        assert_eq!((rights.count(), looked_at(&rights, 50), rights.of_call(call(50, 1)).count()), (300, 3, 1));
+        rights.link_lost(&ground, NodeId(50));
+        let soon = ground.now.after(ground.policy.accept_timeout_us / 4);
+        assert_eq!(rights.next_timeout(), Some(soon));
+        assert_eq!(rights.held.values().filter(|held| held.beat_at == soon).count(), 3);
+        rights.stop(&mut ground, NodeId(50), call(50, 1));
+        assert_eq!((rights.count(), looked_at(&rights, 50), rights.of_caller.len()), (299, 2, 299));
+        assert_eq!((rights.shares.all(), rights.bytes), (299, 0));
+    }
 }

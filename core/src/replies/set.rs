@@ -410,3 +410,37 @@ fn too_many_rights() -> Exception {
     );
     Exception::new(names::LIMIT_EXCEEDED, Fault::Service, message).outcome_unknown()
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::Policy;
+
+    fn node(id: u64) -> Arc<NodeRef> {
+        Arc::new(NodeRef { id: NodeId(id), name: "n".into(), address: None, site: None })
+    }
+
+    #[test]
+    fn a_link_that_breaks_concerns_the_rights_only_whose_messages_come_by_it() {
+        let mut ground = Ground::new(node(1), Policy::default(), 0);
+        let mut sets = Sets::default();
+        let key = |number| StepKey { chain: ChainId { origin: NodeId(1), number }, branch: Branch::root(), step: 0 };
+        for number in 0..100 {
+            let window = Window { replies: 1, bytes: 1 };
+            sets.begin(&ground, number, Reader::User, String::new(), 60_000_000, window);
+            sets.handed(&mut ground, &key(number), Ok(node(number as u64 % 50 + 10)));
+        }
+        let looked_at = |sets: &Sets, node| by_way(&sets.by_way, NodeId(node)).count();
+        assert_eq!((sets.count(), looked_at(&sets, 11), looked_at(&sets, 9)), (100, 2, 0));
+        // Another node is heard from for one of them; and one is forgotten.
+        sets.on_beat(&mut ground, &node(9), &key(1), (*node(9)).clone());
+        assert_eq!((looked_at(&sets, 11), looked_at(&sets, 9), sets.by_way.len()), (1, 1, 100));
+        sets.link_lost(&ground, NodeId(9));
+        let soon = ground.now.after(ground.policy.accept_timeout_us);
+        let rights = sets.sets.values().flat_map(|set| set.rights.values());
+        assert_eq!((rights.filter(|known| known.silent_at == soon).count(), sets.next_timeout()), (1, Some(soon)));
+        sets.forget(&mut ground, key(1).chain);
+        assert_eq!((looked_at(&sets, 9), sets.by_way.len()), (0, 99));
+    }
+}

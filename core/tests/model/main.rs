@@ -15,8 +15,8 @@ mod bugs;
 mod durable;
 mod guest;
 mod migration;
-#[path = "../common/print.rs"]
-mod print;
+#[path = "../common/fingerprint.rs"]
+mod fingerprint;
 mod setup;
 mod setups;
 mod shell;

@@ -11,8 +11,8 @@ mod bugs;
 #[path = "../common/drawn.rs"]
 mod drawn;
 mod flow;
-#[path = "../common/print.rs"]
-mod print;
+#[path = "../common/fingerprint.rs"]
+mod fingerprint;
 mod promises;
 mod reader;
 mod seeds;

@@ -6,8 +6,8 @@ mod alone;
 #[path = "../common/drawn.rs"]
 mod drawn;
 mod names;
-#[path = "../common/print.rs"]
-mod print;
+#[path = "../common/fingerprint.rs"]
+mod fingerprint;
 mod setup;
 mod small;
 mod walk;

@@ -130,7 +130,7 @@ pub(crate) fn one_peers_sleeping_calls_leave_room_for_others_and_for_this_node()
 #[test]
 fn calls_that_a_peers_chains_make_take_of_its_share() {
     let mut node = node(Policy { services_running_max: 8, calls_waiting_max: 8, ..Policy::default() });
-    let session = landed(&mut node, hop(1, 1));
+    let session = landed(&mut node, Box::new(Hop { budget: Budget::new(10_000_000, 100), ..*hop(1, 1) }));
     let all = |service: &str, first: u32| (first..first + 20).map(|id| call(id, service)).collect::<Vec<_>>();
     node.on_turn(NOW, session, calling([all("here", 0), all("there", 20), all("elsewhere", 40)].concat()), 1);
     let done = actions(&mut node);
