@@ -2,8 +2,8 @@
 
 use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
 use catena_wire::{
-    ChainHeader, ChainId, Exception, Fault, Message, NodeId, NodeRef, Part, PossibleDuplicate, StepKey, StepTrace, Whither,
-    names,
+    ChainHeader, ChainId, Exception, Fault, Message, NodeId, NodeRef, Part, PossibleDuplicate, StepKey, StepTrace,
+    Whither, names,
 };
 
 use crate::{
@@ -104,7 +104,14 @@ impl Ground {
     ///
     /// # Errors
     /// `Overloaded`: there is no room, or the peer takes too much of it.
-    pub(crate) fn check_share(&self, what: &str, by: NodeId, own: usize, all: usize, max: usize) -> Result<(), Exception> {
+    pub(crate) fn check_share(
+        &self,
+        what: &str,
+        by: NodeId,
+        own: usize,
+        all: usize,
+        max: usize,
+    ) -> Result<(), Exception> {
         if self.has_room(by, 1, own, all, max) {
             return Ok(());
         }

@@ -15,7 +15,10 @@ use catena_wire::{ChainId, Message, NodeId, StepKey};
 
 pub(crate) use crate::request::{Owner, ReplyTo, Request};
 use crate::{
-    Action, Receipt, SessionId, Ticket, Time, Urgency, collections::{Shares, Timers}, delivery::Delivery, ground::Ground,
+    Action, Receipt, SessionId, Ticket, Time, Urgency,
+    collections::{Shares, Timers},
+    delivery::Delivery,
+    ground::Ground,
     outbox::Event,
 };
 pub(crate) use answer::result_too_large;

@@ -8,7 +8,7 @@ use crate::{
     Answer, Receipt, SubChain, Ticket, Urgency,
     directory::not_served,
     ground::Ground,
-    memory::{REPLY_TO_MAX, DoneStep, Fate, Payload, StepRecord, fingerprint},
+    memory::{DoneStep, Fate, Payload, REPLY_TO_MAX, StepRecord, fingerprint},
     outbox::Event,
 };
 

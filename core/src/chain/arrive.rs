@@ -3,8 +3,8 @@
 use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 use bytes::Bytes;
 use catena_wire::{
-    Branch, ChainHeader, ChainId, Exception, Fault, Hash, Hop, Message, NodeId, NodeRef, Outcome, PATH_HOSTS_MAX, StepKey,
-    TRACE_STEPS_MAX, Value, Whither, names,
+    Branch, ChainHeader, ChainId, Exception, Fault, Hash, Hop, Message, NodeId, NodeRef, Outcome, PATH_HOSTS_MAX,
+    StepKey, TRACE_STEPS_MAX, Value, Whither, names,
 };
 
 use super::{

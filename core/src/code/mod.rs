@@ -8,14 +8,20 @@ use alloc::{
 use bytes::Bytes;
 use catena_wire::{Hash, Message, NodeId, NodeRef};
 
-use crate::{Action, Policy, Receipt, SessionId, Time, Urgency, Wanted, collections::Timers, outbox::Outbox};
+use crate::{
+    Action, Policy, Receipt, SessionId, Time, Urgency, Wanted,
+    collections::{Shares, Timers},
+    outbox::Outbox,
+};
 
 /// Nodes that may be asked for one function: the repository, and some that have had it.
 const SOURCES_MAX: usize = 8;
 
 /// A function that is being fetched.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Fetch {
+    /// The peer whose chain needed it first.
+    by: NodeId,
     sessions: BTreeSet<SessionId>,
     sources: VecDeque<Arc<NodeRef>>,
     asked: Option<NodeId>,
@@ -24,10 +30,22 @@ struct Fetch {
     registry: Registry,
 }
 
+impl Fetch {
+    const fn new(by: NodeId) -> Self {
+        Self {
+            by,
+            sessions: BTreeSet::new(),
+            sources: VecDeque::new(),
+            asked: None,
+            tried: Vec::new(),
+            registry: Registry::NotYet,
+        }
+    }
+}
+
 /// Whether the registry has been asked for a function.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Registry {
-    #[default]
     NotYet,
     Asked,
     Tried,
@@ -42,6 +60,8 @@ pub(crate) struct Codes {
     fetches: BTreeMap<Hash, Fetch>,
     /// Of these, what each node was asked for.
     asked: BTreeSet<(NodeId, Hash)>,
+    /// For whom they are fetched.
+    shares: Shares,
     timers: Timers<Hash>,
     /// Which node has been sent which function, so that it rides along only once a link.
     sent: BTreeSet<(NodeId, Hash)>,
@@ -80,20 +100,31 @@ impl Codes {
         }
     }
 
-    /// A session needs a function that is not here; `sources` in order of preference.
+    /// Functions that are fetched for chains of this peer, and all.
+    pub(crate) fn fetching(&self, by: NodeId) -> (usize, usize) {
+        (self.shares.of(by), self.shares.all())
+    }
+
+    /// A session of a chain that this peer brought needs a function that is not here; `sources` in order of preference. `has_room`: it may be fetched,
+    /// if it is not yet.
+    #[allow(clippy::too_many_arguments, reason = "what a fetch consists of")]
     pub(crate) fn want(
         &mut self,
         now: Time,
         out: &mut Outbox,
         code: Hash,
-        session: SessionId,
+        (session, by): (SessionId, NodeId),
+        has_room: bool,
         sources: impl IntoIterator<Item = Arc<NodeRef>>,
         policy: &Policy,
     ) -> GivenUp {
-        if self.fetches.len() >= policy.codes_fetching_max && !self.fetches.contains_key(&code) {
-            return alloc::vec![session];
+        if !self.fetches.contains_key(&code) {
+            if !has_room {
+                return alloc::vec![session];
+            }
+            self.shares.add(by);
         }
-        let fetch = self.fetches.entry(code).or_default();
+        let fetch = self.fetches.entry(code).or_insert_with(|| Fetch::new(by));
         fetch.sessions.insert(session);
         for source in sources {
             let known = fetch.tried.contains(&source.id) || fetch.sources.iter().any(|known| known.id == source.id);
@@ -164,6 +195,7 @@ impl Codes {
     pub(crate) fn finish(&mut self, code: Hash) -> Vec<SessionId> {
         self.timers.clear(code);
         let Some(fetch) = self.fetches.remove(&code) else { return Vec::new() };
+        self.shares.remove(fetch.by);
         if let Some(asked) = fetch.asked {
             self.asked.remove(&(asked, code));
         }
@@ -212,12 +244,18 @@ mod tests {
         let mut out = Outbox::new(node(1));
         for code in 0..100 {
             let sources = [node(u64::from(code) + 10), node(9)];
-            codes.want(now, &mut out, Hash([code; 32]), SessionId(1), sources, &policy);
+            codes.want(now, &mut out, Hash([code; 32]), (SessionId(1), NodeId(2)), true, sources, &policy);
         }
-        assert_eq!((codes.link_lost(NodeId(10)), codes.link_lost(NodeId(9))), (alloc::vec![Hash([0; 32])], alloc::vec![]));
+        assert_eq!(
+            (codes.link_lost(NodeId(10)), codes.link_lost(NodeId(9))),
+            (alloc::vec![Hash([0; 32])], alloc::vec![])
+        );
         codes.ask_next(now, &mut out, Hash([0; 32]), &policy);
-        assert_eq!((codes.link_lost(NodeId(10)), codes.link_lost(NodeId(9))), (alloc::vec![], alloc::vec![Hash([0; 32])]));
+        assert_eq!(
+            (codes.link_lost(NodeId(10)), codes.link_lost(NodeId(9))),
+            (alloc::vec![], alloc::vec![Hash([0; 32])])
+        );
         (0..100).for_each(|code| drop(codes.finish(Hash([code; 32]))));
-        assert!(codes.asked.is_empty());
+        assert!(codes.asked.is_empty() && codes.fetching(NodeId(2)) == (0, 0));
     }
 }

@@ -8,7 +8,7 @@ use alloc::{
     vec::Vec,
 };
 use catena_wire::{
-    BRANCHES_MAX, Branch, ChainId, Exception, Fate, Fault, Message, NodeRef, StepKey, Value, Window, names,
+    BRANCHES_MAX, Branch, ChainId, Exception, Fate, Fault, Message, NodeId, NodeRef, StepKey, Value, Window, names,
 };
 
 use crate::{
@@ -51,6 +51,8 @@ pub(crate) enum Reader {
 /// A call that is answered many times, and has not ended.
 #[derive(Clone, Debug)]
 pub(super) struct Set {
+    /// The peer for which the call was made, or this node.
+    pub(super) by: NodeId,
     pub(super) reader: Reader,
     pub(super) deadline: Time,
     pub(super) window: Window,

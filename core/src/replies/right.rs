@@ -8,8 +8,8 @@ use alloc::{
     vec::Vec,
 };
 use catena_wire::{
-    Branch, Budget, ChainId, DELEGATES_MAX, Delegated, Exception, Fate, Fault, Message, NodeId, NodeRef, Right, RightEnd,
-    StepKey, Value, names,
+    Branch, Budget, ChainId, DELEGATES_MAX, Delegated, Exception, Fate, Fault, Message, NodeId, NodeRef, Right,
+    RightEnd, StepKey, Value, names,
 };
 
 use super::held::{Child, Gather, Held, NotSent, Sent, beat, is_from_caller, send_end, send_replies};

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     Action, Receipt, Replied, Time, Urgency,
     calls::Owner,
-    collections::{Tally, Timers},
+    collections::{Shares, Tally, Timers},
     ground::Ground,
     outbox::Event,
 };
@@ -29,6 +29,8 @@ use crate::{
 pub(crate) struct Sets {
     sets: BTreeMap<u128, Set>,
     timers: Timers<u128>,
+    /// For whom they were made.
+    shares: Shares,
     /// The rights whose messages come from each node.
     by_way: BTreeSet<(NodeId, u128, Branch)>,
     /// Bytes of replies that wait for those before them.
@@ -38,6 +40,11 @@ pub(crate) struct Sets {
 impl Sets {
     pub(crate) fn count(&self) -> usize {
         self.sets.len()
+    }
+
+    /// How many were made for this peer.
+    pub(crate) fn count_for(&self, by: NodeId) -> usize {
+        self.shares.of(by)
     }
 
     /// Bytes of replies that wait for those before them. What was handed out is counted by whoever holds it.
@@ -53,11 +60,11 @@ impl Sets {
         call.origin == ground.me.id && self.sets.contains_key(&call.number)
     }
 
-    /// A call goes out, with the right to answer it.
+    /// A call goes out for this peer or this node, with the right to answer it.
     pub(crate) fn begin(
         &mut self,
         ground: &Ground,
-        number: u128,
+        (number, by): (u128, NodeId),
         reader: Reader,
         target: String,
         time_us: u64,
@@ -65,6 +72,7 @@ impl Sets {
     ) {
         let deadline = ground.now.after(time_us);
         let mut set = Set {
+            by,
             reader,
             deadline,
             window,
@@ -82,6 +90,7 @@ impl Sets {
         // Until somebody has taken the call, the call itself says what becomes of it.
         set.rights.insert(root, Known::new(target, Some(ground.me.clone()), None, deadline));
         self.timers.set(number, deadline);
+        self.shares.add(by);
         self.sets.insert(number, set);
     }
 
@@ -377,6 +386,7 @@ impl Sets {
         self.timers.clear(call.number);
         let set = self.sets.remove(&call.number)?;
         self.bytes -= set.tally.held_bytes();
+        self.shares.remove(set.by);
         for (branch, known) in &set.rights {
             if let Some(way) = &known.way {
                 self.by_way.remove(&(way.id, call.number, branch.clone()));
@@ -387,10 +397,7 @@ impl Sets {
 }
 
 /// The rights whose messages come from that node.
-fn by_way(
-    ways: &BTreeSet<(NodeId, u128, Branch)>,
-    node: NodeId,
-) -> impl Iterator<Item = (&u128, &Branch)> {
+fn by_way(ways: &BTreeSet<(NodeId, u128, Branch)>, node: NodeId) -> impl Iterator<Item = (&u128, &Branch)> {
     let from_it = ways.range((node, 0, Branch::root())..).take_while(move |(way, ..)| *way == node);
     from_it.map(|(_, number, branch)| (number, branch))
 }
@@ -428,7 +435,7 @@ mod tests {
         let key = |number| StepKey { chain: ChainId { origin: NodeId(1), number }, branch: Branch::root(), step: 0 };
         for number in 0..100 {
             let window = Window { replies: 1, bytes: 1 };
-            sets.begin(&ground, number, Reader::User, String::new(), 60_000_000, window);
+            sets.begin(&ground, (number, NodeId(1)), Reader::User, String::new(), 60_000_000, window);
             sets.handed(&mut ground, &key(number), Ok(node(number as u64 % 50 + 10)));
         }
         let looked_at = |sets: &Sets, node| by_way(&sets.by_way, NodeId(node)).count();

@@ -13,10 +13,10 @@
 #[cfg(feature = "seeded-bugs")]
 mod bugs;
 mod durable;
-mod guest;
-mod migration;
 #[path = "../common/fingerprint.rs"]
 mod fingerprint;
+mod guest;
+mod migration;
 mod setup;
 mod setups;
 mod shell;

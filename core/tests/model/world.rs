@@ -10,9 +10,9 @@ use catena_wire::{Budget, ChainId, Encoded, Message, NodeId, NodeRef, Outcome, S
 
 use crate::{
     durable::Disk,
+    fingerprint::{fingerprint_of, told_by_fingerprint},
     guest::{Guest, service_name},
     migration::Stage,
-    fingerprint::{fingerprint_of, told_by_fingerprint},
     setup::{Code, Faults, Setup},
 };
 

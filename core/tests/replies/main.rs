@@ -10,9 +10,9 @@
 mod bugs;
 #[path = "../common/drawn.rs"]
 mod drawn;
-mod flow;
 #[path = "../common/fingerprint.rs"]
 mod fingerprint;
+mod flow;
 mod promises;
 mod reader;
 mod seeds;

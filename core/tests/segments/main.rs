@@ -5,9 +5,9 @@
 mod alone;
 #[path = "../common/drawn.rs"]
 mod drawn;
-mod names;
 #[path = "../common/fingerprint.rs"]
 mod fingerprint;
+mod names;
 mod setup;
 mod small;
 mod walk;

@@ -90,7 +90,8 @@ fn replies_that_came_too_early_count_and_find_no_room_where_there_is_none() {
     let replies = |first| Message::Replies(Replies { key: right.clone(), first, values: vec![large()] });
     let say = |node: &mut Node, first| {
         node.on_message(NOW, &node_ref(2), replies(first));
-        let replied = |action| if let Action::Reply(_, Replied::Replies(values)) = action { Some(values.len()) } else { None };
+        let replied =
+            |action| if let Action::Reply(_, Replied::Replies(values)) = action { Some(values.len()) } else { None };
         actions(node).into_iter().filter_map(replied).sum::<usize>()
     };
     assert_eq!((say(&mut node, 1), more(&node, before) / BYTES), (0, 1));
@@ -143,7 +144,11 @@ fn replies_that_wait_to_be_sent_count_and_wait_where_there_is_no_room() {
     let (service, function, right) = ("here".to_string(), "f".to_string(), Box::new(right));
     let held = right.key.clone();
     let (params, budget) = (Value::null(), Budget::new(10_000_000, 10));
-    node.on_message(NOW, &node_ref(9), Message::Ask { id: 1, service, function, params, budget, credentials: None, right });
+    node.on_message(
+        NOW,
+        &node_ref(9),
+        Message::Ask { id: 1, service, function, params, budget, credentials: None, right },
+    );
     node.gather(&held, Gather { replies: 8, bytes: 1 << 20, wait_us: 1_000 });
     node.reply(NOW, &held, Value::null()).unwrap();
     let before = node.held_bytes();

@@ -1,6 +1,6 @@
 //! What one peer brings takes no room that others need: not in what runs here, nor in what is remembered.
 
-use catena_core::{Action, GuestSplit, Policy};
+use catena_core::{Action, GuestAsk, GuestSplit, Policy};
 use catena_wire::{ChainId, Message, NodeId, Outcome, PossibleDuplicate, Right, Window, names};
 
 use super::*;
@@ -165,10 +165,9 @@ fn rights_to_reply_that_one_peer_has_handed_over_leave_room_for_others() {
 
 #[test]
 fn chains_with_which_a_peers_calls_are_answered_take_of_its_share() {
-    for policy in [
-        Policy { activations_max: 8, ..Policy::default() },
-        Policy { chains_started_max: 8, ..Policy::default() },
-    ] {
+    for policy in
+        [Policy { activations_max: 8, ..Policy::default() }, Policy { chains_started_max: 8, ..Policy::default() }]
+    {
         let mut node = node(policy);
         let mut begun = 0;
         for id in 0..20 {
@@ -198,4 +197,32 @@ fn branches_of_a_peers_chain_take_of_its_share() {
         let (_, own) = begun(&mut node);
         assert!(!refused(&mut node, own, 5), "this node's own");
     }
+}
+
+#[test]
+fn functions_that_one_peers_chains_lack_leave_others_room_to_fetch_theirs() {
+    let mut node = node(Policy { codes_fetching_max: 8, ..Policy::default() });
+    let wanted = |node: &mut Node| {
+        let others = without_code(node);
+        sent(&others).iter().filter(|(_, message, _)| matches!(message, Message::WantCode(_))).count()
+    };
+    for number in 1..=20 {
+        let lacks = Hop { code: Hash([number; 32]), ..strange(number.into(), None) };
+        node.on_message(NOW, &node_ref(STRANGER), Message::Hop(Box::new(lacks)));
+    }
+    assert_eq!(wanted(&mut node), 5);
+    node.on_message(NOW, &node_ref(2), Message::Hop(hop(1, 1)));
+    assert_eq!(wanted(&mut node), 1);
+}
+
+#[test]
+fn calls_with_many_answers_that_a_peers_chain_makes_take_of_its_share() {
+    let mut node = node(Policy { chains_started_max: 8, ..Policy::default() });
+    let session = landed(&mut node, Box::new(Hop { budget: Budget::new(10_000_000, 1_000), ..*hop(1, 1) }));
+    let asks = (0..20).map(|id| GuestAsk { number: number(), call: call(id, "there") }).collect();
+    node.on_turn(NOW, session, Ok(Turn { asks, ..Turn::default() }), 1);
+    let asked =
+        sent(&actions(&mut node)).iter().filter(|(_, message, _)| matches!(message, Message::Ask { .. })).count();
+    assert_eq!(asked, 5);
+    assert!(node.ask(NOW, number(), "there", "f", Value::null(), Budget::new(1_000_000, 1), None).is_ok());
 }
