@@ -1,7 +1,7 @@
 //! What has come for a reply set and has not been read.
 //!
 //! Each chain has one, also the thousands that wait: an empty one takes nothing but its own few words, which a channel that makes room in
-//! blocks does not.
+//! blocks does not. What it holds is charged to the node's memory.
 
 use std::{
     collections::VecDeque,
@@ -10,6 +10,8 @@ use std::{
 };
 
 use catena_core::Replied;
+use catena_net::{Lease, MemoryBudget};
+use catena_wire::Outcome;
 use tokio::task::coop;
 
 use crate::shell::lock;
@@ -18,9 +20,9 @@ use crate::shell::lock;
 /// whoever replies waits ([`catena_core::Policy::replies_unread_max`]).
 const REPLIES_UNREAD_MAX: usize = 32_768;
 
-#[derive(Default)]
 struct Queue {
     unread: VecDeque<Replied>,
+    memory: Lease,
     reader: Option<Waker>,
     /// Nothing more comes.
     over: bool,
@@ -33,9 +35,42 @@ pub(crate) struct Sender(Arc<Mutex<Queue>>);
 pub(crate) struct Incoming(Arc<Mutex<Queue>>);
 
 /// Both ends.
-pub(crate) fn incoming() -> (Sender, Incoming) {
-    let queue = Arc::default();
+pub(crate) fn incoming(memory: &MemoryBudget) -> (Sender, Incoming) {
+    let queue = Queue { unread: VecDeque::new(), memory: memory.none(), reader: None, over: false };
+    let queue = Arc::new(Mutex::new(queue));
     (Sender(Arc::clone(&queue)), Incoming(queue))
+}
+
+impl Queue {
+    /// Charges one more to the node's memory. What a chain goes on sending is refused where there is none; replies to a call were let in by the
+    /// machine, and an end is the last.
+    fn charge(&mut self, replied: &Replied) -> bool {
+        let bytes = self.memory.bytes().saturating_add(bytes_of(replied));
+        match replied {
+            Replied::Partial(_) | Replied::Console(_) | Replied::Told(_) => self.memory.resize(bytes).is_ok(),
+            Replied::Replies(_) | Replied::Over { .. } | Replied::End { .. } => {
+                self.memory.record(bytes);
+                true
+            }
+        }
+    }
+
+    fn pop(&mut self) -> Option<Replied> {
+        let next = self.unread.pop_front()?;
+        self.memory.record(self.memory.bytes().saturating_sub(bytes_of(&next)));
+        Some(next)
+    }
+}
+
+/// What it is charged for: its values and lines.
+fn bytes_of(replied: &Replied) -> u64 {
+    let bytes = match replied {
+        Replied::Partial(value) | Replied::End { outcome: Outcome::Done(value), .. } => value.len_bytes(),
+        Replied::Replies(values) => values.iter().map(catena_wire::Value::len_bytes).sum(),
+        Replied::Console(lines) => lines.iter().map(|line| line.text.len()).sum(),
+        Replied::Told(_) | Replied::Over { .. } | Replied::End { .. } => 0,
+    };
+    bytes as u64
 }
 
 impl Sender {
@@ -44,7 +79,7 @@ impl Sender {
     pub(crate) fn send(&self, replied: Replied) -> bool {
         let reader = {
             let mut queue = lock(&self.0);
-            if queue.unread.len() >= REPLIES_UNREAD_MAX {
+            if queue.unread.len() >= REPLIES_UNREAD_MAX || !queue.charge(&replied) {
                 return false;
             }
             queue.unread.push_back(replied);
@@ -77,7 +112,7 @@ impl Incoming {
     pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<Replied>> {
         let turn = ready!(coop::poll_proceed(cx));
         let mut queue = lock(&self.0);
-        let next = queue.unread.pop_front();
+        let next = queue.pop();
         if next.is_none() && !queue.over {
             queue.reader = Some(cx.waker().clone());
             return Poll::Pending;
@@ -90,6 +125,11 @@ impl Incoming {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use catena_wire::Value;
+
+    fn budget() -> MemoryBudget {
+        MemoryBudget::new(1_000)
+    }
 
     fn read(incoming: &Incoming) -> Poll<Option<Replied>> {
         incoming.poll_next(&mut Context::from_waker(Waker::noop()))
@@ -101,7 +141,7 @@ mod tests {
 
     #[test]
     fn what_came_before_the_end_is_read_before_it() {
-        let (sender, incoming) = incoming();
+        let (sender, incoming) = incoming(&budget());
         assert_eq!(read(&incoming), Poll::Pending);
         assert!(sender.send(line()));
         drop(sender);
@@ -110,7 +150,7 @@ mod tests {
 
     #[test]
     fn what_nobody_reads_is_bounded() {
-        let (sender, incoming) = incoming();
+        let (sender, incoming) = incoming(&budget());
         assert!((0..REPLIES_UNREAD_MAX).all(|_| sender.send(line())));
         assert!(!sender.send(line()));
         assert_eq!(read(&incoming), Poll::Ready(Some(line())));
@@ -118,10 +158,25 @@ mod tests {
     }
 
     #[test]
+    fn what_is_unread_is_charged_to_the_nodes_memory_and_refused_where_there_is_none() {
+        let (budget, partial) = (budget(), || Replied::Partial(Value::encode(&"x".repeat(400))));
+        let (sender, incoming) = incoming(&budget);
+        assert!(sender.send(partial()) && sender.send(partial()) && !sender.send(partial()));
+        assert!(budget.used() > 800);
+        assert_eq!(read(&incoming), Poll::Ready(Some(partial())));
+        assert!(budget.used() < 800 && sender.send(partial()), "what was read makes room");
+        let outcome = Outcome::Done(Value::encode(&"x".repeat(400)));
+        let end = Replied::End { outcome, last_step: 1, path: Vec::new(), trace: Vec::new(), recording: None };
+        assert!(sender.send(end), "an end always comes");
+        drop((sender, incoming));
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
     fn a_reader_that_waits_is_woken_by_what_comes_and_by_the_end() {
         let woken = std::sync::Arc::new(Woken::default());
         let waker = Waker::from(Arc::clone(&woken));
-        let (sender, incoming) = incoming();
+        let (sender, incoming) = incoming(&budget());
         let wait = || incoming.poll_next(&mut Context::from_waker(&waker)).is_pending();
         assert!(wait() && sender.send(line()) && !wait());
         assert!(wait());

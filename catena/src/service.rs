@@ -20,7 +20,7 @@ use crate::{
     blobs::{Here, decoded_in},
     random,
     replying::Right,
-    shell::{Hearer, Shell},
+    shell::{Listener, Shell},
     value::{from_value, to_value},
 };
 
@@ -291,8 +291,8 @@ impl Service {
                     let running = function(context, params);
                     Box::pin(async move {
                         let sub = running.await.map_err(|why| *why.0)?;
-                        if let (Some(step), Some(hearer)) = (step, sub.hearer) {
-                            shell.listen(step, hearer);
+                        if let (Some(step), Some(listener)) = (step, sub.listener) {
+                            shell.listen(step, listener);
                         }
                         Ok(Answer::Chain(sub.chain))
                     })
@@ -448,7 +448,7 @@ async fn on_thread<R: Send + 'static>(
 /// A chain that a service function answers with.
 pub struct SubChain {
     chain: catena_core::SubChain,
-    hearer: Option<Hearer>,
+    listener: Option<Listener>,
 }
 
 impl SubChain {
@@ -460,7 +460,7 @@ impl SubChain {
         let input = to_value(input).map_err(|why| ServiceError(Box::new(why)))?;
         let chain =
             catena_core::SubChain { number: random::bits128(), code: code.hash(), input, catch: None, hears: false };
-        Ok(Self { chain, hearer: None })
+        Ok(Self { chain, listener: None })
     }
 
     /// Has the sub-chain's uncaught exceptions brought to a function of the same service, which answers in its place
@@ -474,9 +474,9 @@ impl SubChain {
     /// Has the sub-chain's intermediate answers brought here, in order and once. Without it they go nowhere. It must not
     /// block: the node waits for it.
     #[must_use]
-    pub fn hear(mut self, hearer: impl Fn(Value) + Send + Sync + 'static) -> Self {
+    pub fn hear(mut self, listener: impl Fn(Value) + Send + Sync + 'static) -> Self {
         self.chain.hears = true;
-        self.hearer = Some(Arc::new(hearer));
+        self.listener = Some(Arc::new(listener));
         self
     }
 }

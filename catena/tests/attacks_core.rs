@@ -19,9 +19,9 @@ mod process;
 
 use std::{sync::Arc, time::Duration};
 
-use catena::{Client, Context, Ended, Hash, Node, Place, ReplySet, RunOptions, Service, to_value};
+use catena::{Client, Context, Ended, Hash, Node, NodeRef, Place, ReplySet, RunOptions, Service, to_value};
 use catena_net::Link;
-use catena_wire::{Branch, ChainId, Hop, Message, Replies, RightEnd, StepKey};
+use catena_wire::{Branch, Budget, ChainId, Hop, Message, Replies, RightEnd, StepKey};
 use serde_json::{Value as Json, json};
 use tokio::sync::Semaphore;
 
@@ -38,7 +38,8 @@ async fn process() {
     }
 }
 
-const HOPS: u64 = 20_000;
+/// Hops or calls of one flood.
+const MESSAGES: u64 = 20_000;
 /// What a node may hold beyond what it held before, whatever a peer does.
 const MORE_BYTES_MAX: u64 = 512 << 20;
 
@@ -53,23 +54,30 @@ async fn quiet(client: &Client) -> Quiet {
     Quiet::of(async || good(client).await).await
 }
 
-/// Sends node `a` so many hops of so many chains. Returns when they have been read.
-async fn flood(attacker: Arc<Attacker>, link: Arc<Link>, hop: Hop) {
-    for number in 1..=HOPS {
-        send(&link, of_chain(&hop, number, &attacker.node)).await;
+/// Makes the messages of a flood: the one of this number, from that node.
+type Make = Arc<dyn Fn(u64, &NodeRef) -> Message + Send + Sync>;
+
+/// Sends node `a` so many messages. Returns when they have been read.
+async fn flood(attacker: Arc<Attacker>, link: Arc<Link>, make: Make) {
+    for number in 1..=MESSAGES {
+        send(&link, make(number, &attacker.node)).await;
     }
     attacker.is_read(&link).await;
 }
 
-/// A flood of one kind of hop, good chains beside it, then the same from another peer when the first has gone.
 async fn hops_of_one_peer_hurt_nobody(attack: &str, hop: Hop) {
+    one_peer_hurts_nobody(attack, Arc::new(move |number, node| of_chain(&hop, number, node))).await;
+}
+
+/// A flood of one kind of message, good chains beside it and while all of it is there, then the same from another peer when the first has gone.
+async fn one_peer_hurts_nobody(attack: &str, make: Make) {
     let (mut nodes, client) = Nodes::patient(&["a", "b"]).await;
     let alone = quiet(&client).await;
     let before = nodes.process("a").resident_bytes();
     for (id, attack) in [(4_242, attack.to_owned()), (4_243, format!("{attack}, by another peer"))] {
         let attacker = Arc::new(Attacker::start(id, "attacker", |_| Vec::new()).await);
         let link = attacker.link(&nodes.place("a")).await;
-        let flood = flood(Arc::clone(&attacker), link, hop.clone());
+        let flood = flood(Arc::clone(&attacker), link, Arc::clone(&make));
         alone.beside(&attack, flood, async || good(&client).await).await;
         quiet(&client).await;
         let more = nodes.process("a").resident_bytes().saturating_sub(before);
@@ -129,6 +137,17 @@ async fn chains_with_much_to_carry_are_refused_before_the_nodes_memory_is_full()
 async fn many_sleeping_hops_of_one_peer_hurt_nobody() {
     let (service, function) = ("a".to_owned(), "hold".to_owned());
     hops_of_one_peer_hurt_nobody("hops that sleep", Hop { service, function, ..captured().await }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_sleeping_calls_of_one_peer_hurt_nobody() {
+    let sleeping = |id, _: &NodeRef| {
+        let (service, function, params) = ("a".to_owned(), "hold".to_owned(), to_value(&()).unwrap());
+        let (key, credentials, duplicate, age_us) = (None, None, None, 0);
+        let budget = Budget::new(600_000_000, 1);
+        Message::Call { id, service, function, params, budget, key, credentials, duplicate, age_us }
+    };
+    one_peer_hurts_nobody("calls that sleep", Arc::new(sleeping)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -172,7 +172,7 @@ pub enum Action {
     },
     /// Say where a service is, as each resolver of this node has it.
     ServeResolvers {
-        /// The asker's number.
+        /// The number that whoever asked gave it.
         id: u64,
         /// The service.
         service: String,
@@ -188,7 +188,7 @@ pub enum Action {
     },
     /// Send the services that this node knows of.
     ServeListing {
-        /// The asker's number.
+        /// The number that whoever asked gave it.
         id: u64,
         /// Who asked.
         to: Arc<NodeRef>,

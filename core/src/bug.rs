@@ -128,4 +128,10 @@ bugs! {
     LeftNodeFound,
     /// A node goes on serving what it has moved to another.
     TwoOwners,
+    /// What one peer brings makes others' tombstones and fences forgotten.
+    StrangersEvict,
+    /// A hop or call that is refused fences other ways of its chain.
+    RefusedFences,
+    /// One peer may take all the room that there is.
+    PeerTakesAll,
 }

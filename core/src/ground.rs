@@ -2,14 +2,14 @@
 
 use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
 use catena_wire::{
-    ChainHeader, Exception, Fault, Message, NodeId, NodeRef, Part, PossibleDuplicate, StepKey, StepTrace, Whither,
-    names,
+    ChainHeader, ChainId, Exception, Fault, Message, NodeId, NodeRef, Part, PossibleDuplicate, StepKey, StepTrace,
+    Whither, names,
 };
 
 use crate::{
     Instance, Policy, Receipt, Time,
     code::Codes,
-    collections::AwakeClock,
+    collections::{AwakeClock, Shares},
     delivery::{Outgoing, Parcel},
     directory::{Directory, NotHere, Waiter},
     memory::{DedupTable, Fences, Listeners, Over, Relays, possibly_done},
@@ -35,13 +35,34 @@ pub(crate) struct Ground {
     pub(crate) relays: Relays,
     pub(crate) over: Over,
     pub(crate) codes: Codes,
-    /// Service functions under way.
-    pub(crate) services_running: usize,
-    /// Bytes that the rest of the node leaves for what is kept here.
-    pub(crate) memory_left: usize,
+    /// Service functions under way, by the peers that brought them about.
+    pub(crate) running: Shares,
+    /// Bytes more that may be kept here.
+    pub(crate) room: usize,
 }
 
 impl Ground {
+    pub(crate) fn new(me: Arc<NodeRef>, policy: Policy, epoch_us: u64) -> Self {
+        Self {
+            out: Outbox::new(me.clone()),
+            me,
+            policy,
+            epoch_us,
+            now: Time::default(),
+            clock: AwakeClock::default(),
+            directory: Directory::default(),
+            dedup: DedupTable::default(),
+            fences: Fences::default(),
+            outgoing: Outgoing::default(),
+            listeners: Listeners::default(),
+            relays: Relays::default(),
+            over: Over::default(),
+            codes: Codes::default(),
+            running: Shares::default(),
+            room: usize::MAX,
+        }
+    }
+
     pub(crate) fn advance(&mut self, now: Time) {
         self.now = now;
         self.clock.advance(now, if bug!(self.policy, AgesAsleep) { u64::MAX } else { AwakeClock::GAP_US_MAX });
@@ -69,12 +90,55 @@ impl Ground {
         overloaded(&self.me.name, what, max)
     }
 
-    /// Whether one more service function may run.
-    pub(crate) fn check_running(&self) -> Result<(), Exception> {
-        if self.services_running < self.policy.services_running_max {
+    /// Whether a peer may have `more` of what it has `own` of and all have `all` of, where there is room for `max`. It takes no more than what is
+    /// left: so many peers may come, and there is room for the next, and for this node itself.
+    pub(crate) fn has_room(&self, by: NodeId, more: usize, own: usize, all: usize, max: usize) -> bool {
+        // As the last of them finds it.
+        let before = more.saturating_sub(1);
+        let left = max.saturating_sub(all.saturating_add(before));
+        let is_share = by == self.me.id || own.saturating_add(before) <= left || bug!(self.policy, PeerTakesAll);
+        left > 0 && is_share
+    }
+
+    /// Whether a peer may have one more of these.
+    ///
+    /// # Errors
+    /// `Overloaded`: there is no room, or the peer takes too much of it.
+    pub(crate) fn check_share(
+        &self,
+        what: &str,
+        by: NodeId,
+        own: usize,
+        all: usize,
+        max: usize,
+    ) -> Result<(), Exception> {
+        if self.has_room(by, 1, own, all, max) {
             return Ok(());
         }
-        Err(self.overloaded("service functions", self.policy.services_running_max))
+        if all >= max {
+            return Err(self.overloaded(what, max));
+        }
+        Err(self.overloaded(&format!("{what} of this one peer"), own))
+    }
+
+    /// Whether one more service function may run for this peer.
+    pub(crate) fn check_running(&self, by: NodeId) -> Result<(), Exception> {
+        let (own, all) = (self.running.of(by), self.running.all());
+        self.check_share("service functions", by, own, all, self.policy.services_running_max)
+    }
+
+    /// Whether so many bytes more can be kept here.
+    pub(crate) fn check_bytes(&self, bytes: usize) -> Result<(), Exception> {
+        if bytes <= self.room {
+            return Ok(());
+        }
+        Err(self.overloaded("bytes kept", self.policy.held_bytes_max.saturating_sub(self.room)))
+    }
+
+    /// The peer that brought a chain here: what is remembered of it takes of that one's share.
+    pub(crate) fn bringer_of(&self, chain: ChainId) -> NodeId {
+        let mut brought = self.dedup.of_chain(chain).flat_map(|(_, record)| record.brought_by());
+        brought.next().unwrap_or(self.me.id)
     }
 
     /// Whether a step that is not remembered here is new, first sent so long ago by that node.

@@ -61,6 +61,8 @@ impl ReplyTo {
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) reply_to: ReplyTo,
+    /// The peer that brought it about, or this node: it takes of that one's share.
+    pub(crate) by: NodeId,
     pub(crate) service: String,
     pub(crate) function: String,
     pub(crate) params: Value,
@@ -87,7 +89,9 @@ pub(crate) struct Request {
 
 impl Request {
     /// A call that has not been sent to anybody.
+    #[allow(clippy::too_many_arguments, reason = "what a call consists of")]
     pub(crate) fn new(
+        by: NodeId,
         reply_to: ReplyTo,
         service: String,
         function: String,
@@ -96,6 +100,7 @@ impl Request {
         budget: Budget,
     ) -> Self {
         Self {
+            by,
             reply_to,
             service,
             function,

@@ -21,7 +21,7 @@ use crate::Wish;
 pub(super) const WORD_BYTES: u64 = 8;
 
 impl Received {
-    /// Answers a question: in one frame if it fits; else written into the asker's return buffer; or left here to be read, if there is none, it is too small, or
+    /// Answers a question: in one frame if it fits; else written into the return buffer of whoever asked; or left here to be read, if there is none, it is too small, or
     /// this service is loaded. Returns which it was, and need not be awaited by whoever has a next request to serve but for the WRITE.
     ///
     /// A message that asks nothing is answered by a message to the service that sent it.
@@ -99,7 +99,7 @@ impl Received {
         Some(self.shell.dispatch(letter.target, told))
     }
 
-    /// WRITEs the answer to where the asker wants it, and then the word that says so: writes keep their order. Says whether that was taken in time.
+    /// WRITEs the answer to where whoever asked wants it, and then the word that says so: writes keep their order. Says whether that was taken in time.
     async fn write_back(&self, room: &Buffer, bytes: &Bytes) -> bool {
         let time = Duration::from_micros(self.shell.post.policy.return_time_max_us);
         let writing = async {

@@ -61,10 +61,10 @@ pub(crate) use handler::LinkEvents;
 const WITHDRAWING_MAX: Duration = Duration::from_secs(2);
 
 /// Sub-chains whose intermediate answers are listened to at one time.
-const HEARERS_MAX: usize = 16_384;
+const LISTENERS_MAX: usize = 16_384;
 
 /// Who takes a sub-chain's intermediate answers.
-pub(crate) type Hearer = Arc<dyn Fn(Value) + Send + Sync>;
+pub(crate) type Listener = Arc<dyn Fn(Value) + Send + Sync>;
 
 /// How the sandbox comes to be: once, when first needed.
 pub(crate) type MakeSandbox = Box<dyn Fn() -> Result<Sandbox, Exception> + Send + Sync>;
@@ -94,7 +94,7 @@ pub(crate) struct Shell {
     rights: Mutex<HashMap<StepKey, Arc<Notify>>>,
     bursts: Bursts,
     /// Of the sub-chains that services of this node answered with.
-    hearers: Mutex<HashMap<StepKey, Hearer>>,
+    listeners: Mutex<HashMap<StepKey, Listener>>,
     listings: Mutex<HashMap<u64, oneshot::Sender<Vec<ServiceEntry>>>>,
     questions: Mutex<HashMap<u64, oneshot::Sender<Vec<ResolverAnswer>>>>,
     offering: Offering,
@@ -176,7 +176,7 @@ impl Shell {
             calls: Mutex::default(),
             rights: Mutex::default(),
             bursts: Bursts::new(),
-            hearers: Mutex::default(),
+            listeners: Mutex::default(),
             listings: Mutex::default(),
             questions: Mutex::default(),
             offering: Offering::new(services),
@@ -226,15 +226,17 @@ impl Shell {
         self.endpoint.get()
     }
 
+    /// The machines, which refuse what there is no memory to keep.
     pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
-        lock(&self.core)
+        let mut core = lock(&self.core);
+        core.set_memory_left(usize::try_from(self.memory.left()).unwrap_or(usize::MAX));
+        core
     }
 
-    /// What a peer has sent goes to the machines. They refuse what there is no memory to keep.
+    /// What a peer has sent goes to the machines.
     fn take_in<R>(&self, happen: impl FnOnce(&mut Core, Time) -> R) -> R {
         let now = self.now();
         let mut core = self.core();
-        core.set_memory_left(usize::try_from(self.memory.left()).unwrap_or(usize::MAX));
         let result = happen(&mut core, now);
         self.note_kept(&core);
         result
@@ -273,7 +275,7 @@ impl Shell {
         self: &Arc<Self>,
         begin: impl FnOnce(&mut Core, Time) -> Result<ChainId, Exception>,
     ) -> Result<(ChainId, Incoming), Exception> {
-        let (sender, receiver) = incoming();
+        let (sender, receiver) = incoming(&self.memory);
         let chain = {
             let mut core = self.core();
             let chain = begin(&mut core, self.now())?;
@@ -300,23 +302,23 @@ impl Shell {
     }
 
     /// Takes the intermediate answers of the sub-chain with which a service answers at this step.
-    pub(crate) fn listen(&self, step: StepKey, hearer: Hearer) {
-        let mut hearers = lock(&self.hearers);
-        if hearers.len() < HEARERS_MAX {
-            hearers.insert(step, hearer);
+    pub(crate) fn listen(&self, step: StepKey, listener: Listener) {
+        let mut listeners = lock(&self.listeners);
+        if listeners.len() < LISTENERS_MAX {
+            listeners.insert(step, listener);
         }
     }
 
     /// The sub-chain has ended, and all of its answers have been heard.
     fn stop_listening(&self, step: &StepKey) {
-        lock(&self.hearers).remove(step);
+        lock(&self.listeners).remove(step);
     }
 
     fn hear(&self, step: &StepKey, value: Value) {
-        let hearer = lock(&self.hearers).get(step).cloned();
-        if let Some(hearer) = hearer {
+        let listener = lock(&self.listeners).get(step).cloned();
+        if let Some(listener) = listener {
             // It is a service's own; whoever does what the core says must go on.
-            let heard = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| hearer(value)));
+            let heard = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| listener(value)));
             if heard.is_err() {
                 tracing::warn!("what hears a sub-chain's answers panicked");
             }
@@ -327,7 +329,7 @@ impl Shell {
         let mut replies = lock(&self.replies);
         let ended = matches!(replied, Replied::End { .. } | Replied::Over { .. });
         let Some(sender) = replies.get(&chain) else { return };
-        // A full set loses its sender, which its reader sees as the end: `Overloaded`.
+        // A full set loses its sender, and so does one for which there is no memory. Its reader sees that as the end: `Overloaded`.
         if !sender.send(replied) || ended {
             replies.remove(&chain);
         }

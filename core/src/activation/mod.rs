@@ -15,7 +15,7 @@ use alloc::{
     vec::Vec,
 };
 use bytes::Bytes;
-use catena_wire::{BlobBytes, Budget, ChainId, End, Exception, NodeRef, StepKey, StepTrace, Value};
+use catena_wire::{BlobBytes, Budget, ChainId, End, Exception, NodeId, NodeRef, StepKey, StepTrace, Value};
 
 use crate::{Answer, RetryScope, Time};
 pub(crate) use cargo::Cargo;
@@ -39,6 +39,8 @@ pub(crate) struct Activation {
     /// When `budget` was right.
     pub(crate) budget_at: Time,
     pub(crate) heartbeat_at: Time,
+    /// The peer that brought it here, or this node: it takes of that one's share.
+    pub(crate) by: NodeId,
     /// The node that handed it over: it has the function, if nobody else has.
     pub(crate) before: Arc<NodeRef>,
     /// Where the last sub-chain began that ended here: that node has had the function that goes on.

@@ -42,11 +42,11 @@ impl Calls {
             }
             ReplyTo::Step(key) => {
                 let result = result.map_err(|why| why.at(&key, path));
-                let Some(StepRecord::Calling { fingerprint, askers }) = ground.dedup.get(&key) else { return };
-                let (fate, askers) = (Fate::Returned(*fingerprint), askers.clone());
+                let Some(StepRecord::Calling { fingerprint, reply_to }) = ground.dedup.get(&key) else { return };
+                let (fate, reply_to) = (Fate::Returned(*fingerprint), reply_to.clone());
                 let payload = Payload::Returned(Box::new((result.clone(), brought.clone())));
                 ground.dedup.finish(ground.clock.now(), &key, fate, alloc::vec![], payload, &ground.policy);
-                for (to, id) in askers {
+                for (to, id) in reply_to {
                     self.asking.remove(&(to.id, id));
                     send_return(ground, &to, id, result.clone(), brought.clone());
                 }

@@ -23,9 +23,10 @@ impl Calls {
             Some(Known::Absent(why)) => return self.fail(ground, request, why),
             None => {}
         }
-        let max = ground.policy.calls_waiting_max;
-        if ground.directory.lookups.waiting() >= max {
-            let why = ground.overloaded("calls to services being looked up", max);
+        let (own, all) = (self.looking_up.of(request.by), ground.directory.lookups.waiting());
+        let (what, max) = ("calls to services being looked up", ground.policy.calls_waiting_max);
+        let room = ground.check_share(what, request.by, own, all, max);
+        if let Err(why) = room.and_then(|()| ground.check_bytes(request.params.len_bytes())) {
             return self.answer(ground, request, Err(why));
         }
         let service = request.service.clone();
@@ -41,7 +42,7 @@ impl Calls {
                 None => Ok(()),
             })
             .and_then(|()| ground.directory.check(&ground.me.name, service, function))
-            .and_then(|()| ground.check_running());
+            .and_then(|()| ground.check_running(request.by));
         match verdict {
             Ok(()) => self.run_service(ground, request),
             Err(why) => self.answer(ground, request, Err(why)),
@@ -66,8 +67,9 @@ impl Calls {
 
     /// Asks that node. Its place is not looked up again, so a full table of names cannot make a call go round in circles.
     fn ask(&mut self, ground: &mut Ground, request: Request, place: &Instance) {
-        let max = ground.policy.calls_waiting_max;
-        let room = if self.asked.len() < max { Ok(()) } else { Err(ground.overloaded("calls", max)) };
+        let (own, all) = (self.waiting.of(request.by), self.waiting.all());
+        let room = ground.check_share("calls", request.by, own, all, ground.policy.calls_waiting_max);
+        let room = room.and_then(|()| ground.check_bytes(request.params.len_bytes()));
         if let Err(why) = check_time(ground.now, &request).and(room) {
             return self.fail(ground, request, why);
         }
@@ -135,7 +137,8 @@ impl Calls {
             // It may have spent there what it was lent.
             request.budget = request.budget.without_hops(request.budget.hops_left());
             if let Some(key) = &request.key {
-                ground.fences.give_up(ground.clock.now(), key.chain, delivery.nodes(), &ground.policy);
+                let (awake, by) = (ground.clock.now(), request.by);
+                ground.fences.give_up(awake, by, key.chain, delivery.nodes(), &ground.policy);
             }
         }
         match next {

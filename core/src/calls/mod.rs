@@ -15,7 +15,10 @@ use catena_wire::{ChainId, Message, NodeId, StepKey};
 
 pub(crate) use crate::request::{Owner, ReplyTo, Request};
 use crate::{
-    Action, Receipt, SessionId, Ticket, Time, Urgency, collections::Timers, delivery::Delivery, ground::Ground,
+    Action, Receipt, SessionId, Ticket, Time, Urgency,
+    collections::{Shares, Timers},
+    delivery::Delivery,
+    ground::Ground,
     outbox::Event,
 };
 pub(crate) use answer::result_too_large;
@@ -51,6 +54,14 @@ pub(crate) struct Calls {
     /// Steps whose calls other nodes asked for, by the numbers that those nodes gave them.
     asking: BTreeMap<(NodeId, u64), StepKey>,
     timers: Timers<u64>,
+    /// Of those whose service is looked up, that were asked of another node, and that a chain of its own answers, by the peers that brought them about.
+    looking_up: Shares,
+    waiting: Shares,
+    detached_for: Shares,
+    /// How many functions of each service run here.
+    running: BTreeMap<String, usize>,
+    /// Bytes of parameters of calls that have not been answered.
+    bytes: usize,
 }
 
 impl Calls {
@@ -74,13 +85,49 @@ impl Calls {
         self.next
     }
 
-    fn put(&mut self, ground: &mut Ground, id: u64, call: Call) {
-        match &call.stage {
-            Stage::Asked(delivery) => drop(self.asked.insert((delivery.to().id, id))),
-            Stage::Running => ground.services_running += 1,
-            Stage::Detached(chain, _) => drop(self.detached.insert(*chain, id)),
-            Stage::LookingUp(_) => {}
+    /// How many chains run on their own to answer calls of this peer.
+    pub(crate) fn detached_for(&self, by: NodeId) -> usize {
+        self.detached_for.of(by)
+    }
+
+    /// What parameters take of calls that have not been answered.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether one more function of that service runs here, or one fewer; and for whom.
+    fn count_running(&mut self, ground: &mut Ground, request: &Request, more: bool) {
+        if more {
+            ground.running.add(request.by);
+            return match self.running.get_mut(&request.service) {
+                Some(running) => *running += 1,
+                None => drop(self.running.insert(request.service.clone(), 1)),
+            };
         }
+        ground.running.remove(request.by);
+        if let Some(running) = self.running.get_mut(&request.service) {
+            *running -= 1;
+            if *running == 0 {
+                self.running.remove(&request.service);
+            }
+        }
+    }
+
+    fn put(&mut self, ground: &mut Ground, id: u64, call: Call) {
+        let by = call.request.by;
+        match &call.stage {
+            Stage::Asked(delivery) => {
+                self.asked.insert((delivery.to().id, id));
+                self.waiting.add(by);
+            }
+            Stage::Running => self.count_running(ground, &call.request, true),
+            Stage::Detached(chain, _) => {
+                self.detached.insert(*chain, id);
+                self.detached_for.add(by);
+            }
+            Stage::LookingUp(_) => self.looking_up.add(by),
+        }
+        self.bytes += call.request.params.len_bytes();
         self.calls.insert(id, Box::new(call));
     }
 
@@ -90,12 +137,20 @@ impl Calls {
             return None;
         }
         let call = *self.calls.remove(&id)?;
+        let by = call.request.by;
         match &call.stage {
-            Stage::Asked(delivery) => drop(self.asked.remove(&(delivery.to().id, id))),
-            Stage::Running => ground.services_running -= 1,
-            Stage::Detached(chain, _) => drop(self.detached.remove(chain)),
-            Stage::LookingUp(_) => {}
+            Stage::Asked(delivery) => {
+                self.asked.remove(&(delivery.to().id, id));
+                self.waiting.remove(by);
+            }
+            Stage::Running => self.count_running(ground, &call.request, false),
+            Stage::Detached(chain, _) => {
+                self.detached.remove(chain);
+                self.detached_for.remove(by);
+            }
+            Stage::LookingUp(_) => self.looking_up.remove(by),
         }
+        self.bytes -= call.request.params.len_bytes();
         Some(call)
     }
 

@@ -8,7 +8,7 @@ use crate::{
     Answer, Receipt, SubChain, Ticket, Urgency,
     directory::not_served,
     ground::Ground,
-    memory::{ASKERS_MAX, DoneStep, Fate, Payload, StepRecord, fingerprint},
+    memory::{DoneStep, Fate, Payload, REPLY_TO_MAX, StepRecord, fingerprint},
     outbox::Event,
 };
 
@@ -33,20 +33,20 @@ impl Calls {
         }
         let mine = fingerprint(&request.service, &request.function, &request.params);
         match ground.dedup.get_mut(&key) {
-            Some(StepRecord::Calling { fingerprint, askers }) if *fingerprint == mine => {
-                if askers.iter().any(|(node, theirs)| node.id == from.id && *theirs == id) {
+            Some(StepRecord::Calling { fingerprint, reply_to }) if *fingerprint == mine => {
+                if reply_to.iter().any(|(node, theirs)| node.id == from.id && *theirs == id) {
                     return;
                 }
-                if askers.len() < ASKERS_MAX {
-                    askers.push((from.clone(), id));
+                if reply_to.len() < REPLY_TO_MAX {
+                    reply_to.push((from.clone(), id));
                     self.asking.insert((from.id, id), key);
                     return;
                 }
-                let why = ground.overloaded("callers of one step", ASKERS_MAX).outcome_unknown();
+                let why = ground.overloaded("callers of one step", REPLY_TO_MAX).outcome_unknown();
                 self.answer(ground, request, Err(why));
             }
             Some(StepRecord::Done(done)) if done.fate == Fate::Returned(mine) => {
-                if done.from.len() < ASKERS_MAX && !done.from.contains(&from.id) {
+                if done.from.len() < REPLY_TO_MAX && !done.from.contains(&from.id) {
                     done.from.push(from.id);
                 }
                 let (result, brought) = returned(done);
@@ -58,8 +58,8 @@ impl Calls {
                 self.answer(ground, request, Err(why));
             }
             None => {
-                if let Some(duplicate) = &request.duplicate {
-                    ground.fences.note(ground.clock.now(), duplicate, &ground.policy);
+                if bug!(ground.policy, RefusedFences) {
+                    note_mark(ground, &request);
                 }
                 let verdict = ground.check_remembered(&key, from.id, age_us).and_then(|()| {
                     let Request { service, function, duplicate, .. } = &request;
@@ -96,10 +96,14 @@ impl Calls {
                 let message = format!("the call had no time left when it reached {me}");
                 return Err(Exception::new(names::DEADLINE_EXCEEDED, Fault::Caller, message));
             }
-            ground.check_running()
+            ground.check_running(request.by)
         });
         match verdict {
-            Ok(()) => self.run_service(ground, request),
+            Ok(()) => {
+                // Only by now: whoever is refused leaves no fence behind.
+                note_mark(ground, &request);
+                self.run_service(ground, request);
+            }
             Err(why) => {
                 let path = [me.clone()];
                 let why = why.calling(&request.service, &request.function).at_step(0, &path);
@@ -110,8 +114,7 @@ impl Calls {
 
     /// How many functions of that service run here.
     pub(crate) fn running(&self, service: &str) -> usize {
-        let running = |call: &Call| matches!(call.stage, Stage::Running) && call.request.service == service;
-        self.calls.values().filter(|call| running(call)).count()
+        self.running.get(service).copied().unwrap_or_default()
     }
 
     /// A service function has read so much of blobs, and is about to end.
@@ -160,11 +163,11 @@ impl Calls {
     pub(crate) fn withdrawn(&mut self, ground: &mut Ground, from: &NodeRef, id: u64) {
         self.abandon(ground, &Owner::Peer(from.id, id));
         let Some(key) = self.asking.remove(&(from.id, id)) else { return };
-        let Some(StepRecord::Calling { askers, .. }) = ground.dedup.get_mut(&key) else { return };
+        let Some(StepRecord::Calling { reply_to, .. }) = ground.dedup.get_mut(&key) else { return };
         // Others may ask for the same.
         let is_it = |(to, theirs): &(Arc<NodeRef>, u64)| to.id == from.id && *theirs == id;
-        askers.retain(|asker| !is_it(asker));
-        if askers.is_empty() {
+        reply_to.retain(|one| !is_it(one));
+        if reply_to.is_empty() {
             self.abandon_step(ground, &key);
         }
     }
@@ -172,8 +175,8 @@ impl Calls {
     /// Nobody waits any more for what this step's call brings.
     pub(crate) fn abandon_step(&mut self, ground: &mut Ground, key: &StepKey) {
         self.abandon(ground, &Owner::Step(key.clone()));
-        if let Some(StepRecord::Calling { fingerprint, askers }) = ground.dedup.get(key) {
-            askers.iter().for_each(|(node, id)| drop(self.asking.remove(&(node.id, *id))));
+        if let Some(StepRecord::Calling { fingerprint, reply_to }) = ground.dedup.get(key) {
+            reply_to.iter().for_each(|(node, id)| drop(self.asking.remove(&(node.id, *id))));
             let fate = Fate::Returned(*fingerprint);
             let payload = Payload::Returned(Box::new((Err(stopped()), Brought::default())));
             ground.dedup.finish(ground.clock.now(), key, fate, Vec::new(), payload, &ground.policy);
@@ -205,6 +208,13 @@ impl Calls {
             Outcome::Threw(why) => Err(delivery.conclude(why.calling(&request.service, &request.function))),
         };
         Some((request, result, Brought { hops_left, ..brought }))
+    }
+}
+
+/// The chain that makes this call may be under way twice: who comes after it on another way is told by that.
+fn note_mark(ground: &mut Ground, request: &Request) {
+    if let (Some(_), Some(duplicate)) = (&request.key, &request.duplicate) {
+        ground.fences.note(ground.clock.now(), request.by, duplicate, &ground.policy);
     }
 }
 

@@ -3,8 +3,8 @@
 use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 use bytes::Bytes;
 use catena_wire::{
-    Branch, ChainHeader, ChainId, Exception, Fault, Hash, Hop, Message, NodeRef, Outcome, PATH_HOSTS_MAX, StepKey,
-    TRACE_STEPS_MAX, Value, Whither, names,
+    Branch, ChainHeader, ChainId, Exception, Fault, Hash, Hop, Message, NodeId, NodeRef, Outcome, PATH_HOSTS_MAX,
+    StepKey, TRACE_STEPS_MAX, Value, Whither, names,
 };
 
 use super::{
@@ -15,7 +15,7 @@ use crate::{
     Action, Answer, Plan, Receipt, SessionId, Start, Urgency,
     calls::{ReplyTo, Request},
     directory::NotHere,
-    ground::{Ground, overloaded},
+    ground::Ground,
     memory::{Fate, StepRecord},
     outbox::Event,
 };
@@ -70,11 +70,15 @@ impl Chains {
         if record.is_some() && !bug!(ground.policy, RepeatRuns) {
             return self.repeat(ground, from, *hop, whole);
         }
-        if let Some(duplicate) = &hop.duplicate {
-            ground.fences.note(ground.clock.now(), duplicate, &ground.policy);
+        if bug!(ground.policy, RefusedFences) {
+            note_mark(ground, from, &hop);
         }
         match self.admit(ground, from, &hop) {
-            Ok(()) => self.take_in(ground, from, *hop, whole),
+            Ok(()) => {
+                // Only by now: whoever is refused leaves no fence behind.
+                note_mark(ground, from, &hop);
+                self.take_in(ground, from, *hop, whole);
+            }
             Err(NotAdmitted::For(why)) => refuse_for_good(ground, from, &hop, *why),
             Err(NotAdmitted::Elsewhere(whither)) => send_elsewhere(ground, from, &hop, whither),
         }
@@ -96,19 +100,12 @@ impl Chains {
                 NotHere::NoFunction(why) => NotAdmitted::For(why),
             })?;
         }
-        self.check_room(ground)?;
-        // No peer takes more than what is left: so many peers may come, and there is room for the next.
-        let share = self.brought_by(from.id);
-        if share.chains > policy.activations_max - self.count() {
-            return Err(overloaded(&ground.me.name, "chains of this one peer", share.chains).into());
-        }
+        self.check_room(ground, from.id)?;
         let stacked: usize = hop.stack.iter().map(|frame| frame.continuation_bytes as usize).sum();
         let bytes = hop.continuation_bytes as usize + stacked + hop.params.len_bytes();
-        let room = policy.held_bytes_max.saturating_sub(self.held_bytes(ground)).min(ground.memory_left);
-        if share.bytes.saturating_add(bytes) > room {
-            return Err(overloaded(&ground.me.name, "bytes of chains", self.held_bytes(ground)).into());
-        }
-        ground.check_running()?;
+        // Of bytes, too, no peer takes more than what is left.
+        ground.check_bytes(self.brought_by(from.id).bytes.saturating_add(bytes))?;
+        ground.check_running(from.id)?;
         if hop.budget.time_left_us() == 0 {
             let message = format!("the chain had no time left when it reached {}", ground.me.name);
             return Err(Exception::new(names::DEADLINE_EXCEEDED, Fault::Caller, message).into());
@@ -116,16 +113,9 @@ impl Chains {
         Ok(())
     }
 
-    /// Bytes of chains, of what is needed to answer their steps again, and of their answers on the way.
-    pub(crate) fn held_bytes(&self, ground: &Ground) -> usize {
-        self.bytes() + ground.dedup.payload_bytes() + ground.outgoing.bytes()
-    }
-
-    fn check_room(&self, ground: &Ground) -> Result<(), Exception> {
-        if self.count() < ground.policy.activations_max {
-            return Ok(());
-        }
-        Err(overloaded(&ground.me.name, "chains", ground.policy.activations_max))
+    fn check_room(&self, ground: &Ground, by: NodeId) -> Result<(), Exception> {
+        let (own, all) = (self.brought_by(by).chains, self.count());
+        ground.check_share("chains", by, own, all, ground.policy.activations_max)
     }
 
     fn take_in(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, mut hop: Hop, whole: bool) {
@@ -152,7 +142,7 @@ impl Chains {
         {
             activation.give_back(budget.hops_left());
         }
-        let request = Request::new(ReplyTo::Suspended(session), service, function, params, ground.now, budget);
+        let request = Request::new(from.id, ReplyTo::Suspended(session), service, function, params, ground.now, budget);
         ground.out.tell(Event::Call(Request { key: Some(key), credentials, duplicate, ..request }));
     }
 
@@ -198,6 +188,7 @@ impl Chains {
             budget: hop.budget,
             budget_at: ground.now,
             heartbeat_at: ground.now.after(hop.heartbeat_in_us.min(ground.policy.heartbeat_interval_us)),
+            by: from.id,
             before: from.clone(),
             creator: None,
             phase: Phase::Suspended(suspended),
@@ -304,19 +295,20 @@ impl Chains {
         ground.out.ask(Action::Resume { session, code, continuation, call, result, limits });
     }
 
-    /// Begins a chain of this node.
+    /// Begins a chain of this node, on behalf of this peer if a service of this node answers it so.
     ///
     /// # Errors
     /// `Overloaded`.
     pub(crate) fn begin(
         &mut self,
         ground: &mut Ground,
+        by: NodeId,
         chain: ChainId,
         code: Hash,
         input: Value,
         plan: Plan,
     ) -> Result<(), Exception> {
-        self.check_room(ground)?;
+        self.check_room(ground, by)?;
         let Start { started_at_ms, seed } = plan.start.unwrap_or_else(|| Start::of(chain, ground.unix_us()));
         let arrived = StepKey { chain, branch: Branch::root(), step: 0 };
         let header = ChainHeader {
@@ -356,6 +348,7 @@ impl Chains {
             budget: plan.budget,
             budget_at: ground.now,
             heartbeat_at: ground.now.after(ground.policy.heartbeat_interval_us),
+            by,
             before: ground.me.clone(),
             creator: None,
             phase: Phase::Running,
@@ -368,6 +361,13 @@ impl Chains {
         let limits = plan.limits;
         ground.out.ask(Action::Begin { session, code, input, started_at_ms, seed, limits });
         Ok(())
+    }
+}
+
+/// Its chain may be under way twice: who comes after it on another way is told by that.
+fn note_mark(ground: &mut Ground, from: &NodeRef, hop: &Hop) {
+    if let Some(duplicate) = &hop.duplicate {
+        ground.fences.note(ground.clock.now(), from.id, duplicate, &ground.policy);
     }
 }
 

@@ -16,10 +16,10 @@ impl Chains {
     pub(crate) fn stopped_by(&mut self, ground: &mut Ground, from: &NodeRef, chain: ChainId) {
         let brought = ground.dedup.of_chain(chain).any(|(_, record)| record.came_from(from.id));
         if from.id == chain.origin || brought || bug!(ground.policy, StrangersCancel) {
-            return self.stop(ground, chain, Vec::new());
+            return self.stop(ground, from.id, chain, Vec::new());
         }
         // It has overtaken the hop that it follows; whoever sent that may stop it, and nobody else.
-        ground.fences.stop(ground.clock.now(), chain, Some(from.id), &ground.policy);
+        ground.fences.stop(ground.clock.now(), from.id, chain, Some(from.id), &ground.policy);
     }
 
     /// The node by which it came here says that the chain is over.
@@ -48,7 +48,8 @@ impl Chains {
         if strays.is_empty() || bug!(ground.policy, StraysGoOn) {
             return;
         }
-        if ground.fences.stop(ground.clock.now(), chain, None, &ground.policy) {
+        let by = ground.bringer_of(chain);
+        if ground.fences.stop(ground.clock.now(), by, chain, None, &ground.policy) {
             self.tell_stopped(ground, chain, strays);
         }
     }
@@ -59,9 +60,9 @@ impl Chains {
         here.map(Activation::key).max_by_key(|key| key.step)
     }
 
-    /// Ends what is here of the chain, and tells the nodes to which it went, and `also` those.
-    pub(crate) fn stop(&mut self, ground: &mut Ground, chain: ChainId, also: Vec<Arc<NodeRef>>) {
-        if !ground.fences.stop(ground.clock.now(), chain, None, &ground.policy) {
+    /// Ends what is here of the chain, as this peer says or this node itself, and tells the nodes to which it went, and `also` those.
+    pub(crate) fn stop(&mut self, ground: &mut Ground, by: NodeId, chain: ChainId, also: Vec<Arc<NodeRef>>) {
+        if !ground.fences.stop(ground.clock.now(), by, chain, None, &ground.policy) {
             return;
         }
         ground.outgoing.forget_chain(chain);

@@ -15,8 +15,12 @@ impl Chains {
         let Some(activation) = self.get_mut(session).filter(|activation| activation.state.code == code) else { return };
         let Phase::Suspended(suspended) = &mut activation.phase else { return };
         suspended.code = Code::Fetching;
+        let by = activation.by;
         let sources = self.sources(ground, session);
-        let given_up = ground.codes.want(ground.now, &mut ground.out, code, session, sources, &ground.policy);
+        let (own, all) = ground.codes.fetching(by);
+        let has_room = ground.has_room(by, 1, own, all, ground.policy.codes_fetching_max);
+        let Ground { codes, out, policy, .. } = ground;
+        let given_up = codes.want(ground.now, out, code, (session, by), has_room, sources, policy);
         self.give_up_code(ground, code, given_up);
     }
 

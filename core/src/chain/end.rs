@@ -168,7 +168,8 @@ impl Chains {
             End { key: key.clone(), outcome, emitted, trace: None, recording: None, console: Vec::new(), ..so_far };
         let end = End { at: None, hops_left: 0, cut: true, ..end };
         let from = ground.dedup.get(&arrived).map(StepRecord::brought_by).unwrap_or_default();
-        self.stop(ground, key.chain, Vec::new());
+        let by = ground.bringer_of(key.chain);
+        self.stop(ground, by, key.chain, Vec::new());
         send_end(ground, (&arrived, from), end, home);
     }
 

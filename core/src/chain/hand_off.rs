@@ -345,9 +345,10 @@ impl Chains {
             if bug!(ground.policy, MarkReplaced) {
                 activation.state.duplicate = None;
             }
+            let (awake, by) = (ground.clock.now(), activation.by);
             let duplicate = activation.state.mark(&hand_off.key, ground.me.id);
-            ground.fences.note(ground.clock.now(), duplicate, &ground.policy);
-            ground.fences.give_up(ground.clock.now(), hand_off.key.chain, hand_off.nodes(), &ground.policy);
+            ground.fences.note(awake, by, duplicate, &ground.policy);
+            ground.fences.give_up(awake, by, hand_off.key.chain, hand_off.nodes(), &ground.policy);
         }
         hand_off.delivery.redirect(to, scope);
         self.set_phase(session, Phase::HandingOff(hand_off));
@@ -382,9 +383,10 @@ impl Chains {
         let why = why.calling(cargo.service(), cargo.function()).at(&key, &activation.state.path);
         if why.unknown {
             // The chain may have gone on there: what its function does now may have been done by its first way.
+            let (awake, by) = (ground.clock.now(), activation.by);
             let duplicate = activation.state.mark(&key, ground.me.id);
-            ground.fences.note(ground.clock.now(), duplicate, &ground.policy);
-            ground.fences.give_up(ground.clock.now(), key.chain, delivery.nodes(), &ground.policy);
+            ground.fences.note(awake, by, duplicate, &ground.policy);
+            ground.fences.give_up(awake, by, key.chain, delivery.nodes(), &ground.policy);
         }
         self.resume(ground, session, cargo.number(), continuation, Err(why));
     }

@@ -80,7 +80,7 @@ impl Chains {
     fn insert(&mut self, activation: impl Into<Box<Activation>>) -> SessionId {
         self.next += 1;
         let (session, activation) = (SessionId(self.next), activation.into());
-        self.brought.entry(activation.before.id).or_default().chains += 1;
+        self.brought.entry(activation.by).or_default().chains += 1;
         self.by_session.insert(session, activation);
         self.enter(session);
         session
@@ -99,10 +99,10 @@ impl Chains {
         self.timers.clear(session);
         let mut activation = self.by_session.remove(&session)?;
         self.left_sets.extend(core::mem::take(&mut activation.calls.sets).into_values().map(|set| set.id));
-        if let Some(share) = self.brought.get_mut(&activation.before.id) {
+        if let Some(share) = self.brought.get_mut(&activation.by) {
             share.chains -= 1;
             if share.chains == 0 {
-                self.brought.remove(&activation.before.id);
+                self.brought.remove(&activation.by);
             }
         }
         Some(activation)
@@ -125,7 +125,7 @@ impl Chains {
         self.timers.set(session, activation.wakes_at());
         activation.counted_bytes = activation.bytes();
         self.bytes += activation.counted_bytes;
-        if let Some(share) = self.brought.get_mut(&activation.before.id) {
+        if let Some(share) = self.brought.get_mut(&activation.by) {
             share.bytes += activation.counted_bytes;
         }
         match &activation.phase {
@@ -141,7 +141,7 @@ impl Chains {
     fn leave(&mut self, session: SessionId) {
         let Some(activation) = self.by_session.get(&session) else { return };
         self.bytes -= activation.counted_bytes;
-        if let Some(share) = self.brought.get_mut(&activation.before.id) {
+        if let Some(share) = self.brought.get_mut(&activation.by) {
             share.bytes -= activation.counted_bytes;
         }
         match &activation.phase {

@@ -74,8 +74,8 @@ impl Chains {
         let (key, credentials) = (Some(activation.key()), activation.state.header.credentials.clone());
         let duplicate = activation.state.duplicate.clone();
         let GuestCall { service, function, params, .. } = call;
-        let reply_to = ReplyTo::Nobody(activation.chain());
-        let request = Request::new(reply_to, service, function, params, ground.now, budget);
+        let (by, reply_to) = (activation.by, ReplyTo::Nobody(activation.chain()));
+        let request = Request::new(by, reply_to, service, function, params, ground.now, budget);
         let request = Request { key, credentials, duplicate, ..request };
         ground.out.tell(Event::Ask { session, set, number, request });
     }

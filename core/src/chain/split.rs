@@ -2,7 +2,7 @@
 
 use alloc::{boxed::Box, format, string::String, vec::Vec};
 use bytes::Bytes;
-use catena_wire::{Exception, Fault, Merge, Mode, NodeRef, Outcome, StepKey, names};
+use catena_wire::{Exception, Fault, Merge, Mode, NodeId, NodeRef, Outcome, StepKey, names};
 
 use super::{
     Chains,
@@ -52,14 +52,15 @@ impl Chains {
         if u32::from(activation.state.splits) + split.count > u32::from(u16::MAX) {
             return limit(String::from("the chain has split into 65,535 branches, which is all that can be numbered"));
         }
-        if self.has_room_for(ground, split.count as usize) {
+        if self.has_room_for(ground, activation.by, split.count as usize) {
             return Ok(());
         }
         Err(overloaded(&ground.me.name, "chains", ground.policy.activations_max))
     }
 
-    fn has_room_for(&self, ground: &Ground, branches: usize) -> bool {
-        self.count().saturating_add(branches) <= ground.policy.activations_max
+    fn has_room_for(&self, ground: &Ground, by: NodeId, branches: usize) -> bool {
+        let own = self.brought_by(by).chains;
+        ground.has_room(by, branches, own, self.count(), ground.policy.activations_max)
     }
 
     /// This node is the merge host too.
@@ -139,7 +140,7 @@ impl Chains {
         for index in 0..count {
             let Some(branch) = at.branch.child(first.saturating_add(index)) else { continue };
             let key = StepKey { branch, ..at.clone() };
-            let room = self.has_room_for(ground, 1) || bug!(ground.policy, BranchesWithoutRoom);
+            let room = self.has_room_for(ground, parent.by, 1) || bug!(ground.policy, BranchesWithoutRoom);
             let suspended = Suspended::here(call, continuation.clone(), Awaits::Branch(index));
             let child = branch_of(ground, parent, &key, host, count);
             let session = self.insert(Activation { phase: Phase::Suspended(suspended), ..child });

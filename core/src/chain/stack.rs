@@ -106,12 +106,14 @@ impl Chains {
             continuation_bytes: u32::try_from(continuation.len()).unwrap_or(u32::MAX),
             continuation,
         });
+        let by = activation.by;
         activation.calls.out.clear();
         let started_at_ms = state.header.started_at_ms;
         let seed = (key.chain.seed()) ^ u64::from(key.step).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.set_phase(session, Phase::Running);
         if sub.hears {
-            ground.listeners.begin(ground.clock.now(), key, &ground.policy);
+            let Ground { listeners, out, clock, policy, .. } = ground;
+            listeners.begin(out, clock.now(), by, key, policy);
         }
         let limits = StepLimits::UNCHANGED;
         ground.out.ask(Action::Begin { session, code, input: sub.input, started_at_ms, seed, limits });

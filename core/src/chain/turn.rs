@@ -143,8 +143,8 @@ impl Chains {
             true => ReplyTo::Guest { session, call: call.call, step },
             false => ReplyTo::Nobody(activation.chain()),
         };
-        let GuestCall { service, function, params, .. } = call;
-        let request = Request::new(reply_to, service, function, params, ground.now, lent);
+        let (by, GuestCall { service, function, params, .. }) = (activation.by, call);
+        let request = Request::new(by, reply_to, service, function, params, ground.now, lent);
         ground.out.tell(Event::Call(Request { key, credentials, duplicate, ..request }));
     }
 
@@ -309,10 +309,11 @@ impl Chains {
         let (reply_to, budget) = (ReplyTo::Suspended(session), activation.lend_all(ground.now, may_chain));
         let credentials = activation.state.header.credentials.clone();
         let (key, duplicate) = (Some(activation.key()), activation.state.duplicate.clone());
+        let by = activation.by;
         activation.calls.out.clear();
         let awaits = Awaits::Result(None, call.service.clone());
         self.set_phase(session, Phase::Suspended(Suspended::here(call.call, continuation, awaits)));
-        let request = Request::new(reply_to, call.service, call.function, call.params, ground.now, budget);
+        let request = Request::new(by, reply_to, call.service, call.function, call.params, ground.now, budget);
         ground.out.tell(Event::Call(Request { key, credentials, duplicate, ..request }));
     }
 }

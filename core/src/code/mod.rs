@@ -8,14 +8,20 @@ use alloc::{
 use bytes::Bytes;
 use catena_wire::{Hash, Message, NodeId, NodeRef};
 
-use crate::{Action, Policy, Receipt, SessionId, Time, Urgency, Wanted, collections::Timers, outbox::Outbox};
+use crate::{
+    Action, Policy, Receipt, SessionId, Time, Urgency, Wanted,
+    collections::{Shares, Timers},
+    outbox::Outbox,
+};
 
 /// Nodes that may be asked for one function: the repository, and some that have had it.
 const SOURCES_MAX: usize = 8;
 
 /// A function that is being fetched.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Fetch {
+    /// The peer whose chain needed it first.
+    by: NodeId,
     sessions: BTreeSet<SessionId>,
     sources: VecDeque<Arc<NodeRef>>,
     asked: Option<NodeId>,
@@ -24,10 +30,22 @@ struct Fetch {
     registry: Registry,
 }
 
+impl Fetch {
+    const fn new(by: NodeId) -> Self {
+        Self {
+            by,
+            sessions: BTreeSet::new(),
+            sources: VecDeque::new(),
+            asked: None,
+            tried: Vec::new(),
+            registry: Registry::NotYet,
+        }
+    }
+}
+
 /// Whether the registry has been asked for a function.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Registry {
-    #[default]
     NotYet,
     Asked,
     Tried,
@@ -40,6 +58,10 @@ pub(crate) struct Codes {
     /// There is a registry that keeps functions beyond the life of every node.
     has_registry: bool,
     fetches: BTreeMap<Hash, Fetch>,
+    /// Of these, what each node was asked for.
+    asked: BTreeSet<(NodeId, Hash)>,
+    /// For whom they are fetched.
+    shares: Shares,
     timers: Timers<Hash>,
     /// Which node has been sent which function, so that it rides along only once a link.
     sent: BTreeSet<(NodeId, Hash)>,
@@ -78,20 +100,31 @@ impl Codes {
         }
     }
 
-    /// A session needs a function that is not here; `sources` in order of preference.
+    /// Functions that are fetched for chains of this peer, and all.
+    pub(crate) fn fetching(&self, by: NodeId) -> (usize, usize) {
+        (self.shares.of(by), self.shares.all())
+    }
+
+    /// A session of a chain that this peer brought needs a function that is not here; `sources` in order of preference. `has_room`: it may be fetched,
+    /// if it is not yet.
+    #[allow(clippy::too_many_arguments, reason = "what a fetch consists of")]
     pub(crate) fn want(
         &mut self,
         now: Time,
         out: &mut Outbox,
         code: Hash,
-        session: SessionId,
+        (session, by): (SessionId, NodeId),
+        has_room: bool,
         sources: impl IntoIterator<Item = Arc<NodeRef>>,
         policy: &Policy,
     ) -> GivenUp {
-        if self.fetches.len() >= policy.codes_fetching_max && !self.fetches.contains_key(&code) {
-            return alloc::vec![session];
+        if !self.fetches.contains_key(&code) {
+            if !has_room {
+                return alloc::vec![session];
+            }
+            self.shares.add(by);
         }
-        let fetch = self.fetches.entry(code).or_default();
+        let fetch = self.fetches.entry(code).or_insert_with(|| Fetch::new(by));
         fetch.sessions.insert(session);
         for source in sources {
             let known = fetch.tried.contains(&source.id) || fetch.sources.iter().any(|known| known.id == source.id);
@@ -109,7 +142,9 @@ impl Codes {
     /// Whoever was asked does not have it, is gone, is late, or sent something else.
     pub(crate) fn ask_next(&mut self, now: Time, out: &mut Outbox, code: Hash, policy: &Policy) -> GivenUp {
         let Some(fetch) = self.fetches.get_mut(&code) else { return Vec::new() };
-        fetch.asked = None;
+        if let Some(before) = fetch.asked.take() {
+            self.asked.remove(&(before, code));
+        }
         let Some(source) = fetch.sources.pop_front() else {
             if !self.has_registry || fetch.registry != Registry::NotYet {
                 return self.finish(code);
@@ -120,6 +155,7 @@ impl Codes {
             return Vec::new();
         };
         fetch.asked = Some(source.id);
+        self.asked.insert((source.id, code));
         fetch.tried.push(source.id);
         self.timers.set(code, now.after(policy.code_fetch_timeout_us));
         let receipt = Receipt::WantCode(Wanted { code, from: source.id });
@@ -158,7 +194,12 @@ impl Codes {
     /// It is here, or nobody has it: these sessions wait for it.
     pub(crate) fn finish(&mut self, code: Hash) -> Vec<SessionId> {
         self.timers.clear(code);
-        self.fetches.remove(&code).map(|fetch| fetch.sessions.into_iter().collect()).unwrap_or_default()
+        let Some(fetch) = self.fetches.remove(&code) else { return Vec::new() };
+        self.shares.remove(fetch.by);
+        if let Some(asked) = fetch.asked {
+            self.asked.remove(&(asked, code));
+        }
+        fetch.sessions.into_iter().collect()
     }
 
     pub(crate) fn take_late(&mut self, now: Time) -> Option<Hash> {
@@ -188,7 +229,33 @@ impl Codes {
         for pair in &gone {
             self.sent.remove(pair);
         }
-        let asked = self.fetches.iter().filter(|(_, fetch)| fetch.asked == Some(node));
-        asked.map(|(code, _)| *code).collect()
+        self.asked.range(low..=high).map(|(_, code)| *code).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_that_breaks_concerns_the_functions_only_that_its_node_was_asked_for() {
+        let node = |id| Arc::new(NodeRef { id: NodeId(id), name: "n".into(), address: None, site: None });
+        let (mut codes, policy, now) = (Codes::default(), Policy::default(), Time::default());
+        let mut out = Outbox::new(node(1));
+        for code in 0..100 {
+            let sources = [node(u64::from(code) + 10), node(9)];
+            codes.want(now, &mut out, Hash([code; 32]), (SessionId(1), NodeId(2)), true, sources, &policy);
+        }
+        assert_eq!(
+            (codes.link_lost(NodeId(10)), codes.link_lost(NodeId(9))),
+            (alloc::vec![Hash([0; 32])], alloc::vec![])
+        );
+        codes.ask_next(now, &mut out, Hash([0; 32]), &policy);
+        assert_eq!(
+            (codes.link_lost(NodeId(10)), codes.link_lost(NodeId(9))),
+            (alloc::vec![], alloc::vec![Hash([0; 32])])
+        );
+        (0..100).for_each(|code| drop(codes.finish(Hash([code; 32]))));
+        assert!(codes.asked.is_empty() && codes.fetching(NodeId(2)) == (0, 0));
     }
 }

@@ -1,34 +1,49 @@
 //! What is remembered for a while, and only so much of it.
 
 use alloc::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     vec::Vec,
 };
+use catena_wire::NodeId;
 
+use super::Shares;
 use crate::Time;
 
-/// A map whose entries are dropped when they are old, or when there are too many: the oldest first.
+/// A map whose entries are dropped when they are old, or when there are too many: those go first which [`Shares`] says, so that nobody
+/// makes others' history forgotten.
 ///
 /// Times are those of the [`super::AwakeClock`].
 #[derive(Clone, Debug)]
 pub(crate) struct Expiring<K, V> {
-    entries: BTreeMap<K, V>,
-    since: VecDeque<(Time, K)>,
+    entries: BTreeMap<K, Entry<V>>,
+    /// In the order in which they were entered; and of each peer in that order.
+    since: BTreeMap<u64, K>,
+    of_peer: BTreeSet<(NodeId, u64)>,
+    shares: Shares,
+}
+
+#[derive(Clone, Debug)]
+struct Entry<V> {
+    number: u64,
+    at: Time,
+    by: NodeId,
+    value: V,
 }
 
 impl<K, V> Default for Expiring<K, V> {
     fn default() -> Self {
-        Self { entries: BTreeMap::new(), since: VecDeque::new() }
+        let (entries, since) = (BTreeMap::new(), BTreeMap::new());
+        Self { entries, since, of_peer: BTreeSet::new(), shares: Shares::default() }
     }
 }
 
 impl<K: Ord + Clone, V> Expiring<K, V> {
     pub(crate) fn get(&self, key: &K) -> Option<&V> {
-        self.entries.get(key)
+        self.entries.get(key).map(|entry| &entry.value)
     }
 
     pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
-        self.entries.get_mut(key)
+        self.entries.get_mut(key).map(|entry| &mut entry.value)
     }
 
     pub(crate) fn contains(&self, key: &K) -> bool {
@@ -37,37 +52,62 @@ impl<K: Ord + Clone, V> Expiring<K, V> {
 
     /// The entries from this key on, in order.
     pub(crate) fn from<'a>(&'a self, first: &K) -> impl Iterator<Item = (&'a K, &'a V)> {
-        self.entries.range(first.clone()..)
+        self.entries.range(first.clone()..).map(|(key, entry)| (key, &entry.value))
     }
 
-    /// The entry of this key, made if there is none. Beyond `entries_max` the oldest goes.
-    pub(crate) fn entry(&mut self, awake: Time, key: K, entries_max: usize, make: impl FnOnce() -> V) -> &mut V {
+    /// The entry of this key, made if there is none: then it counts for this peer.
+    pub(crate) fn entry(
+        &mut self,
+        awake: Time,
+        by: NodeId,
+        key: K,
+        entries_max: usize,
+        make: impl FnOnce() -> V,
+    ) -> &mut V {
+        // No counter of its own: what is remembered alike is alike.
+        let number = self.since.last_key_value().map_or(0, |(last, _)| last + 1);
         if !self.entries.contains_key(&key) {
-            while self.entries.len() >= entries_max.max(1) {
-                self.drop_oldest();
-            }
-            self.since.push_back((awake, key.clone()));
+            while self.make_room(by, entries_max).is_some() {}
+            self.since.insert(number, key.clone());
+            self.of_peer.insert((by, number));
+            self.shares.add(by);
         }
-        self.entries.entry(key).or_insert_with(make)
+        &mut self.entries.entry(key).or_insert_with(|| Entry { number, at: awake, by, value: make() }).value
     }
 
-    /// For a key that is not entered again.
+    /// Drops an entry, if there is no room for one more of this peer's.
+    pub(crate) fn make_room(&mut self, by: NodeId, entries_max: usize) -> Option<(K, V)> {
+        if self.entries.len() < entries_max.max(1) {
+            return None;
+        }
+        let peer = self.shares.gives_way(by, entries_max)?;
+        let (_, number) = *self.of_peer.range((peer, 0)..).next()?;
+        self.drop(number)
+    }
+
     pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
-        self.entries.remove(key)
+        let number = self.entries.get(key)?.number;
+        self.drop(number).map(|(_, value)| value)
     }
 
     /// Drops what was entered `ttl_us` ago or before, and says what that was.
-    pub(crate) fn expired(&mut self, awake: Time, ttl_us: u64) -> Vec<K> {
+    pub(crate) fn expired(&mut self, awake: Time, ttl_us: u64) -> Vec<(K, V)> {
         let mut expired = Vec::new();
-        while self.since.front().is_some_and(|(at, _)| awake.since(*at) >= ttl_us) {
-            expired.extend(self.drop_oldest());
+        while let Some((number, key)) = self.since.first_key_value()
+            && self.entries.get(key).is_none_or(|entry| awake.since(entry.at) >= ttl_us)
+        {
+            let number = *number;
+            expired.extend(self.drop(number));
         }
         expired
     }
 
-    fn drop_oldest(&mut self) -> Option<K> {
-        let (_, key) = self.since.pop_front()?;
-        self.entries.remove(&key).map(|_| key)
+    fn drop(&mut self, number: u64) -> Option<(K, V)> {
+        let key = self.since.remove(&number)?;
+        let Entry { by, value, .. } = self.entries.remove(&key)?;
+        self.of_peer.remove(&(by, number));
+        self.shares.remove(by);
+        Some((key, value))
     }
 }
 
@@ -75,16 +115,40 @@ impl<K: Ord + Clone, V> Expiring<K, V> {
 mod tests {
     use super::*;
 
+    const ONE: NodeId = NodeId(1);
+    const OTHER: NodeId = NodeId(2);
+
     #[test]
     fn the_old_go_and_so_do_the_oldest_of_too_many() {
         let mut map = Expiring::default();
         for at in 0..4_u64 {
-            *map.entry(Time::from_us(at), at, 3, || 0) += at;
+            *map.entry(Time::from_us(at), ONE, at, 3, || 0) += at;
         }
         assert!(!map.contains(&0) && map.contains(&1));
-        map.expired(Time::from_us(6), 4);
+        assert_eq!(map.expired(Time::from_us(6), 4), [(1, 1), (2, 2)]);
         assert!(!map.contains(&2) && map.get(&3) == Some(&3));
-        *map.entry(Time::from_us(9), 3, 3, || 7) += 1;
+        *map.entry(Time::from_us(9), OTHER, 3, 3, || 7) += 1;
         assert_eq!(map.get(&3), Some(&4), "an entry that is there is not made again");
+    }
+
+    #[test]
+    fn what_one_peer_enters_drops_nothing_of_another_that_has_less() {
+        let mut map = Expiring::default();
+        map.entry(Time::from_us(0), ONE, 0, 8, || ());
+        for key in 1..100 {
+            map.entry(Time::from_us(key), OTHER, key, 8, || ());
+        }
+        assert!(map.contains(&0) && !map.contains(&92) && map.contains(&93) && map.contains(&99));
+    }
+
+    #[test]
+    fn what_is_entered_anew_is_as_old_as_that() {
+        let mut map = Expiring::default();
+        map.entry(Time::from_us(0), ONE, 'a', 8, || 1);
+        assert_eq!(map.remove(&'a'), Some(1));
+        map.entry(Time::from_us(5), ONE, 'a', 8, || 2);
+        assert!(map.expired(Time::from_us(8), 5).is_empty() && map.contains(&'a'));
+        assert_eq!(map.expired(Time::from_us(10), 5), [('a', 2)]);
+        assert!(map.entries.is_empty() && map.since.is_empty() && map.of_peer.is_empty() && map.shares.all() == 0);
     }
 }

@@ -1,9 +1,11 @@
-//! Small collections that every part uses: deadlines in order, values by number, numbered answers, and what is remembered for a while.
+//! Small collections that every part uses: deadlines in order, values by number, numbered answers, what is remembered for a while,
+//! and how much each peer has of something.
 
 mod awake;
 mod expiring;
 mod in_order;
 mod numbered;
+mod shares;
 mod tally;
 mod timers;
 
@@ -11,5 +13,6 @@ pub(crate) use awake::AwakeClock;
 pub(crate) use expiring::Expiring;
 pub(crate) use in_order::InOrder;
 pub(crate) use numbered::Numbered;
+pub(crate) use shares::Shares;
 pub(crate) use tally::{Taken, Tally};
 pub(crate) use timers::Timers;

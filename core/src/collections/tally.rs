@@ -66,12 +66,26 @@ impl Tally {
         self.accounts.len() < BRANCHES_MAX || self.accounts.contains_key(branch)
     }
 
-    /// An answer has come. The next in order always finds room: it makes room itself.
-    pub(crate) fn take(&mut self, branch: &Branch, number: u32, value: Value, policy: &Policy) -> Taken {
+    /// Bytes of answers that wait for those before them.
+    pub(crate) const fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    /// An answer has come. The next in order always finds room: it makes room itself. `room`: bytes for which there is room at this node; `None`
+    /// for what comes from this node itself, and cannot come again.
+    pub(crate) fn take(
+        &mut self,
+        branch: &Branch,
+        number: u32,
+        value: Value,
+        room: Option<usize>,
+        policy: &Policy,
+    ) -> Taken {
         if !self.has_room(branch) {
             return Taken::Repeat;
         }
         let full = self.held >= policy.partials_held_max || self.held_bytes >= policy.partials_held_bytes_max;
+        let full = room.is_some_and(|room| full || value.len_bytes() > room);
         let answers = &mut self.accounts.entry(branch.clone()).or_default().answers;
         if answers.has(number) {
             return Taken::Repeat;
@@ -113,7 +127,7 @@ impl Tally {
         }
         let mut ready = Vec::new();
         for (number, value) in (first..).zip(values) {
-            if self.take(branch, number, value, policy) == Taken::NoRoom {
+            if self.take(branch, number, value, Some(usize::MAX), policy) == Taken::NoRoom {
                 break;
             }
             ready.extend(core::iter::from_fn(|| self.pop(branch)));
@@ -165,7 +179,7 @@ mod tests {
     use super::*;
 
     fn take(tally: &mut Tally, branch: &Branch, number: u32) -> Taken {
-        tally.take(branch, number, Value::encode(&number), &Policy::default())
+        tally.take(branch, number, Value::encode(&number), Some(usize::MAX), &Policy::default())
     }
 
     #[test]
@@ -205,7 +219,11 @@ mod tests {
         let root = Branch::root();
         let policy = Policy { partials_held_max: 1, ..Policy::default() };
         let mut tally = Tally::default();
-        let mut take = |number| tally.take(&root, number, Value::null(), &policy);
-        assert_eq!([take(1), take(2), take(0)], [Taken::Kept, Taken::NoRoom, Taken::Kept]);
+        let null = Value::null();
+        let mut take = |number, room| tally.take(&root, number, null.clone(), room, &policy);
+        let much = Some(usize::MAX);
+        assert_eq!(take(1, Some(0)), Taken::NoRoom, "the node has none");
+        assert_eq!([take(1, much), take(2, much), take(0, Some(0))], [Taken::Kept, Taken::NoRoom, Taken::Kept]);
+        assert_eq!(take(3, None), Taken::Kept, "it cannot come again");
     }
 }

@@ -89,7 +89,7 @@ impl Directory {
         self.left.expired(awake, policy.moved_ttl_us);
         // Entered anew, so that it counts from now on.
         self.left.remove(&service.to_string());
-        self.left.entry(awake, service.to_string(), policy.moved_max, || left);
+        self.left.entry(awake, NodeId(0), service.to_string(), policy.moved_max, || left);
     }
 
     /// Where a service is that is not here.

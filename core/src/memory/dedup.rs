@@ -14,7 +14,7 @@ use alloc::{
 use catena_wire::{Brought, ChainId, Encoded, Exception, NodeId, NodeRef, StepKey, Value};
 
 use super::records::Records;
-use crate::{Policy, SessionId, Time, activation::Activation};
+use crate::{Policy, SessionId, Time, activation::Activation, collections::Shares};
 
 /// What is known of a step.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub(crate) enum StepRecord {
     /// It is being done, in this session, for the chain that this node handed over.
     Running { from: NodeId, session: SessionId },
     /// It is a call that a chain makes from where it is; these ask for its result.
-    Calling { fingerprint: u64, askers: Vec<(Arc<NodeRef>, u64)> },
+    Calling { fingerprint: u64, reply_to: Vec<(Arc<NodeRef>, u64)> },
     /// It is over here.
     Done(DoneStep),
 }
@@ -78,17 +78,14 @@ pub(crate) struct Sent {
 }
 
 /// Who may ask for the same step's call at one time: a chain is in few places.
-pub(crate) const ASKERS_MAX: usize = 64;
-
-/// One peer's share of the records: the most that its steps may take of them while others need room.
-const PEER_SHARE: usize = 4;
+pub(crate) const REPLY_TO_MAX: usize = 64;
 
 impl StepRecord {
     /// Whether the chain came here from that node.
     pub(crate) fn came_from(&self, node: NodeId) -> bool {
         match self {
             Self::Running { from, .. } => *from == node,
-            Self::Calling { askers, .. } => askers.iter().any(|(asker, _)| asker.id == node),
+            Self::Calling { reply_to, .. } => reply_to.iter().any(|(to, _)| to.id == node),
             Self::Done(done) => done.from.contains(&node),
         }
     }
@@ -97,7 +94,7 @@ impl StepRecord {
     pub(crate) fn brought_by(&self) -> Vec<NodeId> {
         match self {
             Self::Running { from, .. } => alloc::vec![*from],
-            Self::Calling { askers, .. } => askers.iter().map(|(node, _)| node.id).collect(),
+            Self::Calling { reply_to, .. } => reply_to.iter().map(|(node, _)| node.id).collect(),
             Self::Done(done) => done.from.clone(),
         }
     }
@@ -137,8 +134,8 @@ struct Peer {
 pub(crate) struct DedupTable {
     records: Records,
     peers: BTreeMap<NodeId, Peer>,
-    /// How many records wait in `peers`.
-    finished: usize,
+    /// How many records wait in `peers`, and of whom.
+    finished: Shares,
     /// Those with a payload, the oldest first.
     payloads: VecDeque<(Time, StepKey)>,
     payload_bytes: usize,
@@ -181,8 +178,8 @@ impl DedupTable {
         self.put(key, StepRecord::Running { from, session });
     }
 
-    pub(crate) fn begin_call(&mut self, key: StepKey, fingerprint: u64, asker: (Arc<NodeRef>, u64)) {
-        self.put(key, StepRecord::Calling { fingerprint, askers: alloc::vec![asker] });
+    pub(crate) fn begin_call(&mut self, key: StepKey, fingerprint: u64, to: (Arc<NodeRef>, u64)) {
+        self.put(key, StepRecord::Calling { fingerprint, reply_to: alloc::vec![to] });
     }
 
     /// What was begun in one session goes on in another.
@@ -237,9 +234,10 @@ impl DedupTable {
         self.put(key.clone(), StepRecord::Done(DoneStep { fate, from, to, payload, at: awake, bytes }));
         self.payload_bytes += bytes;
         self.payloads.push_back((awake, key.clone()));
-        self.peers.entry(peer).or_default().finished.push_back((awake, key.clone()));
-        self.finished += 1;
         self.make_room(peer, policy);
+        self.peers.entry(peer).or_default().finished.push_back((awake, key.clone()));
+        self.finished.add(peer);
+        self.drop_payloads(policy);
     }
 
     /// Forgets what would answer a chain's finished steps once more; that they were done stays known. Returns the nodes to which the chain went from them.
@@ -278,7 +276,7 @@ impl DedupTable {
         }
     }
 
-    fn make_room(&mut self, newest: NodeId, policy: &Policy) {
+    fn drop_payloads(&mut self, policy: &Policy) {
         let full = |steps: &Self| {
             steps.payload_bytes > policy.step_payload_bytes_max || steps.payloads.len() > policy.step_records_max
         };
@@ -292,12 +290,13 @@ impl DedupTable {
                 self.payload_bytes -= bytes;
             }
         }
-        let share = policy.step_records_max / PEER_SHARE;
-        while self.finished > policy.step_records_max {
-            // Whoever has more than its share makes room first, then whoever has most.
-            let over = |id: &NodeId| self.peers.get(id).is_some_and(|peer| peer.finished.len() > share);
-            let most = || self.peers.iter().max_by_key(|(_, peer)| peer.finished.len()).map(|(id, _)| *id);
-            let Some(peer) = Some(newest).filter(over).or_else(most) else { return };
+    }
+
+    /// For one more record of a step that this peer brought.
+    fn make_room(&mut self, newest: NodeId, policy: &Policy) {
+        while self.finished.all() >= policy.step_records_max
+            && let Some(peer) = self.finished.gives_way(newest, policy.step_records_max)
+        {
             self.drop_oldest(peer, true);
         }
     }
@@ -305,7 +304,7 @@ impl DedupTable {
     fn drop_oldest(&mut self, peer: NodeId, early: bool) {
         let Some(row) = self.peers.get_mut(&peer) else { return };
         let Some((at, key)) = row.finished.pop_front() else { return };
-        self.finished -= 1;
+        self.finished.remove(peer);
         if let Some(StepRecord::Done(done)) = self.records.get(&key)
             && done.at == at
         {

@@ -5,6 +5,9 @@
 //! done twice: so that is done at most once, whatever any node remembers. A marked way goes on through functions that are
 //! declared repeatable, and through durable ones, whose own record on disk tells the ways apart. A node that has seen a
 //! marked way refuses the others beyond the step at which they parted: epochs fence like that, but need one place that counts.
+//!
+//! Each entry counts for the peer that brought it about, and nobody's entries make room for those of a peer that has more. A hop or call that
+//! is refused leaves none.
 
 use alloc::{format, sync::Arc, vec::Vec};
 use catena_wire::{Branch, ChainId, Exception, Fault, NodeId, NodeRef, PossibleDuplicate, StepKey, names};
@@ -31,24 +34,40 @@ impl Fences {
         self.stopped.contains(&(chain, None)) || self.stopped.contains(&(chain, Some(from)))
     }
 
-    /// False if it was stopped before.
-    pub(crate) fn stop(&mut self, awake: Time, chain: ChainId, from: Option<NodeId>, policy: &Policy) -> bool {
+    /// This peer, or this node itself, says that the chain is stopped. False if it was before.
+    pub(crate) fn stop(
+        &mut self,
+        awake: Time,
+        by: NodeId,
+        chain: ChainId,
+        from: Option<NodeId>,
+        policy: &Policy,
+    ) -> bool {
         let new = !self.stopped.contains(&(chain, from));
-        self.stopped.entry(awake, (chain, from), policy.stopped_chains_max, || ());
+        self.stopped.entry(awake, share_of(by, policy), (chain, from), policy.stopped_chains_max, || ());
         new
     }
 
-    /// A marked way is here: the earliest step at which ways parted counts, and the way that came last.
-    pub(crate) fn note(&mut self, awake: Time, duplicate: &PossibleDuplicate, policy: &Policy) {
+    /// A marked way is here, which this peer brought: the earliest step at which ways parted counts, and the way that came last.
+    pub(crate) fn note(&mut self, awake: Time, by: NodeId, duplicate: &PossibleDuplicate, policy: &Policy) {
         let key = (duplicate.since.chain, duplicate.since.branch.clone());
-        let known = self.duplicates.entry(awake, key, policy.stopped_chains_max, || duplicate.clone());
+        let (by, max) = (share_of(by, policy), policy.stopped_chains_max);
+        let known = self.duplicates.entry(awake, by, key, max, || duplicate.clone());
         known.since.step = known.since.step.min(duplicate.since.step);
         known.way = duplicate.way;
     }
 
-    /// These nodes may have a step of the chain, which goes on without waiting for them.
-    pub(crate) fn give_up(&mut self, awake: Time, chain: ChainId, nodes: Vec<Arc<NodeRef>>, policy: &Policy) {
-        let known = self.given_up.entry(awake, chain, policy.stopped_chains_max, Vec::new);
+    /// These nodes may have a step of the chain that this peer brought, which goes on without waiting for them.
+    pub(crate) fn give_up(
+        &mut self,
+        awake: Time,
+        by: NodeId,
+        chain: ChainId,
+        nodes: Vec<Arc<NodeRef>>,
+        policy: &Policy,
+    ) {
+        let (by, max) = (share_of(by, policy), policy.stopped_chains_max);
+        let known = self.given_up.entry(awake, by, chain, max, Vec::new);
         for node in nodes {
             if known.len() < GIVEN_UP_MAX && known.iter().all(|other| other.id != node.id) {
                 known.push(node);
@@ -95,6 +114,11 @@ impl Fences {
         self.duplicates.expired(awake, policy.step_record_ttl_us);
         self.given_up.expired(awake, policy.step_record_ttl_us);
     }
+}
+
+/// For whom an entry counts.
+fn share_of(by: NodeId, policy: &Policy) -> NodeId {
+    Some(by).filter(|_| !bug!(policy, StrangersEvict)).unwrap_or(NodeId(0))
 }
 
 /// Why a step is not done: whether another way did it is not known.

@@ -16,14 +16,27 @@ pub(crate) struct Listeners {
     streams: Expiring<StepKey, Tally>,
     /// Those that have ended: answers may still be on their way.
     ended: Expiring<StepKey, ()>,
+    /// Bytes of answers held back.
+    bytes: usize,
 }
 
 impl Listeners {
-    pub(crate) fn begin(&mut self, awake: Time, key: StepKey, policy: &Policy) {
-        self.streams.entry(awake, key, policy.listeners_max, Tally::default);
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
     }
 
-    /// An answer of a sub-chain that began at step `to`. False if it has to come again: there is no room for it.
+    /// A sub-chain begins, of a chain that this peer brought.
+    pub(crate) fn begin(&mut self, out: &mut Outbox, awake: Time, by: NodeId, key: StepKey, policy: &Policy) {
+        while !self.streams.contains(&key)
+            && let Some((gone, stream)) = self.streams.make_room(by, policy.listeners_max)
+        {
+            self.gone(out, gone, &stream);
+        }
+        self.streams.entry(awake, by, key, policy.listeners_max, Tally::default);
+    }
+
+    /// An answer of a sub-chain that began at step `to`, for which there may be `room`. False if it has to come again: there is none.
+    #[allow(clippy::too_many_arguments, reason = "what an answer consists of")]
     pub(crate) fn on_partial(
         &mut self,
         out: &mut Outbox,
@@ -31,14 +44,17 @@ impl Listeners {
         to: u32,
         number: u32,
         value: Value,
+        room: Option<usize>,
         policy: &Policy,
     ) -> bool {
         let Some(at) = self.begun_at(key, to) else { return true };
         let Some(stream) = self.streams.get_mut(&at) else { return true };
-        let taken = stream.take(&key.branch, number, value, policy);
+        self.bytes -= stream.held_bytes();
+        let taken = stream.take(&key.branch, number, value, room, policy);
         while let Some(value) = stream.pop(&key.branch) {
             out.ask(Action::Heard(at.clone(), value));
         }
+        self.bytes += stream.held_bytes();
         taken != Taken::NoRoom
     }
 
@@ -50,23 +66,29 @@ impl Listeners {
     }
 
     /// The sub-chain has ended: nobody needs to listen any more, once what is on its way has had time to come.
-    pub(crate) fn end(&mut self, awake: Time, key: StepKey, policy: &Policy) {
+    pub(crate) fn end(&mut self, awake: Time, by: NodeId, key: StepKey, policy: &Policy) {
         if bug!(policy, ListenerGoneAtOnce) {
-            self.streams.remove(&key);
+            self.bytes -= self.streams.remove(&key).map_or(0, |stream| stream.held_bytes());
         } else if self.streams.contains(&key) {
-            self.ended.entry(awake, key, policy.listeners_max, || ());
+            self.ended.entry(awake, by, key, policy.listeners_max, || ());
         }
     }
 
     pub(crate) fn expire(&mut self, out: &mut Outbox, awake: Time, policy: &Policy) {
-        for key in self.ended.expired(awake, policy.heartbeat_timeout_us) {
-            self.streams.remove(&key);
-            out.ask(Action::HeardEnd(key));
+        for (key, ()) in self.ended.expired(awake, policy.heartbeat_timeout_us) {
+            if let Some(stream) = self.streams.remove(&key) {
+                self.gone(out, key, &stream);
+            }
         }
         // Of sub-chains of which nobody ever says that they have ended: chains are short.
-        for key in self.streams.expired(awake, policy.budget_max.time_left_us()) {
-            out.ask(Action::HeardEnd(key));
+        for (key, stream) in self.streams.expired(awake, policy.budget_max.time_left_us()) {
+            self.gone(out, key, &stream);
         }
+    }
+
+    fn gone(&mut self, out: &mut Outbox, key: StepKey, stream: &Tally) {
+        self.bytes -= stream.held_bytes();
+        out.ask(Action::HeardEnd(key));
     }
 }
 
@@ -86,7 +108,7 @@ const HEARD_MAX: usize = 64;
 
 impl Relays {
     pub(crate) fn sent(&mut self, awake: Time, key: StepKey, part: Part, by: &Arc<NodeRef>, policy: &Policy) {
-        self.parts.entry(awake, (key, part), policy.outgoing_max, || by.clone());
+        self.parts.entry(awake, by.id, (key, part), policy.outgoing_max, || by.clone());
     }
 
     /// Who is to be told that this part has arrived.
@@ -95,7 +117,7 @@ impl Relays {
     }
 
     pub(crate) fn replies(&mut self, awake: Time, right: StepKey, by: &Arc<NodeRef>, policy: &Policy) {
-        self.rights.entry(awake, right, policy.rights_max, || by.clone());
+        self.rights.entry(awake, by.id, right, policy.rights_max, || by.clone());
     }
 
     /// Who replies under this right, if that passes by this node.
@@ -104,7 +126,7 @@ impl Relays {
     }
 
     pub(crate) fn heard(&mut self, awake: Time, chain: ChainId, at: &Arc<NodeRef>, policy: &Policy) {
-        let nodes = self.heard.entry(awake, chain, policy.stopped_chains_max, BTreeMap::new);
+        let nodes = self.heard.entry(awake, at.id, chain, policy.stopped_chains_max, BTreeMap::new);
         if nodes.len() < HEARD_MAX {
             nodes.insert(at.id, at.clone());
         }

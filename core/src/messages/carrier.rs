@@ -51,7 +51,7 @@ pub fn can_be_carried(buffer: &Buffer, message_bytes_max: u64) -> bool {
     inside && at.grant.is_some() && (1..=message_bytes_max).contains(bytes)
 }
 
-/// What fits goes in one frame. What does not is written to where its asker wants it, unless the server has more to do than that.
+/// What fits goes in one frame. What does not is written to where whoever asked wants it, unless the server has more to do than that.
 #[must_use]
 pub fn carrier(load: Load, policy: &MessagePolicy) -> Carrier {
     let loaded = load.waiting >= policy.loaded_waiting_min || load.unflushed >= policy.loaded_unflushed_bytes_min;

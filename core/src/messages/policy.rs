@@ -21,7 +21,7 @@ pub struct MessagePolicy {
     pub held_bytes_per_peer_max: u64,
     /// How long they are held at most, microseconds.
     pub held_time_max_us: u64,
-    /// Bytes up to which an answer that its asker reads here is told to have been read with the asker's next message, not by one of its own.
+    /// Bytes up to which an answer that is read here is told to have been read with the next message of whoever asked, not by one of its own.
     pub piggybacked_bytes_max: u64,
     /// Bytes of the memory that is lent to one partner on this host, for it to map: once to read and once to write.
     pub lent_bytes_per_peer_max: u64,

@@ -2,13 +2,12 @@
 
 use alloc::string::ToString;
 use bytes::Bytes;
-use catena_wire::{Budget, ChainId, Exception, Hash, Mode, Value};
+use catena_wire::{Budget, ChainId, Exception, Hash, Mode, NodeId, Value};
 
 use super::Node;
 use crate::{
     CallId, Plan, Time,
     calls::{Owner, ReplyTo, Request},
-    ground::overloaded,
 };
 
 impl Node {
@@ -21,24 +20,31 @@ impl Node {
     /// `Overloaded` when `chains_started_max` or `activations_max` chains are under way.
     pub fn run(&mut self, now: Time, number: u128, code: Hash, input: Value, plan: Plan) -> Result<ChainId, Exception> {
         self.ground.advance(now);
-        let begun = self.begin(number, code, input, plan);
+        let begun = self.begin(self.ground.me.id, number, code, input, plan);
         self.route();
         begun
     }
 
-    pub(super) fn begin(&mut self, number: u128, code: Hash, input: Value, plan: Plan) -> Result<ChainId, Exception> {
-        let (policy, me) = (&self.ground.policy, &self.ground.me);
-        if self.origin.count() >= policy.chains_started_max {
-            return Err(overloaded(&me.name, "chains begun", policy.chains_started_max));
-        }
-        let chain = ChainId { origin: me.id, number };
+    /// For this peer, or this node itself.
+    pub(super) fn begin(
+        &mut self,
+        by: NodeId,
+        number: u128,
+        code: Hash,
+        input: Value,
+        plan: Plan,
+    ) -> Result<ChainId, Exception> {
+        let policy = &self.ground.policy;
+        let (own, all) = (self.calls.detached_for(by), self.origin.count());
+        self.ground.check_share("chains begun", by, own, all, policy.chains_started_max)?;
+        let chain = ChainId { origin: self.ground.me.id, number };
         if self.origin.awaits(chain) {
             return Err(super::taken(chain));
         }
         let budget = plan.budget.narrowed_to(policy.budget_max);
         let adaptive = plan.mode == Mode::Adaptive;
         let mode = if adaptive { self.origin.choose_mode(code) } else { plan.mode };
-        self.chains.begin(&mut self.ground, chain, code, input, Plan { budget, mode, ..plan })?;
+        self.chains.begin(&mut self.ground, by, chain, code, input, Plan { budget, mode, ..plan })?;
         let Self { origin, ground, .. } = self;
         origin.begin(ground.now, number, budget.time_left_us(), &ground.me, &ground.policy);
         if adaptive {
@@ -59,7 +65,8 @@ impl Node {
                 node.origin.heard_at(&key, &node.ground.me);
             }
             if node.origin.cancel(&mut node.ground.out, chain) {
-                node.chains.stop(&mut node.ground, chain, hosts);
+                let me = node.ground.me.id;
+                node.chains.stop(&mut node.ground, me, chain, hosts);
             }
         });
     }
@@ -83,7 +90,7 @@ impl Node {
         let id = CallId(self.calls_begun);
         let budget = budget.narrowed_to(self.ground.policy.budget_max);
         let (service, function) = (service.to_string(), function.to_string());
-        let request = Request::new(ReplyTo::Api(id), service, function, params, now, budget);
+        let request = Request::new(self.ground.me.id, ReplyTo::Api(id), service, function, params, now, budget);
         self.at(now, |node| node.calls.dispatch(&mut node.ground, Request { credentials, ..request }));
         id
     }

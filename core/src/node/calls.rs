@@ -25,7 +25,7 @@ impl Node {
     pub(super) fn sub_chain(&mut self, request: Request, sub: SubChain) {
         let Some((request, sub)) = self.chains.join(&mut self.ground, request, sub) else { return };
         let plan = Plan { credentials: request.credentials.clone(), ..Plan::new(request.budget_now(self.ground.now)) };
-        match self.begin(sub.number, sub.code, sub.input.clone(), plan) {
+        match self.begin(request.by, sub.number, sub.code, sub.input.clone(), plan) {
             Err(why) => self.calls.answer(&mut self.ground, request, Err(why)),
             Ok(chain) => {
                 let heard_as = request.key.clone().filter(|_| sub.hears);

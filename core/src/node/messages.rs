@@ -24,12 +24,14 @@ impl Node {
             Message::Refused(key, why) => chains.hop_refused(ground, from.id, &key, why),
             Message::Partial { key, number, value, to } => {
                 chains.implicit_ack(ground, from.id, &key);
+                // What comes from this node itself cannot come again.
+                let room = (from.id != ground.me.id).then_some(ground.room);
                 let kept = if to == 0 {
                     // What is passed on by the node of the entry has no host of its own to name.
                     origin.heard_at(&key, from);
-                    origin.on_partial(ground.now, &mut ground.out, &key, number, value, &ground.policy)
+                    origin.on_partial(ground.now, &mut ground.out, &key, number, value, room, &ground.policy)
                 } else {
-                    ground.listeners.on_partial(&mut ground.out, &key, to, number, value, &ground.policy)
+                    ground.listeners.on_partial(&mut ground.out, &key, to, number, value, room, &ground.policy)
                 };
                 if kept {
                     self.received(from, key, Part::Partial(number));
@@ -46,7 +48,9 @@ impl Node {
                 }
             }
             Message::Over(ended) => ended.into_iter().for_each(|chain| chains.over_says(ground, from.id, chain)),
-            Message::SubChainEnded(key) => ground.listeners.end(ground.clock.now(), key, &ground.policy),
+            Message::SubChainEnded(key) => {
+                ground.listeners.end(ground.clock.now(), from.id, key, &ground.policy);
+            }
             Message::Heartbeat(key, host, open) => {
                 chains.implicit_ack(ground, from.id, &key);
                 self.beat(from, &key, host, &open);
@@ -62,7 +66,7 @@ impl Node {
             Message::Located(..) => {}
             Message::Call { id, service, function, params, budget, key, credentials, duplicate, age_us } => {
                 let reply_to = ReplyTo::Peer { to: from.clone(), id };
-                let request = Request::new(reply_to, service, function, params, ground.now, budget);
+                let request = Request::new(from.id, reply_to, service, function, params, ground.now, budget);
                 let duplicate = duplicate.map(alloc::boxed::Box::new);
                 let request = Request { key, credentials, duplicate, ..request };
                 calls.serve(ground, from, id, request, age_us);
@@ -81,7 +85,7 @@ impl Node {
             }
             Message::Ask { id, service, function, params, budget, credentials, right } => {
                 let reply_to = ReplyTo::Peer { to: from.clone(), id };
-                let request = Request::new(reply_to, service, function, params, ground.now, budget);
+                let request = Request::new(from.id, reply_to, service, function, params, ground.now, budget);
                 let request = Request { credentials, right: Some(right), ..request };
                 calls.serve(ground, from, id, request, 0);
             }
@@ -138,9 +142,11 @@ impl Node {
         let cut = end.cut && awaited;
         origin.on_end(ground.now, &mut ground.out, end, &ground.policy);
         // Of a chain that went on here as well, after it was told that another had been lost.
-        let here = ground.dedup.of_chain(chain).any(|(_, record)| matches!(record, StepRecord::Running { .. }));
+        let mine = chain.origin == ground.me.id;
+        let runs = |record: &StepRecord| matches!(record, StepRecord::Running { .. });
+        let here = mine && ground.dedup.of_chain(chain).any(|(_, record)| runs(record));
         if cut || (here && !origin.awaits(chain)) {
-            chains.stop(ground, chain, hosts);
+            chains.stop(ground, ground.me.id, chain, hosts);
         } else if awaited && !origin.awaits(chain) {
             chains.over(ground, chain);
         }

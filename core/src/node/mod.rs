@@ -14,14 +14,10 @@ use crate::{
     Action, Instance, Link, Policy, Time,
     calls::Calls,
     chain::Chains,
-    code::Codes,
-    collections::AwakeClock,
-    delivery::Outgoing,
-    directory::{Directory, Known},
+    directory::Known,
     ground::Ground,
-    memory::{DedupTable, Fences, Listeners, Over, Relays},
     origin::Origin,
-    outbox::{Event, Outbox},
+    outbox::Event,
     replies::{Rights, Sets},
 };
 
@@ -37,6 +33,8 @@ pub struct Node {
     rights: Rights,
     calls_begun: u64,
     expired_at: Time,
+    /// Bytes that the rest of the node leaves for what is kept here.
+    memory_left: usize,
 }
 
 impl Node {
@@ -46,30 +44,14 @@ impl Node {
         let me = Arc::new(me);
         Self {
             origin: Origin::new(me.id),
-            ground: Ground {
-                out: Outbox::new(me.clone()),
-                me,
-                policy,
-                epoch_us,
-                now: Time::default(),
-                clock: AwakeClock::default(),
-                directory: Directory::default(),
-                dedup: DedupTable::default(),
-                fences: Fences::default(),
-                outgoing: Outgoing::default(),
-                listeners: Listeners::default(),
-                relays: Relays::default(),
-                over: Over::default(),
-                codes: Codes::default(),
-                services_running: 0,
-                memory_left: usize::MAX,
-            },
+            ground: Ground::new(me, policy, epoch_us),
             chains: Chains::default(),
             calls: Calls::default(),
             sets: Sets::default(),
             rights: Rights::default(),
             calls_begun: 0,
             expired_at: Time::default(),
+            memory_left: usize::MAX,
         }
     }
 
@@ -189,19 +171,29 @@ impl Node {
     /// How many chains are at this node, and how many plain calls and service functions are under way.
     #[must_use]
     pub fn load(&self) -> (usize, usize, usize) {
-        (self.chains.count(), self.calls.count_waiting(), self.ground.services_running)
+        (self.chains.count(), self.calls.count_waiting(), self.ground.running.all())
     }
 
-    /// Bytes that chains take here, what is needed to answer their steps again, and their answers on the way: for the budget of the whole
-    /// node. Bounded by [`Policy::held_bytes_max`].
+    /// Bytes that chains take here, what is needed to answer their steps again, answers that are on their way or wait for those before them, and
+    /// parameters of calls that wait: for the budget of the whole node. Bounded by [`Policy::held_bytes_max`].
     #[must_use]
     pub fn held_bytes(&self) -> usize {
-        self.chains.held_bytes(&self.ground)
+        let Ground { dedup, outgoing, listeners, .. } = &self.ground;
+        let steps = self.chains.bytes() + dedup.payload_bytes() + self.calls.bytes();
+        let answers = outgoing.bytes() + self.origin.bytes() + listeners.bytes();
+        steps + answers + self.sets.bytes() + self.rights.bytes()
     }
 
-    /// How many bytes more may be kept here: a hop that brings more is refused as `Overloaded`. Without it, [`Policy::held_bytes_max`] alone counts.
-    pub const fn set_memory_left(&mut self, bytes: usize) {
-        self.ground.memory_left = bytes;
+    /// How many bytes more may be kept here: a hop or call that brings more is refused as `Overloaded`, and answers have to come again. Without it,
+    /// [`Policy::held_bytes_max`] alone counts.
+    pub fn set_memory_left(&mut self, bytes: usize) {
+        self.memory_left = bytes;
+        self.note_room();
+    }
+
+    fn note_room(&mut self) {
+        let room = self.ground.policy.held_bytes_max.saturating_sub(self.held_bytes());
+        self.ground.room = room.min(self.memory_left);
     }
 
     /// What the parts have to say to each other, until they have nothing more to say. Sets whose reader has gone are stopped.
@@ -257,6 +249,7 @@ impl Node {
         happen(self);
         self.route();
         self.settle_detached();
+        self.note_room();
     }
 
     fn forget_chain(&mut self, chain: ChainId) {
@@ -265,7 +258,8 @@ impl Node {
         }
         let hosts = self.origin.hosts(chain);
         if self.origin.forget(chain) {
-            self.chains.stop(&mut self.ground, chain, hosts);
+            let me = self.ground.me.id;
+            self.chains.stop(&mut self.ground, me, chain, hosts);
         }
     }
 

@@ -230,7 +230,8 @@ impl Node {
             overdue.sought.into_iter().for_each(|chain| chains.seek(ground, chain));
             overdue.silent.into_iter().for_each(|chain| chains.retransmit(ground, chain));
             // Nobody waits for them any more.
-            overdue.lost.into_iter().for_each(|(chain, hosts)| chains.stop(ground, chain, hosts));
+            let me = ground.me.id;
+            overdue.lost.into_iter().for_each(|(chain, hosts)| chains.stop(ground, me, chain, hosts));
             chains.on_timeout(ground);
             calls.on_timeout(ground);
             rights.on_timeout(ground);

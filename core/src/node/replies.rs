@@ -9,7 +9,6 @@ use super::{Node, taken};
 use crate::{
     Gather, NotSent, Receipt, Sent, SessionId, Time, Urgency,
     calls::{ReplyTo, Request},
-    ground::overloaded,
     replies::Reader,
 };
 
@@ -35,7 +34,8 @@ impl Node {
         let call = ChainId { origin: self.ground.me.id, number };
         let budget = budget.narrowed_to(self.ground.policy.budget_max);
         let reply_to = ReplyTo::Delegator(StepKey { chain: call, branch: Branch::root(), step: 0 });
-        let request = Request::new(reply_to, service.to_string(), function.to_string(), params, now, budget);
+        let request =
+            Request::new(self.ground.me.id, reply_to, service.to_string(), function.to_string(), params, now, budget);
         let mut asked = Ok(());
         self.at(now, |node| asked = node.begin_set(number, Reader::User, Request { credentials, ..request }));
         asked.map(|()| call)
@@ -51,9 +51,9 @@ impl Node {
     /// The call goes out, with the right to answer it.
     fn begin_set(&mut self, number: u128, reader: Reader, request: Request) -> Result<(), Exception> {
         let (policy, me) = (&self.ground.policy, &self.ground.me);
-        if self.sets.count() >= policy.chains_started_max {
-            return Err(overloaded(&me.name, "calls with many answers", policy.chains_started_max));
-        }
+        let (own, all) = (self.sets.count_for(request.by), self.sets.count());
+        let max = policy.chains_started_max;
+        self.ground.check_share("calls with many answers", request.by, own, all, max)?;
         let call = ChainId { origin: me.id, number };
         if self.sets.awaits(&self.ground, call) || self.origin.awaits(call) {
             return Err(taken(call));
@@ -61,7 +61,7 @@ impl Node {
         let window = Window { replies: policy.reply_window, bytes: policy.reply_window_bytes };
         let right = Right::root(call, (**me).clone(), window);
         let target = [request.service.as_str(), "/", &request.function].concat();
-        self.sets.begin(&self.ground, number, reader, target, request.budget.time_left_us(), window);
+        self.sets.begin(&self.ground, (number, request.by), reader, target, request.budget.time_left_us(), window);
         let reply_to = ReplyTo::Delegator(right.key.clone());
         self.calls.dispatch(&mut self.ground, Request { reply_to, right: Some(Box::new(right)), ..request });
         Ok(())

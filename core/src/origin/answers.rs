@@ -7,7 +7,8 @@ use super::{Detached, Origin, Started};
 use crate::{Action, Policy, Replied, Time, chain::extend, collections::Taken, outbox::Outbox};
 
 impl Origin {
-    /// An intermediate answer has come. False if it has to come again: there is no room for it.
+    /// An intermediate answer has come, for which there may be `room`. False if it has to come again: there is none.
+    #[allow(clippy::too_many_arguments, reason = "what an answer consists of")]
     pub(crate) fn on_partial(
         &mut self,
         now: Time,
@@ -15,11 +16,16 @@ impl Origin {
         key: &StepKey,
         number: u32,
         value: Value,
+        room: Option<usize>,
         policy: &Policy,
     ) -> bool {
         let Some(started) = self.seen(now, key, None, None, policy) else { return true };
         let again = bug!(policy, AnswerTwice).then(|| value.clone());
-        let taken = started.answers.take(&key.branch, number, value, policy);
+        let bytes = value.len_bytes();
+        let taken = started.answers.take(&key.branch, number, value, room, policy);
+        if taken == Taken::Kept {
+            self.bytes += bytes;
+        }
         if let (Taken::Repeat, Some(value)) = (taken, again) {
             out.ask(Action::Reply(key.chain, Replied::Partial(value)));
         }
@@ -49,6 +55,7 @@ impl Origin {
     pub(super) fn deliver(&mut self, out: &mut Outbox, chain: ChainId, branch: &Branch, policy: &Policy) {
         let Some(started) = self.chains.get_mut(&chain.number) else { return };
         while let Some(value) = started.answers.pop(branch) {
+            self.bytes -= value.len_bytes();
             match started.detached.as_deref() {
                 Some(Detached { heard_as: Some(at), .. }) => out.ask(Action::Heard(at.clone(), value)),
                 Some(_) => {}

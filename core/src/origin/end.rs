@@ -67,7 +67,9 @@ impl Origin {
             started.answers.forget_totals();
             started.answers.ended(&branch, end.emitted);
             end.merged.iter().for_each(|merged| started.answers.ended(&merged.branch, merged.emitted));
-            started.end = Some(Box::new(end));
+            let bytes = bytes_of(&end);
+            let before = started.end.replace(Box::new(end)).as_deref().map_or(0, bytes_of);
+            self.bytes = self.bytes - before + bytes;
         }
         self.deliver(out, chain, &branch, policy);
     }
@@ -76,6 +78,7 @@ impl Origin {
     pub(super) fn end_if_complete(&mut self, out: &mut Outbox, chain: ChainId, branch: &Branch, policy: &Policy) {
         let Some(started) = self.chains.get_mut(&chain.number).filter(|started| started.is_complete()) else { return };
         let Some(end) = started.end.take() else { return };
+        self.bytes -= bytes_of(&end);
         let rest = started.console.take(branch, 0, end.console, policy.console_lines_max);
         show(out, chain, started, rest);
         let (hops_left, last_step) = (end.hops_left, end.key.step);
@@ -148,6 +151,14 @@ impl Origin {
             self.give_up(out, chain, why);
         }
         overdue
+    }
+}
+
+/// Of the value that it brings.
+pub(super) fn bytes_of(end: &End) -> usize {
+    match &end.outcome {
+        Outcome::Done(value) => value.len_bytes(),
+        Outcome::Threw(_) => 0,
     }
 }
 

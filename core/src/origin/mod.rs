@@ -63,6 +63,11 @@ struct Started {
 }
 
 impl Started {
+    /// Of what has come and waits for answers before it.
+    fn bytes(&self) -> usize {
+        self.answers.held_bytes() + self.end.as_deref().map_or(0, end::bytes_of)
+    }
+
     fn wakes_at(&self) -> Time {
         self.liveness.silent_at().map_or(self.deadline, |silent| silent.min(self.deadline))
     }
@@ -77,6 +82,8 @@ pub(crate) struct Origin {
     /// Detached chains that have ended.
     ended: VecDeque<EndedDetached>,
     trials: Trials,
+    /// Bytes of answers and ends that wait for answers before them.
+    bytes: usize,
 }
 
 impl Origin {
@@ -87,7 +94,13 @@ impl Origin {
             timers: Timers::default(),
             ended: VecDeque::new(),
             trials: Trials::default(),
+            bytes: 0,
         }
+    }
+
+    /// Bytes of what has come and waits for answers before it.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -149,7 +162,9 @@ impl Origin {
             return false;
         }
         self.timers.clear(chain.number);
-        self.chains.remove(&chain.number).is_some()
+        let started = self.chains.remove(&chain.number);
+        self.bytes -= started.as_ref().map_or(0, Started::bytes);
+        started.is_some()
     }
 
     /// Whether it has not ended.

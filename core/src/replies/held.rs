@@ -65,6 +65,8 @@ pub(super) struct Child {
 pub(super) struct Held {
     pub(super) number: u64,
     pub(super) right: Right,
+    /// The peer for which it is held, or this node.
+    pub(super) by: NodeId,
     /// Who handed it over.
     pub(super) from: NodeId,
     pub(super) budget: Budget,
@@ -153,18 +155,24 @@ impl Held {
         self.late |= self.deadline <= now;
     }
 
-    /// Ends it for whoever still has it: its caller's time has run out, or its caller is gone.
-    pub(super) fn cut_off(&mut self, now: Time) {
+    /// What waits is not sent. Returns how many bytes that were.
+    pub(super) fn drop_queue(&mut self) -> usize {
+        self.queue.clear();
+        core::mem::take(&mut self.queue_bytes)
+    }
+
+    /// Ends it for whoever still has it: its caller's time has run out, or its caller is gone. Returns how many bytes are not sent.
+    pub(super) fn cut_off(&mut self, now: Time) -> usize {
         let out_of_time = self.deadline <= now;
         let why = if out_of_time { not_taken() } else { caller_gone() };
         if !out_of_time {
             self.threw.get_or_insert_with(|| why.clone());
         }
         (self.late, self.let_go) = (true, true);
-        self.queue.clear();
         for child in &mut self.children {
             child.fate.get_or_insert_with(|| Fate::Failed(why.clone()));
         }
+        self.drop_queue()
     }
 
     pub(super) fn next(&self) -> Time {

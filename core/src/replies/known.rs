@@ -8,7 +8,7 @@ use alloc::{
     vec::Vec,
 };
 use catena_wire::{
-    BRANCHES_MAX, Branch, ChainId, Exception, Fate, Fault, Message, NodeRef, StepKey, Value, Window, names,
+    BRANCHES_MAX, Branch, ChainId, Exception, Fate, Fault, Message, NodeId, NodeRef, StepKey, Value, Window, names,
 };
 
 use crate::{
@@ -51,6 +51,8 @@ pub(crate) enum Reader {
 /// A call that is answered many times, and has not ended.
 #[derive(Clone, Debug)]
 pub(super) struct Set {
+    /// The peer for which the call was made, or this node.
+    pub(super) by: NodeId,
     pub(super) reader: Reader,
     pub(super) deadline: Time,
     pub(super) window: Window,
@@ -110,7 +112,13 @@ impl Set {
     }
 
     /// Whether so many replies may come under this right: one that keeps to its window finds room, unless too many of them do so.
-    pub(super) fn has_room(&self, branch: &Branch, first: u32, count: usize, ground: &Ground) -> bool {
+    pub(super) fn has_room(
+        &self,
+        branch: &Branch,
+        first: u32,
+        (count, bytes): (usize, usize),
+        ground: &Ground,
+    ) -> bool {
         let read = self.rights.get(branch).map_or(0, |known| known.read);
         let end = u64::from(first) + count as u64;
         let repeat = end <= u64::from(self.tally.delivered(branch));
@@ -118,7 +126,8 @@ impl Set {
         let in_window = end <= u64::from(read) + u64::from(self.window.replies) + 1;
         let policy = &ground.policy;
         let few = self.unread_replies + count <= policy.replies_unread_max || self.unread.is_empty();
-        repeat || (in_window && few && self.unread_bytes < self.reader.unread_bytes_max(policy))
+        let small = self.unread_bytes < self.reader.unread_bytes_max(policy) && bytes <= ground.room;
+        repeat || (in_window && few && small)
     }
 
     /// A right of this branch was delegated. False if there are too many to count.

@@ -8,15 +8,15 @@ use alloc::{
     vec::Vec,
 };
 use catena_wire::{
-    Budget, ChainId, DELEGATES_MAX, Delegated, Exception, Fate, Fault, Message, NodeId, NodeRef, Right, RightEnd,
-    StepKey, Value, names,
+    Branch, Budget, ChainId, DELEGATES_MAX, Delegated, Exception, Fate, Fault, Message, NodeId, NodeRef, Right,
+    RightEnd, StepKey, Value, names,
 };
 
 use super::held::{Child, Gather, Held, NotSent, Sent, beat, is_from_caller, send_end, send_replies};
 use crate::{
     Action, Policy, Receipt, Time, Urgency,
     calls::{Owner, ReplyTo, Request},
-    collections::{Expiring, Timers},
+    collections::{Expiring, Shares, Timers},
     ground::Ground,
     outbox::Event,
 };
@@ -36,6 +36,12 @@ pub(crate) struct Rights {
     next: u64,
     held: BTreeMap<StepKey, Held>,
     numbers: BTreeMap<u64, StepKey>,
+    /// Those whose replies go to each caller.
+    of_caller: BTreeSet<(NodeId, u64)>,
+    /// For whom they are held.
+    shares: Shares,
+    /// Bytes of replies that wait to be sent.
+    bytes: usize,
     timers: Timers<u64>,
     /// Whose replies wait for those that follow them quickly.
     bursts: BTreeSet<StepKey>,
@@ -45,6 +51,11 @@ pub(crate) struct Rights {
 impl Rights {
     pub(crate) fn count(&self) -> usize {
         self.held.len()
+    }
+
+    /// Bytes of replies that wait to be sent.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {
@@ -66,9 +77,8 @@ impl Rights {
             let why = "this right to reply was handed out before; whether its call took effect is unknown";
             return Err(Exception::new(names::PROTOCOL, Fault::Caller, why).outcome_unknown());
         }
-        if self.held.len() >= ground.policy.rights_max {
-            return Err(ground.overloaded("rights to reply", ground.policy.rights_max));
-        }
+        let (own, all) = (self.shares.of(request.by), self.held.len());
+        ground.check_share("rights to reply", request.by, own, all, ground.policy.rights_max)?;
         self.next += 1;
         let from = match &request.reply_to {
             ReplyTo::Peer { to, .. } => to.id,
@@ -79,6 +89,7 @@ impl Rights {
         let held = Held {
             number: self.next,
             right,
+            by: request.by,
             from,
             budget,
             deadline: ground.now.after(budget.time_left_us()),
@@ -106,6 +117,8 @@ impl Rights {
         }
         self.timers.set(self.next, held.next());
         self.numbers.insert(self.next, key.clone());
+        self.of_caller.insert((held.right.caller.id, self.next));
+        self.shares.add(held.by);
         self.held.insert(key, held);
         Ok(())
     }
@@ -119,11 +132,12 @@ impl Rights {
         if bytes > bytes_max {
             return Err(NotSent::Over(Box::new(too_large(held.sent, bytes as u64, bytes_max as u64))));
         }
-        if held.is_full() || !ground.outgoing.has_room(bytes, &ground.policy) {
+        if held.is_full() || !ground.outgoing.has_room(bytes, &ground.policy) || bytes > ground.room {
             held.waits = true;
             return Err(NotSent::Full(value));
         }
         held.push(value);
+        self.bytes += bytes;
         if held.is_due(ground.now, &ground.policy) {
             self.send(ground, key, true);
             return Ok(Sent::Now);
@@ -190,7 +204,7 @@ impl Rights {
         held.children.push(Child { target: [service, "/", function].concat(), fate: None });
         let reply_to = ReplyTo::Delegator(right.key.clone());
         let budget = Budget::new(left.time_left_us(), lent);
-        let request = Request::new(reply_to, service.into(), function.into(), params, ground.now, budget);
+        let request = Request::new(held.by, reply_to, service.into(), function.into(), params, ground.now, budget);
         let (credentials, right) = (held.credentials.clone(), Some(Box::new(right)));
         ground.out.tell(Event::Call(Request { credentials, right, ..request }));
         Ok(())
@@ -222,7 +236,10 @@ impl Rights {
     ) {
         let Some(held) = self.held.get_mut(key) else { return };
         match result {
-            Ok(Some(value)) => held.push(value),
+            Ok(Some(value)) => {
+                self.bytes += value.len_bytes();
+                held.push(value);
+            }
             Ok(None) => {}
             Err(why) => {
                 held.failed(ground.now);
@@ -266,7 +283,7 @@ impl Rights {
         let why = too_large(first, bytes, bytes_max).outcome_unknown();
         if let Some(held) = self.held.get_mut(key) {
             (held.sent, held.let_go) = (first, true);
-            held.queue.clear();
+            self.bytes -= held.drop_queue();
             held.threw = Some(why);
             ground.out.tell(Event::Abandoned(Owner::Right(key.clone())));
             ground.out.ask(Action::RightChanged(key.clone()));
@@ -280,9 +297,8 @@ impl Rights {
 
     /// The caller, or who handed it over, wants no more of this call: not here, and not where it was delegated to.
     pub(crate) fn stop(&mut self, ground: &mut Ground, from: NodeId, call: ChainId) {
-        let of_call = |held: &Held| held.right.key.chain == call && (held.is_from_caller(from) || held.from == from);
-        let keys: Vec<StepKey> =
-            self.held.values().filter(|held| of_call(held)).map(|held| held.right.key.clone()).collect();
+        let stopped = self.of_call(call).filter(|(_, held)| held.is_from_caller(from) || held.from == from);
+        let keys: Vec<StepKey> = stopped.map(|(key, _)| key.clone()).collect();
         let mut next = Vec::new();
         for key in keys {
             let Some(held) = self.remove(&key) else { continue };
@@ -290,7 +306,7 @@ impl Rights {
             ground.out.tell(Event::Abandoned(Owner::Right(key.clone())));
             ground.out.ask(Action::RightChanged(key));
         }
-        let root = StepKey { chain: call, branch: catena_wire::Branch::root(), step: 0 };
+        let root = StepKey { chain: call, branch: Branch::root(), step: 0 };
         let gone = self.ended.from(&root).take_while(|(key, _)| key.chain == call);
         let gone = gone.filter(|(_, ended)| is_from_caller(&ended.right, from));
         next.extend(gone.flat_map(|(_, ended)| ended.delegated.iter().map(|delegated| delegated.fate.clone())));
@@ -309,12 +325,20 @@ impl Rights {
         }
     }
 
+    fn of_call(&self, call: ChainId) -> impl Iterator<Item = (&StepKey, &Held)> {
+        let root = StepKey { chain: call, branch: Branch::root(), step: 0 };
+        self.held.range(root..).take_while(move |(key, _)| key.chain == call)
+    }
+
     /// A link to a caller has broken: it is to hear soon that this node lives.
     pub(crate) fn link_lost(&mut self, ground: &Ground, node: NodeId) {
         let soon = ground.now.after((ground.policy.accept_timeout_us / 4).max(1));
-        for held in self.held.values_mut().filter(|held| held.right.caller.id == node && held.beat_at > soon) {
-            held.beat_at = soon;
-            self.timers.set(held.number, held.next());
+        for (_, number) in of_caller(&self.of_caller, node) {
+            let held = self.numbers.get(number).and_then(|key| self.held.get_mut(key));
+            if let Some(held) = held.filter(|held| held.beat_at > soon) {
+                held.beat_at = soon;
+                self.timers.set(*number, held.next());
+            }
         }
     }
 
@@ -357,7 +381,7 @@ impl Rights {
     /// Its caller's time has run out, or its caller is gone: it ends whoever still has it.
     fn expire(&mut self, ground: &mut Ground, key: &StepKey) {
         let Some(held) = self.held.get_mut(key) else { return };
-        held.cut_off(ground.now);
+        self.bytes -= held.cut_off(ground.now);
         ground.out.tell(Event::Abandoned(Owner::Right(key.clone())));
         ground.out.ask(Action::RightChanged(key.clone()));
         self.end_if_done(ground, key);
@@ -367,6 +391,7 @@ impl Rights {
     fn send(&mut self, ground: &mut Ground, key: &StepKey, now: bool) {
         let Some(held) = self.held.get_mut(key) else { return };
         if now && !held.queue.is_empty() {
+            self.bytes -= held.queue_bytes;
             while let Some((first, values)) = held.take_batch() {
                 send_replies(ground, &held.right, held.deadline, first, values);
             }
@@ -396,7 +421,7 @@ impl Rights {
         let (right, until) = (held.right, held.deadline);
         let late = held.late && !bug!(ground.policy, LateNotTold);
         let ended = || Ended { right: right.clone(), until, delegated: delegated.clone(), late };
-        self.ended.entry(ground.clock.now(), key.clone(), ground.policy.rights_max, ended);
+        self.ended.entry(ground.clock.now(), held.by, key.clone(), ground.policy.rights_max, ended);
         let end = RightEnd { key: key.clone(), replies: held.sent, delegated, threw: held.threw, late };
         send_end(ground, &right, until, end);
     }
@@ -404,10 +429,18 @@ impl Rights {
     fn remove(&mut self, key: &StepKey) -> Option<Held> {
         let held = self.held.remove(key)?;
         self.numbers.remove(&held.number);
+        self.of_caller.remove(&(held.right.caller.id, held.number));
+        self.shares.remove(held.by);
+        self.bytes -= held.queue_bytes;
         self.bursts.remove(key);
         self.timers.clear(held.number);
         Some(held)
     }
+}
+
+/// The numbers of the rights whose replies go to that node.
+fn of_caller(all: &BTreeSet<(NodeId, u64)>, node: NodeId) -> impl Iterator<Item = &(NodeId, u64)> {
+    all.range((node, 0)..=(node, u64::MAX))
 }
 
 fn over() -> Exception {
@@ -420,4 +453,43 @@ fn too_large(number: u32, bytes: u64, bytes_max: u64) -> Exception {
         "reply {number} has {bytes} bytes, where one may have {bytes_max}; reply in parts, or leave it at a service and reply with its name"
     );
     Exception::new(names::LIMIT_EXCEEDED, Fault::Service, message)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use catena_wire::Window;
+
+    use super::*;
+
+    fn node(id: u64) -> Arc<NodeRef> {
+        Arc::new(NodeRef { id: NodeId(id), name: "n".into(), address: None, site: None })
+    }
+
+    #[test]
+    fn a_link_that_breaks_and_a_call_that_is_stopped_concern_their_own_rights_only() {
+        const CALLERS: u64 = 100;
+        let mut ground = Ground::new(node(1), Policy::default(), 0);
+        let mut rights = Rights::default();
+        let call = |caller: u64, number: u128| ChainId { origin: NodeId(caller), number };
+        for caller in 10..10 + CALLERS {
+            for number in 0..3 {
+                let right = Right::root(call(caller, number), (*node(caller)).clone(), Window { replies: 1, bytes: 1 });
+                let reply_to = ReplyTo::Peer { to: node(2), id: 1 };
+                let (service, function) = ("s".into(), "f".into());
+                let budget = Budget::new(60_000_000, 1);
+                let request = Request::new(NodeId(2), reply_to, service, function, Value::null(), ground.now, budget);
+                rights.hold(&mut ground, &request, right).unwrap();
+            }
+        }
+        let looked_at = |rights: &Rights, caller| of_caller(&rights.of_caller, NodeId(caller)).count();
+        assert_eq!((rights.count(), looked_at(&rights, 50), rights.of_call(call(50, 1)).count()), (300, 3, 1));
+        rights.link_lost(&ground, NodeId(50));
+        let soon = ground.now.after(ground.policy.accept_timeout_us / 4);
+        assert_eq!(rights.next_timeout(), Some(soon));
+        assert_eq!(rights.held.values().filter(|held| held.beat_at == soon).count(), 3);
+        rights.stop(&mut ground, NodeId(50), call(50, 1));
+        assert_eq!((rights.count(), looked_at(&rights, 50), rights.of_caller.len()), (299, 2, 299));
+        assert_eq!((rights.shares.all(), rights.bytes), (299, 0));
+    }
 }

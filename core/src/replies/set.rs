@@ -1,7 +1,7 @@
 //! The caller's side: what has come of each call that is answered many times, and whether that is all.
 
 use alloc::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     format,
     string::String,
     sync::Arc,
@@ -19,7 +19,7 @@ use super::{
 use crate::{
     Action, Receipt, Replied, Time, Urgency,
     calls::Owner,
-    collections::{Tally, Timers},
+    collections::{Shares, Tally, Timers},
     ground::Ground,
     outbox::Event,
 };
@@ -29,11 +29,27 @@ use crate::{
 pub(crate) struct Sets {
     sets: BTreeMap<u128, Set>,
     timers: Timers<u128>,
+    /// For whom they were made.
+    shares: Shares,
+    /// The rights whose messages come from each node.
+    by_way: BTreeSet<(NodeId, u128, Branch)>,
+    /// Bytes of replies that wait for those before them.
+    bytes: usize,
 }
 
 impl Sets {
     pub(crate) fn count(&self) -> usize {
         self.sets.len()
+    }
+
+    /// How many were made for this peer.
+    pub(crate) fn count_for(&self, by: NodeId) -> usize {
+        self.shares.of(by)
+    }
+
+    /// Bytes of replies that wait for those before them. What was handed out is counted by whoever holds it.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {
@@ -44,11 +60,11 @@ impl Sets {
         call.origin == ground.me.id && self.sets.contains_key(&call.number)
     }
 
-    /// A call goes out, with the right to answer it.
+    /// A call goes out for this peer or this node, with the right to answer it.
     pub(crate) fn begin(
         &mut self,
         ground: &Ground,
-        number: u128,
+        (number, by): (u128, NodeId),
         reader: Reader,
         target: String,
         time_us: u64,
@@ -56,6 +72,7 @@ impl Sets {
     ) {
         let deadline = ground.now.after(time_us);
         let mut set = Set {
+            by,
             reader,
             deadline,
             window,
@@ -73,6 +90,7 @@ impl Sets {
         // Until somebody has taken the call, the call itself says what becomes of it.
         set.rights.insert(root, Known::new(target, Some(ground.me.clone()), None, deadline));
         self.timers.set(number, deadline);
+        self.shares.add(by);
         self.sets.insert(number, set);
     }
 
@@ -82,7 +100,10 @@ impl Sets {
         let Some(root) = set.rights.get_mut(&key.branch) else { return };
         match at {
             Ok(node) => {
-                root.way.get_or_insert_with(|| node.clone());
+                if root.way.is_none() {
+                    root.way = Some(node.clone());
+                    self.by_way.insert((node.id, key.chain.number, key.branch.clone()));
+                }
                 root.holder = Some(node);
                 root.silent_at = ground.now.after(ground.policy.heartbeat_timeout_us);
                 let at = root.silent_at;
@@ -105,7 +126,9 @@ impl Sets {
             return;
         }
         let Some(set) = self.sets.get_mut(&call.number) else { return };
-        if !set.has_room(branch, first, values.len(), ground) {
+        let bytes = values.iter().map(Value::len_bytes).sum();
+        // What comes from this node itself cannot come again: its rights are bounded as they are.
+        if from.id != ground.me.id && !set.has_room(branch, first, (values.len(), bytes), ground) {
             // Its holder lives, and sends them again.
             let deadline = set.deadline;
             set.rights.entry(branch.clone()).and_modify(|known| known.silent_at = deadline);
@@ -115,7 +138,9 @@ impl Sets {
             let repeats = set.tally.delivered(branch).saturating_sub(first) as usize;
             set.reader.hear(ground, call, values.iter().take(repeats).cloned().collect());
         }
+        self.bytes -= set.tally.held_bytes();
         let ready = set.tally.take_all(branch, first, values, &ground.policy);
+        self.bytes += set.tally.held_bytes();
         if !ready.is_empty() {
             set.hand_out(branch, &ready);
             set.reader.hear(ground, call, ready);
@@ -217,12 +242,11 @@ impl Sets {
     pub(crate) fn link_lost(&mut self, ground: &Ground, node: NodeId) {
         let soon = ground.now.after(ground.policy.accept_timeout_us.max(1));
         let mut wake = Vec::new();
-        for (number, set) in &mut self.sets {
-            for known in set.rights.values_mut() {
-                if known.way.as_ref().is_some_and(|way| way.id == node) && known.silent_at > soon {
-                    known.silent_at = soon;
-                    wake.push(*number);
-                }
+        for (number, branch) in by_way(&self.by_way, node) {
+            let known = self.sets.get_mut(number).and_then(|set| set.rights.get_mut(branch));
+            if let Some(known) = known.filter(|known| known.silent_at > soon) {
+                known.silent_at = soon;
+                wake.push(*number);
             }
         }
         wake.into_iter().for_each(|number| self.wake_by(number, soon));
@@ -276,7 +300,11 @@ impl Sets {
         let new = || Known::new(String::new(), None, None, silent_at);
         let known = set.rights.entry(key.branch.clone()).or_insert_with(new);
         if known.way.as_ref().is_none_or(|way| way.id != from.id) {
-            known.way = Some(from.clone());
+            let place = |node| (node, key.chain.number, key.branch.clone());
+            self.by_way.insert(place(from.id));
+            if let Some(before) = known.way.replace(from.clone()) {
+                self.by_way.remove(&place(before.id));
+            }
         }
         if let Some(host) = host {
             known.holder = Some(Arc::new(host));
@@ -356,8 +384,22 @@ impl Sets {
 
     fn remove(&mut self, call: ChainId) -> Option<Set> {
         self.timers.clear(call.number);
-        self.sets.remove(&call.number)
+        let set = self.sets.remove(&call.number)?;
+        self.bytes -= set.tally.held_bytes();
+        self.shares.remove(set.by);
+        for (branch, known) in &set.rights {
+            if let Some(way) = &known.way {
+                self.by_way.remove(&(way.id, call.number, branch.clone()));
+            }
+        }
+        Some(set)
     }
+}
+
+/// The rights whose messages come from that node.
+fn by_way(ways: &BTreeSet<(NodeId, u128, Branch)>, node: NodeId) -> impl Iterator<Item = (&u128, &Branch)> {
+    let from_it = ways.range((node, 0, Branch::root())..).take_while(move |(way, ..)| *way == node);
+    from_it.map(|(_, number, branch)| (number, branch))
 }
 
 /// Nobody waits for this call any more.
@@ -374,4 +416,38 @@ fn too_many_rights() -> Exception {
         "the call was delegated more than {BRANCHES_MAX} times in all; it was stopped; what had come before can be read; does a service delegate to itself?"
     );
     Exception::new(names::LIMIT_EXCEEDED, Fault::Service, message).outcome_unknown()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::Policy;
+
+    fn node(id: u64) -> Arc<NodeRef> {
+        Arc::new(NodeRef { id: NodeId(id), name: "n".into(), address: None, site: None })
+    }
+
+    #[test]
+    fn a_link_that_breaks_concerns_the_rights_only_whose_messages_come_by_it() {
+        let mut ground = Ground::new(node(1), Policy::default(), 0);
+        let mut sets = Sets::default();
+        let key = |number| StepKey { chain: ChainId { origin: NodeId(1), number }, branch: Branch::root(), step: 0 };
+        for number in 0..100 {
+            let window = Window { replies: 1, bytes: 1 };
+            sets.begin(&ground, (number, NodeId(1)), Reader::User, String::new(), 60_000_000, window);
+            sets.handed(&mut ground, &key(number), Ok(node(number as u64 % 50 + 10)));
+        }
+        let looked_at = |sets: &Sets, node| by_way(&sets.by_way, NodeId(node)).count();
+        assert_eq!((sets.count(), looked_at(&sets, 11), looked_at(&sets, 9)), (100, 2, 0));
+        // Another node is heard from for one of them; and one is forgotten.
+        sets.on_beat(&mut ground, &node(9), &key(1), (*node(9)).clone());
+        assert_eq!((looked_at(&sets, 11), looked_at(&sets, 9), sets.by_way.len()), (1, 1, 100));
+        sets.link_lost(&ground, NodeId(9));
+        let soon = ground.now.after(ground.policy.accept_timeout_us);
+        let rights = sets.sets.values().flat_map(|set| set.rights.values());
+        assert_eq!((rights.filter(|known| known.silent_at == soon).count(), sets.next_timeout()), (1, Some(soon)));
+        sets.forget(&mut ground, key(1).chain);
+        assert_eq!((looked_at(&sets, 9), sets.by_way.len()), (0, 99));
+    }
 }

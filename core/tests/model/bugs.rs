@@ -48,6 +48,9 @@ fn shown_in(bug: Bug) -> Option<&'static str> {
         | Bug::MarkReplaced
         | Bug::FirstWayNotFenced
         | Bug::BranchDoubtForgotten
+        | Bug::StrangersEvict
+        | Bug::RefusedFences
+        | Bug::PeerTakesAll
         // Rights to reply are not walked.
         | Bug::EndOvertakes
         | Bug::ReplyAfterEnd

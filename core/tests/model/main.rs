@@ -13,10 +13,10 @@
 #[cfg(feature = "seeded-bugs")]
 mod bugs;
 mod durable;
+#[path = "../common/fingerprint.rs"]
+mod fingerprint;
 mod guest;
 mod migration;
-#[path = "../common/print.rs"]
-mod print;
 mod setup;
 mod setups;
 mod shell;

@@ -10,9 +10,9 @@ use catena_wire::{Budget, ChainId, Encoded, Message, NodeId, NodeRef, Outcome, S
 
 use crate::{
     durable::Disk,
+    fingerprint::{fingerprint_of, told_by_fingerprint},
     guest::{Guest, service_name},
     migration::Stage,
-    print::{print_of, told_by_print},
     setup::{Code, Faults, Setup},
 };
 
@@ -120,10 +120,10 @@ pub(crate) struct World {
     pub(crate) stage: Stage,
     /// What no state machine may ask for.
     pub(crate) wrong: Option<String>,
-    print: u128,
+    fingerprint: u128,
 }
 
-told_by_print!(World);
+told_by_fingerprint!(World);
 
 /// Longer than any node remembers a step, shorter than chains may take.
 const SLEEP_US: u64 = 61_000_000;
@@ -168,7 +168,7 @@ impl World {
             disks: vec![Disk::new(); setup.hosts],
             stage: Stage::default(),
             wrong: None,
-            print: 0,
+            fingerprint: 0,
         };
         for (number, (origin, program)) in setup.chains.iter().enumerate() {
             let input = Value::encode(&(number as u64 + 1, program.clone()));
@@ -411,8 +411,8 @@ impl World {
     /// One order for what has none, and one number for all of it.
     fn settle(&mut self) {
         self.packets.sort();
-        self.print = 0;
-        self.print = print_of(self);
+        self.fingerprint = 0;
+        self.fingerprint = fingerprint_of(self);
     }
 
     pub(crate) fn ended(&mut self, chain: ChainId, outcome: &Outcome) {

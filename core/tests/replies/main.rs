@@ -10,9 +10,9 @@
 mod bugs;
 #[path = "../common/drawn.rs"]
 mod drawn;
+#[path = "../common/fingerprint.rs"]
+mod fingerprint;
 mod flow;
-#[path = "../common/print.rs"]
-mod print;
 mod promises;
 mod reader;
 mod seeds;

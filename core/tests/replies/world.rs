@@ -11,7 +11,7 @@ use catena_wire::{
 };
 
 use crate::{
-    print::{print_of, told_by_print},
+    fingerprint::{fingerprint_of, told_by_fingerprint},
     reader::Function,
     tree::Tree,
 };
@@ -181,10 +181,10 @@ pub(crate) struct World {
     pub(crate) functions: Vec<Function>,
     /// What no state machine may ask for.
     pub(crate) wrong: Option<String>,
-    pub(crate) print: u128,
+    pub(crate) fingerprint: u128,
 }
 
-told_by_print!(World);
+told_by_fingerprint!(World);
 
 fn start(setup: &Setup, index: u8, run: u64) -> Host {
     let id = NodeId(run * 100 + u64::from(index));
@@ -204,7 +204,7 @@ impl World {
             calls: Vec::new(),
             functions: Vec::new(),
             wrong: None,
-            print: 0,
+            fingerprint: 0,
         };
         for (number, tree) in (1_u128..).zip(&setup.calls) {
             let budget = Budget::new(CALL_US, 1_000);
@@ -554,8 +554,8 @@ impl World {
     /// One order for what has none, and one number for all of it.
     fn settle(&mut self) {
         self.packets.sort();
-        self.print = 0;
-        self.print = print_of(self);
+        self.fingerprint = 0;
+        self.fingerprint = fingerprint_of(self);
     }
 
     /// Nodes that have rights, or anything else under way.

@@ -5,9 +5,9 @@
 mod alone;
 #[path = "../common/drawn.rs"]
 mod drawn;
+#[path = "../common/fingerprint.rs"]
+mod fingerprint;
 mod names;
-#[path = "../common/print.rs"]
-mod print;
 mod setup;
 mod small;
 mod walk;

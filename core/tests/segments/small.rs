@@ -12,7 +12,7 @@ use catena_core::{
 use catena_wire::{NodeId, Order, Rights, SegmentEntry, SegmentMessage as M, SegmentRefusal};
 
 use crate::{
-    print::{print_of, told_by_print},
+    fingerprint::{fingerprint_of, told_by_fingerprint},
     setup::{By, Does, Faults, OwnerDoes, Setup},
 };
 
@@ -150,10 +150,10 @@ pub(crate) struct World {
     left: Faults,
     /// What no machine may do.
     pub(crate) wrong: Option<&'static str>,
-    print: u128,
+    fingerprint: u128,
 }
 
-told_by_print!(World);
+told_by_fingerprint!(World);
 
 impl World {
     pub(crate) fn new(setup: &Setup) -> Self {
@@ -182,7 +182,7 @@ impl World {
             links_made: 0,
             left: setup.faults,
             wrong: None,
-            print: 0,
+            fingerprint: 0,
         };
         world.export();
         world.begin();
@@ -300,8 +300,8 @@ impl World {
     }
 
     fn settle(&mut self) {
-        self.print = 0;
-        self.print = print_of(self);
+        self.fingerprint = 0;
+        self.fingerprint = fingerprint_of(self);
     }
 
     fn fail(&mut self, why: &'static str) {

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use catena_core::{Bug, Policy};
 
 use crate::{
-    solo::{basics, doubt, duplicates, forged, splits, strays, waits},
+    solo::{basics, doubt, duplicates, forged, shares, splits, strays, waits},
     stories::cancelling,
 };
 
@@ -34,6 +34,10 @@ const CAUGHT_BY: &[(Bug, fn())] = &[
     (Bug::EntryForgetsHosts, forged::the_node_by_which_a_chain_entered_stops_it_wherever_it_was_heard_of),
     (Bug::LateCallDenied, waits::a_call_that_went_out_and_has_no_time_for_another_try_may_have_been_made),
     (Bug::BranchDoubtForgotten, doubt::doubt_of_a_branch_is_its_parents_once_that_is_told),
+    (Bug::StrangersEvict, shares::a_strangers_cancellations_make_nobody_elses_forgotten),
+    (Bug::StrangersEvict, shares::a_strangers_marked_hops_make_no_fence_of_others_forgotten),
+    (Bug::RefusedFences, shares::what_is_refused_fences_nobody),
+    (Bug::PeerTakesAll, shares::one_peers_sleeping_calls_leave_room_for_others_and_for_this_node),
     (Bug::FirstWayNotFenced, duplicates::the_first_way_that_comes_after_a_marked_one_is_refused),
 ];
 

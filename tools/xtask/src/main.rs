@@ -5,6 +5,7 @@ mod build;
 mod docs;
 mod guests;
 mod header;
+mod limits;
 mod lock;
 mod modules;
 mod quickjs;

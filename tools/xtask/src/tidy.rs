@@ -8,7 +8,7 @@ use std::{
 use serde_json::Value;
 use wasmtime::{Result, bail, error::Context as _};
 
-use crate::{docs, header, modules};
+use crate::{docs, header, limits, modules};
 
 /// Which of the house's crates each crate may use: the seams, from top to bottom.
 const MAY_USE: &[(&str, &[&str])] = &[
@@ -126,6 +126,7 @@ pub(crate) fn tidy() -> Result<()> {
     }
     faults.extend(modules::faults(&root, "core/src", &files(&root, "core/src/*.rs")?)?);
     faults.extend(docs::faults(&root, &files(&root, "*.md")?)?);
+    faults.extend(limits::faults(&root, &files(&root, "*.rs")?)?);
     faults.extend(header::faults(&root)?);
     faults.extend(too_long(&root)?);
     for name in ["wire", "core"] {
@@ -141,7 +142,7 @@ pub(crate) fn tidy() -> Result<()> {
     }
     without_std(&root)?;
     eprintln!(
-        "tidy: dependencies point one way, the files of core too, wire and core build without std, unsafe stays in its leaves, links lead somewhere, what was promised to be small is"
+        "tidy: dependencies point one way, the files of core too, wire and core build without std, unsafe stays in its leaves, links lead somewhere, limits are told as they are, what was promised to be small is"
     );
     Ok(())
 }

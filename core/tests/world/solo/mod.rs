@@ -9,6 +9,8 @@ pub(crate) mod forged;
 mod oversize;
 mod recording;
 mod rights;
+mod room;
+pub(crate) mod shares;
 pub(crate) mod splits;
 mod steps;
 pub(crate) mod strays;

@@ -6,9 +6,9 @@ use std::{
 };
 
 /// Two halves of a number for a text, without the text.
-struct Print(DefaultHasher, DefaultHasher);
+struct Fingerprint(DefaultHasher, DefaultHasher);
 
-impl std::fmt::Write for Print {
+impl std::fmt::Write for Fingerprint {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
         self.0.write(text.as_bytes());
         self.1.write(text.as_bytes());
@@ -17,19 +17,19 @@ impl std::fmt::Write for Print {
 }
 
 /// One number for all that a world shows of itself.
-pub(crate) fn print_of(world: &impl Debug) -> u128 {
-    let mut print = Print(DefaultHasher::new(), DefaultHasher::new());
-    print.1.write_u8(1);
-    write!(print, "{world:?}").unwrap();
-    (u128::from(print.0.finish()) << 64) | u128::from(print.1.finish())
+pub(crate) fn fingerprint_of(world: &impl Debug) -> u128 {
+    let mut fingerprint = Fingerprint(DefaultHasher::new(), DefaultHasher::new());
+    fingerprint.1.write_u8(1);
+    write!(fingerprint, "{world:?}").unwrap();
+    (u128::from(fingerprint.0.finish()) << 64) | u128::from(fingerprint.1.finish())
 }
 
-/// A world is what its print says: the walk keeps many.
-macro_rules! told_by_print {
+/// A world is what its fingerprint says: the walk keeps many.
+macro_rules! told_by_fingerprint {
     ($world:ty) => {
         impl PartialEq for $world {
             fn eq(&self, other: &Self) -> bool {
-                self.print == other.print
+                self.fingerprint == other.fingerprint
             }
         }
 
@@ -37,9 +37,9 @@ macro_rules! told_by_print {
 
         impl std::hash::Hash for $world {
             fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-                self.print.hash(state);
+                self.fingerprint.hash(state);
             }
         }
     };
 }
-pub(crate) use told_by_print;
+pub(crate) use told_by_fingerprint;

@@ -1,0 +1,179 @@
+//! What a node keeps beside its chains counts in its memory, and is refused where there is none.
+
+use catena_core::{Action, Gather, NotSent, Policy, Replied};
+use catena_wire::{ChainId, Message, NodeId, Part, Replies, Right, Window, names};
+
+use super::*;
+
+const BYTES: usize = 10_000;
+
+fn large() -> Value {
+    Value::encode(&"x".repeat(BYTES))
+}
+
+/// What the node keeps beyond what it kept before.
+fn more(node: &Node, before: usize) -> usize {
+    node.held_bytes().saturating_sub(before)
+}
+
+fn partial(chain: ChainId, number: u32, to: u32) -> Message {
+    Message::Partial { key: key(chain, 1), number, value: large(), to }
+}
+
+/// Whether the node has said that it keeps this answer.
+fn keeps(node: &mut Node, message: Message) -> bool {
+    node.on_message(NOW, &node_ref(2), message);
+    let kept = |message: &Message| matches!(message, Message::Received(_, Part::Partial(_)));
+    sent(&actions(node)).iter().any(|(_, message, _)| kept(message))
+}
+
+#[test]
+fn answers_that_came_too_early_count_at_the_origin_until_they_go() {
+    let mut node = node(Policy::default());
+    let (chain, ..) = handing(&mut node);
+    node.on_message(NOW, &node_ref(2), Message::Accepted(key(chain, 1)));
+    let before = node.held_bytes();
+    assert!(keeps(&mut node, partial(chain, 2, 0)) && keeps(&mut node, partial(chain, 1, 0)));
+    assert!(keeps(&mut node, partial(chain, 1, 0)), "a repetition is kept already");
+    assert!((2 * BYTES..3 * BYTES).contains(&more(&node, before)), "{}", more(&node, before));
+    let outcome = Outcome::Done(large());
+    node.on_message(NOW, &node_ref(2), Message::End(Box::new(End { outcome, emitted: 3, ..end(key(chain, 1), None) })));
+    assert!((3 * BYTES..4 * BYTES).contains(&more(&node, before)), "an end waits for them");
+    node.set_memory_left(BYTES / 2);
+    assert!(!keeps(&mut node, partial(chain, 4, 0)), "there is no room");
+    assert!(keeps(&mut node, partial(chain, 0, 0)), "the next makes room");
+    assert!(node.held_bytes() <= before);
+}
+
+#[test]
+fn answers_of_a_chain_that_is_forgotten_count_no_longer() {
+    let mut node = node(Policy::default());
+    let (chain, ..) = handing(&mut node);
+    node.on_message(NOW, &node_ref(2), Message::Accepted(key(chain, 1)));
+    assert!(keeps(&mut node, partial(chain, 1, 0)) && node.held_bytes() > BYTES);
+    node.forget(NOW, chain);
+    assert!(node.held_bytes() < BYTES);
+}
+
+#[test]
+fn answers_that_came_too_early_count_where_a_service_listens() {
+    let mut node = node(Policy::default());
+    node.on_message(NOW, &node_ref(2), Message::Hop(hop(1, 1)));
+    let ticket = ticket_of(&actions(&mut node)).unwrap();
+    let sub = SubChain { number: 77, code: CODE, input: Value::null(), catch: None, hears: true };
+    node.on_service_done(NOW, ticket, Ok(Answer::Chain(sub)), 1);
+    actions(&mut node);
+    let (chain, before) = (hop(1, 1).key.chain, node.held_bytes());
+    assert!(keeps(&mut node, partial(chain, 1, 1)) && more(&node, before) > BYTES);
+    node.set_memory_left(BYTES / 2);
+    assert!(!keeps(&mut node, partial(chain, 2, 1)), "there is no room");
+    node.set_memory_left(usize::MAX);
+    assert!(keeps(&mut node, partial(chain, 0, 1)));
+    assert_eq!(more(&node, before), 0);
+    // What is never heard goes with who listens.
+    assert!(keeps(&mut node, partial(chain, 3, 1)) && more(&node, before) > BYTES);
+    node.on_message(NOW, &node_ref(3), Message::SubChainEnded(key(chain, 1)));
+    for after_s in 1..20 {
+        node.on_timeout(NOW.after(after_s * 1_000_000));
+    }
+    assert!(actions(&mut node).iter().any(|action| matches!(action, Action::HeardEnd(_))));
+    assert!(node.held_bytes() < BYTES + before);
+}
+
+#[test]
+fn replies_that_came_too_early_count_and_find_no_room_where_there_is_none() {
+    let mut node = node(Policy::default());
+    let call = node.ask(NOW, number(), "there", "f", Value::null(), Budget::new(60_000_000, 10), None).unwrap();
+    actions(&mut node);
+    let right = StepKey { step: 0, ..key(call, 0) };
+    let before = node.held_bytes();
+    let replies = |first| Message::Replies(Replies { key: right.clone(), first, values: vec![large()] });
+    let say = |node: &mut Node, first| {
+        node.on_message(NOW, &node_ref(2), replies(first));
+        let replied =
+            |action| if let Action::Reply(_, Replied::Replies(values)) = action { Some(values.len()) } else { None };
+        actions(node).into_iter().filter_map(replied).sum::<usize>()
+    };
+    assert_eq!((say(&mut node, 1), more(&node, before) / BYTES), (0, 1));
+    node.set_memory_left(BYTES / 2);
+    assert_eq!((say(&mut node, 2), say(&mut node, 0), more(&node, before) / BYTES), (0, 0, 1), "no room");
+    node.set_memory_left(usize::MAX);
+    assert_eq!((say(&mut node, 0), more(&node, before)), (2, 0));
+    say(&mut node, 3);
+    node.forget(NOW, call);
+    assert_eq!(more(&node, before), 0);
+}
+
+#[test]
+fn replies_of_a_service_of_this_node_are_never_lost() {
+    // Each of its delegates fills its window, which together is more than may be unread.
+    let mut node = node(Policy { reply_window: 4, replies_unread_max: 8, ..Policy::default() });
+    let call = node.ask(NOW, number(), "here", "f", Value::null(), Budget::new(60_000_000, 1_000), None).unwrap();
+    let right = |actions: &[Action]| {
+        let right = |action: &Action| if let Action::RunService { right, .. } = action { right.clone() } else { None };
+        actions.iter().find_map(right)
+    };
+    let root = right(&actions(&mut node)).unwrap();
+    for _ in 0..5 {
+        node.delegate(NOW, &root, "here", "f", Value::null()).unwrap();
+        let child = right(&actions(&mut node)).unwrap();
+        for _ in 0..4 {
+            node.reply(NOW, &child, Value::null()).unwrap();
+        }
+        node.let_go(NOW, &child);
+    }
+    node.let_go(NOW, &root);
+    let (mut replies, mut ended) = (0, false);
+    for action in actions(&mut node) {
+        match action {
+            Action::Reply(of, Replied::Replies(values)) if of == call => replies += values.len(),
+            Action::Reply(of, Replied::Over { missing, failure }) if of == call => {
+                ended = missing.is_empty() && failure.is_none();
+            }
+            _ => {}
+        }
+    }
+    assert!(ended, "{replies} replies, and no end");
+}
+
+#[test]
+fn replies_that_wait_to_be_sent_count_and_wait_where_there_is_no_room() {
+    let mut node = node(Policy::default());
+    let call = ChainId { origin: NodeId(9), number: 1 };
+    let right = Right::root(call, (*node_ref(9)).clone(), Window { replies: 64, bytes: 1 << 20 });
+    let (service, function, right) = ("here".to_string(), "f".to_string(), Box::new(right));
+    let held = right.key.clone();
+    let (params, budget) = (Value::null(), Budget::new(10_000_000, 10));
+    node.on_message(
+        NOW,
+        &node_ref(9),
+        Message::Ask { id: 1, service, function, params, budget, credentials: None, right },
+    );
+    node.gather(&held, Gather { replies: 8, bytes: 1 << 20, wait_us: 1_000 });
+    node.reply(NOW, &held, Value::null()).unwrap();
+    let before = node.held_bytes();
+    node.reply(NOW, &held, large()).unwrap();
+    assert!(more(&node, before) >= BYTES);
+    node.set_memory_left(BYTES / 2);
+    assert!(matches!(node.reply(NOW, &held, large()), Err(NotSent::Full(_))), "there is no room");
+    node.on_message(NOW, &node_ref(9), Message::Cancel(call));
+    assert!(node.rights() == 0 && node.held_bytes() < before + BYTES);
+}
+
+#[test]
+fn parameters_of_calls_that_wait_count_and_are_refused_where_there_is_no_room() {
+    for service in ["there", "elsewhere"] {
+        let mut node = node(Policy::default());
+        let call = |node: &mut Node| node.call(NOW, service, "f", large(), Budget::new(60_000_000, 1), None);
+        let before = node.held_bytes();
+        let id = call(&mut node);
+        assert!(more(&node, before) > BYTES, "{service}");
+        actions(&mut node);
+        node.set_memory_left(BYTES / 2);
+        call(&mut node);
+        let why = |action| if let Action::CallDone(_, Err(why)) = action { Some(why.name) } else { None };
+        assert_eq!(actions(&mut node).into_iter().find_map(why).as_deref(), Some(names::OVERLOADED));
+        node.withdraw(NOW, id);
+        assert_eq!(more(&node, before), 0);
+    }
+}

@@ -1,0 +1,228 @@
+//! What one peer brings takes no room that others need: not in what runs here, nor in what is remembered.
+
+use catena_core::{Action, GuestAsk, GuestSplit, Policy};
+use catena_wire::{ChainId, Message, NodeId, Outcome, PossibleDuplicate, Right, Window, names};
+
+use super::*;
+
+/// Whoever does harm, and whoever comes to it.
+const STRANGER: u64 = 7;
+
+fn overloaded(actions: &[Action]) -> bool {
+    sent(actions).iter().any(|(_, message, _)| match message {
+        Message::Refused(_, why) | Message::Return(_, Outcome::Threw(why), _) => why.name == names::OVERLOADED,
+        _ => false,
+    })
+}
+
+fn of_stranger(number: u64) -> ChainId {
+    ChainId { origin: NodeId(STRANGER), number: number.into() }
+}
+
+/// A hop of a chain of the stranger's own.
+fn strange(number: u64, duplicate: Option<PossibleDuplicate>) -> Hop {
+    Hop { key: key(of_stranger(number), 2), header: header(STRANGER), duplicate, ..*hop(number, 2) }
+}
+
+fn mark(chain: ChainId) -> PossibleDuplicate {
+    PossibleDuplicate { since: key(chain, 1), way: 7 }
+}
+
+/// A node that does again what may have been done, and has room for so few tombstones and fences.
+fn forgetful() -> Node {
+    let mut node = node(Policy { stopped_chains_max: 8, ..Policy::default() });
+    let kinds = Kinds { repeatable: vec!["again".into()], ..Kinds::default() };
+    node.serve("here", ["f", "again"], kinds);
+    node
+}
+
+fn why_refused(node: &mut Node, from: u64, hop: Box<Hop>) -> Option<Exception> {
+    node.on_message(NOW, &node_ref(from), Message::Hop(hop));
+    let refused = |(_, message, _)| if let Message::Refused(_, why) = message { Some(why) } else { None };
+    sent(&actions(node)).into_iter().find_map(refused)
+}
+
+#[test]
+pub(crate) fn a_strangers_cancellations_make_nobody_elses_forgotten() {
+    let mut node = forgetful();
+    // One by the origin, and one that has overtaken its hop.
+    node.on_message(NOW, &node_ref(9), Message::Cancel(hop(1, 2).key.chain));
+    node.on_message(NOW, &node_ref(2), Message::Cancel(hop(2, 2).key.chain));
+    for number in 10..40 {
+        node.on_message(NOW, &node_ref(STRANGER), Message::Cancel(of_stranger(number)));
+        node.on_message(NOW, &node_ref(STRANGER), Message::Cancel(hop(number, 2).key.chain));
+    }
+    for number in [1, 2] {
+        let why = why_refused(&mut node, 2, hop(number, 2)).expect("it runs although it was stopped");
+        assert_eq!(why.name, names::CANCELLED, "{why:?}");
+    }
+}
+
+#[test]
+pub(crate) fn a_strangers_marked_hops_make_no_fence_of_others_forgotten() {
+    let mut node = forgetful();
+    let chain = hop(1, 2).key.chain;
+    let marked = Hop { function: "again".into(), duplicate: Some(mark(chain)), ..*hop(1, 2) };
+    assert_eq!(why_refused(&mut node, 2, Box::new(marked)), None);
+    for number in 10..40 {
+        let marked = strange(number, Some(mark(of_stranger(number))));
+        let again = Hop { function: "again".into(), ..marked };
+        assert_eq!(why_refused(&mut node, STRANGER, Box::new(again)), None);
+    }
+    let why = why_refused(&mut node, 3, hop(1, 3)).expect("the first way runs where the marked one has been");
+    assert!(why.name == names::NODE_LOST && why.unknown, "{why:?}");
+}
+
+#[test]
+pub(crate) fn what_is_refused_fences_nobody() {
+    let chain = hop(1, 3).key.chain;
+    let (service, duplicate) = ("here".to_string(), Some(mark(chain)));
+    let nobody = Message::Hop(Box::new(Hop { function: "nobody".into(), ..strange(5, duplicate.clone()) }));
+    let call = |function: &str, age_us| Message::Call {
+        id: 1,
+        service: service.clone(),
+        function: function.into(),
+        params: Value::null(),
+        budget: Budget::new(1_000_000, 1),
+        key: Some(key(of_stranger(5), 2)),
+        credentials: None,
+        duplicate: duplicate.clone(),
+        age_us,
+    };
+    // A function that nobody serves; one that is not declared repeatable; a call that may have been done and forgotten.
+    for refused in [nobody, call("nobody", 0), call("f", 0), call("again", u64::MAX)] {
+        let mut node = forgetful();
+        node.on_message(NOW, &node_ref(STRANGER), refused.clone());
+        assert!(ticket_of(&actions(&mut node)).is_none(), "{refused:?} is not refused");
+        assert_eq!(why_refused(&mut node, 2, hop(1, 3)), None, "{refused:?}");
+    }
+    let mut node = forgetful();
+    node.on_message(NOW, &node_ref(2), call("again", 0));
+    assert!(ticket_of(&actions(&mut node)).is_some() && why_refused(&mut node, 2, hop(1, 3)).is_some());
+}
+
+/// The stranger's plain calls, each of which sleeps.
+fn sleeping_calls(node: &mut Node, calls: u64) -> usize {
+    let budget = Budget::new(1_000_000, 1);
+    (0..calls).for_each(|id| node.on_message(NOW, &node_ref(STRANGER), plain_call(id, budget)));
+    actions(node).iter().filter(|action| matches!(action, Action::RunService { .. })).count()
+}
+
+#[test]
+pub(crate) fn one_peers_sleeping_calls_leave_room_for_others_and_for_this_node() {
+    let mut node = node(Policy { services_running_max: 8, ..Policy::default() });
+    assert_eq!(sleeping_calls(&mut node, 100), 5, "no more once it has as much as is left");
+    node.on_message(NOW, &node_ref(2), Message::Hop(hop(1, 1)));
+    assert!(ticket_of(&actions(&mut node)).is_some(), "another peer's hop");
+    node.on_message(NOW, &node_ref(STRANGER), Message::Hop(Box::new(strange(5, None))));
+    assert!(overloaded(&actions(&mut node)), "its hops take of the same share");
+    node.on_message(NOW, &node_ref(3), plain_call(1, Budget::new(1_000_000, 1)));
+    assert!(ticket_of(&actions(&mut node)).is_some(), "another peer's call");
+    node.call(NOW, "here", "f", Value::null(), Budget::new(1_000_000, 1), None);
+    assert!(ticket_of(&actions(&mut node)).is_some(), "this node's own, to the last place");
+    node.call(NOW, "here", "f", Value::null(), Budget::new(1_000_000, 1), None);
+    assert!(ticket_of(&actions(&mut node)).is_none() && node.load().2 == 8);
+    node.on_link_lost(NOW, NodeId(STRANGER));
+    actions(&mut node);
+    assert_eq!((sleeping_calls(&mut node, 100), node.load().2), (3, 6), "what it had is free again");
+}
+
+#[test]
+fn calls_that_a_peers_chains_make_take_of_its_share() {
+    let mut node = node(Policy { services_running_max: 8, calls_waiting_max: 8, ..Policy::default() });
+    let session = landed(&mut node, Box::new(Hop { budget: Budget::new(10_000_000, 100), ..*hop(1, 1) }));
+    let all = |service: &str, first: u32| (first..first + 20).map(|id| call(id, service)).collect::<Vec<_>>();
+    node.on_turn(NOW, session, calling([all("here", 0), all("there", 20), all("elsewhere", 40)].concat()), 1);
+    let done = actions(&mut node);
+    let ran = done.iter().filter(|action| matches!(action, Action::RunService { .. })).count();
+    let asked = sent(&done).iter().filter(|(_, message, _)| matches!(message, Message::Call { .. })).count();
+    assert_eq!((ran, asked), (5, 5));
+    node.call(NOW, "elsewhere", "f", Value::null(), Budget::new(1_000_000, 1), None);
+    node.call(NOW, "there", "f", Value::null(), Budget::new(1_000_000, 1), None);
+    node.call(NOW, "here", "f", Value::null(), Budget::new(1_000_000, 1), None);
+    let refused = |action: &Action| matches!(action, Action::CallDone(..));
+    assert!(!actions(&mut node).iter().any(refused), "there is room for others");
+}
+
+#[test]
+fn rights_to_reply_that_one_peer_has_handed_over_leave_room_for_others() {
+    let mut node = node(Policy { rights_max: 8, ..Policy::default() });
+    let ask = |from: u64, number: u128| {
+        let call = ChainId { origin: NodeId(from), number };
+        let right = Right::root(call, (*node_ref(from)).clone(), Window { replies: 8, bytes: 4_096 });
+        let (service, function) = ("here".to_string(), "f".to_string());
+        let (params, budget, right) = (Value::null(), Budget::new(10_000_000, 10), Box::new(right));
+        let id = u64::try_from(number).unwrap();
+        Message::Ask { id, service, function, params, budget, credentials: None, right }
+    };
+    for number in 0..100 {
+        node.on_message(NOW, &node_ref(STRANGER), ask(STRANGER, number));
+    }
+    assert!(overloaded(&actions(&mut node)) && node.rights() == 5);
+    node.on_message(NOW, &node_ref(2), ask(2, 1));
+    assert!(ticket_of(&actions(&mut node)).is_some());
+}
+
+#[test]
+fn chains_with_which_a_peers_calls_are_answered_take_of_its_share() {
+    for policy in
+        [Policy { activations_max: 8, ..Policy::default() }, Policy { chains_started_max: 8, ..Policy::default() }]
+    {
+        let mut node = node(policy);
+        let mut begun = 0;
+        for id in 0..20 {
+            node.on_message(NOW, &node_ref(STRANGER), plain_call(id, Budget::new(10_000_000, 10)));
+            let ticket = ticket_of(&actions(&mut node)).unwrap();
+            let sub = SubChain { number: number(), code: CODE, input: Value::null(), catch: None, hears: false };
+            node.on_service_done(NOW, ticket, Ok(Answer::Chain(sub)), 1);
+            begun += actions(&mut node).iter().filter(|action| matches!(action, Action::Begin { .. })).count();
+        }
+        assert_eq!(begun, 5);
+        self::begun(&mut node);
+    }
+}
+
+#[test]
+fn branches_of_a_peers_chain_take_of_its_share() {
+    let refused = |node: &mut Node, session, count| {
+        let split = GuestSplit { call: 4, count, at: None, line: 7, column: 1 };
+        node.on_turn(NOW, session, Ok(Turn { splits: vec![split], ..Turn::default() }), 1);
+        let why = |action| if let Action::Settle { result: Err(why), .. } = action { Some(why.name) } else { None };
+        actions(node).into_iter().find_map(why).is_some_and(|why| why == names::OVERLOADED)
+    };
+    for (count, is_refused) in [(4, false), (5, true)] {
+        let mut node = node(Policy { activations_max: 8, ..Policy::default() });
+        let session = landed(&mut node, hop(1, 1));
+        assert_eq!(refused(&mut node, session, count), is_refused, "{count}");
+        let (_, own) = begun(&mut node);
+        assert!(!refused(&mut node, own, 5), "this node's own");
+    }
+}
+
+#[test]
+fn functions_that_one_peers_chains_lack_leave_others_room_to_fetch_theirs() {
+    let mut node = node(Policy { codes_fetching_max: 8, ..Policy::default() });
+    let wanted = |node: &mut Node| {
+        let others = without_code(node);
+        sent(&others).iter().filter(|(_, message, _)| matches!(message, Message::WantCode(_))).count()
+    };
+    for number in 1..=20 {
+        let lacks = Hop { code: Hash([number; 32]), ..strange(number.into(), None) };
+        node.on_message(NOW, &node_ref(STRANGER), Message::Hop(Box::new(lacks)));
+    }
+    assert_eq!(wanted(&mut node), 5);
+    node.on_message(NOW, &node_ref(2), Message::Hop(hop(1, 1)));
+    assert_eq!(wanted(&mut node), 1);
+}
+
+#[test]
+fn calls_with_many_answers_that_a_peers_chain_makes_take_of_its_share() {
+    let mut node = node(Policy { chains_started_max: 8, ..Policy::default() });
+    let session = landed(&mut node, Box::new(Hop { budget: Budget::new(10_000_000, 1_000), ..*hop(1, 1) }));
+    let asks = (0..20).map(|id| GuestAsk { number: number(), call: call(id, "there") }).collect();
+    node.on_turn(NOW, session, Ok(Turn { asks, ..Turn::default() }), 1);
+    let asked =
+        sent(&actions(&mut node)).iter().filter(|(_, message, _)| matches!(message, Message::Ask { .. })).count();
+    assert_eq!(asked, 5);
+    assert!(node.ask(NOW, number(), "there", "f", Value::null(), Budget::new(1_000_000, 1), None).is_ok());
+}
