@@ -1,5 +1,7 @@
 //! Jetty behind service IDs, in a process of its own: what it serves is fetched by the client of Rust and by that of Java.
 
+mod harm;
+
 use std::{
     io::{BufRead as _, BufReader},
     path::PathBuf,
