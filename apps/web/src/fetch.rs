@@ -85,12 +85,19 @@ impl Declared {
 
     /// That so many bytes came, and more may.
     pub(crate) fn allows(self, came: u64) -> Result<(), FetchError> {
-        self.0.filter(|declared| came > *declared).map_or(Ok(()), |declared| Err(FetchError::Length { declared, came }))
+        self.check(came, |declared| came <= declared)
     }
 
     /// That so many bytes came, and no more will.
     pub(crate) fn is(self, came: u64) -> Result<(), FetchError> {
-        self.0.filter(|declared| came != *declared).map_or(Ok(()), |declared| Err(FetchError::Length { declared, came }))
+        self.check(came, |declared| came == declared)
+    }
+
+    fn check(self, came: u64, holds: impl FnOnce(u64) -> bool) -> Result<(), FetchError> {
+        match self.0 {
+            Some(declared) if !holds(declared) => Err(FetchError::Length { declared, came }),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -156,9 +163,7 @@ impl Fetcher {
                 FetchBody::lying(far, range)
             }
             Place::Pulled(number) => FetchBody::pulled(Pulling::new(self, site, number, declared)),
-            Place::Begun(number, part) => {
-                FetchBody::pulled(Pulling::begun(self, site, number, declared, (part, node)))
-            }
+            Place::Begun(number, part) => FetchBody::pulled(Pulling::begun(self, site, number, declared, (part, node))),
         };
         Ok(response.map(|()| body))
     }

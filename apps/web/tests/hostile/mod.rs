@@ -138,7 +138,10 @@ pub(crate) fn other_lengths(segment: &str) -> Vec<Lie> {
         ]
     };
     let endless = Lie::of_part(frame(2, HEAD_OF_TEN, &BODY), vec![0; 8], "declares a body of 10 bytes, and 14 came");
-    let all = [of_bytes(9, "declares a body of 10 bytes, and 9 came"), of_bytes(11, "declares a body of 10 bytes, and 11 came")];
+    let all = [
+        of_bytes(9, "declares a body of 10 bytes, and 9 came"),
+        of_bytes(11, "declares a body of 10 bytes, and 11 came"),
+    ];
     all.into_iter().flatten().chain([endless]).collect()
 }
 
@@ -200,7 +203,11 @@ async fn a_body_of_another_length_than_its_head_declares_is_none() {
             let frames = async { fetch().await?.collect().await };
             for why in [whole.await.unwrap_err(), copied.await.unwrap_err(), frames.await.unwrap_err()] {
                 assert!(matches!(why, FetchError::Length { .. }), "{why}, near {near}, lie {at}");
-                assert!(why.to_string().contains(lie.expected), "{why}, and not {}, near {near}, lie {at}", lie.expected);
+                assert!(
+                    why.to_string().contains(lie.expected),
+                    "{why}, and not {}, near {near}, lie {at}",
+                    lie.expected
+                );
             }
         }
         telling.abort();
