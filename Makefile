@@ -22,8 +22,8 @@ glickr:  ## photos on a globe, in your browser, from twelve search engines as ea
 dfs:  ## a file server of DIR=path and its clerk, an NFSv3 server on loopback; nothing is called that can be read
 	@tools/clerks.sh serve "$(DIR)"
 
-web:  ## a web server of DIR=path without sockets, and a door to it for your browser: http://127.0.0.1:7780
-	@tools/web.sh serve "$(DIR)"
+web:  ## a web server of DIR=path without sockets, and a door to it for your browser: http://127.0.0.1:7780 (SERVER=jetty)
+	@tools/web.sh serve "$(DIR)" $(SERVER)
 
 test:  ## install what is needed, build, run every test and check
 	@tools/test.sh
@@ -61,17 +61,17 @@ quatrain:  ## the figures of the Quatrain paper's applications beside ours: targ
 quatrain-smoke:  ## a little of everything, to see that these work: no figures
 	@tools/quatrain.sh smoke
 
-clerks:  ## the figures of the data paper's file service beside ours: target/clerks/summary.json
-	@tools/clerks.sh
+clerks:  ## the figures of both data papers, file service and web server, beside ours: target/clerks/summary.json (ARGS="--gib-max 625")
+	@tools/clerks.sh figures $(ARGS)
 
 clerks-smoke:  ## a little of everything, to see that these work: no figures
 	@tools/clerks.sh smoke
 
-web-figures:  ## fetches from the web server over Catena and over sockets, side by side: target/web (ARGS="--gib-max 625")
-	@tools/web.sh figures $(ARGS)
+web-figures:  ## of these the web server's alone: target/web/summary.json (ARGS="--gib-max 625")
+	@tools/web.sh figures target/web $(ARGS)
 
 web-figures-smoke:  ## a little of everything, to see that these work: no figures
-	@tools/web.sh smoke
+	@tools/web.sh smoke target/web/smoke
 
 profiles:  ## what each part of the profile for shipping brings alone: target/bench/profiles.txt
 	@tools/profiles.sh

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# `make dfs`, `make clerks`: the file service whose clerks read its caches, and its figures beside the paper's.
+# `make dfs`, `make clerks`: the file service whose clerks read its caches, and the figures of both data papers beside ours: its own, and the web server's.
 #
-#   tools/clerks.sh            the figures, to target/clerks: CSV, SVG and summary.json. Nothing else should run on the machine meanwhile
+#   tools/clerks.sh figures [--gib-max N]
+#                              the figures, to target/clerks: CSV, SVG and summary.json; N is the web server's. Nothing else should run on the machine meanwhile
 #   tools/clerks.sh smoke      a little of everything, to target/clerks/smoke, to see that it works: no figures
 #   tools/clerks.sh serve DIR  serves DIR, until it is interrupted
 #   tools/clerks.sh profile copy-read|copy-write|mix-tcp [--clerks N] [--seconds N]
@@ -10,7 +11,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/step.sh"
 . tools/build.sh
 
-readonly HOW=${1:-figures}
+readonly HOW=${1:-}
 
 case "$HOW" in
 figures | smoke) begin "make clerks" ;;
@@ -20,7 +21,7 @@ serve)
     ;;
 profile) begin "profiling the clerks" ;;
 *)
-    echo "usage: tools/clerks.sh [smoke | serve DIR | profile WHAT]" >&2
+    echo "usage: tools/clerks.sh figures | smoke | serve DIR | profile WHAT" >&2
     exit 2
     ;;
 esac
@@ -42,7 +43,8 @@ if [ "$HOW" = figures ]; then
     # The figures are of what is shipped.
     shipped dfs
     measure target/clerks dist
-    pass "the figures are in target/clerks: summary.json, operations, mix, clients and copies as CSV, and figure-*.svg, clients-*.svg"
+    tools/web.sh figures target/clerks "${@:2}" || exit 1
+    pass "the figures are in target/clerks: summary.json, operations, mix, clients, copies, hyper and jetty as CSV, and figure-*.svg, clients-*.svg"
     exit
 fi
 set_up build
@@ -52,6 +54,7 @@ step "Building the file service (the first time takes minutes: wasmtime is large
     cargo build --locked --release --workspace "${programs[@]}"
 if [ "$HOW" = smoke ]; then
     measure target/clerks/smoke release --smoke
+    tools/web.sh smoke target/clerks/smoke || exit 1
     pass "it works; there are no figures"
 elif [ "$HOW" = profile ]; then
     say "Doing it over and over"

@@ -85,7 +85,7 @@ type Frames = Pin<Box<dyn Stream<Item = Result<Bytes, FetchError>> + Send>>;
 enum Source {
     Here(Bytes),
     Lies { far: Imported, range: Range },
-    Pulled { pulling: Box<Pulling>, bytes: Option<u64> },
+    Pulled(Box<Pulling>),
     Frames { frames: Frames, bytes: Option<u64> },
 }
 
@@ -93,7 +93,7 @@ impl Source {
     /// The next bytes of what comes in parts.
     async fn next(&mut self) -> Result<Option<Piece>, FetchError> {
         match self {
-            Self::Pulled { pulling, .. } => pulling.next().await,
+            Self::Pulled(pulling) => pulling.next().await,
             Self::Frames { frames, .. } => Ok(frames.next().await.transpose()?.map(Piece::Here)),
             Self::Here(_) | Self::Lies { .. } => Ok(None),
         }
@@ -118,8 +118,8 @@ impl FetchBody {
         Self(Source::Lies { far, range })
     }
 
-    pub(crate) fn pulled(pulling: Pulling, bytes: Option<u64>) -> Self {
-        Self(Source::Pulled { pulling: Box::new(pulling), bytes })
+    pub(crate) fn pulled(pulling: Pulling) -> Self {
+        Self(Source::Pulled(Box::new(pulling)))
     }
 
     /// Bytes that are left; `None`: nobody knows.
@@ -128,7 +128,8 @@ impl FetchBody {
         match &self.0 {
             Source::Here(bytes) => Some(bytes.len() as u64),
             Source::Lies { range, .. } => Some(range.bytes),
-            Source::Pulled { bytes, .. } | Source::Frames { bytes, .. } => *bytes,
+            Source::Pulled(pulling) => pulling.declared().bytes(),
+            Source::Frames { bytes, .. } => *bytes,
         }
     }
 
@@ -162,7 +163,7 @@ impl FetchBody {
     pub async fn in_place(&self) -> Option<InPlace> {
         match &self.0 {
             Source::Lies { far, range } => InPlace::of(far, range).await,
-            Source::Here(_) | Source::Pulled { .. } | Source::Frames { .. } => None,
+            Source::Here(_) | Source::Pulled(_) | Source::Frames { .. } => None,
         }
     }
 
@@ -228,7 +229,7 @@ impl Body for FetchBody {
             let bytes = self.bytes();
             self.0 = match std::mem::replace(&mut self.0, Source::Here(Bytes::new())) {
                 Source::Lies { far, range } => Source::Frames { frames: Box::pin(pieces(far, &range)), bytes },
-                Source::Pulled { pulling, .. } => Source::Frames { frames: Box::pin(read(pulling)), bytes },
+                Source::Pulled(pulling) => Source::Frames { frames: Box::pin(read(pulling)), bytes },
                 source => source,
             };
         }
@@ -245,7 +246,7 @@ impl Body for FetchBody {
                 Poll::Ready(frame.map(|frame| frame.map(Frame::data)))
             }
             // They were turned into frames above.
-            Source::Lies { .. } | Source::Pulled { .. } => Poll::Ready(None),
+            Source::Lies { .. } | Source::Pulled(_) => Poll::Ready(None),
         }
     }
 

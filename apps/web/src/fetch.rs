@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use catena::{Answer, Client, Exception, Imported, Long, NodeId, Question};
-use hyper::{Method, Request, Response, header::CONTENT_LENGTH};
+use hyper::{Method, Request, Response, StatusCode, header::CONTENT_LENGTH};
 
 use crate::{
     body::FetchBody,
@@ -51,11 +51,53 @@ pub enum FetchError {
     /// The body ended in its midst.
     #[error("the body broke off: {0}")]
     BrokeOff(String),
+    /// The body ended before the length that its head declares, or goes on beyond it.
+    #[error("the head declares a body of {declared} bytes, and {came} came")]
+    Length {
+        /// So many.
+        declared: u64,
+        /// As far as it was looked at.
+        came: u64,
+    },
 }
 
 impl From<Exception> for FetchError {
     fn from(why: Exception) -> Self {
         Self::Exception(Box::new(why))
+    }
+}
+
+/// The length of a body, where its head declares it.
+#[derive(Clone, Copy)]
+pub(crate) struct Declared(Option<u64>);
+
+impl Declared {
+    fn of(method: &Method, response: &Response<()>) -> Self {
+        let length = response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        // These declare the length of a body that they do not have (RFC 9110, section 8.6).
+        let without = method == Method::HEAD || response.status() == StatusCode::NOT_MODIFIED;
+        Self(length.filter(|_| !without))
+    }
+
+    pub(crate) const fn bytes(self) -> Option<u64> {
+        self.0
+    }
+
+    /// That so many bytes came, and more may.
+    pub(crate) fn allows(self, came: u64) -> Result<(), FetchError> {
+        self.check(came, |declared| came <= declared)
+    }
+
+    /// That so many bytes came, and no more will.
+    pub(crate) fn is(self, came: u64) -> Result<(), FetchError> {
+        self.check(came, |declared| came == declared)
+    }
+
+    fn check(self, came: u64, holds: impl FnOnce(u64) -> bool) -> Result<(), FetchError> {
+        match self.0 {
+            Some(declared) if !holds(declared) => Err(FetchError::Length { declared, came }),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -106,27 +148,24 @@ impl Fetcher {
         let (bytes, node) = answer?;
         let (head, place) = frame::answered(bytes).ok_or(FetchError::Protocol("its answer is none"))?;
         let response = head::to_response(&head)?;
+        let declared = Declared::of(&parts.method, &response);
         let body = match place {
-            Place::Here(body) => FetchBody::here(body),
+            Place::Here(body) => {
+                declared.is(body.len() as u64)?;
+                FetchBody::here(body)
+            }
             Place::Lies(range) => {
+                declared.is(range.bytes)?;
                 let far = self.place(&range, node).await?;
                 if self.inner.imports.is_near(site) {
                     self.inner.imports.see(site, &far).await;
                 }
                 FetchBody::lying(far, range)
             }
-            Place::Pulled(number) => Self::pulled(&parts.method, &response, Pulling::new(self, site, number)),
-            Place::Begun(number, part) => {
-                Self::pulled(&parts.method, &response, Pulling::begun(self, site, number, (part, node)))
-            }
+            Place::Pulled(number) => FetchBody::pulled(Pulling::new(self, site, number, declared)),
+            Place::Begun(number, part) => FetchBody::pulled(Pulling::begun(self, site, number, declared, (part, node))),
         };
         Ok(response.map(|()| body))
-    }
-
-    fn pulled(method: &Method, response: &Response<()>, pulling: Pulling) -> FetchBody {
-        let length = response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        // A response to HEAD has none.
-        FetchBody::pulled(pulling, length.filter(|_| method != Method::HEAD))
     }
 
     async fn ask(&self, site: &str, head: &Bytes, body: &Bytes) -> Result<(Bytes, Option<NodeId>), FetchError> {

@@ -47,13 +47,16 @@ enum What {
         #[arg(long, default_value_t = 7780)]
         port: u16,
     },
-    /// A server and a door in one process, to try
+    /// A server and a door together, to try
     Both {
         /// The folder
         folder: PathBuf,
         /// The door's port, on loopback; 0: any
         #[arg(long, default_value_t = 7780)]
         port: u16,
+        /// A server other than hyper, in a process of its own, as for the figures
+        #[arg(long)]
+        server: Option<String>,
     },
     /// Fetches over sockets and over Catena, side by side
     Figures(figures::Arguments),
@@ -89,7 +92,12 @@ async fn run(what: What) -> Result<(), Failure> {
             tokio::signal::ctrl_c().await?;
         }
         What::Proxy { server, site, port } => until_interrupted(&server, &site, port).await?,
-        What::Both { folder, port } => {
+        What::Both { folder, port, server: Some(other) } => {
+            let server = figures::Child::start(&folder, figures::cache(true), Some(&other))?;
+            println!("the server is process {}, and at http://{}/ by a socket of its own", server.id(), server.sockets);
+            until_interrupted(&server.catena, "web", port).await?;
+        }
+        What::Both { folder, port, server: None } => {
             let node = Node::builder("web").listen("127.0.0.1:0").start().await?;
             let _mounted = serve(&node, &folder, "web", Keep::InSegments(node.clone()))?;
             until_interrupted(node.address().unwrap_or_default(), "web", port).await?;

@@ -5,7 +5,7 @@ use catena::{Imported, NodeId};
 use futures_util::{FutureExt as _, future::BoxFuture};
 
 use crate::{
-    fetch::{FetchError, Fetcher},
+    fetch::{Declared, FetchError, Fetcher},
     frame::{Part, Range},
 };
 
@@ -51,6 +51,9 @@ pub(crate) struct Pulling {
     fetcher: Fetcher,
     site: Box<str>,
     number: u64,
+    declared: Declared,
+    /// Bytes so far.
+    came: u64,
     /// The next part, on its way.
     asked: Option<BoxFuture<'static, Result<Came, FetchError>>>,
     /// What was told of last lay here, and may be read now.
@@ -61,17 +64,21 @@ pub(crate) struct Pulling {
 }
 
 impl Pulling {
-    pub(crate) fn new(fetcher: &Fetcher, site: &str, number: u64) -> Self {
+    pub(crate) fn new(fetcher: &Fetcher, site: &str, number: u64, declared: Declared) -> Self {
         let fetcher = fetcher.clone();
-        Self { fetcher, site: site.into(), number, asked: None, read: None, lay: false, over: false }
+        Self { fetcher, site: site.into(), number, declared, came: 0, asked: None, read: None, lay: false, over: false }
     }
 
     /// One of which the first part came with the head.
-    pub(crate) fn begun(fetcher: &Fetcher, site: &str, number: u64, first: Came) -> Self {
-        let mut pulling = Self::new(fetcher, site, number);
+    pub(crate) fn begun(fetcher: &Fetcher, site: &str, number: u64, declared: Declared, first: Came) -> Self {
+        let mut pulling = Self::new(fetcher, site, number, declared);
         pulling.lay = matches!(first.0, Part::Lies { .. });
         pulling.asked = Some(Box::pin(std::future::ready(Ok(first))));
         pulling
+    }
+
+    pub(crate) const fn declared(&self) -> Declared {
+        self.declared
     }
 
     fn ask(&self) -> BoxFuture<'static, Result<Came, FetchError>> {
@@ -109,10 +116,13 @@ impl Pulling {
                 }
             };
             if piece.bytes() > 0 {
+                self.came += piece.bytes();
+                self.declared.allows(self.came).inspect_err(|_| self.leave())?;
                 return Ok(Some(piece));
             }
         }
         self.leave();
+        self.declared.is(self.came)?;
         Ok(None)
     }
 
@@ -132,6 +142,8 @@ impl Pulling {
 
     /// Tells the server that nothing more of it is wanted: once, and only if that is news to it.
     fn leave(&mut self) {
+        // What was asked ahead is given up first.
+        self.asked = None;
         if !self.over || std::mem::take(&mut self.lay) {
             self.over = true;
             self.lay = false;
@@ -142,8 +154,6 @@ impl Pulling {
 
 impl Drop for Pulling {
     fn drop(&mut self) {
-        // What was asked ahead is given up first.
-        self.asked = None;
         self.leave();
     }
 }

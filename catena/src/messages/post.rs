@@ -158,7 +158,8 @@ impl Shell {
         };
         Post::finish(ended);
         match delivered {
-            Delivered::Queued(bell) => bell.notify_one(),
+            // Of several who wait, the one who was at work last: what it needs is still in the processor's caches.
+            Delivered::Queued(bell) => bell.notify_last(),
             Delivered::Answers(Ended { held, waiter, .. }, datagram) => {
                 drop(held);
                 if let Some(waiter) = waiter {

@@ -60,6 +60,19 @@ async fn run(mut program: Command) -> String {
     said
 }
 
+#[test]
+fn the_program_in_c_uses_every_function() {
+    let functions = |text: &'static str| {
+        text.split('(').filter_map(|before| before.rsplit(|end: char| !end.is_alphanumeric() && end != '_').next())
+    };
+    let used: Vec<_> = functions(include_str!("program.c")).collect();
+    let declared = include_str!("../include/catena.h").lines().filter(|line| line.ends_with(");"));
+    let declared: Vec<_> = declared.flat_map(functions).filter(|name| name.starts_with("catena_")).collect();
+    assert!(declared.len() > 30, "{declared:?}");
+    let unused: Vec<_> = declared.iter().filter(|name| !used.contains(name)).collect();
+    assert!(unused.is_empty(), "{unused:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_program_in_c_uses_all_of_it_against_a_node_of_another_process() {
     let (node, [shared, _secret], echo) = served().await;

@@ -1,6 +1,7 @@
 /* Uses all of the interface against the node whose address it is given, and uses it wrong. */
 #include "catena.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@
 
 static void segments(uint64_t client, uint64_t node, const char *there, const char *here) {
     char name[128], text[16] = {0};
-    uint64_t far, own, mine, bytes, was, map, own_map;
+    uint64_t far, own, mine, bytes, was, map, own_map, id;
     void *address, *again;
     int32_t current;
     snprintf(name, sizeof name, "%s/shared", there);
@@ -50,6 +51,21 @@ static void segments(uint64_t client, uint64_t node, const char *there, const ch
     CHECK(current == 1);
     CHECK(catena_segment_write(mine, 0, "x", 1) == CATENA_OK && catena_segment_flush(mine) == CATENA_EXCEPTION);
     CHECK(strcmp(catena_last_error_name(), "NoRight") == 0);
+    /* Rights of its own for one importer: it may write, and then not even read. */
+    OK(catena_id(client, &id));
+    OK(catena_segment_allow(own, id, CATENA_READ | CATENA_WRITE));
+    OK(catena_segment_write(mine, 100, "allowed", 8));
+    OK(catena_segment_flush(mine));
+    OK(catena_segment_read(own, 100, text, 8));
+    CHECK(strcmp(text, "allowed") == 0);
+    OK(catena_segment_allow(own, id, 0));
+    CHECK(catena_segment_read(mine, 0, text, 8) == CATENA_EXCEPTION);
+    CHECK(strcmp(catena_last_error_name(), "NoRight") == 0);
+    OK(catena_segment_allow(own, id, CATENA_READ));
+    OK(catena_segment_read(mine, 0, text, 9));
+    CHECK(strcmp(text, "in place") == 0);
+    CHECK(catena_segment_allow(own, id, 99) == CATENA_BAD_ARGUMENT);
+    CHECK(catena_segment_allow(mine, id, CATENA_READ) == CATENA_BAD_HANDLE);
     OK(catena_segment_revoke(own));
     OK(catena_map_is_current(own_map, &current));
     CHECK(current == 0 && memcmp(again, "in place", 9) == 0);
@@ -59,6 +75,49 @@ static void segments(uint64_t client, uint64_t node, const char *there, const ch
     OK(catena_close(mine));
     OK(catena_close(own));
     OK(catena_close(far));
+}
+
+/* Answers three questions: in one frame, into the return buffer, and by leaving the answer here. */
+static void *answers(void *mailbox) {
+    static char large[50000];
+    const size_t counts[] = {3, sizeof large, sizeof large};
+    const int32_t carriers[] = {CATENA_SHORT, CATENA_RETURNED, CATENA_LONG};
+    uint64_t inbox = *(uint64_t *)mailbox, message;
+    int32_t carrier;
+    memset(large, 'y', sizeof large);
+    for (int at = 0; at < 3; at++) {
+        OK(catena_receive(inbox, 10000, &message));
+        CHECK(catena_message_answer(message, NULL, 1, &carrier) == CATENA_BAD_ARGUMENT);
+        OK(catena_message_answer(message, large, counts[at], &carrier));
+        CHECK(carrier == carriers[at]);
+        OK(catena_close(message));
+        CHECK(catena_message_answer(message, large, 1, NULL) == CATENA_BAD_HANDLE);
+    }
+    return NULL;
+}
+
+static void answered(uint64_t client, uint64_t node) {
+    const size_t counts[] = {3, 50000, 50000};
+    const uint64_t rooms[] = {0, 50000, 0};
+    uint64_t inbox, answer, from, id;
+    const void *bytes;
+    size_t count;
+    int32_t carrier;
+    pthread_t thread;
+    OK(catena_mailbox_open(node, "answers", &inbox));
+    CHECK(pthread_create(&thread, NULL, answers, &inbox) == 0);
+    OK(catena_id(node, &id));
+    for (int at = 0; at < 3; at++) {
+        OK(catena_ask(client, "answers", NULL, 0, rooms[at], 50000, 10000, &answer));
+        OK(catena_answer_bytes(answer, &bytes, &count, &carrier));
+        CHECK(count == counts[at] && ((const char *)bytes)[count - 1] == 'y');
+        /* Who wrote into the return buffer is not known. */
+        OK(catena_answer_from(answer, &from));
+        CHECK(from == (rooms[at] ? 0 : id));
+        OK(catena_close(answer));
+    }
+    CHECK(pthread_join(thread, NULL) == 0);
+    OK(catena_close(inbox));
 }
 
 static void messages(uint64_t client, uint64_t node) {
@@ -174,6 +233,7 @@ int main(int argc, char **argv) {
     OK(catena_client_connect("c client", argv[1], 0, &client));
     segments(client, node, argv[1], here);
     messages(client, node);
+    answered(client, node);
     wrong(client, node);
     /* Without shared memory there is nothing to map, and everything else is the same. */
     uint64_t apart, map, bytes;

@@ -19,8 +19,7 @@ use serde::Serialize;
 
 use crate::Failure;
 pub(crate) use profile::{Profiling, profile};
-use server::Child;
-pub(crate) use server::{Measured, serve};
+pub(crate) use server::{Child, Measured, cache, serve};
 use sockets::Connection;
 
 /// What to measure.
@@ -119,7 +118,8 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
         "cache,bytes,sockets_us,in_place_us,copied_us,tcp_us,sockets_cpu_us,in_place_cpu_us,copied_cpu_us,tcp_cpu_us\n",
     );
     let (mut ratios, mut keys) = ([[(); OURS.len()]; 2].map(|of| of.map(|()| BTreeMap::new())), BTreeMap::new());
-    for (ratios, cache) in ratios.iter_mut().zip(["on", "off"]) {
+    for (ratios, cached) in ratios.iter_mut().zip([true, false]) {
+        let cache = cache(cached);
         let child = Child::start(folder.path(), cache, arguments.server.as_deref())?;
         for bytes in sizes {
             let times = if arguments.smoke { 20 } else { arguments.times.min((arguments.gib_max << 30) / bytes) };
@@ -133,7 +133,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
             for (ratios, ratio) in ratios.iter_mut().zip([in_place, copied, tcp]) {
                 ratios.insert(*bytes, ratio);
             }
-            if cache == "on" {
+            if cached {
                 note(&mut keys, &arguments.name, &line);
             }
         }
@@ -151,17 +151,19 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
 
 /// What the paper's text says of the time over sockets / of its Jetty over libRIPC (section IV); its Figure 3 bears no numbers.
 const PAPER: [(&str, &str); 2] = [
-    ("cached", "above 1 at every size, 3 for larger files"),
-    ("uncached", "below 1 for files smaller than about 6 MiB"),
+    ("jetty_cached", "above 1 at every size, 3 for larger files"),
+    ("jetty_uncached", "below 1 for files smaller than about 6 MiB"),
 ];
 
-/// Adds the keys to those of the servers that were measured before, in `summary.json`.
+/// Adds the keys, and what the paper has, to those of what was measured before, in `summary.json`.
 fn put_together(folder: &Path, summary: &Summary) -> Result<(), Failure> {
     let file = folder.join("summary.json");
     let before = std::fs::read(&file).ok().and_then(|text| serde_json::from_slice::<serde_json::Map<_, _>>(&text).ok());
     let mut all = before.unwrap_or_default();
     all.insert("smoke".to_owned(), summary.smoke.into());
-    all.insert("paper".to_owned(), serde_json::json!(BTreeMap::from(PAPER)));
+    let mut paper = all.get("paper").and_then(serde_json::Value::as_object).cloned().unwrap_or_default();
+    paper.extend(PAPER.map(|(key, value)| (key.to_owned(), value.into())));
+    all.insert("paper".to_owned(), paper.into());
     all.extend(summary.keys.iter().map(|(key, value)| (key.clone(), serde_json::json!(value))));
     Ok(std::fs::write(file, serde_json::to_string_pretty(&all)?)?)
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Fetching, Way, content, server::Child};
+use super::{Fetching, Way, cache, content, server::Child};
 use crate::Failure;
 
 /// What is fetched over and over.
@@ -14,6 +14,9 @@ pub(crate) struct Profiling {
     /// How it is fetched
     #[arg(long, value_enum, default_value_t = Way::InPlace)]
     way: Way,
+    /// With the server's cache off
+    #[arg(long)]
+    uncached: bool,
     /// A server other than hyper, as for the figures
     #[arg(long)]
     server: Option<String>,
@@ -22,12 +25,12 @@ pub(crate) struct Profiling {
     seconds: Option<u64>,
 }
 
-/// Does it, with the server's cache on, and says which processes have a part in it.
+/// Does it, and says which processes have a part in it.
 pub(crate) async fn profile(arguments: Profiling) -> Result<(), Failure> {
-    let Profiling { bytes, way, server, seconds } = arguments;
+    let Profiling { bytes, way, uncached, server, seconds } = arguments;
     let folder = tempfile::tempdir()?;
     std::fs::write(folder.path().join(format!("{bytes}.bin")), content(bytes))?;
-    let child = Child::start(folder.path(), "on", server.as_deref())?;
+    let child = Child::start(folder.path(), cache(!uncached), server.as_deref())?;
     let mut fetching = Fetching::open(&child, bytes).await?;
     println!("the server is process {}, the client is {}: perf record -g -p PROCESS", child.id(), std::process::id());
     let time = Duration::from_secs(seconds.unwrap_or(u64::MAX));

@@ -22,9 +22,14 @@ pub(crate) struct Measured {
     cache: String,
 }
 
+/// How a server is told whether to have its cache on.
+pub(crate) const fn cache(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
+}
+
 /// Serves until its parent closes its input.
 pub(crate) async fn serve(arguments: Measured) -> Result<(), Failure> {
-    let cached = arguments.cache == "on";
+    let cached = arguments.cache == cache(true);
     let open = |keep| Files::open(&arguments.folder, if cached { keep } else { Keep::Nothing }, FileLimits::default());
     let node = Node::builder("web").listen("127.0.0.1:0").start().await?;
     let _mounted = mount(&node, "web", open(Keep::InSegments(node.clone()))?, Limits::default())?;
@@ -48,12 +53,12 @@ async fn on_sockets(listener: TcpListener, files: Files) {
 /// The server's process; it ends with this.
 pub(crate) struct Child {
     process: Process,
-    pub(super) sockets: String,
-    pub(super) catena: String,
+    pub(crate) sockets: String,
+    pub(crate) catena: String,
 }
 
 impl Child {
-    pub(super) fn start(folder: &Path, cache: &str, other: Option<&str>) -> Result<Self, Failure> {
+    pub(crate) fn start(folder: &Path, cache: &str, other: Option<&str>) -> Result<Self, Failure> {
         let mut command = match other {
             None => {
                 let mut command = Command::new(std::env::current_exe()?);
@@ -81,7 +86,7 @@ impl Child {
     }
 
     /// Its number, for whoever looks at it from outside.
-    pub(super) fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.process.id()
     }
 

@@ -66,76 +66,152 @@ async fn nonsense_is_answered_and_nobody_gets_anothers_body() {
     assert!(ask(&client, &[b"N", number]).await[0] <= 3, "nor is it the other's to end");
 }
 
-/// A site whose answer to anything is this.
-async fn liar(answer: Vec<u8>) -> (Node, tokio::task::JoinHandle<()>) {
-    let node = node(true).await;
+/// What a site that lies answers to a request, and to each question for a part; and what its client is to say.
+pub(crate) struct Lie {
+    answer: Vec<u8>,
+    part: Vec<u8>,
+    pub(crate) expected: &'static str,
+}
+
+impl Lie {
+    pub(crate) fn new(answer: Vec<u8>, expected: &'static str) -> Self {
+        Self { part: answer.clone(), answer, expected }
+    }
+
+    /// Of a body that is asked for part by part, by the number [`BODY`].
+    pub(crate) fn of_part(answer: Vec<u8>, part: Vec<u8>, expected: &'static str) -> Self {
+        Self { answer, part, expected }
+    }
+}
+
+/// The number of a body, and of every other.
+pub(crate) const BODY: [u8; 8] = [1; 8];
+pub(crate) const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
+/// Of a body of ten bytes.
+const HEAD_OF_TEN: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n";
+
+/// An answer, as `frame.rs` says it.
+pub(crate) fn frame(place: u8, head: &[u8], rest: &[u8]) -> Vec<u8> {
+    [&[place][..], &(head.len() as u32).to_le_bytes(), head, rest].concat()
+}
+
+pub(crate) fn range(offset: u64, bytes: u64, segment: &str) -> Vec<u8> {
+    [&offset.to_le_bytes()[..], &bytes.to_le_bytes(), segment.as_bytes()].concat()
+}
+
+/// A site, `web`, that tells its lies in their order: each request begins the next one.
+pub(crate) fn lying<'a>(node: &Node, lies: impl Iterator<Item = &'a Lie>) -> tokio::task::JoinHandle<()> {
     let mailbox = node.mailbox("web").unwrap();
-    let lying = tokio::spawn(async move {
+    let lies: Vec<_> = lies.map(|lie| (lie.answer.clone(), lie.part.clone())).collect();
+    tokio::spawn(async move {
+        let mut part = Vec::new();
+        let mut lies = lies.into_iter();
         loop {
             let message = mailbox.receive().await;
-            let _ = message.answer(answer.clone()).await;
+            let answer = match &message.items()[0][..] {
+                b"F" | b"f" => {
+                    let (answer, next) = lies.next().unwrap();
+                    part = next;
+                    answer
+                }
+                b"N" | b"n" => part.clone(),
+                _ => continue,
+            };
+            let _ = message.answer(answer).await;
         }
-    });
-    (node, lying)
+    })
+}
+
+/// Bodies that are shorter and longer than their head declares, by each way in which a body comes; `segment` has more than ten bytes.
+pub(crate) fn other_lengths(segment: &str) -> Vec<Lie> {
+    let of_bytes = |bytes: usize, expected| {
+        let (rest, range) = (vec![b'x'; bytes], range(0, bytes as u64, segment));
+        let last = [&[1][..], &rest].concat();
+        let begun = [&BODY[..], &[0], &rest[..5]].concat();
+        vec![
+            Lie::new(frame(0, HEAD_OF_TEN, &rest), expected),
+            Lie::new(frame(1, HEAD_OF_TEN, &range), expected),
+            Lie::of_part(frame(2, HEAD_OF_TEN, &BODY), last.clone(), expected),
+            Lie::of_part(frame(2, HEAD_OF_TEN, &BODY), [&[3][..], &range].concat(), expected),
+            Lie::of_part(frame(3, HEAD_OF_TEN, &begun), [&[1][..], &rest[5..]].concat(), expected),
+            Lie::new(frame(3, HEAD_OF_TEN, &[&BODY[..], &last].concat()), expected),
+        ]
+    };
+    let endless = Lie::of_part(frame(2, HEAD_OF_TEN, &BODY), vec![0; 8], "declares a body of 10 bytes, and 14 came");
+    let all = [
+        of_bytes(9, "declares a body of 10 bytes, and 9 came"),
+        of_bytes(11, "declares a body of 10 bytes, and 11 came"),
+    ];
+    all.into_iter().flatten().chain([endless]).collect()
+}
+
+async fn open_segment(node: &Node) -> (catena::Segment, String) {
+    let open = Export { anyone: Rights::READ, ..Export::default() };
+    (node.export("private", 100, open).unwrap(), format!("{}/private", node.address().unwrap()))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_lies_is_at_fault_and_reads_nothing_of_others() {
     let victim = node(true).await;
-    let open = Export { anyone: Rights::READ, ..Export::default() };
-    let _exported = victim.export("private", 100, open).unwrap();
-    let head = b"HTTP/1.1 200 OK\r\n\r\n";
-    // As `frame.rs` says it.
-    let frame = |kind: u8, length: u32, rest: &[u8]| {
-        let mut frame = vec![kind];
-        frame.extend_from_slice(&length.to_le_bytes());
-        frame.extend_from_slice(head);
-        frame.extend_from_slice(rest);
-        frame
-    };
-    let of_head = |head: &[u8]| [&[0][..], &(head.len() as u32).to_le_bytes(), head].concat();
-    let lies = |segment: String| {
-        let mut rest = [0u64.to_le_bytes(), 100u64.to_le_bytes()].concat();
-        rest.extend_from_slice(segment.as_bytes());
-        frame(1, head.len() as u32, &rest)
-    };
-    let elsewhere = lies(format!("{}/private", victim.address().unwrap()));
-    let cases = [
-        (Vec::new(), "its answer is none"),
-        (frame(0, u32::MAX, b""), "its answer is none"),
-        (frame(9, head.len() as u32, b""), "its answer is none"),
-        (frame(3, head.len() as u32, &[1; 8]), "its answer is none"),
-        (frame(3, head.len() as u32, &[9; 9]), "its answer is none"),
-        (frame(0, 4, b""), "it ends within its head"),
-        (of_head(format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(97)).as_bytes()), "it is no HTTP"),
-        (of_head(b"HTTP/1.1 200 OK\r\ncontent length: 1\r\n\r\n"), "it is no HTTP"),
-        (of_head(b"HTTP/1.1 200 OK\r\na: \x00\r\n\r\n"), "it is no HTTP"),
-        (of_head(b"HTTP/9.9 20 K\r\n\r\n"), "it is no HTTP"),
-        (of_head(&[b'x'; 2 << 20]), "are wanted at most"),
-        (lies("nobody at all/x".to_owned()), "nobody at all"),
-        (elsewhere, "another node's"),
-    ];
-    for (answer, expected) in cases {
-        let (node, lying) = liar(answer).await;
-        let why = fetcher(&node).await.fetch("web", get("/")).await.unwrap_err();
-        assert!(why.to_string().contains(expected), "{why}, and not {expected}");
-        lying.abort();
-    }
+    let (_private, private) = open_segment(&victim).await;
+    let of_head = |head: &[u8], expected| Lie::new(frame(0, head, b""), expected);
+    let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(97));
     // A first part that lies elsewhere, or is longer than any part.
-    let private = format!("{}/private", victim.address().unwrap());
-    for (bytes, expected) in [(100_u64, "another node's"), (1 << 40, "too long")] {
-        let part = [&[1; 8][..], &[3], &[0; 8], &bytes.to_le_bytes(), private.as_bytes()].concat();
-        let (node, lying) = liar(frame(3, head.len() as u32, &part)).await;
-        let body = fetcher(&node).await.fetch("web", get("/")).await.unwrap().into_body();
-        let why = body.whole(u64::MAX).await.unwrap_err();
-        assert!(why.to_string().contains(expected), "{why}, and not {expected}");
-        lying.abort();
+    let part = |bytes| frame(3, HEAD, &[&BODY[..], &[3], &range(0, bytes, &private)].concat());
+    let lies = [
+        Lie::new(Vec::new(), "its answer is none"),
+        Lie::new([&[0][..], &u32::MAX.to_le_bytes(), HEAD].concat(), "its answer is none"),
+        Lie::new(frame(9, HEAD, b""), "its answer is none"),
+        Lie::new(frame(3, HEAD, &BODY), "its answer is none"),
+        Lie::new(frame(3, HEAD, &[9; 9]), "its answer is none"),
+        of_head(&HEAD[..4], "it ends within its head"),
+        of_head(many.as_bytes(), "it is no HTTP"),
+        of_head(b"HTTP/1.1 200 OK\r\ncontent length: 1\r\n\r\n", "it is no HTTP"),
+        of_head(b"HTTP/1.1 200 OK\r\na: \x00\r\n\r\n", "it is no HTTP"),
+        of_head(b"HTTP/9.9 20 K\r\n\r\n", "it is no HTTP"),
+        of_head(&[b'x'; 2 << 20], "are wanted at most"),
+        Lie::new(frame(1, HEAD, &range(0, 100, "nobody at all/x")), "nobody at all"),
+        Lie::new(frame(1, HEAD, &range(0, 100, &private)), "another node's"),
+        Lie::new(part(100), "another node's"),
+        Lie::new(part(1 << 40), "too long"),
+        Lie::of_part(frame(2, HEAD, &BODY), vec![9], "a part of its body is none"),
+    ];
+    let liar = node(true).await;
+    let telling = lying(&liar, lies.iter());
+    let fetcher = fetcher(&liar).await;
+    for lie in &lies {
+        let fetched = async { fetcher.fetch("web", get("/")).await?.into_body().whole(u64::MAX).await };
+        let why = fetched.await.unwrap_err().to_string();
+        assert!(why.contains(lie.expected), "{why}, and not {}", lie.expected);
     }
-    let (node, lying) = liar(frame(2, head.len() as u32, &[1; 8])).await;
-    let body = fetcher(&node).await.fetch("web", get("/")).await.unwrap().into_body();
-    // Whatever it says then is the same again, which is no part.
-    assert!(body.whole(1 << 20).await.is_err());
-    lying.abort();
+    telling.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_of_another_length_than_its_head_declares_is_none() {
+    for near in [true, false] {
+        let liar = node(near).await;
+        let (_own, own) = open_segment(&liar).await;
+        let lies = other_lengths(&own);
+        // Each is fetched in three ways.
+        let telling = lying(&liar, lies.iter().flat_map(|lie| [lie; 3]));
+        let fetcher = fetcher(&liar).await;
+        for (at, lie) in lies.iter().enumerate() {
+            let fetch = async || Ok::<_, FetchError>(fetcher.fetch("web", get("/")).await?.into_body());
+            let whole = async { fetch().await?.whole(100).await };
+            let copied = async { fetch().await?.read_into(&mut [0; 100]).await };
+            let frames = async { fetch().await?.collect().await };
+            for why in [whole.await.unwrap_err(), copied.await.unwrap_err(), frames.await.unwrap_err()] {
+                assert!(matches!(why, FetchError::Length { .. }), "{why}, near {near}, lie {at}");
+                assert!(
+                    why.to_string().contains(lie.expected),
+                    "{why}, and not {}, near {near}, lie {at}",
+                    lie.expected
+                );
+            }
+        }
+        telling.abort();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,5 +1,7 @@
 //! Jetty behind service IDs, in a process of its own: what it serves is fetched by the client of Rust and by that of Java.
 
+mod harm;
+
 use std::{
     io::{BufRead as _, BufReader},
     path::PathBuf,
@@ -11,7 +13,7 @@ use super::*;
 // The library has to be built for it.
 use catena_c as _;
 
-/// A program in Java; it ends with this.
+/// A program that is, or starts one, in Java; it ends with this.
 struct Java {
     child: Child,
     said: std::io::Lines<BufReader<std::process::ChildStdout>>,
@@ -19,17 +21,15 @@ struct Java {
 
 impl Java {
     fn start(class: &str, arguments: &[&str]) -> Self {
-        let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let built = Command::new(root.join("tools/java.sh")).output().unwrap();
-        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stdout));
-        let library = std::env::current_exe().unwrap().parent().unwrap().join("libcatena_c.so");
-        let classes = format!(
-            "{0}/lib/*:{0}/catena/test-classes:{0}/catena-jetty/test-classes",
-            root.join("target/java").display()
-        );
         let mut java = Command::new("java");
-        java.args(["-Xmx512m", "-cp", &classes, class]).args(arguments).env("CATENA_LIBRARY", library);
-        let mut child = java.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        java.args(["-Xmx512m", "-cp", &classes(), class]).args(arguments);
+        Self::of(java)
+    }
+
+    fn of(mut program: Command) -> Self {
+        let library = std::env::current_exe().unwrap().parent().unwrap().join("libcatena_c.so");
+        program.env("CATENA_LIBRARY", library).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = program.spawn().unwrap();
         let said = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, said }
     }
@@ -49,6 +49,14 @@ impl Drop for Java {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Where what is in Java is, once it is built.
+fn classes() -> String {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let built = Command::new(root.join("tools/java.sh")).output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stdout));
+    format!("{0}/lib/*:{0}/catena/test-classes:{0}/catena-jetty/test-classes", root.join("target/java").display())
 }
 
 async fn connected(address: &str) -> Fetcher {
@@ -92,6 +100,24 @@ async fn jetty_serves_files_and_applications_to_the_same_clients() {
     let why =
         tokio::time::timeout(Duration::from_secs(60), pulled.into_body().whole(1 << 30)).await.unwrap().unwrap_err();
     assert!(matches!(why, FetchError::Exception(_) | FetchError::BrokeOff(_)), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_command_starts_jetty_and_a_door_to_it() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("page.html"), "hello").unwrap();
+    let server = format!("java -cp {} catena.jetty.Measured {{FOLDER}} {{CACHE}}", classes());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_web"));
+    command.arg("both").arg(folder.path()).args(["--port", "0", "--server", &server]);
+    let mut web = Java::of(command);
+    // Jetty's own socket, and the door.
+    for door in [false, true] {
+        let line = web.line();
+        let address = line.split_once("http://").and_then(|(_, rest)| rest.split_once('/')).expect("an address").0;
+        let asked = b"GET /page.html HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+        let answer = raw_at(address, asked).await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nhello"), "{door}: {answer}");
+    }
 }
 
 async fn files(fetcher: &Fetcher, sizes: &[usize]) {

@@ -1,6 +1,7 @@
 package catena;
 
 import catena.web.Fetcher;
+import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
@@ -12,8 +13,15 @@ public final class Program {
 
     private Program() {}
 
-    /** {@code Program ADDRESS}: all of it; {@code Program ADDRESS SITE TARGET}: fetches, says how many bytes there were and their sum, and holds them until it is killed. */
+    /**
+     * {@code Program ADDRESS}: all of it; {@code Program ADDRESS SITE TARGET}: fetches, says how many bytes there were and their sum, and holds them until it is killed;
+     * {@code Program ADDRESS SITE TARGET TARGET...}: fetches one after the other, and says how each went.
+     */
     public static void main(String[] arguments) throws Exception {
+        if (arguments.length > 3) {
+            tries(arguments[0], arguments[1], List.of(arguments).subList(2, arguments.length));
+            return;
+        }
         if (arguments.length == 3) {
             holds(arguments[0], arguments[1], arguments[2]);
             return;
@@ -42,6 +50,19 @@ public final class Program {
             }
             System.out.println(response.status() + " " + response.body().remaining() + " " + sum);
             System.in.read();
+        }
+    }
+
+    private static void tries(String address, String site, List<String> targets) {
+        try (Client client = Client.connect("java fetcher", address); Fetcher fetcher = new Fetcher(client)) {
+            for (String target : targets) {
+                try {
+                    Fetcher.Response response = fetcher.fetch(site, "GET " + target + " HTTP/1.1\r\n\r\n", 100 << 20);
+                    System.out.println(response.status() + " " + response.body().remaining());
+                } catch (IOException | CatenaException why) {
+                    System.out.println(why.getMessage());
+                }
+            }
         }
     }
 

@@ -11,12 +11,18 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 
 /** A client of web servers behind service IDs. What lies in memory that is shared is not copied. */
 public final class Fetcher implements AutoCloseable {
     private static final Duration TIME = Duration.ofSeconds(40);
+    private static final int ASKED_BYTES_MAX = 10 << 10;
     private static final long HEAD_BYTES_MAX = 256 << 10;
-    private static final long ROOM_BYTES = 64 << 10;
+    private static final Pattern HEAD = Pattern.compile("(?s)HTTP/1\\.[01] [1-9][0-9]{2}.*");
+    private static final Pattern LENGTH = Pattern.compile("(?i)\r\ncontent-length:[ \t]*([0-9]{1,18})[ \t]*\r\n");
+    /** Of a body whose length is not declared. */
+    private static final long UNDECLARED = Long.MAX_VALUE;
     /** Segments that stay imported. */
     private static final int IMPORTS_MAX = 256;
     private final Party party;
@@ -47,6 +53,9 @@ public final class Fetcher implements AutoCloseable {
      */
     public Response fetch(String site, String head, int bytesMax) throws IOException {
         byte[] asked = head.getBytes(StandardCharsets.ISO_8859_1);
+        if (asked.length > ASKED_BYTES_MAX) {
+            throw new IOException("the head of the request has " + asked.length + " bytes, and " + ASKED_BYTES_MAX + " are taken at most");
+        }
         Answer answer = party.ask(site, 0, HEAD_BYTES_MAX + Frames.PART_BYTES_MAX, TIME, "F".getBytes(StandardCharsets.US_ASCII), asked);
         ByteBuffer frame = Frames.little(answer.bytes());
         require(frame.remaining() >= 5, "its answer is none");
@@ -56,14 +65,25 @@ public final class Fetcher implements AutoCloseable {
         byte[] came = new byte[count];
         frame.get(came);
         String text = new String(came, StandardCharsets.ISO_8859_1);
+        require(HEAD.matcher(text).matches(), "its head is none");
+        int status = Integer.parseInt(text.substring(9, 12));
+        // These declare the length of a body that they do not have (RFC 9110, section 8.6).
+        long declared = head.startsWith("HEAD ") || status == 304 ? UNDECLARED : declared(text);
         ByteBuffer body = switch (place) {
             case Frames.HERE -> frame.slice();
             case Frames.LIES -> lying(frame, answer.node(), bytesMax);
-            case Frames.PULLED, Frames.BEGUN -> pulled(site, answer.node(), frame, place == Frames.BEGUN, bytesMax);
+            case Frames.PULLED, Frames.BEGUN -> pulled(site, answer.node(), frame, place == Frames.BEGUN, declared, bytesMax);
             default -> throw new IOException("the server is at fault: its answer is none");
         };
-        require(text.matches("(?s)HTTP/1\\.[01] [1-9][0-9]{2}.*"), "its head is none");
-        return new Response(Integer.parseInt(text.substring(9, 12)), text, body);
+        if (declared != UNDECLARED && body.remaining() != declared) {
+            throw new IOException("the head declares a body of " + declared + " bytes, and " + body.remaining() + " came");
+        }
+        return new Response(status, text, body);
+    }
+
+    private static long declared(String head) {
+        Matcher length = LENGTH.matcher(head);
+        return length.find() ? Long.parseLong(length.group(1)) : UNDECLARED;
     }
 
     /** Bytes where they lie, if their memory is shared with this process; else a copy. */
@@ -75,7 +95,7 @@ public final class Fetcher implements AutoCloseable {
             throw new IOException("the body has more than " + bytesMax + " bytes");
         }
         Import far = imported(StandardCharsets.UTF_8.decode(range).toString(), node);
-        require(offset >= 0 && bytes >= 0 && offset + bytes <= far.bytes, "it tells of bytes beyond its segment");
+        require(offset >= 0 && bytes >= 0 && offset <= far.bytes - bytes, "it tells of bytes beyond its segment");
         if (far.seen != null) {
             return far.seen.slice((int) offset, (int) bytes);
         }
@@ -99,15 +119,15 @@ public final class Fetcher implements AutoCloseable {
         return kept;
     }
 
-    /** A body by the number that is next in this frame, of which the first part may follow. */
-    private ByteBuffer pulled(String site, long from, ByteBuffer frame, boolean begun, int bytesMax) throws IOException {
+    /** A body by the number that is next in this frame, of which the first part may follow; no more of it than the part with which it is longer than declared. */
+    private ByteBuffer pulled(String site, long from, ByteBuffer frame, boolean begun, long declared, int bytesMax) throws IOException {
         require(frame.remaining() >= 8, "a body has no number");
         byte[] item = Frames.little(ByteBuffer.allocate(8)).putLong(frame.getLong()).array();
         ByteBuffer whole = ByteBuffer.allocate(Math.min(bytesMax, Frames.PART_BYTES_MAX));
         long node = from;
         boolean asks = !begun;
         try {
-            for (boolean last = false; !last; asks = true) {
+            for (boolean last = false; !last && whole.position() <= declared; asks = true) {
                 if (asks) {
                     Answer answer = party.ask(site, 0, Frames.PART_BYTES_MAX + 1L, TIME, "N".getBytes(StandardCharsets.US_ASCII), item);
                     frame = Frames.little(answer.bytes());
@@ -118,8 +138,9 @@ public final class Fetcher implements AutoCloseable {
                 if (kind == Frames.PART_FAILED) {
                     throw new EOFException("the body broke off: " + StandardCharsets.UTF_8.decode(frame));
                 }
+                require(kind >= 0 && kind < Frames.PART_FAILED, "a part of its body is none");
                 last = (kind & Frames.PART_LAST) != 0;
-                ByteBuffer part = kind - (last ? Frames.PART_LAST : 0) == Frames.PART_LIES ? lying(frame, node, bytesMax) : frame;
+                ByteBuffer part = kind >= Frames.PART_LIES ? lying(frame, node, bytesMax) : frame;
                 if (part.remaining() > bytesMax - whole.position()) {
                     throw new IOException("the body has more than " + bytesMax + " bytes");
                 }

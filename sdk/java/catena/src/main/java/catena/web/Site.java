@@ -25,12 +25,11 @@ public final class Site implements AutoCloseable {
     private static final int REQUEST_BYTES_MAX = 64 << 20;
     private static final Duration SWEEP = Duration.ofSeconds(1);
     private static final Duration PATIENCE = Duration.ofSeconds(2);
-    /** How long nobody may ask for the next part, and how long what was told of is held. */
-    private static final Duration IDLE = Duration.ofSeconds(30);
     /** Threads that wait for messages beside the one that must. */
     private static final int SPARE = 2;
 
     final Function<ByteBuffer, Lying> finding;
+    private final long idleNanos;
     private final Mailbox mailbox;
     private final Executor executor;
     private final Consumer<Exchange> handler;
@@ -49,8 +48,13 @@ public final class Site implements AutoCloseable {
      * @param executor whose threads take messages and handle requests; as many as requests are under way, and one
      * @param finding the segment in which content lies, or null
      * @param handler answers a request, now or later, and ends it
+     * @param idle how long nobody may ask for the next part of a body, and how long what was told of is held; more than nothing
      */
-    public Site(Party party, String service, Executor executor, Function<ByteBuffer, Lying> finding, Consumer<Exchange> handler) {
+    public Site(Party party, String service, Executor executor, Function<ByteBuffer, Lying> finding, Consumer<Exchange> handler, Duration idle) {
+        if (idle.isZero() || idle.isNegative()) {
+            throw new IllegalArgumentException("no body can be held for " + idle);
+        }
+        this.idleNanos = idle.toNanos();
         this.executor = executor;
         this.finding = finding;
         this.handler = handler;
@@ -209,12 +213,12 @@ public final class Site implements AutoCloseable {
         sweptNanos = now;
         pulls.forEach((number, pull) -> {
             pull.patience(PATIENCE.toNanos());
-            if (pull.idleNanos() > IDLE.toNanos() && pulls.remove(number, pull)) {
+            if (pull.idleNanos() > idleNanos && pulls.remove(number, pull)) {
                 pull.leave(false);
             }
         });
         lent.forEach((lying, since) -> {
-            if (now - since > IDLE.toNanos() && lent.remove(lying, since)) {
+            if (now - since > idleNanos && lent.remove(lying, since)) {
                 lying.done(false);
             }
         });

@@ -7,6 +7,7 @@ import catena.web.Site;
 import java.net.InetSocketAddress;
 import java.net.SocketAddress;
 import java.nio.ByteBuffer;
+import java.time.Duration;
 import java.util.Arrays;
 import java.util.Map;
 import java.util.Objects;
@@ -33,7 +34,10 @@ public final class CatenaConnector extends AbstractConnector {
     private final Map<Long, ConnectionMetaData> peers = new ConcurrentHashMap<>();
     private Site site;
 
-    /** Serves behind the service ID {@code service} of a node; {@code files}: the handlers whose content is sent from where it lies. */
+    /**
+     * Serves behind the service ID {@code service} of a node; {@code files}: the handlers whose content is sent from where it lies. Bodies whose clients are silent are let go after the
+     * idle timeout.
+     */
     public CatenaConnector(Server server, Node node, String service, CatenaFiles... files) {
         super(server, null, null, null, 0, new HttpConnectionFactory());
         this.node = node;
@@ -44,7 +48,7 @@ public final class CatenaConnector extends AbstractConnector {
     @Override
     protected void doStart() throws Exception {
         super.doStart();
-        site = new Site(node, service, getExecutor(), this::find, this::handle);
+        site = new Site(node, service, getExecutor(), this::find, this::handle, Duration.ofMillis(getIdleTimeout()));
     }
 
     @Override

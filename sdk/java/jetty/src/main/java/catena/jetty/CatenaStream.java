@@ -63,8 +63,9 @@ final class CatenaStream implements HttpStream {
         boolean headOnly = HttpMethod.HEAD.is(request.getMethod());
         Pull pulled = pull;
         if (response != null && !HttpStatus.isInformational(response.getStatus())) {
-            committed = true;
+            // It throws where the head is too long, and nothing was answered then.
             commit(headOnly, response, last, bytes, callback);
+            committed = true;
         } else if (pulled != null) {
             pulled.write(bytes, last, callback::succeeded, callback::failed);
         } else {

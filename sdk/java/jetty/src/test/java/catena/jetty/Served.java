@@ -12,8 +12,10 @@ import org.eclipse.jetty.server.handler.ContextHandler;
 import org.eclipse.jetty.util.Callback;
 import org.eclipse.jetty.util.resource.ResourceFactory;
 
-/** What the tests of the connector fetch from: a folder, kept as {@code kept} and read each time as {@code read}, and an application, {@code app}. */
+/** What the tests of the connector fetch from: a folder, kept as {@code kept} and read each time as {@code read}; and an application, {@code app}, and {@code hasty} with little patience. */
 public final class Served {
+    private static final long HASTY_MS = 100;
+
     private Served() {}
 
     /** Serves until the input ends: {@code Served FOLDER}. */
@@ -24,9 +26,10 @@ public final class Served {
             files.setBaseResource(ResourceFactory.of(files).newResource(Path.of(arguments[0]).toRealPath()));
             files.setDirAllowed(false);
             files.setEtags(true);
-            start(node, cached ? "kept" : "read", files, files);
+            start(node, cached ? "kept" : "read", 0, files, files);
         }
-        start(node, "app", new Application());
+        start(node, "app", 0, new Application());
+        start(node, "hasty", HASTY_MS, new Application());
         System.out.println(node.address());
         while (System.in.read() >= 0) {
             // That it ends is all that is waited for.
@@ -34,9 +37,13 @@ public final class Served {
         System.exit(0);
     }
 
-    private static void start(Node node, String service, Handler handler, CatenaFiles... files) throws Exception {
+    private static void start(Node node, String service, long idleMs, Handler handler, CatenaFiles... files) throws Exception {
         Server server = new Server();
-        server.addConnector(new CatenaConnector(server, node, service, files));
+        CatenaConnector connector = new CatenaConnector(server, node, service, files);
+        if (idleMs > 0) {
+            connector.setIdleTimeout(idleMs);
+        }
+        server.addConnector(connector);
         // It keeps who follows a symbolic link within its folder.
         server.setHandler(new ContextHandler(handler, "/"));
         server.start();
@@ -44,6 +51,7 @@ public final class Served {
 
     private static final class Application extends Handler.Abstract {
         private static final int CHUNK = 100_000;
+        private static final int WIDE = 60_000;
 
         @Override
         public boolean handle(Request request, Response response, Callback callback) throws Exception {
@@ -53,6 +61,10 @@ public final class Served {
                 case "/many" -> write(response, 30, true, callback);
                 case "/endless" -> write(response, Integer.MAX_VALUE, true, callback);
                 case "/fails" -> write(response, 3, false, callback);
+                case "/wide" -> {
+                    response.getHeaders().put("wide", "x".repeat(WIDE));
+                    Content.Sink.write(response, true, "no head is so long", callback);
+                }
                 case "/who" -> Content.Sink.write(response, true, Request.getRemoteAddr(request), callback);
                 default -> {
                     return false;
