@@ -4,6 +4,7 @@
 mod common;
 
 use std::{
+    collections::HashMap,
     ops::RangeInclusive,
     sync::{
         Arc, Mutex,
@@ -14,7 +15,7 @@ use std::{
 use catena_dfs::{Clerk, ClerkConfig, Way};
 use catena_files::testing::{create, lookup, mkdir, read, write};
 use catena_files::{
-    CreateParams, FileError, FileService, GetattrParams, ReaddirParams, RemoveParams, RenameParams, Stable,
+    CreateParams, FileError, FileService, GetattrParams, Handle, ReaddirParams, RemoveParams, RenameParams, Stable,
 };
 use common::{Process, bridge, start, start_clerk, until};
 
@@ -148,10 +149,14 @@ impl Work {
         }
     }
 
-    /// By name, and what is found by its handle once more.
-    async fn check_name(&self, reader: &Clerk, directory: &str) {
-        let (acknowledged, sessions) = (self.names.acknowledged(), reader.counts().sessions);
-        let found = match lookup(reader, &format!("{directory}/{}", self.name)).await {
+    /// By the handle of what this reader last found by the name, and by the name.
+    async fn check_name(&self, reader: &mut Reader, directory: &'static str) {
+        let before = reader.found.remove(&(self.name.clone(), directory));
+        if let Some(before) = before {
+            self.check_handle(&reader.clerk, before).await;
+        }
+        let (acknowledged, sessions) = (self.names.acknowledged(), reader.clerk.counts().sessions);
+        let found = match lookup(&reader.clerk, &format!("{directory}/{}", self.name)).await {
             Ok(found) => Some(found),
             Err(why) if is_none(&why) => None,
             Err(why) => panic!("{}: {why}", self.name),
@@ -159,8 +164,12 @@ impl Work {
         let (allowed, seen) = (self.names.since(acknowledged), found.as_ref().map(|found| found.attributes.size));
         let steps: Vec<u64> = allowed.clone().filter(|step| size(directory, *step) == seen).collect();
         assert!(!steps.is_empty(), "{directory}/{}: {seen:?} is of none of {allowed:?}", self.name);
-        let Some(handle) = found.map(|found| found.handle) else { return };
+        if let Some(handle) = found.map(|found| found.handle) {
+            reader.found.insert((self.name.clone(), directory), Found { handle, steps, sessions });
+        }
+    }
 
+    async fn check_handle(&self, reader: &Clerk, Found { handle, steps, sessions }: Found) {
         let acknowledged = self.names.acknowledged();
         let seen = match reader.getattr(GetattrParams { handle }).await {
             Ok(now) => Some(now.size),
@@ -177,6 +186,18 @@ impl Work {
             self.name
         );
     }
+}
+
+/// What a reader found by a name: after which steps that may have been, and in which session.
+struct Found {
+    handle: Handle,
+    steps: Vec<u64>,
+    sessions: u64,
+}
+
+struct Reader {
+    clerk: Clerk,
+    found: HashMap<(String, &'static str), Found>,
 }
 
 async fn check_listing(works: &[Arc<Work>], reader: &Clerk, directory: &str) {
@@ -244,13 +265,17 @@ impl Load {
         (process, work)
     }
 
+    async fn reader(&self) -> Reader {
+        Reader { clerk: self.clerk(Way::Data).await, found: HashMap::new() }
+    }
+
     async fn check(&mut self) {
-        let reader = self.clerk(Way::Data).await;
+        let mut reader = self.reader().await;
         let (works, stop, checks) = (Arc::clone(&self.works), Arc::clone(&self.stop), Arc::clone(&self.checks));
         self.tasks.push(tokio::spawn(async move {
             for turn in 0.. {
                 let works = works.lock().unwrap().clone();
-                check(&works, turn, &reader).await;
+                check(&works, turn, &mut reader).await;
                 checks.fetch_add(1, Ordering::Relaxed);
                 if stop.load(Ordering::Acquire) {
                     return;
@@ -265,12 +290,12 @@ impl Load {
     }
 }
 
-async fn check(works: &[Arc<Work>], turn: usize, reader: &Clerk) {
+async fn check(works: &[Arc<Work>], turn: usize, reader: &mut Reader) {
     let work = &works[turn % works.len()];
-    work.check_data(reader).await;
+    work.check_data(&reader.clerk).await;
     for directory in DIRECTORIES {
         work.check_name(reader, directory).await;
-        check_listing(works, reader, directory).await;
+        check_listing(works, &reader.clerk, directory).await;
     }
 }
 
@@ -316,9 +341,9 @@ async fn concurrent_clerks_see_what_was_acknowledged_through_crashes_of_clerks_a
             task.await.unwrap();
         }
         // When all is quiet it is as it was acknowledged.
-        let (reader, works) = (load.clerk(Way::Data).await, load.works.lock().unwrap().clone());
-        for turn in 0..works.len() {
-            check(&works, turn, &reader).await;
+        let (mut reader, works) = (load.reader().await, load.works.lock().unwrap().clone());
+        for turn in 0..2 * works.len() {
+            check(&works, turn, &mut reader).await;
         }
     }
 }
