@@ -311,21 +311,27 @@ async fn a_holder_is_asked_for_a_token_before_it_is_taken_back() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_pushed_is_there_without_asking() {
-    let server = node("server", false).await;
-    let clerk = beside("clerk", &server).await;
-    let pushed = Pushed::export(&clerk, "pushed", SHAPE, server.id()).await.unwrap();
-    let stranger = Client::connect(clerk.address().unwrap()).await.unwrap();
-    assert_eq!(stranger.import("clerk/pushed").await.unwrap_err().name, "UnknownSegment");
-    let mut pushing = Pushing::open(server.client().import("clerk/pushed").await.unwrap()).await.unwrap();
-    for of in 0..20 {
-        assert!(pushing.push(key(of), &[of as u8; 200]).await.unwrap());
+    for shared_memory in [false, true] {
+        let server = node("server", shared_memory).await;
+        let clerk = beside("clerk", &server).await;
+        let pushed = Pushed::export(&clerk, "pushed", SHAPE, server.id()).await.unwrap();
+        let stranger = Client::connect(clerk.address().unwrap()).await.unwrap();
+        assert_eq!(stranger.import("clerk/pushed").await.unwrap_err().name, "UnknownSegment");
+        let mut pushing = Pushing::open(server.client().import("clerk/pushed").await.unwrap()).await.unwrap();
+        let sent = server.client().traffic().sent_bytes;
+        for of in 0..20 {
+            assert!(pushing.push(key(of), &[of as u8; 200]).await.unwrap());
+        }
+        pushing.done().await.unwrap();
+        let by_link = server.client().traffic().sent_bytes - sent >= 20 * 200;
+        assert_eq!(by_link, !shared_memory, "the way that the bytes took");
+        assert!(!pushing.push(key(0), &vec![0; 257]).await.unwrap(), "too long for the clerk's table");
+        pushing.take_back(key(19)).await.unwrap();
+        pushing.done().await.unwrap();
+        assert_eq!(pushed.get(key(19)), None);
+        let found = (0..19).filter(|of| pushed.get(key(*of)) == Some(vec![*of as u8; 200])).count();
+        assert!(found >= 15, "{found}: two entries that want one place are one");
     }
-    assert!(!pushing.push(key(0), &vec![0; 257]).await.unwrap(), "too long for the clerk's table");
-    pushing.take_back(key(19)).await.unwrap();
-    pushing.done().await.unwrap();
-    assert_eq!(pushed.get(key(19)), None);
-    let found = (0..19).filter(|of| pushed.get(key(*of)) == Some(vec![*of as u8; 200])).count();
-    assert!(found >= 15, "{found}: two entries that want one place are one");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -17,13 +17,13 @@ use crate::{
 /// A name in a directory, and what it stands for now.
 struct Spot {
     dir: Entry,
+    name: String,
     key: Key,
     target: Option<Entry>,
 }
 
 impl Shared {
     pub(crate) async fn change(self: &Arc<Self>, request: Request) -> Reply {
-        tokio::time::sleep_until(self.ready).await;
         let done = match request {
             Request::Write(params) => self.write(params).await,
             Request::Setattr { handle, change } => {
@@ -47,7 +47,7 @@ impl Shared {
     async fn renote(&self, handle: &Handle) {
         let Some(identity) = Directory::identity(handle) else { return };
         match self.files.getattr(GetattrParams { handle: handle.clone() }).await {
-            Ok(now) => drop(self.known().note(identity, handle, &now)),
+            Ok(now) => drop(self.note_all(identity, handle, &now)),
             Err(_) => self.known().forget(&identity),
         }
     }
@@ -69,7 +69,7 @@ impl Shared {
         };
         let done = self.files.write_between(params, before).await;
         match &done {
-            Ok((_, now)) => drop(self.known().note(identity, &handle, now)),
+            Ok((_, now)) => drop(self.note_all(identity, &handle, now)),
             Err(_) => self.renote(&handle).await,
         }
         drop(changing);
@@ -101,7 +101,8 @@ impl Shared {
             Err(why) if why.status() == Some(Status::NoEnt) => None,
             Err(why) => return Err(why),
         };
-        Ok(Spot { dir: at, key: keys::name(&identity, target.name), target: found })
+        let name = target.name.to_owned();
+        Ok(Spot { dir: at, key: keys::name(&identity, &name), name, target: found })
     }
 
     async fn below(&self, dir: &Handle, name: &str) -> Result<Entry, FileError> {
@@ -131,6 +132,9 @@ impl Shared {
         let changing = self.change_of(&[&spot]);
         let done = self.files.create(params).await;
         self.after(&[&spot]).await;
+        if let Ok(made) = &done {
+            self.note_found(made);
+        }
         drop(changing);
         done.map(Reply::Entry)
     }
@@ -141,6 +145,9 @@ impl Shared {
         let changing = self.change_of(&[&spot]);
         let done = self.files.mkdir(params).await;
         self.after(&[&spot]).await;
+        if let Ok(made) = &done {
+            self.note_found(made);
+        }
         drop(changing);
         done.map(Reply::Entry)
     }
@@ -166,7 +173,6 @@ impl Shared {
     }
 
     async fn rename(&self, params: RenameParams) -> Result<Reply, FileError> {
-        let _names = self.names.lock().await;
         let from = self.spot("rename", params.from_dir.as_ref(), Some(&params.from_name), None).await?;
         let to = self.spot("rename", params.to_dir.as_ref(), Some(&params.to_name), None).await?;
         let moves_directory = from.target.as_ref().is_some_and(|entry| entry.attributes.kind == Kind::Directory);
@@ -174,7 +180,21 @@ impl Shared {
         let changing = self.change_of(&[&from, &to]);
         let done = self.files.rename(params).await;
         self.after(&[&from, &to]).await;
+        if done.is_ok() {
+            self.after_move(&from, &to).await;
+        }
         drop((changing, moving));
         done.map(|_| Reply::Done)
+    }
+
+    /// What was at one spot is known to be at another, and so is what is below it.
+    async fn after_move(&self, from: &Spot, to: &Spot) {
+        let (Some(before), Ok(now)) = (&from.target, self.below(&to.dir.handle, &to.name).await) else { return };
+        let paths = (Directory::path_of(&before.handle), Directory::path_of(&now.handle));
+        match (paths, Directory::identity(&now.handle)) {
+            ((Some(from), Some(to)), _) if now.attributes.kind == Kind::Directory => self.known().moved(&from, &to),
+            (_, Some(identity)) => self.known().found(&identity, &now.handle),
+            _ => {}
+        }
     }
 }

@@ -135,6 +135,11 @@ impl Clerk {
         if session.lease.is_good() { Ok(session) } else { self.renew(&session).await }
     }
 
+    /// The number of its server's run.
+    pub(crate) async fn server_run(&self) -> Result<u64, FileError> {
+        Ok(self.session().await?.run)
+    }
+
     /// Connects anew, unless somebody else has since `failed` was the session.
     async fn renew(&self, failed: &Arc<Session>) -> Result<Arc<Session>, FileError> {
         let _one = self.inner.renewing.lock().await;

@@ -12,7 +12,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use serde_bytes::ByteBuf;
 
 use crate::{
-    caches::keys,
+    caches::{Identity, keys},
     clerk::Clerk,
     limits::{BLOCK_BYTES, REQUESTS_AT_ONCE_MAX, TRANSFER_BYTES_MAX},
     packed,
@@ -102,6 +102,11 @@ impl Clerk {
     /// `NFS3ERR_INVAL`, `NFS3ERR_STALE`; [`FileError::OutcomeUnknown`].
     pub async fn setattr(&self, handle: &Handle, change: Change) -> Result<Attributes, FileError> {
         reply!(self, Request::Setattr { handle: handle.clone(), change }, Reply::Attributes(attributes) => attributes)
+    }
+
+    /// The handle of the file that this tells from every other, if the server still knows it.
+    pub(crate) async fn handle_of(&self, identity: &Identity) -> Result<Handle, FileError> {
+        reply!(self, Request::Find(ByteBuf::from(identity)), Reply::Found(handle) => handle)
     }
 
     /// One name in a directory.

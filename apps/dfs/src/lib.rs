@@ -4,7 +4,7 @@
 //! | file | what it does |
 //! | --- | --- |
 //! | `server`, `reading`, `changing` | the server: what it does when it is asked |
-//! | `caches`, `known`, `packed` | its four tables; how it notices changes by others; how values lie in them |
+//! | `caches`, `known`, `packed` | its four tables; where and how files were when it last saw them; how values lie in them |
 //! | `session`, `clerk`, `files` | the clerk: one run of its server, what happens when that is lost, and the operations |
 //! | `nfs` | the clerk as an NFSv3 server on loopback |
 //! | `protocol`, `limits` | what both say, and every bound |
@@ -25,5 +25,5 @@ mod session;
 pub mod workload;
 
 pub use clerk::{Clerk, ClerkConfig, Counts, Way};
-pub use nfs::NfsDoor;
+pub use nfs::{Callers, NfsDoor};
 pub use server::{ServeError, Server, ServerConfig};

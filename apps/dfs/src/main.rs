@@ -5,7 +5,7 @@ mod figures;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
-use catena_dfs::{Clerk, ClerkConfig, NfsDoor, Server, ServerConfig, Way};
+use catena_dfs::{Callers, Clerk, ClerkConfig, NfsDoor, Server, ServerConfig, Way};
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
@@ -13,6 +13,17 @@ use clap::{Parser, Subcommand};
 struct Arguments {
     #[command(subcommand)]
     what: What,
+}
+
+/// The way in for NFS clients.
+#[derive(clap::Args)]
+struct Door {
+    /// The port of NFS and mount, on loopback; 0: any
+    #[arg(long, default_value_t = 12049)]
+    port: u16,
+    /// Serve every user of this machine, not only its own and root. All may do what the server's process may
+    #[arg(long)]
+    any_user: bool,
 }
 
 #[derive(Subcommand)]
@@ -36,9 +47,8 @@ enum What {
         /// The server's address
         #[arg(default_value = "127.0.0.1:7600")]
         server: String,
-        /// The port of NFS and mount, on loopback; 0: any
-        #[arg(long, default_value_t = 12049)]
-        port: u16,
+        #[command(flatten)]
+        door: Door,
         /// How it comes by what it is asked for
         #[arg(long, value_enum, default_value_t = Way::Data)]
         way: Way,
@@ -47,9 +57,8 @@ enum What {
     Both {
         /// The directory
         root: PathBuf,
-        /// The port of NFS and mount, on loopback; 0: any
-        #[arg(long, default_value_t = 12049)]
-        port: u16,
+        #[command(flatten)]
+        door: Door,
     },
     /// The figures of the paper's section 5.2 beside ours
     Figures(figures::Arguments),
@@ -81,14 +90,14 @@ async fn run(what: What) -> Result<(), figures::Failure> {
             tokio::signal::ctrl_c().await?;
             server.stop().await;
         }
-        What::Clerk { server, port, way } => {
+        What::Clerk { server, door, way } => {
             let clerk = Clerk::connect(ClerkConfig { way, ..ClerkConfig::new(server) }).await?;
-            until_interrupted(clerk, port).await?;
+            until_interrupted(clerk, &door).await?;
         }
-        What::Both { root, port } => {
+        What::Both { root, door } => {
             let server = Server::start(ServerConfig::new(root)).await?;
             let clerk = Clerk::connect(ClerkConfig::new(server.address())).await?;
-            until_interrupted(clerk, port).await?;
+            until_interrupted(clerk, &door).await?;
             server.stop().await;
         }
         What::Figures(arguments) => figures::run(arguments).await?,
@@ -98,13 +107,16 @@ async fn run(what: What) -> Result<(), figures::Failure> {
     Ok(())
 }
 
-async fn until_interrupted(clerk: Clerk, port: u16) -> Result<(), figures::Failure> {
-    let door = NfsDoor::open(clerk, port).await?;
+async fn until_interrupted(clerk: Clerk, how: &Door) -> Result<(), figures::Failure> {
+    let callers = if how.any_user { Callers::AnyUser } else { Callers::OwnUser };
+    let door = NfsDoor::open_to(callers, clerk, how.port).await?;
     let port = door.port();
     println!("NFSv3 at 127.0.0.1, port {port} (mount, too). Try, in another window:");
     println!("  nfs-ls 'nfs://127.0.0.1/?nfsport={port}&mountport={port}'");
     println!("  nfs-cp README.md 'nfs://127.0.0.1//README.md?nfsport={port}&mountport={port}'");
-    println!("  mount -t nfs -o vers=3,tcp,nolock,port={port},mountport={port} 127.0.0.1:/ /mnt    (as root)");
+    if how.any_user {
+        println!("  mount -t nfs -o vers=3,tcp,nolock,port={port},mountport={port} 127.0.0.1:/ /mnt    (as root)");
+    }
     tokio::signal::ctrl_c().await?;
     Ok(())
 }

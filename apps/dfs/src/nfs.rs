@@ -1,10 +1,12 @@
 //! The clerk as an NFSv3 server on loopback, so that any NFS client works: it is the clerk's own machine that asks, over local sockets (section 3.2).
 //!
-//! NFS has room for handles of 64 bytes, and ours say a path: so NFS clients get what identifies the file, and the whole handle is remembered here.
+//! NFS has room for handles of 64 bytes, and ours say a path: so NFS clients get what identifies the file, and the whole handle is remembered here. What is not, since
+//! this clerk was started anew or had too many, the server is asked for.
 
 use std::{
     collections::HashMap,
     io,
+    os::unix::fs::MetadataExt,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -14,9 +16,12 @@ use catena_files::{
     Stable, Status, Verifier, WriteParams,
 };
 use nfs3_server::{
-    nfs3_types::nfs3::{
-        self as nfs, Nfs3Option, createverf3, fattr3, filename3, ftype3, nfspath3, nfsstat3, nfstime3, sattr3,
-        set_atime, set_mtime, stable_how,
+    nfs3_types::{
+        nfs3::{
+            self as nfs, Nfs3Option, createverf3, fattr3, filename3, ftype3, nfspath3, nfsstat3, nfstime3, sattr3,
+            set_atime, set_mtime, stable_how,
+        },
+        rpc::auth_unix,
     },
     tcp::{NFSTcp, NFSTcpListener},
     vfs::{
@@ -29,10 +34,29 @@ use tokio::task::AbortHandle;
 
 use crate::clerk::Clerk;
 
-/// Files whose handles are remembered; beyond, the oldest half is forgotten, and who has only those looks the name up again.
+/// Files whose handles are remembered; beyond, the oldest half is forgotten.
 const HANDLES_MAX: usize = 262_144;
 /// Files with writes that no commit has followed yet.
 const UNCOMMITTED_MAX: usize = 65_536;
+
+/// Whose requests are served, by the user that they name (AUTH_SYS). That is the client's own word, and no proof.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Callers {
+    /// The user as whom this process runs, and root.
+    OwnUser,
+    /// Whoever reaches the port, with or without a name.
+    AnyUser,
+}
+
+impl Callers {
+    /// The user who is let in beside root; `None`: all are.
+    fn only(self) -> io::Result<Option<u32>> {
+        match self {
+            Self::OwnUser => Ok(Some(std::fs::metadata("/proc/self")?.uid())),
+            Self::AnyUser => Ok(None),
+        }
+    }
+}
 
 /// A file, as NFS clients have it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -75,20 +99,31 @@ impl Drop for NfsDoor {
 }
 
 impl NfsDoor {
-    /// Listens on a port of loopback (0: any). The export is `/`; mount and NFS have this one port.
+    /// Listens on a port of loopback (0: any), for the user as whom this process runs and for root. The export is `/`; mount and NFS have this one port.
     ///
     /// # Errors
     /// The port is taken, or the server is gone.
     pub async fn open(clerk: Clerk, port: u16) -> io::Result<Self> {
+        Self::open_to(Callers::OwnUser, clerk, port).await
+    }
+
+    /// The same for others, too.
+    ///
+    /// # Errors
+    /// Those of [`NfsDoor::open`].
+    pub async fn open_to(callers: Callers, clerk: Clerk, port: u16) -> io::Result<Self> {
         let root = clerk.root(RootParams {}).await.map_err(io::Error::other)?;
+        let run = clerk.server_run().await.map_err(io::Error::other)?;
         let door = Door {
             clerk,
+            only: callers.only()?,
             root: id_of(&root.handle).map_err(io::Error::other)?,
             handles: Mutex::default(),
             uncommitted: Mutex::default(),
         };
         door.remember(&root.handle);
-        let listener = NFSTcpListener::bind(&format!("127.0.0.1:{port}"), door).await?;
+        // This number is in handles, and it is the verifier of writes: both are good for as long as the server runs, whichever clerk gave them.
+        let listener = NFSTcpListener::bind_with_generation(&format!("127.0.0.1:{port}"), door, run).await?;
         let port = listener.get_listen_port();
         let task = tokio::spawn(async move {
             // It ends only when its socket fails.
@@ -106,6 +141,8 @@ impl NfsDoor {
 
 struct Door {
     clerk: Clerk,
+    /// The user whose requests are served, beside root's; `None`: everybody's.
+    only: Option<u32>,
     root: FileId,
     handles: Mutex<Handles>,
     /// What the server said with the first write that no commit has followed: if it says otherwise then, that write may be lost.
@@ -215,8 +252,35 @@ impl Door {
         handles.known.insert(id, (handle.clone(), now));
     }
 
-    fn handle(&self, id: &FileId) -> Result<Handle, nfsstat3> {
-        lock(&self.handles).known.get(id).map(|(handle, _)| handle.clone()).ok_or(nfsstat3::NFS3ERR_STALE)
+    async fn handle(&self, id: &FileId) -> Result<Handle, nfsstat3> {
+        let remembered = lock(&self.handles).known.get(id).map(|(handle, _)| handle.clone());
+        if let Some(handle) = remembered {
+            return Ok(handle);
+        }
+        let found = self.clerk.handle_of(&id.0).await.map_err(told)?;
+        self.remember(&found);
+        Ok(found)
+    }
+
+    /// The directory above one that is not the root. The path that is remembered here may be from before a move: so the server is asked where it is, and it has to be
+    /// there.
+    async fn above(&self, dir: &FileId) -> Result<FileId, nfsstat3> {
+        let handle = match self.clerk.handle_of(&dir.0).await {
+            Ok(handle) => handle,
+            Err(_) => self.handle(dir).await?,
+        };
+        let path = Directory::path_of(&handle).ok_or(nfsstat3::NFS3ERR_BADHANDLE)?;
+        let at = async |path: &str| {
+            let params = LookupParams { path: Some(path.to_owned()), ..LookupParams::default() };
+            self.entered(&self.clerk.lookup(params).await.map_err(told)?).map(|(id, _)| id)
+        };
+        if at(&path).await != Ok(*dir) {
+            return Err(nfsstat3::NFS3ERR_STALE);
+        }
+        match path.rsplit_once('/') {
+            None => Ok(self.root),
+            Some((above, _)) => at(above).await,
+        }
     }
 
     fn entered(&self, entry: &Entry) -> Result<(FileId, fattr3), nfsstat3> {
@@ -226,12 +290,12 @@ impl Door {
     }
 
     async fn find(&self, dir: &FileId, name: &filename3<'_>) -> Result<Entry, nfsstat3> {
-        let params = LookupParams { dir: Some(self.handle(dir)?), name: Some(name_of(name)?), path: None };
+        let params = LookupParams { dir: Some(self.handle(dir).await?), name: Some(name_of(name)?), path: None };
         self.clerk.lookup(params).await.map_err(told)
     }
 
-    fn pages(&self, dir: &FileId, from: u64) -> Result<Pages<'_>, nfsstat3> {
-        Ok(Pages { door: self, dir: self.handle(dir)?, from, names: Vec::new().into_iter(), end: false })
+    async fn pages(&self, dir: &FileId, from: u64) -> Result<Pages<'_>, nfsstat3> {
+        Ok(Pages { door: self, dir: self.handle(dir).await?, from, names: Vec::new().into_iter(), end: false })
     }
 }
 
@@ -304,52 +368,50 @@ impl NfsReadFileSystem for Door {
         self.root
     }
 
+    fn authorize(&self, caller: Option<&auth_unix>) -> bool {
+        self.only.is_none_or(|only| caller.is_some_and(|caller| [0, only].contains(&caller.uid)))
+    }
+
     async fn lookup(&self, dir: &FileId, name: &filename3<'_>) -> Result<FileId, nfsstat3> {
         match name.as_ref() {
             b"." => Ok(*dir),
             b".." if *dir == self.root => Ok(*dir),
-            b".." => {
-                let path = Directory::path_of(&self.handle(dir)?).ok_or(nfsstat3::NFS3ERR_BADHANDLE)?;
-                match path.rsplit_once('/') {
-                    None => Ok(self.root),
-                    Some((above, _)) => {
-                        let params = LookupParams { path: Some(above.to_owned()), ..LookupParams::default() };
-                        self.entered(&self.clerk.lookup(params).await.map_err(told)?).map(|(id, _)| id)
-                    }
-                }
-            }
+            b".." => self.above(dir).await,
             _ => self.entered(&self.find(dir, name).await?).map(|(id, _)| id),
         }
     }
 
     async fn getattr(&self, id: &FileId) -> Result<fattr3, nfsstat3> {
-        let params = GetattrParams { handle: self.handle(id)? };
+        let params = GetattrParams { handle: self.handle(id).await? };
         self.clerk.getattr(params).await.map(|of| shown(*id, &of)).map_err(told)
     }
 
     async fn read(&self, id: &FileId, offset: u64, count: u32) -> Result<(Vec<u8>, bool), nfsstat3> {
-        let params =
-            ReadParams { handle: self.handle(id)?, offset, count: count.min(catena_files::limits::READ_BYTES_MAX) };
+        let params = ReadParams {
+            handle: self.handle(id).await?,
+            offset,
+            count: count.min(catena_files::limits::READ_BYTES_MAX),
+        };
         let read = self.clerk.read(params).await.map_err(told)?;
         Ok((read.data.into_vec(), read.eof))
     }
 
     async fn readdir(&self, dir: &FileId, cookie: u64) -> Result<impl ReadDirIterator, nfsstat3> {
-        self.pages(dir, cookie)
+        self.pages(dir, cookie).await
     }
 
     async fn readdirplus(&self, dir: &FileId, cookie: u64) -> Result<impl ReadDirPlusIterator<FileId>, nfsstat3> {
-        self.pages(dir, cookie)
+        self.pages(dir, cookie).await
     }
 
     async fn readlink(&self, id: &FileId) -> Result<nfspath3<'_>, nfsstat3> {
-        self.clerk.readlink(&self.handle(id)?).await.map(nfspath3::from).map_err(told)
+        self.clerk.readlink(&self.handle(id).await?).await.map(nfspath3::from).map_err(told)
     }
 }
 
 impl NfsFileSystem for Door {
     async fn setattr(&self, id: &FileId, set: sattr3) -> Result<fattr3, nfsstat3> {
-        let handle = self.handle(id)?;
+        let handle = self.handle(id).await?;
         if set.uid.is_some() || set.gid.is_some() {
             // Owners are the server's affair; a client that sets what is there already is not refused.
             let now = self.clerk.getattr(GetattrParams { handle: handle.clone() }).await.map_err(told)?;
@@ -384,7 +446,7 @@ impl NfsFileSystem for Door {
         data: &[u8],
         stable: stable_how,
     ) -> Result<(fattr3, stable_how), nfsstat3> {
-        let handle = self.handle(id)?;
+        let handle = self.handle(id).await?;
         let stable = match stable {
             stable_how::UNSTABLE => Stable::Unstable,
             stable_how::DATA_SYNC => Stable::DataSync,
@@ -409,7 +471,7 @@ impl NfsFileSystem for Door {
 
     async fn create(&self, dir: &FileId, name: &filename3<'_>, set: sattr3) -> Result<(FileId, fattr3), nfsstat3> {
         let params = CreateParams {
-            dir: Some(self.handle(dir)?),
+            dir: Some(self.handle(dir).await?),
             name: Some(name_of(name)?),
             mode: option(&set.mode).map(|mode| mode & 0o777),
             size: option(&set.size),
@@ -423,13 +485,14 @@ impl NfsFileSystem for Door {
     }
 
     async fn mkdir(&self, dir: &FileId, name: &filename3<'_>) -> Result<(FileId, fattr3), nfsstat3> {
-        let params = MkdirParams { dir: Some(self.handle(dir)?), name: Some(name_of(name)?), ..MkdirParams::default() };
+        let params =
+            MkdirParams { dir: Some(self.handle(dir).await?), name: Some(name_of(name)?), ..MkdirParams::default() };
         self.entered(&self.clerk.mkdir(params).await.map_err(told)?)
     }
 
     /// Files and directories: the library has one function for both.
     async fn remove(&self, dir: &FileId, name: &filename3<'_>) -> Result<(), nfsstat3> {
-        let (at, found) = (self.handle(dir)?, self.find(dir, name).await?);
+        let (at, found) = (self.handle(dir).await?, self.find(dir, name).await?);
         let name = name_of(name)?;
         if found.attributes.kind == Kind::Directory {
             return self.clerk.rmdir(Some(at), &name).await.map_err(told);
@@ -445,7 +508,7 @@ impl NfsFileSystem for Door {
         to: &FileId,
         new: &filename3<'a>,
     ) -> Result<(), nfsstat3> {
-        let (from_dir, to_dir) = (Some(self.handle(from)?), Some(self.handle(to)?));
+        let (from_dir, to_dir) = (Some(self.handle(from).await?), Some(self.handle(to).await?));
         let params = RenameParams { from_dir, from_name: name_of(old)?, to_dir, to_name: name_of(new)? };
         self.clerk.rename(params).await.map_err(told)?;
         // Its handle says a path; from now on the new one.
@@ -468,7 +531,7 @@ impl NfsFileSystem for Door {
     /// The library's verifier is that of this process; the server's is compared here.
     async fn commit(&self, id: &FileId, offset: u64, count: u32) -> Result<(), nfsstat3> {
         let before = lock(&self.uncommitted).remove(id);
-        let done = self.clerk.commit(CommitParams { handle: self.handle(id)?, offset, count }).await;
+        let done = self.clerk.commit(CommitParams { handle: self.handle(id).await?, offset, count }).await;
         match (done, before) {
             (Ok(done), Some(before)) if done.verifier != before => Err(nfsstat3::NFS3ERR_IO),
             (Ok(_), _) => Ok(()),
@@ -490,3 +553,7 @@ fn option<T: Copy + nfs3_server::nfs3_types::xdr_codec::Pack + nfs3_server::nfs3
         Nfs3Option::None => None,
     }
 }
+
+#[cfg(test)]
+#[path = "nfs_tests.rs"]
+mod tests;

@@ -22,19 +22,50 @@ pub(crate) enum Request {
     Lookup(LookupParams),
     Read(ReadParams),
     Readlink(Handle),
-    List { dir: Handle, from: u64 },
+    List {
+        dir: Handle,
+        from: u64,
+    },
     Statfs,
     Write(WriteParams),
     Create(CreateParams),
     Remove(RemoveParams),
     Rename(RenameParams),
     Mkdir(MkdirParams),
-    Rmdir { dir: Option<Handle>, name: String },
-    Setattr { handle: Handle, change: Change },
+    Rmdir {
+        dir: Option<Handle>,
+        name: String,
+    },
+    Setattr {
+        handle: Handle,
+        change: Change,
+    },
     Commit(CommitParams),
+    /// The handle of a file whose identity this is.
+    Find(ByteBuf),
 }
 
 impl Request {
+    /// The handles that it bears.
+    pub(crate) fn handles(&mut self) -> [Option<&mut Handle>; 2] {
+        let handle = match self {
+            Self::Null | Self::Root | Self::Statfs | Self::Find(_) => None,
+            Self::Getattr(handle) | Self::Readlink(handle) => Some(handle),
+            Self::List { dir, .. } => Some(dir),
+            Self::Setattr { handle, .. } => Some(handle),
+            Self::Read(params) => Some(&mut params.handle),
+            Self::Write(params) => Some(&mut params.handle),
+            Self::Commit(params) => Some(&mut params.handle),
+            Self::Lookup(params) => params.dir.as_mut(),
+            Self::Create(params) => params.dir.as_mut(),
+            Self::Remove(params) => params.dir.as_mut(),
+            Self::Mkdir(params) => params.dir.as_mut(),
+            Self::Rmdir { dir, .. } => dir.as_mut(),
+            Self::Rename(params) => return [params.from_dir.as_mut(), params.to_dir.as_mut()],
+        };
+        [handle, None]
+    }
+
     /// Whether doing it twice is as good as once.
     pub(crate) const fn is_repeatable(&self) -> bool {
         !matches!(
@@ -62,10 +93,16 @@ pub(crate) enum Reply {
     State(FileSystemState),
     Written(WriteResult),
     Committed(CommitResult),
+    Found(Handle),
     Refused { status: u32, what: String },
 }
 
 impl Reply {
+    /// Whether the handle's file is not where it says: then nothing was done.
+    pub(crate) fn is_stale(&self) -> bool {
+        matches!(self, Self::Refused { status, .. } if *status == Status::Stale.number())
+    }
+
     pub(crate) fn refused(why: &FileError) -> Self {
         match why {
             FileError::Nfs { status, what } => Self::Refused { status: status.number(), what: what.clone() },
@@ -98,11 +135,12 @@ impl Hello {
     }
 }
 
-/// What the server says to that: where requests go, and the root.
+/// What the server says to that: where requests go, the root, and a number that rises from run to run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Welcome {
     pub(crate) requests: String,
     pub(crate) root: Entry,
+    pub(crate) run: u64,
 }
 
 pub(crate) fn encode<T: Serialize>(value: &T) -> Vec<u8> {

@@ -3,11 +3,12 @@
 use catena_clerk::Look;
 use catena_files::{
     Attributes, Directory, Entry, FileError, FileService, GetattrParams, Handle, LookupParams, ReadParams, RootParams,
-    check,
+    Status, check,
 };
 use serde_bytes::ByteBuf;
 
 use crate::{
+    caches::Identity,
     limits::{BLOCK_BYTES, PAGE_NAME_BYTES_MAX, PAGE_NAMES_MAX, RECHECKED_FILES_MAX, TRANSFER_BYTES_MAX},
     protocol::{Reply, Request},
     server::Shared,
@@ -26,10 +27,8 @@ impl Shared {
             Request::List { dir, from } => self.list(look, dir, from).await,
             Request::Statfs => self.statfs(look).await,
             Request::Commit(params) => self.files.commit(params).await.map(Reply::Committed),
-            _ => Ok(Reply::Refused {
-                status: catena_files::Status::ServerFault.number(),
-                what: "this changes something".to_owned(),
-            }),
+            Request::Find(identity) => self.find(&identity).map(Reply::Found),
+            _ => Ok(Reply::Refused { status: Status::ServerFault.number(), what: "this changes something".to_owned() }),
         };
         done.unwrap_or_else(|why| Reply::refused(&why))
     }
@@ -37,16 +36,31 @@ impl Shared {
     /// Notes how a file is; says whether it may be cached.
     fn note(&self, handle: &Handle, now: &Attributes) -> bool {
         let Some(identity) = Directory::identity(handle) else { return false };
-        let noted = self.known().note(identity, handle, now);
-        match noted {
-            Some(true) => {
-                // Somebody else changed it: what is cached of it is void, and what is being read may be of before.
-                drop(self.caches.changing(&[identity], &[]));
-                false
-            }
-            Some(false) => true,
-            None => false,
+        let changed = self.note_all(identity, handle, now);
+        if changed {
+            // Somebody else changed it: what is cached of it is void, and what is being read may be of before.
+            drop(self.caches.changing(&[identity], &[]));
         }
+        !changed
+    }
+
+    /// Notes how a file is; says whether it was otherwise. Nothing stays cached of a file that is let go of for it, since nobody looks after that one any more. A name
+    /// in a directory that is let go of stays: it goes with its own file, which is looked for by this name.
+    pub(crate) fn note_all(&self, identity: Identity, handle: &Handle, now: &Attributes) -> bool {
+        let noted = self.known().note(identity, handle, now);
+        if let Some(other) = noted.let_go {
+            drop(self.caches.changing(&[other], &[]));
+        }
+        noted.changed
+    }
+
+    /// Notes a file where it was found or made; says whether it may be cached.
+    pub(crate) fn note_found(&self, found: &Entry) -> bool {
+        let noted = self.note(&found.handle, &found.attributes);
+        if let Some(identity) = Directory::identity(&found.handle) {
+            self.known().found(&identity, &found.handle);
+        }
+        noted
     }
 
     async fn getattr(&self, look: Look, handle: Handle) -> Result<Attributes, FileError> {
@@ -62,7 +76,7 @@ impl Shared {
         if let (Some(dir), Some(name)) = (&params.dir, &params.name) {
             // A name is void when its directory changes behind the server's back: so the directory is looked at, too.
             let above = self.files.getattr(GetattrParams { handle: dir.clone() }).await?;
-            if self.note(dir, &above) && self.note(&found.handle, &found.attributes) {
+            if self.note(dir, &above) && self.note_found(&found) {
                 self.caches.put_name(look, dir, name, &found);
                 self.caches.put_attributes(look, &found.handle, &found.attributes);
             }
@@ -106,6 +120,12 @@ impl Shared {
         Ok(Reply::Page { names, end })
     }
 
+    fn find(&self, identity: &[u8]) -> Result<Handle, FileError> {
+        let known = self.known();
+        let found = identity.try_into().ok().and_then(|identity| known.handle_of(&identity));
+        found.cloned().ok_or_else(|| FileError::nfs(Status::Stale, "a file that the server does not know any more"))
+    }
+
     async fn statfs(&self, look: Look) -> Result<Reply, FileError> {
         let state = self.files.statfs().await?;
         self.caches.put_state(look, &state);
@@ -116,7 +136,9 @@ impl Shared {
     pub(crate) async fn recheck(&self) {
         self.caches.forget_state();
         let due = self.known().next(RECHECKED_FILES_MAX);
-        for (identity, handle) in due {
+        for identity in due {
+            let _still = self.paths.read().await;
+            let Some(handle) = self.known().handle_of(&identity).cloned() else { continue };
             match self.files.getattr(GetattrParams { handle: handle.clone() }).await {
                 Ok(now) => {
                     if self.note(&handle, &now) {

@@ -6,18 +6,18 @@ use std::{
         Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use catena::{Exception, Export, Fault, Node, Rights, Service, ServiceError, StartError};
 use catena_clerk::{answer, beat_at};
-use catena_files::{Directory, FileService, OpenError, RootParams};
+use catena_files::{Directory, FileService, Handle, OpenError, RootParams};
 use tokio::task::AbortHandle;
 
 use crate::{
     caches::Caches,
     known::Known,
-    limits::{BEAT_EVERY, CLERKS_MAX, LANES, LEASE, Measures, RECHECK_EVERY},
+    limits::{BEAT_EVERY, CLERKS_MAX, KNOWN_FILES_MAX, LANES, LEASE, Measures, RECHECK_EVERY},
     protocol::{Hello, Reply, Request, SERVICE, Welcome, decode, encode},
 };
 
@@ -34,6 +34,8 @@ pub struct ServerConfig {
     pub measures: Measures,
     /// Whether clerks on the same host may map the tables.
     pub shared_memory: bool,
+    /// Files of which it remembers where and how they were: nothing is cached of others.
+    pub known_files_max: usize,
     /// How long to change nothing after the start, so that clerks of a run before have noticed its end.
     pub grace: Duration,
 }
@@ -48,6 +50,7 @@ impl ServerConfig {
             name: "dfs".to_owned(),
             measures: Measures::default(),
             shared_memory: true,
+            known_files_max: KNOWN_FILES_MAX,
             grace: LEASE + Duration::from_millis(500),
         }
     }
@@ -79,9 +82,13 @@ pub(crate) struct Shared {
     pub(crate) files: Directory,
     pub(crate) caches: Caches,
     pub(crate) known: Mutex<Known>,
-    /// Names change one after the other.
+    /// Names are made and removed one after the other.
     pub(crate) names: tokio::sync::Mutex<()>,
+    /// Whoever moves something is alone: handles say paths, and nobody looks for a file while it goes from one to another.
+    pub(crate) paths: tokio::sync::RwLock<()>,
     pub(crate) ready: tokio::time::Instant,
+    /// When this run began, in milliseconds: it tells it from those before.
+    run: u64,
     node: Node,
     clerks: AtomicUsize,
     greeted: AtomicU64,
@@ -104,12 +111,15 @@ impl Server {
         let builder = Node::builder(config.name).listen(config.listen);
         let node = if config.shared_memory { builder } else { builder.without_shared_memory() }.start().await?;
         let caches = Caches::export(&node, &config.measures).map_err(ServeError::Export)?;
+        let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let shared = Arc::new(Shared {
             files,
             caches,
-            known: Mutex::default(),
+            known: Mutex::new(Known::new(config.known_files_max)),
             names: tokio::sync::Mutex::default(),
+            paths: tokio::sync::RwLock::default(),
             ready: tokio::time::Instant::now() + config.grace,
+            run: u64::try_from(began.unwrap_or_default().as_millis()).unwrap_or(0),
             node: node.clone(),
             clerks: AtomicUsize::new(0),
             greeted: AtomicU64::new(0),
@@ -189,10 +199,21 @@ fn stopping() -> ServiceError {
 pub(crate) async fn perform(shared: &Arc<Shared>, request: Request) -> Reply {
     shared.asked.fetch_add(1, Ordering::Relaxed);
     if request.is_repeatable() {
-        return shared.read(request).await;
+        let _still = shared.paths.read().await;
+        return shared.perform(request).await;
     }
     let shared = Arc::clone(shared);
-    match tokio::spawn(async move { shared.change(request).await }).await {
+    let changing = tokio::spawn(async move {
+        tokio::time::sleep_until(shared.ready).await;
+        if matches!(request, Request::Rename(_)) {
+            let _alone = shared.paths.write().await;
+            shared.perform(request).await
+        } else {
+            let _still = shared.paths.read().await;
+            shared.perform(request).await
+        }
+    });
+    match changing.await {
         Ok(reply) => reply,
         Err(why) => Reply::Refused { status: catena_files::Status::ServerFault.number(), what: why.to_string() },
     }
@@ -201,6 +222,42 @@ pub(crate) async fn perform(shared: &Arc<Shared>, request: Request) -> Reply {
 impl Shared {
     pub(crate) fn known(&self) -> std::sync::MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does a request where its files are known to be, else where its handles say.
+    async fn perform(self: &Arc<Self>, mut request: Request) -> Reply {
+        if let Some(moved) = self.moved(&mut request) {
+            let reply = self.perform_there(moved).await;
+            if !reply.is_stale() {
+                return reply;
+            }
+        }
+        self.perform_there(request).await
+    }
+
+    async fn perform_there(self: &Arc<Self>, request: Request) -> Reply {
+        if request.is_repeatable() { self.read(request).await } else { self.change(request).await }
+    }
+
+    /// The same request with handles that say where their files are by now; `None` if they say so already.
+    fn moved(&self, request: &mut Request) -> Option<Request> {
+        let known = self.known();
+        let elsewhere = |handle: &mut Handle| {
+            let now = known.handle_of(&Directory::identity(handle)?)?;
+            (now != handle).then(|| now.clone())
+        };
+        let moves = request.handles().map(|handle| handle.and_then(elsewhere));
+        drop(known);
+        if moves.iter().all(Option::is_none) {
+            return None;
+        }
+        let mut moved = request.clone();
+        for (handle, now) in moved.handles().into_iter().zip(moves) {
+            if let (Some(handle), Some(now)) = (handle, now) {
+                *handle = now;
+            }
+        }
+        Some(moved)
     }
 
     /// Makes room for a clerk: lanes into which it alone may write, and somebody who answers until it is gone.
@@ -244,7 +301,7 @@ impl Shared {
                 shared.clerks.fetch_sub(1, Ordering::Relaxed);
             }
         });
-        Ok(Welcome { requests: format!("{}/{name}", self.node.name()), root })
+        Ok(Welcome { requests: format!("{}/{name}", self.node.name()), root, run: self.run })
     }
 }
 

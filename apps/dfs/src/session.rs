@@ -24,6 +24,8 @@ pub(crate) struct Session {
     pub(crate) entries: FarTable,
     pub(crate) lease: Lease,
     pub(crate) root: Entry,
+    /// The number of this run of the server.
+    pub(crate) run: u64,
     asking: Asking,
     /// Of requests and their answers in lanes, with their heads.
     control_bytes: AtomicU64,
@@ -87,11 +89,11 @@ impl Session {
         let answers = node.export("answers", answers_bytes(&LANES), Export::default())?;
         answers.allow(owner, Rights::READ.and(Rights::WRITE)).await?;
         let hello = Hello { clerk: node.id().0, answers: format!("{name}/answers") };
-        let Welcome { requests, root } = client.call(SERVICE, "hello", &hello).await?;
+        let Welcome { requests, root, run } = client.call(SERVICE, "hello", &hello).await?;
         let requests = client.import(&requests).await?;
         let asking = Asking::new(requests, answers, LANES)?;
         let control_bytes = AtomicU64::new(0);
-        Ok(Self { node, client, data, names, attributes, entries, lease, root, asking, control_bytes })
+        Ok(Self { node, client, data, names, attributes, entries, lease, root, run, asking, control_bytes })
     }
 
     /// Has the server do something: control. An error that is not `unknown` says that it was not done.

@@ -72,23 +72,25 @@ async fn what_is_cached_is_read_without_the_server() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_by_one_is_seen_by_all_when_it_has_returned() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = serve(&folder, true).await;
-    let (writer, reader) = (clerk(&server, Way::Hybrid).await, clerk(&server, Way::Data).await);
-    let file = create(&writer, "file").await.handle;
-    mkdir(&writer, "dir").await;
-    for round in 0..50_u8 {
-        let size = 1 + usize::from(round) * 331 % 20_000;
-        write(&writer, &file, 0, &vec![round; size], Stable::Unstable).await.unwrap();
-        let found = read(&reader, &file, 0, 20_000).await.unwrap();
-        assert!(found.data[..size].iter().all(|byte| *byte == round), "{round}");
-        let attributes = lookup(&reader, "file").await.unwrap().attributes;
-        assert_eq!(attributes.size, found.data.len() as u64);
-        // There and back, each seen by both.
-        for (from, to) in [("file", "dir/moved"), ("dir/moved", "file")] {
-            rename(&writer, from, to).await;
-            assert_eq!(lookup(&reader, from).await.unwrap_err().name(), "NFS3ERR_NOENT");
-            assert_eq!(lookup(&reader, to).await.unwrap().attributes.size, attributes.size);
+    for shared_memory in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let server = serve(&folder, shared_memory).await;
+        let (writer, reader) = (clerk(&server, Way::Hybrid).await, clerk(&server, Way::Data).await);
+        let file = create(&writer, "file").await.handle;
+        mkdir(&writer, "dir").await;
+        for round in 0..50_u8 {
+            let size = 1 + usize::from(round) * 331 % 20_000;
+            write(&writer, &file, 0, &vec![round; size], Stable::Unstable).await.unwrap();
+            let found = read(&reader, &file, 0, 20_000).await.unwrap();
+            assert!(found.data[..size].iter().all(|byte| *byte == round), "{round}");
+            let attributes = lookup(&reader, "file").await.unwrap().attributes;
+            assert_eq!(attributes.size, found.data.len() as u64);
+            // There and back, each seen by both.
+            for (from, to) in [("file", "dir/moved"), ("dir/moved", "file")] {
+                rename(&writer, from, to).await;
+                assert_eq!(lookup(&reader, from).await.unwrap_err().name(), "NFS3ERR_NOENT");
+                assert_eq!(lookup(&reader, to).await.unwrap().attributes.size, attributes.size);
+            }
         }
     }
 }

@@ -2,15 +2,20 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::{OsStrExt, OsStringExt},
     path::Path,
     process::{Command, Output},
     time::Duration,
 };
 
-use catena_bridge_nfs::{NfsBridge, NfsConfig};
-use catena_dfs::{Clerk, ClerkConfig, NfsDoor, Server, ServerConfig};
-use catena_files::testing::{Gaps, conformance_but, create, lookup, read};
-use catena_files::{FileService, GetattrParams, Handle, LookupParams, ReaddirParams, RootParams};
+use catena_bridge_nfs::{ConnectError, Credentials, NfsBridge, NfsConfig};
+use catena_dfs::{Callers, Clerk, ClerkConfig, NfsDoor, Server, ServerConfig};
+use catena_files::testing::{Gaps, conformance_but, create, lookup, mkdir, read, write};
+use catena_files::{
+    CommitParams, CreateParams, FileService, GetattrParams, Handle, Kind, LookupParams, ReaddirParams, RenameParams,
+    RootParams, Stable,
+};
 use tempfile::TempDir;
 
 struct Served {
@@ -30,13 +35,18 @@ async fn serve() -> Served {
 }
 
 async fn bridge(door: &NfsDoor) -> NfsBridge {
-    let ports = Some(door.port());
-    NfsBridge::connect(NfsConfig { nfs_port: ports, mount_port: ports, ..NfsConfig::new("127.0.0.1", "/") })
-        .await
-        .unwrap()
+    bridge_as(0, door).await.unwrap()
 }
 
-async fn utility(name: &'static str, arguments: Vec<String>) -> Output {
+/// An NFS client that says that it acts for this user.
+async fn bridge_as(uid: u32, door: &NfsDoor) -> Result<NfsBridge, ConnectError> {
+    let ports = Some(door.port());
+    let credentials = Credentials { uid, ..Credentials::default() };
+    let config = NfsConfig { nfs_port: ports, mount_port: ports, credentials, ..NfsConfig::new("127.0.0.1", "/") };
+    NfsBridge::connect(config).await
+}
+
+async fn utility<A: AsRef<OsStr> + Send + 'static>(name: &'static str, arguments: Vec<A>) -> Output {
     let run = tokio::task::spawn_blocking(move || Command::new(name).args(&arguments).output());
     run.await.unwrap().unwrap_or_else(|why| panic!("{name} does not run ({why}): tools/bootstrap.sh tests installs it"))
 }
@@ -167,7 +177,7 @@ async fn a_directory_of_a_hundred_thousand_names_is_listed_and_looked_up_in() {
 /// Any bytes but a slash and a zero, as many as a name may have.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_of_255_bytes_of_any_kind_are_listed_and_those_in_utf_8_are_found() {
-    use std::{collections::BTreeSet, ffi::OsStr, os::unix::ffi::OsStrExt};
+    use std::collections::BTreeSet;
     let Served { folder, server: _server, clerk, door } = serve().await;
     let every_byte = (1..=255).filter(|byte| *byte != b'/').chain([b'x']).collect();
     let names: BTreeSet<Vec<u8>> = BTreeSet::from([
@@ -203,6 +213,107 @@ async fn names_of_255_bytes_of_any_kind_are_listed_and_those_in_utf_8_are_found(
     }
     // A real client lists them all, whatever it makes of them.
     good(&utility("nfs-ls", vec![url(&door, "")]).await);
+}
+
+/// A name that is not UTF-8 can be neither opened nor made, and whoever tries is told that it is the name that is wrong; nobody else notices.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_that_is_not_utf_8_is_refused_clearly_and_hurts_nothing() {
+    let Served { folder, server: _server, clerk: _, door } = serve().await;
+    let mine = tempfile::NamedTempFile::new().unwrap();
+    for name in [vec![0xff; 255], b"caf\xe9".to_vec(), b"\x80".to_vec()] {
+        let path = folder.path().join(OsStr::from_bytes(&name));
+        let around = url(&door, "/NAME");
+        let (before, after) = around.split_once("NAME").unwrap();
+        let at = OsString::from_vec([before.as_bytes(), &name, after.as_bytes()].concat());
+        let wrong = |output: &Output| {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+            assert!(!output.status.success() && said.contains("NFS3ERR_INVAL"), "{said}");
+        };
+        wrong(&utility("nfs-cp", vec![mine.path().as_os_str().to_owned(), at.clone()]).await);
+        assert!(!path.exists(), "it was made");
+        std::fs::write(&path, "kept").unwrap();
+        wrong(&utility("nfs-cat", vec![at.clone()]).await);
+        wrong(&utility("nfs-cp", vec![mine.path().as_os_str().to_owned(), at]).await);
+        assert_eq!(std::fs::read(&path).unwrap(), b"kept");
+    }
+    std::fs::write(folder.path().join("beside"), "served").unwrap();
+    assert_eq!(utility("nfs-cat", vec![url(&door, "/beside")]).await.stdout, b"served");
+}
+
+/// Another user of the machine reaches the port, and may do nothing unless the door is opened for all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_users_are_refused_unless_the_door_is_open_for_any() {
+    const STRANGER: u32 = 54_321;
+    let Served { folder, server: _server, clerk, door } = serve().await;
+    std::fs::write(folder.path().join("file"), "mine").unwrap();
+    let open = NfsDoor::open_to(Callers::AnyUser, clerk, 0).await.unwrap();
+    let own = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap());
+    for (uid, door, served) in [(own, &door, true), (0, &door, true), (STRANGER, &door, false), (STRANGER, &open, true)]
+    {
+        let shown = utility("nfs-cat", vec![format!("{}&uid={uid}", url(door, "/file"))]).await;
+        assert_eq!(shown.status.success() && shown.stdout == b"mine", served, "{uid}: {shown:?}");
+        let found = match bridge_as(uid, door).await {
+            Ok(client) => lookup(&client, "file").await.is_ok(),
+            Err(_) => false,
+        };
+        assert_eq!(found, served, "{uid}");
+    }
+}
+
+/// Its clients go on with the handles that they have, and what they wrote before need not be written again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn handles_survive_a_restart_of_the_clerk() {
+    let Served { folder: _folder, server, clerk, door } = serve().await;
+    let before = bridge(&door).await;
+    let dir = mkdir(&before, "dir").await.handle;
+    let file = create(&before, "dir/file").await.handle;
+    let verifier = write(&before, &file, 0, b"written", Stable::Unstable).await.unwrap().verifier;
+    drop((before, door, clerk));
+    let clerk = Clerk::connect(ClerkConfig::new(server.address())).await.unwrap();
+    let door = NfsDoor::open(clerk, 0).await.unwrap();
+    let after = bridge(&door).await;
+    let committed = after.commit(CommitParams { handle: file.clone(), offset: 0, count: 0 }).await.unwrap();
+    assert_eq!(committed.verifier, verifier);
+    assert_eq!(read(&after, &file, 0, 10).await.unwrap().data.as_slice(), b"written");
+    let params = LookupParams { dir: Some(dir), name: Some("file".to_owned()), path: None };
+    assert_eq!(after.lookup(params).await.unwrap().handle, file);
+}
+
+/// A handle says which file it is, whatever its path was: of a file that another clerk renamed, and of what is below a directory that one did.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn handles_from_before_a_move_go_on_working() {
+    let Served { folder: _folder, server, clerk: _clerk, door } = serve().await;
+    let client = bridge(&door).await;
+    let other = Clerk::connect(ClerkConfig::new(server.address())).await.unwrap();
+    mkdir(&client, "a").await;
+    let sub = mkdir(&client, "a/sub").await.handle;
+    let file = create(&client, "a/sub/file").await.handle;
+    let own = lookup(&other, "a/sub/file").await.unwrap().handle;
+    for (from, to) in [("a", "b"), ("b", "c")] {
+        let (from_name, to_name) = (from.to_owned(), to.to_owned());
+        other.rename(RenameParams { from_dir: None, from_name, to_dir: None, to_name }).await.unwrap();
+        // Something else by the old name misleads nobody.
+        mkdir(&other, from).await;
+        mkdir(&other, &format!("{from}/sub")).await;
+        write(&client, &file, 0, to.as_bytes(), Stable::Unstable).await.unwrap();
+        assert_eq!(read(&client, &file, 0, 10).await.unwrap().data.as_slice(), to.as_bytes());
+        assert_eq!(read(&other, &own, 0, 10).await.unwrap().data.as_slice(), to.as_bytes());
+        let made = CreateParams { dir: Some(sub.clone()), name: Some(format!("in {to}")), ..CreateParams::default() };
+        client.create(made).await.unwrap();
+        assert!(lookup(&other, &format!("{to}/sub/in {to}")).await.is_ok());
+    }
+    let dir = Some(lookup(&other, "c/sub").await.unwrap().handle);
+    other
+        .rename(RenameParams {
+            from_dir: dir.clone(),
+            from_name: "file".to_owned(),
+            to_dir: dir,
+            to_name: "moved".to_owned(),
+        })
+        .await
+        .unwrap();
+    assert_eq!(read(&client, &file, 0, 10).await.unwrap().data.as_slice(), b"c");
+    assert_eq!(client.getattr(GetattrParams { handle: sub }).await.unwrap().kind, Kind::Directory);
 }
 
 /// What a client of the clerk makes up is nobody's file, and no way out of what is served.

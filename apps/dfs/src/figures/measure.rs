@@ -17,6 +17,8 @@ use super::{
 /// What one operation costs.
 pub(crate) struct Figure {
     pub(crate) operation: String,
+    /// Whether it is one of those that the goals compare.
+    pub(crate) compared: bool,
     /// The median, at the clerk.
     pub(crate) latency_us: f64,
     /// Of the server, the mean.
@@ -90,11 +92,12 @@ impl Bench {
         Ok(Self { served, player, _folder: folder })
     }
 
-    /// Each operation of Figures 2 and 3, cached at the server, so many times.
+    /// Each operation of Figures 2 and 3, cached at the server, so many times; and beside them, in no ratio, one without data, one of the whole file system, and a write,
+    /// which transfers control by every way.
     pub(crate) async fn each(&mut self, times: usize) -> Result<Vec<Figure>, Failure> {
         let one = |activity, bytes| Operation { activity, bytes, pick: 0 };
         let [few, many] = DIRECTORY_BYTES;
-        let operations = [
+        let compared = [
             ("getattr", one(Activity::Getattr, 0)),
             ("lookup", one(Activity::Lookup, 0)),
             ("readlink", one(Activity::Readlink, LINK_BYTES[0])),
@@ -104,8 +107,13 @@ impl Bench {
             ("readdir 256", one(Activity::Readdir, few)),
             ("readdir 2560", one(Activity::Readdir, many)),
         ];
+        let beside = [
+            ("null", one(Activity::Null, 0)),
+            ("statfs", one(Activity::Statfs, 0)),
+            ("write 8K", one(Activity::Write, BYTES_MAX)),
+        ];
         let mut figures = Vec::new();
-        for (name, operation) in operations {
+        for (number, (name, operation)) in compared.into_iter().chain(beside).enumerate() {
             for _ in 0..100 {
                 self.player.perform(operation).await?;
             }
@@ -119,7 +127,8 @@ impl Bench {
             let cpu_us = (self.served.process.cpu_us()? - before) / times as f64;
             took.sort_unstable();
             let latency_us = took[times / 2].as_secs_f64() * 1e6;
-            figures.push(Figure { operation: name.to_owned(), latency_us, cpu_us });
+            let compared = number < compared.len();
+            figures.push(Figure { operation: name.to_owned(), compared, latency_us, cpu_us });
         }
         Ok(figures)
     }

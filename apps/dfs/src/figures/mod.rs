@@ -155,9 +155,10 @@ async fn of_each(arguments: &Arguments, summary: &mut Summary) -> Result<Tables,
     Ok(Tables { operations: lines, mixes, table1: table1(&rows) })
 }
 
-/// DX to HY, of each operation.
+/// DX to HY, of each operation that is compared.
 fn ratios(per_way: &BTreeMap<&str, Vec<Figure>>, of: impl Fn(&Figure) -> f64) -> Vec<f64> {
-    per_way["dx"].iter().zip(&per_way["hy"]).map(|(dx, hy)| of(dx) / of(hy).max(f64::EPSILON)).collect()
+    let both = per_way["dx"].iter().zip(&per_way["hy"]);
+    both.filter(|(dx, _)| dx.compared).map(|(dx, hy)| of(dx) / of(hy).max(f64::EPSILON)).collect()
 }
 
 fn worst(ratios: &[f64]) -> f64 {

@@ -70,6 +70,13 @@ impl Directory {
         Place::of("path", handle).ok().map(|place| place.path)
     }
 
+    /// The handle of the same file at another path, to which it was moved with a directory above it; `None` for what is no handle or path.
+    #[must_use]
+    pub fn handle_at(handle: &Handle, path: &str) -> Option<Handle> {
+        let moved = Place { path: path.to_owned(), ..Place::of("path", handle).ok()? }.handle();
+        Place::of("path", &moved).is_ok().then_some(moved)
+    }
+
     /// Reads where a symbolic link points (READLINK). It is never followed.
     ///
     /// # Errors
