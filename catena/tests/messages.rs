@@ -4,7 +4,11 @@
 #[path = "messages/reliable.rs"]
 mod reliable;
 
-use std::time::Duration;
+use std::{
+    pin::pin,
+    task::{Context, Waker},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use catena::{
@@ -99,6 +103,18 @@ async fn a_short_message_goes_from_service_to_service_and_a_signal_says_that_it_
     let largest = vec![7_u8; 12 << 10];
     buyer.send("shop", [largest.clone()]).await.unwrap();
     assert_eq!(next(&shop).await.items(), [largest]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_several_who_wait_the_last_is_woken() {
+    let Pair { shop, buyer, .. } = pair().await;
+    let (mut first, mut last) = (pin!(shop.receive()), pin!(shop.receive()));
+    let mut waits = Context::from_waker(Waker::noop());
+    assert!(first.as_mut().poll(&mut waits).is_pending() && last.as_mut().poll(&mut waits).is_pending());
+    for one in [last, first] {
+        buyer.signal("shop").await.unwrap();
+        assert!(tokio::time::timeout(SOON, one).await.expect("it was not woken").is_signal());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
