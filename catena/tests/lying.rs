@@ -127,13 +127,7 @@ async fn clerk(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_registry_full_of_lies_costs_a_bounded_look_and_misleads_nobody_else() {
-    let other = Record {
-        hash: registry::hash("other"),
-        number: 1,
-        anyone: Rights::ALL,
-        generation: 7,
-        bytes: 8,
-    };
+    let other = Record { hash: registry::hash("other"), number: 1, anyone: Rights::ALL, generation: 7, bytes: 8 };
     let (head, huge) = (registry::encode_head(SLOTS), registry::encode_head(1 << 31));
     let lies: [(&str, _, Vec<u8>); 5] = [
         ("records that are none", head, vec![7; RECORD_BYTES]),
@@ -193,7 +187,11 @@ async fn buffers_that_are_not_there_or_said_to_be_huge_cost_whoever_reads_them_n
     assert_eq!((message.from(), message.buffers().len()), ("liar", 4));
     for buffer in message.buffers() {
         assert_eq!(buffer.bytes(), u64::MAX, "what it is said to be, and nothing is kept for it");
-        assert_eq!(name_of(in_time(buffer.fetch(64 << 20)).await), names::LIMIT_EXCEEDED, "whoever reads says how much");
+        assert_eq!(
+            name_of(in_time(buffer.fetch(64 << 20)).await),
+            names::LIMIT_EXCEEDED,
+            "whoever reads says how much"
+        );
         for count in [8, 1 << 20, u64::MAX] {
             let why = name_of(in_time(buffer.read(0, count)).await);
             assert!([names::SEGMENT_STALE, names::OUT_OF_BOUNDS].contains(&why.as_str()), "{count} bytes: {why}");
