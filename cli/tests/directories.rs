@@ -104,8 +104,10 @@ fn an_etcd_that_is_down_when_nodes_start_is_used_when_it_is_there() {
     let names = format!("[names]\netcd = [\"http://127.0.0.1:{port}\"]\n");
     let [(one, at_one), (_two, at_two)] = ["one", "two"].map(|name| up(&folder, name, &names));
     one.talk("not told what is served here; trying again");
-    let call = catena(&["call", "probe.two/echo", "1", "--connect", &at_one]);
-    call.failed(1, &["NodeUnreachable", "etcd", "does not answer", "nothing was done"]);
+    let said = catena(&["resolve", "probe.two", "--connect", &at_one, "--json"]).json();
+    let by_etcd = said["resolvers"].as_array().unwrap().iter().find(|one| one["resolver"] == "etcd").unwrap();
+    assert!(by_etcd["note"].as_str().unwrap().contains("does not answer"), "{said}");
+    assert_eq!(catena(&["call", "probe.two/echo", "1", "--connect", &at_one]).code, Some(1));
 
     let _etcd = etcd(&folder, port);
     resolved("etcd", "probe.two", &at_one, &at_two);
@@ -152,8 +154,8 @@ impl Kept {
 
 async fn run(client: &Client, number: u8) -> Code {
     let head = "import { call } from \"catena\"; export default async (text) => call(\"probe.visited/echo\", text);";
-    let code = client.javascript(&format!("{number}.js"), &format!("{head}\n// {}", "x".repeat(FUNCTION_BYTES)));
-    let code = code.await.unwrap();
+    let source = format!("{head}\n// {}", "x".repeat(FUNCTION_BYTES));
+    let code = client.javascript(&format!("{number}.js"), &source).await.unwrap();
     let echoed = client.run(&code, &json!("hello")).await.unwrap().value::<String>().await;
     assert_eq!(echoed.unwrap(), "hello");
     code
