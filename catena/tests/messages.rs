@@ -1,6 +1,10 @@
 //! Messages between services of real nodes, over links: short, long, and answers into return buffers; and partners who do not keep to what was agreed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "common/held.rs"]
+mod held;
+#[path = "processes/relay.rs"]
+mod relay;
 #[path = "messages/reliable.rs"]
 mod reliable;
 
@@ -13,8 +17,10 @@ use std::{
 use bytes::Bytes;
 use catena::{
     Answer, Carrier, Client, Completion, Exception, Export, LinkShape, Long, Mailbox, MessageCounts, MessagePolicy,
-    Node, Place, Question, Received, Rights, Topology, exceptions as names,
+    Node, Place, Question, Received, Rights, SegmentPolicy, Topology, exceptions as names,
 };
+use held::HeldPort;
+use relay::Relay;
 use serde_bytes::ByteBuf;
 
 /// More than a frame, less than a piece.
@@ -395,6 +401,37 @@ async fn an_answer_is_in_the_return_buffer_before_its_asker_looks() {
     assert_eq!(other.message_load(), (0, 0, 0), "nothing is held for what was answered");
     let MessageCounts { answered_short, answered_returned, answered_long, .. } = node.client().message_counts();
     assert_eq!((answered_short, answered_returned, answered_long), (1, 3, 2), "who worked can be seen");
+}
+
+/// Who asks reads nothing of its link for a while: its part of what is under way to it is full, and the rest of the answer finds no room.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_its_asker_does_not_take_into_its_return_buffer_is_left_to_be_read() {
+    let held = HeldPort::new();
+    let listen = held.address.to_string();
+    let mut relay = Relay::to(listen.clone()).await;
+    let asker = Node::builder("asker").listen(&listen).advertise(&relay.address).without_shared_memory();
+    let asker = asker.start().await.unwrap();
+    let server = Node::builder("server").without_shared_memory().join(Place::new(&relay.address));
+    let server = server
+        .segment_policy(SegmentPolicy { unflushed_bytes_max: MEDIUM as u64, ..SegmentPolicy::default() })
+        .message_policy(MessagePolicy { return_time_max_us: 300_000, ..MessagePolicy::default() });
+    let server = server.start().await.unwrap();
+    let (shop, buyer) = (server.mailbox("shop").unwrap(), asker.mailbox("buyer").unwrap());
+    meet(&shop, &buyer).await;
+
+    let client = asker.client();
+    let asked = tokio::spawn(async move { client.ask("shop", Question::new(["?"]).room(LARGE as u64)).await });
+    let question = next(&shop).await;
+    relay.allow(MEDIUM as u64 / 5);
+    let answered = tokio::time::timeout(SOON, question.answer(bytes_of(LARGE))).await;
+    assert_eq!(answered.expect("the server waits for it").unwrap(), Carrier::Long);
+    let MessageCounts { answered_returned, answered_long, .. } = server.client().message_counts();
+    assert_eq!((answered_returned, answered_long), (0, 1), "it was meant to be returned");
+    relay.holds().await;
+    relay.allow(u64::MAX);
+    let answer = tokio::time::timeout(SOON, asked).await.expect("no answer came").unwrap().unwrap();
+    assert!(matches!(answer, Answer::Long(_)), "{answer:?}");
+    assert!(answer.bytes().await.unwrap() == bytes_of(LARGE));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

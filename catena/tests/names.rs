@@ -4,7 +4,7 @@
 mod common;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -15,12 +15,12 @@ use std::{
 use async_trait::async_trait;
 use catena::{
     Client, Names, Node, Place, Resolver, RunOptions, Service,
-    directory::{Answer, Location, NodeId, ResolveError},
+    directory::{Announcement, Answer, Location, NodeId, ResolveError},
     exceptions, to_value,
 };
 use common::SANDBOX;
 use serde::Serialize;
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::watch};
 
 const DRAIN_MAX: Duration = Duration::from_secs(20);
 
@@ -203,15 +203,30 @@ async fn found(client: &Client, number: u64) {
     tokio::time::timeout(Duration::from_secs(20), call).await.unwrap();
 }
 
-/// Says what it was told to say, and counts how often it was asked.
+/// Says what it was told to say, counts how often it was asked, and keeps what nodes announce.
 struct Told {
     at: Mutex<Result<Vec<Location>, ResolveError>>,
     asked: AtomicU64,
+    /// Who serves what, as each said last.
+    served: watch::Sender<BTreeMap<String, Vec<String>>>,
 }
 
 impl Told {
     fn at(locations: Vec<Location>) -> Arc<Self> {
-        Arc::new(Self { at: Mutex::new(Ok(locations)), asked: AtomicU64::new(0) })
+        Arc::new(Self { at: Mutex::new(Ok(locations)), asked: AtomicU64::new(0), served: watch::Sender::default() })
+    }
+
+    /// Until it was announced that these nodes serve a service, and these do not.
+    async fn is_told(&self, service: &str, by: &[&str], not_by: &[&str]) {
+        let mut served = self.served.subscribe();
+        let serves = |served: &BTreeMap<String, Vec<String>>, node: &str| {
+            served.get(node).is_some_and(|services| services.iter().any(|one| one == service))
+        };
+        let told = served.wait_for(|served| {
+            by.iter().all(|node| serves(served, node)) && !not_by.iter().any(|node| serves(served, node))
+        });
+        let told = tokio::time::timeout(Duration::from_secs(20), told).await;
+        assert!(told.is_ok(), "{:?}", self.served.borrow());
     }
 }
 
@@ -224,6 +239,12 @@ impl Resolver for Told {
     async fn resolve(&self, _: &str, _: &[NodeId]) -> Result<Answer, ResolveError> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         Ok(Answer { at: self.at.lock().unwrap().clone()?, ..Answer::default() })
+    }
+
+    async fn announce(&self, own: &Announcement) -> Result<(), ResolveError> {
+        let services = own.services.iter().map(|entry| entry.service.clone()).collect();
+        self.served.send_modify(|served| drop(served.insert(own.node.name.clone(), services)));
+        Ok(())
     }
 }
 
@@ -263,6 +284,22 @@ async fn a_wrong_location_is_passed_over_and_a_right_one_is_kept() {
     *told.at.lock().unwrap() = Err(ResolveError("the directory is down".into()));
     let why = client.call::<_, u64>("who.knows", "once", &1_u64).await.unwrap_err();
     assert!(why.name == exceptions::NODE_UNREACHABLE && why.message.contains("the directory is down"), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resolvers_are_told_what_is_served_where_it_moved_and_that_it_is_gone() {
+    let (ledger, told) = (Ledger::default(), Told::at(Vec::new()));
+    let start = async |name: &str| {
+        let names = vec![Names::Mesh, Names::By(Arc::clone(&told) as Arc<dyn Resolver>)];
+        Node::builder(name).listen("127.0.0.1:0").names(names).start().await.unwrap()
+    };
+    let (a, b) = (start("a").await, start("b").await);
+    a.offer(moving(&ledger)).unwrap();
+    told.is_told("moving", &["a"], &["b"]).await;
+    a.migrate_service("moving", DRAIN_MAX, async { b.offer(moving(&ledger)) }).await.unwrap();
+    told.is_told("moving", &["b"], &["a"]).await;
+    b.withdraw("moving", DRAIN_MAX).await.unwrap();
+    told.is_told("moving", &[], &["a", "b"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

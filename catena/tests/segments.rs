@@ -10,10 +10,11 @@ use std::{
 };
 
 use catena::{
-    Access, Client, Exception, Export, GrantTerms, Lookup, Node, Notify, Order, Place, RemoteMemory, Rights, Segment,
-    SegmentPolicy, Service, Way, Wish, exceptions as names,
+    Access, Client, Exception, Export, GrantTerms, Granted, Lookup, Node, Notify, Order, Place, RemoteMemory, Rights,
+    Segment, SegmentPolicy, Service, Way, Wish, exceptions as names,
 };
 use catena_fabric::{Fabric, Terms};
+use catena_wire::At;
 
 /// Far more than it takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -612,6 +613,34 @@ async fn what_became_of_an_owner_is_told_apart() {
         drop((_pulse, first));
         let _second = Node::builder("owner").listen(&address).start().await.unwrap();
         assert_eq!(watch(restarted).await.name, names::OWNER_RESTARTED, "{way:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn generations_rise_across_restarts_and_what_was_imported_before_stays_out() {
+    for way in [Way::Link, Way::SharedMemory] {
+        let Pair { owner, importer } = pair(way).await;
+        let address = owner.address().unwrap().to_owned();
+        let segment = owner.export("kept", 8, open(Rights::ALL)).unwrap();
+        let before = importer.import("owner/kept").await.unwrap();
+        assert_eq!(before.read(0, 8).await.unwrap().as_ref(), [0; 8]);
+        let first = segment.id();
+        owner.close(Duration::ZERO).await;
+        drop((segment, owner));
+
+        let owner = Node::builder("owner").listen(&address).start().await.unwrap();
+        let segment = owner.export("kept", 8, open(Rights::ALL)).unwrap();
+        let second = segment.id();
+        assert!(second.number == first.number && second.generation > first.generation, "{first:?} {second:?}");
+        assert_eq!(name_of(before.read(0, 8).await), names::OWNER_LOST, "{way:?}: it is of a run that is gone");
+        let again = client_of(&owner, SegmentPolicy::default()).await;
+        // Who asks the new run by what he knows of the old one, ...
+        let at = At { number: first.number, generation: first.generation, offset: 0, grant: None };
+        let stale = again.import_granted(owner.me(), &Granted { owner: owner.id(), at, bytes: 8 }).await.unwrap();
+        assert_eq!(name_of(stale.read(0, 8).await), names::SEGMENT_STALE, "{way:?}");
+        assert_eq!(name_of(stale.cas(0, 0, 1).await), names::SEGMENT_STALE, "{way:?}");
+        // ... and by its name.
+        assert_eq!(again.import("owner/kept").await.unwrap().read(0, 8).await.unwrap().as_ref(), [0; 8], "{way:?}");
     }
 }
 

@@ -3,20 +3,16 @@
 
 #[path = "../../catena/tests/common/held.rs"]
 mod held;
-#[path = "../../directory/core/tests/common/served.rs"]
-mod served;
 mod support;
 
 use std::{
     net::TcpListener,
     path::PathBuf,
-    process::Command,
     time::{Duration, Instant},
 };
 
 use catena_ganesha::GaneshaServer;
 use held::HeldPort;
-use served::Served;
 use support::{Server, catena, file, folder};
 
 #[test]
@@ -69,45 +65,6 @@ fn services_are_found_by_a_file_and_it_can_be_seen_how() {
     std::fs::write(&names, "[services]\nbroken = 1\n").unwrap();
     let table = catena(&["resolve", "probe.there", "--connect", &at]);
     assert!(table.err.contains("as the file was before") && table.out.contains(&address), "{table:?}");
-}
-
-#[test]
-fn a_node_that_is_not_told_where_etcd_is_finds_it_by_multicast() {
-    let (folder, etcd_port, group_port) = (folder(), HeldPort::new(), HeldPort::new());
-    let (port, group_port) = (etcd_port.address.port(), group_port.address.port());
-    let (at, peer) = (format!("http://127.0.0.1:{port}"), "http://127.0.0.1:0");
-    let mut etcd = Command::new("etcd");
-    etcd.args(["--data-dir".as_ref(), folder.path().join("etcd").as_os_str()]);
-    etcd.args(["--listen-client-urls", &at, "--advertise-client-urls", &at, "--listen-peer-urls", peer]);
-    etcd.args(["--initial-advertise-peer-urls", peer, "--initial-cluster", &format!("default={peer}")]);
-    let _etcd = Served::start(etcd.arg("--unsafe-no-fsync"));
-    // Neither has joined the other, and multicast finds etcd here, and services only after it.
-    let node = |name: &str, etcd: &str| {
-        let names = format!(
-            "[names]\norder = [\"etcd\", \"multicast\"]\netcd = [{etcd}]\nmulticast = true\nmulticast_interface = \"127.0.0.1\"\nmulticast_port = {group_port}\n"
-        );
-        let service = format!("[[service]]\nkind = \"probe\"\nname = \"probe.{name}\"\n");
-        let text = format!("name = \"{name}\"\nlisten = \"127.0.0.1:0\"\n{names}{service}");
-        let server = Server::start(&["up", &file(&folder, &format!("{name}.toml"), &text), "--json"]);
-        let address = server.ready()["node"]["address"].as_str().unwrap().to_owned();
-        (server, address)
-    };
-    let (_told, told) = node("told", &format!("\"{at}\""));
-    let (_lone, lone) = node("lone", "");
-    let deadline = Instant::now() + Duration::from_secs(60);
-    let by_etcd = |service: &str, from: &str, address: &str| loop {
-        let said = catena(&["resolve", service, "--connect", from, "--json"]).json();
-        let etcd = said["resolvers"].as_array().unwrap().iter().find(|one| one["resolver"] == "etcd").unwrap();
-        if etcd["at"][0]["address"] == address {
-            return;
-        }
-        assert!(Instant::now() < deadline, "{said}");
-    };
-    // It reads there what the other wrote, and writes there what the other reads.
-    by_etcd("probe.told", &lone, &told);
-    by_etcd("probe.lone", &told, &lone);
-    let echoed = catena(&["call", "probe.told/echo", "\"hello\"", "--connect", &lone, "--json"]).json();
-    assert_eq!(echoed["result"], "hello", "{echoed}");
 }
 
 #[test]

@@ -46,7 +46,7 @@ impl Imported {
             return diagnosis;
         }
         let text = format!(
-            "the word at {offset} of {} has not risen for {within:?}; its owner's node answers",
+            "the word at {offset} of {} has not risen for {within:?}; its owner's process is there",
             self.inner.shown
         );
         Exception::new(names::OWNER_STALLED, Fault::Service, text)

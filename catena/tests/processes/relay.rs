@@ -1,15 +1,20 @@
 //! A TCP relay in front of a node, which holds back what was not let through yet.
+#![allow(dead_code, reason = "each of the tests that share it needs a part")]
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{
-        TcpListener, TcpStream,
+        TcpListener, TcpSocket, TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
     sync::{broadcast, watch},
+    task::JoinHandle,
 };
+
+/// Connections that may wait to be accepted, beside the first.
+const BACKLOG: u32 = 16;
 
 pub(crate) struct Relay {
     pub(crate) address: String,
@@ -18,26 +23,32 @@ pub(crate) struct Relay {
     passed: watch::Receiver<u64>,
     cuts: broadcast::Sender<()>,
     held: watch::Receiver<bool>,
+    listener: Arc<TcpListener>,
+    accepting: JoinHandle<()>,
+    /// They wait to be accepted.
+    waiting: Vec<TcpStream>,
 }
 
 impl Relay {
     /// To the node that listens, or will, at `target`. All connections count against one allowance.
     pub(crate) async fn to(target: String) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let listener = Arc::new(socket.listen(BACKLOG).unwrap());
         let address = listener.local_addr().unwrap().to_string();
         let allowed = watch::Sender::new(u64::MAX);
         let (passing, passed) = watch::channel(0);
         let (holding, held) = watch::channel(false);
         let (cuts, _) = broadcast::channel(1);
         let gate = Gate { allowed: allowed.subscribe(), passing: Arc::new(passing), holding: Arc::new(holding) };
-        let cutting = cuts.clone();
-        tokio::spawn(async move {
-            while let Ok((near, _)) = listener.accept().await {
+        let (cutting, from) = (cuts.clone(), Arc::clone(&listener));
+        let accepting = tokio::spawn(async move {
+            while let Ok((near, _)) = from.accept().await {
                 let far = TcpStream::connect(&target).await.unwrap();
                 tokio::spawn(relayed(near, far, gate.clone(), cutting.subscribe()));
             }
         });
-        Self { address, allowed, passed, cuts, held }
+        Self { address, allowed, passed, cuts, held, listener, accepting, waiting: Vec::new() }
     }
 
     /// Lets so many bytes more pass than have passed by now.
@@ -48,6 +59,20 @@ impl Relay {
     /// Ends the connection that there is; the next may be made at once.
     pub(crate) fn cut(&self) {
         let _ = self.cuts.send(());
+    }
+
+    /// Answers nobody from now on, as if the network were cut: the connections that there are end, and whoever makes another is neither accepted nor refused.
+    pub(crate) async fn close(&mut self) {
+        self.accepting.abort();
+        while self.waiting.len() <= BACKLOG as usize {
+            self.waiting.push(TcpStream::connect(self.listener.local_addr().unwrap()).await.unwrap());
+        }
+        self.cut();
+    }
+
+    /// Bytes that have passed towards the node.
+    pub(crate) fn passed_bytes(&self) -> u64 {
+        *self.passed.borrow()
     }
 
     /// Until it holds something back.

@@ -4,6 +4,8 @@
 //! specification 1.1, sections "Pull" and "Push". What comes back is checked against the hash that was asked for, so a registry cannot slip in another.
 #![forbid(unsafe_code)]
 
+mod manifest;
+
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,13 +13,11 @@ use bytes::Bytes;
 use catena_directory::{Hash, Registry, ResolveError};
 use futures_util::StreamExt;
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, header};
-use serde_json::{Value, json};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
-/// What a function's layer is, for whoever looks into the registry.
-const LAYER: &str = "application/vnd.catena.function.v1";
-const EMPTY: &str = "application/vnd.oci.empty.v1+json";
+use manifest::MANIFEST;
+
 /// Longest manifest.
 const MANIFEST_BYTES_MAX: usize = 64 << 10;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -133,8 +133,7 @@ impl OciRegistry {
         let request =
             self.request(Method::GET, &format!("manifests/{}", tag_of(code))).header(header::ACCEPT, MANIFEST);
         let Some(bytes) = self.take(request, "reading a manifest", MANIFEST_BYTES_MAX).await? else { return Ok(None) };
-        let manifest = serde_json::from_slice(&bytes);
-        manifest
+        manifest::parsed(&bytes)
             .map(Some)
             .map_err(|why| ResolveError(format!("the registry {} has a manifest that is none: {why}", self.name)))
     }
@@ -148,8 +147,7 @@ impl Registry for OciRegistry {
 
     async fn get(&self, code: Hash, bytes_max: usize) -> Result<Option<Bytes>, ResolveError> {
         let Some(manifest) = self.manifest(code).await? else { return Ok(None) };
-        let digest = manifest["layers"][0]["digest"].as_str().filter(|digest| is_digest(digest));
-        let Some(digest) = digest else {
+        let Some(digest) = manifest::layer_of(&manifest) else {
             return Err(ResolveError(format!(
                 "the registry {} has under {} what is no function",
                 self.name,
@@ -176,13 +174,7 @@ impl Registry for OciRegistry {
         let layer = self.push(bytes).await?;
         let empty = Bytes::from_static(b"{}");
         let config = self.push(empty.clone()).await?;
-        let manifest = json!({
-            "schemaVersion": 2,
-            "mediaType": MANIFEST,
-            "artifactType": LAYER,
-            "config": { "mediaType": EMPTY, "digest": config, "size": empty.len() },
-            "layers": [{ "mediaType": LAYER, "digest": layer, "size": size }],
-        });
+        let manifest = manifest::of_function((&config, empty.len()), (&layer, size));
         let request = self.request(Method::PUT, &format!("manifests/{}", tag_of(code)));
         let request = request.header(header::CONTENT_TYPE, MANIFEST).body(manifest.to_string());
         let doing = "writing a manifest";
@@ -197,10 +189,6 @@ fn tag_of(code: Hash) -> String {
 
 fn digest_of(bytes: &[u8]) -> String {
     format!("sha256:{:x}", Sha256::digest(bytes))
-}
-
-fn is_digest(text: &str) -> bool {
-    text.strip_prefix("sha256:").is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 /// What lies behind an error of the HTTP client, which itself names only the address.

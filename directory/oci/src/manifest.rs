@@ -1,0 +1,37 @@
+//! What a registry keeps of a function: a manifest of one layer. Whoever can write there can write anything.
+
+use serde_json::{Value, json};
+
+/// What a manifest is.
+pub(crate) const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+/// What a function's layer is, for whoever looks into the registry.
+const LAYER: &str = "application/vnd.catena.function.v1";
+const EMPTY: &str = "application/vnd.oci.empty.v1+json";
+
+/// A blob: its digest, and how many bytes it has.
+pub(crate) type Blob<'a> = (&'a str, usize);
+
+/// A manifest, by its bytes.
+pub(crate) fn parsed(bytes: &[u8]) -> Result<Value, serde_json::Error> {
+    serde_json::from_slice(bytes)
+}
+
+/// The manifest of a function.
+pub(crate) fn of_function((config, config_bytes): Blob<'_>, (layer, layer_bytes): Blob<'_>) -> Value {
+    json!({
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "artifactType": LAYER,
+        "config": { "mediaType": EMPTY, "digest": config, "size": config_bytes },
+        "layers": [{ "mediaType": LAYER, "digest": layer, "size": layer_bytes }],
+    })
+}
+
+/// The digest of the layer that is the function. `None`: it is no function's manifest. A digest goes into an address, so it is one or none.
+pub(crate) fn layer_of(manifest: &Value) -> Option<&str> {
+    let is_digest = |text: &str| {
+        let hex = text.strip_prefix("sha256:");
+        hex.is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    };
+    manifest["layers"][0]["digest"].as_str().filter(|digest| is_digest(digest))
+}
