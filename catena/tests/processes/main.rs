@@ -21,6 +21,7 @@ mod merging;
 #[path = "../../examples/node/main.rs"]
 mod node;
 mod nodes;
+#[allow(dead_code)]
 mod process;
 mod relay;
 mod segments;

@@ -78,7 +78,7 @@ impl Nodes {
             arguments.extend(["--join", address]);
         }
         arguments.extend(more);
-        let mut process = Process::start_in(environment, &arguments);
+        let mut process = Process::start(environment, &arguments);
         let address = process.says("ready ").await;
         self.addresses.insert(name.to_owned(), address);
         self.processes.insert(name.to_owned(), process);

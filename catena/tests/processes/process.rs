@@ -27,13 +27,8 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Runs the test `process` of this program with these arguments.
-    pub(crate) fn start(arguments: &[&str]) -> Self {
-        Self::start_in([], arguments)
-    }
-
-    /// The same, with this in its environment.
-    pub(crate) fn start_in<const N: usize>(environment: [(&str, PathBuf); N], arguments: &[&str]) -> Self {
+    /// Runs the test `process` of this program with these arguments, and this in its environment.
+    pub(crate) fn start<const N: usize>(environment: [(&str, PathBuf); N], arguments: &[&str]) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["process", "--exact", "--nocapture"]).env(ARGUMENTS, arguments.join("\n")).envs(environment);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();

@@ -107,8 +107,10 @@ async fn a_node_that_slept_for_longer_than_its_links_last_does_nothing_twice() {
 /// Carries noise to `a` and on to `b`, where it waits.
 const LARGE: &str = r#"import { call } from "catena";
     export default async (bytes) => {
+        const noise = new Uint32Array(1 << 16);
+        for (let at = 0, x = 1; at < noise.length; at++) noise[at] = x = Math.imul(x, 1664525) + 1013904223;
         const state = new Uint32Array(bytes / 4);
-        for (let at = 0, x = 1; at < state.length; at++) state[at] = x = Math.imul(x, 1664525) + 1013904223;
+        for (let at = 0; at < state.length; at += noise.length) state.set(noise, at);
         await call("a/where", null);
         await call("b/note", { text: "large", wait: "before" });
         return state.length;
@@ -117,8 +119,8 @@ const LARGE: &str = r#"import { call } from "catena";
 #[tokio::test(flavor = "multi_thread")]
 async fn neither_large_states_nor_many_refusals_make_a_node_forget_what_it_did() {
     /// Together more than a node keeps to answer steps once more.
-    const CHAINS: usize = 5;
-    const CARRIED: u64 = 15 << 20;
+    const CHAINS: usize = 9;
+    const CARRIED: u64 = 8 << 20;
     /// More than one peer's share of what a node remembers.
     const REFUSED: u64 = 66_000;
     let (mut nodes, client) = Nodes::patient(&["a", "b"]).await;
@@ -155,7 +157,9 @@ async fn neither_large_states_nor_many_refusals_make_a_node_forget_what_it_did()
     assert_eq!(count(&client, "once").await, 1);
     ask::<()>(&client, "b", "open", Json::Null).await;
     for chain in chains {
-        assert_eq!(chain.await.unwrap().value(), &json!(CARRIED / 4));
+        let ended = chain.await.unwrap();
+        assert_eq!(ended.value(), &json!(CARRIED / 4));
+        assert!(ended.trace.iter().any(|step| step.continuation_bytes >= CARRIED), "{:?}", ended.trace);
     }
 }
 
@@ -166,10 +170,13 @@ async fn sub_chains_are_heard_however_many_there_were_before() {
     const SUB_CHAINS: usize = 16_384 + 500;
     const AT_ONCE: usize = 64;
     let (mut nodes, client) = Nodes::patient(&["z"]).await;
-    let source = r#"import { emit } from "catena"; export default async (number) => { emit(number); return number; };"#;
+    let source = r#"import { call } from "catena";
+        const source = `import { emit } from "catena"; export default async (number) => { emit(number); return number; };`;
+        export default (input) => call("z/job", { source, input });"#;
+    let code = client.javascript("test.js", source).await.unwrap();
     let one = async |number: usize| {
-        let job = json!({ "source": source, "input": number });
-        assert_eq!(ask::<usize>(&client, "z", "job", job).await, number);
+        let ended = client.run(&code, &number).await.unwrap().value::<usize>().await;
+        assert_eq!(ended.unwrap_or_else(|why| panic!("{why}")), number);
     };
     let all = stream::iter(0..SUB_CHAINS).map(one).buffer_unordered(AT_ONCE).collect::<Vec<()>>();
     let heard = async {
