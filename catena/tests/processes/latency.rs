@@ -22,14 +22,16 @@ impl Quiet {
         Self { median: median(some(&mut good).await), node }
     }
 
-    /// Good chains one after the other for as long as the attack lasts, one at least. Returns what the attack came to.
+    /// Good chains one after the other for as long as the attack lasts, one at least. Returns what the attack came to. It has a thread of its own: the good client
+    /// does not wait for its attackers' turns.
     pub(crate) async fn beside<T: Send + 'static>(
         &self,
         attack: &str,
         attacking: impl Future<Output = T> + Send + 'static,
         mut good: impl AsyncFnMut(),
     ) -> T {
-        let attacking = tokio::spawn(attacking);
+        let runtime = tokio::runtime::Handle::current();
+        let attacking = tokio::task::spawn_blocking(move || runtime.block_on(attacking));
         let mut took = vec![timed(&mut good).await];
         while !attacking.is_finished() {
             took.push(timed(&mut good).await);
