@@ -1,5 +1,7 @@
 //! What keeps a node's processor busy: functions that compile slowly, and chains whose memory is large to compare.
 
+use std::time::UNIX_EPOCH;
+
 use catena_guest::FunctionKind;
 use catena_wire::Hop;
 use serde_json::json;
@@ -30,7 +32,7 @@ fn section(id: u8, body: &[u8]) -> Vec<u8> {
 }
 
 /// A function in WebAssembly of nearly as many locals times blocks as are let in, which the compiler has to follow one by one; each of another number differs.
-fn slow_to_compile(number: u8) -> Vec<u8> {
+fn slow_to_compile(number: usize) -> Vec<u8> {
     const LOCALS: usize = 990;
     const LOOPS: usize = 1_000;
     let named = |name: &str, kind: u8, index: u8| [&[name.len() as u8], name.as_bytes(), &[kind, index]].concat();
@@ -45,7 +47,7 @@ fn slow_to_compile(number: u8) -> Vec<u8> {
     exports.extend(names.iter().zip(0..).flat_map(|(name, index)| named(name, 0, index)));
     // (loop (br_if 0 (local.get 0))), so often, and a number that tells it from others.
     let loops = [0x03, 0x40, 0x20, 0, 0x0d, 0, 0x0b].repeat(LOOPS);
-    let start = [&loops[..], &[0x41, number & 0x3f, 0x1a, 0x42, 0]].concat();
+    let start = [&loops[..], &[0x42], &count(number), &[0x1a, 0x42, 0]].concat();
     let locals = [&[1][..], &count(LOCALS), &[0x7f]].concat();
     let bodies = [
         function(&[0], &[]),
@@ -66,22 +68,24 @@ fn slow_to_compile(number: u8) -> Vec<u8> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn modules_that_compile_slowly_hurt_nobody() {
-    const MODULES: u8 = 4;
+    const MODULES: usize = 4;
     let (nodes, client) = stage().await;
     let alone = quiet(&nodes, &client).await;
     let attacker = Attacker::start(4_242, "attacker", |_| Vec::new()).await;
     let link = attacker.link(&nodes.place("a")).await;
     let hop = captured().await;
+    // New each time, so that no cache has them.
+    let new = UNIX_EPOCH.elapsed().unwrap().as_millis() as usize;
     let attack = async move {
         for number in 0..MODULES {
-            let module = SANDBOX.function(FunctionKind::Wasm, "slow", slow_to_compile(number));
+            let module = SANDBOX.function(FunctionKind::Wasm, "slow", slow_to_compile(new + number));
             let (service, function) = ("a".to_owned(), "where".to_owned());
             let (code, code_bytes) = (module.hash(), Some(module.encode()));
             let hop = Hop { service, function, code, code_bytes, ..hop.clone() };
-            send(&link, of_chain(&hop, number.into(), &attacker.node)).await;
+            send(&link, of_chain(&hop, number as u64, &attacker.node)).await;
         }
         // Each is compiled, and ends: no function goes on from no state.
-        attacker.ended(MODULES.into()).await;
+        attacker.ended(MODULES).await;
     };
     alone.beside("modules that compile slowly", attack, async || good(&client, 1).await).await;
     good(&client, 10).await;
