@@ -19,16 +19,16 @@ mod process;
 
 use std::{sync::Arc, time::Duration};
 
-use catena::{Client, Context, Ended, Hash, Node, NodeRef, Place, ReplySet, RunOptions, Service, to_value};
+use catena::{Client, Context, Exception, Hash, Node, NodeRef, Service, to_value};
 use catena_net::Link;
-use catena_wire::{Branch, Budget, ChainId, Hop, Message, Replies, RightEnd, StepKey};
+use catena_wire::{Brought, Budget, ChainId, Hop, Message, Outcome, Replies, RightEnd, StepKey, Value};
 use serde_json::{Value as Json, json};
-use tokio::sync::Semaphore;
+use tokio::{sync::Semaphore, task::JoinHandle};
 
 use attacker::{Attacker, captured, entry, of_chain, send};
 use latency::Quiet;
 use node::beating;
-use nodes::{BEAT_MS, Nodes, SANDBOX, ask, run};
+use nodes::{BEAT_MS, Nodes, ask, run};
 
 /// The process that the tests start. Run as a test it is over at once.
 #[tokio::test(flavor = "multi_thread")]
@@ -40,6 +40,8 @@ async fn process() {
 
 /// Hops or calls of one flood.
 const MESSAGES: u64 = 20_000;
+/// Processor time that can be told from none, in hundredths of a second.
+const TICKS_TO_MEASURE: u64 = 20;
 /// What a node may hold beyond what it held before, whatever a peer does.
 const MORE_BYTES_MAX: u64 = 512 << 20;
 
@@ -49,9 +51,17 @@ async fn good(client: &Client) {
     assert_eq!(run(client, source, Json::Null).await.value(), &json!(["a", "b"]), "a good chain was hurt");
 }
 
+/// The same, begun by a service of node `z`, which is its origin.
+async fn good_by_z(client: &Client) {
+    let source = r#"import { call } from "catena";
+        export default async () => [await call("a/where", null), await call("b/where", null)];"#;
+    let ended = begun_at_z(client, source).await.unwrap().unwrap_or_else(|why| panic!("a good chain was hurt: {why}"));
+    assert_eq!(ended, json!(["a", "b"]), "a good chain was hurt");
+}
+
 /// Some good chains: how long one takes.
-async fn quiet(client: &Client) -> Quiet {
-    Quiet::of(async || good(client).await).await
+async fn quiet(nodes: &Nodes, client: &Client) -> Quiet {
+    Quiet::of(nodes.id("a"), async || good(client).await).await
 }
 
 /// Makes the messages of a flood: the one of this number, from that node.
@@ -72,14 +82,14 @@ async fn hops_of_one_peer_hurt_nobody(attack: &str, hop: Hop) {
 /// A flood of one kind of message, good chains beside it and while all of it is there, then the same from another peer when the first has gone.
 async fn one_peer_hurts_nobody(attack: &str, make: Make) {
     let (mut nodes, client) = Nodes::patient(&["a", "b"]).await;
-    let alone = quiet(&client).await;
+    let alone = quiet(&nodes, &client).await;
     let before = nodes.process("a").resident_bytes();
     for (id, attack) in [(4_242, attack.to_owned()), (4_243, format!("{attack}, by another peer"))] {
         let attacker = Arc::new(Attacker::start(id, "attacker", |_| Vec::new()).await);
         let link = attacker.link(&nodes.place("a")).await;
         let flood = flood(Arc::clone(&attacker), link, Arc::clone(&make));
         alone.beside(&attack, flood, async || good(&client).await).await;
-        quiet(&client).await;
+        quiet(&nodes, &client).await;
         let more = nodes.process("a").resident_bytes().saturating_sub(before);
         assert!(more < MORE_BYTES_MAX, "{} MiB more", more >> 20);
         attacker.endpoint.close(Duration::from_secs(1)).await;
@@ -104,7 +114,7 @@ async fn chains_with_much_to_carry_are_refused_before_the_nodes_memory_is_full()
         nodes.add(name, &["--beat-ms", "8000", "--memory", &memory]).await;
     }
     let client = nodes.client().await;
-    let alone = quiet(&client).await;
+    let alone = quiet(&nodes, &client).await;
     let before = nodes.process("a").resident_bytes();
     let (service, function) = ("a".to_owned(), "hold".to_owned());
     let continuation = vec![7; CARRIED_BYTES as usize].into();
@@ -151,28 +161,86 @@ async fn many_sleeping_calls_of_one_peer_hurt_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn heartbeats_with_thousands_of_open_branches_hurt_neither_their_chain_nor_another() {
-    let nodes = Nodes::start(&["a", "b"]).await;
-    let origin = Node::builder("origin").listen("127.0.0.1:0").sandbox(SANDBOX.clone());
-    let origin = origin.join(nodes.place("a")).join(nodes.place("b")).start().await.unwrap();
-    let client = origin.client();
-    let alone = quiet(&client).await;
-    let source = r#"import { call } from "catena"; export default () => call("a/hold", null);"#;
-    let code = client.javascript("holds.js", source).await.unwrap();
-    let mut replies = client.run_with(&code, &to_value(&()).unwrap(), &RunOptions::default()).unwrap();
-    let attacker = Attacker::start(4_242, "attacker", |_| Vec::new()).await;
-    let link = attacker.link(&Place::new(origin.address().unwrap())).await;
-    let key = StepKey { chain: replies.chain(), branch: Branch::root(), step: 2 };
-    let attack = async move {
-        for round in 0..200_u16 {
-            let open = (0..4_096).map(|one| key.branch.child(round % 16).unwrap().child(one).unwrap()).collect();
-            send(&link, Message::Heartbeat(key.clone(), attacker.node.clone(), open)).await;
+async fn to_cancel_thousands_of_sleeping_hops_takes_no_longer_than_to_take_them_in() {
+    let (mut nodes, client) = Nodes::patient(&["a", "b"]).await;
+    let alone = quiet(&nodes, &client).await;
+    let attacker = Arc::new(Attacker::start(4_242, "attacker", |_| Vec::new()).await);
+    let link = attacker.link(&nodes.place("a")).await;
+    let (service, function) = ("a".to_owned(), "hold".to_owned());
+    let hop = Hop { service, function, ..captured().await };
+    let begun = nodes.process("a").busy_ticks();
+    let sleeping = hop.clone();
+    let make: Make = Arc::new(move |number, node| of_chain(&sleeping, number, node));
+    flood(Arc::clone(&attacker), Arc::clone(&link), make).await;
+    let asleep = nodes.process("a").busy_ticks();
+    let (accepted, overloaded) = attacker.answered(MESSAGES as usize).await;
+    assert!(accepted > 5_000 && overloaded > 0, "{accepted} accepted, {overloaded} refused");
+    let cancels = {
+        let (attacker, link) = (Arc::clone(&attacker), Arc::clone(&link));
+        async move {
+            for number in 1..=MESSAGES {
+                let chain = ChainId { origin: attacker.node.id, number: number.into() };
+                send(&link, Message::Cancel(chain)).await;
+            }
+            attacker.is_read(&link).await;
         }
-        attacker.is_read(&link).await;
     };
-    alone.beside("heartbeats of many branches", attack, async || good(&client).await).await;
+    alone.beside("cancels of hops that sleep", cancels, async || good(&client).await).await;
+    let cancelled = nodes.process("a").busy_ticks();
+    let (taken_in, over) = (asleep - begun, cancelled - asleep);
+    println!("{accepted} accepted; processor time: {taken_in} ticks to take them in, {over} to cancel them");
+    assert!(over <= taken_in.max(TICKS_TO_MEASURE), "{taken_in} ticks to take them in, {over} to cancel them");
+    // None of them is left: there is room for as many again.
+    for number in 1..=accepted as u64 {
+        send(&link, of_chain(&hop, MESSAGES + number, &attacker.node)).await;
+    }
+    let hops = MESSAGES as usize + accepted;
+    assert_eq!(attacker.answered(hops).await, (2 * accepted, overloaded), "there is no room again");
+}
+
+/// Begins a chain at node `z`, which is its origin: what is to come of it.
+fn begun_at_z(client: &Client, source: &str) -> JoinHandle<Result<Json, Exception>> {
+    let (client, job) = (client.clone(), json!({ "source": source }));
+    tokio::spawn(async move { client.call("z", "job", &job).await })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn heartbeats_with_thousands_of_open_branches_hurt_neither_their_chain_nor_another() {
+    const HEARTBEATS: u16 = 200;
+    /// 5 ms for each of them.
+    const TICKS_MAX: u64 = 100;
+    let (mut nodes, client) = Nodes::patient(&["a", "b", "z"]).await;
+    let alone = Quiet::of(nodes.id("z"), async || good_by_z(&client).await).await;
+    let attacker = Arc::new(Attacker::start(4_242, "attacker", |node| vec![entry("attacker", node)]).await);
+    let link = attacker.link(&nodes.place("z")).await;
+    let source = r#"import { call } from "catena";
+        export default () => Promise.all([call("a/hold", null), call("attacker/f", null)]);"#;
+    let chain = begun_at_z(&client, source);
+    let asked = attacker.hears(|message| match message {
+        Message::Call { id, key: Some(key), .. } => Some((id, key)),
+        _ => None,
+    });
+    let (id, key) = asked.await;
+    let beats = || {
+        let (attacker, link, key) = (Arc::clone(&attacker), Arc::clone(&link), key.clone());
+        async move {
+            for round in 0..HEARTBEATS {
+                let open = (0..4_096).map(|one| key.branch.child(round % 16).unwrap().child(one).unwrap()).collect();
+                send(&link, Message::Heartbeat(key.clone(), attacker.node.clone(), open)).await;
+            }
+            attacker.is_read(&link).await;
+        }
+    };
+    alone.beside("heartbeats of many branches", beats(), async || good_by_z(&client).await).await;
+    let before = nodes.process("z").busy_ticks();
+    beats().await;
+    let ticks = nodes.process("z").busy_ticks() - before;
+    println!("{ticks} ticks of the processor for {HEARTBEATS} heartbeats");
+    assert!(ticks <= TICKS_MAX, "{ticks} ticks of the processor");
+    send(&link, Message::Return(id, Outcome::Done(Value::null()), Brought::default())).await;
     ask::<()>(&client, "a", "open", Json::Null).await;
-    replies.last().await.unwrap_or_else(|why| panic!("the chain that they were about: {why}"));
+    let ended = chain.await.unwrap().unwrap_or_else(|why| panic!("the chain that they were about: {why}"));
+    assert_eq!(ended, json!([null, null]));
 }
 
 /// These replies under this right, the first of them number 0, and its end, which counts so many.
@@ -183,16 +251,10 @@ async fn tells(link: &Arc<Link>, key: &StepKey, values: &[u64], replies: u32) {
     send(link, Message::RightEnd(Box::new(end))).await;
 }
 
-async fn all(set: &mut ReplySet) -> Vec<u64> {
-    let mut seen = Vec::new();
-    while let Some(reply) = set.next().await {
-        seen.extend(reply.ok().map(|reply| reply.decode::<u64>().unwrap()));
-    }
-    seen
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_lies_about_replies_spoils_its_own_call_only() {
+    let (nodes, client) = Nodes::patient(&["a", "b", "z"]).await;
+    let alone = Quiet::of(nodes.id("z"), async || good_by_z(&client).await).await;
     let gate = Arc::new(Semaphore::new(0));
     let held = Arc::clone(&gate);
     let count = move |context: Context, upto: u64| {
@@ -205,17 +267,20 @@ async fn whoever_lies_about_replies_spoils_its_own_call_only() {
             Ok(context.preturn(&upto).await?)
         }
     };
-    let count = Service::new("good").replies("count", count);
-    let good =
-        Node::builder("good").listen("127.0.0.1:0").policy(beating(BEAT_MS)).service(count).start().await.unwrap();
+    let count = Service::new("honest").replies("count", count);
+    let honest = Node::builder("honest").listen("127.0.0.1:0").policy(beating(BEAT_MS)).service(count);
+    let _honest = honest.join(nodes.place("z")).start().await.unwrap();
     let liar = Attacker::start(4_242, "liar", |node| vec![entry("liar", node)]).await;
-    let origin = Node::builder("origin").listen("127.0.0.1:0").policy(beating(BEAT_MS));
-    let origin = origin.join(Place::new(good.address().unwrap())).start().await.unwrap();
-    let link = liar.link(&Place::new(origin.address().unwrap())).await;
+    let link = liar.link(&nodes.place("z")).await;
     liar.is_read(&link).await;
-    let client = origin.client();
-    let mut honest = client.replies("good/count", &3_u64).await.unwrap();
-    let mut lied_to = client.replies("liar/f", &()).await.unwrap();
+    let source = r#"import { replies } from "catena";
+        const read = async (target) => {
+            const [seen, set] = [[], replies(target, 3, { partial: true })];
+            for await (const reply of set) seen.push(reply);
+            return [seen, set.ended, set.missing.map((missing) => missing.node)];
+        };
+        export default () => Promise.all([read("honest/count"), read("liar/f")]);"#;
+    let chain = begun_at_z(&client, source);
     let right = liar.hears(|message| if let Message::Ask { right, .. } = message { Some(*right) } else { None }).await;
     // Calls by their numbers: the honest one has a random one, which is not to be guessed.
     for by in [1, u128::MAX] {
@@ -227,10 +292,15 @@ async fn whoever_lies_about_replies_spoils_its_own_call_only() {
     tells(&link, &right.key, &[2], u32::MAX).await;
     tells(&link, &right.child(7).unwrap().key, &[3], 0).await;
     liar.is_read(&link).await;
+    alone.under("lies about replies", async || good_by_z(&client).await).await;
     gate.add_permits(1);
-    assert_eq!((all(&mut honest).await, honest.ended()), (vec![0, 1, 2, 3], Some(Ended::Complete)));
-    let seen = all(&mut lied_to).await;
+    // It is the liar's own call that waits for what it counted: until the liar has gone.
+    liar.endpoint.close(Duration::from_secs(1)).await;
+    let read: [(Vec<u64>, String, Vec<String>); 2] = serde_json::from_value(chain.await.unwrap().unwrap()).unwrap();
+    let [honest, lied_to] = read;
+    assert_eq!(honest, (vec![0, 1, 2, 3], "complete".to_owned(), Vec::new()));
+    let (seen, ended, missing) = lied_to;
     assert!(seen.starts_with(&[1]) && !seen.contains(&2) && !seen.contains(&666), "{seen:?}");
-    assert_ne!(lied_to.ended(), Some(Ended::Complete));
-    assert!(lied_to.missing().iter().any(|missing| missing.node.as_deref() == Some("liar")), "{:?}", lied_to.missing());
+    assert_ne!(ended, "complete");
+    assert!(missing.iter().any(|node| node == "liar"), "{missing:?}");
 }

@@ -2,6 +2,11 @@
 //! what it takes can be seen.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
+#[allow(dead_code, reason = "these tests need less of it")]
+#[path = "processes/attacker.rs"]
+mod attacker;
+#[path = "common/held.rs"]
+mod held;
 #[path = "processes/latency.rs"]
 mod latency;
 #[path = "../examples/node/main.rs"]
@@ -13,22 +18,24 @@ mod nodes;
 #[path = "processes/process.rs"]
 mod process;
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
+use attacker::{captured, of_chain};
 use bytes::{Bytes, BytesMut};
 use catena::{Client, NodeId, NodeRef};
 use catena_net::{Frame, Hello, Identity, Limits, Message as Parts, decode_hello, encode_hello};
 use catena_wire::{
-    At, Branch, Budget, Buffer, CONSOLE_LINES_MAX, ChainId, Encoded, Kinds, LISTING_ENTRIES_MAX, Lent, LogLine,
-    Message, SegmentMessage, SegmentRefusal, ServiceEntry, StepKey, Value,
+    At, Branch, Budget, Buffer, CONSOLE_LINES_MAX, ChainId, Encoded, End, Hop, Kinds, LISTING_ENTRIES_MAX, Lent,
+    LogLine, Message, Outcome, SegmentMessage, SegmentRefusal, ServiceEntry, StepKey, StepTrace, TRACE_STEPS_MAX,
+    Value,
 };
+use futures_util::future::join_all;
 use latency::Quiet;
 use nodes::{Nodes, run};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpSocket, TcpStream},
-    task::JoinSet,
 };
 
 const MIB: u64 = 1 << 20;
@@ -51,7 +58,6 @@ struct Scene {
     nodes: Nodes,
     client: Client,
     address: SocketAddr,
-    memory_bytes_max: u64,
 }
 
 impl Scene {
@@ -60,33 +66,36 @@ impl Scene {
         nodes.add("a", &["--memory", &MEMORY_BYTES.to_string()]).await;
         let client = nodes.client().await;
         let address = nodes.place("a").address.parse().unwrap();
-        let mut scene = Self { nodes, client, address, memory_bytes_max: 0 };
+        let scene = Self { nodes, client, address };
         scene.check().await;
         scene
     }
 
-    /// A good chain gets its answer, and the node holds no more than it may.
-    async fn check(&mut self) {
+    /// A good chain gets its answer, and the node has held no more than it may.
+    async fn check(&self) {
         let ended = run(&self.client, LOOK, json!("hello")).await;
         assert_eq!(ended.value(), &json!(["a", "hello"]));
-        let bytes = memory_bytes(self.nodes.process("a").id());
-        self.memory_bytes_max = self.memory_bytes_max.max(bytes);
+        let bytes = process::resident_bytes_max(self.nodes.id("a"));
         assert!(bytes <= MEMORY_BYTES + BESIDE_BYTES, "{} MiB", bytes / MIB);
     }
 
-    /// Good chains one after the other, as long as these attackers go on.
-    async fn check_beside<F>(&mut self, attack: &str, attackers: impl IntoIterator<Item = F>)
+    /// How long a good chain takes without an attack.
+    async fn quiet(&self) -> Quiet {
+        Quiet::of(self.nodes.id("a"), async || self.check().await).await
+    }
+
+    /// Good chains one after the other, as long as these attackers go on. Returns what each came to.
+    async fn check_beside<T, F>(&self, attack: &str, attackers: impl IntoIterator<Item = F>) -> Vec<T>
     where
-        F: Future<Output: Send> + Send + 'static,
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
     {
-        let quiet = Quiet::of(async || self.check().await).await;
-        let attackers: JoinSet<_> = attackers.into_iter().collect();
-        quiet.beside(attack, attackers.join_all(), async || self.check().await).await;
-        println!("{} MiB at most", self.memory_bytes_max / MIB);
+        let quiet = self.quiet().await;
+        quiet.beside(attack, join_all(attackers), async || self.check().await).await
     }
 
     /// Nothing is left of an attack: a client of the attacker's address can do what it could before.
-    async fn check_after(mut self, attacker: &str) {
+    async fn check_after(self, attacker: &str) {
         self.check().await;
         let mut peer = Peer::dial(attacker, self.address, 4_711).await.expect("there is room again");
         let echoed = "x".repeat(4 << 20);
@@ -95,13 +104,6 @@ impl Scene {
         assert!(matches!(back, Message::Return(1, ..)), "{back:?}");
         self.check().await;
     }
-}
-
-/// The memory that a process has in use (`VmRSS`), in bytes.
-fn memory_bytes(process: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
 /// One who knows the protocol and has no node.
@@ -161,8 +163,7 @@ impl Peer {
 
     /// Says something that has a tail, in one frame.
     async fn say_with_tail(&mut self, message: Message) -> std::io::Result<()> {
-        let Encoded { head, tail } = message.encode();
-        self.stream.write_all(&Frame::Whole(Parts::new(head, tail)).encode()).await
+        self.stream.write_all(&whole(message)).await
     }
 
     /// The next message, from as many frames as it has.
@@ -190,6 +191,12 @@ impl Peer {
     }
 }
 
+/// A message in one frame.
+fn whole(message: Message) -> Vec<u8> {
+    let Encoded { head, tail } = message.encode();
+    Frame::Whole(Parts::new(head, tail)).encode()
+}
+
 fn echo(id: u64, text: &str) -> Message {
     let params: Value = catena::to_value(&text).unwrap();
     let budget = Budget::new(60_000_000, 10);
@@ -199,7 +206,7 @@ fn echo(id: u64, text: &str) -> Message {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn halves_of_messages_on_twelve_links() {
-    let mut scene = Scene::start().await;
+    let scene = Scene::start().await;
     let address = scene.address;
     let attacker = move |number: u64| async move {
         let mut peer = Peer::dial("127.0.0.2", address, 100 + number).await?;
@@ -213,7 +220,7 @@ async fn halves_of_messages_on_twelve_links() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_that_are_asked_for_and_never_read() {
-    let mut scene = Scene::start().await;
+    let scene = Scene::start().await;
     let address = scene.address;
     let attacker = move |number: u64| async move {
         let mut peer = Peer::dial("127.0.0.2", address, 100 + number).await?;
@@ -232,7 +239,7 @@ async fn answers_that_are_asked_for_and_never_read() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bytes_that_nobody_asked_for_and_pushes_of_what_is_not_there() {
-    let mut scene = Scene::start().await;
+    let scene = Scene::start().await;
     let address = scene.address;
     let attacker = move |number: u64| async move {
         let mut peer = Peer::dial("127.0.0.2", address, 100 + number).await?;
@@ -248,29 +255,47 @@ async fn bytes_that_nobody_asked_for_and_pushes_of_what_is_not_there() {
         }
         Some(())
     };
-    scene.check_beside("bytes that nobody asked for", (0..4).map(attacker)).await;
+    scene.check_beside("bytes that nobody asked for", [attacker(0)]).await;
     scene.check_after("127.0.0.2").await;
 }
 
 /// As long as they may be, and longer, of the smallest items: read, each takes many times its bytes.
-fn long_lists() -> [Message; 3] {
+fn long_lists() -> [Message; 4] {
     let node = || NodeRef { id: NodeId(4_712), name: String::new(), address: None, site: None };
     let entry =
         ServiceEntry { service: "s".into(), functions: Vec::new(), node: node(), kinds: Kinds::default(), proxy: None };
     let (node, text, branch) = (String::new(), String::new(), Branch::default());
     let key = StepKey { chain: ChainId { origin: NodeId(4_712), number: 1 }, branch: branch.clone(), step: 1 };
     let line = LogLine { step: 1, node, at_us: 0, text, branch, number: 0 };
+    let trace = Some(vec![StepTrace::default(); TRACE_STEPS_MAX]);
     [
         Message::Listing(1, vec![entry.clone(); LISTING_ENTRIES_MAX]),
         Message::Listing(1, vec![entry; 8 * LISTING_ENTRIES_MAX]),
-        Message::Console(key, 0, vec![line; CONSOLE_LINES_MAX]),
+        Message::Console(key.clone(), 0, vec![line; CONSOLE_LINES_MAX]),
+        Message::End(Box::new(End { trace, ..end_of(key) })),
     ]
+}
+
+fn end_of(key: StepKey) -> End {
+    End {
+        key,
+        outcome: Outcome::Done(Value::null()),
+        emitted: 0,
+        path: Vec::new(),
+        trace: None,
+        console: Vec::new(),
+        at: None,
+        hops_left: 0,
+        merged: Vec::new(),
+        cut: false,
+        recording: None,
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_that_become_many_times_their_bytes() {
     const TIMES: usize = 100;
-    let mut scene = Scene::start().await;
+    let scene = Scene::start().await;
     let address = scene.address;
     let attacker = move |number: u64| async move {
         let mut peer = Peer::dial("127.0.0.2", address, 100 + number).await?;
@@ -333,23 +358,36 @@ async fn what_is_said_of_calls_beside_a_link_and_answers_that_are_sent_back() {
         }
     }
     assert_eq!(sent_back, numbers);
-    drop(liar);
+    let again = async move {
+        for number in 0..20_000 {
+            liar.say(Message::Segment(SegmentMessage::NotMapped(number))).await.ok()?;
+        }
+        Some(())
+    };
+    scene.check_beside("answers that are sent back", [again]).await;
     scene.check_after("127.0.0.2").await;
+}
+
+/// Links of this address, as many as there may be, which say nothing.
+async fn idle_links(from: &str, to: SocketAddr, first: u64) -> Vec<Peer> {
+    let mut idle = Vec::new();
+    while let Some(peer) = Peer::dial(from, to, first + idle.len() as u64).await {
+        idle.push(peer);
+        assert!(idle.len() < 1_000, "one address has nearly all links");
+    }
+    println!("{} links of {from}", idle.len());
+    idle
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_links_of_one_address_keep_nobody_else_out() {
-    let mut scene = Scene::start().await;
-    let mut idle = Vec::new();
-    while let Some(peer) = Peer::dial("127.0.0.2", scene.address, 100 + idle.len() as u64).await {
-        idle.push(peer);
-        assert!(idle.len() < 1_000, "one address has nearly all links");
-    }
-    println!("{} links", idle.len());
+    let scene = Scene::start().await;
+    let quiet = scene.quiet().await;
+    let idle = idle_links("127.0.0.2", scene.address, 100).await;
     assert!(Peer::dial("127.0.0.3", scene.address, 99).await.is_some(), "another address gets in");
     let another = nodes::builder("another").join(scene.nodes.place("a")).connect().await.unwrap();
     assert_eq!(run(&another, LOOK, json!("hello")).await.value(), &json!(["a", "hello"]));
-    scene.check().await;
+    quiet.under("idle links of one address", async || scene.check().await).await;
     drop(idle);
     // The node sees that they have gone as soon as it can.
     while Peer::dial("127.0.0.2", scene.address, 98).await.is_none() {
@@ -359,17 +397,105 @@ async fn idle_links_of_one_address_keep_nobody_else_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn idle_links_of_many_addresses_leave_room_for_the_nodes_own_dials() {
+    const ELSEWHERE: &str = r#"import { call } from "catena";
+        export default async () => [await call("a/where", null), await call("c/where", null)];"#;
+    let nodes = Nodes::start(&["b", "a"]).await;
+    let client = nodes.client().await;
+    let good = async || assert_eq!(run(&client, LOOK, json!("hello")).await.value(), &json!(["a", "hello"]));
+    let quiet = Quiet::of(nodes.id("a"), good).await;
+    let address: SocketAddr = nodes.place("a").address.parse().unwrap();
+    let mut idle = Vec::new();
+    for host in 2..6 {
+        idle.extend(idle_links(&format!("127.0.0.{host}"), address, host * 1_000).await);
+    }
+    assert!(Peer::dial("127.0.0.9", address, 99).await.is_none(), "{} links are not all", idle.len());
+    quiet.under("idle links of many addresses", good).await;
+    // It is known at `b` alone, and cannot dial `a`.
+    let mut hidden = Nodes::default();
+    hidden.introduce("b", nodes.place("b").address);
+    hidden.add("c", &[]).await;
+    assert_eq!(run(&client, ELSEWHERE, json!(null)).await.value(), &json!(["a", "c"]), "it dials on its own");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_byte_a_second_in_mid_message_is_not_waited_for() {
+    const LINKS: u64 = 64;
+    /// Far more than a node waits for.
+    const BYTES_MAX: usize = 100;
+    let scene = Scene::start().await;
+    let address = scene.address;
+    let attacker = move |number: u64| async move {
+        let mut peer = Peer::dial("127.0.0.2", address, 100 + number).await?;
+        peer.say_half(30 << 20, 16 << 10).await.ok()?;
+        let frame = Frame::More { id: 1, data: vec![1; 16 << 10].into() }.encode();
+        let mut second = tokio::time::interval(Duration::from_secs(1));
+        for (sent, byte) in frame[..BYTES_MAX].iter().enumerate() {
+            second.tick().await;
+            // It is pinged meanwhile, and does not answer.
+            if peer.stream.write_all(&[*byte]).await.is_err() {
+                return Some(sent);
+            }
+        }
+        None
+    };
+    let ended = scene.check_beside("one byte a second", (0..LINKS).map(attacker)).await;
+    assert!(ended.iter().all(Option::is_some), "some are still waited for: {ended:?}");
+    scene.check_after("127.0.0.2").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_small_hops_in_one_read() {
+    const HOPS: u64 = 2_000;
+    const ROUNDS: u64 = 5;
+    let scene = Scene::start().await;
+    let address = scene.address;
+    let (service, function) = ("a".to_owned(), "where".to_owned());
+    let hop = Hop { service, function, ..captured().await };
+    let attacker = move |number: u64| {
+        let hop = hop.clone();
+        async move {
+            let mut peer = Peer::dial("127.0.0.2", address, 100 + number).await?;
+            let me = NodeRef { id: NodeId(100 + number), name: "attacker".into(), address: None, site: None };
+            for round in 0..ROUNDS {
+                let hops = (1..=HOPS).map(|one| of_chain(&hop, round * HOPS + one, &me)).chain([Message::List(round)]);
+                let bytes: Vec<u8> = hops.flat_map(whole).collect();
+                // What comes back is read while the rest is on its way.
+                let (mut reader, mut writer) = peer.stream.split();
+                let mut sending = std::pin::pin!(writer.write_all(&bytes));
+                loop {
+                    tokio::select! {
+                        sent = &mut sending => break sent.ok()?,
+                        _ = reader.read_buf(&mut peer.bytes) => {}
+                    }
+                }
+                while !matches!(peer.message().await, Message::Listing(..)) {}
+            }
+            Some(())
+        }
+    };
+    let ended = scene.check_beside("many small hops in one read", [attacker(0)]).await;
+    assert!(ended.iter().all(Option::is_some), "a link was closed: {ended:?}");
+    scene.check_after("127.0.0.2").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_greeting_under_a_number_that_is_linked_gets_no_answers() {
-    let mut scene = Scene::start().await;
+    let scene = Scene::start().await;
+    let quiet = scene.quiet().await;
     let mut victim = Peer::dial("127.0.0.2", scene.address, 7).await.unwrap();
     let mut thief = Peer::dial("127.0.0.3", scene.address, 7).await.unwrap();
-    for id in 0..100 {
-        thief.say(echo(1_000 + id, "for the thief")).await.unwrap();
-        victim.say(echo(id, "for the victim")).await.unwrap();
-        let Message::Return(answered, ..) = victim.message().await else { panic!("another message") };
-        assert_eq!(answered, id);
-    }
-    scene.check().await;
-    drop(victim);
+    let theft = async move {
+        for id in 0..100 {
+            thief.say(echo(1_000 + id, "for the thief")).await.unwrap();
+            victim.say(echo(id, "for the victim")).await.unwrap();
+            let Message::Return(answered, ..) = victim.message().await else { panic!("another message") };
+            assert_eq!(answered, id);
+        }
+        // The thief's link is held as long as the victim's.
+        (victim, thief)
+    };
+    let both = quiet.beside("greetings under a taken number", theft, async || scene.check().await).await;
+    drop(both);
     scene.check_after("127.0.0.2").await;
 }

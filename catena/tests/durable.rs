@@ -2,6 +2,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod common;
+#[allow(dead_code, reason = "these tests need less of it")]
+#[path = "processes/latency.rs"]
+mod latency;
+#[allow(dead_code, reason = "the process of these tests is another")]
+#[path = "processes/process.rs"]
+mod process;
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -13,6 +19,7 @@ use std::{
 
 use catena::{Client, Context, Exception, Node, Place, Policy, RunOptions, Service, to_value};
 use common::SANDBOX;
+use latency::Quiet;
 use serde_json::{Value as Json, json};
 
 /// Where the process under test finds its folder; without it this program is the test.
@@ -186,12 +193,19 @@ async fn a_disk_that_was_full_and_a_folder_that_was_deleted_stop_durable_functio
     let effects = || std::fs::read_to_string(dir.path().join("effects")).unwrap_or_default().lines().count();
     assert_eq!(run("deposit").await.unwrap(), json!(7));
 
+    let look = async || assert_eq!(run("look").await.unwrap(), json!("seen"), "others go on");
+    let quiet = Quiet::of(bank.0.id(), look).await;
     bank.may_write("0");
-    for _ in 0..3 {
-        let why = run("deposit").await.unwrap_err();
-        assert!(!why.unknown && why.message.contains("step store cannot be used"), "{why}");
-        assert_eq!(run("look").await.unwrap(), json!("seen"), "others go on");
-    }
+    let deposits = {
+        let client = client.clone();
+        async move {
+            for _ in 0..20 {
+                let why = client.run(&code, "deposit").await.unwrap().value::<Json>().await.unwrap_err();
+                assert!(!why.unknown && why.message.contains("step store cannot be used"), "{why}");
+            }
+        }
+    };
+    quiet.beside("a step store whose disk is full", deposits, look).await;
     assert_eq!(effects(), 1, "nothing was done");
     bank.may_write("unlimited");
     let mended = async {

@@ -157,7 +157,13 @@ impl Peers {
 
     /// Everything known, by name.
     pub(crate) fn all(&self) -> Vec<ServiceEntry> {
-        self.services.read().unwrap_or_else(PoisonError::into_inner).values().flatten().cloned().collect()
+        self.first(usize::MAX)
+    }
+
+    /// So much of it: whoever asks again and again what is known costs no more than what he is told.
+    pub(super) fn first(&self, entries_max: usize) -> Vec<ServiceEntry> {
+        let services = self.services.read().unwrap_or_else(PoisonError::into_inner);
+        services.values().flatten().take(entries_max).cloned().collect()
     }
 }
 

@@ -400,7 +400,7 @@ impl Shell {
 
     fn serve_listing(self: &Arc<Self>, id: u64, to: Arc<NodeRef>) {
         let mut entries = self.own_services();
-        entries.extend(self.peers.all());
+        entries.extend(self.peers.first(super::mesh::LISTING_ENTRIES_MAX));
         self.tell(to, Message::listing(id, entries));
     }
 

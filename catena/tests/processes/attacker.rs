@@ -1,8 +1,11 @@
 //! A peer that speaks the protocol, and keeps to nothing else.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex as Lock,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use catena::{NodeId, NodeRef, ServiceEntry, exceptions};
@@ -20,14 +23,15 @@ use crate::{
     process::PATIENCE,
 };
 
-/// What its links bring and somebody may want to know: hops, calls that may be answered many times, and listings; and how many hops of its own were taken over or not.
+/// What its links bring and somebody may want to know: hops, calls, and listings; and what became of its own hops and chains.
 struct Heard(mpsc::Sender<Message>, Arc<Answered>);
 
-/// How many hops were accepted, and how many were refused for want of room.
+/// How many hops were accepted, how many were refused for want of room, and which chains have ended.
 #[derive(Default)]
 struct Answered {
     accepted: AtomicUsize,
     overloaded: AtomicUsize,
+    ended: Lock<BTreeSet<u128>>,
     more: Notify,
 }
 
@@ -41,7 +45,7 @@ impl Handler for Heard {
         let Incoming::Whole(message) = incoming else { return };
         let message = Message::decode(Encoded { head: message.head, tail: message.tail });
         match message {
-            Ok(message @ (Message::Hop(_) | Message::Ask { .. } | Message::Listing(..))) => {
+            Ok(message @ (Message::Hop(_) | Message::Ask { .. } | Message::Call { .. } | Message::Listing(..))) => {
                 self.0.try_send(message).expect("they are read")
             }
             Ok(Message::Accepted(_)) => {
@@ -49,6 +53,9 @@ impl Handler for Heard {
             }
             Ok(Message::Refused(_, why)) if why.name == exceptions::OVERLOADED => {
                 self.1.overloaded.fetch_add(1, Ordering::SeqCst);
+            }
+            Ok(Message::End(end)) => {
+                self.1.ended.lock().unwrap().insert(end.key.chain.number);
             }
             _ => return,
         }
@@ -120,6 +127,16 @@ impl Attacker {
             }
         };
         timeout(PATIENCE, all).await.expect("an answer to each hop")
+    }
+
+    /// Until so many of its chains have ended.
+    pub(crate) async fn ended(&self, chains: usize) {
+        let all = async {
+            while self.answered.ended.lock().unwrap().len() < chains {
+                self.answered.more.notified().await;
+            }
+        };
+        timeout(PATIENCE, all).await.expect("its chains end");
     }
 
     /// Until the node has read all that was sent over this link: it answers what comes after that.

@@ -1,8 +1,13 @@
 //! What one peer can do to a node: whatever that is, a good chain beside it goes on, and all is as before when it has gone.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+mod heavy;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Instant,
 };
 
 use catena::{Client, NodeId, NodeRef, exceptions};
@@ -10,14 +15,14 @@ use catena_net::Message as Frames;
 use catena_wire::{Branch, ChainId, Message, StepKey};
 use futures_util::{StreamExt, future::join_all, stream::FuturesUnordered};
 use serde_json::{Value as Json, json};
-
 use tokio::time::timeout;
 
 use crate::{
     attacker::{Attacker, entry, send},
     latency::Quiet,
+    logged::LOGGED,
     nodes::{Nodes, ask, begin, builder, run},
-    process::PATIENCE,
+    process::{PATIENCE, resident_bytes_max},
 };
 
 const BOTH: &str = r#"import { call } from "catena";
@@ -29,17 +34,21 @@ async fn good(client: &Client, times: usize) {
     }
 }
 
+/// How long good chains take by themselves.
+async fn quiet(nodes: &Nodes, client: &Client) -> Quiet {
+    Quiet::of(nodes.id("a"), async || good(client, 1).await).await
+}
+
 /// Good chains, by themselves and then beside an attack.
 async fn beside<T: Send + 'static>(
-    client: &Client,
+    (nodes, client): (&Nodes, &Client),
     attack: &str,
     attacking: impl Future<Output = T> + Send + 'static,
 ) -> T {
-    let quiet = Quiet::of(async || good(client, 1).await).await;
-    quiet.beside(attack, attacking, async || good(client, 1).await).await
+    quiet(nodes, client).await.beside(attack, attacking, async || good(client, 1).await).await
 }
 
-/// Nodes `a` and `b`, and a client of both.
+/// Nodes `a`, which is attacked, and `b`, and a client of both.
 async fn stage() -> (Nodes, Client) {
     let (nodes, client) = Nodes::patient(&["a", "b"]).await;
     good(&client, 1).await;
@@ -82,7 +91,7 @@ async fn a_stranger_cannot_have_addresses_of_its_choice_dialled() {
         attacker.is_read(&link).await;
         (attacker, link)
     };
-    let _attacker = beside(&client, "look-ups with foreign addresses", attack).await;
+    let _attacker = beside((&nodes, &client), "look-ups with foreign addresses", attack).await;
     // By then most of them would have been dialled.
     good(&client, 100).await;
     let knocks = knocks.load(Ordering::SeqCst);
@@ -91,21 +100,33 @@ async fn a_stranger_cannot_have_addresses_of_its_choice_dialled() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn names_are_few_for_each_link_and_gone_with_it() {
+    const ATTACKERS: u64 = 116;
+    /// As many as a greeting has room for.
+    const NAMES: usize = 700;
+    /// Of them, those that a node takes.
+    const KNOWN_MAX: usize = 256;
     let (nodes, client) = stage().await;
+    let alone = quiet(&nodes, &client).await;
     let before = told_to_a_newcomer(&nodes).await.len();
-    let attackers = (0..8).map(async |number| {
-        let name = format!("attacker{number}");
-        let announces = |node: &NodeRef| (0..700).map(|one| entry(&format!("{name}.{one}"), node)).collect();
-        let attacker = Attacker::start(1_000 + number, &name, announces).await;
-        let link = attacker.link(&nodes.place("a")).await;
-        attacker.is_read(&link).await;
-        attacker
-    });
-    let attackers = join_all(attackers).await;
+    let place = nodes.place("a");
+    let attacker = |number: u64| {
+        let place = place.clone();
+        async move {
+            let name = format!("attacker{number}");
+            let announces = |node: &NodeRef| (0..NAMES).map(|one| entry(&format!("{name}.{one}"), node)).collect();
+            let attacker = Attacker::start(1_000 + number, &name, announces).await;
+            let link = attacker.link(&place).await;
+            attacker.is_read(&link).await;
+            attacker
+        }
+    };
+    let first = attacker(0).await;
     let known = told_to_a_newcomer(&nodes).await.len();
-    assert!(known <= before + 8 * 256, "{known} names");
-    good(&client, 10).await;
-    for attacker in attackers {
+    assert!(known <= before + KNOWN_MAX, "{known} names");
+    let others = join_all((1..ATTACKERS).map(attacker));
+    let others = alone.beside("announced names", others, async || good(&client, 1).await).await;
+    alone.under("announced names, once they are known", async || good(&client, 1).await).await;
+    for attacker in others.into_iter().chain([first]) {
         attacker.endpoint.close(std::time::Duration::from_secs(1)).await;
     }
     let gone = async {
@@ -121,6 +142,7 @@ async fn names_are_few_for_each_link_and_gone_with_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_announces_for_another_node_or_greets_as_one() {
     let (nodes, client) = stage().await;
+    let alone = quiet(&nodes, &client).await;
     let known = told_to_a_newcomer(&nodes).await;
     let find = |name: &str| known.iter().find(|(service, _)| service == name).unwrap().1.clone();
     let (a, b) = (find("a"), find("b"));
@@ -148,20 +170,31 @@ async fn nobody_announces_for_another_node_or_greets_as_one() {
         let newcomer = builder("newcomer").join(nodes.place("a")).connect().await.unwrap();
         good(&newcomer, 1).await;
     }
+    alone.under("announcements for another node", async || good(&client, 1).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_read_is_dropped_and_hurts_nobody() {
-    let (nodes, client) = stage().await;
+    const MESSAGES: u32 = 20_000;
+    const LINES_PER_S_MAX: u64 = 5;
+    let (mut nodes, client) = Nodes::patient_with(&["a", "b"], &[LOGGED]).await;
+    let alone = quiet(&nodes, &client).await;
     let attacker = Attacker::start(4_242, "attacker", |_| Vec::new()).await;
     let link = attacker.link(&nodes.place("a")).await;
+    let began = Instant::now();
     let attack = async move {
-        for number in 0..20_000_u32 {
+        for number in 0..MESSAGES {
             link.send(Frames::head([&[0xff][..], &number.to_be_bytes()].concat())).await.unwrap();
         }
         attacker.is_read(&link).await;
     };
-    beside(&client, "messages that cannot be read", attack).await;
+    alone.beside("messages that cannot be read", attack, async || good(&client, 1).await).await;
+    // In each second it has begun.
+    let lines_max = LINES_PER_S_MAX * (began.elapsed().as_secs() + 2);
+    ask::<u32>(&client, "a", "note", json!({ "text": "all" })).await;
+    let lines = nodes.process("a").counts("a message was dropped", "a noted all").await;
+    println!("{lines} lines of the log");
+    assert!((1..=lines_max).contains(&(lines as u64)), "{lines} lines of the log");
     good(&client, 10).await;
 }
 
@@ -177,22 +210,26 @@ const LARGE: &str = r#"import { call, emit } from "catena";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn guests_share_one_bound_of_memory() {
+    const MORE_BYTES_MAX: u64 = 700 << 20;
     let (mut nodes, client) = stage().await;
-    let resident = |nodes: &mut Nodes| nodes.process("a").resident_bytes();
-    let before = resident(&mut nodes);
-    let chains: Vec<_> = (0..40).map(|_| begin(&client, LARGE, json!("x"))).collect();
-    // Those that do not fit end while the others wait.
-    let mut chains = FuturesUnordered::from_iter(chains);
-    let mut refused = 0;
-    while refused < 30 {
-        let ended = chains.next().await.expect("a chain").unwrap();
-        let why = ended.why();
-        assert_eq!(why.name, exceptions::OVERLOADED, "{why}");
-        assert!(why.message.contains("guests_bytes_max"), "{why}");
-        refused += 1;
-        assert!(resident(&mut nodes) < before + (700 << 20), "{} MiB", resident(&mut nodes) >> 20);
-    }
-    good(&client, 10).await;
+    let alone = quiet(&nodes, &client).await;
+    let before = nodes.process("a").resident_bytes();
+    let hostile = client.clone();
+    let attack = async move {
+        // Those that do not fit end while the others wait.
+        let mut chains: FuturesUnordered<_> = (0..40).map(|_| begin(&hostile, LARGE, json!("x"))).collect();
+        for _ in 0..30 {
+            let ended = chains.next().await.expect("a chain").unwrap();
+            let why = ended.why();
+            assert_eq!(why.name, exceptions::OVERLOADED, "{why}");
+            assert!(why.message.contains("guests_bytes_max"), "{why}");
+        }
+        chains
+    };
+    let mut chains = alone.beside("chains that grow", attack, async || good(&client, 1).await).await;
+    alone.under("chains that have grown, and wait", async || good(&client, 1).await).await;
+    let more = resident_bytes_max(nodes.id("a")).saturating_sub(before);
+    assert!(more < MORE_BYTES_MAX, "{} MiB more", more >> 20);
     ask::<()>(&client, "a", "open", Json::Null).await;
     while let Some(ended) = chains.next().await {
         let ended = ended.unwrap();

@@ -1,40 +1,64 @@
-//! How long a good chain takes while somebody attacks, beside how long it takes otherwise: a figure that `make hostile` gathers, and on which no test depends.
+//! How long a good chain takes while somebody attacks, beside how long it takes otherwise, and the most memory that the node under attack has held: figures
+//! that `make hostile` gathers, and on which no test depends.
 
 use std::{
     future::Future,
     time::{Duration, Instant},
 };
 
+use crate::process::resident_bytes_max;
+
 const QUIET_CHAINS: usize = 40;
 
-/// How long a good chain takes when nobody attacks, the median.
-pub(crate) struct Quiet(Duration);
+/// How long a good chain takes when nobody attacks.
+pub(crate) struct Quiet {
+    median: Duration,
+    /// The process that is to be attacked.
+    node: u32,
+}
 
 impl Quiet {
-    pub(crate) async fn of(mut good: impl AsyncFnMut()) -> Self {
-        let mut took = Vec::new();
-        for _ in 0..QUIET_CHAINS {
-            took.push(timed(&mut good).await);
-        }
-        Self(median(took))
+    pub(crate) async fn of(node: u32, mut good: impl AsyncFnMut()) -> Self {
+        Self { median: median(some(&mut good).await), node }
     }
 
-    /// Good chains one after the other for as long as the attack lasts, one at least. Returns what the attack came to.
+    /// Good chains one after the other for as long as the attack lasts, one at least. Returns what the attack came to. It has a thread of its own: the good client
+    /// does not wait for its attackers' turns.
     pub(crate) async fn beside<T: Send + 'static>(
         &self,
         attack: &str,
         attacking: impl Future<Output = T> + Send + 'static,
         mut good: impl AsyncFnMut(),
     ) -> T {
-        let attacking = tokio::spawn(attacking);
+        let runtime = tokio::runtime::Handle::current();
+        let attacking = tokio::task::spawn_blocking(move || runtime.block_on(attacking));
         let mut took = vec![timed(&mut good).await];
         while !attacking.is_finished() {
             took.push(timed(&mut good).await);
         }
-        let (chains, quiet_us) = (took.len(), self.0.as_micros());
-        println!("beside {attack}: chains {chains}, quiet_us {quiet_us}, beside_us {}", median(took).as_micros());
+        self.say(attack, took);
         attacking.await.unwrap()
     }
+
+    /// As many good chains as without, while what was done to the node lasts.
+    pub(crate) async fn under(&self, attack: &str, mut good: impl AsyncFnMut()) {
+        let took = some(&mut good).await;
+        self.say(attack, took);
+    }
+
+    fn say(&self, attack: &str, took: Vec<Duration>) {
+        let (chains, quiet_us) = (took.len(), self.median.as_micros());
+        let (beside_us, mib) = (median(took).as_micros(), resident_bytes_max(self.node) >> 20);
+        println!("beside {attack}: chains {chains}, quiet_us {quiet_us}, beside_us {beside_us}, memory_mib {mib}");
+    }
+}
+
+async fn some(good: &mut impl AsyncFnMut()) -> Vec<Duration> {
+    let mut took = Vec::new();
+    for _ in 0..QUIET_CHAINS {
+        took.push(timed(good).await);
+    }
+    took
 }
 
 async fn timed(good: &mut impl AsyncFnMut()) -> Duration {

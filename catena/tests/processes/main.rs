@@ -7,6 +7,7 @@ mod arriving;
 mod attacker;
 mod attacking;
 mod blobs;
+mod clock;
 mod composing;
 mod endless;
 mod entering;
@@ -14,11 +15,13 @@ mod fetching;
 #[path = "../common/held.rs"]
 mod held;
 mod latency;
+mod logged;
 mod losing;
 mod merging;
 #[path = "../../examples/node/main.rs"]
 mod node;
 mod nodes;
+#[allow(dead_code)]
 mod process;
 mod relay;
 mod segments;
@@ -27,7 +30,10 @@ mod unruly;
 /// The process that the tests start. Run as a test it is over at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn process() {
-    if let Some(arguments) = process::arguments() {
+    if let Some(mut arguments) = process::arguments() {
+        if arguments.pop_if(|last| last.as_str() == logged::LOGGED).is_some() {
+            logged::begin();
+        }
         node::serve(arguments.into_iter()).await.unwrap();
     }
 }

@@ -1,6 +1,6 @@
 //! Nodes of the example `node`, each a process of its own, and their client.
 
-use std::{collections::BTreeMap, sync::LazyLock};
+use std::{collections::BTreeMap, path::PathBuf, sync::LazyLock};
 
 use catena::{Client, Exception, NodeBuilder, Place, RunOptions, Sandbox, SandboxConfig, from_value, to_value};
 use serde::de::DeserializeOwned;
@@ -43,9 +43,15 @@ impl Nodes {
 
     /// The same, and with a client of all of them: for what keeps a node busy, and is no reason to give it up.
     pub(crate) async fn patient(names: &[&str]) -> (Self, Client) {
+        Self::patient_with(names, &[]).await
+    }
+
+    /// These, each with these arguments besides.
+    pub(crate) async fn patient_with(names: &[&str], more: &[&str]) -> (Self, Client) {
         let mut nodes = Self::default();
+        let beat = PATIENT_BEAT_MS.to_string();
         for name in names {
-            nodes.add(name, &["--beat-ms", &PATIENT_BEAT_MS.to_string()]).await;
+            nodes.add(name, &[&["--beat-ms", &beat], more].concat()).await;
         }
         let client = builder("client").policy(beating(PATIENT_BEAT_MS));
         let client =
@@ -55,6 +61,16 @@ impl Nodes {
 
     /// One more, with these arguments besides.
     pub(crate) async fn add(&mut self, name: &str, more: &[&str]) {
+        self.add_in([], name, more).await;
+    }
+
+    /// The same, with this in the environment of its process.
+    pub(crate) async fn add_in<const N: usize>(
+        &mut self,
+        environment: [(&str, PathBuf); N],
+        name: &str,
+        more: &[&str],
+    ) {
         let beat = BEAT_MS.to_string();
         let mut arguments =
             vec!["--name", name, "--listen", "127.0.0.1:0", "--cache", CACHE, "--beat-ms", beat.as_str()];
@@ -62,7 +78,7 @@ impl Nodes {
             arguments.extend(["--join", address]);
         }
         arguments.extend(more);
-        let mut process = Process::start(&arguments);
+        let mut process = Process::start(environment, &arguments);
         let address = process.says("ready ").await;
         self.addresses.insert(name.to_owned(), address);
         self.processes.insert(name.to_owned(), process);
@@ -89,6 +105,11 @@ impl Nodes {
 
     pub(crate) fn process(&mut self, name: &str) -> &mut Process {
         self.processes.get_mut(name).expect("a node that runs")
+    }
+
+    /// The number of its process.
+    pub(crate) fn id(&self, name: &str) -> u32 {
+        self.processes[name].id()
     }
 
     /// The node that first has this in a line. What they said before is passed over.

@@ -1,6 +1,6 @@
 //! Processes that are this test program once more, waited for by what they print; never by sleeping.
 
-use std::{process::Stdio, time::Duration};
+use std::{path::PathBuf, process::Stdio, time::Duration};
 
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines},
@@ -27,10 +27,10 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Runs the test `process` of this program with these arguments.
-    pub(crate) fn start(arguments: &[&str]) -> Self {
+    /// Runs the test `process` of this program with these arguments, and this in its environment.
+    pub(crate) fn start<const N: usize>(environment: [(&str, PathBuf); N], arguments: &[&str]) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["process", "--exact", "--nocapture"]).env(ARGUMENTS, arguments.join("\n"));
+        command.args(["process", "--exact", "--nocapture"]).env(ARGUMENTS, arguments.join("\n")).envs(environment);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, lines }
@@ -49,12 +49,32 @@ impl Process {
         timeout(PATIENCE, found).await.unwrap_or_else(|_| panic!("it did not say {what:?}"))
     }
 
+    /// Reads on to a line that has `end` in it: how many before it have this in them.
+    pub(crate) async fn counts(&mut self, what: &str, end: &str) -> usize {
+        let counted = async {
+            let mut count = 0;
+            while let Some(line) = self.lines.next_line().await.unwrap() {
+                if line.contains(end) {
+                    return count;
+                }
+                count += usize::from(line.contains(what));
+            }
+            panic!("it ended before it said {end:?}")
+        };
+        timeout(PATIENCE, counted).await.unwrap_or_else(|_| panic!("it did not say {end:?}"))
+    }
+
     /// Bytes of memory that it holds.
     pub(crate) fn resident_bytes(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id().expect("a process that runs")));
-        let status = status.unwrap();
-        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("what it holds");
-        resident.trim_end_matches(" kB").trim().parse::<u64>().unwrap() << 10
+        resident_bytes(self.id())
+    }
+
+    /// Processor time that it has taken, in ticks of the system: hundredths of a second.
+    pub(crate) fn busy_ticks(&self) -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id())).unwrap();
+        let (_, after_name) = stat.rsplit_once(')').expect("its name");
+        // The fields `utime` and `stime`, the 14th and 15th of all.
+        after_name.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
     }
 
     /// Sends a signal by its name, such as `STOP`.
@@ -72,4 +92,20 @@ impl Process {
     pub(crate) async fn kill(mut self) {
         self.child.kill().await.unwrap();
     }
+}
+
+/// Bytes of memory that a process holds.
+pub(crate) fn resident_bytes(process: u32) -> u64 {
+    status(process, "VmRSS:")
+}
+
+/// The most that it has held so far.
+pub(crate) fn resident_bytes_max(process: u32) -> u64 {
+    status(process, "VmHWM:")
+}
+
+fn status(process: u32, what: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(what)).expect("what it holds");
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }

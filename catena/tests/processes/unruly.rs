@@ -1,14 +1,16 @@
 //! Input that no good peer gives: repetitions, from a socket that was not read for long, too; a state that never comes; an origin whose link comes and goes;
 //! two nodes of one name; ids that are forged or guessed. Nothing is done twice, nothing is lost, and nobody else is hurt.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use catena::{ChainId, Client, Exception, Fault, Node, Place, Reply, RunOptions, Service, exceptions, to_value};
 use catena_wire::{Branch, Brought, End, Hop, Message, Outcome, StepKey, Value};
+use futures_util::stream;
 use serde_json::{Value as Json, json};
 
 use crate::{
     attacker::{Attacker, captured, of_chain, send},
+    clock::Clock,
     nodes::{Nodes, SANDBOX, ask, begin, builder, run},
     process::PATIENCE,
     relay::Relay,
@@ -59,10 +61,9 @@ async fn what_a_peer_says_twice_is_done_once() {
     assert_eq!((count(&client, "hop").await, count(&client, "call").await), (20, 20));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_slept_knows_what_it_did_before() {
-    // Longer than the node remembers a step.
-    const SLEEP: Duration = Duration::from_millis(4_000);
+/// A node that remembers steps for three seconds sleeps for so long, in mid-life: its clock jumps. What was said to it meanwhile waits in its socket, or its link
+/// breaks over it.
+async fn sleeps(sleep: Duration, breaks: bool) {
     let mut nodes = Nodes::default();
     nodes.add("a", &["--ttl-ms", "3000"]).await;
     let client = nodes.client().await;
@@ -72,14 +73,171 @@ async fn a_node_that_slept_knows_what_it_did_before() {
     send(&link, of_chain(&hop, 1, &attacker.node)).await;
     nodes.process("a").says("a noted once").await;
     nodes.process("a").signal("STOP").await;
-    // These wait in its socket.
     for _ in 0..3 {
         send(&link, of_chain(&hop, 1, &attacker.node)).await;
     }
-    tokio::time::sleep(SLEEP).await;
+    tokio::time::sleep(sleep).await;
     nodes.process("a").signal("CONT").await;
+    let link = if breaks {
+        while link.ended().is_none() {
+            tokio::task::yield_now().await;
+        }
+        // It has the old one for a moment yet.
+        loop {
+            if let Ok(link) = attacker.endpoint.link_introduced(&nodes.place("a")).await {
+                break link;
+            }
+        }
+    } else {
+        attacker.is_read(&link).await;
+        link
+    };
+    let client = if breaks { nodes.client().await } else { client };
+    // Twice a second it drops what is old.
+    let awake = Instant::now();
+    while awake.elapsed() < Duration::from_secs(1) {
+        count(&client, "once").await;
+    }
+    let age_us = u64::try_from(sleep.as_micros()).unwrap();
+    send(&link, of_chain(&Hop { age_us, ..hop }, 1, &attacker.node)).await;
     attacker.is_read(&link).await;
     assert_eq!(count(&client, "once").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_slept_for_longer_than_it_remembers_steps_knows_what_it_did_before() {
+    sleeps(Duration::from_secs(4), false).await;
+}
+
+/// An hour is no different: no wait of a node is longer but those for a chain's own time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_slept_for_longer_than_its_links_last_does_nothing_twice() {
+    sleeps(Duration::from_secs(25), true).await;
+}
+
+/// Carries noise to `a` and on to `b`, where it waits.
+const LARGE: &str = r#"import { call } from "catena";
+    export default async (bytes) => {
+        const noise = new Uint32Array(1 << 16);
+        for (let at = 0, x = 1; at < noise.length; at++) noise[at] = x = Math.imul(x, 1664525) + 1013904223;
+        const state = new Uint32Array(bytes / 4);
+        for (let at = 0; at < state.length; at += noise.length) state.set(noise, at);
+        await call("a/where", null);
+        await call("b/note", { text: "large", wait: "before" });
+        return state.length;
+    };"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn neither_large_states_nor_many_refusals_make_a_node_forget_what_it_did() {
+    /// Together more than a node keeps to answer steps once more.
+    const CHAINS: usize = 9;
+    const CARRIED: u64 = 8 << 20;
+    /// More than one peer's share of what a node remembers.
+    const REFUSED: u64 = 66_000;
+    let (mut nodes, client) = Nodes::patient(&["a", "b"]).await;
+    let attacker = Attacker::start(4_242, "attacker", |_| Vec::new()).await;
+    let link = attacker.link(&nodes.place("a")).await;
+    let hop = noting("once", 0).await;
+    send(&link, of_chain(&hop, 1, &attacker.node)).await;
+    attacker.ended(1).await;
+    let again = Hop { age_us: 1_000_000, ..hop.clone() };
+
+    let chains: Vec<_> = (0..CHAINS).map(|_| begin(&client, LARGE, json!(CARRIED))).collect();
+    for _ in 0..CHAINS {
+        nodes.process("b").says("b begins large").await;
+    }
+    send(&link, of_chain(&again, 1, &attacker.node)).await;
+    assert_eq!(attacker.answered(2).await, (2, 0), "what it did is known, and said");
+
+    let refused = Hop { service: "nowhere".into(), ..hop };
+    let another = Attacker::start(4_243, "another", |_| Vec::new()).await;
+    let to_a = another.link(&nodes.place("a")).await;
+    for number in 1..=REFUSED {
+        send(&to_a, of_chain(&refused, number, &another.node)).await;
+    }
+    another.is_read(&to_a).await;
+    send(&link, of_chain(&again, 1, &attacker.node)).await;
+    assert_eq!(attacker.answered(3).await, (3, 0), "refusals of another peer");
+
+    // Its own drive it out; then whether it was done is unknown, and it is not done again.
+    for number in 2..=REFUSED {
+        send(&link, of_chain(&refused, number, &attacker.node)).await;
+    }
+    send(&link, of_chain(&again, 1, &attacker.node)).await;
+    attacker.is_read(&link).await;
+    assert_eq!(count(&client, "once").await, 1);
+    ask::<()>(&client, "b", "open", Json::Null).await;
+    for chain in chains {
+        let ended = chain.await.unwrap();
+        assert_eq!(ended.value(), &json!(CARRIED / 4));
+        assert!(ended.trace.iter().any(|step| step.continuation_bytes >= CARRIED), "{:?}", ended.trace);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sub_chains_are_heard_however_many_there_were_before() {
+    use futures_util::StreamExt;
+    /// More than a node listens to at one time: as many as 27 a second are in ten minutes, the longest that a chain may take.
+    const SUB_CHAINS: usize = 16_384 + 500;
+    const AT_ONCE: usize = 16;
+    let mut nodes = Nodes::default();
+    // It lets go of those that have ended after four of these.
+    nodes.add("z", &["--beat-ms", "50"]).await;
+    let client = nodes.client().await;
+    let source = r#"import { call } from "catena";
+        const source = `import { emit } from "catena"; export default async (number) => { emit(number); return number; };`;
+        export default (input) => call("z/job", { source, input });"#;
+    let code = client.javascript("test.js", source).await.unwrap();
+    let one = async |number: usize| {
+        let ended = client.run(&code, &number).await.unwrap().value::<usize>().await;
+        assert_eq!(ended.unwrap_or_else(|why| panic!("{why}")), number);
+    };
+    let all = stream::iter(0..SUB_CHAINS).map(one).buffer_unordered(AT_ONCE).collect::<Vec<()>>();
+    let heard = async {
+        for _ in 0..SUB_CHAINS {
+            nodes.process("z").says("z heard ").await;
+        }
+    };
+    tokio::join!(all, heard);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_time_of_day_that_jumps_changes_nothing_but_what_is_told_of_it() {
+    const YEAR_S: i64 = 365 * 86_400;
+    let clock = Clock::new();
+    let mut nodes = Nodes::start(&["b"]).await;
+    nodes.add_in(clock.environment(), "a", &[]).await;
+    let client = nodes.client().await;
+    let source = r#"import { call } from "catena";
+        export default async (text) => {
+            await call("b/where", null);
+            await call("a/note", { text, wait: "before" });
+            return [await call("b/where", null), await call("a/count", text)];
+        };"#;
+    let mut last_us = 0;
+    for (text, moved_s) in [("as it is", 0), ("a year on", YEAR_S), ("a year back", -YEAR_S)] {
+        let chain = begin(&client, source, json!(text));
+        nodes.process("a").says(&format!("a begins {text}")).await;
+        // While the chain is there, and again before the next.
+        clock.set(moved_s);
+        ask::<()>(&client, "a", "open", Json::Null).await;
+        let ended = chain.await.unwrap();
+        assert_eq!(ended.value(), &json!(["b", 1]));
+        let at_a = ended.trace.iter().find(|step| step.target == "a/note").expect("its profile");
+        // Whatever a node dates is dated by the clock that it began with.
+        assert!(at_a.arrived_at_us >= last_us, "{} before {last_us}", at_a.arrived_at_us);
+        last_us = at_a.arrived_at_us;
+    }
+    // One that begins under such a clock dates by it, and works with the others.
+    clock.set(YEAR_S);
+    nodes.add_in(clock.environment(), "c", &[]).await;
+    let client = nodes.client().await;
+    let source = r#"import { call } from "catena";
+        export default async () => [await call("a/where", null), await call("c/where", null), await call("b/where", null)];"#;
+    let ended = run(&client, source, Json::Null).await;
+    assert_eq!(ended.value(), &json!(["a", "c", "b"]));
+    let at_c = ended.trace.iter().find(|step| step.target == "c/where").expect("its profile");
+    assert!(at_c.arrived_at_us > last_us + u64::try_from(YEAR_S).unwrap() * 900_000, "the clock was not moved");
 }
 
 #[tokio::test(flavor = "multi_thread")]
