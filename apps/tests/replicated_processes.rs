@@ -59,7 +59,7 @@ impl Stage {
         for (index, name) in NAMES.into_iter().enumerate() {
             let mut arguments = vec![name, folders[index].path().to_str().unwrap()];
             arguments.extend(addresses.iter().map(String::as_str));
-            let mut process = Process::start(&arguments);
+            let mut process = Process::start([], &arguments);
             addresses.push(process.says("ready ").await);
             processes[index] = Some(process);
         }
