@@ -63,7 +63,8 @@ pub struct EndpointConfig {
     pub ping_interval_ms: u64,
     /// This many pings in a row without any byte in return: the link is lost. Default 3.
     pub pings_missed_max: u32,
-    /// How long a lazy message may wait for company: its receiver waits for seconds before it asks. Default 50 ms.
+    /// How long a lazy message may wait for company. Default 5 ms: until an acceptance has come, the loss of the node that sent it leaves unsure whether it
+    /// had taken the hop.
     pub lazy_ms_max: u64,
 }
 
@@ -92,7 +93,7 @@ impl Default for EndpointConfig {
             hello_bytes_max: 65 << 10,
             ping_interval_ms: 5_000,
             pings_missed_max: 3,
-            lazy_ms_max: 50,
+            lazy_ms_max: 5,
         }
     }
 }

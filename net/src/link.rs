@@ -240,7 +240,7 @@ impl Link {
         Ok(())
     }
 
-    /// Queues a small message for the next flush, at the latest after `lazy_ms_max` (50 ms). Order with other small
+    /// Queues a small message for the next flush, at the latest after `lazy_ms_max` (5 ms). Order with other small
     /// messages is kept. A message of another lane is sent at once instead.
     ///
     /// # Errors

@@ -150,7 +150,7 @@ async fn an_idle_link_between_live_nodes_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lazy_messages_go_after_fifty_milliseconds_or_with_the_next() {
+async fn lazy_messages_go_after_five_milliseconds_or_with_the_next() {
     let memory = Memory::new(STREAM_BYTES);
     let (_server, mut at_server) = bind(memory.config(Some(1)), identity(1, None)).await;
     let (client, _events) = bind(memory.config(None), identity(2, None)).await;
@@ -163,7 +163,7 @@ async fn lazy_messages_go_after_fifty_milliseconds_or_with_the_next() {
         link.send_lazily(Message::head(&b"alone"[..])).unwrap();
         at_server.message().await;
         let waited = start.elapsed();
-        assert!((Duration::from_millis(49)..=Duration::from_millis(52)).contains(&waited), "{waited:?}");
+        assert!((Duration::from_millis(4)..=Duration::from_millis(7)).contains(&waited), "{waited:?}");
 
         let start = tokio::time::Instant::now();
         link.send_lazily(Message::head(&b"first"[..])).unwrap();

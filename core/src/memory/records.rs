@@ -22,7 +22,7 @@ struct Place([u64; 3]);
 #[derive(Clone, Debug)]
 enum Steps {
     One(Box<(StepKey, StepRecord)>),
-    Many(Box<BTreeMap<StepKey, StepRecord>>),
+    Many(BTreeMap<StepKey, StepRecord>),
 }
 
 impl Place {
@@ -109,7 +109,7 @@ impl Steps {
             Self::One(one) if one.0 == key => Some(core::mem::replace(&mut one.1, record)),
             Self::Many(many) => many.insert(key, record),
             Self::One(_) => {
-                if let Self::One(one) = core::mem::replace(self, Self::Many(Box::default()))
+                if let Self::One(one) = core::mem::replace(self, Self::Many(BTreeMap::new()))
                     && let Self::Many(many) = self
                 {
                     many.extend([*one, (key, record)]);
