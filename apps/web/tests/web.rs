@@ -271,11 +271,11 @@ async fn the_first_part_of_a_body_travels_with_its_head() {
 }
 
 /// Sends bytes as they are, and reads until the other side closes.
-#[allow(clippy::disallowed_methods, reason = "it is read up to a limit")]
 async fn raw(proxy: &Proxy, request: &[u8]) -> String {
     raw_at(proxy.address(), request).await
 }
 
+#[allow(clippy::disallowed_methods, reason = "it is read up to a limit")]
 async fn raw_at(address: impl tokio::net::ToSocketAddrs, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(request).await.unwrap();
