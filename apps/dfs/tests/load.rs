@@ -303,7 +303,7 @@ async fn check(works: &[Arc<Work>], turn: usize, reader: &mut Reader) {
 async fn go_on(work: &Work) {
     let from = (work.data.acknowledged(), work.names.acknowledged());
     until("a writer goes on", async || {
-        work.data.acknowledged() >= from.0 + 3 && work.names.acknowledged() >= from.1 + STEPS + 1
+        work.data.acknowledged() >= from.0 + 3 && work.names.acknowledged() > from.1 + STEPS
     })
     .await;
 }
