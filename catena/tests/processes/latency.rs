@@ -24,6 +24,7 @@ impl Quiet {
 
     /// Good chains one after the other for as long as the attack lasts, one at least. Returns what the attack came to. It has a thread of its own: the good client
     /// does not wait for its attackers' turns.
+    #[allow(clippy::disallowed_methods, reason = "a blocking thread waits for nothing else")]
     pub(crate) async fn beside<T: Send + 'static>(
         &self,
         attack: &str,

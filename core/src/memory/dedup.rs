@@ -132,7 +132,7 @@ struct Peer {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DedupTable {
-    records: Records,
+    records: Records<StepRecord>,
     peers: BTreeMap<NodeId, Peer>,
     /// How many records wait in `peers`, and of whom.
     finished: Shares,

@@ -7,12 +7,16 @@ use alloc::{
 };
 use catena_wire::{ChainId, StepKey};
 
-use super::dedup::StepRecord;
-
 /// Records by chain.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Records {
-    chains: BTreeMap<Place, Steps>,
+#[derive(Clone, Debug)]
+pub(super) struct Records<R> {
+    chains: BTreeMap<Place, Steps<R>>,
+}
+
+impl<R> Default for Records<R> {
+    fn default() -> Self {
+        Self { chains: BTreeMap::new() }
+    }
 }
 
 /// A chain's place in the order: its number first, which is drawn at random and tells most apart.
@@ -20,9 +24,9 @@ pub(super) struct Records {
 struct Place([u64; 3]);
 
 #[derive(Clone, Debug)]
-enum Steps {
-    One(Box<(StepKey, StepRecord)>),
-    Many(BTreeMap<StepKey, StepRecord>),
+enum Steps<R> {
+    One(Box<(StepKey, R)>),
+    Many(BTreeMap<StepKey, R>),
 }
 
 impl Place {
@@ -32,15 +36,15 @@ impl Place {
     }
 }
 
-impl Records {
-    pub(super) fn get(&self, key: &StepKey) -> Option<&StepRecord> {
+impl<R> Records<R> {
+    pub(super) fn get(&self, key: &StepKey) -> Option<&R> {
         match self.chains.get(&Place::of(key.chain))? {
             Steps::One(one) => Some(&one.1).filter(|_| one.0 == *key),
             Steps::Many(many) => many.get(key),
         }
     }
 
-    pub(super) fn get_mut(&mut self, key: &StepKey) -> Option<&mut StepRecord> {
+    pub(super) fn get_mut(&mut self, key: &StepKey) -> Option<&mut R> {
         match self.chains.get_mut(&Place::of(key.chain))? {
             Steps::One(one) => Some(&mut one.1).filter(|_| one.0 == *key),
             Steps::Many(many) => many.get_mut(key),
@@ -48,7 +52,7 @@ impl Records {
     }
 
     /// In the order of their keys.
-    pub(super) fn of_chain(&self, chain: ChainId) -> impl Iterator<Item = (&StepKey, &StepRecord)> {
+    pub(super) fn of_chain(&self, chain: ChainId) -> impl Iterator<Item = (&StepKey, &R)> {
         let (one, many) = match self.chains.get(&Place::of(chain)) {
             None => (None, None),
             Some(Steps::One(one)) => (Some((&one.0, &one.1)), None),
@@ -57,7 +61,7 @@ impl Records {
         one.into_iter().chain(many.into_iter().flatten())
     }
 
-    pub(super) fn of_chain_mut(&mut self, chain: ChainId) -> impl Iterator<Item = &mut StepRecord> {
+    pub(super) fn of_chain_mut(&mut self, chain: ChainId) -> impl Iterator<Item = &mut R> {
         let (one, many) = match self.chains.get_mut(&Place::of(chain)) {
             None => (None, None),
             Some(Steps::One(one)) => (Some(&mut one.1), None),
@@ -67,7 +71,7 @@ impl Records {
     }
 
     /// The last of the same branch up to this step.
-    pub(super) fn last_up_to(&self, key: &StepKey) -> Option<(&StepKey, &StepRecord)> {
+    pub(super) fn last_up_to(&self, key: &StepKey) -> Option<(&StepKey, &R)> {
         match self.chains.get(&Place::of(key.chain))? {
             Steps::One(one) => Some((&one.0, &one.1)).filter(|(at, _)| at.branch == key.branch && at.step <= key.step),
             Steps::Many(many) => {
@@ -78,7 +82,7 @@ impl Records {
     }
 
     /// Gives what was there.
-    pub(super) fn insert(&mut self, key: StepKey, record: StepRecord) -> Option<StepRecord> {
+    pub(super) fn insert(&mut self, key: StepKey, record: R) -> Option<R> {
         match self.chains.entry(Place::of(key.chain)) {
             Entry::Vacant(place) => {
                 place.insert(Steps::One(Box::new((key, record))));
@@ -103,8 +107,8 @@ impl Records {
     }
 }
 
-impl Steps {
-    fn insert(&mut self, key: StepKey, record: StepRecord) -> Option<StepRecord> {
+impl<R> Steps<R> {
+    fn insert(&mut self, key: StepKey, record: R) -> Option<R> {
         match self {
             Self::One(one) if one.0 == key => Some(core::mem::replace(&mut one.1, record)),
             Self::Many(many) => many.insert(key, record),
