@@ -3,7 +3,7 @@
 use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
 use catena_wire::{Branch, ChainId, End, Exception, Fault, NodeRef, Outcome, StepKey, Whereabouts, names};
 
-use super::{Detached, EndedDetached, Origin, Started, answers::show, found::Found, liveness::Silence};
+use super::{Detached, EndedDetached, Origin, Started, answers::show, bytes_of, found::Found, liveness::Silence};
 use crate::{Action, Policy, Replied, Time, outbox::Outbox};
 
 /// Chains whose time has come.
@@ -151,14 +151,6 @@ impl Origin {
             self.give_up(out, chain, why);
         }
         overdue
-    }
-}
-
-/// Of the value that it brings.
-pub(super) fn bytes_of(end: &End) -> usize {
-    match &end.outcome {
-        Outcome::Done(value) => value.len_bytes(),
-        Outcome::Threw(_) => 0,
     }
 }
 

@@ -65,7 +65,7 @@ struct Started {
 impl Started {
     /// Of what has come and waits for answers before it.
     fn bytes(&self) -> usize {
-        self.answers.held_bytes() + self.end.as_deref().map_or(0, end::bytes_of)
+        self.answers.held_bytes() + self.end.as_deref().map_or(0, bytes_of)
     }
 
     fn wakes_at(&self) -> Time {
@@ -220,5 +220,13 @@ impl Origin {
         if let Some(trial) = trial {
             self.trials.learn(trial, outcome);
         }
+    }
+}
+
+/// Of the value that it brings.
+fn bytes_of(end: &End) -> usize {
+    match &end.outcome {
+        Outcome::Done(value) => value.len_bytes(),
+        Outcome::Threw(_) => 0,
     }
 }
