@@ -65,7 +65,11 @@ pub(crate) const KEYS: &[(&str, &str, Goal)] = &[
     ("read_tcp_ratio", "READ of 64 bytes over TCP / raw TCP there and back", AtMost(1.15)),
     ("read_rdma_tcp_ratio", "READ of 64 KiB by libfabric's tcp;ofi_rxm / by the link over TCP", Open),
     ("cas_read", "CAS over TCP / READ over TCP", AtMost(1.1)),
-    ("notify_us", "from a WRITE's bytes being there until the task that waits for the notification runs, µs", Open),
+    (
+        "notify_us",
+        "from a WRITE in shared memory until the owner's task that waits for the notification runs, µs",
+        Open,
+    ),
     ("read_cpu_call", "owner's processor time, READ over TCP / client.call", AtMost(0.6)),
     ("read_cpu_tonic", "owner's processor time, READ over TCP / tonic unary", AtMost(0.25)),
     ("read_cpu_shm", "owner's processor time, READ in shared memory / READ over TCP", AtMost(0.01)),

@@ -52,7 +52,7 @@ pub(crate) async fn measure(scale: Scale, summary: &mut Summary) -> Result<(), F
     summary.put_table("table-2", table::of_operations(&access, &notified, &streams));
     summary.put_table("table-3", table::of_names(&naming));
     access.report(summary);
-    summary.put("notify_us", Spread::of(notified.by_link));
+    summary.put("notify_us", Spread::of(notified.shared));
     naming.report(summary);
     streams.report(summary);
     summary.put("short_ratio", short);

@@ -1,13 +1,13 @@
-//! How much later than a WRITE's bytes the owner's waiting task runs. Each access finds both processes asleep, as a notification does.
+//! How long after a WRITE the owner's waiting task runs. Each WRITE finds both processes asleep, as a notification does.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use catena::{Imported, Wish};
 
 use super::{
     owner::{NOTIFIED_AT, STAMP_AT, monotonic_ns},
-    peers::{Job, Peers},
+    peers::Peers,
 };
 use crate::{
     Failure,
@@ -20,7 +20,7 @@ const APART: Duration = Duration::from_millis(1);
 
 /// Microseconds, by block.
 pub(super) struct Notified {
-    /// From a WRITE by the link until the task that waits for the notification runs, less half of what a READ takes there and back.
+    /// From a WRITE by the link until the task that waits for the notification runs: its bytes' way included.
     pub(super) by_link: Vec<f64>,
     /// The same after a WRITE in shared memory, which itself takes no time to speak of.
     pub(super) shared: Vec<f64>,
@@ -28,16 +28,12 @@ pub(super) struct Notified {
 
 pub(super) async fn measure(peers: &Peers, blocks: usize) -> Result<Notified, Failure> {
     let block = || async {
-        let (mut reads, mut by_link, mut shared) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut by_link, mut shared) = (Vec::new(), Vec::new());
         for _ in 0..IN_A_BLOCK {
-            tokio::time::sleep(APART).await;
-            let began = Instant::now();
-            peers.once(Job::Read).await?;
-            reads.push(began.elapsed().as_secs_f64() * 1e6);
             by_link.push(notified_after_us(peers, &peers.words).await?);
             shared.push(notified_after_us(peers, &peers.words_shared).await?);
         }
-        Ok([Spread::of(by_link).median - Spread::of(reads).median / 2.0, Spread::of(shared).median])
+        Ok([Spread::of(by_link).median, Spread::of(shared).median])
     };
     let [by_link, shared] = in_rounds(blocks, block).await?;
     Ok(Notified { by_link, shared })
