@@ -20,14 +20,13 @@ mod process;
 
 use std::{net::SocketAddr, time::Duration};
 
-use attacker::{captured, of_chain};
+use attacker::{captured, end_of, of_chain};
 use bytes::{Bytes, BytesMut};
 use catena::{Client, NodeId, NodeRef};
 use catena_net::{Frame, Hello, Identity, Limits, Message as Parts, decode_hello, encode_hello};
 use catena_wire::{
     At, Branch, Budget, Buffer, CONSOLE_LINES_MAX, ChainId, Encoded, End, Hop, Kinds, LISTING_ENTRIES_MAX, Lent,
-    LogLine, Message, Outcome, SegmentMessage, SegmentRefusal, ServiceEntry, StepKey, StepTrace, TRACE_STEPS_MAX,
-    Value,
+    LogLine, Message, SegmentMessage, SegmentRefusal, ServiceEntry, StepKey, StepTrace, TRACE_STEPS_MAX,
 };
 use futures_util::future::join_all;
 use latency::Quiet;
@@ -274,22 +273,6 @@ fn long_lists() -> [Message; 4] {
         Message::Console(key.clone(), 0, vec![line; CONSOLE_LINES_MAX]),
         Message::End(Box::new(End { trace, ..end_of(key) })),
     ]
-}
-
-fn end_of(key: StepKey) -> End {
-    End {
-        key,
-        outcome: Outcome::Done(Value::null()),
-        emitted: 0,
-        path: Vec::new(),
-        trace: None,
-        console: Vec::new(),
-        at: None,
-        hops_left: 0,
-        merged: Vec::new(),
-        cut: false,
-        recording: None,
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

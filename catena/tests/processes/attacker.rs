@@ -10,7 +10,7 @@ use std::{
 
 use catena::{NodeId, NodeRef, ServiceEntry, exceptions};
 use catena_net::{Endpoint, EndpointConfig, Handler, Identity, Incoming, Link, LinkError, Message as Frames, Place};
-use catena_wire::{Encoded, Hello, Hop, Kinds, Message};
+use catena_wire::{Encoded, End, Hello, Hop, Kinds, Message, Outcome, StepKey, Value};
 use serde_json::Value as Json;
 use tokio::{
     sync::{Mutex, Notify, mpsc},
@@ -174,4 +174,21 @@ pub(crate) fn of_chain(hop: &Hop, number: u64, origin: &NodeRef) -> Message {
     hop.header.origin = origin.clone().into();
     hop.header.entry = None;
     Message::Hop(Box::new(hop))
+}
+
+/// That a step came to nothing and was all there was of its chain.
+pub(crate) fn end_of(key: StepKey) -> End {
+    End {
+        key,
+        outcome: Outcome::Done(Value::null()),
+        emitted: 0,
+        path: Vec::new(),
+        trace: None,
+        console: Vec::new(),
+        at: None,
+        hops_left: 0,
+        merged: Vec::new(),
+        cut: false,
+        recording: None,
+    }
 }

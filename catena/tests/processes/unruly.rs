@@ -9,7 +9,7 @@ use futures_util::stream;
 use serde_json::{Value as Json, json};
 
 use crate::{
-    attacker::{Attacker, captured, of_chain, send},
+    attacker::{Attacker, captured, end_of, of_chain, send},
     clock::Clock,
     nodes::{Nodes, SANDBOX, ask, begin, builder, run},
     process::PATIENCE,
@@ -349,19 +349,7 @@ async fn forged_and_guessed_ids_touch_nobodys_chain() {
     for number in 0..2_000 {
         let key = StepKey { chain: ChainId { number: number.into(), ..chain }, branch: Branch::root(), step: 3 };
         let partial = Message::Partial { key: key.clone(), number: 0, value: Value::null(), to: 0 };
-        let end = End {
-            key,
-            outcome: done(),
-            emitted: 0,
-            path: vec!["a".into()],
-            trace: None,
-            console: Vec::new(),
-            at: None,
-            hops_left: 0,
-            merged: Vec::new(),
-            cut: false,
-            recording: None,
-        };
+        let end = End { path: vec!["a".into()], ..end_of(key) };
         for guess in [partial, Message::End(Box::new(end)), Message::Return(number, done(), Brought::default())] {
             send(&to_origin, guess).await;
         }

@@ -39,7 +39,7 @@ impl Node {
         self.ground.check_share("chains begun", by, own, all, policy.chains_started_max)?;
         let chain = ChainId { origin: self.ground.me.id, number };
         if self.origin.awaits(chain) {
-            return Err(super::taken(chain));
+            return Err(taken(chain));
         }
         let budget = plan.budget.narrowed_to(policy.budget_max);
         let adaptive = plan.mode == Mode::Adaptive;
@@ -105,4 +105,10 @@ impl Node {
         let ground = &mut self.ground;
         ground.codes.offer(&mut ground.out, ground.me.id, code, bytes, &ground.policy);
     }
+}
+
+/// A chain of this node may not be begun.
+pub(super) fn taken(chain: ChainId) -> Exception {
+    let message = ["a chain of number ", &chain.number.to_string(), " is under way already; draw another"].concat();
+    Exception::new(catena_wire::names::PROTOCOL, catena_wire::Fault::Caller, message)
 }

@@ -6,9 +6,10 @@ mod calls;
 mod messages;
 mod news;
 mod replies;
+mod route;
 
-use alloc::{string::ToString, sync::Arc};
-use catena_wire::{ChainId, Exception, Kinds, NodeId, NodeRef};
+use alloc::sync::Arc;
+use catena_wire::{Kinds, NodeId, NodeRef};
 
 use crate::{
     Action, Instance, Link, Policy, Time,
@@ -17,7 +18,6 @@ use crate::{
     directory::Known,
     ground::Ground,
     origin::Origin,
-    outbox::Event,
     replies::{Rights, Sets},
 };
 
@@ -190,98 +190,4 @@ impl Node {
         self.memory_left = bytes;
         self.note_room();
     }
-
-    fn note_room(&mut self) {
-        let room = self.ground.policy.held_bytes_max.saturating_sub(self.held_bytes());
-        self.ground.room = room.min(self.memory_left);
-    }
-
-    /// What the parts have to say to each other, until they have nothing more to say. Sets whose reader has gone are stopped.
-    fn route(&mut self) {
-        loop {
-            self.route_events();
-            let Some(set) = self.chains.take_left_set() else { break };
-            if !bug!(self.ground.policy, SetOutlivesReader) {
-                self.sets.forget(&mut self.ground, set);
-            }
-        }
-    }
-
-    fn route_events(&mut self) {
-        while let Some(event) = self.ground.out.poll_event() {
-            let ground = &mut self.ground;
-            match event {
-                Event::Message(message) => {
-                    let me = ground.me.clone();
-                    self.take_message(&me, message);
-                }
-                Event::Take(request) => self.take_right(request),
-                Event::Handed { right, at } => self.handed(&right, at),
-                Event::FunctionEnded { right, result } => self.rights.function_ended(ground, &right, result),
-                Event::Call(request) => self.calls.dispatch(ground, request),
-                Event::Resolved(id, place) => {
-                    if let Some(request) = self.calls.request_mut(id) {
-                        self.chains.lend_late(ground.now, request, &place);
-                    }
-                    self.calls.proceed(ground, id, &place);
-                }
-                Event::ServedBy(session, call, node) => self.chains.served_by(session, call, &node),
-                Event::Ask { session, set, number, request } => self.ask_of_chain(session, set, number, request),
-                Event::Replied(session, set, values) => self.chains.replied(ground, (session, set), values),
-                Event::SetOver { session, set, missing, failure, rights } => {
-                    self.chains.set_over(ground, (session, set), missing, failure, rights);
-                }
-                Event::Read(set, count) => self.sets.on_read(ground, set, count),
-                Event::Answered { to, result, brought } => self.chains.answered(ground, &to, result, brought),
-                Event::SubChain { request, sub } => self.sub_chain(request, sub),
-                Event::Unawaited(session, chain) => self.calls.let_go(session, chain),
-                Event::Abandoned(owner) => self.calls.abandon(ground, &owner),
-                Event::StepAbandoned(key) => self.calls.abandon_step(ground, &key),
-                Event::Unwanted(chain) => self.forget_chain(chain),
-                Event::Seen(key, node) => self.origin.heard_at(&key, &node),
-            }
-        }
-    }
-
-    /// Something has happened: what it leads to happens before the next.
-    fn at(&mut self, now: Time, happen: impl FnOnce(&mut Self)) {
-        self.ground.advance(now);
-        happen(self);
-        self.route();
-        self.settle_detached();
-        self.note_room();
-    }
-
-    fn forget_chain(&mut self, chain: ChainId) {
-        if self.sets.forget(&mut self.ground, chain) {
-            return;
-        }
-        let hosts = self.origin.hosts(chain);
-        if self.origin.forget(chain) {
-            let me = self.ground.me.id;
-            self.chains.stop(&mut self.ground, me, chain, hosts);
-        }
-    }
-
-    /// Drops what has been remembered for long enough; twice a second is often enough.
-    fn expire(&mut self) {
-        const EVERY_US: u64 = 500_000;
-        let awake = self.ground.clock.now();
-        if awake.since(self.expired_at) < EVERY_US {
-            return;
-        }
-        self.expired_at = awake;
-        self.rights.forget_old(awake, &self.ground.policy);
-        let Ground { dedup, fences, listeners, relays, out, policy, .. } = &mut self.ground;
-        dedup.expire(awake, policy);
-        fences.expire(awake, policy);
-        listeners.expire(out, awake, policy);
-        relays.expire(awake, policy);
-    }
-}
-
-/// A chain of this node may not be begun.
-fn taken(chain: ChainId) -> Exception {
-    let message = ["a chain of number ", &chain.number.to_string(), " is under way already; draw another"].concat();
-    Exception::new(catena_wire::names::PROTOCOL, catena_wire::Fault::Caller, message)
 }

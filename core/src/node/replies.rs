@@ -5,7 +5,7 @@ use catena_wire::{
     Branch, Brought, Budget, ChainId, Exception, Message, NodeRef, Outcome, Right, StepKey, Value, Window,
 };
 
-use super::{Node, taken};
+use super::{Node, begin::taken};
 use crate::{
     Gather, NotSent, Receipt, Sent, SessionId, Time, Urgency,
     calls::{ReplyTo, Request},

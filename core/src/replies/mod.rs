@@ -15,6 +15,8 @@ mod known;
 mod missing;
 mod right;
 mod set;
+#[cfg(test)]
+mod testing;
 
 pub use held::{Gather, NotSent, Sent};
 pub(crate) use known::Reader;

@@ -460,11 +460,7 @@ fn too_large(number: u32, bytes: u64, bytes_max: u64) -> Exception {
 mod tests {
     use catena_wire::Window;
 
-    use super::*;
-
-    fn node(id: u64) -> Arc<NodeRef> {
-        Arc::new(NodeRef { id: NodeId(id), name: "n".into(), address: None, site: None })
-    }
+    use super::{super::testing::node, *};
 
     #[test]
     fn a_link_that_breaks_and_a_call_that_is_stopped_concern_their_own_rights_only() {

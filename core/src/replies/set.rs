@@ -421,12 +421,8 @@ fn too_many_rights() -> Exception {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
-    use super::*;
+    use super::{super::testing::node, *};
     use crate::Policy;
-
-    fn node(id: u64) -> Arc<NodeRef> {
-        Arc::new(NodeRef { id: NodeId(id), name: "n".into(), address: None, site: None })
-    }
 
     #[test]
     fn a_link_that_breaks_concerns_the_rights_only_whose_messages_come_by_it() {

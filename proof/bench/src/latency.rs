@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use crate::{
     Failure,
-    one_core::OneCore,
+    cores::Cores,
     peers::{Job, Peers},
     stats::{Spread, in_rounds, pairs, ratios},
     summary::Summary,
@@ -17,7 +17,8 @@ const IN_A_BLOCK: usize = 100;
 const ROUND_TRIPS_SAVED: f64 = 4.0 - 2.5;
 
 pub(crate) async fn measure(peers: &Arc<Peers>, blocks: usize, summary: &mut Summary) -> Result<(), Failure> {
-    let _held = OneCore::hold(peers.processes())?;
+    let [near, far] = peers.processes();
+    let _held = Cores::hold(near, far)?;
     // In a task, as every server is.
     let [ring, chain_wasm, tonic4, chain_js, tonic1, call] =
         tokio::spawn(in_turns(Arc::clone(peers), blocks)).await??;

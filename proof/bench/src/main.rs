@@ -4,8 +4,10 @@
 mod adaptive;
 mod alone;
 mod blob;
+mod carriers;
 mod compare;
 mod composition;
+mod cores;
 mod cpu;
 mod crossing;
 mod custody;
@@ -18,7 +20,6 @@ mod memory;
 mod mesh;
 mod micro;
 mod moving;
-mod one_core;
 mod page;
 mod peers;
 mod replies;
@@ -44,7 +45,7 @@ const PROFILE_ROUNDS: usize = 10;
 const USAGE: &str = "catena-bench               every figure, to target/bench/summary.json
 catena-bench to FILE       the same, to another file
 catena-bench smoke         a little of everything, to see that it works: no figures
-catena-bench only guests|segments|blob|crossing|replies|migration   one part, whole, to look at; written nowhere
+catena-bench only guests|segments|carriers|blob|crossing|replies|migration   one part, whole, to look at; written nowhere
 catena-bench micro DIR [--smoke]  the Quatrain paper's micro benchmark
 catena-bench compare FILES which figures moved between runs by more than their spread
 catena-bench page [FILE]   fills the table of docs/src/figures.md from a summary
@@ -127,6 +128,7 @@ async fn only(part: &str) -> Result<(), Failure> {
     match part {
         "guests" => alone::measure_guests(WHOLE.guests, &mut summary).await?,
         "segments" => segments::measure(WHOLE.segments, &mut summary).await?,
+        "carriers" => carriers::measure(WHOLE.blocks, &mut summary).await?,
         "blob" => blob::measure(&mesh::sandbox()?, WHOLE.shaped_rounds, &mut summary).await?,
         "crossing" => crossing::measure(&mesh::sandbox()?, WHOLE.shaped_rounds, &mut summary).await?,
         "replies" => replies::measure(WHOLE.replies, &mut summary).await?,
@@ -201,6 +203,8 @@ async fn measure_all(scale: &Scale, summary: &mut Summary) -> Result<(), Failure
     drop(peers);
     eprintln!("segments: accesses by the link and in shared memory, names, streams");
     segments::measure(scale.segments, summary).await?;
+    eprintln!("carriers: calls and blobs on one host, by the link and in memory");
+    carriers::measure(scale.blocks, summary).await?;
     eprintln!("replies: one of many, and the end behind the last");
     replies::measure(scale.replies, summary).await?;
     eprintln!("migration: calls of a service that moves every 100 ms");

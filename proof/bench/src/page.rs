@@ -13,11 +13,22 @@ pub(crate) fn key_of(line: &str) -> Option<&str> {
     line.strip_prefix("| `")?.split_once('`').map(|(key, _)| key)
 }
 
-/// Fills the second column: median, and in brackets from p10 to p90; and the third: the goal, and whether it is met.
+/// What stands in the page before a table that is a file beside the summary, and after it.
+const TABLE_BEGINS: &str = "<!-- the table ";
+const TABLE_ENDS: &str = "<!-- the end of the table -->";
+
+/// Fills the second column: median, and in brackets from p10 to p90; the third: the goal, and whether it is met; and each table that is a file of its own.
 pub(crate) fn fill(page: &Path, summary: &Path) -> Result<(), Failure> {
     let run = Run::read(summary)?;
     let mut filled = String::new();
-    for line in std::fs::read_to_string(page)?.lines() {
+    let text = std::fs::read_to_string(page)?;
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if let Some(name) = line.strip_prefix(TABLE_BEGINS).and_then(|rest| rest.strip_suffix(" -->")) {
+            lines.find(|line| *line == TABLE_ENDS).ok_or_else(|| format!("the table {name} has no end"))?;
+            filled.push_str(&format!("{line}\n\n{}\n{TABLE_ENDS}\n", table(&summary.with_file_name(name))?));
+            continue;
+        }
         match key_of(line).zip(line.splitn(5, '|').nth(4)) {
             Some((key, says)) => {
                 let (_, _, goal) =
@@ -35,4 +46,13 @@ pub(crate) fn fill(page: &Path, summary: &Path) -> Result<(), Failure> {
     std::fs::write(page, filled)?;
     println!("{} has the figures of {}", page.display(), summary.display());
     Ok(())
+}
+
+/// A CSV file, of which no value has a comma, as a table of the page.
+fn table(csv: &Path) -> Result<String, Failure> {
+    let text = std::fs::read_to_string(csv).map_err(|why| format!("{}: {why}", csv.display()))?;
+    let mut rows = text.lines().map(|row| format!("| {} |\n", row.replace(',', " | ")));
+    let head = rows.next().unwrap_or_default();
+    let rule = format!("|{}\n", " --- |".repeat(head.matches('|').count().saturating_sub(1)));
+    Ok([head, rule].into_iter().chain(rows).collect())
 }

@@ -52,9 +52,15 @@ impl Peers {
         Ok(each.into_iter().sum())
     }
 
-    /// Of all servers.
-    pub(crate) fn processes(&self) -> impl Iterator<Item = u32> {
-        self.nodes.iter().chain(&self.grpc.servers).chain(&self.ring_servers).filter_map(Server::process)
+    /// Of all servers: those to whom nothing is sent by this process, and those to whom something is. Along a chain and a ring one sends to the next; gRPC's are all called from here.
+    pub(crate) fn processes(&self) -> [Vec<u32>; 2] {
+        let mut parted = [Vec::new(), self.grpc.servers.iter().filter_map(Server::process).collect()];
+        for servers in [&self.nodes, &self.ring_servers] {
+            for (at, server) in servers.iter().enumerate() {
+                parted[(at + 1) % 2].extend(server.process());
+            }
+        }
+        parted
     }
 
     pub(crate) async fn once(&self, job: Job) -> Result<(), Failure> {

@@ -16,10 +16,10 @@ use std::{sync::Arc, time::Instant};
 
 use bytes::Bytes;
 pub(crate) use held::{export_bytes, import_bytes};
-pub(crate) use owner::{monotonic_ns, serve};
+pub(crate) use owner::{STORE, monotonic_ns, serve};
 use peers::{Job, Peers, Shared};
 
-use crate::{Failure, one_core::OneCore, stats::Spread, summary::Summary};
+use crate::{Failure, cores::Cores, stats::Spread, summary::Summary};
 
 /// How much of each is measured.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +36,7 @@ pub(crate) async fn measure(scale: Scale, summary: &mut Summary) -> Result<(), F
     let peers = Arc::new(Peers::start().await?);
     // In a task, as every server is.
     let measured = tokio::spawn(async move {
-        let held = OneCore::hold(peers.processes())?;
+        let held = Cores::hold([], peers.processes())?;
         let access = access::measure(&peers, scale.blocks).await?;
         let notified = notified::measure(&peers, scale.blocks).await?;
         let naming = naming::measure(&peers, scale.blocks).await?;

@@ -1,8 +1,11 @@
 //! The owner's process: a node that exports, and the raw TCP servers that it is compared with, on the same thread.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use catena::{Export, Mailbox, Node, Notifications, Rights, Segment, Service, Value};
 use rustix::time::{ClockId, clock_gettime};
+use serde_bytes::ByteBuf;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -34,6 +37,8 @@ pub(crate) const LONG_BYTES: usize = 1 << 20;
 /// Segments that are there to be imported.
 pub(crate) const NAMED: usize = 256;
 
+/// How long a blob is kept for who asked for it.
+const LENT_LASTS: Duration = Duration::from_secs(10);
 /// Bytes that the sink reads at one time: more bring nothing.
 const SINK_BYTES: usize = 256 << 10;
 
@@ -50,6 +55,10 @@ pub(crate) async fn serve() -> Result<(Owner, String), Failure> {
         let held = held.clone();
         async move { read(&held, &params) }
     });
+    let store = store.function("take", |bytes: ByteBuf| async move { Ok(bytes.len()) }).function_in(
+        "lend",
+        |context, bytes: usize| async move { Ok(context.blob_for(&vec![7; bytes], "", LENT_LASTS)?) },
+    );
     let mut node = Node::builder(OWNER).sandbox(mesh::sandbox()?).listen("127.0.0.1:0").service(store);
     if let Some(fabric) = super::rdma::fabric() {
         node = node.remote_memory(fabric);
