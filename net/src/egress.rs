@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::Limits;
 use crate::Message;
+use crate::burst::Burst;
 use crate::measure::Pings;
 use crate::memory::{Lease, OverBudget};
 use crate::outbox::{OutFrame, Outbox, Ticket};
@@ -80,6 +81,7 @@ pub(crate) struct Egress {
     shut_down: bool,
     /// Somebody is to write a little later.
     pub(crate) put_off: bool,
+    pub(crate) burst: Burst,
     pub(crate) pings: Pings,
     /// Covers what is queued.
     lease: Lease,
@@ -118,6 +120,7 @@ impl Egress {
             closing: false,
             shut_down: false,
             put_off: false,
+            burst: Burst::default(),
             pings: Pings::default(),
             lease,
             queued_bytes: 0,
@@ -222,6 +225,7 @@ impl Egress {
             return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
         }
         self.written_bytes += written as u64;
+        self.burst.written(Instant::now());
         self.needs_flush = true;
         self.advance(written);
         // What waits for the pipe waits for the clock, not for another write.

@@ -37,6 +37,12 @@ fn poll(
     if !egress.flusher.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
         egress.flusher = Some(cx.waker().clone());
     }
+    if egress.burst.yields() {
+        drop(egress);
+        // It wakes this task when those that are ready have run.
+        let _ = pin!(tokio::task::yield_now()).poll(cx);
+        return Poll::Pending;
+    }
     if let Err(why) = pulse.beat(link, &mut egress) {
         drop(egress);
         link.end(why);

@@ -38,6 +38,7 @@
 //! | `log_limit` | log lines that a peer can cause, limited in rate |
 
 mod assemble;
+mod burst;
 mod config;
 mod egress;
 mod endpoint;

@@ -11,6 +11,7 @@ use tokio::sync::{Notify, Semaphore, SetOnce, watch};
 use tokio::time::Instant;
 
 use crate::config::EndpointConfig;
+use crate::burst::Writer;
 use crate::egress::{Egress, Pumped};
 use crate::gather;
 use crate::hello::{Hello, encode_hello};
@@ -160,8 +161,8 @@ impl Link {
 
     /// Sends a message: at once when there is room, else when there is.
     ///
-    /// When nothing is queued the bytes go to the socket here, without a task switch. `Ok` means accepted: the link may
-    /// still be lost before the peer has it.
+    /// When nothing is queued the bytes go to the socket here, without a task switch; what comes right behind another message goes when those tasks
+    /// have run that are ready. `Ok` means accepted: the link may still be lost before the peer has it.
     ///
     /// Cancel-safe: dropped before it is ready, nothing was queued.
     ///
@@ -267,6 +268,11 @@ impl Link {
             }
         }
         Ok(())
+    }
+
+    /// Writes what waits for the link's own task: for whoever finds that its thread is held.
+    pub fn write_what_waits(&self) {
+        self.write_now(self.egress());
     }
 
     /// What the link has done so far.
@@ -375,16 +381,29 @@ impl Link {
         Ok(())
     }
 
-    /// Writes as much as the stream takes. If that fails the link has ended, and its reader task says so: what was queued may have gone.
+    /// Writes what is queued, unless more is about to come: now, or a little later.
     fn push_out(&self, mut egress: MutexGuard<'_, Egress>) {
+        if !egress.blocked && !egress.is_shaped() {
+            if gather::put_off(&self.me, &mut egress.put_off) {
+                return;
+            }
+            let queued_bytes = egress.queued_bytes;
+            match egress.burst.queued(Instant::now(), queued_bytes) {
+                Writer::Sender => {}
+                Writer::Flusher => return egress.wake_flusher(),
+                Writer::FlusherAwake => return,
+            }
+        }
+        self.write_now(egress);
+    }
+
+    /// Writes as much as the stream takes. If that fails the link has ended, and its reader task says so: what was queued may have gone.
+    fn write_now(&self, mut egress: MutexGuard<'_, Egress>) {
         if egress.blocked {
             return;
         }
         if egress.is_shaped() {
             return egress.wake_flusher();
-        }
-        if gather::put_off(&self.me, &mut egress.put_off) {
-            return;
         }
         let mut cx = Context::from_waker(Waker::noop());
         for _ in 0..INLINE_WRITES_MAX {
@@ -406,7 +425,7 @@ impl Link {
     pub(crate) fn write_put_off(&self) {
         let mut egress = self.egress();
         egress.put_off = false;
-        self.push_out(egress);
+        self.write_now(egress);
     }
 
     /// One write, and the bookkeeping that follows.

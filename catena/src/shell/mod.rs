@@ -79,7 +79,7 @@ pub(crate) struct Shell {
     /// A task to lead has been spawned, and has not begun.
     wake_requested: AtomicBool,
     /// Wakes a worker when a service or guest holds the one that waits for sockets.
-    relief: Arc<Relief>,
+    relief: Relief,
     runtime: Handle,
     pub(crate) me: NodeRef,
     endpoint: OnceLock<Endpoint>,
@@ -166,7 +166,7 @@ impl Shell {
             kept: Mutex::new(kept),
             leading: Mutex::default(),
             wake_requested: AtomicBool::default(),
-            relief: Arc::default(),
+            relief: Relief::default(),
             endpoint: OnceLock::new(),
             sandbox: OnceCell::new(),
             store,

@@ -60,7 +60,7 @@ impl<F: Future<Output = ()> + Unpin> Future for Later<F> {
     fn poll(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<()> {
         let this = &mut *self;
         {
-            let _inside = this.shell.relief.enter(&this.shell.runtime);
+            let _inside = this.shell.enter_code();
             ready!(this.future.poll_unpin(context));
         }
         this.shell.drive();
@@ -107,7 +107,7 @@ impl Shell {
                         self.drive_later();
                     }
                     self.sessions.tidy();
-                    let _inside = self.relief.enter(&self.runtime);
+                    let _inside = self.enter_code();
                     self.perform(action, image);
                 }
                 Drove::Away => return self.sessions.tidy(),

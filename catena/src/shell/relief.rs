@@ -2,8 +2,8 @@
 //!
 //! In a tokio runtime one worker at a time waits for sockets and timers. It runs what they wake, and if that is a single task, it wakes no other worker to wait in
 //! its place. So code that holds that one thread without an `await` would stop every link and timer of the node, however many workers are idle. The rule here: while
-//! code that is not this crate's runs, and nothing of it has begun or ended for a tick, a worker is woken from outside the runtime; finding nothing else to do, it
-//! waits for sockets and timers.
+//! code that is not this crate's runs, and nothing of it has begun or ended for a tick, a worker is woken from outside the runtime: it writes what links have put off,
+//! and, finding nothing else to do, waits for sockets and timers.
 
 use std::{
     sync::{
@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::runtime::Handle;
+use super::Shell;
 
 /// How long code may hold its thread before another worker is woken.
 const TICK: Duration = Duration::from_millis(10);
@@ -37,9 +37,9 @@ pub(super) struct Relief {
 pub(super) struct Inside<'r>(&'r Relief);
 
 impl Relief {
-    pub(super) fn enter(self: &Arc<Self>, runtime: &Handle) -> Inside<'_> {
+    fn enter(&self, shell: &Arc<Shell>) -> Inside<'_> {
         self.entered.fetch_add(1, Ordering::SeqCst);
-        let watcher = self.watcher.get_or_init(|| begin(Arc::downgrade(self), runtime.clone()));
+        let watcher = self.watcher.get_or_init(|| begin(Arc::downgrade(shell)));
         if self.asleep.load(Ordering::SeqCst)
             && let Some(watcher) = watcher
         {
@@ -62,33 +62,50 @@ impl Drop for Inside<'_> {
     }
 }
 
-fn begin(relief: Weak<Relief>, runtime: Handle) -> Option<Thread> {
-    let thread = thread::Builder::new().name("catena-relief".into()).spawn(move || watch(&relief, &runtime));
+impl Shell {
+    /// Until what is given is dropped, code runs that is not this crate's.
+    pub(super) fn enter_code(self: &Arc<Self>) -> Inside<'_> {
+        self.relief.enter(self)
+    }
+
+    fn write_what_waits(&self) {
+        let links = self.endpoint().map(catena_net::Endpoint::links).unwrap_or_default();
+        links.iter().for_each(|link| link.write_what_waits());
+    }
+}
+
+fn begin(shell: Weak<Shell>) -> Option<Thread> {
+    let thread = thread::Builder::new().name("catena-relief".into()).spawn(move || watch(&shell));
     thread.ok().map(|thread| thread.thread().clone())
 }
 
-fn watch(relief: &Weak<Relief>, runtime: &Handle) {
+fn watch(watched: &Weak<Shell>) {
     let (mut before, mut idle) = (0, 0);
-    while let Some(relief) = relief.upgrade() {
+    while let Some(shell) = watched.upgrade() {
+        let relief = &shell.relief;
         let (entered, inside) = relief.look();
         if inside && entered == before {
+            let held = Weak::clone(watched);
             // From this thread, which is none of the runtime's: that wakes a worker.
-            runtime.spawn(async {});
+            shell.runtime.spawn(async move {
+                if let Some(shell) = held.upgrade() {
+                    shell.write_what_waits();
+                }
+            });
         }
         idle = if inside || entered != before { 0 } else { idle + 1 };
         before = entered;
         if idle < IDLE_TICKS_MAX {
-            drop(relief);
+            drop(shell);
             thread::park_timeout(TICK);
             continue;
         }
         relief.asleep.store(true, Ordering::SeqCst);
         // Whoever enters from now on wakes this thread; whoever was quicker is seen here.
         if relief.look() == (before, false) {
-            let asleep = Arc::downgrade(&relief);
-            drop(relief);
+            drop(shell);
             thread::park_timeout(IDLE);
-            asleep.upgrade().inspect(|relief| relief.asleep.store(false, Ordering::SeqCst));
+            watched.upgrade().inspect(|shell| shell.relief.asleep.store(false, Ordering::SeqCst));
         } else {
             relief.asleep.store(false, Ordering::SeqCst);
         }
