@@ -26,7 +26,7 @@ use catena::{Client, NodeId, NodeRef};
 use catena_net::{Frame, Hello, Identity, Limits, Message as Parts, decode_hello, encode_hello};
 use catena_wire::{
     At, Branch, Budget, Buffer, CONSOLE_LINES_MAX, ChainId, Encoded, End, Hop, Kinds, LISTING_ENTRIES_MAX, Lent,
-    LogLine, Message, SegmentMessage, SegmentRefusal, ServiceEntry, StepKey, StepTrace, TRACE_STEPS_MAX,
+    LogLine, Message, SegmentMessage, SegmentRefusal, ServiceEntry, StepKey, StepTrace, TRACE_STEPS_MAX, Value,
 };
 use futures_util::future::join_all;
 use latency::Quiet;

@@ -10,8 +10,8 @@ use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, SetOnce, watch};
 use tokio::time::Instant;
 
-use crate::config::EndpointConfig;
 use crate::burst::Writer;
+use crate::config::EndpointConfig;
 use crate::egress::{Egress, Pumped};
 use crate::gather;
 use crate::hello::{Hello, encode_hello};

@@ -3,7 +3,7 @@
 //! A link brings small messages in order, and long ones whenever they come. It loses messages by breaking and in no
 //! other way: each end notices that by itself, and what is on its way to the other still comes until that one notices.
 
-mod judging;
+pub(crate) mod judging;
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,6 @@ use crate::{
     fingerprint::{fingerprint_of, told_by_fingerprint},
     setup::{By, Does, Faults, OwnerDoes, Setup},
 };
-pub(crate) use judging::{AFTER_REVOKE, GRANT_TWICE, OUT_OF_TURN, STALE, WITHOUT_RIGHTS};
 
 /// The owner, in each of its runs: so only generations tell what they export apart.
 const OWNER: NodeId = NodeId(99);

@@ -154,7 +154,7 @@ fn every_state_of_small_worlds_of_segments_keeps_the_promises() {
 fn each_mistake_on_purpose_is_found_by_the_walk() {
     use catena_core::segments::SegmentBug;
 
-    use crate::small::{AFTER_REVOKE, GRANT_TWICE, OUT_OF_TURN, STALE, WITHOUT_RIGHTS};
+    use crate::small::judging::{AFTER_REVOKE, GRANT_TWICE, OUT_OF_TURN, STALE, WITHOUT_RIGHTS};
 
     // With the promise that it breaks, and the world that shows it.
     let shown = [

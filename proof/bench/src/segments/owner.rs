@@ -55,10 +55,12 @@ pub(crate) async fn serve() -> Result<(Owner, String), Failure> {
         let held = held.clone();
         async move { read(&held, &params) }
     });
-    let store = store.function("take", |bytes: ByteBuf| async move { Ok(bytes.len()) }).function_in(
-        "lend",
-        |context, bytes: usize| async move { Ok(context.blob_for(&vec![7; bytes], "", LENT_LASTS)?) },
-    );
+    let store =
+        store
+            .function("take", |bytes: ByteBuf| async move { Ok(bytes.len()) })
+            .function_in("lend", |context, bytes: usize| async move {
+                Ok(context.blob_for(&vec![7; bytes], "", LENT_LASTS)?)
+            });
     let mut node = Node::builder(OWNER).sandbox(mesh::sandbox()?).listen("127.0.0.1:0").service(store);
     if let Some(fabric) = super::rdma::fabric() {
         node = node.remote_memory(fabric);
