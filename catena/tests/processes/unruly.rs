@@ -72,6 +72,8 @@ async fn sleeps(sleep: Duration, breaks: bool) {
     let hop = noting("once", 0).await;
     send(&link, of_chain(&hop, 1, &attacker.node)).await;
     nodes.process("a").says("a noted once").await;
+    // Before that the step is under way, which no node forgets.
+    attacker.ended(1).await;
     nodes.process("a").signal("STOP").await;
     for _ in 0..3 {
         send(&link, of_chain(&hop, 1, &attacker.node)).await;
