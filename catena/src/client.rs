@@ -284,7 +284,7 @@ impl Client {
         Mailbox::open(&self.shell, service)
     }
 
-    /// Sends a short message from one service ID to another, in one frame that waits behind nothing (libRIPC, section III.A). It is sent when this returns, and may
+    /// Sends a short message from one service ID to another, in one frame that waits behind nothing (libRIPC, section III.A). The link has it when this returns, and it may
     /// be lost: where there is no room for it it is dropped, and only counted ([`Client::message_counts`]). The first to a service waits until that is found.
     ///
     /// # Errors

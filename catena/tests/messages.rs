@@ -10,14 +10,15 @@ mod reliable;
 
 use std::{
     pin::pin,
+    sync::{Arc, Mutex},
     task::{Context, Waker},
     time::Duration,
 };
 
 use bytes::Bytes;
 use catena::{
-    Answer, Carrier, Client, Completion, Exception, Export, LinkShape, Long, Mailbox, MessageCounts, MessagePolicy,
-    Node, Place, Question, Received, Rights, SegmentPolicy, Topology, exceptions as names,
+    Answer, Carrier, Client, Completion, Context as Called, Exception, Export, LinkShape, Long, Mailbox, MessageCounts,
+    MessagePolicy, Node, Place, Question, Received, Rights, SegmentPolicy, Service, Topology, exceptions as names,
 };
 use held::HeldPort;
 use relay::Relay;
@@ -661,4 +662,36 @@ async fn a_partner_that_dies_in_the_middle_of_long_calls_ends_them_and_leaves_no
         assert!(lost.contains(&why.name.as_str()), "{why}");
     }
     until(|| client.message_load() == (0, 0, 0)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn messages_right_behind_one_another_do_not_wait_for_a_service_that_holds_its_thread() {
+    const MESSAGES: u8 = 20;
+    let (open, gate) = std::sync::mpsc::channel::<()>();
+    let gate = Arc::new(Mutex::new(gate));
+    let service = Service::new("a").function_in("tell", move |context: Called, (): ()| {
+        let gate = Arc::clone(&gate);
+        async move {
+            for number in 0..MESSAGES {
+                context.client().send_short("shop", "buyer", [Bytes::from(vec![number])]).await?;
+            }
+            // Without an `await`, as code does that computes for long: those that the link has put off are written all the same.
+            gate.lock().unwrap().recv_timeout(SOON)?;
+            Ok(())
+        }
+    });
+    let node = Node::builder("node").listen("127.0.0.1:0").service(service).start().await.unwrap();
+    let shop = node.mailbox("shop").unwrap();
+    let other = client_of(&node, MessagePolicy::default()).await;
+    let buyer = other.mailbox("buyer").unwrap();
+    meet(&buyer, &shop).await;
+    for _ in 0..10 {
+        let caller = other.clone();
+        let call = tokio::spawn(async move { caller.call::<_, ()>("a", "tell", &()).await });
+        for number in 0..MESSAGES {
+            assert_eq!(next(&buyer).await.items()[0].as_ref(), [number]);
+        }
+        open.send(()).unwrap();
+        call.await.unwrap().unwrap();
+    }
 }

@@ -1,13 +1,15 @@
-//! Small messages that many senders send one right behind the other: a system call and a segment for each would cost both ends more than the messages do. So who
-//! sends right after a write leaves the next one to the link's flusher, which lets those go first that are about to run, and writes all that has come by then. Whoever
-//! sends one message at a time never waits.
+//! Small messages that many senders send one right behind the other: a system call and a segment for each would cost both ends more than the messages do. So after a
+//! few such the next one is left to the link's flusher, which lets those go first that are about to run, and writes all that has come by then. Whoever sends one
+//! message at a time, or two or three that belong together, never waits: to wake the flusher's thread can take longer than to write.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// So soon after a write another one is part of the same burst: less than a round trip takes on one host.
+/// So soon after a write another one is part of the same row: less than a round trip takes on one host.
 const GAP_MAX: Duration = Duration::from_micros(10);
+/// With so many in a row there is a burst.
+const ROW_MIN: u8 = 3;
 /// How long a message may wait for others.
 const WAIT_MAX: Duration = Duration::from_micros(200);
 /// With so much queued there is enough for a write.
@@ -27,6 +29,8 @@ pub(crate) enum Writer {
 #[derive(Debug, Default)]
 pub(crate) struct Burst {
     wrote_at: Option<Instant>,
+    /// Messages queued right behind a write.
+    row: u8,
     waits_since: Option<Instant>,
     /// The flusher is still to let others go first.
     to_yield: bool,
@@ -36,15 +40,17 @@ impl Burst {
     /// With what has been queued now so many bytes are.
     pub(crate) fn queued(&mut self, now: Instant, bytes: u64) -> Writer {
         let so_soon = |before: Instant, max| now.saturating_duration_since(before) < max;
-        match self.waits_since {
-            _ if bytes >= BYTES_MAX => Writer::Sender,
-            Some(since) if so_soon(since, WAIT_MAX) => Writer::FlusherAwake,
-            None if self.wrote_at.is_some_and(|at| so_soon(at, GAP_MAX)) => {
-                (self.waits_since, self.to_yield) = (Some(now), true);
-                Writer::Flusher
-            }
-            Some(_) | None => Writer::Sender,
+        if let Some(since) = self.waits_since {
+            let may_wait = so_soon(since, WAIT_MAX) && bytes < BYTES_MAX;
+            return if may_wait { Writer::FlusherAwake } else { Writer::Sender };
         }
+        let behind = self.wrote_at.is_some_and(|at| so_soon(at, GAP_MAX));
+        self.row = if behind { self.row.saturating_add(1) } else { 0 };
+        if self.row < ROW_MIN || bytes >= BYTES_MAX {
+            return Writer::Sender;
+        }
+        (self.waits_since, self.to_yield) = (Some(now), true);
+        Writer::Flusher
     }
 
     /// Whether the flusher is to let others go first: once in a burst.
@@ -54,7 +60,7 @@ impl Burst {
 
     /// Something has been written.
     pub(crate) fn written(&mut self, now: Instant) {
-        *self = Self { wrote_at: Some(now), ..Self::default() };
+        (self.wrote_at, self.waits_since, self.to_yield) = (Some(now), None, false);
     }
 }
 
@@ -63,20 +69,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_right_behind_a_write_waits_but_not_for_long_and_not_much_of_it() {
+    fn what_comes_behind_a_row_of_writes_waits_but_not_for_long_and_not_much_of_it() {
         let mut burst = Burst::default();
         let start = Instant::now();
         let us = |us| start + Duration::from_micros(us);
-        assert_eq!(burst.queued(start, 100), Writer::Sender, "nothing was written yet");
-        burst.written(start);
-        assert_eq!(burst.queued(us(10), 100), Writer::Sender, "the write was long ago");
-        burst.written(us(20));
-        assert_eq!(burst.queued(us(25), 100), Writer::Flusher);
+        let send = |burst: &mut Burst, at| {
+            assert_eq!(burst.queued(us(at), 100), Writer::Sender, "at {at} us");
+            burst.written(us(at + 1));
+        };
+        // One at a time, two and three that belong together.
+        for at in [0, 20, 22, 40, 42, 44, 60, 62, 64] {
+            send(&mut burst, at);
+        }
+        assert_eq!(burst.queued(us(66), 100), Writer::Flusher, "one more in the row");
         assert_eq!((burst.yields(), burst.yields()), (true, false));
-        assert_eq!(burst.queued(us(150), 200), Writer::FlusherAwake, "it has not run yet");
-        assert_eq!(burst.queued(us(151), BYTES_MAX), Writer::Sender, "that is enough for a write");
-        assert_eq!(burst.queued(us(225), 300), Writer::Sender, "the first has waited for long enough");
-        burst.written(us(226));
+        assert_eq!(burst.queued(us(190), 200), Writer::FlusherAwake, "it has not run yet");
+        assert_eq!(burst.queued(us(191), BYTES_MAX), Writer::Sender, "that is enough for a write");
+        assert_eq!(burst.queued(us(267), 300), Writer::Sender, "the first has waited for long enough");
+        burst.written(us(268));
         assert!(!burst.yields(), "nothing waits");
+        assert_eq!(burst.queued(us(270), 100), Writer::Flusher, "the row goes on");
+        burst.written(us(272));
+        send(&mut burst, 300);
     }
 }

@@ -161,8 +161,8 @@ impl Link {
 
     /// Sends a message: at once when there is room, else when there is.
     ///
-    /// When nothing is queued the bytes go to the socket here, without a task switch; what comes right behind another message goes when those tasks
-    /// have run that are ready. `Ok` means accepted: the link may still be lost before the peer has it.
+    /// When nothing is queued the bytes go to the socket here, without a task switch; what comes behind a row of others goes when those tasks have
+    /// run that are ready. `Ok` means accepted: the link may still be lost before the peer has it.
     ///
     /// Cancel-safe: dropped before it is ready, nothing was queued.
     ///

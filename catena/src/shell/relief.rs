@@ -14,6 +14,8 @@ use std::{
     time::Duration,
 };
 
+use tokio::runtime::Handle;
+
 use super::Shell;
 
 /// How long code may hold its thread before another worker is woken.
@@ -39,7 +41,7 @@ pub(super) struct Inside<'r>(&'r Relief);
 impl Relief {
     fn enter(&self, shell: &Arc<Shell>) -> Inside<'_> {
         self.entered.fetch_add(1, Ordering::SeqCst);
-        let watcher = self.watcher.get_or_init(|| begin(Arc::downgrade(shell)));
+        let watcher = self.watcher.get_or_init(|| begin(Arc::downgrade(shell), shell.runtime.clone()));
         if self.asleep.load(Ordering::SeqCst)
             && let Some(watcher) = watcher
         {
@@ -74,12 +76,14 @@ impl Shell {
     }
 }
 
-fn begin(shell: Weak<Shell>) -> Option<Thread> {
-    let thread = thread::Builder::new().name("catena-relief".into()).spawn(move || watch(&shell));
+fn begin(shell: Weak<Shell>, runtime: Handle) -> Option<Thread> {
+    let thread = thread::Builder::new().name("catena-relief".into()).spawn(move || watch(&shell, &runtime));
     thread.ok().map(|thread| thread.thread().clone())
 }
 
-fn watch(watched: &Weak<Shell>) {
+fn watch(watched: &Weak<Shell>, runtime: &Handle) {
+    // The node may end while it is looked at: what it has is let go of where its tasks can be.
+    let _runtime = runtime.enter();
     let (mut before, mut idle) = (0, 0);
     while let Some(shell) = watched.upgrade() {
         let relief = &shell.relief;
@@ -87,7 +91,7 @@ fn watch(watched: &Weak<Shell>) {
         if inside && entered == before {
             let held = Weak::clone(watched);
             // From this thread, which is none of the runtime's: that wakes a worker.
-            shell.runtime.spawn(async move {
+            runtime.spawn(async move {
                 if let Some(shell) = held.upgrade() {
                     shell.write_what_waits();
                 }
