@@ -667,7 +667,7 @@ async fn a_partner_that_dies_in_the_middle_of_long_calls_ends_them_and_leaves_no
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn messages_right_behind_one_another_do_not_wait_for_a_service_that_holds_its_thread() {
     const MESSAGES: u8 = 20;
-    let (open, gate) = std::sync::mpsc::channel::<()>();
+    let (open, gate) = std::sync::mpsc::sync_channel::<()>(1);
     let gate = Arc::new(Mutex::new(gate));
     let service = Service::new("a").function_in("tell", move |context: Called, (): ()| {
         let gate = Arc::clone(&gate);
