@@ -32,6 +32,7 @@
 //! | `transport` | byte streams; TLS, QUIC and shared memory fit here |
 //! | `ticker` | wakes shaped links on time |
 //! | `gather` | one write for what one read has led to |
+//! | `burst` | one write for what many senders send right behind one another, pure |
 //! | `egress` | from the outbox through the shape into the stream |
 //! | `link`, `ingress`, `flusher` | one link: its handle and its two tasks |
 //! | `endpoint`, `registry`, `slots` | all links of a node: dialling, accepting, closing, and how many there may be |

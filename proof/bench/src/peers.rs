@@ -52,7 +52,7 @@ impl Peers {
         Ok(each.into_iter().sum())
     }
 
-    /// Of all servers: those to whom nothing is sent by this process, and those to whom something is. Along a chain and a ring one sends to the next; gRPC's are all called from here.
+    /// Of all servers, in two halves: gRPC's, which this process calls, in the second, and of a chain and a ring neighbours in different ones.
     pub(crate) fn processes(&self) -> [Vec<u32>; 2] {
         let mut parted = [Vec::new(), self.grpc.servers.iter().filter_map(Server::process).collect()];
         for servers in [&self.nodes, &self.ring_servers] {
