@@ -71,7 +71,8 @@ enum What {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(Arguments::parse().what).await {
+    // In a task: what waits in the first thread is woken by another one.
+    match tokio::spawn(run(Arguments::parse().what)).await.unwrap_or_else(|why| Err(why.into())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("dfs: {why}");

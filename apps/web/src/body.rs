@@ -160,10 +160,15 @@ impl FetchBody {
     }
 
     /// The body where it lies, without a copy; `None`: it lies in no memory that is shared with this process.
-    pub async fn in_place(&self) -> Option<InPlace> {
-        match &self.0 {
-            Source::Lies { far, range } => InPlace::of(far, range).await,
+    /// What is returned borrows nothing, so that a task which goes from thread to thread can wait for it.
+    pub fn in_place(&self) -> impl Future<Output = Option<InPlace>> + Send + use<> {
+        let lies = match &self.0 {
+            Source::Lies { far, range } => Some((far.clone(), range.clone())),
             Source::Here(_) | Source::Pulled(_) | Source::Frames { .. } => None,
+        };
+        async move {
+            let (far, range) = lies?;
+            InPlace::of(&far, &range).await
         }
     }
 

@@ -3,7 +3,7 @@
 use catena::exceptions;
 use serde_json::{Value as Json, json};
 
-use crate::nodes::{Nodes, ask, begin, run};
+use crate::nodes::{Nodes, ask, begin, run, until_unreachable};
 
 const SPLITS: &str = r#"import { call, split } from "catena";
     export default async (wait) => {
@@ -55,6 +55,7 @@ async fn a_merge_host_that_is_gone_before_is_an_exception_and_no_branch_begins()
     let client = nodes.client().await;
     assert_eq!(ask::<String>(&client, "c", "where", Json::Null).await, "c");
     nodes.kill("c").await;
+    until_unreachable(&client, "c").await;
     let ended = run(&client, SPLITS, Json::Null).await;
     let why = ended.why();
     assert_eq!((why.name.as_str(), why.unknown), (exceptions::NODE_UNREACHABLE, false), "{why}");

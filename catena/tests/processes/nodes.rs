@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, path::PathBuf, sync::LazyLock};
 
-use catena::{Client, Exception, NodeBuilder, Place, RunOptions, Sandbox, SandboxConfig, from_value, to_value};
+use catena::{
+    Client, Exception, NodeBuilder, Place, RunOptions, Sandbox, SandboxConfig, exceptions, from_value, to_value,
+};
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 use tokio::time::timeout;
@@ -191,4 +193,17 @@ pub(crate) async fn run(client: &Client, source: &str, input: Json) -> Ended {
 /// Asks one desk something by a plain call.
 pub(crate) async fn ask<R: DeserializeOwned>(client: &Client, desk: &str, function: &str, params: Json) -> R {
     client.call(desk, function, &params).await.unwrap()
+}
+
+/// Asks a desk that was killed until the client knows that it is gone. What is sent while its link still stands may
+/// have been done, and is told as lost.
+pub(crate) async fn until_unreachable(client: &Client, desk: &str) {
+    loop {
+        let why = client.call::<_, String>(desk, "where", &Json::Null).await.expect_err("it was killed");
+        match why.name.as_str() {
+            exceptions::NODE_UNREACHABLE => return,
+            exceptions::NODE_LOST => {}
+            _ => panic!("{why}"),
+        }
+    }
 }

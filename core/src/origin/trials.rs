@@ -2,7 +2,7 @@
 //! better of them for long (rpc-chains section 7.2).
 //!
 //! Each mode is tried once; then the quickest is used. The others are tried again as often as [`EXPLORING_PART`] of the time pays for, and at once when
-//! the one in use takes longer than its own past explains: then sites or links have changed, and what was known of the others is old too.
+//! the one in use takes longer twice in a row than its own past explains: then sites or links have changed, and what was known of the others is old too.
 
 use alloc::collections::BTreeMap;
 use catena_wire::{Hash, Mode, Outcome};
@@ -55,11 +55,13 @@ struct Arm {
     /// The mean of what they took, and the mean deviation from it; 0 before the first.
     took_us: u64,
     deviation_us: u64,
+    /// The last run was far off. One may be a coincidence: two in a row are a change.
+    is_off: bool,
 }
 
 impl Default for Function {
     fn default() -> Self {
-        let untried = Arm { is_due: true, runs: 0, took_us: 0, deviation_us: 0 };
+        let untried = Arm { is_due: true, runs: 0, took_us: 0, deviation_us: 0, is_off: false };
         Self {
             used: 0,
             since_explored: 0,
@@ -73,16 +75,20 @@ impl Default for Function {
 impl Arm {
     /// The first of a series.
     const fn begin(&mut self, took_us: u64) {
-        (self.runs, self.took_us, self.deviation_us) = (1, took_us, took_us / 2);
+        (self.runs, self.took_us, self.deviation_us, self.is_off) = (1, took_us, took_us / 2, false);
     }
 
-    /// One more of a series; says whether it took longer than the others explain.
+    /// One more of a series; says whether it, and the one before, took longer than the others explain.
     fn learn(&mut self, took_us: u64) -> bool {
         let off_us = took_us.abs_diff(self.took_us);
-        if self.runs > 1 && off_us > DEVIATIONS_MAX * self.deviation_us + self.took_us / 8 {
+        let was_off = self.is_off;
+        self.is_off = self.runs > 1 && off_us > DEVIATIONS_MAX * self.deviation_us + self.took_us / 8;
+        if self.is_off {
             let longer = took_us > self.took_us;
-            self.begin(took_us);
-            return longer;
+            if was_off {
+                self.begin(took_us);
+            }
+            return was_off && longer;
         }
         self.runs = self.runs.saturating_add(1);
         let step = (took_us.cast_signed() - self.took_us.cast_signed()) / i64::from(self.runs).min(NEWEST_PART);
@@ -173,6 +179,8 @@ impl Trials {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use alloc::vec::Vec;
+
     use super::Function;
 
     /// What all of so many runs took, beside as many of the best mode, where each takes so long, give or take `noise_pct`.
@@ -213,6 +221,20 @@ mod tests {
             let over = over_the_best_pct(&mut function, 150, after_us, 5);
             assert!(over <= 8, "{before_us:?}, then {after_us:?}: {over} % more");
         }
+    }
+
+    #[test]
+    fn one_run_that_takes_long_has_nothing_tried() {
+        let mut function = Function::default();
+        let tried: Vec<_> = (0..500)
+            .filter(|run| {
+                let arm = function.choose();
+                let took_us = [3_000_000, if run % 20 == 10 { 240_000 } else { 60_000 }, 3_000_000][arm];
+                function.learn(arm, took_us);
+                arm != 1
+            })
+            .collect();
+        assert_eq!(tried, [0, 2], "each mode once, at the beginning");
     }
 
     #[test]

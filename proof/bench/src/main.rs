@@ -45,7 +45,7 @@ const PROFILE_ROUNDS: usize = 10;
 const USAGE: &str = "catena-bench               every figure, to target/bench/summary.json
 catena-bench to FILE       the same, to another file
 catena-bench smoke         a little of everything, to see that it works: no figures
-catena-bench only guests|segments|carriers|blob|crossing|replies|migration   one part, whole, to look at; written nowhere
+catena-bench only guests|segments|carriers|blob|crossing|replies|migration|adaptive|custody   one part, whole, to look at; written nowhere
 catena-bench micro DIR [--smoke]  the Quatrain paper's micro benchmark
 catena-bench compare FILES which figures moved between runs by more than their spread
 catena-bench page [FILE]   fills the table of docs/src/figures.md from a summary
@@ -127,12 +127,20 @@ async fn only(part: &str) -> Result<(), Failure> {
     let mut summary = Summary::default();
     match part {
         "guests" => alone::measure_guests(WHOLE.guests, &mut summary).await?,
+        "custody" => {
+            let peers = Arc::new(peers::Peers::start(&mesh::sandbox()?).await?);
+            custody::measure(&peers, WHOLE.cpu_rounds, &mut summary).await?;
+        }
         "segments" => segments::measure(WHOLE.segments, &mut summary).await?,
         "carriers" => carriers::measure(WHOLE.blocks, &mut summary).await?,
         "blob" => blob::measure(&mesh::sandbox()?, WHOLE.shaped_rounds, &mut summary).await?,
         "crossing" => crossing::measure(&mesh::sandbox()?, WHOLE.shaped_rounds, &mut summary).await?,
         "replies" => replies::measure(WHOLE.replies, &mut summary).await?,
         "migration" => moving::measure(WHOLE.moves, &mut summary).await?,
+        "adaptive" => {
+            let (repetitions, runs) = WHOLE.adaptive;
+            adaptive::measure(&mesh::sandbox()?, repetitions, runs, &mut summary).await?;
+        }
         _ => return Err(USAGE.into()),
     }
     summary.print();
@@ -162,9 +170,9 @@ const WHOLE: Scale = Scale {
     shaped_rounds: 15,
     adaptive: (3, 150),
     memory: alone::Scale { repetitions: 3, parts: 1 },
-    segments: segments::Scale { blocks: 40, rounds: 9, stream_bytes: 256 << 20 },
+    segments: segments::Scale { blocks: 40, processes: 5, rounds: 3, stream_bytes: 256 << 20 },
     replies: replies::Scale { rounds: 15, blocks: 20 },
-    moves: 50,
+    moves: 400,
     whole: true,
 };
 /// To see that the benchmark works.
@@ -175,7 +183,7 @@ const FEW: Scale = Scale {
     shaped_rounds: 1,
     adaptive: (1, 10),
     memory: alone::Scale { repetitions: 1, parts: 20 },
-    segments: segments::Scale { blocks: 2, rounds: 1, stream_bytes: 32 << 20 },
+    segments: segments::Scale { blocks: 2, processes: 1, rounds: 1, stream_bytes: 32 << 20 },
     replies: replies::Scale { rounds: 2, blocks: 1 },
     moves: 3,
     whole: false,

@@ -5,7 +5,9 @@ use std::time::Instant;
 use catena::{Client, Place};
 
 use crate::{
-    Failure, mesh,
+    Failure,
+    cores::Cores,
+    mesh,
     server::Server,
     stats::{Spread, in_rounds, ratios},
     summary::Summary,
@@ -33,6 +35,9 @@ pub(super) async fn measure(blocks: usize) -> Result<Ending, Failure> {
     let place = Place::new(servers[0].address.as_str());
     let client = Client::builder("asker").sandbox(mesh::sandbox()?).join(place).connect().await?;
     mesh::known(&client, &NAMES).await?;
+    // Whoever hands the right on is on another core than the one who gets it, and the last on another than the caller.
+    let placed = |at: usize| servers.iter().skip(at).step_by(2).filter_map(Server::process);
+    let _held = Cores::hold(placed(0), placed(1))?;
     // The last is taken first.
     let rest: Vec<String> = NAMES.iter().skip(1).rev().map(|name| format!("{name}/pass")).collect();
     let block = || async {

@@ -8,6 +8,7 @@ use serde_bytes::ByteBuf;
 use super::replier::REPLY_BYTES;
 use crate::{
     Failure,
+    cores::Cores,
     cpu::cpu_s,
     grpc::{self, Payload},
     mesh,
@@ -39,6 +40,7 @@ pub(super) async fn measure(rounds: usize) -> Result<Flowing, Failure> {
     let place = Place::new(ours.address.as_str());
     let client = Client::builder("reader").sandbox(mesh::sandbox()?).join(place).connect().await?;
     let grpc = grpc::connect(&theirs).await?;
+    let _held = Cores::hold([], [&ours, &theirs].into_iter().filter_map(Server::process))?;
     let mut all = Flowing::default();
     for round in 0..=rounds {
         let each = cost(&ours, ask(&client, "many/many")).await?;

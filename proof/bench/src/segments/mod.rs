@@ -26,29 +26,21 @@ use crate::{Failure, cores::Cores, stats::Spread, summary::Summary};
 pub(crate) struct Scale {
     /// Blocks of accesses by the link, and as many of imports.
     pub(crate) blocks: usize,
-    /// Rounds of 20,000 accesses for processor time, and of streams.
+    /// Owners, one after the other, for processor time and streams, ...
+    pub(crate) processes: usize,
+    /// ... and rounds with each: of 20,000 accesses, and of streams.
     pub(crate) rounds: usize,
     /// Bytes of one stream.
     pub(crate) stream_bytes: usize,
 }
 
 pub(crate) async fn measure(scale: Scale, summary: &mut Summary) -> Result<(), Failure> {
-    let peers = Arc::new(Peers::start().await?);
-    // In a task, as every server is.
-    let measured = tokio::spawn(async move {
-        let held = Cores::hold([], peers.processes())?;
-        let access = access::measure(&peers, scale.blocks).await?;
-        let notified = notified::measure(&peers, scale.blocks).await?;
-        let naming = naming::measure(&peers, scale.blocks).await?;
-        let short = messages::short_ratio(&peers, scale.blocks).await?;
-        drop(held);
-        let streams = stream::measure(&peers, scale).await?;
-        let long = messages::long_ratios(&peers, scale.blocks).await?;
-        let cpu = owner_cpu::measure(&peers, scale.rounds).await?;
-        let rdma = rdma::measure(&peers, scale.blocks).await?;
-        Ok::<_, Failure>((access, notified, naming, streams, short, long, cpu, rdma))
-    });
-    let (access, notified, naming, streams, short, [long, long_near], cpu, rdma) = measured.await??;
+    // In tasks, as every server is.
+    let (access, notified, naming, short, long, rdma) = tokio::spawn(one_at_a_time(scale)).await??;
+    let (mut streams, mut cpu) = (stream::Streams::default(), owner_cpu::OwnerCpu::default());
+    for _ in 0..scale.processes {
+        (streams, cpu) = tokio::spawn(many(scale, streams, cpu)).await??;
+    }
     summary.put_table("table-2", table::of_operations(&access, &notified, &streams));
     summary.put_table("table-3", table::of_names(&naming));
     access.report(summary);
@@ -56,6 +48,7 @@ pub(crate) async fn measure(scale: Scale, summary: &mut Summary) -> Result<(), F
     naming.report(summary);
     streams.report(summary);
     summary.put("short_ratio", short);
+    let [long, long_near] = long;
     summary.put("long_tonic", long);
     summary.put("long_tonic_near", long_near);
     cpu.report(summary);
@@ -63,6 +56,34 @@ pub(crate) async fn measure(scale: Scale, summary: &mut Summary) -> Result<(), F
         summary.put("read_rdma_tcp_ratio", rdma);
     }
     Ok(())
+}
+
+async fn one_at_a_time(
+    Scale { blocks, .. }: Scale,
+) -> Result<(access::Accesses, notified::Notified, naming::Naming, Spread, [Spread; 2], Option<Spread>), Failure> {
+    let peers = Peers::start().await?;
+    let _held = Cores::hold([], peers.processes())?;
+    Ok((
+        access::measure(&peers, blocks).await?,
+        notified::measure(&peers, blocks).await?,
+        naming::measure(&peers, blocks).await?,
+        messages::short_ratio(&peers, blocks).await?,
+        messages::long_ratios(&peers, blocks).await?,
+        rdma::measure(&peers, blocks).await?,
+    ))
+}
+
+/// By processes that have not been used: one has its memory laid out well or badly for as long as it lives.
+async fn many(
+    scale: Scale,
+    mut streams: stream::Streams,
+    mut cpu: owner_cpu::OwnerCpu,
+) -> Result<(stream::Streams, owner_cpu::OwnerCpu), Failure> {
+    let peers = Peers::start().await?;
+    let _held = Cores::hold([], peers.processes())?;
+    stream::measure(&peers, scale, &mut streams).await?;
+    owner_cpu::measure(&peers, scale.rounds, &mut cpu).await?;
+    Ok((streams, cpu))
 }
 
 /// What [`profile`] knows.

@@ -1,9 +1,6 @@
 //! Processor time that an access takes from the owner of the memory, beside what the same bytes take from a server that is called.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering::Relaxed},
-};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::peers::{Job, Peers, Shared};
 use crate::{
@@ -16,6 +13,7 @@ use crate::{
 const IN_A_ROUND: usize = 20_000;
 
 /// Microseconds of processor time for one, by round.
+#[derive(Default)]
 pub(super) struct OwnerCpu {
     read: Vec<f64>,
     call: Vec<f64>,
@@ -23,7 +21,7 @@ pub(super) struct OwnerCpu {
     shared: Vec<f64>,
 }
 
-pub(super) async fn measure(peers: &Arc<Peers>, rounds: usize) -> Result<OwnerCpu, Failure> {
+pub(super) async fn measure(peers: &Peers, rounds: usize, all: &mut OwnerCpu) -> Result<(), Failure> {
     let round = || async {
         Ok([
             each_us(peers, Job::Read).await?,
@@ -33,7 +31,11 @@ pub(super) async fn measure(peers: &Arc<Peers>, rounds: usize) -> Result<OwnerCp
         ])
     };
     let [read, call, tonic, shared] = in_rounds(rounds, round).await?;
-    Ok(OwnerCpu { read, call, tonic, shared })
+    all.read.extend(read);
+    all.call.extend(call);
+    all.tonic.extend(tonic);
+    all.shared.extend(shared);
+    Ok(())
 }
 
 async fn each_us(peers: &Peers, job: Job) -> Result<f64, Failure> {

@@ -22,12 +22,11 @@ pub(super) struct Streams {
     pub(super) shared_4k: Vec<f64>,
 }
 
-pub(super) async fn measure(peers: &Peers, scale: Scale) -> Result<Streams, Failure> {
+pub(super) async fn measure(peers: &Peers, scale: Scale, all: &mut Streams) -> Result<(), Failure> {
     let bytes = scale.stream_bytes;
     let (block, small) = (Bytes::from(vec![7; BLOCK_BYTES]), Bytes::from(vec![7; PAPERS_BLOCK_BYTES]));
     let (blocks, smalls) = (bytes / BLOCK_BYTES, bytes / PAPERS_BLOCK_BYTES);
     let mut own = vec![0; BULK_BYTES as usize];
-    let mut all = Streams::default();
     for round in 0..=scale.rounds {
         let began = Instant::now();
         peers.write_blocks(&peers.bulk, &block, blocks).await?;
@@ -56,7 +55,7 @@ pub(super) async fn measure(peers: &Peers, scale: Scale) -> Result<Streams, Fail
             all.shared_4k.push(shared_4k);
         }
     }
-    Ok(all)
+    Ok(())
 }
 
 fn speed(bytes: usize, began: Instant) -> f64 {
