@@ -142,17 +142,42 @@ impl Attacker {
     /// Until the node has read all that was sent over this link: it answers what comes after that.
     pub(crate) async fn is_read(&self, link: &Arc<Link>) -> Vec<ServiceEntry> {
         send(link, Message::List(7)).await;
+        self.listing().await
+    }
+
+    async fn listing(&self) -> Vec<ServiceEntry> {
         self.hears(|message| match message {
             Message::Listing(7, entries) => Some(entries),
             _ => None,
         })
         .await
     }
+
+    /// Sends a message over a link that may break; says whether the node had read it before that.
+    pub(crate) async fn is_heard(&self, place: &Place, message: Message) -> bool {
+        let Ok(link) = self.endpoint.link_introduced(place).await else { return false };
+        for Encoded { head, tail } in [message.encode(), Message::List(7).encode()] {
+            if link.send(Frames::new(head, tail)).await.is_err() {
+                return false;
+            }
+        }
+        tokio::select! {
+            _ = self.listing() => true,
+            () = broken(&link) => false,
+        }
+    }
 }
 
 pub(crate) async fn send(link: &Arc<Link>, message: Message) {
     let Encoded { head, tail } = message.encode();
     link.send(Frames::new(head, tail)).await.unwrap();
+}
+
+/// Until a link has ended.
+pub(crate) async fn broken(link: &Link) {
+    while link.ended().is_none() {
+        tokio::task::yield_now().await;
+    }
 }
 
 /// A hop of a real chain that called the attacker, with its function but without its state: to be changed and sent elsewhere.
