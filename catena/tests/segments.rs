@@ -362,6 +362,23 @@ async fn of_a_thousand_reads_under_way_at_a_revocation_each_ends_and_none_brings
     }
 }
 
+#[tokio::test]
+async fn who_only_reads_memory_lets_others_have_their_turn() {
+    const READS_MAX: usize = 100_000;
+    let Pair { owner, importer } = pair(Way::SharedMemory).await;
+    let _board = owner.export("board", 4_096, Export { anyone: Rights::ALL, ..Export::default() }).unwrap();
+    let board = importer.import("owner/board").await.unwrap();
+    board.read(0, 8).await.unwrap();
+    assert_eq!(board.way(), Way::SharedMemory);
+    let other = tokio::spawn(std::future::ready(()));
+    let mut reads = 0;
+    while !other.is_finished() {
+        board.read(0, 8).await.unwrap();
+        reads += 1;
+        assert!(reads < READS_MAX, "its thread is not given up");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_are_kept_in_memory_within_the_nodes_limit_and_keep_their_bytes() {
     const BYTES: u64 = 16 << 10;

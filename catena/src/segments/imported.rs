@@ -1,6 +1,9 @@
 //! The importer's handle of a segment of another node.
 
-use std::sync::{Arc, Mutex, OnceLock, RwLock, atomic::AtomicBool};
+use std::{
+    cell::Cell,
+    sync::{Arc, Mutex, OnceLock, RwLock, atomic::AtomicBool},
+};
 
 use bytes::Bytes;
 use catena_core::segments::{Import, ImportId};
@@ -127,7 +130,7 @@ impl Imported {
             return Err(self.refused("READ", SegmentRefusal::OutOfBounds(self.inner.bytes)));
         };
         let mapped = || self.read_mapped(offset, room, wish).map(|read| read.map(|data| (data, Way::SharedMemory)));
-        give_way().await;
+        give_way(count).await;
         if let Some(read) = mapped() {
             return read;
         }
@@ -198,7 +201,7 @@ impl Imported {
     /// As [`Imported::read`]. Some pieces may have come by then.
     pub async fn read_into(&self, offset: u64, out: &mut [u8]) -> Result<(), Exception> {
         let (count, wish) = (out.len() as u64, Wish::default());
-        give_way().await;
+        give_way(count).await;
         if let Some(read) = self.read_near(offset, out, wish) {
             return read;
         }
@@ -266,7 +269,7 @@ impl Imported {
     /// As [`Imported::write`].
     pub async fn write_as(&self, offset: u64, bytes: impl Into<Bytes>, wish: Wish) -> Result<(), Exception> {
         let bytes: Bytes = bytes.into();
-        give_way().await;
+        give_way(bytes.len() as u64).await;
         if let Some(written) = self.write_near(offset, &bytes, wish) {
             return written;
         }
@@ -371,7 +374,7 @@ impl Imported {
     async fn swap(&self, offset: u64, width: Width, old: u64, new: u64, notify: bool) -> Result<u64, Exception> {
         let wish = Wish { notify, ..Wish::default() };
         let near = || self.in_memory(true, |near| near.cas(offset, width, old, new, notify));
-        give_way().await;
+        give_way(width.bytes()).await;
         if let Some(swapped) = near() {
             return swapped;
         }
@@ -449,9 +452,20 @@ impl Imported {
     }
 }
 
+/// Accesses in memory that count as one step of a task: one takes some 30 ns, and what the runtime counts as a step takes a microsecond.
+const ACCESSES_A_STEP: u64 = 32;
+/// So many bytes count as another access.
+const BYTES_AN_ACCESS: u64 = 1_024;
+
 /// Memory never makes anybody wait: whoever only reads it would keep its thread from all others.
-async fn give_way() {
-    tokio::task::coop::consume_budget().await;
+async fn give_way(bytes: u64) {
+    thread_local!(static MADE: Cell<u64> = const { Cell::new(0) });
+    let made = MADE.get().saturating_add(1).saturating_add(bytes / BYTES_AN_ACCESS);
+    let is_step = made >= ACCESSES_A_STEP;
+    MADE.set(if is_step { 0 } else { made });
+    if is_step {
+        tokio::task::coop::consume_budget().await;
+    }
 }
 
 impl Drop for Inner {

@@ -10,23 +10,33 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::{
     Failure,
     peers::{Job, Peers},
-    stats::{Spread, in_rounds, ratios},
+    stats::{Spread, append, in_rounds, ratios},
     summary::Summary,
 };
 
 pub(crate) const IN_FLIGHT: usize = 64;
 const IN_A_ROUND: usize = 4_000;
 
-pub(crate) async fn measure(peers: &Arc<Peers>, rounds: usize, summary: &mut Summary) -> Result<(), Failure> {
-    let of = |job| per_cpu_second(peers, job, IN_FLIGHT);
-    let round = || async { Ok([of(Job::ChainJs).await?, of(Job::Tonic4).await?, of(Job::ChainWasm).await?]) };
-    let [js, tonic, wasm] = in_rounds(rounds, round).await?;
-    summary.put("cpu_tonic_js", ratios(&js, &tonic));
-    summary.put("cpu_tonic_wasm", ratios(&wasm, &tonic));
-    summary.put("cpu_js", Spread::of(js));
-    summary.put("cpu_wasm", Spread::of(wasm));
-    summary.put("cpu_tonic", Spread::of(tonic));
-    Ok(())
+/// Chains for a second of processor time, by round: in JavaScript, four gRPC calls, compiled.
+#[derive(Default)]
+pub(crate) struct Series([Vec<f64>; 3]);
+
+impl Series {
+    pub(crate) async fn measure(&mut self, peers: &Arc<Peers>, rounds: usize) -> Result<(), Failure> {
+        let of = |job| per_cpu_second(peers, job, IN_FLIGHT);
+        let round = || async { Ok([of(Job::ChainJs).await?, of(Job::Tonic4).await?, of(Job::ChainWasm).await?]) };
+        append(&mut self.0, in_rounds(rounds, round).await?);
+        Ok(())
+    }
+
+    pub(crate) fn report(self, summary: &mut Summary) {
+        let [js, tonic, wasm] = self.0;
+        summary.put("cpu_tonic_js", ratios(&js, &tonic));
+        summary.put("cpu_tonic_wasm", ratios(&wasm, &tonic));
+        summary.put("cpu_js", Spread::of(js));
+        summary.put("cpu_wasm", Spread::of(wasm));
+        summary.put("cpu_tonic", Spread::of(tonic));
+    }
 }
 
 pub(crate) async fn per_cpu_second(peers: &Arc<Peers>, job: Job, in_flight: usize) -> Result<f64, Failure> {

@@ -7,7 +7,7 @@ use crate::{
     cpu::{IN_FLIGHT, per_cpu_second},
     lone::Lone,
     peers::{Job, Peers},
-    stats::{Spread, in_rounds, pairs},
+    stats::{Spread, append, in_rounds, pairs},
     summary::Summary,
 };
 
@@ -16,21 +16,31 @@ const HOPS: f64 = 4.0;
 /// Measurements of either kind in one value: it is a small difference of large figures.
 const IN_TURNS: u32 = 4;
 
-pub(crate) async fn measure(peers: &Arc<Peers>, rounds: usize, summary: &mut Summary) -> Result<(), Failure> {
-    let lone = Lone::start().await?;
-    // The first round fills the step cache, as in a node that has been at work.
-    let round = || async {
-        let (mut full, mut bare) = (0.0, 0.0);
-        for _ in 0..IN_TURNS {
-            full += 1e6 / per_cpu_second(peers, Job::ChainWasm, IN_FLIGHT).await? / f64::from(IN_TURNS);
-            bare += 1e6 / per_cpu_second(peers, Job::ChainBare, IN_FLIGHT).await? / f64::from(IN_TURNS);
-        }
-        let message = lone.message_us(full / HOPS).await?;
-        // Even a node that remembers nothing accepts: what that costs was measured apart.
-        Ok([full, bare - HOPS * message, message])
-    };
-    let [with, without, accepted] = in_rounds(rounds, round).await?;
-    summary.put("custody_cost_pct", pairs(&with, &without, |with, without| (with / without - 1.0) * 100.0));
-    summary.put("accepted_us", Spread::of(accepted));
-    Ok(())
+/// Microseconds of processor time, by round: a chain with custody, one without, an acceptance.
+#[derive(Default)]
+pub(crate) struct Series([Vec<f64>; 3]);
+
+impl Series {
+    pub(crate) async fn measure(&mut self, peers: &Arc<Peers>, rounds: usize) -> Result<(), Failure> {
+        let lone = Lone::start().await?;
+        // The first round fills the step cache, as in a node that has been at work.
+        let round = || async {
+            let (mut full, mut bare) = (0.0, 0.0);
+            for _ in 0..IN_TURNS {
+                full += 1e6 / per_cpu_second(peers, Job::ChainWasm, IN_FLIGHT).await? / f64::from(IN_TURNS);
+                bare += 1e6 / per_cpu_second(peers, Job::ChainBare, IN_FLIGHT).await? / f64::from(IN_TURNS);
+            }
+            let message = lone.message_us(full / HOPS).await?;
+            // Even a node that remembers nothing accepts: what that costs was measured apart.
+            Ok([full, bare - HOPS * message, message])
+        };
+        append(&mut self.0, in_rounds(rounds, round).await?);
+        Ok(())
+    }
+
+    pub(crate) fn report(self, summary: &mut Summary) {
+        let [with, without, accepted] = self.0;
+        summary.put("custody_cost_pct", pairs(&with, &without, |with, without| (with / without - 1.0) * 100.0));
+        summary.put("accepted_us", Spread::of(accepted));
+    }
 }

@@ -4,9 +4,8 @@ use std::{sync::Arc, time::Instant};
 
 use crate::{
     Failure,
-    cores::Cores,
     peers::{Job, Peers},
-    stats::{Spread, in_rounds, pairs, ratios},
+    stats::{Spread, append, in_rounds, pairs, ratios},
     summary::Summary,
 };
 
@@ -16,25 +15,32 @@ const IN_A_BLOCK: usize = 100;
 /// How many round trips fewer a chain of four makes than four calls: its five ways are two and a half.
 const ROUND_TRIPS_SAVED: f64 = 4.0 - 2.5;
 
-pub(crate) async fn measure(peers: &Arc<Peers>, blocks: usize, summary: &mut Summary) -> Result<(), Failure> {
-    let [near, far] = peers.processes();
-    let _held = Cores::hold(near, far)?;
-    // In a task, as every server is.
-    let [ring, chain_wasm, tonic4, chain_js, tonic1, call] =
-        tokio::spawn(in_turns(Arc::clone(peers), blocks)).await??;
-    summary.put("chain4_ring_wasm", ratios(&chain_wasm, &ring));
-    summary.put("chain4_ring_js", ratios(&chain_js, &ring));
-    summary.put("chain4_tonic_wasm", ratios(&chain_wasm, &tonic4));
-    summary.put("chain4_tonic_js", ratios(&chain_js, &tonic4));
-    let break_even = |chain: f64, calls: f64| ((chain - calls) / ROUND_TRIPS_SAVED).max(0.0);
-    summary.put("break_even_rtt_us", pairs(&chain_js, &tonic4, break_even));
-    summary.put("call_tonic", ratios(&call, &tonic1));
-    summary.put("ring_us", Spread::of(ring));
-    summary.put("tonic4_us", Spread::of(tonic4));
-    summary.put("chain4_js_us", Spread::of(chain_js));
-    summary.put("chain4_wasm_us", Spread::of(chain_wasm));
-    summary.put("call_us", Spread::of(call));
-    Ok(())
+/// Microseconds, by block: ring, compiled chain, four gRPC calls, chain in JavaScript, one gRPC call, plain call.
+#[derive(Default)]
+pub(crate) struct Series([Vec<f64>; 6]);
+
+impl Series {
+    pub(crate) async fn measure(&mut self, peers: &Arc<Peers>, blocks: usize) -> Result<(), Failure> {
+        // In a task, as every server is.
+        append(&mut self.0, tokio::spawn(in_turns(Arc::clone(peers), blocks)).await??);
+        Ok(())
+    }
+
+    pub(crate) fn report(self, summary: &mut Summary) {
+        let [ring, chain_wasm, tonic4, chain_js, tonic1, call] = self.0;
+        summary.put("chain4_ring_wasm", ratios(&chain_wasm, &ring));
+        summary.put("chain4_ring_js", ratios(&chain_js, &ring));
+        summary.put("chain4_tonic_wasm", ratios(&chain_wasm, &tonic4));
+        summary.put("chain4_tonic_js", ratios(&chain_js, &tonic4));
+        let break_even = |chain: f64, calls: f64| ((chain - calls) / ROUND_TRIPS_SAVED).max(0.0);
+        summary.put("break_even_rtt_us", pairs(&chain_js, &tonic4, break_even));
+        summary.put("call_tonic", ratios(&call, &tonic1));
+        summary.put("ring_us", Spread::of(ring));
+        summary.put("tonic4_us", Spread::of(tonic4));
+        summary.put("chain4_js_us", Spread::of(chain_js));
+        summary.put("chain4_wasm_us", Spread::of(chain_wasm));
+        summary.put("call_us", Spread::of(call));
+    }
 }
 
 async fn in_turns(peers: Arc<Peers>, blocks: usize) -> Result<[Vec<f64>; 6], Failure> {

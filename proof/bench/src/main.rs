@@ -5,6 +5,7 @@ mod adaptive;
 mod alone;
 mod blob;
 mod carriers;
+mod chains;
 mod compare;
 mod composition;
 mod cores;
@@ -45,7 +46,7 @@ const PROFILE_ROUNDS: usize = 10;
 const USAGE: &str = "catena-bench               every figure, to target/bench/summary.json
 catena-bench to FILE       the same, to another file
 catena-bench smoke         a little of everything, to see that it works: no figures
-catena-bench only guests|segments|carriers|blob|crossing|replies|migration|adaptive|custody   one part, whole, to look at; written nowhere
+catena-bench only guests|chains|segments|carriers|blob|crossing|replies|migration|adaptive   one part, whole, to look at; written nowhere
 catena-bench micro DIR [--smoke]  the Quatrain paper's micro benchmark
 catena-bench compare FILES which figures moved between runs by more than their spread
 catena-bench page [FILE]   fills the table of docs/src/figures.md from a summary
@@ -127,9 +128,12 @@ async fn only(part: &str) -> Result<(), Failure> {
     let mut summary = Summary::default();
     match part {
         "guests" => alone::measure_guests(WHOLE.guests, &mut summary).await?,
-        "custody" => {
-            let peers = Arc::new(peers::Peers::start(&mesh::sandbox()?).await?);
-            custody::measure(&peers, WHOLE.cpu_rounds, &mut summary).await?;
+        "chains" => {
+            let mut all = chains::Chains::default();
+            for _ in 0..chains::VISITS {
+                all.visit(&mesh::sandbox()?, WHOLE.chains).await?;
+            }
+            all.report(&mut summary);
         }
         "segments" => segments::measure(WHOLE.segments, &mut summary).await?,
         "carriers" => carriers::measure(WHOLE.blocks, &mut summary).await?,
@@ -150,8 +154,8 @@ async fn only(part: &str) -> Result<(), Failure> {
 /// How much is measured.
 struct Scale {
     guests: alone::Scale,
+    chains: chains::Scale,
     blocks: usize,
-    cpu_rounds: usize,
     shaped_rounds: usize,
     adaptive: (usize, usize),
     memory: alone::Scale,
@@ -165,8 +169,8 @@ struct Scale {
 /// For figures.
 const WHOLE: Scale = Scale {
     guests: alone::Scale { repetitions: 9, parts: 1 },
+    chains: chains::Scale { blocks: 14, cpu_rounds: 3 },
     blocks: 40,
-    cpu_rounds: 9,
     shaped_rounds: 15,
     adaptive: (3, 150),
     memory: alone::Scale { repetitions: 3, parts: 1 },
@@ -178,8 +182,8 @@ const WHOLE: Scale = Scale {
 /// To see that the benchmark works.
 const FEW: Scale = Scale {
     guests: alone::Scale { repetitions: 1, parts: 20 },
+    chains: chains::Scale { blocks: 1, cpu_rounds: 1 },
     blocks: 2,
-    cpu_rounds: 1,
     shaped_rounds: 1,
     adaptive: (1, 10),
     memory: alone::Scale { repetitions: 1, parts: 20 },
@@ -201,14 +205,8 @@ async fn measure_all(scale: &Scale, summary: &mut Summary) -> Result<(), Failure
     let sandbox = mesh::sandbox()?;
     eprintln!("guests: one hop, and loading a function");
     alone::measure_guests(scale.guests, summary).await?;
-    let peers = Arc::new(peers::Peers::start(&sandbox).await?);
-    eprintln!("latency: chains of 4 hops, a ring of raw TCP, and gRPC, in turns");
-    latency::measure(&peers, scale.blocks, summary).await?;
-    eprintln!("processor time: 64 in flight");
-    cpu::measure(&peers, scale.cpu_rounds, summary).await?;
-    eprintln!("custody: what it costs that no step is done twice");
-    custody::measure(&peers, scale.cpu_rounds, summary).await?;
-    drop(peers);
+    let mut chains = chains::Chains::default();
+    chains.visit(&sandbox, scale.chains).await?;
     eprintln!("segments: accesses by the link and in shared memory, names, streams");
     segments::measure(scale.segments, summary).await?;
     eprintln!("carriers: calls and blobs on one host, by the link and in memory");
@@ -217,6 +215,7 @@ async fn measure_all(scale: &Scale, summary: &mut Summary) -> Result<(), Failure
     replies::measure(scale.replies, summary).await?;
     eprintln!("migration: calls of a service that moves every 100 ms");
     moving::measure(scale.moves, summary).await?;
+    chains.visit(&sandbox, scale.chains).await?;
     eprintln!("splits: 8 branches beside 8 calls in a row");
     split::measure(&sandbox, scale.blocks, summary).await?;
     eprintln!("composition: copies to a replicated service, over shaped links");
@@ -228,6 +227,8 @@ async fn measure_all(scale: &Scale, summary: &mut Summary) -> Result<(), Failure
     eprintln!("adaptive: chains that choose where they run, over shaped links that change");
     let (repetitions, runs) = scale.adaptive;
     adaptive::measure(&sandbox, repetitions, runs, summary).await?;
+    chains.visit(&sandbox, scale.chains).await?;
+    chains.report(summary);
     eprintln!("memory: cached functions, chains that wait, an hour's worth of chains of all kinds");
     alone::measure_memory(scale.memory, summary).await?;
     summary.check()

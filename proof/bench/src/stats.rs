@@ -38,6 +38,11 @@ where
     Ok(series)
 }
 
+/// Puts what was measured at one time behind what was measured before.
+pub(crate) fn append<const N: usize>(all: &mut [Vec<f64>; N], more: [Vec<f64>; N]) {
+    all.iter_mut().zip(more).for_each(|(all, more)| all.extend(more));
+}
+
 /// Both series, pair by pair: what was measured next to each other in time, so that a drift of the machine's speed cancels out.
 pub(crate) fn pairs(ours: &[f64], theirs: &[f64], figure: impl Fn(f64, f64) -> f64) -> Spread {
     Spread::of(ours.iter().zip(theirs).map(|(ours, theirs)| figure(*ours, *theirs)).collect())

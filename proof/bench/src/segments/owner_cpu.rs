@@ -6,20 +6,15 @@ use super::peers::{Job, Peers, Shared};
 use crate::{
     Failure,
     cpu::IN_FLIGHT,
-    stats::{Spread, in_rounds, ratios},
+    stats::{Spread, append, in_rounds, ratios},
     summary::Summary,
 };
 
 const IN_A_ROUND: usize = 20_000;
 
-/// Microseconds of processor time for one, by round.
+/// Microseconds of processor time for one, by round: READ, plain call, gRPC call, READ in shared memory.
 #[derive(Default)]
-pub(super) struct OwnerCpu {
-    read: Vec<f64>,
-    call: Vec<f64>,
-    tonic: Vec<f64>,
-    shared: Vec<f64>,
-}
+pub(super) struct OwnerCpu([Vec<f64>; 4]);
 
 pub(super) async fn measure(peers: &Peers, rounds: usize, all: &mut OwnerCpu) -> Result<(), Failure> {
     let round = || async {
@@ -30,11 +25,7 @@ pub(super) async fn measure(peers: &Peers, rounds: usize, all: &mut OwnerCpu) ->
             shared_us(peers).await?,
         ])
     };
-    let [read, call, tonic, shared] = in_rounds(rounds, round).await?;
-    all.read.extend(read);
-    all.call.extend(call);
-    all.tonic.extend(tonic);
-    all.shared.extend(shared);
+    append(&mut all.0, in_rounds(rounds, round).await?);
     Ok(())
 }
 
@@ -60,9 +51,10 @@ async fn shared_us(peers: &Peers) -> Result<f64, Failure> {
 
 impl OwnerCpu {
     pub(super) fn report(self, summary: &mut Summary) {
-        summary.put("read_cpu_call", ratios(&self.read, &self.call));
-        summary.put("read_cpu_tonic", ratios(&self.read, &self.tonic));
-        summary.put("read_cpu_shm", ratios(&self.shared, &self.read));
-        summary.put("read_cpu_us", Spread::of(self.read));
+        let [read, call, tonic, shared] = self.0;
+        summary.put("read_cpu_call", ratios(&read, &call));
+        summary.put("read_cpu_tonic", ratios(&read, &tonic));
+        summary.put("read_cpu_shm", ratios(&shared, &read));
+        summary.put("read_cpu_us", Spread::of(read));
     }
 }
