@@ -7,7 +7,7 @@ SHELL := bash
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dfs web web-figures web-figures-smoke clerks clerks-smoke glickr corsair mapreduce test install chaos exact hostile bench bench-smoke figures-check quatrain quatrain-smoke profiles engine verify-engine lint fuzz book
+.PHONY: help demo dfs web web-figures web-figures-smoke clerks clerks-smoke glickr corsair mapreduce test install package chaos exact hostile bench bench-smoke figures-check quatrain quatrain-smoke profiles engine verify-engine lint fuzz book
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is:"
@@ -39,6 +39,9 @@ hostile:  ## how long chains take beside each attack of the tests: target/hostil
 
 install:  ## build the catena command as it is shipped, and install it (PREFIX=~/.local)
 	@tools/install.sh
+
+package:  ## what is shipped as one archive: the command, the C interface, its header: target/package
+	@tools/package.sh
 
 bench:  ## the figures of what is shipped, side by side with peers: target/bench/summary.json
 	@tools/bench.sh
