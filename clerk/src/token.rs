@@ -7,17 +7,28 @@
 //! A clerk that wants to be asked before a token is taken back exports words of its own ([`Wanted`]), in the same places: the server WRITEs the word that it
 //! wants back there, with a notification.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use catena::{Exception, Export, Imported, Node, NodeId, Notifications, Rights, Segment, Wish};
 use tokio::{sync::Notify, task::AbortHandle};
 
 const UNTIL: u64 = (1 << 48) - 1;
+/// A beat of 0 and a token until 0 would look alike.
+const FIRST_BEAT: u64 = 1;
 
 /// The server's side. Guarantee: a token that its holder keeps beyond its time is free for others, whatever became of the holder.
 #[derive(Debug)]
 pub struct Tokens {
     segment: Segment,
+    /// Clerks may swap the word that tells of it.
+    beat: AtomicU64,
     /// A holder says that it gave one back.
     given_back: Arc<Notify>,
     hears: AbortHandle,
@@ -44,7 +55,8 @@ pub struct Wanted {
     notifications: Notifications,
 }
 
-/// A token that is held. Guarantee: nobody else holds it before the server's beat is past its time, unless the server took it back.
+/// A token that is held. Guarantee: among clerks that keep to this, nobody else holds it before the server's beat is past its time, unless the server took it back.
+/// One that lies can swap anybody's word: it takes a token away early, and keeps none for longer than the server lets it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "a token that is not released is held until its time is over"]
 pub struct Held {
@@ -76,8 +88,7 @@ impl Tokens {
     pub fn export(node: &Node, name: &str, tokens: u32) -> Result<Self, Exception> {
         let rights = Rights::READ.and(Rights::CAS);
         let segment = node.export(name, at(tokens), Export { anyone: rights, ..Export::default() })?;
-        // A beat of 0 and a token until 0 would look alike.
-        segment.write(0, &1_u64.to_ne_bytes())?;
+        segment.write(0, &FIRST_BEAT.to_ne_bytes())?;
         let given_back = Arc::new(Notify::new());
         let (mut notifications, telling) = (segment.notifications()?, Arc::clone(&given_back));
         let hears = tokio::spawn(async move {
@@ -85,7 +96,7 @@ impl Tokens {
                 telling.notify_waiters();
             }
         });
-        Ok(Self { segment, given_back, hears: hears.abort_handle() })
+        Ok(Self { segment, beat: AtomicU64::new(FIRST_BEAT), given_back, hears: hears.abort_handle() })
     }
 
     /// Lets time pass by one beat. A word that a clerk swapped to a time that no token can have is cut down to `lasts_max` beats from now.
@@ -95,15 +106,15 @@ impl Tokens {
     pub fn beat(&self, lasts_max: u64) -> Result<(), Exception> {
         let mut words = vec![0; usize::try_from(self.segment.bytes()).unwrap_or(0)];
         self.segment.read(0, &mut words)?;
-        let now = word_of(&words);
+        let now = self.beat.fetch_add(1, Relaxed);
+        let last = now.saturating_add(lasts_max).min(UNTIL);
         for (number, word) in (0..).zip(words[8..].as_chunks::<8>().0) {
             let word = u64::from_ne_bytes(*word);
-            if word & UNTIL > now + lasts_max {
-                self.segment.cas(at(number), word, word & !UNTIL | (now + lasts_max))?;
+            if word & UNTIL > last {
+                self.segment.cas(at(number), word, word & !UNTIL | last)?;
             }
         }
-        // Clerks may swap words, this one too: its owner's value goes on.
-        self.segment.write(0, &(now.min(UNTIL - 1) + 1).to_ne_bytes())
+        self.segment.write(0, &(now + 1).to_ne_bytes())
     }
 
     /// Takes a token back from whoever holds it; says who did. The holder learns it when it gives the token back.

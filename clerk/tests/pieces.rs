@@ -249,7 +249,7 @@ async fn a_token_is_one_clerk_s_until_its_time_is_over() {
             let client = Client::connect(server.address().unwrap()).await.unwrap();
             (FarTokens::new(client.import("server/tokens").await.unwrap(), me), client)
         };
-        let ((one, _first), (two, _second)) = (clerk(1).await, clerk(2).await);
+        let ((one, first), (two, _second)) = (clerk(1).await, clerk(2).await);
         let held = one.try_take(3, 10).await.unwrap().unwrap();
         assert_eq!(two.try_take(3, 10).await.unwrap(), None);
         assert!(two.try_take(2, 10).await.unwrap().is_some(), "another token");
@@ -266,6 +266,12 @@ async fn a_token_is_one_clerk_s_until_its_time_is_over() {
         assert!(!one.release(dead).await.unwrap(), "it was another's by then");
         assert_eq!(tokens.take_back(3).unwrap(), Some(2));
         assert!(!two.release(taken).await.unwrap());
+        // One that swaps the server's beat to the end of time changes what is told until the next beat, and no more.
+        let lies = first.import("server/tokens").await.unwrap();
+        let beat = u64::from_ne_bytes(lies.read(0, 8).await.unwrap()[..].try_into().unwrap());
+        assert_eq!(lies.cas(0, beat, u64::MAX).await.unwrap(), beat);
+        tokens.beat(20).unwrap();
+        assert_eq!(lies.read(0, 8).await.unwrap()[..], (beat + 1).to_ne_bytes());
         // One that would hold it for ever holds it for as long as anybody may.
         let _for_ever = one.try_take(3, u64::MAX).await.unwrap().unwrap();
         for _ in 0..22 {

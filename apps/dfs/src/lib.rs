@@ -18,6 +18,7 @@ mod known;
 pub mod limits;
 mod nfs;
 mod packed;
+mod places;
 mod protocol;
 mod reading;
 mod server;

@@ -14,6 +14,8 @@ pub const PAGE_NAME_BYTES_MAX: usize = 2_048;
 pub const PAGE_NAMES_MAX: usize = 64;
 /// Clerks of one server.
 pub const CLERKS_MAX: usize = 256;
+/// Of them, clerks of one node.
+pub const CLERKS_PER_NODE_MAX: usize = 64;
 /// Requests that one clerk may have under way: their lanes, of which each has room for a transfer and what goes with it.
 pub const LANES: Lanes = Lanes { count: 8, bytes: (TRANSFER_BYTES_MAX + 4_096) as u32 };
 /// How long a clerk believes what it reads after the server's word last rose.

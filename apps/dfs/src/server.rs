@@ -4,7 +4,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError, Weak,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::{Duration, SystemTime},
 };
@@ -17,7 +17,8 @@ use tokio::task::AbortHandle;
 use crate::{
     caches::Caches,
     known::Known,
-    limits::{BEAT_EVERY, CLERKS_MAX, KNOWN_FILES_MAX, LANES, LEASE, Measures, RECHECK_EVERY},
+    limits::{BEAT_EVERY, KNOWN_FILES_MAX, LANES, LEASE, Measures, RECHECK_EVERY},
+    places::{Place, Places},
     protocol::{Hello, Reply, Request, SERVICE, Welcome, decode, encode},
 };
 
@@ -90,7 +91,7 @@ pub(crate) struct Shared {
     /// When this run began, in milliseconds: it tells it from those before.
     run: u64,
     node: Node,
-    clerks: AtomicUsize,
+    places: Arc<Places>,
     greeted: AtomicU64,
     asked: AtomicU64,
 }
@@ -121,7 +122,7 @@ impl Server {
             ready: tokio::time::Instant::now() + config.grace,
             run: u64::try_from(began.unwrap_or_default().as_millis()).unwrap_or(0),
             node: node.clone(),
-            clerks: AtomicUsize::new(0),
+            places: Arc::default(),
             greeted: AtomicU64::new(0),
             asked: AtomicU64::new(0),
         });
@@ -151,7 +152,7 @@ impl Server {
     /// Clerks that it serves now.
     #[must_use]
     pub fn clerks(&self) -> usize {
-        self.shared.clerks.load(Ordering::Relaxed)
+        self.shared.places.taken()
     }
 
     /// Stops serving: its segments are gone when this returns.
@@ -262,19 +263,11 @@ impl Shared {
 
     /// Makes room for a clerk: lanes into which it alone may write, and somebody who answers until it is gone.
     async fn greet(self: &Arc<Self>, hello: Hello) -> Result<Welcome, Exception> {
-        if self.clerks.fetch_add(1, Ordering::Relaxed) >= CLERKS_MAX {
-            self.clerks.fetch_sub(1, Ordering::Relaxed);
-            let text = format!("{CLERKS_MAX} clerks are served already (CLERKS_MAX); share one, or use another server");
-            return Err(Exception::new("TooManyClerks", Fault::Caller, text));
-        }
-        let welcomed = self.welcome(&hello).await;
-        if welcomed.is_err() {
-            self.clerks.fetch_sub(1, Ordering::Relaxed);
-        }
-        welcomed
+        let place = self.places.take(hello.node())?;
+        self.welcome(&hello, place).await
     }
 
-    async fn welcome(self: &Arc<Self>, hello: &Hello) -> Result<Welcome, Exception> {
+    async fn welcome(self: &Arc<Self>, hello: &Hello, place: Place) -> Result<Welcome, Exception> {
         let answers = self.node.client().import(&hello.answers).await?;
         if answers.bytes() < catena_clerk::answers_bytes(&LANES) || answers.owner().id != hello.node() {
             let text = "the segment for answers is too short, or another node's";
@@ -297,9 +290,7 @@ impl Shared {
                 _ = answering => {}
                 _ = answers.watch(beat_at(&LANES), Duration::from_secs(1), Duration::from_secs(10)) => {}
             }
-            if let Some(shared) = shared.upgrade() {
-                shared.clerks.fetch_sub(1, Ordering::Relaxed);
-            }
+            drop(place);
         });
         Ok(Welcome { requests: format!("{}/{name}", self.node.name()), root, run: self.run })
     }

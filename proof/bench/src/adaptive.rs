@@ -40,7 +40,7 @@ export default async function work({ name, state_bytes, result_bytes, calls }) {
 /// Where the services are, first and then: far away by a wide link, then near by a thin one.
 const SITES: [&str; 2] = ["mtv", "thin"];
 /// So often both other ways run once beside the adaptive chains, to compare with.
-const COMPARED_EVERY: usize = 10;
+const COMPARED_EVERY: usize = 5;
 
 /// What the figure's nodes serve.
 pub(crate) fn service(name: &str) -> Service {
