@@ -55,7 +55,7 @@ struct Arm {
     /// The mean of what they took, and the mean deviation from it; 0 before the first.
     took_us: u64,
     deviation_us: u64,
-    /// The last run was far off. One may be a coincidence: two in a row are a change.
+    /// The last run was far off, either way. One may be a coincidence: two in a row are a change.
     is_off: bool,
 }
 
@@ -78,7 +78,7 @@ impl Arm {
         (self.runs, self.took_us, self.deviation_us, self.is_off) = (1, took_us, took_us / 2, false);
     }
 
-    /// One more of a series; says whether it, and the one before, took longer than the others explain.
+    /// One more of a series; says whether it took longer than the others explain, and the one before was far off too.
     fn learn(&mut self, took_us: u64) -> bool {
         let off_us = took_us.abs_diff(self.took_us);
         let was_off = self.is_off;
