@@ -1,9 +1,9 @@
 //! Connecting to a node, as a client.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use catena::{Client, NodeBuilder, Place, RemoteMemory, Sandbox, Topology};
-use clap::{Args, ValueHint, builder::PossibleValuesParser};
+use catena::{Client, NodeBuilder, Place};
+use clap::{Args, ValueHint};
 
 use crate::{failure::Failure, output::Output, progress::Progress, signals::Signals};
 
@@ -17,23 +17,6 @@ pub(crate) const DEFAULT_ADDRESS: &str = "127.0.0.1:7400";
 /// The name of the node that this process is.
 pub(crate) const HERE: &str = "client";
 
-/// Where the node is.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct At {
-    /// A node of the mesh: the others are found through it
-    #[arg(long, env = "CATENA_CONNECT", default_value = DEFAULT_ADDRESS, value_name = "HOST:PORT",
-          value_hint = ValueHint::Other, value_parser = address)]
-    pub(crate) connect: String,
-}
-
-/// Where this client is.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct Standing {
-    /// Delay this client's links as if it stood at SITE (development: `catena dev` answers in kind)
-    #[arg(long, value_name = "SITE", value_parser = PossibleValuesParser::new(catena_apps::sites::SITES.map(|site| site.id)))]
-    pub(crate) site: Option<String>,
-}
-
 /// `HOST:PORT`, checked as far as its text goes.
 pub(crate) fn address(text: &str) -> Result<String, String> {
     let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse::<u16>());
@@ -43,66 +26,56 @@ pub(crate) fn address(text: &str) -> Result<String, String> {
     }
 }
 
-/// Connects. The sandbox is for chains, which begin in this process.
+/// Where the node is.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct At {
+    /// A node of the mesh: the others are found through it
+    #[arg(long, env = "CATENA_CONNECT", default_value = DEFAULT_ADDRESS, value_name = "HOST:PORT",
+          value_hint = ValueHint::Other, value_parser = address)]
+    pub(crate) connect: String,
+}
+
+/// Connects a client, which has `more` than a name and a node to join.
 pub(crate) async fn connect(
-    at: &At,
-    standing: Option<&Standing>,
-    sandbox: Option<Sandbox>,
+    to: &str,
+    more: impl FnOnce(NodeBuilder) -> NodeBuilder,
     output: &Output,
 ) -> Result<Client, Failure> {
-    let _progress = Progress::new(output, &format!("connecting to {}", at.connect));
-    let mut builder = Client::builder(HERE).join(Place::new(&at.connect));
-    if let Some(site) = standing.and_then(|standing| standing.site.as_ref()) {
-        builder = builder.site(site).topology(Arc::new(Topology::paper()));
-    }
-    if let Some(sandbox) = sandbox {
-        builder = builder.sandbox(sandbox);
-    }
-    greeted(builder, at).await
-}
-
-/// Connects, to use memory of other nodes: by this too, where they have the same.
-pub(crate) async fn connect_by(
-    at: &At,
-    remote: Option<Arc<dyn RemoteMemory>>,
-    output: &Output,
-) -> Result<Client, Failure> {
-    let _progress = Progress::new(output, &format!("connecting to {}", at.connect));
-    let mut builder = Client::builder(HERE).join(Place::new(&at.connect));
-    if let Some(remote) = remote {
-        builder = builder.remote_memory(remote);
-    }
-    greeted(builder, at).await
-}
-
-async fn greeted(builder: NodeBuilder, at: &At) -> Result<Client, Failure> {
+    let _progress = Progress::new(output, &format!("connecting to {to}"));
+    let connecting = more(Client::builder(HERE).join(Place::new(to))).connect();
     let help = "start nodes with `catena dev`, or name another one with --connect HOST:PORT (or CATENA_CONNECT)";
-    match tokio::time::timeout(CONNECT_TIMEOUT, builder.connect()).await {
-        Ok(Ok(client)) => Ok(client),
-        Ok(Err(why)) => Err(Failure::unreachable(why.to_string(), help)),
-        Err(_) => {
-            let message = format!("{} did not greet within {} s", at.connect, CONNECT_TIMEOUT.as_secs());
-            Err(Failure::unreachable(message, help))
-        }
-    }
+    let message = match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
+        Ok(Ok(client)) => return Ok(client),
+        Ok(Err(why)) => why.to_string(),
+        Err(_) => format!("{to} did not greet within {} s", CONNECT_TIMEOUT.as_secs()),
+    };
+    Err(Failure::unreachable(message, help))
 }
 
-/// Asks nodes something while people are shown that this is being `done`, and says good-bye whatever comes of it; a signal ends it at once.
+/// Does something with a client, and says good-bye whatever comes of it; a signal ends it at once.
+pub(crate) async fn with<T>(
+    connecting: impl Future<Output = Result<Client, Failure>>,
+    work: impl AsyncFnOnce(&Client) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let mut signals = Signals::new()?;
+    let client = signals.unless(connecting).await?;
+    let done = signals.unless(work(&client)).await;
+    close(client).await;
+    done
+}
+
+/// The same, while people are shown that this is being `done`.
 pub(crate) async fn ask<T>(
     connecting: impl Future<Output = Result<Client, Failure>>,
     done: &str,
     output: &Output,
     ask: impl AsyncFnOnce(&Client) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let mut signals = Signals::new()?;
-    let client = signals.unless(connecting).await?;
-    let asked = async {
+    let asking = async |client: &Client| {
         let _progress = Progress::new(output, done);
-        ask(&client).await
+        ask(client).await
     };
-    let asked = signals.unless(asked).await;
-    close(client).await;
-    asked
+    with(connecting, asking).await
 }
 
 /// Says good-bye.

@@ -1,27 +1,33 @@
 //! The folders that `catena dev` serves.
 
 use std::{
-    fs::{self, DirBuilder},
-    io,
-    os::unix::fs::DirBuilderExt,
+    fs, io,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    time::{SystemTime, UNIX_EPOCH},
 };
+
+use tempfile::TempDir;
 
 use crate::failure::Failure;
 
-/// A folder with one folder per site. One that was made for this run is removed when this is dropped.
-pub(crate) struct DataFolder {
-    root: PathBuf,
-    ours: bool,
+/// What the name of a folder that is made begins with.
+const PREFIX: &str = "catena-dev-";
+
+/// A folder with one folder per site.
+pub(crate) enum DataFolder {
+    Named(PathBuf),
+    /// Made for this run, for this user only, and removed when this is dropped. What cannot be removed lies where the system clears up.
+    Fresh(TempDir),
 }
 
 impl DataFolder {
-    /// Takes the folder named, else makes a new one that only this user may enter.
+    /// Takes the folder named, else makes a new one.
     pub(crate) fn open<const N: usize>(named: Option<&Path>, sites: [&str; N]) -> Result<Self, Failure> {
+        let owners = fs::Permissions::from_mode(0o700);
+        let fresh = || tempfile::Builder::new().prefix(PREFIX).permissions(owners).tempdir();
         let folder = match named {
-            Some(root) => Self { root: root.to_owned(), ours: false },
-            None => Self { root: fresh()?, ours: true },
+            Some(root) => Self::Named(root.to_owned()),
+            None => Self::Fresh(fresh().map_err(|why| cannot_make(&std::env::temp_dir().join(PREFIX), &why))?),
         };
         for site in sites {
             let path = folder.of(site);
@@ -32,31 +38,14 @@ impl DataFolder {
 
     /// The folder of one site.
     pub(crate) fn of(&self, site: &str) -> PathBuf {
-        self.root.join(site)
-    }
-}
-
-impl Drop for DataFolder {
-    fn drop(&mut self) {
-        if self.ours {
-            // What cannot be removed lies where the system clears up.
-            let _ = fs::remove_dir_all(&self.root);
+        match self {
+            Self::Named(root) => root.join(site),
+            Self::Fresh(root) => root.path().join(site),
         }
     }
 }
 
-/// Fails rather than take what somebody else has put there.
-fn fresh() -> Result<PathBuf, Failure> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let name = format!("catena-dev-{}-{:x}", std::process::id(), now.as_nanos());
-    let path = std::env::temp_dir().join(name);
-    DirBuilder::new().mode(0o700).create(&path).map_err(|why| cannot_make(&path, &why))?;
-    Ok(path)
-}
-
 fn cannot_make(path: &Path, why: &io::Error) -> Failure {
-    Failure::cannot_start(
-        format!("the folder {} cannot be made: {why}", path.display()),
-        "name another one with --data DIR",
-    )
+    let message = format!("the folder {} cannot be made: {why}", path.display());
+    Failure::cannot_start(message, "name another one with --data DIR")
 }

@@ -1,10 +1,12 @@
 //! How a chain ended: each ends in exactly one of three ways (rpc-chains section 3.9).
 
 use catena::{ChainId, Exception, Fault};
+use serde::Serialize;
 use serde_json::{Value, json};
 
-/// The way in which a chain ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The way in which a chain ended; programs know it by its word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Ending {
     /// With its function's result.
     Answered,
@@ -19,15 +21,6 @@ impl Ending {
     pub(crate) const fn of(why: &Exception) -> Self {
         if why.unknown { Self::Unknown } else { Self::Failed }
     }
-
-    /// Stable, for programs.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Answered => "answered",
-            Self::Failed => "failed",
-            Self::Unknown => "unknown",
-        }
-    }
 }
 
 /// A chain that has ended.
@@ -39,20 +32,20 @@ pub(crate) struct Ended {
 }
 
 /// In a sentence, for people. The key is named where it helps: whoever has to find out what was done asks the service by it.
-pub(crate) fn sentence(why: &Exception, ended: Option<Ended>) -> String {
-    let beyond = ended.map(|ended| ended.last_step).filter(|last_step| *last_step > why.step);
-    let beyond = beyond.map(|last_step| format!("; calls up to step {last_step} were made"));
-    at_its_step(why, ended) + &beyond.unwrap_or_default()
+pub(crate) fn sentence(why: &Exception, ended: Ended) -> String {
+    let sentence = at_its_step(why, ended.chain);
+    match ended.last_step {
+        beyond if beyond > why.step => format!("{sentence}; calls up to step {beyond} were made"),
+        _ => sentence,
+    }
 }
 
-fn at_its_step(why: &Exception, ended: Option<Ended>) -> String {
+fn at_its_step(why: &Exception, chain: ChainId) -> String {
     let step = why.step;
     match Ending::of(why) {
         Ending::Unknown => {
-            let key = ended.map(|ended| format!("; its key: chain {}, step {step}", ended.chain)).unwrap_or_default();
-            format!(
-                "outcome unknown after step {step}: a call under way, or one of which the function was told so, may have taken effect{key}"
-            )
+            let what = "a call under way, or one of which the function was told so, may have taken effect";
+            format!("outcome unknown after step {step}: {what}; its key: chain {chain}, step {step}")
         }
         _ if why.fault == Fault::Service => format!("failed at step {step}: the service answered with this exception"),
         _ if why.target.is_none() => format!("failed after step {step}, in the function itself: no call was under way"),
@@ -82,7 +75,7 @@ mod tests {
     fn check(why: &Exception, ending: Ending, said: &str) {
         let chain = ChainId { origin: NodeId(0x0123_4567_89ab_cdef), number: 7 };
         assert_eq!(Ending::of(why), ending);
-        let sentence = sentence(why, Some(Ended { chain, last_step: 3 }));
+        let sentence = sentence(why, Ended { chain, last_step: 3 });
         assert!(sentence.contains(said), "{sentence}");
     }
 
@@ -102,9 +95,9 @@ mod tests {
     fn what_was_done_after_a_caught_exception_is_said() {
         let why = Exception { step: 1, ..Exception::new("Refused", Fault::Service, "") }.calling("a", "f");
         let chain = ChainId { origin: NodeId(1), number: 1 };
-        let said = |last_step| sentence(&why, Some(Ended { chain, last_step }));
+        let said = |last_step| sentence(&why, Ended { chain, last_step });
         assert!(said(2).ends_with("; calls up to step 2 were made"), "{}", said(2));
-        assert!(!said(1).contains("were made") && !sentence(&why, None).contains("were made"));
+        assert!(!said(1).contains("were made"));
     }
 
     #[test]

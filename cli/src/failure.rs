@@ -1,6 +1,6 @@
 //! Why the command could not do what it was asked, for people and for programs.
 
-use catena::{Exception, Value};
+use catena::Exception;
 use catena_script::Spot;
 use serde_json::json;
 
@@ -71,14 +71,21 @@ impl Failure {
         Self::own(Exit::CannotStart, "CannotStart", message, help)
     }
 
+    /// A call ended with an exception.
+    pub(crate) fn threw(exception: Exception) -> Self {
+        Self::Threw(Box::new(Threw { exception, spot: None, ended: None, cancelled: false }))
+    }
+
     fn own(exit: Exit, name: &'static str, message: impl Into<String>, help: impl Into<String>) -> Self {
         Self::Own(Box::new(Own { exit, name, message: message.into(), spot: None, help: help.into() }))
     }
 
     /// Says where in the user's file, if that is known.
     pub(crate) fn at(mut self, spot: impl Into<Option<Spot>>) -> Self {
-        if let Self::Own(own) = &mut self {
-            own.spot = spot.into();
+        match &mut self {
+            Self::Own(own) => own.spot = spot.into(),
+            Self::Threw(threw) => threw.spot = spot.into(),
+            Self::Interrupted | Self::ReaderGone | Self::Told(_) => {}
         }
         self
     }
@@ -134,9 +141,7 @@ impl Failure {
 
 impl Own {
     fn text(&self) -> String {
-        let place = self.spot.as_ref().map(|spot| spot.name() + ": ").unwrap_or_default();
-        let lines = self.spot.as_ref().map(Spot::lines).unwrap_or_default();
-        format!("{place}error: {}{lines}\nhelp: {}", printable(&self.message), printable(&self.help))
+        headline(self.spot.as_ref(), &self.message) + "\nhelp: " + &printable(&self.help)
     }
 
     fn json(&self) -> serde_json::Value {
@@ -149,9 +154,7 @@ impl Own {
 impl Threw {
     fn text(&self) -> String {
         let why = &self.exception;
-        let place = self.spot.as_ref().map(|spot| spot.name() + ": ").unwrap_or_default();
-        let lines = self.spot.as_ref().map(Spot::lines).unwrap_or_default();
-        let mut text = format!("{place}error: {}: {}{lines}", printable(&why.name), printable(&why.message));
+        let mut text = headline(self.spot.as_ref(), &format!("{}: {}", why.name, why.message));
         let mut line = |what: &str, value: &str| text.push_str(&format!("\n  {what:<7} {}", printable(value)));
         line("fault", advice::whose(why.fault));
         if let Some(target) = &why.target {
@@ -161,8 +164,8 @@ impl Threw {
         if why.step > 0 || (self.ended.is_some() && why.path.len() == 1) {
             line("step", &why.step.to_string());
         }
-        if self.ended.is_some() {
-            line("ending", &ending::sentence(why, self.ended));
+        if let Some(ended) = self.ended {
+            line("ending", &ending::sentence(why, ended));
         }
         if !why.path.is_empty() {
             line("path", &why.path.join(" > "));
@@ -183,14 +186,14 @@ impl Threw {
             "message": why.message,
             "fault": why.fault.as_str(),
             "target": why.target,
-            "ending": Ending::of(why).name(),
+            "ending": Ending::of(why),
             "step": why.step,
             "path": why.path,
             "stack": why.stack,
             "help": advice::next(why),
         });
         if let Some(params) = &why.params {
-            error["params"] = params_json(params);
+            error["params"] = serde_json::to_value(Shown(params)).unwrap_or_default();
         }
         if let Some(Ended { chain, last_step }) = self.ended {
             error["key"] = ending::key(chain, why.step);
@@ -205,8 +208,10 @@ impl Threw {
     }
 }
 
-fn params_json(params: &Value) -> serde_json::Value {
-    serde_json::to_value(Shown(params)).unwrap_or(serde_json::Value::Null)
+/// What is wrong, after its place in the user's file and before the lines there.
+fn headline(spot: Option<&Spot>, message: &str) -> String {
+    let place = spot.map(|spot| spot.name() + ": ").unwrap_or_default();
+    place + "error: " + &printable(message) + &spot.map(Spot::lines).unwrap_or_default()
 }
 
 fn put_spot(error: &mut serde_json::Value, spot: Option<&Spot>) {

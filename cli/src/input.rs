@@ -15,6 +15,10 @@ pub(crate) const FUNCTION_BYTES_MAX: u64 = 16 << 20;
 /// Largest configuration file.
 pub(crate) const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
+/// The command line's own words, as messages name them.
+pub(crate) const ARGUMENT: &str = "argument";
+/// Standard input, as messages name it.
+pub(crate) const STDIN: &str = "standard input";
 /// Names of a folder that are looked at for the one that may be meant.
 const NAMES_MAX: usize = 10_000;
 
@@ -34,9 +38,13 @@ pub(crate) fn file(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Failure> {
     read(opened, &named.to_string(), bytes_max)
 }
 
-/// All of standard input.
-pub(crate) fn stdin(bytes_max: u64) -> Result<Vec<u8>, Failure> {
-    read(io::stdin().lock(), "standard input", bytes_max)
+/// What an argument says, and what it is called in messages: itself, `@FILE`, or `-` for standard input.
+pub(crate) fn argument(given: &str, bytes_max: u64) -> Result<(&str, Vec<u8>), Failure> {
+    match given.strip_prefix('@') {
+        Some(path) => Ok((path, file(path.as_ref(), bytes_max)?)),
+        None if given == "-" => Ok((STDIN, read(io::stdin().lock(), STDIN, bytes_max)?)),
+        None => Ok((ARGUMENT, given.into())),
+    }
 }
 
 fn read(from: impl Read, named: &str, bytes_max: u64) -> Result<Vec<u8>, Failure> {
@@ -56,16 +64,12 @@ fn unreadable(named: &str, why: &io::Error) -> Failure {
 fn not_found(path: &Path) -> Failure {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let names: Vec<String> = match std::fs::read_dir(folder) {
-        Err(_) => {
-            let message = format!("{} does not exist, nor does its folder", path.display());
-            return Failure::input("NotFound", message, "name a file that is there");
-        }
-        Ok(entries) => {
-            let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-            names.take(NAMES_MAX).collect()
-        }
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        let message = format!("{} does not exist, nor does its folder", path.display());
+        return Failure::input("NotFound", message, "name a file that is there");
     };
+    let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let names: Vec<String> = names.take(NAMES_MAX).collect();
     let help = match nearest(&name, names.iter().map(String::as_str)) {
         Some(near) => format!("did you mean {}?", path.with_file_name(near).display()),
         None => "name a file that is there".to_owned(),

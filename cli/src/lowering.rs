@@ -43,11 +43,6 @@ impl Lowered {
             continuation_bytes_max: self.continuation_bytes_max,
         }
     }
-
-    /// Whether it lowers nothing.
-    pub(crate) fn is_nothing(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 fn whole<N: TryFrom<u64>>(text: &str) -> Result<N, String> {

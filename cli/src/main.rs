@@ -16,6 +16,7 @@ mod ending;
 mod exit;
 mod explain;
 mod failure;
+mod given;
 mod hearing;
 mod input;
 mod lowering;

@@ -56,7 +56,8 @@ pub(crate) struct Output {
     /// Standard error is a terminal.
     pub(crate) err_tty: bool,
     out_fancy: bool,
-    err_fancy: bool,
+    /// Colour and drawing characters are welcome on standard error.
+    pub(crate) err_fancy: bool,
 }
 
 impl Output {
@@ -71,11 +72,6 @@ impl Output {
         Self { json, out_tty, err_tty, out_fancy: fancy(out_tty), err_fancy: fancy(err_tty) }
     }
 
-    /// Whether colour and drawing characters are welcome on standard error.
-    pub(crate) const fn err_fancy(&self) -> bool {
-        self.err_fancy
-    }
-
     /// Paints what goes to standard output.
     pub(crate) fn paint(&self, paint: Paint, text: &str) -> String {
         if self.out_fancy { paint.on(text) } else { text.to_owned() }
@@ -87,18 +83,18 @@ impl Output {
     }
 
     /// Writes data, and a line feed.
-    #[expect(clippy::unused_self, reason = "whoever writes has been given the right to")]
     pub(crate) fn data(&self, text: &str) -> Result<(), Failure> {
-        let mut out = io::stdout().lock();
-        let written = out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
-        written.map_err(|why| cannot_write(&why))
+        self.bytes(format!("{text}\n").as_bytes())
     }
 
     /// Writes bytes as they are.
     #[expect(clippy::unused_self, reason = "whoever writes has been given the right to")]
     pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
-        out.write_all(bytes).and_then(|()| out.flush()).map_err(|why| cannot_write(&why))
+        out.write_all(bytes).and_then(|()| out.flush()).map_err(|why| match why.kind() {
+            io::ErrorKind::BrokenPipe => Failure::ReaderGone,
+            _ => Failure::input("CannotWrite", format!("standard output: {why}"), "see that there is room for it"),
+        })
     }
 
     /// Writes one JSON value on one line.
@@ -115,6 +111,24 @@ impl Output {
     #[expect(clippy::unused_self, reason = "whoever talks has been given the right to")]
     pub(crate) fn talk(&self, text: &str) {
         let _ = writeln!(io::stderr().lock(), "{text}");
+    }
+
+    /// Says the same to programs, as data, or to people.
+    pub(crate) fn say<T: Serialize>(
+        &self,
+        json: impl FnOnce() -> T,
+        text: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        if self.json {
+            return self.json_line(&json());
+        }
+        self.talk(&text());
+        Ok(())
+    }
+
+    /// Says something to people that they should look at.
+    pub(crate) fn warn(&self, text: &str) {
+        self.talk(&format!("{} {text}", self.paint_talk(Paint::Yellow, "warning:")));
     }
 
     /// Says why the command ends: to people on standard error, to programs on standard output.
@@ -134,13 +148,6 @@ impl Output {
             Some(at) => format!("{}\n{}{}", &text[..at], self.paint_talk(Paint::Green, "help:"), &text[at + 6..]),
             None => text,
         }
-    }
-}
-
-fn cannot_write(why: &io::Error) -> Failure {
-    match why.kind() {
-        io::ErrorKind::BrokenPipe => Failure::ReaderGone,
-        _ => Failure::input("CannotWrite", format!("standard output: {why}"), "see that there is room for it"),
     }
 }
 

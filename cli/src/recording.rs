@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use catena::{Asked, Branch, Exception, FunctionKind, Hash, LogLine, Outcome, StepLimits, Told, Value, What};
+use catena::{Asked, Branch, Exception, FunctionKind, Hash, LogLine, Outcome, Told, Value, What};
 use catena_script::Spot;
 use serde::{Deserialize, Serialize};
 
@@ -28,8 +28,8 @@ pub(crate) struct Recording {
     pub(crate) function: Recorded,
     hops_max: u32,
     /// What it had been given less of than others, at each step.
-    #[serde(default, skip_serializing_if = "Lowered::is_nothing")]
-    lowered: Lowered,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) lowered: Lowered,
     /// Of each branch in order, and of a branch after its parent's split.
     pub(crate) told: Vec<Event>,
     pub(crate) emits: Vec<Exact>,
@@ -59,15 +59,15 @@ pub(crate) struct Recorded {
 pub(crate) struct Event {
     step: u32,
     /// Of a split: such as `.1.2`.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "is_default")]
     branch: String,
     /// Chains around the sub-chain whose event it is.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     depth: u8,
     #[serde(flatten)]
     happened: Happened,
     /// The outcome is not what the service answered: somebody put it in its place.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) changed: bool,
 }
 
@@ -104,12 +104,12 @@ struct Call {
     service: String,
     function: String,
     params: Exact,
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     branches: u32,
     line: u32,
     column: u32,
     /// It is answered many times.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     many: bool,
 }
 
@@ -127,15 +127,15 @@ pub(crate) enum End {
 pub(crate) struct Line {
     step: u32,
     /// Of a split: such as `.1.2`.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "is_default")]
     branch: String,
     node: String,
     at_us: u64,
     text: String,
 }
 
-fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
-    *number == T::default()
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl From<&Result<Value, Exception>> for End {
@@ -259,11 +259,6 @@ impl Recording {
     /// What the guests were told.
     pub(crate) fn told(&self) -> Result<Vec<Told>, Failure> {
         self.told.iter().cloned().map(Event::told).collect()
-    }
-
-    /// What the function may use at each step.
-    pub(crate) const fn limits(&self) -> StepLimits {
-        self.lowered.limits()
     }
 
     /// The function that was recorded.

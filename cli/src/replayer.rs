@@ -38,9 +38,7 @@ pub(crate) struct Did {
 
 impl Replayer {
     pub(crate) async fn load(sandbox: Sandbox, source: &Source, limits: StepLimits) -> Result<Self, Failure> {
-        let function = sandbox.function(source.kind, &source.name, source.bytes.clone());
-        let loaded = sandbox.load(function.hash(), &function.encode()).await;
-        let image = loaded.map_err(|why| source.refused(&why))?;
+        let image = source.image(&sandbox).await?;
         // Nothing travels, so that nothing is too large for it.
         let limits = StepLimits { continuation_bytes_max: None, ..limits };
         Ok(Self { sandbox, image, limits, guests: BTreeMap::new(), away: BTreeSet::new() })

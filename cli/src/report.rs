@@ -12,7 +12,7 @@ pub(crate) struct Head<'a> {
     result: Option<Shown<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<serde_json::Value>,
-    ending: &'static str,
+    ending: Ending,
 }
 
 impl<'a> Head<'a> {
@@ -20,14 +20,10 @@ impl<'a> Head<'a> {
         Self {
             result: ended.ok().map(Shown),
             error: ended.err().and_then(Failure::json),
-            ending: ended.map_or_else(Failure::ending, |_| Ending::Answered).name(),
+            ending: ended.map_or_else(Failure::ending, |_| Ending::Answered),
         }
     }
 }
-
-/// A command that has no more to say.
-#[derive(Serialize)]
-pub(crate) struct Nothing {}
 
 #[derive(Serialize)]
 struct Report<'a, More> {

@@ -1,13 +1,17 @@
 //! A function, from its file to what a sandbox takes in.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-use catena::{Client, Code, Exception, FunctionKind};
+use catena::{Client, Code, Exception, FunctionKind, Sandbox};
+use catena_guest::Image;
 use catena_script::{FoundCall, ScriptError, Spot};
 
 use crate::{
     advice,
-    failure::{Failure, Threw},
+    failure::Failure,
     input::{self, FUNCTION_BYTES_MAX},
 };
 
@@ -61,7 +65,7 @@ impl Source {
     /// The exception with which it ended, as a failure of the command.
     pub(crate) fn threw(&self, exception: Exception) -> Failure {
         let spot = self.spot(&exception);
-        Failure::Threw(Box::new(Threw { exception, spot, ended: None, cancelled: false }))
+        Failure::threw(exception).at(spot)
     }
 
     /// A place in it, if it is known and the source is at hand.
@@ -75,11 +79,6 @@ impl Source {
         (self.kind == FunctionKind::JavaScript).then_some(&self.text)
     }
 
-    /// The place of a call.
-    pub(crate) fn spot_of(&self, call: &FoundCall) -> Spot {
-        Spot::at_line(&self.shown(), &self.text, call.line, call.column)
-    }
-
     /// Gives the function to a client.
     pub(crate) async fn load(&self, client: &Client) -> Result<Code, Failure> {
         let loaded = match (self.kind, std::str::from_utf8(&self.bytes)) {
@@ -89,8 +88,15 @@ impl Source {
         loaded.map_err(|why| self.refused(&why))
     }
 
+    /// Loads it into a sandbox, as any node would.
+    pub(crate) async fn image(&self, sandbox: &Sandbox) -> Result<Arc<Image>, Failure> {
+        let function = sandbox.function(self.kind, &self.name, self.bytes.clone());
+        let loaded = sandbox.load(function.hash(), &function.encode()).await;
+        loaded.map_err(|why| self.refused(&why))
+    }
+
     /// The sandbox does not take it.
-    pub(crate) fn refused(&self, why: &Exception) -> Failure {
+    fn refused(&self, why: &Exception) -> Failure {
         let help = advice::instead(why).unwrap_or("correct the function: no node would take it either");
         let named = if self.spot(why).is_none() { format!("{}: ", self.shown()) } else { String::new() };
         Failure::input("BadFunction", format!("{named}{}: {}", why.name, why.message), help).at(self.spot(why))

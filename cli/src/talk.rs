@@ -8,7 +8,7 @@ use tracing::{
     span::{Attributes, Id, Record},
 };
 
-use crate::output::{Output, Paint, printable};
+use crate::output::{Output, printable};
 
 /// Listens from now on, for the whole process.
 pub(crate) fn listen(output: &Output) {
@@ -37,8 +37,7 @@ impl Subscriber for Talk {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line::default();
         event.record(&mut line);
-        let warning = self.output.paint_talk(Paint::Yellow, "warning:");
-        self.output.talk(&format!("{warning} {}", printable(&(line.message + &line.fields))));
+        self.output.warn(&printable(&(line.message + &line.fields)));
     }
 
     fn enter(&self, _: &Id) {}

@@ -1,13 +1,14 @@
 //! What every command that makes calls is told: where to begin, on whose behalf, and what it may cost.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use catena::{Client, RunOptions, Sandbox, Value};
-use clap::{Args, ValueHint};
+use catena::{Client, NodeBuilder, RunOptions, Sandbox, Topology, Value};
+use clap::{Args, ValueHint, builder::PossibleValuesParser};
 
 use crate::{
-    connect::{self, At, Standing},
+    connect::{self, At},
     failure::Failure,
+    given::Given,
     lowering::Lowered,
     output::Output,
     source::Source,
@@ -19,8 +20,9 @@ use crate::{
 pub(crate) struct Terms {
     #[command(flatten)]
     at: At,
-    #[command(flatten)]
-    standing: Standing,
+    /// Delay this client's links as if it stood at SITE (development: `catena dev` answers in kind)
+    #[arg(long, value_name = "SITE", value_parser = PossibleValuesParser::new(catena_apps::sites::SITES.map(|site| site.id)))]
+    site: Option<String>,
     /// On whose behalf services are called, as they understand it: JSON, @FILE, or - for standard input
     #[arg(long, value_name = "JSON", value_hint = ValueHint::Other, allow_negative_numbers = true)]
     credentials: Option<String>,
@@ -50,7 +52,10 @@ impl Terms {
 
     /// Connects. The sandbox is for chains, which begin in this process.
     pub(crate) async fn connect(&self, sandbox: Option<Sandbox>, output: &Output) -> Result<Client, Failure> {
-        connect::connect(&self.at, Some(&self.standing), sandbox, output).await
+        let standing = |client: NodeBuilder, site: &String| client.site(site).topology(Arc::new(Topology::paper()));
+        let more =
+            |client: NodeBuilder| client.given(self.site.as_ref(), standing).given(sandbox, NodeBuilder::sandbox);
+        connect::connect(&self.at.connect, more, output).await
     }
 }
 

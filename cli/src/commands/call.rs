@@ -1,16 +1,15 @@
 //! `catena call SERVICE/FUNCTION [JSON]`.
 
-use catena::{Client, Exception, RunOptions, Value};
-use clap::{Args, ValueHint};
+use catena::Exception;
+use clap::{Args, Command, CommandFactory, ValueHint};
 
 use crate::{
+    args::Cli,
     connect,
-    failure::{Failure, Threw},
+    failure::Failure,
     nearest::did_you_mean,
     output::Output,
-    progress::Progress,
     report,
-    signals::Signals,
     terms::Terms,
     value::{self, Shown},
 };
@@ -41,51 +40,25 @@ pub(crate) async fn run(args: &Call, output: &Output) -> Result<(), Failure> {
     let (service, function) = split(&args.target)?;
     let options = args.terms.options("the parameters", &args.params)?;
     let params = value::argument(&args.params)?;
-    let mut signals = Signals::new()?;
-    let client = signals.unless(args.terms.connect(None, output)).await?;
+    let failed = |exception: Exception| Failure::threw(exception.calling(service, function));
+    let connecting = args.terms.connect(None, output);
     if args.replies {
-        let printed = signals.unless(print_replies(&client, service, function, params, &options, output)).await;
-        connect::close(client).await;
-        return printed;
+        return connect::with(connecting, async |client| {
+            let mut replies = client.replies_with(&args.target, params, &options).map_err(failed)?;
+            // Whatever ends it, those that have come have been printed.
+            while let Some(reply) = replies.next().await {
+                output.json_line(&Shown(reply.map_err(failed)?.value()))?;
+            }
+            Ok(())
+        })
+        .await;
     }
-    let progress = Progress::new(output, &format!("calling {}", args.target));
-    let called = signals.unless(call(&client, service, function, params, &options)).await;
-    drop(progress);
-    connect::close(client).await;
-    if output.json { report::tell(called, report::Nothing {}, output) } else { output.json_pretty(&Shown(&called?)) }
-}
-
-async fn call(
-    client: &Client,
-    service: &str,
-    function: &str,
-    params: Value,
-    options: &RunOptions,
-) -> Result<Value, Failure> {
-    let called = client.call_with(service, function, params, options).await;
-    called.map_err(|exception| threw(exception, service, function))
-}
-
-/// Prints each reply as soon as it is there. Whatever ends it, those that have come have been printed.
-async fn print_replies(
-    client: &Client,
-    service: &str,
-    function: &str,
-    params: Value,
-    options: &RunOptions,
-    output: &Output,
-) -> Result<(), Failure> {
-    let failed = |exception| threw(exception, service, function);
-    let mut replies = client.replies_with(&format!("{service}/{function}"), params, options).map_err(failed)?;
-    while let Some(reply) = replies.next().await {
-        output.json_line(&Shown(reply.map_err(failed)?.value()))?;
-    }
-    Ok(())
-}
-
-fn threw(exception: Exception, service: &str, function: &str) -> Failure {
-    let exception = exception.calling(service, function);
-    Failure::Threw(Box::new(Threw { exception, spot: None, ended: None, cancelled: false }))
+    let calling = format!("calling {}", args.target);
+    let called = connect::ask(connecting, &calling, output, async |client| {
+        client.call_with(service, function, params, &options).await.map_err(failed)
+    });
+    let called = called.await;
+    if output.json { report::tell(called, (), output) } else { output.json_pretty(&Shown(&called?)) }
 }
 
 fn split(target: &str) -> Result<(&str, &str), Failure> {
@@ -94,12 +67,10 @@ fn split(target: &str) -> Result<(&str, &str), Failure> {
             Ok((service, function))
         }
         _ => {
-            let subcommands = ["up", "dev", "run", "call", "debug", "replay", "ls", "gateway", "check"];
-            let help = did_you_mean(
-                target,
-                subcommands,
-                "write SERVICE/FUNCTION, such as probe.mtv/echo; `catena ls` lists them",
-            );
+            let otherwise = "write SERVICE/FUNCTION, such as probe.mtv/echo; `catena ls` lists them";
+            // It may be a subcommand that is meant: `catena call ls`.
+            let cli = Cli::command();
+            let help = did_you_mean(target, cli.get_subcommands().map(Command::get_name), otherwise);
             Err(Failure::input("BadTarget", format!("{target:?} is not of the form SERVICE/FUNCTION"), help))
         }
     }

@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use catena::{Hash, Limits, ServiceEntry};
+use catena::{Hash, ServiceEntry};
 use catena_script::{FoundCall, Target};
 use clap::{Args, ValueHint};
 use serde_json::json;
 
 use crate::{
     commands::check_node,
-    connect::{self, At},
+    connect,
     exit::Exit,
     failure::Failure,
     nearest::did_you_mean,
@@ -48,10 +48,14 @@ pub(crate) async fn run(args: &Check, output: &Output) -> Result<(), Failure> {
     }
     let source = Source::read(&args.file)?;
     let mut signals = Signals::new()?;
-    let hash = signals.unless(load(&source, output)).await?;
+    let sandbox = signals.unless(sandbox::make(output)).await?;
+    let hash = signals.unless(source.image(&sandbox)).await?.code();
     let services = match &args.connect {
         None => None,
-        Some(address) => Some(signals.unless(services(address, output)).await?),
+        Some(address) => {
+            let connecting = connect::connect(address, |client| client, output);
+            Some(connect::with(connecting, async |client| Ok(client.services().await)).await?)
+        }
     };
     let checked: Vec<_> = source.calls.iter().map(|call| (call, whereabouts(call, services.as_deref()))).collect();
     let wrong = checked.iter().any(|(_, found)| matches!(found, Whereabouts::Missing { .. }));
@@ -65,29 +69,11 @@ pub(crate) async fn run(args: &Check, output: &Output) -> Result<(), Failure> {
     if wrong { Err(Failure::Told(Exit::BadInput)) } else { Ok(()) }
 }
 
-/// Loads it as a node would, and gives its hash.
-async fn load(source: &Source, output: &Output) -> Result<Hash, Failure> {
-    let sandbox = sandbox::make(Limits::default(), output).await?;
-    let function = sandbox.function(source.kind, &source.name, source.bytes.clone());
-    let hash = function.hash();
-    sandbox.load(hash, &function.encode()).await.map_err(|why| source.refused(&why))?;
-    Ok(hash)
-}
-
-async fn services(address: &str, output: &Output) -> Result<Vec<ServiceEntry>, Failure> {
-    let client = connect::connect(&At { connect: address.to_owned() }, None, None, output).await?;
-    let services = client.services().await;
-    connect::close(client).await;
-    Ok(services)
-}
-
 /// Whether what is called is there.
 enum Whereabouts {
     /// Not asked, or not to be known before it runs.
     Unknown,
-    At {
-        node: String,
-    },
+    At(String),
     Missing {
         what: String,
         help: String,
@@ -107,7 +93,7 @@ fn whereabouts(call: &FoundCall, services: Option<&[ServiceEntry]>) -> Whereabou
         return Whereabouts::Missing { what: format!("no node serves {service}"), help };
     };
     if entry.functions.iter().any(|known| known == function) {
-        return Whereabouts::At { node: entry.node.name.clone() };
+        return Whereabouts::At(entry.node.name.clone());
     }
     let help = did_you_mean(function, entry.functions.iter().map(String::as_str), otherwise);
     Whereabouts::Missing { what: format!("{service} has no function {function}"), help }
@@ -115,14 +101,13 @@ fn whereabouts(call: &FoundCall, services: Option<&[ServiceEntry]>) -> Whereabou
 
 impl Whereabouts {
     fn json(&self, call: &FoundCall) -> serde_json::Value {
-        let target = match &call.target {
-            Target::Literal(target) => Some(target),
-            Target::Computed => None,
-        };
-        let mut json = json!({ "target": target, "line": call.line, "column": call.column });
+        let mut json = json!({ "target": null, "line": call.line, "column": call.column });
+        if let Target::Literal(target) = &call.target {
+            json["target"] = target.as_str().into();
+        }
         match self {
             Self::Unknown => {}
-            Self::At { node } => json["node"] = node.as_str().into(),
+            Self::At(node) => json["node"] = node.as_str().into(),
             Self::Missing { what, help } => json["missing"] = json!({ "message": what, "help": help }),
         }
         json
@@ -132,7 +117,7 @@ impl Whereabouts {
 fn show(source: &Source, hash: Hash, checked: &[(&FoundCall, Whereabouts)], output: &Output) -> Result<(), Failure> {
     for (call, found) in checked {
         if let Whereabouts::Missing { what, help } = found {
-            output.failure(&Failure::input("NotServed", what, help).at(source.spot_of(call)));
+            output.failure(&Failure::input("NotServed", what, help).at(source.at(call.line, call.column)));
         }
     }
     let facts = format!("{}: {} bytes, hash {hash}", printable(&source.shown()), source.bytes.len());
@@ -143,7 +128,7 @@ fn show(source: &Source, hash: Hash, checked: &[(&FoundCall, Whereabouts)], outp
     let rows = checked.iter().map(|(call, found)| {
         let found = match found {
             Whereabouts::Unknown => String::new(),
-            Whereabouts::At { node } => format!("at {}", printable(node)),
+            Whereabouts::At(node) => format!("at {}", printable(node)),
             Whereabouts::Missing { .. } => "missing".to_owned(),
         };
         [format!("{}:{}", call.line, call.column), printable(&call.target.to_string()), found]

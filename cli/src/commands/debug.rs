@@ -1,22 +1,22 @@
 //! `catena debug FILE`.
 
 use std::{
-    io::{self, BufRead, IsTerminal, Read},
+    io::{self, IsTerminal},
+    os::fd::AsFd,
     path::PathBuf,
 };
 
-use catena::Limits;
 use clap::{Args, ValueHint};
 use serde_json::json;
-use tokio::sync::mpsc;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 
 use crate::{
     connect,
     console::{self, Console},
-    debugger::{Command, Debugger, Subject, Teller, Went},
+    debugger::{Command, Debugger, Subject, Teller},
     exit::Exit,
     failure::Failure,
-    input::{self, JSON_BYTES_MAX},
+    input::{self, JSON_BYTES_MAX, STDIN},
     output::{Output, Paint},
     recording::Recording,
     sandbox,
@@ -28,8 +28,6 @@ use crate::{
 
 /// Longest command.
 const LINE_BYTES_MAX: u64 = JSON_BYTES_MAX;
-/// Commands read ahead.
-const LINES_AHEAD_MAX: usize = 16;
 
 const EXAMPLES: &str = "\
 Commands, one a line, from the terminal, from standard input or from --script (a wrong one ends the session, but at a terminal):
@@ -76,14 +74,14 @@ pub(crate) async fn run(args: &Debug, output: &Output) -> Result<(), Failure> {
     let (source, input, options) = args.task.read()?;
     let mut lines = Lines::open(args)?;
     let mut signals = Signals::new()?;
-    let sandbox = signals.unless(sandbox::make(Limits::default(), output)).await?;
+    let sandbox = signals.unless(sandbox::make(output)).await?;
     let client = signals.unless(args.task.terms.connect(None, output)).await?;
     let console = Console::open(&console::Where::Stderr, client.unix_us(), output)?;
     let teller = Teller { source: &source, output, console };
     let hops_max = options.hops_max;
     let subject = Subject { sandbox, input, client: &client, options };
     let mut debugger = signals.unless(Debugger::begin(subject, teller)).await?;
-    let mut recording = Recording::new(&source, debugger.code().hash(), hops_max, args.task.lowered);
+    let mut recording = Recording::new(&source, debugger.code.hash(), hops_max, args.task.lowered);
     if let Some(file) = &args.record {
         // A place that cannot be written to is told before any call is made.
         recording.write(file)?;
@@ -115,6 +113,7 @@ async fn talk(
         };
         let Some(line) = line else { return Ok(()) };
         let command = match Command::read(&line) {
+            Ok(Some(Command::Quit)) => return Ok(()),
             Ok(Some(command)) => command,
             // At a terminal, the return key is one step.
             Ok(None) if lines.terminal && line.trim().is_empty() => Command::Step,
@@ -125,11 +124,7 @@ async fn talk(
             }
             Err(why) => return Err(why.saying_before(&lines.place())),
         };
-        match debugger.obey(command, signals).await? {
-            Went::On => {}
-            Went::Out => return Ok(()),
-            Went::No(why) => debugger.refuse(&why)?,
-        }
+        debugger.obey(command, signals).await?;
     }
 }
 
@@ -147,14 +142,17 @@ fn close(debugger: &Debugger<'_>, source: &Source, output: &Output) -> Result<()
         Some(Err(why)) => Err(source.threw(why.clone())),
         Some(Ok(_)) if output.json => Ok(()),
         Some(Ok(value)) => output.json_pretty(&Shown(value)),
-        None if output.json => output.json_line(&json!({ "left": { "number": debugger.number() } })),
-        None => debugger.refuse(&format!("left at step {}: the function has not ended", debugger.number())),
+        None => {
+            let number = debugger.number();
+            let left = || format!("left at step {number}: the function has not ended");
+            output.say(|| json!({ "left": { "number": number } }), left)
+        }
     }
 }
 
 /// Where the commands come from.
 struct Lines {
-    from: mpsc::Receiver<io::Result<String>>,
+    from: BufReader<Box<dyn AsyncRead + Send + Unpin>>,
     named: String,
     read: usize,
     terminal: bool,
@@ -162,35 +160,24 @@ struct Lines {
 
 impl Lines {
     fn open(args: &Debug) -> Result<Self, Failure> {
-        let (tell, from) = mpsc::channel(LINES_AHEAD_MAX);
-        let (named, terminal) = match &args.script {
-            Some(script) => {
-                let text = input::file(script, JSON_BYTES_MAX)?;
-                std::thread::spawn(move || pass_on(io::Cursor::new(text), &tell));
-                (script.display().to_string(), false)
-            }
-            None => {
-                // A thread of its own: reading cannot be given up, and must not hold the process up at its end.
-                std::thread::spawn(move || pass_on(io::stdin().lock(), &tell));
-                ("standard input".to_owned(), io::stdin().is_terminal())
-            }
-        };
-        Ok(Self { from, named, read: 0, terminal })
+        if let Some(script) = &args.script {
+            let from = Box::new(io::Cursor::new(input::file(script, JSON_BYTES_MAX)?));
+            let named = script.display().to_string();
+            return Ok(Self { from: BufReader::new(from), named, read: 0, terminal: false });
+        }
+        let (named, terminal) = (STDIN.to_owned(), io::stdin().is_terminal());
+        let own = io::stdin().as_fd().try_clone_to_owned().map_err(|why| unreadable(&named, &why))?;
+        let from = Box::new(tokio::fs::File::from_std(own.into()));
+        Ok(Self { from: BufReader::new(from), named, read: 0, terminal })
     }
 
-    /// Cancel-safe.
+    /// The next one. When this is given up, a part of it may be lost.
     async fn next(&mut self) -> Result<Option<String>, Failure> {
-        match self.from.recv().await {
-            None => Ok(None),
-            Some(Ok(line)) => {
-                self.read += 1;
-                Ok(Some(line))
-            }
-            Some(Err(why)) => {
-                let message = format!("{} cannot be read: {why}", self.named);
-                Err(Failure::input("Unreadable", message, "give commands as lines of text"))
-            }
-        }
+        let mut line = String::new();
+        let read = (&mut self.from).take(LINE_BYTES_MAX).read_line(&mut line).await;
+        let read = read.map_err(|why| unreadable(&self.named, &why))?;
+        self.read += 1;
+        Ok((read > 0).then_some(line))
     }
 
     fn place(&self) -> String {
@@ -198,18 +185,6 @@ impl Lines {
     }
 }
 
-fn pass_on(mut from: impl BufRead, tell: &mpsc::Sender<io::Result<String>>) {
-    loop {
-        let mut line = String::new();
-        let read = from.by_ref().take(LINE_BYTES_MAX).read_line(&mut line);
-        let line = match read {
-            Ok(0) => return,
-            Ok(_) => Ok(line),
-            Err(why) => Err(why),
-        };
-        let last = line.is_err();
-        if tell.blocking_send(line).is_err() || last {
-            return;
-        }
-    }
+fn unreadable(named: &str, why: &io::Error) -> Failure {
+    Failure::input("Unreadable", format!("{named} cannot be read: {why}"), "give commands as lines of text")
 }

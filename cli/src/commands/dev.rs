@@ -2,21 +2,15 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use catena::{Export, Limits, Node, Place, Rights, Sandbox, Segment, Topology};
+use catena::{Export, Node, NodeBuilder, Place, Rights, Sandbox, Segment, Topology};
 use catena_apps::sites::SITES;
 use catena_files::Directory;
 use clap::{Args, ValueHint};
 use serde_json::json;
 
 use crate::{
-    connect::DEFAULT_ADDRESS,
-    data_folder::DataFolder,
-    failure::Failure,
-    output::{Output, Paint},
-    progress::Progress,
-    sandbox, serving,
-    signals::Signals,
-    table, talk,
+    connect::DEFAULT_ADDRESS, data_folder::DataFolder, failure::Failure, given::Given, output::Output,
+    progress::Progress, sandbox, serving, signals::Signals, table, talk,
 };
 
 /// How long the four may take to know each other.
@@ -56,7 +50,7 @@ pub(crate) async fn run(args: &Dev, output: &Output) -> Result<(), Failure> {
     talk::listen(output);
     let mut signals = Signals::new()?;
     let data = DataFolder::open(args.data.as_deref(), SITES.map(|site| site.id))?;
-    let sandbox = signals.unless(sandbox::make(Limits::default(), output)).await?;
+    let sandbox = signals.unless(sandbox::make(output)).await?;
     let nodes = signals.unless(start(args, &data, &sandbox, output)).await?;
     let scratch = nodes.iter().map(export_scratch).collect::<Result<Vec<_>, _>>()?;
     announce(&nodes, &data, args, output)?;
@@ -80,25 +74,21 @@ async fn start(args: &Dev, data: &DataFolder, sandbox: &Sandbox, output: &Output
     for (site, port) in SITES.iter().zip(ports(args.port_base)) {
         let files =
             Directory::open(data.of(site.id)).map_err(|why| Failure::cannot_start(why.to_string(), "see --data"))?;
-        let mut builder = Node::builder(site.id)
+        let [files_name, probe_name] = services_of(site.id);
+        let builder = Node::builder(site.id)
             .site(site.id)
             .listen(format!("127.0.0.1:{port}"))
             .sandbox(sandbox.clone())
-            .service(catena_apps::files::service(&format!("files.{}", site.id), Arc::new(files)))
-            .service(catena_apps::probe::service(&format!("probe.{}", site.id)));
-        builder = match nodes.first().and_then(Node::address) {
+            .service(catena_apps::files::service(&files_name, Arc::new(files)))
+            .service(catena_apps::probe::service(&probe_name))
+            .given(topology.clone(), NodeBuilder::topology);
+        let builder = match nodes.first().and_then(Node::address) {
             None => builder.repository(),
-            Some(first) => builder.join(Place { address: first.to_owned(), site: Some(SITES[0].id.to_owned()) }),
+            Some(first) => builder.join(Place::new(first).in_site(SITES[0].id)),
         };
-        if let Some(topology) = &topology {
-            builder = builder.topology(Arc::clone(topology));
-        }
-        nodes.push(builder.start().await.map_err(|why| {
-            Failure::cannot_start(
-                why.to_string(),
-                "end what listens there, or choose others: catena dev --port-base 7500 (0: any)",
-            )
-        })?);
+        let help = "end what listens there, or choose others: catena dev --port-base 7500 (0: any)";
+        let started = builder.start().await;
+        nodes.push(started.map_err(|why| Failure::cannot_start(why.to_string(), help))?);
     }
     let linked = tokio::time::timeout(LINK_TIMEOUT, linked(&nodes)).await;
     linked.map_err(|_| Failure::cannot_start("the four nodes do not find each other", "try again with --no-shape"))?;
@@ -119,31 +109,27 @@ async fn linked(nodes: &[Node]) {
     }
 }
 
+fn services_of(site: &str) -> [String; 2] {
+    [format!("files.{site}"), format!("probe.{site}")]
+}
+
 fn announce(nodes: &[Node], data: &DataFolder, args: &Dev, output: &Output) -> Result<(), Failure> {
     let address = |node: &Node| node.address().unwrap_or_default().to_owned();
     if output.json {
-        let nodes: Vec<_> = nodes
-            .iter()
-            .map(|node| {
-                json!({
-                    "name": node.name(),
-                    "site": node.name(),
-                    "address": address(node),
-                    "services": [format!("files.{}", node.name()), format!("probe.{}", node.name())],
-                    "data": data.of(node.name()),
-                })
-            })
-            .collect();
+        let node = |node: &Node| {
+            let (name, address, data) = (node.name(), address(node), data.of(node.name()));
+            json!({ "name": name, "site": name, "address": address, "services": services_of(name), "data": data })
+        };
+        let nodes: Vec<_> = nodes.iter().map(node).collect();
         return output.json_line(&json!({ "ready": true, "nodes": nodes }));
     }
     let rows = nodes.iter().zip(SITES).map(|(node, site)| {
-        let services = format!("files.{0} probe.{0}", site.id);
-        [site.id.to_owned(), site.name.to_owned(), address(node), services, data.of(site.id).display().to_string()]
+        let (services, data) = (services_of(site.id).join(" "), data.of(site.id).display().to_string());
+        [site.id.to_owned(), site.name.to_owned(), address(node), services, data]
     });
     output.data(&table::text(["node", "place", "address", "services", "files in"], rows, output))?;
-    let warning = output.paint_talk(Paint::Yellow, "warning:");
     let links = if args.no_shape { "" } else { ", and the links are slowed down on purpose" };
-    output.talk(&format!("{warning} for development only: anybody on this machine may use these nodes{links}"));
+    output.warn(&format!("for development only: anybody on this machine may use these nodes{links}"));
     let first = nodes.first().map(address).unwrap_or_default();
     let at = if first == DEFAULT_ADDRESS { String::new() } else { format!(" --connect {first}") };
     output.talk(&format!(

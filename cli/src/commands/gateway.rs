@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use catena::{Client, Limits as GuestLimits};
+use catena::{Client, NodeBuilder};
 use catena_gateway::{Config, Gateway, GatewayError, Limits, Named, Offer, Origin};
 use clap::{Args, ValueHint};
 use serde_json::json;
@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::{
     connect::{self, At},
     failure::Failure,
+    given::Given,
     output::{Output, Paint},
     sandbox,
     signals::Signals,
@@ -41,7 +42,7 @@ Limits, each set by --limit NAME=NUMBER:
 /// Offers nothing but what is named here, to no pages but its own and those of the origins named here. A browser that leaves cancels what it asked for. It
 /// speaks plain HTTP: beyond this machine, put a server that speaks HTTPS before it. The word `ready` comes on standard output when it is open; it runs
 /// until Ctrl-C or SIGTERM.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct GatewayArgs {
     #[command(flatten)]
@@ -77,9 +78,10 @@ pub(crate) async fn run(args: &GatewayArgs, output: &Output) -> Result<(), Failu
     let mut signals = Signals::new()?;
     let sandbox = match sources.is_empty() {
         true => None,
-        false => Some(signals.unless(sandbox::make(GuestLimits::default(), output)).await?),
+        false => Some(signals.unless(sandbox::make(output)).await?),
     };
-    let client = signals.unless(connect::connect(&args.at, None, sandbox, output)).await?;
+    let more = |client: NodeBuilder| client.given(sandbox, NodeBuilder::sandbox);
+    let client = signals.unless(connect::connect(&args.at.connect, more, output)).await?;
     let gateway = signals.unless(open(args, limits, sources, &client)).await?;
     announce(args, &gateway, output)?;
     signals.next().await;
@@ -101,15 +103,8 @@ async fn open(
     for (name, source) in sources {
         functions.push(Named { name, code: source.load(client).await? });
     }
-    let config = Config {
-        listen: args.listen.clone(),
-        offers: args.offers.clone(),
-        functions,
-        origins: args.origins.clone(),
-        hosts: args.hosts.clone(),
-        files: args.files.clone(),
-        limits,
-    };
+    let GatewayArgs { listen, offers, origins, hosts, files, .. } = args.clone();
+    let config = Config { listen, offers, functions, origins, hosts, files, limits };
     Gateway::open(client.clone(), config).await.map_err(|why| {
         let help = match &why {
             GatewayError::Listen(..) => "end what listens there, or choose another port: --listen 127.0.0.1:0 (any)",
@@ -145,8 +140,7 @@ fn announce(args: &GatewayArgs, gateway: &Gateway, output: &Output) -> Result<()
         output.data(&format!("  {url}/run/{function}"))?;
     }
     if offers.is_empty() && args.functions.is_empty() {
-        let warning = output.paint_talk(Paint::Yellow, "warning:");
-        output.talk(&format!("{warning} it offers nothing: name what browsers may ask for with --offer or --function"));
+        output.warn("it offers nothing: name what browsers may ask for with --offer or --function");
     }
     output.talk(&format!("what it offers, as OpenAPI: {url}/openapi.json\nCtrl-C ends it"));
     output.data("ready")

@@ -35,7 +35,7 @@ pub(crate) async fn run(args: &Ls, output: &Output) -> Result<(), Failure> {
     if args.segments {
         return segments::explain_all(&args.at, output).await;
     }
-    let connecting = connect::connect(&args.at, None, None, output);
+    let connecting = connect::connect(&args.at.connect, |client| client, output);
     let asked = connect::ask(connecting, "asking the nodes", output, async |client| Ok(client.services().await));
     let all = asked.await?;
     let here = |entry: &&ServiceEntry| args.site.is_none() || entry.node.site == args.site;

@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
 };
 
-use catena::{Asked, Branch, Exception, Limits, LogLine, Told, Value, What};
+use catena::{Asked, Branch, Exception, LogLine, Told, Value, What};
 use clap::{Args, ValueHint};
 use serde::Serialize;
 use serde_json::json;
@@ -53,8 +53,8 @@ pub(crate) async fn run(args: &Replay, output: &Output) -> Result<(), Failure> {
     let source = args.source.as_deref().map_or_else(|| recording.source(), Source::read)?;
     let told = recording.told()?;
     let mut signals = Signals::new()?;
-    let sandbox = signals.unless(sandbox::make(Limits::default(), output)).await?;
-    let replayer = Replayer::load(sandbox, &source, recording.limits()).await?;
+    let sandbox = signals.unless(sandbox::make(output)).await?;
+    let replayer = Replayer::load(sandbox, &source, recording.lowered.limits()).await?;
     if args.source.is_none() && replayer.hash().to_string() != recording.function.hash && !output.json {
         output.talk("note: this build has another engine than the one of the recording");
     }
@@ -154,12 +154,11 @@ impl Stage<'_> {
         let output = self.output;
         let Some(end) = recording.end.clone().map(Result::<Value, Exception>::from) else {
             let full = told.iter().any(|told| told.what == What::Full);
-            if output.json {
-                return output.json_line(&json!({ "calls": calls, "same": true, "incomplete": true }));
-            }
             let why = if full { ": there was no room for more" } else { "" };
-            output.talk(&format!("the recording ends before the function does{why}: {calls} calls were the same"));
-            return Ok(());
+            return output.say(
+                || json!({ "calls": calls, "same": true, "incomplete": true }),
+                || format!("the recording ends before the function does{why}: {calls} calls were the same"),
+            );
         };
         let last = told.iter().rfind(|told| told.branch.is_root()).map_or(0, |told| told.step);
         let now = match (self.replayer.end(&Branch::root()), &end) {
@@ -180,8 +179,8 @@ impl Stage<'_> {
             return report::tell(ended, Compared { calls, same }, output);
         }
         if !same {
-            output
-                .talk(&format!("note: {calls} calls were the same; what it says or its end is not what was recorded"));
+            let note = "what it says or its end is not what was recorded";
+            output.talk(&format!("note: {calls} calls were the same; {note}"));
         }
         output.json_pretty(&Shown(&ended?))
     }

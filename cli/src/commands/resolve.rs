@@ -30,7 +30,7 @@ pub(crate) struct Resolve {
 }
 
 pub(crate) async fn run(args: &Resolve, output: &Output) -> Result<(), Failure> {
-    let connecting = connect::connect(&args.at, None, None, output);
+    let connecting = connect::connect(&args.at.connect, |client| client, output);
     let asked = connect::ask(connecting, "asking the resolvers", output, async |client| {
         let said = client.resolve_there(&args.service).await;
         said.map_err(|why| Failure::unreachable(why.to_string(), "name another node with --connect HOST:PORT"))
@@ -58,20 +58,22 @@ const NOBODY: &str = "-";
 fn rows(answer: &ResolverAnswer) -> Vec<[String; 5]> {
     let age = answer.age_us.map_or_else(|| "asked now".to_owned(), |us| format!("{:.1?}", Duration::from_micros(us)));
     let or_nobody = |text: &Option<String>| printable(text.as_deref().unwrap_or(NOBODY));
-    let row = |at: &Sighting| {
-        let run = at.run.map_or_else(|| NOBODY.to_owned(), |run| format!("{:016x}", run.0));
-        let node = at.node.as_deref().unwrap_or("?");
-        [printable(&answer.resolver), printable(node), or_nobody(&at.address), run, age.clone()]
+    let row = |node: &str, address: &Option<String>, run: &Option<String>| {
+        [printable(&answer.resolver), printable(node), or_nobody(address), or_nobody(run), age.clone()]
     };
     if answer.at.is_empty() {
-        let nobody = NOBODY.to_owned();
-        return vec![[printable(&answer.resolver), nobody.clone(), nobody.clone(), nobody, age]];
+        return vec![row(NOBODY, &None, &None)];
     }
-    answer.at.iter().map(row).collect()
+    let sighted = |at: &Sighting| row(at.node.as_deref().unwrap_or("?"), &at.address, &run_of(at));
+    answer.at.iter().map(sighted).collect()
+}
+
+fn run_of(at: &Sighting) -> Option<String> {
+    at.run.map(|run| format!("{:016x}", run.0))
 }
 
 fn as_json(answer: &ResolverAnswer) -> serde_json::Value {
-    let at = |at: &Sighting| json!({ "node": at.node, "address": at.address, "run": at.run.map(|run| format!("{:016x}", run.0)) });
+    let at = |at: &Sighting| json!({ "node": at.node, "address": at.address, "run": run_of(at) });
     json!({
         "resolver": answer.resolver,
         "age_us": answer.age_us,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use catena::{Client, Limits, Mode, Reply, ReplySet, RunOptions, Value};
+use catena::{Client, Mode, Reply, ReplySet, RunOptions, Value};
 use clap::{Args, ValueEnum, ValueHint};
 use serde::Serialize;
 use serde_json::json;
@@ -90,7 +90,7 @@ pub(crate) async fn run(args: &Run, output: &Output) -> Result<(), Failure> {
         ..options
     };
     let mut signals = Signals::new()?;
-    let sandbox = signals.unless(sandbox::make(Limits::default(), output)).await?;
+    let sandbox = signals.unless(sandbox::make(output)).await?;
     let client = signals.unless(args.task.terms.connect(Some(sandbox), output)).await?;
     let ran = chain(args, &source, &input, &options, &client, &mut signals, output).await;
     // What tells the nodes of a cancelled chain goes out here.
@@ -181,7 +181,7 @@ pub(crate) fn emitted(value: &Value, output: &Output) -> Result<(), Failure> {
     output.data(&(mark + &compact(value)))
 }
 
-fn show(ended: Result<Value, Failure>, chart: Option<&Chart>, output: &Output) -> Result<(), Failure> {
+fn show(ended: Result<Value, Failure>, chart: Option<&Chart<'_>>, output: &Output) -> Result<(), Failure> {
     let ended = match ended {
         Ok(value) => output.json_pretty(&Shown(&value)),
         Err(why) => {
@@ -190,7 +190,7 @@ fn show(ended: Result<Value, Failure>, chart: Option<&Chart>, output: &Output) -
         }
     };
     if let Some(chart) = chart {
-        output.talk(&format!("\n{}", chart.text(output.err_fancy())));
+        output.talk(&format!("\n{}", chart.text(output.err_fancy)));
     }
     ended
 }
@@ -208,7 +208,7 @@ struct Way<'a> {
 fn tell(
     ended: Result<Value, Failure>,
     replies: &ReplySet,
-    chart: Option<&Chart>,
+    chart: Option<&Chart<'_>>,
     output: &Output,
 ) -> Result<(), Failure> {
     let log = replies

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use catena::{Client, Exception, Imported, Rights, SegmentEntry};
+use catena::{Client, NodeBuilder, Rights, SegmentEntry};
 use clap::{Args, Subcommand, ValueHint};
 use serde_json::json;
 
 use crate::{
     config::RdmaFile,
     connect::{self, At},
-    failure::{Failure, Threw},
+    failure::Failure,
+    given::Given,
     input,
     output::{Output, printable},
     table,
@@ -108,9 +109,9 @@ struct Through {
 
 impl Through {
     async fn connect(&self, output: &Output) -> Result<Client, Failure> {
-        let rdma = self.rdma.as_deref().map(|provider| RdmaFile::new(provider, self.rdma_address.as_deref()));
+        let rdma = self.rdma.clone().map(|provider| RdmaFile { provider, address: self.rdma_address.clone() });
         let remote = rdma.map(|rdma| rdma.open()).transpose()?;
-        connect::connect_by(&self.at, remote, output).await
+        connect::connect(&self.at.connect, |client| client.given(remote, NodeBuilder::remote_memory), output).await
     }
 }
 
@@ -130,8 +131,13 @@ pub(crate) async fn explain_all(at: &At, output: &Output) -> Result<(), Failure>
 
 async fn list(args: &Ls, output: &Output) -> Result<(), Failure> {
     let asked = connect::ask(args.through.connect(output), "asking the nodes", output, async |client| {
-        let listed = listed(client, args, output).await?;
-        Ok(if args.explain { explained(client, listed).await } else { unexplained(listed) })
+        let mut listed = listed(client, args, output).await?;
+        if args.explain {
+            for one in &mut listed {
+                one.way = Some(way_to(client, one).await);
+            }
+        }
+        Ok(listed)
     });
     let listed = asked.await?;
     if output.json {
@@ -142,23 +148,25 @@ async fn list(args: &Ls, output: &Output) -> Result<(), Failure> {
         output.talk("no node that can be reached from there exports a segment to this command");
         return Ok(());
     }
-    let cells = |Listed { owner, entry, .. }: &Listed| {
-        let SegmentEntry { name, bytes, generation, rights, .. } = entry;
-        [printable(&format!("{owner}/{name}")), bytes.to_string(), words(*rights).join(" "), generation.to_string()]
+    let cells = |one: &Listed| {
+        let SegmentEntry { bytes, rights, .. } = &one.entry;
+        [printable(&one.name()), bytes.to_string(), words(*rights).join(" ")]
     };
-    if !args.explain {
-        return output.data(&table::text(
-            ["segment", "bytes", "rights", "generation"],
-            listed.iter().map(cells),
-            output,
-        ));
-    }
-    let rows = listed.iter().map(|one| {
-        let [segment, bytes, rights, _] = cells(one);
-        let (way, why) = one.way.clone().unwrap_or_default();
-        [segment, bytes, rights, way, printable(&why)]
-    });
-    output.data(&table::text(["segment", "bytes", "rights", "by", "because"], rows, output))
+    let table = if args.explain {
+        let rows = listed.iter().map(|one| {
+            let [segment, bytes, rights] = cells(one);
+            let (way, why) = one.way.clone().unwrap_or_default();
+            [segment, bytes, rights, way, printable(&why)]
+        });
+        table::text(["segment", "bytes", "rights", "by", "because"], rows, output)
+    } else {
+        let rows = listed.iter().map(|one| {
+            let [segment, bytes, rights] = cells(one);
+            [segment, bytes, rights, one.entry.generation.to_string()]
+        });
+        table::text(["segment", "bytes", "rights", "generation"], rows, output)
+    };
+    output.data(&table)
 }
 
 /// A segment, and by which way it is read from here and why, if that was asked for.
@@ -168,33 +176,30 @@ struct Listed {
     way: Option<(String, String)>,
 }
 
-fn unexplained(listed: Vec<(String, SegmentEntry)>) -> Vec<Listed> {
-    listed.into_iter().map(|(owner, entry)| Listed { owner, entry, way: None }).collect()
-}
-
-/// Imports each, and has it decide as for a READ.
-async fn explained(client: &Client, listed: Vec<(String, SegmentEntry)>) -> Vec<Listed> {
-    let mut all = unexplained(listed);
-    for one in &mut all {
-        let imported = client.import(&format!("{}/{}", one.owner, one.entry.name)).await;
-        one.way = Some(match imported {
-            Ok(imported) => {
-                let (way, why) = imported.explain().await;
-                (way.to_string(), why)
-            }
-            Err(why) => ("none".to_owned(), why.message.to_string()),
-        });
+impl Listed {
+    fn all<'a>(owner: &'a str, entries: Vec<SegmentEntry>) -> impl Iterator<Item = Self> + use<'a> {
+        entries.into_iter().map(|entry| Self { owner: owner.to_owned(), entry, way: None })
     }
-    all
+
+    fn name(&self) -> String {
+        format!("{}/{}", self.owner, self.entry.name)
+    }
 }
 
-async fn listed(client: &Client, args: &Ls, output: &Output) -> Result<Vec<(String, SegmentEntry)>, Failure> {
-    let of = |owner: &str, entries: Vec<SegmentEntry>| {
-        let owner = owner.to_owned();
-        entries.into_iter().map(move |entry| (owner.clone(), entry))
-    };
+/// Imports it, and has it decide as for a READ.
+async fn way_to(client: &Client, one: &Listed) -> (String, String) {
+    match client.import(&one.name()).await {
+        Ok(imported) => {
+            let (way, why) = imported.explain().await;
+            (way.to_string(), why)
+        }
+        Err(why) => ("none".to_owned(), why.message),
+    }
+}
+
+async fn listed(client: &Client, args: &Ls, output: &Output) -> Result<Vec<Listed>, Failure> {
     if let Some(owner) = args.owner.as_deref() {
-        return Ok(of(owner, client.segments(owner).await.map_err(threw)?).collect());
+        return Ok(Listed::all(owner, client.segments(owner).await.map_err(Failure::threw)?).collect());
     }
     let mut nodes: BTreeSet<String> = client.services().await.into_iter().map(|entry| entry.node.name).collect();
     if nodes.is_empty() {
@@ -204,7 +209,7 @@ async fn listed(client: &Client, args: &Ls, output: &Output) -> Result<Vec<(Stri
     let mut all = Vec::new();
     for node in nodes {
         match client.segments(&node).await {
-            Ok(entries) => all.extend(of(&node, entries)),
+            Ok(entries) => all.extend(Listed::all(&node, entries)),
             Err(why) => output.talk(&printable(&format!("{node} is left out: {}", why.message))),
         }
     }
@@ -213,18 +218,18 @@ async fn listed(client: &Client, args: &Ls, output: &Output) -> Result<Vec<(Stri
 
 async fn read(args: &Read, output: &Output) -> Result<(), Failure> {
     let read = connect::ask(args.through.connect(output), "reading", output, async |client| {
-        let segment = client.import(&args.segment).await.map_err(threw)?;
+        let segment = client.import(&args.segment).await.map_err(Failure::threw)?;
         let count = args.count.unwrap_or_else(|| segment.bytes().saturating_sub(args.offset).min(SHOWN_BYTES));
         within(count)?;
-        let bytes = segment.read(args.offset, count).await.map_err(threw)?;
+        let bytes = segment.read(args.offset, count).await.map_err(Failure::threw)?;
         Ok((bytes, segment.way()))
     });
     let (bytes, way) = read.await?;
     if output.json {
-        let (segment, offset, count) = (&args.segment, args.offset, bytes.len());
-        let (way, hex) = (way.to_string(), hex_of(&bytes));
-        return output
-            .json_line(&json!({ "segment": segment, "offset": offset, "count": count, "way": way, "hex": hex }));
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let (segment, offset, count, way) = (&args.segment, args.offset, bytes.len(), way.to_string());
+        let read = json!({ "segment": segment, "offset": offset, "count": count, "way": way, "hex": hex });
+        return output.json_line(&read);
     }
     if args.raw {
         return output.bytes(&bytes);
@@ -237,31 +242,19 @@ async fn write(args: &Write, output: &Output) -> Result<(), Failure> {
     let data = data_of(args)?;
     let count = data.len();
     let written = connect::ask(args.through.connect(output), "writing", output, async |client| {
-        let segment = client.import(&args.segment).await.map_err(threw)?;
-        put(&segment, args.offset, data).await.map_err(threw)?;
+        let segment = client.import(&args.segment).await.map_err(Failure::threw)?;
+        segment.write(args.offset, data).await.map_err(Failure::threw)?;
+        // Only now are they there, or refused.
+        segment.flush().await.map_err(Failure::threw)?;
         Ok(segment.way())
     });
     let way = written.await?.to_string();
-    if output.json {
-        return output
-            .json_line(&json!({ "segment": args.segment, "offset": args.offset, "count": count, "way": way }));
-    }
-    output.talk(&format!("{count} bytes, by {way}"));
-    Ok(())
-}
-
-async fn put(segment: &Imported, offset: u64, data: Vec<u8>) -> Result<(), Exception> {
-    segment.write(offset, data).await?;
-    // Only now are they there, or refused.
-    segment.flush().await
+    let json = || json!({ "segment": args.segment, "offset": args.offset, "count": count, "way": way });
+    output.say(json, || format!("{count} bytes, by {way}"))
 }
 
 fn data_of(args: &Write) -> Result<Vec<u8>, Failure> {
-    let data = match args.data.strip_prefix('@') {
-        Some(path) => input::file(path.as_ref(), BYTES_MAX)?,
-        None if args.data == "-" => input::stdin(BYTES_MAX)?,
-        None => args.data.clone().into_bytes(),
-    };
+    let (_, data) = input::argument(&args.data, BYTES_MAX)?;
     if args.hex { from_hex(&data) } else { Ok(data) }
 }
 
@@ -289,10 +282,6 @@ fn within(count: u64) -> Result<(), Failure> {
     Err(Failure::input("BadUsage", message, format!("at most {BYTES_MAX}; read parts with --offset")))
 }
 
-fn threw(exception: Exception) -> Failure {
-    Failure::Threw(Box::new(Threw { exception, spot: None, ended: None, cancelled: false }))
-}
-
 fn words(rights: Rights) -> Vec<&'static str> {
     let all = [(Rights::READ, "read"), (Rights::WRITE, "write"), (Rights::CAS, "cas")];
     all.into_iter().filter(|(right, _)| rights.include(*right)).map(|(_, word)| word).collect()
@@ -307,10 +296,6 @@ fn as_json(Listed { owner, entry, way }: &Listed) -> serde_json::Value {
         shown["because"] = json!(why);
     }
     shown
-}
-
-fn hex_of(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Offset, bytes, and what of them is text.

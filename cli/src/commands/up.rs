@@ -2,8 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use catena::{Node, Segment, StartError, Topology};
-use catena_oci::OciRegistry;
+use catena::{Node, NodeBuilder, Segment, StartError, Topology};
 use clap::{Args, ValueHint};
 use serde_json::json;
 
@@ -11,6 +10,7 @@ use crate::{
     config::{NodeFile, SegmentFile},
     connect,
     failure::Failure,
+    given::Given,
     output::{Output, Paint},
     progress::Progress,
     sandbox, serving,
@@ -129,63 +129,39 @@ pub(crate) async fn run(args: &Up, output: &Output) -> Result<(), Failure> {
 type Offered = (String, Vec<String>);
 
 async fn start(args: &Up, file: NodeFile, output: &Output) -> Result<(Node, Vec<Offered>, Vec<Segment>), Failure> {
-    let sandbox = sandbox::make_with(file.limits.clone(), file.cache_dir, output).await?;
+    let sandbox = sandbox::make_with(file.limits, file.cache_dir, output).await?;
     let _progress = Progress::new(output, &format!("starting {}", file.name));
-    let mut builder = file.guests.given_to(Node::builder(&file.name).sandbox(sandbox), file.policy);
-    if let Some(site) = &file.site {
-        builder = builder.site(site);
-    }
-    if let Some(listen) = args.listen.as_ref().or(file.listen.as_ref()) {
-        builder = builder.listen(listen);
-    }
-    if let Some(advertise) = args.advertise.as_ref().or(file.advertise.as_ref()) {
-        builder = builder.advertise(advertise);
-    }
-    if file.repository {
-        builder = builder.repository();
-    }
-    if file.shaped {
-        builder = builder.topology(Arc::new(Topology::paper()));
-    }
-    if let Some(bytes) = file.blob_bytes_max {
-        builder = builder.blob_bytes_max(bytes);
-    }
-    if let Some(ms) = file.blob_grace_ms {
-        builder = builder.blob_grace(Duration::from_millis(ms));
-    }
-    if let Some(bytes) = file.memory_bytes_max {
-        builder = builder.memory_bytes_max(bytes);
-    }
-    if let Some(addresses) = file.untold_dials_max {
-        builder = builder.untold_dials_max(addresses);
-    }
-    if let Some(store) = file.step_store {
-        builder = builder.step_store_within(store.file, store.limits);
-    }
-    if let Some(folder) = file.function_store {
-        builder = builder.function_store(folder);
-    }
-    if let Some(url) = &file.registry {
-        let registry =
-            OciRegistry::open(url).map_err(|why| Failure::cannot_start(why.0, "see `registry` in the file"))?;
-        builder = builder.registry(Arc::new(registry));
-    }
-    if let Some(rdma) = &file.rdma {
-        builder = builder.remote_memory(rdma.open()?);
-    }
-    let names = args.names.clone().map_or_else(|| file.names.clone(), |path| file.names.clone().with_file(path));
-    builder = builder.names(names.open()?);
-    for place in file.join {
-        builder = builder.join(place);
-    }
+    let rdma = file.rdma.map(|rdma| rdma.open()).transpose()?;
+    let names = match args.names.clone() {
+        Some(path) => file.names.with_file(path),
+        None => file.names,
+    };
+    let builder = Node::builder(&file.name)
+        .sandbox(sandbox)
+        .names(names.open()?)
+        .given(file.site, NodeBuilder::site)
+        .given(args.listen.clone().or(file.listen), NodeBuilder::listen)
+        .given(args.advertise.clone().or(file.advertise), NodeBuilder::advertise)
+        .given(file.repository.then_some(()), |node, ()| node.repository())
+        .given(file.shaped.then(Topology::paper), |node, links| node.topology(Arc::new(links)))
+        .given(file.blob_bytes_max, NodeBuilder::blob_bytes_max)
+        .given(file.blob_grace_ms, |node, ms| node.blob_grace(Duration::from_millis(ms)))
+        .given(file.memory_bytes_max, NodeBuilder::memory_bytes_max)
+        .given(file.untold_dials_max, NodeBuilder::untold_dials_max)
+        .given(file.step_store, |node, store| node.step_store_within(store.file, store.limits))
+        .given(file.function_store, NodeBuilder::function_store)
+        .given(file.registry, |node, registry| node.registry(Arc::new(registry)))
+        .given(rdma, NodeBuilder::remote_memory);
+    let builder = file.guests.given_to(builder, file.policy);
+    let mut builder = file.join.into_iter().fold(builder, NodeBuilder::join);
     let mut offered = Vec::with_capacity(file.services.len());
     for service in file.services {
         let service = service.open().await?;
         offered.push((service.name().to_owned(), service.functions().map(str::to_owned).collect()));
         builder = builder.service(service);
     }
-    let started = builder.start().await.map_err(|why| Failure::cannot_start(why.to_string(), help(&why)));
-    let node = started?;
+    let started = builder.start().await;
+    let node = started.map_err(|why| Failure::cannot_start(why.to_string(), help(&why)))?;
     let export = |SegmentFile { name, bytes, how }: SegmentFile| node.export(&name, bytes, how);
     let segments = file.segments.into_iter().map(export).collect::<Result<_, _>>();
     let segments = segments.map_err(|why| Failure::cannot_start(why.message, "see [[segment]] in the file"))?;

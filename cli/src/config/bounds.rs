@@ -20,7 +20,7 @@ macro_rules! table {
         impl $name {
             pub(super) fn checked(self, text: &Text) -> Result<$whole, Failure> {
                 let mut whole = $whole::default();
-                $(put(&mut whole.$field, self.$field, stringify!($field), text)?;)*
+                $(put_bound(&mut whole.$field, self.$field, stringify!($field), text)?;)*
                 Ok(whole)
             }
         }
@@ -28,7 +28,7 @@ macro_rules! table {
 }
 
 /// Puts a bound that is given in its place.
-pub(super) fn put<T: Default + PartialEq>(
+pub(super) fn put_bound<T: Default + PartialEq>(
     place: &mut T,
     given: Option<Spanned<T>>,
     key: &str,

@@ -2,45 +2,54 @@
 
 use std::{fmt, path::PathBuf};
 
+use catena::{MEMORY_BYTES_MIN, Place};
+use catena_oci::OciRegistry;
 use serde::{
     Deserialize, Deserializer,
-    de::{MapAccess, Visitor, value::MapAccessDeserializer},
+    de::{self, IntoDeserializer, MapAccess, Visitor, value::MapAccessDeserializer},
 };
 use toml::Spanned;
 
 use super::{
     bounds::{LimitsTable, PolicyTable},
+    mistake::wrong,
     names::NamesTable,
     rdma::RdmaTable,
     segments::SegmentTable,
     service::ServiceTable,
     steps::StepStoreTable,
 };
+use crate::connect;
 
 /// The whole file.
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
     pub(super) name: Spanned<String>,
     pub(super) site: Option<Spanned<String>>,
-    pub(super) listen: Option<Spanned<String>>,
-    pub(super) advertise: Option<Spanned<String>>,
+    #[serde(default, deserialize_with = "some_address")]
+    pub(super) listen: Option<String>,
+    #[serde(default, deserialize_with = "some_address")]
+    pub(super) advertise: Option<String>,
     #[serde(default)]
     pub(super) join: Vec<Join>,
     #[serde(default)]
     pub(super) repository: bool,
     pub(super) shaped: Option<Spanned<Shaped>>,
     pub(super) runs_guests: Option<Spanned<bool>>,
-    pub(super) chaining_proxy: Option<Spanned<String>>,
+    #[serde(default, deserialize_with = "some_address")]
+    pub(super) chaining_proxy: Option<String>,
     pub(super) hosts_chains_for_others: Option<Spanned<bool>>,
     pub(super) cache_dir: Option<Spanned<PathBuf>>,
-    pub(super) memory_bytes_max: Option<Spanned<u64>>,
+    #[serde(default, deserialize_with = "some_memory")]
+    pub(super) memory_bytes_max: Option<u64>,
     pub(super) blob_bytes_max: Option<u64>,
     pub(super) blob_grace_ms: Option<u64>,
     pub(super) untold_dials_max: Option<usize>,
     pub(super) step_store: Option<StepStoreTable>,
     pub(super) function_store: Option<Spanned<PathBuf>>,
-    pub(super) registry: Option<Spanned<String>>,
+    #[serde(default, deserialize_with = "some_registry")]
+    pub(super) registry: Option<OciRegistry>,
     #[serde(default)]
     pub(super) names: NamesTable,
     #[serde(default)]
@@ -63,57 +72,61 @@ pub(super) enum Shaped {
 }
 
 /// `"host:port"`, or `{ address = "host:port", site = "mtv" }`.
-#[derive(Debug)]
-pub(super) struct Join {
-    pub(super) address: Spanned<String>,
-    pub(super) site: Option<String>,
-}
+pub(super) struct Join(pub(super) Place);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct JoinTable {
-    address: Spanned<String>,
+    #[serde(deserialize_with = "address")]
+    address: String,
     site: Option<String>,
 }
 
 /// By hand: an untagged enum would lose the line of a mistake.
 impl<'de> Deserialize<'de> for Join {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // Where it stands is told before what it is.
-        let whole = Spanned::<Either>::deserialize(deserializer)?;
-        let span = whole.span();
-        Ok(match whole.into_inner() {
-            Either::Address(address) => Self { address: Spanned::new(span, address), site: None },
-            Either::Table(table) => Self { address: table.address, site: table.site },
-        })
+        deserializer.deserialize_any(JoinVisitor)
     }
 }
 
-enum Either {
-    Address(String),
-    Table(JoinTable),
-}
+struct JoinVisitor;
 
-impl<'de> Deserialize<'de> for Either {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(EitherVisitor)
-    }
-}
-
-struct EitherVisitor;
-
-impl<'de> Visitor<'de> for EitherVisitor {
-    type Value = Either;
+impl<'de> Visitor<'de> for JoinVisitor {
+    type Value = Join;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("\"host:port\", or { address = \"host:port\", site = \"...\" }")
     }
 
-    fn visit_str<E>(self, address: &str) -> Result<Either, E> {
-        Ok(Either::Address(address.to_owned()))
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Join, E> {
+        address(text.into_deserializer()).map(|address| Join(Place { address, site: None }))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Either, A::Error> {
-        JoinTable::deserialize(MapAccessDeserializer::new(map)).map(Either::Table)
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Join, A::Error> {
+        let JoinTable { address, site } = JoinTable::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(Join(Place { address, site }))
     }
+}
+
+fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    connect::address(&text).map_err(|help| wrong(&format!("{text:?} is no address"), &help))
+}
+
+fn some_address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    address(deserializer).map(Some)
+}
+
+fn some_memory<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let bytes = u64::deserialize(deserializer)?;
+    if bytes >= MEMORY_BYTES_MIN {
+        return Ok(Some(bytes));
+    }
+    let message = format!("memory_bytes_max is {bytes}: a node needs at least {MEMORY_BYTES_MIN}");
+    Err(wrong(&message, "make it larger, or leave it out: then it is 1 GiB"))
+}
+
+fn some_registry<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<OciRegistry>, D::Error> {
+    let opened = OciRegistry::open(&String::deserialize(deserializer)?);
+    opened.map(Some).map_err(|why| wrong(&why.0, "without it functions are kept by nodes alone"))
 }

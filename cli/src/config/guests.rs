@@ -3,9 +3,8 @@
 use std::fmt;
 
 use catena::{NodeBuilder, Policy};
-use toml::Spanned;
 
-use super::{checked_address, file::File, mistake::Text};
+use super::{file::File, mistake::Text};
 use crate::failure::Failure;
 
 /// Whose code runs at the node.
@@ -21,25 +20,23 @@ pub(crate) enum Guests {
 
 impl Guests {
     pub(super) fn checked(file: &File, text: &Text) -> Result<Self, Failure> {
-        let given = |flag: &Option<Spanned<bool>>| flag.as_ref().map(|flag| *flag.get_ref());
-        let mistake = |at: &Spanned<bool>, message: &str, help: &str| Err(text.mistake(at.span(), message, help));
-        let runs = given(&file.runs_guests).unwrap_or(file.chaining_proxy.is_none());
-        if let (true, Some(_), Some(at)) = (runs, &file.chaining_proxy, &file.runs_guests) {
-            let message = "a node with a chaining proxy runs no foreign code: its chains run at the proxy";
-            return mistake(at, message, "take out `runs_guests`, or `chaining_proxy`");
+        let proxy = file.chaining_proxy.clone();
+        let runs = file.runs_guests.as_ref().map_or(proxy.is_none(), |flag| *flag.get_ref());
+        let for_others = file.hosts_chains_for_others.as_ref().filter(|flag| *flag.get_ref());
+        match (&file.runs_guests, for_others) {
+            (Some(at), _) if runs && proxy.is_some() => {
+                let message = "a node with a chaining proxy runs no foreign code: its chains run at the proxy";
+                Err(text.mistake(at.span(), message, "take out `runs_guests`, or `chaining_proxy`"))
+            }
+            (_, Some(at)) if !runs => {
+                let message = "this node runs no foreign code, so it cannot host chains for others";
+                let help = "take out `hosts_chains_for_others`, or `runs_guests` and `chaining_proxy`";
+                Err(text.mistake(at.span(), message, help))
+            }
+            (_, Some(_)) => Ok(Self::ForOthers),
+            (_, None) if runs => Ok(Self::Own),
+            (_, None) => Ok(Self::Nobodys { proxy }),
         }
-        if let (false, Some(true), Some(at)) =
-            (runs, given(&file.hosts_chains_for_others), &file.hosts_chains_for_others)
-        {
-            let message = "this node runs no foreign code, so it cannot host chains for others";
-            return mistake(at, message, "take out `hosts_chains_for_others`, or `runs_guests` and `chaining_proxy`");
-        }
-        if runs {
-            let for_others = given(&file.hosts_chains_for_others) == Some(true);
-            return Ok(if for_others { Self::ForOthers } else { Self::Own });
-        }
-        let proxy = file.chaining_proxy.as_ref().map(|address| checked_address(address, text)).transpose()?;
-        Ok(Self::Nobodys { proxy })
     }
 
     /// Gives it to the node, with the policy, of which it is a part.
@@ -64,10 +61,8 @@ impl fmt::Display for Guests {
             }
             Self::Nobodys { proxy: None } => f.write_str("no foreign code runs here: chains call from where they are"),
             Self::Nobodys { proxy: Some(address) } => {
-                write!(
-                    f,
-                    "no foreign code runs here: chains run theirs at {address}, or where they are while it cannot be reached"
-                )
+                write!(f, "no foreign code runs here: chains run theirs at {address}, ")?;
+                f.write_str("or where they are while it cannot be reached")
             }
         }
     }

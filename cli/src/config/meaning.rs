@@ -1,5 +1,7 @@
 //! What a node's file means, in words: for its owner to read before the node runs.
 
+use catena::Registry;
+
 use super::NodeFile;
 
 impl NodeFile {
@@ -23,7 +25,7 @@ impl NodeFile {
             tell("function_store", format!("functions are kept in {} for the next start", folder.display()));
         }
         if let Some(registry) = &self.registry {
-            tell("registry", format!("functions that no node has are asked for at {registry}"));
+            tell("registry", format!("functions that no node has are asked for at {}", registry.name()));
         }
         if self.shaped {
             tell("shaped", "links are slowed down: for development only".to_owned());

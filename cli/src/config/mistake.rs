@@ -3,6 +3,7 @@
 use std::{ops::Range, path::Path};
 
 use catena_script::Spot;
+use serde::{Serialize, de};
 
 use crate::{failure::Failure, nearest::did_you_mean};
 
@@ -43,10 +44,27 @@ impl Text {
 
     /// What the parser found.
     pub(super) fn toml(&self, why: &toml::de::Error) -> Failure {
+        let at = why.span().unwrap_or_default();
+        if let Some((message, help)) = why.message().split_once(HELP) {
+            return self.mistake(at, message, help);
+        }
         let message = why.message().trim().replace('\n', ": ");
         let help = help(&message);
-        self.mistake(why.span().unwrap_or_default(), message, help)
+        self.mistake(at, message, help)
     }
+}
+
+/// Between what is wrong and what to do, where a value checks itself as it is read.
+const HELP: &str = "\nhelp: ";
+
+/// A value is wrong: what a `deserialize_with` says. Its place is known to the parser.
+pub(super) fn wrong<E: de::Error>(message: &str, help: &str) -> E {
+    E::custom(format_args!("{message}{HELP}{help}"))
+}
+
+/// The word by which the file names a variant.
+pub(super) fn word(variant: impl Serialize) -> String {
+    serde_json::to_value(variant).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 /// serde says ``unknown field `a`, expected one of `b`, `c` ``; the nearest of them is likely to be meant.

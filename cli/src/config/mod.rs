@@ -13,16 +13,16 @@ mod steps;
 
 use std::path::{Path, PathBuf};
 
-use catena::{Limits, MEMORY_BYTES_MIN, Place, Policy, Topology};
+use catena::{Limits, Place, Policy, Topology};
 use catena_apps::sites::SITES;
 use catena_oci::OciRegistry;
 
 use crate::{
-    connect,
     failure::Failure,
     input::{self, CONFIG_BYTES_MAX},
     nearest::did_you_mean,
 };
+use file::Join;
 pub(crate) use guests::Guests;
 use mistake::Text;
 pub(crate) use names::NamesFile;
@@ -59,7 +59,7 @@ pub(crate) struct NodeFile {
     /// Where functions are kept for the next start.
     pub(crate) function_store: Option<PathBuf>,
     /// Where they are kept beyond the life of every node.
-    pub(crate) registry: Option<String>,
+    pub(crate) registry: Option<OciRegistry>,
     pub(crate) names: NamesFile,
     pub(crate) services: Vec<ServiceFile>,
     /// Memory that it exports.
@@ -80,11 +80,6 @@ impl NodeFile {
     }
 
     fn checked(file: file::File, text: &Text) -> Result<Self, Failure> {
-        let address = |address| checked_address(address, text);
-        let listen = file.listen.as_ref().map(address).transpose()?;
-        let advertise = file.advertise.as_ref().map(address).transpose()?;
-        let join = file.join.iter().map(|join| Ok(Place { address: address(&join.address)?, site: join.site.clone() }));
-        let join = join.collect::<Result<Vec<_>, Failure>>()?;
         if let Some(shaped) = &file.shaped {
             check_site(shaped, file.site.as_ref(), text)?;
         }
@@ -107,24 +102,24 @@ impl NodeFile {
         for table in file.segment {
             segments.push(table.checked(&segments, text)?);
         }
-        let rdma = file.rdma.map(|table| table.checked(listen.as_deref(), text)).transpose()?;
+        let rdma = file.rdma.map(|table| table.checked(file.listen.as_deref(), text)).transpose()?;
         Ok(Self {
             name: checked_name(&file.name, text)?,
             site: file.site.map(toml::Spanned::into_inner),
-            listen,
-            advertise,
-            join,
+            listen: file.listen,
+            advertise: file.advertise,
+            join: file.join.into_iter().map(|Join(place)| place).collect(),
             repository: file.repository,
             shaped: file.shaped.is_some(),
             guests,
             cache_dir,
-            memory_bytes_max: file.memory_bytes_max.map(|bytes| checked_memory(&bytes, text)).transpose()?,
+            memory_bytes_max: file.memory_bytes_max,
             blob_bytes_max: file.blob_bytes_max,
             blob_grace_ms: file.blob_grace_ms,
             untold_dials_max: file.untold_dials_max,
             step_store,
             function_store: file.function_store.as_ref().map(|folder| checked_cache(folder, text)).transpose()?,
-            registry: file.registry.as_ref().map(|url| checked_registry(url, text)).transpose()?,
+            registry: file.registry,
             names: file.names.checked(text)?,
             services,
             segments,
@@ -132,28 +127,6 @@ impl NodeFile {
             limits: file.limits.checked(text)?,
             policy: file.policy.checked(text)?,
         })
-    }
-}
-
-fn checked_address(address: &toml::Spanned<String>, text: &Text) -> Result<String, Failure> {
-    connect::address(address.get_ref())
-        .map_err(|why| text.mistake(address.span(), format!("{:?} is no address", address.get_ref()), why))
-}
-
-fn checked_memory(bytes: &toml::Spanned<u64>, text: &Text) -> Result<u64, Failure> {
-    match *bytes.get_ref() {
-        bytes if bytes >= MEMORY_BYTES_MIN => Ok(bytes),
-        few => {
-            let message = format!("memory_bytes_max is {few}: a node needs at least {MEMORY_BYTES_MIN}");
-            Err(text.mistake(bytes.span(), message, "make it larger, or leave it out: then it is 1 GiB"))
-        }
-    }
-}
-
-fn checked_registry(url: &toml::Spanned<String>, text: &Text) -> Result<String, Failure> {
-    match OciRegistry::open(url.get_ref()) {
-        Ok(_) => Ok(url.get_ref().clone()),
-        Err(why) => Err(text.mistake(url.span(), why.0, "without it functions are kept by nodes alone")),
     }
 }
 
@@ -168,6 +141,13 @@ fn checked_cache(dir: &toml::Spanned<PathBuf>, text: &Text) -> Result<PathBuf, F
         return Err(text.mistake(dir.span(), message, "name a folder of this user's own, or: chmod go-w"));
     }
     Ok(path)
+}
+
+/// Puts what is given in its place.
+fn put<T>(place: &mut T, given: Option<toml::Spanned<T>>) {
+    if let Some(given) = given {
+        *place = given.into_inner();
+    }
 }
 
 /// A name without a slash, which parts a service from its function.

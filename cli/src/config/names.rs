@@ -2,47 +2,37 @@
 
 use std::{net::Ipv4Addr, path::PathBuf, sync::Arc, time::Duration};
 
-use catena::{Names, Resolver};
+use catena::{Names, Resolver, directory::ResolveError};
 use catena_etcd::{EtcdConfig, EtcdResolver, WELL_KNOWN};
 use catena_multicast::{MulticastConfig, MulticastResolver};
 use catena_names_file::FileResolver;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::mistake::Text;
+use super::{
+    mistake::{Text, word},
+    put,
+};
 use crate::failure::Failure;
 
 /// How often to ask the network where etcd is, while nobody says.
 const FIND_EVERY: Duration = Duration::from_secs(1);
 
-/// One way to find services.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+/// The word for a [`Way`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Way {
+enum Word {
     Mesh,
     File,
     Etcd,
     Multicast,
 }
 
-impl Way {
-    const ALL: [Self; 4] = [Self::Mesh, Self::File, Self::Etcd, Self::Multicast];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Mesh => "mesh",
-            Self::File => "file",
-            Self::Etcd => "etcd",
-            Self::Multicast => "multicast",
-        }
-    }
-}
-
 /// The table as it is written.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct NamesTable {
-    order: Option<Spanned<Vec<Spanned<Way>>>>,
+    order: Option<Spanned<Vec<Spanned<Word>>>>,
     file: Option<Spanned<PathBuf>>,
     etcd: Option<Spanned<Vec<String>>>,
     multicast: Option<Spanned<bool>>,
@@ -51,15 +41,19 @@ pub(super) struct NamesTable {
     multicast_any_address: Option<Spanned<bool>>,
 }
 
-/// How the node finds services: checked, and nothing opened yet.
+/// One way to find services.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NamesFile {
-    pub(crate) order: Vec<Way>,
-    pub(crate) file: Option<PathBuf>,
-    /// Its endpoints; none: they are found by multicast.
-    etcd: Option<Vec<String>>,
-    multicast: Option<MulticastConfig>,
+enum Way {
+    Mesh,
+    File(PathBuf),
+    /// By its endpoints; none: they are found by multicast.
+    Etcd(Vec<String>),
+    Multicast(MulticastConfig),
 }
+
+/// How the node finds services, in the order in which they are asked: checked, and nothing opened yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NamesFile(Vec<Way>);
 
 impl NamesTable {
     pub(super) fn checked(self, text: &Text) -> Result<NamesFile, Failure> {
@@ -72,76 +66,64 @@ impl NamesTable {
         if let (false, Some(span)) = (on, spans.into_iter().flatten().next()) {
             return Err(text.mistake(span, "it has no meaning without multicast", "add multicast = true"));
         }
-        let etcd = self.etcd.as_ref();
-        if let (false, Some(found)) = (on, etcd.filter(|endpoints| endpoints.get_ref().is_empty())) {
+        if let (false, Some(found)) = (on, self.etcd.as_ref().filter(|endpoints| endpoints.get_ref().is_empty())) {
             let message = "where etcd is can only be found by multicast";
-            return Err(text.mistake(
-                found.span(),
-                message,
-                "name an endpoint, such as http://10.0.0.5:2379, or add multicast = true",
-            ));
+            let help = "name an endpoint, such as http://10.0.0.5:2379, or add multicast = true";
+            return Err(text.mistake(found.span(), message, help));
         }
         let mut multicast = MulticastConfig::default();
-        if let Some(interface) = &self.multicast_interface {
-            multicast.interface = *interface.get_ref();
+        put(&mut multicast.interface, self.multicast_interface);
+        put(&mut multicast.port, self.multicast_port);
+        put(&mut multicast.any_address, self.multicast_any_address);
+        let there = [
+            Some((Word::Mesh, Way::Mesh)),
+            self.file.map(|file| (Word::File, Way::File(text.folder().join(file.into_inner())))),
+            self.etcd.map(|endpoints| (Word::Etcd, Way::Etcd(endpoints.into_inner()))),
+            on.then_some((Word::Multicast, Way::Multicast(multicast))),
+        ];
+        let there: Vec<_> = there.into_iter().flatten().collect();
+        match self.order {
+            None => Ok(NamesFile(there.into_iter().map(|(_, way)| way).collect())),
+            Some(order) => in_order(there, order, text),
         }
-        if let Some(port) = &self.multicast_port {
-            multicast.port = *port.get_ref();
-        }
-        multicast.any_address = self.multicast_any_address.is_some_and(|any| *any.get_ref());
-        let mut names = NamesFile {
-            order: Vec::new(),
-            file: self.file.map(|file| text.folder().join(file.into_inner())),
-            etcd: self.etcd.map(Spanned::into_inner),
-            multicast: on.then_some(multicast),
-        };
-        names.order = match self.order {
-            None => Way::ALL.into_iter().filter(|way| names.has(*way)).collect(),
-            Some(order) => checked_order(&names, order, text)?,
-        };
-        Ok(names)
     }
 }
 
-fn checked_order(names: &NamesFile, order: Spanned<Vec<Spanned<Way>>>, text: &Text) -> Result<Vec<Way>, Failure> {
-    let at = order.span();
-    let mut ways: Vec<Way> = Vec::new();
-    for way in order.into_inner() {
-        let (span, way) = (way.span(), way.into_inner());
-        if ways.contains(&way) {
-            return Err(text.mistake(span, format!("{} is there twice", way.name()), "take one of them out"));
+fn in_order(
+    mut there: Vec<(Word, Way)>,
+    order: Spanned<Vec<Spanned<Word>>>,
+    text: &Text,
+) -> Result<NamesFile, Failure> {
+    let (at, mut ways, mut asked) = (order.span(), Vec::new(), Vec::new());
+    for given in order.into_inner() {
+        let (span, name) = (given.span(), given.into_inner());
+        if asked.contains(&name) {
+            return Err(text.mistake(span, format!("{} is there twice", word(name)), "take one of them out"));
         }
-        if !names.has(way) {
-            let message = format!("{} is to be asked, and is not there", way.name());
-            return Err(text.mistake(span, message, format!("add `{}` under [names]", way.name())));
-        }
-        ways.push(way);
+        let Some(place) = there.iter().position(|(there, _)| *there == name) else {
+            let message = format!("{} is to be asked, and is not there", word(name));
+            return Err(text.mistake(span, message, format!("add `{}` under [names]", word(name))));
+        };
+        ways.push(there.remove(place).1);
+        asked.push(name);
     }
-    match Way::ALL.into_iter().find(|way| *way != Way::Mesh && names.has(*way) && !ways.contains(way)) {
-        Some(left_out) => {
-            let message = format!("{} is there, and would never be asked", left_out.name());
-            Err(text.mistake(at, message, format!("add \"{}\" to `order`", left_out.name())))
+    match there.into_iter().find(|(name, _)| *name != Word::Mesh) {
+        Some((left_out, _)) => {
+            let message = format!("{} is there, and would never be asked", word(left_out));
+            Err(text.mistake(at, message, format!("add \"{}\" to `order`", word(left_out))))
         }
-        None => Ok(ways),
+        None => Ok(NamesFile(ways)),
     }
 }
 
 impl NamesFile {
-    fn has(&self, way: Way) -> bool {
-        match way {
-            Way::Mesh => true,
-            Way::File => self.file.is_some(),
-            Way::Etcd => self.etcd.is_some(),
-            Way::Multicast => self.multicast.is_some(),
-        }
-    }
-
     /// With the names of this file, asked after the mesh if the node's own file names none.
     pub(crate) fn with_file(mut self, file: PathBuf) -> Self {
-        self.file = Some(file);
-        if !self.order.contains(&Way::File) {
-            let after_mesh = self.order.iter().position(|way| *way == Way::Mesh).map_or(0, |mesh| mesh + 1);
-            self.order.insert(after_mesh, Way::File);
+        if let Some(named) = self.0.iter_mut().find(|way| matches!(way, Way::File(_))) {
+            *named = Way::File(file);
+        } else {
+            let after_mesh = self.0.iter().position(|way| *way == Way::Mesh).map_or(0, |mesh| mesh + 1);
+            self.0.insert(after_mesh, Way::File(file));
         }
         self
     }
@@ -150,44 +132,41 @@ impl NamesFile {
     pub(crate) fn meaning(&self) -> String {
         let one = |way: &Way| match way {
             Way::Mesh => "its mesh".to_owned(),
-            Way::File => format!("the file {}", self.file.clone().unwrap_or_default().display()),
-            Way::Etcd => match self.etcd.as_deref() {
-                Some([]) | None => "etcd, which is found by multicast".to_owned(),
-                Some(endpoints) => format!("etcd at {}", endpoints.join(", ")),
-            },
-            Way::Multicast => "whoever answers on its network".to_owned(),
+            Way::File(file) => format!("the file {}", file.display()),
+            Way::Etcd(endpoints) if endpoints.is_empty() => "etcd, which is found by multicast".to_owned(),
+            Way::Etcd(endpoints) => format!("etcd at {}", endpoints.join(", ")),
+            Way::Multicast(_) => "whoever answers on its network".to_owned(),
         };
-        format!("services are found by {}", self.order.iter().map(one).collect::<Vec<_>>().join(", then "))
+        format!("services are found by {}", self.0.iter().map(one).collect::<Vec<_>>().join(", then "))
     }
 
     /// Opens what there is to open. Needs a tokio runtime.
     pub(crate) fn open(&self) -> Result<Vec<Names>, Failure> {
-        let failed =
-            |why: catena::directory::ResolveError| Failure::cannot_start(why.0, "see [names] in the node's file");
-        let multicast = self.multicast.as_ref().map(MulticastResolver::open).transpose().map_err(failed)?.map(Arc::new);
-        let mut names = Vec::with_capacity(self.order.len());
-        for way in &self.order {
+        self.opened().map_err(|why| Failure::cannot_start(why.0, "see [names] in the node's file"))
+    }
+
+    fn opened(&self) -> Result<Vec<Names>, ResolveError> {
+        let config = self.0.iter().find_map(|way| if let Way::Multicast(config) = way { Some(config) } else { None });
+        let multicast = config.map(MulticastResolver::open).transpose()?.map(Arc::new);
+        let open = |way: &Way| {
             let resolver: Arc<dyn Resolver> = match (way, &multicast) {
-                (Way::Mesh, _) => {
-                    names.push(Names::Mesh);
-                    continue;
+                (Way::Mesh, _) => return Ok(Names::Mesh),
+                (Way::File(file), _) => Arc::new(FileResolver::open(file.clone())?),
+                (Way::Multicast(_), Some(multicast)) => Arc::clone(multicast) as Arc<dyn Resolver>,
+                (Way::Multicast(config), None) => Arc::new(MulticastResolver::open(config)?),
+                (Way::Etcd(endpoints), Some(multicast)) if endpoints.is_empty() => {
+                    Arc::new(EtcdResolver::find(find_etcd(Arc::clone(multicast))))
                 }
-                (Way::File, _) => Arc::new(FileResolver::open(self.file.clone().unwrap_or_default()).map_err(failed)?),
-                (Way::Multicast, Some(multicast)) => Arc::clone(multicast) as Arc<dyn Resolver>,
-                (Way::Multicast, None) => continue,
-                (Way::Etcd, multicast) => match (self.etcd.as_deref().unwrap_or_default(), multicast) {
-                    ([], Some(multicast)) => Arc::new(EtcdResolver::find(find_etcd(Arc::clone(multicast)))),
-                    (endpoints, multicast) => {
-                        if let Some(multicast) = multicast {
-                            tell_of_etcd(multicast, endpoints);
-                        }
-                        Arc::new(EtcdResolver::open(EtcdConfig::new(endpoints.to_vec())).map_err(failed)?)
+                (Way::Etcd(endpoints), multicast) => {
+                    if let Some(multicast) = multicast {
+                        tell_of_etcd(multicast, endpoints);
                     }
-                },
+                    Arc::new(EtcdResolver::open(EtcdConfig::new(endpoints.clone()))?)
+                }
             };
-            names.push(Names::By(resolver));
-        }
-        Ok(names)
+            Ok(Names::By(resolver))
+        };
+        self.0.iter().map(open).collect()
     }
 }
 

@@ -19,9 +19,9 @@ pub(super) struct RdmaTable {
 
 /// A provider of libfabric, not opened.
 pub(crate) struct RdmaFile {
-    provider: String,
+    pub(crate) provider: String,
     /// This host's own, by which partners reach it; else the one that the node listens at, or libfabric's choice.
-    address: Option<String>,
+    pub(crate) address: Option<String>,
 }
 
 impl RdmaTable {
@@ -45,11 +45,6 @@ impl RdmaTable {
 }
 
 impl RdmaFile {
-    /// As a command line says it.
-    pub(crate) fn new(provider: &str, address: Option<&str>) -> Self {
-        Self { provider: provider.to_owned(), address: address.map(str::to_owned) }
-    }
-
     #[cfg(feature = "rdma")]
     pub(crate) fn open(&self) -> Result<Arc<dyn RemoteMemory>, Failure> {
         // Only addresses of the Internet can be said so.

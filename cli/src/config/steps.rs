@@ -6,7 +6,7 @@ use catena::StepStoreLimits;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{bounds::put, mistake::Text};
+use super::{bounds::put_bound, mistake::Text};
 use crate::failure::Failure;
 
 /// The table as it is written.
@@ -30,10 +30,10 @@ pub(crate) struct StepStoreFile {
 impl StepStoreTable {
     pub(super) fn checked(self, text: &Text) -> Result<StepStoreFile, Failure> {
         let mut limits = StepStoreLimits::default();
-        put(&mut limits.entries_max, self.entries_max, "entries_max", text)?;
-        put(&mut limits.bytes_max, self.bytes_max, "bytes_max", text)?;
-        put(&mut limits.age_max_ms, self.age_max_ms, "age_max_ms", text)?;
-        put(&mut limits.result_bytes_max, self.result_bytes_max, "result_bytes_max", text)?;
+        put_bound(&mut limits.entries_max, self.entries_max, "entries_max", text)?;
+        put_bound(&mut limits.bytes_max, self.bytes_max, "bytes_max", text)?;
+        put_bound(&mut limits.age_max_ms, self.age_max_ms, "age_max_ms", text)?;
+        put_bound(&mut limits.result_bytes_max, self.result_bytes_max, "result_bytes_max", text)?;
         Ok(StepStoreFile { file: text.folder().join(self.file), limits })
     }
 }

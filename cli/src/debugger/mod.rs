@@ -18,6 +18,7 @@ use catena::{
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
+    commands::run::emitted,
     connect::HERE,
     failure::Failure,
     hearing::{self, Heard},
@@ -58,15 +59,6 @@ pub(crate) struct Answer {
     pub(crate) changed: bool,
 }
 
-/// What a command came to.
-pub(crate) enum Went {
-    On,
-    /// The session is over.
-    Out,
-    /// Not done, for this reason.
-    No(String),
-}
-
 /// What is debugged, and by which calls.
 pub(crate) struct Subject<'a> {
     pub(crate) sandbox: Sandbox,
@@ -79,10 +71,11 @@ pub(crate) struct Subject<'a> {
 /// A debugging session.
 pub(crate) struct Debugger<'a> {
     subject: Subject<'a>,
-    teller: Teller<'a>,
+    pub(crate) teller: Teller<'a>,
     /// Kept: without it nothing runs.
     node: Node,
-    code: Code,
+    /// What the function is known by.
+    pub(crate) code: Code,
     arrivals: mpsc::Receiver<Arrival>,
     run: Run,
     /// The last one is where the function is now.
@@ -144,7 +137,7 @@ impl Run {
             Heard::Reply(Ok(Reply::Partial(value))) => {
                 self.said.emits += 1;
                 if self.said.emits > self.muted.emits {
-                    teller.emitted(&value)?;
+                    emitted(&value, teller.output)?;
                 }
                 self.emits.push(value);
             }
@@ -184,13 +177,6 @@ impl Run {
     }
 }
 
-impl Stop {
-    /// The call that is next.
-    pub(crate) const fn call(&self) -> Option<&Open> {
-        self.call.as_ref()
-    }
-}
-
 impl<'a> Debugger<'a> {
     pub(crate) async fn begin(subject: Subject<'a>, teller: Teller<'a>) -> Result<Self, Failure> {
         let services = subject.client.services().await;
@@ -204,18 +190,13 @@ impl<'a> Debugger<'a> {
         Ok(debugger)
     }
 
-    /// What the function is known by.
-    pub(crate) const fn code(&self) -> &Code {
-        &self.code
-    }
-
     fn here(&self) -> Option<&Stop> {
         self.history.last()
     }
 
     /// How the function ended, if nothing is left to do.
     pub(crate) fn end(&self) -> Option<&Result<Value, Exception>> {
-        self.run.end.as_ref().filter(|_| self.here().is_none_or(|stop| stop.call().is_none()))
+        self.run.end.as_ref().filter(|_| self.here().is_none_or(|stop| stop.call.is_none()))
     }
 
     /// Steps that were taken.
@@ -236,41 +217,46 @@ impl<'a> Debugger<'a> {
         self.here().map_or(Ok(()), |stop| self.teller.stopped(self.history.len(), stop, self.run.end.as_ref(), None))
     }
 
-    pub(crate) async fn obey(&mut self, command: Command, signals: &mut Signals) -> Result<Went, Failure> {
-        match command {
-            Command::Step => return self.step(signals).await,
-            Command::Continue => {
-                while self.end().is_none() {
-                    if let no @ Went::No(_) = self.step(signals).await? {
-                        return Ok(no);
-                    }
-                }
-            }
-            Command::Set(value) => return self.answer(|_| Ok(value)),
-            Command::Throw { name, message } => {
-                return self.answer(|call| Err(from_here(call, Exception::new(&name, Fault::Service, message))));
-            }
-            Command::Back(to) => return self.back(to).await,
-            Command::Show => self.show().await?,
-            Command::List => self.teller.list(&self.history)?,
-            Command::Help => self.teller.help()?,
-            Command::Quit => return Ok(Went::Out),
-        }
-        Ok(Went::On)
+    /// What will be handed in, if there is an outcome.
+    fn tell_answer(&self) -> Result<(), Failure> {
+        let answer = self.here().and_then(|stop| stop.answer.as_ref());
+        answer.map_or(Ok(()), |answer| self.teller.answered(self.history.len(), answer))
     }
 
-    /// Makes the call, or hands its outcome in.
-    async fn step(&mut self, signals: &mut Signals) -> Result<Went, Failure> {
+    /// Does what its user says, but ending the session; a command that cannot be obeyed is refused, with its reason.
+    pub(crate) async fn obey(&mut self, command: Command, signals: &mut Signals) -> Result<(), Failure> {
+        match command {
+            Command::Step => self.step(signals).await.map(drop),
+            Command::Continue => {
+                while self.end().is_none() && self.step(signals).await? {}
+                Ok(())
+            }
+            Command::Set(value) => self.answer(|_| Ok(value)),
+            Command::Throw { name, message } => {
+                self.answer(|call| Err(from_here(call, Exception::new(&name, Fault::Service, message))))
+            }
+            Command::Back(to) => self.back(to).await,
+            Command::Show => self.show().await,
+            Command::List => self.teller.list(&self.history),
+            Command::Help => self.teller.help(),
+            Command::Quit => Ok(()),
+        }
+    }
+
+    /// Makes the call, or hands its outcome in; `false`: refused.
+    async fn step(&mut self, signals: &mut Signals) -> Result<bool, Failure> {
         let Some((call, answer)) = self.here().and_then(|stop| Some((stop.call.clone()?, stop.answer.clone()))) else {
-            return Ok(Went::No("the function has ended; `back` goes back to a step".to_owned()));
+            self.teller.refuse("the function has ended; `back` goes back to a step")?;
+            return Ok(false);
         };
         if let Some(Answer { outcome, .. }) = answer {
             if self.history.len() == HISTORY_MAX {
-                return Ok(Went::No(format!("a session has at most {HISTORY_MAX} steps; `back` frees some")));
+                self.teller.refuse(&format!("a session has at most {HISTORY_MAX} steps; `back` frees some"))?;
+                return Ok(false);
             }
             self.run.hand_in(&call, outcome);
             self.arrive().await?;
-            return Ok(Went::On);
+            return Ok(true);
         }
         let (asked, options) = (&call.asked, &self.subject.options);
         let outcome = tokio::select! {
@@ -287,50 +273,45 @@ impl<'a> Debugger<'a> {
                 Err(from_here(&call, why.outcome_unknown()))
             }
         };
-        self.put(Answer { outcome, changed: false })
+        self.put(Answer { outcome, changed: false })?;
+        Ok(true)
     }
 
-    fn answer(&mut self, outcome: impl FnOnce(&Open) -> Result<Value, Exception>) -> Result<Went, Failure> {
-        match self.here().and_then(Stop::call).map(outcome) {
+    fn answer(&mut self, outcome: impl FnOnce(&Open) -> Result<Value, Exception>) -> Result<(), Failure> {
+        match self.here().and_then(|stop| stop.call.as_ref()).map(outcome) {
             Some(outcome) => self.put(Answer { outcome, changed: true }),
-            None => {
-                Ok(Went::No("the function has ended: there is no call to answer; `back` goes back to one".to_owned()))
-            }
+            None => self.teller.refuse("the function has ended: there is no call to answer; `back` goes back to one"),
         }
     }
 
-    fn put(&mut self, answer: Answer) -> Result<Went, Failure> {
+    fn put(&mut self, answer: Answer) -> Result<(), Failure> {
         self.teller.answered(self.history.len(), &answer)?;
         if let Some(stop) = self.history.last_mut() {
             stop.answer = Some(answer);
         }
-        Ok(Went::On)
+        Ok(())
     }
 
     /// To the step before, or to the one of that number, where its outcome stands as it was: to be handed in again or changed.
     /// Once more: to before the call.
-    async fn back(&mut self, to: Option<usize>) -> Result<Went, Failure> {
+    async fn back(&mut self, to: Option<usize>) -> Result<(), Failure> {
         let here = self.history.len();
         if to.is_none()
             && let Some(stop) = self.history.last_mut()
             && stop.answer.take().is_some()
         {
-            self.tell_where()?;
-            return Ok(Went::On);
+            return self.tell_where();
         }
         let to = to.unwrap_or(here.saturating_sub(1));
         if to == 0 || to > here {
-            return Ok(Went::No(format!("there is no step {to}: `list` shows those there are")));
+            return self.teller.refuse(&format!("there is no step {to}: `list` shows those there are"));
         }
         if to < here {
             self.history.truncate(to);
             self.run_again().await?;
         }
         self.tell_where()?;
-        if let Some(answer) = self.here().and_then(|stop| stop.answer.as_ref()) {
-            self.teller.answered(to, answer)?;
-        }
-        Ok(Went::On)
+        self.tell_answer()
     }
 
     /// Another chain, with the same clock and randomness, is told the same up to the last step of the history.
@@ -362,12 +343,7 @@ impl<'a> Debugger<'a> {
         }
         let Some(stop) = self.here() else { return Ok(()) };
         self.teller.stopped(self.history.len(), stop, self.run.end.as_ref(), Some(guests.state_bytes().await))?;
-        stop.answer.as_ref().map_or(Ok(()), |answer| self.teller.answered(self.history.len(), answer))
-    }
-
-    /// Says why a command was not obeyed.
-    pub(crate) fn refuse(&self, why: &str) -> Result<(), Failure> {
-        self.teller.refuse(why)
+        self.tell_answer()
     }
 
     /// The way that was taken in the end.
@@ -376,7 +352,9 @@ impl<'a> Debugger<'a> {
         recording.emits = self.run.emits.iter().cloned().map(Exact).collect();
         let handed_in =
             self.history.iter().rev().skip(1).filter(|stop| stop.answer.as_ref().is_some_and(|a| a.changed));
-        handed_in.filter_map(Stop::call).for_each(|call| recording.mark_changed(&call.branch, call.asked.call));
+        handed_in
+            .filter_map(|stop| stop.call.as_ref())
+            .for_each(|call| recording.mark_changed(&call.branch, call.asked.call));
     }
 }
 

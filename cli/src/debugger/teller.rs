@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{Answer, COMMANDS, Stop, way::Open};
 use crate::{
-    commands::{replay::brief, run::emitted},
+    commands::replay::brief,
     console::Console,
     failure::Failure,
     output::{Output, Paint, printable},
@@ -31,10 +31,6 @@ impl Teller<'_> {
         self.console.line(line)
     }
 
-    pub(super) fn emitted(&self, value: &Value) -> Result<(), Failure> {
-        emitted(value, self.output)
-    }
-
     /// Where the function is; with the bytes of its state, all that there is to know of it.
     pub(super) fn stopped(
         &self,
@@ -43,7 +39,7 @@ impl Teller<'_> {
         end: Option<&Result<Value, Exception>>,
         state_bytes: Option<usize>,
     ) -> Result<(), Failure> {
-        let Some(call) = stop.call() else { return end.map_or(Ok(()), |end| self.ended(end)) };
+        let Some(call) = &stop.call else { return end.map_or(Ok(()), |end| self.ended(end)) };
         if self.output.json {
             let mut told = call_json(number, call, stop);
             if let Some(bytes) = state_bytes {
@@ -60,63 +56,47 @@ impl Teller<'_> {
     }
 
     fn ended(&self, end: &Result<Value, Exception>) -> Result<(), Failure> {
-        if self.output.json {
-            let ended = end.as_ref().map_err(|why| self.source.threw(why.clone()));
-            return self.output.json_line(&OneKey("ended", Head::of(ended.as_ref().copied())));
-        }
-        self.output.talk(&format!("{} {}", self.output.paint_talk(Paint::Bold, "ended:"), outcome(end)));
-        Ok(())
+        let head = end.as_ref().map_err(|why| self.source.threw(why.clone()));
+        let ended = || format!("{} {}", self.output.paint_talk(Paint::Bold, "ended:"), outcome(end));
+        self.output.say(|| OneKey("ended", Head::of(head.as_ref().copied())), ended)
     }
 
     /// What will be handed in.
     pub(super) fn answered(&self, number: usize, answer: &Answer) -> Result<(), Failure> {
-        if self.output.json {
-            return self.output.json_line(&json!({ "answered": answer_json(number, answer) }));
-        }
         let by = if answer.changed { " (by you)" } else { "" };
-        self.output.talk(&format!("  = {}{by}", outcome(&answer.outcome)));
-        Ok(())
+        let answered = || json!({ "answered": answer_json(number, answer) });
+        self.output.say(answered, || format!("  = {}{by}", outcome(&answer.outcome)))
     }
 
     /// All steps, the last one being where the function is.
     pub(super) fn list(&self, history: &[Stop]) -> Result<(), Failure> {
-        let mut steps = Vec::new();
-        for (index, stop) in history.iter().enumerate() {
-            let number = index + 1;
-            let Some(call) = stop.call() else { continue };
-            if self.output.json {
-                let mut step = call_json(number, call, stop);
-                step["answer"] =
-                    stop.answer.as_ref().map_or(serde_json::Value::Null, |answer| answer_json(number, answer));
-                steps.push(step);
-                continue;
-            }
+        let steps = || history.iter().zip(1..).filter_map(|(stop, number)| Some((number, stop, stop.call.as_ref()?)));
+        let json = |(number, stop, call): (usize, &Stop, &Open)| {
+            let mut step = call_json(number, call, stop);
+            step["answer"] = stop.answer.as_ref().map(|answer| answer_json(number, answer)).into();
+            step
+        };
+        let text = |(number, stop, call): (usize, &Stop, &Open)| {
             let mark = if number == history.len() { ">" } else { " " };
-            let answer =
-                stop.answer.as_ref().map(|answer| format!(" = {}", outcome(&answer.outcome))).unwrap_or_default();
-            self.output.talk(&format!("{mark} {number:>3}  {}{answer}", call_brief(call)));
+            let answer = stop.answer.as_ref().map(|answer| format!(" = {}", outcome(&answer.outcome)));
+            format!("{mark} {number:>3}  {}{}", call_brief(call), answer.unwrap_or_default())
+        };
+        if self.output.json {
+            return self.output.json_line(&json!({ "list": steps().map(json).collect::<Vec<_>>() }));
         }
-        if self.output.json { self.output.json_line(&json!({ "list": steps })) } else { Ok(()) }
+        steps().map(text).for_each(|step| self.output.talk(&step));
+        Ok(())
     }
 
     pub(super) fn help(&self) -> Result<(), Failure> {
-        if self.output.json {
-            let commands = COMMANDS.map(|(name, takes, does)| json!({ "command": name, "takes": takes, "does": does }));
-            return self.output.json_line(&json!({ "help": commands }));
-        }
-        for (name, takes, does) in COMMANDS {
-            self.output.talk(&format!("  {:<20} {does}", format!("{name} {takes}")));
-        }
-        Ok(())
+        let json = |(name, takes, does)| json!({ "command": name, "takes": takes, "does": does });
+        let text = |(name, takes, does)| format!("  {:<20} {does}", format!("{name} {takes}"));
+        self.output.say(|| json!({ "help": COMMANDS.map(json) }), || COMMANDS.map(text).join("\n"))
     }
 
     /// Why a command was not obeyed.
     pub(crate) fn refuse(&self, why: &str) -> Result<(), Failure> {
-        if self.output.json {
-            return self.output.json_line(&json!({ "refused": why }));
-        }
-        self.output.talk(&printable(why));
-        Ok(())
+        self.output.say(|| json!({ "refused": why }), || printable(why))
     }
 
     fn call_text(&self, number: usize, call: &Open) -> String {

@@ -1,46 +1,28 @@
-//! What the service function of a step read of blobs, and by which way that came.
+//! What the service functions of a chain read of blobs, and by which way that came.
 
 use catena::BlobBytes;
-use serde::Serialize;
+use serde_json::{Map, Value};
 
 use super::bytes;
 
-/// Bytes, by the way by which they came.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Blobs {
-    own: u64,
-    shared_memory: u64,
-    rdma: u64,
-    link: u64,
-    pushed: u64,
+/// A way: its key for programs, its words for people, and the bytes that came by it.
+type Way = (&'static str, &'static str, fn(&BlobBytes) -> u64);
+
+const WAYS: [Way; 5] = [
+    ("own", "from here", |read| read.own),
+    ("shared_memory", "by shared memory", |read| read.shared_memory),
+    ("rdma", "by RDMA", |read| read.rdma),
+    ("link", "by link", |read| read.link),
+    ("pushed", "pushed", |read| read.pushed),
+];
+
+pub(super) fn json(read: &BlobBytes) -> Value {
+    WAYS.iter().map(|(key, _, by)| ((*key).to_owned(), by(read).into())).collect::<Map<_, _>>().into()
 }
 
-impl Blobs {
-    pub(super) const fn of(read: &BlobBytes) -> Self {
-        let BlobBytes { own, shared_memory, rdma, link, pushed } = *read;
-        Self { own, shared_memory, rdma, link, pushed }
-    }
-
-    pub(super) const fn plus(self, other: Self) -> Self {
-        Self {
-            own: self.own.saturating_add(other.own),
-            shared_memory: self.shared_memory.saturating_add(other.shared_memory),
-            rdma: self.rdma.saturating_add(other.rdma),
-            link: self.link.saturating_add(other.link),
-            pushed: self.pushed.saturating_add(other.pushed),
-        }
-    }
-
-    /// Such as `45.8 MB by link + 4.2 MB pushed`; empty where nothing was read.
-    pub(super) fn text(self) -> String {
-        let ways = [
-            (self.own, "from here"),
-            (self.shared_memory, "by shared memory"),
-            (self.rdma, "by RDMA"),
-            (self.link, "by link"),
-            (self.pushed, "pushed"),
-        ];
-        let came = ways.iter().filter(|(count, _)| *count > 0);
-        came.map(|(count, way)| format!("{} {way}", bytes(*count))).collect::<Vec<_>>().join(" + ")
-    }
+/// Such as `45.8 MB by link + 4.2 MB pushed`; empty where nothing was read.
+pub(super) fn text(reads: &[&BlobBytes]) -> String {
+    let sum = |by: &fn(&BlobBytes) -> u64| reads.iter().map(|read| by(read)).fold(0, u64::saturating_add);
+    let ways = WAYS.iter().map(|(_, words, by)| (words, sum(by))).filter(|(_, count)| *count > 0);
+    ways.map(|(words, count)| format!("{} {words}", bytes(count))).collect::<Vec<_>>().join(" + ")
 }

@@ -6,9 +6,11 @@
 use std::collections::BTreeMap;
 
 use catena::{Branch, StepTrace};
+use serde::Serialize;
 
 /// What a step is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Role {
     Call,
     /// A branch begins.
@@ -20,21 +22,43 @@ pub(super) enum Role {
 }
 
 /// A step where it belongs.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Placed<'a> {
+#[derive(Clone, Copy)]
+pub(super) struct Hop<'a> {
     pub(super) step: &'a StepTrace,
     pub(super) role: Role,
     /// From the chain's beginning.
     pub(super) begins_us: u64,
-    /// On the way there; of a call made from afar, there and back; of a merge, the last outcome's way.
+    /// On the way there; of a call made from afar, there and back; of a merge, the last outcome's way. None where nothing travelled, or
+    /// where the nodes' clocks disagree.
     pub(super) network_us: Option<u64>,
     pub(super) stay_us: u64,
+}
+
+impl Hop<'_> {
+    pub(super) fn called(&self) -> bool {
+        self.step.step > 0 && self.role == Role::Call
+    }
+
+    /// What it called; empty where that was nothing: of the origin's own turn, and of the way home.
+    pub(super) fn target(&self) -> &str {
+        if calls_nothing(self.step) { "" } else { &self.step.target }
+    }
+
+    /// The chain stayed where it was, and another node served the call.
+    pub(super) const fn is_from_afar(&self) -> bool {
+        self.step.served_by.is_some()
+    }
+
+    /// A call to the node where the chain was.
+    pub(super) const fn is_in_place(&self) -> bool {
+        self.step.in_place && !self.is_from_afar()
+    }
 }
 
 /// All steps, and how the chain's way ended.
 pub(super) struct Lanes<'a> {
     /// Each stay, and after it the calls made from there.
-    pub(super) placed: Vec<Placed<'a>>,
+    pub(super) hops: Vec<Hop<'a>>,
     /// The end of the last stay, from the chain's beginning.
     pub(super) end_us: u64,
     /// The same by that node's clock, if it is not the node at which the chain began.
@@ -51,8 +75,8 @@ pub(super) fn place(steps: &[StepTrace]) -> Lanes<'_> {
 
 /// Where the chain, or a branch of it, was, and the calls that it made from there.
 struct Stay<'a> {
-    at: Placed<'a>,
-    calls: Vec<Placed<'a>>,
+    at: Hop<'a>,
+    calls: Vec<Hop<'a>>,
 }
 
 impl Stay<'_> {
@@ -72,7 +96,7 @@ struct Reader<'a> {
     /// The newest stay of each branch.
     newest: BTreeMap<Branch, usize>,
     /// Calls whose stay was not profiled any more.
-    astray: Vec<Placed<'a>>,
+    astray: Vec<Hop<'a>>,
 }
 
 impl<'a> Reader<'a> {
@@ -100,7 +124,7 @@ impl<'a> Reader<'a> {
                 (before.ends_us().saturating_add(network_us.unwrap_or_default()), network_us)
             }
         };
-        let at = Placed { step, role, begins_us, network_us, stay_us: took_us(step) };
+        let at = Hop { step, role, begins_us, network_us, stay_us: took_us(step) };
         self.newest.insert(step.branch.clone(), self.stays.len());
         self.stays.push(Stay { at, calls: Vec::new() });
     }
@@ -123,8 +147,8 @@ impl<'a> Reader<'a> {
         // Both were measured by one clock each, so this holds whatever the clocks say.
         let network_us = step.served_by.as_ref().and_then(|_| stay_us.checked_sub(step.service_us));
         let begins_us = stay.as_ref().map_or(0, |stay| stay.since_us(step.arrived_at_us));
-        let placed = Placed { step, role: Role::Call, begins_us, network_us, stay_us };
-        stay.map_or(&mut self.astray, |stay| &mut stay.calls).push(placed);
+        let hop = Hop { step, role: Role::Call, begins_us, network_us, stay_us };
+        stay.map_or(&mut self.astray, |stay| &mut stay.calls).push(hop);
     }
 
     fn read(self) -> Lanes<'a> {
@@ -133,19 +157,19 @@ impl<'a> Reader<'a> {
         let end_us = last.map_or(0, Stay::ends_us);
         let away = last.filter(|last| Some(&last.at.step.node) != first);
         let left_for_home_at_us = away.map(|last| last.at.step.left_at_us);
-        let mut placed = Vec::new();
+        let mut hops = Vec::new();
         for mut stay in self.stays {
             stay.calls.sort_by_key(|call| call.step.step);
-            placed.push(stay.at);
-            placed.append(&mut stay.calls);
+            hops.push(stay.at);
+            hops.append(&mut stay.calls);
         }
-        placed.extend(self.astray);
-        Lanes { placed, end_us, left_for_home_at_us }
+        hops.extend(self.astray);
+        Lanes { hops, end_us, left_for_home_at_us }
     }
 }
 
 /// What calls nothing has no name between its slashes.
-pub(super) fn calls_nothing(step: &StepTrace) -> bool {
+fn calls_nothing(step: &StepTrace) -> bool {
     matches!(step.target.as_str(), "" | "/")
 }
 

@@ -7,13 +7,10 @@
 mod blobs;
 mod lanes;
 
-use catena::StepTrace;
-use serde::Serialize;
+use catena::{BlobBytes, StepTrace};
+use serde_json::json;
 
-use self::{
-    blobs::Blobs,
-    lanes::{Placed, Role, calls_nothing},
-};
+use self::lanes::{Hop, Lanes, Role};
 use crate::output::{Paint, printable};
 
 /// Columns of the timeline.
@@ -25,79 +22,32 @@ const STEPS_DRAWN_MAX: usize = 120;
 /// Of these, how many of the last.
 const STEPS_DRAWN_LAST: usize = 20;
 
-/// One step, as it is drawn and as programs get it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Hop {
-    step: u32,
-    /// Of a split: such as `.1.2`; empty for the whole chain.
-    branch: String,
-    /// `call`, `branch` (one begins), `merge` (they have ended, and their parent goes on) or `back` (the next node did not take the chain).
-    role: &'static str,
-    /// Where the chain was.
-    node: String,
-    /// The node that served the call, if the chain was not there and stayed where it was.
-    served_by: Option<String>,
-    /// Of `node`.
-    site: Option<String>,
-    /// Empty for the origin's own turn and for the way home.
-    target: String,
-    /// From the chain's beginning.
-    begins_us: u64,
-    /// On the way there, and for a call that another node served there and back; null where nothing travelled, or where the nodes'
-    /// clocks disagree.
-    network_us: Option<u64>,
-    stay_us: u64,
-    service_us: u64,
-    guest_us: u64,
-    continuation_bytes: u64,
-    params_bytes: u64,
-    /// What the service function read of blobs, by the way by which the bytes came; null: nothing.
-    blobs: Option<Blobs>,
-    /// A call to the node where the chain was.
-    in_place: bool,
-}
-
-impl Hop {
-    fn called(&self) -> bool {
-        self.step > 0 && self.role == CALL
-    }
-
-    /// The chain stayed where it was, and another node served the call.
-    const fn is_from_afar(&self) -> bool {
-        self.served_by.is_some()
-    }
-}
-
-/// The role of most steps.
-const CALL: &str = "call";
-
 /// A profile, laid out along one line of time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Chart {
-    hops: Vec<Hop>,
+pub(crate) struct Chart<'a> {
+    hops: Vec<Hop<'a>>,
     /// The way of the answer to the origin.
     home_us: Option<u64>,
     total_us: u64,
 }
 
-impl Chart {
+impl<'a> Chart<'a> {
     /// Lays a profile out. `ended_at_us`: when the end arrived, microseconds since the Unix epoch by the origin's clock.
-    pub(crate) fn new(steps: &[StepTrace], ended_at_us: u64) -> Self {
-        let lanes = lanes::place(steps);
-        let hops: Vec<Hop> = lanes.placed.iter().map(hop).collect();
-        let home_us = lanes.left_for_home_at_us.and_then(|left_at_us| ended_at_us.checked_sub(left_at_us));
-        Self { hops, home_us, total_us: lanes.end_us.saturating_add(home_us.unwrap_or_default()) }
+    pub(crate) fn new(steps: &'a [StepTrace], ended_at_us: u64) -> Self {
+        let Lanes { hops, end_us, left_for_home_at_us } = lanes::place(steps);
+        let home_us = left_for_home_at_us.and_then(|left_at_us| ended_at_us.checked_sub(left_at_us));
+        Self { hops, home_us, total_us: end_us.saturating_add(home_us.unwrap_or_default()) }
     }
 
     /// For programs.
     pub(crate) fn json(&self) -> serde_json::Value {
-        serde_json::json!({ "steps": self.hops, "home_us": self.home_us, "total_us": self.total_us })
+        let steps: Vec<_> = self.hops.iter().map(json_of).collect();
+        json!({ "steps": steps, "home_us": self.home_us, "total_us": self.total_us })
     }
 
     /// For people. `fancy`: with colour and drawing characters, else in plain ASCII.
     pub(crate) fn text(&self, fancy: bool) -> String {
         let pen = Pen { fancy, total_us: self.total_us.max(1) };
-        let mut rows = vec![Cells::head(self.is_split(), self.blobs().is_some())];
+        let mut rows = vec![Cells::head(self.is_split(), !self.blobs().is_empty())];
         let last_from = self.hops.len().saturating_sub(STEPS_DRAWN_LAST);
         let folded = self.hops.len() > STEPS_DRAWN_MAX;
         for (index, hop) in self.hops.iter().enumerate() {
@@ -106,7 +56,7 @@ impl Chart {
                 rows.push(Cells::of(hop, &pen));
             } else if index + 1 == last_from {
                 let hidden = self.hops.len() - STEPS_DRAWN_MAX;
-                rows.push(Cells::note(format!("... {hidden} more steps: --json has them")));
+                rows.push(Cells::note(&format!("... {hidden} more steps: --json has them")));
             }
         }
         if let Some(home_us) = self.home_us {
@@ -116,23 +66,27 @@ impl Chart {
     }
 
     fn is_split(&self) -> bool {
-        self.hops.iter().any(|hop| !hop.branch.is_empty())
+        self.hops.iter().any(|hop| !hop.step.branch.is_root())
     }
 
     /// What all steps read of blobs.
-    fn blobs(&self) -> Option<Blobs> {
-        self.hops.iter().filter_map(|hop| hop.blobs).reduce(Blobs::plus)
+    fn blobs(&self) -> Vec<&BlobBytes> {
+        self.hops.iter().filter_map(|hop| hop.step.blobs.as_deref()).collect()
     }
 
     fn summary(&self, pen: &Pen) -> String {
-        let sum = |of: fn(&Hop) -> u64| self.hops.iter().map(of).fold(0, u64::saturating_add);
+        let sum = |of: fn(&Hop<'a>) -> u64| self.hops.iter().map(of).fold(0, u64::saturating_add);
         let ways_us = sum(|hop| hop.network_us.unwrap_or_default());
         let network_us = ways_us.saturating_add(self.home_us.unwrap_or_default());
-        let service_us = sum(|hop| hop.service_us);
-        let guest_us = sum(|hop| hop.guest_us);
-        let count = |of: fn(&Hop) -> bool| self.hops.iter().filter(|hop| hop.called() && of(hop)).count();
-        let (calls, from_afar, in_place) = (count(|_| true), count(Hop::is_from_afar), count(|hop| hop.in_place));
+        let service_us = sum(|hop| hop.step.service_us);
+        let guest_us = sum(|hop| hop.step.guest_us);
+        let count = |of: fn(&Hop<'a>) -> bool| self.hops.iter().filter(|hop| hop.called() && of(hop)).count();
+        let (calls, from_afar, in_place) = (count(|_| true), count(Hop::is_from_afar), count(Hop::is_in_place));
         let side_by_side = self.is_split() || network_us.saturating_add(service_us) > self.total_us;
+        let blobs = match self.blobs().as_slice() {
+            [] => String::new(),
+            reads => format!("; blobs read: {}", blobs::text(reads)),
+        };
         let part = |kind: Part, name: &str, us: u64| {
             let percent = (us as f64) * 100.0 / (self.total_us.max(1) as f64);
             format!("{} {name} {} ({percent:.0}%)", pen.key(kind), ms(us))
@@ -145,8 +99,8 @@ impl Chart {
             part(Part::Service, "service", service_us),
             part(Part::Guest, "guest", guest_us),
             calls - from_afar - in_place,
-            bytes(sum(|hop| hop.continuation_bytes)),
-        ) + &self.blobs().map(|read| format!("; blobs read: {}", read.text())).unwrap_or_default()
+            bytes(sum(|hop| hop.step.continuation_bytes)),
+        ) + &blobs
             + if side_by_side {
                 "\nwhat ran side by side is counted each: the times may add up to more than the total"
             } else {
@@ -155,31 +109,28 @@ impl Chart {
     }
 }
 
-fn hop(placed: &Placed<'_>) -> Hop {
-    let Placed { step, role, begins_us, network_us, stay_us } = *placed;
-    Hop {
-        step: step.step,
-        branch: step.branch.to_string(),
-        role: match role {
-            Role::Call => CALL,
-            Role::Branch => "branch",
-            Role::Merge => "merge",
-            Role::Back => "back",
-        },
-        node: step.node.clone(),
-        served_by: step.served_by.clone(),
-        site: step.site.clone(),
-        target: if calls_nothing(step) { String::new() } else { step.target.clone() },
-        begins_us,
-        network_us,
-        stay_us,
-        service_us: step.service_us,
-        guest_us: step.guest_us,
-        continuation_bytes: step.continuation_bytes,
-        params_bytes: step.params_bytes,
-        blobs: step.blobs.as_deref().map(Blobs::of),
-        in_place: step.in_place && step.served_by.is_none(),
-    }
+/// One step, as programs get it.
+fn json_of(hop: &Hop<'_>) -> serde_json::Value {
+    let step = hop.step;
+    json!({
+        "step": step.step,
+        // Of a split: such as `.1.2`; empty for the whole chain.
+        "branch": step.branch.to_string(),
+        "role": hop.role,
+        "node": step.node,
+        "served_by": step.served_by,
+        "site": step.site,
+        "target": hop.target(),
+        "begins_us": hop.begins_us,
+        "network_us": hop.network_us,
+        "stay_us": hop.stay_us,
+        "service_us": step.service_us,
+        "guest_us": step.guest_us,
+        "continuation_bytes": step.continuation_bytes,
+        "params_bytes": step.params_bytes,
+        "blobs": step.blobs.as_deref().map(blobs::json),
+        "in_place": hop.is_in_place(),
+    })
 }
 
 /// What a piece of time was spent on.
@@ -224,8 +175,8 @@ impl Pen {
         usize::try_from(column).unwrap_or(BAR_COLUMNS).min(BAR_COLUMNS)
     }
 
-    fn bar_of(&self, hop: &Hop) -> String {
-        let Hop { begins_us, service_us, guest_us, stay_us, .. } = *hop;
+    fn bar_of(&self, hop: &Hop<'_>) -> String {
+        let Hop { begins_us, stay_us, step: &StepTrace { service_us, guest_us, .. }, .. } = *hop;
         let network_us = hop.network_us.unwrap_or_default();
         if hop.is_from_afar() {
             let there_us = network_us / 2;
@@ -233,7 +184,7 @@ impl Pen {
             return self.bar(begins_us, 0, stay);
         }
         let rest_us = stay_us.saturating_sub(guest_us);
-        let service_us = if hop.in_place { service_us.max(rest_us) } else { service_us };
+        let service_us = if hop.is_in_place() { service_us.max(rest_us) } else { service_us };
         let waiting_us = rest_us.saturating_sub(service_us);
         let stay = [(Part::Service, service_us), (Part::Waiting, waiting_us), (Part::Guest, guest_us)];
         self.bar(begins_us, network_us, stay)
@@ -266,7 +217,13 @@ impl Pen {
 /// Columns of the table, without the bar.
 const COLUMNS: usize = 10;
 
+/// The one that says what was called.
+const CALLING: usize = 4;
+/// The one that says how long that was on its way.
+const NETWORK: usize = 5;
+
 /// One row of the table. The bar comes last, since its colours have no width.
+#[derive(Default)]
 struct Cells {
     cells: [String; COLUMNS],
     bar: String,
@@ -277,54 +234,54 @@ impl Cells {
     fn head(split: bool, reads_blobs: bool) -> Self {
         let (branch, blobs) = (if split { "branch" } else { "" }, if reads_blobs { "blobs" } else { "" });
         let cells = ["step", branch, "node", "site", "calling", "network", "service", "guest", "state", blobs];
-        let cells = cells.map(str::to_owned);
-        Self { cells, bar: String::new() }
+        Self { cells: cells.map(str::to_owned), bar: String::new() }
     }
 
-    fn of(hop: &Hop, pen: &Pen) -> Self {
+    fn of(hop: &Hop<'_>, pen: &Pen) -> Self {
+        let step = hop.step;
         let calling = match hop.role {
-            "branch" => "(branch begins)",
-            "merge" => "(branches merge)",
-            "back" => "(goes on here)",
-            _ if hop.step == 0 => "(begins here)",
-            _ => hop.target.as_str(),
+            Role::Branch => "(branch begins)",
+            Role::Merge => "(branches merge)",
+            Role::Back => "(goes on here)",
+            Role::Call if step.step == 0 => "(begins here)",
+            Role::Call => hop.target(),
         };
         let network = match hop.network_us {
             Some(us) => ms(us),
-            None if hop.in_place => "in place".to_owned(),
+            None if hop.is_in_place() => "in place".to_owned(),
             None if !hop.called() => String::new(),
             None => "?".to_owned(),
         };
         let some_ms = |us: u64| if us == 0 { String::new() } else { ms(us) };
-        let state = if hop.continuation_bytes == 0 { String::new() } else { bytes(hop.continuation_bytes) };
+        let state = if step.continuation_bytes == 0 { String::new() } else { bytes(step.continuation_bytes) };
         Self {
             cells: [
-                if matches!(hop.role, "merge" | "back") { String::new() } else { hop.step.to_string() },
-                short(&hop.branch),
-                short(hop.served_by.as_ref().unwrap_or(&hop.node)),
-                short(hop.site.as_deref().filter(|_| !hop.is_from_afar()).unwrap_or_default()),
+                if matches!(hop.role, Role::Merge | Role::Back) { String::new() } else { step.step.to_string() },
+                short(&step.branch.to_string()),
+                short(step.served_by.as_ref().unwrap_or(&step.node)),
+                short(step.site.as_deref().filter(|_| !hop.is_from_afar()).unwrap_or_default()),
                 short(calling),
                 network,
-                some_ms(hop.service_us),
-                some_ms(hop.guest_us),
+                some_ms(step.service_us),
+                some_ms(step.guest_us),
                 state,
-                hop.blobs.map(Blobs::text).unwrap_or_default(),
+                step.blobs.as_deref().map(|read| blobs::text(&[read])).unwrap_or_default(),
             ],
             bar: pen.bar_of(hop),
         }
     }
 
     fn home(home_us: u64, begins_us: u64, pen: &Pen) -> Self {
-        let mut cells: [String; COLUMNS] = Default::default();
-        cells[4] = "(answer to the origin)".to_owned();
-        cells[5] = ms(home_us);
-        Self { cells, bar: pen.bar(begins_us.saturating_add(home_us), home_us, [(Part::Nothing, 0); 3]) }
+        let mut row = Self::note("(answer to the origin)");
+        row.cells[NETWORK] = ms(home_us);
+        row.bar = pen.bar(begins_us.saturating_add(home_us), home_us, [(Part::Nothing, 0); 3]);
+        row
     }
 
-    fn note(note: String) -> Self {
-        let mut cells: [String; COLUMNS] = Default::default();
-        cells[4] = note;
-        Self { cells, bar: String::new() }
+    fn note(note: &str) -> Self {
+        let mut row = Self::default();
+        row.cells[CALLING] = note.to_owned();
+        row
     }
 }
 

@@ -87,7 +87,8 @@ fn clocks_that_disagree_leave_the_way_unknown() {
 
 #[test]
 fn colours_and_blocks_only_where_they_are_welcome() {
-    let chart = Chart::new(&trip(), 1_444_400);
+    let steps = trip();
+    let chart = Chart::new(&steps, 1_444_400);
     assert!(chart.text(false).is_ascii());
     assert!(chart.text(true).contains("\u{1b}[34m─"));
 }
@@ -113,8 +114,10 @@ fn a_long_chain_is_folded_and_hostile_numbers_do_no_harm() {
 #[track_caller]
 fn laid_out(steps: &[StepTrace], expected: &[&str]) {
     let hops = Chart::new(steps, 10_000).hops;
-    let told: Vec<_> =
-        hops.iter().map(|hop| format!("{}{} {} {}", hop.role, hop.branch, hop.target, hop.begins_us)).collect();
+    let told: Vec<_> = hops
+        .iter()
+        .map(|hop| format!("{:?}{} {} {}", hop.role, hop.step.branch, hop.target(), hop.begins_us))
+        .collect();
     assert_eq!(told, expected);
 }
 
@@ -145,19 +148,19 @@ fn branches_are_told_from_their_parents_and_each_other() {
     laid_out(
         &steps,
         &[
-            "call  0",
-            "call s/f 200",
-            "branch.1  310",
-            "call.1 s/g 320",
-            "call.1 s/h 400",
-            "branch.2  310",
-            "call.2 s/f 500",
-            "branch.2.1  515",
-            "call.2.1 s/f 600",
-            "branch.2.2  515",
-            "merge.2  630",
-            "merge  710",
-            "call s/z 900",
+            "Call  0",
+            "Call s/f 200",
+            "Branch.1  310",
+            "Call.1 s/g 320",
+            "Call.1 s/h 400",
+            "Branch.2  310",
+            "Call.2 s/f 500",
+            "Branch.2.1  515",
+            "Call.2.1 s/f 600",
+            "Branch.2.2  515",
+            "Merge.2  630",
+            "Merge  710",
+            "Call s/z 900",
         ],
     );
 }
@@ -176,7 +179,7 @@ fn branches_may_merge_elsewhere_and_their_parent_may_split_again() {
     ];
     laid_out(
         &steps,
-        &["call  0", "branch.1  110", "call.1 s/f 200", "branch.2  110", "merge  150", "branch.3  410", "merge  430"],
+        &["Call  0", "Branch.1  110", "Call.1 s/f 200", "Branch.2  110", "Merge  150", "Branch.3  410", "Merge  430"],
     );
     let text = Chart::new(&steps, 10_000).text(false);
     assert!(text.contains("(branches merge)") && text.contains("side by side"), "{text}");
@@ -194,7 +197,7 @@ fn a_call_belongs_to_the_stay_in_which_it_was_made_whenever_it_ended() {
         StepTrace { in_place: true, ..step(4, "client", "s/h", 1_310, 1_320) },
         step(2, "client", "/", 1_300, 1_400),
     ];
-    laid_out(&steps, &["call  0", "call s/g 50", "branch.1  110", "call.1 s/f 200", "merge  300", "call s/h 310"]);
+    laid_out(&steps, &["Call  0", "Call s/g 50", "Branch.1  110", "Call.1 s/f 200", "Merge  300", "Call s/h 310"]);
     assert_eq!(Chart::new(&steps, 2_000).home_us, None, "it ended where it began");
 }
 
@@ -206,7 +209,7 @@ fn a_chain_that_was_not_taken_goes_on_where_it_was() {
         step(2, "a", "/", 1_500, 1_600),
         step(3, "b", "s/g", 1_700, 1_800),
     ];
-    laid_out(&steps, &["call  0", "call s/f 200", "back  500", "call s/g 700"]);
+    laid_out(&steps, &["Call  0", "Call s/f 200", "Back  500", "Call s/g 700"]);
     assert!(Chart::new(&steps, 2_000).text(false).contains("(goes on here)"));
 }
 
@@ -227,7 +230,8 @@ fn plain_calls() -> Vec<StepTrace> {
 
 #[test]
 fn a_call_from_afar_is_network_around_its_service() {
-    let chart = Chart::new(&plain_calls(), 1_402_500);
+    let steps = plain_calls();
+    let chart = Chart::new(&steps, 1_402_500);
     let drawn = chart.text(false);
     let expected = "\
 step  node    site  calling           network   service    guest  state
@@ -256,5 +260,5 @@ fn a_merge_shows_the_way_of_its_last_outcome() {
     ];
     let chart = Chart::new(&steps, 1_500);
     let merge = chart.hops.last().map(|hop| (hop.role, hop.begins_us, hop.network_us));
-    assert_eq!(merge, Some(("merge", 490, Some(90))));
+    assert_eq!(merge, Some((Role::Merge, 490, Some(90))));
 }

@@ -6,23 +6,18 @@ use catena_script::Spot;
 
 use crate::{
     failure::Failure,
-    input::{self, JSON_BYTES_MAX},
+    input::{self, ARGUMENT, JSON_BYTES_MAX},
 };
 
 /// What `--arg` says: JSON, `@FILE`, or `-` for standard input.
 pub(crate) fn argument(given: &str) -> Result<Value, Failure> {
-    if given == "-" {
-        return from_bytes("standard input", &input::stdin(JSON_BYTES_MAX)?);
-    }
-    match given.strip_prefix('@') {
-        Some(file) => from_bytes(file, &input::file(file.as_ref(), JSON_BYTES_MAX)?),
-        None => inline(given),
-    }
+    let (named, bytes) = input::argument(given, JSON_BYTES_MAX)?;
+    from_bytes(named, &bytes)
 }
 
 /// JSON from the command line itself.
 pub(crate) fn inline(given: &str) -> Result<Value, Failure> {
-    parse("argument", given)
+    parse(ARGUMENT, given)
 }
 
 fn from_bytes(named: &str, bytes: &[u8]) -> Result<Value, Failure> {
@@ -40,7 +35,7 @@ fn parse(named: &str, text: &str) -> Result<Value, Failure> {
     catena_json::parse(text).map_err(|why| match why {
         NotJson::Value(message) => Failure::input("BadJson", message, "nest it less deeply"),
         NotJson::Syntax { message, line, column } => {
-            let help = if named == "argument" {
+            let help = if named == ARGUMENT {
                 "write JSON, such as '{\"name\": 1}' or '\"text\"' (quoted for the shell), @FILE for a file, - for standard input"
             } else {
                 "correct it there: it must be one JSON value"

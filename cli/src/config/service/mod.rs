@@ -8,14 +8,17 @@ use catena::Service;
 use catena_bridge::{Identity, service_of};
 use catena_bridge_nfs::{NfsBridge, NfsConfig, NfsService};
 use catena_files::{Directory, FUNCTIONS, LIST};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::{checked_name, mistake::Text};
+use super::{
+    checked_name,
+    mistake::{Text, word},
+};
 use crate::{failure::Failure, nearest::did_you_mean};
 
 /// A kind of service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Kind {
     /// A directory of this machine.
@@ -33,17 +36,6 @@ enum Kind {
 }
 
 impl Kind {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Files => "files",
-            Self::Nfs => "nfs",
-            Self::Replicated => "replicated",
-            Self::Probe => "probe",
-            Self::Mail => "mail",
-            Self::Ads => "ads",
-        }
-    }
-
     /// The functions of such a service.
     fn functions(self) -> Vec<String> {
         let of = |service: Service| service.functions().map(str::to_owned).collect();
@@ -55,32 +47,6 @@ impl Kind {
             Self::Probe => of(catena_apps::probe::service("")),
             Self::Mail => of(catena_apps::mail::storage_service("")),
             Self::Ads => of(catena_apps::mail::ads_service("")),
-        }
-    }
-
-    /// The keys that it takes besides `kind`, `name` and `durable`.
-    const fn keys(self) -> &'static [&'static str] {
-        match self {
-            Self::Files => &["root"],
-            Self::Replicated => &["primary", "backup"],
-            Self::Nfs => &[
-                "host",
-                "export",
-                "identity",
-                "nfs_port",
-                "mount_port",
-                "portmapper_port",
-                "uid",
-                "gid",
-                "gids",
-                "machine",
-                "privileged_port",
-                "connect_timeout_ms",
-                "call_timeout_ms",
-                "connections_max",
-                "retries_max",
-            ],
-            Self::Probe | Self::Mail | Self::Ads => &[],
         }
     }
 }
@@ -113,14 +79,19 @@ pub(super) struct ServiceTable {
 }
 
 impl ServiceTable {
-    /// The keys that are there, with their places.
-    fn given(&self) -> impl Iterator<Item = (&'static str, Range<usize>)> {
-        macro_rules! spans {
-            ($($key:ident)*) => { [$((stringify!($key), self.$key.as_ref().map(Spanned::span)),)*] };
+    /// Every key besides `kind`, `name` and `durable`: the kind that takes it, and where it is, if it is there.
+    fn keys(&self) -> Vec<(Kind, &'static str, Option<Range<usize>>)> {
+        macro_rules! keys {
+            ($($kind:ident: $($key:ident)*;)*) => {
+                vec![$($((Kind::$kind, stringify!($key), self.$key.as_ref().map(Spanned::span)),)*)*]
+            };
         }
-        let spans = spans!(root primary backup host export identity nfs_port mount_port portmapper_port uid gid gids machine privileged_port
-            connect_timeout_ms call_timeout_ms connections_max retries_max);
-        spans.into_iter().filter_map(|(key, span)| Some((key, span?)))
+        keys! {
+            Files: root;
+            Replicated: primary backup;
+            Nfs: host export identity nfs_port mount_port portmapper_port uid gid gids machine privileged_port
+                connect_timeout_ms call_timeout_ms connections_max retries_max;
+        }
     }
 }
 
@@ -135,27 +106,31 @@ pub(crate) struct ServiceFile {
 }
 
 enum What {
-    Files { root: PathBuf },
+    Files {
+        root: PathBuf,
+    },
     Nfs(Box<NfsConfig>, Identity),
-    Replicated { primary: String, primary_at: Range<usize>, backup: String },
-    Probe,
-    Mail,
-    Ads,
+    Replicated {
+        primary: String,
+        primary_at: Range<usize>,
+        backup: String,
+    },
+    /// Of this program's own: there is nothing to open. With what it is.
+    Own(Service, &'static str),
 }
 
 impl ServiceFile {
     /// Checks that the kind's keys are there and no others.
     pub(super) fn checked(table: ServiceTable, text: &Text) -> Result<Self, Failure> {
         let kind = *table.kind.get_ref();
-        for (key, span) in table.given() {
-            if !kind.keys().contains(&key) {
-                let takes = match kind.keys() {
-                    [] => "it takes `kind`, `name` and `durable` only".to_owned(),
-                    keys => did_you_mean(key, keys.iter().copied(), &format!("it takes {}", keys.join(", "))),
-                };
-                let message = format!("a service of kind {} takes no `{key}`", kind.name());
-                return Err(text.mistake(span, message, takes));
-            }
+        let (own, others): (Vec<_>, Vec<_>) = table.keys().into_iter().partition(|(takes, ..)| *takes == kind);
+        if let Some((key, span)) = others.into_iter().find_map(|(_, key, span)| Some((key, span?))) {
+            let own: Vec<_> = own.into_iter().map(|(_, key, _)| key).collect();
+            let takes = match own.is_empty() {
+                true => "it takes `kind`, `name` and `durable` only".to_owned(),
+                false => did_you_mean(key, own.iter().copied(), &format!("it takes {}", own.join(", "))),
+            };
+            return Err(text.mistake(span, format!("a service of kind {} takes no `{key}`", word(kind)), takes));
         }
         let (name, at) = (checked_name(&table.name, text)?, table.name.span());
         let durable_at = table.durable.as_ref().map(Spanned::span);
@@ -206,9 +181,7 @@ impl ServiceFile {
         let (text, at) = (self.text, self.at);
         let cannot = |why: String| text.mistake(at.clone(), why, "correct this service, or take it out of the file");
         let service = match self.what {
-            What::Probe => catena_apps::probe::service(&self.name),
-            What::Mail => catena_apps::mail::storage_service(&self.name),
-            What::Ads => catena_apps::mail::ads_service(&self.name),
+            What::Own(service, _) => service,
             What::Files { root } => {
                 let files = Directory::open(root).map_err(|why| cannot(why.to_string()))?;
                 catena_apps::files::service(&self.name, Arc::new(files))
@@ -227,9 +200,7 @@ impl ServiceFile {
     /// In words, for people.
     pub(super) fn meaning(&self) -> String {
         let what = match &self.what {
-            What::Probe => "for experiments: echo, where, sleep, fail, count".to_owned(),
-            What::Mail => "the demonstration's mail".to_owned(),
-            What::Ads => "the demonstration's advertisements".to_owned(),
+            What::Own(_, what) => (*what).to_owned(),
             What::Files { root } => format!("the folder {}, as this process's user, whoever calls", root.display()),
             What::Nfs(config, identity) => nfs::meaning(config, identity),
             What::Replicated { primary, backup, .. } => {
@@ -247,7 +218,7 @@ fn durable(kind: Kind, table: &ServiceTable, text: &Text) -> Result<Vec<String>,
         if known.contains(name.get_ref()) {
             return Ok(name.get_ref().clone());
         }
-        let message = format!("a service of kind {} has no function {:?}", kind.name(), name.get_ref());
+        let message = format!("a service of kind {} has no function {:?}", word(kind), name.get_ref());
         let otherwise = format!("it has {}", known.join(", "));
         let help = did_you_mean(name.get_ref(), known.iter().map(String::as_str), &otherwise);
         Err(text.mistake(name.span(), message, help))
@@ -256,14 +227,15 @@ fn durable(kind: Kind, table: &ServiceTable, text: &Text) -> Result<Vec<String>,
 }
 
 fn what(kind: Kind, table: ServiceTable, text: &Text) -> Result<What, Failure> {
+    let name = table.name.get_ref();
     let missing = |key: &str, example: &str| {
-        let message = format!("a service of kind {} needs `{key}`", kind.name());
+        let message = format!("a service of kind {} needs `{key}`", word(kind));
         text.mistake(table.kind.span(), message, format!("add {key} = {example}"))
     };
     Ok(match kind {
-        Kind::Probe => What::Probe,
-        Kind::Mail => What::Mail,
-        Kind::Ads => What::Ads,
+        Kind::Probe => What::Own(catena_apps::probe::service(name), "for experiments: echo, where, sleep, fail, count"),
+        Kind::Mail => What::Own(catena_apps::mail::storage_service(name), "the demonstration's mail"),
+        Kind::Ads => What::Own(catena_apps::mail::ads_service(name), "the demonstration's advertisements"),
         Kind::Files => {
             let root = table.root.as_ref().ok_or_else(|| missing("root", "\"./data\""))?;
             What::Files { root: text.folder().join(root.get_ref()) }

@@ -4,7 +4,7 @@ use catena_bridge::{Identity, NOBODY, Who};
 use catena_bridge_nfs::{Credentials, NfsConfig};
 use toml::Spanned;
 
-use super::{ServiceTable, Text};
+use super::{super::put, ServiceTable, Text};
 use crate::failure::Failure;
 
 /// As whom the bridge acts. Nothing is done as root, or as anybody else, that the file does not name.
@@ -17,11 +17,8 @@ pub(super) fn identity(
     if let Some(given) = &table.identity {
         if identity.act_as == Who::Node && identity != Identity::node() {
             let message = "a service that acts as its node does not look at its callers: `root`, `uid_min` and `uid_max` have no meaning";
-            return Err(text.mistake(
-                given.span(),
-                message,
-                "take them out, or make act_as \"caller\" or \"caller_or_node\"",
-            ));
+            let help = "take them out, or make act_as \"caller\" or \"caller_or_node\"";
+            return Err(text.mistake(given.span(), message, help));
         }
         if let (Some(least), Some(most)) = (identity.uid_min, identity.uid_max)
             && least > most
@@ -55,11 +52,6 @@ pub(super) fn identity(
 
 /// What the table says, over the bridge's defaults.
 pub(super) fn config(mut config: NfsConfig, table: ServiceTable, identity: &Identity) -> NfsConfig {
-    fn put<T>(place: &mut T, given: Option<Spanned<T>>) {
-        if let Some(given) = given {
-            *place = given.into_inner();
-        }
-    }
     config.nfs_port = table.nfs_port.map(Spanned::into_inner);
     config.mount_port = table.mount_port.map(Spanned::into_inner);
     put(&mut config.portmapper_port, table.portmapper_port);
