@@ -18,6 +18,8 @@ pub const CLERKS_MAX: usize = 256;
 pub const CLERKS_PER_NODE_MAX: usize = 64;
 /// Requests that one clerk may have under way: their lanes, of which each has room for a transfer and what goes with it.
 pub const LANES: Lanes = Lanes { count: 8, bytes: (TRANSFER_BYTES_MAX + 4_096) as u32 };
+/// Bytes of what is said about bytes that are no request, so that it has room in a lane whatever they are.
+pub const REFUSAL_BYTES_MAX: usize = 1_024;
 /// How long a clerk believes what it reads after the server's word last rose.
 pub const LEASE: Duration = Duration::from_secs(2);
 /// How often a clerk reads that word.

@@ -7,6 +7,7 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use catena_dfs::{Callers, Clerk, ClerkConfig, NfsDoor, Server, ServerConfig, Way};
 use clap::{Parser, Subcommand};
+use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Parser)]
 #[command(about = "A file service whose clerks read its caches instead of calling it")]
@@ -87,8 +88,9 @@ async fn run(what: What) -> Result<(), figures::Failure> {
             let config = ServerConfig { listen, shared_memory: !without_shared_memory, ..ServerConfig::new(root) };
             let grace = if no_grace { Duration::ZERO } else { config.grace };
             let server = Server::start(ServerConfig { grace, ..config }).await?;
+            let mut interrupts = signal(SignalKind::interrupt())?;
             println!("serving at {}", server.address());
-            tokio::signal::ctrl_c().await?;
+            interrupts.recv().await;
             server.stop().await;
         }
         What::Clerk { server, door, way } => {
@@ -112,12 +114,14 @@ async fn until_interrupted(clerk: Clerk, how: &Door) -> Result<(), figures::Fail
     let callers = if how.any_user { Callers::AnyUser } else { Callers::OwnUser };
     let door = NfsDoor::open_to(callers, clerk, how.port).await?;
     let port = door.port();
+    // Before it says that it is ready: whoever waits for that may interrupt it at once.
+    let mut interrupts = signal(SignalKind::interrupt())?;
     println!("NFSv3 at 127.0.0.1, port {port} (mount, too). Try, in another window:");
     println!("  nfs-ls 'nfs://127.0.0.1/?nfsport={port}&mountport={port}'");
     println!("  nfs-cp README.md 'nfs://127.0.0.1//README.md?nfsport={port}&mountport={port}'");
     if how.any_user {
         println!("  mount -t nfs -o vers=3,tcp,nolock,port={port},mountport={port} 127.0.0.1:/ /mnt    (as root)");
     }
-    tokio::signal::ctrl_c().await?;
+    interrupts.recv().await;
     Ok(())
 }

@@ -4,14 +4,16 @@ use std::time::Duration;
 use super::*;
 use crate::{ClerkConfig, Server, ServerConfig};
 
-/// A door to a server that remembers so many files, a directory `a/sub` through it, and both after another clerk has moved `a` to `b` and made a new `a/sub`.
-async fn moved(known_files_max: usize) -> (tempfile::TempDir, Server, Door, FileId, FileId) {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::create_dir_all(folder.path().join("a/sub")).unwrap();
+async fn serve(folder: &tempfile::TempDir, known_files_max: usize) -> Server {
     let config = ServerConfig { known_files_max, grace: Duration::ZERO, ..ServerConfig::new(folder.path()) };
-    let server = Server::start(config).await.unwrap();
-    let clerk = async || Clerk::connect(ClerkConfig::new(server.address())).await.unwrap();
-    let (clerk, other) = (clerk().await, clerk().await);
+    Server::start(config).await.unwrap()
+}
+
+async fn clerk(server: &Server) -> Clerk {
+    Clerk::connect(ClerkConfig::new(server.address())).await.unwrap()
+}
+
+async fn door(clerk: Clerk) -> Door {
     let root = clerk.root(RootParams {}).await.unwrap().handle;
     let door = Door {
         clerk,
@@ -21,8 +23,21 @@ async fn moved(known_files_max: usize) -> (tempfile::TempDir, Server, Door, File
         uncommitted: Mutex::default(),
     };
     door.remember(&root);
-    let a = door.lookup(&door.root, &b"a".as_slice().into()).await.unwrap();
-    let sub = door.lookup(&a, &b"sub".as_slice().into()).await.unwrap();
+    door
+}
+
+fn name(of: &'static str) -> filename3<'static> {
+    of.as_bytes().into()
+}
+
+/// A door to a server that remembers so many files, a directory `a/sub` through it, and both after another clerk has moved `a` to `b` and made a new `a/sub`.
+async fn moved(known_files_max: usize) -> (tempfile::TempDir, Server, Door, FileId, FileId) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(folder.path().join("a/sub")).unwrap();
+    let server = serve(&folder, known_files_max).await;
+    let (door, other) = (door(clerk(&server).await).await, clerk(&server).await);
+    let a = door.lookup(&door.root, &name("a")).await.unwrap();
+    let sub = door.lookup(&a, &name("sub")).await.unwrap();
     let (from_name, to_name) = ("a".to_owned(), "b".to_owned());
     other.rename(RenameParams { from_dir: None, from_name, to_dir: None, to_name }).await.unwrap();
     for path in ["a", "a/sub"] {
@@ -34,12 +49,69 @@ async fn moved(known_files_max: usize) -> (tempfile::TempDir, Server, Door, File
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_directory_above_is_the_one_in_which_this_one_is_by_now() {
     let (_folder, _server, door, a, sub) = moved(100).await;
-    assert_eq!(door.lookup(&sub, &b"..".as_slice().into()).await, Ok(a));
-    assert_eq!(door.lookup(&a, &b"..".as_slice().into()).await, Ok(door.root));
+    assert_eq!(door.lookup(&sub, &name("..")).await, Ok(a));
+    assert_eq!(door.lookup(&a, &name("..")).await, Ok(door.root));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_directory_of_which_nobody_knows_where_it_is_has_none_above() {
     let (_folder, _server, door, _, sub) = moved(1).await;
-    assert_eq!(door.lookup(&sub, &b"..".as_slice().into()).await, Err(nfsstat3::NFS3ERR_STALE));
+    assert_eq!(door.lookup(&sub, &name("..")).await, Err(nfsstat3::NFS3ERR_STALE));
+}
+
+async fn found(clerk: &Clerk, path: &str) -> Result<Attributes, &'static str> {
+    let params = LookupParams { path: Some(path.to_owned()), ..LookupParams::default() };
+    clerk.lookup(params).await.map(|entry| entry.attributes).map_err(|why| why.name())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn attributes_that_an_nfs_client_sets_are_seen_by_another_clerk() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("file"), "0123456789").unwrap();
+    let server = serve(&folder, 100).await;
+    let (door, other) = (door(clerk(&server).await).await, clerk(&server).await);
+    let file = door.lookup(&door.root, &name("file")).await.unwrap();
+    let before = found(&other, "file").await.unwrap();
+    let none = sattr3::default();
+    let at = nfstime3 { seconds: 1_000_000, nseconds: 7_000_000 };
+    let owner = (Nfs3Option::Some(before.uid), Nfs3Option::Some(before.gid));
+    for (set, wanted) in [
+        (sattr3 { mode: Nfs3Option::Some(0o100_640), ..none.clone() }, (0o640, 10, before.modified_at_ms)),
+        (sattr3 { mtime: set_mtime::SET_TO_CLIENT_TIME(at), ..none.clone() }, (0o640, 10, 1_000_000_007)),
+        (sattr3 { uid: owner.0, gid: owner.1, ..none.clone() }, (0o640, 10, 1_000_000_007)),
+    ] {
+        let told = door.setattr(&file, set).await.unwrap();
+        let seen = found(&other, "file").await.unwrap();
+        assert_eq!((told.mode, told.size, told.mtime), (wanted.0, wanted.1, time(wanted.2)));
+        assert_eq!((seen.mode, seen.size, seen.modified_at_ms), wanted);
+    }
+    let cut = sattr3 { size: Nfs3Option::Some(4), mtime: set_mtime::SET_TO_SERVER_TIME, ..none.clone() };
+    assert_eq!(door.setattr(&file, cut).await.unwrap().size, 4);
+    let seen = found(&other, "file").await.unwrap();
+    assert!(seen.size == 4 && seen.modified_at_ms >= before.modified_at_ms, "{seen:?}");
+    assert_eq!(std::fs::read(folder.path().join("file")).unwrap(), b"0123");
+    let another = sattr3 { uid: Nfs3Option::Some(before.uid + 1), size: Nfs3Option::Some(0), ..none };
+    assert_eq!(door.setattr(&file, another).await.unwrap_err(), nfsstat3::NFS3ERR_PERM);
+    assert_eq!(found(&other, "file").await.unwrap().size, 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn directories_that_an_nfs_client_makes_moves_and_removes_are_so_for_another_clerk() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(&folder, 100).await;
+    let (door, other) = (door(clerk(&server).await).await, clerk(&server).await);
+    let root = door.root;
+    let (dir, _) = door.mkdir(&root, &name("dir")).await.unwrap();
+    door.create(&dir, &name("file"), sattr3::default()).await.unwrap();
+    assert_eq!(found(&other, "dir/file").await.unwrap().kind, Kind::File);
+    assert_eq!(door.remove(&root, &name("dir")).await, Err(nfsstat3::NFS3ERR_NOTEMPTY));
+    door.rename(&root, &name("dir"), &root, &name("moved")).await.unwrap();
+    assert_eq!(found(&other, "dir/file").await, Err("NFS3ERR_NOENT"));
+    assert_eq!(found(&other, "moved/file").await.unwrap().kind, Kind::File);
+    door.remove(&dir, &name("file")).await.unwrap();
+    assert_eq!(found(&other, "moved/file").await, Err("NFS3ERR_NOENT"));
+    door.remove(&root, &name("moved")).await.unwrap();
+    assert_eq!(found(&other, "moved").await, Err("NFS3ERR_NOENT"));
+    assert_eq!(door.getattr(&dir).await.unwrap_err(), nfsstat3::NFS3ERR_STALE);
+    assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none());
 }

@@ -17,7 +17,7 @@ use tokio::task::AbortHandle;
 use crate::{
     caches::Caches,
     known::Known,
-    limits::{BEAT_EVERY, KNOWN_FILES_MAX, LANES, LEASE, Measures, RECHECK_EVERY},
+    limits::{BEAT_EVERY, KNOWN_FILES_MAX, LANES, LEASE, Measures, RECHECK_EVERY, REFUSAL_BYTES_MAX},
     places::{Place, Places},
     protocol::{Hello, Reply, Request, SERVICE, Welcome, decode, encode},
 };
@@ -301,7 +301,18 @@ async fn one(shared: Weak<Shared>, request: Vec<u8>) -> Vec<u8> {
     let Some(shared) = shared.upgrade() else { return Vec::new() };
     let reply = match decode(request) {
         Ok(request) => perform(&shared, request).await,
-        Err(why) => Reply::Refused { status: catena_files::Status::Inval.number(), what: why.message },
+        Err(why) => no_request(why),
     };
     encode(&reply)
 }
+
+/// What to say to bytes that are no request. What is wrong with them may say them again, whole: so it is cut.
+fn no_request(why: Exception) -> Reply {
+    let mut what = why.message;
+    what.truncate(what.floor_char_boundary(REFUSAL_BYTES_MAX));
+    Reply::Refused { status: catena_files::Status::Inval.number(), what }
+}
+
+#[cfg(test)]
+#[path = "server_tests.rs"]
+mod tests;

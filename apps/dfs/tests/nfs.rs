@@ -1,6 +1,8 @@
 //! The clerk as an NFS server: real NFS clients, libnfs's utilities and our own bridge.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod common;
+
 use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::{OsStrExt, OsStringExt},
@@ -13,10 +15,14 @@ use catena_bridge_nfs::{ConnectError, Credentials, NfsBridge, NfsConfig};
 use catena_dfs::{Callers, Clerk, ClerkConfig, NfsDoor, Server, ServerConfig};
 use catena_files::testing::{Gaps, conformance_but, create, lookup, mkdir, read, write};
 use catena_files::{
-    CommitParams, CreateParams, FileService, GetattrParams, Handle, Kind, LookupParams, ReaddirParams, RenameParams,
-    RootParams, Stable,
+    CommitParams, CreateParams, FileService, GetattrParams, Handle, Kind, LookupParams, ReaddirParams, RemoveParams,
+    RenameParams, RootParams, Stable,
 };
 use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
 
 struct Served {
     folder: TempDir,
@@ -52,7 +58,10 @@ async fn utility<A: AsRef<OsStr> + Send + 'static>(name: &'static str, arguments
 }
 
 fn url(door: &NfsDoor, path: &str) -> String {
-    let port = door.port();
+    url_at(door.port(), path)
+}
+
+fn url_at(port: u16, path: &str) -> String {
     format!("nfs://127.0.0.1/{path}?nfsport={port}&mountport={port}&version=3")
 }
 
@@ -98,6 +107,80 @@ async fn the_utilities_of_libnfs_list_read_and_copy() {
     assert_eq!(std::fs::read(folder.path().join("top")).unwrap(), data);
     let none = utility("nfs-cat", vec![url(&door, "dir/none")]).await;
     assert!(!none.status.success());
+}
+
+/// Makes one call of NFS for root, from its own connection, and gives its status (RFC 5531, RFC 1813): for what our bridge and libnfs's utilities never ask.
+async fn nfs_status(door: &NfsDoor, procedure: u32, arguments: &[u8]) -> u32 {
+    const LAST_FRAGMENT: u32 = 1 << 31;
+    let credentials = [1, 20, 0, 0, 0, 0, 0];
+    let verifier = [0, 0];
+    let call = [&[1, 0, 2, 100_003, 3, procedure][..], &credentials, &verifier].concat();
+    let call = [xdr_words(&call), arguments.to_vec()].concat();
+    let marked = [xdr_words(&[LAST_FRAGMENT | call.len() as u32]), call].concat();
+    let mut stream = TcpStream::connect(("127.0.0.1", door.port())).await.unwrap();
+    stream.write_all(&marked).await.unwrap();
+    stream.read_u32().await.unwrap();
+    // Its number, a reply, accepted; a verifier of any kind and no bytes; done.
+    for wanted in [Some(1), Some(1), Some(0), None, Some(0), Some(0)] {
+        let told = stream.read_u32().await.unwrap();
+        assert_eq!(told, wanted.unwrap_or(told));
+    }
+    stream.read_u32().await.unwrap()
+}
+
+fn xdr_words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_be_bytes()).collect()
+}
+
+fn xdr_opaque(bytes: &[u8]) -> Vec<u8> {
+    let padding = vec![0; bytes.len().next_multiple_of(4) - bytes.len()];
+    [&xdr_words(&[bytes.len() as u32])[..], bytes, &padding].concat()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_nfs_client_sets_attributes_and_removes_directories_and_another_clerk_sees_it() {
+    let ([setattr, rmdir], [ok, no_entry, not_empty]) = ([2, 13], [0, 2, 66]);
+    let Served { folder, server, clerk: _, door } = serve().await;
+    let (client, other) = (bridge(&door).await, Clerk::connect(ClerkConfig::new(server.address())).await.unwrap());
+    let dir = mkdir(&client, "dir").await.handle;
+    let file = create(&client, "dir/file").await.handle;
+    write(&client, &file, 0, &[7; 20_000], Stable::Unstable).await.unwrap();
+    let own = lookup(&other, "dir/file").await.unwrap().handle;
+    assert_eq!(read(&other, &own, 0, 30_000).await.unwrap().data.len(), 20_000);
+    // The mode and the size; no owner, no group, no times; whenever it last changed.
+    let set = [xdr_opaque(&file.0), xdr_words(&[1, 0o640, 0, 0, 1, 0, 9_000, 0, 0, 0])].concat();
+    assert_eq!(nfs_status(&door, setattr, &set).await, ok);
+    let seen = lookup(&other, "dir/file").await.unwrap().attributes;
+    assert_eq!((seen.mode, seen.size), (0o640, 9_000));
+    assert_eq!(read(&other, &own, 0, 30_000).await.unwrap().data.as_slice(), [7; 9_000]);
+    let root = client.root(RootParams {}).await.unwrap().handle;
+    let named = [xdr_opaque(&root.0), xdr_opaque(b"dir")].concat();
+    assert_eq!(nfs_status(&door, rmdir, &named).await, not_empty);
+    client.remove(RemoveParams { dir: Some(dir), name: Some("file".to_owned()), path: None }).await.unwrap();
+    assert_eq!(nfs_status(&door, rmdir, &named).await, ok);
+    assert_eq!(lookup(&other, "dir").await.unwrap_err().name(), "NFS3ERR_NOENT");
+    assert!(!folder.path().join("dir").exists());
+    assert_eq!(nfs_status(&door, rmdir, &named).await, no_entry);
+}
+
+/// What `make dfs` runs: server and clerk in one process.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn both_in_one_process_serve_a_folder_until_they_are_interrupted() {
+    let (folder, here) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let file = |name: &str| here.path().join(name).to_str().unwrap().to_owned();
+    let data: Vec<u8> = (0..300_000_u32).map(|at| (at / 13) as u8).collect();
+    std::fs::write(file("mine"), &data).unwrap();
+    std::fs::write(folder.path().join("served"), "as it was").unwrap();
+    let (both, port) = common::start_both(folder.path());
+    let at = |path: &str| url_at(port, path);
+    assert!(good(&utility("nfs-ls", vec![at("")]).await).contains("served"));
+    assert_eq!(good(&utility("nfs-cat", vec![at("/served")]).await), "as it was");
+    good(&utility("nfs-cp", vec![file("mine"), at("/copied")]).await);
+    assert_eq!(std::fs::read(folder.path().join("copied")).unwrap(), data);
+    good(&utility("nfs-cp", vec![at("/copied"), file("back")]).await);
+    assert_eq!(std::fs::read(file("back")).unwrap(), data);
+    let ended = both.interrupted().await;
+    assert!(ended.success(), "{ended}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,8 +2,9 @@
 #![allow(unreachable_pub, dead_code, reason = "each test file uses its part")]
 
 use std::{
+    cell::RefCell,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     time::Duration,
 };
 
@@ -47,6 +48,17 @@ impl Drop for Process {
     }
 }
 
+impl Process {
+    /// Interrupts it, as Ctrl-C does, and gives how it ended.
+    pub async fn interrupted(self) -> ExitStatus {
+        let kill = Command::new("kill").args(["-INT", &self.0.id().to_string()]).status().unwrap();
+        assert!(kill.success(), "kill: {kill}");
+        let process = RefCell::new(self);
+        until("it has ended", async || process.borrow_mut().0.try_wait().unwrap().is_some()).await;
+        process.borrow_mut().0.wait().unwrap()
+    }
+}
+
 /// Starts the program, and gives what follows these words in its first line.
 fn started(arguments: &[&str], says: &str) -> (Process, String) {
     use std::io::BufRead;
@@ -67,6 +79,15 @@ pub fn start(root: &Path, listen: &str, options: &[&str]) -> (Process, String) {
 
 /// A clerk, and its port.
 pub fn start_clerk(address: &str) -> (Process, u16) {
-    let (process, ports) = started(&["clerk", address, "--port", "0"], "NFSv3 at 127.0.0.1, port ");
+    started_at_a_port(&["clerk", address, "--port", "0"])
+}
+
+/// A server of this directory and its clerk in one process, and the clerk's port.
+pub fn start_both(root: &Path) -> (Process, u16) {
+    started_at_a_port(&["both", root.to_str().unwrap(), "--port", "0"])
+}
+
+fn started_at_a_port(arguments: &[&str]) -> (Process, u16) {
+    let (process, ports) = started(arguments, "NFSv3 at 127.0.0.1, port ");
     (process, ports.split(' ').next().unwrap().parse().unwrap())
 }
