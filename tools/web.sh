@@ -5,8 +5,9 @@
 #                             serves DIR, with a door for browsers on loopback, until it is interrupted
 #   tools/web.sh figures FOLDER [--gib-max N]
 #                             the figures, hyper's and Jetty's, to FOLDER: CSV, SVG, JSON; their keys are added to those in its summary.json. Nothing else should run on the machine meanwhile
-#   tools/web.sh profile hyper|jetty [--bytes N] [--way in-place|copied|tcp|sockets] [--uncached] [--seconds N]
-#                             one fetch, of 1 KiB in place if not said otherwise, over and over, for a profiler, until it is interrupted or so long
+#   tools/web.sh profile hyper|jetty [--bytes N] [--way in-place|copied|tcp|sockets] [--uncached] [--one-core] [--seconds N]
+#                             one fetch, of 1 KiB in place if not said otherwise, over and over, for a profiler, until it is interrupted or so long; client and server have a core each,
+#                             if they are not to share one
 #   tools/web.sh smoke FOLDER a little of everything, to FOLDER, to see that it works: no figures
 
 . "$(dirname "${BASH_SOURCE[0]}")/step.sh"
@@ -33,8 +34,8 @@ profile)
     ;;
 esac
 [ "$SERVER" = hyper ] || [ "$SERVER" = jetty ] || fail "there is no server '$SERVER'" "name one: hyper or jetty"
-# What a JVM has run often it compiles: it runs so long before it is measured, for each size.
-readonly WARM_MS=3000
+# What a JVM has run often it compiles, on the core on which it serves: it runs so long before it is measured, for each size.
+readonly WARM_MS=10000
 # As `web` starts it; it finds the C interface by CATENA_LIBRARY.
 readonly JETTY="java -cp $PWD/target/java/lib/* catena.jetty.Measured {FOLDER} {CACHE}"
 
@@ -77,6 +78,11 @@ serve)
 profile)
     built web
     say "Fetching over and over"
+    if [ "$SERVER" = jetty ]; then
+        # Else a profiler does not see who called what Java compiled.
+        other=(--server "${JETTY/#java/java -XX:+PreserveFramePointer}")
+        say "For the names of what Java compiled: jcmd PROCESS Compiler.perfmap, while it runs, before perf report"
+    fi
     exec target/release/web profile "${other[@]}" "${@:3}"
     ;;
 smoke)

@@ -8,6 +8,7 @@ use std::{path::PathBuf, process::ExitCode};
 use catena::{Client, Node, Place};
 use catena_web::{FetchLimits, Fetcher, FileLimits, Files, Keep, Limits, Mounted, Proxy, ProxyLimits, mount};
 use clap::{Parser, Subcommand};
+use figures::Cores;
 
 #[derive(Parser)]
 #[command(about = "A web server without sockets: HTTP over messages and shared memory")]
@@ -69,10 +70,8 @@ enum What {
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    // In a task: what waits in the first thread is woken by another one.
-    match tokio::spawn(run(Arguments::parse().what)).await.unwrap_or_else(|why| Err(why.into())) {
+fn main() -> ExitCode {
+    match begin(Arguments::parse().what) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("web: {why}");
@@ -81,7 +80,14 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn run(what: What) -> Result<(), Failure> {
+fn begin(what: What) -> Result<(), Failure> {
+    let measures = matches!(what, What::Figures(_) | What::Profile(_));
+    let cores = if measures { Cores::apart() } else { Cores::any() }?;
+    // In a task: what waits in the first thread is woken by another one.
+    tokio::runtime::Runtime::new()?.block_on(async { tokio::spawn(run(what, cores)).await })?
+}
+
+async fn run(what: What, cores: Cores) -> Result<(), Failure> {
     match what {
         What::Serve { folder, site, listen, without_shared_memory, without_cache } => {
             let builder = Node::builder("web").listen(listen);
@@ -94,7 +100,7 @@ async fn run(what: What) -> Result<(), Failure> {
         }
         What::Proxy { server, site, port } => until_interrupted(&server, &site, port).await?,
         What::Both { folder, port, server: Some(other) } => {
-            let server = figures::Child::start(&folder, figures::cache(true), Some(&other))?;
+            let server = figures::Child::start(&folder, figures::cache(true), Some(&other), &cores)?;
             println!("the server is process {}, and at http://{}/ by a socket of its own", server.id(), server.sockets);
             until_interrupted(&server.catena, "web", port).await?;
         }
@@ -103,8 +109,8 @@ async fn run(what: What) -> Result<(), Failure> {
             let _mounted = serve(&node, &folder, "web", Keep::InSegments(node.clone()))?;
             until_interrupted(node.address().unwrap_or_default(), "web", port).await?;
         }
-        What::Figures(arguments) => figures::run(arguments).await?,
-        What::Profile(arguments) => figures::profile(arguments).await?,
+        What::Figures(arguments) => figures::run(arguments, cores).await?,
+        What::Profile(arguments) => figures::profile(arguments, cores).await?,
         What::Measured(arguments) => figures::serve(arguments).await?,
     }
     Ok(())

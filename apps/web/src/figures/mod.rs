@@ -1,5 +1,6 @@
 //! The paper's Figure 3 beside ours: fetches of one file again and again, over sockets and over Catena, from servers of the same files.
 
+mod cores;
 mod profile;
 mod server;
 mod sockets;
@@ -18,6 +19,7 @@ use hyper::Request;
 use serde::Serialize;
 
 use crate::Failure;
+pub(crate) use cores::Cores;
 pub(crate) use profile::{Profiling, profile};
 pub(crate) use server::{Child, Measured, cache, serve};
 use sockets::Connection;
@@ -52,6 +54,9 @@ pub(crate) struct Arguments {
 const SIZES: [u64; 9] = [1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20];
 /// More than 10,000 fetches of the largest.
 const GIB_MAX: u64 = 1_024;
+
+/// Bytes of the largest file that is fetched from a server on its client's core, too: of a larger one the wake-ups are a small part.
+const ONE_CORE_BYTES_MAX: u64 = 64 << 10;
 
 /// One line of the figure.
 #[derive(Clone, Copy)]
@@ -102,51 +107,96 @@ struct Summary {
     /// The same where client and server share no memory.
     cached_tcp: BTreeMap<u64, f64>,
     uncached_tcp: BTreeMap<u64, f64>,
+    /// That of `cached` where the server is on its client's core.
+    cached_one_core: BTreeMap<u64, f64>,
     /// The issue's keys.
     #[serde(flatten)]
     keys: BTreeMap<String, f64>,
 }
 
-pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
+pub(crate) async fn run(arguments: Arguments, cores: Cores) -> Result<(), Failure> {
     std::fs::create_dir_all(&arguments.out)?;
     let folder = tempfile::tempdir()?;
     let sizes = if arguments.smoke { &SIZES[..6] } else { &SIZES[..] };
     for bytes in sizes {
         std::fs::write(folder.path().join(format!("{bytes}.bin")), content(*bytes))?;
     }
-    let mut csv = String::from(
-        "cache,bytes,sockets_us,in_place_us,copied_us,tcp_us,sockets_cpu_us,in_place_cpu_us,copied_cpu_us,tcp_cpu_us\n",
-    );
-    let (mut ratios, mut keys) = ([[(); OURS.len()]; 2].map(|of| of.map(|()| BTreeMap::new())), BTreeMap::new());
-    for (ratios, cached) in ratios.iter_mut().zip([true, false]) {
-        let cache = cache(cached);
-        let child = Child::start(folder.path(), cache, arguments.server.as_deref())?;
+    let mut taken = Taken::default();
+    for cached in [true, false] {
+        let child = Child::start(folder.path(), cache(cached), arguments.server.as_deref(), &cores)?;
         for bytes in sizes {
             let times = if arguments.smoke { 20 } else { arguments.times.min((arguments.gib_max << 30) / bytes) };
             let line = measure(&child, *bytes, times, arguments.warm_ms).await?;
-            let values = line.time_us.iter().chain(&line.cpu_us).map(|value| format!("{value:.2}")).collect::<Vec<_>>();
-            writeln!(csv, "{cache},{bytes},{}", values.join(","))?;
-            let [in_place, copied, tcp] = OURS.map(|(way, _)| line.ratio(way));
-            println!(
-                "cache {cache}, {bytes} bytes: {in_place:.2} times as fast, {copied:.2} with a copy, {tcp:.2} over TCP"
-            );
-            for (ratios, ratio) in ratios.iter_mut().zip([in_place, copied, tcp]) {
-                ratios.insert(*bytes, ratio);
-            }
-            if cached {
-                note(&mut keys, &arguments.name, &line);
-            }
+            let one_core = match cached && *bytes <= ONE_CORE_BYTES_MAX {
+                true => Some(on_one_core(&cores, &child, *bytes, times, arguments.warm_ms).await?),
+                false => None,
+            };
+            taken.take(&arguments.name, cached, &line, one_core)?;
         }
     }
-    let [[cached, cached_copied, cached_tcp], [uncached, uncached_copied, uncached_tcp]] = ratios;
-    let smoke = arguments.smoke;
-    let summary = Summary { smoke, cached, uncached, cached_copied, uncached_copied, cached_tcp, uncached_tcp, keys };
     let name = &arguments.name;
-    std::fs::write(arguments.out.join(format!("{name}.csv")), csv)?;
+    std::fs::write(arguments.out.join(format!("{name}.csv")), format!("{COLUMNS}{}", taken.csv))?;
+    let summary = taken.summary(arguments.smoke);
     let told = serde_json::to_string_pretty(&summary)?;
     std::fs::write(arguments.out.join(format!("{name}.json")), &told)?;
     println!("{told}");
     put_together(&arguments.out, &summary)
+}
+
+const COLUMNS: &str = "cache,bytes,sockets_us,in_place_us,copied_us,tcp_us,sockets_cpu_us,in_place_cpu_us,copied_cpu_us,tcp_cpu_us,\
+                       one_core_sockets_us,one_core_in_place_us\n";
+
+/// What was measured so far.
+#[derive(Default)]
+struct Taken {
+    csv: String,
+    /// Of [`OURS`], with the caches on, and off.
+    ratios: [[BTreeMap<u64, f64>; OURS.len()]; 2],
+    one_core: BTreeMap<u64, f64>,
+    keys: BTreeMap<String, f64>,
+}
+
+impl Taken {
+    fn take(&mut self, name: &str, cached: bool, line: &Line, one_core: Option<Line>) -> Result<(), Failure> {
+        let (bytes, cache) = (line.bytes, cache(cached));
+        let ratios = OURS.map(|(way, _)| line.ratio(way));
+        let [in_place, copied, tcp] = ratios;
+        println!(
+            "cache {cache}, {bytes} bytes: {in_place:.2} times as fast, {copied:.2} with a copy, {tcp:.2} over TCP"
+        );
+        for (by_size, ratio) in self.ratios[usize::from(!cached)].iter_mut().zip(ratios) {
+            by_size.insert(bytes, ratio);
+        }
+        if let Some(one_core) = one_core {
+            let ratio = one_core.ratio(Way::InPlace);
+            println!("    on one core {ratio:.2} times as fast");
+            self.one_core.insert(bytes, ratio);
+        }
+        let together = [Way::Sockets, Way::InPlace].map(|way| one_core.map(|line| line.time_us[way as usize]));
+        let values = line.time_us.iter().chain(&line.cpu_us).copied().map(Some).chain(together);
+        let values = values.map(|us| us.map_or_else(String::new, |us| format!("{us:.2}"))).collect::<Vec<_>>();
+        writeln!(self.csv, "{cache},{bytes},{}", values.join(","))?;
+        if cached {
+            note(&mut self.keys, name, line);
+        }
+        Ok(())
+    }
+
+    fn summary(self, smoke: bool) -> Summary {
+        let Self { ratios, one_core: cached_one_core, keys, .. } = self;
+        let [[cached, cached_copied, cached_tcp], [uncached, uncached_copied, uncached_tcp]] = ratios;
+        Summary {
+            smoke,
+            cached,
+            uncached,
+            cached_copied,
+            uncached_copied,
+            cached_tcp,
+            uncached_tcp,
+            cached_one_core,
+            keys,
+        }
+    }
 }
 
 /// What the paper's text says of the time over sockets / of its Jetty over libRIPC (section IV); its Figure 3 bears no numbers.
@@ -286,6 +336,14 @@ async fn measure(child: &Child, bytes: u64, times: u64, warm_ms: u64) -> Result<
     }
     let fetches = (each * ROUNDS) as f64;
     Ok(Line { bytes, time_us: time_us.map(|sum| sum / fetches), cpu_us: cpu_us.map(|sum| sum / fetches) })
+}
+
+/// The same with the server on its client's core.
+async fn on_one_core(cores: &Cores, child: &Child, bytes: u64, times: u64, warm_ms: u64) -> Result<Line, Failure> {
+    cores.share(child.id(), true)?;
+    let line = measure(child, bytes, times, warm_ms).await;
+    cores.share(child.id(), false)?;
+    line
 }
 
 fn check(got: &[u8], expected: &[u8]) -> Result<(), Failure> {

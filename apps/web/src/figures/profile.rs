@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Fetching, Way, cache, content, server::Child};
+use super::{Cores, Fetching, Way, cache, content, server::Child};
 use crate::Failure;
 
 /// What is fetched over and over.
@@ -17,6 +17,9 @@ pub(crate) struct Profiling {
     /// With the server's cache off
     #[arg(long)]
     uncached: bool,
+    /// With the server on its client's core; else each has one of its own
+    #[arg(long)]
+    one_core: bool,
     /// A server other than hyper, as for the figures
     #[arg(long)]
     server: Option<String>,
@@ -26,11 +29,12 @@ pub(crate) struct Profiling {
 }
 
 /// Does it, and says which processes have a part in it.
-pub(crate) async fn profile(arguments: Profiling) -> Result<(), Failure> {
-    let Profiling { bytes, way, uncached, server, seconds } = arguments;
+pub(crate) async fn profile(arguments: Profiling, cores: Cores) -> Result<(), Failure> {
+    let Profiling { bytes, way, uncached, one_core, server, seconds } = arguments;
     let folder = tempfile::tempdir()?;
     std::fs::write(folder.path().join(format!("{bytes}.bin")), content(bytes))?;
-    let child = Child::start(folder.path(), cache(!uncached), server.as_deref())?;
+    let child = Child::start(folder.path(), cache(!uncached), server.as_deref(), &cores)?;
+    cores.share(child.id(), one_core)?;
     let mut fetching = Fetching::open(&child, bytes).await?;
     println!("the server is process {}, the client is {}: perf record -g -p PROCESS", child.id(), std::process::id());
     let time = Duration::from_secs(seconds.unwrap_or(u64::MAX));

@@ -12,6 +12,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
+use super::cores::Cores;
 use crate::Failure;
 
 /// What the measured server is told.
@@ -58,7 +59,7 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    pub(crate) fn start(folder: &Path, cache: &str, other: Option<&str>) -> Result<Self, Failure> {
+    pub(crate) fn start(folder: &Path, cache: &str, other: Option<&str>, cores: &Cores) -> Result<Self, Failure> {
         let mut command = match other {
             None => {
                 let mut command = Command::new(std::env::current_exe()?);
@@ -75,7 +76,7 @@ impl Child {
                 command
             }
         };
-        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut process = cores.start(command.stdin(Stdio::piped()).stdout(Stdio::piped()))?;
         let mut lines = BufReader::new(process.stdout.take().ok_or("the server says nothing")?).lines();
         let mut told = |what: &str| -> Result<String, Failure> {
             let line = lines.next().ok_or("the server ended before it served")??;

@@ -104,6 +104,10 @@ impl<B> Service<Request<B>> for Files {
 
 /// The name of the file at a path, if there can be one.
 fn name_of(path: &str) -> Option<String> {
+    // No name has a slash in it, and one that is written so separates nothing: who guards a folder by its path must not be passed.
+    if path.as_bytes().windows(3).any(|three| three.eq_ignore_ascii_case(b"%2f")) {
+        return None;
+    }
     let mut name = percent_decode_str(path.strip_prefix('/')?).decode_utf8().ok()?.into_owned();
     if name.is_empty() || name.ends_with('/') {
         name.push_str(INDEX);

@@ -5,7 +5,7 @@ use catena::{Export, Question, Rights};
 use super::*;
 
 /// Asks by hand.
-async fn ask(client: &Client, items: &[&[u8]]) -> Bytes {
+pub(super) async fn ask(client: &Client, items: &[&[u8]]) -> Bytes {
     let question = Question::new(items.iter().map(|item| Bytes::copy_from_slice(item)));
     client.ask("web", question).await.unwrap().bytes().await.unwrap()
 }
@@ -13,12 +13,7 @@ async fn ask(client: &Client, items: &[&[u8]]) -> Bytes {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_reads_nothing_takes_only_its_own_places() {
     let node = node(true).await;
-    let limits = Limits {
-        bodies_per_client_max: 2,
-        body_idle_max: Duration::from_millis(100),
-        request_bytes_max: 100_000,
-        ..Limits::default()
-    };
+    let limits = Limits { bodies_per_client_max: 2, body_idle_max: Duration::from_millis(100), ..Limits::default() };
     let _mounted = mount(&node, "web", TowerToHyperService::new(application()), limits).unwrap();
     let (greedy, other) = (fetcher(&node).await, fetcher(&node).await);
     let first = greedy.fetch("web", get("/endless")).await.unwrap();
@@ -35,10 +30,25 @@ async fn a_client_that_reads_nothing_takes_only_its_own_places() {
     let why = first.into_body().whole(1 << 30).await.unwrap_err();
     assert!(matches!(why, FetchError::BrokeOff(_) | FetchError::Exception(_)), "{why}");
     drop(second);
-    let large = Request::post("/echo").body(Bytes::from(vec![0; 100_001])).unwrap();
-    assert_eq!(greedy.fetch("web", large).await.unwrap().status(), StatusCode::PAYLOAD_TOO_LARGE);
-    let why = greedy.fetch("web", with("/", "x", &"y".repeat(20_000))).await.unwrap_err();
-    assert!(matches!(why, FetchError::HeadTooLarge { .. }), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_is_too_large_is_refused_and_the_next_is_served() {
+    let node = node(true).await;
+    let limits = Limits { request_bytes_max: 100_000, ..Limits::default() };
+    let _mounted = mount(&node, "web", TowerToHyperService::new(application()), limits).unwrap();
+    let fetcher = fetcher(&node).await;
+    let echo = async |bytes: usize| {
+        let request = Request::post("/echo").body(Bytes::from(vec![7; bytes])).unwrap();
+        fetcher.fetch("web", request).await.unwrap()
+    };
+    assert_eq!(echo(100_001).await.status(), StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(whole(echo(100_000).await).await, vec![7; 100_000]);
+    // As `GET /hello/you HTTP/1.1`, its empty line and this field's name and ends make 32 bytes of it.
+    let hello = async |bytes: usize| fetcher.fetch("web", with("/hello/you", "x", &"y".repeat(bytes - 32))).await;
+    let why = hello((10 << 10) + 1).await.unwrap_err();
+    assert!(matches!(why, FetchError::HeadTooLarge { bytes: 10_241, bytes_max: 10_240 }), "{why}");
+    assert_eq!(hello(10 << 10).await.unwrap().status(), StatusCode::OK);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
