@@ -225,7 +225,8 @@ impl Client {
         // Withdraws the call when this future is dropped.
         let _guard = Withdraw { shell: &self.shell, id };
         answer.await.unwrap_or_else(|_| {
-            Err(Exception::new(names::CANCELLED, Fault::Caller, "the client was closed while the call was under way"))
+            let message = "the client was closed while the call was under way";
+            Err(Exception::new(names::CANCELLED, Fault::Caller, message).outcome_unknown())
         })
     }
 

@@ -341,7 +341,8 @@ impl Stream for ReplySet {
                 None => {
                     self.state = State::Ended(Ended::Failure);
                     let message = "the answers came faster than they were read, or this node was closed; read the reply set as it fills";
-                    return Poll::Ready(Some(Err(Exception::new(names::OVERLOADED, Fault::Caller, message))));
+                    let why = Exception::new(names::OVERLOADED, Fault::Caller, message);
+                    return Poll::Ready(Some(Err(why.outcome_unknown())));
                 }
             }
         }

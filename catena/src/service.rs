@@ -156,7 +156,8 @@ impl Service {
                 Ok(params) => {
                     let running = function(context, params);
                     Box::pin(async move {
-                        running.await.map_err(|why| *why.0).and_then(|result| to_value(&result)).map(Answer::Value)
+                        let result = running.await.map_err(|why| *why.0)?;
+                        to_value(&result).map(Answer::Value).map_err(unencodable)
                     })
                 }
             }
@@ -479,6 +480,11 @@ impl SubChain {
         self.listener = Some(Arc::new(listener));
         self
     }
+}
+
+/// A result that cannot be sent. Its function has run, so this is the service's to answer for.
+fn unencodable(why: Exception) -> Exception {
+    Exception { fault: Fault::Service, ..why }
 }
 
 /// How a service function fails: an [`Exception`] of its own name, or any error, which becomes `ServiceFailed`.

@@ -208,6 +208,14 @@ async fn a_service_that_panics_hurts_nobody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_result_that_cannot_be_encoded_is_the_services_fault_since_its_function_has_run() {
+    let mesh = mesh(1).await;
+    let why = mesh.client.call::<_, ()>("a", "unencodable", &()).await.unwrap_err();
+    assert_eq!((why.name.as_str(), why.fault), ("BadParameters", Fault::Service), "{why:?}");
+    assert!(why.message.contains("on purpose"), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_guest_that_loops_ends_alone() {
     let mesh = mesh(1).await;
     let looping = mesh

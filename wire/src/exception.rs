@@ -151,8 +151,9 @@ pub struct Exception {
     pub branch: Branch,
     /// Hosts traversed, oldest first, the last being where it happened.
     pub path: Vec<String>,
-    /// Whether a call took effect is unknown (rpc-chains section 3.9): the one being made, or one of which the function was told
-    /// so before. Otherwise the one being made did not, and all that were made before did.
+    /// Whether a call took effect is unknown (rpc-chains section 3.9): the one being made, one of which the function was told so before, or one
+    /// beside it that was stopped. Otherwise all that were made before have finished, and whether the one being made took effect is for whoever is
+    /// at fault to say: a service may have done half of it, everybody else has done nothing.
     pub unknown: bool,
 }
 

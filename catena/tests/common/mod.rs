@@ -15,6 +15,15 @@ use tokio::sync::Semaphore;
 pub(crate) static SANDBOX: LazyLock<Sandbox> =
     LazyLock::new(|| Sandbox::new(SandboxConfig::default()).expect("a sandbox"));
 
+/// A result that no message can hold.
+struct Unencodable;
+
+impl Serialize for Unencodable {
+    fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        Err(serde::ser::Error::custom("on purpose"))
+    }
+}
+
 /// A service for tests: what it does shows in `effects`.
 pub(crate) fn service(name: &str, effects: &Arc<AtomicU64>) -> Service {
     let (add, here) = (Arc::clone(effects), Arc::clone(effects));
@@ -24,6 +33,7 @@ pub(crate) fn service(name: &str, effects: &Arc<AtomicU64>) -> Service {
         .function("echo", async |value: Json| Ok(value))
         .function_in("where", async |context: Context, _: Json| Ok(context.node.to_string()))
         .function("fail", async |message: String| Err::<(), _>(ServiceError::named("Failed", message)))
+        .function("unencodable", async |(): ()| Ok(Unencodable))
         .function("panic", async |_: Json| -> Result<(), ServiceError> { panic!("on purpose") })
         .function("sleep", async |ms: u64| {
             tokio::time::sleep(std::time::Duration::from_millis(ms)).await;

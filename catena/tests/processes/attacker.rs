@@ -175,9 +175,12 @@ pub(crate) async fn send(link: &Arc<Link>, message: Message) {
 
 /// Until a link has ended.
 pub(crate) async fn broken(link: &Link) {
-    while link.ended().is_none() {
-        tokio::task::yield_now().await;
-    }
+    let ended = async {
+        while link.ended().is_none() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, ended).await.expect("a link that was to end stands");
 }
 
 /// A hop of a real chain that called the attacker, with its function but without its state: to be changed and sent elsewhere.

@@ -198,12 +198,15 @@ pub(crate) async fn ask<R: DeserializeOwned>(client: &Client, desk: &str, functi
 /// Asks a desk that was killed until the client knows that it is gone. What is sent while its link still stands may
 /// have been done, and is told as lost.
 pub(crate) async fn until_unreachable(client: &Client, desk: &str) {
-    loop {
-        let why = client.call::<_, String>(desk, "where", &Json::Null).await.expect_err("it was killed");
-        match why.name.as_str() {
-            exceptions::NODE_UNREACHABLE => return,
-            exceptions::NODE_LOST => {}
-            _ => panic!("{why}"),
+    let unreachable = async {
+        loop {
+            let why = client.call::<_, String>(desk, "where", &Json::Null).await.expect_err("it was killed");
+            match why.name.as_str() {
+                exceptions::NODE_UNREACHABLE => return,
+                exceptions::NODE_LOST => {}
+                _ => panic!("{why}"),
+            }
         }
-    }
+    };
+    timeout(PATIENCE, unreachable).await.expect("a link to a node that was killed stands");
 }

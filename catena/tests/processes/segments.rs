@@ -163,7 +163,7 @@ async fn reads_in_shared_memory_outlive_their_owner_and_it_is_found_dead() {
             while !enough.load(Ordering::Relaxed) {
                 assert!(board.read(0, READ_BYTES as u64).await.unwrap() == vec![1; READ_BYTES]);
                 count.send_modify(|count| *count += 1);
-                // A READ in memory waits for nothing, and so lets nobody else have its thread.
+                // A READ in memory waits for nothing, and is one step of its task however long it is: few of these end a turn.
                 tokio::task::yield_now().await;
             }
         })

@@ -250,6 +250,11 @@ impl Activation {
         }
     }
 
+    /// Why it is ended from outside of its function: what is under way for it stops with it, perhaps half-way.
+    pub(crate) fn stopped_for(&self, why: Exception) -> Exception {
+        if self.has_call_out() { why.outcome_unknown() } else { why }
+    }
+
     pub(crate) fn key(&self) -> StepKey {
         StepKey { step: self.step, ..self.arrived.clone() }
     }

@@ -31,8 +31,7 @@ impl Chains {
         let Some(activation) = self.get(session) else { return };
         if activation.budget_now(ground.now).time_left_us() == 0 {
             let message = format!("no time left, at step {} on {}; allow more time", activation.step, ground.me.name);
-            let why = Exception::new(names::DEADLINE_EXCEEDED, Fault::Caller, message);
-            let why = if activation.has_call_out() { why.outcome_unknown() } else { why };
+            let why = activation.stopped_for(Exception::new(names::DEADLINE_EXCEEDED, Fault::Caller, message));
             return self.end(ground, session, Outcome::Threw(why));
         }
         if matches!(&activation.phase, Phase::Suspended(Suspended { tail_due: Some(due), .. }) if *due <= ground.now) {

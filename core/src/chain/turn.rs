@@ -31,6 +31,7 @@ impl Chains {
         if !matches!(activation.phase, Phase::Running) {
             return;
         }
+        let turn = turn.map_err(|broken| activation.stopped_for(broken));
         self.record_turn(ground, session, turn.as_ref().ok());
         match turn {
             Ok(turn) => self.take_turn(ground, session, turn),

@@ -26,7 +26,8 @@ impl Node {
         let Some((request, sub)) = self.chains.join(&mut self.ground, request, sub) else { return };
         let plan = Plan { credentials: request.credentials.clone(), ..Plan::new(request.budget_now(self.ground.now)) };
         match self.begin(request.by, sub.number, sub.code, sub.input.clone(), plan) {
-            Err(why) => self.calls.answer(&mut self.ground, request, Err(why)),
+            // The service function itself has run.
+            Err(why) => self.calls.answer(&mut self.ground, request, Err(why.outcome_unknown())),
             Ok(chain) => {
                 let heard_as = request.key.clone().filter(|_| sub.hears);
                 self.origin.detach(chain.number, heard_as, lines_brought_max(&self.ground.policy));

@@ -1,7 +1,7 @@
 //! Lines of the console of chains that run detached: what a call brings back beside its result.
 
 use catena_core::{Action, GuestSplit, Policy, Replied};
-use catena_wire::{ChainHeader, Fault, Hop, LogLine, Message};
+use catena_wire::{ChainHeader, Fault, Hop, LogLine, Message, names};
 
 use super::*;
 
@@ -176,4 +176,16 @@ fn lines_that_come_while_branches_are_under_way_take_nothing_from_these() {
     node.on_turn(NOW, *session, Ok(Turn::default()), 1);
     node.on_turn(NOW, *session, saying(&["after"], ending(Ok(Value::null()))), 1);
     assert_eq!(texts(&shown(&actions(&mut node))), ["before", "brought", "branch", "after"]);
+}
+
+#[test]
+fn a_chain_for_which_there_is_no_room_leaves_its_call_unknown_whose_function_has_run() {
+    let mut node = node(Policy { activations_max: 1, ..Policy::default() });
+    landed(&mut node, hop(2, 1));
+    node.on_message(NOW, &node_ref(3), keyed(1));
+    let ticket = ticket_of(&actions(&mut node)).unwrap();
+    node.on_service_done(NOW, ticket, answering(None), 1);
+    let answers = returned(&mut node);
+    let is_unknown = |why: &Exception| why.name == names::OVERLOADED && why.unknown;
+    assert!(matches!(&answers[..], [(1, Outcome::Threw(why), _)] if is_unknown(why)), "{answers:?}");
 }

@@ -185,3 +185,26 @@ fn the_end_names_the_last_step_whatever_the_exception_says() {
     });
     assert_eq!(ended, Some((1, 4)));
 }
+
+#[test]
+fn a_limit_that_ends_a_function_stops_its_calls_so_that_whether_they_took_effect_is_unknown() {
+    for beside in [0, 2] {
+        let mut node = node(Policy::default());
+        node.learn("there", instance(3));
+        let session = landed(&mut node, hop(1, 1));
+        if beside > 0 {
+            node.on_turn(NOW, session, calling((0..beside).map(|number| call(number, "there")).collect()), 1);
+            let out = sent(&actions(&mut node)).into_iter().find_map(|(_, message, _)| match message {
+                Message::Call { id, .. } => Some(id),
+                _ => None,
+            });
+            let done = Message::Return(out.unwrap(), Outcome::Done(Value::null()), Brought::default());
+            node.on_message(NOW, &node_ref(3), done);
+            actions(&mut node);
+        }
+        let limit = Exception::new(names::LIMIT_EXCEEDED, Fault::Guest, "for too long");
+        node.on_turn(NOW, session, Err(limit), 1);
+        let Outcome::Threw(why) = told(&mut node) else { panic!("it was ended") };
+        assert_eq!((why.name.as_str(), why.unknown), (names::LIMIT_EXCEEDED, beside > 0), "{beside} beside");
+    }
+}
