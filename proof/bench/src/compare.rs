@@ -11,6 +11,10 @@ use crate::{
 
 /// How far apart the tenth and the ninetieth percentile of what has one mode may be.
 const WIDE: f64 = 2.5;
+/// A difference, in percent of what it is a difference of, may be next to nothing: it is wide only if these are as many points apart, too.
+const WIDE_POINTS: f64 = 15.0;
+/// Medians that differ by less than this part have not moved: the few values of a run may agree more closely than runs can.
+const SAME_PART: f64 = 0.02;
 
 /// One summary, as it was written.
 pub(crate) struct Run(Json);
@@ -48,7 +52,7 @@ pub(crate) fn compare(paths: &[String]) -> Result<(), Failure> {
         let medians: Vec<_> = figures.iter().map(|(median, _)| *median).collect();
         let verdict = match () {
             () if has_moved(&figures) => "MOVED",
-            () if figures.iter().any(|(_, spread)| is_wide(spread)) => "WIDE ",
+            () if figures.iter().any(|(_, spread)| is_wide(key, spread)) => "WIDE ",
             () => "holds",
         };
         unsteady += usize::from(verdict != "holds");
@@ -64,8 +68,9 @@ pub(crate) fn compare(paths: &[String]) -> Result<(), Failure> {
 }
 
 /// Whether one run had several modes, rather than a spread: its median is of whichever came more often.
-fn is_wide([p10, p90]: &[f64; 2]) -> bool {
-    *p90 > WIDE * p10.abs() + 0.011
+fn is_wide(key: &str, [p10, p90]: &[f64; 2]) -> bool {
+    let few_points = key.ends_with("_pct") && p90 - p10 <= WIDE_POINTS;
+    !few_points && *p90 > WIDE * p10.abs() + 0.011
 }
 
 /// Whether the medians lie further apart than the widest spread of one run.
@@ -75,12 +80,12 @@ fn has_moved(figures: &[(f64, [f64; 2])]) -> bool {
     let lowest = -most(&mut figures.iter().map(|(median, _)| -median));
     let spread = most(&mut figures.iter().map(|(_, [p10, p90])| p90 - p10));
     // What is written is rounded.
-    highest - lowest > spread + 0.011
+    highest - lowest > spread.max(SAME_PART * highest.abs()) + 0.011
 }
 
 #[cfg(test)]
 mod tests {
-    use super::has_moved;
+    use super::{has_moved, is_wide};
 
     #[test]
     fn a_figure_moves_when_its_medians_are_further_apart_than_its_spread() {
@@ -89,9 +94,23 @@ mod tests {
             ([(10.0, [9.0, 11.0]), (12.5, [12.0, 13.0])], true),
             ([(1.0, [1.0, 1.0]), (1.01, [1.0, 1.0])], false),
             ([(-3.0, [-3.0, -3.0]), (-4.0, [-4.0, -4.0])], true),
+            ([(8_540.0, [8_530.0, 8_550.0]), (8_640.0, [8_630.0, 8_650.0])], false),
         ];
         for (figures, moved) in cases {
             assert_eq!(has_moved(&figures), moved, "{figures:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_a_difference_is_wide_by_points_and_everything_else_by_its_parts() {
+        for (key, spread, wide) in [
+            ("read_shm_ns", [30.0, 75.0], false),
+            ("read_shm_ns", [30.0, 76.0], true),
+            ("adaptive_worst_pct", [2.0, 10.0], false),
+            ("adaptive_worst_pct", [2.0, 18.0], true),
+            ("custody_cost_pct", [14.0, 31.0], false),
+        ] {
+            assert_eq!(is_wide(key, &spread), wide, "{key} {spread:?}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 use crate::{
     Failure,
     peers::{Job, Peers},
-    stats::{Spread, append, in_rounds, pairs, ratios},
+    stats::{Spread, append, in_rounds, ratios},
     summary::Summary,
 };
 
@@ -15,25 +15,31 @@ const IN_A_BLOCK: usize = 100;
 /// How many round trips fewer a chain of four makes than four calls: its five ways are two and a half.
 const ROUND_TRIPS_SAVED: f64 = 4.0 - 2.5;
 
-/// Microseconds, by block: ring, compiled chain, four gRPC calls, chain in JavaScript, one gRPC call, plain call.
 #[derive(Default)]
-pub(crate) struct Series([Vec<f64>; 6]);
+pub(crate) struct Series {
+    /// Microseconds, by block: ring, compiled chain, four gRPC calls, chain in JavaScript, one gRPC call, plain call.
+    blocks: [Vec<f64>; 6],
+    /// Microseconds, by visit: of medians, since a difference of two single blocks is mostly what moves both.
+    break_even: Vec<f64>,
+}
 
 impl Series {
     pub(crate) async fn measure(&mut self, peers: &Arc<Peers>, blocks: usize) -> Result<(), Failure> {
         // In a task, as every server is.
-        append(&mut self.0, tokio::spawn(in_turns(Arc::clone(peers), blocks)).await??);
+        let measured = tokio::spawn(in_turns(Arc::clone(peers), blocks)).await??;
+        let [_, _, calls, chain, ..] = measured.each_ref().map(|blocks| Spread::of(blocks.clone()).median);
+        self.break_even.push(((chain - calls) / ROUND_TRIPS_SAVED).max(0.0));
+        append(&mut self.blocks, measured);
         Ok(())
     }
 
     pub(crate) fn report(self, summary: &mut Summary) {
-        let [ring, chain_wasm, tonic4, chain_js, tonic1, call] = self.0;
+        let [ring, chain_wasm, tonic4, chain_js, tonic1, call] = self.blocks;
         summary.put("chain4_ring_wasm", ratios(&chain_wasm, &ring));
         summary.put("chain4_ring_js", ratios(&chain_js, &ring));
         summary.put("chain4_tonic_wasm", ratios(&chain_wasm, &tonic4));
         summary.put("chain4_tonic_js", ratios(&chain_js, &tonic4));
-        let break_even = |chain: f64, calls: f64| ((chain - calls) / ROUND_TRIPS_SAVED).max(0.0);
-        summary.put("break_even_rtt_us", pairs(&chain_js, &tonic4, break_even));
+        summary.put("break_even_rtt_us", Spread::of(self.break_even));
         summary.put("call_tonic", ratios(&call, &tonic1));
         summary.put("ring_us", Spread::of(ring));
         summary.put("tonic4_us", Spread::of(tonic4));

@@ -43,11 +43,10 @@ pub(crate) async fn measure(sandbox: &Sandbox, rounds: usize, summary: &mut Summ
     let round = || async {
         let sequential = took_ms(&client, &row, &targets).await?;
         let side_by_side = took_ms(&client, &split, &targets).await?;
-        Ok([sequential / side_by_side, side_by_side])
+        Ok([sequential / side_by_side])
     };
-    let [speedup, split_ms] = in_rounds(rounds, round).await?;
+    let [speedup] = in_rounds(rounds, round).await?;
     summary.put("split8_speedup", Spread::of(speedup));
-    summary.put("split8_ms", Spread::of(split_ms));
     Ok(())
 }
 

@@ -13,7 +13,7 @@ use crate::{
     grpc::{self, Payload},
     mesh,
     server::Server,
-    stats::{Spread, ratios},
+    stats::ratios,
     summary::Summary,
 };
 
@@ -103,6 +103,5 @@ impl Flowing {
         summary.put("reply_stream_cpu_tonic", ratios(&each.cpu, &tonic.cpu));
         summary.put("reply_gathered_tonic", ratios(&gathered.time, &tonic_burst.time));
         summary.put("reply_gathered_cpu_tonic", ratios(&gathered.cpu, &tonic_burst.cpu));
-        summary.put("reply_stream_us", Spread::of(each.time));
     }
 }
