@@ -26,6 +26,8 @@ check)
     for run in 1 2 3; do
         step "Measuring, $run of 3" "read the message above" "$BENCH" to "target/bench/run-$run.json"
     done
+    step "Writing the figures into docs/src/figures.md: of each that of the run in the middle" "read the message above" \
+        "$BENCH" page target/bench/run-{1,2,3}.json
     step "Comparing" "mend each figure that MOVED, or drop it; on a machine where something else runs, measure again" \
         "$BENCH" compare target/bench/run-{1,2,3}.json
     pass "no figure moved by more than its spread"

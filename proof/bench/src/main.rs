@@ -38,6 +38,8 @@ use summary::Summary;
 
 /// The figures of the last whole run.
 const SUMMARY: &str = "target/bench/summary.json";
+/// Where they are explained.
+const PAGE: &str = "docs/src/figures.md";
 /// What a smoke run writes: too few measurements to be figures.
 const SMOKE: &str = "target/bench/smoke.json";
 /// Rounds of one job for a profiler.
@@ -49,7 +51,7 @@ catena-bench smoke         a little of everything, to see that it works: no figu
 catena-bench only guests|chains|segments|carriers|blob|crossing|replies|migration|adaptive   one part, whole, to look at; written nowhere
 catena-bench micro DIR [--smoke]  the Quatrain paper's micro benchmark
 catena-bench compare FILES which figures moved between runs by more than their spread
-catena-bench page [FILE]   fills the table of docs/src/figures.md from a summary
+catena-bench page [FILES]  fills the table of docs/src/figures.md from a summary, or from several runs
 catena-bench profile chain_js|chain_wasm|tonic4|call [IN_FLIGHT [ROUNDS]]
 catena-bench profile read|raw|read_shared|write_shared|long|long_near|tonic_long|stream|raw_stream";
 
@@ -88,7 +90,8 @@ async fn begin() -> ExitCode {
         "micro" => micro::run(rest).await,
         "profile" => profile(rest).await,
         "compare" => compare::compare(rest),
-        "page" => page::fill(Path::new("docs/src/figures.md"), Path::new(file)),
+        "page" if rest.is_empty() => page::fill(Path::new(PAGE), &[SUMMARY.to_owned()]),
+        "page" => page::fill(Path::new(PAGE), rest),
         _ => Err(USAGE.into()),
     };
     match done {
@@ -115,6 +118,8 @@ async fn profile(arguments: &[String]) -> Result<(), Failure> {
     let number = |at: usize, otherwise| arguments.get(at).map_or(Ok(otherwise), |number| number.parse());
     let (in_flight, rounds) = (number(1, cpu::IN_FLIGHT)?, number(2, PROFILE_ROUNDS)?);
     let peers = Arc::new(peers::Peers::start(&mesh::sandbox()?).await?);
+    let [near, far] = peers.processes();
+    let _held = cores::Cores::hold(near, far)?;
     for _ in 0..rounds {
         let began = std::time::Instant::now();
         let per_second = cpu::per_cpu_second(&peers, job, in_flight).await?;
@@ -172,7 +177,7 @@ const WHOLE: Scale = Scale {
     chains: chains::Scale { blocks: 14, cpu_rounds: 3 },
     blocks: 40,
     shaped_rounds: 15,
-    adaptive: (3, 150),
+    adaptive: (5, 150),
     memory: alone::Scale { repetitions: 3, parts: 1 },
     segments: segments::Scale { blocks: 40, processes: 5, rounds: 3, stream_bytes: 256 << 20 },
     replies: replies::Scale { rounds: 15, blocks: 20 },
