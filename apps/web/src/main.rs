@@ -9,6 +9,7 @@ use catena::{Client, Node, Place};
 use catena_web::{FetchLimits, Fetcher, FileLimits, Files, Keep, Limits, Mounted, Proxy, ProxyLimits, mount};
 use clap::{Parser, Subcommand};
 use figures::Cores;
+use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Parser)]
 #[command(about = "A web server without sockets: HTTP over messages and shared memory")]
@@ -95,8 +96,9 @@ async fn run(what: What, cores: Cores) -> Result<(), Failure> {
             let node = builder.start().await?;
             let keep = if without_cache { Keep::Nothing } else { Keep::InSegments(node.clone()) };
             let _mounted = serve(&node, &folder, &site, keep)?;
+            let mut interrupts = signal(SignalKind::interrupt())?;
             println!("serving {} as {site} at {}", folder.display(), node.address().unwrap_or_default());
-            tokio::signal::ctrl_c().await?;
+            interrupts.recv().await;
         }
         What::Proxy { server, site, port } => until_interrupted(&server, &site, port).await?,
         What::Both { folder, port, server: Some(other) } => {
@@ -126,7 +128,9 @@ async fn until_interrupted(server: &str, site: &str, port: u16) -> Result<(), Fa
     let client = Client::builder("web door").join(Place::new(server)).connect().await?;
     let fetcher = Fetcher::new(client, FetchLimits::default());
     let door = Proxy::open(fetcher, site, &format!("127.0.0.1:{port}"), ProxyLimits::default()).await?;
+    // Before it says that it is ready: whoever waits for that may interrupt it at once.
+    let mut interrupts = signal(SignalKind::interrupt())?;
     println!("open http://{}/ in a browser, or: curl -i http://{}/", door.address(), door.address());
-    tokio::signal::ctrl_c().await?;
+    interrupts.recv().await;
     Ok(())
 }

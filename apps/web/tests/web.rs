@@ -1,10 +1,12 @@
 //! HTTP over messages and shared memory, between real nodes: applications, a folder, the proxy, and who means harm.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod door;
 mod full;
 mod hostile;
 mod jetty;
 mod names;
+mod processes;
 
 use std::{path::Path, time::Duration};
 
@@ -279,8 +281,12 @@ async fn raw(proxy: &Proxy, request: &[u8]) -> String {
     raw_at(proxy.address(), request).await
 }
 
-#[allow(clippy::disallowed_methods, reason = "it is read up to a limit")]
 async fn raw_at(address: impl tokio::net::ToSocketAddrs, request: &[u8]) -> String {
+    String::from_utf8_lossy(&raw_bytes_at(address, request).await).into_owned()
+}
+
+#[allow(clippy::disallowed_methods, reason = "it is read up to a limit")]
+async fn raw_bytes_at(address: impl tokio::net::ToSocketAddrs, request: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(request).await.unwrap();
     let mut answer = Vec::new();
@@ -288,7 +294,7 @@ async fn raw_at(address: impl tokio::net::ToSocketAddrs, request: &[u8]) -> Stri
     let _ = tokio::time::timeout(Duration::from_secs(60), (&mut stream).take(1 << 20).read_to_end(&mut answer))
         .await
         .unwrap();
-    String::from_utf8_lossy(&answer).into_owned()
+    answer
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

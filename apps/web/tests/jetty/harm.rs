@@ -3,6 +3,9 @@
 use super::*;
 use crate::hostile::{BODY, HEAD, Lie, frame, lying, other_lengths, range};
 
+/// More than a `ByteBuffer` has. Pages that nobody touches take no room.
+const LONG_BYTES: u64 = (2 << 30) + 4_096;
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bad_input_gets_a_clear_answer_of_jetty_and_hurts_nobody_else() {
     let folder = tempfile::tempdir().unwrap();
@@ -172,6 +175,10 @@ async fn the_client_of_java_takes_nothing_from_a_server_that_lies() {
         part(b"\x04as it likes", "the body broke off: as it likes"),
     ];
     lies.extend(other_lengths(&format!("{}/own", liar.address().unwrap())));
+    // No lie, but in a segment that no ByteBuffer can show: it is copied.
+    let _long = liar.export("long", LONG_BYTES, open()).unwrap();
+    let long = format!("{}/long", liar.address().unwrap());
+    lies.push(Lie::new(frame(1, HEAD, &range(LONG_BYTES - 100, 100, &long)), "200 100"));
     let telling = lying(&liar, lies.iter());
     let targets = ["/"].repeat(lies.len());
     let arguments = [&[liar.address().unwrap(), "web"], &targets[..]].concat();

@@ -190,11 +190,15 @@ public final class Fetcher implements AutoCloseable {
             this.segment = segment;
             this.owner = segment.owner();
             this.bytes = segment.bytes();
-            this.map = mapped(segment);
+            this.map = mapped(segment, bytes);
             this.seen = map == null ? null : map.buffer();
         }
 
-        private static catena.Mapping mapped(Segment segment) {
+        private static catena.Mapping mapped(Segment segment, long bytes) {
+            // No ByteBuffer is longer: it is read like one whose memory is not shared.
+            if (bytes > Integer.MAX_VALUE) {
+                return null;
+            }
             try {
                 return segment.map(false);
             } catch (CatenaException notShared) {
