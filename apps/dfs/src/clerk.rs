@@ -62,7 +62,8 @@ pub struct Counts {
 /// A clerk. Cheap to clone; clones share the connection.
 ///
 /// Guarantee: what it gives was so at some moment between the call and its return, as far as clerks changed it: once a change by any clerk has returned, every
-/// clerk sees it (more than close-to-open). What others change in the directory itself is seen a second later.
+/// clerk sees it (more than close-to-open). Of what a file holds this goes for each block of 8 KiB: a read of several may mix two writes, and of a block that the
+/// server is asked for while it is written, its file system decides what is read. What others change in the directory itself is seen a second later.
 #[derive(Clone)]
 pub struct Clerk {
     inner: Arc<Inner>,

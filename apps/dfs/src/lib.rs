@@ -6,7 +6,7 @@
 //! | `server`, `reading`, `changing` | the server: what it does when it is asked |
 //! | `caches`, `known`, `packed` | its four tables; where and how files were when it last saw them; how values lie in them |
 //! | `session`, `clerk`, `files` | the clerk: one run of its server, what happens when that is lost, and the operations |
-//! | `nfs` | the clerk as an NFSv3 server on loopback |
+//! | `nfs`, `listening` | the clerk as an NFSv3 server on loopback, and that it goes on listening |
 //! | `protocol`, `limits` | what both say, and every bound |
 #![forbid(unsafe_code)]
 
@@ -16,6 +16,7 @@ mod clerk;
 mod files;
 mod known;
 pub mod limits;
+mod listening;
 mod nfs;
 mod packed;
 mod places;

@@ -6,8 +6,9 @@
 use std::{
     collections::HashMap,
     io,
+    ops::Deref,
     os::unix::fs::MetadataExt,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use catena_files::{
@@ -23,7 +24,7 @@ use nfs3_server::{
         },
         rpc::auth_unix,
     },
-    tcp::{NFSTcp, NFSTcpListener},
+    tcp::NFSTcp,
     vfs::{
         DirEntry, DirEntryPlus, FileHandle, NextResult, NfsFileSystem, NfsReadFileSystem, ReadDirIterator,
         ReadDirPlusIterator,
@@ -32,11 +33,11 @@ use nfs3_server::{
 use serde_bytes::ByteBuf;
 use tokio::task::AbortHandle;
 
-use crate::clerk::Clerk;
+use crate::{clerk::Clerk, listening};
 
 /// Files whose handles are remembered; beyond, the oldest half is forgotten.
 const HANDLES_MAX: usize = 262_144;
-/// Files with writes that no commit has followed yet.
+/// Files with writes that no commit has followed yet; what is written to further ones is on the disk when it is answered.
 const UNCOMMITTED_MAX: usize = 65_536;
 
 /// Whose requests are served, by the user that they name (AUTH_SYS). That is the client's own word, and no proof.
@@ -114,21 +115,10 @@ impl NfsDoor {
     pub async fn open_to(callers: Callers, clerk: Clerk, port: u16) -> io::Result<Self> {
         let root = clerk.root(RootParams {}).await.map_err(io::Error::other)?;
         let run = clerk.server_run().await.map_err(io::Error::other)?;
-        let door = Door {
-            clerk,
-            only: callers.only()?,
-            root: id_of(&root.handle).map_err(io::Error::other)?,
-            handles: Mutex::default(),
-            uncommitted: Mutex::default(),
-        };
-        door.remember(&root.handle);
-        // This number is in handles, and it is the verifier of writes: both are good for as long as the server runs, whichever clerk gave them.
-        let listener = NFSTcpListener::bind_with_generation(&format!("127.0.0.1:{port}"), door, run).await?;
+        let door = Door::new(clerk, callers.only()?, &root.handle).map_err(io::Error::other)?;
+        let listener = listening::bind(door.clone(), port, run).await?;
         let port = listener.get_listen_port();
-        let task = tokio::spawn(async move {
-            // It ends only when its socket fails.
-            let _ = listener.handle_forever().await;
-        });
+        let task = tokio::spawn(listening::serve(listener, door, run, listening::RESUMED_MAX));
         Ok(Self { port, task: task.abort_handle() })
     }
 
@@ -139,7 +129,19 @@ impl NfsDoor {
     }
 }
 
-struct Door {
+/// What its listeners serve, of which one may take another's place.
+#[derive(Clone)]
+pub(crate) struct Door(Arc<Inner>);
+
+impl Deref for Door {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+pub(crate) struct Inner {
     clerk: Clerk,
     /// The user whose requests are served, beside root's; `None`: everybody's.
     only: Option<u32>,
@@ -240,6 +242,13 @@ fn shown(id: FileId, of: &Attributes) -> fattr3 {
 }
 
 impl Door {
+    fn new(clerk: Clerk, only: Option<u32>, root: &Handle) -> Result<Self, FileError> {
+        let (handles, uncommitted) = (Mutex::default(), Mutex::default());
+        let door = Self(Arc::new(Inner { clerk, only, root: id_of(root)?, handles, uncommitted }));
+        door.remember(root);
+        Ok(door)
+    }
+
     fn remember(&self, handle: &Handle) {
         let Ok(id) = id_of(handle) else { return };
         let mut handles = lock(&self.handles);
@@ -281,6 +290,12 @@ impl Door {
             None => Ok(self.root),
             Some((above, _)) => at(above).await,
         }
+    }
+
+    /// Whether it can be remembered that no commit has followed a write to this file. Writes that find room at the same time are as many more at most.
+    fn has_room_for(&self, id: &FileId) -> bool {
+        let uncommitted = lock(&self.uncommitted);
+        uncommitted.len() < UNCOMMITTED_MAX || uncommitted.contains_key(id)
     }
 
     fn entered(&self, entry: &Entry) -> Result<(FileId, fattr3), nfsstat3> {
@@ -448,11 +463,12 @@ impl NfsFileSystem for Door {
     ) -> Result<(fattr3, stable_how), nfsstat3> {
         let handle = self.handle(id).await?;
         let stable = match stable {
+            stable_how::UNSTABLE if !self.has_room_for(id) => Stable::FileSync,
             stable_how::UNSTABLE => Stable::Unstable,
             stable_how::DATA_SYNC => Stable::DataSync,
             stable_how::FILE_SYNC => Stable::FileSync,
         };
-        let params = WriteParams { handle: handle.clone(), offset, data: ByteBuf::from(data), stable };
+        let params = WriteParams { handle, offset, data: ByteBuf::from(data), stable };
         let written = self.clerk.write(params).await.map_err(told)?;
         let committed = match written.committed {
             Stable::Unstable => stable_how::UNSTABLE,
@@ -460,11 +476,7 @@ impl NfsFileSystem for Door {
             Stable::FileSync => stable_how::FILE_SYNC,
         };
         if written.committed == Stable::Unstable {
-            let mut uncommitted = lock(&self.uncommitted);
-            if uncommitted.len() >= UNCOMMITTED_MAX && !uncommitted.contains_key(id) {
-                return Err(nfsstat3::NFS3ERR_JUKEBOX);
-            }
-            uncommitted.entry(*id).or_insert(written.verifier);
+            lock(&self.uncommitted).entry(*id).or_insert(written.verifier);
         }
         self.getattr(id).await.map(|of| (of, committed))
     }
@@ -498,7 +510,14 @@ impl NfsFileSystem for Door {
             return self.clerk.rmdir(Some(at), &name).await.map_err(told);
         }
         let params = RemoveParams { dir: Some(at), name: Some(name), path: None };
-        self.clerk.remove(params).await.map(drop).map_err(told)
+        self.clerk.remove(params).await.map_err(told)?;
+        // By another name it may be committed still.
+        if found.attributes.links <= 1
+            && let Ok(id) = id_of(&found.handle)
+        {
+            lock(&self.uncommitted).remove(&id);
+        }
+        Ok(())
     }
 
     async fn rename<'a>(
@@ -556,4 +575,4 @@ fn option<T: Copy + nfs3_server::nfs3_types::xdr_codec::Pack + nfs3_server::nfs3
 
 #[cfg(test)]
 #[path = "nfs_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -15,15 +15,15 @@ async fn clerk(server: &Server) -> Clerk {
 
 async fn door(clerk: Clerk) -> Door {
     let root = clerk.root(RootParams {}).await.unwrap().handle;
-    let door = Door {
-        clerk,
-        only: None,
-        root: id_of(&root).unwrap(),
-        handles: Mutex::default(),
-        uncommitted: Mutex::default(),
-    };
-    door.remember(&root);
-    door
+    Door::new(clerk, None, &root).unwrap()
+}
+
+/// A door to an empty directory.
+pub(crate) async fn opened() -> (tempfile::TempDir, Server, Door) {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(&folder, 100).await;
+    let door = door(clerk(&server).await).await;
+    (folder, server, door)
 }
 
 fn name(of: &'static str) -> filename3<'static> {
@@ -114,4 +114,45 @@ async fn directories_that_an_nfs_client_makes_moves_and_removes_are_so_for_anoth
     assert_eq!(found(&other, "moved").await, Err("NFS3ERR_NOENT"));
     assert_eq!(door.getattr(&dir).await.unwrap_err(), nfsstat3::NFS3ERR_STALE);
     assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none());
+}
+
+/// Where no more files can be remembered, writes to others are done at once as if they had been committed; to those that are remembered as before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writes_to_more_files_than_can_await_a_commit_are_done_as_if_committed() {
+    let (folder, _server, door) = opened().await;
+    let [(remembered, _), (further, _)] = [
+        door.create(&door.root, &name("remembered"), sattr3::default()).await.unwrap(),
+        door.create(&door.root, &name("further"), sattr3::default()).await.unwrap(),
+    ];
+    let written = async |file: &FileId, data: &[u8]| {
+        door.write(file, 0, data, stable_how::UNSTABLE).await.map(|(of, how)| (of.size, how))
+    };
+    assert_eq!(written(&remembered, b"one").await, Ok((3, stable_how::UNSTABLE)));
+    let mut forged = (0_u64..).map(|number| {
+        let mut id = [0xff; IDENTITY_BYTES];
+        id[..8].copy_from_slice(&number.to_le_bytes());
+        FileId(id)
+    });
+    while lock(&door.uncommitted).len() < UNCOMMITTED_MAX {
+        lock(&door.uncommitted).insert(forged.next().unwrap(), Verifier(ByteBuf::from([0; 8])));
+    }
+    assert_eq!(written(&further, b"three").await, Ok((5, stable_how::FILE_SYNC)));
+    assert_eq!(written(&remembered, b"four").await, Ok((4, stable_how::UNSTABLE)));
+    assert_eq!(lock(&door.uncommitted).len(), UNCOMMITTED_MAX);
+    assert_eq!(std::fs::read(folder.path().join("further")).unwrap(), b"three");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_is_removed_awaits_no_commit_unless_it_has_another_name() {
+    let (folder, _server, door) = opened().await;
+    for linked in [false, true] {
+        let (file, _) = door.create(&door.root, &name("file"), sattr3::default()).await.unwrap();
+        if linked {
+            std::fs::hard_link(folder.path().join("file"), folder.path().join("link")).unwrap();
+        }
+        door.write(&file, 0, b"written", stable_how::UNSTABLE).await.unwrap();
+        assert!(lock(&door.uncommitted).contains_key(&file));
+        door.remove(&door.root, &name("file")).await.unwrap();
+        assert_eq!(lock(&door.uncommitted).contains_key(&file), linked);
+    }
 }

@@ -399,6 +399,21 @@ async fn handles_from_before_a_move_go_on_working() {
     assert_eq!(client.getattr(GetattrParams { handle: sub }).await.unwrap().kind, Kind::Directory);
 }
 
+/// By one thread, so that the door takes the first connection after its client has reset it.
+#[tokio::test]
+async fn a_client_that_is_gone_before_it_is_taken_ends_the_door_for_nobody_else() {
+    let Served { folder, server: _server, clerk: _clerk, door } = serve().await;
+    std::fs::write(folder.path().join("file"), "served").unwrap();
+    let aborted = std::net::TcpStream::connect(("127.0.0.1", door.port())).unwrap();
+    aborted.set_nonblocking(true).unwrap();
+    TcpStream::from_std(aborted).unwrap().set_zero_linger().unwrap();
+    let client = bridge(&door).await;
+    assert_eq!(lookup(&client, "file").await.unwrap().attributes.size, 6);
+    let port = door.port();
+    drop(door);
+    common::until("the door is closed", async || TcpStream::connect(("127.0.0.1", port)).await.is_err()).await;
+}
+
 /// What a client of the clerk makes up is nobody's file, and no way out of what is served.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_asks_its_clerk_for_anothers_files_gets_none() {
