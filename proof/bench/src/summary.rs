@@ -80,12 +80,11 @@ impl Summary {
     }
 
     fn write(&self, path: &Path, whole: bool) -> std::io::Result<()> {
-        let hundredth = |value: f64| (value * 100.0).round() / 100.0;
-        let medians = self.figures.iter().map(|(key, spread)| ((*key).to_owned(), json!(hundredth(spread.median))));
+        let medians = self.figures.iter().map(|(key, spread)| ((*key).to_owned(), json!(short(spread.median))));
         let mut all: serde_json::Map<_, _> = medians.collect();
         let spread_of = |spread: &Spread| {
             let Spread { p10, p90, values, .. } = *spread;
-            json!({ "p10": hundredth(p10), "p90": hundredth(p90), "values": values })
+            json!({ "p10": short(p10), "p90": short(p90), "values": values })
         };
         let spreads: BTreeMap<_, _> = self.figures.iter().map(|(key, spread)| (*key, spread_of(spread))).collect();
         all.insert("spread".into(), json!(spreads));
@@ -95,4 +94,11 @@ impl Summary {
         }
         std::fs::write(path, format!("{:#}\n", json!(all)))
     }
+}
+
+/// To the hundredth, or to three digits where a value is so small that hundredths would say nothing.
+fn short(value: f64) -> f64 {
+    let digits = if value == 0.0 { 2.0 } else { (2.0 - value.abs().log10().floor()).max(2.0) };
+    let scale = 10_f64.powf(digits);
+    (value * scale).round() / scale
 }
