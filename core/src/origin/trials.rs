@@ -12,7 +12,7 @@ use crate::Time;
 /// Functions about which something is remembered; beyond, the least recently used is forgotten.
 const FUNCTIONS_MAX: usize = 4_096;
 /// One part in so many of the time goes into modes that are expected to take longer.
-const EXPLORING_PART: u64 = 50;
+const EXPLORING_PART: u64 = 100;
 /// Runs between two that are tried although another is expected to be quicker, and between two changes that are believed.
 const EXPLORE_AFTER: u32 = 16;
 /// How much the newest of a series counts at least: one part in so many.

@@ -41,8 +41,8 @@ pub(crate) async fn measure(blocks: usize, summary: &mut Summary) -> Result<(), 
                 blob_us(&by_memory, bytes).await?,
             ])
         };
-        let medians = in_rounds::<4, _>(blocks, block).await?.map(|values| format!("{:.1}", Spread::of(values).median));
-        table += &format!("{bytes},{}\n", medians.join(","));
+        let shown = in_rounds::<4, _>(blocks, block).await?.map(|values| Spread::of(values).shown(1));
+        table += &format!("{bytes},{}\n", shown.join(","));
     }
     drop(held);
     summary.put_table("carriers", table);

@@ -48,8 +48,8 @@ pub(crate) async fn measure(sandbox: &Sandbox, rounds: usize, summary: &mut Summ
             summary.put("state_blob_calls", ratios(blob, calls));
             summary.put("state_value_calls", ratios(value, calls));
         }
-        let [value, blob, calls] = series.each_ref().map(|values| Spread::of(values.clone()).median);
-        table += &format!("{bytes},{value:.1},{blob:.1},{calls:.1}\n");
+        let shown = series.each_ref().map(|values| Spread::of(values.clone()).shown(1));
+        table += &format!("{bytes},{}\n", shown.join(","));
     }
     summary.put_table("crossing", table);
     Ok(())

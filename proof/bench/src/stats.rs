@@ -18,6 +18,12 @@ impl Spread {
         let at = |part: usize| values.get(values.len() * part / 10).or(values.last()).copied().unwrap_or(f64::NAN);
         Self { p10: at(1), median: at(5), p90: at(9), values: values.len() }
     }
+
+    /// As tables show it: the median, and in brackets from the tenth to the ninetieth percentile, with so many digits behind the point.
+    pub(crate) fn shown(&self, digits: usize) -> String {
+        let Self { p10, median, p90, .. } = self;
+        format!("{median:.digits$} ({p10:.digits$} to {p90:.digits$})")
+    }
 }
 
 /// What is measured in turns, round after round, each series in its place. The first round warms everything up, and does not count.

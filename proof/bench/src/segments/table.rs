@@ -3,22 +3,20 @@
 use super::{access::Accesses, naming::Naming, notified::Notified, stream::Streams};
 use crate::stats::Spread;
 
-/// Microseconds of a series in nanoseconds.
-fn us(values: &[f64]) -> String {
-    shown(values, 1e3)
+/// Each value, in a larger unit. Tables say how far values lie apart, since two processes wake each other quickly or slowly, as the scheduler has it.
+fn shown(values: &[f64], unit: f64, digits: usize) -> String {
+    Spread::of(values.iter().map(|value| value / unit).collect()).shown(digits)
 }
 
-/// A median, and from the tenth to the ninetieth percentile: two processes wake each other quickly or slowly, as the scheduler places them, and the
-/// medians of two rows may be of one and of the other.
-fn shown(values: &[f64], unit: f64) -> String {
-    let Spread { p10, median, p90, .. } = Spread::of(values.to_vec());
-    format!("{:.3} ({:.3} to {:.3})", median / unit, p10 / unit, p90 / unit)
+/// Microseconds of a series in nanoseconds.
+fn us(values: &[f64]) -> String {
+    shown(values, 1e3, 3)
 }
 
 /// Table 2. WRITE by the link is half of WRITE and flush. The paper's READ and WRITE are of 40 bytes; our READs are of 64.
 pub(super) fn of_operations(access: &Accesses, notified: &Notified, streams: &Streams) -> String {
-    let of_us = |values: &[f64]| shown(values, 1.0);
-    let megabits = |values: &[f64]| format!("{:.1}", Spread::of(values.to_vec()).median * 8.0 / 1e6);
+    let of_us = |values: &[f64]| shown(values, 1.0, 3);
+    let megabits = |values: &[f64]| shown(values, 1e6 / 8.0, 0);
     let rows = [
         ["READ us", "45", &us(&access.read), &us(&access.read_shared)],
         ["WRITE us", "30", &us(&access.write), &us(&access.write_shared)],
