@@ -11,7 +11,11 @@ use std::{
 use catena_core::{Node as Core, Policy, messages::MessagePolicy, segments::SegmentPolicy};
 use catena_directory::{Registry, Resolver};
 use catena_guest::{Limits, Sandbox, SandboxConfig};
-use catena_net::{Endpoint, EndpointConfig, Identity, MemoryBudget, NetError, Place, Topology};
+use catena_net::{
+    Endpoint, EndpointConfig, Identity, MemoryBudget, NetError, Place, Topology,
+    near::Near,
+    transport::{Tcp, Transport},
+};
 use catena_segment::RemoteMemory;
 use catena_wire::{Exception, FUNCTIONS_MAX, Fault, NAME_BYTES_MAX, NodeId, NodeRef, names};
 
@@ -215,7 +219,7 @@ impl NodeBuilder {
         self
     }
 
-    /// Never shares memory with nodes on its host: segments are reached by links, as from elsewhere.
+    /// Shares nothing with nodes on its host, as if they were elsewhere: segments are reached by links, and links are TCP where they would be Unix sockets.
     #[must_use]
     pub fn without_shared_memory(mut self) -> Self {
         self.sharing.memory = false;
@@ -419,8 +423,12 @@ impl NodeBuilder {
         let listen = listen.map(choose_port).transpose()?;
         let address = told_to_peers(listen, self.advertise)?;
         let me = NodeRef { id: NodeId(random::bits64()), name: self.name, address, site: self.site.clone() };
-        let config =
-            EndpointConfig { listen, topology: self.topology.clone(), ..EndpointConfig::within(self.memory.clone()) };
+        let transport: Arc<dyn Transport> = match self.sharing.memory {
+            true => Arc::new(Near::default()),
+            false => Arc::new(Tcp::default()),
+        };
+        let topology = self.topology.clone();
+        let config = EndpointConfig { listen, transport, topology, ..EndpointConfig::within(self.memory.clone()) };
         // What waits in a socket is as old as the links let it grow.
         self.policy.link_silence_us_max = config.silence_ms_max().saturating_mul(1_000);
         // Read together: whatever this node dates is dated by this one clock.

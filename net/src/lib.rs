@@ -29,7 +29,7 @@
 //! | `measure` | round trip and bandwidth, from pongs and from the times at which bytes came, pure |
 //! | `outbox` | which frame goes next, pure |
 //! | `topology`, `pipe` | shaped links: delay and bandwidth per pair of sites, pure |
-//! | `transport` | byte streams; TLS, QUIC and shared memory fit here |
+//! | `transport`, `near` | byte streams: TCP, and Unix sockets on one host; TLS, QUIC and shared memory fit here |
 //! | `ticker` | wakes shaped links on time |
 //! | `gather` | one write for what one read has led to |
 //! | `burst` | one write for what many senders send right behind one another, pure |
@@ -54,6 +54,7 @@ mod log_limit;
 mod measure;
 mod memory;
 mod message;
+pub mod near;
 mod outbox;
 mod pipe;
 mod registry;

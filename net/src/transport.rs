@@ -1,7 +1,7 @@
 //! What carries the bytes.
 //!
 //! A [`Transport`] dials and listens; what it gives is a [`Connection`]: two byte streams, one each way, reliable and in
-//! order. [`Tcp`] is the one that ships.
+//! order. [`Tcp`] ships, and [`crate::near::Near`], which is TCP to other hosts.
 //!
 //! Where the others fit:
 //!
@@ -22,7 +22,7 @@ use std::pin::Pin;
 use async_trait::async_trait;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, lookup_host};
 
 /// A reliable byte stream each way.
 pub struct Connection {
@@ -72,6 +72,12 @@ impl Default for Tcp {
 }
 
 impl Tcp {
+    /// Connects to the first of these addresses that answers; all are `peer`'s.
+    pub(crate) async fn connect(&self, found: &[SocketAddr], peer: &str) -> io::Result<Connection> {
+        let stream = TcpStream::connect(found).await?;
+        Self::connection(stream, peer.to_owned(), self.unsent_bytes_max)
+    }
+
     fn connection(stream: TcpStream, peer: String, unsent_bytes_max: u32) -> io::Result<Connection> {
         stream.set_nodelay(true)?;
         #[cfg(target_os = "linux")]
@@ -84,8 +90,8 @@ impl Tcp {
 #[async_trait]
 impl Transport for Tcp {
     async fn dial(&self, address: &str) -> io::Result<Connection> {
-        let stream = TcpStream::connect(address).await?;
-        Self::connection(stream, address.to_owned(), self.unsent_bytes_max)
+        let found: Vec<_> = lookup_host(address).await?.collect();
+        self.connect(&found, address).await
     }
 
     async fn listen(&self, address: SocketAddr) -> io::Result<Box<dyn Listener>> {

@@ -48,6 +48,8 @@ pub(crate) const KEYS: &[(&str, &str, Goal)] = &[
     ("chain4_tonic_js", "chain of 4 / 4 tonic calls, JavaScript", AtMost(1.0)),
     ("break_even_rtt_us", "round trip at which a JavaScript chain of 4 equals 4 tonic calls, µs", AtMost(40.0)),
     ("call_tonic", "client.call / tonic unary", AtMost(0.15)),
+    ("call_near", "client.call on one host by a Unix socket / by TCP", Open),
+    ("chain4_near_js", "chain of 4, JavaScript, on one host by Unix sockets / by TCP", Open),
     ("ring_us", "raw ring, µs", Open),
     ("tonic4_us", "4 tonic calls, µs", Open),
     ("chain4_js_us", "chain of 4, JavaScript, µs", Open),

@@ -17,8 +17,8 @@ const ROUND_TRIPS_SAVED: f64 = 4.0 - 2.5;
 
 #[derive(Default)]
 pub(crate) struct Series {
-    /// Microseconds, by block: ring, compiled chain, four gRPC calls, chain in JavaScript, one gRPC call, plain call.
-    blocks: [Vec<f64>; 6],
+    /// Microseconds, by block: ring, compiled chain, four gRPC calls, chain in JavaScript, one gRPC call, plain call, plain call and chain in JavaScript on one host.
+    blocks: [Vec<f64>; 8],
     /// Microseconds, by visit: of medians, since a difference of two single blocks is mostly what moves both.
     break_even: Vec<f64>,
 }
@@ -34,13 +34,15 @@ impl Series {
     }
 
     pub(crate) fn report(self, summary: &mut Summary) {
-        let [ring, chain_wasm, tonic4, chain_js, tonic1, call] = self.blocks;
+        let [ring, chain_wasm, tonic4, chain_js, tonic1, call, call_near, chain_near] = self.blocks;
         summary.put("chain4_ring_wasm", ratios(&chain_wasm, &ring));
         summary.put("chain4_ring_js", ratios(&chain_js, &ring));
         summary.put("chain4_tonic_wasm", ratios(&chain_wasm, &tonic4));
         summary.put("chain4_tonic_js", ratios(&chain_js, &tonic4));
         summary.put("break_even_rtt_us", Spread::of(self.break_even));
         summary.put("call_tonic", ratios(&call, &tonic1));
+        summary.put("call_near", ratios(&call_near, &call));
+        summary.put("chain4_near_js", ratios(&chain_near, &chain_js));
         summary.put("ring_us", Spread::of(ring));
         summary.put("tonic4_us", Spread::of(tonic4));
         summary.put("chain4_js_us", Spread::of(chain_js));
@@ -49,7 +51,7 @@ impl Series {
     }
 }
 
-async fn in_turns(peers: Arc<Peers>, blocks: usize) -> Result<[Vec<f64>; 6], Failure> {
+async fn in_turns(peers: Arc<Peers>, blocks: usize) -> Result<[Vec<f64>; 8], Failure> {
     let of = |job| block_us(&peers, job);
     let block = || async {
         Ok([
@@ -59,6 +61,8 @@ async fn in_turns(peers: Arc<Peers>, blocks: usize) -> Result<[Vec<f64>; 6], Fai
             of(Job::ChainJs).await?,
             of(Job::Tonic1).await?,
             of(Job::Call).await?,
+            of(Job::CallNear).await?,
+            of(Job::ChainNear).await?,
         ])
     };
     in_rounds(blocks, block).await

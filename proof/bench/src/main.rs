@@ -52,7 +52,7 @@ catena-bench only guests|chains|segments|carriers|blob|crossing|replies|migratio
 catena-bench micro DIR [--smoke]  the Quatrain paper's micro benchmark
 catena-bench compare FILES which figures moved between runs by more than their spread
 catena-bench page [FILES]  fills the table of docs/src/figures.md from a summary, or from several runs
-catena-bench profile chain_js|chain_wasm|tonic4|call [IN_FLIGHT [ROUNDS]]
+catena-bench profile chain_js|chain_wasm|chain_near|tonic4|call|call_near [IN_FLIGHT [ROUNDS]]
 catena-bench profile read|raw|read_shared|write_shared|long|long_near|tonic_long|stream|raw_stream";
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -113,6 +113,8 @@ async fn profile(arguments: &[String]) -> Result<(), Failure> {
         "chain_wasm" => peers::Job::ChainWasm,
         "tonic4" => peers::Job::Tonic4,
         "call" => peers::Job::Call,
+        "call_near" => peers::Job::CallNear,
+        "chain_near" => peers::Job::ChainNear,
         _ => return Err(USAGE.into()),
     };
     let number = |at: usize, otherwise| arguments.get(at).map_or(Ok(otherwise), |number| number.parse());

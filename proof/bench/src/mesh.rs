@@ -49,25 +49,29 @@ pub(crate) fn sample(name: &str) -> Result<Vec<u8>, Failure> {
 }
 
 impl Mesh {
-    /// Four servers that do nothing, each with a node as it is by default and one of another mesh that keeps no custody; and
-    /// the clients of both meshes.
-    pub(crate) async fn start(sandbox: &Sandbox) -> Result<(Vec<Server>, [Self; 2]), Failure> {
+    /// Four servers that do nothing, each with a node whose links are TCP, one of another mesh that keeps no custody, and one of a third mesh, which knows that all
+    /// are on one host; and the clients of these meshes.
+    pub(crate) async fn start(sandbox: &Sandbox) -> Result<(Vec<Server>, [Self; 3]), Failure> {
         let mut servers: Vec<Server> = Vec::new();
         for name in NAMES {
             let mut kind = vec!["noop", name];
             kind.extend(servers.first().into_iter().flat_map(|first| first.address.split(' ')));
             servers.push(Server::start(&kind).await?);
         }
-        let (full, bare) =
-            servers[0].address.split_once(' ').ok_or("a server has one address, where it should have two")?;
-        let full = Self::at(sandbox, full, Policy::default()).await?;
-        let bare = Self::at(sandbox, bare, without_custody()).await?;
-        Ok((servers, [full, bare]))
+        let [full, bare, near] = servers[0].address.split(' ').collect::<Vec<_>>()[..] else {
+            return Err(format!("a server of three nodes said {:?}", servers[0].address).into());
+        };
+        let client = || Client::builder("bench").sandbox(sandbox.clone());
+        let meshes = [
+            Self::at(client().without_shared_memory(), full).await?,
+            Self::at(client().without_shared_memory().policy(without_custody()), bare).await?,
+            Self::at(client(), near).await?,
+        ];
+        Ok((servers, meshes))
     }
 
-    async fn at(sandbox: &Sandbox, address: &str, policy: Policy) -> Result<Self, Failure> {
-        let client = Client::builder("bench").sandbox(sandbox.clone()).policy(policy).join(Place::new(address));
-        let client = client.connect().await?;
+    async fn at(client: NodeBuilder, address: &str) -> Result<Self, Failure> {
+        let client = client.join(Place::new(address)).connect().await?;
         let javascript = client.javascript("visit.js", VISIT_ALL).await?;
         let compiled = client.wasm("relay", &sample("relay")?).await?;
         Ok(Self { client, javascript, compiled })
@@ -108,17 +112,24 @@ pub(crate) fn topology() -> Arc<Topology> {
 
 /// Runs the nodes of a server's process; gives what is to be held, and what to tell of where they are.
 ///
-/// `noop NAME [JOIN JOIN_BARE]`, `placed NAME SITE [JOIN]`, `slow NAME [JOIN]`, `replying NAME [JOIN]`, `tasks NAME`, `stressed KIND`, `data NAME SITE LISTEN [JOIN]`, `files ROLE SITE FOLDER [JOIN]...`
+/// `noop NAME [JOIN JOIN_BARE JOIN_NEAR]`, `placed NAME SITE [JOIN]`, `slow NAME [JOIN]`, `replying NAME [JOIN]`, `tasks NAME`, `stressed KIND`, `data NAME SITE LISTEN [JOIN]`, `files ROLE SITE FOLDER [JOIN]...`
 pub(crate) async fn serve(kind: &[&str]) -> Result<(Vec<Node>, String), Failure> {
-    let node = |name: &str| Node::builder(name).cache_dir(MODULES).listen("127.0.0.1:0");
-    let shaped = |name: &str, site: &str| node(name).site(site).topology(topology());
+    let near = |name: &str| Node::builder(name).cache_dir(MODULES).listen("127.0.0.1:0");
+    // As what they are compared with, and as services that live apart.
+    let node = |name: &str| near(name).without_shared_memory();
+    let shaped = |name: &str, site: &str| near(name).site(site).topology(topology());
     let nodes = match *kind {
         ["noop", name, ref joins @ ..] => {
-            // Both nodes share what a process has once.
+            // All nodes share what a process has once.
             let sandbox = sandbox()?;
             let noop = || Service::new(name).function_raw("noop", async |_, value| Ok(value));
-            let node = |at: usize| joined(node(name).sandbox(sandbox.clone()).service(noop()), joins.get(at), None);
-            vec![node(0).start().await?, node(1).policy(without_custody()).start().await?]
+            let builders = [node(name), node(name).policy(without_custody()), near(name)];
+            let mut nodes = Vec::new();
+            for (at, builder) in builders.into_iter().enumerate() {
+                let builder = builder.sandbox(sandbox.clone()).service(noop());
+                nodes.push(joined(builder, joins.get(at), None).start().await?);
+            }
+            nodes
         }
         ["placed", name, site, ref joins @ ..] => {
             let noop = Service::new(name).function_raw("noop", async |_, value| Ok(value));

@@ -26,7 +26,7 @@ pub(crate) async fn serve() -> Result<(Vec<Node>, String), Failure> {
     let sandbox = mesh::sandbox()?;
     let mut nodes: Vec<Node> = Vec::new();
     for name in NAMES {
-        let node = Node::builder(name).sandbox(sandbox.clone()).listen("127.0.0.1:0");
+        let node = Node::builder(name).sandbox(sandbox.clone()).without_shared_memory().listen("127.0.0.1:0");
         let first = nodes.first().and_then(Node::address).unwrap_or_default().to_owned();
         let node = if nodes.is_empty() { node.service(service()) } else { node.join(Place::new(first)) };
         nodes.push(node.start().await?);
@@ -54,7 +54,7 @@ pub(crate) async fn measure(moves: usize, summary: &mut Summary) -> Result<(), F
     const TOGETHER: usize = 40;
     let server = crate::server::Server::start(&["moving"]).await?;
     let place = Place::new(server.address.as_str());
-    let client = Client::builder("callers").sandbox(mesh::sandbox()?).join(place).connect().await?;
+    let client = Client::builder("callers").sandbox(mesh::sandbox()?).without_shared_memory().join(place).connect().await?;
     let _held = Cores::hold([], server.process())?;
     let mut worst = Vec::new();
     for round in 0..=moves {

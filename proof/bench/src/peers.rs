@@ -23,6 +23,10 @@ pub(crate) enum Job {
     Tonic1,
     /// One plain call of a service.
     Call,
+    /// The same between nodes that know that they are on one host, in the same processes.
+    CallNear,
+    /// The chain in JavaScript between those.
+    ChainNear,
 }
 
 /// Everybody who is asked.
@@ -30,6 +34,7 @@ pub(crate) struct Peers {
     nodes: Vec<Server>,
     mesh: Mesh,
     bare: Mesh,
+    near: Mesh,
     grpc: Grpc,
     ring: Mutex<Ring>,
     ring_servers: Vec<Server>,
@@ -37,9 +42,9 @@ pub(crate) struct Peers {
 
 impl Peers {
     pub(crate) async fn start(sandbox: &Sandbox) -> Result<Self, Failure> {
-        let (nodes, [mesh, bare]) = Mesh::start(sandbox).await?;
+        let (nodes, [mesh, bare, near]) = Mesh::start(sandbox).await?;
         let (ring, ring_servers) = Ring::start().await?;
-        Ok(Self { nodes, mesh, bare, grpc: Grpc::start().await?, ring: Mutex::new(ring), ring_servers })
+        Ok(Self { nodes, mesh, bare, near, grpc: Grpc::start().await?, ring: Mutex::new(ring), ring_servers })
     }
 
     /// Processor time that everybody has taken who takes part in a job, in seconds.
@@ -72,6 +77,8 @@ impl Peers {
             Job::Tonic4 => self.grpc.four().await,
             Job::Tonic1 => self.grpc.one().await,
             Job::Call => self.mesh.call().await,
+            Job::CallNear => self.near.call().await,
+            Job::ChainNear => self.near.chain_js().await,
         }
     }
 }
