@@ -8,7 +8,8 @@ const SEGMENTS: usize = 100_000;
 const IMPORTS: usize = 10_000;
 /// The smallest that there is: what is asked is what the node adds.
 const SEGMENT_BYTES: u64 = 8;
-/// Before they are counted, so that what is made once is there.
+/// Segments before they are counted, so that what is made once is there. Of imports as many come first as are counted: what the allocator takes at one time is as much
+/// as thousands of them.
 const BEFORE: usize = 1_000;
 
 async fn owner() -> Result<Node, Failure> {
@@ -38,15 +39,15 @@ pub(crate) async fn export_bytes(parts: usize) -> Result<f64, Failure> {
 pub(crate) async fn import_bytes(parts: usize) -> Result<f64, Failure> {
     let node = owner().await?;
     let count = IMPORTS / parts;
-    let segments: Vec<_> = (0..BEFORE + count).map(|number| export(&node, number)).collect::<Result<_, _>>()?;
+    let segments: Vec<_> = (0..2 * count).map(|number| export(&node, number)).collect::<Result<_, _>>()?;
     let place = Place::new(node.address().unwrap_or_default());
     let client = Client::builder("importer").sandbox(mesh::sandbox()?).join(place).connect().await?;
-    let mut imports = Vec::with_capacity(BEFORE + count);
-    for number in 0..BEFORE {
+    let mut imports = Vec::with_capacity(2 * count);
+    for number in 0..count {
         imports.push(client.import(&format!("owner/segment {number}")).await?);
     }
     let before = resident_bytes()?;
-    for number in BEFORE..BEFORE + count {
+    for number in count..2 * count {
         imports.push(client.import(&format!("owner/segment {number}")).await?);
     }
     let after = resident_bytes()?;
