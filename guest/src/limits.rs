@@ -70,8 +70,7 @@ pub struct SandboxConfig {
     /// Bytes of loaded functions kept: changes to the engine's memory, and machine code and data of compiled functions.
     /// Default 256 MiB.
     pub images_bytes_max: u64,
-    /// Instances kept ready between sessions: each holds the pages that it changed, about 150 KiB for JavaScript. With a
-    /// quarter of these kept, the longest unused becomes one of another function that needs one. Default 128.
+    /// Instances kept ready between sessions: each holds the pages that it changed, about 150 KiB for JavaScript. Default 128.
     pub warm_instances_max: usize,
     /// Instances in all: sessions and those kept ready. Default 1,024.
     pub instances_max: u32,

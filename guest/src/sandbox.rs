@@ -220,8 +220,8 @@ impl Inner {
             self.warm_hits.fetch_add(1, Ordering::Relaxed);
             return Ok(ready);
         }
-        // Laying another function over an instance takes a few microseconds, where a new one begins with a page fault for each page that it changes. With
-        // plenty kept, the longest unused is the least likely to be missed.
+        // With as many kept as there may be, the longest unused would go anyway: laying another function over it takes a few
+        // microseconds, where a new instance begins with a page fault for each page that it changes.
         if let Some(mut ready) = take_other(&self.warm, image)
             && ready.convert(image)
         {

@@ -4,9 +4,6 @@ use std::{collections::HashMap, sync::Arc};
 
 use crate::{Image, ready::Ready};
 
-/// With one part in so many of the most kept, the longest unused may become another function's.
-const PLENTY_PART: usize = 4;
-
 /// Instances by image; the longest unused of all go first.
 pub(crate) struct Warm {
     by_image: HashMap<u64, Vec<(u64, Box<Ready>)>>,
@@ -50,9 +47,9 @@ impl Warm {
         self.take_oldest(|_| true)
     }
 
-    /// If there are plenty: the longest unused instance that can become one of `image`.
+    /// If no more may be kept: the longest unused instance that can become one of `image`.
     pub(crate) fn take_other(&mut self, image: &Image) -> Option<Box<Ready>> {
-        if self.count < self.max.div_ceil(PLENTY_PART) {
+        if self.count < self.max {
             return None;
         }
         self.take_oldest(|other| {
