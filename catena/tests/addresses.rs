@@ -68,3 +68,24 @@ async fn compiled_modules_are_kept_in_the_folder_named() {
     assert_eq!(client.run(&code, &()).await.unwrap().value::<u32>().await.unwrap(), 1);
     assert!(std::fs::read_dir(&cache).is_ok_and(|mut kept| kept.next().is_some()), "nothing was kept");
 }
+
+/// TCP connections that somebody on this host has to a port of it (`/proc/net/tcp`: the fourth field is 01 while it is established).
+fn tcp_links(port: u16) -> usize {
+    let to = format!("0100007F:{port:04X}");
+    let all = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let fields = all.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    fields.filter(|fields| fields.get(2) == Some(&&*to) && fields.get(3) == Some(&"01")).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_of_one_host_have_no_tcp_between_them_unless_they_share_nothing() {
+    let node = node("here").listen("127.0.0.1:0").start().await.unwrap();
+    let address = node.address().unwrap();
+    let port = address.parse::<std::net::SocketAddr>().unwrap().port();
+    let client = || Client::builder("client").join(Place::new(address));
+    for (client, links) in [(client(), 0), (client().without_shared_memory(), 1)] {
+        let client = client.connect().await.unwrap();
+        assert_eq!(client.call::<_, String>("here", "name", "hello").await.unwrap(), "hello");
+        assert_eq!(tcp_links(port), links);
+    }
+}

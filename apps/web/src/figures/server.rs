@@ -1,9 +1,12 @@
 //! The server that is measured: the same folder by sockets and by Catena, in a process of its own.
 
 use std::{
+    collections::BTreeMap,
+    ffi::OsString,
     io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
     process::{Child as Process, Command, Stdio},
+    sync::{Mutex, PoisonError},
 };
 
 use catena::Node;
@@ -56,6 +59,8 @@ pub(crate) struct Child {
     process: Process,
     pub(crate) sockets: String,
     pub(crate) catena: String,
+    /// Processor time by thread, as it was last seen: one that has ended took it all the same.
+    taken_ns: Mutex<BTreeMap<OsString, f64>>,
 }
 
 impl Child {
@@ -83,7 +88,7 @@ impl Child {
             Ok(line.strip_prefix(what).ok_or_else(|| format!("the server said {line:?}"))?.trim().to_owned())
         };
         let (sockets, catena) = (told("sockets")?, told("catena")?);
-        Ok(Self { process, sockets, catena })
+        Ok(Self { process, sockets, catena, taken_ns: Mutex::default() })
     }
 
     /// Its number, for whoever looks at it from outside.
@@ -93,15 +98,16 @@ impl Child {
 
     /// Processor time that the server took so far, in microseconds, by the scheduler's own count of its threads' nanoseconds.
     pub(super) fn cpu_us(&self) -> Result<f64, Failure> {
-        let threads = std::fs::read_dir(format!("/proc/{}/task", self.process.id()))?;
-        let mut nanoseconds = 0.0;
-        for thread in threads {
+        let mut taken_ns = self.taken_ns.lock().unwrap_or_else(PoisonError::into_inner);
+        for thread in std::fs::read_dir(format!("/proc/{}/task", self.process.id()))? {
+            let thread = thread?;
             // A thread may have ended since it was listed.
-            let Ok(told) = std::fs::read_to_string(thread?.path().join("schedstat")) else { continue };
-            nanoseconds +=
-                told.split_whitespace().next().and_then(|first| first.parse::<f64>().ok()).unwrap_or_default();
+            let Ok(told) = std::fs::read_to_string(thread.path().join("schedstat")) else { continue };
+            if let Some(ns) = told.split_whitespace().next().and_then(|first| first.parse().ok()) {
+                taken_ns.insert(thread.file_name(), ns);
+            }
         }
-        Ok(nanoseconds / 1e3)
+        Ok(taken_ns.values().sum::<f64>() / 1e3)
     }
 }
 
