@@ -498,6 +498,12 @@ impl ServiceError {
         Self(Box::new(Exception::new(name, Fault::Service, message)))
     }
 
+    /// This exception as it is, of a service that stands for another.
+    #[must_use]
+    pub fn as_it_is(why: Exception) -> Self {
+        Self(Box::new(why))
+    }
+
     /// The same failure, with parameters for programs.
     #[must_use]
     pub fn with_params<T: Serialize>(self, params: &T) -> Self {
@@ -509,11 +515,14 @@ impl ServiceError {
 }
 
 impl<E: std::error::Error + 'static> From<E> for ServiceError {
-    /// An exception stays what it is, with its name and whether its outcome is unknown: a service that calls another passes it on.
+    /// An exception stays what it is, with its name and whether its outcome is unknown: a service that calls another passes it on. From then on it is
+    /// that service's: that the other call was not made says nothing of what the service did.
     fn from(error: E) -> Self {
         let any: &(dyn std::error::Error + 'static) = &error;
         if let Some(exception) = any.downcast_ref::<Exception>() {
-            return Self(Box::new(exception.clone()));
+            let (why, of_a_call) = (exception.clone(), exception.target.is_some() || !exception.path.is_empty());
+            let why = if of_a_call { Exception { fault: Fault::Service, target: None, ..why } } else { why };
+            return Self(Box::new(why));
         }
         // The whole chain of causes: the outermost alone often says little.
         let mut message = error.to_string();

@@ -5,8 +5,8 @@ mod common;
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use catena::{Fault, Reply, RunOptions, from_value, to_value};
-use common::mesh;
+use catena::{Context, Fault, Node, Place, Reply, RunOptions, Service, from_value, to_value};
+use common::{SANDBOX, mesh};
 use serde_json::{Value as Json, json};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -148,6 +148,34 @@ async fn an_exception_that_passes_through_keeps_where_it_happened() {
     let why = mesh.run(&source, ()).await.unwrap_err();
     assert_eq!((why.name.as_str(), why.fault, why.target.as_deref()), ("TypeError", Fault::Guest, None), "{why:?}");
     assert_eq!(why.path.last().map(String::as_str), Some("c"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_exception_that_a_service_passes_on_is_of_the_call_that_it_answers_and_says_where_it_began() {
+    let mesh = mesh(2).await;
+    let service = Service::new("z").function_in("asks", async |context: Context, service: String| {
+        Ok(context.client().call::<_, Json>(&service, "fail", "no luck").await?)
+    });
+    let first = Place::new(mesh.nodes[0].address().unwrap());
+    let node = Node::builder("z").listen("127.0.0.1:0").sandbox(SANDBOX.clone()).service(service).join(first);
+    let _z = node.start().await.unwrap();
+    let moves = "await call('z/asks', service)";
+    let beside = "await Promise.all([call('z/asks', service), call('a/where', null)])";
+    for (calls, service, name, hosts) in [
+        (moves, "b", "Failed", &["client", "a", "z", "b"][..]),
+        (beside, "b", "Failed", &["client", "a", "z", "b"]),
+        // That this call was not made does not say that the one of `z` was not.
+        (moves, "nobody", "UnknownService", &["client", "a", "z"]),
+        (beside, "nobody", "UnknownService", &["client", "a", "z"]),
+    ] {
+        let source = format!(
+            "import {{ call }} from 'catena'; export default async (service) => {{ await call('a/where', null); {calls}; }};"
+        );
+        let why = mesh.run(&source, service).await.unwrap_err();
+        assert_eq!((why.name.as_str(), why.fault), (name, Fault::Service), "{calls}: {why:?}");
+        assert_eq!((why.target.as_deref(), why.step), (Some("z/asks"), 2), "{calls}: {why:?}");
+        assert_eq!(why.path, hosts, "{calls}: {why:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -65,7 +65,8 @@ pub struct Held {
 }
 
 impl Held {
-    /// The beat until which it is held: it rises from holder to holder, so that a server can refuse the late writes of the one before.
+    /// The beat until which it is held. A holder whose time passed has an earlier one than whoever took the token after it, so that a server can refuse its late
+    /// writes; of one who gave the token back, or from whom it was taken back, this says nothing.
     #[must_use]
     pub const fn until(&self) -> u64 {
         self.word & UNTIL

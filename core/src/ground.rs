@@ -7,7 +7,7 @@ use catena_wire::{
 };
 
 use crate::{
-    Instance, Policy, Receipt, Time,
+    Instance, Policy, Receipt, Time, Urgency,
     code::Codes,
     collections::{AwakeClock, Shares},
     delivery::{Outgoing, Parcel},
@@ -87,7 +87,10 @@ impl Ground {
     }
 
     pub(crate) fn overloaded(&self, what: &str, max: usize) -> Exception {
-        overloaded(&self.me.name, what, max)
+        let me = &self.me.name;
+        let message =
+            format!("{me} has {max} {what} under way, which is all it takes on; try again later or elsewhere");
+        Exception::new(names::OVERLOADED, Fault::Node, message)
     }
 
     /// Whether a peer may have `more` of what it has `own` of and all have `all` of, where there is room for `max`. It takes no more than what is
@@ -177,11 +180,32 @@ impl Ground {
         known.map_err(|why| possibly_done(&self.me.name, service, function, why))
     }
 
+    /// A way of a chain is here, brought by this peer, beside which there may be others: who comes after it on another is told by that.
+    pub(crate) fn note_mark(&mut self, by: NodeId, duplicate: Option<&PossibleDuplicate>) {
+        if let Some(duplicate) = duplicate {
+            self.fences.note(self.clock.now(), by, duplicate, &self.policy);
+        }
+    }
+
+    /// These nodes may have a step of the chain that this peer brought, which goes on without waiting for them.
+    pub(crate) fn give_up(&mut self, by: NodeId, chain: ChainId, nodes: Vec<Arc<NodeRef>>) {
+        self.fences.give_up(self.clock.now(), by, chain, nodes, &self.policy);
+    }
+
+    /// Says to each of these nodes that nobody waits for this chain or call any more.
+    pub(crate) fn tell_cancelled(&mut self, chain: ChainId, mut nodes: Vec<Arc<NodeRef>>) {
+        nodes.sort_by_key(|node| node.id);
+        nodes.dedup_by_key(|node| node.id);
+        for node in nodes {
+            self.out.send(&node, Message::Cancel(chain), Receipt::None, Urgency::Now);
+        }
+    }
+
     /// Where that service is, if it is not here.
     pub(crate) fn whither(&self, service: &str, function: &str) -> Option<Whither> {
         match self.directory.find(self.now, service, function) {
             Err(NotHere::Elsewhere(whither)) => Some(whither),
-            Err(NotHere::NoFunction(_)) | Ok(()) => None,
+            Err(NotHere::For(_)) | Ok(()) => None,
         }
     }
 
@@ -207,11 +231,11 @@ impl Ground {
         waiter: Waiter,
         mut excluded: Vec<NodeId>,
     ) -> Option<Instance> {
-        self.directory.forget_at(service, from);
+        self.directory.names.forget_at(service, from);
         match whither {
             Whither::There(entry) if entry.service == service && entry.node.id != from => {
                 let place = Instance::of(*entry);
-                self.directory.learn(service, place.clone(), &self.policy);
+                self.directory.names.learn(service, place.clone(), &self.policy);
                 return Some(place);
             }
             Whither::Moving(us) => {
@@ -263,9 +287,4 @@ impl Ground {
         }
         self.out.send_encoded(to, message, Receipt::Part(key, part), via);
     }
-}
-
-pub(crate) fn overloaded(host: &str, what: &str, max: usize) -> Exception {
-    let message = format!("{host} has {max} {what} under way, which is all it takes on; try again later or elsewhere");
-    Exception::new(names::OVERLOADED, Fault::Node, message)
 }

@@ -132,14 +132,6 @@ impl Request {
         }
     }
 
-    /// A chain that is suspended until it has been made does not know any more what it called.
-    pub(crate) fn named(&self, result: Result<Value, Exception>) -> Result<Value, Exception> {
-        match self.reply_to {
-            ReplyTo::Suspended(_) => result.map_err(|why| why.calling(&self.service, &self.function)),
-            _ => result,
-        }
-    }
-
     /// What it brings back beside its result, if so many of its hops are left.
     pub(crate) fn brings(&mut self, hops_left: u32) -> Brought {
         let hops_left = hops_left.saturating_add(self.hops_withheld);

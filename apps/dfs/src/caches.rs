@@ -164,3 +164,50 @@ impl Caches {
         changing
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use catena::Client;
+    use catena_clerk::FarTable;
+
+    use super::*;
+
+    const BLOCK: usize = BLOCK_BYTES as usize;
+
+    /// A read that brought part of a block, and not the file's end, is of a file that somebody changed meanwhile: who found that part in the table would take it for the block.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_block_that_is_short_is_entered_only_if_the_file_ends_with_it() {
+        let node = Node::builder("server").listen("127.0.0.1:0").start().await.unwrap();
+        let caches = Caches::export(&node, &Measures::default()).unwrap();
+        let client = Client::connect(node.address().unwrap()).await.unwrap();
+        let far = FarTable::open(client.import(&format!("server/{}", TABLES[0])).await.unwrap()).await.unwrap();
+        // What was read from its second block on, and whether to the end: the lengths of what is entered, and whether the file ends there.
+        let cases: [(usize, bool, &[(usize, bool)]); 9] = [
+            (0, false, &[]),
+            (0, true, &[(0, true)]),
+            (1, false, &[]),
+            (1, true, &[(1, true)]),
+            (BLOCK, false, &[(BLOCK, false)]),
+            (BLOCK, true, &[(BLOCK, true)]),
+            (2 * BLOCK - 1, false, &[(BLOCK, false)]),
+            (2 * BLOCK - 1, true, &[(BLOCK, false), (BLOCK - 1, true)]),
+            (2 * BLOCK + 1, false, &[(BLOCK, false), (BLOCK, false)]),
+        ];
+        for (number, (bytes, end, entered)) in (0..).zip(cases) {
+            let identity: Identity = [number; IDENTITY_BYTES];
+            let handle = Handle([&[0xC1][..], &identity, b"file"].concat().into());
+            caches.put_blocks(caches.look(), &handle, BLOCK_BYTES, &vec![number; bytes], end);
+            for (at, wanted) in (1..).zip(entered.iter().map(Some).chain([None])) {
+                let found = far.get(keys::block(&identity, at), BLOCK).await.unwrap();
+                let found = found.as_deref().and_then(packed::to_block);
+                let found = found.map(|(length, end, data)| {
+                    assert_eq!(data, vec![number; length]);
+                    (length, end)
+                });
+                assert_eq!(found.as_ref(), wanted, "block {at} of {bytes} bytes, end {end}");
+            }
+            caches.drop_data(&identity);
+        }
+    }
+}

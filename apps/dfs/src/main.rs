@@ -34,8 +34,11 @@ enum What {
         /// The directory
         root: PathBuf,
         /// Where to listen
-        #[arg(long, default_value = "127.0.0.1:7600")]
+        #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7600")]
         listen: String,
+        /// Tell clerks to dial this address instead of the one it listens on; port 0 stands for the port it listens on
+        #[arg(long, value_name = "HOST:PORT")]
+        advertise: Option<String>,
         /// Share no memory with clerks on this host
         #[arg(long)]
         without_shared_memory: bool,
@@ -84,10 +87,11 @@ async fn main() -> ExitCode {
 
 async fn run(what: What) -> Result<(), figures::Failure> {
     match what {
-        What::Serve { root, listen, without_shared_memory, no_grace } => {
-            let config = ServerConfig { listen, shared_memory: !without_shared_memory, ..ServerConfig::new(root) };
+        What::Serve { root, listen, advertise, without_shared_memory, no_grace } => {
+            let (shared_memory, config) = (!without_shared_memory, ServerConfig::new(root));
             let grace = if no_grace { Duration::ZERO } else { config.grace };
-            let server = Server::start(ServerConfig { grace, ..config }).await?;
+            let config = ServerConfig { listen, advertise, shared_memory, grace, ..config };
+            let server = Server::start(config).await?;
             let mut interrupts = signal(SignalKind::interrupt())?;
             println!("serving at {}", server.address());
             interrupts.recv().await;

@@ -156,3 +156,36 @@ async fn a_file_that_is_removed_awaits_no_commit_unless_it_has_another_name() {
         assert_eq!(lock(&door.uncommitted).contains_key(&file), linked);
     }
 }
+
+/// The handle of a file that there is not.
+fn forged(number: usize) -> Handle {
+    let mut identity = [0xff; IDENTITY_BYTES];
+    identity[..8].copy_from_slice(&number.to_le_bytes());
+    Handle(ByteBuf::from([&[0xC1][..], &identity, b"forged"].concat()))
+}
+
+/// Of files beyond those whose handles can be remembered the older half is forgotten. Who has one of those goes on if the server knows the file, else is told that it is
+/// stale, and finds it by its name; others notice nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_whose_handles_are_forgotten_are_asked_for_or_stale_and_others_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    // The server remembers one file, so that a look at another makes room for that.
+    let server = serve(&folder, 1).await;
+    let door = door(clerk(&server).await).await;
+    for name in ["known", "unknown", "recent"] {
+        std::fs::write(folder.path().join(name), name).unwrap();
+    }
+    let unknown = door.lookup(&door.root, &name("unknown")).await.unwrap();
+    let known = door.lookup(&door.root, &name("known")).await.unwrap();
+    for number in 0..HANDLES_MAX {
+        door.remember(&forged(number));
+        assert!(lock(&door.handles).known.len() <= HANDLES_MAX);
+    }
+    let remembered = |id: &FileId| lock(&door.handles).known.contains_key(id);
+    assert_eq!([door.root, known, unknown].map(|id| remembered(&id)), [true, false, false]);
+    let size = async |id: &FileId| door.getattr(id).await.map(|of| of.size);
+    assert_eq!((size(&known).await, size(&unknown).await), (Ok(5), Err(nfsstat3::NFS3ERR_STALE)));
+    let again = door.lookup(&door.root, &name("unknown")).await.unwrap();
+    assert_eq!((again, size(&unknown).await), (unknown, Ok(7)));
+    assert_eq!(size(&door.lookup(&door.root, &name("recent")).await.unwrap()).await, Ok(6));
+}

@@ -29,6 +29,8 @@ pub struct ServerConfig {
     pub root: PathBuf,
     /// Where to listen, such as `127.0.0.1:7600`.
     pub listen: String,
+    /// Where clerks reach it, if that is another address; port 0 stands for the port it listens on.
+    pub advertise: Option<String>,
     /// The node's name, by which clerks import its tables.
     pub name: String,
     /// The measures of the tables.
@@ -48,6 +50,7 @@ impl ServerConfig {
         Self {
             root: root.into(),
             listen: "127.0.0.1:0".to_owned(),
+            advertise: None,
             name: "dfs".to_owned(),
             measures: Measures::default(),
             shared_memory: true,
@@ -110,6 +113,10 @@ impl Server {
     pub async fn start(config: ServerConfig) -> Result<Self, ServeError> {
         let files = Directory::open(&config.root)?;
         let builder = Node::builder(config.name).listen(config.listen);
+        let builder = match config.advertise {
+            Some(address) => builder.advertise(address),
+            None => builder,
+        };
         let node = if config.shared_memory { builder } else { builder.without_shared_memory() }.start().await?;
         let caches = Caches::export(&node, &config.measures).map_err(ServeError::Export)?;
         let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -131,7 +138,7 @@ impl Server {
         Ok(Self { node, shared, tasks: tasks.map(|task| task.abort_handle()) })
     }
 
-    /// Where it listens.
+    /// Where clerks reach it.
     #[must_use]
     pub fn address(&self) -> &str {
         self.node.address().unwrap_or_default()

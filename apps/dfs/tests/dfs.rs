@@ -3,12 +3,13 @@
 
 mod common;
 
-use std::{os::unix::fs::MetadataExt, path::Path, process::Command};
+use std::{os::unix::fs::MetadataExt, path::Path, process::Command, time::Duration};
 
+use catena::{Client, Place};
 use catena_dfs::{Clerk, Server, Way};
 use catena_files::testing::{conformance, create, lookup, mkdir, read, write};
 use catena_files::{Change, FileService, GetattrParams, Handle, RemoveParams, Stable};
-use common::until;
+use common::{start, until};
 use tempfile::TempDir;
 
 const WAYS: [Way; 3] = [Way::Data, Way::Hybrid, Way::Call];
@@ -294,4 +295,32 @@ async fn the_state_of_the_file_system_is_told_by_every_way_and_read_from_the_tab
         }
     })
     .await;
+}
+
+/// Whoever is told of the server is told that address, whichever it dialled itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_reached_elsewhere_than_it_listens_tells_clerks_where() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = ["--advertise", "127.0.0.2:0", "--no-grace"];
+    let (_server, address) = start(folder.path(), "0.0.0.0:0", &options);
+    let (host, port) = address.split_once(':').unwrap();
+    assert!(host == "127.0.0.2" && port != "0", "{address}");
+    let clerk = common::clerk(&address, Way::Data).await;
+    let file = create(&clerk, "file").await.handle;
+    write(&clerk, &file, 0, b"served", Stable::Unstable).await.unwrap();
+    assert_eq!(read(&clerk, &file, 0, 10).await.unwrap().data.as_slice(), b"served");
+    let elsewhere = Place::new(format!("127.0.0.1:{port}"));
+    let client = Client::builder("client").join(elsewhere).connect().await.unwrap();
+    let entry = client.services().await.into_iter().find(|entry| entry.service == "dfs").expect("the service");
+    assert_eq!(entry.node.address, Some(address));
+}
+
+#[tokio::test]
+async fn a_server_on_all_addresses_starts_only_if_it_knows_which_one_to_tell() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_dfs"));
+    command.arg("serve").arg(folder.path()).args(["--listen", "0.0.0.0:0"]).kill_on_drop(true);
+    let ended = tokio::time::timeout(Duration::from_secs(60), command.output()).await.expect("it ends").unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(!ended.status.success() && said.contains("`advertise`"), "{}: {said}", ended.status);
 }

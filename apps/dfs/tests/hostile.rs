@@ -189,6 +189,10 @@ async fn a_clerk_that_is_killed_while_it_writes_takes_nothing_with_it() {
     for number in found.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)) {
         assert!((last..=last + 1).contains(&number), "{number} after {last} was acknowledged");
     }
+    // The same file is another's to write: here behind what was under way, which may be done late.
+    write(&stays, &file, 8 * NUMBERS as u64, &[7; 1_000], Stable::Unstable).await.unwrap();
+    let found = read(&stays, &file, 0, 8 * NUMBERS as u32 + 2_000).await.unwrap().data;
+    assert_eq!(found[8 * NUMBERS..], [7; 1_000]);
     create(&stays, "still served").await;
 }
 

@@ -5,6 +5,7 @@ use axum::{Router, routing};
 use catena::Node;
 use catena_web::{FetchLimits, Fetcher, Limits, Proxy, ProxyLimits, mount};
 use hyper_util::service::TowerToHyperService;
+use tokio::signal::unix::{SignalKind, signal};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -14,7 +15,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let fetcher = Fetcher::new(node.client(), FetchLimits::default());
     let door = Proxy::open(fetcher, "shop", "127.0.0.1:7780", ProxyLimits::default()).await?;
+    // Before it says that it is ready: whoever waits for that may interrupt it at once.
+    let mut interrupts = signal(SignalKind::interrupt())?;
     println!("curl http://{}/tea", door.address());
-    tokio::signal::ctrl_c().await?;
+    interrupts.recv().await;
     Ok(())
 }

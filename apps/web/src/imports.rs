@@ -88,3 +88,42 @@ impl Imports {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use catena::{Export, Node, Rights, Segment};
+
+    use super::*;
+
+    fn segment(node: &Node, name: &str) -> Segment {
+        let how = Export { anyone: Rights::READ, ..Export::default() };
+        let segment = node.export(name, 10, how).unwrap();
+        segment.write(0, &[*name.as_bytes().last().unwrap(); 10]).unwrap();
+        segment
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn beyond_so_many_the_one_that_was_not_used_for_longest_goes_and_who_reads_it_goes_on() {
+        let node = Node::builder("server").listen("127.0.0.1:0").start().await.unwrap();
+        let _segments = ["a", "b", "c", "d"].map(|name| segment(&node, name));
+        let client = Client::connect(node.address().unwrap()).await.unwrap();
+        let imports = Imports::new(2);
+        let of = async |name: &str| {
+            let range = Range { offset: 0, bytes: 10, segment: format!("server/{name}") };
+            imports.of(&client, &range, node.id()).await.unwrap()
+        };
+        let kept = || {
+            let mut kept: Vec<_> = lock(&imports.kept).keys().map(|name| name["server/".len()..].to_owned()).collect();
+            kept.sort_unstable();
+            kept.concat()
+        };
+        let first = of("a").await;
+        for (name, left) in [("b", "ab"), ("a", "ab"), ("c", "ac"), ("d", "cd"), ("c", "cd"), ("b", "bc")] {
+            let far = of(name).await;
+            assert_eq!(far.read(0, 10).await.unwrap(), name.repeat(10), "{name}");
+            assert_eq!(kept(), left, "after {name}");
+        }
+        assert_eq!(first.read(0, 10).await.unwrap(), "a".repeat(10));
+    }
+}

@@ -28,8 +28,11 @@ enum What {
         #[arg(long, default_value = "web")]
         site: String,
         /// Where to listen
-        #[arg(long, default_value = "127.0.0.1:7700")]
+        #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7700")]
         listen: String,
+        /// Tell clients to dial this address instead of the one it listens on; port 0 stands for the port it listens on
+        #[arg(long, value_name = "HOST:PORT")]
+        advertise: Option<String>,
         /// Share no memory with clients on this host
         #[arg(long)]
         without_shared_memory: bool,
@@ -90,8 +93,12 @@ fn begin(what: What) -> Result<(), Failure> {
 
 async fn run(what: What, cores: Cores) -> Result<(), Failure> {
     match what {
-        What::Serve { folder, site, listen, without_shared_memory, without_cache } => {
+        What::Serve { folder, site, listen, advertise, without_shared_memory, without_cache } => {
             let builder = Node::builder("web").listen(listen);
+            let builder = match advertise {
+                Some(address) => builder.advertise(address),
+                None => builder,
+            };
             let builder = if without_shared_memory { builder.without_shared_memory() } else { builder };
             let node = builder.start().await?;
             let keep = if without_cache { Keep::Nothing } else { Keep::InSegments(node.clone()) };

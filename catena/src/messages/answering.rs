@@ -94,7 +94,7 @@ impl Received {
             // Nobody waits for it any more.
             return Some(true);
         }
-        self.shell.post.machine().note_returned_near();
+        self.shell.post.machine().counts.returned_near += 1;
         let told = Datagram { returned: Some(bytes.len() as u64), ..self.shell.datagram(letter) };
         Some(self.shell.dispatch(letter.target, told))
     }

@@ -168,7 +168,7 @@ impl Shell {
                 let took_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX).max(1);
                 link.suppose_rate(buffer.bytes.saturating_mul(1_000_000) / took_us / COPIES);
                 is_posted(link, SegmentMessage::Taken(vec![*number]));
-                self.post.machine().note_carried_here();
+                self.post.machine().counts.carried_here += 1;
                 LinkEvents::carried(self, link, &head);
             }
         }

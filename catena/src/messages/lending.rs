@@ -188,7 +188,7 @@ impl Shell {
         let first = area.0.take(bytes + HEAD_BYTES)?;
         area.1 = Instant::now();
         drop(area);
-        self.post.machine().note_lent();
+        self.post.machine().counts.lent += 1;
         Some(Loan { of: memory, first, bytes, settled: AtomicBool::new(false) })
     }
 
@@ -264,7 +264,7 @@ impl Shell {
         let mut out = vec![0; count as usize];
         let read = there.read_lent((lent.word, grant), offset, &mut out)?;
         if read.is_ok() {
-            self.post.machine().note_read_near();
+            self.post.machine().counts.read_near += 1;
         }
         Some(read.map(|()| out.into()))
     }

@@ -85,7 +85,7 @@ impl Post {
     }
 
     pub(crate) fn counts(&self) -> MessageCounts {
-        self.machine().counts()
+        self.machine().counts
     }
 
     /// See [`Messages::load`].

@@ -201,7 +201,7 @@ impl Shell {
     pub(super) fn send_short(self: &Arc<Self>, letter: &Letter<'_>, items: Vec<Bytes>) -> Result<(), Exception> {
         let datagram = Datagram { items: checked(items)?, ..self.datagram(letter) };
         if !self.dispatch(letter.target, datagram) {
-            self.post.machine().note_not_sent();
+            self.post.machine().counts.not_sent += 1;
         }
         Ok(())
     }

@@ -62,7 +62,7 @@ async fn hold(tell: mpsc::Sender<Arrival>, context: Context) -> Result<Option<Va
         // If nobody listens, nobody answers either.
         let _ = tell.send(Arrival { key, answer }).await;
     }
-    let outcome = answered.await??;
+    let outcome = answered.await?.map_err(ServiceError::as_it_is)?;
     if !context.reads_replies() {
         return Ok(Some(outcome));
     }

@@ -22,10 +22,6 @@ pub(crate) struct HandOff {
 }
 
 impl HandOff {
-    pub(crate) const fn key(&self) -> &StepKey {
-        &self.key
-    }
-
     pub(crate) const fn to(&self) -> &Arc<NodeRef> {
         self.delivery.to()
     }

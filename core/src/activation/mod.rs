@@ -15,9 +15,11 @@ use alloc::{
     vec::Vec,
 };
 use bytes::Bytes;
-use catena_wire::{BlobBytes, Budget, ChainId, End, Exception, NodeId, NodeRef, StepKey, StepTrace, Value};
+use catena_wire::{
+    BlobBytes, Budget, ChainId, End, Exception, NodeId, NodeRef, PATH_HOSTS_MAX, StepKey, StepTrace, Value,
+};
 
-use crate::{Answer, RetryScope, Time};
+use crate::{Answer, RetryScope, Time, collections::Unreached};
 pub(crate) use cargo::Cargo;
 pub(crate) use hand_off::HandOff;
 pub(crate) use merging::Merging;
@@ -49,8 +51,8 @@ pub(crate) struct Activation {
     pub(crate) calls: Outstanding,
     /// The profile of the step being done, if its origin asked for one. Few chains have one: this must not make all of them larger.
     pub(crate) profile: Option<Box<StepTrace>>,
-    /// Its origin cannot be reached: since when, and when that was noticed last.
-    pub(crate) unreached: Option<(Time, Time)>,
+    /// Its origin cannot be reached.
+    pub(crate) unreached: Unreached,
     /// What it counts for in what all chains take to keep.
     pub(crate) counted_bytes: usize,
 }
@@ -173,7 +175,7 @@ impl Activation {
     /// What each of so many new calls can be lent. A function that has several out may go on making others while it waits:
     /// one part stays for those.
     pub(crate) fn hops_for_each(&self, now: Time, calls: usize) -> u32 {
-        let out = u32::try_from(self.calls.out.len().max(calls)).unwrap_or(u32::MAX).max(1);
+        let out = u32::try_from(self.calls.out.len() + calls).unwrap_or(u32::MAX).max(1);
         let parts = if out == 1 { 1 } else { out.saturating_add(1) };
         self.spare_hops(now, u32::try_from(calls).unwrap_or(u32::MAX)) / parts
     }
@@ -253,6 +255,16 @@ impl Activation {
     /// Why it is ended from outside of its function: what is under way for it stops with it, perhaps half-way.
     pub(crate) fn stopped_for(&self, why: Exception) -> Exception {
         if self.has_call_out() { why.outcome_unknown() } else { why }
+    }
+
+    /// What came of a call that was made from here at this step: its path goes on from that of the chain.
+    pub(crate) fn behind(&self, step: u32, why: Exception) -> Exception {
+        let path = &self.state.path;
+        // What ran here began at the host at which the chain is.
+        let here = usize::from(path.last() == why.path.first());
+        let beyond = why.path.into_iter().skip(here).take(PATH_HOSTS_MAX.saturating_sub(path.len()));
+        let path = path.iter().cloned().chain(beyond).collect();
+        Exception { step, branch: self.arrived.branch.clone(), path, ..why }
     }
 
     pub(crate) fn key(&self) -> StepKey {

@@ -17,6 +17,8 @@ const MISSING_TOLD_MAX: usize = 64;
 pub(crate) struct OpenSet {
     /// What the node knows it by.
     pub(crate) id: ChainId,
+    /// The step at which the call was made.
+    pub(crate) step: u32,
     /// The function's number for the wish that is out, if it waits.
     pub(crate) read: Option<u32>,
     /// Hops that were lent to it.
@@ -29,23 +31,11 @@ pub(crate) struct OpenSet {
 /// How it ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Over {
-    missing: Vec<Missing>,
+    pub(crate) missing: Vec<Missing>,
     /// Why there is less than all.
-    why: Option<Exception>,
+    pub(crate) why: Option<Exception>,
     /// It could not end; else it ended in time.
-    failed: bool,
-}
-
-impl Over {
-    pub(crate) fn new(missing: Vec<Missing>, failure: Option<Exception>) -> Self {
-        let failed = failure.is_some();
-        let why = failure.or_else(|| Missing::exception_of(&missing));
-        Self { missing, why, failed }
-    }
-
-    pub(crate) const fn is_complete(&self) -> bool {
-        self.why.is_none()
-    }
+    pub(crate) failed: bool,
 }
 
 /// What a function is told at once.
@@ -60,8 +50,8 @@ pub(crate) struct Batch {
 
 impl OpenSet {
     /// Its function waits for the first replies, under the number that is the set's.
-    pub(crate) const fn new(id: ChainId, read: u32, lent: u32) -> Self {
-        Self { id, read: Some(read), lent, ready: VecDeque::new(), ready_bytes: 0, over: None }
+    pub(crate) const fn new(id: ChainId, step: u32, read: u32, lent: u32) -> Self {
+        Self { id, step, read: Some(read), lent, ready: VecDeque::new(), ready_bytes: 0, over: None }
     }
 
     pub(crate) const fn bytes(&self) -> usize {

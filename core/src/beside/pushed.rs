@@ -1,10 +1,10 @@
 //! What an owner has pushed, and to whom.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::BTreeMap;
 use catena_wire::NodeId;
 
 use super::{PUSHED_BYTES_PER_PEER_MAX, PUSHED_LASTS_US, Piece};
-use crate::Time;
+use crate::{Time, collections::Timers};
 
 /// Pieces remembered that were pushed, and as many that were asked for.
 const PIECES_MAX: usize = 4_096;
@@ -17,46 +17,11 @@ type Key = (NodeId, Piece);
 #[derive(Debug, Default)]
 pub struct Pushed {
     /// Until when a READ of it is answered by having been pushed.
-    pushed: Remembered,
+    pushed: Timers<Key>,
     /// Bytes of those, by callee.
     bytes: BTreeMap<NodeId, u64>,
     /// What was asked for a while ago is not pushed any more.
-    asked: Remembered,
-}
-
-/// Keys with their times, of which the first to end is at the front.
-#[derive(Debug, Default)]
-struct Remembered {
-    until: BTreeMap<Key, Time>,
-    in_turn: VecDeque<(Time, Key)>,
-}
-
-impl Remembered {
-    fn has(&self, key: &Key) -> bool {
-        self.until.contains_key(key)
-    }
-
-    /// Says whether there was room.
-    fn put(&mut self, key: Key, until: Time) -> bool {
-        let room = self.in_turn.len() < PIECES_MAX;
-        if room {
-            self.until.insert(key, until);
-            self.in_turn.push_back((until, key));
-        }
-        room
-    }
-
-    /// The next whose time is over.
-    fn over(&mut self, now: Time) -> Option<Key> {
-        while let Some((until, key)) = self.in_turn.pop_front_if(|(until, _)| *until <= now) {
-            // It may have been taken out, and put in again since.
-            if self.until.get(&key) == Some(&until) {
-                self.until.remove(&key);
-                return Some(key);
-            }
-        }
-        None
-    }
+    asked: Timers<Key>,
 }
 
 impl Pushed {
@@ -65,11 +30,10 @@ impl Pushed {
         self.forget_old(now);
         let (key, count) = ((to, piece), u64::from(piece.count));
         let under_way = self.bytes.get(&to).copied().unwrap_or_default();
-        let goes = !self.pushed.has(&key)
-            && !self.asked.has(&key)
-            && under_way + count <= PUSHED_BYTES_PER_PEER_MAX
-            && self.pushed.put(key, now.after(PUSHED_LASTS_US));
+        let known = self.pushed.at(&key).or(self.asked.at(&key)).is_some();
+        let goes = !known && under_way + count <= PUSHED_BYTES_PER_PEER_MAX && self.pushed.len() < PIECES_MAX;
         if goes {
+            self.pushed.set(key, now.after(PUSHED_LASTS_US));
             self.bytes.insert(to, under_way + count);
         }
         goes
@@ -79,34 +43,35 @@ impl Pushed {
     pub fn read(&mut self, now: Time, from: NodeId, piece: Piece) -> bool {
         self.forget_old(now);
         let key = (from, piece);
-        let was_pushed = self.pushed.until.remove(&key).is_some();
+        let was_pushed = self.pushed.at(&key).is_some();
         if was_pushed {
+            self.pushed.clear(key);
             self.less(&key);
         }
-        if !self.asked.has(&key) {
-            self.asked.put(key, now.after(ASKED_LASTS_US));
+        if self.asked.at(&key).is_none() && self.asked.len() < PIECES_MAX {
+            self.asked.set(key, now.after(ASKED_LASTS_US));
         }
         !was_pushed
     }
 
     /// What was under way to a node may be lost with its link.
     pub fn on_link_lost(&mut self, node: NodeId) {
-        self.pushed.until.retain(|(to, _), _| *to != node);
-        self.asked.until.retain(|(to, _), _| *to != node);
+        self.pushed.retain(|(to, _)| *to != node);
+        self.asked.retain(|(to, _)| *to != node);
         self.bytes.remove(&node);
     }
 
     /// Pieces remembered that were pushed and not asked for, and their bytes.
     #[must_use]
     pub fn load(&self) -> (usize, u64) {
-        (self.pushed.until.len(), self.bytes.values().sum())
+        (self.pushed.len(), self.bytes.values().sum())
     }
 
     fn forget_old(&mut self, now: Time) {
-        while let Some(key) = self.pushed.over(now) {
+        while let Some(key) = self.pushed.take_due(now) {
             self.less(&key);
         }
-        while self.asked.over(now).is_some() {}
+        while self.asked.take_due(now).is_some() {}
     }
 
     fn less(&mut self, (node, piece): &Key) {
@@ -168,7 +133,7 @@ mod tests {
             machine.read(later, NodeId(number), piece(number, 1));
             machine.push(later, NodeId(number), piece(0, 1));
         }
-        assert!(machine.asked.until.len() <= PIECES_MAX && machine.pushed.until.len() <= PIECES_MAX);
+        assert!(machine.asked.len() <= PIECES_MAX && machine.pushed.len() <= PIECES_MAX);
         assert!(machine.bytes.len() <= PIECES_MAX);
     }
 

@@ -12,17 +12,11 @@ use crate::{
 };
 
 impl Calls {
-    /// The result of a call that is over.
+    /// The result of a call that is over. If it came to nothing, that says which call it was.
     pub(crate) fn answer(&mut self, ground: &mut Ground, mut request: Request, result: Result<Value, Exception>) {
         let brought = request.brings(request.hops_after(&result));
-        let result = request.named(result);
+        let result = result.map_err(|why| why.calling(&request.service, &request.function));
         self.reply(ground, request.reply_to, result, brought);
-    }
-
-    /// It came to nothing: says which call that was.
-    pub(crate) fn fail(&mut self, ground: &mut Ground, request: Request, why: Exception) {
-        let why = why.calling(&request.service, &request.function);
-        self.answer(ground, request, Err(why));
     }
 
     /// The result of a call, and what it brings beside that.

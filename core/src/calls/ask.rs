@@ -18,9 +18,9 @@ impl Calls {
         if ground.directory.serves(&request.service) {
             return self.call_here(ground, request);
         }
-        match ground.directory.known(ground.now, &request.service).cloned() {
+        match ground.directory.names.get(ground.now, &request.service).cloned() {
             Some(Known::At(place)) => return self.ask(ground, request, &place),
-            Some(Known::Absent(why)) => return self.fail(ground, request, why),
+            Some(Known::Absent(why)) => return self.answer(ground, request, Err(why)),
             None => {}
         }
         let (own, all) = (self.looking_up.of(request.by), ground.directory.lookups.waiting());
@@ -71,7 +71,7 @@ impl Calls {
         let room = ground.check_share("calls", request.by, own, all, ground.policy.calls_waiting_max);
         let room = room.and_then(|()| ground.check_bytes(request.params.len_bytes()));
         if let Err(why) = check_time(ground.now, &request).and(room) {
-            return self.fail(ground, request, why);
+            return self.answer(ground, request, Err(why));
         }
         let delivery = Delivery::new(place.node.clone(), scope_of(&request, place));
         let deadline = ground.now.after(request.budget_now(ground.now).time_left_us());
@@ -90,7 +90,7 @@ impl Calls {
             let sent = delivery.attempts() > 0 && !bug!(ground.policy, LateCallDenied);
             let why = if sent { why.outcome_unknown() } else { why };
             let request = self.over(id, call.request);
-            return self.fail(ground, request, why);
+            return self.answer(ground, request, Err(why));
         }
         if let ReplyTo::Guest { session, call, .. } = &call.request.reply_to {
             ground.out.tell(Event::ServedBy(*session, *call, delivery.to().clone()));
@@ -129,16 +129,15 @@ impl Calls {
         if let Undelivered::TooLarge { bytes, bytes_max } = how {
             let why = delivery.conclude(too_large(bytes, bytes_max));
             let request = self.over(id, request);
-            return self.fail(ground, request, why);
+            return self.answer(ground, request, Err(why));
         }
-        ground.directory.forget(&request.service);
+        ground.directory.names.forget(&request.service);
         let next = delivery.failed(how, request.key.is_some(), &ground.policy);
         if delivery.may_be_done() && !matches!(next, Next::SendAgain) {
             // It may have spent there what it was lent.
             request.budget = request.budget.without_hops(request.budget.hops_left());
             if let Some(key) = &request.key {
-                let (awake, by) = (ground.clock.now(), request.by);
-                ground.fences.give_up(awake, by, key.chain, delivery.nodes(), &ground.policy);
+                ground.give_up(request.by, key.chain, delivery.nodes());
             }
         }
         match next {
@@ -153,7 +152,7 @@ impl Calls {
             }
             Next::GiveUp(why) => {
                 let request = self.over(id, request);
-                self.fail(ground, request, why);
+                self.answer(ground, request, Err(why));
             }
         }
     }
@@ -164,11 +163,11 @@ impl Calls {
         let Some(Call { request, stage: Stage::Asked(mut delivery) }) = self.take(ground, id, asked) else { return };
         let service = request.service.clone();
         match delivery.elsewhere(&service, false, &ground.policy) {
-            Next::GiveUp(why) => {
+            Err(why) => {
                 let request = self.over(id, request);
-                self.fail(ground, request, why);
+                self.answer(ground, request, Err(why));
             }
-            Next::Seek | Next::SendAgain => {
+            Ok(()) => {
                 let excluded = delivery.excluded();
                 self.put(ground, id, Call { request, stage: Stage::LookingUp(Some(delivery)) });
                 if let Some(place) = ground.follow(&service, from, whither, Waiter::Call(id), excluded) {
@@ -191,7 +190,7 @@ impl Calls {
                 let why = place.as_ref().err().cloned().unwrap_or_else(|| nobody_else(&request.service));
                 let why = delivery.map_or(why.clone(), |delivery| delivery.exhausted(&why));
                 let request = self.over(id, request);
-                return self.fail(ground, request, why);
+                return self.answer(ground, request, Err(why));
             }
         }
         self.put(ground, id, Call { request, stage: Stage::LookingUp(delivery) });
@@ -229,7 +228,7 @@ impl Calls {
                 Stage::LookingUp(Some(delivery)) if delivery.may_be_done() => late(&delivery.to().name),
                 _ => no_time(),
             };
-            self.fail(ground, request, why);
+            self.answer(ground, request, Err(why));
         }
     }
 }

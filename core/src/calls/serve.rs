@@ -1,7 +1,15 @@
 //! Calls in: from other nodes, and by chains that stay where they are.
 
-use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
-use catena_wire::{BlobBytes, Brought, ChainId, Exception, Fault, Message, NodeRef, Outcome, StepKey, names};
+use alloc::{
+    boxed::Box,
+    format,
+    string::{String, ToString},
+    sync::Arc,
+    vec::Vec,
+};
+use catena_wire::{
+    BlobBytes, Branch, Brought, ChainId, Exception, Fault, Message, NodeRef, Outcome, PATH_HOSTS_MAX, StepKey, names,
+};
 
 use super::{Call, Calls, Owner, ReplyTo, Request, Stage};
 use crate::{
@@ -59,14 +67,14 @@ impl Calls {
             }
             None => {
                 if bug!(ground.policy, RefusedFences) {
-                    note_mark(ground, &request);
+                    ground.note_mark(request.by, request.duplicate.as_deref());
                 }
                 let verdict = ground.check_remembered(&key, from.id, age_us).and_then(|()| {
                     let Request { service, function, duplicate, .. } = &request;
                     ground.check_not_done(duplicate.as_deref(), &key, service, function)
                 });
                 if let Err(why) = verdict {
-                    return self.fail(ground, request, why);
+                    return self.answer(ground, request, Err(why));
                 }
                 if let Some(whither) = ground.whither(&request.service, &request.function) {
                     // Sent before, a copy of it may still come: that must find it refused, should the service be here again by then.
@@ -101,14 +109,12 @@ impl Calls {
         match verdict {
             Ok(()) => {
                 // Only by now: whoever is refused leaves no fence behind.
-                note_mark(ground, &request);
+                if request.key.is_some() {
+                    ground.note_mark(request.by, request.duplicate.as_deref());
+                }
                 self.run_service(ground, request);
             }
-            Err(why) => {
-                let path = [me.clone()];
-                let why = why.calling(&request.service, &request.function).at_step(0, &path);
-                self.answer(ground, request, Err(why));
-            }
+            Err(why) => self.answer(ground, request, Err(why)),
         }
     }
 
@@ -143,7 +149,10 @@ impl Calls {
                 _ => self.answer(ground, request, Ok(catena_wire::Value::null())),
             },
             Ok(Answer::Chain(sub)) => ground.out.tell(Event::SubChain { request, sub }),
-            Err(why) => self.fail(ground, request, why),
+            Err(why) => {
+                let why = thrown_at(&ground.me.name, why);
+                self.answer(ground, request, Err(why));
+            }
         }
     }
 
@@ -211,11 +220,15 @@ impl Calls {
     }
 }
 
-/// The chain that makes this call may be under way twice: who comes after it on another way is told by that.
-fn note_mark(ground: &mut Ground, request: &Request) {
-    if let (Some(_), Some(duplicate)) = (&request.key, &request.duplicate) {
-        ground.fences.note(ground.clock.now(), request.by, duplicate, &ground.policy);
+/// What a service function threw at this host. Of what it passes on from a call of its own the path goes on from here.
+fn thrown_at(host: &str, why: Exception) -> Exception {
+    if why.path.is_empty() {
+        return why;
     }
+    let here = why.path.first().is_some_and(|first| first == host);
+    let beyond = why.path.into_iter().skip(usize::from(here));
+    let path = [host.to_string()].into_iter().chain(beyond).take(PATH_HOSTS_MAX).collect();
+    Exception { step: 0, branch: Branch::root(), path, ..why }
 }
 
 fn stopped() -> Exception {

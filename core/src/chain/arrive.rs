@@ -14,6 +14,7 @@ use super::{
 use crate::{
     Action, Answer, Plan, Receipt, SessionId, Start, Urgency,
     calls::{ReplyTo, Request},
+    collections::Unreached,
     directory::NotHere,
     ground::Ground,
     memory::{Fate, StepRecord},
@@ -40,19 +41,6 @@ impl Tail {
     }
 }
 
-/// Why a hop is not taken over.
-enum NotAdmitted {
-    /// Its service is not here.
-    Elsewhere(Whither),
-    For(Box<Exception>),
-}
-
-impl From<Exception> for NotAdmitted {
-    fn from(why: Exception) -> Self {
-        Self::For(Box::new(why))
-    }
-}
-
 impl Chains {
     /// A hop has come, `whole` or without its tail.
     pub(crate) fn land(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, hop: Box<Hop>, whole: bool) {
@@ -71,20 +59,20 @@ impl Chains {
             return self.repeat(ground, from, *hop, whole);
         }
         if bug!(ground.policy, RefusedFences) {
-            note_mark(ground, from, &hop);
+            ground.note_mark(from.id, hop.duplicate.as_ref());
         }
         match self.admit(ground, from, &hop) {
             Ok(()) => {
                 // Only by now: whoever is refused leaves no fence behind.
-                note_mark(ground, from, &hop);
+                ground.note_mark(from.id, hop.duplicate.as_ref());
                 self.take_in(ground, from, *hop, whole);
             }
-            Err(NotAdmitted::For(why)) => refuse_for_good(ground, from, &hop, *why),
-            Err(NotAdmitted::Elsewhere(whither)) => send_elsewhere(ground, from, &hop, whither),
+            Err(NotHere::For(why)) => refuse_for_good(ground, from, &hop, *why),
+            Err(NotHere::Elsewhere(whither)) => send_elsewhere(ground, from, &hop, whither),
         }
     }
 
-    fn admit(&self, ground: &Ground, from: &NodeRef, hop: &Hop) -> Result<(), NotAdmitted> {
+    fn admit(&self, ground: &Ground, from: &NodeRef, hop: &Hop) -> Result<(), NotHere> {
         let policy = &ground.policy;
         check_identity(hop)?;
         ground.check_remembered(&hop.key, from.id, hop.age_us)?;
@@ -95,10 +83,7 @@ impl Chains {
         }
         let proxied = policy.chaining_proxy && !ground.directory.serves(&hop.service);
         if hop.gather == 0 && !proxied {
-            ground.directory.find(ground.now, &hop.service, &hop.function).map_err(|why| match why {
-                NotHere::Elsewhere(whither) => NotAdmitted::Elsewhere(whither),
-                NotHere::NoFunction(why) => NotAdmitted::For(why),
-            })?;
+            ground.directory.find(ground.now, &hop.service, &hop.function)?;
         }
         self.check_room(ground, from.id)?;
         let stacked: usize = hop.stack.iter().map(|frame| frame.continuation_bytes as usize).sum();
@@ -194,7 +179,7 @@ impl Chains {
             phase: Phase::Suspended(suspended),
             calls: Outstanding::default(),
             profile,
-            unreached: None,
+            unreached: Unreached::default(),
             counted_bytes: 0,
             state: state_of(hop, ground),
         })
@@ -223,18 +208,6 @@ impl Chains {
         self.resume_if_ready(ground, session);
     }
 
-    /// The state of a hop that was not accepted does not come: whoever sent it has it, and does about it what is to be done.
-    pub(super) fn drop_headless(&mut self, ground: &mut Ground, session: SessionId) {
-        let Some(activation) = self.get(session) else { return };
-        let (key, from) = (activation.arrived.clone(), activation.before.id);
-        let message = "the chain's state did not arrive; its service function may have run";
-        let why = Exception::new(names::NODE_LOST, Fault::Network, message).outcome_unknown();
-        let why = why.at(&key, &activation.state.path);
-        self.discard(ground, session);
-        let refusal = Message::Refused(key.clone(), why).encode();
-        ground.dedup.refuse(ground.clock.now(), &key, from, refusal, &ground.policy);
-    }
-
     /// Goes on with a suspended chain as soon as result, state and function are all there.
     pub(super) fn resume_if_ready(&mut self, ground: &mut Ground, session: SessionId) {
         let Some(Activation { phase: Phase::Suspended(suspended), .. }) = self.get_mut(session) else { return };
@@ -249,20 +222,18 @@ impl Chains {
         }
         let call = suspended.call;
         match &mut suspended.awaits {
-            Awaits::Result(None, _) => {}
             Awaits::Result(result, service) => {
-                let (result, service) = (result.take(), core::mem::take(service));
-                match result {
-                    Some(Ok(Answer::Chain(sub))) => {
-                        self.push_frame(ground, session, call, service, sub, continuation);
+                let Some(result) = result.take() else { return };
+                let result = match result {
+                    Ok(Answer::Chain(sub)) => {
+                        let service = core::mem::take(service);
+                        return self.push_frame(ground, session, call, service, sub, continuation);
                     }
-                    Some(Ok(Answer::Value(value))) => self.resume(ground, session, call, continuation, Ok(value)),
-                    Some(Ok(Answer::Nothing)) => {
-                        self.resume(ground, session, call, continuation, Ok(Value::null()));
-                    }
-                    Some(Err(why)) => self.resume(ground, session, call, continuation, Err(*why)),
-                    None => {}
-                }
+                    Ok(Answer::Value(value)) => Ok(value),
+                    Ok(Answer::Nothing) => Ok(Value::null()),
+                    Err(why) => Err(*why),
+                };
+                self.resume(ground, session, call, continuation, result);
             }
             Awaits::Branches(count, early) => {
                 let (count, early) = (*count, core::mem::take(early));
@@ -354,20 +325,13 @@ impl Chains {
             phase: Phase::Running,
             calls: Outstanding::default(),
             profile,
-            unreached: None,
+            unreached: Unreached::default(),
             counted_bytes: 0,
         });
         ground.dedup.begin(arrived, ground.me.id, session);
         let limits = plan.limits;
         ground.out.ask(Action::Begin { session, code, input, started_at_ms, seed, limits });
         Ok(())
-    }
-}
-
-/// Its chain may be under way twice: who comes after it on another way is told by that.
-fn note_mark(ground: &mut Ground, from: &NodeRef, hop: &Hop) {
-    if let Some(duplicate) = &hop.duplicate {
-        ground.fences.note(ground.clock.now(), from.id, duplicate, &ground.policy);
     }
 }
 

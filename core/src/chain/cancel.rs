@@ -1,15 +1,13 @@
 //! Stopping a chain (rpc-chains section 6), and letting go of one that is over: along the pointers that it left behind, at every branch.
 
 use alloc::{sync::Arc, vec::Vec};
-use catena_wire::{Branch, ChainId, Message, NodeId, NodeRef, StepKey};
+use catena_wire::{Branch, ChainId, NodeId, NodeRef, StepKey};
 
 use super::{
     Chains,
     activation::{Activation, Phase},
 };
-use crate::{
-    Action, Receipt, SessionId, Time, Urgency, calls::Owner, ground::Ground, memory::StepRecord, outbox::Event,
-};
+use crate::{Action, SessionId, calls::Owner, ground::Ground, memory::StepRecord, outbox::Event};
 
 impl Chains {
     /// Another node says so: the origin itself, one by which the chain came here, or the entry node that can reach its origin.
@@ -91,12 +89,10 @@ impl Chains {
     }
 
     pub(super) fn tell_stopped(&self, ground: &mut Ground, chain: ChainId, mut next: Vec<Arc<NodeRef>>) {
-        next.sort_by_key(|node| node.id);
-        next.dedup_by_key(|node| node.id);
         // The origin has heard it first; an answer on its way there is dropped there.
         next.retain(|node| ![ground.me.id, chain.origin, NodeId(0)].contains(&node.id));
-        for node in next.into_iter().filter(|_| !bug!(ground.policy, CancelNotPassedOn)) {
-            ground.out.send(&node, Message::Cancel(chain), Receipt::None, Urgency::Now);
+        if !bug!(ground.policy, CancelNotPassedOn) {
+            ground.tell_cancelled(chain, next);
         }
     }
 
@@ -109,22 +105,11 @@ impl Chains {
         }
     }
 
-    /// Nobody can be told how this chain ends: its origin has not been reached for `orphan_timeout_us` (rpc-chains section 3.10).
-    pub(super) fn is_orphan(&mut self, ground: &Ground, session: SessionId) -> bool {
-        let (interval_us, timeout_us) = (ground.policy.heartbeat_interval_us, ground.policy.orphan_timeout_us);
-        let Some(activation) = self.get_mut(session) else { return false };
-        // News of a failure may take longer than to the next sign of life: it counts for two.
-        let lately = |(_, last): &(Time, Time)| ground.now.since(*last) <= interval_us.saturating_mul(2);
-        activation.unreached = activation.unreached.filter(lately);
-        activation.unreached.is_some_and(|(since, _)| ground.now.since(since) >= timeout_us)
-    }
-
     /// A sign of life of the chain of this step did not get to its origin.
     pub(crate) fn origin_unreached(&mut self, ground: &Ground, key: &StepKey) {
         for (_, record) in ground.dedup.of_chain(key.chain) {
             if let Some(activation) = record.session().and_then(|session| self.get_mut(session)) {
-                let since = activation.unreached.map_or(ground.now, |(since, _)| since);
-                activation.unreached = Some((since, ground.now));
+                activation.unreached.note(ground.now);
             }
         }
     }

@@ -28,18 +28,23 @@ impl Chains {
     }
 
     fn wake(&mut self, ground: &mut Ground, session: SessionId) {
-        let Some(activation) = self.get(session) else { return };
+        let Some(activation) = self.get_mut(session) else { return };
         if activation.budget_now(ground.now).time_left_us() == 0 {
             let message = format!("no time left, at step {} on {}; allow more time", activation.step, ground.me.name);
             let why = activation.stopped_for(Exception::new(names::DEADLINE_EXCEEDED, Fault::Caller, message));
             return self.end(ground, session, Outcome::Threw(why));
         }
         if matches!(&activation.phase, Phase::Suspended(Suspended { tail_due: Some(due), .. }) if *due <= ground.now) {
-            return self.drop_headless(ground, session);
+            // It was not accepted: whoever sent it has it, and does about it what is to be done.
+            let message = "the chain's state did not arrive; its service function may have run";
+            return self.drop_unknown(ground, session, Fault::Network, message);
         }
         if activation.heartbeat_at <= ground.now {
-            if self.is_orphan(ground, session) {
-                return self.drop_orphan(ground, session);
+            if activation.unreached.is_for_long(ground.now, &ground.policy) {
+                // Nobody can be told how it ends (rpc-chains section 3.10).
+                let message =
+                    format!("{} dropped the chain: for a while it could not reach the origin", ground.me.name);
+                return self.drop_unknown(ground, session, Fault::Node, &message);
             }
             self.beat(ground, session);
         }
@@ -77,14 +82,12 @@ impl Chains {
         self.tell_lines(ground, session);
     }
 
-    /// Its step is remembered as one of which nobody knows any more what came.
-    fn drop_orphan(&mut self, ground: &mut Ground, session: SessionId) {
+    /// It is dropped, and its step remembered as one of which nobody knows any more what came.
+    fn drop_unknown(&mut self, ground: &mut Ground, session: SessionId, fault: Fault, message: &str) {
         let Some(activation) = self.get(session) else { return };
         let (key, from) = (activation.arrived.clone(), activation.before.id);
-        let message = format!("{} dropped the chain: for a while it could not reach the origin", ground.me.name);
-        let why = Exception::new(names::NODE_LOST, Fault::Node, message).outcome_unknown();
-        let why = why.at(&key, &activation.state.path);
-        let refusal = Message::Refused(key.clone(), why).encode();
+        let why = Exception::new(names::NODE_LOST, fault, message).outcome_unknown();
+        let refusal = Message::Refused(key.clone(), why.at(&key, &activation.state.path)).encode();
         self.discard(ground, session);
         ground.dedup.refuse(ground.clock.now(), &key, from, refusal, &ground.policy);
     }

@@ -21,7 +21,7 @@ use crate::{
 impl Chains {
     /// The chain goes where this goes, as soon as it is known where that is.
     pub(super) fn find_and_depart(&mut self, ground: &mut Ground, session: SessionId, cargo: Cargo) {
-        let absent = match ground.directory.known(ground.now, cargo.service()) {
+        let absent = match ground.directory.names.get(ground.now, cargo.service()) {
             Some(Known::At(place)) => {
                 let host = host_of(place, cargo.function());
                 return self.depart(ground, session, cargo, host);
@@ -200,7 +200,7 @@ impl Chains {
             return;
         }
         let service = String::from(hand_off.cargo.service());
-        let place = ground.directory.last_place(&service);
+        let place = ground.directory.names.last_place(&service);
         if place.and_then(|place| place.proxy.as_ref()).is_some_and(|proxy| proxy.id == from) {
             // It is a proxy that hosts no chains for others.
             let why = not_served(&hand_off.to().name, &service);
@@ -210,8 +210,8 @@ impl Chains {
         let spent = activation.budget.take_hop().filter(|_| !hand_off.delivery.may_be_done());
         let renumbered = spent.is_some();
         match hand_off.delivery.elsewhere(&service, renumbered, &ground.policy) {
-            Next::GiveUp(why) => self.take_back(ground, session, why),
-            Next::Seek | Next::SendAgain => {
+            Err(why) => self.take_back(ground, session, why),
+            Ok(()) => {
                 let mut hand_off = hand_off.clone();
                 hand_off.retry_at = None;
                 if let Some(budget) = spent {
@@ -276,7 +276,7 @@ impl Chains {
                 hand_off.retry_at = None;
                 let (step, avoid) = (hand_off.key.step, hand_off.delivery.excluded());
                 self.reset_timer(session);
-                ground.directory.forget(&service);
+                ground.directory.names.forget(&service);
                 ground.directory.lookups.look_up(&mut ground.out, &service, Waiter::Chain(session, step), avoid);
             }
             Next::Seek => {
@@ -345,10 +345,7 @@ impl Chains {
             if bug!(ground.policy, MarkReplaced) {
                 activation.state.duplicate = None;
             }
-            let (awake, by) = (ground.clock.now(), activation.by);
-            let duplicate = activation.state.mark(&hand_off.key, ground.me.id);
-            ground.fences.note(awake, by, duplicate, &ground.policy);
-            ground.fences.give_up(awake, by, hand_off.key.chain, hand_off.nodes(), &ground.policy);
+            go_on_without(ground, activation, &hand_off.key, hand_off.nodes());
         }
         hand_off.delivery.redirect(to, scope);
         self.set_phase(session, Phase::HandingOff(hand_off));
@@ -359,7 +356,7 @@ impl Chains {
         let Some(Phase::HandingOff(hand_off)) = self.set_phase(session, Phase::Waiting) else { return };
         let HandOff { key, cargo, continuation, delivery, fallback, .. } = *hand_off;
         // The name may lead elsewhere next time (design, section 5).
-        let place = ground.directory.forget(cargo.service());
+        let place = ground.directory.names.forget(cargo.service());
         // Whoever hosts no chains for others does not know the services of others.
         let proxy = place.and_then(|place| place.proxy).is_some_and(|proxy| proxy.id == delivery.to().id);
         let no_host = why.name == names::RUNS_NO_GUESTS || (proxy && why.name == names::UNKNOWN_SERVICE);
@@ -382,14 +379,17 @@ impl Chains {
         let why = fallback.filter(|_| !why.unknown).map_or(why, |fallback| *fallback);
         let why = why.calling(cargo.service(), cargo.function()).at(&key, &activation.state.path);
         if why.unknown {
-            // The chain may have gone on there: what its function does now may have been done by its first way.
-            let (awake, by) = (ground.clock.now(), activation.by);
-            let duplicate = activation.state.mark(&key, ground.me.id);
-            ground.fences.note(awake, by, duplicate, &ground.policy);
-            ground.fences.give_up(awake, by, key.chain, delivery.nodes(), &ground.policy);
+            go_on_without(ground, activation, &key, delivery.nodes());
         }
         self.resume(ground, session, cargo.number(), continuation, Err(why));
     }
+}
+
+/// The chain may have gone on from this step at these nodes: what it does from here may have been done by its first way.
+fn go_on_without(ground: &mut Ground, activation: &mut Activation, key: &StepKey, nodes: Vec<Arc<NodeRef>>) {
+    let duplicate = activation.state.mark(key, ground.me.id);
+    ground.note_mark(activation.by, Some(duplicate));
+    ground.give_up(activation.by, key.chain, nodes);
 }
 
 /// The hop as it goes out now: with what is left of the budget.

@@ -45,7 +45,7 @@ impl Chains {
         match ground.dedup.get(key) {
             None => tell(ground, key, Whereabouts::Unknown, seeker),
             Some(StepRecord::Running { session, .. }) => match self.get(*session).cloned() {
-                Some(activation) => self.follow_here(ground, key, &activation, seeker),
+                Some(activation) => self.follow_here(ground, key, &activation),
                 None => tell(ground, key, Whereabouts::Unknown, seeker),
             },
             Some(StepRecord::Done(done)) => {
@@ -66,13 +66,13 @@ impl Chains {
         }
     }
 
-    fn follow_here(&mut self, ground: &mut Ground, key: &StepKey, activation: &Activation, _: &ChainHeader) {
+    fn follow_here(&mut self, ground: &mut Ground, key: &StepKey, activation: &Activation) {
         // The chain knows better where its origin is than whoever asks: what it said is nobody else's.
         let header = &activation.state.header;
         let (at, open): (StepKey, Vec<Branch>) = match &activation.phase {
             Phase::HandingOff(hand_off) => {
                 let to = Some(hand_off.to().clone());
-                return self.left(ground, hand_off.key(), to, activation, hand_off.was_taken());
+                return self.left(ground, &hand_off.key, to, activation, hand_off.was_taken());
             }
             Phase::Merging(merging) => (merging.at.clone(), merging.open_branches()),
             _ => (activation.key(), Vec::new()),

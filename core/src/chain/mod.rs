@@ -130,7 +130,7 @@ impl Chains {
         }
         match &activation.phase {
             Phase::HandingOff(hand_off) => {
-                self.handing.insert(hand_off.key().clone(), session);
+                self.handing.insert(hand_off.key.clone(), session);
                 self.handing_to.insert((hand_off.to().id, session));
             }
             Phase::Merging(merging) => drop(self.merging.insert(merging.at.clone(), session)),
@@ -147,8 +147,8 @@ impl Chains {
         match &activation.phase {
             // A chain that was given up as lost and went on may hand over the same step as the one that was not lost after all.
             Phase::HandingOff(hand_off) => {
-                if self.handing.get(hand_off.key()) == Some(&session) {
-                    self.handing.remove(hand_off.key());
+                if self.handing.get(&hand_off.key) == Some(&session) {
+                    self.handing.remove(&hand_off.key);
                 }
                 self.handing_to.remove(&(hand_off.to().id, session));
             }

@@ -4,18 +4,14 @@
 //! It is left when the function says so, when it ends, and when it is suspended.
 
 use alloc::{format, string::String, vec::Vec};
-use catena_wire::{ChainId, Exception, Fault, StepTrace, Value, names};
+use catena_wire::{ChainId, Exception, Fault, Value, names};
 
 use super::{
     Chains,
-    activation::{Activation, Cargo, OpenSet, Outstanding, Over},
+    activation::{Activation, OpenSet, Outstanding, Over},
+    turn::{open_profile, request_of},
 };
-use crate::{
-    GuestAsk, GuestCall, GuestRead, Missing, SessionId,
-    calls::{ReplyTo, Request},
-    ground::Ground,
-    outbox::Event,
-};
+use crate::{GuestAsk, GuestCall, GuestRead, Missing, SessionId, calls::ReplyTo, ground::Ground, outbox::Event};
 
 impl Chains {
     /// What the guest did about its sets in this turn.
@@ -38,23 +34,11 @@ impl Chains {
         }
     }
 
-    /// Each costs a hop, so that no function can go on asking for ever.
-    fn take_hop(&mut self, ground: &mut Ground, session: SessionId, call: &GuestCall) -> Option<&mut Activation> {
-        let activation = self.get_mut(session)?;
-        activation.step = activation.step.saturating_add(1);
-        let Some(budget) = activation.budget_now(ground.now).take_hop() else {
-            self.out_of_hops(ground, session, &Cargo::Call(call.clone()));
-            return None;
-        };
-        activation.set_budget(ground.now, budget);
-        activation.calls.out.insert(call.call);
-        self.get_mut(session)
-    }
-
     fn ask(&mut self, ground: &mut Ground, session: SessionId, ask: GuestAsk) {
         let GuestAsk { number, call } = ask;
         let Some(activation) = self.take_hop(ground, session, &call) else { return };
         let (set, max) = (call.call, ground.policy.sets_per_chain_max);
+        activation.calls.out.insert(set);
         activation.calls.reads.insert(set, set);
         if activation.calls.sets.len() >= max || activation.calls.sets.contains_key(&set) {
             let message = format!(
@@ -63,20 +47,12 @@ impl Chains {
             let why = Exception::new(names::LIMIT_EXCEEDED, Fault::Guest, message).at_line(call.line, call.column);
             return self.settle(ground, session, set, Err(why));
         }
-        let traced = activation.state.trace.is_some();
-        if let Some(profile) = ground.profile(traced, activation.step, &call.service, &call.function) {
-            let params_bytes = call.params.len_bytes() as u64;
-            activation.calls.profiles.insert(set, StepTrace { params_bytes, in_place: true, ..*profile });
-        }
+        open_profile(ground, activation, &call);
         let budget = activation.lend_to_set(ground.now);
         let id = ChainId { origin: ground.me.id, number };
-        activation.calls.sets.insert(set, OpenSet::new(id, set, budget.hops_left()));
-        let (key, credentials) = (Some(activation.key()), activation.state.header.credentials.clone());
-        let duplicate = activation.state.duplicate.clone();
-        let GuestCall { service, function, params, .. } = call;
-        let (by, reply_to) = (activation.by, ReplyTo::Nobody(activation.chain()));
-        let request = Request::new(by, reply_to, service, function, params, ground.now, budget);
-        let request = Request { key, credentials, duplicate, ..request };
+        let open = OpenSet::new(id, activation.step, set, budget.hops_left());
+        activation.calls.sets.insert(set, open);
+        let request = request_of(activation, ReplyTo::Nobody(activation.chain()), call, ground.now, budget);
         ground.out.tell(Event::Ask { session, set, number, request });
     }
 
@@ -99,9 +75,9 @@ impl Chains {
         };
         let (service, function, params) = (String::new(), String::new(), Value::null());
         let call = GuestCall { call: read.call, service, function, params, line: 0, column: 0 };
-        if self.take_hop(ground, session, &call).is_some() {
-            self.settle(ground, session, read.call, Err(why));
-        }
+        let Some(activation) = self.take_hop(ground, session, &call) else { return };
+        activation.calls.out.insert(read.call);
+        self.settle(ground, session, read.call, Err(why));
     }
 
     /// The function wants no more of it: what still works on it is cancelled. A read that is out is not settled.
@@ -167,12 +143,13 @@ impl Chains {
         rights: usize,
     ) {
         let Some(activation) = self.get_mut(session) else { return };
-        let (key, path) = (activation.key(), activation.state.path.clone());
+        let Some(step) = activation.calls.sets.get(&set).map(|open| open.step) else { return };
+        let failed = failure.is_some();
+        let why = failure.or_else(|| Missing::exception_of(&missing)).map(|why| activation.behind(step, why));
         let Some(open) = activation.calls.sets.get_mut(&set) else { return };
-        let over = Over::new(missing, failure.map(|why| why.at(&key, &path)));
         let spent = u32::try_from(rights.saturating_sub(1)).unwrap_or(u32::MAX);
-        let left = over.is_complete().then(|| open.lent.saturating_sub(spent));
-        open.end(over);
+        let left = why.is_none().then(|| open.lent.saturating_sub(spent));
+        open.end(Over { missing, why, failed });
         if let Some(left) = left {
             activation.take_back_from_set(left);
         }

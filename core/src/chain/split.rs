@@ -8,10 +8,7 @@ use super::{
     Chains,
     activation::{Activation, Awaits, Cargo, ChainState, Merging, Outstanding, Phase, Recording, Suspended},
 };
-use crate::{
-    GuestSplit, RetryScope, SessionId,
-    ground::{Ground, overloaded},
-};
+use crate::{GuestSplit, RetryScope, SessionId, ground::Ground};
 
 impl Chains {
     /// A split that a guest asked for: it moves to the merge host if it is `lone`, and its function waits for nothing else.
@@ -55,7 +52,7 @@ impl Chains {
         if self.has_room_for(ground, activation.by, split.count as usize) {
             return Ok(());
         }
-        Err(overloaded(&ground.me.name, "chains", ground.policy.activations_max))
+        Err(ground.overloaded("chains", ground.policy.activations_max))
     }
 
     fn has_room_for(&self, ground: &Ground, by: NodeId, branches: usize) -> bool {
@@ -149,7 +146,7 @@ impl Chains {
             match room {
                 true => self.resume_if_ready(ground, session),
                 false => {
-                    let why = overloaded(&ground.me.name, "chains", ground.policy.activations_max);
+                    let why = ground.overloaded("chains", ground.policy.activations_max);
                     self.end(ground, session, Outcome::Threw(why));
                 }
             }

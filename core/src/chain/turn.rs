@@ -1,13 +1,11 @@
 //! What a guest did in its turn, and where its calls go.
 
 use alloc::{boxed::Box, format, vec::Vec};
-use catena_wire::{
-    BlobBytes, Brought, Exception, Fault, Mode, NodeRef, Outcome, PATH_HOSTS_MAX, StepKey, StepTrace, Value, names,
-};
+use catena_wire::{BlobBytes, Brought, Budget, Exception, Fault, Mode, NodeRef, Outcome, StepTrace, Value, names};
 
 use super::{
     Chains,
-    activation::{Awaits, Cargo, Phase, Suspended},
+    activation::{Activation, Awaits, Cargo, Phase, Suspended},
 };
 use crate::{
     Action, Answer, GuestCall, GuestSplit, Instance, SessionId, Time, Turn,
@@ -77,12 +75,11 @@ impl Chains {
             return;
         };
         let waits_for = activation.calls.out.len() + calls.len() + splits.len();
-        activation.calls.out.extend(calls.iter().map(|call| call.call).chain(splits.iter().map(|split| split.call)));
-        // A guest may number its calls alike; they count all the same.
-        let out = activation.calls.out.len().max(calls.len() + splits.len());
-        if let Err(why) = check_count(out, ground.policy.calls_per_chain_max, &calls) {
+        if let Err(why) = check_count(waits_for, ground.policy.calls_per_chain_max, &calls) {
+            let why = activation.stopped_for(why);
             return self.finish(ground, session, Outcome::Threw(why));
         }
+        activation.calls.out.extend(splits.iter().map(|split| split.call));
         // Whoever reads a set waits for that too.
         let lone = waits_for == 1 && activation.calls.sets.is_empty();
         let split = if splits.len() == 1 { splits.pop() } else { None };
@@ -114,7 +111,7 @@ impl Chains {
         match activation.state.header.mode {
             Mode::Chain => true,
             Mode::Interactive => false,
-            Mode::Adaptive => ground.directory.last_place(&call.service).is_none_or(|place| {
+            Mode::Adaptive => ground.directory.names.last_place(&call.service).is_none_or(|place| {
                 let target = [call.service.as_str(), "/", call.function.as_str()].concat();
                 ground.directory.placement.moving_is_quicker(activation.state.code, place.node.id, &target)
             }),
@@ -125,37 +122,45 @@ impl Chains {
     /// of its own it is lent so many hops, and brings back what it has not spent.
     fn call_beside(&mut self, ground: &mut Ground, session: SessionId, call: GuestCall, lent: u32, awaited: bool) {
         let lent = if ground.directory.may_answer_with_chain(&call.service, &call.function) { lent } else { 0 };
-        let Some(activation) = self.get_mut(session) else { return };
-        activation.step = activation.step.saturating_add(1);
-        let (step, budget) = (activation.step, activation.budget_now(ground.now).take_hop());
-        let Some(budget) = budget else {
-            return self.out_of_hops(ground, session, &Cargo::Call(call));
-        };
-        activation.set_budget(ground.now, budget);
+        let Some(activation) = self.take_hop(ground, session, &call) else { return };
         let lent = activation.lend(ground.now, lent);
-        let traced = activation.state.trace.is_some();
-        if let Some(profile) = ground.profile(traced, step, &call.service, &call.function) {
-            let params_bytes = call.params.len_bytes() as u64;
-            activation.calls.profiles.insert(call.call, StepTrace { params_bytes, in_place: true, ..*profile });
-        }
-        let (key, credentials) = (Some(activation.key()), activation.state.header.credentials.clone());
-        let duplicate = activation.state.duplicate.clone();
-        let reply_to = match awaited {
-            true => ReplyTo::Guest { session, call: call.call, step },
-            false => ReplyTo::Nobody(activation.chain()),
+        open_profile(ground, activation, &call);
+        let reply_to = if awaited {
+            activation.calls.out.insert(call.call);
+            ReplyTo::Guest { session, call: call.call, step: activation.step }
+        } else {
+            ReplyTo::Nobody(activation.chain())
         };
-        let (by, GuestCall { service, function, params, .. }) = (activation.by, call);
-        let request = Request::new(by, reply_to, service, function, params, ground.now, lent);
-        ground.out.tell(Event::Call(Request { key, credentials, duplicate, ..request }));
+        ground.out.tell(Event::Call(request_of(activation, reply_to, call, ground.now, lent)));
     }
 
-    /// Ends the chain, whatever its function would do about it: it may be in a loop.
+    /// A step is made from here. Each costs a hop, so that no function can go on asking for ever.
+    pub(super) fn take_hop(
+        &mut self,
+        ground: &mut Ground,
+        session: SessionId,
+        call: &GuestCall,
+    ) -> Option<&mut Activation> {
+        let activation = self.get_mut(session)?;
+        activation.step = activation.step.saturating_add(1);
+        let Some(budget) = activation.budget_now(ground.now).take_hop() else {
+            self.out_of_hops(ground, session, &Cargo::Call(call.clone()));
+            return None;
+        };
+        activation.set_budget(ground.now, budget);
+        self.get_mut(session)
+    }
+
+    /// Ends the chain, whatever its function would do about it: it may be in a loop. This step is not made; what is out beside it stops.
     pub(super) fn out_of_hops(&mut self, ground: &mut Ground, session: SessionId, cargo: &Cargo) {
+        let Some(activation) = self.get_mut(session) else { return };
+        activation.calls.out.remove(&cargo.number());
         let (line, column) = cargo.position();
         let message = "the chain has made all the calls that its hop budget allows; give it more, or look for a loop";
         let why = Exception::new(names::HOP_BUDGET_EXCEEDED, Fault::Guest, message)
             .calling(cargo.service(), cargo.function())
             .at_line(line, column);
+        let why = activation.stopped_for(why);
         self.end(ground, session, Outcome::Threw(why));
     }
 
@@ -169,6 +174,7 @@ impl Chains {
             return self.out_of_hops(ground, session, &Cargo::Call(call));
         };
         activation.set_budget(ground.now, budget);
+        activation.calls.out.insert(call.call);
         self.find_and_depart(ground, session, Cargo::Call(call));
     }
 
@@ -190,8 +196,7 @@ impl Chains {
                 // The lines first: they come before what is said to the result.
                 self.carry(ground, session, Some(step), brought.console);
                 let Some(activation) = self.get(session) else { return };
-                let at = |why: Exception| why.at(&StepKey { step, ..activation.key() }, &activation.state.path);
-                let result = result.map_err(at);
+                let result = result.map_err(|why| activation.behind(step, why));
                 self.settle(ground, session, call, result);
             }
             _ => {
@@ -199,8 +204,8 @@ impl Chains {
                 let Some(activation) = self.get_mut(session) else { return };
                 activation.note_service(brought.service_us, brought.blobs);
                 // Of a call that is made from here, not the step by which the chain came.
-                let at = |why: Exception| Box::new(why.at(&activation.key(), &activation.state.path));
-                let result = result.map(Answer::Value).map_err(at);
+                let behind = |why| Box::new(activation.behind(activation.step, why));
+                let result = result.map(Answer::Value).map_err(behind);
                 let Phase::Suspended(Suspended { awaits: Awaits::Result(awaited, _), .. }) = &mut activation.phase
                 else {
                     return;
@@ -209,25 +214,6 @@ impl Chains {
                 self.resume_if_ready(ground, session);
             }
         }
-    }
-
-    /// The path of an exception from elsewhere continues that of the chain that called.
-    pub(crate) fn behind(&self, to: &ReplyTo, mut why: Exception) -> Exception {
-        let (session, step) = match to {
-            ReplyTo::Guest { session, step, .. } => (session, Some(*step)),
-            ReplyTo::Suspended(session) => (session, None),
-            _ => return why,
-        };
-        let Some(activation) = self.get(*session) else { return why };
-        let path = &activation.state.path;
-        let room = PATH_HOSTS_MAX.saturating_sub(path.len());
-        // What ran on its own, here, began at the host at which the chain is.
-        let here = usize::from(path.last() == why.path.first());
-        let beyond = why.path.into_iter().skip(here).take(room);
-        why.path = path.iter().cloned().chain(beyond).collect();
-        why.step = step.unwrap_or(activation.step);
-        why.branch.clone_from(&activation.arrived.branch);
-        why
     }
 
     /// That the function may answer with a chain is known only now that its place is.
@@ -308,14 +294,36 @@ impl Chains {
         let traced = activation.state.trace.is_some();
         activation.profile = ground.profile(traced, activation.step, &call.service, &call.function);
         let (reply_to, budget) = (ReplyTo::Suspended(session), activation.lend_all(ground.now, may_chain));
-        let credentials = activation.state.header.credentials.clone();
-        let (key, duplicate) = (Some(activation.key()), activation.state.duplicate.clone());
-        let by = activation.by;
         activation.calls.out.clear();
         let awaits = Awaits::Result(None, call.service.clone());
-        self.set_phase(session, Phase::Suspended(Suspended::here(call.call, continuation, awaits)));
-        let request = Request::new(by, reply_to, call.service, call.function, call.params, ground.now, budget);
-        ground.out.tell(Event::Call(Request { key, credentials, duplicate, ..request }));
+        let suspended = Suspended::here(call.call, continuation, awaits);
+        let request = request_of(activation, reply_to, call, ground.now, budget);
+        self.set_phase(session, Phase::Suspended(suspended));
+        ground.out.tell(Event::Call(request));
+    }
+}
+
+/// A call that a chain makes from where it is.
+pub(super) fn request_of(
+    activation: &Activation,
+    reply_to: ReplyTo,
+    call: GuestCall,
+    now: Time,
+    budget: Budget,
+) -> Request {
+    let GuestCall { service, function, params, .. } = call;
+    let (key, credentials) = (Some(activation.key()), activation.state.header.credentials.clone());
+    let duplicate = activation.state.duplicate.clone();
+    let request = Request::new(activation.by, reply_to, service, function, params, now, budget);
+    Request { key, credentials, duplicate, ..request }
+}
+
+/// The profile of such a call, while it runs.
+pub(super) fn open_profile(ground: &Ground, activation: &mut Activation, call: &GuestCall) {
+    let traced = activation.state.trace.is_some();
+    if let Some(profile) = ground.profile(traced, activation.step, &call.service, &call.function) {
+        let params_bytes = call.params.len_bytes() as u64;
+        activation.calls.profiles.insert(call.call, StepTrace { params_bytes, in_place: true, ..*profile });
     }
 }
 

@@ -1,5 +1,5 @@
 //! Small collections that every part uses: deadlines in order, values by number, numbered answers, what is remembered for a while,
-//! and how much each peer has of something.
+//! how much each peer has of something, and how long one has not been reached.
 
 mod awake;
 mod expiring;
@@ -8,6 +8,7 @@ mod numbered;
 mod shares;
 mod tally;
 mod timers;
+mod unreached;
 
 pub(crate) use awake::AwakeClock;
 pub(crate) use expiring::Expiring;
@@ -16,3 +17,4 @@ pub(crate) use numbered::Numbered;
 pub(crate) use shares::Shares;
 pub(crate) use tally::{Taken, Tally};
 pub(crate) use timers::Timers;
+pub(crate) use unreached::Unreached;

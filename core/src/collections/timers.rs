@@ -34,6 +34,15 @@ impl<K: Ord + Copy> Timers<K> {
         }
     }
 
+    pub(crate) fn retain(&mut self, keep: impl Fn(&K) -> bool) {
+        self.by_key.retain(|key, _| keep(key));
+        self.by_time.retain(|(_, key)| keep(key));
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_key.len()
+    }
+
     pub(crate) fn at(&self, key: &K) -> Option<Time> {
         self.by_key.get(key).copied()
     }

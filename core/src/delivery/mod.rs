@@ -121,9 +121,12 @@ impl Delivery {
 
     /// The node does not serve it, or no longer, and did nothing. It may serve it again: it is asked again for this only if no copy of it can
     /// still be on its way there, since that would then be done as well. `renumbered`: it goes on as another step, of which there is no copy yet.
-    pub(crate) fn elsewhere(&mut self, service: &str, renumbered: bool, policy: &Policy) -> Next {
+    ///
+    /// # Errors
+    /// Why it is given up; else it is looked for.
+    pub(crate) fn elsewhere(&mut self, service: &str, renumbered: bool, policy: &Policy) -> Result<(), Exception> {
         if self.knowledge == Knowledge::Done {
-            return Next::GiveUp(self.conclude(lost(&self.to.name)));
+            return Err(self.conclude(lost(&self.to.name)));
         }
         let only_copy = self.attempts <= 1 && self.knowledge == Knowledge::NothingDone && self.excluded.is_empty();
         if only_copy || renumbered {
@@ -136,9 +139,9 @@ impl Delivery {
         if self.moves > policy.moves_followed_max {
             let message =
                 format!("{service} moved {} times while it was called; nothing was done; run again", self.moves);
-            return Next::GiveUp(self.conclude(Exception::new(names::NODE_UNREACHABLE, Fault::Network, message)));
+            return Err(self.conclude(Exception::new(names::NODE_UNREACHABLE, Fault::Network, message)));
         }
-        Next::Seek
+        Ok(())
     }
 
     /// It did not get through. `remembered`: the node knows a repetition for one.

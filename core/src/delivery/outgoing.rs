@@ -60,7 +60,7 @@ impl Outgoing {
 
     /// It has just gone out for the first time. False if there is no room to keep it.
     pub(crate) fn keep(&mut self, now: Time, key: Key, parcel: Parcel, policy: &Policy) -> bool {
-        let bytes = bytes_of(&parcel.message);
+        let bytes = parcel.message.bytes();
         if !self.has_room(bytes, policy) {
             return false;
         }
@@ -107,7 +107,7 @@ impl Outgoing {
         self.timers.clear(parcel.number);
         self.keys.remove(&parcel.number);
         self.by_node.remove(&(parcel.to.id, parcel.number));
-        self.bytes -= bytes_of(&parcel.message);
+        self.bytes -= parcel.message.bytes();
         Some(parcel)
     }
 
@@ -149,16 +149,12 @@ impl Outgoing {
             parcel.attempts = parcel.attempts.saturating_add(1);
             let pauses = u64::from(parcel.attempts.saturating_sub(QUICK_ATTEMPTS)).max(1);
             let pause_us = policy.accept_timeout_us.max(1).saturating_mul(pauses);
+            // Not after the time at which it is dropped.
+            self.timers.set(number, now.after(pause_us).min(parcel.until.max(now.after(1))));
             due.push((key, parcel.clone()));
-            self.timers.set(number, now.after(pause_us).min(due_by(due.last(), now)));
         }
         due
     }
-}
-
-/// Not after the time at which it is dropped.
-fn due_by(last: Option<&(Key, Parcel)>, now: Time) -> Time {
-    last.map_or(now.after(1), |(_, parcel)| parcel.until.max(now.after(1)))
 }
 
 impl Parcel {
@@ -181,8 +177,4 @@ impl Parcel {
     pub(crate) fn with(self, message: Encoded) -> Self {
         Self { message, ..self }
     }
-}
-
-fn bytes_of(message: &Encoded) -> usize {
-    message.head.len() + message.tail.len()
 }

@@ -13,7 +13,7 @@ use alloc::{
 };
 use catena_wire::{Exception, Fault, Kinds, NodeId, Whither, names as exceptions};
 
-use crate::{Instance, Policy, RetryScope, Time, collections::Expiring, outbox::Outbox};
+use crate::{Policy, RetryScope, Time, collections::Expiring, outbox::Outbox};
 use lookups::Lookups;
 pub(crate) use lookups::{Lookup, Waiter};
 pub(crate) use names::Known;
@@ -38,20 +38,26 @@ enum Left {
     To(Whither),
 }
 
-/// Why a function cannot be called here.
+/// Why something is not done here.
 #[derive(Debug)]
 pub(crate) enum NotHere {
     /// Its service is not here.
     Elsewhere(Whither),
-    /// The service is here, and has no such function.
-    NoFunction(Box<Exception>),
+    /// Nor is it to be done elsewhere.
+    For(Box<Exception>),
+}
+
+impl From<Exception> for NotHere {
+    fn from(why: Exception) -> Self {
+        Self::For(Box::new(why))
+    }
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Directory {
     services: BTreeMap<String, Served>,
     left: Expiring<String, Left>,
-    names: Names,
+    pub(crate) names: Names,
     pub(crate) lookups: Lookups,
     pub(crate) placement: Placement,
 }
@@ -125,15 +131,14 @@ impl Directory {
         }
         let known = functions.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
         let message = format!("{service} has no function {function}; it has {known}");
-        let why = Exception::new(exceptions::UNKNOWN_FUNCTION, Fault::Caller, message);
-        Err(NotHere::NoFunction(Box::new(why)))
+        Err(Exception::new(exceptions::UNKNOWN_FUNCTION, Fault::Caller, message).into())
     }
 
     /// The same for whoever cannot be sent elsewhere.
     pub(crate) fn check(&self, host: &str, service: &str, function: &str) -> Result<(), Exception> {
         self.find(Time::default(), service, function).map_err(|why| match why {
             NotHere::Elsewhere(_) => not_served(host, service),
-            NotHere::NoFunction(why) => *why,
+            NotHere::For(why) => *why,
         })
     }
 
@@ -148,36 +153,6 @@ impl Directory {
         let served = self.services.get(service).map(|served| &served.kinds);
         let kinds = served.or_else(|| self.names.last_place(service).map(|place| &place.kinds));
         kinds.is_some_and(|kinds| kinds.chaining.iter().any(|known| known == function))
-    }
-
-    pub(crate) fn learn(&mut self, service: &str, place: Instance, policy: &Policy) {
-        self.names.learn(service, place, policy);
-    }
-
-    pub(crate) fn absent(&mut self, now: Time, service: &str, why: Exception, policy: &Policy) {
-        self.names.absent(now, service, why, policy);
-    }
-
-    pub(crate) fn shorten(&mut self, service: &str, end: Time) {
-        self.names.shorten(service, end);
-    }
-
-    pub(crate) fn known(&self, now: Time, service: &str) -> Option<&Known> {
-        self.names.get(now, service)
-    }
-
-    /// Where it was, when it was last looked up.
-    pub(crate) fn last_place(&self, service: &str) -> Option<&Instance> {
-        self.names.last_place(service)
-    }
-
-    pub(crate) fn forget(&mut self, service: &str) -> Option<Instance> {
-        self.names.forget(service)
-    }
-
-    /// It is not at that node, or no longer.
-    pub(crate) fn forget_at(&mut self, service: &str, node: NodeId) -> bool {
-        self.names.forget_at(service, node)
     }
 
     /// Another run of it, or another node, may serve by now what it served: that is asked again.

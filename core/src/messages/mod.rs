@@ -91,7 +91,8 @@ pub struct Messages<H, W, B> {
     held: AllHeld<H, W>,
     /// How often the other end of a link could not map what it was lent.
     not_mapped: BTreeMap<u64, u32>,
-    counts: MessageCounts,
+    /// What became of messages so far. What became of their bytes, whoever drives this counts.
+    pub counts: MessageCounts,
 }
 
 impl<H, W, B: Clone> Messages<H, W, B> {
@@ -224,26 +225,6 @@ impl<H, W, B: Clone> Messages<H, W, B> {
         self.counts.answered_long += 1;
     }
 
-    /// A buffer was lent to a partner on this host.
-    pub const fn note_lent(&mut self) {
-        self.counts.lent += 1;
-    }
-
-    /// A partner's buffer was read without asking it.
-    pub const fn note_read_near(&mut self) {
-        self.counts.read_near += 1;
-    }
-
-    /// An answer was put into a return buffer so.
-    pub const fn note_returned_near(&mut self) {
-        self.counts.returned_near += 1;
-    }
-
-    /// A call or result of a partner's was taken from memory that it lent.
-    pub const fn note_carried_here(&mut self) {
-        self.counts.carried_here += 1;
-    }
-
     /// Whether the other end of a link maps what is lent to it, as far as is known: one that said too often that it cannot is not asked again.
     #[must_use]
     pub fn maps(&self, link: u64) -> bool {
@@ -255,17 +236,6 @@ impl<H, W, B: Clone> Messages<H, W, B> {
         let ended = self.held.not_mapped(from, link, number, &self.policy)?;
         *self.not_mapped.entry(link).or_default() += 1;
         Some(ended)
-    }
-
-    /// A short message found no room in the link.
-    pub const fn note_not_sent(&mut self) {
-        self.counts.not_sent += 1;
-    }
-
-    /// What became of messages so far.
-    #[must_use]
-    pub const fn counts(&self) -> MessageCounts {
-        self.counts
     }
 
     /// Messages that wait in mailboxes, messages that something is held for, and how many bytes that is.

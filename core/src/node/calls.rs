@@ -50,7 +50,8 @@ impl Node {
             let catch = catch.zip(request.budget.take_hop());
             let result = match (ended.outcome, catch) {
                 (Outcome::Done(value), _) => Ok(value),
-                (Outcome::Threw(why), None) => Err(self.chains.behind(&request.reply_to, why)),
+                // As of a chain that joins the one that called.
+                (Outcome::Threw(why), None) => Err(why.calling(&request.service, "")),
                 (Outcome::Threw(why), Some((function, budget))) => {
                     let params = Value::encode(&why);
                     // Not the call that the step was: who remembers that by its key must not answer with its result.
@@ -60,7 +61,7 @@ impl Node {
                     continue;
                 }
             };
-            let (brought, result) = (request.brings(hops_left), request.named(result));
+            let brought = request.brings(hops_left);
             self.settle(request.reply_to, result, brought);
         }
     }
@@ -74,7 +75,6 @@ impl Node {
             self.handed(right, Ok(Arc::new(from.clone())));
             return self.route();
         }
-        let result = result.map_err(|why| self.chains.behind(&request.reply_to, why));
         self.settle(request.reply_to, result, brought);
     }
 

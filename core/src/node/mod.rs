@@ -84,7 +84,7 @@ impl Node {
     /// Learns, unasked, where a service is. Later news replaces earlier.
     pub fn learn(&mut self, service: &str, place: Instance) {
         let Ground { directory, policy, .. } = &mut self.ground;
-        directory.learn(service, place, policy);
+        directory.names.learn(service, place, policy);
     }
 
     /// Whether it is known where this service is.
@@ -96,7 +96,7 @@ impl Node {
     /// Where this service is, if that is known.
     #[must_use]
     pub fn place_of(&self, service: &str) -> Option<&Instance> {
-        match self.ground.directory.known(self.ground.now, service) {
+        match self.ground.directory.names.get(self.ground.now, service) {
             Some(Known::At(place)) => Some(place),
             _ => None,
         }
@@ -104,7 +104,7 @@ impl Node {
 
     /// This service is not at that node, or no longer: it is to be looked up anew.
     pub fn on_not_there(&mut self, service: &str, node: NodeId) {
-        self.ground.directory.forget_at(service, node);
+        self.ground.directory.names.forget_at(service, node);
     }
 
     /// How far a node is, as measured.

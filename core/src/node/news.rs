@@ -72,10 +72,10 @@ impl Node {
             let Ground { directory, policy, .. } = &mut node.ground;
             let Some(Lookup { service, avoid, waiters, .. }) = directory.lookups.answered(lookup) else { return };
             match &place {
-                Ok(place) => directory.learn(&service, place.clone(), policy),
+                Ok(place) => directory.names.learn(&service, place.clone(), policy),
                 // That nobody else serves it does not say that nobody does.
                 Err(why) if avoid.is_empty() && why.name == names::UNKNOWN_SERVICE => {
-                    directory.absent(now, &service, why.clone(), policy)
+                    directory.names.absent(now, &service, why.clone(), policy)
                 }
                 Err(_) => {}
             }
@@ -85,12 +85,12 @@ impl Node {
 
     /// What was found for a name may be believed for so long.
     pub fn on_name_ttl(&mut self, now: Time, service: &str, ttl_us: u64) {
-        self.ground.directory.shorten(service, now.after(ttl_us));
+        self.ground.directory.names.shorten(service, now.after(ttl_us));
     }
 
     /// What is known by now of where this name leads is asked anew when it is used next: somebody says that it has changed.
     pub fn on_name_changed(&mut self, service: &str) {
-        self.ground.directory.forget(service);
+        self.ground.directory.names.forget(service);
     }
 
     fn found(&mut self, waiters: Vec<Waiter>, place: &Result<Instance, Exception>) {
@@ -108,7 +108,7 @@ impl Node {
     pub(super) fn moved(&mut self, from: NodeId, service: &str, whither: Whither) {
         let Ground { directory, policy, out, .. } = &mut self.ground;
         let lookup = directory.lookups.moved(service, from);
-        if !directory.forget_at(service, from) && lookup.is_none() {
+        if !directory.names.forget_at(service, from) && lookup.is_none() {
             return;
         }
         let there = match whither {
@@ -118,7 +118,7 @@ impl Node {
         };
         match (there, lookup) {
             (Some(place), lookup) => {
-                directory.learn(service, place.clone(), policy);
+                directory.names.learn(service, place.clone(), policy);
                 self.found(lookup.map(|lookup| lookup.waiters).unwrap_or_default(), &Ok(place));
             }
             (None, Some(lookup)) => {
@@ -145,7 +145,7 @@ impl Node {
             let Ground { directory, policy, clock, me, .. } = &mut node.ground;
             directory.left_for(clock.now(), service, whither.clone(), policy);
             if let Some(entry) = to.filter(|entry| entry.service == service && !directory.serves(service)) {
-                directory.learn(service, Instance::of(entry), policy);
+                directory.names.learn(service, Instance::of(entry), policy);
             }
             // Chains and calls of this node may wait for it as well.
             let me = me.id;

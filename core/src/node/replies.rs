@@ -127,7 +127,7 @@ impl Node {
         let Some(right) = request.right.take() else { return };
         let key = right.key.clone();
         if let Err(why) = self.rights.hold(&mut self.ground, &request, *right) {
-            return self.calls.fail(&mut self.ground, request, why);
+            return self.calls.answer(&mut self.ground, request, Err(why));
         }
         match core::mem::replace(&mut request.reply_to, ReplyTo::Right(key)) {
             ReplyTo::Peer { to, id } => {

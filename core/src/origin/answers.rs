@@ -41,9 +41,7 @@ impl Origin {
         lines: Vec<LogLine>,
         policy: &Policy,
     ) {
-        let Some(started) = self.chains.get_mut(&key.chain.number).filter(|_| key.chain.origin == self.me) else {
-            return;
-        };
+        let Some(started) = self.started(key.chain) else { return };
         let lines = match bug!(policy, LineTwice) {
             true => lines,
             false => started.console.take(&key.branch, first, lines, policy.console_lines_max),

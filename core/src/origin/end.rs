@@ -26,7 +26,7 @@ impl Started {
 impl Origin {
     /// Ends it as cancelled. False if it has ended before.
     pub(crate) fn cancel(&mut self, out: &mut Outbox, chain: ChainId) -> bool {
-        let Some(started) = self.chains.get(&chain.number).filter(|_| chain.origin == self.me) else { return false };
+        let Some(started) = self.started(chain) else { return false };
         let (step, host) = started.liveness.last();
         let message = format!(
             "the chain was cancelled; last heard of at step {step} on {host}; whether that step took effect is unknown"
@@ -38,9 +38,7 @@ impl Origin {
 
     /// What a node knows of a step of a chain that is being looked for.
     pub(crate) fn on_located(&mut self, key: &StepKey, host: &str, whereabouts: Whereabouts) {
-        let Some(started) = self.chains.get_mut(&key.chain.number).filter(|_| key.chain.origin == self.me) else {
-            return;
-        };
+        let Some(started) = self.started(key.chain) else { return };
         if started.found.as_ref().is_none_or(|found| found.step <= key.step) {
             started.found = Some(Box::new(Found { step: key.step, by: host.into(), whereabouts }));
         }
@@ -127,24 +125,21 @@ impl Origin {
             let Some(started) = self.chains.get_mut(&number) else { continue };
             let chain = ChainId { origin: self.me, number };
             let hosts = started.liveness.hosts();
-            let why = if started.deadline <= now {
-                late(started)
-            } else {
-                match started.liveness.silence(now, policy) {
-                    Some(Silence::Lost { retransmissions, step, host }) => {
-                        lost(started, policy, retransmissions, step, &host)
-                    }
-                    Some(Silence::Retransmit { last }) => {
+            let in_time = started.deadline > now;
+            let silence = if in_time { started.liveness.silence(now, policy) } else { None };
+            let why = match silence {
+                Some(Silence::Lost { retransmissions, step, host }) => {
+                    lost(started, policy, retransmissions, step, &host)
+                }
+                None if !in_time => late(started),
+                again => {
+                    if let Some(Silence::Retransmit { last }) = again {
                         started.found = None;
                         overdue.silent.push(chain);
                         overdue.sought.extend(last.then_some(chain));
-                        self.timers.set(number, started.wakes_at());
-                        continue;
                     }
-                    None => {
-                        self.timers.set(number, started.wakes_at());
-                        continue;
-                    }
+                    self.timers.set(number, started.wakes_at());
+                    continue;
                 }
             };
             overdue.lost.push((chain, hosts));

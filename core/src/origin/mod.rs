@@ -184,11 +184,14 @@ impl Origin {
 
     /// The chain was last heard of at this step, at this node.
     pub(crate) fn heard_at(&mut self, key: &StepKey, node: &Arc<NodeRef>) {
-        if key.chain.origin == self.me
-            && let Some(started) = self.chains.get_mut(&key.chain.number)
-        {
+        if let Some(started) = self.started(key.chain) {
             started.liveness.heard_at(key, node);
         }
+    }
+
+    /// A chain that was begun here and has not ended.
+    fn started(&mut self, chain: ChainId) -> Option<&mut Started> {
+        self.chains.get_mut(&chain.number).filter(|_| chain.origin == self.me)
     }
 
     /// A sign of life of a branch; `open` are the branches that it has split into and waits for, if it says so.
@@ -201,7 +204,7 @@ impl Origin {
         policy: &Policy,
     ) -> Option<&mut Started> {
         let number = key.chain.number;
-        let started = self.chains.get_mut(&number).filter(|_| key.chain.origin == self.me)?;
+        let started = self.started(key.chain)?;
         let silent_at = now.after(policy.heartbeat_timeout_us);
         started.liveness.seen(key, host, open, silent_at);
         if bug!(policy, BusyBranchSpeaks) {

@@ -6,7 +6,7 @@ use catena_wire::{
 };
 
 use super::flow::part_of;
-use crate::{Policy, Receipt, Time, delivery::Parcel, ground::Ground, outbox::Event};
+use crate::{Policy, Receipt, Time, collections::Unreached, delivery::Parcel, ground::Ground, outbox::Event};
 
 /// Why a reply was not sent.
 #[derive(Clone, PartialEq, Debug)]
@@ -94,8 +94,8 @@ pub(super) struct Held {
     /// It ends only because time ran out, or its caller is gone.
     pub(super) late: bool,
     pub(super) beat_at: Time,
-    /// Since when the caller has not been reached, and when that was last found.
-    pub(super) unreached: Option<(Time, Time)>,
+    /// Its caller cannot be reached.
+    pub(super) unreached: Unreached,
 }
 
 impl Held {
@@ -141,13 +141,6 @@ impl Held {
 
     pub(super) fn is_from_caller(&self, from: NodeId) -> bool {
         is_from_caller(&self.right, from)
-    }
-
-    /// Its caller has not been reached for so long that nobody waits any more.
-    pub(super) fn is_orphan(&mut self, now: Time, policy: &Policy) -> bool {
-        let lately = |(_, last): &(Time, Time)| now.since(*last) <= policy.heartbeat_interval_us.saturating_mul(2);
-        self.unreached = self.unreached.filter(lately);
-        self.unreached.is_some_and(|(since, _)| now.since(since) >= policy.orphan_timeout_us)
     }
 
     /// What was to end it by itself has failed. Once time is up, that is why.

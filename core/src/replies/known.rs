@@ -136,7 +136,7 @@ impl Set {
             return false;
         }
         let known = self.rights.entry(child.clone());
-        let known = known.or_insert_with(|| Known::new(String::new(), None, None, silent_at));
+        let known = known.or_insert_with(|| Known::new(String::new(), None, silent_at));
         if let Some(missing) = self.missing.get_mut(child) {
             missing.target.clone_from(&target);
         }
@@ -229,16 +229,11 @@ impl Reader {
 }
 
 impl Known {
-    pub(super) const fn new(
-        target: String,
-        holder: Option<Arc<NodeRef>>,
-        way: Option<Arc<NodeRef>>,
-        silent_at: Time,
-    ) -> Self {
+    pub(super) const fn new(target: String, holder: Option<Arc<NodeRef>>, silent_at: Time) -> Self {
         Self {
             target,
             holder,
-            way,
+            way: None,
             silent_at,
             ended: false,
             lost: false,

@@ -8,15 +8,15 @@ use alloc::{
     vec::Vec,
 };
 use catena_wire::{
-    Branch, Budget, ChainId, DELEGATES_MAX, Delegated, Exception, Fate, Fault, Message, NodeId, NodeRef, Right,
-    RightEnd, StepKey, Value, names,
+    Branch, Budget, ChainId, DELEGATES_MAX, Delegated, Exception, Fate, Fault, NodeId, NodeRef, Right, RightEnd,
+    StepKey, Value, names,
 };
 
 use super::held::{Child, Gather, Held, NotSent, Sent, beat, is_from_caller, send_end, send_replies};
 use crate::{
-    Action, Policy, Receipt, Time, Urgency,
+    Action, Policy, Time,
     calls::{Owner, ReplyTo, Request},
-    collections::{Expiring, Shares, Timers},
+    collections::{Expiring, Shares, Timers, Unreached},
     ground::Ground,
     outbox::Event,
 };
@@ -109,7 +109,7 @@ impl Rights {
             threw: None,
             late: false,
             beat_at,
-            unreached: None,
+            unreached: Unreached::default(),
         };
         if !key.branch.is_root() {
             // Its caller may not know of it yet.
@@ -261,7 +261,7 @@ impl Rights {
     pub(crate) fn took(&mut self, ground: &mut Ground, from: NodeId, key: &StepKey, arrived: u32, read: u32) {
         ground.outgoing.arrived(key, arrived, from);
         let Some(held) = self.held.get_mut(key).filter(|held| held.is_from_caller(from)) else { return };
-        held.unreached = None;
+        held.unreached = Unreached::default();
         while held.read < read.min(held.sent) {
             held.read += 1;
             held.unread_bytes -= held.unread.pop_front().unwrap_or_default();
@@ -313,16 +313,11 @@ impl Rights {
         if bug!(ground.policy, CancelMissesDelegate) {
             return;
         }
-        let nodes: BTreeMap<NodeId, NodeRef> = next
-            .into_iter()
-            .filter_map(|fate| match fate {
-                Fate::Taken(node) if node.id != ground.me.id && node.id != from => Some((node.id, node)),
-                _ => None,
-            })
-            .collect();
-        for node in nodes.into_values() {
-            ground.out.send(&Arc::new(node), Message::Cancel(call), Receipt::None, Urgency::Now);
-        }
+        let others = next.into_iter().filter_map(|fate| match fate {
+            Fate::Taken(node) if node.id != ground.me.id && node.id != from => Some(Arc::new(node)),
+            _ => None,
+        });
+        ground.tell_cancelled(call, others.collect());
     }
 
     fn of_call(&self, call: ChainId) -> impl Iterator<Item = (&StepKey, &Held)> {
@@ -345,8 +340,7 @@ impl Rights {
     /// A sign of life did not get to the caller.
     pub(crate) fn unreached(&mut self, now: Time, key: &StepKey) {
         if let Some(held) = self.held.get_mut(key) {
-            let since = held.unreached.map_or(now, |(since, _)| since);
-            held.unreached = Some((since, now));
+            held.unreached.note(now);
         }
     }
 
@@ -354,7 +348,7 @@ impl Rights {
         while let Some(number) = self.timers.take_due(ground.now) {
             let Some(key) = self.numbers.get(&number).cloned() else { continue };
             let Some(held) = self.held.get_mut(&key) else { continue };
-            if held.deadline <= ground.now || held.is_orphan(ground.now, &ground.policy) {
+            if held.deadline <= ground.now || held.unreached.is_for_long(ground.now, &ground.policy) {
                 self.expire(ground, &key);
                 continue;
             }

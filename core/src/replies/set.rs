@@ -8,8 +8,8 @@ use alloc::{
     vec::Vec,
 };
 use catena_wire::{
-    BRANCHES_MAX, Branch, ChainId, Exception, Fate, Fault, Message, NodeId, NodeRef, Replies, RightEnd, StepKey, Value,
-    Window, names,
+    BRANCHES_MAX, Branch, ChainId, Exception, Fate, Fault, NodeId, NodeRef, Replies, RightEnd, StepKey, Value, Window,
+    names,
 };
 
 use super::{
@@ -17,7 +17,7 @@ use super::{
     known::{Known, Reader, Set},
 };
 use crate::{
-    Action, Receipt, Replied, Time, Urgency,
+    Action, Replied, Time, Urgency,
     calls::Owner,
     collections::{Shares, Tally, Timers},
     ground::Ground,
@@ -88,7 +88,7 @@ impl Sets {
         let root = Branch::root();
         set.tally.await_end(&root);
         // Until somebody has taken the call, the call itself says what becomes of it.
-        set.rights.insert(root, Known::new(target, Some(ground.me.clone()), None, deadline));
+        set.rights.insert(root, Known::new(target, Some(ground.me.clone()), deadline));
         self.timers.set(number, deadline);
         self.shares.add(by);
         self.sets.insert(number, set);
@@ -158,7 +158,7 @@ impl Sets {
                 Fate::Taken(node) => Some(Arc::new(node.clone())),
                 Fate::Failed(_) => None,
             });
-            return stop_at(ground, call, taken.chain([from.clone()]).collect());
+            return ground.tell_cancelled(call, taken.chain([from.clone()]).collect());
         }
         if !self.hear(ground, from, None, &end.key) {
             return;
@@ -284,7 +284,7 @@ impl Sets {
     fn hear(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, host: Option<NodeRef>, key: &StepKey) -> bool {
         if !self.awaits(ground, key.chain) {
             if !bug!(ground.policy, CancelMissesDelegate) {
-                stop_at(ground, key.chain, alloc::vec![from.clone()]);
+                ground.tell_cancelled(key.chain, alloc::vec![from.clone()]);
             }
             if bug!(ground.policy, ReplyAfterEnd) {
                 ground.out.ask(Action::Reply(key.chain, Replied::Replies(alloc::vec![Value::null()])));
@@ -297,7 +297,7 @@ impl Sets {
             self.fail(ground, key.chain, too_many_rights());
             return false;
         }
-        let new = || Known::new(String::new(), None, None, silent_at);
+        let new = || Known::new(String::new(), None, silent_at);
         let known = set.rights.entry(key.branch.clone()).or_insert_with(new);
         if known.way.as_ref().is_none_or(|way| way.id != from.id) {
             let place = |node| (node, key.chain.number, key.branch.clone());
@@ -379,7 +379,7 @@ impl Sets {
         let nodes = open.flat_map(|(_, known)| known.way.iter().chain(&known.holder).cloned()).collect();
         let root = StepKey { chain: call, branch: Branch::root(), step: 0 };
         ground.out.tell(Event::Abandoned(Owner::Right(root)));
-        stop_at(ground, call, nodes);
+        ground.tell_cancelled(call, nodes);
     }
 
     fn remove(&mut self, call: ChainId) -> Option<Set> {
@@ -400,15 +400,6 @@ impl Sets {
 fn by_way(ways: &BTreeSet<(NodeId, u128, Branch)>, node: NodeId) -> impl Iterator<Item = (&u128, &Branch)> {
     let from_it = ways.range((node, 0, Branch::root())..).take_while(move |(way, ..)| *way == node);
     from_it.map(|(_, number, branch)| (number, branch))
-}
-
-/// Nobody waits for this call any more.
-fn stop_at(ground: &mut Ground, call: ChainId, mut nodes: Vec<Arc<NodeRef>>) {
-    nodes.sort_by_key(|node| node.id);
-    nodes.dedup_by_key(|node| node.id);
-    for node in nodes {
-        ground.out.send(&node, Message::Cancel(call), Receipt::None, Urgency::Now);
-    }
 }
 
 fn too_many_rights() -> Exception {

@@ -5,7 +5,7 @@ use alloc::collections::BTreeMap;
 use catena_wire::{NodeId, Rights, SegmentRefusal};
 
 use super::policy::SegmentPolicy;
-use crate::Time;
+use crate::{Time, collections::Shares};
 
 /// What one partner may do with a range of a segment, and how often.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,7 +35,7 @@ struct Held {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Grants {
     by_number: BTreeMap<u64, Held>,
-    per_peer: BTreeMap<NodeId, usize>,
+    shares: Shares,
 }
 
 impl Grants {
@@ -49,9 +49,8 @@ impl Grants {
         policy: &SegmentPolicy,
     ) -> Result<u64, SegmentRefusal> {
         let full = |all: &Self| {
-            let of_peer = |to| all.per_peer.get(&to).copied().unwrap_or_default();
             all.by_number.len() >= policy.grants_max
-                || grant.to.is_some_and(|to| of_peer(to) >= policy.grants_per_peer_max)
+                || grant.to.is_some_and(|to| all.shares.of(to) >= policy.grants_per_peer_max)
         };
         if full(self) {
             self.retain(|held| held.grant.until > now);
@@ -60,7 +59,7 @@ impl Grants {
             return Err(SegmentRefusal::Overloaded);
         }
         if let Some(to) = grant.to {
-            *self.per_peer.entry(to).or_default() += 1;
+            self.shares.add(to);
         }
         self.by_number.insert(as_number, Held { grant, number });
         Ok(as_number)
@@ -110,13 +109,8 @@ impl Grants {
     /// Says whether it was still out.
     pub(super) fn take_back(&mut self, as_number: u64) -> bool {
         let Some(held) = self.by_number.remove(&as_number) else { return false };
-        if let Some(to) = held.grant.to
-            && let Some(count) = self.per_peer.get_mut(&to)
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.per_peer.remove(&to);
-            }
+        if let Some(to) = held.grant.to {
+            self.shares.remove(to);
         }
         true
     }

@@ -194,16 +194,8 @@ impl<M: Clone> Owner<M> {
     }
 
     fn decide(&mut self, now: Time, from: NodeId, message: SegmentMessage) -> Todo<M> {
-        let why = match self.try_decide(now, from, &message) {
-            Ok(todo) => return todo,
-            Err(why) => why,
-        };
-        match message {
-            SegmentMessage::Import(id, _) | SegmentMessage::Attach { id, .. } | SegmentMessage::Reach { id, .. } => {
-                Todo::Answer(SegmentMessage::Refused(id, why))
-            }
-            message => refused(&message, why).map_or(Todo::Nothing, Todo::Answer),
-        }
+        let refused = |why| refused(&message, why).map_or(Todo::Nothing, Todo::Answer);
+        self.try_decide(now, from, &message).unwrap_or_else(refused)
     }
 
     fn try_decide(&mut self, now: Time, from: NodeId, message: &SegmentMessage) -> Result<Todo<M>, SegmentRefusal> {

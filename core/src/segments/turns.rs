@@ -132,9 +132,12 @@ impl AllTurns {
 /// What a request that is refused is answered with; `None`: nothing.
 pub(super) fn refused(message: &SegmentMessage, why: SegmentRefusal) -> Option<SegmentMessage> {
     Some(match message {
-        SegmentMessage::Read { id, .. } | SegmentMessage::Cas { id, .. } | SegmentMessage::Flush(id, _) => {
-            SegmentMessage::Refused(*id, why)
-        }
+        SegmentMessage::Read { id, .. }
+        | SegmentMessage::Cas { id, .. }
+        | SegmentMessage::Flush(id, _)
+        | SegmentMessage::Import(id, _)
+        | SegmentMessage::Attach { id, .. }
+        | SegmentMessage::Reach { id, .. } => SegmentMessage::Refused(*id, why),
         SegmentMessage::Write { turn, .. } => SegmentMessage::NotWritten(*turn, why),
         _ => return None,
     })

@@ -57,7 +57,7 @@ fn a_mailbox_is_bounded_and_a_flood_leaves_room_for_others() {
     assert!(is_queued(machine.deliver(&node(ALICE), to("a"))) && is_queued(machine.deliver(&node(ALICE), to("a"))));
     assert!(!is_queued(machine.deliver(&node(ALICE), to("a"))), "it is full");
     assert!(matches!(machine.deliver(&node(ALICE), to("nobody")), Delivered::Nobody(name) if name == "nobody"));
-    let counts = machine.counts();
+    let counts = machine.counts;
     assert_eq!((counts.received, counts.no_room, counts.nobody_here), (5, 98, 1), "what is dropped is counted");
     assert_eq!(machine.take("a").unwrap().0.id, MALLORY, "in the order in which they came");
     assert!(is_queued(machine.deliver(&node(MALLORY), to("a"))), "what was taken makes room");
@@ -119,7 +119,7 @@ fn an_answer_is_the_partners_and_comes_once() {
     let Delivered::Answers(ended, _) = machine.deliver(&node(ALICE), about(number)) else { panic!() };
     assert_eq!((ended.waiter, ended.outcome), (Some(1), Outcome::Answered));
     assert!(matches!(machine.deliver(&node(ALICE), about(number)), Delivered::Dropped));
-    assert_eq!(machine.counts().late, 2);
+    assert_eq!(machine.counts.late, 2);
     let long = machine.hold(NOW, terms(ALICE, 10), None).unwrap();
     assert!(matches!(machine.deliver(&node(ALICE), about(long)), Delivered::Dropped), "it was no question");
     let number = machine.hold(NOW, asking, Some(2)).unwrap();
@@ -200,11 +200,11 @@ fn a_call_beside_its_link_is_taken_or_goes_by_the_link_or_is_lost_with_it() {
     assert!(machine.on_not_mapped(ALICE, LINK + 1, taken).is_none(), "by another link");
     assert_eq!(machine.on_taken(ALICE, &[taken, taken]).len(), 1);
     assert!(machine.on_not_mapped(ALICE, LINK, taken).is_none(), "it was taken");
-    assert_eq!(machine.counts().carried, 1);
+    assert_eq!(machine.counts.carried, 1);
     let long = machine.hold(NOW, terms(ALICE, 10), None).unwrap();
     assert!(machine.on_not_mapped(ALICE, LINK, long).is_none(), "a long message was not to go by a link");
     assert_eq!(machine.on_taken(ALICE, &[long]).len(), 1);
-    assert_eq!(machine.counts().carried, 1, "nor is it a call");
+    assert_eq!(machine.counts.carried, 1, "nor is it a call");
     for times in 0..4 {
         assert!(machine.maps(LINK), "{times}");
         let number = carried(&mut machine, LINK);
@@ -217,5 +217,5 @@ fn a_call_beside_its_link_is_taken_or_goes_by_the_link_or_is_lost_with_it() {
     let lost = machine.on_link_lost(LINK);
     assert!(lost.len() == 1 && lost[0].outcome == Outcome::LinkLost);
     assert!(machine.on_taken(ALICE, &[number]).is_empty() && machine.maps(LINK), "a new link is another chance");
-    assert_eq!((machine.load(), machine.counts().carried), ((0, 0, 0), 1));
+    assert_eq!((machine.load(), machine.counts.carried), ((0, 0, 0), 1));
 }

@@ -18,21 +18,24 @@ pub(crate) struct Expected {
     pub(crate) answers: u32,
     /// It ran out of hops somewhere, or may have. What then comes of a program with sub-chains depends on whether these are composed.
     pub(crate) strained: bool,
+    /// Whether calls stop at its end, so that nobody knows what they did; `None` if that depends on who is fast.
+    pub(crate) stopped: Option<bool>,
 }
 
 pub(crate) fn expected(program: &[Op], run: u64, hops: u32, services: u8) -> Expected {
-    let mut play = Play { services, answers: 0, strained: false, doubtful: false, beside: 0 };
+    let mut play = Play { services, answers: 0, strained: false, stopped: Some(false), doubtful: false, beside: 0 };
     let mut left = hops;
     let guest = Guest::begin(&Value::encode(&(run, 0_u64)));
     let end = play.chain(program, guest, None, &mut left, true);
     let end = end.map(|value| minicbor::decode(value.as_bytes()).expect("returned")).map_err(|why| why.name);
-    Expected { end, answers: play.answers, strained: play.strained || play.doubtful }
+    Expected { end, answers: play.answers, strained: play.strained || play.doubtful, stopped: play.stopped }
 }
 
 struct Play {
     services: u8,
     answers: u32,
     strained: bool,
+    stopped: Option<bool>,
     /// It may run out of hops, by how they are lent.
     doubtful: bool,
     /// Calls made beside others so far: of a race, all but one may be out for long.
@@ -58,6 +61,7 @@ impl Play {
         };
         let end = loop {
             self.doubtful |= is_short(&turn.calls, *left, queue.len().max(self.beside));
+            let (queued, before) = (queue.len(), self.beside);
             self.beside += turn.calls.len().saturating_sub(1);
             for call in turn.calls {
                 if !self.spend(left) {
@@ -66,6 +70,12 @@ impl Play {
                 queue.push_back(call);
             }
             if self.strained {
+                self.stopped = match queue.len() > queued {
+                    // What it begins as it ends goes on.
+                    true if turn.end.is_none() => Some(true),
+                    // What was begun beside others before may have been answered by now.
+                    _ => (before == 0).then_some(false),
+                };
                 break Err(out_of_hops());
             }
             if let Some(end) = turn.end {

@@ -259,6 +259,9 @@ fn faultless_runs_succeed(plan: &Plan, seen: &Seen) -> Verdict {
         return Err(format!("{came} answers came of {all}, and nothing was at fault"));
     }
     match (&seen.ends[0].0, expected.end) {
+        (Outcome::Threw(why), _) if expected.stopped.is_some_and(|stopped| stopped != why.unknown) => {
+            Err(format!("calls beside it stopped: {:?}, and it says {why:?}", expected.stopped))
+        }
         (Outcome::Done(_), Ok(_)) => Ok(()),
         (Outcome::Threw(why), Err(name)) if why.name == name => Ok(()),
         // Of two that fail side by side, either may be the first.

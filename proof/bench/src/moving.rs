@@ -54,7 +54,8 @@ pub(crate) async fn measure(moves: usize, summary: &mut Summary) -> Result<(), F
     const TOGETHER: usize = 40;
     let server = crate::server::Server::start(&["moving"]).await?;
     let place = Place::new(server.address.as_str());
-    let client = Client::builder("callers").sandbox(mesh::sandbox()?).without_shared_memory().join(place).connect().await?;
+    let client =
+        Client::builder("callers").sandbox(mesh::sandbox()?).without_shared_memory().join(place).connect().await?;
     let _held = Cores::hold([], server.process())?;
     let mut worst = Vec::new();
     for round in 0..=moves {

@@ -37,7 +37,8 @@ pub(crate) async fn measure(sandbox: &Sandbox, rounds: usize, summary: &mut Summ
         servers.push(Server::start(&kind).await?);
     }
     let first = Place::new(servers[0].address.as_str());
-    let client = Client::builder("splits").sandbox(sandbox.clone()).without_shared_memory().join(first).connect().await?;
+    let client =
+        Client::builder("splits").sandbox(sandbox.clone()).without_shared_memory().join(first).connect().await?;
     let (row, split) = (client.javascript("row.js", IN_A_ROW).await?, client.javascript("split.js", SPLIT).await?);
     let targets: Vec<_> = names.iter().map(|name| format!("{name}/take")).collect();
     let round = || async {

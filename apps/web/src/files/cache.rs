@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    io::{self, Read as _},
+    io::{self, Read as _, Seek as _},
     path::Path,
     sync::{
         Arc, Mutex,
@@ -24,6 +24,8 @@ use crate::{bodies::lock, limits::FileLimits, staging::unguessable};
 
 /// Files that are being taken in at one time.
 const LOADS_MAX: usize = 2;
+/// How often a file is read to be taken in that is another when it has been read.
+const READS_MAX: usize = 3;
 
 /// Which version of a file it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -173,14 +175,17 @@ impl Cache {
         .await
     }
 
-    /// Reads a file, and keeps it.
+    /// Reads a file, and keeps it: as it was when it was looked at, or as it is since.
     async fn take_in(&self, name: &str, file: &Arc<std::fs::File>, stamp: Stamp) -> io::Result<Found> {
         let (file, keep, step) = (Arc::clone(file), self.keep.clone(), self.limits.read_bytes);
-        let read = apart(move || match keep {
-            Keep::InSegments(node) => in_segment(&node, &file, stamp, step),
-            _ => in_memory(&file, stamp).map(Kept::Memory),
+        let bytes_max = self.limits.kept_file_bytes_max;
+        let read = apart(move || {
+            read_settled(&file, stamp, bytes_max, |stamp| match &keep {
+                Keep::InSegments(node) => in_segment(node, &file, stamp, step),
+                _ => in_memory(&file, stamp).map(Kept::Memory),
+            })
         });
-        let kept = read.await?;
+        let (kept, stamp) = read.await?;
         let found = Found { stamp, content: kept.content() };
         let used = self.uses.fetch_add(1, Ordering::Relaxed);
         let mut entries = lock(&self.entries);
@@ -212,6 +217,28 @@ fn look_at_once(folder: &Dir, name: &str) -> Option<(Arc<std::fs::File>, Stamp)>
     let file = std::fs::File::from(open(OFlags::RDONLY | OFlags::NONBLOCK)?);
     let about = file.metadata().ok()?;
     about.is_file().then(|| (Arc::new(file), Stamp::of(&about)))
+}
+
+/// Reads a file that is one version all the while: of one that is cut or written to meanwhile, what was read has a length that it never had, or bytes of two versions.
+fn read_settled<T>(
+    mut file: &std::fs::File,
+    mut stamp: Stamp,
+    bytes_max: u64,
+    read: impl Fn(Stamp) -> io::Result<T>,
+) -> io::Result<(T, Stamp)> {
+    for _ in 0..READS_MAX {
+        if stamp.bytes > bytes_max {
+            break;
+        }
+        file.rewind()?;
+        let read = read(stamp);
+        let now = Stamp::of(&file.metadata()?);
+        if now == stamp {
+            return Ok((read?, stamp));
+        }
+        stamp = now;
+    }
+    Err(io::ErrorKind::UnexpectedEof.into())
 }
 
 fn in_segment(node: &Node, mut file: &std::fs::File, stamp: Stamp, step: usize) -> io::Result<Kept> {
@@ -246,11 +273,74 @@ async fn apart<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::panic)]
 
-    use std::os::unix::fs::symlink;
+    use std::{cell::Cell, os::unix::fs::symlink};
 
     use super::*;
+
+    const READ_BYTES: usize = 4_096;
+    const LONG_BYTES: usize = 4 * READ_BYTES;
+
+    /// The length that it says, and all of its bytes.
+    fn whole(found: &Found) -> (u64, Vec<u8>) {
+        let bytes = match &found.content {
+            Content::Memory(bytes) => bytes.to_vec(),
+            Content::Segment(segment) => {
+                let mut bytes = vec![0; segment.bytes() as usize];
+                segment.read(0, &mut bytes).unwrap();
+                bytes
+            }
+            Content::Disk(..) => panic!("it is not kept"),
+        };
+        (found.stamp.bytes, bytes)
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_cut_or_written_after_it_was_looked_at_is_kept_as_it_is_then() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let node = Node::builder("server").listen("127.0.0.1:0").start().await.unwrap();
+        for keep in [Keep::InSegments(node), Keep::InMemory] {
+            // Cut within the last read, between two, within the first and before it; and longer.
+            for bytes in [LONG_BYTES - 1, LONG_BYTES - READ_BYTES, 1, 0, LONG_BYTES + 1, 2 * LONG_BYTES] {
+                let limits = FileLimits {
+                    read_bytes: READ_BYTES,
+                    kept_file_bytes_max: 2 * LONG_BYTES as u64 - 1,
+                    ..FileLimits::default()
+                };
+                let cache = Cache::open(folder.path(), keep.clone(), limits).unwrap();
+                std::fs::write(&path, vec![1; LONG_BYTES]).unwrap();
+                let (file, stamp) = cache.look("file").await.unwrap();
+                std::fs::write(&path, vec![2; bytes]).unwrap();
+                let taken = cache.take_in("file", &file, stamp).await;
+                if bytes == 2 * LONG_BYTES {
+                    assert_eq!(taken.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+                    assert!(matches!(cache.find("file").await.unwrap().content, Content::Disk(..)), "too long to keep");
+                    assert_eq!(cache.load(), (0, 0));
+                } else {
+                    assert_eq!(whole(&taken.unwrap()), (bytes as u64, vec![2; bytes]));
+                    assert_eq!(whole(&cache.find("file").await.unwrap()), (bytes as u64, vec![2; bytes]));
+                    assert_eq!(cache.load(), (1, bytes as u64));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_another_each_time_it_was_read_is_given_up() {
+        let file = tempfile::tempfile().unwrap();
+        let stamp = Stamp::of(&file.metadata().unwrap());
+        let reads = Cell::new(0);
+        let changing = |stamp: Stamp| {
+            reads.set(reads.get() + 1);
+            file.set_len(stamp.bytes + 1)
+        };
+        let why = read_settled(&file, stamp, u64::MAX, changing).unwrap_err();
+        assert_eq!((why.kind(), reads.get()), (io::ErrorKind::UnexpectedEof, READS_MAX));
+        let (told, now) = read_settled(&file, stamp, u64::MAX, |stamp| Ok(stamp.bytes)).unwrap();
+        assert_eq!((told, now.bytes), (READS_MAX as u64, READS_MAX as u64));
+    }
 
     /// Tries while somebody on this machine moves or mounts something: the system may say then that it cannot tell at once.
     const TRIES: u32 = 10_000;

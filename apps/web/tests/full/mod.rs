@@ -136,6 +136,31 @@ async fn what_is_lent_again_and_again_is_held_once() {
     assert!(whole(before).await == vec![b'1'; LENT_BYTES as usize]);
 }
 
+/// A client that keeps two segments imported has what lies in others as well; and what it was told of before can be read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_goes_on_with_more_segments_than_stay_imported() {
+    const FILES: usize = 5;
+    let folder = tempfile::tempdir().unwrap();
+    let file = |number: usize| vec![number as u8; 100_000 + number];
+    (0..FILES).for_each(|number| std::fs::write(folder.path().join(number.to_string()), file(number)).unwrap());
+    for near in [true, false] {
+        let server = folder_server(folder.path(), near, true, FileLimits::default()).await;
+        let client = client(&server.node).await;
+        let fetcher = Fetcher::new(client, FetchLimits { imports_max: 2, ..FetchLimits::default() });
+        let fetched = async |number: usize| fetcher.fetch("web", get(&format!("/{number}"))).await.unwrap();
+        let first = fetched(0).await;
+        let all = (0..20 * FILES).map(|at| {
+            let fetched = &fetched;
+            async move { (at % FILES, whole(fetched(at % FILES).await).await) }
+        });
+        let mut all = stream::iter(all).buffer_unordered(FILES);
+        while let Some((number, body)) = all.next().await {
+            assert!(body == file(number), "{number}, near {near}");
+        }
+        assert!(whole(first).await == file(0), "near {near}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_beyond_their_number_are_told_so_and_others_have_theirs() {
     let node = node(true).await;

@@ -245,3 +245,81 @@ async fn a_file_that_shrinks_and_a_server_that_dies_end_a_body_in_its_midst() {
     let why = tokio::time::timeout(Duration::from_secs(60), body.whole(1 << 30)).await.unwrap().unwrap_err();
     assert!(matches!(why, FetchError::Exception(_) | FetchError::BrokeOff(_)), "{why}");
 }
+
+/// Ones, all of them: what is cut off and read all the same would be zeros.
+async fn ones(response: Response<catena_web::FetchBody>) -> Result<usize, FetchError> {
+    let body = response.into_body().whole(1 << 30).await?;
+    assert!(body.iter().all(|byte| *byte == 1), "{} bytes, not all of them ones", body.len());
+    Ok(body.len())
+}
+
+fn cut(path: &Path, bytes: usize) {
+    std::fs::OpenOptions::new().write(true).open(path).unwrap().set_len(bytes as u64).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kept_file_that_shrinks_is_whole_as_it_was_and_then_as_it_is() {
+    const LONG: usize = 3 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    for short in [0, 1, LONG - 1] {
+        for near in [true, false] {
+            std::fs::write(&path, vec![1; LONG]).unwrap();
+            let limits = FileLimits { believed: Duration::from_secs(3_600), ..FileLimits::default() };
+            let believing = folder_server(folder.path(), near, true, limits.clone()).await;
+            let looking = FileLimits { believed: Duration::ZERO, ..limits };
+            let looking = folder_server(folder.path(), near, true, looking).await;
+            let fetchers = [fetcher(&believing.node).await, fetcher(&looking.node).await];
+            let fetched = async |who: usize| fetchers[who].fetch("web", get("/file")).await.unwrap();
+            let before = [fetched(0).await, fetched(1).await];
+            cut(&path, short);
+            for response in before {
+                assert_eq!(ones(response).await.unwrap(), LONG, "what was told of before");
+            }
+            assert_eq!(ones(fetched(0).await).await.unwrap(), LONG, "what is believed");
+            assert_eq!(ones(fetched(1).await).await.unwrap(), short, "what is looked at");
+        }
+    }
+}
+
+/// One file takes another's place, and is cut, while it is fetched: each time it is whole as it was at some moment, or is said not to be.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_file_that_is_cut_while_it_is_fetched_is_whole_or_breaks_off() {
+    const ROUNDS: usize = 300;
+    const LONG: usize = 2 << 20;
+    const SHORT: usize = 70_000;
+    let folder = tempfile::tempdir().unwrap();
+    let (path, next) = (folder.path().join("file"), folder.path().join("next"));
+    let put = move || {
+        std::fs::write(&next, vec![1; LONG]).unwrap();
+        std::fs::rename(&next, &path).unwrap();
+        path.clone()
+    };
+    put();
+    let limits = FileLimits { believed: Duration::ZERO, read_bytes: 64 << 10, ..FileLimits::default() };
+    let servers = [
+        folder_server(folder.path(), true, true, limits.clone()).await,
+        folder_server(folder.path(), false, true, limits.clone()).await,
+        folder_server(folder.path(), true, false, limits.clone()).await,
+        folder_server(folder.path(), false, false, limits).await,
+    ];
+    let changing = tokio::task::spawn_blocking(move || (0..ROUNDS).for_each(|_| cut(&put(), SHORT)));
+    let mut fetchers = Vec::new();
+    for server in &servers {
+        fetchers.push(fetcher(&server.node).await);
+    }
+    while !changing.is_finished() {
+        for (at, fetcher) in fetchers.iter().enumerate() {
+            let response = fetcher.fetch("web", get("/file")).await.unwrap();
+            match response.status() {
+                StatusCode::OK => match ones(response).await {
+                    Ok(bytes) => assert!([LONG, SHORT].contains(&bytes), "server {at}: {bytes} bytes"),
+                    Err(why) => assert!(matches!(why, FetchError::BrokeOff(_)) && at >= 2, "server {at}: {why}"),
+                },
+                // It was cut before any of it went.
+                status => assert_eq!(status, [503, 500][usize::from(at >= 2)], "server {at}"),
+            }
+        }
+    }
+    changing.await.unwrap();
+}

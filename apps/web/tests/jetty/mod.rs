@@ -120,6 +120,12 @@ async fn one_command_starts_jetty_and_a_door_to_it() {
     }
 }
 
+/// What Jetty's buffers are when there is no room for them in segments.
+#[test]
+fn a_pool_of_segments_that_is_full_gives_ordinary_buffers() {
+    assert_eq!(Java::start("catena.jetty.Pools", &[]).line(), "all of it");
+}
+
 async fn files(fetcher: &Fetcher, sizes: &[usize]) {
     for site in ["kept", "read"] {
         for bytes in sizes {

@@ -155,6 +155,22 @@ async fn a_server_that_is_killed_and_comes_back_is_found_by_the_proxy() {
     }
 }
 
+/// Whoever is told of the server is told that address, whichever it dialled itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_reached_elsewhere_than_it_listens_tells_clients_where() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("file"), content(300_000)).unwrap();
+    let (_server, address) = serve(folder.path(), "0.0.0.0:0", &["--advertise", "127.0.0.2:0"]).await;
+    let (host, port) = address.split_once(':').unwrap();
+    assert!(host == "127.0.0.2" && port != "0", "{address}");
+    let (_proxy, line) = ready(&["proxy", &address, "--port", "0"]).await;
+    assert!(fetched(door_of(&line), "/file").await == (200, content(300_000)));
+    let elsewhere = Place::new(format!("127.0.0.1:{port}"));
+    let client = Client::builder("client").join(elsewhere).connect().await.unwrap();
+    let entry = client.services().await.into_iter().find(|entry| entry.service == "web").expect("the service");
+    assert_eq!(entry.node.address, Some(address));
+}
+
 /// One of several nodes that serve one service ID.
 async fn instance(home: &Node, name: &str) -> (Node, Mailbox) {
     let place = Place::new(home.address().unwrap());

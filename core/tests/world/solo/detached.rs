@@ -189,3 +189,66 @@ fn a_chain_for_which_there_is_no_room_leaves_its_call_unknown_whose_function_has
     let is_unknown = |why: &Exception| why.name == names::OVERLOADED && why.unknown;
     assert!(matches!(&answers[..], [(1, Outcome::Threw(why), _)] if is_unknown(why)), "{answers:?}");
 }
+
+#[test]
+fn a_call_that_finds_no_room_at_its_own_node_is_named_as_it_would_be_elsewhere() {
+    let mut node = node(Policy { services_running_max: 0, ..Policy::default() });
+    let (_, session) = begun(&mut node);
+    node.on_turn(NOW, session, calling(vec![call(0, "here"), call(1, "there")]), 1);
+    let why = exception(&actions(&mut node));
+    assert_eq!((why.name.as_str(), why.target.as_deref(), why.step), (names::OVERLOADED, Some("here/f"), 1), "{why}");
+}
+
+/// The chain has come for the call, and may wait for what the sub-chain brings or let that take its place.
+fn told_where_it_came(compose: bool, why: Exception) -> Exception {
+    let mut node = node(Policy::default());
+    let header = ChainHeader { compose, ..header(9) };
+    node.on_message(NOW, &node_ref(2), Message::Hop(Box::new(Hop { header, ..*hop(1, 1) })));
+    let sub_chain = run_detached(&mut node, None);
+    node.on_turn(NOW, sub_chain, Ok(ending(Err(why))), 1);
+    exception(&actions(&mut node))
+}
+
+/// The call is made beside another, at the chain's own node.
+fn told_beside(why: Exception) -> Exception {
+    let mut node = node(Policy::default());
+    let (_, session) = begun(&mut node);
+    node.on_turn(NOW, session, calling(vec![call(0, "here"), call(1, "there")]), 1);
+    let sub_chain = run_detached(&mut node, None);
+    node.on_turn(NOW, sub_chain, Ok(ending(Err(why))), 1);
+    exception(&actions(&mut node))
+}
+
+/// The same, and another node serves it.
+fn told_by_another(why: Exception) -> Exception {
+    let mut server = node(Policy::default());
+    server.on_message(NOW, &node_ref(4), keyed(1));
+    let sub_chain = run_detached(&mut server, None);
+    server.on_turn(NOW, sub_chain, Ok(ending(Err(why))), 1);
+    let (_, outcome, _) = returned(&mut server).pop().unwrap();
+    let mut node = Node::new((*node_ref(4)).clone(), Policy::default(), 0);
+    node.learn("here", instance(1));
+    let (_, session) = begun(&mut node);
+    node.on_turn(NOW, session, calling(vec![call(0, "here"), call(1, "here")]), 1);
+    let calls = sent(&actions(&mut node));
+    let [(_, Message::Call { id, .. }, _), _] = &calls[..] else { panic!("{calls:?}") };
+    node.on_message(NOW, &node_ref(1), Message::Return(*id, outcome, Brought::default()));
+    exception(&actions(&mut node))
+}
+
+#[test]
+fn what_a_sub_chain_throws_names_the_same_target_wherever_it_ran() {
+    let own = Exception::new("Oops", Fault::Guest, "");
+    let of_a_call = Exception::new("Refused", Fault::Service, "").calling("far", "g");
+    for (why, target) in [(own, "here/"), (of_a_call, "far/g")] {
+        let told = [
+            told_where_it_came(true, why.clone()),
+            told_where_it_came(false, why.clone()),
+            told_beside(why.clone()),
+            told_by_another(why),
+        ];
+        for why in told {
+            assert_eq!((why.target.as_deref(), why.step), (Some(target), 1), "{why}");
+        }
+    }
+}

@@ -147,10 +147,10 @@ pub(crate) fn doubt_of_a_branch_is_its_parents_once_that_is_told() {
     assert!(is_unknown(&ended.unwrap()));
 }
 
-/// How a chain of this node ends that has no hops.
-fn without_hops(turn: Turn) -> Exception {
+/// How a chain of this node ends that has too few hops.
+fn out_of_hops(hops: u32, turn: Turn) -> Exception {
     let mut node = node(Policy::default());
-    let chain = node.run(NOW, number(), CODE, Value::null(), Plan::new(Budget::new(60_000_000, 0))).unwrap();
+    let chain = node.run(NOW, number(), CODE, Value::null(), Plan::new(Budget::new(60_000_000, hops))).unwrap();
     let Some(Action::Begin { session, .. }) = actions(&mut node).pop() else { panic!("a chain begins") };
     node.on_turn(NOW, session, Ok(turn), 1);
     let ended = actions(&mut node).into_iter().find_map(|action| match action {
@@ -167,8 +167,24 @@ fn the_step_that_a_chain_has_no_hops_for_is_named() {
     let splits = vec![catena_core::GuestSplit { call: 0, count: 2, at: None, line: 0, column: 0 }];
     let splits = Turn { splits, ..Turn::default() };
     for turn in [moves, beside, splits] {
-        let why = without_hops(turn);
+        let why = out_of_hops(0, turn);
         assert_eq!((why.name.as_str(), why.step, why.unknown), (names::HOP_BUDGET_EXCEEDED, 1, false), "{why:?}");
+    }
+}
+
+#[test]
+fn calls_beside_the_one_that_there_are_no_hops_for_stop_so_that_whether_they_took_effect_is_unknown() {
+    let calls = || vec![call(0, "there"), call(1, "there")];
+    let beside = Turn { calls: calls(), ..Turn::default() };
+    let splits = vec![catena_core::GuestSplit { call: 1, count: 2, at: None, line: 0, column: 0 }];
+    let splits = Turn { calls: vec![call(0, "there")], splits, ..Turn::default() };
+    let asks = calls().into_iter().map(|call| catena_core::GuestAsk { number: number(), call }).collect();
+    let asks = Turn { asks, ..Turn::default() };
+    // What it begins as it ends goes on.
+    let ends = Turn { calls: calls(), end: Some(Ok(Value::null())), ..Turn::default() };
+    for (turn, unknown) in [(beside, true), (splits, true), (asks, true), (ends, false)] {
+        let why = out_of_hops(1, turn);
+        assert_eq!((why.name.as_str(), why.step, why.unknown), (names::HOP_BUDGET_EXCEEDED, 2, unknown), "{why:?}");
     }
 }
 
@@ -188,8 +204,10 @@ fn the_end_names_the_last_step_whatever_the_exception_says() {
 
 #[test]
 fn a_limit_that_ends_a_function_stops_its_calls_so_that_whether_they_took_effect_is_unknown() {
-    for beside in [0, 2] {
-        let mut node = node(Policy::default());
+    let broken = || Err(Exception::new(names::LIMIT_EXCEEDED, Fault::Guest, "for too long"));
+    let too_many = || calling((4..8).map(|number| call(number, "there")).collect());
+    for (beside, limit) in [(0, broken()), (2, broken()), (0, too_many()), (2, too_many())] {
+        let mut node = node(Policy { calls_per_chain_max: 3, ..Policy::default() });
         node.learn("there", instance(3));
         let session = landed(&mut node, hop(1, 1));
         if beside > 0 {
@@ -202,8 +220,7 @@ fn a_limit_that_ends_a_function_stops_its_calls_so_that_whether_they_took_effect
             node.on_message(NOW, &node_ref(3), done);
             actions(&mut node);
         }
-        let limit = Exception::new(names::LIMIT_EXCEEDED, Fault::Guest, "for too long");
-        node.on_turn(NOW, session, Err(limit), 1);
+        node.on_turn(NOW, session, limit, 1);
         let Outcome::Threw(why) = told(&mut node) else { panic!("it was ended") };
         assert_eq!((why.name.as_str(), why.unknown), (names::LIMIT_EXCEEDED, beside > 0), "{beside} beside");
     }

@@ -23,14 +23,6 @@ fn asked(actions: &[Action]) -> Vec<(u64, u32, Receipt)> {
     asked.collect()
 }
 
-fn exception(actions: &[Action]) -> Exception {
-    let ended = actions.iter().find_map(|action| match action {
-        Action::Settle { result: Err(why), .. } | Action::Resume { result: Err(why), .. } => Some(why.clone()),
-        _ => None,
-    });
-    ended.unwrap_or_else(|| panic!("no exception: {actions:?}"))
-}
-
 fn unreachable_there() -> Exception {
     Exception::new(names::NODE_UNREACHABLE, Fault::Network, "no other")
 }

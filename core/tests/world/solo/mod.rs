@@ -7,6 +7,7 @@ pub(crate) mod duplicates;
 mod elsewhere;
 pub(crate) mod forged;
 mod oversize;
+mod passing;
 mod recording;
 mod rights;
 mod room;
@@ -196,6 +197,15 @@ fn hop(number: u64, step: u32) -> Box<Hop> {
 
 fn resumed(actions: &[Action]) -> bool {
     actions.iter().any(|action| matches!(action, Action::Resume { .. }))
+}
+
+/// What a function is told whose call failed.
+fn exception(actions: &[Action]) -> Exception {
+    let ended = actions.iter().find_map(|action| match action {
+        Action::Settle { result: Err(why), .. } | Action::Resume { result: Err(why), .. } => Some(why.clone()),
+        _ => None,
+    });
+    ended.unwrap_or_else(|| panic!("no exception: {actions:?}"))
 }
 
 /// Lands a hop and runs its service function; the chain is live here then.

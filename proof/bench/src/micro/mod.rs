@@ -69,7 +69,8 @@ async fn line(
 ) -> Result<Vec<Point>, Failure> {
     let server = Server::start(&["tasks", "tasks"]).await?;
     let place = Place::new(server.address.as_str());
-    let client = Client::builder("caller").sandbox(mesh::sandbox()?).without_shared_memory().join(place).connect().await?;
+    let client =
+        Client::builder("caller").sandbox(mesh::sandbox()?).without_shared_memory().join(place).connect().await?;
     let target = format!("tasks/{function}");
     // The first call has what is made once.
     call(&client, &target, Duration::from_millis(1), 1).await?;

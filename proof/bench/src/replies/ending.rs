@@ -33,7 +33,8 @@ pub(super) async fn measure(blocks: usize) -> Result<Ending, Failure> {
         servers.push(Server::start(&kind).await?);
     }
     let place = Place::new(servers[0].address.as_str());
-    let client = Client::builder("asker").sandbox(mesh::sandbox()?).without_shared_memory().join(place).connect().await?;
+    let client =
+        Client::builder("asker").sandbox(mesh::sandbox()?).without_shared_memory().join(place).connect().await?;
     mesh::known(&client, &NAMES).await?;
     // Whoever hands the right on is on another core than the one who gets it, and the last on another than the caller.
     let placed = |at: usize| servers.iter().skip(at).step_by(2).filter_map(Server::process);

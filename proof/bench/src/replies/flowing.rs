@@ -38,7 +38,8 @@ pub(super) struct Flowing {
 pub(super) async fn measure(rounds: usize) -> Result<Flowing, Failure> {
     let (ours, theirs) = (Server::start(&["replying", "many"]).await?, Server::start(&["tonic"]).await?);
     let place = Place::new(ours.address.as_str());
-    let client = Client::builder("reader").sandbox(mesh::sandbox()?).without_shared_memory().join(place).connect().await?;
+    let client =
+        Client::builder("reader").sandbox(mesh::sandbox()?).without_shared_memory().join(place).connect().await?;
     let grpc = grpc::connect(&theirs).await?;
     let _held = Cores::hold([], [&ours, &theirs].into_iter().filter_map(Server::process))?;
     let mut all = Flowing::default();

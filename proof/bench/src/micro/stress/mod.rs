@@ -101,7 +101,8 @@ impl Station {
     async fn start(kind: &'static str, mode: &str, job: Job, scale: &Scale) -> Result<Self, Failure> {
         let server = Server::start(&["stressed", kind]).await?;
         let place = Place::new(server.address.as_str());
-        let client = Client::builder("callers").sandbox(mesh::sandbox()?).without_shared_memory().join(place).connect().await?;
+        let client =
+            Client::builder("callers").sandbox(mesh::sandbox()?).without_shared_memory().join(place).connect().await?;
         let target = Target { client, name: format!("{kind}/{}", mode.to_lowercase()), job };
         target.warm().await?;
         let limit_per_s = target.limit(scale.window).await?;
