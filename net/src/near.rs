@@ -110,6 +110,7 @@ fn is_trusted(peer: u32, own: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::{is_of_this_host, is_trusted};
 
     #[test]

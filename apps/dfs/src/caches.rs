@@ -175,6 +175,9 @@ mod tests {
 
     const BLOCK: usize = BLOCK_BYTES as usize;
 
+    /// How many bytes, and whether the file ends there.
+    type Piece = (usize, bool);
+
     /// A read that brought part of a block, and not the file's end, is of a file that somebody changed meanwhile: who found that part in the table would take it for the block.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_block_that_is_short_is_entered_only_if_the_file_ends_with_it() {
@@ -183,18 +186,18 @@ mod tests {
         let client = Client::connect(node.address().unwrap()).await.unwrap();
         let far = FarTable::open(client.import(&format!("server/{}", TABLES[0])).await.unwrap()).await.unwrap();
         // What was read from its second block on, and whether to the end: the lengths of what is entered, and whether the file ends there.
-        let cases: [(usize, bool, &[(usize, bool)]); 9] = [
-            (0, false, &[]),
-            (0, true, &[(0, true)]),
-            (1, false, &[]),
-            (1, true, &[(1, true)]),
-            (BLOCK, false, &[(BLOCK, false)]),
-            (BLOCK, true, &[(BLOCK, true)]),
-            (2 * BLOCK - 1, false, &[(BLOCK, false)]),
-            (2 * BLOCK - 1, true, &[(BLOCK, false), (BLOCK - 1, true)]),
-            (2 * BLOCK + 1, false, &[(BLOCK, false), (BLOCK, false)]),
+        let cases: [(Piece, &[Piece]); 9] = [
+            ((0, false), &[]),
+            ((0, true), &[(0, true)]),
+            ((1, false), &[]),
+            ((1, true), &[(1, true)]),
+            ((BLOCK, false), &[(BLOCK, false)]),
+            ((BLOCK, true), &[(BLOCK, true)]),
+            ((2 * BLOCK - 1, false), &[(BLOCK, false)]),
+            ((2 * BLOCK - 1, true), &[(BLOCK, false), (BLOCK - 1, true)]),
+            ((2 * BLOCK + 1, false), &[(BLOCK, false), (BLOCK, false)]),
         ];
-        for (number, (bytes, end, entered)) in (0..).zip(cases) {
+        for (number, ((bytes, end), entered)) in (0..).zip(cases) {
             let identity: Identity = [number; IDENTITY_BYTES];
             let handle = Handle([&[0xC1][..], &identity, b"file"].concat().into());
             caches.put_blocks(caches.look(), &handle, BLOCK_BYTES, &vec![number; bytes], end);

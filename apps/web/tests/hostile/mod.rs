@@ -246,10 +246,10 @@ async fn a_file_that_shrinks_and_a_server_that_dies_end_a_body_in_its_midst() {
     assert!(matches!(why, FetchError::Exception(_) | FetchError::BrokeOff(_)), "{why}");
 }
 
-/// Ones, all of them: what is cut off and read all the same would be zeros.
-async fn ones(response: Response<catena_web::FetchBody>) -> Result<usize, FetchError> {
+/// How many bytes came, each of them the one of its place: what is cut off and read all the same would be zeros, or bytes of another place.
+async fn in_place(response: Response<catena_web::FetchBody>) -> Result<usize, FetchError> {
     let body = response.into_body().whole(1 << 30).await?;
-    assert!(body.iter().all(|byte| *byte == 1), "{} bytes, not all of them ones", body.len());
+    assert!(body == content(body.len()), "{} bytes, not all of them in their place", body.len());
     Ok(body.len())
 }
 
@@ -264,7 +264,7 @@ async fn a_kept_file_that_shrinks_is_whole_as_it_was_and_then_as_it_is() {
     let path = folder.path().join("file");
     for short in [0, 1, LONG - 1] {
         for near in [true, false] {
-            std::fs::write(&path, vec![1; LONG]).unwrap();
+            std::fs::write(&path, content(LONG)).unwrap();
             let limits = FileLimits { believed: Duration::from_secs(3_600), ..FileLimits::default() };
             let believing = folder_server(folder.path(), near, true, limits.clone()).await;
             let looking = FileLimits { believed: Duration::ZERO, ..limits };
@@ -274,10 +274,10 @@ async fn a_kept_file_that_shrinks_is_whole_as_it_was_and_then_as_it_is() {
             let before = [fetched(0).await, fetched(1).await];
             cut(&path, short);
             for response in before {
-                assert_eq!(ones(response).await.unwrap(), LONG, "what was told of before");
+                assert_eq!(in_place(response).await.unwrap(), LONG, "what was told of before");
             }
-            assert_eq!(ones(fetched(0).await).await.unwrap(), LONG, "what is believed");
-            assert_eq!(ones(fetched(1).await).await.unwrap(), short, "what is looked at");
+            assert_eq!(in_place(fetched(0).await).await.unwrap(), LONG, "what is believed");
+            assert_eq!(in_place(fetched(1).await).await.unwrap(), short, "what is looked at");
         }
     }
 }
@@ -291,7 +291,7 @@ async fn a_file_that_is_cut_while_it_is_fetched_is_whole_or_breaks_off() {
     let folder = tempfile::tempdir().unwrap();
     let (path, next) = (folder.path().join("file"), folder.path().join("next"));
     let put = move || {
-        std::fs::write(&next, vec![1; LONG]).unwrap();
+        std::fs::write(&next, content(LONG)).unwrap();
         std::fs::rename(&next, &path).unwrap();
         path.clone()
     };
@@ -312,7 +312,7 @@ async fn a_file_that_is_cut_while_it_is_fetched_is_whole_or_breaks_off() {
         for (at, fetcher) in fetchers.iter().enumerate() {
             let response = fetcher.fetch("web", get("/file")).await.unwrap();
             match response.status() {
-                StatusCode::OK => match ones(response).await {
+                StatusCode::OK => match in_place(response).await {
                     Ok(bytes) => assert!([LONG, SHORT].contains(&bytes), "server {at}: {bytes} bytes"),
                     Err(why) => assert!(matches!(why, FetchError::BrokeOff(_)) && at >= 2, "server {at}: {why}"),
                 },
