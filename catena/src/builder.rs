@@ -5,7 +5,7 @@ use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,
     sync::Arc,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use catena_core::{Node as Core, Policy, messages::MessagePolicy, segments::SegmentPolicy};
@@ -22,6 +22,7 @@ use catena_wire::{Exception, FUNCTIONS_MAX, Fault, NAME_BYTES_MAX, NodeId, NodeR
 use crate::{
     Client, Node, Service, StepStoreLimits,
     blobs::{self, Blobs},
+    clock::Clock,
     durable::Steps,
     memory::GuestsMemory,
     random,
@@ -432,7 +433,7 @@ impl NodeBuilder {
         // What waits in a socket is as old as the links let it grow.
         self.policy.link_silence_us_max = config.silence_ms_max().saturating_mul(1_000);
         // Read together: whatever this node dates is dated by this one clock.
-        let (began, began_at_us) = (Instant::now(), unix_us());
+        let (clock, began_at_us) = (Clock::new(), unix_us());
         let mut core = Core::new(me.clone(), self.policy, began_at_us);
         let built_in = blobs::service();
         for service in services.values().chain([&built_in]) {
@@ -452,7 +453,7 @@ impl NodeBuilder {
         let settings = Settings {
             segments,
             messages: self.messages,
-            began,
+            clock,
             began_at_us,
             repository: self.repository,
             registry: self.registry,

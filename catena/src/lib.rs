@@ -33,6 +33,7 @@ mod admission;
 mod blobs;
 mod builder;
 mod client;
+mod clock;
 mod durable;
 mod incoming;
 mod memory;

@@ -149,9 +149,14 @@ impl Peer {
         if head.len() <= 16 << 10 {
             return self.stream.write_all(&Frame::Whole(Parts::head(head)).encode()).await;
         }
+        self.say_head(&head, 0).await
+    }
+
+    /// Says a head, and announces so much of a tail.
+    async fn say_head(&mut self, head: &[u8], tail_bytes: u64) -> std::io::Result<()> {
         let id = self.next_id;
         self.next_id += 1;
-        let begin = Frame::Begin { id, head_bytes: head.len() as u32, tail_bytes: 0, data: Bytes::new() };
+        let begin = Frame::Begin { id, head_bytes: head.len() as u32, tail_bytes, data: Bytes::new() };
         self.stream.write_all(&begin.encode()).await?;
         for data in head.chunks(16 << 10) {
             let more = Frame::More { id, data: Bytes::copy_from_slice(data) };
@@ -288,6 +293,51 @@ async fn lists_that_become_many_times_their_bytes() {
         Some(())
     };
     scene.check_beside("lists that become much more", (0..8).map(attacker)).await;
+    scene.check_after("127.0.0.2").await;
+}
+
+/// Each is refused at once: nothing of it is needed any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn heads_of_hops_that_become_many_times_their_bytes_and_whose_tails_never_come() {
+    const LINKS: u64 = 64;
+    const TAIL_BYTES: u32 = 1 << 20;
+    let scene = Scene::start().await;
+    let address = scene.address;
+    let (service, key) = ("nobody".to_owned(), captured().await.key);
+    let line = LogLine { step: 1, node: String::new(), at_us: 0, text: String::new(), branch: key.branch, number: 0 };
+    let (trace, console) = (Some(vec![StepTrace::default(); TRACE_STEPS_MAX]), vec![line; CONSOLE_LINES_MAX]);
+    let hop = Hop { service, trace, console, continuation_bytes: TAIL_BYTES, ..captured().await };
+    let attacker = move |number: u64| {
+        let hop = hop.clone();
+        async move {
+            let mut peer = Peer::dial("127.0.0.2", address, 100 + number).await?;
+            let node = NodeRef { id: NodeId(100 + number), name: String::new(), address: None, site: None };
+            for chain in 0..u64::from(Limits::default().fragmented_messages_max) {
+                let head = of_chain(&hop, chain, &node).encode().head;
+                peer.say_head(&head, TAIL_BYTES.into()).await.ok()?;
+            }
+            // It is closed, since its tails do not come.
+            while peer.stream.read_buf(&mut peer.bytes).await.is_ok_and(|read| read > 0) {}
+            Some(())
+        }
+    };
+    scene.check_beside("heads whose tails never come", (0..LINKS).map(attacker)).await;
+    scene.check_after("127.0.0.2").await;
+}
+
+/// A list of services has no tail: nobody keeps it for one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tail_is_announced_for_what_has_none() {
+    let scene = Scene::start().await;
+    let mut peer = Peer::dial("127.0.0.2", scene.address, 100).await.unwrap();
+    let [list, ..] = long_lists();
+    peer.say_head(&list.encode().head, 1 << 20).await.unwrap();
+    // Not even read any more.
+    let _ = peer.say(Message::List(9)).await;
+    while peer.stream.read_buf(&mut peer.bytes).await.is_ok_and(|read| read > 0) {}
+    while let Some(frame) = Frame::decode(&mut peer.bytes, &Limits::default()).unwrap() {
+        assert!(matches!(frame, Frame::Ping { .. } | Frame::Pong { .. }), "{frame:?}");
+    }
     scene.check_after("127.0.0.2").await;
 }
 

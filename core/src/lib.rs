@@ -49,7 +49,6 @@ pub use action::{
 };
 #[cfg(feature = "seeded-bugs")]
 pub use bug::Bug;
-pub use chain::Tail;
 pub use directory::Link;
 pub use memory::Way;
 pub use node::Node;

@@ -98,7 +98,9 @@ impl Partial {
         if rest.len() > self.tail.missing {
             return Err(FrameError::Fragment { id, what: "brought more bytes than it announced" }.into());
         }
-        let capacity = self.head.capacity_with(head.len()) + self.tail.capacity_with(rest.len());
+        // Whoever was given the head keeps what it needs of it until the tail is here.
+        let delivered = if self.head_delivered { self.head.announced } else { 0 };
+        let capacity = delivered + self.head.capacity_with(head.len()) + self.tail.capacity_with(rest.len());
         if capacity as u64 > self.lease.bytes() {
             self.lease.resize(capacity as u64).map_err(NotTaken::NoMemory)?;
         }

@@ -43,7 +43,7 @@ pub use limits::{
     FUNCTIONS_MAX, INSTANCES_MAX, LISTING_ENTRIES_MAX, LISTING_NAMES_MAX, LISTS_BYTES_MAX, NAME_BYTES_MAX,
     PATH_HOSTS_MAX, REPLIES_MAX, RESOLVERS_MAX, STACK_DEPTH_MAX, TRACE_STEPS_MAX, VALUE_DEPTH_MAX,
 };
-pub use message::{Brought, Encoded, Kinds, Message, Part, ServiceEntry, Whereabouts, WireError};
+pub use message::{Brought, Encoded, Kinds, Message, Part, ServiceEntry, Tail, TailCuts, Whereabouts, WireError};
 pub use recording::{Asked, RECORDING_BYTES_MAX, RECORDING_EVENTS_MAX, Recording, Told, What};
 pub use replies::{Delegated, Fate, Replies, Right, RightEnd, Window};
 pub use segment::{

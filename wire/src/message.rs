@@ -423,6 +423,16 @@ impl Message {
         }
     }
 
+    /// Whether it is of a kind that has a tail.
+    #[must_use]
+    pub const fn has_tail(&self) -> bool {
+        match self {
+            Self::Hop(_) | Self::Code(..) | Self::Relay { .. } => true,
+            Self::Segment(about) => about.has_tail(),
+            _ => false,
+        }
+    }
+
     /// Puts the tail in its place.
     ///
     /// # Errors
@@ -457,22 +467,66 @@ impl Message {
     }
 }
 
-impl Hop {
-    /// Splits the tail into the continuation, those of the chain stack and, if it rides along, the function.
+/// The tail of a hop.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tail {
+    /// The continuation.
+    pub continuation: Bytes,
+    /// Those of the chain stack, outermost first.
+    pub stacked: Vec<Bytes>,
+    /// The function, if it rode along.
+    pub code_bytes: Option<Bytes>,
+}
+
+/// How the tail of a hop is cut, as its head says: all that has to be kept of a hop that has begun, until its tail is here.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TailCuts {
+    continuation_bytes: u32,
+    stacked_bytes: Vec<u32>,
+}
+
+impl TailCuts {
+    /// Cuts it into the continuation, those of the chain stack and, if it rides along, the function.
     ///
     /// # Errors
     /// [`WireError::Tail`] if it is shorter than the head says.
-    pub fn attach_tail(&mut self, mut tail: Bytes) -> Result<(), WireError> {
-        let stacked: u64 = self.stack.iter().map(|frame| u64::from(frame.continuation_bytes)).sum();
+    pub fn cut(&self, mut tail: Bytes) -> Result<Tail, WireError> {
+        let stacked: u64 = self.stacked_bytes.iter().copied().map(u64::from).sum();
         let announced = u64::from(self.continuation_bytes) + stacked;
         if (tail.len() as u64) < announced {
             return Err(WireError::Tail { announced_bytes: announced, received_bytes: tail.len() as u64 });
         }
-        self.continuation = tail.split_to(self.continuation_bytes as usize);
-        for frame in &mut self.stack {
-            frame.continuation = tail.split_to(frame.continuation_bytes as usize);
+        let continuation = tail.split_to(self.continuation_bytes as usize);
+        let stacked = self.stacked_bytes.iter().map(|bytes| tail.split_to(*bytes as usize)).collect();
+        Ok(Tail { continuation, stacked, code_bytes: (!tail.is_empty()).then_some(tail) })
+    }
+}
+
+impl Hop {
+    /// How its tail is to be cut.
+    #[must_use]
+    pub fn tail_cuts(&self) -> TailCuts {
+        let stacked_bytes = self.stack.iter().map(|frame| frame.continuation_bytes).collect();
+        TailCuts { continuation_bytes: self.continuation_bytes, stacked_bytes }
+    }
+
+    /// Puts its tail in its place.
+    ///
+    /// # Errors
+    /// As [`TailCuts::cut`].
+    pub fn attach_tail(&mut self, tail: Bytes) -> Result<(), WireError> {
+        let Tail { continuation, stacked, code_bytes } = self.tail_cuts().cut(tail)?;
+        (self.continuation, self.code_bytes) = (continuation, code_bytes);
+        for (frame, continuation) in self.stack.iter_mut().zip(stacked) {
+            frame.continuation = continuation;
         }
-        self.code_bytes = (!tail.is_empty()).then_some(tail);
         Ok(())
+    }
+
+    /// Its tail, which has been attached.
+    #[must_use]
+    pub fn into_tail(self) -> Tail {
+        let stacked = self.stack.into_iter().map(|frame| frame.continuation).collect();
+        Tail { continuation: self.continuation, stacked, code_bytes: self.code_bytes }
     }
 }

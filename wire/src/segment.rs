@@ -364,6 +364,10 @@ impl SegmentMessage {
         }
     }
 
+    pub(crate) const fn has_tail(&self) -> bool {
+        matches!(self, Self::Write { .. } | Self::Data(..) | Self::Pushed(..))
+    }
+
     pub(crate) fn attach_tail(&mut self, tail: Bytes) {
         if let Self::Write { data, .. } | Self::Data(_, data) | Self::Pushed(_, data) = self {
             *data = tail;

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, Weak},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use catena_core::Time;
@@ -20,7 +20,10 @@ use super::{
     door::{self, Door},
     exported::Exported,
 };
-use crate::shell::{Shell, lock};
+use crate::{
+    clock::Clock,
+    shell::{Shell, lock},
+};
 
 /// Segments offered to the partner of one link at one time: each has an endpoint.
 const OFFERS_PER_LINK_MAX: usize = 16;
@@ -56,7 +59,7 @@ pub(crate) struct Hub {
     offered: Mutex<HashMap<u64, Vec<Weak<Exported>>>>,
     /// Told when writes were done, and when a request ended late.
     pub(super) room: Notify,
-    began: Instant,
+    clock: Clock,
     pub(super) policy: SegmentPolicy,
     pub(super) me: NodeId,
     pub(super) runtime: Handle,
@@ -82,7 +85,7 @@ impl Hub {
             remote: sharing.remote,
             offered: Mutex::default(),
             room: Notify::new(),
-            began: Instant::now(),
+            clock: Clock::new(),
             policy,
             me,
             runtime: Handle::current(),
@@ -97,7 +100,7 @@ impl Hub {
     }
 
     pub(crate) fn now(&self) -> Time {
-        Time::from_us(u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX))
+        self.clock.now()
     }
 
     /// Something about segments came by a link. What is said of messages between services is `catena::messages`'.

@@ -5,9 +5,8 @@ use std::{
     sync::{Arc, Mutex, Weak},
 };
 
-use catena_core::Tail;
 use catena_net::{Handler, Incoming, Link, LinkError, LogLimit};
-use catena_wire::{Encoded, Hello, Hop, Message, StepKey, WireError};
+use catena_wire::{Encoded, Hello, Message, StepKey, TailCuts, WireError};
 
 use super::{Shell, lock};
 
@@ -28,8 +27,8 @@ pub(crate) struct LinkEvents {
 /// A message whose tail is on its way.
 #[allow(clippy::large_enum_variant, reason = "few tails are on their way at one time")]
 enum Awaiting {
-    /// The hop has begun; the tail is its continuation.
-    Hop { key: StepKey, hop: Box<Hop> },
+    /// The hop has begun, and whatever else it brought is the machines'.
+    Hop { key: StepKey, cuts: TailCuts },
     /// Nothing can begin without the tail.
     Other(Message),
 }
@@ -72,11 +71,13 @@ impl LinkEvents {
         let Some(from) = shell.peers.of(link) else { return };
         let awaiting = match Message::decode_head(head) {
             Ok(Message::Hop(hop)) => {
-                let key = shell.take_in(|core, now| core.on_hop_head(now, &from, hop.clone()));
+                let cuts = hop.tail_cuts();
+                let key = shell.take_in(|core, now| core.on_hop_head(now, &from, hop));
                 shell.drive();
-                Awaiting::Hop { key, hop }
+                Awaiting::Hop { key, cuts }
             }
-            Ok(other) => Awaiting::Other(other),
+            Ok(other) if other.has_tail() => Awaiting::Other(other),
+            Ok(_) => return link.give_up("it announced a tail for what has none"),
             Err(why) => return dropped(&from.name, &why),
         };
         lock(&self.tails).insert((link.id(), id), awaiting);
@@ -85,9 +86,8 @@ impl LinkEvents {
     fn tail(&self, shell: &Arc<Shell>, link: &Arc<Link>, id: u64, tail: bytes::Bytes) {
         let Some(awaiting) = lock(&self.tails).remove(&(link.id(), id)) else { return };
         match awaiting {
-            Awaiting::Hop { key, mut hop } => {
-                let whole = hop.attach_tail(tail).is_ok();
-                let tail = whole.then(|| Tail::of(*hop));
+            Awaiting::Hop { key, cuts } => {
+                let tail = cuts.cut(tail).ok();
                 shell.take_in(|core, now| core.on_tail(now, &key, tail));
             }
             Awaiting::Other(mut message) => {

@@ -23,7 +23,7 @@ mod timer;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicBool},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use catena_core::{CallId, Node as Core, Replied, Ticket, Time, messages::MessagePolicy};
@@ -40,6 +40,7 @@ use tokio::{
 use crate::{
     Names, Service,
     blobs::{Blobs, Tally},
+    clock::Clock,
     durable::Steps,
     incoming::{Incoming, Sender, incoming},
     messages::Post,
@@ -122,8 +123,8 @@ struct UnderWay {
 
 /// What a node is started with.
 pub(crate) struct Settings {
-    pub(crate) began: Instant,
-    /// The same moment, microseconds since the Unix epoch.
+    pub(crate) clock: Clock,
+    /// When that began, microseconds since the Unix epoch.
     pub(crate) began_at_us: u64,
     pub(crate) repository: bool,
     pub(crate) make_sandbox: MakeSandbox,
@@ -248,7 +249,7 @@ impl Shell {
     }
 
     pub(crate) fn now(&self) -> Time {
-        Time::from_us(u64::try_from(self.settings.began.elapsed().as_micros()).unwrap_or(u64::MAX))
+        self.settings.clock.now()
     }
 
     /// The time of day by this node's clock.

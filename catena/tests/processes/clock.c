@@ -1,4 +1,5 @@
-/* The time of day, moved by as many seconds as the file CATENA_TEST_CLOCK says. */
+/* The clocks of a process, as the file CATENA_TEST_CLOCK says: by how many seconds its time of day is moved, and how many its host has slept, for which the
+   monotonic clock stood still. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>
@@ -8,17 +9,21 @@
 #include <time.h>
 #include <unistd.h>
 
-static volatile int64_t *moved;
+static volatile struct {
+    int64_t moved_s, slept_s;
+} *clocks;
 
 __attribute__((constructor)) static void find(void) {
     int file = open(getenv("CATENA_TEST_CLOCK"), O_RDONLY);
-    void *at = mmap(NULL, sizeof *moved, PROT_READ, MAP_SHARED, file, 0);
+    void *at = mmap(NULL, sizeof *clocks, PROT_READ, MAP_SHARED, file, 0);
     if (at == MAP_FAILED) abort();
-    moved = at;
+    clocks = at;
 }
 
 int clock_gettime(clockid_t which, struct timespec *at) {
     int failed = (int)syscall(SYS_clock_gettime, which, at);
-    if (!failed && which == CLOCK_REALTIME && moved) at->tv_sec += *moved;
+    if (failed || !clocks) return failed;
+    if (which == CLOCK_REALTIME) at->tv_sec += clocks->moved_s;
+    if (which == CLOCK_MONOTONIC) at->tv_sec -= clocks->slept_s;
     return failed;
 }

@@ -1,5 +1,4 @@
-//! The time of day of a process, which a test moves: by a library that the system's loader puts before the C library. The clock by which nodes measure time
-//! never jumps while they run: where they do not run, it goes on (`unruly::sleeps`).
+//! The clocks of a process, which a test moves: by a library that the system's loader puts before the C library.
 
 use std::{
     fs::{File, OpenOptions},
@@ -12,7 +11,7 @@ const LIBRARY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/processes/cloc
 
 pub(crate) struct Clock {
     folder: tempfile::TempDir,
-    moved: File,
+    file: File,
 }
 
 impl Clock {
@@ -23,15 +22,19 @@ impl Clock {
         let mut cc = Command::new("cc");
         cc.args(["-Wall", "-Werror", "-shared", "-fPIC", "-o"]).arg(library).arg(LIBRARY);
         assert!(cc.status().expect("a C compiler").success());
-        let moved = OpenOptions::new().create_new(true).write(true).open(by).unwrap();
-        let clock = Self { folder, moved };
-        clock.set(0);
-        clock
+        let file = OpenOptions::new().create_new(true).write(true).open(by).unwrap();
+        file.write_all_at(&[0; 16], 0).unwrap();
+        Self { folder, file }
     }
 
-    /// Moved by so many seconds, for all processes under it, from now on.
+    /// The time of day is moved by so many seconds, for all processes under it, from now on.
     pub(crate) fn set(&self, moved_s: i64) {
-        self.moved.write_all_at(&moved_s.to_ne_bytes(), 0).unwrap();
+        self.file.write_all_at(&moved_s.to_ne_bytes(), 0).unwrap();
+    }
+
+    /// All processes under it, which have stood still for so many seconds, are told that their host slept.
+    pub(crate) fn slept(&self, slept_s: i64) {
+        self.file.write_all_at(&slept_s.to_ne_bytes(), 8).unwrap();
     }
 
     /// What a process has to find in its environment.

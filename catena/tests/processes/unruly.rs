@@ -9,8 +9,9 @@ use futures_util::stream;
 use serde_json::{Value as Json, json};
 
 use crate::{
-    attacker::{Attacker, broken, captured, end_of, of_chain, send},
+    attacker::{Attacker, broken, captured, end_of, entry, of_chain, send},
     clock::Clock,
+    node::beating,
     nodes::{Nodes, SANDBOX, ask, begin, builder, run},
     process::PATIENCE,
     relay::Relay,
@@ -107,6 +108,37 @@ async fn a_node_that_slept_for_longer_than_it_remembers_steps_knows_what_it_did_
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_slept_for_longer_than_its_links_last_does_nothing_twice() {
     sleeps(Duration::from_secs(25), true).await;
+}
+
+/// The other node was awake meanwhile, and goes by that age: it may have forgotten the step.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hop_that_is_sent_again_after_its_host_slept_says_how_old_it_is() {
+    const SLEPT_S: u64 = 4;
+    let clock = Clock::new();
+    let mut nodes = Nodes::default();
+    // Its client does not give the chain up meanwhile.
+    nodes.add_in(clock.environment(), "a", &["--beat-ms", "8000"]).await;
+    let client = builder("client").policy(beating(8_000)).join(nodes.place("a")).connect().await.unwrap();
+    let attacker = Attacker::start(4_242, "attacker", |node| vec![entry("attacker", node)]).await;
+    let _link = attacker.link(&nodes.place("a")).await;
+    let source = r#"import { call } from "catena";
+        export default async () => { await call("a/where", null); await call("attacker/f", null); };"#;
+    let chain = begin(&client, source, Json::Null);
+    let hop = |message| match message {
+        Message::Hop(hop) => Some(hop),
+        _ => None,
+    };
+    let first = attacker.hears(hop).await;
+    assert_eq!(first.age_us, 0);
+    nodes.process("a").signal("STOP").await;
+    // It stands still for a little longer, so that no clock of it goes back.
+    tokio::time::sleep(Duration::from_secs(SLEPT_S) + Duration::from_millis(500)).await;
+    clock.slept(i64::try_from(SLEPT_S).unwrap());
+    nodes.process("a").signal("CONT").await;
+    let again = attacker.hears(hop).await;
+    assert_eq!(again.key, first.key);
+    assert!(again.age_us >= SLEPT_S * 1_000_000, "{} us", again.age_us);
+    chain.abort();
 }
 
 /// Carries noise to `a` and on to `b`, where it waits.

@@ -4,7 +4,7 @@ use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 use bytes::Bytes;
 use catena_wire::{
     Branch, ChainHeader, ChainId, Exception, Fault, Hash, Hop, Message, NodeId, NodeRef, Outcome, PATH_HOSTS_MAX,
-    StepKey, TRACE_STEPS_MAX, Value, Whither, names,
+    StepKey, TRACE_STEPS_MAX, Tail, Value, Whither, names,
 };
 
 use super::{
@@ -20,26 +20,6 @@ use crate::{
     memory::{Fate, StepRecord},
     outbox::Event,
 };
-
-/// The tail of a hop.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Tail {
-    /// The continuation.
-    pub continuation: Bytes,
-    /// Those of the chain stack, outermost first.
-    pub stacked: Vec<Bytes>,
-    /// The function, if it rode along.
-    pub code_bytes: Option<Bytes>,
-}
-
-impl Tail {
-    /// Out of a hop whose tail has been attached.
-    #[must_use]
-    pub fn of(hop: Hop) -> Self {
-        let stacked = hop.stack.into_iter().map(|frame| frame.continuation).collect();
-        Self { continuation: hop.continuation, stacked, code_bytes: hop.code_bytes }
-    }
-}
 
 impl Chains {
     /// A hop has come, `whole` or without its tail.

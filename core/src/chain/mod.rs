@@ -29,7 +29,6 @@ use crate::{
     activation::{self, Activation, Phase},
     collections::Timers,
 };
-pub use arrive::Tail;
 pub(crate) use console::{extend, lines_brought_max};
 
 /// The chains of one peer, and what they take to keep.

@@ -4,7 +4,7 @@ use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use catena_wire::{Branch, ChainId, Exception, Fault, Hop, Message, NodeRef, Part, StepKey, names};
 
 use super::{
-    Chains, Tail,
+    Chains,
     activation::{Activation, Phase, Suspended},
     arrive::refuse,
     hand_off::hop_of,
@@ -62,7 +62,7 @@ impl Chains {
         self.reset_timer(session);
         if whole {
             let key = hop.key.clone();
-            self.tail(ground, &key, Some(Tail::of(hop)));
+            self.tail(ground, &key, Some(hop.into_tail()));
         }
         true
     }

@@ -2,11 +2,11 @@
 
 use alloc::{boxed::Box, string::ToString, sync::Arc, vec::Vec};
 use bytes::Bytes;
-use catena_wire::{Exception, Hash, Hop, Message, NodeId, NodeRef, Part, ServiceEntry, StepKey, Whither, names};
+use catena_wire::{Exception, Hash, Hop, Message, NodeId, NodeRef, Part, ServiceEntry, StepKey, Tail, Whither, names};
 
 use super::Node;
 use crate::{
-    Action, Instance, LookupId, Receipt, SessionId, Tail, Time, Turn, Undelivered, Urgency,
+    Action, Instance, LookupId, Receipt, SessionId, Time, Turn, Undelivered, Urgency,
     calls::result_too_large,
     directory::{Lookup, Waiter},
     ground::Ground,

@@ -5,8 +5,8 @@ use std::{
     sync::Arc,
 };
 
-use catena_core::{Node, Plan, SessionId, Tail, Time};
-use catena_wire::{Budget, ChainId, Encoded, Message, NodeId, NodeRef, Outcome, StepKey, Value};
+use catena_core::{Node, Plan, SessionId, Time};
+use catena_wire::{Budget, ChainId, Encoded, Message, NodeId, NodeRef, Outcome, StepKey, Tail, Value};
 
 use crate::{
     durable::Disk,
@@ -450,5 +450,5 @@ fn hop_of(head: Vec<u8>, tail: Vec<u8>) -> (StepKey, Tail) {
     let Ok(Message::Hop(hop)) = Message::decode(Encoded { head: head.into(), tail: tail.into() }) else {
         panic!("only hops come in two parts")
     };
-    (hop.key.clone(), Tail::of(*hop))
+    (hop.key.clone(), hop.into_tail())
 }

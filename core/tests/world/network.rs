@@ -132,7 +132,7 @@ impl World {
             });
             decoded.attach_tail(message.tail).expect("the tail is whole");
             let Message::Hop(hop) = decoded else { return };
-            let whole = Some(catena_core::Tail::of(*hop));
+            let whole = Some(hop.into_tail());
             let (us, tail) = match tail {
                 Tail::After(us) => (us, whole),
                 Tail::With | Tail::Never => (10_000, None),
