@@ -49,6 +49,7 @@ pub use action::{
 };
 #[cfg(feature = "seeded-bugs")]
 pub use bug::Bug;
+pub use catena_wire::Tail;
 pub use directory::Link;
 pub use memory::Way;
 pub use node::Node;
