@@ -5,8 +5,8 @@ use std::time::Duration;
 use catena_core::Time;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Since it was made. It never goes back, and goes on while the host sleeps: how old a step is tells another node whether it may have forgotten that step,
-/// and that one may have been awake.
+/// Time since it was made. It never goes back, and it counts the time that the host sleeps: a hop that is sent again says how old it is, and its receiver,
+/// which may have been awake meanwhile, decides by that age whether it may have forgotten the step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     began: Duration,
