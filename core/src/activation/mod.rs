@@ -15,9 +15,7 @@ use alloc::{
     vec::Vec,
 };
 use bytes::Bytes;
-use catena_wire::{
-    BlobBytes, Budget, ChainId, End, Exception, NodeId, NodeRef, PATH_HOSTS_MAX, StepKey, StepTrace, Value,
-};
+use catena_wire::{BlobBytes, Budget, ChainId, End, Exception, NodeId, NodeRef, StepKey, StepTrace, Value};
 
 use crate::{Answer, RetryScope, Time, collections::Unreached};
 pub(crate) use cargo::Cargo;
@@ -259,12 +257,7 @@ impl Activation {
 
     /// What came of a call that was made from here at this step: its path goes on from that of the chain.
     pub(crate) fn behind(&self, step: u32, why: Exception) -> Exception {
-        let path = &self.state.path;
-        // What ran here began at the host at which the chain is.
-        let here = usize::from(path.last() == why.path.first());
-        let beyond = why.path.into_iter().skip(here).take(PATH_HOSTS_MAX.saturating_sub(path.len()));
-        let path = path.iter().cloned().chain(beyond).collect();
-        Exception { step, branch: self.arrived.branch.clone(), path, ..why }
+        why.behind(step, self.arrived.branch.clone(), &self.state.path)
     }
 
     pub(crate) fn key(&self) -> StepKey {

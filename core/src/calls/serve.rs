@@ -1,15 +1,7 @@
 //! Calls in: from other nodes, and by chains that stay where they are.
 
-use alloc::{
-    boxed::Box,
-    format,
-    string::{String, ToString},
-    sync::Arc,
-    vec::Vec,
-};
-use catena_wire::{
-    BlobBytes, Branch, Brought, ChainId, Exception, Fault, Message, NodeRef, Outcome, PATH_HOSTS_MAX, StepKey, names,
-};
+use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
+use catena_wire::{BlobBytes, Branch, Brought, ChainId, Exception, Fault, Message, NodeRef, Outcome, StepKey, names};
 
 use super::{Call, Calls, Owner, ReplyTo, Request, Stage};
 use crate::{
@@ -150,7 +142,9 @@ impl Calls {
             },
             Ok(Answer::Chain(sub)) => ground.out.tell(Event::SubChain { request, sub }),
             Err(why) => {
-                let why = thrown_at(&ground.me.name, why);
+                // What it passes on from a call of its own has a path, which goes on from here.
+                let here = core::slice::from_ref(&ground.me.name);
+                let why = if why.path.is_empty() { why } else { why.behind(0, Branch::root(), here) };
                 self.answer(ground, request, Err(why));
             }
         }
@@ -218,17 +212,6 @@ impl Calls {
         };
         Some((request, result, Brought { hops_left, ..brought }))
     }
-}
-
-/// What a service function threw at this host. Of what it passes on from a call of its own the path goes on from here.
-fn thrown_at(host: &str, why: Exception) -> Exception {
-    if why.path.is_empty() {
-        return why;
-    }
-    let here = why.path.first().is_some_and(|first| first == host);
-    let beyond = why.path.into_iter().skip(usize::from(here));
-    let path = [host.to_string()].into_iter().chain(beyond).take(PATH_HOSTS_MAX).collect();
-    Exception { step: 0, branch: Branch::root(), path, ..why }
 }
 
 fn stopped() -> Exception {
