@@ -1,7 +1,7 @@
 //! Calls in: from other nodes, and by chains that stay where they are.
 
-use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
-use catena_wire::{BlobBytes, Branch, Brought, ChainId, Exception, Fault, Message, NodeRef, Outcome, StepKey, names};
+use alloc::{boxed::Box, format, string::String, sync::Arc};
+use catena_wire::{BlobBytes, Branch, Brought, ChainId, Exception, Fault, Message, NodeRef, Outcome, names};
 
 use super::{Call, Calls, Owner, ReplyTo, Request, Stage};
 use crate::{
@@ -71,11 +71,9 @@ impl Calls {
                 if let Some(whither) = ground.whither(&request.service, &request.function) {
                     // Sent before, a copy of it may still come: that must find it refused, should the service be here again by then.
                     if age_us > 0 {
-                        let why = Err(not_served(&ground.me.name, &request.service));
+                        let why = not_served(&ground.me.name, &request.service);
                         ground.dedup.begin_call(key.clone(), mine, (from.clone(), id));
-                        let payload = Payload::Returned(Box::new((why, Brought::default())));
-                        let fate = Fate::Returned(mine);
-                        ground.dedup.finish(ground.clock.now(), &key, fate, Vec::new(), payload, &ground.policy);
+                        self.step_done(ground, &key, Err(why), Brought::default());
                     }
                     return ground.out.send(from, Message::CallElsewhere(id, whither), Receipt::None, Urgency::Now);
                 }
@@ -133,7 +131,7 @@ impl Calls {
     ) {
         let running = |stage: &Stage| matches!(stage, Stage::Running);
         let Some(Call { request, .. }) = self.take(ground, ticket.0, running) else { return };
-        let request = Request { service_us: took_us, ..self.over(ticket.0, request) };
+        let request = Request { service_us: took_us, ..request };
         match result {
             Ok(Answer::Value(value)) => self.answer(ground, request, Ok(value)),
             Ok(Answer::Nothing) => match request.reply_to {
@@ -159,7 +157,7 @@ impl Calls {
     pub(crate) fn take_detached(&mut self, ground: &mut Ground, chain: ChainId) -> Option<(Request, Option<String>)> {
         let id = *self.detached.get(&chain)?;
         let Call { request, stage: Stage::Detached(_, catch) } = self.take(ground, id, |_| true)? else { return None };
-        Some((self.over(id, request), catch))
+        Some((request, catch))
     }
 
     /// The node that asked no longer wants the answer.
@@ -171,33 +169,21 @@ impl Calls {
         let is_it = |(to, theirs): &(Arc<NodeRef>, u64)| to.id == from.id && *theirs == id;
         reply_to.retain(|one| !is_it(one));
         if reply_to.is_empty() {
-            self.abandon_step(ground, &key);
+            self.abandon(ground, &Owner::Step(key));
         }
     }
 
-    /// Nobody waits any more for what this step's call brings.
-    pub(crate) fn abandon_step(&mut self, ground: &mut Ground, key: &StepKey) {
-        self.abandon(ground, &Owner::Step(key.clone()));
-        if let Some(StepRecord::Calling { fingerprint, reply_to }) = ground.dedup.get(key) {
-            reply_to.iter().for_each(|(node, id)| drop(self.asking.remove(&(node.id, *id))));
-            let fate = Fate::Returned(*fingerprint);
-            let payload = Payload::Returned(Box::new((Err(stopped()), Brought::default())));
-            ground.dedup.finish(ground.clock.now(), key, fate, Vec::new(), payload, &ground.policy);
-        }
-    }
-
-    /// An answer from another node. Only the node that was asked may answer. Returns what to do with it.
+    /// An answer from another node. Only the node that was asked may answer.
     pub(crate) fn returned(
         &mut self,
         ground: &mut Ground,
-        from: &NodeRef,
+        from: &Arc<NodeRef>,
         id: u64,
         outcome: Outcome,
         brought: Brought,
-    ) -> Option<(Request, Result<catena_wire::Value, Exception>, Brought)> {
+    ) {
         let asked = |stage: &Stage| matches!(stage, Stage::Asked(delivery) if delivery.to().id == from.id);
-        let Call { request, stage: Stage::Asked(delivery) } = self.take(ground, id, asked)? else { return None };
-        let request = self.over(id, request);
+        let Some(Call { request, stage: Stage::Asked(delivery) }) = self.take(ground, id, asked) else { return };
         // Nobody can bring back more than was lent.
         let hops_left = brought.hops_left.min(request.budget.hops_left());
         let result = match outcome {
@@ -210,11 +196,15 @@ impl Calls {
             }
             Outcome::Threw(why) => Err(delivery.conclude(why.calling(&request.service, &request.function))),
         };
-        Some((request, result, Brought { hops_left, ..brought }))
+        match (request.reply_to, result) {
+            // The right has gone over with the call.
+            (ReplyTo::Delegator(right), Ok(_)) => ground.out.tell(Event::Handed { right, at: Ok(from.clone()) }),
+            (to, result) => self.reply(ground, to, result, Brought { hops_left, ..brought }),
+        }
     }
 }
 
-fn stopped() -> Exception {
+pub(super) fn stopped() -> Exception {
     Exception::new(names::CANCELLED, Fault::Caller, "the chain was cancelled").outcome_unknown()
 }
 

@@ -84,7 +84,7 @@ impl Chains {
         }
         // Calls that its functions started and did not await, too.
         ground.out.tell(Event::Abandoned(Owner::Chain(chain)));
-        calls.into_iter().for_each(|key| ground.out.tell(Event::StepAbandoned(key)));
+        calls.into_iter().for_each(|key| ground.out.tell(Event::Abandoned(Owner::Step(key))));
         self.tell_stopped(ground, chain, next);
     }
 

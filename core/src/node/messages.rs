@@ -71,7 +71,7 @@ impl Node {
                 let request = Request { key, credentials, duplicate, ..request };
                 calls.serve(ground, from, id, request, age_us);
             }
-            Message::Return(id, outcome, brought) => self.call_returned(from, id, outcome, brought),
+            Message::Return(id, outcome, brought) => calls.returned(ground, from, id, outcome, brought),
             Message::Withdraw(id) => calls.withdrawn(ground, from, id),
             Message::WantCode(code) => ground.out.ask(Action::ServeCode { code, to: from.clone() }),
             Message::Code(code, bytes) => ground.codes.came(&mut ground.out, ground.me.id, from.id, code, bytes),
