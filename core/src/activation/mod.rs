@@ -17,7 +17,7 @@ use alloc::{
 use bytes::Bytes;
 use catena_wire::{BlobBytes, Budget, ChainId, End, Exception, NodeId, NodeRef, StepKey, StepTrace, Value};
 
-use crate::{Answer, RetryScope, Time, collections::Unreached};
+use crate::{RetryScope, SubChain, Time, collections::Unreached};
 pub(crate) use cargo::Cargo;
 pub(crate) use hand_off::HandOff;
 pub(crate) use merging::Merging;
@@ -82,9 +82,9 @@ pub(crate) enum Phase {
     Running,
     /// Its guest waits for calls that are out side by side.
     Waiting,
-    /// Its guest waits: where its cargo goes is being looked up.
-    LookingUp(Departure),
-    /// Its continuation is being taken, to go where its cargo goes.
+    /// Its guest waits: where this goes is being looked up.
+    LookingUp(Cargo),
+    /// Its continuation is being taken.
     Suspending(Departure),
     /// Kept until the next node accepts it.
     HandingOff(Box<HandOff>),
@@ -110,8 +110,12 @@ pub(crate) struct Suspended {
 /// What is handed in when it goes on.
 #[derive(Clone, Debug)]
 pub(crate) enum Awaits {
-    /// The result of its call; the service, if that answers with a chain.
-    Result(Option<Result<Answer, Box<Exception>>>, String),
+    /// The result of its call, which has not come.
+    Call,
+    /// That result.
+    Result(Result<Value, Box<Exception>>),
+    /// The result of the chain with which this service answers the call, and which has not begun.
+    SubChain(String, SubChain),
     /// The outcomes of so many branches; with those that ended before its state had come.
     Branches(u16, Vec<End>),
     /// Nothing: it is the branch of this number, which begins here.
@@ -136,17 +140,17 @@ impl Suspended {
 
     /// Whether a call runs, or ran, that may have taken effect.
     pub(crate) const fn calls(&self) -> bool {
-        matches!(self.awaits, Awaits::Result(..))
+        matches!(self.awaits, Awaits::Call | Awaits::Result(_) | Awaits::SubChain(..))
     }
 }
 
-/// A chain that is about to leave.
+/// What a chain's continuation is taken for.
 #[derive(Clone, Debug)]
-pub(crate) struct Departure {
-    pub(crate) cargo: Cargo,
-    pub(crate) to: Arc<NodeRef>,
-    pub(crate) with_code: bool,
-    pub(crate) scope: RetryScope,
+pub(crate) enum Departure {
+    /// It goes there for this, which may be done again in that scope.
+    To(Arc<NodeRef>, RetryScope, Cargo),
+    /// It makes room for the chain with which a service of this node answered this call.
+    SubChain { call: u32, service: String, sub: SubChain },
 }
 
 impl Activation {
@@ -232,8 +236,21 @@ impl Activation {
         }
     }
 
-    /// The profile of the step that ends here.
-    pub(crate) fn note(&mut self, profile: StepTrace) {
+    /// The step that it was here for ends now.
+    pub(crate) fn close_profile(&mut self, now_us: u64) {
+        if let Some(profile) = self.profile.take() {
+            self.note(StepTrace { left_at_us: now_us, ..*profile });
+        }
+    }
+
+    /// A call that was made in place ends now.
+    pub(crate) fn close_call(&mut self, now_us: u64, call: u32, service_us: u64, blobs: Option<Box<BlobBytes>>) {
+        if let Some(profile) = self.calls.profiles.remove(&call) {
+            self.note(StepTrace { left_at_us: now_us, service_us, blobs, ..profile });
+        }
+    }
+
+    fn note(&mut self, profile: StepTrace) {
         let branch = self.arrived.branch.clone();
         self.state.note([StepTrace { branch, ..profile }]);
     }
@@ -246,7 +263,7 @@ impl Activation {
             Phase::Running | Phase::Waiting => !self.calls.out.is_empty() || !self.calls.sets.is_empty(),
             Phase::Merging(_) => true,
             Phase::LookingUp(_) => false,
-            Phase::Suspending(departure) => matches!(departure.cargo, Cargo::Sub { .. }),
+            Phase::Suspending(departure) => matches!(departure, Departure::SubChain { .. }),
         }
     }
 
@@ -275,8 +292,8 @@ impl Activation {
             Phase::Suspended(suspended) => suspended.continuation_bytes,
             Phase::HandingOff(hand_off) => hand_off.bytes(),
             Phase::Merging(merging) => merging.continuation.len(),
-            Phase::LookingUp(departure) | Phase::Suspending(departure) => departure.cargo.bytes(),
-            Phase::Running | Phase::Waiting => 0,
+            Phase::LookingUp(cargo) | Phase::Suspending(Departure::To(_, _, cargo)) => cargo.bytes(),
+            Phase::Running | Phase::Waiting | Phase::Suspending(Departure::SubChain { .. }) => 0,
         };
         let unread: usize = self.calls.sets.values().map(OpenSet::bytes).sum();
         size_of::<Self>() + held + unread + self.state.bytes()

@@ -12,7 +12,7 @@ use super::{
     activation::{Activation, Awaits, ChainState, Code, Outstanding, Phase, Recording, Suspended},
 };
 use crate::{
-    Action, Answer, Plan, Receipt, SessionId, Start, Urgency,
+    Action, Plan, Receipt, SessionId, Start, Urgency,
     calls::{ReplyTo, Request},
     collections::Unreached,
     directory::NotHere,
@@ -159,7 +159,7 @@ impl Chains {
             profile.params_bytes = params_bytes as u64;
         }
         let awaits = match hop.gather {
-            0 => Awaits::Result(None, String::new()),
+            0 => Awaits::Call,
             gather => Awaits::Branches(gather, Vec::new()),
         };
         let suspended = Suspended {
@@ -211,8 +211,9 @@ impl Chains {
     /// Goes on with a suspended chain as soon as result, state and function are all there.
     pub(super) fn resume_if_ready(&mut self, ground: &mut Ground, session: SessionId) {
         let Some(Activation { phase: Phase::Suspended(suspended), .. }) = self.get_mut(session) else { return };
-        let Some(continuation) = suspended.continuation.clone() else { return };
-        match &suspended.code {
+        let Suspended { call, awaits, continuation: Some(continuation), code, .. } = suspended else { return };
+        let (call, continuation) = (*call, continuation.clone());
+        match code {
             Code::Here => {}
             Code::Fetching => return,
             Code::Unavailable(why) => {
@@ -220,28 +221,17 @@ impl Chains {
                 return self.finish(ground, session, Outcome::Threw(why));
             }
         }
-        let call = suspended.call;
-        match &mut suspended.awaits {
-            Awaits::Result(result, service) => {
-                let Some(result) = result.take() else { return };
-                let result = match result {
-                    Ok(Answer::Chain(sub)) => {
-                        let service = core::mem::take(service);
-                        return self.push_frame(ground, session, call, service, sub, continuation);
-                    }
-                    Ok(Answer::Value(value)) => Ok(value),
-                    Ok(Answer::Nothing) => Ok(Value::null()),
-                    Err(why) => Err(*why),
-                };
-                self.resume(ground, session, call, continuation, result);
+        match core::mem::replace(awaits, Awaits::Call) {
+            Awaits::Call => {}
+            Awaits::Result(result) => {
+                self.resume(ground, session, call, continuation, result.map_err(|why| *why));
             }
+            Awaits::SubChain(service, sub) => self.push_frame(ground, session, call, service, sub, continuation),
             Awaits::Branches(count, early) => {
-                let (count, early) = (*count, core::mem::take(early));
                 self.become_merge_host(ground, session, call, count, continuation);
                 early.into_iter().for_each(|end| self.branch_ended(ground, end));
             }
             Awaits::Branch(index) => {
-                let index = *index;
                 self.set_phase(session, Phase::Running);
                 let Some(activation) = self.get(session) else { return };
                 let (code, limits) = (activation.state.code, activation.state.limits);

@@ -78,7 +78,7 @@ impl Chains {
         }
         for session in sessions {
             if let Some(Activation { phase: Phase::HandingOff(hand_off), .. }) = self.get(session) {
-                next.extend(hand_off.nodes());
+                next.extend(hand_off.delivery.nodes());
             }
             self.discard(ground, session);
         }

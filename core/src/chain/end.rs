@@ -3,7 +3,7 @@
 use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
 use bytes::Bytes;
 use catena_wire::{
-    Encoded, End, Exception, Fault, Listener, Message, NodeId, Outcome, Part, StepKey, StepTrace, Value, What, names,
+    Encoded, End, Exception, Fault, Listener, Message, NodeId, Outcome, Part, StepKey, Value, What, names,
 };
 
 use super::{
@@ -62,7 +62,7 @@ impl Chains {
         // What is handed over again was taken over once: the sign of life has to come from whoever has it. And a hop whose state is not
         // here is its sender's still, for whom a sign of life from here would count as acceptance.
         let elsewhere = match &activation.phase {
-            Phase::HandingOff(hand_off) => hand_off.was_taken(),
+            Phase::HandingOff(hand_off) => hand_off.delivery.was_taken(),
             Phase::Suspended(suspended) => suspended.continuation.is_none() && !bug!(ground.policy, HeadlessBeats),
             _ => false,
         };
@@ -92,18 +92,11 @@ impl Chains {
         ground.dedup.refuse(ground.clock.now(), &key, from, refusal, &ground.policy);
     }
 
-    pub(super) fn close_profile(&mut self, ground: &Ground, session: SessionId) {
-        let Some(activation) = self.get_mut(session) else { return };
-        if let Some(profile) = activation.profile.take() {
-            activation.note(StepTrace { left_at_us: ground.unix_us(), ..*profile });
-        }
-    }
-
     /// The end of the whole chain, or of a branch: straight from here to the origin, or to the merge host (design, section 2).
     pub(super) fn end(&mut self, ground: &mut Ground, session: SessionId, outcome: Outcome) {
-        self.close_profile(ground, session);
         self.record(ground, session, What::Ended);
         let Some(mut activation) = self.remove(session) else { return };
+        activation.close_profile(ground.unix_us());
         if !bug!(ground.policy, GuestLeaks) {
             ground.out.ask(Action::Discard(session));
         }

@@ -81,7 +81,7 @@ impl Chains {
             Some(Payload::Forwarded(activation, children)) => {
                 // Once, and not kept: the branches that began here are what counts.
                 if let Phase::HandingOff(hand_off) = &activation.phase
-                    && let Some(message) = hop_of(ground, &activation, hand_off.age_us(ground.now))
+                    && let Some(message) = hop_of(ground, &activation)
                 {
                     ground.out.send_encoded(hand_off.to().clone(), message, Receipt::None, None);
                 }
@@ -118,8 +118,9 @@ impl Chains {
 
     /// It is handed over again: this time it is known to have been taken over once.
     fn hand_once_more(&mut self, ground: &mut Ground, key: &StepKey, mut activation: Box<Activation>) {
+        let at = activation.key();
         let Phase::HandingOff(hand_off) = &mut activation.phase else { return };
-        if self.handing(&hand_off.key, hand_off.to().id).is_some() {
+        if self.handing(&at, hand_off.to().id).is_some() {
             return;
         }
         hand_off.retry_at = Some(ground.now);

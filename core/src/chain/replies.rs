@@ -100,10 +100,10 @@ impl Chains {
     fn close_set(&mut self, ground: &Ground, session: SessionId, set: u32, over: bool) {
         let Some(activation) = self.get_mut(session) else { return };
         let Some(OpenSet { id, .. }) = activation.calls.sets.remove(&set) else { return };
+        activation.close_call(ground.unix_us(), set, 0, None);
         if !over {
             self.left_sets.push(id);
         }
-        self.close_in_place(ground, session, set, 0, None);
         self.recount(session);
     }
 

@@ -23,22 +23,22 @@ impl Chains {
         };
         activation.set_budget(ground.now, budget);
         let stays = !lone || activation.state.header.mode == Mode::Interactive;
-        if let Err(why) = self.may_split(ground, session, &split) {
+        let Some(activation) = self.get(session) else { return };
+        if let Err(why) = self.may_split(ground, activation, &split) {
             let why = why.at_line(split.line, split.column);
             return self.settle(ground, session, split.call, Err(why));
         }
         let here = stays || split.at.as_ref().is_none_or(|at| ground.directory.serves(at));
         let cargo = Cargo::Split(split);
         if here {
-            let host = (ground.me.clone(), RetryScope::Nowhere);
-            return self.depart(ground, session, cargo, host);
+            let me = ground.me.clone();
+            return self.depart(ground, session, me, RetryScope::Nowhere, cargo);
         }
         self.find_and_depart(ground, session, cargo);
     }
 
-    fn may_split(&self, ground: &Ground, session: SessionId, split: &GuestSplit) -> Result<(), Exception> {
+    fn may_split(&self, ground: &Ground, activation: &Activation, split: &GuestSplit) -> Result<(), Exception> {
         let limit = |message: String| Err(Exception::new(names::LIMIT_EXCEEDED, Fault::Guest, message));
-        let Some(activation) = self.get(session) else { return limit(String::new()) };
         let branches_max = ground.policy.branches_max;
         if split.count == 0 || split.count > branches_max {
             return limit(format!("a split into {} branches, where branches_max is {branches_max}", split.count));
@@ -68,8 +68,8 @@ impl Chains {
         split: &GuestSplit,
         continuation: Bytes,
     ) {
-        self.close_profile(ground, session);
         let Some(activation) = self.get_mut(session) else { return };
+        activation.close_profile(ground.unix_us());
         activation.step = activation.step.saturating_add(1);
         let count = u16::try_from(split.count).unwrap_or(u16::MAX);
         if !bug!(ground.policy, BranchNumbersAgain) {

@@ -1,14 +1,14 @@
 //! What a guest did in its turn, and where its calls go.
 
 use alloc::{boxed::Box, format, vec::Vec};
-use catena_wire::{BlobBytes, Brought, Budget, Exception, Fault, Mode, NodeRef, Outcome, StepTrace, Value, names};
+use catena_wire::{Brought, Budget, Exception, Fault, Mode, NodeRef, Outcome, StepTrace, Value, names};
 
 use super::{
     Chains,
     activation::{Activation, Awaits, Cargo, Phase, Suspended},
 };
 use crate::{
-    Action, Answer, GuestCall, GuestSplit, Instance, SessionId, Time, Turn,
+    Action, GuestCall, GuestSplit, Instance, SessionId, Time, Turn,
     calls::{ReplyTo, Request},
     ground::Ground,
     outbox::Event,
@@ -86,7 +86,8 @@ impl Chains {
         let lent = activation.hops_for_each(ground.now, calls.len());
         // Until all have gone out the guest counts as running, and is told of none: it may have to be suspended.
         for call in calls {
-            if lone && !ground.directory.serves(&call.service) && self.moves(ground, session, &call) {
+            let elsewhere = !ground.directory.serves(&call.service);
+            if lone && elsewhere && self.get(session).is_some_and(|activation| moves(ground, activation, &call)) {
                 return self.move_to(ground, session, call);
             }
             self.call_beside(ground, session, call, lent, true);
@@ -102,19 +103,6 @@ impl Chains {
         match split {
             Some(split) => self.split(ground, session, split, lone),
             None => self.hand_in(ground, session),
-        }
-    }
-
-    /// Whether the chain goes where its one call goes.
-    fn moves(&self, ground: &Ground, session: SessionId, call: &GuestCall) -> bool {
-        let Some(activation) = self.get(session) else { return false };
-        match activation.state.header.mode {
-            Mode::Chain => true,
-            Mode::Interactive => false,
-            Mode::Adaptive => ground.directory.names.last_place(&call.service).is_none_or(|place| {
-                let target = [call.service.as_str(), "/", call.function.as_str()].concat();
-                ground.directory.placement.moving_is_quicker(activation.state.code, place.node.id, &target)
-            }),
         }
     }
 
@@ -192,10 +180,10 @@ impl Chains {
         }
         match *to {
             ReplyTo::Guest { call, step, .. } => {
-                self.close_in_place(ground, session, call, brought.service_us, brought.blobs);
                 // The lines first: they come before what is said to the result.
                 self.carry(ground, session, Some(step), brought.console);
-                let Some(activation) = self.get(session) else { return };
+                let Some(activation) = self.get_mut(session) else { return };
+                activation.close_call(ground.unix_us(), call, brought.service_us, brought.blobs);
                 let result = result.map_err(|why| activation.behind(step, why));
                 self.settle(ground, session, call, result);
             }
@@ -204,14 +192,13 @@ impl Chains {
                 let Some(activation) = self.get_mut(session) else { return };
                 activation.note_service(brought.service_us, brought.blobs);
                 // Of a call that is made from here, not the step by which the chain came.
-                let behind = |why| Box::new(activation.behind(activation.step, why));
-                let result = result.map(Answer::Value).map_err(behind);
-                let Phase::Suspended(Suspended { awaits: Awaits::Result(awaited, _), .. }) = &mut activation.phase
-                else {
-                    return;
-                };
-                *awaited = Some(result);
-                self.resume_if_ready(ground, session);
+                let result = result.map_err(|why| Box::new(activation.behind(activation.step, why)));
+                if let Phase::Suspended(suspended) = &mut activation.phase
+                    && suspended.calls()
+                {
+                    suspended.awaits = Awaits::Result(result);
+                    self.resume_if_ready(ground, session);
+                }
             }
         }
     }
@@ -266,21 +253,6 @@ impl Chains {
         ground.out.ask(Action::Settle { session, call, result });
     }
 
-    pub(super) fn close_in_place(
-        &mut self,
-        ground: &Ground,
-        session: SessionId,
-        call: u32,
-        service_us: u64,
-        blobs: Option<Box<BlobBytes>>,
-    ) {
-        let left_at_us = ground.unix_us();
-        let Some(activation) = self.get_mut(session) else { return };
-        if let Some(profile) = activation.calls.profiles.remove(&call) {
-            activation.note(StepTrace { left_at_us, service_us, blobs, ..profile });
-        }
-    }
-
     /// Waits here, suspended, for a call that is made from here.
     pub(super) fn stay_and_call(
         &mut self,
@@ -295,11 +267,22 @@ impl Chains {
         activation.profile = ground.profile(traced, activation.step, &call.service, &call.function);
         let (reply_to, budget) = (ReplyTo::Suspended(session), activation.lend_all(ground.now, may_chain));
         activation.calls.out.clear();
-        let awaits = Awaits::Result(None, call.service.clone());
-        let suspended = Suspended::here(call.call, continuation, awaits);
+        let suspended = Suspended::here(call.call, continuation, Awaits::Call);
         let request = request_of(activation, reply_to, call, ground.now, budget);
         self.set_phase(session, Phase::Suspended(suspended));
         ground.out.tell(Event::Call(request));
+    }
+}
+
+/// Whether the chain goes where its one call goes.
+fn moves(ground: &Ground, activation: &Activation, call: &GuestCall) -> bool {
+    match activation.state.header.mode {
+        Mode::Chain => true,
+        Mode::Interactive => false,
+        Mode::Adaptive => ground.directory.names.last_place(&call.service).is_none_or(|place| {
+            let target = [call.service.as_str(), "/", call.function.as_str()].concat();
+            ground.directory.placement.moving_is_quicker(activation.state.code, place.node.id, &target)
+        }),
     }
 }
 
