@@ -11,7 +11,7 @@ use alloc::{
     string::String,
     vec::Vec,
 };
-use catena_wire::{Brought, ChainId, Message, NodeId, StepKey};
+use catena_wire::{Brought, ChainId, Exception, Fault, Message, NodeId, StepKey, names};
 
 pub(crate) use crate::request::{Owner, ReplyTo, Request};
 use crate::{
@@ -23,7 +23,6 @@ use crate::{
 };
 pub(crate) use answer::result_too_large;
 pub(crate) use ask::too_large;
-use serve::stopped;
 
 /// How far a call has got.
 #[derive(Clone, Debug)]
@@ -214,4 +213,8 @@ impl Calls {
             self.owners.insert((Owner::Chain(chain), id));
         }
     }
+}
+
+fn stopped() -> Exception {
+    Exception::new(names::CANCELLED, Fault::Caller, "the chain was cancelled").outcome_unknown()
 }

@@ -3,7 +3,7 @@
 use alloc::{boxed::Box, format, string::String, sync::Arc};
 use catena_wire::{BlobBytes, Branch, Brought, ChainId, Exception, Fault, Message, NodeRef, Outcome, names};
 
-use super::{Call, Calls, Owner, ReplyTo, Request, Stage};
+use super::{Call, Calls, Owner, ReplyTo, Request, Stage, stopped};
 use crate::{
     Answer, Receipt, SubChain, Ticket, Urgency,
     directory::not_served,
@@ -202,10 +202,6 @@ impl Calls {
             (to, result) => self.reply(ground, to, result, Brought { hops_left, ..brought }),
         }
     }
-}
-
-pub(super) fn stopped() -> Exception {
-    Exception::new(names::CANCELLED, Fault::Caller, "the chain was cancelled").outcome_unknown()
 }
 
 fn returned(done: &DoneStep) -> (Result<catena_wire::Value, Exception>, Brought) {

@@ -21,22 +21,22 @@ use crate::{
 impl Chains {
     /// The chain goes where this goes, as soon as it is known where that is.
     pub(super) fn find_and_depart(&mut self, ground: &mut Ground, session: SessionId, cargo: Cargo) {
-        let absent = match ground.directory.names.get(ground.now, cargo.service()) {
-            Some(Known::At(place)) => {
-                let (to, scope) = host_of(place, cargo.function());
-                return self.depart(ground, session, to, scope, cargo);
-            }
-            Some(Known::Absent(why)) => Some(why.clone()),
-            None => None,
-        };
-        let service = String::from(cargo.service());
         let Some(activation) = self.get(session) else { return };
-        let step = activation.step;
-        self.set_phase(session, Phase::LookingUp(cargo));
-        if let Some(why) = absent {
-            return self.not_found(ground, session, why);
+        let (step, service) = (activation.step, String::from(cargo.service()));
+        match ground.directory.names.get(ground.now, &service).cloned() {
+            Some(Known::At(place)) => {
+                let (to, scope) = host_of(&place, cargo.function());
+                self.depart(ground, session, to, scope, cargo);
+            }
+            Some(Known::Absent(why)) => {
+                self.set_phase(session, Phase::LookingUp(cargo));
+                self.not_found(ground, session, why);
+            }
+            None => {
+                self.set_phase(session, Phase::LookingUp(cargo));
+                ground.look_up(&service, Waiter::Chain(session, step));
+            }
         }
-        ground.look_up(&service, Waiter::Chain(session, step));
     }
 
     /// The chain goes to that host, where the call may be done again in that scope.
@@ -117,8 +117,7 @@ impl Chains {
         activation.close_profile(ground.unix_us());
         activation.step = activation.step.saturating_add(1);
         if let Cargo::Split(split) = &hand_off.cargo {
-            let count = u16::try_from(split.count).unwrap_or(u16::MAX);
-            activation.state.splits = activation.state.splits.saturating_add(count);
+            activation.state.splits = activation.state.splits.saturating_add(split.branches());
         }
         self.set_phase(session, Phase::HandingOff(Box::new(hand_off)));
         self.send_hop(ground, session);
@@ -362,8 +361,7 @@ impl Chains {
         let Some(activation) = self.get_mut(session) else { return };
         if let Cargo::Split(split) = &cargo {
             // None of its branches has begun.
-            let count = u16::try_from(split.count).unwrap_or(u16::MAX);
-            activation.state.splits = activation.state.splits.saturating_sub(count);
+            activation.state.splits = activation.state.splits.saturating_sub(split.branches());
             if why.name == names::RUNS_NO_GUESTS {
                 activation.step = activation.step.saturating_sub(1);
                 return self.split_here(ground, session, split, continuation);
@@ -396,7 +394,7 @@ pub(super) fn hop_of(ground: &Ground, activation: &Activation) -> Option<Encoded
     let nothing = Value::null();
     let (service, function, params, gather) = match &hand_off.cargo {
         Cargo::Call(call) => (call.service.as_str(), call.function.as_str(), &call.params, 0),
-        Cargo::Split(split) => ("", "", &nothing, u16::try_from(split.count).unwrap_or(u16::MAX)),
+        Cargo::Split(split) => ("", "", &nothing, split.branches()),
     };
     let heartbeat_in_us = activation.heartbeat_at.since(ground.now).saturating_sub(ground.policy.heartbeat_hop_us);
     let hop = LeavingHop {

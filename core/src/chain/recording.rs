@@ -28,24 +28,17 @@ impl Chains {
 
     /// What this action tells a guest.
     pub(crate) fn record_told(&mut self, ground: &mut Ground, action: &Action) {
-        let (Action::Begin { session, .. }
-        | Action::Resume { session, .. }
-        | Action::Settle { session, .. }
-        | Action::Branch { session, .. }) = action
-        else {
-            return;
-        };
-        if !self.is_recorded(*session) {
-            return;
-        }
-        let what = match action {
-            Action::Begin { code, input, started_at_ms, seed, .. } => {
-                What::Begun { code: *code, input: input.clone(), started_at_ms: *started_at_ms, seed: *seed }
+        let (session, what) = match action {
+            Action::Begin { session, code, input, started_at_ms, seed, .. } if self.is_recorded(*session) => {
+                let (input, started_at_ms) = (input.clone(), *started_at_ms);
+                (session, What::Begun { code: *code, input, started_at_ms, seed: *seed })
             }
-            Action::Resume { call, result, .. } | Action::Settle { call, result, .. } => {
-                What::Settled(*call, Outcome::from(result.clone()))
+            Action::Resume { session, call, result, .. } | Action::Settle { session, call, result }
+                if self.is_recorded(*session) =>
+            {
+                (session, What::Settled(*call, Outcome::from(result.clone())))
             }
-            Action::Branch { call, index, .. } => What::Branch(*call, *index),
+            Action::Branch { session, call, index, .. } => (session, What::Branch(*call, *index)),
             _ => return,
         };
         self.record(ground, *session, what);

@@ -71,14 +71,12 @@ impl Chains {
         let Some(activation) = self.get_mut(session) else { return };
         activation.close_profile(ground.unix_us());
         activation.step = activation.step.saturating_add(1);
-        let count = u16::try_from(split.count).unwrap_or(u16::MAX);
         if !bug!(ground.policy, BranchNumbersAgain) {
-            activation.state.splits = activation.state.splits.saturating_add(count);
+            activation.state.splits = activation.state.splits.saturating_add(split.branches());
         }
-        let parent = activation.clone();
-        self.become_merge_host(ground, session, split.call, count, continuation.clone());
-        let host = (*ground.me).clone();
-        self.begin_branches(ground, &parent, &host, (split.call, count), &continuation);
+        let (parent, me) = (activation.clone(), ground.me.clone());
+        self.become_merge_host(ground, session, split.call, split.branches(), continuation.clone());
+        self.begin_branches(ground, &parent, &me, split, &continuation);
     }
 
     /// From now on this session waits for its branches to end here.
@@ -116,10 +114,7 @@ impl Chains {
     pub(super) fn children_of(&mut self, ground: &mut Ground, parent: &Activation) -> Vec<StepKey> {
         let Phase::HandingOff(hand_off) = &parent.phase else { return Vec::new() };
         let Cargo::Split(split) = &hand_off.cargo else { return Vec::new() };
-        let count = u16::try_from(split.count).unwrap_or(u16::MAX);
-        let (host, call) = ((**hand_off.to()).clone(), split.call);
-        let continuation = hand_off.continuation.clone();
-        self.begin_branches(ground, parent, &host, (call, count), &continuation)
+        self.begin_branches(ground, parent, hand_off.to(), split, &hand_off.continuation)
     }
 
     /// Each branch begins here, from the parent's continuation. One that there is no room for ends at once.
@@ -128,17 +123,17 @@ impl Chains {
         ground: &mut Ground,
         parent: &Activation,
         host: &NodeRef,
-        (call, count): (u32, u16),
+        split: &GuestSplit,
         continuation: &Bytes,
     ) -> Vec<StepKey> {
-        let at = parent.key();
+        let (at, count) = (parent.key(), split.branches());
         let first = parent.state.splits.saturating_sub(count).saturating_add(1);
         let mut children = Vec::new();
         for index in 0..count {
             let Some(branch) = at.branch.child(first.saturating_add(index)) else { continue };
             let key = StepKey { branch, ..at.clone() };
             let room = self.has_room_for(ground, parent.by, 1) || bug!(ground.policy, BranchesWithoutRoom);
-            let suspended = Suspended::here(call, continuation.clone(), Awaits::Branch(index));
+            let suspended = Suspended::here(split.call, continuation.clone(), Awaits::Branch(index));
             let child = branch_of(ground, parent, &key, host, count);
             let session = self.insert(Activation { phase: Phase::Suspended(suspended), ..child });
             ground.dedup.begin(key.clone(), ground.me.id, session);

@@ -46,7 +46,9 @@ impl Chains {
         }
         match turn.end {
             None => {
-                self.take_sets(ground, session, turn.asks, turn.reads, &turn.leaves);
+                turn.asks.into_iter().for_each(|ask| self.ask(ground, session, ask));
+                turn.reads.into_iter().for_each(|read| self.read(ground, session, read));
+                turn.leaves.into_iter().for_each(|set| self.leave_set(ground, session, set));
                 self.go_on(ground, session, turn.calls, turn.splits);
             }
             Some(result) => {
