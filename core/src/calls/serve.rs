@@ -15,9 +15,8 @@ use crate::{
 impl Calls {
     /// A call from another node. If a chain makes it, its result is remembered, so that the same call again does not run twice.
     pub(crate) fn serve(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, id: u64, request: Request, age_us: u64) {
-        if let Some(right) = &request.right
-            && ground.fences.is_stopped(right.key.chain, from.id)
-        {
+        let made_at = request.right.as_ref().map(|right| &right.key).or(request.key.as_ref());
+        if made_at.is_some_and(|key| ground.fences.is_stopped(key.chain, from.id)) {
             return self.answer(ground, request, Err(stopped()));
         }
         let Some(key) = request.key.clone() else {
@@ -28,9 +27,6 @@ impl Calls {
                 None => self.serve_new(ground, request),
             };
         };
-        if ground.fences.is_stopped(key.chain, from.id) {
-            return self.answer(ground, request, Err(stopped()));
-        }
         let mine = fingerprint(&request.service, &request.function, &request.params);
         match ground.dedup.get_mut(&key) {
             Some(StepRecord::Calling { fingerprint, reply_to }) if *fingerprint == mine => {

@@ -3,8 +3,8 @@
 use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 use bytes::Bytes;
 use catena_wire::{
-    Branch, ChainHeader, ChainId, Exception, Fault, Hash, Hop, Message, NodeId, NodeRef, Outcome, PATH_HOSTS_MAX,
-    StepKey, TRACE_STEPS_MAX, Value, Whither, names,
+    Branch, ChainHeader, ChainId, Encoded, Exception, Fault, Hash, Hop, Message, NodeId, NodeRef, Outcome,
+    PATH_HOSTS_MAX, StepKey, TRACE_STEPS_MAX, Value, names,
 };
 
 use super::{
@@ -53,7 +53,7 @@ impl Chains {
             // Not remembered as refused: what is known of the step leads a cancellation on.
             // What was under way here when it was stopped is forgotten: it may have been this.
             let why = Exception::new(names::CANCELLED, Fault::Caller, "the chain was cancelled").outcome_unknown();
-            return drop(refuse(ground, from, &hop, why));
+            return refuse(ground, from, &hop, why);
         }
         if record.is_some() && !bug!(ground.policy, RepeatRuns) {
             return self.repeat(ground, from, *hop, whole);
@@ -67,8 +67,7 @@ impl Chains {
                 ground.note_mark(from.id, hop.duplicate.as_ref());
                 self.take_in(ground, from, *hop, whole);
             }
-            Err(NotHere::For(why)) => refuse_for_good(ground, from, &hop, *why),
-            Err(NotHere::Elsewhere(whither)) => send_elsewhere(ground, from, &hop, whither),
+            Err(why) => turn_away(ground, from, &hop, why),
         }
     }
 
@@ -352,28 +351,30 @@ fn state_of(hop: Hop, ground: &Ground) -> ChainState {
 }
 
 /// Sends the hop back: its sender goes on with the exception.
-pub(super) fn refuse(ground: &mut Ground, from: &Arc<NodeRef>, hop: &Hop, why: Exception) -> catena_wire::Encoded {
+pub(super) fn refuse(ground: &mut Ground, from: &Arc<NodeRef>, hop: &Hop, why: Exception) {
+    let refusal = refusal(ground, hop, why);
+    ground.out.send_encoded(from.clone(), refusal, Receipt::None, None);
+}
+
+fn refusal(ground: &Ground, hop: &Hop, why: Exception) -> Encoded {
     let why = why.calling(&hop.service, &hop.function).at(&hop.key, &travelled(hop.path.clone(), &ground.me.name));
-    let refusal = Message::Refused(hop.key.clone(), why).encode();
-    ground.out.send_encoded(from.clone(), refusal.clone(), Receipt::None, None);
-    refusal
+    Message::Refused(hop.key.clone(), why).encode()
 }
 
-/// Refused once is refused for good: its sender goes on with the exception, so a repetition that comes late must not run.
-fn refuse_for_good(ground: &mut Ground, from: &Arc<NodeRef>, hop: &Hop, why: Exception) {
-    // Who is told that no guests run here calls instead, under the same step.
-    let lasting = why.name != names::RUNS_NO_GUESTS && !bug!(ground.policy, RefusalForgotten);
-    let refusal = refuse(ground, from, hop, why);
+/// Sends the hop back, or where its service is, for good: its sender goes on, so a copy of it that comes late must not run.
+fn turn_away(ground: &mut Ground, from: &Arc<NodeRef>, hop: &Hop, why: NotHere) {
+    let (answer, lasting) = match why {
+        // Who is told that no guests run here calls instead, under the same step.
+        NotHere::For(why) => {
+            let lasting = why.name != names::RUNS_NO_GUESTS && !bug!(ground.policy, RefusalForgotten);
+            (refusal(ground, hop, *why), lasting)
+        }
+        NotHere::Elsewhere(whither) => (Message::HopElsewhere(hop.key.clone(), whither).encode(), true),
+    };
+    ground.out.send_encoded(from.clone(), answer.clone(), Receipt::None, None);
     if lasting {
-        ground.dedup.refuse(ground.clock.now(), &hop.key, from.id, refusal, &ground.policy);
+        ground.dedup.refuse(ground.clock.now(), &hop.key, from.id, answer, &ground.policy);
     }
-}
-
-/// Sends the hop where its service is. A copy of it may still come when the service is here again, and that must not run: it would go on twice.
-fn send_elsewhere(ground: &mut Ground, from: &Arc<NodeRef>, hop: &Hop, whither: Whither) {
-    let elsewhere = Message::HopElsewhere(hop.key.clone(), whither).encode();
-    ground.out.send_encoded(from.clone(), elsewhere.clone(), Receipt::None, None);
-    ground.dedup.refuse(ground.clock.now(), &hop.key, from.id, elsewhere, &ground.policy);
 }
 
 /// Whether a hop is of the chain that it claims to be of: a branch has a parent of the same chain to which it answers.

@@ -41,13 +41,13 @@ impl Chains {
                 _ => {
                     let message = "refused before, for a reason that is no longer kept";
                     let why = Exception::new(names::OVERLOADED, Fault::Node, message).outcome_unknown();
-                    drop(refuse(ground, from, &hop, why));
+                    refuse(ground, from, &hop, why);
                 }
             },
             _ => {
                 // That call is remembered as it is: whoever made it waits for its result.
                 let message = "another call was made under this step";
-                drop(refuse(ground, from, &hop, Exception::new(names::PROTOCOL, Fault::Caller, message)));
+                refuse(ground, from, &hop, Exception::new(names::PROTOCOL, Fault::Caller, message));
             }
         }
     }

@@ -7,6 +7,7 @@ use catena_wire::{Exception, Fault, Frame, Message, Outcome, STACK_DEPTH_MAX, St
 use super::{
     Chains,
     activation::{Activation, Awaits, Cargo, Departure, HandOff, Phase},
+    console::carry,
 };
 use crate::{
     Action, GuestCall, Receipt, RetryScope, SessionId, SubChain, Urgency,
@@ -34,7 +35,7 @@ impl Chains {
             ReplyTo::Guest { call, step, .. } => {
                 // What a chain said before that threw, and which this one is to make good for.
                 activation.close_call(ground.unix_us(), call, 0, request.blobs);
-                self.carry(ground, session, Some(step), request.console);
+                carry(ground, activation, step, request.console);
                 match deep {
                     Err(why) => self.settle(ground, session, call, Err(why)),
                     // The chain that called is suspended to make room.

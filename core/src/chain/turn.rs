@@ -1,11 +1,14 @@
 //! What a guest did in its turn, and where its calls go.
 
 use alloc::{boxed::Box, format, vec::Vec};
-use catena_wire::{Brought, Budget, Exception, Fault, Mode, NodeRef, Outcome, StepTrace, Value, names};
+use catena_wire::{Brought, Budget, Exception, Fault, Mode, NodeRef, Outcome, StepTrace, Value, What, names};
 
 use super::{
     Chains,
     activation::{Activation, Awaits, Cargo, Phase, Suspended},
+    console::{carry, log, tell_lines},
+    end::emit,
+    recording::{record, turned},
 };
 use crate::{
     Action, GuestCall, GuestSplit, Instance, SessionId, Time, Turn,
@@ -29,20 +32,23 @@ impl Chains {
         if !matches!(activation.phase, Phase::Running) {
             return;
         }
-        let turn = turn.map_err(|broken| activation.stopped_for(broken));
-        self.record_turn(ground, session, turn.as_ref().ok());
-        match turn {
-            Ok(turn) => self.take_turn(ground, session, turn),
-            Err(broken) => self.finish(ground, session, Outcome::Threw(broken)),
+        let turn = match turn {
+            Ok(turn) => turn,
+            Err(broken) => {
+                let broken = activation.stopped_for(broken);
+                record(ground, activation, || What::Turned(Vec::new()));
+                return self.finish(ground, session, Outcome::Threw(broken));
+            }
+        };
+        record(ground, activation, || turned(&turn));
+        // Its answers and lines go out first, then its end or its calls.
+        log(ground, activation, turn.logs);
+        if activation.state.recording.is_some() && activation.chain().origin == ground.me.id {
+            // Whoever steps through a chain sees its lines as they are said.
+            tell_lines(ground, activation);
         }
-    }
-
-    /// The guest has returned: its answers and lines go out first, then its end or its calls.
-    fn take_turn(&mut self, ground: &mut Ground, session: SessionId, turn: Turn) {
-        self.log(ground, session, turn.logs);
-        self.tell_lines_of_recorded(ground, session);
         for value in turn.emits {
-            self.emit(ground, session, value);
+            emit(ground, activation, value);
         }
         match turn.end {
             None => {
@@ -52,8 +58,7 @@ impl Chains {
                 self.go_on(ground, session, turn.calls, turn.splits);
             }
             Some(result) => {
-                let lent =
-                    self.get(session).map_or(0, |activation| activation.hops_for_each(ground.now, turn.calls.len()));
+                let lent = activation.hops_for_each(ground.now, turn.calls.len());
                 for call in turn.calls {
                     self.call_beside(ground, session, call, lent, false);
                 }
@@ -177,21 +182,18 @@ impl Chains {
         brought: Brought,
     ) {
         let (ReplyTo::Suspended(session) | ReplyTo::Guest { session, .. }) = *to else { return };
-        if let Some(activation) = self.get_mut(session) {
-            activation.give_back(brought.hops_left);
-        }
+        let Some(activation) = self.get_mut(session) else { return };
+        activation.give_back(brought.hops_left);
         match *to {
             ReplyTo::Guest { call, step, .. } => {
                 // The lines first: they come before what is said to the result.
-                self.carry(ground, session, Some(step), brought.console);
-                let Some(activation) = self.get_mut(session) else { return };
+                carry(ground, activation, step, brought.console);
                 activation.close_call(ground.unix_us(), call, brought.service_us, brought.blobs);
                 let result = result.map_err(|why| activation.behind(step, why));
                 self.settle(ground, session, call, result);
             }
             _ => {
-                self.carry(ground, session, None, brought.console);
-                let Some(activation) = self.get_mut(session) else { return };
+                carry(ground, activation, activation.step, brought.console);
                 activation.note_service(brought.service_us, brought.blobs);
                 // Of a call that is made from here, not the step by which the chain came.
                 let result = result.map_err(|why| Box::new(activation.behind(activation.step, why)));
