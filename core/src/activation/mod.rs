@@ -154,6 +154,32 @@ pub(crate) enum Departure {
 }
 
 impl Activation {
+    /// One that begins here at this step: its guest runs.
+    pub(crate) fn new(
+        now: Time,
+        arrived: StepKey,
+        budget: Budget,
+        (by, before): (NodeId, Arc<NodeRef>),
+        state: ChainState,
+    ) -> Self {
+        Self {
+            step: arrived.step,
+            arrived,
+            state,
+            budget,
+            budget_at: now,
+            heartbeat_at: now,
+            by,
+            before,
+            creator: None,
+            phase: Phase::Running,
+            calls: Outstanding::default(),
+            profile: None,
+            unreached: Unreached::default(),
+            counted_bytes: 0,
+        }
+    }
+
     /// What is left to spend now.
     pub(crate) fn budget_now(&self, now: Time) -> Budget {
         self.budget.after(now.since(self.budget_at))

@@ -9,12 +9,11 @@ use catena_wire::{
 
 use super::{
     Chains,
-    activation::{Activation, Awaits, ChainState, Code, Outstanding, Phase, Recording, Suspended},
+    activation::{Activation, Awaits, ChainState, Code, Phase, Recording, Suspended},
 };
 use crate::{
     Action, Plan, Receipt, SessionId, Start, Urgency,
     calls::{ReplyTo, Request},
-    collections::Unreached,
     directory::NotHere,
     ground::Ground,
     memory::{Fate, StepRecord},
@@ -166,22 +165,10 @@ impl Chains {
             continuation_bytes: hop.continuation_bytes as usize,
             ..Suspended::here(hop.call, Bytes::new(), awaits)
         };
-        self.insert(Activation {
-            step: hop.key.step,
-            arrived: hop.key.clone(),
-            budget: hop.budget,
-            budget_at: ground.now,
-            heartbeat_at: ground.now.after(hop.heartbeat_in_us.min(ground.policy.heartbeat_interval_us)),
-            by: from.id,
-            before: from.clone(),
-            creator: None,
-            phase: Phase::Suspended(suspended),
-            calls: Outstanding::default(),
-            profile,
-            unreached: Unreached::default(),
-            counted_bytes: 0,
-            state: state_of(hop, ground),
-        })
+        let heartbeat_at = ground.now.after(hop.heartbeat_in_us.min(ground.policy.heartbeat_interval_us));
+        let (key, budget, phase) = (hop.key.clone(), hop.budget, Phase::Suspended(suspended));
+        let arrived = Activation::new(ground.now, key, budget, (from.id, from.clone()), state_of(hop, ground));
+        self.insert(Activation { heartbeat_at, phase, profile, ..arrived })
     }
 
     /// The tail of a hop has come, or never will: then its sender still has it, and sends it again.
@@ -285,38 +272,26 @@ impl Chains {
             profile.target = String::new();
             profile.params_bytes = input.len_bytes() as u64;
         }
-        let session = self.insert(Activation {
-            step: 0,
-            arrived: arrived.clone(),
-            state: ChainState {
-                code,
-                header,
-                stack: Vec::new(),
-                emitted: 0,
-                splits: 0,
-                merge: None,
-                merged: Vec::new(),
-                path: alloc::vec![ground.me.name.clone()],
-                trace: plan.profile.then(Vec::new),
-                recording: plan.record.then(Box::default),
-                console: Vec::new(),
-                console_told: 0,
-                limits: plan.limits,
-                uncertain: false,
-                duplicate: None,
-            },
-            budget: plan.budget,
-            budget_at: ground.now,
-            heartbeat_at: ground.now.after(ground.policy.heartbeat_interval_us),
-            by,
-            before: ground.me.clone(),
-            creator: None,
-            phase: Phase::Running,
-            calls: Outstanding::default(),
-            profile,
-            unreached: Unreached::default(),
-            counted_bytes: 0,
-        });
+        let state = ChainState {
+            code,
+            header,
+            stack: Vec::new(),
+            emitted: 0,
+            splits: 0,
+            merge: None,
+            merged: Vec::new(),
+            path: alloc::vec![ground.me.name.clone()],
+            trace: plan.profile.then(Vec::new),
+            recording: plan.record.then(Box::default),
+            console: Vec::new(),
+            console_told: 0,
+            limits: plan.limits,
+            uncertain: false,
+            duplicate: None,
+        };
+        let heartbeat_at = ground.now.after(ground.policy.heartbeat_interval_us);
+        let begun = Activation::new(ground.now, arrived.clone(), plan.budget, (by, ground.me.clone()), state);
+        let session = self.insert(Activation { heartbeat_at, profile, ..begun });
         ground.dedup.begin(arrived, ground.me.id, session);
         let limits = plan.limits;
         ground.out.ask(Action::Begin { session, code, input, started_at_ms, seed, limits });

@@ -6,7 +6,7 @@ use catena_wire::{Exception, Fault, Merge, Mode, NodeId, NodeRef, Outcome, StepK
 
 use super::{
     Chains,
-    activation::{Activation, Awaits, Cargo, ChainState, Merging, Outstanding, Phase, Recording, Suspended},
+    activation::{Activation, Awaits, Cargo, ChainState, Merging, Phase, Recording, Suspended},
 };
 use crate::{GuestSplit, RetryScope, SessionId, ground::Ground};
 
@@ -168,16 +168,7 @@ fn branch_of(ground: &Ground, parent: &Activation, key: &StepKey, host: &NodeRef
         ..parent.state.clone()
     };
     let profile = ground.profile(parent.state.trace.is_some(), key.step, "", "");
-    Activation {
-        arrived: key.clone(),
-        step: key.step,
-        state,
-        budget: share,
-        budget_at: ground.now,
-        calls: Outstanding::default(),
-        profile,
-        counted_bytes: 0,
-        before: ground.me.clone(),
-        ..parent.clone()
-    }
+    let (heartbeat_at, creator, unreached) = (parent.heartbeat_at, parent.creator.clone(), parent.unreached);
+    let branch = Activation::new(ground.now, key.clone(), share, (parent.by, ground.me.clone()), state);
+    Activation { heartbeat_at, creator, unreached, profile, ..branch }
 }

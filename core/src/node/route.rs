@@ -7,12 +7,13 @@ use crate::{Time, directory::Waiter, ground::Ground, outbox::Event};
 
 impl Node {
     /// Something has happened: what it leads to happens before the next.
-    pub(super) fn at(&mut self, now: Time, happen: impl FnOnce(&mut Self)) {
+    pub(super) fn at<T>(&mut self, now: Time, happen: impl FnOnce(&mut Self) -> T) -> T {
         self.ground.advance(now);
-        happen(self);
+        let happened = happen(self);
         self.route();
         self.settle_detached();
         self.note_room();
+        happened
     }
 
     /// What the parts have to say to each other, until they have nothing more to say. Sets whose reader has gone are stopped.
