@@ -98,13 +98,16 @@ pub(crate) struct Suspended {
     /// The guest's number for the call or split that is settled when it goes on.
     pub(crate) call: u32,
     pub(crate) awaits: Awaits,
-    /// Its state, and that of the enclosing chains; not while they are on their way.
-    pub(crate) continuation: Option<Bytes>,
-    /// How large its state is, also while that is on its way.
-    pub(crate) continuation_bytes: usize,
-    /// The hop is not accepted before its state is here: if it does not come by then, its sender still has it.
-    pub(crate) tail_due: Option<Time>,
+    pub(crate) continuation: Continuation,
     pub(crate) code: Code,
+}
+
+/// A chain's state, and that of the enclosing chains.
+#[derive(Clone, Debug)]
+pub(crate) enum Continuation {
+    Here(Bytes),
+    /// So many bytes are on their way. The hop is not accepted before: if they do not come by then, its sender still has it.
+    Coming(usize, Option<Time>),
 }
 
 /// What is handed in when it goes on.
@@ -134,8 +137,7 @@ pub(crate) enum Code {
 impl Suspended {
     /// Of what is here already: its state is, and nothing has to come but what it awaits.
     pub(crate) const fn here(call: u32, continuation: Bytes, awaits: Awaits) -> Self {
-        let continuation_bytes = continuation.len();
-        Self { call, awaits, continuation: Some(continuation), continuation_bytes, tail_due: None, code: Code::Here }
+        Self { call, awaits, continuation: Continuation::Here(continuation), code: Code::Here }
     }
 
     /// Whether a call runs, or ran, that may have taken effect.
@@ -243,7 +245,7 @@ impl Activation {
         let wake = deadline.min(self.heartbeat_at);
         match &self.phase {
             Phase::HandingOff(hand_off) => wake.min(hand_off.retry_at()),
-            Phase::Suspended(Suspended { tail_due: Some(due), .. }) => wake.min(*due),
+            Phase::Suspended(Suspended { continuation: Continuation::Coming(_, Some(due)), .. }) => wake.min(*due),
             _ => wake,
         }
     }
@@ -314,8 +316,11 @@ impl Activation {
     /// What it takes to keep here: what its guest takes is counted by whoever runs that.
     pub(crate) fn bytes(&self) -> usize {
         let held = match &self.phase {
-            // What has yet to come has its place already.
-            Phase::Suspended(suspended) => suspended.continuation_bytes,
+            Phase::Suspended(suspended) => match &suspended.continuation {
+                Continuation::Here(continuation) => continuation.len(),
+                // What has yet to come has its place already.
+                Continuation::Coming(bytes, _) => *bytes,
+            },
             Phase::HandingOff(hand_off) => hand_off.bytes(),
             Phase::Merging(merging) => merging.continuation.len(),
             Phase::LookingUp(cargo) | Phase::Suspending(Departure::To(_, _, cargo)) => cargo.bytes(),

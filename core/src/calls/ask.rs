@@ -189,7 +189,6 @@ impl Calls {
         fits.then_some(&mut call.request)
     }
 
-    /// Calls whose time has run out.
     pub(crate) fn on_timeout(&mut self, ground: &mut Ground) {
         while let Some(id) = self.timers.take_due(ground.now) {
             let Some(Call { request, stage }) = self.take(ground, id, |_| true) else { continue };

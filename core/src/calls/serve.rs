@@ -104,12 +104,10 @@ impl Calls {
         }
     }
 
-    /// How many functions of that service run here.
     pub(crate) fn running(&self, service: &str) -> usize {
         self.running.get(service).copied().unwrap_or_default()
     }
 
-    /// A service function has read so much of blobs, and is about to end.
     pub(crate) fn blobs_read(&mut self, ticket: Ticket, blobs: BlobBytes) {
         let call = self.calls.get_mut(&ticket.0).filter(|call| matches!(call.stage, Stage::Running));
         if let Some(call) = call {
@@ -117,7 +115,6 @@ impl Calls {
         }
     }
 
-    /// A service function has ended, after `took_us`.
     pub(crate) fn service_done(
         &mut self,
         ground: &mut Ground,

@@ -9,7 +9,7 @@ use catena_wire::{
 
 use super::{
     Chains,
-    activation::{Activation, Awaits, ChainState, Code, Phase, Recording, Suspended},
+    activation::{Activation, Awaits, ChainState, Code, Continuation, Phase, Recording, Suspended},
 };
 use crate::{
     Action, Plan, Receipt, SessionId, Start, Urgency,
@@ -160,11 +160,11 @@ impl Chains {
             0 => Awaits::Call,
             gather => Awaits::Branches(gather, Vec::new()),
         };
-        let suspended = Suspended {
-            continuation: whole.then(|| hop.continuation.clone()),
-            continuation_bytes: hop.continuation_bytes as usize,
-            ..Suspended::here(hop.call, Bytes::new(), awaits)
+        let continuation = match whole {
+            true => Continuation::Here(hop.continuation.clone()),
+            false => Continuation::Coming(hop.continuation_bytes as usize, None),
         };
+        let suspended = Suspended { call: hop.call, awaits, continuation, code: Code::Here };
         let heartbeat_at = ground.now.after(hop.heartbeat_in_us.min(ground.policy.heartbeat_interval_us));
         let (key, budget, phase) = (hop.key.clone(), hop.budget, Phase::Suspended(suspended));
         let arrived = Activation::new(ground.now, key, budget, (from.id, from.clone()), state_of(hop, ground));
@@ -176,18 +176,14 @@ impl Chains {
         let Some(session) = ground.dedup.get(key).and_then(StepRecord::session) else { return };
         let Some(activation) = self.get_mut(session) else { return };
         let (code, from) = (activation.state.code, activation.before.clone());
-        let Phase::Suspended(suspended) = &mut activation.phase else { return };
-        if suspended.continuation.is_some() {
-            return;
-        }
+        let Phase::Suspended(Suspended { continuation: state, .. }) = &mut activation.phase else { return };
+        let Continuation::Coming(_, due) = state else { return };
         let Some(Tail { continuation, stacked, code_bytes }) = tail else {
             let patience_us = ground.policy.accept_timeout_us.saturating_mul(u64::from(ground.policy.hop_attempts_max));
-            suspended.tail_due = Some(ground.now.after(patience_us));
+            *due = Some(ground.now.after(patience_us));
             return self.reset_timer(session);
         };
-        suspended.tail_due = None;
-        suspended.continuation_bytes = continuation.len();
-        suspended.continuation = Some(continuation);
+        *state = Continuation::Here(continuation);
         activation.state.stack.iter_mut().zip(stacked).for_each(|(frame, state)| frame.continuation = state);
         self.recount(session);
         self.accept(ground, &from, key.clone(), session, code_bytes, code);
@@ -197,7 +193,9 @@ impl Chains {
     /// Goes on with a suspended chain as soon as result, state and function are all there.
     pub(super) fn resume_if_ready(&mut self, ground: &mut Ground, session: SessionId) {
         let Some(Activation { phase: Phase::Suspended(suspended), .. }) = self.get_mut(session) else { return };
-        let Suspended { call, awaits, continuation: Some(continuation), code, .. } = suspended else { return };
+        let Suspended { call, awaits, continuation: Continuation::Here(continuation), code } = suspended else {
+            return;
+        };
         let (call, continuation) = (*call, continuation.clone());
         match code {
             Code::Here => {}

@@ -44,7 +44,6 @@ impl Chains {
         }
     }
 
-    /// A function has been checked and kept, or is not what its hash says.
     pub(crate) fn code_stored(&mut self, ground: &mut Ground, code: Hash, stored: bool) {
         if !stored {
             // Whoever sent the wrong bytes is not asked again, the next source is.

@@ -8,7 +8,7 @@ use catena_wire::{
 
 use super::{
     Chains,
-    activation::{Activation, Phase, Suspended},
+    activation::{Activation, Continuation, Phase, Suspended},
     console::tell_lines,
     recording::record,
 };
@@ -36,7 +36,9 @@ impl Chains {
             let why = activation.stopped_for(Exception::new(names::DEADLINE_EXCEEDED, Fault::Caller, message));
             return self.end(ground, session, Outcome::Threw(why));
         }
-        if matches!(&activation.phase, Phase::Suspended(Suspended { tail_due: Some(due), .. }) if *due <= ground.now) {
+        if let Phase::Suspended(Suspended { continuation: Continuation::Coming(_, Some(due)), .. }) = &activation.phase
+            && *due <= ground.now
+        {
             // It was not accepted: whoever sent it has it, and does about it what is to be done.
             let message = "the chain's state did not arrive; its service function may have run";
             return self.drop_unknown(ground, session, Fault::Network, message);
@@ -86,7 +88,6 @@ impl Chains {
         send_end(ground, (&activation.arrived, alloc::vec![activation.before.id]), end, way);
     }
 
-    /// A part of a chain's outcome did not get through.
     pub(crate) fn part_undelivered(&mut self, ground: &mut Ground, key: (StepKey, Part), how: Undelivered) {
         match (how, key.1) {
             (Undelivered::TooLarge { bytes, bytes_max }, Part::End) => {
@@ -174,7 +175,11 @@ fn beat(ground: &mut Ground, activation: &mut Activation) {
         // What is handed over again was taken over once: the sign of life has to come from whoever has it.
         Phase::HandingOff(hand_off) if hand_off.delivery.was_taken() => return,
         // A hop whose state is not here is its sender's still, for whom a sign of life from here would count as acceptance.
-        Phase::Suspended(Suspended { continuation: None, .. }) if !bug!(ground.policy, HeadlessBeats) => return,
+        Phase::Suspended(Suspended { continuation: Continuation::Coming(..), .. })
+            if !bug!(ground.policy, HeadlessBeats) =>
+        {
+            return;
+        }
         // The merge host beats for branches that have ended, and names those that have not (rpc-chains section 3.10).
         Phase::Merging(merging) => merging.open_branches(),
         _ => Vec::new(),

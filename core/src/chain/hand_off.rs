@@ -65,7 +65,6 @@ impl Chains {
         ground.out.ask_first(Action::Suspend { session, with_code });
     }
 
-    /// The guest's continuation has been taken, and its function if that is to ride along.
     pub(crate) fn suspended(
         &mut self,
         ground: &mut Ground,
@@ -111,7 +110,6 @@ impl Chains {
         }
     }
 
-    /// Hands the chain over.
     pub(super) fn hand(&mut self, ground: &mut Ground, session: SessionId, hand_off: HandOff) {
         let Some(activation) = self.get_mut(session) else { return };
         activation.close_profile(ground.unix_us());
@@ -243,7 +241,6 @@ impl Chains {
         hand_off.retry_at.is_some() && *step == handed.step && hand_off.to().id == to
     }
 
-    /// Links of hops that are being handed over have broken.
     pub(crate) fn link_lost(&mut self, ground: &mut Ground, node: NodeId) {
         let (first, last) = ((node, SessionId(0)), (node, SessionId(u64::MAX)));
         let handing: Vec<_> = self.handing_to.range(first..=last).map(|(_, session)| *session).collect();

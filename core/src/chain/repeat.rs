@@ -5,7 +5,7 @@ use catena_wire::{Branch, ChainId, Exception, Fault, Hop, Message, NodeRef, Part
 
 use super::{
     Chains, Tail,
-    activation::{Activation, Phase, Suspended},
+    activation::{Activation, Continuation, Phase, Suspended},
     arrive::refuse,
     hand_off::hop_of,
 };
@@ -55,10 +55,11 @@ impl Chains {
     /// Of a hop whose state has not come, the state may come now: it is not accepted before. False if nothing was missing.
     fn repeat_arriving(&mut self, ground: &mut Ground, session: SessionId, hop: Hop, whole: bool) -> bool {
         let Some(activation) = self.get_mut(session) else { return false };
-        let Phase::Suspended(Suspended { continuation: None, tail_due, .. }) = &mut activation.phase else {
+        let Phase::Suspended(Suspended { continuation: Continuation::Coming(_, due), .. }) = &mut activation.phase
+        else {
             return false;
         };
-        *tail_due = None;
+        *due = None;
         self.reset_timer(session);
         if whole {
             let key = hop.key.clone();

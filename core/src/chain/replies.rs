@@ -104,7 +104,6 @@ impl Chains {
         self.left_sets.pop()
     }
 
-    /// Replies have come.
     pub(crate) fn replied(&mut self, ground: &mut Ground, (session, set): (SessionId, u32), values: Vec<Value>) {
         if let Some(open) = self.open_set(session, set) {
             open.push(values);

@@ -18,7 +18,6 @@ use crate::{
 };
 
 impl Chains {
-    /// The guest has run, for `took_us`, and returned with an empty stack; or broke a limit.
     pub(crate) fn on_turn(
         &mut self,
         ground: &mut Ground,
@@ -159,7 +158,6 @@ impl Chains {
         self.end(ground, session, Outcome::Threw(why));
     }
 
-    /// The chain goes where its one call goes.
     fn move_to(&mut self, ground: &mut Ground, session: SessionId, call: GuestCall) {
         let Some(activation) = self.get_mut(session) else { return };
         let left = activation.budget_now(ground.now);
