@@ -372,6 +372,13 @@ pub struct GuestSplit {
     pub column: u32,
 }
 
+impl GuestSplit {
+    /// How many, as far as they can be numbered.
+    pub(crate) fn branches(&self) -> u16 {
+        u16::try_from(self.count).unwrap_or(u16::MAX)
+    }
+}
+
 /// What a service function answers with.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Answer {

@@ -13,7 +13,7 @@ use crate::{
     delivery::{Outgoing, Parcel},
     directory::{Directory, NotHere, Waiter},
     memory::{DedupTable, Fences, Listeners, Over, Relays, possibly_done},
-    outbox::Outbox,
+    outbox::{Event, Outbox},
 };
 
 /// The parts that know nothing of chains and calls under way, each behind its own methods.
@@ -255,7 +255,7 @@ impl Ground {
     /// To the origin of a chain, or to who can pass it on.
     pub(crate) fn send_home(&mut self, header: &ChainHeader, message: Message, receipt: Receipt) {
         if header.origin.id == self.me.id {
-            return self.out.tell(crate::outbox::Event::Message(message));
+            return self.out.tell(Event::Message(message));
         }
         let via = self.way_home(header);
         self.out.send_encoded(header.origin.clone(), message.encode(), receipt, via);

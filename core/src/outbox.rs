@@ -15,7 +15,7 @@ pub(crate) enum Event {
     Message(Message),
     /// A chain makes a call from where it is.
     Call(Request),
-    /// The call of this number has a place: it may have to be lent hops.
+    /// The call of this number has a place.
     Resolved(u64, Instance),
     /// That call of a guest is asked of this node.
     ServedBy(SessionId, u32, Arc<NodeRef>),
@@ -41,8 +41,6 @@ pub(crate) enum Event {
     Unawaited(SessionId, ChainId),
     /// Nobody waits for these calls any more.
     Abandoned(Owner),
-    /// Nobody waits any more for the call that was made at this step.
-    StepAbandoned(StepKey),
     /// Nobody waits for this chain any more, which was begun here.
     Unwanted(ChainId),
     /// A chain begun here is at that node.

@@ -123,6 +123,10 @@ impl Request {
         self.budget.after(now.since(self.budget_at))
     }
 
+    pub(crate) fn deadline(&self) -> Time {
+        self.budget_at.after(self.budget.time_left_us())
+    }
+
     /// What is left of its hops when it has come to this, and nobody said: a call that may have taken effect may have spent
     /// them all, any other has spent none.
     pub(crate) fn hops_after(&self, result: &Result<Value, Exception>) -> u32 {

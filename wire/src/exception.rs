@@ -215,6 +215,14 @@ impl Exception {
         }
         self.at_step(key.step, path)
     }
+
+    /// Of a call that was made at this step of this branch: its path goes on from that of its caller, at whose host it may have run.
+    #[must_use]
+    pub fn behind(self, step: u32, branch: Branch, path: &[String]) -> Self {
+        let here = usize::from(path.last() == self.path.first());
+        let path = path.iter().cloned().chain(self.path.into_iter().skip(here)).take(PATH_HOSTS_MAX).collect();
+        Self { step, branch, path, ..self }
+    }
 }
 
 impl fmt::Display for Exception {

@@ -1,8 +1,6 @@
 //! What a chain moves for.
 
-use alloc::string::String;
-
-use crate::{GuestCall, GuestSplit, SubChain};
+use crate::{GuestCall, GuestSplit};
 
 /// What a chain moves for.
 #[derive(Clone, Debug)]
@@ -11,8 +9,6 @@ pub(crate) enum Cargo {
     Call(GuestCall),
     /// A split, to its merge host.
     Split(GuestSplit),
-    /// Nothing: it makes room for the chain with which a service of this node answered this call.
-    Sub { call: u32, service: String, sub: SubChain },
 }
 
 impl Cargo {
@@ -21,7 +17,6 @@ impl Cargo {
         match self {
             Self::Call(call) => call.call,
             Self::Split(split) => split.call,
-            Self::Sub { call, .. } => *call,
         }
     }
 
@@ -30,7 +25,6 @@ impl Cargo {
         match self {
             Self::Call(call) => &call.service,
             Self::Split(split) => split.at.as_deref().unwrap_or(""),
-            Self::Sub { service, .. } => service,
         }
     }
 
@@ -38,7 +32,6 @@ impl Cargo {
         match self {
             Self::Call(call) => &call.function,
             Self::Split(_) => "split",
-            Self::Sub { .. } => "",
         }
     }
 
@@ -46,14 +39,13 @@ impl Cargo {
         match self {
             Self::Call(call) => (call.line, call.column),
             Self::Split(split) => (split.line, split.column),
-            Self::Sub { .. } => (0, 0),
         }
     }
 
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Call(call) => call.params.len_bytes(),
-            Self::Split(_) | Self::Sub { .. } => 0,
+            Self::Split(_) => 0,
         }
     }
 }

@@ -1,16 +1,15 @@
 //! A hop on its way to the next node.
 
-use alloc::{boxed::Box, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, sync::Arc};
 use bytes::Bytes;
-use catena_wire::{Exception, NodeRef, StepKey};
+use catena_wire::{Exception, NodeRef};
 
 use super::cargo::Cargo;
 use crate::{Time, delivery::Delivery};
 
-/// A hop being handed over.
+/// A hop being handed over: the step that its chain makes next.
 #[derive(Clone, Debug)]
 pub(crate) struct HandOff {
-    pub(crate) key: StepKey,
     pub(crate) cargo: Cargo,
     pub(crate) continuation: Bytes,
     pub(crate) code_bytes: Option<Bytes>,
@@ -22,27 +21,17 @@ pub(crate) struct HandOff {
 }
 
 impl HandOff {
-    pub(crate) const fn to(&self) -> &Arc<NodeRef> {
-        self.delivery.to()
+    pub(crate) const fn new(cargo: Cargo, delivery: Delivery, continuation: Bytes) -> Self {
+        Self { cargo, continuation, code_bytes: None, delivery, retry_at: None, fallback: None }
     }
 
-    pub(crate) fn nodes(&self) -> Vec<Arc<NodeRef>> {
-        self.delivery.nodes()
+    pub(crate) const fn to(&self) -> &Arc<NodeRef> {
+        self.delivery.to()
     }
 
     pub(crate) fn may_be_done(&self) -> bool {
         let out = self.delivery.attempts() > 0 || self.delivery.may_be_done();
         out && matches!(self.cargo, Cargo::Call(_))
-    }
-
-    /// Whether it was taken over once, and is handed over again.
-    pub(crate) const fn was_taken(&self) -> bool {
-        self.delivery.was_taken()
-    }
-
-    /// How long ago it first went out.
-    pub(crate) fn age_us(&self, now: Time) -> u64 {
-        self.delivery.age_us(now)
     }
 
     pub(crate) fn retry_at(&self) -> Time {

@@ -15,11 +15,9 @@ use alloc::{
     vec::Vec,
 };
 use bytes::Bytes;
-use catena_wire::{
-    BlobBytes, Budget, ChainId, End, Exception, NodeId, NodeRef, PATH_HOSTS_MAX, StepKey, StepTrace, Value,
-};
+use catena_wire::{BlobBytes, Budget, ChainId, End, Exception, NodeId, NodeRef, StepKey, StepTrace, Value};
 
-use crate::{Answer, RetryScope, Time, collections::Unreached};
+use crate::{RetryScope, SubChain, Time, collections::Unreached};
 pub(crate) use cargo::Cargo;
 pub(crate) use hand_off::HandOff;
 pub(crate) use merging::Merging;
@@ -84,9 +82,9 @@ pub(crate) enum Phase {
     Running,
     /// Its guest waits for calls that are out side by side.
     Waiting,
-    /// Its guest waits: where its cargo goes is being looked up.
-    LookingUp(Departure),
-    /// Its continuation is being taken, to go where its cargo goes.
+    /// Its guest waits: where this goes is being looked up.
+    LookingUp(Cargo),
+    /// Its continuation is being taken.
     Suspending(Departure),
     /// Kept until the next node accepts it.
     HandingOff(Box<HandOff>),
@@ -100,20 +98,27 @@ pub(crate) struct Suspended {
     /// The guest's number for the call or split that is settled when it goes on.
     pub(crate) call: u32,
     pub(crate) awaits: Awaits,
-    /// Its state, and that of the enclosing chains; not while they are on their way.
-    pub(crate) continuation: Option<Bytes>,
-    /// How large its state is, also while that is on its way.
-    pub(crate) continuation_bytes: usize,
-    /// The hop is not accepted before its state is here: if it does not come by then, its sender still has it.
-    pub(crate) tail_due: Option<Time>,
+    pub(crate) continuation: Continuation,
     pub(crate) code: Code,
+}
+
+/// A chain's state, and that of the enclosing chains.
+#[derive(Clone, Debug)]
+pub(crate) enum Continuation {
+    Here(Bytes),
+    /// So many bytes are on their way. The hop is not accepted before: if they do not come by then, its sender still has it.
+    Coming(usize, Option<Time>),
 }
 
 /// What is handed in when it goes on.
 #[derive(Clone, Debug)]
 pub(crate) enum Awaits {
-    /// The result of its call; the service, if that answers with a chain.
-    Result(Option<Result<Answer, Box<Exception>>>, String),
+    /// The result of its call, which has not come.
+    Call,
+    /// That result.
+    Result(Result<Value, Box<Exception>>),
+    /// The result of the chain with which this service answers the call, and which has not begun.
+    SubChain(String, SubChain),
     /// The outcomes of so many branches; with those that ended before its state had come.
     Branches(u16, Vec<End>),
     /// Nothing: it is the branch of this number, which begins here.
@@ -132,26 +137,51 @@ pub(crate) enum Code {
 impl Suspended {
     /// Of what is here already: its state is, and nothing has to come but what it awaits.
     pub(crate) const fn here(call: u32, continuation: Bytes, awaits: Awaits) -> Self {
-        let continuation_bytes = continuation.len();
-        Self { call, awaits, continuation: Some(continuation), continuation_bytes, tail_due: None, code: Code::Here }
+        Self { call, awaits, continuation: Continuation::Here(continuation), code: Code::Here }
     }
 
     /// Whether a call runs, or ran, that may have taken effect.
     pub(crate) const fn calls(&self) -> bool {
-        matches!(self.awaits, Awaits::Result(..))
+        matches!(self.awaits, Awaits::Call | Awaits::Result(_) | Awaits::SubChain(..))
     }
 }
 
-/// A chain that is about to leave.
+/// What a chain's continuation is taken for.
 #[derive(Clone, Debug)]
-pub(crate) struct Departure {
-    pub(crate) cargo: Cargo,
-    pub(crate) to: Arc<NodeRef>,
-    pub(crate) with_code: bool,
-    pub(crate) scope: RetryScope,
+pub(crate) enum Departure {
+    /// It goes there for this, which may be done again in that scope.
+    To(Arc<NodeRef>, RetryScope, Cargo),
+    /// It makes room for the chain with which a service of this node answered this call.
+    SubChain { call: u32, service: String, sub: SubChain },
 }
 
 impl Activation {
+    /// One that begins here at this step: its guest runs.
+    pub(crate) fn new(
+        now: Time,
+        arrived: StepKey,
+        budget: Budget,
+        (by, before): (NodeId, Arc<NodeRef>),
+        state: ChainState,
+    ) -> Self {
+        Self {
+            step: arrived.step,
+            arrived,
+            state,
+            budget,
+            budget_at: now,
+            heartbeat_at: now,
+            by,
+            before,
+            creator: None,
+            phase: Phase::Running,
+            calls: Outstanding::default(),
+            profile: None,
+            unreached: Unreached::default(),
+            counted_bytes: 0,
+        }
+    }
+
     /// What is left to spend now.
     pub(crate) fn budget_now(&self, now: Time) -> Budget {
         self.budget.after(now.since(self.budget_at))
@@ -215,7 +245,7 @@ impl Activation {
         let wake = deadline.min(self.heartbeat_at);
         match &self.phase {
             Phase::HandingOff(hand_off) => wake.min(hand_off.retry_at()),
-            Phase::Suspended(Suspended { tail_due: Some(due), .. }) => wake.min(*due),
+            Phase::Suspended(Suspended { continuation: Continuation::Coming(_, Some(due)), .. }) => wake.min(*due),
             _ => wake,
         }
     }
@@ -234,8 +264,21 @@ impl Activation {
         }
     }
 
-    /// The profile of the step that ends here.
-    pub(crate) fn note(&mut self, profile: StepTrace) {
+    /// The step that it was here for ends now.
+    pub(crate) fn close_profile(&mut self, now_us: u64) {
+        if let Some(profile) = self.profile.take() {
+            self.note(StepTrace { left_at_us: now_us, ..*profile });
+        }
+    }
+
+    /// A call that was made in place ends now.
+    pub(crate) fn close_call(&mut self, now_us: u64, call: u32, service_us: u64, blobs: Option<Box<BlobBytes>>) {
+        if let Some(profile) = self.calls.profiles.remove(&call) {
+            self.note(StepTrace { left_at_us: now_us, service_us, blobs, ..profile });
+        }
+    }
+
+    fn note(&mut self, profile: StepTrace) {
         let branch = self.arrived.branch.clone();
         self.state.note([StepTrace { branch, ..profile }]);
     }
@@ -248,7 +291,7 @@ impl Activation {
             Phase::Running | Phase::Waiting => !self.calls.out.is_empty() || !self.calls.sets.is_empty(),
             Phase::Merging(_) => true,
             Phase::LookingUp(_) => false,
-            Phase::Suspending(departure) => matches!(departure.cargo, Cargo::Sub { .. }),
+            Phase::Suspending(departure) => matches!(departure, Departure::SubChain { .. }),
         }
     }
 
@@ -259,12 +302,7 @@ impl Activation {
 
     /// What came of a call that was made from here at this step: its path goes on from that of the chain.
     pub(crate) fn behind(&self, step: u32, why: Exception) -> Exception {
-        let path = &self.state.path;
-        // What ran here began at the host at which the chain is.
-        let here = usize::from(path.last() == why.path.first());
-        let beyond = why.path.into_iter().skip(here).take(PATH_HOSTS_MAX.saturating_sub(path.len()));
-        let path = path.iter().cloned().chain(beyond).collect();
-        Exception { step, branch: self.arrived.branch.clone(), path, ..why }
+        why.behind(step, self.arrived.branch.clone(), &self.state.path)
     }
 
     pub(crate) fn key(&self) -> StepKey {
@@ -278,12 +316,15 @@ impl Activation {
     /// What it takes to keep here: what its guest takes is counted by whoever runs that.
     pub(crate) fn bytes(&self) -> usize {
         let held = match &self.phase {
-            // What has yet to come has its place already.
-            Phase::Suspended(suspended) => suspended.continuation_bytes,
+            Phase::Suspended(suspended) => match &suspended.continuation {
+                Continuation::Here(continuation) => continuation.len(),
+                // What has yet to come has its place already.
+                Continuation::Coming(bytes, _) => *bytes,
+            },
             Phase::HandingOff(hand_off) => hand_off.bytes(),
             Phase::Merging(merging) => merging.continuation.len(),
-            Phase::LookingUp(departure) | Phase::Suspending(departure) => departure.cargo.bytes(),
-            Phase::Running | Phase::Waiting => 0,
+            Phase::LookingUp(cargo) | Phase::Suspending(Departure::To(_, _, cargo)) => cargo.bytes(),
+            Phase::Running | Phase::Waiting | Phase::Suspending(Departure::SubChain { .. }) => 0,
         };
         let unread: usize = self.calls.sets.values().map(OpenSet::bytes).sum();
         size_of::<Self>() + held + unread + self.state.bytes()

@@ -1,7 +1,7 @@
 //! Results of calls, to whoever waits for them.
 
-use alloc::{boxed::Box, format, sync::Arc};
-use catena_wire::{Brought, Exception, Fault, Message, NodeRef, Value, names};
+use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
+use catena_wire::{Brought, Exception, Fault, Message, NodeRef, StepKey, Value, names};
 
 use super::{Calls, ReplyTo, Request};
 use crate::{
@@ -36,12 +36,7 @@ impl Calls {
             }
             ReplyTo::Step(key) => {
                 let result = result.map_err(|why| why.at(&key, path));
-                let Some(StepRecord::Calling { fingerprint, reply_to }) = ground.dedup.get(&key) else { return };
-                let (fate, reply_to) = (Fate::Returned(*fingerprint), reply_to.clone());
-                let payload = Payload::Returned(Box::new((result.clone(), brought.clone())));
-                ground.dedup.finish(ground.clock.now(), &key, fate, alloc::vec![], payload, &ground.policy);
-                for (to, id) in reply_to {
-                    self.asking.remove(&(to.id, id));
+                for (to, id) in self.step_done(ground, &key, result.clone(), brought.clone()) {
                     send_return(ground, &to, id, result.clone(), brought.clone());
                 }
             }
@@ -56,6 +51,22 @@ impl Calls {
             }
             ReplyTo::Nobody(_) => {}
         }
+    }
+
+    /// The call of this step is over: its result is remembered for whoever asks again. Returns who has asked so far.
+    pub(super) fn step_done(
+        &mut self,
+        ground: &mut Ground,
+        key: &StepKey,
+        result: Result<Value, Exception>,
+        brought: Brought,
+    ) -> Vec<(Arc<NodeRef>, u64)> {
+        let Some(StepRecord::Calling { fingerprint, reply_to }) = ground.dedup.get(key) else { return Vec::new() };
+        let (fate, askers) = (Fate::Returned(*fingerprint), reply_to.clone());
+        let payload = Payload::Returned(Box::new((result, brought)));
+        ground.dedup.finish(ground.clock.now(), key, fate, Vec::new(), payload, &ground.policy);
+        askers.iter().for_each(|(to, id)| drop(self.asking.remove(&(to.id, *id))));
+        askers
     }
 }
 

@@ -1,7 +1,7 @@
 //! Calls out: to this node's own service, or to whichever node has it.
 
 use alloc::{format, vec::Vec};
-use catena_wire::{Exception, Fault, Message, NodeId, NodeRef, Value, Whither, names};
+use catena_wire::{Exception, Fault, Message, NodeId, Value, Whither, names};
 
 use super::{Call, Calls, ReplyTo, Request, Stage};
 use crate::{
@@ -74,34 +74,28 @@ impl Calls {
             return self.answer(ground, request, Err(why));
         }
         let delivery = Delivery::new(place.node.clone(), scope_of(&request, place));
-        let deadline = ground.now.after(request.budget_now(ground.now).time_left_us());
-        let id = self.insert(ground, request, Stage::LookingUp(Some(delivery)));
-        self.timers.set(id, deadline);
-        self.send(ground, id);
+        let id = self.number();
+        self.send(ground, id, request, delivery);
     }
 
     /// Sends a call to the node at which it is to be done, for the first time or again.
-    fn send(&mut self, ground: &mut Ground, id: u64) {
-        let Some(mut call) = self.take(ground, id, |_| true) else { return };
-        let (Stage::LookingUp(Some(mut delivery)) | Stage::Asked(mut delivery)) = call.stage else { return };
-        if let Err(why) = check_time(ground.now, &call.request) {
+    fn send(&mut self, ground: &mut Ground, id: u64, request: Request, mut delivery: Delivery) {
+        if let Err(why) = check_time(ground.now, &request) {
             let why = delivery.conclude(why);
             // Sent before, it may have been done: that there is no time to ask again does not tell.
             let sent = delivery.attempts() > 0 && !bug!(ground.policy, LateCallDenied);
             let why = if sent { why.outcome_unknown() } else { why };
-            let request = self.over(id, call.request);
             return self.answer(ground, request, Err(why));
         }
-        if let ReplyTo::Guest { session, call, .. } = &call.request.reply_to {
+        if let ReplyTo::Guest { session, call, .. } = &request.reply_to {
             ground.out.tell(Event::ServedBy(*session, *call, delivery.to().clone()));
         }
         let age_us = delivery.send(ground.now);
         let to = delivery.to().clone();
-        let budget = call.request.budget_now(ground.now);
-        let Request { service, function, params, key, credentials, duplicate, right, .. } = call.request.clone();
+        let budget = request.budget_now(ground.now);
+        let Request { service, function, params, key, credentials, duplicate, right, .. } = request.clone();
         let duplicate = duplicate.map(|duplicate| *duplicate);
-        call.stage = Stage::Asked(delivery);
-        self.put(ground, id, call);
+        self.put(ground, id, Call { request, stage: Stage::Asked(delivery) });
         let call = match right {
             Some(right) => Message::Ask { id, service, function, params, budget, credentials, right },
             None => Message::Call { id, service, function, params, budget, key, credentials, duplicate, age_us },
@@ -128,7 +122,6 @@ impl Calls {
         };
         if let Undelivered::TooLarge { bytes, bytes_max } = how {
             let why = delivery.conclude(too_large(bytes, bytes_max));
-            let request = self.over(id, request);
             return self.answer(ground, request, Err(why));
         }
         ground.directory.names.forget(&request.service);
@@ -141,19 +134,13 @@ impl Calls {
             }
         }
         match next {
-            Next::SendAgain => {
-                self.put(ground, id, Call { request, stage: Stage::LookingUp(Some(delivery)) });
-                self.send(ground, id);
-            }
+            Next::SendAgain => self.send(ground, id, request, delivery),
             Next::Seek => {
                 let (service, avoid) = (request.service.clone(), delivery.excluded());
                 self.put(ground, id, Call { request, stage: Stage::LookingUp(Some(delivery)) });
                 ground.directory.lookups.look_up(&mut ground.out, &service, Waiter::Call(id), avoid);
             }
-            Next::GiveUp(why) => {
-                let request = self.over(id, request);
-                self.answer(ground, request, Err(why));
-            }
+            Next::GiveUp(why) => self.answer(ground, request, Err(why)),
         }
     }
 
@@ -163,15 +150,12 @@ impl Calls {
         let Some(Call { request, stage: Stage::Asked(mut delivery) }) = self.take(ground, id, asked) else { return };
         let service = request.service.clone();
         match delivery.elsewhere(&service, false, &ground.policy) {
-            Err(why) => {
-                let request = self.over(id, request);
-                self.answer(ground, request, Err(why));
-            }
+            Err(why) => self.answer(ground, request, Err(why)),
             Ok(()) => {
                 let excluded = delivery.excluded();
                 self.put(ground, id, Call { request, stage: Stage::LookingUp(Some(delivery)) });
                 if let Some(place) = ground.follow(&service, from, whither, Waiter::Call(id), excluded) {
-                    self.resolved(ground, id, &Ok(place));
+                    ground.out.tell(Event::Resolved(id, place));
                 }
             }
         }
@@ -183,46 +167,31 @@ impl Calls {
         let Some(Call { request, stage: Stage::LookingUp(delivery) }) = self.take(ground, id, looking_up) else {
             return;
         };
-        let fits = |node: &NodeRef| delivery.as_ref().is_none_or(|delivery| delivery.allows(node));
-        match place {
-            Ok(place) if fits(&place.node) => ground.out.tell(Event::Resolved(id, place.clone())),
-            place => {
+        match (place, delivery) {
+            (Ok(place), None) => self.ask(ground, request, place),
+            (Ok(place), Some(mut delivery)) if delivery.allows(&place.node) => {
+                delivery.redirect(place.node.clone(), scope_of(&request, place));
+                self.send(ground, id, request, delivery);
+            }
+            (place, delivery) => {
                 let why = place.as_ref().err().cloned().unwrap_or_else(|| nobody_else(&request.service));
                 let why = delivery.map_or(why.clone(), |delivery| delivery.exhausted(&why));
-                let request = self.over(id, request);
-                return self.answer(ground, request, Err(why));
+                self.answer(ground, request, Err(why));
             }
         }
-        self.put(ground, id, Call { request, stage: Stage::LookingUp(delivery) });
     }
 
-    /// The call of this number, for as long as it is looked up.
-    pub(crate) fn request_mut(&mut self, id: u64) -> Option<&mut Request> {
-        self.calls.get_mut(&id).map(|call| &mut call.request)
+    /// The call of this number, if it is looked up and may go there.
+    pub(crate) fn to_go_to(&mut self, id: u64, place: &Instance) -> Option<&mut Request> {
+        let call = self.calls.get_mut(&id)?;
+        let Stage::LookingUp(delivery) = &call.stage else { return None };
+        let fits = delivery.as_ref().is_none_or(|delivery| delivery.allows(&place.node));
+        fits.then_some(&mut call.request)
     }
 
-    /// Its place is known now.
-    pub(crate) fn proceed(&mut self, ground: &mut Ground, id: u64, place: &Instance) {
-        let looking_up = |stage: &Stage| matches!(stage, Stage::LookingUp(_));
-        match self.take(ground, id, looking_up) {
-            Some(Call { request, stage: Stage::LookingUp(Some(mut delivery)) }) => {
-                delivery.redirect(place.node.clone(), scope_of(&request, place));
-                self.put(ground, id, Call { request, stage: Stage::LookingUp(Some(delivery)) });
-                self.send(ground, id);
-            }
-            Some(Call { request, .. }) => {
-                let request = self.over(id, request);
-                self.ask(ground, request, place);
-            }
-            None => {}
-        }
-    }
-
-    /// Calls whose time has run out.
     pub(crate) fn on_timeout(&mut self, ground: &mut Ground) {
         while let Some(id) = self.timers.take_due(ground.now) {
             let Some(Call { request, stage }) = self.take(ground, id, |_| true) else { continue };
-            let request = self.over(id, request);
             let why = match stage {
                 Stage::Asked(delivery) => late(&delivery.to().name),
                 Stage::LookingUp(Some(delivery)) if delivery.may_be_done() => late(&delivery.to().name),

@@ -11,7 +11,7 @@ use alloc::{
     string::String,
     vec::Vec,
 };
-use catena_wire::{ChainId, Message, NodeId, StepKey};
+use catena_wire::{Brought, ChainId, Exception, Fault, Message, NodeId, StepKey, names};
 
 pub(crate) use crate::request::{Owner, ReplyTo, Request};
 use crate::{
@@ -71,18 +71,22 @@ impl Calls {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.calls.is_empty() && self.timers.next().is_none()
+        self.calls.is_empty()
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {
         self.timers.next()
     }
 
-    fn insert(&mut self, ground: &mut Ground, request: Request, stage: Stage) -> u64 {
+    const fn number(&mut self) -> u64 {
         self.next += 1;
-        self.owners.insert((request.reply_to.owner(), self.next));
-        self.put(ground, self.next, Call { request, stage });
         self.next
+    }
+
+    fn insert(&mut self, ground: &mut Ground, request: Request, stage: Stage) -> u64 {
+        let id = self.number();
+        self.put(ground, id, Call { request, stage });
+        id
     }
 
     /// How many chains run on their own to answer calls of this peer.
@@ -115,6 +119,11 @@ impl Calls {
 
     fn put(&mut self, ground: &mut Ground, id: u64, call: Call) {
         let by = call.request.by;
+        self.owners.insert((call.request.reply_to.owner(), id));
+        // Whoever runs here ends in time by itself, and a name is looked up in time.
+        if let Stage::Asked(_) | Stage::LookingUp(Some(_)) = &call.stage {
+            self.timers.set(id, call.request.deadline());
+        }
         match &call.stage {
             Stage::Asked(delivery) => {
                 self.asked.insert((delivery.to().id, id));
@@ -131,13 +140,14 @@ impl Calls {
         self.calls.insert(id, Box::new(call));
     }
 
-    /// Takes a call out of the table, whatever becomes of it: it has its owner until [`Calls::over`].
     fn take(&mut self, ground: &mut Ground, id: u64, is: impl Fn(&Stage) -> bool) -> Option<Call> {
         if !is(&self.calls.get(&id)?.stage) {
             return None;
         }
         let call = *self.calls.remove(&id)?;
         let by = call.request.by;
+        self.owners.remove(&(call.request.reply_to.owner(), id));
+        self.timers.clear(id);
         match &call.stage {
             Stage::Asked(delivery) => {
                 self.asked.remove(&(delivery.to().id, id));
@@ -154,13 +164,6 @@ impl Calls {
         Some(call)
     }
 
-    /// Nothing is under way for this call any more.
-    fn over(&mut self, id: u64, request: Request) -> Request {
-        self.owners.remove(&(request.reply_to.owner(), id));
-        self.timers.clear(id);
-        request
-    }
-
     /// Numbers of the calls under way for this owner.
     fn of(&self, owner: &Owner) -> Vec<u64> {
         self.owners.range((owner.clone(), 0)..=(owner.clone(), u64::MAX)).map(|(_, id)| *id).collect()
@@ -170,7 +173,6 @@ impl Calls {
     pub(crate) fn abandon(&mut self, ground: &mut Ground, owner: &Owner) {
         for id in self.of(owner) {
             let Some(Call { request, stage }) = self.take(ground, id, |_| true) else { continue };
-            let request = self.over(id, request);
             match stage {
                 Stage::Running => ground.out.ask(Action::CancelService(Ticket(id))),
                 Stage::Asked(delivery) => {
@@ -187,6 +189,9 @@ impl Calls {
                 // The name is looked up all the same: somebody has been asked for it.
                 Stage::LookingUp(_) => {}
             }
+        }
+        if let Owner::Step(key) = owner {
+            self.step_done(ground, key, Err(stopped()), Brought::default());
         }
     }
 
@@ -208,4 +213,8 @@ impl Calls {
             self.owners.insert((Owner::Chain(chain), id));
         }
     }
+}
+
+fn stopped() -> Exception {
+    Exception::new(names::CANCELLED, Fault::Caller, "the chain was cancelled").outcome_unknown()
 }

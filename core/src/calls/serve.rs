@@ -1,17 +1,9 @@
 //! Calls in: from other nodes, and by chains that stay where they are.
 
-use alloc::{
-    boxed::Box,
-    format,
-    string::{String, ToString},
-    sync::Arc,
-    vec::Vec,
-};
-use catena_wire::{
-    BlobBytes, Branch, Brought, ChainId, Exception, Fault, Message, NodeRef, Outcome, PATH_HOSTS_MAX, StepKey, names,
-};
+use alloc::{boxed::Box, format, string::String, sync::Arc};
+use catena_wire::{BlobBytes, Branch, Brought, ChainId, Exception, Fault, Message, NodeRef, Outcome, names};
 
-use super::{Call, Calls, Owner, ReplyTo, Request, Stage};
+use super::{Call, Calls, Owner, ReplyTo, Request, Stage, stopped};
 use crate::{
     Answer, Receipt, SubChain, Ticket, Urgency,
     directory::not_served,
@@ -23,9 +15,8 @@ use crate::{
 impl Calls {
     /// A call from another node. If a chain makes it, its result is remembered, so that the same call again does not run twice.
     pub(crate) fn serve(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, id: u64, request: Request, age_us: u64) {
-        if let Some(right) = &request.right
-            && ground.fences.is_stopped(right.key.chain, from.id)
-        {
+        let made_at = request.right.as_ref().map(|right| &right.key).or(request.key.as_ref());
+        if made_at.is_some_and(|key| ground.fences.is_stopped(key.chain, from.id)) {
             return self.answer(ground, request, Err(stopped()));
         }
         let Some(key) = request.key.clone() else {
@@ -36,9 +27,6 @@ impl Calls {
                 None => self.serve_new(ground, request),
             };
         };
-        if ground.fences.is_stopped(key.chain, from.id) {
-            return self.answer(ground, request, Err(stopped()));
-        }
         let mine = fingerprint(&request.service, &request.function, &request.params);
         match ground.dedup.get_mut(&key) {
             Some(StepRecord::Calling { fingerprint, reply_to }) if *fingerprint == mine => {
@@ -79,11 +67,9 @@ impl Calls {
                 if let Some(whither) = ground.whither(&request.service, &request.function) {
                     // Sent before, a copy of it may still come: that must find it refused, should the service be here again by then.
                     if age_us > 0 {
-                        let why = Err(not_served(&ground.me.name, &request.service));
+                        let why = not_served(&ground.me.name, &request.service);
                         ground.dedup.begin_call(key.clone(), mine, (from.clone(), id));
-                        let payload = Payload::Returned(Box::new((why, Brought::default())));
-                        let fate = Fate::Returned(mine);
-                        ground.dedup.finish(ground.clock.now(), &key, fate, Vec::new(), payload, &ground.policy);
+                        self.step_done(ground, &key, Err(why), Brought::default());
                     }
                     return ground.out.send(from, Message::CallElsewhere(id, whither), Receipt::None, Urgency::Now);
                 }
@@ -118,12 +104,10 @@ impl Calls {
         }
     }
 
-    /// How many functions of that service run here.
     pub(crate) fn running(&self, service: &str) -> usize {
         self.running.get(service).copied().unwrap_or_default()
     }
 
-    /// A service function has read so much of blobs, and is about to end.
     pub(crate) fn blobs_read(&mut self, ticket: Ticket, blobs: BlobBytes) {
         let call = self.calls.get_mut(&ticket.0).filter(|call| matches!(call.stage, Stage::Running));
         if let Some(call) = call {
@@ -131,7 +115,6 @@ impl Calls {
         }
     }
 
-    /// A service function has ended, after `took_us`.
     pub(crate) fn service_done(
         &mut self,
         ground: &mut Ground,
@@ -141,7 +124,7 @@ impl Calls {
     ) {
         let running = |stage: &Stage| matches!(stage, Stage::Running);
         let Some(Call { request, .. }) = self.take(ground, ticket.0, running) else { return };
-        let request = Request { service_us: took_us, ..self.over(ticket.0, request) };
+        let request = Request { service_us: took_us, ..request };
         match result {
             Ok(Answer::Value(value)) => self.answer(ground, request, Ok(value)),
             Ok(Answer::Nothing) => match request.reply_to {
@@ -150,7 +133,9 @@ impl Calls {
             },
             Ok(Answer::Chain(sub)) => ground.out.tell(Event::SubChain { request, sub }),
             Err(why) => {
-                let why = thrown_at(&ground.me.name, why);
+                // What it passes on from a call of its own has a path, which goes on from here.
+                let here = core::slice::from_ref(&ground.me.name);
+                let why = if why.path.is_empty() { why } else { why.behind(0, Branch::root(), here) };
                 self.answer(ground, request, Err(why));
             }
         }
@@ -165,7 +150,7 @@ impl Calls {
     pub(crate) fn take_detached(&mut self, ground: &mut Ground, chain: ChainId) -> Option<(Request, Option<String>)> {
         let id = *self.detached.get(&chain)?;
         let Call { request, stage: Stage::Detached(_, catch) } = self.take(ground, id, |_| true)? else { return None };
-        Some((self.over(id, request), catch))
+        Some((request, catch))
     }
 
     /// The node that asked no longer wants the answer.
@@ -177,33 +162,21 @@ impl Calls {
         let is_it = |(to, theirs): &(Arc<NodeRef>, u64)| to.id == from.id && *theirs == id;
         reply_to.retain(|one| !is_it(one));
         if reply_to.is_empty() {
-            self.abandon_step(ground, &key);
+            self.abandon(ground, &Owner::Step(key));
         }
     }
 
-    /// Nobody waits any more for what this step's call brings.
-    pub(crate) fn abandon_step(&mut self, ground: &mut Ground, key: &StepKey) {
-        self.abandon(ground, &Owner::Step(key.clone()));
-        if let Some(StepRecord::Calling { fingerprint, reply_to }) = ground.dedup.get(key) {
-            reply_to.iter().for_each(|(node, id)| drop(self.asking.remove(&(node.id, *id))));
-            let fate = Fate::Returned(*fingerprint);
-            let payload = Payload::Returned(Box::new((Err(stopped()), Brought::default())));
-            ground.dedup.finish(ground.clock.now(), key, fate, Vec::new(), payload, &ground.policy);
-        }
-    }
-
-    /// An answer from another node. Only the node that was asked may answer. Returns what to do with it.
+    /// An answer from another node. Only the node that was asked may answer.
     pub(crate) fn returned(
         &mut self,
         ground: &mut Ground,
-        from: &NodeRef,
+        from: &Arc<NodeRef>,
         id: u64,
         outcome: Outcome,
         brought: Brought,
-    ) -> Option<(Request, Result<catena_wire::Value, Exception>, Brought)> {
+    ) {
         let asked = |stage: &Stage| matches!(stage, Stage::Asked(delivery) if delivery.to().id == from.id);
-        let Call { request, stage: Stage::Asked(delivery) } = self.take(ground, id, asked)? else { return None };
-        let request = self.over(id, request);
+        let Some(Call { request, stage: Stage::Asked(delivery) }) = self.take(ground, id, asked) else { return };
         // Nobody can bring back more than was lent.
         let hops_left = brought.hops_left.min(request.budget.hops_left());
         let result = match outcome {
@@ -216,23 +189,12 @@ impl Calls {
             }
             Outcome::Threw(why) => Err(delivery.conclude(why.calling(&request.service, &request.function))),
         };
-        Some((request, result, Brought { hops_left, ..brought }))
+        match (request.reply_to, result) {
+            // The right has gone over with the call.
+            (ReplyTo::Delegator(right), Ok(_)) => ground.out.tell(Event::Handed { right, at: Ok(from.clone()) }),
+            (to, result) => self.reply(ground, to, result, Brought { hops_left, ..brought }),
+        }
     }
-}
-
-/// What a service function threw at this host. Of what it passes on from a call of its own the path goes on from here.
-fn thrown_at(host: &str, why: Exception) -> Exception {
-    if why.path.is_empty() {
-        return why;
-    }
-    let here = why.path.first().is_some_and(|first| first == host);
-    let beyond = why.path.into_iter().skip(usize::from(here));
-    let path = [host.to_string()].into_iter().chain(beyond).take(PATH_HOSTS_MAX).collect();
-    Exception { step: 0, branch: Branch::root(), path, ..why }
-}
-
-fn stopped() -> Exception {
-    Exception::new(names::CANCELLED, Fault::Caller, "the chain was cancelled").outcome_unknown()
 }
 
 fn returned(done: &DoneStep) -> (Result<catena_wire::Value, Exception>, Brought) {

@@ -3,18 +3,17 @@
 use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 use bytes::Bytes;
 use catena_wire::{
-    Branch, ChainHeader, ChainId, Exception, Fault, Hash, Hop, Message, NodeId, NodeRef, Outcome, PATH_HOSTS_MAX,
-    StepKey, TRACE_STEPS_MAX, Tail, Value, Whither, names,
+    Branch, ChainHeader, ChainId, Encoded, Exception, Fault, Hash, Hop, Message, NodeId, NodeRef, Outcome,
+    PATH_HOSTS_MAX, StepKey, TRACE_STEPS_MAX, Tail, Value, names,
 };
 
 use super::{
     Chains,
-    activation::{Activation, Awaits, ChainState, Code, Outstanding, Phase, Recording, Suspended},
+    activation::{Activation, Awaits, ChainState, Code, Continuation, Phase, Recording, Suspended},
 };
 use crate::{
-    Action, Answer, Plan, Receipt, SessionId, Start, Urgency,
+    Action, Plan, Receipt, SessionId, Start, Urgency,
     calls::{ReplyTo, Request},
-    collections::Unreached,
     directory::NotHere,
     ground::Ground,
     memory::{Fate, StepRecord},
@@ -33,7 +32,7 @@ impl Chains {
             // Not remembered as refused: what is known of the step leads a cancellation on.
             // What was under way here when it was stopped is forgotten: it may have been this.
             let why = Exception::new(names::CANCELLED, Fault::Caller, "the chain was cancelled").outcome_unknown();
-            return drop(refuse(ground, from, &hop, why));
+            return refuse(ground, from, &hop, why);
         }
         if record.is_some() && !bug!(ground.policy, RepeatRuns) {
             return self.repeat(ground, from, *hop, whole);
@@ -47,8 +46,7 @@ impl Chains {
                 ground.note_mark(from.id, hop.duplicate.as_ref());
                 self.take_in(ground, from, *hop, whole);
             }
-            Err(NotHere::For(why)) => refuse_for_good(ground, from, &hop, *why),
-            Err(NotHere::Elsewhere(whither)) => send_elsewhere(ground, from, &hop, whither),
+            Err(why) => turn_away(ground, from, &hop, why),
         }
     }
 
@@ -139,30 +137,18 @@ impl Chains {
             profile.params_bytes = params_bytes as u64;
         }
         let awaits = match hop.gather {
-            0 => Awaits::Result(None, String::new()),
+            0 => Awaits::Call,
             gather => Awaits::Branches(gather, Vec::new()),
         };
-        let suspended = Suspended {
-            continuation: whole.then(|| hop.continuation.clone()),
-            continuation_bytes: hop.continuation_bytes as usize,
-            ..Suspended::here(hop.call, Bytes::new(), awaits)
+        let continuation = match whole {
+            true => Continuation::Here(hop.continuation.clone()),
+            false => Continuation::Coming(hop.continuation_bytes as usize, None),
         };
-        self.insert(Activation {
-            step: hop.key.step,
-            arrived: hop.key.clone(),
-            budget: hop.budget,
-            budget_at: ground.now,
-            heartbeat_at: ground.now.after(hop.heartbeat_in_us.min(ground.policy.heartbeat_interval_us)),
-            by: from.id,
-            before: from.clone(),
-            creator: None,
-            phase: Phase::Suspended(suspended),
-            calls: Outstanding::default(),
-            profile,
-            unreached: Unreached::default(),
-            counted_bytes: 0,
-            state: state_of(hop, ground),
-        })
+        let suspended = Suspended { call: hop.call, awaits, continuation, code: Code::Here };
+        let heartbeat_at = ground.now.after(hop.heartbeat_in_us.min(ground.policy.heartbeat_interval_us));
+        let (key, budget, phase) = (hop.key.clone(), hop.budget, Phase::Suspended(suspended));
+        let arrived = Activation::new(ground.now, key, budget, (from.id, from.clone()), state_of(hop, ground));
+        self.insert(Activation { heartbeat_at, phase, profile, ..arrived })
     }
 
     /// The tail of a hop has come, or never will: then its sender still has it, and sends it again.
@@ -170,18 +156,14 @@ impl Chains {
         let Some(session) = ground.dedup.get(key).and_then(StepRecord::session) else { return };
         let Some(activation) = self.get_mut(session) else { return };
         let (code, from) = (activation.state.code, activation.before.clone());
-        let Phase::Suspended(suspended) = &mut activation.phase else { return };
-        if suspended.continuation.is_some() {
-            return;
-        }
+        let Phase::Suspended(Suspended { continuation: state, .. }) = &mut activation.phase else { return };
+        let Continuation::Coming(_, due) = state else { return };
         let Some(Tail { continuation, stacked, code_bytes }) = tail else {
             let patience_us = ground.policy.accept_timeout_us.saturating_mul(u64::from(ground.policy.hop_attempts_max));
-            suspended.tail_due = Some(ground.now.after(patience_us));
+            *due = Some(ground.now.after(patience_us));
             return self.reset_timer(session);
         };
-        suspended.tail_due = None;
-        suspended.continuation_bytes = continuation.len();
-        suspended.continuation = Some(continuation);
+        *state = Continuation::Here(continuation);
         activation.state.stack.iter_mut().zip(stacked).for_each(|(frame, state)| frame.continuation = state);
         self.recount(session);
         self.accept(ground, &from, key.clone(), session, code_bytes, code);
@@ -191,8 +173,11 @@ impl Chains {
     /// Goes on with a suspended chain as soon as result, state and function are all there.
     pub(super) fn resume_if_ready(&mut self, ground: &mut Ground, session: SessionId) {
         let Some(Activation { phase: Phase::Suspended(suspended), .. }) = self.get_mut(session) else { return };
-        let Some(continuation) = suspended.continuation.clone() else { return };
-        match &suspended.code {
+        let Suspended { call, awaits, continuation: Continuation::Here(continuation), code } = suspended else {
+            return;
+        };
+        let (call, continuation) = (*call, continuation.clone());
+        match code {
             Code::Here => {}
             Code::Fetching => return,
             Code::Unavailable(why) => {
@@ -200,28 +185,17 @@ impl Chains {
                 return self.finish(ground, session, Outcome::Threw(why));
             }
         }
-        let call = suspended.call;
-        match &mut suspended.awaits {
-            Awaits::Result(result, service) => {
-                let Some(result) = result.take() else { return };
-                let result = match result {
-                    Ok(Answer::Chain(sub)) => {
-                        let service = core::mem::take(service);
-                        return self.push_frame(ground, session, call, service, sub, continuation);
-                    }
-                    Ok(Answer::Value(value)) => Ok(value),
-                    Ok(Answer::Nothing) => Ok(Value::null()),
-                    Err(why) => Err(*why),
-                };
-                self.resume(ground, session, call, continuation, result);
+        match core::mem::replace(awaits, Awaits::Call) {
+            Awaits::Call => {}
+            Awaits::Result(result) => {
+                self.resume(ground, session, call, continuation, result.map_err(|why| *why));
             }
+            Awaits::SubChain(service, sub) => self.push_frame(ground, session, call, service, sub, continuation),
             Awaits::Branches(count, early) => {
-                let (count, early) = (*count, core::mem::take(early));
                 self.become_merge_host(ground, session, call, count, continuation);
                 early.into_iter().for_each(|end| self.branch_ended(ground, end));
             }
             Awaits::Branch(index) => {
-                let index = *index;
                 self.set_phase(session, Phase::Running);
                 let Some(activation) = self.get(session) else { return };
                 let (code, limits) = (activation.state.code, activation.state.limits);
@@ -276,38 +250,26 @@ impl Chains {
             profile.target = String::new();
             profile.params_bytes = input.len_bytes() as u64;
         }
-        let session = self.insert(Activation {
-            step: 0,
-            arrived: arrived.clone(),
-            state: ChainState {
-                code,
-                header,
-                stack: Vec::new(),
-                emitted: 0,
-                splits: 0,
-                merge: None,
-                merged: Vec::new(),
-                path: alloc::vec![ground.me.name.clone()],
-                trace: plan.profile.then(Vec::new),
-                recording: plan.record.then(Box::default),
-                console: Vec::new(),
-                console_told: 0,
-                limits: plan.limits,
-                uncertain: false,
-                duplicate: None,
-            },
-            budget: plan.budget,
-            budget_at: ground.now,
-            heartbeat_at: ground.now.after(ground.policy.heartbeat_interval_us),
-            by,
-            before: ground.me.clone(),
-            creator: None,
-            phase: Phase::Running,
-            calls: Outstanding::default(),
-            profile,
-            unreached: Unreached::default(),
-            counted_bytes: 0,
-        });
+        let state = ChainState {
+            code,
+            header,
+            stack: Vec::new(),
+            emitted: 0,
+            splits: 0,
+            merge: None,
+            merged: Vec::new(),
+            path: alloc::vec![ground.me.name.clone()],
+            trace: plan.profile.then(Vec::new),
+            recording: plan.record.then(Box::default),
+            console: Vec::new(),
+            console_told: 0,
+            limits: plan.limits,
+            uncertain: false,
+            duplicate: None,
+        };
+        let heartbeat_at = ground.now.after(ground.policy.heartbeat_interval_us);
+        let begun = Activation::new(ground.now, arrived.clone(), plan.budget, (by, ground.me.clone()), state);
+        let session = self.insert(Activation { heartbeat_at, profile, ..begun });
         ground.dedup.begin(arrived, ground.me.id, session);
         let limits = plan.limits;
         ground.out.ask(Action::Begin { session, code, input, started_at_ms, seed, limits });
@@ -342,28 +304,30 @@ fn state_of(hop: Hop, ground: &Ground) -> ChainState {
 }
 
 /// Sends the hop back: its sender goes on with the exception.
-pub(super) fn refuse(ground: &mut Ground, from: &Arc<NodeRef>, hop: &Hop, why: Exception) -> catena_wire::Encoded {
+pub(super) fn refuse(ground: &mut Ground, from: &Arc<NodeRef>, hop: &Hop, why: Exception) {
+    let refusal = refusal(ground, hop, why);
+    ground.out.send_encoded(from.clone(), refusal, Receipt::None, None);
+}
+
+fn refusal(ground: &Ground, hop: &Hop, why: Exception) -> Encoded {
     let why = why.calling(&hop.service, &hop.function).at(&hop.key, &travelled(hop.path.clone(), &ground.me.name));
-    let refusal = Message::Refused(hop.key.clone(), why).encode();
-    ground.out.send_encoded(from.clone(), refusal.clone(), Receipt::None, None);
-    refusal
+    Message::Refused(hop.key.clone(), why).encode()
 }
 
-/// Refused once is refused for good: its sender goes on with the exception, so a repetition that comes late must not run.
-fn refuse_for_good(ground: &mut Ground, from: &Arc<NodeRef>, hop: &Hop, why: Exception) {
-    // Who is told that no guests run here calls instead, under the same step.
-    let lasting = why.name != names::RUNS_NO_GUESTS && !bug!(ground.policy, RefusalForgotten);
-    let refusal = refuse(ground, from, hop, why);
+/// Sends the hop back, or where its service is, for good: its sender goes on, so a copy of it that comes late must not run.
+fn turn_away(ground: &mut Ground, from: &Arc<NodeRef>, hop: &Hop, why: NotHere) {
+    let (answer, lasting) = match why {
+        // Who is told that no guests run here calls instead, under the same step.
+        NotHere::For(why) => {
+            let lasting = why.name != names::RUNS_NO_GUESTS && !bug!(ground.policy, RefusalForgotten);
+            (refusal(ground, hop, *why), lasting)
+        }
+        NotHere::Elsewhere(whither) => (Message::HopElsewhere(hop.key.clone(), whither).encode(), true),
+    };
+    ground.out.send_encoded(from.clone(), answer.clone(), Receipt::None, None);
     if lasting {
-        ground.dedup.refuse(ground.clock.now(), &hop.key, from.id, refusal, &ground.policy);
+        ground.dedup.refuse(ground.clock.now(), &hop.key, from.id, answer, &ground.policy);
     }
-}
-
-/// Sends the hop where its service is. A copy of it may still come when the service is here again, and that must not run: it would go on twice.
-fn send_elsewhere(ground: &mut Ground, from: &Arc<NodeRef>, hop: &Hop, whither: Whither) {
-    let elsewhere = Message::HopElsewhere(hop.key.clone(), whither).encode();
-    ground.out.send_encoded(from.clone(), elsewhere.clone(), Receipt::None, None);
-    ground.dedup.refuse(ground.clock.now(), &hop.key, from.id, elsewhere, &ground.policy);
 }
 
 /// Whether a hop is of the chain that it claims to be of: a branch has a parent of the same chain to which it answers.

@@ -78,13 +78,13 @@ impl Chains {
         }
         for session in sessions {
             if let Some(Activation { phase: Phase::HandingOff(hand_off), .. }) = self.get(session) {
-                next.extend(hand_off.nodes());
+                next.extend(hand_off.delivery.nodes());
             }
             self.discard(ground, session);
         }
         // Calls that its functions started and did not await, too.
         ground.out.tell(Event::Abandoned(Owner::Chain(chain)));
-        calls.into_iter().for_each(|key| ground.out.tell(Event::StepAbandoned(key)));
+        calls.into_iter().for_each(|key| ground.out.tell(Event::Abandoned(Owner::Step(key))));
         self.tell_stopped(ground, chain, next);
     }
 

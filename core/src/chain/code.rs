@@ -1,13 +1,13 @@
 //! Chains whose function is not here: they wait until it has been fetched, or nobody has it.
 
-use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
 use catena_wire::{Exception, Fault, Hash, NodeRef, names};
 
 use super::{
     Chains,
-    activation::{Awaits, Code, Phase, Suspended},
+    activation::{Activation, Awaits, Code, Phase, Suspended},
 };
-use crate::{Action, Answer, SessionId, ground::Ground};
+use crate::{Action, SessionId, ground::Ground};
 
 impl Chains {
     /// The function of a session that waits for its call is not here: the repository is asked, else the hop before.
@@ -16,7 +16,7 @@ impl Chains {
         let Phase::Suspended(suspended) = &mut activation.phase else { return };
         suspended.code = Code::Fetching;
         let by = activation.by;
-        let sources = self.sources(ground, session);
+        let sources = sources(ground, activation);
         let (own, all) = ground.codes.fetching(by);
         let has_room = ground.has_room(by, 1, own, all, ground.policy.codes_fetching_max);
         let Ground { codes, out, policy, .. } = ground;
@@ -28,8 +28,7 @@ impl Chains {
     pub(crate) fn code_absent(&mut self, ground: &mut Ground, action: Action) {
         let (session, code, suspended) = match action {
             Action::Resume { session, code, continuation, call, result, .. } => {
-                let awaits = Awaits::Result(Some(result.map(Answer::Value).map_err(Box::new)), String::new());
-                (session, code, Suspended::here(call, continuation, awaits))
+                (session, code, Suspended::here(call, continuation, Awaits::Result(result.map_err(Box::new))))
             }
             Action::Branch { session, code, continuation, call, index, .. } => {
                 (session, code, Suspended::here(call, continuation, Awaits::Branch(index)))
@@ -45,19 +44,6 @@ impl Chains {
         }
     }
 
-    /// Nodes that may have this session's function, the most likely first.
-    fn sources(&self, ground: &Ground, session: SessionId) -> Vec<Arc<NodeRef>> {
-        let Some(activation) = self.get(session) else { return Vec::new() };
-        let state = &activation.state;
-        // An origin that cannot be dialled cannot be asked, but it gave the function to the node by which it entered.
-        let creators = state.stack.iter().map(|frame| Arc::new(frame.creator.clone()));
-        let others = creators.chain(state.header.entry.clone()).chain([state.header.origin.clone()]);
-        // An enclosing chain's function has been where its sub-chain began; the hop before may never have needed it.
-        let near = ground.codes.repository().into_iter().chain(&activation.creator).chain([&activation.before]);
-        near.cloned().chain(others).filter(|node| node.id != ground.me.id).collect()
-    }
-
-    /// A function has been checked and kept, or is not what its hash says.
     pub(crate) fn code_stored(&mut self, ground: &mut Ground, code: Hash, stored: bool) {
         if !stored {
             // Whoever sent the wrong bytes is not asked again, the next source is.
@@ -104,4 +90,15 @@ impl Chains {
             }
         }
     }
+}
+
+/// Nodes that may have this chain's function, the most likely first.
+fn sources(ground: &Ground, activation: &Activation) -> Vec<Arc<NodeRef>> {
+    let state = &activation.state;
+    // An origin that cannot be dialled cannot be asked, but it gave the function to the node by which it entered.
+    let creators = state.stack.iter().map(|frame| Arc::new(frame.creator.clone()));
+    let others = creators.chain(state.header.entry.clone()).chain([state.header.origin.clone()]);
+    // An enclosing chain's function has been where its sub-chain began; the hop before may never have needed it.
+    let near = ground.codes.repository().into_iter().chain(&activation.creator).chain([&activation.before]);
+    near.cloned().chain(others).filter(|node| node.id != ground.me.id).collect()
 }

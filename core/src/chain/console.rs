@@ -3,8 +3,8 @@
 use alloc::{format, string::String, vec::Vec};
 use catena_wire::{Branch, CONSOLE_LINES_MAX, LogLine, Message};
 
-use super::{Activation, Chains};
-use crate::{Policy, Receipt, SessionId, ground::Ground};
+use super::activation::Activation;
+use crate::{Policy, Receipt, ground::Ground};
 
 const LEFT_OUT: &str = "(further lines are left out";
 
@@ -30,43 +30,32 @@ pub(crate) fn lines_brought_max(policy: &Policy) -> usize {
     policy.console_lines_max.min(CONSOLE_LINES_MAX - 1)
 }
 
-impl Chains {
-    /// Lines that the function of this session has said.
-    pub(super) fn log(&mut self, ground: &Ground, session: SessionId, texts: Vec<String>) {
-        if texts.is_empty() {
-            return;
-        }
-        let (at_us, node) = (ground.unix_us(), ground.me.name.clone());
-        let line = |text| LogLine { step: 0, node: node.clone(), at_us, text, branch: Branch::root(), number: 0 };
-        let lines = texts.into_iter().map(line).collect();
-        self.carry(ground, session, None, lines);
-    }
+/// The chain's function has said these here.
+pub(super) fn log(ground: &Ground, activation: &mut Activation, texts: Vec<String>) {
+    let (step, at_us) = (activation.step, ground.unix_us());
+    let line = |text| LogLine { step, node: ground.me.name.clone(), at_us, text, branch: Branch::root(), number: 0 };
+    carry(ground, activation, step, texts.into_iter().map(line));
+}
 
-    /// These become lines of the chain of this session, under its branch and its numbers: said at this step, or at the one
-    /// where it is. Node, time and text stay.
-    pub(super) fn carry(&mut self, ground: &Ground, session: SessionId, step: Option<u32>, lines: Vec<LogLine>) {
-        let Some(activation) = self.get_mut(session).filter(|_| !lines.is_empty()) else { return };
-        let (step, branch) = (step.unwrap_or(activation.step), activation.arrived.branch.clone());
-        let console = &mut activation.state.console;
-        let own = console.iter().rev().find(|line| line.branch == branch);
-        let mut next = own.map_or(0, |line| line.number.saturating_add(1));
-        let own = |line: LogLine| {
-            let number = next;
-            next = next.saturating_add(1);
-            LogLine { step, branch: branch.clone(), number, ..line }
-        };
-        extend(console, lines.into_iter().map(own), ground.policy.console_lines_max);
-    }
+/// These become lines of this chain, under its branch and its numbers, said at this step. Node, time and text stay.
+pub(super) fn carry(ground: &Ground, activation: &mut Activation, step: u32, lines: impl IntoIterator<Item = LogLine>) {
+    let (console, branch) = (&mut activation.state.console, &activation.arrived.branch);
+    let own = console.iter().rev().find(|line| line.branch == *branch);
+    let mut next = own.map_or(0, |line| line.number.saturating_add(1));
+    let own = |line: LogLine| {
+        let number = next;
+        next = next.saturating_add(1);
+        LogLine { step, branch: branch.clone(), number, ..line }
+    };
+    extend(console, lines.into_iter().map(own), ground.policy.console_lines_max);
+}
 
-    /// Lines not told before go to the origin with each sign of life: they outlive the chain.
-    pub(super) fn tell_lines(&mut self, ground: &mut Ground, session: SessionId) {
-        let Some(activation) = self.get_mut(session) else { return };
-        let Some(lines) = untold(activation) else { return };
-        let (key, header) = (activation.key(), activation.state.header.clone());
-        let first = activation.state.console_told;
-        activation.state.console_told = u32::try_from(activation.state.console.len()).unwrap_or(u32::MAX);
-        ground.send_home(&header, Message::Console(key, first, lines), Receipt::None);
-    }
+/// Lines not told before go to the origin with each sign of life: they outlive the chain.
+pub(super) fn tell_lines(ground: &mut Ground, activation: &mut Activation) {
+    let Some(lines) = untold(activation) else { return };
+    let said = Message::Console(activation.key(), activation.state.console_told, lines);
+    activation.state.console_told = u32::try_from(activation.state.console.len()).unwrap_or(u32::MAX);
+    ground.send_home(&activation.state.header, said, Receipt::None);
 }
 
 /// Lines that this chain carries and that the origin has not been sent.

@@ -3,12 +3,14 @@
 use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
 use bytes::Bytes;
 use catena_wire::{
-    Encoded, End, Exception, Fault, Listener, Message, NodeId, Outcome, Part, StepKey, StepTrace, Value, What, names,
+    Encoded, End, Exception, Fault, Listener, Message, NodeId, Outcome, Part, StepKey, Value, What, names,
 };
 
 use super::{
     Chains,
-    activation::{Activation, Phase, Suspended},
+    activation::{Activation, Continuation, Phase, Suspended},
+    console::tell_lines,
+    recording::record,
 };
 use crate::{
     Action, Receipt, SessionId, Time, Undelivered,
@@ -34,7 +36,9 @@ impl Chains {
             let why = activation.stopped_for(Exception::new(names::DEADLINE_EXCEEDED, Fault::Caller, message));
             return self.end(ground, session, Outcome::Threw(why));
         }
-        if matches!(&activation.phase, Phase::Suspended(Suspended { tail_due: Some(due), .. }) if *due <= ground.now) {
+        if let Phase::Suspended(Suspended { continuation: Continuation::Coming(_, Some(due)), .. }) = &activation.phase
+            && *due <= ground.now
+        {
             // It was not accepted: whoever sent it has it, and does about it what is to be done.
             let message = "the chain's state did not arrive; its service function may have run";
             return self.drop_unknown(ground, session, Fault::Network, message);
@@ -46,7 +50,7 @@ impl Chains {
                     format!("{} dropped the chain: for a while it could not reach the origin", ground.me.name);
                 return self.drop_unknown(ground, session, Fault::Node, &message);
             }
-            self.beat(ground, session);
+            beat(ground, activation);
         }
         self.reset_timer(session);
         if let Some(Activation { phase: Phase::HandingOff(hand_off), .. }) = self.get(session)
@@ -54,32 +58,6 @@ impl Chains {
         {
             self.hop_failed(ground, session, Undelivered::Lost);
         }
-    }
-
-    /// A sign of life, with the lines that the origin has not been sent.
-    fn beat(&mut self, ground: &mut Ground, session: SessionId) {
-        let Some(activation) = self.get_mut(session) else { return };
-        // What is handed over again was taken over once: the sign of life has to come from whoever has it. And a hop whose state is not
-        // here is its sender's still, for whom a sign of life from here would count as acceptance.
-        let elsewhere = match &activation.phase {
-            Phase::HandingOff(hand_off) => hand_off.was_taken(),
-            Phase::Suspended(suspended) => suspended.continuation.is_none() && !bug!(ground.policy, HeadlessBeats),
-            _ => false,
-        };
-        // Later than now, whatever the policy says: a timer that is due at once for ever would never let go.
-        activation.heartbeat_at = ground.now.after(ground.policy.heartbeat_interval_us.max(1));
-        let (key, header) = (activation.key(), activation.state.header.clone());
-        // The merge host beats for branches that have ended, and names those that have not (rpc-chains section 3.10).
-        let open = match &activation.phase {
-            Phase::Merging(merging) => merging.open_branches(),
-            _ => Vec::new(),
-        };
-        if elsewhere {
-            return;
-        }
-        let beat = Message::Heartbeat(key.clone(), (*ground.me).clone(), open);
-        ground.send_home(&header, beat, Receipt::Beat(key));
-        self.tell_lines(ground, session);
     }
 
     /// It is dropped, and its step remembered as one of which nobody knows any more what came.
@@ -92,18 +70,11 @@ impl Chains {
         ground.dedup.refuse(ground.clock.now(), &key, from, refusal, &ground.policy);
     }
 
-    pub(super) fn close_profile(&mut self, ground: &Ground, session: SessionId) {
-        let Some(activation) = self.get_mut(session) else { return };
-        if let Some(profile) = activation.profile.take() {
-            activation.note(StepTrace { left_at_us: ground.unix_us(), ..*profile });
-        }
-    }
-
     /// The end of the whole chain, or of a branch: straight from here to the origin, or to the merge host (design, section 2).
     pub(super) fn end(&mut self, ground: &mut Ground, session: SessionId, outcome: Outcome) {
-        self.close_profile(ground, session);
-        self.record(ground, session, What::Ended);
         let Some(mut activation) = self.remove(session) else { return };
+        record(ground, &mut activation, || What::Ended);
+        activation.close_profile(ground.unix_us());
         if !bug!(ground.policy, GuestLeaks) {
             ground.out.ask(Action::Discard(session));
         }
@@ -117,7 +88,6 @@ impl Chains {
         send_end(ground, (&activation.arrived, alloc::vec![activation.before.id]), end, way);
     }
 
-    /// A part of a chain's outcome did not get through.
     pub(crate) fn part_undelivered(&mut self, ground: &mut Ground, key: (StepKey, Part), how: Undelivered) {
         match (how, key.1) {
             (Undelivered::TooLarge { bytes, bytes_max }, Part::End) => {
@@ -128,26 +98,6 @@ impl Chains {
             }
             _ => ground.outgoing.failed(ground.now, &key, &ground.policy),
         }
-    }
-
-    /// An intermediate answer: to the origin, or to the creator of the sub-chain if that wants it.
-    pub(super) fn emit(&mut self, ground: &mut Ground, session: SessionId, value: Value) {
-        let Some(activation) = self.get_mut(session) else { return };
-        let (key, number) = (activation.key(), activation.state.emitted);
-        activation.state.emitted = number.saturating_add(1);
-        let until = ground.now.after(activation.budget_now(ground.now).time_left_us());
-        let header = activation.state.header.clone();
-        let (to, step, via) = match activation.state.listener() {
-            Listener::Nobody => return,
-            Listener::Creator(creator, step) => (Arc::new(creator), step, None),
-            Listener::Origin => (header.origin.clone(), 0, ground.way_home(&header)),
-        };
-        let partial = Message::Partial { key: key.clone(), number, value, to: step };
-        if to.id == ground.me.id {
-            return ground.out.tell(Event::Message(partial));
-        }
-        let parcel = Parcel::new(to, via, partial.encode(), until);
-        ground.send_kept(key, Part::Partial(number), parcel);
     }
 
     /// An intermediate answer is larger than a link carries. None can be missing from a reply set, so the chain ends with the ones
@@ -196,6 +146,48 @@ impl Chains {
         };
         Some((arrived.clone(), end, home))
     }
+}
+
+/// An intermediate answer: to the origin, or to the creator of the sub-chain if that wants it.
+pub(super) fn emit(ground: &mut Ground, activation: &mut Activation, value: Value) {
+    let (key, number) = (activation.key(), activation.state.emitted);
+    activation.state.emitted = number.saturating_add(1);
+    let until = ground.now.after(activation.budget_now(ground.now).time_left_us());
+    let header = &activation.state.header;
+    let (to, step, via) = match activation.state.listener() {
+        Listener::Nobody => return,
+        Listener::Creator(creator, step) => (Arc::new(creator), step, None),
+        Listener::Origin => (header.origin.clone(), 0, ground.way_home(header)),
+    };
+    let partial = Message::Partial { key: key.clone(), number, value, to: step };
+    if to.id == ground.me.id {
+        return ground.out.tell(Event::Message(partial));
+    }
+    let parcel = Parcel::new(to, via, partial.encode(), until);
+    ground.send_kept(key, Part::Partial(number), parcel);
+}
+
+/// A sign of life, with the lines that the origin has not been sent.
+fn beat(ground: &mut Ground, activation: &mut Activation) {
+    // Later than now, whatever the policy says: a timer that is due at once for ever would never let go.
+    activation.heartbeat_at = ground.now.after(ground.policy.heartbeat_interval_us.max(1));
+    let open = match &activation.phase {
+        // What is handed over again was taken over once: the sign of life has to come from whoever has it.
+        Phase::HandingOff(hand_off) if hand_off.delivery.was_taken() => return,
+        // A hop whose state is not here is its sender's still, for whom a sign of life from here would count as acceptance.
+        Phase::Suspended(Suspended { continuation: Continuation::Coming(..), .. })
+            if !bug!(ground.policy, HeadlessBeats) =>
+        {
+            return;
+        }
+        // The merge host beats for branches that have ended, and names those that have not (rpc-chains section 3.10).
+        Phase::Merging(merging) => merging.open_branches(),
+        _ => Vec::new(),
+    };
+    let key = activation.key();
+    let beat = Message::Heartbeat(key.clone(), (*ground.me).clone(), open);
+    ground.send_home(&activation.state.header, beat, Receipt::Beat(key));
+    tell_lines(ground, activation);
 }
 
 /// How a chain or branch ends, which gives what it carries to its end.

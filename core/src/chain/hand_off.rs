@@ -2,7 +2,7 @@
 
 use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
 use bytes::Bytes;
-use catena_wire::{Encoded, Exception, LeavingHop, NodeId, NodeRef, Outcome, StepKey, Value, Whither, names};
+use catena_wire::{Encoded, Exception, Hash, LeavingHop, NodeId, NodeRef, Outcome, StepKey, Value, Whither, names};
 
 use super::{
     Chains,
@@ -21,25 +21,22 @@ use crate::{
 impl Chains {
     /// The chain goes where this goes, as soon as it is known where that is.
     pub(super) fn find_and_depart(&mut self, ground: &mut Ground, session: SessionId, cargo: Cargo) {
-        let absent = match ground.directory.names.get(ground.now, cargo.service()) {
-            Some(Known::At(place)) => {
-                let host = host_of(place, cargo.function());
-                return self.depart(ground, session, cargo, host);
-            }
-            Some(Known::Absent(why)) => Some(why.clone()),
-            None => None,
-        };
-        let service = String::from(cargo.service());
         let Some(activation) = self.get(session) else { return };
-        let step = activation.step;
-        // To be told of it, should the name not be found.
-        let to = ground.me.clone();
-        let departure = Departure { cargo, to, with_code: false, scope: RetryScope::Nowhere };
-        self.set_phase(session, Phase::LookingUp(departure));
-        if let Some(why) = absent {
-            return self.not_found(ground, session, why);
+        let (step, service) = (activation.step, String::from(cargo.service()));
+        match ground.directory.names.get(ground.now, &service).cloned() {
+            Some(Known::At(place)) => {
+                let (to, scope) = host_of(&place, cargo.function());
+                self.depart(ground, session, to, scope, cargo);
+            }
+            Some(Known::Absent(why)) => {
+                self.set_phase(session, Phase::LookingUp(cargo));
+                self.not_found(ground, session, why);
+            }
+            None => {
+                self.set_phase(session, Phase::LookingUp(cargo));
+                ground.look_up(&service, Waiter::Chain(session, step));
+            }
         }
-        ground.look_up(&service, Waiter::Chain(session, step));
     }
 
     /// The chain goes to that host, where the call may be done again in that scope.
@@ -47,23 +44,27 @@ impl Chains {
         &mut self,
         ground: &mut Ground,
         session: SessionId,
+        to: Arc<NodeRef>,
+        scope: RetryScope,
         cargo: Cargo,
-        (to, scope): (Arc<NodeRef>, RetryScope),
     ) {
         let Some(activation) = self.get(session) else { return };
         let code = activation.state.code;
         let with_code = to.id != ground.me.id && !ground.codes.was_sent(to.id, code);
-        self.suspend(ground, session, Departure { cargo, to, with_code, scope });
+        self.suspend(ground, session, Departure::To(to, scope, cargo), with_code.then_some(code));
     }
 
-    pub(super) fn suspend(&mut self, ground: &mut Ground, session: SessionId, departure: Departure) {
-        let Some(activation) = self.get(session) else { return };
-        let with_code = departure.with_code.then_some(activation.state.code);
+    pub(super) fn suspend(
+        &mut self,
+        ground: &mut Ground,
+        session: SessionId,
+        departure: Departure,
+        with_code: Option<Hash>,
+    ) {
         self.set_phase(session, Phase::Suspending(departure));
         ground.out.ask_first(Action::Suspend { session, with_code });
     }
 
-    /// The guest's continuation has been taken, and its function if that is to ride along.
     pub(crate) fn suspended(
         &mut self,
         ground: &mut Ground,
@@ -76,54 +77,46 @@ impl Chains {
             return;
         }
         let Phase::Suspending(departure) = core::mem::replace(&mut activation.phase, Phase::Waiting) else { return };
-        let Departure { cargo, to, with_code, scope } = departure;
         let code = activation.state.code;
         activation.note_guest(took_us);
         let (continuation, code_bytes) = match continuation {
             Ok(taken) => taken,
             Err(why) => {
-                let (line, column) = cargo.position();
-                let why = if why.line == 0 { why.at_line(line, column) } else { why };
+                let why = match &departure {
+                    Departure::To(_, _, cargo) if why.line == 0 => {
+                        let (line, column) = cargo.position();
+                        why.at_line(line, column)
+                    }
+                    _ => why,
+                };
                 return self.finish(ground, session, Outcome::Threw(why));
             }
         };
         ground.directory.placement.learn_state(code, continuation.len());
-        if with_code && code_bytes.is_some() {
-            ground.codes.note_sent(to.id, code, &ground.policy);
-        }
-        match (cargo, to.id == ground.me.id) {
-            (Cargo::Split(split), true) => self.split_here(ground, session, &split, continuation),
-            (Cargo::Sub { call, service, sub }, _) => {
+        match departure {
+            Departure::SubChain { call, service, sub } => {
                 self.push_frame(ground, session, call, service, sub, continuation);
             }
-            (cargo, _) => {
-                let delivery = Delivery::new(to, scope);
-                self.hand(ground, session, cargo, delivery, continuation, code_bytes, None);
+            Departure::To(to, _, Cargo::Split(split)) if to.id == ground.me.id => {
+                self.split_here(ground, session, &split, continuation);
+            }
+            Departure::To(to, scope, cargo) => {
+                if code_bytes.is_some() {
+                    ground.codes.note_sent(to.id, code, &ground.policy);
+                }
+                let hand_off = HandOff::new(cargo, Delivery::new(to, scope), continuation);
+                self.hand(ground, session, HandOff { code_bytes, ..hand_off });
             }
         }
     }
 
-    /// Hands the chain over.
-    #[allow(clippy::too_many_arguments, reason = "what a hop consists of")]
-    pub(super) fn hand(
-        &mut self,
-        ground: &mut Ground,
-        session: SessionId,
-        cargo: Cargo,
-        delivery: Delivery,
-        continuation: Bytes,
-        code_bytes: Option<Bytes>,
-        fallback: Option<Box<Exception>>,
-    ) {
-        self.close_profile(ground, session);
+    pub(super) fn hand(&mut self, ground: &mut Ground, session: SessionId, hand_off: HandOff) {
         let Some(activation) = self.get_mut(session) else { return };
+        activation.close_profile(ground.unix_us());
         activation.step = activation.step.saturating_add(1);
-        if let Cargo::Split(split) = &cargo {
-            let count = u16::try_from(split.count).unwrap_or(u16::MAX);
-            activation.state.splits = activation.state.splits.saturating_add(count);
+        if let Cargo::Split(split) = &hand_off.cargo {
+            activation.state.splits = activation.state.splits.saturating_add(split.branches());
         }
-        let (key, retry_at) = (activation.key(), Some(ground.now));
-        let hand_off = HandOff { key, cargo, continuation, code_bytes, delivery, retry_at, fallback };
         self.set_phase(session, Phase::HandingOff(Box::new(hand_off)));
         self.send_hop(ground, session);
     }
@@ -134,16 +127,14 @@ impl Chains {
         /// The slowest link for which the acceptance of a large hop is awaited.
         const US_PER_BYTE: u64 = 15;
         let Some(activation) = self.get_mut(session) else { return };
-        let Phase::HandingOff(hand_off) = &mut activation.phase else { return };
-        let age_us = hand_off.delivery.send(ground.now);
+        let Activation { step, phase: Phase::HandingOff(hand_off), .. } = activation else { return };
+        hand_off.delivery.send(ground.now);
         let patience_us = ground.policy.accept_timeout_us.saturating_add(hand_off.bytes() as u64 * US_PER_BYTE);
         hand_off.retry_at = Some(ground.now.after(patience_us));
         let (to, attempt) = (hand_off.to().clone(), hand_off.delivery.attempts());
-        let handed = Handed { session, step: hand_off.key.step, to: to.id, attempt };
+        let handed = Handed { session, step: *step, to: to.id, attempt };
+        let Some(message) = hop_of(ground, activation) else { return };
         self.reset_timer(session);
-        let Some(message) = self.get(session).and_then(|activation| hop_of(ground, activation, age_us)) else {
-            return;
-        };
         ground.out.send_encoded(to, message, Receipt::Hop(handed), None);
     }
 
@@ -175,12 +166,12 @@ impl Chains {
         let Some(mut activation) = self.remove(session) else { return };
         let Phase::HandingOff(hand_off) = &mut activation.phase else { return };
         hand_off.delivery.taken();
-        let (step, to) = (hand_off.key.step, hand_off.nodes());
-        ground.out.tell(Event::Seen(hand_off.key.clone(), hand_off.to().clone()));
+        let (to, nodes) = (hand_off.to().clone(), hand_off.delivery.nodes());
+        ground.out.tell(Event::Seen(activation.key(), to));
         let children = self.children_of(ground, &activation);
-        let (key, fate) = (activation.arrived.clone(), Fate::Forwarded(step));
+        let (key, fate) = (activation.arrived.clone(), Fate::Forwarded(activation.step));
         let payload = Payload::Forwarded(activation, children);
-        ground.dedup.finish(ground.clock.now(), &key, fate, to, payload, &ground.policy);
+        ground.dedup.finish(ground.clock.now(), &key, fate, nodes, payload, &ground.policy);
     }
 
     /// Nothing was done there, and the continuation is still here: so is the `try/catch` around the call (design, section 2).
@@ -208,20 +199,19 @@ impl Chains {
         }
         // Nobody has begun the step, and whoever was sent it has refused it for good: it goes on as another step, which costs a hop, so that it may come back.
         let spent = activation.budget.take_hop().filter(|_| !hand_off.delivery.may_be_done());
-        let renumbered = spent.is_some();
-        match hand_off.delivery.elsewhere(&service, renumbered, &ground.policy) {
+        match hand_off.delivery.elsewhere(&service, spent.is_some(), &ground.policy) {
             Err(why) => self.take_back(ground, session, why),
             Ok(()) => {
-                let mut hand_off = hand_off.clone();
                 hand_off.retry_at = None;
-                if let Some(budget) = spent {
-                    activation.budget = budget;
-                    activation.step = activation.step.saturating_add(1);
-                    hand_off.key = activation.key();
-                }
-                let (step, excluded) = (hand_off.key.step, hand_off.delivery.excluded());
-                self.set_phase(session, Phase::HandingOff(hand_off));
-                self.reset_timer(session);
+                let excluded = hand_off.delivery.excluded();
+                let renumber = |activation: &mut Activation| {
+                    if let Some(budget) = spent {
+                        activation.budget = budget;
+                        activation.step = activation.step.saturating_add(1);
+                    }
+                    activation.step
+                };
+                let Some(step) = self.update(session, renumber) else { return };
                 let waiter = Waiter::Chain(session, step);
                 if let Some(place) = ground.follow(&service, from, whither, waiter, excluded) {
                     self.resolved(ground, (session, step), &Ok(place));
@@ -232,12 +222,11 @@ impl Chains {
 
     /// News of a sending: late ones of an earlier sending, or of an earlier hop, are not news of this one.
     pub(crate) fn hop_undelivered(&mut self, ground: &mut Ground, handed: Handed, how: Undelivered) {
-        let Some(Phase::HandingOff(hand_off)) = self.get(handed.session).map(|activation| &activation.phase) else {
+        let Some(Activation { step, phase: Phase::HandingOff(hand_off), .. }) = self.get(handed.session) else {
             return;
         };
-        let latest = hand_off.key.step == handed.step
-            && hand_off.to().id == handed.to
-            && hand_off.delivery.attempts() == handed.attempt;
+        let latest =
+            *step == handed.step && hand_off.to().id == handed.to && hand_off.delivery.attempts() == handed.attempt;
         if latest {
             self.hop_failed(ground, handed.session, how);
         }
@@ -245,13 +234,13 @@ impl Chains {
 
     /// Whether a hop that has not gone out yet is still to go there: its chain is handed over at this step, to this node.
     pub(crate) fn is_to_go(&self, to: NodeId, handed: &Handed) -> bool {
-        let phase = self.get(handed.session).map(|activation| &activation.phase);
-        let Some(Phase::HandingOff(hand_off)) = phase else { return false };
+        let Some(Activation { step, phase: Phase::HandingOff(hand_off), .. }) = self.get(handed.session) else {
+            return false;
+        };
         // While another instance is looked for, the one before must not get it once more.
-        hand_off.retry_at.is_some() && hand_off.key.step == handed.step && hand_off.to().id == to
+        hand_off.retry_at.is_some() && *step == handed.step && hand_off.to().id == to
     }
 
-    /// Links of hops that are being handed over have broken.
     pub(crate) fn link_lost(&mut self, ground: &mut Ground, node: NodeId) {
         let (first, last) = ((node, SessionId(0)), (node, SessionId(u64::MAX)));
         let handing: Vec<_> = self.handing_to.range(first..=last).map(|(_, session)| *session).collect();
@@ -260,8 +249,7 @@ impl Chains {
 
     /// The hop did not get through, or nobody says that it did.
     pub(super) fn hop_failed(&mut self, ground: &mut Ground, session: SessionId, how: Undelivered) {
-        let Some(activation) = self.get_mut(session) else { return };
-        let Phase::HandingOff(hand_off) = &mut activation.phase else { return };
+        let Some(Activation { step, phase: Phase::HandingOff(hand_off), .. }) = self.get_mut(session) else { return };
         // Another instance is being looked for: the one before must not get it once more.
         if hand_off.retry_at.is_none() {
             return;
@@ -274,7 +262,7 @@ impl Chains {
             Next::SendAgain => self.send_hop(ground, session),
             Next::Seek if !service.is_empty() => {
                 hand_off.retry_at = None;
-                let (step, avoid) = (hand_off.key.step, hand_off.delivery.excluded());
+                let (step, avoid) = (*step, hand_off.delivery.excluded());
                 self.reset_timer(session);
                 ground.directory.names.forget(&service);
                 ground.directory.lookups.look_up(&mut ground.out, &service, Waiter::Chain(session, step), avoid);
@@ -290,7 +278,7 @@ impl Chains {
     /// Nobody serves what the chain was to go to.
     fn not_found(&mut self, ground: &mut Ground, session: SessionId, why: Exception) {
         let Some(activation) = self.get_mut(session) else { return };
-        let Phase::LookingUp(Departure { cargo, .. }) = &activation.phase else { return };
+        let Phase::LookingUp(cargo) = &activation.phase else { return };
         let number = cargo.number();
         let why = why.calling(cargo.service(), cargo.function());
         // It is the step that could not be made.
@@ -308,19 +296,20 @@ impl Chains {
         place: &Result<Instance, Exception>,
     ) {
         let Some(activation) = self.get_mut(session) else { return };
-        match &mut activation.phase {
-            Phase::LookingUp(departure) if activation.step == step => {
-                let cargo = departure.cargo.clone();
-                match place {
-                    Ok(place) => {
-                        let host = host_of(place, cargo.function());
-                        self.depart(ground, session, cargo, host);
-                    }
-                    Err(why) => self.not_found(ground, session, why.clone()),
+        // Otherwise it was taken or refused meanwhile, and this is another.
+        if activation.step != step {
+            return;
+        }
+        match &activation.phase {
+            Phase::LookingUp(cargo) => match place {
+                Ok(place) => {
+                    let (to, scope) = host_of(place, cargo.function());
+                    let cargo = cargo.clone();
+                    self.depart(ground, session, to, scope, cargo);
                 }
-            }
-            // Otherwise it was taken or refused meanwhile, and this is another.
-            Phase::HandingOff(hand_off) if hand_off.key.step == step && hand_off.retry_at.is_none() => {
+                Err(why) => self.not_found(ground, session, why.clone()),
+            },
+            Phase::HandingOff(hand_off) if hand_off.retry_at.is_none() => {
                 let function = hand_off.cargo.function();
                 let found = place.as_ref().ok().map(|place| host_of(place, function));
                 match found.filter(|(to, _)| hand_off.delivery.allows(to)) {
@@ -340,21 +329,24 @@ impl Chains {
     fn redirect(&mut self, ground: &mut Ground, session: SessionId, to: Arc<NodeRef>, scope: RetryScope) {
         let Some(activation) = self.get_mut(session) else { return };
         let Phase::HandingOff(hand_off) = &activation.phase else { return };
-        let mut hand_off = hand_off.clone();
         if hand_off.delivery.may_be_done() {
+            let nodes = hand_off.delivery.nodes();
             if bug!(ground.policy, MarkReplaced) {
                 activation.state.duplicate = None;
             }
-            go_on_without(ground, activation, &hand_off.key, hand_off.nodes());
+            go_on_without(ground, activation, nodes);
         }
-        hand_off.delivery.redirect(to, scope);
-        self.set_phase(session, Phase::HandingOff(hand_off));
+        self.update(session, |activation| {
+            if let Phase::HandingOff(hand_off) = &mut activation.phase {
+                hand_off.delivery.redirect(to, scope);
+            }
+        });
         self.send_hop(ground, session);
     }
 
     fn take_back(&mut self, ground: &mut Ground, session: SessionId, why: Exception) {
         let Some(Phase::HandingOff(hand_off)) = self.set_phase(session, Phase::Waiting) else { return };
-        let HandOff { key, cargo, continuation, delivery, fallback, .. } = *hand_off;
+        let HandOff { cargo, continuation, delivery, fallback, .. } = *hand_off;
         // The name may lead elsewhere next time (design, section 5).
         let place = ground.directory.names.forget(cargo.service());
         // Whoever hosts no chains for others does not know the services of others.
@@ -366,8 +358,7 @@ impl Chains {
         let Some(activation) = self.get_mut(session) else { return };
         if let Cargo::Split(split) = &cargo {
             // None of its branches has begun.
-            let count = u16::try_from(split.count).unwrap_or(u16::MAX);
-            activation.state.splits = activation.state.splits.saturating_sub(count);
+            activation.state.splits = activation.state.splits.saturating_sub(split.branches());
             if why.name == names::RUNS_NO_GUESTS {
                 activation.step = activation.step.saturating_sub(1);
                 return self.split_here(ground, session, split, continuation);
@@ -377,36 +368,35 @@ impl Chains {
         activation.profile = ground.profile(activation.state.trace.is_some(), activation.step, "", "");
         let why = if bug!(ground.policy, LossOutlived) { why } else { delivery.conclude(why) };
         let why = fallback.filter(|_| !why.unknown).map_or(why, |fallback| *fallback);
-        let why = why.calling(cargo.service(), cargo.function()).at(&key, &activation.state.path);
+        let why = why.calling(cargo.service(), cargo.function()).at(&activation.key(), &activation.state.path);
         if why.unknown {
-            go_on_without(ground, activation, &key, delivery.nodes());
+            go_on_without(ground, activation, delivery.nodes());
         }
         self.resume(ground, session, cargo.number(), continuation, Err(why));
     }
 }
 
 /// The chain may have gone on from this step at these nodes: what it does from here may have been done by its first way.
-fn go_on_without(ground: &mut Ground, activation: &mut Activation, key: &StepKey, nodes: Vec<Arc<NodeRef>>) {
-    let duplicate = activation.state.mark(key, ground.me.id);
+fn go_on_without(ground: &mut Ground, activation: &mut Activation, nodes: Vec<Arc<NodeRef>>) {
+    let key = activation.key();
+    let duplicate = activation.state.mark(&key, ground.me.id);
     ground.note_mark(activation.by, Some(duplicate));
     ground.give_up(activation.by, key.chain, nodes);
 }
 
 /// The hop as it goes out now: with what is left of the budget.
-pub(super) fn hop_of(ground: &Ground, activation: &Activation, age_us: u64) -> Option<Encoded> {
+pub(super) fn hop_of(ground: &Ground, activation: &Activation) -> Option<Encoded> {
     let Phase::HandingOff(hand_off) = &activation.phase else { return None };
     let state = &activation.state;
     let nothing = Value::null();
     let (service, function, params, gather) = match &hand_off.cargo {
         Cargo::Call(call) => (call.service.as_str(), call.function.as_str(), &call.params, 0),
-        Cargo::Split(split) => ("", "", &nothing, u16::try_from(split.count).unwrap_or(u16::MAX)),
-        // It never goes anywhere.
-        Cargo::Sub { .. } => return None,
+        Cargo::Split(split) => ("", "", &nothing, split.branches()),
     };
     let heartbeat_in_us = activation.heartbeat_at.since(ground.now).saturating_sub(ground.policy.heartbeat_hop_us);
     let hop = LeavingHop {
-        key: &hand_off.key,
-        age_us,
+        key: &activation.key(),
+        age_us: hand_off.delivery.age_us(ground.now),
         budget: activation.budget_now(ground.now),
         service,
         function,

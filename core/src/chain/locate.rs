@@ -52,14 +52,16 @@ impl Chains {
                 // Whoever ended or refused it tells that again when the hop comes again.
                 let Fate::Forwarded(step) = done.fate else { return };
                 let (to, payload) = (done.to.last().cloned(), done.payload.clone());
-                let at = StepKey { step, ..key.clone() };
                 match payload {
                     Some(Payload::Forwarded(activation, children)) => {
-                        self.left(ground, &at, to, &activation, true);
+                        left(ground, &activation, true);
                         let home = activation.state.header.clone();
                         children.iter().for_each(|child| self.follow_own(ground, child, &home));
                     }
-                    _ => went(ground, &at, to, true, seeker),
+                    _ => {
+                        let Some(to) = to else { return };
+                        went(ground, &StepKey { step, ..key.clone() }, &to, true, seeker);
+                    }
                 }
             }
             Some(StepRecord::Calling { .. }) => {}
@@ -71,8 +73,7 @@ impl Chains {
         let header = &activation.state.header;
         let (at, open): (StepKey, Vec<Branch>) = match &activation.phase {
             Phase::HandingOff(hand_off) => {
-                let to = Some(hand_off.to().clone());
-                return self.left(ground, &hand_off.key, to, activation, hand_off.was_taken());
+                return left(ground, activation, hand_off.delivery.was_taken());
             }
             Phase::Merging(merging) => (merging.at.clone(), merging.open_branches()),
             _ => (activation.key(), Vec::new()),
@@ -80,16 +81,6 @@ impl Chains {
         let beat = Message::Heartbeat(key.clone(), (*ground.me).clone(), open.clone());
         ground.send_home(header, beat, Receipt::None);
         open.into_iter().for_each(|branch| self.follow_own(ground, &StepKey { branch, ..at.clone() }, header));
-    }
-
-    /// It left for there, and was taken over or not. Whoever took it over may be gone, and its lines with it.
-    fn left(&self, ground: &mut Ground, at: &StepKey, to: Option<Arc<NodeRef>>, activation: &Activation, taken: bool) {
-        let header = &activation.state.header;
-        if let Some(lines) = untold(activation) {
-            let said = Message::Console(activation.key(), activation.state.console_told, lines);
-            ground.send_home(header, said, Receipt::None);
-        }
-        went(ground, at, to, taken, header);
     }
 
     /// A branch that may have begun here; of one that began elsewhere another node knows.
@@ -100,15 +91,24 @@ impl Chains {
     }
 }
 
+/// It left, and was taken over or not. Whoever took it over may be gone, and its lines with it.
+fn left(ground: &mut Ground, activation: &Activation, taken: bool) {
+    let Phase::HandingOff(hand_off) = &activation.phase else { return };
+    let (at, header) = (activation.key(), &activation.state.header);
+    if let Some(lines) = untold(activation) {
+        ground.send_home(header, Message::Console(at.clone(), activation.state.console_told, lines), Receipt::None);
+    }
+    went(ground, &at, hand_off.to(), taken, header);
+}
+
 /// Tells the origin where it went, and has it looked for there.
-fn went(ground: &mut Ground, at: &StepKey, to: Option<Arc<NodeRef>>, taken: bool, seeker: &ChainHeader) {
-    let Some(to) = to else { return };
+fn went(ground: &mut Ground, at: &StepKey, to: &Arc<NodeRef>, taken: bool, seeker: &ChainHeader) {
     let host = to.name.clone();
     tell(ground, at, if taken { Whereabouts::Went(host) } else { Whereabouts::HandingOff(host) }, seeker);
     if taken {
         let (origin, entry) = ((*seeker.origin).clone(), seeker.entry.as_deref().cloned());
         let locate = Message::Locate { key: at.clone(), origin, entry };
-        ground.out.send(&to, locate, Receipt::None, Urgency::Now);
+        ground.out.send(to, locate, Receipt::None, Urgency::Now);
     }
 }
 

@@ -109,13 +109,18 @@ impl Chains {
 
     /// Puts it into another phase; returns the one before.
     fn set_phase(&mut self, session: SessionId, phase: Phase) -> Option<Phase> {
-        self.leave(session);
         if !matches!(phase, Phase::Running | Phase::Waiting | Phase::LookingUp(_)) {
             self.leave_sets(session);
         }
-        let before = core::mem::replace(&mut self.by_session.get_mut(&session)?.phase, phase);
+        self.update(session, |activation| core::mem::replace(&mut activation.phase, phase))
+    }
+
+    /// Changes what it is listed by, or how much it takes.
+    fn update<T>(&mut self, session: SessionId, change: impl FnOnce(&mut Activation) -> T) -> Option<T> {
+        self.leave(session);
+        let changed = self.get_mut(session).map(change);
         self.enter(session);
-        Some(before)
+        changed
     }
 
     /// Sets its timer, and lists it by what it waits for.
@@ -129,7 +134,7 @@ impl Chains {
         }
         match &activation.phase {
             Phase::HandingOff(hand_off) => {
-                self.handing.insert(hand_off.key.clone(), session);
+                self.handing.insert(activation.key(), session);
                 self.handing_to.insert((hand_off.to().id, session));
             }
             Phase::Merging(merging) => drop(self.merging.insert(merging.at.clone(), session)),
@@ -146,8 +151,9 @@ impl Chains {
         match &activation.phase {
             // A chain that was given up as lost and went on may hand over the same step as the one that was not lost after all.
             Phase::HandingOff(hand_off) => {
-                if self.handing.get(&hand_off.key) == Some(&session) {
-                    self.handing.remove(&hand_off.key);
+                let key = activation.key();
+                if self.handing.get(&key) == Some(&session) {
+                    self.handing.remove(&key);
                 }
                 self.handing_to.remove(&(hand_off.to().id, session));
             }
@@ -160,8 +166,7 @@ impl Chains {
 
     /// It has grown within its phase.
     fn recount(&mut self, session: SessionId) {
-        self.leave(session);
-        self.enter(session);
+        self.update(session, |_| ());
     }
 
     fn reset_timer(&mut self, session: SessionId) {

@@ -5,7 +5,7 @@ use catena_wire::{Branch, ChainId, Exception, Fault, Hop, Message, NodeRef, Part
 
 use super::{
     Chains,
-    activation::{Activation, Phase, Suspended},
+    activation::{Activation, Continuation, Phase, Suspended},
     arrive::refuse,
     hand_off::hop_of,
 };
@@ -41,13 +41,13 @@ impl Chains {
                 _ => {
                     let message = "refused before, for a reason that is no longer kept";
                     let why = Exception::new(names::OVERLOADED, Fault::Node, message).outcome_unknown();
-                    drop(refuse(ground, from, &hop, why));
+                    refuse(ground, from, &hop, why);
                 }
             },
             _ => {
                 // That call is remembered as it is: whoever made it waits for its result.
                 let message = "another call was made under this step";
-                drop(refuse(ground, from, &hop, Exception::new(names::PROTOCOL, Fault::Caller, message)));
+                refuse(ground, from, &hop, Exception::new(names::PROTOCOL, Fault::Caller, message));
             }
         }
     }
@@ -55,10 +55,11 @@ impl Chains {
     /// Of a hop whose state has not come, the state may come now: it is not accepted before. False if nothing was missing.
     fn repeat_arriving(&mut self, ground: &mut Ground, session: SessionId, hop: Hop, whole: bool) -> bool {
         let Some(activation) = self.get_mut(session) else { return false };
-        let Phase::Suspended(Suspended { continuation: None, tail_due, .. }) = &mut activation.phase else {
+        let Phase::Suspended(Suspended { continuation: Continuation::Coming(_, due), .. }) = &mut activation.phase
+        else {
             return false;
         };
-        *tail_due = None;
+        *due = None;
         self.reset_timer(session);
         if whole {
             let key = hop.key.clone();
@@ -81,7 +82,7 @@ impl Chains {
             Some(Payload::Forwarded(activation, children)) => {
                 // Once, and not kept: the branches that began here are what counts.
                 if let Phase::HandingOff(hand_off) = &activation.phase
-                    && let Some(message) = hop_of(ground, &activation, hand_off.age_us(ground.now))
+                    && let Some(message) = hop_of(ground, &activation)
                 {
                     ground.out.send_encoded(hand_off.to().clone(), message, Receipt::None, None);
                 }
@@ -118,8 +119,9 @@ impl Chains {
 
     /// It is handed over again: this time it is known to have been taken over once.
     fn hand_once_more(&mut self, ground: &mut Ground, key: &StepKey, mut activation: Box<Activation>) {
+        let at = activation.key();
         let Phase::HandingOff(hand_off) = &mut activation.phase else { return };
-        if self.handing(&hand_off.key, hand_off.to().id).is_some() {
+        if self.handing(&at, hand_off.to().id).is_some() {
             return;
         }
         hand_off.retry_at = Some(ground.now);

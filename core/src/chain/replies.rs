@@ -14,27 +14,7 @@ use super::{
 use crate::{GuestAsk, GuestCall, GuestRead, Missing, SessionId, calls::ReplyTo, ground::Ground, outbox::Event};
 
 impl Chains {
-    /// What the guest did about its sets in this turn.
-    pub(super) fn take_sets(
-        &mut self,
-        ground: &mut Ground,
-        session: SessionId,
-        asks: Vec<GuestAsk>,
-        reads: Vec<GuestRead>,
-        leaves: &[u32],
-    ) {
-        for ask in asks {
-            self.ask(ground, session, ask);
-        }
-        for read in reads {
-            self.read(ground, session, read);
-        }
-        for set in leaves {
-            self.leave_set(ground, session, *set);
-        }
-    }
-
-    fn ask(&mut self, ground: &mut Ground, session: SessionId, ask: GuestAsk) {
+    pub(super) fn ask(&mut self, ground: &mut Ground, session: SessionId, ask: GuestAsk) {
         let GuestAsk { number, call } = ask;
         let Some(activation) = self.take_hop(ground, session, &call) else { return };
         let (set, max) = (call.call, ground.policy.sets_per_chain_max);
@@ -56,7 +36,7 @@ impl Chains {
         ground.out.tell(Event::Ask { session, set, number, request });
     }
 
-    fn read(&mut self, ground: &mut Ground, session: SessionId, read: GuestRead) {
+    pub(super) fn read(&mut self, ground: &mut Ground, session: SessionId, read: GuestRead) {
         let Some(activation) = self.get_mut(session) else { return };
         activation.calls.reads.insert(read.call, read.set);
         if let Some(set) = activation.calls.sets.get_mut(&read.set)
@@ -81,7 +61,7 @@ impl Chains {
     }
 
     /// The function wants no more of it: what still works on it is cancelled. A read that is out is not settled.
-    fn leave_set(&mut self, ground: &Ground, session: SessionId, set: u32) {
+    pub(super) fn leave_set(&mut self, ground: &Ground, session: SessionId, set: u32) {
         self.close_set(ground, session, set, false);
         let Some(Activation { calls, .. }) = self.get_mut(session) else { return };
         // Also one that is settled, of which the guest has not been told: it has forgotten its read.
@@ -100,10 +80,10 @@ impl Chains {
     fn close_set(&mut self, ground: &Ground, session: SessionId, set: u32, over: bool) {
         let Some(activation) = self.get_mut(session) else { return };
         let Some(OpenSet { id, .. }) = activation.calls.sets.remove(&set) else { return };
+        activation.close_call(ground.unix_us(), set, 0, None);
         if !over {
             self.left_sets.push(id);
         }
-        self.close_in_place(ground, session, set, 0, None);
         self.recount(session);
     }
 
@@ -124,7 +104,6 @@ impl Chains {
         self.left_sets.pop()
     }
 
-    /// Replies have come.
     pub(crate) fn replied(&mut self, ground: &mut Ground, (session, set): (SessionId, u32), values: Vec<Value>) {
         if let Some(open) = self.open_set(session, set) {
             open.push(values);

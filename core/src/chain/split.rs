@@ -6,7 +6,7 @@ use catena_wire::{Exception, Fault, Merge, Mode, NodeId, NodeRef, Outcome, StepK
 
 use super::{
     Chains,
-    activation::{Activation, Awaits, Cargo, ChainState, Merging, Outstanding, Phase, Recording, Suspended},
+    activation::{Activation, Awaits, Cargo, ChainState, Merging, Phase, Recording, Suspended},
 };
 use crate::{GuestSplit, RetryScope, SessionId, ground::Ground};
 
@@ -23,22 +23,22 @@ impl Chains {
         };
         activation.set_budget(ground.now, budget);
         let stays = !lone || activation.state.header.mode == Mode::Interactive;
-        if let Err(why) = self.may_split(ground, session, &split) {
+        let Some(activation) = self.get(session) else { return };
+        if let Err(why) = self.may_split(ground, activation, &split) {
             let why = why.at_line(split.line, split.column);
             return self.settle(ground, session, split.call, Err(why));
         }
         let here = stays || split.at.as_ref().is_none_or(|at| ground.directory.serves(at));
         let cargo = Cargo::Split(split);
         if here {
-            let host = (ground.me.clone(), RetryScope::Nowhere);
-            return self.depart(ground, session, cargo, host);
+            let me = ground.me.clone();
+            return self.depart(ground, session, me, RetryScope::Nowhere, cargo);
         }
         self.find_and_depart(ground, session, cargo);
     }
 
-    fn may_split(&self, ground: &Ground, session: SessionId, split: &GuestSplit) -> Result<(), Exception> {
+    fn may_split(&self, ground: &Ground, activation: &Activation, split: &GuestSplit) -> Result<(), Exception> {
         let limit = |message: String| Err(Exception::new(names::LIMIT_EXCEEDED, Fault::Guest, message));
-        let Some(activation) = self.get(session) else { return limit(String::new()) };
         let branches_max = ground.policy.branches_max;
         if split.count == 0 || split.count > branches_max {
             return limit(format!("a split into {} branches, where branches_max is {branches_max}", split.count));
@@ -68,17 +68,15 @@ impl Chains {
         split: &GuestSplit,
         continuation: Bytes,
     ) {
-        self.close_profile(ground, session);
         let Some(activation) = self.get_mut(session) else { return };
+        activation.close_profile(ground.unix_us());
         activation.step = activation.step.saturating_add(1);
-        let count = u16::try_from(split.count).unwrap_or(u16::MAX);
         if !bug!(ground.policy, BranchNumbersAgain) {
-            activation.state.splits = activation.state.splits.saturating_add(count);
+            activation.state.splits = activation.state.splits.saturating_add(split.branches());
         }
-        let parent = activation.clone();
-        self.become_merge_host(ground, session, split.call, count, continuation.clone());
-        let host = (*ground.me).clone();
-        self.begin_branches(ground, &parent, &host, (split.call, count), &continuation);
+        let (parent, me) = (activation.clone(), ground.me.clone());
+        self.become_merge_host(ground, session, split.call, split.branches(), continuation.clone());
+        self.begin_branches(ground, &parent, &me, split, &continuation);
     }
 
     /// From now on this session waits for its branches to end here.
@@ -116,10 +114,7 @@ impl Chains {
     pub(super) fn children_of(&mut self, ground: &mut Ground, parent: &Activation) -> Vec<StepKey> {
         let Phase::HandingOff(hand_off) = &parent.phase else { return Vec::new() };
         let Cargo::Split(split) = &hand_off.cargo else { return Vec::new() };
-        let count = u16::try_from(split.count).unwrap_or(u16::MAX);
-        let (host, call) = ((**hand_off.to()).clone(), split.call);
-        let continuation = hand_off.continuation.clone();
-        self.begin_branches(ground, parent, &host, (call, count), &continuation)
+        self.begin_branches(ground, parent, hand_off.to(), split, &hand_off.continuation)
     }
 
     /// Each branch begins here, from the parent's continuation. One that there is no room for ends at once.
@@ -128,17 +123,17 @@ impl Chains {
         ground: &mut Ground,
         parent: &Activation,
         host: &NodeRef,
-        (call, count): (u32, u16),
+        split: &GuestSplit,
         continuation: &Bytes,
     ) -> Vec<StepKey> {
-        let at = parent.key();
+        let (at, count) = (parent.key(), split.branches());
         let first = parent.state.splits.saturating_sub(count).saturating_add(1);
         let mut children = Vec::new();
         for index in 0..count {
             let Some(branch) = at.branch.child(first.saturating_add(index)) else { continue };
             let key = StepKey { branch, ..at.clone() };
             let room = self.has_room_for(ground, parent.by, 1) || bug!(ground.policy, BranchesWithoutRoom);
-            let suspended = Suspended::here(call, continuation.clone(), Awaits::Branch(index));
+            let suspended = Suspended::here(split.call, continuation.clone(), Awaits::Branch(index));
             let child = branch_of(ground, parent, &key, host, count);
             let session = self.insert(Activation { phase: Phase::Suspended(suspended), ..child });
             ground.dedup.begin(key.clone(), ground.me.id, session);
@@ -173,16 +168,7 @@ fn branch_of(ground: &Ground, parent: &Activation, key: &StepKey, host: &NodeRef
         ..parent.state.clone()
     };
     let profile = ground.profile(parent.state.trace.is_some(), key.step, "", "");
-    Activation {
-        arrived: key.clone(),
-        step: key.step,
-        state,
-        budget: share,
-        budget_at: ground.now,
-        calls: Outstanding::default(),
-        profile,
-        counted_bytes: 0,
-        before: ground.me.clone(),
-        ..parent.clone()
-    }
+    let (heartbeat_at, creator, unreached) = (parent.heartbeat_at, parent.creator.clone(), parent.unreached);
+    let branch = Activation::new(ground.now, key.clone(), share, (parent.by, ground.me.clone()), state);
+    Activation { heartbeat_at, creator, unreached, profile, ..branch }
 }

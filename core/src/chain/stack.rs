@@ -6,10 +6,11 @@ use catena_wire::{Exception, Fault, Frame, Message, Outcome, STACK_DEPTH_MAX, St
 
 use super::{
     Chains,
-    activation::{Awaits, Cargo, Departure, Phase},
+    activation::{Activation, Awaits, Cargo, Departure, HandOff, Phase},
+    console::carry,
 };
 use crate::{
-    Action, Answer, GuestCall, Receipt, RetryScope, SessionId, SubChain, Urgency,
+    Action, GuestCall, Receipt, RetryScope, SessionId, SubChain, Urgency,
     calls::{ReplyTo, Request},
     delivery::Delivery,
     ground::Ground,
@@ -22,25 +23,25 @@ impl Chains {
         let (ReplyTo::Suspended(session) | ReplyTo::Guest { session, .. }) = request.reply_to else {
             return Some((request, sub));
         };
-        if !ground.policy.compose || !self.can_join(session, &request.reply_to) {
+        let compose = ground.policy.compose;
+        let Some(activation) = self.get_mut(session).filter(|chain| compose && can_join(chain, &request.reply_to))
+        else {
             return Some((request, sub));
-        }
-        let deep = self.check_depth(ground, session);
-        let activation = self.get_mut(session)?;
+        };
+        let deep = check_depth(ground, activation);
         activation.give_back(request.budget.hops_left());
         let (key, path) = (activation.arrived.clone(), activation.state.path.clone());
         match request.reply_to {
             ReplyTo::Guest { call, step, .. } => {
                 // What a chain said before that threw, and which this one is to make good for.
-                self.carry(ground, session, Some(step), request.console);
-                self.close_in_place(ground, session, call, 0, request.blobs);
+                activation.close_call(ground.unix_us(), call, 0, request.blobs);
+                carry(ground, activation, step, request.console);
                 match deep {
                     Err(why) => self.settle(ground, session, call, Err(why)),
                     // The chain that called is suspended to make room.
                     Ok(()) => {
-                        let cargo = Cargo::Sub { call, service: request.service, sub };
-                        let (to, scope) = (ground.me.clone(), RetryScope::Nowhere);
-                        self.suspend(ground, session, Departure { cargo, to, with_code: false, scope });
+                        let departure = Departure::SubChain { call, service: request.service, sub };
+                        self.suspend(ground, session, departure, None);
                     }
                 }
             }
@@ -48,34 +49,15 @@ impl Chains {
                 // It takes over as soon as the state of the chain that called is here.
                 activation.note_service(request.service_us, request.blobs);
                 if let Phase::Suspended(suspended) = &mut activation.phase {
-                    let result = deep.map(|()| Answer::Chain(sub)).map_err(|why| Box::new(why.at(&key, &path)));
-                    suspended.awaits = Awaits::Result(Some(result), request.service);
+                    suspended.awaits = match deep {
+                        Ok(()) => Awaits::SubChain(request.service, sub),
+                        Err(why) => Awaits::Result(Err(Box::new(why.at(&key, &path)))),
+                    };
                 }
                 self.resume_if_ready(ground, session);
             }
         }
         None
-    }
-
-    fn can_join(&self, session: SessionId, to: &ReplyTo) -> bool {
-        let Some(activation) = self.get(session) else { return false };
-        let waits = match (to, &activation.phase) {
-            (ReplyTo::Guest { call, .. }, Phase::Waiting) => {
-                activation.calls.ready.is_empty() && activation.calls.out.iter().eq([call])
-            }
-            (ReplyTo::Suspended(_), Phase::Suspended(_)) => true,
-            _ => false,
-        };
-        waits && activation.calls.sets.is_empty() && activation.state.header.compose
-    }
-
-    fn check_depth(&self, ground: &Ground, session: SessionId) -> Result<(), Exception> {
-        let depth_max = ground.policy.stack_depth_max.min(STACK_DEPTH_MAX);
-        if self.get(session).is_none_or(|activation| activation.state.stack.len() < depth_max) {
-            return Ok(());
-        }
-        let message = format!("stack_depth_max is {depth_max} chains around a chain; does a service call itself?");
-        Err(Exception::new(names::LIMIT_EXCEEDED, Fault::Service, message))
     }
 
     /// Begins the sub-chain in the place of the chain that called, which waits on the stack.
@@ -199,6 +181,27 @@ impl Chains {
             return self.stay_and_call(ground, session, call, frame.continuation);
         }
         let delivery = Delivery::new(Arc::new(frame.creator), RetryScope::Nowhere);
-        self.hand(ground, session, Cargo::Call(call), delivery, frame.continuation, None, Some(Box::new(why)));
+        let hand_off = HandOff::new(Cargo::Call(call), delivery, frame.continuation);
+        self.hand(ground, session, HandOff { fallback: Some(Box::new(why)), ..hand_off });
     }
+}
+
+fn can_join(activation: &Activation, to: &ReplyTo) -> bool {
+    let waits = match (to, &activation.phase) {
+        (ReplyTo::Guest { call, .. }, Phase::Waiting) => {
+            activation.calls.ready.is_empty() && activation.calls.out.iter().eq([call])
+        }
+        (ReplyTo::Suspended(_), Phase::Suspended(_)) => true,
+        _ => false,
+    };
+    waits && activation.calls.sets.is_empty() && activation.state.header.compose
+}
+
+fn check_depth(ground: &Ground, activation: &Activation) -> Result<(), Exception> {
+    let depth_max = ground.policy.stack_depth_max.min(STACK_DEPTH_MAX);
+    if activation.state.stack.len() < depth_max {
+        return Ok(());
+    }
+    let message = format!("stack_depth_max is {depth_max} chains around a chain; does a service call itself?");
+    Err(Exception::new(names::LIMIT_EXCEEDED, Fault::Service, message))
 }

@@ -1,21 +1,23 @@
 //! What a guest did in its turn, and where its calls go.
 
 use alloc::{boxed::Box, format, vec::Vec};
-use catena_wire::{BlobBytes, Brought, Budget, Exception, Fault, Mode, NodeRef, Outcome, StepTrace, Value, names};
+use catena_wire::{Brought, Budget, Exception, Fault, Mode, NodeRef, Outcome, StepTrace, Value, What, names};
 
 use super::{
     Chains,
     activation::{Activation, Awaits, Cargo, Phase, Suspended},
+    console::{carry, log, tell_lines},
+    end::emit,
+    recording::{record, turned},
 };
 use crate::{
-    Action, Answer, GuestCall, GuestSplit, Instance, SessionId, Time, Turn,
+    Action, GuestCall, GuestSplit, Instance, SessionId, Time, Turn,
     calls::{ReplyTo, Request},
     ground::Ground,
     outbox::Event,
 };
 
 impl Chains {
-    /// The guest has run, for `took_us`, and returned with an empty stack; or broke a limit.
     pub(crate) fn on_turn(
         &mut self,
         ground: &mut Ground,
@@ -29,29 +31,33 @@ impl Chains {
         if !matches!(activation.phase, Phase::Running) {
             return;
         }
-        let turn = turn.map_err(|broken| activation.stopped_for(broken));
-        self.record_turn(ground, session, turn.as_ref().ok());
-        match turn {
-            Ok(turn) => self.take_turn(ground, session, turn),
-            Err(broken) => self.finish(ground, session, Outcome::Threw(broken)),
+        let turn = match turn {
+            Ok(turn) => turn,
+            Err(broken) => {
+                let broken = activation.stopped_for(broken);
+                record(ground, activation, || What::Turned(Vec::new()));
+                return self.finish(ground, session, Outcome::Threw(broken));
+            }
+        };
+        record(ground, activation, || turned(&turn));
+        // Its answers and lines go out first, then its end or its calls.
+        log(ground, activation, turn.logs);
+        if activation.state.recording.is_some() && activation.chain().origin == ground.me.id {
+            // Whoever steps through a chain sees its lines as they are said.
+            tell_lines(ground, activation);
         }
-    }
-
-    /// The guest has returned: its answers and lines go out first, then its end or its calls.
-    fn take_turn(&mut self, ground: &mut Ground, session: SessionId, turn: Turn) {
-        self.log(ground, session, turn.logs);
-        self.tell_lines_of_recorded(ground, session);
         for value in turn.emits {
-            self.emit(ground, session, value);
+            emit(ground, activation, value);
         }
         match turn.end {
             None => {
-                self.take_sets(ground, session, turn.asks, turn.reads, &turn.leaves);
+                turn.asks.into_iter().for_each(|ask| self.ask(ground, session, ask));
+                turn.reads.into_iter().for_each(|read| self.read(ground, session, read));
+                turn.leaves.into_iter().for_each(|set| self.leave_set(ground, session, set));
                 self.go_on(ground, session, turn.calls, turn.splits);
             }
             Some(result) => {
-                let lent =
-                    self.get(session).map_or(0, |activation| activation.hops_for_each(ground.now, turn.calls.len()));
+                let lent = activation.hops_for_each(ground.now, turn.calls.len());
                 for call in turn.calls {
                     self.call_beside(ground, session, call, lent, false);
                 }
@@ -86,7 +92,8 @@ impl Chains {
         let lent = activation.hops_for_each(ground.now, calls.len());
         // Until all have gone out the guest counts as running, and is told of none: it may have to be suspended.
         for call in calls {
-            if lone && !ground.directory.serves(&call.service) && self.moves(ground, session, &call) {
+            let elsewhere = !ground.directory.serves(&call.service);
+            if lone && elsewhere && self.get(session).is_some_and(|activation| moves(ground, activation, &call)) {
                 return self.move_to(ground, session, call);
             }
             self.call_beside(ground, session, call, lent, true);
@@ -102,19 +109,6 @@ impl Chains {
         match split {
             Some(split) => self.split(ground, session, split, lone),
             None => self.hand_in(ground, session),
-        }
-    }
-
-    /// Whether the chain goes where its one call goes.
-    fn moves(&self, ground: &Ground, session: SessionId, call: &GuestCall) -> bool {
-        let Some(activation) = self.get(session) else { return false };
-        match activation.state.header.mode {
-            Mode::Chain => true,
-            Mode::Interactive => false,
-            Mode::Adaptive => ground.directory.names.last_place(&call.service).is_none_or(|place| {
-                let target = [call.service.as_str(), "/", call.function.as_str()].concat();
-                ground.directory.placement.moving_is_quicker(activation.state.code, place.node.id, &target)
-            }),
         }
     }
 
@@ -164,7 +158,6 @@ impl Chains {
         self.end(ground, session, Outcome::Threw(why));
     }
 
-    /// The chain goes where its one call goes.
     fn move_to(&mut self, ground: &mut Ground, session: SessionId, call: GuestCall) {
         let Some(activation) = self.get_mut(session) else { return };
         let left = activation.budget_now(ground.now);
@@ -187,31 +180,27 @@ impl Chains {
         brought: Brought,
     ) {
         let (ReplyTo::Suspended(session) | ReplyTo::Guest { session, .. }) = *to else { return };
-        if let Some(activation) = self.get_mut(session) {
-            activation.give_back(brought.hops_left);
-        }
+        let Some(activation) = self.get_mut(session) else { return };
+        activation.give_back(brought.hops_left);
         match *to {
             ReplyTo::Guest { call, step, .. } => {
-                self.close_in_place(ground, session, call, brought.service_us, brought.blobs);
                 // The lines first: they come before what is said to the result.
-                self.carry(ground, session, Some(step), brought.console);
-                let Some(activation) = self.get(session) else { return };
+                carry(ground, activation, step, brought.console);
+                activation.close_call(ground.unix_us(), call, brought.service_us, brought.blobs);
                 let result = result.map_err(|why| activation.behind(step, why));
                 self.settle(ground, session, call, result);
             }
             _ => {
-                self.carry(ground, session, None, brought.console);
-                let Some(activation) = self.get_mut(session) else { return };
+                carry(ground, activation, activation.step, brought.console);
                 activation.note_service(brought.service_us, brought.blobs);
                 // Of a call that is made from here, not the step by which the chain came.
-                let behind = |why| Box::new(activation.behind(activation.step, why));
-                let result = result.map(Answer::Value).map_err(behind);
-                let Phase::Suspended(Suspended { awaits: Awaits::Result(awaited, _), .. }) = &mut activation.phase
-                else {
-                    return;
-                };
-                *awaited = Some(result);
-                self.resume_if_ready(ground, session);
+                let result = result.map_err(|why| Box::new(activation.behind(activation.step, why)));
+                if let Phase::Suspended(suspended) = &mut activation.phase
+                    && suspended.calls()
+                {
+                    suspended.awaits = Awaits::Result(result);
+                    self.resume_if_ready(ground, session);
+                }
             }
         }
     }
@@ -266,21 +255,6 @@ impl Chains {
         ground.out.ask(Action::Settle { session, call, result });
     }
 
-    pub(super) fn close_in_place(
-        &mut self,
-        ground: &Ground,
-        session: SessionId,
-        call: u32,
-        service_us: u64,
-        blobs: Option<Box<BlobBytes>>,
-    ) {
-        let left_at_us = ground.unix_us();
-        let Some(activation) = self.get_mut(session) else { return };
-        if let Some(profile) = activation.calls.profiles.remove(&call) {
-            activation.note(StepTrace { left_at_us, service_us, blobs, ..profile });
-        }
-    }
-
     /// Waits here, suspended, for a call that is made from here.
     pub(super) fn stay_and_call(
         &mut self,
@@ -295,11 +269,22 @@ impl Chains {
         activation.profile = ground.profile(traced, activation.step, &call.service, &call.function);
         let (reply_to, budget) = (ReplyTo::Suspended(session), activation.lend_all(ground.now, may_chain));
         activation.calls.out.clear();
-        let awaits = Awaits::Result(None, call.service.clone());
-        let suspended = Suspended::here(call.call, continuation, awaits);
+        let suspended = Suspended::here(call.call, continuation, Awaits::Call);
         let request = request_of(activation, reply_to, call, ground.now, budget);
         self.set_phase(session, Phase::Suspended(suspended));
         ground.out.tell(Event::Call(request));
+    }
+}
+
+/// Whether the chain goes where its one call goes.
+fn moves(ground: &Ground, activation: &Activation, call: &GuestCall) -> bool {
+    match activation.state.header.mode {
+        Mode::Chain => true,
+        Mode::Interactive => false,
+        Mode::Adaptive => ground.directory.names.last_place(&call.service).is_none_or(|place| {
+            let target = [call.service.as_str(), "/", call.function.as_str()].concat();
+            ground.directory.placement.moving_is_quicker(activation.state.code, place.node.id, &target)
+        }),
     }
 }
 

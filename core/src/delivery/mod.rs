@@ -80,6 +80,7 @@ impl Delivery {
         now.since(*self.first_sent_at.get_or_insert(now))
     }
 
+    /// How long ago it first went out.
     pub(crate) fn age_us(&self, now: Time) -> u64 {
         self.first_sent_at.map_or(0, |at| now.since(at))
     }
@@ -110,6 +111,7 @@ impl Delivery {
         self.attempts = 0;
     }
 
+    /// Whether it was taken over once; if it goes there again, that is for the second time.
     pub(crate) const fn was_taken(&self) -> bool {
         matches!(self.knowledge, Knowledge::Done)
     }

@@ -6,6 +6,7 @@ use alloc::{
     vec::Vec,
 };
 use catena_wire::{Branch, ChainId, Encoded, NodeId, NodeRef, Part, StepKey};
+use core::ops::RangeBounds;
 
 use crate::{Policy, Time, collections::Timers};
 
@@ -77,26 +78,19 @@ impl Outgoing {
 
     /// All replies under this right with lower numbers have arrived.
     pub(crate) fn arrived(&mut self, right: &StepKey, number: u32, from: NodeId) {
-        let said = |parcel: &Parcel| {
-            parcel.upto <= number && (parcel.to.id == from || parcel.via.as_ref().is_some_and(|via| via.id == from))
-        };
         let range = (right.clone(), Part::Partial(0))..(right.clone(), Part::Partial(number));
-        let keys: Vec<Key> =
-            self.parcels.range(range).filter(|(_, parcel)| said(parcel)).map(|(key, _)| key.clone()).collect();
-        keys.iter().for_each(|key| drop(self.remove(key)));
+        self.remove_all(range, |parcel| parcel.upto <= number && parcel.goes_by(from));
     }
 
     /// Replies under this right from this number on are not sent any more.
     pub(crate) fn forget_from(&mut self, right: &StepKey, first: u32) {
         let range = (right.clone(), Part::Partial(first))..=(right.clone(), Part::Partial(u32::MAX));
-        let keys: Vec<Key> = self.parcels.range(range).map(|(key, _)| key.clone()).collect();
-        keys.iter().for_each(|key| drop(self.remove(key)));
+        self.remove_all(range, |_| true);
     }
 
     /// Its receiver has it. Only the receiver, or who passes its messages on, can say so.
     pub(crate) fn received(&mut self, key: &Key, from: NodeId) {
-        let said = |parcel: &Parcel| parcel.to.id == from || parcel.via.as_ref().is_some_and(|via| via.id == from);
-        if self.parcels.get(key).is_some_and(said) {
+        if self.parcels.get(key).is_some_and(|parcel| parcel.goes_by(from)) {
             self.remove(key);
         }
     }
@@ -117,6 +111,11 @@ impl Outgoing {
         let of_chain = |(key, _): &(&Key, &Parcel)| key.0.chain == chain;
         let keys: Vec<Key> = self.parcels.range(first..).take_while(of_chain).map(|(key, _)| key.clone()).collect();
         keys.iter().for_each(|key| drop(self.remove(key)));
+    }
+
+    fn remove_all(&mut self, range: impl RangeBounds<Key>, which: impl Fn(&Parcel) -> bool) {
+        let keys = self.parcels.range(range).filter(|(_, parcel)| which(parcel)).map(|(key, _)| key.clone());
+        keys.collect::<Vec<Key>>().iter().for_each(|key| drop(self.remove(key)));
     }
 
     /// It did not get there; whoever cannot be reached is tried again after a while.
@@ -160,6 +159,11 @@ impl Outgoing {
 impl Parcel {
     pub(crate) const fn new(to: Arc<NodeRef>, via: Option<Arc<NodeRef>>, message: Encoded, until: Time) -> Self {
         Self { to, via, message, attempts: 0, until, number: 0, replaced: false, upto: 0 }
+    }
+
+    /// Whether that node receives it, or passes it on.
+    fn goes_by(&self, node: NodeId) -> bool {
+        self.to.id == node || self.via.as_ref().is_some_and(|via| via.id == node)
     }
 
     /// It has the replies up to this number, which is not among them.

@@ -19,10 +19,7 @@ impl Node {
     /// # Errors
     /// `Overloaded` when `chains_started_max` or `activations_max` chains are under way.
     pub fn run(&mut self, now: Time, number: u128, code: Hash, input: Value, plan: Plan) -> Result<ChainId, Exception> {
-        self.ground.advance(now);
-        let begun = self.begin(self.ground.me.id, number, code, input, plan);
-        self.route();
-        begun
+        self.at(now, |node| node.begin(node.ground.me.id, number, code, input, plan))
     }
 
     /// For this peer, or this node itself.

@@ -1,13 +1,13 @@
 //! Service functions that have ended, and chains that services answer with.
 
-use alloc::sync::Arc;
-use catena_wire::{BlobBytes, Brought, Budget, Exception, NodeRef, Outcome, Value};
+use catena_wire::{BlobBytes, Budget, Exception, Outcome, Value};
 
 use super::Node;
 use crate::{
     Answer, Plan, SubChain, Ticket, Time,
-    calls::{ReplyTo, Request},
+    calls::Request,
     chain::{extend, lines_brought_max},
+    origin::EndedDetached,
 };
 
 impl Node {
@@ -39,47 +39,33 @@ impl Node {
     /// Chains that ran on their own have ended: the calls that they answer are over.
     pub(super) fn settle_detached(&mut self) {
         while let Some(ended) = self.origin.take_ended() {
-            if let Some(step) = ended.heard_as {
-                self.ground.out.ask(crate::Action::HeardEnd(step));
+            self.detached_ended(ended);
+            self.route();
+        }
+    }
+
+    fn detached_ended(&mut self, ended: EndedDetached) {
+        if let Some(step) = ended.heard_as {
+            self.ground.out.ask(crate::Action::HeardEnd(step));
+        }
+        let Some((mut request, catch)) = self.calls.take_detached(&mut self.ground, ended.chain) else { return };
+        let hops_left = ended.hops_left.min(request.budget.hops_left());
+        request.budget = Budget::new(request.budget.time_left_us(), hops_left);
+        extend(&mut request.console, ended.console, lines_brought_max(&self.ground.policy));
+        // A call like any other, or a service whose chains throw could call itself for ever.
+        let catch = catch.zip(request.budget.take_hop());
+        let result = match (ended.outcome, catch) {
+            (Outcome::Done(value), _) => Ok(value),
+            // As of a chain that joins the one that called.
+            (Outcome::Threw(why), None) => Err(why.calling(&request.service, "")),
+            (Outcome::Threw(why), Some((function, budget))) => {
+                let params = Value::encode(&why);
+                // Not the call that the step was: who remembers that by its key must not answer with its result.
+                let request = Request { function, params, budget, key: None, ..request };
+                return self.calls.dispatch(&mut self.ground, request);
             }
-            let Some((mut request, catch)) = self.calls.take_detached(&mut self.ground, ended.chain) else { continue };
-            let hops_left = ended.hops_left.min(request.budget.hops_left());
-            request.budget = Budget::new(request.budget.time_left_us(), hops_left);
-            extend(&mut request.console, ended.console, lines_brought_max(&self.ground.policy));
-            // A call like any other, or a service whose chains throw could call itself for ever.
-            let catch = catch.zip(request.budget.take_hop());
-            let result = match (ended.outcome, catch) {
-                (Outcome::Done(value), _) => Ok(value),
-                // As of a chain that joins the one that called.
-                (Outcome::Threw(why), None) => Err(why.calling(&request.service, "")),
-                (Outcome::Threw(why), Some((function, budget))) => {
-                    let params = Value::encode(&why);
-                    // Not the call that the step was: who remembers that by its key must not answer with its result.
-                    let request = Request { function, params, budget, key: None, ..request };
-                    self.calls.dispatch(&mut self.ground, request);
-                    self.route();
-                    continue;
-                }
-            };
-            let brought = request.brings(hops_left);
-            self.settle(request.reply_to, result, brought);
-        }
-    }
-
-    /// A plain call has been answered. Only the node that was asked may do so.
-    pub(super) fn call_returned(&mut self, from: &NodeRef, id: u64, outcome: Outcome, brought: Brought) {
-        let Some((request, result, brought)) = self.calls.returned(&mut self.ground, from, id, outcome, brought) else {
-            return;
         };
-        if let (ReplyTo::Delegator(right), Ok(_)) = (&request.reply_to, &result) {
-            self.handed(right, Ok(Arc::new(from.clone())));
-            return self.route();
-        }
-        self.settle(request.reply_to, result, brought);
-    }
-
-    fn settle(&mut self, to: ReplyTo, result: Result<Value, Exception>, brought: Brought) {
-        self.calls.reply(&mut self.ground, to, result, brought);
-        self.route();
+        let brought = request.brings(hops_left);
+        self.calls.reply(&mut self.ground, request.reply_to, result, brought);
     }
 }

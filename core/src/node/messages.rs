@@ -7,6 +7,7 @@ use super::Node;
 use crate::{
     Action, Receipt, Time, Urgency,
     calls::{ReplyTo, Request},
+    ground::Ground,
     memory::StepRecord,
 };
 
@@ -71,7 +72,7 @@ impl Node {
                 let request = Request { key, credentials, duplicate, ..request };
                 calls.serve(ground, from, id, request, age_us);
             }
-            Message::Return(id, outcome, brought) => self.call_returned(from, id, outcome, brought),
+            Message::Return(id, outcome, brought) => calls.returned(ground, from, id, outcome, brought),
             Message::Withdraw(id) => calls.withdrawn(ground, from, id),
             Message::WantCode(code) => ground.out.ask(Action::ServeCode { code, to: from.clone() }),
             Message::Code(code, bytes) => ground.codes.came(&mut ground.out, ground.me.id, from.id, code, bytes),
@@ -170,38 +171,32 @@ impl Node {
     /// For a node that cannot be dialled, from one that has no link to it. Only answers of chains to their origin are passed on:
     /// anything else would come under this node's name.
     fn pass_on(&mut self, from: &Arc<NodeRef>, origin: NodeId, message: Encoded) {
-        let ground = &mut self.ground;
-        let awake = ground.clock.now();
-        let key = match Message::decode_head(&message.head) {
-            Ok(Message::Partial { key, number, to: 0, .. }) => {
-                ground.relays.sent(awake, key.clone(), Part::Partial(number), from, &ground.policy);
-                key
+        let Ground { clock, relays, policy, out, .. } = &mut self.ground;
+        let (awake, Ok(said)) = (clock.now(), Message::decode_head(&message.head)) else { return };
+        let (key, part) = match said {
+            Message::Partial { key, number, to: 0, .. } => (key, Some(Part::Partial(number))),
+            Message::End(end) => (end.key, Some(Part::End)),
+            Message::RightEnd(end) => (end.key, Some(Part::End)),
+            Message::Replies(replies) => {
+                relays.replies(awake, replies.key.clone(), from, policy);
+                (replies.key, None)
             }
-            Ok(Message::End(end)) => {
-                ground.relays.sent(awake, end.key.clone(), Part::End, from, &ground.policy);
-                end.key
-            }
-            Ok(Message::Replies(replies)) => {
-                ground.relays.replies(awake, replies.key.clone(), from, &ground.policy);
-                replies.key
-            }
-            Ok(Message::RightEnd(end)) => {
-                ground.relays.sent(awake, end.key.clone(), Part::End, from, &ground.policy);
-                end.key
-            }
-            Ok(Message::Heartbeat(key, ..)) => {
-                if !bug!(ground.policy, EntryForgetsHosts) {
-                    ground.relays.heard(awake, key.chain, from, &ground.policy);
+            Message::Heartbeat(key, ..) => {
+                if !bug!(policy, EntryForgetsHosts) {
+                    relays.heard(awake, key.chain, from, policy);
                 }
-                key
+                (key, None)
             }
-            Ok(Message::Console(key, ..) | Message::Located(key, ..)) => key,
+            Message::Console(key, ..) | Message::Located(key, ..) => (key, None),
             _ => return,
         };
+        if let Some(part) = part {
+            relays.sent(awake, key.clone(), part, from, policy);
+        }
         if key.chain.origin == origin {
             // By an open link only: it cannot be dialled, or nobody would have asked.
             let to = Arc::new(NodeRef { id: origin, name: String::new(), address: None, site: None });
-            ground.out.send_encoded(to, message, Receipt::None, None);
+            out.send_encoded(to, message, Receipt::None, None);
         }
     }
 }

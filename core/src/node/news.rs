@@ -1,6 +1,6 @@
 //! What the shell has to tell: what guests did, what was looked up, what got lost, and that time has passed.
 
-use alloc::{boxed::Box, string::ToString, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, string::ToString, sync::Arc};
 use bytes::Bytes;
 use catena_wire::{Exception, Hash, Hop, Message, NodeId, NodeRef, Part, ServiceEntry, StepKey, Tail, Whither, names};
 
@@ -93,10 +93,17 @@ impl Node {
         self.ground.directory.names.forget(service);
     }
 
-    fn found(&mut self, waiters: Vec<Waiter>, place: &Result<Instance, Exception>) {
+    pub(super) fn found(&mut self, waiters: impl IntoIterator<Item = Waiter>, place: &Result<Instance, Exception>) {
         for waiter in waiters {
             match waiter {
-                Waiter::Call(id) => self.calls.resolved(&mut self.ground, id, place),
+                Waiter::Call(id) => {
+                    if let Ok(place) = place
+                        && let Some(request) = self.calls.to_go_to(id, place)
+                    {
+                        self.chains.lend_late(self.ground.now, request, place);
+                    }
+                    self.calls.resolved(&mut self.ground, id, place);
+                }
                 Waiter::Chain(session, step) => {
                     self.chains.resolved(&mut self.ground, (session, step), place);
                 }

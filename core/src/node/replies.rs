@@ -1,9 +1,7 @@
 //! Calls that are answered many times: made, answered, delegated, and read.
 
 use alloc::{boxed::Box, string::ToString, sync::Arc, vec::Vec};
-use catena_wire::{
-    Branch, Brought, Budget, ChainId, Exception, Message, NodeRef, Outcome, Right, StepKey, Value, Window,
-};
+use catena_wire::{Brought, Budget, ChainId, Exception, Message, NodeRef, Outcome, Right, StepKey, Value, Window};
 
 use super::{Node, begin::taken};
 use crate::{
@@ -33,12 +31,10 @@ impl Node {
     ) -> Result<ChainId, Exception> {
         let call = ChainId { origin: self.ground.me.id, number };
         let budget = budget.narrowed_to(self.ground.policy.budget_max);
-        let reply_to = ReplyTo::Delegator(StepKey { chain: call, branch: Branch::root(), step: 0 });
-        let request =
-            Request::new(self.ground.me.id, reply_to, service.to_string(), function.to_string(), params, now, budget);
-        let mut asked = Ok(());
-        self.at(now, |node| asked = node.begin_set(number, Reader::User, Request { credentials, ..request }));
-        asked.map(|()| call)
+        let (by, service, function) = (self.ground.me.id, service.to_string(), function.to_string());
+        let request = Request::new(by, ReplyTo::Nobody(call), service, function, params, now, budget);
+        self.at(now, |node| node.begin_set(number, Reader::User, Request { credentials, ..request }))?;
+        Ok(call)
     }
 
     /// A chain that is here makes such a call.
@@ -77,9 +73,7 @@ impl Node {
     /// # Errors
     /// The caller's reader is behind, or the right is over.
     pub fn reply(&mut self, now: Time, right: &StepKey, value: Value) -> Result<Sent, NotSent> {
-        let mut sent = Ok(Sent::Now);
-        self.at(now, |node| sent = node.rights.reply(&mut node.ground, right, value));
-        sent
+        self.at(now, |node| node.rights.reply(&mut node.ground, right, value))
     }
 
     /// No reply follows for now: those that wait only for one another go.
@@ -104,11 +98,7 @@ impl Node {
         function: &str,
         params: Value,
     ) -> Result<(), Exception> {
-        let mut delegated = Ok(());
-        self.at(now, |node| {
-            delegated = node.rights.delegate(&mut node.ground, right, (service, function), params);
-        });
-        delegated
+        self.at(now, |node| node.rights.delegate(&mut node.ground, right, (service, function), params))
     }
 
     /// How many rights to reply are here.

@@ -3,16 +3,17 @@
 use catena_wire::ChainId;
 
 use super::Node;
-use crate::{Time, ground::Ground, outbox::Event};
+use crate::{Time, directory::Waiter, ground::Ground, outbox::Event};
 
 impl Node {
     /// Something has happened: what it leads to happens before the next.
-    pub(super) fn at(&mut self, now: Time, happen: impl FnOnce(&mut Self)) {
+    pub(super) fn at<T>(&mut self, now: Time, happen: impl FnOnce(&mut Self) -> T) -> T {
         self.ground.advance(now);
-        happen(self);
+        let happened = happen(self);
         self.route();
         self.settle_detached();
         self.note_room();
+        happened
     }
 
     /// What the parts have to say to each other, until they have nothing more to say. Sets whose reader has gone are stopped.
@@ -38,12 +39,7 @@ impl Node {
                 Event::Handed { right, at } => self.handed(&right, at),
                 Event::FunctionEnded { right, result } => self.rights.function_ended(ground, &right, result),
                 Event::Call(request) => self.calls.dispatch(ground, request),
-                Event::Resolved(id, place) => {
-                    if let Some(request) = self.calls.request_mut(id) {
-                        self.chains.lend_late(ground.now, request, &place);
-                    }
-                    self.calls.proceed(ground, id, &place);
-                }
+                Event::Resolved(id, place) => self.found([Waiter::Call(id)], &Ok(place)),
                 Event::ServedBy(session, call, node) => self.chains.served_by(session, call, &node),
                 Event::Ask { session, set, number, request } => self.ask_of_chain(session, set, number, request),
                 Event::Replied(session, set, values) => self.chains.replied(ground, (session, set), values),
@@ -55,7 +51,6 @@ impl Node {
                 Event::SubChain { request, sub } => self.sub_chain(request, sub),
                 Event::Unawaited(session, chain) => self.calls.let_go(session, chain),
                 Event::Abandoned(owner) => self.calls.abandon(ground, &owner),
-                Event::StepAbandoned(key) => self.calls.abandon_step(ground, &key),
                 Event::Unwanted(chain) => self.forget_chain(chain),
                 Event::Seen(key, node) => self.origin.heard_at(&key, &node),
             }
