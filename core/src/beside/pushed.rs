@@ -45,7 +45,7 @@ impl Pushed {
         let key = (from, piece);
         let was_pushed = self.pushed.at(&key).is_some();
         if was_pushed {
-            self.pushed.clear(key);
+            self.pushed.clear(&key);
             self.less(&key);
         }
         if self.asked.at(&key).is_none() && self.asked.len() < PIECES_MAX {

@@ -157,7 +157,7 @@ impl Calls {
     /// Nothing is under way for this call any more.
     fn over(&mut self, id: u64, request: Request) -> Request {
         self.owners.remove(&(request.reply_to.owner(), id));
-        self.timers.clear(id);
+        self.timers.clear(&id);
         request
     }
 

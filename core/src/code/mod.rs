@@ -193,7 +193,7 @@ impl Codes {
 
     /// It is here, or nobody has it: these sessions wait for it.
     pub(crate) fn finish(&mut self, code: Hash) -> Vec<SessionId> {
-        self.timers.clear(code);
+        self.timers.clear(&code);
         let Some(fetch) = self.fetches.remove(&code) else { return Vec::new() };
         self.shares.remove(fetch.by);
         if let Some(asked) = fetch.asked {

@@ -161,7 +161,7 @@ impl Origin {
         if chain.origin != self.me {
             return false;
         }
-        self.timers.clear(chain.number);
+        self.timers.clear(&chain.number);
         let started = self.chains.remove(&chain.number);
         self.bytes -= started.as_ref().map_or(0, Started::bytes);
         started.is_some()

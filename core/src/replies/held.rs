@@ -63,7 +63,6 @@ pub(super) struct Child {
 /// A right that is here.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
-    pub(super) number: u64,
     pub(super) right: Right,
     /// The peer for which it is held, or this node.
     pub(super) by: NodeId,

@@ -65,8 +65,6 @@ pub(super) struct Set {
     pub(super) unread_bytes: usize,
     /// When holders are told what they have not been told.
     pub(super) tell_at: Option<Time>,
-    /// When its timer is due: never later than anything that it has to do.
-    pub(super) wakes_at: Time,
 }
 
 /// Replies under one right, one after the other.

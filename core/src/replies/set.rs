@@ -5,7 +5,6 @@ use alloc::{
     format,
     string::String,
     sync::Arc,
-    vec::Vec,
 };
 use catena_wire::{
     BRANCHES_MAX, Branch, ChainId, Exception, Fate, Fault, NodeId, NodeRef, Replies, RightEnd, StepKey, Value, Window,
@@ -28,6 +27,7 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sets {
     sets: BTreeMap<u128, Set>,
+    /// Each is due no later than anything that its set has to do.
     timers: Timers<u128>,
     /// For whom they were made.
     shares: Shares,
@@ -83,7 +83,6 @@ impl Sets {
             unread_replies: 0,
             unread_bytes: 0,
             tell_at: None,
-            wakes_at: deadline,
         };
         let root = Branch::root();
         set.tally.await_end(&root);
@@ -106,8 +105,7 @@ impl Sets {
                 }
                 root.holder = Some(node);
                 root.silent_at = ground.now.after(ground.policy.heartbeat_timeout_us);
-                let at = root.silent_at;
-                self.wake_by(key.chain.number, at);
+                self.timers.bring_forward(&key.chain.number, root.silent_at);
             }
             // Whoever has been heard from has it, whatever is not known of the call.
             Err(_) if root.way.is_some() => {}
@@ -190,7 +188,7 @@ impl Sets {
             let Some(child) = branch.child(number).filter(|_| !bug!(ground.policy, DelegateNotCounted)) else { break };
             room &= set.delegated(&child, delegated.target, delegated.fate, silent_at);
         }
-        self.wake_by(call.number, silent_at);
+        self.timers.bring_forward(&call.number, silent_at);
         self.tell(ground, &end.key);
         if !room {
             return self.fail(ground, call, too_many_rights());
@@ -241,15 +239,13 @@ impl Sets {
     /// A link to a holder has broken: if it lives, it will be heard of soon.
     pub(crate) fn link_lost(&mut self, ground: &Ground, node: NodeId) {
         let soon = ground.now.after(ground.policy.accept_timeout_us.max(1));
-        let mut wake = Vec::new();
         for (number, branch) in by_way(&self.by_way, node) {
             let known = self.sets.get_mut(number).and_then(|set| set.rights.get_mut(branch));
             if let Some(known) = known.filter(|known| known.silent_at > soon) {
                 known.silent_at = soon;
-                wake.push(*number);
+                self.timers.bring_forward(number, soon);
             }
         }
-        wake.into_iter().for_each(|number| self.wake_by(number, soon));
     }
 
     pub(crate) fn on_timeout(&mut self, ground: &mut Ground) {
@@ -273,9 +269,7 @@ impl Sets {
                 }
             }
             set.lose_silent(ground);
-            set.wakes_at = set.next();
-            let at = set.wakes_at;
-            self.timers.set(number, at.max(ground.now.after(1)));
+            self.timers.set(number, set.next().max(ground.now.after(1)));
             self.end_if_complete(ground, call);
         }
     }
@@ -317,7 +311,7 @@ impl Sets {
             set.missing.remove(&key.branch);
         }
         set.tally.await_end(&key.branch);
-        self.wake_by(key.chain.number, silent_at);
+        self.timers.bring_forward(&key.chain.number, silent_at);
         true
     }
 
@@ -333,16 +327,7 @@ impl Sets {
         if set.tell_at.is_none() {
             let at = ground.now.after((ground.policy.accept_timeout_us / 4).max(1));
             set.tell_at = Some(at);
-            self.wake_by(key.chain.number, at);
-        }
-    }
-
-    fn wake_by(&mut self, number: u128, at: Time) {
-        if let Some(set) = self.sets.get_mut(&number)
-            && at < set.wakes_at
-        {
-            set.wakes_at = at;
-            self.timers.set(number, at);
+            self.timers.bring_forward(&key.chain.number, at);
         }
     }
 
@@ -383,7 +368,7 @@ impl Sets {
     }
 
     fn remove(&mut self, call: ChainId) -> Option<Set> {
-        self.timers.clear(call.number);
+        self.timers.clear(&call.number);
         let set = self.sets.remove(&call.number)?;
         self.bytes -= set.tally.held_bytes();
         self.shares.remove(set.by);
