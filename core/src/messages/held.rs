@@ -4,7 +4,7 @@
 use alloc::{collections::BTreeMap, vec::Vec};
 use catena_wire::{COMPLETIONS_MAX, NodeId};
 
-use super::policy::{MessagePolicy, mistake};
+use super::policy::MessagePolicy;
 use crate::Time;
 
 /// Partners that this node may owe a completion at one time: it is told at once beyond.
@@ -121,7 +121,7 @@ impl<H, W> AllHeld<H, W> {
         policy: &MessagePolicy,
     ) -> Result<u64, (&'static str, Option<W>)> {
         let part = self.parts.get(&terms.to).copied().unwrap_or_default();
-        let one_for_all = mistake!(policy, OnePeerHoldsAll);
+        let one_for_all = bug!(policy, MessageBug::OnePeerHoldsAll);
         let limit = match () {
             () if self.by_number.len() >= policy.held_max => Some("held_max"),
             () if self.bytes.saturating_add(terms.bytes) > policy.held_bytes_max => Some("held_bytes_max"),
@@ -153,7 +153,7 @@ impl<H, W> AllHeld<H, W> {
     /// A partner has read it, or will not. What an answer is awaited for is held until that comes.
     pub(super) fn taken(&mut self, from: NodeId, number: u64, policy: &MessagePolicy) -> Option<Ended<H, W>> {
         let held = self.by_number.get(&number)?;
-        let his = held.terms.to == from || mistake!(policy, StrangersTake);
+        let his = held.terms.to == from || bug!(policy, MessageBug::StrangersTake);
         if his && !held.terms.until.is_question() { self.end(number, Outcome::Taken) } else { None }
     }
 
@@ -166,7 +166,7 @@ impl<H, W> AllHeld<H, W> {
         policy: &MessagePolicy,
     ) -> Option<Ended<H, W>> {
         let terms = self.by_number.get(&number)?.terms;
-        let his = terms.to == from || mistake!(policy, StrangersSendBack);
+        let his = terms.to == from || bug!(policy, MessageBug::StrangersSendBack);
         if his && terms.until == Until::Taken(link) { self.end(number, Outcome::NotMapped) } else { None }
     }
 
@@ -177,7 +177,7 @@ impl<H, W> AllHeld<H, W> {
 
     pub(super) fn answered(&mut self, from: NodeId, number: u64, policy: &MessagePolicy) -> Option<Ended<H, W>> {
         let held = self.by_number.get(&number)?;
-        let his = held.terms.to == from || mistake!(policy, StrangersAnswer);
+        let his = held.terms.to == from || bug!(policy, MessageBug::StrangersAnswer);
         if his && held.terms.until.is_question() { self.end(number, Outcome::Answered) } else { None }
     }
 
@@ -186,7 +186,7 @@ impl<H, W> AllHeld<H, W> {
     }
 
     pub(super) fn on_timeout(&mut self, now: Time, policy: &MessagePolicy) -> Vec<Ended<H, W>> {
-        if mistake!(policy, HeldForEver) {
+        if bug!(policy, MessageBug::HeldForEver) {
             return Vec::new();
         }
         self.end_all(|held| held.until <= now, Outcome::Late)

@@ -10,7 +10,7 @@ use core::fmt;
 
 use catena_wire::{Datagram, NAME_BYTES_MAX, NodeId, NodeRef};
 
-use super::policy::{MessagePolicy, mistake};
+use super::policy::MessagePolicy;
 
 /// What a message costs its mailbox beside its items, in bytes.
 const OVERHEAD_BYTES: usize = 256;
@@ -91,7 +91,7 @@ impl<B: Clone> Mailboxes<B> {
         let full = mailbox.queue.len() >= policy.mailbox_messages_max
             || mailbox.bytes + bytes > policy.mailbox_bytes_max
             || of_peer >= policy.mailbox_messages_per_peer_max;
-        if full && !mistake!(policy, NoRoomNeeded) {
+        if full && !bug!(policy, MessageBug::NoRoomNeeded) {
             return None;
         }
         mailbox.bytes += bytes;

@@ -29,7 +29,7 @@ pub use mailboxes::{Letter, MailboxError};
 pub use policy::MessagePolicy;
 
 #[cfg(feature = "seeded-bugs")]
-pub use policy::MessageBug;
+pub use crate::bug::MessageBug;
 
 use crate::Time;
 use held::AllHeld;
