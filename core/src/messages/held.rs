@@ -5,7 +5,7 @@ use alloc::{collections::BTreeMap, vec::Vec};
 use catena_wire::{COMPLETIONS_MAX, NodeId};
 
 use super::policy::MessagePolicy;
-use crate::Time;
+use crate::{Time, collections::Shares};
 
 /// Partners that this node may owe a completion at one time: it is told at once beyond.
 const OWED_PEERS_MAX: usize = 4_096;
@@ -86,24 +86,17 @@ struct Held<H, W> {
     waiter: Option<W>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Part {
-    count: usize,
-    bytes: u64,
-}
-
 #[derive(Debug)]
 pub(super) struct AllHeld<H, W> {
     last_number: u64,
     by_number: BTreeMap<u64, Held<H, W>>,
-    parts: BTreeMap<NodeId, Part>,
-    bytes: u64,
+    shares: Shares,
     owed: BTreeMap<NodeId, Vec<u64>>,
 }
 
 impl<H, W> Default for AllHeld<H, W> {
     fn default() -> Self {
-        Self { last_number: 0, by_number: BTreeMap::new(), parts: BTreeMap::new(), bytes: 0, owed: BTreeMap::new() }
+        Self { last_number: 0, by_number: BTreeMap::new(), shares: Shares::default(), owed: BTreeMap::new() }
     }
 }
 
@@ -120,23 +113,20 @@ impl<H, W> AllHeld<H, W> {
         waiter: Option<W>,
         policy: &MessagePolicy,
     ) -> Result<u64, (&'static str, Option<W>)> {
-        let part = self.parts.get(&terms.to).copied().unwrap_or_default();
-        let one_for_all = bug!(policy, MessageBug::OnePeerHoldsAll);
+        let Self { shares, .. } = self;
+        let with = |bytes: u64| bytes.saturating_add(terms.bytes);
         let limit = match () {
-            () if self.by_number.len() >= policy.held_max => Some("held_max"),
-            () if self.bytes.saturating_add(terms.bytes) > policy.held_bytes_max => Some("held_bytes_max"),
-            () if one_for_all => None,
-            () if part.count >= policy.held_per_peer_max => Some("held_per_peer_max"),
-            () if part.bytes.saturating_add(terms.bytes) > policy.held_bytes_per_peer_max => {
-                Some("held_bytes_per_peer_max")
-            }
+            () if shares.all() >= policy.held_max => Some("held_max"),
+            () if with(shares.all_bytes()) > policy.held_bytes_max => Some("held_bytes_max"),
+            () if bug!(policy, MessageBug::OnePeerHoldsAll) => None,
+            () if shares.of(terms.to) >= policy.held_per_peer_max => Some("held_per_peer_max"),
+            () if with(shares.bytes_of(terms.to)) > policy.held_bytes_per_peer_max => Some("held_bytes_per_peer_max"),
             () => None,
         };
         if let Some(limit) = limit {
             return Err((limit, waiter));
         }
-        self.bytes += terms.bytes;
-        self.parts.insert(terms.to, Part { count: part.count + 1, bytes: part.bytes + terms.bytes });
+        shares.add_sized(terms.to, terms.bytes);
         let until = now.after(terms.lasts_us.min(policy.held_time_max_us));
         let number = self.number();
         self.by_number.insert(number, Held { terms, until, held: None, waiter });
@@ -204,14 +194,7 @@ impl<H, W> AllHeld<H, W> {
 
     fn end(&mut self, number: u64, outcome: Outcome) -> Option<Ended<H, W>> {
         let Held { terms, held, waiter, .. } = self.by_number.remove(&number)?;
-        self.bytes -= terms.bytes;
-        if let Some(part) = self.parts.get_mut(&terms.to) {
-            part.count -= 1;
-            part.bytes -= terms.bytes;
-            if part.count == 0 {
-                self.parts.remove(&terms.to);
-            }
-        }
+        self.shares.remove_sized(terms.to, terms.bytes);
         Some(Ended { held, waiter, outcome })
     }
 
@@ -230,11 +213,11 @@ impl<H, W> AllHeld<H, W> {
         if self.owed.is_empty() { Vec::new() } else { self.owed.remove(&to).unwrap_or_default() }
     }
 
-    pub(super) fn count(&self) -> usize {
-        self.by_number.len()
+    pub(super) const fn count(&self) -> usize {
+        self.shares.all()
     }
 
     pub(super) const fn bytes(&self) -> u64 {
-        self.bytes
+        self.shares.all_bytes()
     }
 }
