@@ -225,7 +225,7 @@ impl Node {
     pub fn on_timeout(&mut self, now: Time) {
         self.at(now, |node| {
             let Self { origin, chains, calls, sets, rights, ground, .. } = node;
-            let overdue = origin.on_timeout(now, &mut ground.out, &ground.policy);
+            let overdue = origin.on_timeout(ground);
             // Ahead of the hops that go out again: what is known of the first time is asked for.
             overdue.sought.into_iter().for_each(|chain| chains.seek(ground, chain));
             overdue.silent.into_iter().for_each(|chain| chains.retransmit(ground, chain));

@@ -18,6 +18,7 @@ use catena_wire::{Branch, ChainId, End, Hash, LogLine, Mode, NodeId, NodeRef, Ou
 use crate::{
     Policy, Time,
     collections::{Tally, Timers},
+    ground::Ground,
 };
 use found::Found;
 use liveness::Liveness;
@@ -116,10 +117,11 @@ impl Origin {
         self.trials.choose(code)
     }
 
-    pub(crate) fn begin(&mut self, now: Time, number: u128, time_us: u64, host: &Arc<NodeRef>, policy: &Policy) {
+    pub(crate) fn begin(&mut self, ground: &Ground, number: u128, time_us: u64) {
+        let Ground { now, policy, me, .. } = ground;
         let started = Started {
             deadline: now.after(time_us),
-            liveness: Liveness::new(now.after(policy.heartbeat_timeout_us), host),
+            liveness: Liveness::new(now.after(policy.heartbeat_timeout_us), me),
             answers: Tally::default(),
             console: console::Console::default(),
             found: None,
@@ -178,8 +180,8 @@ impl Origin {
         started.map(|started| started.liveness.hosts()).unwrap_or_default()
     }
 
-    pub(crate) fn on_heartbeat(&mut self, now: Time, key: &StepKey, host: NodeRef, open: &[Branch], policy: &Policy) {
-        self.seen(now, key, Some(&Arc::new(host)), Some(open), policy);
+    pub(crate) fn on_heartbeat(&mut self, ground: &Ground, key: &StepKey, host: NodeRef, open: &[Branch]) {
+        self.seen(ground, key, Some(&Arc::new(host)), Some(open));
     }
 
     /// The chain was last heard of at this step, at this node.
@@ -197,12 +199,12 @@ impl Origin {
     /// A sign of life of a branch; `open` are the branches that it has split into and waits for, if it says so.
     fn seen(
         &mut self,
-        now: Time,
+        ground: &Ground,
         key: &StepKey,
         host: Option<&Arc<NodeRef>>,
         open: Option<&[Branch]>,
-        policy: &Policy,
     ) -> Option<&mut Started> {
+        let Ground { now, policy, .. } = ground;
         let number = key.chain.number;
         let started = self.started(key.chain)?;
         let silent_at = now.after(policy.heartbeat_timeout_us);
@@ -211,18 +213,11 @@ impl Origin {
             started.liveness.all_seen(silent_at);
         }
         if let Some(trial) = &mut started.trial {
-            trial.last = now;
+            trial.last = *now;
         }
         let at = started.wakes_at();
         self.set_timer(number, at, policy);
         self.chains.get_mut(&number)
-    }
-
-    /// What adaptive chains learn from one that has ended.
-    fn learn(&mut self, trial: Option<Trial>, outcome: &Outcome) {
-        if let Some(trial) = trial {
-            self.trials.learn(trial, outcome);
-        }
     }
 }
 
