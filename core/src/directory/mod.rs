@@ -101,9 +101,8 @@ impl Directory {
     /// Where a service is that is not here.
     fn whither(&self, now: Time, service: &str) -> Whither {
         match self.left.get(&service.to_string()) {
-            Some(Left::Moving(until)) if *until > now => Whither::Moving(until.since(now)),
             Some(Left::To(whither)) => whither.clone(),
-            Some(Left::Moving(_)) | None => Whither::Unknown,
+            _ => self.moving_until(now, service).map_or(Whither::Unknown, |until| Whither::Moving(until.since(now))),
         }
     }
 
