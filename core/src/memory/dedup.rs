@@ -107,6 +107,13 @@ impl StepRecord {
     }
 }
 
+impl DoneStep {
+    /// Gives how many bytes that were.
+    fn drop_payload(&mut self) -> usize {
+        if self.payload.take().is_some() { self.bytes } else { 0 }
+    }
+}
+
 impl Payload {
     fn bytes(&self) -> usize {
         match self {
@@ -245,9 +252,9 @@ impl DedupTable {
         let mut next = Vec::new();
         for record in self.records.of_chain_mut(chain) {
             let StepRecord::Done(done) = record else { continue };
-            if done.payload.take().is_some() {
-                self.payload_bytes -= done.bytes;
+            if done.payload.is_some() {
                 next.extend(done.to.iter().cloned());
+                self.payload_bytes -= done.drop_payload();
             }
         }
         next
@@ -263,8 +270,8 @@ impl DedupTable {
     }
 
     fn put(&mut self, key: StepKey, record: StepRecord) {
-        if let Some(StepRecord::Done(DoneStep { payload: Some(_), bytes, .. })) = self.records.insert(key, record) {
-            self.payload_bytes -= bytes;
+        if let Some(StepRecord::Done(mut done)) = self.records.insert(key, record) {
+            self.payload_bytes -= done.drop_payload();
         }
     }
 
@@ -283,12 +290,7 @@ impl DedupTable {
         while full(self)
             && let Some((at, key)) = self.payloads.pop_front()
         {
-            if let Some(done) = self.done_at(&key, at)
-                && done.payload.take().is_some()
-            {
-                let bytes = done.bytes;
-                self.payload_bytes -= bytes;
-            }
+            self.payload_bytes -= self.done_at(&key, at).map_or(0, DoneStep::drop_payload);
         }
     }
 
@@ -305,10 +307,10 @@ impl DedupTable {
         let Some(row) = self.peers.get_mut(&peer) else { return };
         let Some((at, key)) = row.finished.pop_front() else { return };
         self.finished.remove(peer);
-        if let Some(StepRecord::Done(done)) = self.records.get(&key)
+        if let Some(StepRecord::Done(done)) = self.records.get_mut(&key)
             && done.at == at
         {
-            self.payload_bytes -= if done.payload.is_some() { done.bytes } else { 0 };
+            self.payload_bytes -= done.drop_payload();
             row.forgot = if early { row.forgot.max(Some(at)) } else { row.forgot };
             self.records.remove(&key);
         }

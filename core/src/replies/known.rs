@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// A right that the caller knows of.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Known {
     /// `service/function`; empty if only its messages are known.
     pub(super) target: String,
@@ -134,7 +134,7 @@ impl Set {
             return false;
         }
         let known = self.rights.entry(child.clone());
-        let known = known.or_insert_with(|| Known::new(String::new(), None, silent_at));
+        let known = known.or_insert_with(|| Known { silent_at, ..Known::default() });
         if let Some(missing) = self.missing.get_mut(child) {
             missing.target.clone_from(&target);
         }
@@ -227,21 +227,6 @@ impl Reader {
 }
 
 impl Known {
-    pub(super) const fn new(target: String, holder: Option<Arc<NodeRef>>, silent_at: Time) -> Self {
-        Self {
-            target,
-            holder,
-            way: None,
-            silent_at,
-            ended: false,
-            lost: false,
-            late: false,
-            read: 0,
-            told: (0, 0),
-            untold_bytes: 0,
-        }
-    }
-
     pub(super) fn tell(&mut self, ground: &mut Ground, tally: &Tally, key: &StepKey, urgency: Urgency) {
         let Some(way) = &self.way else { return };
         let (arrived, read) = (tally.delivered(&key.branch), self.read);

@@ -299,8 +299,7 @@ impl Rights {
             ground.out.tell(Event::Abandoned(Owner::Right(key.clone())));
             ground.out.ask(Action::RightChanged(key));
         }
-        let root = StepKey { chain: call, branch: Branch::root(), step: 0 };
-        let gone = self.ended.from(&root).take_while(|(key, _)| key.chain == call);
+        let gone = self.ended.from(first_of(call)).take_while(|(key, _)| key.chain == call);
         let gone = gone.filter(|(_, ended)| is_from_caller(&ended.right, from));
         next.extend(gone.flat_map(|(_, ended)| ended.delegated.iter().map(|delegated| delegated.fate.clone())));
         if bug!(ground.policy, CancelMissesDelegate) {
@@ -314,14 +313,14 @@ impl Rights {
     }
 
     fn of_call(&self, call: ChainId) -> impl Iterator<Item = (&StepKey, &Held)> {
-        let root = StepKey { chain: call, branch: Branch::root(), step: 0 };
-        self.held.range(root..).take_while(move |(key, _)| key.chain == call)
+        self.held.range(first_of(call)..).take_while(move |(key, _)| key.chain == call)
     }
 
     /// A link to a caller has broken: it is to hear soon that this node lives.
     pub(crate) fn link_lost(&mut self, ground: &Ground, node: NodeId) {
         let soon = ground.now.after((ground.policy.accept_timeout_us / 4).max(1));
-        let of_caller = self.held.range_mut(first_of(node)..).take_while(|(key, _)| key.chain.origin == node);
+        let first = first_of(ChainId { origin: node, number: 0 });
+        let of_caller = self.held.range_mut(first..).take_while(|(key, _)| key.chain.origin == node);
         for (key, held) in of_caller {
             held.beat_at = held.beat_at.min(soon);
             self.timers.bring_forward(key, soon);
@@ -420,9 +419,9 @@ impl Rights {
     }
 }
 
-/// Where the rights begin whose replies go to that node.
-const fn first_of(caller: NodeId) -> StepKey {
-    StepKey { chain: ChainId { origin: caller, number: 0 }, branch: Branch::root(), step: 0 }
+/// Where the rights of a call begin, in their order; and those of all calls after it.
+const fn first_of(call: ChainId) -> StepKey {
+    StepKey { chain: call, branch: Branch::root(), step: 0 }
 }
 
 fn over() -> Exception {

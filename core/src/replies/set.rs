@@ -87,7 +87,8 @@ impl Sets {
         let root = Branch::root();
         set.tally.await_end(&root);
         // Until somebody has taken the call, the call itself says what becomes of it.
-        set.rights.insert(root, Known::new(target, Some(ground.me.clone()), deadline));
+        let holder = Some(ground.me.clone());
+        set.rights.insert(root, Known { target, holder, silent_at: deadline, ..Known::default() });
         self.timers.set(number, deadline);
         self.shares.add(by);
         self.sets.insert(number, set);
@@ -291,7 +292,7 @@ impl Sets {
             self.fail(ground, key.chain, too_many_rights());
             return false;
         }
-        let new = || Known::new(String::new(), None, silent_at);
+        let new = || Known { silent_at, ..Known::default() };
         let known = set.rights.entry(key.branch.clone()).or_insert_with(new);
         if known.way.as_ref().is_none_or(|way| way.id != from.id) {
             let place = |node| (node, key.chain.number, key.branch.clone());
