@@ -130,7 +130,6 @@ impl Ground {
         self.check_share("service functions", by, own, all, self.policy.services_running_max)
     }
 
-    /// Whether so many bytes more can be kept here.
     pub(crate) fn check_bytes(&self, bytes: usize) -> Result<(), Exception> {
         if bytes <= self.room {
             return Ok(());

@@ -17,7 +17,6 @@ use crate::{
 /// Nodes that may be asked for one function: the repository, and some that have had it.
 const SOURCES_MAX: usize = 8;
 
-/// A function that is being fetched.
 #[derive(Clone, Debug)]
 struct Fetch {
     /// The peer whose chain needed it first.
@@ -173,7 +172,6 @@ impl Codes {
         }
     }
 
-    /// Whether this function is awaited from that node.
     pub(crate) fn awaits(&self, code: Hash, from: NodeId) -> bool {
         self.fetches.get(&code).is_some_and(|fetch| fetch.asked == Some(Asked::Node(from)))
     }

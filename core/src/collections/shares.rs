@@ -44,18 +44,15 @@ impl Shares {
         self.add_sized(peer, 0);
     }
 
-    /// One more, of so many bytes.
     pub(crate) fn add_sized(&mut self, peer: NodeId, bytes: u64) {
         let Share { count, bytes: before } = self.share(peer);
         self.set(peer, Share { count: count + 1, bytes: before + bytes });
     }
 
-    /// One less of what it has.
     pub(crate) fn remove(&mut self, peer: NodeId) {
         self.remove_sized(peer, 0);
     }
 
-    /// One less, of so many bytes.
     pub(crate) fn remove_sized(&mut self, peer: NodeId, bytes: u64) {
         let Share { count, bytes: before } = self.share(peer);
         if count > 0 {

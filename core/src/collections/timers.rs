@@ -5,7 +5,6 @@ use core::borrow::Borrow;
 
 use crate::Time;
 
-/// At most one deadline per key.
 #[derive(Clone, Debug)]
 pub(crate) struct Timers<K> {
     by_time: BTreeSet<(Time, K)>,
@@ -73,7 +72,6 @@ impl<K: Ord + Clone> Timers<K> {
         if self.next()? <= now { self.take_first() } else { None }
     }
 
-    /// Takes the key of the first deadline.
     pub(crate) fn take_first(&mut self) -> Option<K> {
         let (_, key) = self.by_time.pop_first()?;
         self.by_key.remove(&key);

@@ -9,7 +9,6 @@ use catena_wire::NodeId;
 
 use crate::{Action, LookupId, SessionId, Time, collections::Timers, outbox::Outbox};
 
-/// What waits for a name to be looked up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Waiter {
     /// A plain call, by its number.
@@ -45,7 +44,6 @@ pub(crate) struct Lookups {
 }
 
 impl Lookups {
-    /// How many wait.
     pub(crate) const fn waiting(&self) -> usize {
         self.waiting
     }

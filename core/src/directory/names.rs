@@ -11,7 +11,6 @@ use catena_wire::{Exception, NodeId};
 
 use crate::{Instance, Policy, Time, collections::Timers};
 
-/// What is known of a name.
 #[derive(Clone, Debug)]
 pub(crate) enum Known {
     /// It is served there.
@@ -75,7 +74,6 @@ impl Names {
         }
     }
 
-    /// Forgets it if it leads to that node.
     pub(crate) fn forget_at(&mut self, service: &str, node: NodeId) -> bool {
         let leads_there = self.last_place(service).is_some_and(|place| place.node.id == node);
         if leads_there {

@@ -16,7 +16,6 @@ use catena_wire::{Brought, ChainId, Encoded, Exception, NodeId, NodeRef, StepKey
 use super::records::Records;
 use crate::{Policy, SessionId, Time, activation::Activation, collections::Shares};
 
-/// What is known of a step.
 #[derive(Clone, Debug)]
 pub(crate) enum StepRecord {
     /// It is being done, in this session, for the chain that this node handed over.
@@ -27,7 +26,6 @@ pub(crate) enum StepRecord {
     Done(DoneStep),
 }
 
-/// A step that is over at this node.
 #[derive(Clone, Debug)]
 pub(crate) struct DoneStep {
     pub(crate) fate: Fate,
@@ -41,7 +39,6 @@ pub(crate) struct DoneStep {
     bytes: usize,
 }
 
-/// What became of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
     /// The chain or branch ended here.
@@ -81,7 +78,6 @@ pub(crate) struct Sent {
 pub(crate) const REPLY_TO_MAX: usize = 64;
 
 impl StepRecord {
-    /// Whether the chain came here from that node.
     pub(crate) fn came_from(&self, node: NodeId) -> bool {
         match self {
             Self::Running { from, .. } => *from == node,
@@ -90,7 +86,6 @@ impl StepRecord {
         }
     }
 
-    /// The nodes by which the chain came.
     pub(crate) fn brought_by(&self) -> Vec<NodeId> {
         match self {
             Self::Running { from, .. } => alloc::vec![*from],
@@ -159,7 +154,6 @@ impl DedupTable {
         self.records.get_mut(key)
     }
 
-    /// Everything known of a chain.
     pub(crate) fn of_chain(&self, chain: ChainId) -> impl Iterator<Item = (&StepKey, &StepRecord)> {
         self.records.of_chain(chain)
     }
@@ -218,7 +212,6 @@ impl DedupTable {
         self.remember(awake, key, fate, from, to, payload, policy);
     }
 
-    /// Remembers a step that was not taken over.
     pub(crate) fn refuse(&mut self, awake: Time, key: &StepKey, from: NodeId, refusal: Encoded, policy: &Policy) {
         let from = alloc::vec![from];
         self.remember(awake, key, Fate::Refused, from, Vec::new(), Some(Payload::Refused(Box::new(refusal))), policy);

@@ -49,7 +49,6 @@ struct Mailbox<B> {
     shares: Shares,
 }
 
-/// By their services.
 #[derive(Debug)]
 pub(super) struct Mailboxes<B> {
     by_service: BTreeMap<Box<str>, Mailbox<B>>,

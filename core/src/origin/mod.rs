@@ -74,13 +74,11 @@ impl Started {
     }
 }
 
-/// Chains begun here and not yet ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     me: NodeId,
     chains: BTreeMap<u128, Started>,
     timers: Timers<u128>,
-    /// Detached chains that have ended.
     ended: VecDeque<EndedDetached>,
     trials: Trials,
     /// Bytes of answers and ends that wait for answers before them.
@@ -169,7 +167,6 @@ impl Origin {
         started.is_some()
     }
 
-    /// Whether it has not ended.
     pub(crate) fn awaits(&self, chain: ChainId) -> bool {
         chain.origin == self.me && self.chains.contains_key(&chain.number)
     }
@@ -191,7 +188,6 @@ impl Origin {
         }
     }
 
-    /// A chain that was begun here and has not ended.
     fn started(&mut self, chain: ChainId) -> Option<&mut Started> {
         self.chains.get_mut(&chain.number).filter(|_| chain.origin == self.me)
     }

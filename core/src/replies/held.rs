@@ -213,7 +213,6 @@ pub(super) fn send_end(ground: &mut Ground, right: &Right, until: Time, end: Rig
     send_kept(ground, right, until, (key, Part::End), 0, Message::RightEnd(Box::new(end)));
 }
 
-/// Kept until it has arrived.
 fn send_kept(
     ground: &mut Ground,
     right: &Right,

@@ -39,7 +39,6 @@ pub(super) struct Known {
     pub(super) untold_bytes: usize,
 }
 
-/// Who reads what comes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reader {
     /// A user of this node.
@@ -76,7 +75,6 @@ pub(super) struct Run {
 }
 
 impl Set {
-    /// What is handed out now.
     pub(super) fn hand_out(&mut self, branch: &Branch, values: &[Value]) {
         let bytes: VecDeque<usize> = values.iter().map(Value::len_bytes).collect();
         self.unread_replies += bytes.len();

@@ -30,7 +30,6 @@ struct Ended {
     late: bool,
 }
 
-/// Rights to reply that are here.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rights {
     /// By call, and so by caller.
@@ -50,7 +49,6 @@ impl Rights {
         self.held.len()
     }
 
-    /// Bytes of replies that wait to be sent.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }

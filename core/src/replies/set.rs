@@ -42,7 +42,6 @@ impl Sets {
         self.sets.len()
     }
 
-    /// How many were made for this peer.
     pub(crate) fn count_for(&self, by: NodeId) -> usize {
         self.shares.of(by)
     }
@@ -117,7 +116,6 @@ impl Sets {
         }
     }
 
-    /// Replies have come.
     pub(crate) fn on_replies(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, replies: Replies) {
         let Replies { key, first, values } = replies;
         let (call, branch) = (key.chain, &key.branch);
@@ -148,7 +146,6 @@ impl Sets {
         self.end_if_complete(ground, call);
     }
 
-    /// A right has ended.
     pub(crate) fn on_end(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, end: RightEnd) {
         let (call, branch) = (end.key.chain, end.key.branch.clone());
         if !self.awaits(ground, call) {
@@ -197,7 +194,6 @@ impl Sets {
         self.end_if_complete(ground, call);
     }
 
-    /// The holder of a right shows a sign of life.
     pub(crate) fn on_beat(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, key: &StepKey, host: NodeRef) {
         // What it was told before may have been lost with a link.
         if self.hear(ground, from, Some(host), key)
@@ -209,7 +205,6 @@ impl Sets {
         }
     }
 
-    /// The user has read so many replies more.
     pub(crate) fn on_read(&mut self, ground: &mut Ground, call: ChainId, count: usize) {
         let Some(set) = self.sets.get_mut(&call.number).filter(|_| call.origin == ground.me.id) else { return };
         for branch in set.read(count) {
@@ -332,7 +327,6 @@ impl Sets {
         }
     }
 
-    /// The exact end.
     fn end_if_complete(&mut self, ground: &mut Ground, call: ChainId) {
         if self.sets.get(&call.number).is_some_and(|set| set.tally.is_complete()) {
             self.finish(ground, call, None);
@@ -382,7 +376,6 @@ impl Sets {
     }
 }
 
-/// The rights whose messages come from that node.
 fn by_way(ways: &BTreeSet<(NodeId, u128, Branch)>, node: NodeId) -> impl Iterator<Item = (&u128, &Branch)> {
     let from_it = ways.range((node, 0, Branch::root())..).take_while(move |(way, ..)| *way == node);
     from_it.map(|(_, number, branch)| (number, branch))

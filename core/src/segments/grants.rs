@@ -97,7 +97,6 @@ impl Grants {
         (his && whole && rights.include(Rights::READ)).then(|| rights.include(Rights::ALL))
     }
 
-    /// It was used.
     pub(super) fn used(&mut self, as_number: u64) {
         let Some(held) = self.by_number.get_mut(&as_number) else { return };
         held.grant.uses = held.grant.uses.saturating_sub(1);
