@@ -1,13 +1,13 @@
 //! Results of calls, to whoever waits for them.
 
-use alloc::{boxed::Box, format, sync::Arc};
+use alloc::{format, sync::Arc};
 use catena_wire::{Brought, Exception, Fault, Message, NodeRef, Value, names};
 
 use super::{Calls, ReplyTo, Request};
 use crate::{
     Action, Receipt, Urgency,
     ground::Ground,
-    memory::{Fate, Payload, StepRecord},
+    memory::{Fate, StepRecord},
     outbox::Event,
 };
 
@@ -37,9 +37,9 @@ impl Calls {
             ReplyTo::Step(key) => {
                 let result = result.map_err(|why| why.at(&key, path));
                 let Some(StepRecord::Calling { fingerprint, reply_to }) = ground.dedup.get(&key) else { return };
-                let (fate, reply_to) = (Fate::Returned(*fingerprint), reply_to.clone());
-                let payload = Payload::Returned(Box::new((result.clone(), brought.clone())));
-                ground.dedup.finish(ground.clock.now(), &key, fate, alloc::vec![], payload, &ground.policy);
+                let reply_to = reply_to.clone();
+                let fate = Fate::returned(*fingerprint, result.clone(), brought.clone());
+                ground.dedup.finish(ground.clock.now(), &key, fate, alloc::vec![], &ground.policy);
                 for (to, id) in reply_to {
                     self.asking.remove(&(to.id, id));
                     send_return(ground, &to, id, result.clone(), brought.clone());

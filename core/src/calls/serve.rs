@@ -16,7 +16,7 @@ use crate::{
     Answer, Receipt, SubChain, Ticket, Urgency,
     directory::not_served,
     ground::Ground,
-    memory::{DoneStep, Fate, Payload, REPLY_TO_MAX, StepRecord, fingerprint},
+    memory::{DoneStep, Fate, REPLY_TO_MAX, StepRecord, fingerprint},
     outbox::Event,
 };
 
@@ -53,7 +53,7 @@ impl Calls {
                 let why = ground.overloaded("callers of one step", REPLY_TO_MAX).outcome_unknown();
                 self.answer(ground, request, Err(why));
             }
-            Some(StepRecord::Done(done)) if done.fate == Fate::Returned(mine) => {
+            Some(StepRecord::Done(done)) if matches!(done.fate, Fate::Returned(known, _) if known == mine) => {
                 if done.from.len() < REPLY_TO_MAX && !done.from.contains(&from.id) {
                     done.from.push(from.id);
                 }
@@ -81,9 +81,8 @@ impl Calls {
                     if age_us > 0 {
                         let why = Err(not_served(&ground.me.name, &request.service));
                         ground.dedup.begin_call(key.clone(), mine, (from.clone(), id));
-                        let payload = Payload::Returned(Box::new((why, Brought::default())));
-                        let fate = Fate::Returned(mine);
-                        ground.dedup.finish(ground.clock.now(), &key, fate, Vec::new(), payload, &ground.policy);
+                        let fate = Fate::returned(mine, why, Brought::default());
+                        ground.dedup.finish(ground.clock.now(), &key, fate, Vec::new(), &ground.policy);
                     }
                     return ground.out.send(from, Message::CallElsewhere(id, whither), Receipt::None, Urgency::Now);
                 }
@@ -186,9 +185,8 @@ impl Calls {
         self.abandon(ground, &Owner::Step(key.clone()));
         if let Some(StepRecord::Calling { fingerprint, reply_to }) = ground.dedup.get(key) {
             reply_to.iter().for_each(|(node, id)| drop(self.asking.remove(&(node.id, *id))));
-            let fate = Fate::Returned(*fingerprint);
-            let payload = Payload::Returned(Box::new((Err(stopped()), Brought::default())));
-            ground.dedup.finish(ground.clock.now(), key, fate, Vec::new(), payload, &ground.policy);
+            let fate = Fate::returned(*fingerprint, Err(stopped()), Brought::default());
+            ground.dedup.finish(ground.clock.now(), key, fate, Vec::new(), &ground.policy);
         }
     }
 
@@ -236,7 +234,7 @@ fn stopped() -> Exception {
 }
 
 fn returned(done: &DoneStep) -> (Result<catena_wire::Value, Exception>, Brought) {
-    if let Some(Payload::Returned(returned)) = &done.payload {
+    if let Fate::Returned(_, Some(returned)) = &done.fate {
         return (**returned).clone();
     }
     let why = "the call was made before, and its result is no longer kept; whether it took effect is unknown";

@@ -14,7 +14,7 @@ use crate::{
     delivery::{Delivery, Next, unreachable},
     directory::{Known, Waiter, not_served},
     ground::Ground,
-    memory::{Fate, Payload},
+    memory::Fate,
     outbox::Event,
 };
 
@@ -178,9 +178,8 @@ impl Chains {
         let (step, to) = (hand_off.key.step, hand_off.nodes());
         ground.out.tell(Event::Seen(hand_off.key.clone(), hand_off.to().clone()));
         let children = self.children_of(ground, &activation);
-        let (key, fate) = (activation.arrived.clone(), Fate::Forwarded(step));
-        let payload = Payload::Forwarded(activation, children);
-        ground.dedup.finish(ground.clock.now(), &key, fate, to, payload, &ground.policy);
+        let (key, fate) = (activation.arrived.clone(), Fate::Forwarded(step, Some((activation, children))));
+        ground.dedup.finish(ground.clock.now(), &key, fate, to, &ground.policy);
     }
 
     /// Nothing was done there, and the continuation is still here: so is the `try/catch` around the call (design, section 2).

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     Receipt, Urgency,
     ground::Ground,
-    memory::{Fate, Payload, StepRecord},
+    memory::{Fate, StepRecord},
 };
 
 impl Chains {
@@ -50,16 +50,15 @@ impl Chains {
             },
             Some(StepRecord::Done(done)) => {
                 // Whoever ended or refused it tells that again when the hop comes again.
-                let Fate::Forwarded(step) = done.fate else { return };
-                let (to, payload) = (done.to.last().cloned(), done.payload.clone());
-                let at = StepKey { step, ..key.clone() };
-                match payload {
-                    Some(Payload::Forwarded(activation, children)) => {
+                let Fate::Forwarded(step, kept) = &done.fate else { return };
+                let (to, at) = (done.to.last().cloned(), StepKey { step: *step, ..key.clone() });
+                match kept.clone() {
+                    Some((activation, children)) => {
                         self.left(ground, &at, to, &activation, true);
                         let home = activation.state.header.clone();
                         children.iter().for_each(|child| self.follow_own(ground, child, &home));
                     }
-                    _ => went(ground, &at, to, true, seeker),
+                    None => went(ground, &at, to, true, seeker),
                 }
             }
             Some(StepRecord::Calling { .. }) => {}

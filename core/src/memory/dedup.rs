@@ -33,35 +33,23 @@ pub(crate) struct DoneStep {
     pub(crate) from: Vec<NodeId>,
     /// The nodes to which it went from here, or may have gone.
     pub(crate) to: Vec<Arc<NodeRef>>,
-    /// What is needed to answer it once more, while there is room.
-    pub(crate) payload: Option<Payload>,
     at: Time,
+    /// Of its payload.
     bytes: usize,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fate {
-    /// The chain or branch ended here.
-    Ended,
-    /// The chain went on from here under this later step.
-    Forwarded(u32),
-    /// It was not taken over: nothing was done, or what was done is not known.
-    Refused,
-    /// It was a call, of this target and these parameters, which returned.
-    Returned(u64),
-}
-
-/// What is needed to answer a step once more. Every record has room for one: what is large is apart.
+/// What became of a step; and its payload, which is what it takes to answer it once more, while there is room. Every record has room for one: what
+/// is large is apart.
 #[derive(Clone, Debug)]
-pub(crate) enum Payload {
-    /// The end, as it went out.
-    Ended(Box<Sent>),
-    /// The chain, whole; and its branches, if it split here to be merged elsewhere.
-    Forwarded(Box<Activation>, Vec<StepKey>),
-    /// The refusal.
-    Refused(Box<Encoded>),
-    /// The call's result, and what it brought.
-    Returned(Box<(Result<Value, Exception>, Brought)>),
+pub(crate) enum Fate {
+    /// The chain or branch ended here: the end, as it went out.
+    Ended(Option<Box<Sent>>),
+    /// The chain went on from here under this later step: the chain, whole; and its branches, if it split here to be merged elsewhere.
+    Forwarded(u32, Option<(Box<Activation>, Vec<StepKey>)>),
+    /// It was not taken over: nothing was done, or what was done is not known.
+    Refused(Option<Box<Encoded>>),
+    /// It was a call, of this target and these parameters, which returned: its result, and what it brought.
+    Returned(u64, Option<Box<(Result<Value, Exception>, Brought)>>),
 }
 
 /// A message as it went out.
@@ -102,25 +90,36 @@ impl StepRecord {
     }
 }
 
-impl DoneStep {
-    /// Gives how many bytes that were.
-    fn drop_payload(&mut self) -> usize {
-        if self.payload.take().is_some() { self.bytes } else { 0 }
+impl Fate {
+    pub(crate) fn returned(fingerprint: u64, result: Result<Value, Exception>, brought: Brought) -> Self {
+        Self::Returned(fingerprint, Some(Box::new((result, brought))))
     }
-}
 
-impl Payload {
-    fn bytes(&self) -> usize {
+    fn payload_bytes(&self) -> usize {
         match self {
-            Self::Ended(sent) => sent.message.bytes(),
-            Self::Refused(message) => message.bytes(),
-            Self::Forwarded(activation, _) => activation.bytes(),
-            Self::Returned(returned) => {
+            Self::Ended(Some(sent)) => sent.message.bytes(),
+            Self::Refused(Some(message)) => message.bytes(),
+            Self::Forwarded(_, Some((activation, _))) => activation.bytes(),
+            Self::Returned(_, Some(returned)) => {
                 let (result, brought) = &**returned;
                 let lines = brought.console.iter().map(|line| line.text.len() + line.node.len()).sum::<usize>();
                 result.as_ref().map_or_else(|why| why.message.len(), Value::len_bytes) + lines
             }
+            Self::Ended(None) | Self::Refused(None) | Self::Forwarded(_, None) | Self::Returned(_, None) => 0,
         }
+    }
+}
+
+impl DoneStep {
+    /// Gives how many bytes that were, if there was one.
+    fn drop_payload(&mut self) -> Option<usize> {
+        let dropped = match &mut self.fate {
+            Fate::Ended(sent) => sent.take().is_some(),
+            Fate::Refused(message) => message.take().is_some(),
+            Fate::Forwarded(_, chain) => chain.take().is_some(),
+            Fate::Returned(_, returned) => returned.take().is_some(),
+        };
+        dropped.then_some(self.bytes)
     }
 }
 
@@ -198,27 +197,17 @@ impl DedupTable {
     }
 
     /// Remembers what became of a step that was begun here.
-    pub(crate) fn finish(
-        &mut self,
-        awake: Time,
-        key: &StepKey,
-        fate: Fate,
-        to: Vec<Arc<NodeRef>>,
-        payload: Payload,
-        policy: &Policy,
-    ) {
-        let payload = Some(payload);
+    pub(crate) fn finish(&mut self, awake: Time, key: &StepKey, fate: Fate, to: Vec<Arc<NodeRef>>, policy: &Policy) {
         let Some(from) = self.records.get(key).map(StepRecord::brought_by) else { return };
-        self.remember(awake, key, fate, from, to, payload, policy);
+        self.remember(awake, key, fate, from, to, policy);
     }
 
     pub(crate) fn refuse(&mut self, awake: Time, key: &StepKey, from: NodeId, refusal: Encoded, policy: &Policy) {
-        let from = alloc::vec![from];
-        self.remember(awake, key, Fate::Refused, from, Vec::new(), Some(Payload::Refused(Box::new(refusal))), policy);
+        let fate = Fate::Refused(Some(Box::new(refusal)));
+        self.remember(awake, key, fate, alloc::vec![from], Vec::new(), policy);
     }
 
     /// Remembers what became of a step, begun here or not.
-    #[allow(clippy::too_many_arguments, reason = "what a record consists of")]
     pub(crate) fn remember(
         &mut self,
         awake: Time,
@@ -226,12 +215,11 @@ impl DedupTable {
         fate: Fate,
         from: Vec<NodeId>,
         to: Vec<Arc<NodeRef>>,
-        payload: Option<Payload>,
         policy: &Policy,
     ) {
         let peer = from.first().copied().unwrap_or(NodeId(0));
-        let bytes = payload.as_ref().map_or(0, Payload::bytes);
-        self.put(key.clone(), StepRecord::Done(DoneStep { fate, from, to, payload, at: awake, bytes }));
+        let bytes = fate.payload_bytes();
+        self.put(key.clone(), StepRecord::Done(DoneStep { fate, from, to, at: awake, bytes }));
         self.payload_bytes += bytes;
         self.payloads.push_back((awake, key.clone()));
         self.make_room(peer, policy);
@@ -245,9 +233,9 @@ impl DedupTable {
         let mut next = Vec::new();
         for record in self.records.of_chain_mut(chain) {
             let StepRecord::Done(done) = record else { continue };
-            if done.payload.is_some() {
+            if let Some(bytes) = done.drop_payload() {
+                self.payload_bytes -= bytes;
                 next.extend(done.to.iter().cloned());
-                self.payload_bytes -= done.drop_payload();
             }
         }
         next
@@ -264,7 +252,7 @@ impl DedupTable {
 
     fn put(&mut self, key: StepKey, record: StepRecord) {
         if let Some(StepRecord::Done(mut done)) = self.records.insert(key, record) {
-            self.payload_bytes -= done.drop_payload();
+            self.payload_bytes -= done.drop_payload().unwrap_or_default();
         }
     }
 
@@ -283,7 +271,7 @@ impl DedupTable {
         while full(self)
             && let Some((at, key)) = self.payloads.pop_front()
         {
-            self.payload_bytes -= self.done_at(&key, at).map_or(0, DoneStep::drop_payload);
+            self.payload_bytes -= self.done_at(&key, at).and_then(DoneStep::drop_payload).unwrap_or_default();
         }
     }
 
@@ -303,7 +291,7 @@ impl DedupTable {
         if let Some(StepRecord::Done(done)) = self.records.get_mut(&key)
             && done.at == at
         {
-            self.payload_bytes -= done.drop_payload();
+            self.payload_bytes -= done.drop_payload().unwrap_or_default();
             row.forgot = if early { row.forgot.max(Some(at)) } else { row.forgot };
             self.records.remove(&key);
         }
