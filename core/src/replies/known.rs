@@ -27,6 +27,8 @@ pub(super) struct Known {
     /// When it will have been silent for too long.
     pub(super) silent_at: Time,
     pub(super) ended: bool,
+    /// Why replies are missing, if any are.
+    pub(super) missing: Option<Exception>,
     /// It was given up: should it be heard of again, it is not.
     pub(super) lost: bool,
     /// It ended, or is ended, only because time ran out.
@@ -57,7 +59,6 @@ pub(super) struct Set {
     pub(super) window: Window,
     pub(super) tally: Tally,
     pub(super) rights: BTreeMap<Branch, Known>,
-    pub(super) missing: BTreeMap<Branch, Missing>,
     /// Replies that have been handed out and not read, in that order.
     pub(super) unread: VecDeque<Run>,
     pub(super) unread_replies: usize,
@@ -133,9 +134,6 @@ impl Set {
         }
         let known = self.rights.entry(child.clone());
         let known = known.or_insert_with(|| Known { silent_at, ..Known::default() });
-        if let Some(missing) = self.missing.get_mut(child) {
-            missing.target.clone_from(&target);
-        }
         known.target = target;
         match fate {
             Fate::Taken(node) => {
@@ -143,8 +141,7 @@ impl Set {
                 self.tally.await_end(child);
             }
             Fate::Failed(why) if known.way.is_none() => {
-                known.lost = true;
-                self.note_missing(child, why);
+                (known.lost, known.missing) = (true, Some(why));
             }
             // It was heard of: so somebody has it.
             Fate::Failed(_) => {}
@@ -157,19 +154,20 @@ impl Set {
         self.rights.contains_key(branch) || (self.rights.len() < BRANCHES_MAX && self.tally.has_room(branch))
     }
 
-    pub(super) fn note_missing(&mut self, branch: &Branch, why: Exception) {
-        let Some(known) = self.rights.get(branch) else { return };
-        let node = known.holder.as_ref().map(|node| node.name.clone());
-        let missing = Missing { branch: branch.clone(), target: known.target.clone(), node, why };
-        self.missing.insert(branch.clone(), missing);
+    /// All that is missing.
+    pub(super) fn missing(&self) -> Vec<Missing> {
+        let missing = self.rights.iter().filter_map(|(branch, known)| {
+            let node = known.holder.as_ref().map(|node| node.name.clone());
+            Some(Missing { branch: branch.clone(), target: known.target.clone(), node, why: known.missing.clone()? })
+        });
+        missing.collect()
     }
 
     /// Nothing more is awaited of it, and its replies are missing.
     pub(super) fn lose(&mut self, branch: &Branch, why: Exception) {
         // That it threw says more.
-        if !self.missing.contains_key(branch) {
-            self.rights.entry(branch.clone()).and_modify(|known| known.lost = true);
-            self.note_missing(branch, why);
+        if let Some(known) = self.rights.get_mut(branch).filter(|known| known.missing.is_none()) {
+            (known.lost, known.missing) = (true, Some(why));
         }
         self.tally.give_up(branch);
     }

@@ -77,7 +77,6 @@ impl Sets {
             window,
             tally: Tally::default(),
             rights: BTreeMap::new(),
-            missing: BTreeMap::new(),
             unread: VecDeque::new(),
             unread_replies: 0,
             unread_bytes: 0,
@@ -170,7 +169,7 @@ impl Sets {
         if !again || end.threw.is_some() || bug!(ground.policy, CountTwice) {
             set.tally.ended(&branch, total);
             if let Some(why) = end.threw {
-                set.note_missing(&branch, why);
+                known.missing = Some(why);
             }
             if end.late {
                 set.note_late(&branch);
@@ -304,7 +303,7 @@ impl Sets {
         }
         known.silent_at = silent_at;
         if core::mem::take(&mut known.lost) {
-            set.missing.remove(&key.branch);
+            known.missing = None;
         }
         set.tally.await_end(&key.branch);
         self.timers.bring_forward(&key.chain.number, silent_at);
@@ -348,8 +347,7 @@ impl Sets {
                 known.tell(ground, tally, &StepKey { chain: call, branch: branch.clone(), step: 0 }, Urgency::Lazy);
             }
         }
-        let missing = set.missing.into_values().collect();
-        set.reader.hear_end(ground, call, missing, failure, set.rights.len());
+        set.reader.hear_end(ground, call, set.missing(), failure, set.rights.len());
     }
 
     /// Everywhere: at each node that is known to have a right to answer, and where the call is still on its way.

@@ -304,10 +304,10 @@ impl<M: Clone> Owner<M> {
         if exported.inhibited && need != Rights::READ {
             return Err(SegmentRefusal::WriteInhibited);
         }
-        if let Some(grant) = at.grant {
-            if !bug!(self.policy, SegmentBug::GrantTwice) {
-                self.grants.used(grant);
-            }
+        if let Some(grant) = at.grant
+            && !bug!(self.policy, SegmentBug::GrantTwice)
+        {
+            self.grants.used(grant);
         }
         self.exports.find(at)
     }
