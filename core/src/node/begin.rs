@@ -45,10 +45,7 @@ impl Node {
         let adaptive = plan.mode == Mode::Adaptive;
         let mode = if adaptive { self.origin.choose_mode(code) } else { plan.mode };
         self.chains.begin(&mut self.ground, by, chain, code, input, Plan { budget, mode, ..plan })?;
-        self.origin.begin(&self.ground, number, budget.time_left_us());
-        if adaptive {
-            self.origin.set_trial(self.ground.now, number, code, mode);
-        }
+        self.origin.begin(&self.ground, chain, budget.time_left_us(), adaptive.then_some((code, mode)));
         Ok(chain)
     }
 

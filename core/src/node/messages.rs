@@ -156,7 +156,7 @@ impl Node {
     /// A sign of life. Whoever was to stop a chain of this node that has ended did not get there: it is stopped now.
     fn beat(&mut self, from: &Arc<NodeRef>, key: &StepKey, host: NodeRef, open: &[catena_wire::Branch]) {
         let Self { origin, sets, ground, .. } = self;
-        if sets.awaits(ground, key.chain) {
+        if sets.awaits(key.chain) {
             return sets.on_beat(ground, from, key, host);
         }
         let (chain, me) = (key.chain, ground.me.id);

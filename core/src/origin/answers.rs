@@ -31,7 +31,7 @@ impl Origin {
     }
 
     pub(crate) fn on_console(&mut self, ground: &mut Ground, key: &StepKey, first: u32, lines: Vec<LogLine>) {
-        let Some(started) = self.started(key.chain) else { return };
+        let Some(started) = self.chains.get_mut(&key.chain) else { return };
         let lines = match bug!(ground.policy, LineTwice) {
             true => lines,
             false => started.console.take(&key.branch, first, lines, ground.policy.console_lines_max),
@@ -41,7 +41,7 @@ impl Origin {
 
     /// Hands out what is next in order; the end when everything it counts has been handed out.
     pub(super) fn deliver(&mut self, ground: &mut Ground, chain: ChainId, branch: &Branch) {
-        let Some(started) = self.chains.get_mut(&chain.number) else { return };
+        let Some(started) = self.chains.get_mut(&chain) else { return };
         while let Some(value) = started.answers.pop(branch) {
             self.bytes -= value.len_bytes();
             match started.detached.as_deref() {

@@ -26,7 +26,7 @@ impl Started {
 impl Origin {
     /// Ends it as cancelled. False if it has ended before.
     pub(crate) fn cancel(&mut self, ground: &mut Ground, chain: ChainId) -> bool {
-        let Some(started) = self.started(chain) else { return false };
+        let Some(started) = self.chains.get(&chain) else { return false };
         let (step, host) = started.liveness.last();
         let message = format!(
             "the chain was cancelled; last heard of at step {step} on {host}; whether that step took effect is unknown"
@@ -38,7 +38,7 @@ impl Origin {
 
     /// What a node knows of a step of a chain that is being looked for.
     pub(crate) fn on_located(&mut self, key: &StepKey, host: &str, whereabouts: Whereabouts) {
-        let Some(started) = self.started(key.chain) else { return };
+        let Some(started) = self.chains.get_mut(&key.chain) else { return };
         if started.found.as_ref().is_none_or(|found| found.step <= key.step) {
             started.found = Some(Box::new(Found { step: key.step, by: host.into(), whereabouts }));
         }
@@ -50,7 +50,7 @@ impl Origin {
         if !branch.is_root() && !end.cut {
             return;
         }
-        if bug!(ground.policy, EndTwice) && !self.chains.contains_key(&chain.number) {
+        if bug!(ground.policy, EndTwice) && !self.chains.contains_key(&chain) {
             let (outcome, path) = (end.outcome.clone(), end.path.clone());
             let end = Replied::End { outcome, last_step: end.key.step, path, trace: Vec::new(), recording: None };
             ground.out.ask(Action::Reply(chain, end));
@@ -74,7 +74,7 @@ impl Origin {
 
     /// The end has come, and everything that it counts has been handed out.
     pub(super) fn end_if_complete(&mut self, ground: &mut Ground, chain: ChainId, branch: &Branch) {
-        let Some(started) = self.chains.get_mut(&chain.number).filter(|started| started.is_complete()) else { return };
+        let Some(started) = self.chains.get_mut(&chain).filter(|started| started.is_complete()) else { return };
         let Some(end) = started.end.take() else { return };
         self.bytes -= bytes_of(&end);
         let rest = started.console.take(branch, 0, end.console, ground.policy.console_lines_max);
@@ -86,7 +86,7 @@ impl Origin {
     }
 
     fn finish(&mut self, ground: &mut Ground, chain: ChainId, end: Replied, hops_left: u32) {
-        let Some(started) = self.chains.get_mut(&chain.number) else { return };
+        let Some(started) = self.chains.get_mut(&chain) else { return };
         let rest = started.console.flush();
         show(&mut ground.out, chain, started, rest);
         let detached = started.detached.take();
@@ -104,7 +104,7 @@ impl Origin {
     }
 
     fn give_up(&mut self, ground: &mut Ground, chain: ChainId, why: Exception) {
-        let Some(started) = self.chains.get(&chain.number) else { return };
+        let Some(started) = self.chains.get(&chain) else { return };
         let found = started.found.as_ref().filter(|_| why.name == names::CHAIN_LOST);
         let (last_step, last_host) = started.liveness.last();
         let (step, path) = match found {
@@ -121,9 +121,8 @@ impl Origin {
     /// Ends what is out of time, or of which a branch was silent for too often.
     pub(crate) fn on_timeout(&mut self, ground: &mut Ground) -> Overdue {
         let (now, mut overdue) = (ground.now, Overdue::default());
-        while let Some(number) = self.timers.take_due(now) {
-            let Some(started) = self.chains.get_mut(&number) else { continue };
-            let chain = ChainId { origin: self.me, number };
+        while let Some(chain) = self.timers.take_due(now) {
+            let Some(started) = self.chains.get_mut(&chain) else { continue };
             let hosts = started.liveness.hosts();
             let in_time = started.deadline > now;
             let silence = if in_time { started.liveness.silence(now, &ground.policy) } else { None };
@@ -138,7 +137,7 @@ impl Origin {
                         overdue.silent.push(chain);
                         overdue.sought.extend(last.then_some(chain));
                     }
-                    self.timers.set(number, started.wakes_at());
+                    self.timers.set(chain, started.wakes_at());
                     continue;
                 }
             };

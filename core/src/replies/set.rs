@@ -26,13 +26,13 @@ use crate::{
 /// Calls made here that are answered many times.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sets {
-    sets: BTreeMap<u128, Set>,
+    sets: BTreeMap<ChainId, Set>,
     /// Each is due no later than anything that its set has to do.
-    timers: Timers<u128>,
+    timers: Timers<ChainId>,
     /// For whom they were made.
     shares: Shares,
     /// The rights whose messages come from each node.
-    by_way: BTreeSet<(NodeId, u128, Branch)>,
+    by_way: BTreeSet<(NodeId, ChainId, Branch)>,
     /// Bytes of replies that wait for those before them.
     bytes: usize,
 }
@@ -55,15 +55,15 @@ impl Sets {
         self.timers.next()
     }
 
-    pub(crate) fn awaits(&self, ground: &Ground, call: ChainId) -> bool {
-        call.origin == ground.me.id && self.sets.contains_key(&call.number)
+    pub(crate) fn awaits(&self, call: ChainId) -> bool {
+        self.sets.contains_key(&call)
     }
 
     /// A call goes out for this peer or this node, with the right to answer it.
     pub(crate) fn begin(
         &mut self,
         ground: &Ground,
-        (number, by): (u128, NodeId),
+        (call, by): (ChainId, NodeId),
         reader: Reader,
         target: String,
         time_us: u64,
@@ -87,24 +87,24 @@ impl Sets {
         // Until somebody has taken the call, the call itself says what becomes of it.
         let holder = Some(ground.me.clone());
         set.rights.insert(root, Known { target, holder, silent_at: deadline, ..Known::default() });
-        self.timers.set(number, deadline);
+        self.timers.set(call, deadline);
         self.shares.add(by);
-        self.sets.insert(number, set);
+        self.sets.insert(call, set);
     }
 
     /// The call was taken over, or nobody takes it.
     pub(crate) fn handed(&mut self, ground: &mut Ground, key: &StepKey, at: Result<Arc<NodeRef>, Exception>) {
-        let Some(set) = self.sets.get_mut(&key.chain.number) else { return };
+        let Some(set) = self.sets.get_mut(&key.chain) else { return };
         let Some(root) = set.rights.get_mut(&key.branch) else { return };
         match at {
             Ok(node) => {
                 if root.way.is_none() {
                     root.way = Some(node.clone());
-                    self.by_way.insert((node.id, key.chain.number, key.branch.clone()));
+                    self.by_way.insert((node.id, key.chain, key.branch.clone()));
                 }
                 root.holder = Some(node);
                 root.silent_at = ground.now.after(ground.policy.heartbeat_timeout_us);
-                self.timers.bring_forward(&key.chain.number, root.silent_at);
+                self.timers.bring_forward(&key.chain, root.silent_at);
             }
             // Whoever has been heard from has it, whatever is not known of the call.
             Err(_) if root.way.is_some() => {}
@@ -121,7 +121,7 @@ impl Sets {
         if !self.hear(ground, from, None, &key) {
             return;
         }
-        let Some(set) = self.sets.get_mut(&call.number) else { return };
+        let Some(set) = self.sets.get_mut(&call) else { return };
         let bytes = values.iter().map(Value::len_bytes).sum();
         // What comes from this node itself cannot come again: its rights are bounded as they are.
         if from.id != ground.me.id && !set.has_room(branch, first, (values.len(), bytes), ground) {
@@ -147,7 +147,7 @@ impl Sets {
 
     pub(crate) fn on_end(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, end: RightEnd) {
         let (call, branch) = (end.key.chain, end.key.branch.clone());
-        if !self.awaits(ground, call) {
+        if !self.awaits(call) {
             // What it delegated is not wanted either.
             let taken = end.delegated.iter().filter_map(|delegated| match &delegated.fate {
                 Fate::Taken(node) => Some(Arc::new(node.clone())),
@@ -158,7 +158,7 @@ impl Sets {
         if !self.hear(ground, from, None, &end.key) {
             return;
         }
-        let Some(set) = self.sets.get_mut(&call.number) else { return };
+        let Some(set) = self.sets.get_mut(&call) else { return };
         let total = match bug!(ground.policy, EndOvertakes) {
             true => set.tally.delivered(&branch),
             false => end.replies,
@@ -185,7 +185,7 @@ impl Sets {
             let Some(child) = branch.child(number).filter(|_| !bug!(ground.policy, DelegateNotCounted)) else { break };
             room &= set.delegated(&child, delegated.target, delegated.fate, silent_at);
         }
-        self.timers.bring_forward(&call.number, silent_at);
+        self.timers.bring_forward(&call, silent_at);
         self.tell(ground, &end.key);
         if !room {
             return self.fail(ground, call, too_many_rights());
@@ -196,7 +196,7 @@ impl Sets {
     pub(crate) fn on_beat(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, key: &StepKey, host: NodeRef) {
         // What it was told before may have been lost with a link.
         if self.hear(ground, from, Some(host), key)
-            && let Some(set) = self.sets.get_mut(&key.chain.number)
+            && let Some(set) = self.sets.get_mut(&key.chain)
             && let Some(known) = set.rights.get_mut(&key.branch)
             && known.told != (0, 0)
         {
@@ -205,7 +205,7 @@ impl Sets {
     }
 
     pub(crate) fn on_read(&mut self, ground: &mut Ground, call: ChainId, count: usize) {
-        let Some(set) = self.sets.get_mut(&call.number).filter(|_| call.origin == ground.me.id) else { return };
+        let Some(set) = self.sets.get_mut(&call) else { return };
         for branch in set.read(count) {
             self.tell(ground, &StepKey { chain: call, branch, step: 0 });
         }
@@ -213,7 +213,7 @@ impl Sets {
 
     /// The user wants no more. False if there is nothing to cancel.
     pub(crate) fn cancel(&mut self, ground: &mut Ground, call: ChainId) -> bool {
-        let awaited = self.awaits(ground, call);
+        let awaited = self.awaits(call);
         if awaited {
             let why = "the call was cancelled; what had come before can be read; what its services did by then is done";
             self.fail(ground, call, Exception::new(names::CANCELLED, Fault::Caller, why).outcome_unknown());
@@ -223,7 +223,7 @@ impl Sets {
 
     /// Nobody holds the reply set any more. False if there is nothing to forget.
     pub(crate) fn forget(&mut self, ground: &mut Ground, call: ChainId) -> bool {
-        let awaited = self.awaits(ground, call);
+        let awaited = self.awaits(call);
         if awaited {
             self.stop(ground, call);
             self.remove(call);
@@ -234,19 +234,18 @@ impl Sets {
     /// A link to a holder has broken: if it lives, it will be heard of soon.
     pub(crate) fn link_lost(&mut self, ground: &Ground, node: NodeId) {
         let soon = ground.now.after(ground.policy.accept_timeout_us.max(1));
-        for (number, branch) in by_way(&self.by_way, node) {
-            let known = self.sets.get_mut(number).and_then(|set| set.rights.get_mut(branch));
+        for (call, branch) in by_way(&self.by_way, node) {
+            let known = self.sets.get_mut(call).and_then(|set| set.rights.get_mut(branch));
             if let Some(known) = known.filter(|known| known.silent_at > soon) {
                 known.silent_at = soon;
-                self.timers.bring_forward(number, soon);
+                self.timers.bring_forward(call, soon);
             }
         }
     }
 
     pub(crate) fn on_timeout(&mut self, ground: &mut Ground) {
-        while let Some(number) = self.timers.take_due(ground.now) {
-            let call = ChainId { origin: ground.me.id, number };
-            let Some(set) = self.sets.get_mut(&number) else { continue };
+        while let Some(call) = self.timers.take_due(ground.now) {
+            let Some(set) = self.sets.get_mut(&call) else { continue };
             if set.deadline <= ground.now {
                 set.run_out();
                 self.stop(ground, call);
@@ -264,14 +263,14 @@ impl Sets {
                 }
             }
             set.lose_silent(ground);
-            self.timers.set(number, set.next().max(ground.now.after(1)));
+            self.timers.set(call, set.next().max(ground.now.after(1)));
             self.end_if_complete(ground, call);
         }
     }
 
     /// Its holder is heard of: a right that nobody knew, or that was given up, is awaited. False if the set is gone or has no room.
     fn hear(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, host: Option<NodeRef>, key: &StepKey) -> bool {
-        if !self.awaits(ground, key.chain) {
+        if !self.awaits(key.chain) {
             if !bug!(ground.policy, CancelMissesDelegate) {
                 ground.tell_cancelled(key.chain, alloc::vec![from.clone()]);
             }
@@ -281,7 +280,7 @@ impl Sets {
             return false;
         }
         let silent_at = ground.now.after(ground.policy.heartbeat_timeout_us.max(1));
-        let Some(set) = self.sets.get_mut(&key.chain.number) else { return false };
+        let Some(set) = self.sets.get_mut(&key.chain) else { return false };
         if !set.has_room_for(&key.branch) {
             self.fail(ground, key.chain, too_many_rights());
             return false;
@@ -289,7 +288,7 @@ impl Sets {
         let new = || Known { silent_at, ..Known::default() };
         let known = set.rights.entry(key.branch.clone()).or_insert_with(new);
         if known.way.as_ref().is_none_or(|way| way.id != from.id) {
-            let place = |node| (node, key.chain.number, key.branch.clone());
+            let place = |node| (node, key.chain, key.branch.clone());
             self.by_way.insert(place(from.id));
             if let Some(before) = known.way.replace(from.clone()) {
                 self.by_way.remove(&place(before.id));
@@ -306,13 +305,13 @@ impl Sets {
             known.missing = None;
         }
         set.tally.await_end(&key.branch);
-        self.timers.bring_forward(&key.chain.number, silent_at);
+        self.timers.bring_forward(&key.chain, silent_at);
         true
     }
 
     /// Says what has arrived and been read: at once if the holder may wait for it, else after a while.
     fn tell(&mut self, ground: &mut Ground, key: &StepKey) {
-        let Some(set) = self.sets.get_mut(&key.chain.number) else { return };
+        let Some(set) = self.sets.get_mut(&key.chain) else { return };
         let Some(known) = set.rights.get_mut(&key.branch) else { return };
         // Nobody waits to hear that something has arrived: what was read makes room.
         let (news, part) = (known.read.saturating_sub(known.told.1), part_of(set.window));
@@ -322,12 +321,12 @@ impl Sets {
         if set.tell_at.is_none() {
             let at = ground.now.after((ground.policy.accept_timeout_us / 4).max(1));
             set.tell_at = Some(at);
-            self.timers.bring_forward(&key.chain.number, at);
+            self.timers.bring_forward(&key.chain, at);
         }
     }
 
     fn end_if_complete(&mut self, ground: &mut Ground, call: ChainId) {
-        if self.sets.get(&call.number).is_some_and(|set| set.tally.is_complete()) {
+        if self.sets.get(&call).is_some_and(|set| set.tally.is_complete()) {
             self.finish(ground, call, None);
         }
     }
@@ -352,7 +351,7 @@ impl Sets {
 
     /// Everywhere: at each node that is known to have a right to answer, and where the call is still on its way.
     fn stop(&self, ground: &mut Ground, call: ChainId) {
-        let Some(set) = self.sets.get(&call.number) else { return };
+        let Some(set) = self.sets.get(&call) else { return };
         let open = set.rights.iter().filter(|(branch, _)| set.tally.is_open(branch));
         let nodes = open.flat_map(|(_, known)| known.way.iter().chain(&known.holder).cloned()).collect();
         let root = StepKey { chain: call, branch: Branch::root(), step: 0 };
@@ -361,22 +360,23 @@ impl Sets {
     }
 
     fn remove(&mut self, call: ChainId) -> Option<Set> {
-        self.timers.clear(&call.number);
-        let set = self.sets.remove(&call.number)?;
+        self.timers.clear(&call);
+        let set = self.sets.remove(&call)?;
         self.bytes -= set.tally.held_bytes();
         self.shares.remove(set.by);
         for (branch, known) in &set.rights {
             if let Some(way) = &known.way {
-                self.by_way.remove(&(way.id, call.number, branch.clone()));
+                self.by_way.remove(&(way.id, call, branch.clone()));
             }
         }
         Some(set)
     }
 }
 
-fn by_way(ways: &BTreeSet<(NodeId, u128, Branch)>, node: NodeId) -> impl Iterator<Item = (&u128, &Branch)> {
-    let from_it = ways.range((node, 0, Branch::root())..).take_while(move |(way, ..)| *way == node);
-    from_it.map(|(_, number, branch)| (number, branch))
+fn by_way(ways: &BTreeSet<(NodeId, ChainId, Branch)>, node: NodeId) -> impl Iterator<Item = (&ChainId, &Branch)> {
+    let first = (node, ChainId { origin: NodeId(0), number: 0 }, Branch::root());
+    let from_it = ways.range(first..).take_while(move |(way, ..)| *way == node);
+    from_it.map(|(_, call, branch)| (call, branch))
 }
 
 fn too_many_rights() -> Exception {
@@ -399,7 +399,7 @@ mod tests {
         let key = |number| StepKey { chain: ChainId { origin: NodeId(1), number }, branch: Branch::root(), step: 0 };
         for number in 0..100 {
             let window = Window { replies: 1, bytes: 1 };
-            sets.begin(&ground, (number, NodeId(1)), Reader::User, String::new(), 60_000_000, window);
+            sets.begin(&ground, (key(number).chain, NodeId(1)), Reader::User, String::new(), 60_000_000, window);
             sets.handed(&mut ground, &key(number), Ok(node(number as u64 % 50 + 10)));
         }
         let looked_at = |sets: &Sets, node| by_way(&sets.by_way, NodeId(node)).count();
