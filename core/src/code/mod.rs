@@ -206,10 +206,7 @@ impl Codes {
     /// Its link has broken: what it was sent may not have come, and what it was asked for must be asked of another.
     pub(crate) fn link_lost(&mut self, node: NodeId) -> Vec<Hash> {
         let (low, high) = ((node, Hash([0; 32])), (node, Hash([0xff; 32])));
-        let gone: Vec<_> = self.sent.range(low..=high).copied().collect();
-        for pair in &gone {
-            self.sent.remove(pair);
-        }
+        self.sent.extract_if(low..=high, |_| true).for_each(drop);
         self.asked.range(low..=high).map(|(_, code)| *code).collect()
     }
 }

@@ -126,10 +126,7 @@ impl Grants {
     }
 
     fn retain(&mut self, keep: impl Fn(&Held) -> bool) {
-        let gone: alloc::vec::Vec<u64> =
-            self.by_number.iter().filter(|(_, held)| !keep(held)).map(|(number, _)| *number).collect();
-        for number in gone {
-            self.take_back(number);
-        }
+        let gone = self.by_number.extract_if(.., |_, held| !keep(held));
+        gone.filter_map(|(_, held)| held.grant.to).for_each(|to| self.shares.remove(to));
     }
 }
