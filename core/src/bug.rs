@@ -1,21 +1,23 @@
 //! Mistakes on purpose, one at a time: the tests of the tests. A tester that cannot fail proves nothing.
 
 macro_rules! bugs {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// A mistake that a node makes.
+    ($(#[$about:meta])* $kind:ident: $($(#[$doc:meta])* $name:ident,)*) => {
+        $(#[$about])*
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub enum Bug {
+        pub enum $kind {
             $($(#[$doc])* $name,)*
         }
 
-        impl Bug {
+        impl $kind {
             /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$name,)*];
+            pub const ALL: [Self; [$(Self::$name),*].len()] = [$(Self::$name),*];
         }
     };
 }
 
 bugs! {
+    /// A mistake that a node makes.
+    Bug:
     /// A hop that comes again is done again.
     RepeatRuns,
     /// An intermediate answer that comes again is delivered again.
@@ -134,4 +136,36 @@ bugs! {
     RefusedFences,
     /// One peer may take all the room that there is.
     PeerTakesAll,
+}
+
+bugs! {
+    /// A mistake that a node makes with messages.
+    MessageBug:
+    /// A mailbox takes more than it has room for.
+    NoRoomNeeded,
+    /// Anybody may say that a long message has been read.
+    StrangersTake,
+    /// Anybody may answer.
+    StrangersAnswer,
+    /// What nobody reads is held beyond its time.
+    HeldForEver,
+    /// What one partner does not read is held at the cost of all others.
+    OnePeerHoldsAll,
+    /// Anybody may say that a call cannot be mapped.
+    StrangersSendBack,
+}
+
+bugs! {
+    /// A mistake that a node makes with segments.
+    SegmentBug:
+    /// A request with the generation of a segment that had the number before is done.
+    StaleAccepted,
+    /// A write that waits for its turn is decided when it comes, and done after the segment was revoked.
+    RevokeOvertaken,
+    /// A grant is not counted down.
+    GrantTwice,
+    /// Writes are done as they come, whatever their turn.
+    WritesOvertake,
+    /// The rights of an importer stay after they were taken back.
+    RightsStay,
 }

@@ -130,7 +130,6 @@ impl Ground {
         self.check_share("service functions", by, own, all, self.policy.services_running_max)
     }
 
-    /// Whether so many bytes more can be kept here.
     pub(crate) fn check_bytes(&self, bytes: usize) -> Result<(), Exception> {
         if bytes <= self.room {
             return Ok(());
@@ -263,16 +262,12 @@ impl Ground {
 
     /// Who can pass a message on to an origin that cannot be dialled.
     pub(crate) fn way_home(&self, header: &ChainHeader) -> Option<Arc<NodeRef>> {
-        header.entry.clone().filter(|entry| self.needs(entry, &header.origin))
+        self.way_to(&header.origin, header.entry.as_deref())
     }
 
     /// The node of the entry, if it takes that to reach this one.
     pub(crate) fn way_to(&self, node: &NodeRef, entry: Option<&NodeRef>) -> Option<Arc<NodeRef>> {
-        entry.filter(|entry| self.needs(entry, node)).cloned().map(Arc::new)
-    }
-
-    fn needs(&self, entry: &NodeRef, to_reach: &NodeRef) -> bool {
-        to_reach.address.is_none() && entry.id != self.me.id
+        entry.filter(|entry| node.address.is_none() && entry.id != self.me.id).cloned().map(Arc::new)
     }
 
     /// Sends a part of a chain's outcome, and keeps it until it has arrived.

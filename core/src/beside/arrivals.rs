@@ -7,7 +7,7 @@ use alloc::{
 use catena_wire::NodeId;
 
 use super::{PUSHED_BYTES_PER_PEER_MAX, PUSHED_LASTS_US, Piece};
-use crate::Time;
+use crate::{Time, collections::Shares};
 
 /// Pieces remembered that came and found no room.
 const DROPPED_MAX: usize = 256;
@@ -21,8 +21,8 @@ type Key = (NodeId, Piece);
 pub struct Arrivals<B, W> {
     /// Nobody has asked for these yet: until when they are kept.
     here: BTreeMap<Key, (B, Time)>,
-    /// How many of those, and their bytes, by owner.
-    parts: BTreeMap<NodeId, (usize, u64)>,
+    /// Of their owners.
+    shares: Shares,
     waiting: BTreeMap<Key, Vec<(u64, W)>>,
     last: u64,
     dropped: VecDeque<Key>,
@@ -41,13 +41,8 @@ pub enum Came<B, W> {
 
 impl<B, W> Default for Arrivals<B, W> {
     fn default() -> Self {
-        Self {
-            here: BTreeMap::new(),
-            parts: BTreeMap::new(),
-            waiting: BTreeMap::new(),
-            last: 0,
-            dropped: VecDeque::new(),
-        }
+        let (here, waiting) = (BTreeMap::new(), BTreeMap::new());
+        Self { here, shares: Shares::default(), waiting, last: 0, dropped: VecDeque::new() }
     }
 }
 
@@ -90,14 +85,13 @@ impl<B, W> Arrivals<B, W> {
         if let Some(waiting) = self.waiting.remove(&key) {
             return Came::For(bytes, waiting.into_iter().map(|(_, waiter)| waiter).collect());
         }
-        let (count, held) = self.parts.get(&owner).copied().unwrap_or_default();
-        let room = count < HERE_PER_PEER_MAX
-            && held + u64::from(piece.count) <= PUSHED_BYTES_PER_PEER_MAX
+        let room = self.shares.of(owner) < HERE_PER_PEER_MAX
+            && self.shares.bytes_of(owner) + u64::from(piece.count) <= PUSHED_BYTES_PER_PEER_MAX
             && !self.here.contains_key(&key);
         match if room { keep(bytes) } else { None } {
             Some(bytes) => {
                 self.here.insert(key, (bytes, now.after(PUSHED_LASTS_US)));
-                self.parts.insert(owner, (count + 1, held + u64::from(piece.count)));
+                self.shares.add_sized(owner, piece.count.into());
                 Came::Kept
             }
             None => {
@@ -132,13 +126,7 @@ impl<B, W> Arrivals<B, W> {
 
     fn remove(&mut self, key: &Key) -> Option<B> {
         let (bytes, _) = self.here.remove(key)?;
-        if let Some((count, held)) = self.parts.get_mut(&key.0) {
-            *count -= 1;
-            *held = held.saturating_sub(key.1.count.into());
-            if *count == 0 {
-                self.parts.remove(&key.0);
-            }
-        }
+        self.shares.remove_sized(key.0, key.1.count.into());
         Some(bytes)
     }
 }
@@ -189,7 +177,7 @@ mod tests {
         assert!(!machine.was_dropped(OWNER, piece(7)));
         let later = NOW.after(PUSHED_LASTS_US);
         assert_eq!(machine.on_timeout(later).len(), 16);
-        assert_eq!((machine.load(), machine.parts.len()), ((0, 0), 0));
+        assert_eq!((machine.load(), machine.shares.all_bytes()), ((0, 0), 0));
         assert_eq!(machine.came(later, (OWNER, piece(1)), 1, |_| None), Came::Dropped, "no memory");
         for offset in 0..2_000 {
             let small = Piece { count: 0, ..piece(offset) };

@@ -1,10 +1,12 @@
 //! What an owner has pushed, and to whom.
 
-use alloc::collections::BTreeMap;
 use catena_wire::NodeId;
 
 use super::{PUSHED_BYTES_PER_PEER_MAX, PUSHED_LASTS_US, Piece};
-use crate::{Time, collections::Timers};
+use crate::{
+    Time,
+    collections::{Shares, Timers},
+};
 
 /// Pieces remembered that were pushed, and as many that were asked for.
 const PIECES_MAX: usize = 4_096;
@@ -18,8 +20,8 @@ type Key = (NodeId, Piece);
 pub struct Pushed {
     /// Until when a READ of it is answered by having been pushed.
     pushed: Timers<Key>,
-    /// Bytes of those, by callee.
-    bytes: BTreeMap<NodeId, u64>,
+    /// Of callees.
+    shares: Shares,
     /// What was asked for a while ago is not pushed any more.
     asked: Timers<Key>,
 }
@@ -29,12 +31,12 @@ impl Pushed {
     pub fn push(&mut self, now: Time, to: NodeId, piece: Piece) -> bool {
         self.forget_old(now);
         let (key, count) = ((to, piece), u64::from(piece.count));
-        let under_way = self.bytes.get(&to).copied().unwrap_or_default();
         let known = self.pushed.at(&key).or(self.asked.at(&key)).is_some();
-        let goes = !known && under_way + count <= PUSHED_BYTES_PER_PEER_MAX && self.pushed.len() < PIECES_MAX;
+        let goes =
+            !known && self.shares.bytes_of(to) + count <= PUSHED_BYTES_PER_PEER_MAX && self.pushed.len() < PIECES_MAX;
         if goes {
             self.pushed.set(key, now.after(PUSHED_LASTS_US));
-            self.bytes.insert(to, under_way + count);
+            self.shares.add_sized(to, count);
         }
         goes
     }
@@ -45,8 +47,8 @@ impl Pushed {
         let key = (from, piece);
         let was_pushed = self.pushed.at(&key).is_some();
         if was_pushed {
-            self.pushed.clear(key);
-            self.less(&key);
+            self.pushed.clear(&key);
+            self.shares.remove_sized(from, piece.count.into());
         }
         if self.asked.at(&key).is_none() && self.asked.len() < PIECES_MAX {
             self.asked.set(key, now.after(ASKED_LASTS_US));
@@ -58,29 +60,20 @@ impl Pushed {
     pub fn on_link_lost(&mut self, node: NodeId) {
         self.pushed.retain(|(to, _)| *to != node);
         self.asked.retain(|(to, _)| *to != node);
-        self.bytes.remove(&node);
+        self.shares.forget(node);
     }
 
     /// Pieces remembered that were pushed and not asked for, and their bytes.
     #[must_use]
     pub fn load(&self) -> (usize, u64) {
-        (self.pushed.len(), self.bytes.values().sum())
+        (self.shares.all(), self.shares.all_bytes())
     }
 
     fn forget_old(&mut self, now: Time) {
-        while let Some(key) = self.pushed.take_due(now) {
-            self.less(&key);
+        while let Some((to, piece)) = self.pushed.take_due(now) {
+            self.shares.remove_sized(to, piece.count.into());
         }
         while self.asked.take_due(now).is_some() {}
-    }
-
-    fn less(&mut self, (node, piece): &Key) {
-        if let Some(bytes) = self.bytes.get_mut(node) {
-            *bytes = bytes.saturating_sub(piece.count.into());
-            if *bytes == 0 {
-                self.bytes.remove(node);
-            }
-        }
     }
 }
 
@@ -134,7 +127,7 @@ mod tests {
             machine.push(later, NodeId(number), piece(0, 1));
         }
         assert!(machine.asked.len() <= PIECES_MAX && machine.pushed.len() <= PIECES_MAX);
-        assert!(machine.bytes.len() <= PIECES_MAX);
+        assert!(machine.shares.all() <= PIECES_MAX);
     }
 
     #[test]

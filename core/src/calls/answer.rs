@@ -1,13 +1,13 @@
 //! Results of calls, to whoever waits for them.
 
-use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
+use alloc::{format, sync::Arc, vec::Vec};
 use catena_wire::{Brought, Exception, Fault, Message, NodeRef, StepKey, Value, names};
 
 use super::{Calls, ReplyTo, Request};
 use crate::{
     Action, Receipt, Urgency,
     ground::Ground,
-    memory::{Fate, Payload, StepRecord},
+    memory::{Fate, StepRecord},
     outbox::Event,
 };
 
@@ -62,9 +62,8 @@ impl Calls {
         brought: Brought,
     ) -> Vec<(Arc<NodeRef>, u64)> {
         let Some(StepRecord::Calling { fingerprint, reply_to }) = ground.dedup.get(key) else { return Vec::new() };
-        let (fate, askers) = (Fate::Returned(*fingerprint), reply_to.clone());
-        let payload = Payload::Returned(Box::new((result, brought)));
-        ground.dedup.finish(ground.clock.now(), key, fate, Vec::new(), payload, &ground.policy);
+        let (fate, askers) = (Fate::returned(*fingerprint, result, brought), reply_to.clone());
+        ground.dedup.finish(ground.clock.now(), key, fate, Vec::new(), &ground.policy);
         askers.iter().for_each(|(to, id)| drop(self.asking.remove(&(to.id, *id))));
         askers
     }

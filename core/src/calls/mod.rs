@@ -147,7 +147,7 @@ impl Calls {
         let call = *self.calls.remove(&id)?;
         let by = call.request.by;
         self.owners.remove(&(call.request.reply_to.owner(), id));
-        self.timers.clear(id);
+        self.timers.clear(&id);
         match &call.stage {
             Stage::Asked(delivery) => {
                 self.asked.remove(&(delivery.to().id, id));

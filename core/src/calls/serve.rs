@@ -8,7 +8,7 @@ use crate::{
     Answer, Receipt, SubChain, Ticket, Urgency,
     directory::not_served,
     ground::Ground,
-    memory::{DoneStep, Fate, Payload, REPLY_TO_MAX, StepRecord, fingerprint},
+    memory::{DoneStep, Fate, REPLY_TO_MAX, StepRecord, fingerprint},
     outbox::Event,
 };
 
@@ -41,7 +41,7 @@ impl Calls {
                 let why = ground.overloaded("callers of one step", REPLY_TO_MAX).outcome_unknown();
                 self.answer(ground, request, Err(why));
             }
-            Some(StepRecord::Done(done)) if done.fate == Fate::Returned(mine) => {
+            Some(StepRecord::Done(done)) if matches!(done.fate, Fate::Returned(known, _) if known == mine) => {
                 if done.from.len() < REPLY_TO_MAX && !done.from.contains(&from.id) {
                     done.from.push(from.id);
                 }
@@ -166,7 +166,7 @@ impl Calls {
         }
     }
 
-    /// An answer from another node. Only the node that was asked may answer.
+    /// An answer from another node. Only the node that was asked may answer. Returns what to do with it.
     pub(crate) fn returned(
         &mut self,
         ground: &mut Ground,
@@ -198,7 +198,7 @@ impl Calls {
 }
 
 fn returned(done: &DoneStep) -> (Result<catena_wire::Value, Exception>, Brought) {
-    if let Some(Payload::Returned(returned)) = &done.payload {
+    if let Fate::Returned(_, Some(returned)) = &done.fate {
         return (**returned).clone();
     }
     let why = "the call was made before, and its result is no longer kept; whether it took effect is unknown";

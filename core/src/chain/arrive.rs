@@ -27,7 +27,7 @@ impl Chains {
         self.implicit_ack(ground, from.id, &before);
         let record = ground.dedup.get(&hop.key);
         // What a chain ended with is told again, stopped or not: it may have been stopped for that.
-        let over = matches!(record, Some(StepRecord::Done(done)) if done.fate == Fate::Ended);
+        let over = matches!(record, Some(StepRecord::Done(done)) if matches!(done.fate, Fate::Ended(_)));
         if !over && ground.fences.is_stopped(hop.key.chain, from.id) && !bug!(ground.policy, CancelForgotten) {
             // Not remembered as refused: what is known of the step leads a cancellation on.
             // What was under way here when it was stopped is forgotten: it may have been this.

@@ -17,7 +17,7 @@ use crate::{
     calls::Owner,
     delivery::Parcel,
     ground::Ground,
-    memory::{Fate, Payload, Sent, StepRecord},
+    memory::{Fate, Sent, StepRecord},
     outbox::Event,
 };
 
@@ -134,9 +134,9 @@ impl Chains {
         };
         let (end, home) = match record {
             StepRecord::Running { session, .. } => of(self.get(*session)?),
-            StepRecord::Done(done) => match done.payload.as_ref()? {
-                Payload::Forwarded(activation, _) => of(activation),
-                Payload::Ended(sent) => match Message::decode_head(&sent.message.head) {
+            StepRecord::Done(done) => match &done.fate {
+                Fate::Forwarded(_, Some((activation, _))) => of(activation),
+                Fate::Ended(Some(sent)) => match Message::decode_head(&sent.message.head) {
                     Ok(Message::End(end)) if parcel.to.id == key.chain.origin => (*end, parcel),
                     _ => return None,
                 },
@@ -228,16 +228,16 @@ fn way_of(ground: &Ground, activation: &Activation, home: bool) -> Parcel {
 fn send_end(ground: &mut Ground, (arrived, from): (&StepKey, Vec<NodeId>), end: End, way: Parcel) {
     let (key, to, via) = (end.key.clone(), way.to.clone(), way.via.clone());
     let end = Message::End(Box::new(end));
-    let payload = if to.id == ground.me.id {
+    let sent = if to.id == ground.me.id {
         ground.out.tell(Event::Message(end));
         None
     } else {
         let message = end.encode();
         ground.send_kept(key.clone(), Part::End, way.with(message.clone()));
-        Some(Payload::Ended(Box::new(Sent { key, to: to.clone(), message, via })))
+        Some(Box::new(Sent { key, to: to.clone(), message, via }))
     };
     let (awake, to) = (ground.clock.now(), alloc::vec![to]);
-    ground.dedup.remember(awake, arrived, Fate::Ended, from, to, payload, &ground.policy);
+    ground.dedup.remember(awake, arrived, Fate::Ended(sent), from, to, &ground.policy);
 }
 
 /// The end of a chain or branch is larger than a link carries: whoever waits is told so, and what it ended with stays here.
@@ -250,12 +250,12 @@ fn end_too_large(ground: &mut Ground, key: &StepKey, bytes: u64, bytes_max: u64)
     let end = End { outcome: Outcome::Threw(why), trace, recording: None, console: Vec::new(), ..*end };
     let Some(parcel) = parcel.replaced_by(Message::End(Box::new(end)).encode()) else { return };
     if let Some((arrived, StepRecord::Done(done))) = ground.dedup.stay_of(key)
-        && done.fate == Fate::Ended
+        && matches!(done.fate, Fate::Ended(_))
     {
         let (arrived, from, nodes) = (arrived.clone(), done.from.clone(), done.to.clone());
         let Parcel { to, via, message, .. } = parcel.clone();
-        let payload = Some(Payload::Ended(Box::new(Sent { key: key.clone(), to, message, via })));
-        ground.dedup.remember(ground.clock.now(), &arrived, Fate::Ended, from, nodes, payload, &ground.policy);
+        let fate = Fate::Ended(Some(Box::new(Sent { key: key.clone(), to, message, via })));
+        ground.dedup.remember(ground.clock.now(), &arrived, fate, from, nodes, &ground.policy);
     }
     ground.send_kept(key.clone(), Part::End, parcel);
 }

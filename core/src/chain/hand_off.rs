@@ -14,7 +14,7 @@ use crate::{
     delivery::{Delivery, Next, unreachable},
     directory::{Known, Waiter, not_served},
     ground::Ground,
-    memory::{Fate, Payload},
+    memory::Fate,
     outbox::Event,
 };
 
@@ -169,9 +169,8 @@ impl Chains {
         let (to, nodes) = (hand_off.to().clone(), hand_off.delivery.nodes());
         ground.out.tell(Event::Seen(activation.key(), to));
         let children = self.children_of(ground, &activation);
-        let (key, fate) = (activation.arrived.clone(), Fate::Forwarded(activation.step));
-        let payload = Payload::Forwarded(activation, children);
-        ground.dedup.finish(ground.clock.now(), &key, fate, nodes, payload, &ground.policy);
+        let (key, fate) = (activation.arrived.clone(), Fate::Forwarded(activation.step, Some((activation, children))));
+        ground.dedup.finish(ground.clock.now(), &key, fate, nodes, &ground.policy);
     }
 
     /// Nothing was done there, and the continuation is still here: so is the `try/catch` around the call (design, section 2).

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     Receipt, Urgency,
     ground::Ground,
-    memory::{Fate, Payload, StepRecord},
+    memory::{Fate, StepRecord},
 };
 
 impl Chains {
@@ -50,15 +50,15 @@ impl Chains {
             },
             Some(StepRecord::Done(done)) => {
                 // Whoever ended or refused it tells that again when the hop comes again.
-                let Fate::Forwarded(step) = done.fate else { return };
-                let (to, payload) = (done.to.last().cloned(), done.payload.clone());
-                match payload {
-                    Some(Payload::Forwarded(activation, children)) => {
+                let Fate::Forwarded(step, kept) = &done.fate else { return };
+                let (to, step) = (done.to.last().cloned(), *step);
+                match kept.clone() {
+                    Some((activation, children)) => {
                         left(ground, &activation, true);
                         let home = activation.state.header.clone();
                         children.iter().for_each(|child| self.follow_own(ground, child, &home));
                     }
-                    _ => {
+                    None => {
                         let Some(to) = to else { return };
                         went(ground, &StepKey { step, ..key.clone() }, &to, true, seeker);
                     }

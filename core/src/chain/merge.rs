@@ -41,7 +41,7 @@ impl Chains {
             Some((arrived, StepRecord::Running { session, .. })) => {
                 arrived == at || self.get(*session).is_some_and(|activation| activation.step >= at.step)
             }
-            Some((_, StepRecord::Done(DoneStep { fate: Fate::Forwarded(step), .. }))) => *step > at.step,
+            Some((_, StepRecord::Done(DoneStep { fate: Fate::Forwarded(step, _), .. }))) => *step > at.step,
             Some((_, StepRecord::Done(_))) => true,
             Some((_, StepRecord::Calling { .. })) | None => false,
         }

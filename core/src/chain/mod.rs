@@ -95,7 +95,7 @@ impl Chains {
 
     fn remove(&mut self, session: SessionId) -> Option<Box<Activation>> {
         self.leave(session);
-        self.timers.clear(session);
+        self.timers.clear(&session);
         let mut activation = self.by_session.remove(&session)?;
         self.left_sets.extend(core::mem::take(&mut activation.calls.sets).into_values().map(|set| set.id));
         if let Some(share) = self.brought.get_mut(&activation.by) {

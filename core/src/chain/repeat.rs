@@ -13,7 +13,7 @@ use crate::{
     Receipt, SessionId, Urgency,
     delivery::Parcel,
     ground::Ground,
-    memory::{Fate, Payload, StepRecord},
+    memory::{DoneStep, Fate, StepRecord},
 };
 
 impl Chains {
@@ -30,15 +30,15 @@ impl Chains {
                 ground.out.send(from, accepted, Receipt::None, Urgency::Lazy);
                 self.repeat_branches(ground, session);
             }
-            Some(StepRecord::Done(done)) if matches!(done.fate, Fate::Ended | Fate::Forwarded(_)) => {
+            Some(StepRecord::Done(DoneStep { fate: Fate::Ended(_) | Fate::Forwarded(..), .. })) => {
                 ground.out.send(from, accepted, Receipt::None, Urgency::Lazy);
                 self.repeat_done(ground, &key);
             }
-            Some(StepRecord::Done(done)) if done.fate == Fate::Refused => match &done.payload {
-                Some(Payload::Refused(refusal)) => {
+            Some(StepRecord::Done(DoneStep { fate: Fate::Refused(refusal), .. })) => match refusal {
+                Some(refusal) => {
                     ground.out.send_encoded(from.clone(), (**refusal).clone(), Receipt::None, None);
                 }
-                _ => {
+                None => {
                     let message = "refused before, for a reason that is no longer kept";
                     let why = Exception::new(names::OVERLOADED, Fault::Node, message).outcome_unknown();
                     refuse(ground, from, &hop, why);
@@ -70,16 +70,16 @@ impl Chains {
 
     fn repeat_done(&mut self, ground: &mut Ground, key: &StepKey) {
         let Some(StepRecord::Done(done)) = ground.dedup.get(key) else { return };
-        match done.payload.clone() {
-            Some(Payload::Ended(sent)) if sent.to.id != ground.me.id => {
+        match done.fate.clone() {
+            Fate::Ended(Some(sent)) if sent.to.id != ground.me.id => {
                 let until = ground.now.after(ground.policy.step_record_ttl_us);
                 let parcel = Parcel::new(sent.to, sent.via, sent.message, until);
                 ground.send_kept(sent.key, Part::End, parcel);
             }
-            Some(Payload::Forwarded(activation, children)) if children.is_empty() => {
+            Fate::Forwarded(_, Some((activation, children))) if children.is_empty() => {
                 self.hand_once_more(ground, key, activation);
             }
-            Some(Payload::Forwarded(activation, children)) => {
+            Fate::Forwarded(_, Some((activation, children))) => {
                 // Once, and not kept: the branches that began here are what counts.
                 if let Phase::HandingOff(hand_off) = &activation.phase
                     && let Some(message) = hop_of(ground, &activation)

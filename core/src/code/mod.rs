@@ -17,38 +17,29 @@ use crate::{
 /// Nodes that may be asked for one function: the repository, and some that have had it.
 const SOURCES_MAX: usize = 8;
 
-/// A function that is being fetched.
 #[derive(Clone, Debug)]
 struct Fetch {
     /// The peer whose chain needed it first.
     by: NodeId,
     sessions: BTreeSet<SessionId>,
     sources: VecDeque<Arc<NodeRef>>,
-    asked: Option<NodeId>,
+    asked: Option<Asked>,
     tried: Vec<NodeId>,
-    /// When nobody else has it.
-    registry: Registry,
+    registry_tried: bool,
+}
+
+/// Who is being asked for a function: the registry when no node has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Asked {
+    Node(NodeId),
+    Registry,
 }
 
 impl Fetch {
-    const fn new(by: NodeId) -> Self {
-        Self {
-            by,
-            sessions: BTreeSet::new(),
-            sources: VecDeque::new(),
-            asked: None,
-            tried: Vec::new(),
-            registry: Registry::NotYet,
-        }
+    fn new(by: NodeId) -> Self {
+        let (sessions, sources) = (BTreeSet::new(), VecDeque::new());
+        Self { by, sessions, sources, asked: None, tried: Vec::new(), registry_tried: false }
     }
-}
-
-/// Whether the registry has been asked for a function.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Registry {
-    NotYet,
-    Asked,
-    Tried,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -132,34 +123,30 @@ impl Codes {
                 fetch.sources.push_back(source);
             }
         }
-        if fetch.asked.is_some() || fetch.registry == Registry::Asked {
-            Vec::new()
-        } else {
-            self.ask_next(now, out, code, policy)
-        }
+        if fetch.asked.is_some() { Vec::new() } else { self.ask_next(now, out, code, policy) }
     }
 
     /// Whoever was asked does not have it, is gone, is late, or sent something else.
     pub(crate) fn ask_next(&mut self, now: Time, out: &mut Outbox, code: Hash, policy: &Policy) -> GivenUp {
         let Some(fetch) = self.fetches.get_mut(&code) else { return Vec::new() };
-        if let Some(before) = fetch.asked.take() {
+        if let Some(Asked::Node(before)) = fetch.asked.take() {
             self.asked.remove(&(before, code));
         }
-        let Some(source) = fetch.sources.pop_front() else {
-            if !self.has_registry || fetch.registry != Registry::NotYet {
-                return self.finish(code);
+        match fetch.sources.pop_front() {
+            Some(source) => {
+                fetch.asked = Some(Asked::Node(source.id));
+                self.asked.insert((source.id, code));
+                fetch.tried.push(source.id);
+                let receipt = Receipt::WantCode(Wanted { code, from: source.id });
+                out.send(&source, Message::WantCode(code), receipt, Urgency::Now);
             }
-            fetch.registry = Registry::Asked;
-            self.timers.set(code, now.after(policy.code_fetch_timeout_us));
-            out.ask(Action::FetchCode(code));
-            return Vec::new();
-        };
-        fetch.asked = Some(source.id);
-        self.asked.insert((source.id, code));
-        fetch.tried.push(source.id);
+            None if self.has_registry && !fetch.registry_tried => {
+                (fetch.asked, fetch.registry_tried) = (Some(Asked::Registry), true);
+                out.ask(Action::FetchCode(code));
+            }
+            None => return self.finish(code),
+        }
         self.timers.set(code, now.after(policy.code_fetch_timeout_us));
-        let receipt = Receipt::WantCode(Wanted { code, from: source.id });
-        out.send(&source, Message::WantCode(code), receipt, Urgency::Now);
         Vec::new()
     }
 
@@ -173,11 +160,10 @@ impl Codes {
 
     /// The registry has said what it has of a function. Returns whether others are to be asked.
     pub(crate) fn fetched(&mut self, out: &mut Outbox, code: Hash, bytes: Option<Bytes>) -> bool {
-        let Some(fetch) = self.fetches.get_mut(&code).filter(|fetch| fetch.registry == Registry::Asked) else {
-            return false;
-        };
-        fetch.registry = Registry::Tried;
+        let awaited =
+            self.fetches.get_mut(&code).and_then(|fetch| fetch.asked.take_if(|asked| *asked == Asked::Registry));
         match bytes {
+            _ if awaited.is_none() => false,
             Some(bytes) => {
                 out.ask(Action::StoreCode { code, bytes });
                 false
@@ -186,28 +172,23 @@ impl Codes {
         }
     }
 
-    /// Whether this function is awaited from that node.
     pub(crate) fn awaits(&self, code: Hash, from: NodeId) -> bool {
-        self.fetches.get(&code).is_some_and(|fetch| fetch.asked == Some(from))
+        self.fetches.get(&code).is_some_and(|fetch| fetch.asked == Some(Asked::Node(from)))
     }
 
     /// It is here, or nobody has it: these sessions wait for it.
     pub(crate) fn finish(&mut self, code: Hash) -> Vec<SessionId> {
-        self.timers.clear(code);
+        self.timers.clear(&code);
         let Some(fetch) = self.fetches.remove(&code) else { return Vec::new() };
         self.shares.remove(fetch.by);
-        if let Some(asked) = fetch.asked {
+        if let Some(Asked::Node(asked)) = fetch.asked {
             self.asked.remove(&(asked, code));
         }
         fetch.sessions.into_iter().collect()
     }
 
     pub(crate) fn take_late(&mut self, now: Time) -> Option<Hash> {
-        let code = self.timers.take_due(now)?;
-        if let Some(fetch) = self.fetches.get_mut(&code).filter(|fetch| fetch.registry == Registry::Asked) {
-            fetch.registry = Registry::Tried;
-        }
-        Some(code)
+        self.timers.take_due(now)
     }
 
     pub(crate) fn was_sent(&self, to: NodeId, code: Hash) -> bool {
@@ -225,10 +206,7 @@ impl Codes {
     /// Its link has broken: what it was sent may not have come, and what it was asked for must be asked of another.
     pub(crate) fn link_lost(&mut self, node: NodeId) -> Vec<Hash> {
         let (low, high) = ((node, Hash([0; 32])), (node, Hash([0xff; 32])));
-        let gone: Vec<_> = self.sent.range(low..=high).copied().collect();
-        for pair in &gone {
-            self.sent.remove(pair);
-        }
+        self.sent.extract_if(low..=high, |_| true).for_each(drop);
         self.asked.range(low..=high).map(|(_, code)| *code).collect()
     }
 }

@@ -51,8 +51,8 @@ impl<K: Ord + Clone, V> Expiring<K, V> {
     }
 
     /// The entries from this key on, in order.
-    pub(crate) fn from<'a>(&'a self, first: &K) -> impl Iterator<Item = (&'a K, &'a V)> {
-        self.entries.range(first.clone()..).map(|(key, entry)| (key, &entry.value))
+    pub(crate) fn from(&self, first: K) -> impl Iterator<Item = (&K, &V)> {
+        self.entries.range(first..).map(|(key, entry)| (key, &entry.value))
     }
 
     /// The entry of this key, made if there is none: then it counts for this peer.

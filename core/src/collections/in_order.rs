@@ -20,7 +20,6 @@ impl<V> InOrder<V> {
         self.next
     }
 
-    /// Whether the value of this number has come before.
     pub(crate) fn has(&self, number: u32) -> bool {
         number < self.next || self.held.contains_key(&number)
     }
@@ -39,7 +38,6 @@ impl<V> InOrder<V> {
         passes
     }
 
-    /// The next in order, if it has come.
     pub(crate) fn pop(&mut self) -> Option<V> {
         let value = self.held.remove(&self.next)?;
         self.next = self.next.saturating_add(1);

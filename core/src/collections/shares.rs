@@ -5,42 +5,74 @@ use catena_wire::NodeId;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shares {
-    of: BTreeMap<NodeId, usize>,
-    by_size: BTreeSet<(usize, NodeId)>,
-    all: usize,
+    of: BTreeMap<NodeId, Share>,
+    by_count: BTreeSet<(usize, NodeId)>,
+    all: Share,
+}
+
+/// How many, and their bytes where those are counted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    count: usize,
+    bytes: u64,
 }
 
 impl Shares {
-    /// What all have together.
+    /// How many all have together.
     pub(crate) const fn all(&self) -> usize {
-        self.all
+        self.all.count
+    }
+
+    pub(crate) const fn all_bytes(&self) -> u64 {
+        self.all.bytes
     }
 
     pub(crate) fn of(&self, peer: NodeId) -> usize {
+        self.share(peer).count
+    }
+
+    pub(crate) fn bytes_of(&self, peer: NodeId) -> u64 {
+        self.share(peer).bytes
+    }
+
+    fn share(&self, peer: NodeId) -> Share {
         self.of.get(&peer).copied().unwrap_or_default()
     }
 
-    /// One more.
+    /// One more, whose bytes are not counted.
     pub(crate) fn add(&mut self, peer: NodeId) {
-        self.set(peer, self.of(peer) + 1);
-        self.all += 1;
+        self.add_sized(peer, 0);
     }
 
-    /// One less of what it has.
+    pub(crate) fn add_sized(&mut self, peer: NodeId, bytes: u64) {
+        let Share { count, bytes: before } = self.share(peer);
+        self.set(peer, Share { count: count + 1, bytes: before + bytes });
+    }
+
     pub(crate) fn remove(&mut self, peer: NodeId) {
-        if let Some(left) = self.of(peer).checked_sub(1) {
-            self.set(peer, left);
-            self.all -= 1;
+        self.remove_sized(peer, 0);
+    }
+
+    pub(crate) fn remove_sized(&mut self, peer: NodeId, bytes: u64) {
+        let Share { count, bytes: before } = self.share(peer);
+        if count > 0 {
+            self.set(peer, Share { count: count - 1, bytes: before - bytes });
         }
     }
 
-    fn set(&mut self, peer: NodeId, size: usize) {
-        let before = if size == 0 { self.of.remove(&peer) } else { self.of.insert(peer, size) };
-        if let Some(before) = before {
-            self.by_size.remove(&(before, peer));
-        }
-        if size > 0 {
-            self.by_size.insert((size, peer));
+    /// It has nothing any more.
+    pub(crate) fn forget(&mut self, peer: NodeId) {
+        self.set(peer, Share::default());
+    }
+
+    fn set(&mut self, peer: NodeId, share: Share) {
+        let before = if share.count == 0 { self.of.remove(&peer) } else { self.of.insert(peer, share) };
+        let before = before.unwrap_or_default();
+        self.all.count = self.all.count - before.count + share.count;
+        self.all.bytes = self.all.bytes - before.bytes + share.bytes;
+        self.by_count.remove(&(before.count, peer));
+        if share.count > 0 {
+            self.by_count.insert((share.count, peer));
         }
     }
 
@@ -51,7 +83,7 @@ impl Shares {
         if self.of(newest) >= (room / PARTS).max(1) {
             return Some(newest);
         }
-        self.by_size.last().map(|(_, peer)| *peer)
+        self.by_count.last().map(|(_, peer)| *peer)
     }
 }
 
@@ -77,5 +109,18 @@ mod tests {
         shares.remove(few);
         shares.remove(few);
         assert_eq!((shares.all(), shares.gives_way(new, 8)), (0, None));
+    }
+
+    #[test]
+    fn bytes_are_counted_with_what_has_them() {
+        let mut shares = Shares::default();
+        let [one, other] = [1, 2].map(NodeId);
+        for (peer, bytes) in [(one, 5), (one, 7), (other, 1)] {
+            shares.add_sized(peer, bytes);
+        }
+        shares.remove_sized(one, 5);
+        assert_eq!((shares.of(one), shares.bytes_of(one), shares.all_bytes()), (1, 7, 8));
+        shares.forget(one);
+        assert_eq!((shares.of(one), shares.all(), shares.all_bytes()), (0, 1, 1));
     }
 }

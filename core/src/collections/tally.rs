@@ -18,7 +18,6 @@ pub(crate) struct Tally {
     held_bytes: usize,
 }
 
-/// Of one branch.
 #[derive(Clone, Debug, Default)]
 struct Account {
     answers: InOrder<Value>,
@@ -99,7 +98,6 @@ impl Tally {
         Taken::Kept
     }
 
-    /// The next answer in order, if it has come.
     pub(crate) fn pop(&mut self, branch: &Branch) -> Option<Value> {
         let value = self.change(branch, |account| account.answers.pop())?;
         self.held -= 1;
@@ -149,7 +147,6 @@ impl Tally {
         self.change(branch, |account| account.total = Some(total));
     }
 
-    /// Nothing more is awaited of this branch.
     pub(crate) fn give_up(&mut self, branch: &Branch) {
         self.change(branch, |account| account.awaited = false);
     }

@@ -1,35 +1,48 @@
 //! Deadlines in order: one per key, found and removed in logarithmic time.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use core::borrow::Borrow;
 
 use crate::Time;
 
-/// At most one deadline per key.
 #[derive(Clone, Debug)]
-pub(crate) struct Timers<K: Ord + Copy> {
+pub(crate) struct Timers<K> {
     by_time: BTreeSet<(Time, K)>,
     by_key: BTreeMap<K, Time>,
 }
 
-impl<K: Ord + Copy> Default for Timers<K> {
+impl<K> Default for Timers<K> {
     fn default() -> Self {
         Self { by_time: BTreeSet::new(), by_key: BTreeMap::new() }
     }
 }
 
-impl<K: Ord + Copy> Timers<K> {
+impl<K: Ord + Clone> Timers<K> {
     pub(crate) fn set(&mut self, key: K, at: Time) {
-        if let Some(before) = self.by_key.insert(key, at) {
+        if let Some(before) = self.by_key.insert(key.clone(), at) {
             if before == at {
                 return;
             }
-            self.by_time.remove(&(before, key));
+            self.by_time.remove(&(before, key.clone()));
         }
         self.by_time.insert((at, key));
     }
 
-    pub(crate) fn clear(&mut self, key: K) {
-        if let Some(at) = self.by_key.remove(&key) {
+    /// A deadline that is later than that is that from now on.
+    pub(crate) fn bring_forward<Q: Ord + ?Sized>(&mut self, key: &Q, at: Time)
+    where
+        K: Borrow<Q>,
+    {
+        if let Some((key, _)) = self.by_key.get_key_value(key).filter(|(_, before)| at < **before) {
+            self.set(key.clone(), at);
+        }
+    }
+
+    pub(crate) fn clear<Q: Ord + ?Sized>(&mut self, key: &Q)
+    where
+        K: Borrow<Q>,
+    {
+        if let Some((key, at)) = self.by_key.remove_entry(key) {
             self.by_time.remove(&(at, key));
         }
     }
@@ -43,21 +56,25 @@ impl<K: Ord + Copy> Timers<K> {
         self.by_key.len()
     }
 
-    pub(crate) fn at(&self, key: &K) -> Option<Time> {
+    pub(crate) fn at<Q: Ord + ?Sized>(&self, key: &Q) -> Option<Time>
+    where
+        K: Borrow<Q>,
+    {
         self.by_key.get(key).copied()
     }
 
     pub(crate) fn next(&self) -> Option<Time> {
-        self.by_time.first().map(|&(at, _)| at)
+        self.by_time.first().map(|(at, _)| *at)
     }
 
     /// Takes one key whose time has come.
     pub(crate) fn take_due(&mut self, now: Time) -> Option<K> {
-        let &(at, key) = self.by_time.first()?;
-        if at > now {
-            return None;
-        }
-        self.clear(key);
+        if self.next()? <= now { self.take_first() } else { None }
+    }
+
+    pub(crate) fn take_first(&mut self) -> Option<K> {
+        let (_, key) = self.by_time.pop_first()?;
+        self.by_key.remove(&key);
         Some(key)
     }
 }

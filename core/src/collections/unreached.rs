@@ -7,7 +7,6 @@ use crate::{Policy, Time};
 pub(crate) struct Unreached(Option<(Time, Time)>);
 
 impl Unreached {
-    /// It is noticed now.
     pub(crate) fn note(&mut self, now: Time) {
         let since = self.0.map_or(now, |(since, _)| since);
         self.0 = Some((since, now));

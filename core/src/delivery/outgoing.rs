@@ -98,7 +98,7 @@ impl Outgoing {
     /// Its receiver cannot take it, or nobody waits for it.
     pub(crate) fn remove(&mut self, key: &Key) -> Option<Parcel> {
         let parcel = self.parcels.remove(key)?;
-        self.timers.clear(parcel.number);
+        self.timers.clear(&parcel.number);
         self.keys.remove(&parcel.number);
         self.by_node.remove(&(parcel.to.id, parcel.number));
         self.bytes -= parcel.message.bytes();

@@ -9,7 +9,6 @@ use catena_wire::NodeId;
 
 use crate::{Action, LookupId, SessionId, Time, collections::Timers, outbox::Outbox};
 
-/// What waits for a name to be looked up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Waiter {
     /// A plain call, by its number.
@@ -18,31 +17,33 @@ pub(crate) enum Waiter {
     Chain(SessionId, u32),
 }
 
-/// One question, and all who asked it.
-#[derive(Clone, Debug)]
-pub(crate) struct Lookup {
+/// What is asked: those who ask the same share one look-up.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Question {
     pub(crate) service: String,
     /// Instances that were asked before: an answer is of no use to whoever has asked others.
     pub(crate) avoid: Vec<NodeId>,
-    pub(crate) waiters: Vec<Waiter>,
     /// The node that is moving the service, and says where to: nobody else is asked until it is late or gone.
     mover: Option<NodeId>,
+}
+
+/// One question, and all who asked it.
+#[derive(Clone, Debug)]
+pub(crate) struct Lookup {
+    pub(crate) question: Question,
+    pub(crate) waiters: Vec<Waiter>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lookups {
     next: u64,
     lookups: BTreeMap<LookupId, Lookup>,
-    /// By what they ask.
-    asked: BTreeMap<(String, Vec<NodeId>), LookupId>,
-    /// By the service that is being moved, and the node that moves it.
-    moving: BTreeMap<(String, NodeId), LookupId>,
+    asked: BTreeMap<Question, LookupId>,
     late: Timers<LookupId>,
     waiting: usize,
 }
 
 impl Lookups {
-    /// How many wait.
     pub(crate) const fn waiting(&self) -> usize {
         self.waiting
     }
@@ -59,68 +60,52 @@ impl Lookups {
     pub(crate) fn look_up(&mut self, out: &mut Outbox, service: &str, waiter: Waiter, mut avoid: Vec<NodeId>) {
         avoid.sort_unstable();
         avoid.dedup();
-        let question = (service.to_string(), avoid);
-        let id = match self.asked.get(&question) {
-            Some(id) => *id,
-            None => {
-                let id = self.insert(service, question.1.clone(), None);
-                self.asked.insert(question.clone(), id);
-                out.ask(Action::Resolve { lookup: id, service: question.0, avoid: question.1 });
-                id
-            }
-        };
-        self.join(id, waiter);
+        let question = Question { service: service.to_string(), avoid: avoid.clone(), mover: None };
+        if let Some(lookup) = self.wait(question, waiter) {
+            out.ask(Action::Resolve { lookup, service: service.to_string(), avoid });
+        }
     }
 
     /// Waits for the node that moves the service to say where it is; until then nobody else is asked.
     pub(crate) fn wait_for(&mut self, service: &str, mover: NodeId, waiter: Waiter, until: Time) {
-        let id = match self.moving.get(&(service.to_string(), mover)) {
-            Some(id) => *id,
-            None => {
-                let id = self.insert(service, Vec::new(), Some(mover));
-                self.moving.insert((service.to_string(), mover), id);
-                self.late.set(id, until);
-                id
-            }
-        };
-        self.join(id, waiter);
+        if let Some(id) = self.wait(Question::to_mover(service, mover), waiter) {
+            self.late.set(id, until);
+        }
     }
 
-    fn insert(&mut self, service: &str, avoid: Vec<NodeId>, mover: Option<NodeId>) -> LookupId {
+    /// Gives the number of the look-up, if nobody has asked before.
+    fn wait(&mut self, question: Question, waiter: Waiter) -> Option<LookupId> {
+        self.waiting += 1;
+        if let Some(lookup) = self.asked.get(&question).and_then(|id| self.lookups.get_mut(id)) {
+            lookup.waiters.push(waiter);
+            return None;
+        }
         self.next += 1;
         let id = LookupId(self.next);
-        self.lookups.insert(id, Lookup { service: service.to_string(), avoid, waiters: Vec::new(), mover });
-        id
-    }
-
-    fn join(&mut self, id: LookupId, waiter: Waiter) {
-        if let Some(lookup) = self.lookups.get_mut(&id) {
-            lookup.waiters.push(waiter);
-            self.waiting += 1;
-        }
+        self.asked.insert(question.clone(), id);
+        self.lookups.insert(id, Lookup { question, waiters: alloc::vec![waiter] });
+        Some(id)
     }
 
     /// An answer has come: who waits for it.
     pub(crate) fn answered(&mut self, id: LookupId) -> Option<Lookup> {
         let lookup = self.lookups.remove(&id)?;
-        match lookup.mover {
-            Some(mover) => drop(self.moving.remove(&(lookup.service.clone(), mover))),
-            None => drop(self.asked.remove(&(lookup.service.clone(), lookup.avoid.clone()))),
-        }
-        self.late.clear(id);
+        self.asked.remove(&lookup.question);
+        self.late.clear(&id);
         self.waiting -= lookup.waiters.len();
         Some(lookup)
     }
 
     /// That node has moved it: who waits for that.
     pub(crate) fn moved(&mut self, service: &str, mover: NodeId) -> Option<Lookup> {
-        let id = *self.moving.get(&(service.to_string(), mover))?;
+        let id = *self.asked.get(&Question::to_mover(service, mover))?;
         self.answered(id)
     }
 
     /// A mover that is gone does not say where to: others are asked.
     pub(crate) fn mover_lost(&mut self, out: &mut Outbox, node: NodeId) {
-        let lost: Vec<_> = self.moving.iter().filter(|((_, mover), _)| *mover == node).map(|(_, id)| *id).collect();
+        let lost = self.asked.iter().filter(|(question, _)| question.mover == Some(node)).map(|(_, id)| *id);
+        let lost: Vec<LookupId> = lost.collect();
         lost.into_iter().for_each(|id| self.ask_others(out, id));
     }
 
@@ -131,7 +116,13 @@ impl Lookups {
     }
 
     fn ask_others(&mut self, out: &mut Outbox, id: LookupId) {
-        let Some(Lookup { service, waiters, .. }) = self.answered(id) else { return };
-        waiters.into_iter().for_each(|waiter| self.look_up(out, &service, waiter, Vec::new()));
+        let Some(Lookup { question, waiters }) = self.answered(id) else { return };
+        waiters.into_iter().for_each(|waiter| self.look_up(out, &question.service, waiter, Vec::new()));
+    }
+}
+
+impl Question {
+    fn to_mover(service: &str, mover: NodeId) -> Self {
+        Self { service: service.to_string(), avoid: Vec::new(), mover: Some(mover) }
     }
 }

@@ -21,7 +21,6 @@ use names::Names;
 pub use placement::Link;
 pub(crate) use placement::Placement;
 
-/// A service of this node.
 #[derive(Clone, Debug)]
 struct Served {
     functions: BTreeSet<String>,
@@ -98,12 +97,10 @@ impl Directory {
         self.left.entry(awake, NodeId(0), service.to_string(), policy.moved_max, || left);
     }
 
-    /// Where a service is that is not here.
     fn whither(&self, now: Time, service: &str) -> Whither {
         match self.left.get(&service.to_string()) {
-            Some(Left::Moving(until)) if *until > now => Whither::Moving(until.since(now)),
             Some(Left::To(whither)) => whither.clone(),
-            Some(Left::Moving(_)) | None => Whither::Unknown,
+            _ => self.moving_until(now, service).map_or(Whither::Unknown, |until| Whither::Moving(until.since(now))),
         }
     }
 

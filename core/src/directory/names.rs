@@ -4,14 +4,13 @@
 //! turns out wrong is forgotten by whoever used it, and the name looked up anew. So where a service is does not grow old by itself, unless whoever said so sets a time.
 
 use alloc::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     string::{String, ToString},
 };
 use catena_wire::{Exception, NodeId};
 
-use crate::{Instance, Policy, Time};
+use crate::{Instance, Policy, Time, collections::Timers};
 
-/// What is known of a name.
 #[derive(Clone, Debug)]
 pub(crate) enum Known {
     /// It is served there.
@@ -22,9 +21,9 @@ pub(crate) enum Known {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
-    entries: BTreeMap<String, (Known, Time)>,
-    /// The same, by when they are to be looked up anew.
-    by_end: BTreeSet<(Time, String)>,
+    entries: BTreeMap<String, Known>,
+    /// When each is to be looked up anew.
+    ends: Timers<String>,
 }
 
 impl Names {
@@ -40,48 +39,41 @@ impl Names {
     fn put(&mut self, service: &str, known: Known, end: Time, names_max: usize) {
         self.forget(service);
         while self.entries.len() >= names_max.max(1)
-            && let Some((_, first)) = self.by_end.pop_first()
+            && let Some(first) = self.ends.take_first()
         {
             self.entries.remove(&first);
         }
-        self.by_end.insert((end, service.to_string()));
-        self.entries.insert(service.to_string(), (known, end));
+        self.ends.set(service.to_string(), end);
+        self.entries.insert(service.to_string(), known);
     }
 
     /// It is to be looked up anew by then.
     pub(crate) fn shorten(&mut self, service: &str, end: Time) {
-        if let Some((_, before)) = self.entries.get_mut(service)
-            && end < *before
-        {
-            self.by_end.remove(&(*before, service.to_string()));
-            self.by_end.insert((end, service.to_string()));
-            *before = end;
-        }
+        self.ends.bring_forward(service, end);
     }
 
     /// What is known of it, if that is not too old.
     pub(crate) fn get(&self, now: Time, service: &str) -> Option<&Known> {
-        self.entries.get(service).filter(|(_, end)| now < *end).map(|(known, _)| known)
+        let known = self.entries.get(service)?;
+        self.ends.at(service).is_some_and(|end| now < end).then_some(known)
     }
 
     /// Where it is, or was a while ago.
     pub(crate) fn last_place(&self, service: &str) -> Option<&Instance> {
         match self.entries.get(service) {
-            Some((Known::At(place), _)) => Some(place),
+            Some(Known::At(place)) => Some(place),
             _ => None,
         }
     }
 
     pub(crate) fn forget(&mut self, service: &str) -> Option<Instance> {
-        let (known, end) = self.entries.remove(service)?;
-        self.by_end.remove(&(end, service.to_string()));
-        match known {
+        self.ends.clear(service);
+        match self.entries.remove(service)? {
             Known::At(place) => Some(place),
             Known::Absent(_) => None,
         }
     }
 
-    /// Forgets it if it leads to that node.
     pub(crate) fn forget_at(&mut self, service: &str, node: NodeId) -> bool {
         let leads_there = self.last_place(service).is_some_and(|place| place.node.id == node);
         if leads_there {
@@ -91,14 +83,8 @@ impl Names {
     }
 
     pub(crate) fn forget_node(&mut self, node: NodeId) {
-        let by_end = &mut self.by_end;
-        self.entries.retain(|service, (known, end)| {
-            let gone = matches!(known, Known::At(place) if place.node.id == node);
-            if gone {
-                by_end.remove(&(*end, service.clone()));
-            }
-            !gone
-        });
+        self.entries.retain(|_, known| !matches!(known, Known::At(place) if place.node.id == node));
+        self.ends.retain(|service| self.entries.contains_key(service));
     }
 }
 
@@ -134,10 +120,10 @@ mod tests {
         );
         names.learn("c", at(1), &policy());
         assert!(names.get(us(7), "b").is_none(), "it would have been old first");
-        assert_eq!((names.entries.len(), names.by_end.len()), (2, 2));
+        assert_eq!((names.entries.len(), names.ends.len()), (2, 2));
         names.learn("c", at(2), &policy());
         assert!(!names.forget_at("c", NodeId(1)) && names.forget_at("c", NodeId(2)));
         names.forget_node(NodeId(1));
-        assert!(names.entries.is_empty() && names.by_end.is_empty());
+        assert!(names.entries.is_empty() && names.ends.len() == 0);
     }
 }

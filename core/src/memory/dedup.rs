@@ -16,7 +16,6 @@ use catena_wire::{Brought, ChainId, Encoded, Exception, NodeId, NodeRef, StepKey
 use super::records::Records;
 use crate::{Policy, SessionId, Time, activation::Activation, collections::Shares};
 
-/// What is known of a step.
 #[derive(Clone, Debug)]
 pub(crate) enum StepRecord {
     /// It is being done, in this session, for the chain that this node handed over.
@@ -27,7 +26,6 @@ pub(crate) enum StepRecord {
     Done(DoneStep),
 }
 
-/// A step that is over at this node.
 #[derive(Clone, Debug)]
 pub(crate) struct DoneStep {
     pub(crate) fate: Fate,
@@ -35,36 +33,23 @@ pub(crate) struct DoneStep {
     pub(crate) from: Vec<NodeId>,
     /// The nodes to which it went from here, or may have gone.
     pub(crate) to: Vec<Arc<NodeRef>>,
-    /// What is needed to answer it once more, while there is room.
-    pub(crate) payload: Option<Payload>,
     at: Time,
+    /// Of its payload.
     bytes: usize,
 }
 
-/// What became of a step.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fate {
-    /// The chain or branch ended here.
-    Ended,
-    /// The chain went on from here under this later step.
-    Forwarded(u32),
-    /// It was not taken over: nothing was done, or what was done is not known.
-    Refused,
-    /// It was a call, of this target and these parameters, which returned.
-    Returned(u64),
-}
-
-/// What is needed to answer a step once more. Every record has room for one: what is large is apart.
+/// What became of a step; and its payload, which is what it takes to answer it once more, while there is room. Every record has room for one: what
+/// is large is apart.
 #[derive(Clone, Debug)]
-pub(crate) enum Payload {
-    /// The end, as it went out.
-    Ended(Box<Sent>),
-    /// The chain, whole; and its branches, if it split here to be merged elsewhere.
-    Forwarded(Box<Activation>, Vec<StepKey>),
-    /// The refusal.
-    Refused(Box<Encoded>),
-    /// The call's result, and what it brought.
-    Returned(Box<(Result<Value, Exception>, Brought)>),
+pub(crate) enum Fate {
+    /// The chain or branch ended here: the end, as it went out.
+    Ended(Option<Box<Sent>>),
+    /// The chain went on from here under this later step: the chain, whole; and its branches, if it split here to be merged elsewhere.
+    Forwarded(u32, Option<(Box<Activation>, Vec<StepKey>)>),
+    /// It was not taken over: nothing was done, or what was done is not known.
+    Refused(Option<Box<Encoded>>),
+    /// It was a call, of this target and these parameters, which returned: its result, and what it brought.
+    Returned(u64, Option<Box<(Result<Value, Exception>, Brought)>>),
 }
 
 /// A message as it went out.
@@ -81,7 +66,6 @@ pub(crate) struct Sent {
 pub(crate) const REPLY_TO_MAX: usize = 64;
 
 impl StepRecord {
-    /// Whether the chain came here from that node.
     pub(crate) fn came_from(&self, node: NodeId) -> bool {
         match self {
             Self::Running { from, .. } => *from == node,
@@ -90,7 +74,6 @@ impl StepRecord {
         }
     }
 
-    /// The nodes by which the chain came.
     pub(crate) fn brought_by(&self) -> Vec<NodeId> {
         match self {
             Self::Running { from, .. } => alloc::vec![*from],
@@ -107,18 +90,36 @@ impl StepRecord {
     }
 }
 
-impl Payload {
-    fn bytes(&self) -> usize {
+impl Fate {
+    pub(crate) fn returned(fingerprint: u64, result: Result<Value, Exception>, brought: Brought) -> Self {
+        Self::Returned(fingerprint, Some(Box::new((result, brought))))
+    }
+
+    fn payload_bytes(&self) -> usize {
         match self {
-            Self::Ended(sent) => sent.message.bytes(),
-            Self::Refused(message) => message.bytes(),
-            Self::Forwarded(activation, _) => activation.bytes(),
-            Self::Returned(returned) => {
+            Self::Ended(Some(sent)) => sent.message.bytes(),
+            Self::Refused(Some(message)) => message.bytes(),
+            Self::Forwarded(_, Some((activation, _))) => activation.bytes(),
+            Self::Returned(_, Some(returned)) => {
                 let (result, brought) = &**returned;
                 let lines = brought.console.iter().map(|line| line.text.len() + line.node.len()).sum::<usize>();
                 result.as_ref().map_or_else(|why| why.message.len(), Value::len_bytes) + lines
             }
+            Self::Ended(None) | Self::Refused(None) | Self::Forwarded(_, None) | Self::Returned(_, None) => 0,
         }
+    }
+}
+
+impl DoneStep {
+    /// Gives how many bytes that were, if there was one.
+    fn drop_payload(&mut self) -> Option<usize> {
+        let dropped = match &mut self.fate {
+            Fate::Ended(sent) => sent.take().is_some(),
+            Fate::Refused(message) => message.take().is_some(),
+            Fate::Forwarded(_, chain) => chain.take().is_some(),
+            Fate::Returned(_, returned) => returned.take().is_some(),
+        };
+        dropped.then_some(self.bytes)
     }
 }
 
@@ -152,7 +153,6 @@ impl DedupTable {
         self.records.get_mut(key)
     }
 
-    /// Everything known of a chain.
     pub(crate) fn of_chain(&self, chain: ChainId) -> impl Iterator<Item = (&StepKey, &StepRecord)> {
         self.records.of_chain(chain)
     }
@@ -197,28 +197,17 @@ impl DedupTable {
     }
 
     /// Remembers what became of a step that was begun here.
-    pub(crate) fn finish(
-        &mut self,
-        awake: Time,
-        key: &StepKey,
-        fate: Fate,
-        to: Vec<Arc<NodeRef>>,
-        payload: Payload,
-        policy: &Policy,
-    ) {
-        let payload = Some(payload);
+    pub(crate) fn finish(&mut self, awake: Time, key: &StepKey, fate: Fate, to: Vec<Arc<NodeRef>>, policy: &Policy) {
         let Some(from) = self.records.get(key).map(StepRecord::brought_by) else { return };
-        self.remember(awake, key, fate, from, to, payload, policy);
+        self.remember(awake, key, fate, from, to, policy);
     }
 
-    /// Remembers a step that was not taken over.
     pub(crate) fn refuse(&mut self, awake: Time, key: &StepKey, from: NodeId, refusal: Encoded, policy: &Policy) {
-        let from = alloc::vec![from];
-        self.remember(awake, key, Fate::Refused, from, Vec::new(), Some(Payload::Refused(Box::new(refusal))), policy);
+        let fate = Fate::Refused(Some(Box::new(refusal)));
+        self.remember(awake, key, fate, alloc::vec![from], Vec::new(), policy);
     }
 
     /// Remembers what became of a step, begun here or not.
-    #[allow(clippy::too_many_arguments, reason = "what a record consists of")]
     pub(crate) fn remember(
         &mut self,
         awake: Time,
@@ -226,12 +215,11 @@ impl DedupTable {
         fate: Fate,
         from: Vec<NodeId>,
         to: Vec<Arc<NodeRef>>,
-        payload: Option<Payload>,
         policy: &Policy,
     ) {
         let peer = from.first().copied().unwrap_or(NodeId(0));
-        let bytes = payload.as_ref().map_or(0, Payload::bytes);
-        self.put(key.clone(), StepRecord::Done(DoneStep { fate, from, to, payload, at: awake, bytes }));
+        let bytes = fate.payload_bytes();
+        self.put(key.clone(), StepRecord::Done(DoneStep { fate, from, to, at: awake, bytes }));
         self.payload_bytes += bytes;
         self.payloads.push_back((awake, key.clone()));
         self.make_room(peer, policy);
@@ -245,8 +233,8 @@ impl DedupTable {
         let mut next = Vec::new();
         for record in self.records.of_chain_mut(chain) {
             let StepRecord::Done(done) = record else { continue };
-            if done.payload.take().is_some() {
-                self.payload_bytes -= done.bytes;
+            if let Some(bytes) = done.drop_payload() {
+                self.payload_bytes -= bytes;
                 next.extend(done.to.iter().cloned());
             }
         }
@@ -263,8 +251,8 @@ impl DedupTable {
     }
 
     fn put(&mut self, key: StepKey, record: StepRecord) {
-        if let Some(StepRecord::Done(DoneStep { payload: Some(_), bytes, .. })) = self.records.insert(key, record) {
-            self.payload_bytes -= bytes;
+        if let Some(StepRecord::Done(mut done)) = self.records.insert(key, record) {
+            self.payload_bytes -= done.drop_payload().unwrap_or_default();
         }
     }
 
@@ -283,12 +271,7 @@ impl DedupTable {
         while full(self)
             && let Some((at, key)) = self.payloads.pop_front()
         {
-            if let Some(done) = self.done_at(&key, at)
-                && done.payload.take().is_some()
-            {
-                let bytes = done.bytes;
-                self.payload_bytes -= bytes;
-            }
+            self.payload_bytes -= self.done_at(&key, at).and_then(DoneStep::drop_payload).unwrap_or_default();
         }
     }
 
@@ -305,10 +288,10 @@ impl DedupTable {
         let Some(row) = self.peers.get_mut(&peer) else { return };
         let Some((at, key)) = row.finished.pop_front() else { return };
         self.finished.remove(peer);
-        if let Some(StepRecord::Done(done)) = self.records.get(&key)
+        if let Some(StepRecord::Done(done)) = self.records.get_mut(&key)
             && done.at == at
         {
-            self.payload_bytes -= if done.payload.is_some() { done.bytes } else { 0 };
+            self.payload_bytes -= done.drop_payload().unwrap_or_default();
             row.forgot = if early { row.forgot.max(Some(at)) } else { row.forgot };
             self.records.remove(&key);
         }

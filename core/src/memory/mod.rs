@@ -7,7 +7,7 @@ mod over;
 mod records;
 mod way;
 
-pub(crate) use dedup::{DedupTable, DoneStep, Fate, Payload, REPLY_TO_MAX, Sent, StepRecord, fingerprint};
+pub(crate) use dedup::{DedupTable, DoneStep, Fate, REPLY_TO_MAX, Sent, StepRecord, fingerprint};
 pub(crate) use fences::{Fences, possibly_done};
 pub(crate) use listeners::{Listeners, Relays};
 pub(crate) use over::Over;

@@ -7,7 +7,6 @@ use alloc::{
 };
 use catena_wire::{ChainId, StepKey};
 
-/// Records by chain.
 #[derive(Clone, Debug)]
 pub(super) struct Records<R> {
     chains: BTreeMap<Place, Steps<R>>,

@@ -8,9 +8,10 @@ use alloc::{
 };
 use core::fmt;
 
-use catena_wire::{Datagram, NAME_BYTES_MAX, NodeId, NodeRef};
+use catena_wire::{Datagram, NAME_BYTES_MAX, NodeRef};
 
-use super::policy::{MessagePolicy, mistake};
+use super::policy::MessagePolicy;
+use crate::collections::Shares;
 
 /// What a message costs its mailbox beside its items, in bytes.
 const OVERHEAD_BYTES: usize = 256;
@@ -45,11 +46,9 @@ pub type Letter = (Arc<NodeRef>, Datagram);
 struct Mailbox<B> {
     bell: B,
     queue: VecDeque<Letter>,
-    per_peer: BTreeMap<NodeId, usize>,
-    bytes: usize,
+    shares: Shares,
 }
 
-/// By their services.
 #[derive(Debug)]
 pub(super) struct Mailboxes<B> {
     by_service: BTreeMap<Box<str>, Mailbox<B>>,
@@ -71,7 +70,7 @@ impl<B: Clone> Mailboxes<B> {
             () if self.by_service.len() >= policy.mailboxes_max => return Err(MailboxError::TooMany),
             () => {}
         }
-        let mailbox = Mailbox { bell, queue: VecDeque::new(), per_peer: BTreeMap::new(), bytes: 0 };
+        let mailbox = Mailbox { bell, queue: VecDeque::new(), shares: Shares::default() };
         self.by_service.insert(service.into(), mailbox);
         Ok(())
     }
@@ -87,15 +86,14 @@ impl<B: Clone> Mailboxes<B> {
     /// Gives the bell of the mailbox that it is in; `None`: there is no room.
     pub(super) fn put(&mut self, from: &Arc<NodeRef>, datagram: Datagram, policy: &MessagePolicy) -> Option<B> {
         let mailbox = self.by_service.get_mut(datagram.to.as_str())?;
-        let (bytes, of_peer) = (cost(&datagram), mailbox.per_peer.get(&from.id).copied().unwrap_or_default());
-        let full = mailbox.queue.len() >= policy.mailbox_messages_max
-            || mailbox.bytes + bytes > policy.mailbox_bytes_max
-            || of_peer >= policy.mailbox_messages_per_peer_max;
-        if full && !mistake!(policy, NoRoomNeeded) {
+        let (bytes, shares) = (cost(&datagram), &mut mailbox.shares);
+        let full = shares.all() >= policy.mailbox_messages_max
+            || shares.all_bytes() + bytes > policy.mailbox_bytes_max as u64
+            || shares.of(from.id) >= policy.mailbox_messages_per_peer_max;
+        if full && !bug!(policy, MessageBug::NoRoomNeeded) {
             return None;
         }
-        mailbox.bytes += bytes;
-        mailbox.per_peer.insert(from.id, of_peer + 1);
+        shares.add_sized(from.id, bytes);
         mailbox.queue.push_back((Arc::clone(from), datagram));
         Some(mailbox.bell.clone())
     }
@@ -103,13 +101,7 @@ impl<B: Clone> Mailboxes<B> {
     pub(super) fn take(&mut self, service: &str) -> Option<Letter> {
         let mailbox = self.by_service.get_mut(service)?;
         let (from, datagram) = mailbox.queue.pop_front()?;
-        mailbox.bytes -= cost(&datagram);
-        if let Some(count) = mailbox.per_peer.get_mut(&from.id) {
-            *count -= 1;
-            if *count == 0 {
-                mailbox.per_peer.remove(&from.id);
-            }
-        }
+        mailbox.shares.remove_sized(from.id, cost(&datagram));
         Some((from, datagram))
     }
 
@@ -122,8 +114,8 @@ impl<B: Clone> Mailboxes<B> {
     }
 }
 
-fn cost(datagram: &Datagram) -> usize {
+fn cost(datagram: &Datagram) -> u64 {
     let items: usize = datagram.items.iter().map(|item| item.len() + size_of::<bytes::Bytes>()).sum();
     let buffers = datagram.buffers.len() * size_of::<catena_wire::Buffer>();
-    OVERHEAD_BYTES + datagram.from.len() + datagram.to.len() + items + buffers
+    (OVERHEAD_BYTES + datagram.from.len() + datagram.to.len() + items + buffers) as u64
 }

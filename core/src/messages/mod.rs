@@ -7,7 +7,7 @@
 //! | part | what it knows |
 //! | --- | --- |
 //! | `mailboxes` | what came for the services of this node and has not been taken: so much, of each partner so much |
-//! | `held` | what this node holds for others: buffers of long messages and return buffers, so many bytes for each partner, until a time; who waits for an answer |
+//! | `held` | what this node holds for others, and what ends that: buffers of long messages and return buffers, so many bytes for each partner, until a time |
 //! | `carrier` | by which way an answer goes, where a buffer's bytes lie, and which calls and results lie there too |
 //! | `area` | what lies where in the memory that is lent to a partner on the same host |
 //!
@@ -20,7 +20,7 @@ mod mailboxes;
 mod policy;
 
 use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
-use catena_wire::{Datagram, NodeId, NodeRef};
+use catena_wire::{COMPLETIONS_MAX, Datagram, NodeId, NodeRef};
 
 pub use area::Area;
 pub use carrier::{Carrier, Load, can_be_carried, carrier, is_carried, is_lent};
@@ -29,14 +29,16 @@ pub use mailboxes::{Letter, MailboxError};
 pub use policy::MessagePolicy;
 
 #[cfg(feature = "seeded-bugs")]
-pub use policy::MessageBug;
+pub use crate::bug::MessageBug;
 
-use crate::Time;
-use held::AllHeld;
+use crate::{Time, collections::Shares};
+use held::Held;
 use mailboxes::Mailboxes;
 
 /// By a link whose other end could not map so many messages, no more go so.
 const NOT_MAPPED_MAX: u32 = 4;
+/// Partners that this node may owe a completion at one time: it is told at once beyond.
+const OWED_PEERS_MAX: usize = 4_096;
 
 /// What became of the messages of this node, and of those that came: counted, since nobody is told of what is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -88,7 +90,12 @@ pub enum Delivered<H, W, B> {
 pub struct Messages<H, W, B> {
     policy: MessagePolicy,
     mailboxes: Mailboxes<B>,
-    held: AllHeld<H, W>,
+    last_number: u64,
+    held: BTreeMap<u64, Held<H, W>>,
+    /// Of what is held, by the partners for whom.
+    shares: Shares,
+    /// What was read of partners, who have not been told.
+    owed: BTreeMap<NodeId, Vec<u64>>,
     /// How often the other end of a link could not map what it was lent.
     not_mapped: BTreeMap<u64, u32>,
     /// What became of messages so far. What became of their bytes, whoever drives this counts.
@@ -99,8 +106,16 @@ impl<H, W, B: Clone> Messages<H, W, B> {
     /// Nothing has come, and nothing is held.
     #[must_use]
     pub fn new(policy: MessagePolicy) -> Self {
-        let (mailboxes, held) = (Mailboxes::default(), AllHeld::default());
-        Self { policy, mailboxes, held, not_mapped: BTreeMap::new(), counts: MessageCounts::default() }
+        Self {
+            policy,
+            mailboxes: Mailboxes::default(),
+            last_number: 0,
+            held: BTreeMap::new(),
+            shares: Shares::default(),
+            owed: BTreeMap::new(),
+            not_mapped: BTreeMap::new(),
+            counts: MessageCounts::default(),
+        }
     }
 
     /// Takes messages for a service from now on.
@@ -130,7 +145,8 @@ impl<H, W, B: Clone> Messages<H, W, B> {
     /// A message came. What it says of completion is apart: [`Messages::on_taken`].
     pub fn deliver(&mut self, from: &Arc<NodeRef>, datagram: Datagram) -> Delivered<H, W, B> {
         if let Some(number) = datagram.about {
-            return match self.held.answered(from.id, number, &self.policy) {
+            let anybody = bug!(self.policy, MessageBug::StrangersAnswer);
+            return match self.end_by(from.id, number, anybody, Until::is_question, Outcome::Answered) {
                 Some(ended) => Delivered::Answers(ended, datagram),
                 None => {
                     self.counts.late += 1;
@@ -152,7 +168,8 @@ impl<H, W, B: Clone> Messages<H, W, B> {
 
     /// A number that no message of this node has.
     pub const fn number(&mut self) -> u64 {
-        self.held.number()
+        self.last_number += 1;
+        self.last_number
     }
 
     /// Takes room for what a message holds for a partner, until its time. Its number comes back.
@@ -160,20 +177,41 @@ impl<H, W, B: Clone> Messages<H, W, B> {
     /// # Errors
     /// The limit that is reached, by its name; the waiter comes back.
     pub fn hold(&mut self, now: Time, terms: Terms, waiter: Option<W>) -> Result<u64, (&'static str, Option<W>)> {
-        self.held.hold(now, terms, waiter, &self.policy)
+        let Self { shares, policy, .. } = self;
+        let with = |bytes: u64| bytes.saturating_add(terms.bytes);
+        let limit = match () {
+            () if shares.all() >= policy.held_max => Some("held_max"),
+            () if with(shares.all_bytes()) > policy.held_bytes_max => Some("held_bytes_max"),
+            () if bug!(policy, MessageBug::OnePeerHoldsAll) => None,
+            () if shares.of(terms.to) >= policy.held_per_peer_max => Some("held_per_peer_max"),
+            () if with(shares.bytes_of(terms.to)) > policy.held_bytes_per_peer_max => Some("held_bytes_per_peer_max"),
+            () => None,
+        };
+        if let Some(limit) = limit {
+            return Err((limit, waiter));
+        }
+        shares.add_sized(terms.to, terms.bytes);
+        let until = now.after(terms.lasts_us.min(policy.held_time_max_us));
+        let number = self.number();
+        self.held.insert(number, Held { terms, until, held: None, waiter });
+        Ok(number)
     }
 
     /// What is to be let go of at the end. It comes back if that has come already.
     pub fn attach(&mut self, number: u64, held: H) -> Option<H> {
-        self.held.attach(number, held)
+        match self.held.get_mut(&number) {
+            Some(place) => place.held.replace(held),
+            None => Some(held),
+        }
     }
 
-    /// A partner has read the buffers of these messages, or will not.
+    /// A partner has read the buffers of these messages, or will not. What an answer is awaited for is held until that comes.
     pub fn on_taken(&mut self, from: NodeId, numbers: &[u64]) -> Vec<Ended<H, W>> {
         let mut ended = Vec::new();
         for number in numbers {
-            let carried = self.held.is_carried(*number);
-            let taken = self.held.taken(from, *number, &self.policy);
+            let anybody = bug!(self.policy, MessageBug::StrangersTake);
+            let carried = self.held.get(number).is_some_and(|held| matches!(held.terms.until, Until::Taken(_)));
+            let taken = self.end_by(from, *number, anybody, |until| !until.is_question(), Outcome::Taken);
             self.counts.carried += u64::from(carried && taken.is_some());
             ended.extend(taken);
         }
@@ -182,29 +220,38 @@ impl<H, W, B: Clone> Messages<H, W, B> {
 
     /// This node wants nothing of it any more.
     pub fn let_go(&mut self, number: u64) -> Option<Ended<H, W>> {
-        self.held.let_go(number)
+        self.end(number, Outcome::LetGo)
     }
 
     /// Time has passed.
     pub fn on_timeout(&mut self, now: Time) -> Vec<Ended<H, W>> {
-        self.held.on_timeout(now, &self.policy)
+        if bug!(self.policy, MessageBug::HeldForEver) {
+            return Vec::new();
+        }
+        self.end_all(|held| held.until <= now, Outcome::Late)
     }
 
     /// A link is gone: no answer comes by it, and what went beside it is lost. Long messages stay, since their partner may come back by another.
     pub fn on_link_lost(&mut self, link: u64) -> Vec<Ended<H, W>> {
         self.not_mapped.remove(&link);
-        self.held.on_link_lost(link)
+        self.end_all(|held| held.terms.until.link() == Some(link), Outcome::LinkLost)
     }
 
     /// This node has read a partner's long message, and says so with the next message that goes there. Too many of them are given back, to be told
     /// at once.
     pub fn owe(&mut self, to: NodeId, number: u64) -> Vec<u64> {
-        self.held.owe(to, number)
+        if self.owed.len() >= OWED_PEERS_MAX && !self.owed.contains_key(&to) {
+            return alloc::vec![number];
+        }
+        let owed = self.owed.entry(to).or_default();
+        owed.push(number);
+        if owed.len() < COMPLETIONS_MAX { Vec::new() } else { self.owed(to) }
     }
 
     /// What is to be said of completion in a message to this partner.
     pub fn owed(&mut self, to: NodeId) -> Vec<u64> {
-        self.held.owed(to)
+        // No look-up where nothing is owed, which is the rule.
+        if self.owed.is_empty() { Vec::new() } else { self.owed.remove(&to).unwrap_or_default() }
     }
 
     /// By which way an answer of so many bytes goes, from a service with this mailbox: counted.
@@ -233,7 +280,8 @@ impl<H, W, B: Clone> Messages<H, W, B> {
 
     /// A partner cannot map a message that was to go beside this link, and did not look at it: it goes by the link. Says so only who it is for, once.
     pub fn on_not_mapped(&mut self, from: NodeId, link: u64, number: u64) -> Option<Ended<H, W>> {
-        let ended = self.held.not_mapped(from, link, number, &self.policy)?;
+        let anybody = bug!(self.policy, MessageBug::StrangersSendBack);
+        let ended = self.end_by(from, number, anybody, |until| until == Until::Taken(link), Outcome::NotMapped)?;
         *self.not_mapped.entry(link).or_default() += 1;
         Some(ended)
     }
@@ -241,6 +289,32 @@ impl<H, W, B: Clone> Messages<H, W, B> {
     /// Messages that wait in mailboxes, messages that something is held for, and how many bytes that is.
     #[must_use]
     pub fn load(&self) -> (usize, usize, u64) {
-        (self.mailboxes.all_waiting(), self.held.count(), self.held.bytes())
+        (self.mailboxes.all_waiting(), self.shares.all(), self.shares.all_bytes())
+    }
+
+    /// A partner says what ends it, if that does. Nobody but who it is for can say so.
+    fn end_by(
+        &mut self,
+        from: NodeId,
+        number: u64,
+        anybody: bool,
+        ends: impl Fn(Until) -> bool,
+        outcome: Outcome,
+    ) -> Option<Ended<H, W>> {
+        let terms = self.held.get(&number)?.terms;
+        let his = terms.to == from || anybody;
+        if his && ends(terms.until) { self.end(number, outcome) } else { None }
+    }
+
+    fn end_all(&mut self, which: impl Fn(&Held<H, W>) -> bool, outcome: Outcome) -> Vec<Ended<H, W>> {
+        let over = self.held.iter().filter(|(_, held)| which(held)).map(|(number, _)| *number);
+        let over: Vec<u64> = over.collect();
+        over.into_iter().filter_map(|number| self.end(number, outcome)).collect()
+    }
+
+    fn end(&mut self, number: u64, outcome: Outcome) -> Option<Ended<H, W>> {
+        let Held { terms, held, waiter, .. } = self.held.remove(&number)?;
+        self.shares.remove_sized(terms.to, terms.bytes);
+        Some(Ended { held, waiter, outcome })
     }
 }

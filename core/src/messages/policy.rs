@@ -41,7 +41,7 @@ pub struct MessagePolicy {
     pub return_time_max_us: u64,
     /// A mistake on purpose.
     #[cfg(feature = "seeded-bugs")]
-    pub bug: Option<MessageBug>,
+    pub bug: Option<crate::bug::MessageBug>,
 }
 
 impl Default for MessagePolicy {
@@ -70,49 +70,3 @@ impl Default for MessagePolicy {
         }
     }
 }
-
-/// A mistake that the machine makes: the test of its tests.
-#[cfg(feature = "seeded-bugs")]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MessageBug {
-    /// A mailbox takes more than it has room for.
-    NoRoomNeeded,
-    /// Anybody may say that a long message has been read.
-    StrangersTake,
-    /// Anybody may answer.
-    StrangersAnswer,
-    /// What nobody reads is held beyond its time.
-    HeldForEver,
-    /// What one partner does not read is held at the cost of all others.
-    OnePeerHoldsAll,
-    /// Anybody may say that a call cannot be mapped.
-    StrangersSendBack,
-}
-
-#[cfg(feature = "seeded-bugs")]
-impl MessageBug {
-    /// All of them.
-    pub const ALL: [Self; 6] = [
-        Self::NoRoomNeeded,
-        Self::StrangersTake,
-        Self::StrangersAnswer,
-        Self::HeldForEver,
-        Self::OnePeerHoldsAll,
-        Self::StrangersSendBack,
-    ];
-}
-
-/// Whether the policy asks for this mistake; never in a build without the feature `seeded-bugs`.
-macro_rules! mistake {
-    ($policy:expr, $name:ident) => {{
-        #[cfg(feature = "seeded-bugs")]
-        let made = $policy.bug == Some(crate::messages::MessageBug::$name);
-        #[cfg(not(feature = "seeded-bugs"))]
-        let made = {
-            let _ = &$policy;
-            false
-        };
-        made
-    }};
-}
-pub(super) use mistake;

@@ -42,11 +42,7 @@ impl Node {
         let adaptive = plan.mode == Mode::Adaptive;
         let mode = if adaptive { self.origin.choose_mode(code) } else { plan.mode };
         self.chains.begin(&mut self.ground, by, chain, code, input, Plan { budget, mode, ..plan })?;
-        let Self { origin, ground, .. } = self;
-        origin.begin(ground.now, number, budget.time_left_us(), &ground.me, &ground.policy);
-        if adaptive {
-            origin.set_trial(ground.now, number, code, mode);
-        }
+        self.origin.begin(&self.ground, chain, budget.time_left_us(), adaptive.then_some((code, mode)));
         Ok(chain)
     }
 
@@ -61,7 +57,7 @@ impl Node {
             if let Some(key) = node.chains.last_step(&node.ground, chain) {
                 node.origin.heard_at(&key, &node.ground.me);
             }
-            if node.origin.cancel(&mut node.ground.out, chain) {
+            if node.origin.cancel(&mut node.ground, chain) {
                 let me = node.ground.me.id;
                 node.chains.stop(&mut node.ground, me, chain, hosts);
             }

@@ -30,7 +30,7 @@ impl Node {
             Err(why) => self.calls.answer(&mut self.ground, request, Err(why.outcome_unknown())),
             Ok(chain) => {
                 let heard_as = request.key.clone().filter(|_| sub.hears);
-                self.origin.detach(chain.number, heard_as, lines_brought_max(&self.ground.policy));
+                self.origin.detach(chain, heard_as, lines_brought_max(&self.ground.policy));
                 self.calls.detach(&mut self.ground, chain, request, sub);
             }
         }

@@ -30,7 +30,7 @@ impl Node {
                 let kept = if to == 0 {
                     // What is passed on by the node of the entry has no host of its own to name.
                     origin.heard_at(&key, from);
-                    origin.on_partial(ground.now, &mut ground.out, &key, number, value, room, &ground.policy)
+                    origin.on_partial(ground, &key, number, value, room)
                 } else {
                     ground.listeners.on_partial(&mut ground.out, &key, to, number, value, room, &ground.policy)
                 };
@@ -57,7 +57,7 @@ impl Node {
                 self.beat(from, &key, host, &open);
             }
             Message::Console(key, first, lines) => {
-                origin.on_console(&mut ground.out, &key, first, lines, &ground.policy);
+                origin.on_console(ground, &key, first, lines);
             }
             Message::Locate { key, origin, entry } => chains.locate(ground, from.id, &key, (origin, entry)),
             // To a node that cannot be dialled it may be passed on by another.
@@ -141,7 +141,7 @@ impl Node {
         let (chain, hosts) = (key.chain, origin.hosts(key.chain));
         let awaited = origin.awaits(chain);
         let cut = end.cut && awaited;
-        origin.on_end(ground.now, &mut ground.out, end, &ground.policy);
+        origin.on_end(ground, end);
         // Of a chain that went on here as well, after it was told that another had been lost.
         let mine = chain.origin == ground.me.id;
         let runs = |record: &StepRecord| matches!(record, StepRecord::Running { .. });
@@ -157,7 +157,7 @@ impl Node {
     /// A sign of life. Whoever was to stop a chain of this node that has ended did not get there: it is stopped now.
     fn beat(&mut self, from: &Arc<NodeRef>, key: &StepKey, host: NodeRef, open: &[catena_wire::Branch]) {
         let Self { origin, sets, ground, .. } = self;
-        if sets.awaits(ground, key.chain) {
+        if sets.awaits(key.chain) {
             return sets.on_beat(ground, from, key, host);
         }
         let (chain, me) = (key.chain, ground.me.id);
@@ -165,7 +165,7 @@ impl Node {
         if stray {
             ground.out.send(from, Message::Cancel(chain), Receipt::None, Urgency::Now);
         }
-        origin.on_heartbeat(ground.now, key, host, open, &ground.policy);
+        origin.on_heartbeat(ground, key, host, open);
     }
 
     /// For a node that cannot be dialled, from one that has no link to it. Only answers of chains to their origin are passed on:

@@ -43,7 +43,7 @@ impl Node {
     pub fn new(me: NodeRef, policy: Policy, epoch_us: u64) -> Self {
         let me = Arc::new(me);
         Self {
-            origin: Origin::new(me.id),
+            origin: Origin::default(),
             ground: Ground::new(me, policy, epoch_us),
             chains: Chains::default(),
             calls: Calls::default(),

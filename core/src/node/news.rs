@@ -70,12 +70,12 @@ impl Node {
     pub fn on_resolved(&mut self, now: Time, lookup: LookupId, place: Result<Instance, Exception>) {
         self.at(now, |node| {
             let Ground { directory, policy, .. } = &mut node.ground;
-            let Some(Lookup { service, avoid, waiters, .. }) = directory.lookups.answered(lookup) else { return };
+            let Some(Lookup { question, waiters }) = directory.lookups.answered(lookup) else { return };
             match &place {
-                Ok(place) => directory.names.learn(&service, place.clone(), policy),
+                Ok(place) => directory.names.learn(&question.service, place.clone(), policy),
                 // That nobody else serves it does not say that nobody does.
-                Err(why) if avoid.is_empty() && why.name == names::UNKNOWN_SERVICE => {
-                    directory.names.absent(now, &service, why.clone(), policy)
+                Err(why) if question.avoid.is_empty() && why.name == names::UNKNOWN_SERVICE => {
+                    directory.names.absent(now, &question.service, why.clone(), policy)
                 }
                 Err(_) => {}
             }
@@ -232,7 +232,7 @@ impl Node {
     pub fn on_timeout(&mut self, now: Time) {
         self.at(now, |node| {
             let Self { origin, chains, calls, sets, rights, ground, .. } = node;
-            let overdue = origin.on_timeout(now, &mut ground.out, &ground.policy);
+            let overdue = origin.on_timeout(ground);
             // Ahead of the hops that go out again: what is known of the first time is asked for.
             overdue.sought.into_iter().for_each(|chain| chains.seek(ground, chain));
             overdue.silent.into_iter().for_each(|chain| chains.retransmit(ground, chain));

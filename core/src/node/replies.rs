@@ -51,13 +51,13 @@ impl Node {
         let max = policy.chains_started_max;
         self.ground.check_share("calls with many answers", request.by, own, all, max)?;
         let call = ChainId { origin: me.id, number };
-        if self.sets.awaits(&self.ground, call) || self.origin.awaits(call) {
+        if self.sets.awaits(call) || self.origin.awaits(call) {
             return Err(taken(call));
         }
         let window = Window { replies: policy.reply_window, bytes: policy.reply_window_bytes };
         let right = Right::root(call, (**me).clone(), window);
         let target = [request.service.as_str(), "/", &request.function].concat();
-        self.sets.begin(&self.ground, (number, request.by), reader, target, request.budget.time_left_us(), window);
+        self.sets.begin(&self.ground, (call, request.by), reader, target, request.budget.time_left_us(), window);
         let reply_to = ReplyTo::Delegator(right.key.clone());
         self.calls.dispatch(&mut self.ground, Request { reply_to, right: Some(Box::new(right)), ..request });
         Ok(())

@@ -4,63 +4,53 @@ use alloc::vec::Vec;
 use catena_wire::{Branch, ChainId, LogLine, StepKey, Value};
 
 use super::{Detached, Origin, Started};
-use crate::{Action, Policy, Replied, Time, chain::extend, collections::Taken, outbox::Outbox};
+use crate::{Action, Replied, chain::extend, collections::Taken, ground::Ground, outbox::Outbox};
 
 impl Origin {
     /// An intermediate answer has come, for which there may be `room`. False if it has to come again: there is none.
-    #[allow(clippy::too_many_arguments, reason = "what an answer consists of")]
     pub(crate) fn on_partial(
         &mut self,
-        now: Time,
-        out: &mut Outbox,
+        ground: &mut Ground,
         key: &StepKey,
         number: u32,
         value: Value,
         room: Option<usize>,
-        policy: &Policy,
     ) -> bool {
-        let Some(started) = self.seen(now, key, None, None, policy) else { return true };
-        let again = bug!(policy, AnswerTwice).then(|| value.clone());
+        let Some(started) = self.seen(ground, key, None, None) else { return true };
+        let again = bug!(ground.policy, AnswerTwice).then(|| value.clone());
         let bytes = value.len_bytes();
-        let taken = started.answers.take(&key.branch, number, value, room, policy);
+        let taken = started.answers.take(&key.branch, number, value, room, &ground.policy);
         if taken == Taken::Kept {
             self.bytes += bytes;
         }
         if let (Taken::Repeat, Some(value)) = (taken, again) {
-            out.ask(Action::Reply(key.chain, Replied::Partial(value)));
+            ground.out.ask(Action::Reply(key.chain, Replied::Partial(value)));
         }
-        self.deliver(out, key.chain, &key.branch, policy);
-        taken != Taken::NoRoom || bug!(policy, EarlyAnswerDropped)
+        self.deliver(ground, key.chain, &key.branch);
+        taken != Taken::NoRoom || bug!(ground.policy, EarlyAnswerDropped)
     }
 
-    pub(crate) fn on_console(
-        &mut self,
-        out: &mut Outbox,
-        key: &StepKey,
-        first: u32,
-        lines: Vec<LogLine>,
-        policy: &Policy,
-    ) {
-        let Some(started) = self.started(key.chain) else { return };
-        let lines = match bug!(policy, LineTwice) {
+    pub(crate) fn on_console(&mut self, ground: &mut Ground, key: &StepKey, first: u32, lines: Vec<LogLine>) {
+        let Some(started) = self.chains.get_mut(&key.chain) else { return };
+        let lines = match bug!(ground.policy, LineTwice) {
             true => lines,
-            false => started.console.take(&key.branch, first, lines, policy.console_lines_max),
+            false => started.console.take(&key.branch, first, lines, ground.policy.console_lines_max),
         };
-        show(out, key.chain, started, lines);
+        show(&mut ground.out, key.chain, started, lines);
     }
 
     /// Hands out what is next in order; the end when everything it counts has been handed out.
-    pub(super) fn deliver(&mut self, out: &mut Outbox, chain: ChainId, branch: &Branch, policy: &Policy) {
-        let Some(started) = self.chains.get_mut(&chain.number) else { return };
+    pub(super) fn deliver(&mut self, ground: &mut Ground, chain: ChainId, branch: &Branch) {
+        let Some(started) = self.chains.get_mut(&chain) else { return };
         while let Some(value) = started.answers.pop(branch) {
             self.bytes -= value.len_bytes();
             match started.detached.as_deref() {
-                Some(Detached { heard_as: Some(at), .. }) => out.ask(Action::Heard(at.clone(), value)),
+                Some(Detached { heard_as: Some(at), .. }) => ground.out.ask(Action::Heard(at.clone(), value)),
                 Some(_) => {}
-                None => out.ask(Action::Reply(chain, Replied::Partial(value))),
+                None => ground.out.ask(Action::Reply(chain, Replied::Partial(value))),
             }
         }
-        self.end_if_complete(out, chain, branch, policy);
+        self.end_if_complete(ground, chain, branch);
     }
 }
 

@@ -4,7 +4,7 @@ use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
 use catena_wire::{Branch, ChainId, End, Exception, Fault, NodeRef, Outcome, StepKey, Whereabouts, names};
 
 use super::{Detached, EndedDetached, Origin, Started, answers::show, bytes_of, found::Found, liveness::Silence};
-use crate::{Action, Policy, Replied, Time, outbox::Outbox};
+use crate::{Action, Policy, Replied, ground::Ground};
 
 /// Chains whose time has come.
 #[derive(Debug, Default)]
@@ -25,38 +25,38 @@ impl Started {
 
 impl Origin {
     /// Ends it as cancelled. False if it has ended before.
-    pub(crate) fn cancel(&mut self, out: &mut Outbox, chain: ChainId) -> bool {
-        let Some(started) = self.started(chain) else { return false };
+    pub(crate) fn cancel(&mut self, ground: &mut Ground, chain: ChainId) -> bool {
+        let Some(started) = self.chains.get(&chain) else { return false };
         let (step, host) = started.liveness.last();
         let message = format!(
             "the chain was cancelled; last heard of at step {step} on {host}; whether that step took effect is unknown"
         );
         let why = Exception::new(names::CANCELLED, Fault::Caller, message).outcome_unknown();
-        self.give_up(out, chain, why);
+        self.give_up(ground, chain, why);
         true
     }
 
     /// What a node knows of a step of a chain that is being looked for.
     pub(crate) fn on_located(&mut self, key: &StepKey, host: &str, whereabouts: Whereabouts) {
-        let Some(started) = self.started(key.chain) else { return };
+        let Some(started) = self.chains.get_mut(&key.chain) else { return };
         if started.found.as_ref().is_none_or(|found| found.step <= key.step) {
             started.found = Some(Box::new(Found { step: key.step, by: host.into(), whereabouts }));
         }
     }
 
-    pub(crate) fn on_end(&mut self, now: Time, out: &mut Outbox, end: End, policy: &Policy) {
+    pub(crate) fn on_end(&mut self, ground: &mut Ground, end: End) {
         let (chain, branch) = (end.key.chain, end.key.branch.clone());
         // A branch ends at its merge host, not here, unless the whole chain ends with it.
         if !branch.is_root() && !end.cut {
             return;
         }
-        if bug!(policy, EndTwice) && !self.chains.contains_key(&chain.number) {
+        if bug!(ground.policy, EndTwice) && !self.chains.contains_key(&chain) {
             let (outcome, path) = (end.outcome.clone(), end.path.clone());
             let end = Replied::End { outcome, last_step: end.key.step, path, trace: Vec::new(), recording: None };
-            out.ask(Action::Reply(chain, end));
+            ground.out.ask(Action::Reply(chain, end));
         }
-        let Some(started) = self.seen(now, &end.key, None, None, policy) else { return };
-        let end = match bug!(policy, EndTooEarly) {
+        let Some(started) = self.seen(ground, &end.key, None, None) else { return };
+        let end = match bug!(ground.policy, EndTooEarly) {
             true => End { emitted: 0, merged: Vec::new(), ..end },
             false => end,
         };
@@ -69,29 +69,29 @@ impl Origin {
             let before = started.end.replace(Box::new(end)).as_deref().map_or(0, bytes_of);
             self.bytes = self.bytes - before + bytes;
         }
-        self.deliver(out, chain, &branch, policy);
+        self.deliver(ground, chain, &branch);
     }
 
     /// The end has come, and everything that it counts has been handed out.
-    pub(super) fn end_if_complete(&mut self, out: &mut Outbox, chain: ChainId, branch: &Branch, policy: &Policy) {
-        let Some(started) = self.chains.get_mut(&chain.number).filter(|started| started.is_complete()) else { return };
+    pub(super) fn end_if_complete(&mut self, ground: &mut Ground, chain: ChainId, branch: &Branch) {
+        let Some(started) = self.chains.get_mut(&chain).filter(|started| started.is_complete()) else { return };
         let Some(end) = started.end.take() else { return };
         self.bytes -= bytes_of(&end);
-        let rest = started.console.take(branch, 0, end.console, policy.console_lines_max);
-        show(out, chain, started, rest);
+        let rest = started.console.take(branch, 0, end.console, ground.policy.console_lines_max);
+        show(&mut ground.out, chain, started, rest);
         let (hops_left, last_step) = (end.hops_left, end.key.step);
         let End { outcome, path, trace, recording, .. } = *end;
         let trace = trace.unwrap_or_default();
-        self.finish(out, chain, Replied::End { outcome, last_step, path, trace, recording }, hops_left);
+        self.finish(ground, chain, Replied::End { outcome, last_step, path, trace, recording }, hops_left);
     }
 
-    fn finish(&mut self, out: &mut Outbox, chain: ChainId, end: Replied, hops_left: u32) {
-        let Some(started) = self.chains.get_mut(&chain.number) else { return };
+    fn finish(&mut self, ground: &mut Ground, chain: ChainId, end: Replied, hops_left: u32) {
+        let Some(started) = self.chains.get_mut(&chain) else { return };
         let rest = started.console.flush();
-        show(out, chain, started, rest);
-        let (detached, trial) = (started.detached.take(), started.trial);
-        if let Replied::End { outcome, .. } = &end {
-            self.learn(trial, outcome);
+        show(&mut ground.out, chain, started, rest);
+        let detached = started.detached.take();
+        if let (Replied::End { outcome, .. }, Some(trial)) = (&end, started.trial) {
+            self.trials.learn(trial, outcome);
         }
         self.forget(chain);
         match (end, detached) {
@@ -99,12 +99,12 @@ impl Origin {
                 let Detached { console, heard_as, .. } = *detached;
                 self.ended.push_back(EndedDetached { chain, outcome, hops_left, console, heard_as });
             }
-            (end, _) => out.ask(Action::Reply(chain, end)),
+            (end, _) => ground.out.ask(Action::Reply(chain, end)),
         }
     }
 
-    fn give_up(&mut self, out: &mut Outbox, chain: ChainId, why: Exception) {
-        let Some(started) = self.chains.get(&chain.number) else { return };
+    fn give_up(&mut self, ground: &mut Ground, chain: ChainId, why: Exception) {
+        let Some(started) = self.chains.get(&chain) else { return };
         let found = started.found.as_ref().filter(|_| why.name == names::CHAIN_LOST);
         let (last_step, last_host) = started.liveness.last();
         let (step, path) = match found {
@@ -115,21 +115,20 @@ impl Origin {
         let (step, path) = (why.step, why.path.clone());
         let outcome = Outcome::Threw(why);
         let end = Replied::End { outcome, last_step: step, path, trace: Vec::new(), recording: None };
-        self.finish(out, chain, end, 0);
+        self.finish(ground, chain, end, 0);
     }
 
     /// Ends what is out of time, or of which a branch was silent for too often.
-    pub(crate) fn on_timeout(&mut self, now: Time, out: &mut Outbox, policy: &Policy) -> Overdue {
-        let mut overdue = Overdue::default();
-        while let Some(number) = self.timers.take_due(now) {
-            let Some(started) = self.chains.get_mut(&number) else { continue };
-            let chain = ChainId { origin: self.me, number };
+    pub(crate) fn on_timeout(&mut self, ground: &mut Ground) -> Overdue {
+        let (now, mut overdue) = (ground.now, Overdue::default());
+        while let Some(chain) = self.timers.take_due(now) {
+            let Some(started) = self.chains.get_mut(&chain) else { continue };
             let hosts = started.liveness.hosts();
             let in_time = started.deadline > now;
-            let silence = if in_time { started.liveness.silence(now, policy) } else { None };
+            let silence = if in_time { started.liveness.silence(now, &ground.policy) } else { None };
             let why = match silence {
                 Some(Silence::Lost { retransmissions, step, host }) => {
-                    lost(started, policy, retransmissions, step, &host)
+                    lost(started, &ground.policy, retransmissions, step, &host)
                 }
                 None if !in_time => late(started),
                 again => {
@@ -138,12 +137,12 @@ impl Origin {
                         overdue.silent.push(chain);
                         overdue.sought.extend(last.then_some(chain));
                     }
-                    self.timers.set(number, started.wakes_at());
+                    self.timers.set(chain, started.wakes_at());
                     continue;
                 }
             };
             overdue.lost.push((chain, hosts));
-            self.give_up(out, chain, why);
+            self.give_up(ground, chain, why);
         }
         overdue
     }

@@ -13,11 +13,12 @@ use alloc::{
     sync::Arc,
     vec::Vec,
 };
-use catena_wire::{Branch, ChainId, End, Hash, LogLine, Mode, NodeId, NodeRef, Outcome, StepKey};
+use catena_wire::{Branch, ChainId, End, Hash, LogLine, Mode, NodeRef, Outcome, StepKey};
 
 use crate::{
-    Policy, Time,
+    Time,
     collections::{Tally, Timers},
+    ground::Ground,
 };
 use found::Found;
 use liveness::Liveness;
@@ -73,13 +74,10 @@ impl Started {
     }
 }
 
-/// Chains begun here and not yet ended.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Origin {
-    me: NodeId,
-    chains: BTreeMap<u128, Started>,
-    timers: Timers<u128>,
-    /// Detached chains that have ended.
+    chains: BTreeMap<ChainId, Started>,
+    timers: Timers<ChainId>,
     ended: VecDeque<EndedDetached>,
     trials: Trials,
     /// Bytes of answers and ends that wait for answers before them.
@@ -87,17 +85,6 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    pub(crate) fn new(me: NodeId) -> Self {
-        Self {
-            me,
-            chains: BTreeMap::new(),
-            timers: Timers::default(),
-            ended: VecDeque::new(),
-            trials: Trials::default(),
-            bytes: 0,
-        }
-    }
-
     /// Bytes of what has come and waits for answers before it.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
@@ -116,38 +103,29 @@ impl Origin {
         self.trials.choose(code)
     }
 
-    pub(crate) fn begin(&mut self, now: Time, number: u128, time_us: u64, host: &Arc<NodeRef>, policy: &Policy) {
+    /// `trial`: how long this function takes in this mode is of interest.
+    pub(crate) fn begin(&mut self, ground: &Ground, chain: ChainId, time_us: u64, trial: Option<(Hash, Mode)>) {
+        let Ground { now, policy, me, .. } = ground;
         let started = Started {
             deadline: now.after(time_us),
-            liveness: Liveness::new(now.after(policy.heartbeat_timeout_us), host),
+            liveness: Liveness::new(now.after(policy.heartbeat_timeout_us), me),
             answers: Tally::default(),
             console: console::Console::default(),
             found: None,
             end: None,
             detached: None,
-            trial: None,
+            trial: trial.map(|(code, arm)| Trial { code, arm, began: *now, last: *now }),
         };
-        self.set_timer(number, started.wakes_at(), policy);
-        self.chains.insert(number, started);
-    }
-
-    fn set_timer(&mut self, number: u128, at: Time, policy: &Policy) {
         if !bug!(policy, OriginWaitsForEver) {
-            self.timers.set(number, at);
+            self.timers.set(chain, started.wakes_at());
         }
-    }
-
-    /// How long it takes, in this mode, is of interest.
-    pub(crate) fn set_trial(&mut self, now: Time, number: u128, code: Hash, arm: Mode) {
-        if let Some(started) = self.chains.get_mut(&number) {
-            started.trial = Some(Trial { code, arm, began: now, last: now });
-        }
+        self.chains.insert(chain, started);
     }
 
     /// A service of this node waits for its end, and its caller for so many lines; its answers, if they are wanted, are
     /// told under this name.
-    pub(crate) fn detach(&mut self, number: u128, heard_as: Option<StepKey>, lines_max: usize) {
-        if let Some(started) = self.chains.get_mut(&number) {
+    pub(crate) fn detach(&mut self, chain: ChainId, heard_as: Option<StepKey>, lines_max: usize) {
+        if let Some(started) = self.chains.get_mut(&chain) {
             started.detached = Some(Box::new(Detached { heard_as, console: Vec::new(), lines_max }));
         }
     }
@@ -158,71 +136,54 @@ impl Origin {
 
     /// The holder of the reply set has gone: whatever still comes is dropped. False if there was nothing to forget.
     pub(crate) fn forget(&mut self, chain: ChainId) -> bool {
-        if chain.origin != self.me {
-            return false;
-        }
-        self.timers.clear(chain.number);
-        let started = self.chains.remove(&chain.number);
+        self.timers.clear(&chain);
+        let started = self.chains.remove(&chain);
         self.bytes -= started.as_ref().map_or(0, Started::bytes);
         started.is_some()
     }
 
-    /// Whether it has not ended.
     pub(crate) fn awaits(&self, chain: ChainId) -> bool {
-        chain.origin == self.me && self.chains.contains_key(&chain.number)
+        self.chains.contains_key(&chain)
     }
 
     /// The nodes from which signs of life of its branches came last.
     pub(crate) fn hosts(&self, chain: ChainId) -> Vec<Arc<NodeRef>> {
-        let started = self.chains.get(&chain.number).filter(|_| chain.origin == self.me);
-        started.map(|started| started.liveness.hosts()).unwrap_or_default()
+        self.chains.get(&chain).map(|started| started.liveness.hosts()).unwrap_or_default()
     }
 
-    pub(crate) fn on_heartbeat(&mut self, now: Time, key: &StepKey, host: NodeRef, open: &[Branch], policy: &Policy) {
-        self.seen(now, key, Some(&Arc::new(host)), Some(open), policy);
+    pub(crate) fn on_heartbeat(&mut self, ground: &Ground, key: &StepKey, host: NodeRef, open: &[Branch]) {
+        self.seen(ground, key, Some(&Arc::new(host)), Some(open));
     }
 
     /// The chain was last heard of at this step, at this node.
     pub(crate) fn heard_at(&mut self, key: &StepKey, node: &Arc<NodeRef>) {
-        if let Some(started) = self.started(key.chain) {
+        if let Some(started) = self.chains.get_mut(&key.chain) {
             started.liveness.heard_at(key, node);
         }
-    }
-
-    /// A chain that was begun here and has not ended.
-    fn started(&mut self, chain: ChainId) -> Option<&mut Started> {
-        self.chains.get_mut(&chain.number).filter(|_| chain.origin == self.me)
     }
 
     /// A sign of life of a branch; `open` are the branches that it has split into and waits for, if it says so.
     fn seen(
         &mut self,
-        now: Time,
+        ground: &Ground,
         key: &StepKey,
         host: Option<&Arc<NodeRef>>,
         open: Option<&[Branch]>,
-        policy: &Policy,
     ) -> Option<&mut Started> {
-        let number = key.chain.number;
-        let started = self.started(key.chain)?;
+        let Ground { now, policy, .. } = ground;
+        let started = self.chains.get_mut(&key.chain)?;
         let silent_at = now.after(policy.heartbeat_timeout_us);
         started.liveness.seen(key, host, open, silent_at);
         if bug!(policy, BusyBranchSpeaks) {
             started.liveness.all_seen(silent_at);
         }
         if let Some(trial) = &mut started.trial {
-            trial.last = now;
+            trial.last = *now;
         }
-        let at = started.wakes_at();
-        self.set_timer(number, at, policy);
-        self.chains.get_mut(&number)
-    }
-
-    /// What adaptive chains learn from one that has ended.
-    fn learn(&mut self, trial: Option<Trial>, outcome: &Outcome) {
-        if let Some(trial) = trial {
-            self.trials.learn(trial, outcome);
+        if !bug!(policy, OriginWaitsForEver) {
+            self.timers.set(key.chain, started.wakes_at());
         }
+        Some(started)
     }
 }
 

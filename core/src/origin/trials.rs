@@ -147,7 +147,6 @@ pub(crate) struct Trials {
 }
 
 impl Trials {
-    /// The mode for the next run of this function.
     pub(crate) fn choose(&mut self, code: Hash) -> Mode {
         self.make_room(code);
         self.uses += 1;

@@ -22,25 +22,22 @@ impl Set {
         let delivered = self.tally.delivered(branch);
         let Some(known) = self.rights.get_mut(branch) else { return };
         known.late = true;
-        if !self.missing.contains_key(branch) {
-            let why = known.kept(delivered);
-            self.note_missing(branch, why);
+        if known.missing.is_none() {
+            known.missing = Some(known.kept(delivered));
         }
     }
 
     /// Why the set has failed; `None` if it is complete, or ended in time, as far as it has ended by itself.
     pub(super) fn failure(&self, now: Time) -> Option<Exception> {
-        if self.missing.is_empty() && self.tally.is_complete() {
+        if self.tally.is_complete() && self.rights.values().all(|known| known.missing.is_none()) {
             return None;
         }
         if self.deadline <= now || self.rights.values().any(|known| known.late) {
             return Some(self.out_of_time());
         }
         // The call itself was lost with its first holder: the connection broke. What a function throws because its own connection broke ends this set in time.
-        let root = Branch::root();
-        let is_lost = self.rights.get(&root).is_some_and(|known| known.lost);
-        let missing = self.missing.get(&root).filter(|missing| is_lost && missing.why.fault == Fault::Network);
-        missing.map(|missing| missing.why.clone())
+        let root = self.rights.get(&Branch::root()).filter(|known| known.lost)?;
+        root.missing.clone().filter(|why| why.fault == Fault::Network)
     }
 
     fn out_of_time(&self) -> Exception {

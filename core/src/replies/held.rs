@@ -63,7 +63,6 @@ pub(super) struct Child {
 /// A right that is here.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
-    pub(super) number: u64,
     pub(super) right: Right,
     /// The peer for which it is held, or this node.
     pub(super) by: NodeId,
@@ -191,15 +190,11 @@ pub(super) fn is_from_caller(right: &Right, from: NodeId) -> bool {
 pub(super) fn beat(ground: &mut Ground, right: &Right) {
     let key = right.key.clone();
     let beat = Message::Heartbeat(key.clone(), (*ground.me).clone(), Vec::new());
-    send_to_caller(ground, right, beat, Receipt::Beat(key));
-}
-
-pub(super) fn send_to_caller(ground: &mut Ground, right: &Right, message: Message, receipt: Receipt) {
     if right.caller.id == ground.me.id {
-        return ground.out.tell(Event::Message(message));
+        return ground.out.tell(Event::Message(beat));
     }
     let via = ground.way_to(&right.caller, right.entry.as_ref());
-    ground.out.send_encoded(Arc::new(right.caller.clone()), message.encode(), receipt, via);
+    ground.out.send_encoded(Arc::new(right.caller.clone()), beat.encode(), Receipt::Beat(key), via);
 }
 
 pub(super) fn send_replies(ground: &mut Ground, right: &Right, until: Time, first: u32, values: Vec<Value>) {
@@ -214,7 +209,6 @@ pub(super) fn send_end(ground: &mut Ground, right: &Right, until: Time, end: Rig
     send_kept(ground, right, until, (key, Part::End), 0, Message::RightEnd(Box::new(end)));
 }
 
-/// Kept until it has arrived.
 fn send_kept(
     ground: &mut Ground,
     right: &Right,

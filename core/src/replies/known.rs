@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// A right that the caller knows of.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Known {
     /// `service/function`; empty if only its messages are known.
     pub(super) target: String,
@@ -27,6 +27,8 @@ pub(super) struct Known {
     /// When it will have been silent for too long.
     pub(super) silent_at: Time,
     pub(super) ended: bool,
+    /// Why replies are missing, if any are.
+    pub(super) missing: Option<Exception>,
     /// It was given up: should it be heard of again, it is not.
     pub(super) lost: bool,
     /// It ended, or is ended, only because time ran out.
@@ -39,7 +41,6 @@ pub(super) struct Known {
     pub(super) untold_bytes: usize,
 }
 
-/// Who reads what comes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reader {
     /// A user of this node.
@@ -58,15 +59,12 @@ pub(super) struct Set {
     pub(super) window: Window,
     pub(super) tally: Tally,
     pub(super) rights: BTreeMap<Branch, Known>,
-    pub(super) missing: BTreeMap<Branch, Missing>,
     /// Replies that have been handed out and not read, in that order.
     pub(super) unread: VecDeque<Run>,
     pub(super) unread_replies: usize,
     pub(super) unread_bytes: usize,
     /// When holders are told what they have not been told.
     pub(super) tell_at: Option<Time>,
-    /// When its timer is due: never later than anything that it has to do.
-    pub(super) wakes_at: Time,
 }
 
 /// Replies under one right, one after the other.
@@ -78,7 +76,6 @@ pub(super) struct Run {
 }
 
 impl Set {
-    /// What is handed out now.
     pub(super) fn hand_out(&mut self, branch: &Branch, values: &[Value]) {
         let bytes: VecDeque<usize> = values.iter().map(Value::len_bytes).collect();
         self.unread_replies += bytes.len();
@@ -136,10 +133,7 @@ impl Set {
             return false;
         }
         let known = self.rights.entry(child.clone());
-        let known = known.or_insert_with(|| Known::new(String::new(), None, silent_at));
-        if let Some(missing) = self.missing.get_mut(child) {
-            missing.target.clone_from(&target);
-        }
+        let known = known.or_insert_with(|| Known { silent_at, ..Known::default() });
         known.target = target;
         match fate {
             Fate::Taken(node) => {
@@ -147,8 +141,7 @@ impl Set {
                 self.tally.await_end(child);
             }
             Fate::Failed(why) if known.way.is_none() => {
-                known.lost = true;
-                self.note_missing(child, why);
+                (known.lost, known.missing) = (true, Some(why));
             }
             // It was heard of: so somebody has it.
             Fate::Failed(_) => {}
@@ -161,19 +154,20 @@ impl Set {
         self.rights.contains_key(branch) || (self.rights.len() < BRANCHES_MAX && self.tally.has_room(branch))
     }
 
-    pub(super) fn note_missing(&mut self, branch: &Branch, why: Exception) {
-        let Some(known) = self.rights.get(branch) else { return };
-        let node = known.holder.as_ref().map(|node| node.name.clone());
-        let missing = Missing { branch: branch.clone(), target: known.target.clone(), node, why };
-        self.missing.insert(branch.clone(), missing);
+    /// All that is missing.
+    pub(super) fn missing(&self) -> Vec<Missing> {
+        let missing = self.rights.iter().filter_map(|(branch, known)| {
+            let node = known.holder.as_ref().map(|node| node.name.clone());
+            Some(Missing { branch: branch.clone(), target: known.target.clone(), node, why: known.missing.clone()? })
+        });
+        missing.collect()
     }
 
     /// Nothing more is awaited of it, and its replies are missing.
     pub(super) fn lose(&mut self, branch: &Branch, why: Exception) {
         // That it threw says more.
-        if !self.missing.contains_key(branch) {
-            self.rights.entry(branch.clone()).and_modify(|known| known.lost = true);
-            self.note_missing(branch, why);
+        if let Some(known) = self.rights.get_mut(branch).filter(|known| known.missing.is_none()) {
+            (known.lost, known.missing) = (true, Some(why));
         }
         self.tally.give_up(branch);
     }
@@ -229,21 +223,6 @@ impl Reader {
 }
 
 impl Known {
-    pub(super) const fn new(target: String, holder: Option<Arc<NodeRef>>, silent_at: Time) -> Self {
-        Self {
-            target,
-            holder,
-            way: None,
-            silent_at,
-            ended: false,
-            lost: false,
-            late: false,
-            read: 0,
-            told: (0, 0),
-            untold_bytes: 0,
-        }
-    }
-
     pub(super) fn tell(&mut self, ground: &mut Ground, tally: &Tally, key: &StepKey, urgency: Urgency) {
         let Some(way) = &self.way else { return };
         let (arrived, read) = (tally.delivered(&key.branch), self.read);

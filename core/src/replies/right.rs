@@ -30,19 +30,15 @@ struct Ended {
     late: bool,
 }
 
-/// Rights to reply that are here.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rights {
-    next: u64,
+    /// By call, and so by caller.
     held: BTreeMap<StepKey, Held>,
-    numbers: BTreeMap<u64, StepKey>,
-    /// Those whose replies go to each caller.
-    of_caller: BTreeSet<(NodeId, u64)>,
     /// For whom they are held.
     shares: Shares,
     /// Bytes of replies that wait to be sent.
     bytes: usize,
-    timers: Timers<u64>,
+    timers: Timers<StepKey>,
     /// Whose replies wait for those that follow them quickly.
     bursts: BTreeSet<StepKey>,
     ended: Expiring<StepKey, Ended>,
@@ -53,7 +49,6 @@ impl Rights {
         self.held.len()
     }
 
-    /// Bytes of replies that wait to be sent.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -79,7 +74,6 @@ impl Rights {
         }
         let (own, all) = (self.shares.of(request.by), self.held.len());
         ground.check_share("rights to reply", request.by, own, all, ground.policy.rights_max)?;
-        self.next += 1;
         let from = match &request.reply_to {
             ReplyTo::Peer { to, .. } => to.id,
             _ => ground.me.id,
@@ -87,7 +81,6 @@ impl Rights {
         let budget = request.budget_now(ground.now);
         let beat_at = ground.now.after(ground.policy.heartbeat_interval_us.max(1));
         let held = Held {
-            number: self.next,
             right,
             by: request.by,
             from,
@@ -115,9 +108,7 @@ impl Rights {
             // Its caller may not know of it yet.
             beat(ground, &held.right);
         }
-        self.timers.set(self.next, held.next());
-        self.numbers.insert(self.next, key.clone());
-        self.of_caller.insert((held.right.caller.id, self.next));
+        self.timers.set(key.clone(), held.next());
         self.shares.add(held.by);
         self.held.insert(key, held);
         Ok(())
@@ -145,7 +136,7 @@ impl Rights {
         let first = held.flush_at.is_none();
         if first {
             held.flush_at = Some(held.next_at);
-            self.timers.set(held.number, held.next());
+            self.timers.set(key.clone(), held.next());
             if held.gather.is_none() {
                 self.bursts.insert(key.clone());
             }
@@ -306,8 +297,7 @@ impl Rights {
             ground.out.tell(Event::Abandoned(Owner::Right(key.clone())));
             ground.out.ask(Action::RightChanged(key));
         }
-        let root = StepKey { chain: call, branch: Branch::root(), step: 0 };
-        let gone = self.ended.from(&root).take_while(|(key, _)| key.chain == call);
+        let gone = self.ended.from(first_of(call)).take_while(|(key, _)| key.chain == call);
         let gone = gone.filter(|(_, ended)| is_from_caller(&ended.right, from));
         next.extend(gone.flat_map(|(_, ended)| ended.delegated.iter().map(|delegated| delegated.fate.clone())));
         if bug!(ground.policy, CancelMissesDelegate) {
@@ -321,19 +311,17 @@ impl Rights {
     }
 
     fn of_call(&self, call: ChainId) -> impl Iterator<Item = (&StepKey, &Held)> {
-        let root = StepKey { chain: call, branch: Branch::root(), step: 0 };
-        self.held.range(root..).take_while(move |(key, _)| key.chain == call)
+        self.held.range(first_of(call)..).take_while(move |(key, _)| key.chain == call)
     }
 
     /// A link to a caller has broken: it is to hear soon that this node lives.
     pub(crate) fn link_lost(&mut self, ground: &Ground, node: NodeId) {
         let soon = ground.now.after((ground.policy.accept_timeout_us / 4).max(1));
-        for (_, number) in of_caller(&self.of_caller, node) {
-            let held = self.numbers.get(number).and_then(|key| self.held.get_mut(key));
-            if let Some(held) = held.filter(|held| held.beat_at > soon) {
-                held.beat_at = soon;
-                self.timers.set(*number, held.next());
-            }
+        let first = first_of(ChainId { origin: node, number: 0 });
+        let of_caller = self.held.range_mut(first..).take_while(|(key, _)| key.chain.origin == node);
+        for (key, held) in of_caller {
+            held.beat_at = held.beat_at.min(soon);
+            self.timers.bring_forward(key, soon);
         }
     }
 
@@ -345,8 +333,7 @@ impl Rights {
     }
 
     pub(crate) fn on_timeout(&mut self, ground: &mut Ground) {
-        while let Some(number) = self.timers.take_due(ground.now) {
-            let Some(key) = self.numbers.get(&number).cloned() else { continue };
+        while let Some(key) = self.timers.take_due(ground.now) {
             let Some(held) = self.held.get_mut(&key) else { continue };
             if held.deadline <= ground.now || held.unreached.is_for_long(ground.now, &ground.policy) {
                 self.expire(ground, &key);
@@ -361,7 +348,7 @@ impl Rights {
                 }
             }
             let due = held.flush_at.is_some_and(|at| at <= ground.now);
-            self.timers.set(number, held.next());
+            self.timers.set(key.clone(), held.next());
             if due {
                 self.send(ground, &key, true);
             }
@@ -422,19 +409,17 @@ impl Rights {
 
     fn remove(&mut self, key: &StepKey) -> Option<Held> {
         let held = self.held.remove(key)?;
-        self.numbers.remove(&held.number);
-        self.of_caller.remove(&(held.right.caller.id, held.number));
         self.shares.remove(held.by);
         self.bytes -= held.queue_bytes;
         self.bursts.remove(key);
-        self.timers.clear(held.number);
+        self.timers.clear(key);
         Some(held)
     }
 }
 
-/// The numbers of the rights whose replies go to that node.
-fn of_caller(all: &BTreeSet<(NodeId, u64)>, node: NodeId) -> impl Iterator<Item = &(NodeId, u64)> {
-    all.range((node, 0)..=(node, u64::MAX))
+/// Where the rights of a call begin, in their order; and those of all calls after it.
+const fn first_of(call: ChainId) -> StepKey {
+    StepKey { chain: call, branch: Branch::root(), step: 0 }
 }
 
 fn over() -> Exception {
@@ -472,14 +457,12 @@ mod tests {
                 rights.hold(&mut ground, &request, right).unwrap();
             }
         }
-        let looked_at = |rights: &Rights, caller| of_caller(&rights.of_caller, NodeId(caller)).count();
-        assert_eq!((rights.count(), looked_at(&rights, 50), rights.of_call(call(50, 1)).count()), (300, 3, 1));
+        assert_eq!((rights.count(), rights.of_call(call(50, 1)).count()), (300, 1));
         rights.link_lost(&ground, NodeId(50));
         let soon = ground.now.after(ground.policy.accept_timeout_us / 4);
         assert_eq!(rights.next_timeout(), Some(soon));
         assert_eq!(rights.held.values().filter(|held| held.beat_at == soon).count(), 3);
         rights.stop(&mut ground, NodeId(50), call(50, 1));
-        assert_eq!((rights.count(), looked_at(&rights, 50), rights.of_caller.len()), (299, 2, 299));
-        assert_eq!((rights.shares.all(), rights.bytes), (299, 0));
+        assert_eq!((rights.count(), rights.timers.len(), rights.shares.all(), rights.bytes), (299, 299, 299, 0));
     }
 }

@@ -5,7 +5,6 @@ use alloc::{
     format,
     string::String,
     sync::Arc,
-    vec::Vec,
 };
 use catena_wire::{
     BRANCHES_MAX, Branch, ChainId, Exception, Fate, Fault, NodeId, NodeRef, Replies, RightEnd, StepKey, Value, Window,
@@ -27,12 +26,13 @@ use crate::{
 /// Calls made here that are answered many times.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sets {
-    sets: BTreeMap<u128, Set>,
-    timers: Timers<u128>,
+    sets: BTreeMap<ChainId, Set>,
+    /// Each is due no later than anything that its set has to do.
+    timers: Timers<ChainId>,
     /// For whom they were made.
     shares: Shares,
     /// The rights whose messages come from each node.
-    by_way: BTreeSet<(NodeId, u128, Branch)>,
+    by_way: BTreeSet<(NodeId, ChainId, Branch)>,
     /// Bytes of replies that wait for those before them.
     bytes: usize,
 }
@@ -42,7 +42,6 @@ impl Sets {
         self.sets.len()
     }
 
-    /// How many were made for this peer.
     pub(crate) fn count_for(&self, by: NodeId) -> usize {
         self.shares.of(by)
     }
@@ -56,15 +55,15 @@ impl Sets {
         self.timers.next()
     }
 
-    pub(crate) fn awaits(&self, ground: &Ground, call: ChainId) -> bool {
-        call.origin == ground.me.id && self.sets.contains_key(&call.number)
+    pub(crate) fn awaits(&self, call: ChainId) -> bool {
+        self.sets.contains_key(&call)
     }
 
     /// A call goes out for this peer or this node, with the right to answer it.
     pub(crate) fn begin(
         &mut self,
         ground: &Ground,
-        (number, by): (u128, NodeId),
+        (call, by): (ChainId, NodeId),
         reader: Reader,
         target: String,
         time_us: u64,
@@ -78,36 +77,34 @@ impl Sets {
             window,
             tally: Tally::default(),
             rights: BTreeMap::new(),
-            missing: BTreeMap::new(),
             unread: VecDeque::new(),
             unread_replies: 0,
             unread_bytes: 0,
             tell_at: None,
-            wakes_at: deadline,
         };
         let root = Branch::root();
         set.tally.await_end(&root);
         // Until somebody has taken the call, the call itself says what becomes of it.
-        set.rights.insert(root, Known::new(target, Some(ground.me.clone()), deadline));
-        self.timers.set(number, deadline);
+        let holder = Some(ground.me.clone());
+        set.rights.insert(root, Known { target, holder, silent_at: deadline, ..Known::default() });
+        self.timers.set(call, deadline);
         self.shares.add(by);
-        self.sets.insert(number, set);
+        self.sets.insert(call, set);
     }
 
     /// The call was taken over, or nobody takes it.
     pub(crate) fn handed(&mut self, ground: &mut Ground, key: &StepKey, at: Result<Arc<NodeRef>, Exception>) {
-        let Some(set) = self.sets.get_mut(&key.chain.number) else { return };
+        let Some(set) = self.sets.get_mut(&key.chain) else { return };
         let Some(root) = set.rights.get_mut(&key.branch) else { return };
         match at {
             Ok(node) => {
                 if root.way.is_none() {
                     root.way = Some(node.clone());
-                    self.by_way.insert((node.id, key.chain.number, key.branch.clone()));
+                    self.by_way.insert((node.id, key.chain, key.branch.clone()));
                 }
                 root.holder = Some(node);
                 root.silent_at = ground.now.after(ground.policy.heartbeat_timeout_us);
-                let at = root.silent_at;
-                self.wake_by(key.chain.number, at);
+                self.timers.bring_forward(&key.chain, root.silent_at);
             }
             // Whoever has been heard from has it, whatever is not known of the call.
             Err(_) if root.way.is_some() => {}
@@ -118,14 +115,13 @@ impl Sets {
         }
     }
 
-    /// Replies have come.
     pub(crate) fn on_replies(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, replies: Replies) {
         let Replies { key, first, values } = replies;
         let (call, branch) = (key.chain, &key.branch);
         if !self.hear(ground, from, None, &key) {
             return;
         }
-        let Some(set) = self.sets.get_mut(&call.number) else { return };
+        let Some(set) = self.sets.get_mut(&call) else { return };
         let bytes = values.iter().map(Value::len_bytes).sum();
         // What comes from this node itself cannot come again: its rights are bounded as they are.
         if from.id != ground.me.id && !set.has_room(branch, first, (values.len(), bytes), ground) {
@@ -149,10 +145,9 @@ impl Sets {
         self.end_if_complete(ground, call);
     }
 
-    /// A right has ended.
     pub(crate) fn on_end(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, end: RightEnd) {
         let (call, branch) = (end.key.chain, end.key.branch.clone());
-        if !self.awaits(ground, call) {
+        if !self.awaits(call) {
             // What it delegated is not wanted either.
             let taken = end.delegated.iter().filter_map(|delegated| match &delegated.fate {
                 Fate::Taken(node) => Some(Arc::new(node.clone())),
@@ -163,7 +158,7 @@ impl Sets {
         if !self.hear(ground, from, None, &end.key) {
             return;
         }
-        let Some(set) = self.sets.get_mut(&call.number) else { return };
+        let Some(set) = self.sets.get_mut(&call) else { return };
         let total = match bug!(ground.policy, EndOvertakes) {
             true => set.tally.delivered(&branch),
             false => end.replies,
@@ -174,7 +169,7 @@ impl Sets {
         if !again || end.threw.is_some() || bug!(ground.policy, CountTwice) {
             set.tally.ended(&branch, total);
             if let Some(why) = end.threw {
-                set.note_missing(&branch, why);
+                known.missing = Some(why);
             }
             if end.late {
                 set.note_late(&branch);
@@ -190,7 +185,7 @@ impl Sets {
             let Some(child) = branch.child(number).filter(|_| !bug!(ground.policy, DelegateNotCounted)) else { break };
             room &= set.delegated(&child, delegated.target, delegated.fate, silent_at);
         }
-        self.wake_by(call.number, silent_at);
+        self.timers.bring_forward(&call, silent_at);
         self.tell(ground, &end.key);
         if !room {
             return self.fail(ground, call, too_many_rights());
@@ -198,11 +193,10 @@ impl Sets {
         self.end_if_complete(ground, call);
     }
 
-    /// The holder of a right shows a sign of life.
     pub(crate) fn on_beat(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, key: &StepKey, host: NodeRef) {
         // What it was told before may have been lost with a link.
         if self.hear(ground, from, Some(host), key)
-            && let Some(set) = self.sets.get_mut(&key.chain.number)
+            && let Some(set) = self.sets.get_mut(&key.chain)
             && let Some(known) = set.rights.get_mut(&key.branch)
             && known.told != (0, 0)
         {
@@ -210,9 +204,8 @@ impl Sets {
         }
     }
 
-    /// The user has read so many replies more.
     pub(crate) fn on_read(&mut self, ground: &mut Ground, call: ChainId, count: usize) {
-        let Some(set) = self.sets.get_mut(&call.number).filter(|_| call.origin == ground.me.id) else { return };
+        let Some(set) = self.sets.get_mut(&call) else { return };
         for branch in set.read(count) {
             self.tell(ground, &StepKey { chain: call, branch, step: 0 });
         }
@@ -220,7 +213,7 @@ impl Sets {
 
     /// The user wants no more. False if there is nothing to cancel.
     pub(crate) fn cancel(&mut self, ground: &mut Ground, call: ChainId) -> bool {
-        let awaited = self.awaits(ground, call);
+        let awaited = self.awaits(call);
         if awaited {
             let why = "the call was cancelled; what had come before can be read; what its services did by then is done";
             self.fail(ground, call, Exception::new(names::CANCELLED, Fault::Caller, why).outcome_unknown());
@@ -230,7 +223,7 @@ impl Sets {
 
     /// Nobody holds the reply set any more. False if there is nothing to forget.
     pub(crate) fn forget(&mut self, ground: &mut Ground, call: ChainId) -> bool {
-        let awaited = self.awaits(ground, call);
+        let awaited = self.awaits(call);
         if awaited {
             self.stop(ground, call);
             self.remove(call);
@@ -241,21 +234,18 @@ impl Sets {
     /// A link to a holder has broken: if it lives, it will be heard of soon.
     pub(crate) fn link_lost(&mut self, ground: &Ground, node: NodeId) {
         let soon = ground.now.after(ground.policy.accept_timeout_us.max(1));
-        let mut wake = Vec::new();
-        for (number, branch) in by_way(&self.by_way, node) {
-            let known = self.sets.get_mut(number).and_then(|set| set.rights.get_mut(branch));
+        for (call, branch) in by_way(&self.by_way, node) {
+            let known = self.sets.get_mut(call).and_then(|set| set.rights.get_mut(branch));
             if let Some(known) = known.filter(|known| known.silent_at > soon) {
                 known.silent_at = soon;
-                wake.push(*number);
+                self.timers.bring_forward(call, soon);
             }
         }
-        wake.into_iter().for_each(|number| self.wake_by(number, soon));
     }
 
     pub(crate) fn on_timeout(&mut self, ground: &mut Ground) {
-        while let Some(number) = self.timers.take_due(ground.now) {
-            let call = ChainId { origin: ground.me.id, number };
-            let Some(set) = self.sets.get_mut(&number) else { continue };
+        while let Some(call) = self.timers.take_due(ground.now) {
+            let Some(set) = self.sets.get_mut(&call) else { continue };
             if set.deadline <= ground.now {
                 set.run_out();
                 self.stop(ground, call);
@@ -273,16 +263,14 @@ impl Sets {
                 }
             }
             set.lose_silent(ground);
-            set.wakes_at = set.next();
-            let at = set.wakes_at;
-            self.timers.set(number, at.max(ground.now.after(1)));
+            self.timers.set(call, set.next().max(ground.now.after(1)));
             self.end_if_complete(ground, call);
         }
     }
 
     /// Its holder is heard of: a right that nobody knew, or that was given up, is awaited. False if the set is gone or has no room.
     fn hear(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, host: Option<NodeRef>, key: &StepKey) -> bool {
-        if !self.awaits(ground, key.chain) {
+        if !self.awaits(key.chain) {
             if !bug!(ground.policy, CancelMissesDelegate) {
                 ground.tell_cancelled(key.chain, alloc::vec![from.clone()]);
             }
@@ -292,15 +280,15 @@ impl Sets {
             return false;
         }
         let silent_at = ground.now.after(ground.policy.heartbeat_timeout_us.max(1));
-        let Some(set) = self.sets.get_mut(&key.chain.number) else { return false };
+        let Some(set) = self.sets.get_mut(&key.chain) else { return false };
         if !set.has_room_for(&key.branch) {
             self.fail(ground, key.chain, too_many_rights());
             return false;
         }
-        let new = || Known::new(String::new(), None, silent_at);
+        let new = || Known { silent_at, ..Known::default() };
         let known = set.rights.entry(key.branch.clone()).or_insert_with(new);
         if known.way.as_ref().is_none_or(|way| way.id != from.id) {
-            let place = |node| (node, key.chain.number, key.branch.clone());
+            let place = |node| (node, key.chain, key.branch.clone());
             self.by_way.insert(place(from.id));
             if let Some(before) = known.way.replace(from.clone()) {
                 self.by_way.remove(&place(before.id));
@@ -314,16 +302,16 @@ impl Sets {
         }
         known.silent_at = silent_at;
         if core::mem::take(&mut known.lost) {
-            set.missing.remove(&key.branch);
+            known.missing = None;
         }
         set.tally.await_end(&key.branch);
-        self.wake_by(key.chain.number, silent_at);
+        self.timers.bring_forward(&key.chain, silent_at);
         true
     }
 
     /// Says what has arrived and been read: at once if the holder may wait for it, else after a while.
     fn tell(&mut self, ground: &mut Ground, key: &StepKey) {
-        let Some(set) = self.sets.get_mut(&key.chain.number) else { return };
+        let Some(set) = self.sets.get_mut(&key.chain) else { return };
         let Some(known) = set.rights.get_mut(&key.branch) else { return };
         // Nobody waits to hear that something has arrived: what was read makes room.
         let (news, part) = (known.read.saturating_sub(known.told.1), part_of(set.window));
@@ -333,22 +321,12 @@ impl Sets {
         if set.tell_at.is_none() {
             let at = ground.now.after((ground.policy.accept_timeout_us / 4).max(1));
             set.tell_at = Some(at);
-            self.wake_by(key.chain.number, at);
+            self.timers.bring_forward(&key.chain, at);
         }
     }
 
-    fn wake_by(&mut self, number: u128, at: Time) {
-        if let Some(set) = self.sets.get_mut(&number)
-            && at < set.wakes_at
-        {
-            set.wakes_at = at;
-            self.timers.set(number, at);
-        }
-    }
-
-    /// The exact end.
     fn end_if_complete(&mut self, ground: &mut Ground, call: ChainId) {
-        if self.sets.get(&call.number).is_some_and(|set| set.tally.is_complete()) {
+        if self.sets.get(&call).is_some_and(|set| set.tally.is_complete()) {
             self.finish(ground, call, None);
         }
     }
@@ -368,13 +346,12 @@ impl Sets {
                 known.tell(ground, tally, &StepKey { chain: call, branch: branch.clone(), step: 0 }, Urgency::Lazy);
             }
         }
-        let missing = set.missing.into_values().collect();
-        set.reader.hear_end(ground, call, missing, failure, set.rights.len());
+        set.reader.hear_end(ground, call, set.missing(), failure, set.rights.len());
     }
 
     /// Everywhere: at each node that is known to have a right to answer, and where the call is still on its way.
     fn stop(&self, ground: &mut Ground, call: ChainId) {
-        let Some(set) = self.sets.get(&call.number) else { return };
+        let Some(set) = self.sets.get(&call) else { return };
         let open = set.rights.iter().filter(|(branch, _)| set.tally.is_open(branch));
         let nodes = open.flat_map(|(_, known)| known.way.iter().chain(&known.holder).cloned()).collect();
         let root = StepKey { chain: call, branch: Branch::root(), step: 0 };
@@ -383,23 +360,23 @@ impl Sets {
     }
 
     fn remove(&mut self, call: ChainId) -> Option<Set> {
-        self.timers.clear(call.number);
-        let set = self.sets.remove(&call.number)?;
+        self.timers.clear(&call);
+        let set = self.sets.remove(&call)?;
         self.bytes -= set.tally.held_bytes();
         self.shares.remove(set.by);
         for (branch, known) in &set.rights {
             if let Some(way) = &known.way {
-                self.by_way.remove(&(way.id, call.number, branch.clone()));
+                self.by_way.remove(&(way.id, call, branch.clone()));
             }
         }
         Some(set)
     }
 }
 
-/// The rights whose messages come from that node.
-fn by_way(ways: &BTreeSet<(NodeId, u128, Branch)>, node: NodeId) -> impl Iterator<Item = (&u128, &Branch)> {
-    let from_it = ways.range((node, 0, Branch::root())..).take_while(move |(way, ..)| *way == node);
-    from_it.map(|(_, number, branch)| (number, branch))
+fn by_way(ways: &BTreeSet<(NodeId, ChainId, Branch)>, node: NodeId) -> impl Iterator<Item = (&ChainId, &Branch)> {
+    let first = (node, ChainId { origin: NodeId(0), number: 0 }, Branch::root());
+    let from_it = ways.range(first..).take_while(move |(way, ..)| *way == node);
+    from_it.map(|(_, call, branch)| (call, branch))
 }
 
 fn too_many_rights() -> Exception {
@@ -422,7 +399,7 @@ mod tests {
         let key = |number| StepKey { chain: ChainId { origin: NodeId(1), number }, branch: Branch::root(), step: 0 };
         for number in 0..100 {
             let window = Window { replies: 1, bytes: 1 };
-            sets.begin(&ground, (number, NodeId(1)), Reader::User, String::new(), 60_000_000, window);
+            sets.begin(&ground, (key(number).chain, NodeId(1)), Reader::User, String::new(), 60_000_000, window);
             sets.handed(&mut ground, &key(number), Ok(node(number as u64 % 50 + 10)));
         }
         let looked_at = |sets: &Sets, node| by_way(&sets.by_way, NodeId(node)).count();

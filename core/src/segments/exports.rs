@@ -201,11 +201,9 @@ impl<M> Exports<M> {
     /// [`SegmentRefusal::Revoked`]; [`SegmentRefusal::Overloaded`]: too many have rights of their own.
     pub fn set_rights(&mut self, id: SegmentId, importer: NodeId, rights: Rights) -> Result<bool, SegmentRefusal> {
         let most = self.policy.importers_per_segment_max;
-        #[cfg(feature = "seeded-bugs")]
-        let stays = self.policy.bug == Some(super::SegmentBug::RightsStay);
+        let stays = bug!(self.policy, SegmentBug::RightsStay);
         let exported = self.current_mut(id).ok_or(SegmentRefusal::Revoked)?;
         let before = exported.rights_of(importer);
-        #[cfg(feature = "seeded-bugs")]
         let rights = if stays { rights.and(before) } else { rights };
         match exported.importers.iter().position(|(node, _)| *node == importer) {
             Some(at) => exported.importers[at].1 = rights,
@@ -249,8 +247,7 @@ impl<M> Exports<M> {
 
     pub(super) fn find(&self, at: &At) -> Result<&Exported<M>, SegmentRefusal> {
         let slot = self.slots.get(at.number as usize).ok_or(SegmentRefusal::NeverExported)?;
-        #[cfg(feature = "seeded-bugs")]
-        if self.policy.bug == Some(super::SegmentBug::StaleAccepted)
+        if bug!(self.policy, SegmentBug::StaleAccepted)
             && at.generation < slot.generation
             && let Some(exported) = &slot.exported
         {

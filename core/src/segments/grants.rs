@@ -97,7 +97,6 @@ impl Grants {
         (his && whole && rights.include(Rights::READ)).then(|| rights.include(Rights::ALL))
     }
 
-    /// It was used.
     pub(super) fn used(&mut self, as_number: u64) {
         let Some(held) = self.by_number.get_mut(&as_number) else { return };
         held.grant.uses = held.grant.uses.saturating_sub(1);
@@ -127,10 +126,7 @@ impl Grants {
     }
 
     fn retain(&mut self, keep: impl Fn(&Held) -> bool) {
-        let gone: alloc::vec::Vec<u64> =
-            self.by_number.iter().filter(|(_, held)| !keep(held)).map(|(number, _)| *number).collect();
-        for number in gone {
-            self.take_back(number);
-        }
+        let gone = self.by_number.extract_if(.., |_, held| !keep(held));
+        gone.filter_map(|(_, held)| held.grant.to).for_each(|to| self.shares.remove(to));
     }
 }

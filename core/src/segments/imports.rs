@@ -198,7 +198,6 @@ impl Imports {
         self.all.get(id.0)?.written
     }
 
-    /// It was written so far.
     pub(super) fn wrote(&mut self, id: ImportId, (link, upto): Written) {
         let Some(imported) = self.all.get_mut(id.0) else { return };
         if imported.written.is_some_and(|(before, _)| before != link) {
@@ -208,7 +207,6 @@ impl Imports {
         imported.written = Some((link, upto));
     }
 
-    /// A write to it was refused.
     pub(super) fn refused(&mut self, id: ImportId, write: RefusedWrite) {
         if let Some(imported) = self.all.get_mut(id.0) {
             imported.refuse(write);

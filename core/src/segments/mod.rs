@@ -41,7 +41,7 @@ pub use policy::SegmentPolicy;
 pub use requests::Asked;
 
 #[cfg(feature = "seeded-bugs")]
-pub use policy::SegmentBug;
+pub use crate::bug::SegmentBug;
 
 /// Both halves of what a node does with segments.
 #[derive(Clone, Debug)]

@@ -150,9 +150,7 @@ impl<M: Clone> Owner<M> {
 
     /// A request that this link brought. What there is to do may lead to more: see [`Owner::next`].
     pub fn on_request(&mut self, now: Time, link: u64, from: NodeId, message: SegmentMessage) -> Todo<M> {
-        #[cfg(feature = "seeded-bugs")]
-        if self.policy.bug == Some(super::SegmentBug::WritesOvertake) && matches!(message, SegmentMessage::Write { .. })
-        {
+        if bug!(self.policy, SegmentBug::WritesOvertake) && matches!(message, SegmentMessage::Write { .. }) {
             return self.decide(now, from, message);
         }
         #[cfg(feature = "seeded-bugs")]
@@ -179,7 +177,7 @@ impl<M: Clone> Owner<M> {
 
     #[cfg(feature = "seeded-bugs")]
     fn approve_early(&mut self, link: u64, message: &SegmentMessage) {
-        if self.policy.bug == Some(super::SegmentBug::RevokeOvertaken)
+        if bug!(self.policy, SegmentBug::RevokeOvertaken)
             && let SegmentMessage::Write { turn, at, .. } = message
             && let Ok(exported) = self.exports.find(at)
         {
@@ -306,18 +304,12 @@ impl<M: Clone> Owner<M> {
         if exported.inhibited && need != Rights::READ {
             return Err(SegmentRefusal::WriteInhibited);
         }
-        if let Some(grant) = at.grant {
-            self.use_up(grant);
+        if let Some(grant) = at.grant
+            && !bug!(self.policy, SegmentBug::GrantTwice)
+        {
+            self.grants.used(grant);
         }
         self.exports.find(at)
-    }
-
-    fn use_up(&mut self, grant: u64) {
-        #[cfg(feature = "seeded-bugs")]
-        if self.policy.bug == Some(super::SegmentBug::GrantTwice) {
-            return;
-        }
-        self.grants.used(grant);
     }
 
     /// Segments, their bytes, grants that are out, and bytes of writes that wait for their turn.

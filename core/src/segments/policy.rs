@@ -37,7 +37,7 @@ pub struct SegmentPolicy {
     pub remote_bytes_min: u64,
     /// A mistake on purpose.
     #[cfg(feature = "seeded-bugs")]
-    pub bug: Option<SegmentBug>,
+    pub bug: Option<crate::bug::SegmentBug>,
 }
 
 impl Default for SegmentPolicy {
@@ -63,27 +63,4 @@ impl Default for SegmentPolicy {
             bug: None,
         }
     }
-}
-
-/// A mistake that the machine makes: the test of its tests.
-#[cfg(feature = "seeded-bugs")]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SegmentBug {
-    /// A request with the generation of a segment that had the number before is done.
-    StaleAccepted,
-    /// A write that waits for its turn is decided when it comes, and done after the segment was revoked.
-    RevokeOvertaken,
-    /// A grant is not counted down.
-    GrantTwice,
-    /// Writes are done as they come, whatever their turn.
-    WritesOvertake,
-    /// The rights of an importer stay after they were taken back.
-    RightsStay,
-}
-
-#[cfg(feature = "seeded-bugs")]
-impl SegmentBug {
-    /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::StaleAccepted, Self::RevokeOvertaken, Self::GrantTwice, Self::WritesOvertake, Self::RightsStay];
 }

@@ -10,7 +10,6 @@ use crate::{Time, collections::Numbered};
 /// Deadlines are looked at no more often than this, microseconds.
 const SWEEP_US: u64 = 10_000;
 
-/// What was asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Read(u32),
@@ -59,7 +58,6 @@ impl<W> Requests<W> {
         Self { requests_max, timeout_us, under_way: Numbered::new(), sweep_at: None }
     }
 
-    /// Begins a request, unless there are too many.
     pub(super) fn ask(
         &mut self,
         now: Time,
@@ -84,7 +82,6 @@ impl<W> Requests<W> {
         self.under_way.remove(id)
     }
 
-    /// Nobody waits for it any more.
     pub(super) fn give_up(&mut self, id: u64) {
         self.under_way.remove(id);
     }

@@ -9,7 +9,6 @@ use catena_wire::{SegmentMessage, SegmentRefusal};
 
 use super::policy::SegmentPolicy;
 
-/// What was sent on one link.
 #[derive(Clone, Debug, Default)]
 struct Turns {
     /// The write that is next.
@@ -117,7 +116,6 @@ impl AllTurns {
         }
     }
 
-    /// Nothing comes by this link any more.
     pub(super) fn lost(&mut self, link: u64) {
         if let Some(turns) = self.by_link.remove(&link) {
             self.held_bytes -= turns.held_bytes;

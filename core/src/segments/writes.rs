@@ -30,7 +30,6 @@ struct UnderWay {
     bytes: u64,
 }
 
-/// What becomes of a write.
 pub(super) struct Begun {
     /// `None`: there is no room for it now.
     pub(super) turn: Option<u64>,
@@ -38,7 +37,6 @@ pub(super) struct Begun {
     pub(super) make_room: Option<u64>,
 }
 
-/// The writes under way, to all owners.
 #[derive(Clone, Debug)]
 pub(super) struct Writes {
     bytes_max: u64,
