@@ -177,7 +177,7 @@ async fn nobody_announces_for_another_node_or_greets_as_one() {
 async fn what_cannot_be_read_is_dropped_and_hurts_nobody() {
     const MESSAGES: u32 = 20_000;
     const LINES_PER_S_MAX: u64 = 5;
-    let (mut nodes, client) = Nodes::patient_with(&["a", "b"], &[LOGGED]).await;
+    let (mut nodes, client) = Nodes::patient_with(&[("a", &[LOGGED]), ("b", &[LOGGED])]).await;
     let alone = quiet(&nodes, &client).await;
     let attacker = Attacker::start(4_242, "attacker", |_| Vec::new()).await;
     let link = attacker.link(&nodes.place("a")).await;

@@ -15,10 +15,9 @@ const THEN: &str = r#"import { call } from "catena";
 
 /// Begins a chain that waits at one of two nodes with the desk `shared`, and kills that one: the chain, and the name of the other.
 async fn killed_in_mid_call(target: &str) -> (Nodes, Client, JoinHandle<Ended>, &'static str) {
-    let mut nodes = Nodes::start(&["a"]).await;
-    nodes.add("left", &["--also", "shared"]).await;
-    nodes.add("right", &["--also", "shared"]).await;
-    let client = nodes.client().await;
+    // Its links break as it is killed: nobody has to be silent for that, and nobody who is alive is given up.
+    let (mut nodes, client) =
+        Nodes::patient_with(&[("a", &[]), ("left", &["--also", "shared"]), ("right", &["--also", "shared"])]).await;
     let chain = begin(&client, THEN, json!([target, "after"]));
     let gone = nodes.first_to_say("shared noted second").await;
     nodes.kill(&gone).await;

@@ -19,7 +19,7 @@ const CACHE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/compiled");
 /// How often there are signs of life here: a chain that fell silent ends after some seconds.
 pub(crate) const BEAT_MS: u64 = 400;
 /// The same where nodes are kept busy: half a minute is no reason to give one up.
-const PATIENT_BEAT_MS: u64 = 8_000;
+pub(crate) const PATIENT_BEAT_MS: u64 = 8_000;
 
 pub(crate) static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| {
     let config = SandboxConfig { cache_dir: Some(CACHE.into()), ..SandboxConfig::default() };
@@ -45,20 +45,24 @@ impl Nodes {
 
     /// The same, and with a client of all of them: for what keeps a node busy, and is no reason to give it up.
     pub(crate) async fn patient(names: &[&str]) -> (Self, Client) {
-        Self::patient_with(names, &[]).await
+        let each: Vec<(&str, &[&str])> = names.iter().map(|name| (*name, [].as_slice())).collect();
+        Self::patient_with(&each).await
     }
 
-    /// These, each with these arguments besides.
-    pub(crate) async fn patient_with(names: &[&str], more: &[&str]) -> (Self, Client) {
+    /// These, each with its arguments besides.
+    pub(crate) async fn patient_with(each: &[(&str, &[&str])]) -> (Self, Client) {
         let mut nodes = Self::default();
         let beat = PATIENT_BEAT_MS.to_string();
-        for name in names {
-            nodes.add(name, &[&["--beat-ms", &beat], more].concat()).await;
+        for (name, more) in each {
+            nodes.add(name, &[&["--beat-ms", &beat], *more].concat()).await;
         }
-        let client = builder("client").policy(beating(PATIENT_BEAT_MS));
-        let client =
-            names.iter().fold(client, |builder, name| builder.join(nodes.place(name))).connect().await.unwrap();
+        let client = nodes.patient_client().await;
         (nodes, client)
+    }
+
+    /// A client of all nodes that gives none of them up for half a minute.
+    pub(crate) async fn patient_client(&self) -> Client {
+        self.joined(builder("client").policy(beating(PATIENT_BEAT_MS))).await
     }
 
     /// One more, with these arguments besides.
@@ -97,12 +101,11 @@ impl Nodes {
 
     /// A client that joined all of them.
     pub(crate) async fn client(&self) -> Client {
-        self.addresses
-            .keys()
-            .fold(builder("client"), |builder, name| builder.join(self.place(name)))
-            .connect()
-            .await
-            .unwrap()
+        self.joined(builder("client")).await
+    }
+
+    async fn joined(&self, client: NodeBuilder) -> Client {
+        self.addresses.keys().fold(client, |builder, name| builder.join(self.place(name))).connect().await.unwrap()
     }
 
     pub(crate) fn process(&mut self, name: &str) -> &mut Process {

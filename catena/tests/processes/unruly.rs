@@ -11,8 +11,7 @@ use serde_json::{Value as Json, json};
 use crate::{
     attacker::{Attacker, broken, captured, end_of, entry, of_chain, send},
     clock::Clock,
-    node::beating,
-    nodes::{Nodes, SANDBOX, ask, begin, builder, run},
+    nodes::{Nodes, PATIENT_BEAT_MS, SANDBOX, ask, begin, builder, run},
     process::PATIENCE,
     relay::Relay,
 };
@@ -117,8 +116,8 @@ async fn a_hop_that_is_sent_again_after_its_host_slept_says_how_old_it_is() {
     let clock = Clock::new();
     let mut nodes = Nodes::default();
     // Its client does not give the chain up meanwhile.
-    nodes.add_in(clock.environment(), "a", &["--beat-ms", "8000"]).await;
-    let client = builder("client").policy(beating(8_000)).join(nodes.place("a")).connect().await.unwrap();
+    nodes.add_in(clock.environment(), "a", &["--beat-ms", &PATIENT_BEAT_MS.to_string()]).await;
+    let client = nodes.patient_client().await;
     let attacker = Attacker::start(4_242, "attacker", |node| vec![entry("attacker", node)]).await;
     let _link = attacker.link(&nodes.place("a")).await;
     let source = r#"import { call } from "catena";
