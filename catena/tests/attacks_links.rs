@@ -278,7 +278,7 @@ fn long_lists() -> Vec<Bytes> {
         |steps| Message::End(Box::new(End { trace: Some(vec![StepTrace::default(); steps]), ..end_of(key.clone()) }));
     let kinds: [(usize, &dyn Fn(usize) -> Message); 3] =
         [(LISTING_ENTRIES_MAX, &listing), (CONSOLE_LINES_MAX, &console), (TRACE_STEPS_MAX, &traces)];
-    let of = |make: &dyn Fn(usize) -> Message, count| Bytes::from(make(count).encode().head);
+    let of = |make: &dyn Fn(usize) -> Message, count| make(count).encode().head;
     let lists = kinds.into_iter().flat_map(|(max, make)| {
         let bytes = of(make, max).len();
         [max, 8 * max, max * (LARGE_BYTES / bytes)].map(|count| of(make, count))
