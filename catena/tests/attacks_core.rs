@@ -149,6 +149,39 @@ async fn many_sleeping_hops_of_one_peer_hurt_nobody() {
     hops_of_one_peer_hurt_nobody("hops that sleep", Hop { service, function, ..captured().await }).await;
 }
 
+/// A node's number is its own choice: whoever takes another for each few of its hops has no larger share.
+#[tokio::test(flavor = "multi_thread")]
+async fn sleeping_hops_under_many_numbers_of_one_address_hurt_nobody() {
+    const NUMBERS: u64 = 32;
+    /// Half of the chains that may be here, without those that are the node's own.
+    const SHARE: usize = 20_000 / 8 * 7 / 2 + 1;
+    let (nodes, client) = Nodes::patient(&["a", "b"]).await;
+    let alone = quiet(&nodes, &client).await;
+    let (service, function) = ("a".to_owned(), "hold".to_owned());
+    let hop = Hop { service, function, ..captured().await };
+    let mut attackers = Vec::new();
+    for id in 0..NUMBERS {
+        let attacker = Attacker::start(5_000 + id, "attacker", |_| Vec::new()).await;
+        let link = attacker.link(&nodes.place("a")).await;
+        attackers.push((attacker, link));
+    }
+    let attack = async move {
+        let mut accepted = 0;
+        for (attacker, link) in &attackers {
+            for number in 1..=MESSAGES / 16 {
+                send(link, of_chain(&hop, number, &attacker.node)).await;
+            }
+            accepted += attacker.answered(MESSAGES as usize / 16).await.0;
+        }
+        (accepted, attackers)
+    };
+    let what = "hops that sleep, under many numbers of one address";
+    let (accepted, _attackers) = alone.beside(what, attack, async || good(&client).await).await;
+    println!("{accepted} of {} accepted", NUMBERS * MESSAGES / 16);
+    assert!(accepted <= SHARE && accepted > SHARE / 2, "{accepted} accepted");
+    quiet(&nodes, &client).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn many_sleeping_calls_of_one_peer_hurt_nobody() {
     let sleeping = |id, _: &NodeRef| {

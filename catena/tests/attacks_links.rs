@@ -264,35 +264,48 @@ async fn bytes_that_nobody_asked_for_and_pushes_of_what_is_not_there() {
 }
 
 /// As long as they may be, and longer, of the smallest items: read, each takes many times its bytes.
-fn long_lists() -> [Message; 4] {
+fn long_lists() -> Vec<Bytes> {
+    const LARGE_BYTES: usize = 30 << 20;
     let node = || NodeRef { id: NodeId(4_712), name: String::new(), address: None, site: None };
     let entry =
         ServiceEntry { service: "s".into(), functions: Vec::new(), node: node(), kinds: Kinds::default(), proxy: None };
     let (node, text, branch) = (String::new(), String::new(), Branch::default());
     let key = StepKey { chain: ChainId { origin: NodeId(4_712), number: 1 }, branch: branch.clone(), step: 1 };
     let line = LogLine { step: 1, node, at_us: 0, text, branch, number: 0 };
-    let trace = Some(vec![StepTrace::default(); TRACE_STEPS_MAX]);
-    [
-        Message::Listing(1, vec![entry.clone(); LISTING_ENTRIES_MAX]),
-        Message::Listing(1, vec![entry; 8 * LISTING_ENTRIES_MAX]),
-        Message::Console(key.clone(), 0, vec![line; CONSOLE_LINES_MAX]),
-        Message::End(Box::new(End { trace, ..end_of(key) })),
-    ]
+    let listing = |entries| Message::Listing(1, vec![entry.clone(); entries]);
+    let console = |lines| Message::Console(key.clone(), 0, vec![line.clone(); lines]);
+    let traces =
+        |steps| Message::End(Box::new(End { trace: Some(vec![StepTrace::default(); steps]), ..end_of(key.clone()) }));
+    let kinds: [(usize, &dyn Fn(usize) -> Message); 3] =
+        [(LISTING_ENTRIES_MAX, &listing), (CONSOLE_LINES_MAX, &console), (TRACE_STEPS_MAX, &traces)];
+    let of = |make: &dyn Fn(usize) -> Message, count| make(count).encode().head;
+    let lists = kinds.into_iter().flat_map(|(max, make)| {
+        let bytes = of(make, max).len();
+        [max, 8 * max, max * (LARGE_BYTES / bytes)].map(|count| of(make, count))
+    });
+    lists.collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_that_become_many_times_their_bytes() {
     const TIMES: usize = 100;
+    /// Whoever says what a node cannot take in is not read any further.
+    const LARGE_LINKS: u64 = 8;
     let scene = Scene::start().await;
     let address = scene.address;
-    let attacker = move |number: u64| async move {
+    let lists = long_lists();
+    let attacker = |number: u64, lists: Vec<Bytes>| async move {
         let mut peer = Peer::dial("127.0.0.2", address, 100 + number).await?;
-        for list in long_lists().into_iter().cycle().take(TIMES) {
-            peer.say(list).await.ok()?;
+        for list in lists.iter().cycle().take(TIMES) {
+            peer.say_head(list, 0).await.ok()?;
         }
         Some(())
     };
-    scene.check_beside("lists that become much more", (0..8).map(attacker)).await;
+    let (large, small): (Vec<_>, Vec<_>) = lists.into_iter().partition(|list| list.len() > 16 << 20);
+    assert_eq!((large.len(), small.len()), (3, 6));
+    let all = (0..8).map(|number| attacker(number, small.clone()));
+    let all = all.chain((8..8 + LARGE_LINKS).map(|number| attacker(number, large.clone())));
+    scene.check_beside("lists that become much more", all).await;
     scene.check_after("127.0.0.2").await;
 }
 
@@ -330,8 +343,7 @@ async fn heads_of_hops_that_become_many_times_their_bytes_and_whose_tails_never_
 async fn a_tail_is_announced_for_what_has_none() {
     let scene = Scene::start().await;
     let mut peer = Peer::dial("127.0.0.2", scene.address, 100).await.unwrap();
-    let [list, ..] = long_lists();
-    peer.say_head(&list.encode().head, 1 << 20).await.unwrap();
+    peer.say_head(&long_lists()[0], 1 << 20).await.unwrap();
     // Not even read any more.
     let _ = peer.say(Message::List(9)).await;
     while peer.stream.read_buf(&mut peer.bytes).await.is_ok_and(|read| read > 0) {}

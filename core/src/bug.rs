@@ -136,6 +136,8 @@ bugs! {
     RefusedFences,
     /// One peer may take all the room that there is.
     PeerTakesAll,
+    /// Each number that nodes of one address choose has a share of its own.
+    NumbersHaveShares,
 }
 
 bugs! {

@@ -9,10 +9,10 @@ use catena_wire::{
 use crate::{
     Instance, Policy, Receipt, Time, Urgency,
     code::Codes,
-    collections::{AwakeClock, Shares},
+    collections::{AwakeClock, Parties, Party, Shares},
     delivery::{Outgoing, Parcel},
     directory::{Directory, NotHere, Waiter},
-    memory::{DedupTable, Fences, Listeners, Over, Relays, possibly_done},
+    memory::{Bringers, DedupTable, Fences, Listeners, Over, Relays, possibly_done},
     outbox::{Event, Outbox},
 };
 
@@ -35,8 +35,9 @@ pub(crate) struct Ground {
     pub(crate) relays: Relays,
     pub(crate) over: Over,
     pub(crate) codes: Codes,
-    /// Service functions under way, by the peers that brought them about.
-    pub(crate) running: Shares,
+    pub(crate) parties: Parties,
+    /// Service functions under way, by the parties that brought them about.
+    pub(crate) running: Shares<Party>,
     /// Bytes more that may be kept here.
     pub(crate) room: usize,
 }
@@ -58,6 +59,7 @@ impl Ground {
             relays: Relays::default(),
             over: Over::default(),
             codes: Codes::default(),
+            parties: Parties::default(),
             running: Shares::default(),
             room: usize::MAX,
         }
@@ -93,24 +95,27 @@ impl Ground {
         Exception::new(names::OVERLOADED, Fault::Node, message)
     }
 
-    /// Whether a peer may have `more` of what it has `own` of and all have `all` of, where there is room for `max`. It takes no more than what is
-    /// left: so many peers may come, and there is room for the next, and for this node itself.
-    pub(crate) fn has_room(&self, by: NodeId, more: usize, own: usize, all: usize, max: usize) -> bool {
+    /// Whether a party may have `more` of what it has `own` of and all have `all` of, where there is room for `max`. It takes no more than what is
+    /// left: so many may come, and there is room for the next. An eighth is this node's own, whoever comes.
+    pub(crate) fn has_room(&self, by: Party, more: usize, own: usize, all: usize, max: usize) -> bool {
         // As the last of them finds it.
         let before = more.saturating_sub(1);
-        let left = max.saturating_sub(all.saturating_add(before));
-        let is_share = by == self.me.id || own.saturating_add(before) <= left || bug!(self.policy, PeerTakesAll);
-        left > 0 && is_share
+        let left = |max: usize| max.saturating_sub(all.saturating_add(before));
+        if by == Party::Own || bug!(self.policy, PeerTakesAll) {
+            return left(max) > 0;
+        }
+        let left = left(max - max / 8);
+        left > 0 && own.saturating_add(before) <= left
     }
 
-    /// Whether a peer may have one more of these.
+    /// Whether a party may have one more of these.
     ///
     /// # Errors
-    /// `Overloaded`: there is no room, or the peer takes too much of it.
+    /// `Overloaded`: there is no room, or the party takes too much of it.
     pub(crate) fn check_share(
         &self,
         what: &str,
-        by: NodeId,
+        by: Party,
         own: usize,
         all: usize,
         max: usize,
@@ -121,11 +126,11 @@ impl Ground {
         if all >= max {
             return Err(self.overloaded(what, max));
         }
-        Err(self.overloaded(&format!("{what} of this one peer"), own))
+        Err(self.overloaded(&format!("{what} for this peer and others of its address"), own))
     }
 
-    /// Whether one more service function may run for this peer.
-    pub(crate) fn check_running(&self, by: NodeId) -> Result<(), Exception> {
+    /// Whether one more service function may run for this party.
+    pub(crate) fn check_running(&self, by: Party) -> Result<(), Exception> {
         let (own, all) = (self.running.of(by), self.running.all());
         self.check_share("service functions", by, own, all, self.policy.services_running_max)
     }
@@ -137,10 +142,23 @@ impl Ground {
         Err(self.overloaded("bytes kept", self.policy.held_bytes_max.saturating_sub(self.room)))
     }
 
-    /// The peer that brought a chain here: what is remembered of it takes of that one's share.
-    pub(crate) fn bringer_of(&self, chain: ChainId) -> NodeId {
-        let mut brought = self.dedup.of_chain(chain).flat_map(|(_, record)| record.brought_by());
-        brought.next().unwrap_or(self.me.id)
+    /// Of whose share it takes what this node brings.
+    pub(crate) fn party_of(&self, node: NodeId) -> Party {
+        match node {
+            own if own == self.me.id => Party::Own,
+            peer if bug!(self.policy, NumbersHaveShares) => Party::Node(peer),
+            peer => self.parties.of(peer),
+        }
+    }
+
+    /// The node by which a step comes, as its record keeps it.
+    pub(crate) fn bringer(&self, node: NodeId) -> Bringers {
+        Bringers { nodes: alloc::vec![node], party: self.party_of(node) }
+    }
+
+    /// Who brought a chain here: what is remembered of it takes of that one's share.
+    pub(crate) fn bringer_of(&self, chain: ChainId) -> Party {
+        self.dedup.of_chain(chain).next().map_or(Party::Own, |(_, record)| record.party())
     }
 
     /// Whether a step that is not remembered here is new, first sent so long ago by that node.
@@ -180,14 +198,14 @@ impl Ground {
     }
 
     /// A way of a chain is here, brought by this peer, beside which there may be others: who comes after it on another is told by that.
-    pub(crate) fn note_mark(&mut self, by: NodeId, duplicate: Option<&PossibleDuplicate>) {
+    pub(crate) fn note_mark(&mut self, by: Party, duplicate: Option<&PossibleDuplicate>) {
         if let Some(duplicate) = duplicate {
             self.fences.note(self.clock.now(), by, duplicate, &self.policy);
         }
     }
 
     /// These nodes may have a step of the chain that this peer brought, which goes on without waiting for them.
-    pub(crate) fn give_up(&mut self, by: NodeId, chain: ChainId, nodes: Vec<Arc<NodeRef>>) {
+    pub(crate) fn give_up(&mut self, by: Party, chain: ChainId, nodes: Vec<Arc<NodeRef>>) {
         self.fences.give_up(self.clock.now(), by, chain, nodes, &self.policy);
     }
 

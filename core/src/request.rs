@@ -5,7 +5,7 @@ use catena_wire::{
     BlobBytes, Brought, Budget, ChainId, Exception, LogLine, NodeId, NodeRef, PossibleDuplicate, Right, StepKey, Value,
 };
 
-use crate::{CallId, SessionId, Time};
+use crate::{CallId, SessionId, Time, collections::Party};
 
 /// Who waits for the result of a call.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -61,8 +61,8 @@ impl ReplyTo {
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) reply_to: ReplyTo,
-    /// The peer that brought it about, or this node: it takes of that one's share.
-    pub(crate) by: NodeId,
+    /// Who brought it about: it takes of that one's share.
+    pub(crate) by: Party,
     pub(crate) service: String,
     pub(crate) function: String,
     pub(crate) params: Value,
@@ -91,7 +91,7 @@ impl Request {
     /// A call that has not been sent to anybody.
     #[allow(clippy::too_many_arguments, reason = "what a call consists of")]
     pub(crate) fn new(
-        by: NodeId,
+        by: Party,
         reply_to: ReplyTo,
         service: String,
         function: String,

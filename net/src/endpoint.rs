@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -232,7 +232,7 @@ async fn dial(hub: &Arc<Hub>, place: &Place) -> Result<Arc<Link>, NetError> {
         .map_err(|error| NetError::Unreachable { address, reason: error.to_string() })?;
     let pipe = hub.pipe_to(place.site.as_deref());
     let ingress = Ingress::new(connection.reader, connection.peer.clone());
-    let (link, last) = hub.open(connection.writer, connection.peer, Some(place), pipe, slot)?;
+    let (link, last) = hub.open(connection.writer, (connection.peer, connection.host), Some(place), pipe, slot)?;
     link.greet(hub.hello(false));
     tokio::spawn(flush(Arc::clone(&link), hub.ticker.clone()));
     tokio::spawn(run_dialled(Arc::downgrade(hub), last, ingress));
@@ -315,7 +315,10 @@ async fn run_accepted(
         return handler.on_refused(&LinkError::Taken { peer, node });
     }
     let pipe = strong.pipe_to(hello.identity.site.as_deref());
-    let Ok((link, mut last)) = strong.open(connection.writer, connection.peer, None, pipe, slot) else { return };
+    let Ok((link, mut last)) = strong.open(connection.writer, (connection.peer, connection.host), None, pipe, slot)
+    else {
+        return;
+    };
     let mut welcome = strong.claim(&link, &hello);
     link.greet(strong.hello(welcome.is_err()));
     tokio::spawn(flush(Arc::clone(&link), strong.ticker.clone()));
@@ -438,7 +441,7 @@ impl Hub {
     fn open(
         self: &Arc<Self>,
         writer: Writer,
-        peer: String,
+        peer: (String, Option<IpAddr>),
         place: Option<&Place>,
         pipe: Option<Arc<Pipe>>,
         mut slot: Slot,

@@ -9,6 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::assemble::{Assembler, NotTaken, Outcome};
+use crate::awake::Watch;
 use crate::config::EndpointConfig;
 use crate::gather::Gathered;
 use crate::hello::{Hello, decode_hello};
@@ -81,8 +82,8 @@ impl Ingress {
     /// Reads and delivers until the link breaks. Returns why.
     pub(crate) async fn deliver(mut self, link: &Arc<Link>, handler: &dyn Handler) -> LinkError {
         let assembler = Assembler::new(link.config.limits, link.memory.clone());
-        let (gauge, seen_at) = (Gauge::default(), Instant::now());
-        let mut receiver = Receiver { link, handler, assembler, gathered: Gathered::default(), gauge, seen_at };
+        let (gauge, watch) = (Gauge::default(), Watch::new());
+        let mut receiver = Receiver { link, handler, assembler, gathered: Gathered::default(), gauge, watch };
         loop {
             if let Err(why) = receiver.drain(&mut self.buffer).await {
                 return why;
@@ -110,8 +111,7 @@ struct Receiver<'a> {
     /// What was sent while messages were handed over, and is not written yet.
     gathered: Gathered,
     gauge: Gauge,
-    /// When this task last looked at the clock.
-    seen_at: Instant,
+    watch: Watch,
 }
 
 impl Receiver<'_> {
@@ -152,11 +152,9 @@ impl Receiver<'_> {
     /// Takes note that time goes on.
     ///
     /// # Errors
-    /// This node was stopped. Nothing here waits so long by itself: a peer that lives sends a pong much more often.
+    /// This node was stopped, or its host slept. Nothing here waits so long by itself: a peer that lives sends a pong much more often.
     fn awake(&mut self) -> Result<(), LinkError> {
-        let now = Instant::now();
-        let stopped = now - std::mem::replace(&mut self.seen_at, now);
-        let stopped_ms = u64::try_from(stopped.as_millis()).unwrap_or(u64::MAX);
+        let stopped_ms = u64::try_from(self.watch.look().as_millis()).unwrap_or(u64::MAX);
         if stopped_ms > self.link.config.silence_ms_max() {
             return Err(LinkError::Slept { peer: self.link.peer.clone(), stopped_ms });
         }
@@ -271,7 +269,7 @@ impl Receiver<'_> {
 
     fn came(&mut self, bytes: usize, all: bool) {
         if self.gauge.is_on() {
-            self.gauge.came(bytes, all, self.seen_at);
+            self.gauge.came(bytes, all, self.watch.seen_at);
         }
     }
 

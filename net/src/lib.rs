@@ -39,6 +39,7 @@
 //! | `log_limit` | log lines that a peer can cause, limited in rate |
 
 mod assemble;
+mod awake;
 mod burst;
 mod config;
 mod egress;

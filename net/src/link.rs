@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
@@ -19,6 +20,7 @@ use crate::measure::Measured;
 use crate::message::{Identity, Lane, Message, Place};
 use crate::outbox::{OutFrame, Ticket};
 use crate::pipe::Pipe;
+use crate::slots::customer_of;
 use crate::{FrameError, LinkError, MemoryBudget, SendRefused};
 
 /// What a message costs its lane beyond its bytes, so that empty messages are bounded too.
@@ -31,6 +33,7 @@ pub struct Link {
     me: Weak<Self>,
     pub(crate) id: u64,
     pub(crate) peer: String,
+    host: Option<IpAddr>,
     pub(crate) place: Option<Place>,
     pub(crate) config: Arc<EndpointConfig>,
     /// What its address may take.
@@ -95,7 +98,7 @@ impl fmt::Debug for Link {
 impl Link {
     pub(crate) fn new(
         id: u64,
-        peer: String,
+        (peer, host): (String, Option<IpAddr>),
         place: Option<Place>,
         config: Arc<EndpointConfig>,
         memory: MemoryBudget,
@@ -106,6 +109,7 @@ impl Link {
             me: me.clone(),
             id,
             peer,
+            host,
             place,
             config,
             memory,
@@ -135,6 +139,12 @@ impl Link {
     /// The peer's address: as dialled, or as the system named the caller.
     pub fn peer_address(&self) -> &str {
         &self.peer
+    }
+
+    /// Whom the peer's address belongs to: of IPv6 the first 64 bits, all of which one customer has. None for a process of this machine, by a way that
+    /// others cannot take.
+    pub fn host(&self) -> Option<IpAddr> {
+        self.host.map(customer_of)
     }
 
     /// Where it was dialled; `None` when the peer dialled.

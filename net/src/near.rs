@@ -66,7 +66,7 @@ impl Listener for Callers {
 
 fn connection(stream: UnixStream, peer: String) -> Connection {
     let (reader, writer) = stream.into_split();
-    Connection { reader: Box::new(reader), writer: Box::new(writer), peer }
+    Connection { reader: Box::new(reader), writer: Box::new(writer), peer, host: None }
 }
 
 /// The abstract name (its first byte is 0) of whoever listens there.

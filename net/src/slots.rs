@@ -97,9 +97,15 @@ impl Drop for Slot {
 
 /// Whom a peer's address belongs to: the address without its port; of IPv6 the first 64 bits, all of which one customer has.
 pub(crate) fn address_of(peer: &str) -> String {
-    match peer.parse::<SocketAddr>().map(|address| address.ip().to_canonical()) {
-        Ok(IpAddr::V4(address)) => address.to_string(),
-        Ok(IpAddr::V6(address)) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).to_string(),
+    match peer.parse::<SocketAddr>() {
+        Ok(address) => customer_of(address.ip()).to_string(),
         Err(_) => peer.rsplit_once(':').map_or(peer, |(host, _)| host).to_owned(),
+    }
+}
+
+pub(crate) fn customer_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        address => address,
     }
 }

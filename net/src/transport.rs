@@ -16,7 +16,7 @@
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 
 use async_trait::async_trait;
@@ -32,6 +32,8 @@ pub struct Connection {
     pub writer: Box<dyn AsyncWrite + Send + Unpin>,
     /// The peer's address, for people.
     pub peer: String,
+    /// The host from which the peer's bytes come, over a network. None for a process of this machine, by a way that others cannot take.
+    pub host: Option<IpAddr>,
 }
 
 /// A connection whose handshake may still be under way. Runs within `hello_timeout_ms`, beside the accept loop.
@@ -82,8 +84,9 @@ impl Tcp {
         stream.set_nodelay(true)?;
         #[cfg(target_os = "linux")]
         SockRef::from(&stream).set_tcp_notsent_lowat(unsent_bytes_max)?;
+        let host = Some(stream.peer_addr()?.ip());
         let (reader, writer) = stream.into_split();
-        Ok(Connection { reader: Box::new(reader), writer: Box::new(writer), peer })
+        Ok(Connection { reader: Box::new(reader), writer: Box::new(writer), peer, host })
     }
 }
 

@@ -54,8 +54,8 @@ impl AsyncWrite for Counted {
 #[async_trait]
 impl Transport for Counting {
     async fn dial(&self, address: &str) -> io::Result<Connection> {
-        let Connection { reader, writer, peer } = self.0.dial(address).await?;
-        Ok(Connection { reader, writer: Box::new(Counted(writer, Arc::clone(&self.1))), peer })
+        let Connection { reader, writer, peer, host } = self.0.dial(address).await?;
+        Ok(Connection { reader, writer: Box::new(Counted(writer, Arc::clone(&self.1))), peer, host })
     }
     async fn listen(&self, address: SocketAddr) -> io::Result<Box<dyn Listener>> {
         self.0.listen(address).await

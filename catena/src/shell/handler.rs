@@ -158,7 +158,12 @@ impl Handler for LinkEvents {
         if let Some(node) = shell.peers.part(link) {
             tracing::debug!(peer = %node.name, %why, "link lost");
             shell.blobs.beside().link_lost(node.id);
-            shell.core().on_link_lost(now, node.id);
+            let mut core = shell.core();
+            core.on_link_lost(now, node.id);
+            // By another link: its share is still that of its address.
+            if let Some(other) = shell.endpoint().and_then(|endpoint| endpoint.link_to_node(node.id.0)) {
+                core.on_linked(node.id, other.host());
+            }
         }
         shell.drive();
     }

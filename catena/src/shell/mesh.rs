@@ -61,6 +61,7 @@ impl Shell {
         self.learn_services(&node, &services);
         let way = self.way_to(&node);
         let mut core = self.core();
+        core.on_linked(node.id, link.host());
         if let Some(way) = way {
             core.on_link_measured(node.id, way);
         }

@@ -9,6 +9,7 @@ mod handler;
 mod in_turn;
 mod mesh;
 mod mesh_names;
+mod offered;
 mod offering;
 mod peers;
 mod perform;

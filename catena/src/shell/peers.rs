@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    net::IpAddr,
     sync::{Arc, PoisonError, RwLock},
 };
 
@@ -9,14 +10,10 @@ use catena_net::Link;
 use catena_wire::{Hello, NodeId, NodeRef, ServiceEntry};
 use tokio::sync::Notify;
 
-use super::sending::Waitings;
+use super::{offered::Offered, sending::Waitings};
 
-/// Names of services remembered from greetings.
-const SERVICES_MAX: usize = 65_536;
 /// Names remembered of services whose last instance was lost.
 const DEPARTED_MAX: usize = 1_024;
-/// Instances of one service.
-const INSTANCES_MAX: usize = 64;
 
 #[derive(Default)]
 pub(crate) struct Peers {
@@ -24,50 +21,49 @@ pub(crate) struct Peers {
     pub(super) greeted: Notify,
     /// What is to be sent to nodes that are not linked yet.
     pub(super) waiting: Waitings,
-    by_link: RwLock<HashMap<u64, Arc<NodeRef>>>,
-    /// By name, then each instance: those that serve it under the same name.
-    services: RwLock<BTreeMap<String, Vec<ServiceEntry>>>,
+    by_link: RwLock<HashMap<u64, Peer>>,
+    services: RwLock<Offered>,
     /// Services whose last instance was lost, and the node that it was on.
     departed: RwLock<BTreeMap<String, String>>,
+}
+
+/// Who is at the other end of a link, and the address from which it comes over a network.
+struct Peer {
+    node: Arc<NodeRef>,
+    address: Option<IpAddr>,
 }
 
 impl Peers {
     /// A link is up: remembers who it is and what it serves. What it says of other nodes does not count.
     pub(super) fn greet(&self, link: &Arc<Link>, hello: Hello) -> Arc<NodeRef> {
         let node = Arc::new(hello.node);
-        write(&self.by_link).insert(link.id(), Arc::clone(&node));
+        write(&self.by_link).insert(link.id(), Peer { node: Arc::clone(&node), address: link.host() });
         let own = hello.services.into_iter().filter(|entry| entry.node.id == node.id);
-        self.learn(own);
+        self.learn(link.host(), own);
         self.greeted.notify_waiters();
         node
     }
 
-    fn learn(&self, entries: impl Iterator<Item = ServiceEntry>) {
+    fn learn(&self, address: Option<IpAddr>, entries: impl Iterator<Item = ServiceEntry>) {
         let mut services = write(&self.services);
         for entry in entries {
-            if services.len() >= SERVICES_MAX && !services.contains_key(&entry.service) {
-                continue;
-            }
-            write(&self.departed).remove(&entry.service);
-            let instances = services.entry(entry.service.clone()).or_default();
-            match instances.iter().position(|known| known.node.id == entry.node.id) {
-                Some(known) => instances[known] = entry,
-                None if instances.len() < INSTANCES_MAX => instances.push(entry),
-                None => {}
+            let name = entry.service.clone();
+            if services.add(entry, address) {
+                write(&self.departed).remove(&name);
             }
         }
     }
 
     pub(crate) fn of(&self, link: &Arc<Link>) -> Option<Arc<NodeRef>> {
-        self.by_link.read().unwrap_or_else(PoisonError::into_inner).get(&link.id()).cloned()
+        self.by_link.read().unwrap_or_else(PoisonError::into_inner).get(&link.id()).map(|peer| peer.node.clone())
     }
 
     /// A link is gone: so, for all that is known here, is its node.
     pub(super) fn part(&self, link: &Arc<Link>) -> Option<Arc<NodeRef>> {
-        let node = write(&self.by_link).remove(&link.id())?;
+        let Peer { node, .. } = write(&self.by_link).remove(&link.id())?;
         let still_linked = self.is_linked(node.id);
         if !still_linked {
-            let gone = self.drop_services(node.id);
+            let gone = write(&self.services).drop_node(node.id);
             let mut departed = write(&self.departed);
             for service in gone.into_iter().take(DEPARTED_MAX) {
                 departed.insert(service, node.name.clone());
@@ -80,37 +76,37 @@ impl Peers {
     }
 
     pub(super) fn is_linked(&self, node: NodeId) -> bool {
-        self.by_link.read().unwrap_or_else(PoisonError::into_inner).values().any(|peer| peer.id == node)
+        self.by_link.read().unwrap_or_else(PoisonError::into_inner).values().any(|peer| peer.node.id == node)
     }
 
     /// Whether a node of the same number, and not this one, is linked.
     pub(super) fn is_another(&self, node: &NodeRef) -> bool {
         let links = self.by_link.read().unwrap_or_else(PoisonError::into_inner);
-        links.values().any(|peer| peer.id == node.id && **peer != *node)
+        links.values().any(|peer| peer.node.id == node.id && *peer.node != *node)
     }
 
     /// Instances of a service at nodes that are linked.
     pub(crate) fn linked_instances(&self, service: &str) -> Vec<ServiceEntry> {
         let services = self.services.read().unwrap_or_else(PoisonError::into_inner);
         let linked = |entry: &&ServiceEntry| self.is_linked(entry.node.id);
-        services.get(service).into_iter().flatten().filter(linked).cloned().collect()
+        services.by_name().get(service).into_iter().flatten().filter(linked).cloned().collect()
     }
 
     /// What a node says of one of its services.
     pub(super) fn entry(&self, service: &str, node: NodeId) -> Option<ServiceEntry> {
         let services = self.services.read().unwrap_or_else(PoisonError::into_inner);
-        services.get(service)?.iter().find(|entry| entry.node.id == node).cloned()
+        services.by_name().get(service)?.iter().find(|entry| entry.node.id == node).cloned()
     }
 
     /// Whether any node that is linked serves it.
     pub(super) fn serve(&self, service: &str) -> bool {
-        self.services.read().unwrap_or_else(PoisonError::into_inner).contains_key(service)
+        self.services.read().unwrap_or_else(PoisonError::into_inner).by_name().contains_key(service)
     }
 
     /// All nodes that are linked.
     pub(super) fn linked(&self) -> Vec<Arc<NodeRef>> {
         let links = self.by_link.read().unwrap_or_else(PoisonError::into_inner);
-        let mut nodes: Vec<_> = links.values().cloned().collect();
+        let mut nodes: Vec<_> = links.values().map(|peer| peer.node.clone()).collect();
         nodes.sort_by_key(|node| node.id);
         nodes.dedup_by_key(|node| node.id);
         nodes
@@ -118,24 +114,15 @@ impl Peers {
 
     /// What a node serves from now on, instead of what it said before.
     pub(super) fn offers(&self, node: &NodeRef, entries: Vec<ServiceEntry>) {
-        if !self.is_linked(node.id) {
-            return;
-        }
-        self.drop_services(node.id);
-        self.learn(entries.into_iter().filter(|entry| entry.node == *node).take(super::mesh::SERVICES_PER_PEER_MAX));
-    }
-
-    /// Forgets what a node serves; returns what nobody serves any more.
-    fn drop_services(&self, node: NodeId) -> Vec<String> {
-        let mut gone = Vec::new();
-        write(&self.services).retain(|service, instances| {
-            instances.retain(|entry| entry.node.id != node);
-            if instances.is_empty() {
-                gone.push(service.clone());
-            }
-            !instances.is_empty()
-        });
-        gone
+        let links = self.by_link.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(Peer { address, .. }) = links.values().find(|peer| peer.node.id == node.id) else { return };
+        let address = *address;
+        drop(links);
+        write(&self.services).drop_node(node.id);
+        self.learn(
+            address,
+            entries.into_iter().filter(|entry| entry.node == *node).take(super::mesh::SERVICES_PER_PEER_MAX),
+        );
     }
 
     /// The node that served it until its link was lost, if nobody has served it since.
@@ -146,13 +133,14 @@ impl Peers {
     /// The node of this name, if it is linked.
     pub(crate) fn named(&self, name: &str) -> Option<Arc<NodeRef>> {
         let links = self.by_link.read().unwrap_or_else(PoisonError::into_inner);
-        links.values().find(|peer| peer.name == name).cloned()
+        links.values().find(|peer| peer.node.name == name).map(|peer| peer.node.clone())
     }
 
     /// The node that listens there, if it is linked.
     pub(super) fn at_address(&self, address: &str) -> Option<NodeRef> {
         let links = self.by_link.read().unwrap_or_else(PoisonError::into_inner);
-        links.values().find(|peer| peer.address.as_deref() == Some(address)).map(|peer| (**peer).clone())
+        let at = links.values().find(|peer| peer.node.address.as_deref() == Some(address));
+        at.map(|peer| (*peer.node).clone())
     }
 
     /// Everything known, by name.
@@ -163,7 +151,7 @@ impl Peers {
     /// So much of it: whoever asks again and again what is known costs no more than what he is told.
     pub(super) fn first(&self, entries_max: usize) -> Vec<ServiceEntry> {
         let services = self.services.read().unwrap_or_else(PoisonError::into_inner);
-        services.values().flatten().take(entries_max).cloned().collect()
+        services.by_name().values().flatten().take(entries_max).cloned().collect()
     }
 }
 

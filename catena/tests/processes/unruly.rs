@@ -61,11 +61,11 @@ async fn what_a_peer_says_twice_is_done_once() {
     assert_eq!((count(&client, "hop").await, count(&client, "call").await), (20, 20));
 }
 
-/// A node that remembers steps for three seconds sleeps for so long, in mid-life: its clock jumps. What was said to it meanwhile waits in its socket, or its link
-/// breaks over it.
-async fn sleeps(sleep: Duration, breaks: bool) {
-    let mut nodes = Nodes::default();
-    nodes.add("a", &["--ttl-ms", "3000"]).await;
+/// A node that remembers steps for three seconds sleeps for so long, in mid-life, alone or with its host: its clock jumps. What was said to it meanwhile waits in
+/// its socket, or its link breaks over it.
+async fn sleeps(sleep_s: u64, its_host: bool, breaks: bool) {
+    let (mut nodes, clock) = (Nodes::default(), Clock::new());
+    nodes.add_in(clock.environment(), "a", &["--ttl-ms", "3000"]).await;
     let client = nodes.client().await;
     let attacker = Attacker::start(4_242, "attacker", |_| Vec::new()).await;
     let link = attacker.link(&nodes.place("a")).await;
@@ -78,7 +78,11 @@ async fn sleeps(sleep: Duration, breaks: bool) {
     for _ in 0..3 {
         send(&link, of_chain(&hop, 1, &attacker.node)).await;
     }
-    tokio::time::sleep(sleep).await;
+    // It stands still for a little longer, so that no clock of it goes back.
+    tokio::time::sleep(Duration::from_secs(sleep_s) + Duration::from_millis(500)).await;
+    if its_host {
+        clock.slept(i64::try_from(sleep_s).unwrap());
+    }
     nodes.process("a").signal("CONT").await;
     if breaks {
         broken(&link).await;
@@ -91,7 +95,7 @@ async fn sleeps(sleep: Duration, breaks: bool) {
     while awake.elapsed() < Duration::from_secs(1) {
         count(&client, "once").await;
     }
-    let age_us = u64::try_from(sleep.as_micros()).unwrap();
+    let age_us = sleep_s * 1_000_000;
     let again = of_chain(&Hop { age_us, ..hop }, 1, &attacker.node);
     // It has the old link for a moment yet, and may close the new one for it.
     while !attacker.is_heard(&nodes.place("a"), again.clone()).await {}
@@ -100,13 +104,18 @@ async fn sleeps(sleep: Duration, breaks: bool) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_slept_for_longer_than_it_remembers_steps_knows_what_it_did_before() {
-    sleeps(Duration::from_secs(4), false).await;
+    sleeps(4, false, false).await;
 }
 
 /// An hour is no different: no wait of a node is longer but those for a chain's own time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_slept_for_longer_than_its_links_last_does_nothing_twice() {
-    sleeps(Duration::from_secs(25), true).await;
+    sleeps(25, false, true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_host_slept_for_longer_than_its_links_last_does_nothing_twice() {
+    sleeps(25, true, true).await;
 }
 
 /// The other node was awake meanwhile, and goes by that age: it may have forgotten the step.

@@ -15,9 +15,13 @@ use alloc::{
     vec::Vec,
 };
 use bytes::Bytes;
-use catena_wire::{BlobBytes, Budget, ChainId, End, Exception, NodeId, NodeRef, StepKey, StepTrace, Value};
+use catena_wire::{BlobBytes, Budget, ChainId, End, Exception, NodeRef, StepKey, StepTrace, Value};
 
-use crate::{RetryScope, SubChain, Time, collections::Unreached};
+use crate::{
+    RetryScope, SubChain, Time,
+    collections::{Party, Unreached},
+    memory::Bringers,
+};
 pub(crate) use cargo::Cargo;
 pub(crate) use hand_off::HandOff;
 pub(crate) use merging::Merging;
@@ -39,8 +43,8 @@ pub(crate) struct Activation {
     /// When `budget` was right.
     pub(crate) budget_at: Time,
     pub(crate) heartbeat_at: Time,
-    /// The peer that brought it here, or this node: it takes of that one's share.
-    pub(crate) by: NodeId,
+    /// Who brought it here: it takes of that one's share.
+    pub(crate) by: Party,
     /// The node that handed it over: it has the function, if nobody else has.
     pub(crate) before: Arc<NodeRef>,
     /// Where the last sub-chain began that ended here: that node has had the function that goes on.
@@ -156,12 +160,17 @@ pub(crate) enum Departure {
 }
 
 impl Activation {
+    /// Who brought it here, as the record of its step keeps that.
+    pub(crate) fn bringer(&self) -> Bringers {
+        Bringers { nodes: alloc::vec![self.before.id], party: self.by }
+    }
+
     /// One that begins here at this step: its guest runs.
     pub(crate) fn new(
         now: Time,
         arrived: StepKey,
         budget: Budget,
-        (by, before): (NodeId, Arc<NodeRef>),
+        (by, before): (Party, Arc<NodeRef>),
         state: ChainState,
     ) -> Self {
         Self {

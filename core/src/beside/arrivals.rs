@@ -22,7 +22,7 @@ pub struct Arrivals<B, W> {
     /// Nobody has asked for these yet: until when they are kept.
     here: BTreeMap<Key, (B, Time)>,
     /// Of their owners.
-    shares: Shares,
+    shares: Shares<NodeId>,
     waiting: BTreeMap<Key, Vec<(u64, W)>>,
     last: u64,
     dropped: VecDeque<Key>,

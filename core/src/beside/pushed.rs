@@ -21,7 +21,7 @@ pub struct Pushed {
     /// Until when a READ of it is answered by having been pushed.
     pushed: Timers<Key>,
     /// Of callees.
-    shares: Shares,
+    shares: Shares<NodeId>,
     /// What was asked for a while ago is not pushed any more.
     asked: Timers<Key>,
 }

@@ -61,7 +61,7 @@ impl Calls {
         result: Result<Value, Exception>,
         brought: Brought,
     ) -> Vec<(Arc<NodeRef>, u64)> {
-        let Some(StepRecord::Calling { fingerprint, reply_to }) = ground.dedup.get(key) else { return Vec::new() };
+        let Some(StepRecord::Calling { fingerprint, reply_to, .. }) = ground.dedup.get(key) else { return Vec::new() };
         let (fate, askers) = (Fate::returned(*fingerprint, result, brought), reply_to.clone());
         ground.dedup.finish(ground.clock.now(), key, fate, Vec::new(), &ground.policy);
         askers.iter().for_each(|(to, id)| drop(self.asking.remove(&(to.id, *id))));

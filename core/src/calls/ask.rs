@@ -182,7 +182,7 @@ impl Calls {
     }
 
     /// The call of this number, if it is looked up and may go there.
-    pub(crate) fn to_go_to(&mut self, id: u64, place: &Instance) -> Option<&mut Request> {
+    pub(crate) fn going_to(&mut self, id: u64, place: &Instance) -> Option<&mut Request> {
         let call = self.calls.get_mut(&id)?;
         let Stage::LookingUp(delivery) = &call.stage else { return None };
         let fits = delivery.as_ref().is_none_or(|delivery| delivery.allows(&place.node));

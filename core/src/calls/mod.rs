@@ -16,7 +16,7 @@ use catena_wire::{Brought, ChainId, Exception, Fault, Message, NodeId, StepKey, 
 pub(crate) use crate::request::{Owner, ReplyTo, Request};
 use crate::{
     Action, Receipt, SessionId, Ticket, Time, Urgency,
-    collections::{Shares, Timers},
+    collections::{Party, Shares, Timers},
     delivery::Delivery,
     ground::Ground,
     outbox::Event,
@@ -55,9 +55,9 @@ pub(crate) struct Calls {
     asking: BTreeMap<(NodeId, u64), StepKey>,
     timers: Timers<u64>,
     /// Of those whose service is looked up, that were asked of another node, and that a chain of its own answers, by the peers that brought them about.
-    looking_up: Shares,
-    waiting: Shares,
-    detached_for: Shares,
+    looking_up: Shares<Party>,
+    waiting: Shares<Party>,
+    detached_for: Shares<Party>,
     /// How many functions of each service run here.
     running: BTreeMap<String, usize>,
     /// Bytes of parameters of calls that have not been answered.
@@ -90,7 +90,7 @@ impl Calls {
     }
 
     /// How many chains run on their own to answer calls of this peer.
-    pub(crate) fn detached_for(&self, by: NodeId) -> usize {
+    pub(crate) fn detached_for(&self, by: Party) -> usize {
         self.detached_for.of(by)
     }
 

@@ -29,7 +29,7 @@ impl Calls {
         };
         let mine = fingerprint(&request.service, &request.function, &request.params);
         match ground.dedup.get_mut(&key) {
-            Some(StepRecord::Calling { fingerprint, reply_to }) if *fingerprint == mine => {
+            Some(StepRecord::Calling { fingerprint, reply_to, .. }) if *fingerprint == mine => {
                 if reply_to.iter().any(|(node, theirs)| node.id == from.id && *theirs == id) {
                     return;
                 }
@@ -42,8 +42,9 @@ impl Calls {
                 self.answer(ground, request, Err(why));
             }
             Some(StepRecord::Done(done)) if matches!(done.fate, Fate::Returned(known, _) if known == mine) => {
-                if done.from.len() < REPLY_TO_MAX && !done.from.contains(&from.id) {
-                    done.from.push(from.id);
+                let known = &mut done.from.nodes;
+                if known.len() < REPLY_TO_MAX && !known.contains(&from.id) {
+                    known.push(from.id);
                 }
                 let (result, brought) = returned(done);
                 self.reply(ground, request.reply_to, result, brought);
@@ -68,12 +69,12 @@ impl Calls {
                     // Sent before, a copy of it may still come: that must find it refused, should the service be here again by then.
                     if age_us > 0 {
                         let why = not_served(&ground.me.name, &request.service);
-                        ground.dedup.begin_call(key.clone(), mine, (from.clone(), id));
+                        ground.dedup.begin_call(key.clone(), mine, request.by, (from.clone(), id));
                         self.step_done(ground, &key, Err(why), Brought::default());
                     }
                     return ground.out.send(from, Message::CallElsewhere(id, whither), Receipt::None, Urgency::Now);
                 }
-                ground.dedup.begin_call(key.clone(), mine, (from.clone(), id));
+                ground.dedup.begin_call(key.clone(), mine, request.by, (from.clone(), id));
                 self.asking.insert((from.id, id), key.clone());
                 self.serve_new(ground, Request { reply_to: ReplyTo::Step(key), ..request });
             }

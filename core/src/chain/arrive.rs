@@ -3,8 +3,8 @@
 use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 use bytes::Bytes;
 use catena_wire::{
-    Branch, ChainHeader, ChainId, Encoded, Exception, Fault, Hash, Hop, Message, NodeId, NodeRef, Outcome,
-    PATH_HOSTS_MAX, StepKey, TRACE_STEPS_MAX, Tail, Value, names,
+    Branch, ChainHeader, ChainId, Encoded, Exception, Fault, Hash, Hop, Message, NodeRef, Outcome, PATH_HOSTS_MAX,
+    StepKey, TRACE_STEPS_MAX, Tail, Value, names,
 };
 
 use super::{
@@ -14,6 +14,7 @@ use super::{
 use crate::{
     Action, Plan, Receipt, SessionId, Start, Urgency,
     calls::{ReplyTo, Request},
+    collections::Party,
     directory::NotHere,
     ground::Ground,
     memory::{Fate, StepRecord},
@@ -38,12 +39,12 @@ impl Chains {
             return self.repeat(ground, from, *hop, whole);
         }
         if bug!(ground.policy, RefusedFences) {
-            ground.note_mark(from.id, hop.duplicate.as_ref());
+            ground.note_mark(ground.party_of(from.id), hop.duplicate.as_ref());
         }
         match self.admit(ground, from, &hop) {
             Ok(()) => {
                 // Only by now: whoever is refused leaves no fence behind.
-                ground.note_mark(from.id, hop.duplicate.as_ref());
+                ground.note_mark(ground.party_of(from.id), hop.duplicate.as_ref());
                 self.take_in(ground, from, *hop, whole);
             }
             Err(why) => turn_away(ground, from, &hop, why),
@@ -63,12 +64,13 @@ impl Chains {
         if hop.gather == 0 && !proxied {
             ground.directory.find(ground.now, &hop.service, &hop.function)?;
         }
-        self.check_room(ground, from.id)?;
+        let by = ground.party_of(from.id);
+        self.check_room(ground, by)?;
         let stacked: usize = hop.stack.iter().map(|frame| frame.continuation_bytes as usize).sum();
         let bytes = hop.continuation_bytes as usize + stacked + hop.params.len_bytes();
         // Of bytes, too, no peer takes more than what is left.
-        ground.check_bytes(self.brought_by(from.id).bytes.saturating_add(bytes))?;
-        ground.check_running(from.id)?;
+        ground.check_bytes((self.brought.bytes_of(by) as usize).saturating_add(bytes))?;
+        ground.check_running(by)?;
         if hop.budget.time_left_us() == 0 {
             let message = format!("the chain had no time left when it reached {}", ground.me.name);
             return Err(Exception::new(names::DEADLINE_EXCEEDED, Fault::Caller, message).into());
@@ -76,8 +78,8 @@ impl Chains {
         Ok(())
     }
 
-    fn check_room(&self, ground: &Ground, by: NodeId) -> Result<(), Exception> {
-        let (own, all) = (self.brought_by(by).chains, self.count());
+    fn check_room(&self, ground: &Ground, by: Party) -> Result<(), Exception> {
+        let (own, all) = (self.brought.of(by), self.count());
         ground.check_share("chains", by, own, all, ground.policy.activations_max)
     }
 
@@ -90,7 +92,7 @@ impl Chains {
         let credentials = hop.header.credentials.clone();
         let duplicate = hop.duplicate.clone().map(Box::new);
         let session = self.settle_in(ground, from, hop, (&service, &function, params.len_bytes()), whole);
-        ground.dedup.begin(key.clone(), from.id, session);
+        ground.dedup.begin(key.clone(), ground.bringer(from.id), session);
         if whole || bug!(ground.policy, AcceptedHeadless) {
             self.accept(ground, from, key.clone(), session, code_bytes, code);
         }
@@ -105,7 +107,15 @@ impl Chains {
         {
             activation.give_back(budget.hops_left());
         }
-        let request = Request::new(from.id, ReplyTo::Suspended(session), service, function, params, ground.now, budget);
+        let request = Request::new(
+            ground.party_of(from.id),
+            ReplyTo::Suspended(session),
+            service,
+            function,
+            params,
+            ground.now,
+            budget,
+        );
         ground.out.tell(Event::Call(Request { key: Some(key), credentials, duplicate, ..request }));
     }
 
@@ -147,7 +157,8 @@ impl Chains {
         let suspended = Suspended { call: hop.call, awaits, continuation, code: Code::Here };
         let heartbeat_at = ground.now.after(hop.heartbeat_in_us.min(ground.policy.heartbeat_interval_us));
         let (key, budget, phase) = (hop.key.clone(), hop.budget, Phase::Suspended(suspended));
-        let arrived = Activation::new(ground.now, key, budget, (from.id, from.clone()), state_of(hop, ground));
+        let arrived =
+            Activation::new(ground.now, key, budget, (ground.party_of(from.id), from.clone()), state_of(hop, ground));
         self.insert(Activation { heartbeat_at, phase, profile, ..arrived })
     }
 
@@ -227,7 +238,7 @@ impl Chains {
     pub(crate) fn begin(
         &mut self,
         ground: &mut Ground,
-        by: NodeId,
+        by: Party,
         chain: ChainId,
         code: Hash,
         input: Value,
@@ -269,8 +280,9 @@ impl Chains {
         };
         let heartbeat_at = ground.now.after(ground.policy.heartbeat_interval_us);
         let begun = Activation::new(ground.now, arrived.clone(), plan.budget, (by, ground.me.clone()), state);
+        let bringer = begun.bringer();
         let session = self.insert(Activation { heartbeat_at, profile, ..begun });
-        ground.dedup.begin(arrived, ground.me.id, session);
+        ground.dedup.begin(arrived, bringer, session);
         let limits = plan.limits;
         ground.out.ask(Action::Begin { session, code, input, started_at_ms, seed, limits });
         Ok(())
@@ -326,7 +338,7 @@ fn turn_away(ground: &mut Ground, from: &Arc<NodeRef>, hop: &Hop, why: NotHere) 
     };
     ground.out.send_encoded(from.clone(), answer.clone(), Receipt::None, None);
     if lasting {
-        ground.dedup.refuse(ground.clock.now(), &hop.key, from.id, answer, &ground.policy);
+        ground.dedup.refuse(ground.clock.now(), &hop.key, ground.bringer(from.id), answer, &ground.policy);
     }
 }
 

@@ -7,17 +7,17 @@ use super::{
     Chains,
     activation::{Activation, Phase},
 };
-use crate::{Action, SessionId, calls::Owner, ground::Ground, memory::StepRecord, outbox::Event};
+use crate::{Action, SessionId, calls::Owner, collections::Party, ground::Ground, memory::StepRecord, outbox::Event};
 
 impl Chains {
     /// Another node says so: the origin itself, one by which the chain came here, or the entry node that can reach its origin.
     pub(crate) fn stopped_by(&mut self, ground: &mut Ground, from: &NodeRef, chain: ChainId) {
         let brought = ground.dedup.of_chain(chain).any(|(_, record)| record.came_from(from.id));
         if from.id == chain.origin || brought || bug!(ground.policy, StrangersCancel) {
-            return self.stop(ground, from.id, chain, Vec::new());
+            return self.stop(ground, ground.party_of(from.id), chain, Vec::new());
         }
         // It has overtaken the hop that it follows; whoever sent that may stop it, and nobody else.
-        ground.fences.stop(ground.clock.now(), from.id, chain, Some(from.id), &ground.policy);
+        ground.fences.stop(ground.clock.now(), ground.party_of(from.id), chain, Some(from.id), &ground.policy);
     }
 
     /// The node by which it came here says that the chain is over.
@@ -59,7 +59,7 @@ impl Chains {
     }
 
     /// Ends what is here of the chain, as this peer says or this node itself, and tells the nodes to which it went, and `also` those.
-    pub(crate) fn stop(&mut self, ground: &mut Ground, by: NodeId, chain: ChainId, also: Vec<Arc<NodeRef>>) {
+    pub(crate) fn stop(&mut self, ground: &mut Ground, by: Party, chain: ChainId, also: Vec<Arc<NodeRef>>) {
         if !ground.fences.stop(ground.clock.now(), by, chain, None, &ground.policy) {
             return;
         }

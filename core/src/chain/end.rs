@@ -2,9 +2,7 @@
 
 use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
 use bytes::Bytes;
-use catena_wire::{
-    Encoded, End, Exception, Fault, Listener, Message, NodeId, Outcome, Part, StepKey, Value, What, names,
-};
+use catena_wire::{Encoded, End, Exception, Fault, Listener, Message, Outcome, Part, StepKey, Value, What, names};
 
 use super::{
     Chains,
@@ -17,7 +15,7 @@ use crate::{
     calls::Owner,
     delivery::Parcel,
     ground::Ground,
-    memory::{Fate, Sent, StepRecord},
+    memory::{Bringers, Fate, Sent, StepRecord},
     outbox::Event,
 };
 
@@ -63,7 +61,7 @@ impl Chains {
     /// It is dropped, and its step remembered as one of which nobody knows any more what came.
     fn drop_unknown(&mut self, ground: &mut Ground, session: SessionId, fault: Fault, message: &str) {
         let Some(activation) = self.get(session) else { return };
-        let (key, from) = (activation.arrived.clone(), activation.before.id);
+        let (key, from) = (activation.arrived.clone(), activation.bringer());
         let why = Exception::new(names::NODE_LOST, fault, message).outcome_unknown();
         let refusal = Message::Refused(key.clone(), why.at(&key, &activation.state.path)).encode();
         self.discard(ground, session);
@@ -85,7 +83,7 @@ impl Chains {
         };
         let way = way_of(ground, &activation, false);
         let end = end_of(ground.now, &mut activation, outcome);
-        send_end(ground, (&activation.arrived, alloc::vec![activation.before.id]), end, way);
+        send_end(ground, (&activation.arrived, activation.bringer()), end, way);
     }
 
     pub(crate) fn part_undelivered(&mut self, ground: &mut Ground, key: (StepKey, Part), how: Undelivered) {
@@ -119,9 +117,8 @@ impl Chains {
         let end =
             End { key: key.clone(), outcome, emitted, trace: None, recording: None, console: Vec::new(), ..so_far };
         let end = End { at: None, hops_left: 0, cut: true, ..end };
-        let from = ground.dedup.get(&arrived).map(StepRecord::brought_by).unwrap_or_default();
-        let by = ground.bringer_of(key.chain);
-        self.stop(ground, by, key.chain, Vec::new());
+        let Some(from) = ground.dedup.get(&arrived).map(StepRecord::brought_by) else { return };
+        self.stop(ground, from.party, key.chain, Vec::new());
         send_end(ground, (&arrived, from), end, home);
     }
 
@@ -225,7 +222,7 @@ fn way_of(ground: &Ground, activation: &Activation, home: bool) -> Parcel {
 }
 
 /// Sends the end, and keeps it: until it has arrived, and for repetitions of its step.
-fn send_end(ground: &mut Ground, (arrived, from): (&StepKey, Vec<NodeId>), end: End, way: Parcel) {
+fn send_end(ground: &mut Ground, (arrived, from): (&StepKey, Bringers), end: End, way: Parcel) {
     let (key, to, via) = (end.key.clone(), way.to.clone(), way.via.clone());
     let end = Message::End(Box::new(end));
     let sent = if to.id == ground.me.id {

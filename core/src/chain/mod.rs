@@ -27,16 +27,9 @@ use catena_wire::{ChainId, NodeId, StepKey};
 use crate::{
     SessionId, Time,
     activation::{self, Activation, Phase},
-    collections::Timers,
+    collections::{Party, Shares, Timers},
 };
 pub(crate) use console::{extend, lines_brought_max};
-
-/// The chains of one peer, and what they take to keep.
-#[derive(Clone, Copy, Debug, Default)]
-struct Share {
-    chains: usize,
-    bytes: usize,
-}
 
 /// The chains at this node.
 #[derive(Clone, Debug, Default)]
@@ -49,10 +42,9 @@ pub(crate) struct Chains {
     handing_to: BTreeSet<(NodeId, SessionId)>,
     /// Those whose branches end here, by the step that split.
     merging: BTreeMap<StepKey, SessionId>,
-    /// What each node brought.
-    brought: BTreeMap<NodeId, Share>,
+    /// What each party brought, and what that takes to keep, without guests.
+    brought: Shares<Party>,
     timers: Timers<SessionId>,
-    bytes: usize,
     /// Sets that no function reads any more.
     left_sets: Vec<ChainId>,
 }
@@ -62,14 +54,9 @@ impl Chains {
         self.by_session.len()
     }
 
-    /// What is here that this node brought.
-    fn brought_by(&self, node: NodeId) -> Share {
-        self.brought.get(&node).copied().unwrap_or_default()
-    }
-
     /// What they take to keep, without their guests.
     pub(crate) const fn bytes(&self) -> usize {
-        self.bytes
+        self.brought.all_bytes() as usize
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {
@@ -79,7 +66,6 @@ impl Chains {
     fn insert(&mut self, activation: impl Into<Box<Activation>>) -> SessionId {
         self.next += 1;
         let (session, activation) = (SessionId(self.next), activation.into());
-        self.brought.entry(activation.by).or_default().chains += 1;
         self.by_session.insert(session, activation);
         self.enter(session);
         session
@@ -98,12 +84,6 @@ impl Chains {
         self.timers.clear(&session);
         let mut activation = self.by_session.remove(&session)?;
         self.left_sets.extend(core::mem::take(&mut activation.calls.sets).into_values().map(|set| set.id));
-        if let Some(share) = self.brought.get_mut(&activation.by) {
-            share.chains -= 1;
-            if share.chains == 0 {
-                self.brought.remove(&activation.by);
-            }
-        }
         Some(activation)
     }
 
@@ -128,10 +108,7 @@ impl Chains {
         let Some(activation) = self.by_session.get_mut(&session) else { return };
         self.timers.set(session, activation.wakes_at());
         activation.counted_bytes = activation.bytes();
-        self.bytes += activation.counted_bytes;
-        if let Some(share) = self.brought.get_mut(&activation.by) {
-            share.bytes += activation.counted_bytes;
-        }
+        self.brought.add_sized(activation.by, activation.counted_bytes as u64);
         match &activation.phase {
             Phase::HandingOff(hand_off) => {
                 self.handing.insert(activation.key(), session);
@@ -144,10 +121,7 @@ impl Chains {
 
     fn leave(&mut self, session: SessionId) {
         let Some(activation) = self.by_session.get(&session) else { return };
-        self.bytes -= activation.counted_bytes;
-        if let Some(share) = self.brought.get_mut(&activation.by) {
-            share.bytes -= activation.counted_bytes;
-        }
+        self.brought.remove_sized(activation.by, activation.counted_bytes as u64);
         match &activation.phase {
             // A chain that was given up as lost and went on may hand over the same step as the one that was not lost after all.
             Phase::HandingOff(hand_off) => {

@@ -2,13 +2,13 @@
 
 use alloc::{boxed::Box, format, string::String, vec::Vec};
 use bytes::Bytes;
-use catena_wire::{Exception, Fault, Merge, Mode, NodeId, NodeRef, Outcome, StepKey, names};
+use catena_wire::{Exception, Fault, Merge, Mode, NodeRef, Outcome, StepKey, names};
 
 use super::{
     Chains,
     activation::{Activation, Awaits, Cargo, ChainState, Merging, Phase, Recording, Suspended},
 };
-use crate::{GuestSplit, RetryScope, SessionId, ground::Ground};
+use crate::{GuestSplit, RetryScope, SessionId, collections::Party, ground::Ground};
 
 impl Chains {
     /// A split that a guest asked for: it moves to the merge host if it is `lone`, and its function waits for nothing else.
@@ -55,8 +55,8 @@ impl Chains {
         Err(ground.overloaded("chains", ground.policy.activations_max))
     }
 
-    fn has_room_for(&self, ground: &Ground, by: NodeId, branches: usize) -> bool {
-        let own = self.brought_by(by).chains;
+    fn has_room_for(&self, ground: &Ground, by: Party, branches: usize) -> bool {
+        let own = self.brought.of(by);
         ground.has_room(by, branches, own, self.count(), ground.policy.activations_max)
     }
 
@@ -135,8 +135,9 @@ impl Chains {
             let room = self.has_room_for(ground, parent.by, 1) || bug!(ground.policy, BranchesWithoutRoom);
             let suspended = Suspended::here(split.call, continuation.clone(), Awaits::Branch(index));
             let child = branch_of(ground, parent, &key, host, count);
+            let bringer = child.bringer();
             let session = self.insert(Activation { phase: Phase::Suspended(suspended), ..child });
-            ground.dedup.begin(key.clone(), ground.me.id, session);
+            ground.dedup.begin(key.clone(), bringer, session);
             children.push(key);
             match room {
                 true => self.resume_if_ready(ground, session),

@@ -10,7 +10,7 @@ use catena_wire::{Hash, Message, NodeId, NodeRef};
 
 use crate::{
     Action, Policy, Receipt, SessionId, Time, Urgency, Wanted,
-    collections::{Shares, Timers},
+    collections::{Party, Shares, Timers},
     outbox::Outbox,
 };
 
@@ -20,7 +20,7 @@ const SOURCES_MAX: usize = 8;
 #[derive(Clone, Debug)]
 struct Fetch {
     /// The peer whose chain needed it first.
-    by: NodeId,
+    by: Party,
     sessions: BTreeSet<SessionId>,
     sources: VecDeque<Arc<NodeRef>>,
     asked: Option<Asked>,
@@ -36,7 +36,7 @@ enum Asked {
 }
 
 impl Fetch {
-    fn new(by: NodeId) -> Self {
+    fn new(by: Party) -> Self {
         let (sessions, sources) = (BTreeSet::new(), VecDeque::new());
         Self { by, sessions, sources, asked: None, tried: Vec::new(), registry_tried: false }
     }
@@ -52,7 +52,7 @@ pub(crate) struct Codes {
     /// Of these, what each node was asked for.
     asked: BTreeSet<(NodeId, Hash)>,
     /// For whom they are fetched.
-    shares: Shares,
+    shares: Shares<Party>,
     timers: Timers<Hash>,
     /// Which node has been sent which function, so that it rides along only once a link.
     sent: BTreeSet<(NodeId, Hash)>,
@@ -92,7 +92,7 @@ impl Codes {
     }
 
     /// Functions that are fetched for chains of this peer, and all.
-    pub(crate) fn fetching(&self, by: NodeId) -> (usize, usize) {
+    pub(crate) fn fetching(&self, by: Party) -> (usize, usize) {
         (self.shares.of(by), self.shares.all())
     }
 
@@ -104,7 +104,7 @@ impl Codes {
         now: Time,
         out: &mut Outbox,
         code: Hash,
-        (session, by): (SessionId, NodeId),
+        (session, by): (SessionId, Party),
         has_room: bool,
         sources: impl IntoIterator<Item = Arc<NodeRef>>,
         policy: &Policy,
@@ -222,7 +222,7 @@ mod tests {
         let mut out = Outbox::new(node(1));
         for code in 0..100 {
             let sources = [node(u64::from(code) + 10), node(9)];
-            codes.want(now, &mut out, Hash([code; 32]), (SessionId(1), NodeId(2)), true, sources, &policy);
+            codes.want(now, &mut out, Hash([code; 32]), (SessionId(1), Party::Node(NodeId(2))), true, sources, &policy);
         }
         assert_eq!(
             (codes.link_lost(NodeId(10)), codes.link_lost(NodeId(9))),
@@ -234,6 +234,6 @@ mod tests {
             (alloc::vec![], alloc::vec![Hash([0; 32])])
         );
         (0..100).for_each(|code| drop(codes.finish(Hash([code; 32]))));
-        assert!(codes.asked.is_empty() && codes.fetching(NodeId(2)) == (0, 0));
+        assert!(codes.asked.is_empty() && codes.fetching(Party::Node(NodeId(2))) == (0, 0));
     }
 }

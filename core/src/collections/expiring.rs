@@ -4,9 +4,8 @@ use alloc::{
     collections::{BTreeMap, BTreeSet},
     vec::Vec,
 };
-use catena_wire::NodeId;
 
-use super::Shares;
+use super::{Party, Shares};
 use crate::Time;
 
 /// A map whose entries are dropped when they are old, or when there are too many: those go first which [`Shares`] says, so that nobody
@@ -16,24 +15,24 @@ use crate::Time;
 #[derive(Clone, Debug)]
 pub(crate) struct Expiring<K, V> {
     entries: BTreeMap<K, Entry<V>>,
-    /// In the order in which they were entered; and of each peer in that order.
+    /// In the order in which they were entered; and of each party in that order.
     since: BTreeMap<u64, K>,
-    of_peer: BTreeSet<(NodeId, u64)>,
-    shares: Shares,
+    of_party: BTreeSet<(Party, u64)>,
+    shares: Shares<Party>,
 }
 
 #[derive(Clone, Debug)]
 struct Entry<V> {
     number: u64,
     at: Time,
-    by: NodeId,
+    by: Party,
     value: V,
 }
 
 impl<K, V> Default for Expiring<K, V> {
     fn default() -> Self {
         let (entries, since) = (BTreeMap::new(), BTreeMap::new());
-        Self { entries, since, of_peer: BTreeSet::new(), shares: Shares::default() }
+        Self { entries, since, of_party: BTreeSet::new(), shares: Shares::default() }
     }
 }
 
@@ -55,11 +54,11 @@ impl<K: Ord + Clone, V> Expiring<K, V> {
         self.entries.range(first..).map(|(key, entry)| (key, &entry.value))
     }
 
-    /// The entry of this key, made if there is none: then it counts for this peer.
+    /// The entry of this key, made if there is none: then it counts for this party.
     pub(crate) fn entry(
         &mut self,
         awake: Time,
-        by: NodeId,
+        by: Party,
         key: K,
         entries_max: usize,
         make: impl FnOnce() -> V,
@@ -69,19 +68,19 @@ impl<K: Ord + Clone, V> Expiring<K, V> {
         if !self.entries.contains_key(&key) {
             while self.make_room(by, entries_max).is_some() {}
             self.since.insert(number, key.clone());
-            self.of_peer.insert((by, number));
-            self.shares.add(by);
+            self.of_party.insert((by, number));
+            self.shares.add_sized(by, 1);
         }
         &mut self.entries.entry(key).or_insert_with(|| Entry { number, at: awake, by, value: make() }).value
     }
 
-    /// Drops an entry, if there is no room for one more of this peer's.
-    pub(crate) fn make_room(&mut self, by: NodeId, entries_max: usize) -> Option<(K, V)> {
+    /// Drops an entry, if there is no room for one more of this party's.
+    pub(crate) fn make_room(&mut self, by: Party, entries_max: usize) -> Option<(K, V)> {
         if self.entries.len() < entries_max.max(1) {
             return None;
         }
-        let peer = self.shares.gives_way(by, entries_max)?;
-        let (_, number) = *self.of_peer.range((peer, 0)..).next()?;
+        let party = self.shares.gives_way(by, 1)?;
+        let (_, number) = *self.of_party.range((party, 0)..).next()?;
         self.drop(number)
     }
 
@@ -105,18 +104,20 @@ impl<K: Ord + Clone, V> Expiring<K, V> {
     fn drop(&mut self, number: u64) -> Option<(K, V)> {
         let key = self.since.remove(&number)?;
         let Entry { by, value, .. } = self.entries.remove(&key)?;
-        self.of_peer.remove(&(by, number));
-        self.shares.remove(by);
+        self.of_party.remove(&(by, number));
+        self.shares.remove_sized(by, 1);
         Some((key, value))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use catena_wire::NodeId;
+
     use super::*;
 
-    const ONE: NodeId = NodeId(1);
-    const OTHER: NodeId = NodeId(2);
+    const ONE: Party = Party::Node(NodeId(1));
+    const OTHER: Party = Party::Node(NodeId(2));
 
     #[test]
     fn the_old_go_and_so_do_the_oldest_of_too_many() {
@@ -149,6 +150,6 @@ mod tests {
         map.entry(Time::from_us(5), ONE, 'a', 8, || 2);
         assert!(map.expired(Time::from_us(8), 5).is_empty() && map.contains(&'a'));
         assert_eq!(map.expired(Time::from_us(10), 5), [('a', 2)]);
-        assert!(map.entries.is_empty() && map.since.is_empty() && map.of_peer.is_empty() && map.shares.all() == 0);
+        assert!(map.entries.is_empty() && map.since.is_empty() && map.of_party.is_empty() && map.shares.all() == 0);
     }
 }

@@ -1,114 +1,120 @@
-//! How much of something each peer has, so that none of them takes what all need.
+//! How much of something each party or peer has, so that none of them takes what all need.
 
 use alloc::collections::{BTreeMap, BTreeSet};
-use catena_wire::NodeId;
 
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Shares {
-    of: BTreeMap<NodeId, Share>,
-    by_count: BTreeSet<(usize, NodeId)>,
+#[derive(Clone, Debug)]
+pub(crate) struct Shares<P> {
+    of: BTreeMap<P, Share>,
+    by_size: BTreeSet<(u64, P)>,
     all: Share,
 }
 
-/// How many, and their bytes where those are counted.
+/// How many, and their size: in bytes where those are counted.
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
     count: usize,
-    bytes: u64,
+    size: u64,
 }
 
-impl Shares {
+impl<P> Default for Shares<P> {
+    fn default() -> Self {
+        Self { of: BTreeMap::new(), by_size: BTreeSet::new(), all: Share::default() }
+    }
+}
+
+impl<P: Ord + Copy> Shares<P> {
     /// How many all have together.
     pub(crate) const fn all(&self) -> usize {
         self.all.count
     }
 
     pub(crate) const fn all_bytes(&self) -> u64 {
-        self.all.bytes
+        self.all.size
     }
 
-    pub(crate) fn of(&self, peer: NodeId) -> usize {
+    pub(crate) fn of(&self, peer: P) -> usize {
         self.share(peer).count
     }
 
-    pub(crate) fn bytes_of(&self, peer: NodeId) -> u64 {
-        self.share(peer).bytes
+    pub(crate) fn bytes_of(&self, peer: P) -> u64 {
+        self.share(peer).size
     }
 
-    fn share(&self, peer: NodeId) -> Share {
+    fn share(&self, peer: P) -> Share {
         self.of.get(&peer).copied().unwrap_or_default()
     }
 
     /// One more, whose bytes are not counted.
-    pub(crate) fn add(&mut self, peer: NodeId) {
+    pub(crate) fn add(&mut self, peer: P) {
         self.add_sized(peer, 0);
     }
 
-    pub(crate) fn add_sized(&mut self, peer: NodeId, bytes: u64) {
-        let Share { count, bytes: before } = self.share(peer);
-        self.set(peer, Share { count: count + 1, bytes: before + bytes });
+    pub(crate) fn add_sized(&mut self, peer: P, size: u64) {
+        let Share { count, size: before } = self.share(peer);
+        self.set(peer, Share { count: count + 1, size: before + size });
     }
 
-    pub(crate) fn remove(&mut self, peer: NodeId) {
+    pub(crate) fn remove(&mut self, peer: P) {
         self.remove_sized(peer, 0);
     }
 
-    pub(crate) fn remove_sized(&mut self, peer: NodeId, bytes: u64) {
-        let Share { count, bytes: before } = self.share(peer);
+    pub(crate) fn remove_sized(&mut self, peer: P, size: u64) {
+        let Share { count, size: before } = self.share(peer);
         if count > 0 {
-            self.set(peer, Share { count: count - 1, bytes: before - bytes });
+            self.set(peer, Share { count: count - 1, size: before - size });
         }
     }
 
     /// It has nothing any more.
-    pub(crate) fn forget(&mut self, peer: NodeId) {
+    pub(crate) fn forget(&mut self, peer: P) {
         self.set(peer, Share::default());
     }
 
-    fn set(&mut self, peer: NodeId, share: Share) {
+    fn set(&mut self, peer: P, share: Share) {
         let before = if share.count == 0 { self.of.remove(&peer) } else { self.of.insert(peer, share) };
         let before = before.unwrap_or_default();
         self.all.count = self.all.count - before.count + share.count;
-        self.all.bytes = self.all.bytes - before.bytes + share.bytes;
-        self.by_count.remove(&(before.count, peer));
+        self.all.size = self.all.size - before.size + share.size;
+        self.by_size.remove(&(before.size, peer));
         if share.count > 0 {
-            self.by_count.insert((share.count, peer));
+            self.by_size.insert((share.size, peer));
         }
     }
 
-    /// Whose oldest goes for one more of this peer's, where all have room for so many: its own if it has a quarter of that room, else that of
-    /// whoever has most. So what strangers bring evicts nothing of a peer that has less than they.
-    pub(crate) fn gives_way(&self, newest: NodeId, room: usize) -> Option<NodeId> {
-        const PARTS: usize = 4;
-        if self.of(newest) >= (room / PARTS).max(1) {
-            return Some(newest);
-        }
-        self.by_count.last().map(|(_, peer)| *peer)
+    /// Whose oldest goes for one more of this peer's, of this size: of whoever has most then. So what strangers bring evicts nothing of a peer that has
+    /// less than they.
+    pub(crate) fn gives_way(&self, newest: P, size: u64) -> Option<P> {
+        let (most, peer) = self.by_size.last()?;
+        Some(if self.bytes_of(newest) + size > *most { newest } else { *peer })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use catena_wire::NodeId;
+
     use super::*;
 
     #[test]
-    fn whoever_has_its_share_gives_way_itself_and_else_whoever_has_most() {
+    fn whoever_has_most_gives_way() {
         let mut shares = Shares::default();
         let [few, many, new] = [1, 2, 3].map(NodeId);
-        shares.add(few);
-        for _ in 0..7 {
-            shares.add(many);
+        assert_eq!(shares.gives_way(new, 1), None);
+        shares.add_sized(few, 1);
+        for _ in 0..3 {
+            shares.add_sized(many, 1);
         }
-        assert_eq!([few, many, new].map(|peer| shares.gives_way(peer, 8)), [Some(many); 3]);
-        shares.add(few);
-        assert_eq!(shares.gives_way(few, 8), Some(few), "it has a quarter");
-        for _ in 0..9 {
-            shares.remove(many);
+        assert_eq!([few, many, new].map(|peer| shares.gives_way(peer, 1)), [Some(many); 3]);
+        assert_eq!([2, 3].map(|size| shares.gives_way(few, size)), [Some(many), Some(few)]);
+        assert_eq!([3, 4].map(|size| shares.gives_way(new, size)), [Some(many), Some(new)]);
+        for _ in 0..3 {
+            shares.remove_sized(many, 1);
         }
-        assert_eq!((shares.of(many), shares.all(), shares.gives_way(new, 8)), (0, 2, Some(few)));
-        shares.remove(few);
-        shares.remove(few);
-        assert_eq!((shares.all(), shares.gives_way(new, 8)), (0, None));
+        assert_eq!((shares.of(many), shares.all(), shares.gives_way(new, 1)), (0, 1, Some(few)));
+        // Once more than there are.
+        shares.remove_sized(few, 1);
+        shares.remove_sized(few, 1);
+        assert_eq!((shares.all(), shares.gives_way(new, 1)), (0, None));
     }
 
     #[test]

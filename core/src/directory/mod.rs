@@ -13,7 +13,11 @@ use alloc::{
 };
 use catena_wire::{Exception, Fault, Kinds, NodeId, Whither, names as exceptions};
 
-use crate::{Policy, RetryScope, Time, collections::Expiring, outbox::Outbox};
+use crate::{
+    Policy, RetryScope, Time,
+    collections::{Expiring, Party},
+    outbox::Outbox,
+};
 use lookups::Lookups;
 pub(crate) use lookups::{Lookup, Waiter};
 pub(crate) use names::Known;
@@ -94,7 +98,7 @@ impl Directory {
         self.left.expired(awake, policy.moved_ttl_us);
         // Entered anew, so that it counts from now on.
         self.left.remove(&service.to_string());
-        self.left.entry(awake, NodeId(0), service.to_string(), policy.moved_max, || left);
+        self.left.entry(awake, Party::Own, service.to_string(), policy.moved_max, || left);
     }
 
     fn whither(&self, now: Time, service: &str) -> Whither {

@@ -7,30 +7,38 @@
 
 use alloc::{
     boxed::Box,
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     vec::Vec,
 };
 use catena_wire::{Brought, ChainId, Encoded, Exception, NodeId, NodeRef, StepKey, Value};
 
-use super::records::Records;
-use crate::{Policy, SessionId, Time, activation::Activation, collections::Shares};
+use super::{records::Records, rows::Rows};
+use crate::{Policy, SessionId, Time, activation::Activation, collections::Party};
 
 #[derive(Clone, Debug)]
 pub(crate) enum StepRecord {
     /// It is being done, in this session, for the chain that this node handed over.
-    Running { from: NodeId, session: SessionId },
+    Running { from: Bringers, session: SessionId },
     /// It is a call that a chain makes from where it is; these ask for its result.
-    Calling { fingerprint: u64, reply_to: Vec<(Arc<NodeRef>, u64)> },
+    Calling { fingerprint: u64, by: Party, reply_to: Vec<(Arc<NodeRef>, u64)> },
     /// It is over here.
     Done(DoneStep),
+}
+
+/// Who brought a step here.
+#[derive(Clone, Debug)]
+pub(crate) struct Bringers {
+    /// The nodes by which its chain came: they may stop it, and ask where it is.
+    pub(crate) nodes: Vec<NodeId>,
+    /// Of whose share the record takes.
+    pub(crate) party: Party,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct DoneStep {
     pub(crate) fate: Fate,
-    /// The nodes by which the chain came: they may stop it, and ask where it is.
-    pub(crate) from: Vec<NodeId>,
+    pub(crate) from: Bringers,
     /// The nodes to which it went from here, or may have gone.
     pub(crate) to: Vec<Arc<NodeRef>>,
     at: Time,
@@ -68,17 +76,27 @@ pub(crate) const REPLY_TO_MAX: usize = 64;
 impl StepRecord {
     pub(crate) fn came_from(&self, node: NodeId) -> bool {
         match self {
-            Self::Running { from, .. } => *from == node,
+            Self::Running { from, .. } => from.nodes.contains(&node),
             Self::Calling { reply_to, .. } => reply_to.iter().any(|(to, _)| to.id == node),
-            Self::Done(done) => done.from.contains(&node),
+            Self::Done(done) => done.from.nodes.contains(&node),
         }
     }
 
-    pub(crate) fn brought_by(&self) -> Vec<NodeId> {
+    pub(crate) fn brought_by(&self) -> Bringers {
         match self {
-            Self::Running { from, .. } => alloc::vec![*from],
-            Self::Calling { reply_to, .. } => reply_to.iter().map(|(node, _)| node.id).collect(),
+            Self::Running { from, .. } => from.clone(),
+            Self::Calling { reply_to, by, .. } => {
+                Bringers { nodes: reply_to.iter().map(|(node, _)| node.id).collect(), party: *by }
+            }
             Self::Done(done) => done.from.clone(),
+        }
+    }
+
+    /// Of whose share it takes.
+    pub(crate) const fn party(&self) -> Party {
+        match self {
+            Self::Running { from: Bringers { party, .. }, .. } | Self::Calling { by: party, .. } => *party,
+            Self::Done(done) => done.from.party,
         }
     }
 
@@ -111,37 +129,68 @@ impl Fate {
 }
 
 impl DoneStep {
-    /// Gives how many bytes that were, if there was one.
-    fn drop_payload(&mut self) -> Option<usize> {
+    /// False if there was none any more.
+    fn drop_payload(&mut self, rows: &mut Rows) -> bool {
         let dropped = match &mut self.fate {
             Fate::Ended(sent) => sent.take().is_some(),
             Fate::Refused(message) => message.take().is_some(),
             Fate::Forwarded(_, chain) => chain.take().is_some(),
             Fate::Returned(_, returned) => returned.take().is_some(),
         };
-        dropped.then_some(self.bytes)
+        if dropped {
+            rows.payload_dropped(self.from.party, self.bytes as u64);
+        }
+        dropped
     }
 }
 
-/// Records of the steps that one peer brought, the oldest first.
+/// Nodes of which it is known each by each what was forgotten; of others it is as if they had been one.
+const FORGOTTEN_NODES_MAX: usize = 65_536;
+
+/// When the youngest record was made that had to go before its time, of each node that brought such.
 #[derive(Clone, Debug, Default)]
-struct Peer {
-    finished: VecDeque<(Time, StepKey)>,
-    /// When the youngest record was made that had to go before its time.
-    forgot: Option<Time>,
+struct Forgotten {
+    of: BTreeMap<NodeId, Time>,
+    by_time: BTreeSet<(Time, NodeId)>,
+    /// Of nodes that are not told apart any more.
+    others: Option<Time>,
+}
+
+impl Forgotten {
+    fn of(&self, node: NodeId) -> Option<Time> {
+        self.of.get(&node).copied().max(self.others)
+    }
+
+    fn note(&mut self, node: NodeId, at: Time) {
+        let at = self.of.get(&node).copied().max(Some(at)).unwrap_or(at);
+        if let Some(before) = self.of.insert(node, at) {
+            self.by_time.remove(&(before, node));
+        }
+        self.by_time.insert((at, node));
+        while self.of.len() > FORGOTTEN_NODES_MAX
+            && let Some((at, node)) = self.by_time.pop_first()
+        {
+            self.of.remove(&node);
+            self.others = self.others.max(Some(at));
+        }
+    }
+
+    /// Who repeats a step that old is told that it is not known, whatever was forgotten.
+    fn expire(&mut self, awake: Time, ttl_us: u64) {
+        while let Some((at, node)) = self.by_time.first().copied()
+            && awake.since(at) >= ttl_us
+        {
+            self.by_time.pop_first();
+            self.of.remove(&node);
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DedupTable {
     records: Records<StepRecord>,
-    peers: BTreeMap<NodeId, Peer>,
-    /// How many records wait in `peers`, and of whom.
-    finished: Shares,
-    /// Those with a payload, the oldest first.
-    payloads: VecDeque<(Time, StepKey)>,
-    payload_bytes: usize,
-    /// What a peer forgot that has no records any more.
-    forgot: Option<Time>,
+    rows: Rows,
+    forgotten: Forgotten,
 }
 
 impl DedupTable {
@@ -163,23 +212,23 @@ impl DedupTable {
     }
 
     pub(crate) const fn payload_bytes(&self) -> usize {
-        self.payload_bytes
+        self.rows.payload_bytes() as usize
     }
 
     /// Whether a step that is not known here may have been done, first sent so long ago by that node.
     pub(crate) fn may_have_forgotten(&self, awake: Time, from: NodeId, age_us: u64, policy: &Policy) -> bool {
         // What came in a socket may have waited there for as long as a silent link is kept.
         let age_us = if age_us == 0 { return false } else { age_us.saturating_add(policy.link_silence_us_max) };
-        let forgot = self.peers.get(&from).map_or(self.forgot, |peer| peer.forgot.max(self.forgot));
-        age_us >= policy.step_record_ttl_us || forgot.is_some_and(|at| awake.since(at) <= age_us)
+        let forgotten = self.forgotten.of(from);
+        age_us >= policy.step_record_ttl_us || forgotten.is_some_and(|at| awake.since(at) <= age_us)
     }
 
-    pub(crate) fn begin(&mut self, key: StepKey, from: NodeId, session: SessionId) {
+    pub(crate) fn begin(&mut self, key: StepKey, from: Bringers, session: SessionId) {
         self.put(key, StepRecord::Running { from, session });
     }
 
-    pub(crate) fn begin_call(&mut self, key: StepKey, fingerprint: u64, to: (Arc<NodeRef>, u64)) {
-        self.put(key, StepRecord::Calling { fingerprint, reply_to: alloc::vec![to] });
+    pub(crate) fn begin_call(&mut self, key: StepKey, fingerprint: u64, by: Party, to: (Arc<NodeRef>, u64)) {
+        self.put(key, StepRecord::Calling { fingerprint, by, reply_to: alloc::vec![to] });
     }
 
     /// What was begun in one session goes on in another.
@@ -202,9 +251,9 @@ impl DedupTable {
         self.remember(awake, key, fate, from, to, policy);
     }
 
-    pub(crate) fn refuse(&mut self, awake: Time, key: &StepKey, from: NodeId, refusal: Encoded, policy: &Policy) {
+    pub(crate) fn refuse(&mut self, awake: Time, key: &StepKey, from: Bringers, refusal: Encoded, policy: &Policy) {
         let fate = Fate::Refused(Some(Box::new(refusal)));
-        self.remember(awake, key, fate, alloc::vec![from], Vec::new(), policy);
+        self.remember(awake, key, fate, from, Vec::new(), policy);
     }
 
     /// Remembers what became of a step, begun here or not.
@@ -213,106 +262,78 @@ impl DedupTable {
         awake: Time,
         key: &StepKey,
         fate: Fate,
-        from: Vec<NodeId>,
+        from: Bringers,
         to: Vec<Arc<NodeRef>>,
         policy: &Policy,
     ) {
-        let peer = from.first().copied().unwrap_or(NodeId(0));
-        let bytes = fate.payload_bytes();
+        let (bytes, by) = (fate.payload_bytes(), from.party);
+        while let Some((at, key)) = self.rows.pop_for(by, policy.step_records_max) {
+            self.drop_record(&key, at, |done, forgotten| {
+                done.from.nodes.iter().for_each(|node| forgotten.note(*node, at));
+            });
+        }
+        while let Some((at, key)) = self.rows.pop_payload_for(by, bytes as u64, policy.step_payload_bytes_max) {
+            self.drop_payload(&key, at);
+        }
+        let has_room = self.rows.has_room(bytes as u64, policy.step_payload_bytes_max);
+        self.rows.push(awake, by, key.clone(), bytes as u64);
         self.put(key.clone(), StepRecord::Done(DoneStep { fate, from, to, at: awake, bytes }));
-        self.payload_bytes += bytes;
-        self.payloads.push_back((awake, key.clone()));
-        self.make_room(peer, policy);
-        self.peers.entry(peer).or_default().finished.push_back((awake, key.clone()));
-        self.finished.add(peer);
-        self.drop_payloads(policy);
+        if !has_room {
+            self.drop_payload(key, awake);
+        }
     }
 
     /// Forgets what would answer a chain's finished steps once more; that they were done stays known. Returns the nodes to which the chain went from them.
     pub(crate) fn release(&mut self, chain: ChainId) -> Vec<Arc<NodeRef>> {
         let mut next = Vec::new();
         for record in self.records.of_chain_mut(chain) {
-            let StepRecord::Done(done) = record else { continue };
-            if let Some(bytes) = done.drop_payload() {
-                self.payload_bytes -= bytes;
+            if let StepRecord::Done(done) = record
+                && done.drop_payload(&mut self.rows)
+            {
                 next.extend(done.to.iter().cloned());
             }
         }
         next
     }
 
-    /// A step goes on that was over: its places in the rows of records and payloads are found void later.
+    /// A step goes on that was over.
     pub(crate) fn reopen(&mut self, key: &StepKey, session: SessionId) {
-        let from = match self.records.get(key) {
-            Some(StepRecord::Done(done)) => done.from.first().copied().unwrap_or(NodeId(0)),
-            _ => return,
-        };
-        self.put(key.clone(), StepRecord::Running { from, session });
+        if let Some(StepRecord::Done(done)) = self.records.get(key) {
+            self.put(key.clone(), StepRecord::Running { from: done.from.clone(), session });
+        }
     }
 
     fn put(&mut self, key: StepKey, record: StepRecord) {
-        if let Some(StepRecord::Done(mut done)) = self.records.insert(key, record) {
-            self.payload_bytes -= done.drop_payload().unwrap_or_default();
+        if let Some(StepRecord::Done(mut before)) = self.records.insert(key, record) {
+            before.drop_payload(&mut self.rows);
         }
     }
 
-    /// The record that was made then, if it has not been replaced since.
-    fn done_at(&mut self, key: &StepKey, at: Time) -> Option<&mut DoneStep> {
-        match self.records.get_mut(key) {
-            Some(StepRecord::Done(done)) if done.at == at => Some(done),
-            _ => None,
-        }
-    }
-
-    fn drop_payloads(&mut self, policy: &Policy) {
-        let full = |steps: &Self| {
-            steps.payload_bytes > policy.step_payload_bytes_max || steps.payloads.len() > policy.step_records_max
-        };
-        while full(self)
-            && let Some((at, key)) = self.payloads.pop_front()
-        {
-            self.payload_bytes -= self.done_at(&key, at).and_then(DoneStep::drop_payload).unwrap_or_default();
-        }
-    }
-
-    /// For one more record of a step that this peer brought.
-    fn make_room(&mut self, newest: NodeId, policy: &Policy) {
-        while self.finished.all() >= policy.step_records_max
-            && let Some(peer) = self.finished.gives_way(newest, policy.step_records_max)
-        {
-            self.drop_oldest(peer, true);
-        }
-    }
-
-    fn drop_oldest(&mut self, peer: NodeId, early: bool) {
-        let Some(row) = self.peers.get_mut(&peer) else { return };
-        let Some((at, key)) = row.finished.pop_front() else { return };
-        self.finished.remove(peer);
-        if let Some(StepRecord::Done(done)) = self.records.get_mut(&key)
+    fn drop_payload(&mut self, key: &StepKey, at: Time) {
+        if let Some(StepRecord::Done(done)) = self.records.get_mut(key)
             && done.at == at
         {
-            self.payload_bytes -= done.drop_payload().unwrap_or_default();
-            row.forgot = if early { row.forgot.max(Some(at)) } else { row.forgot };
-            self.records.remove(&key);
+            done.drop_payload(&mut self.rows);
+        }
+    }
+
+    /// Drops the record that was made then, if it has not been replaced since; with `also` done before.
+    fn drop_record(&mut self, key: &StepKey, at: Time, also: impl FnOnce(&DoneStep, &mut Forgotten)) {
+        if let Some(StepRecord::Done(done)) = self.records.get_mut(key)
+            && done.at == at
+        {
+            done.drop_payload(&mut self.rows);
+            also(done, &mut self.forgotten);
+            self.records.remove(key);
         }
     }
 
     /// Drops records that are older than any repetition may be that would be taken for new.
     pub(crate) fn expire(&mut self, awake: Time, policy: &Policy) {
-        let old = |at: Time| awake.since(at) >= policy.step_record_ttl_us;
-        let peers: Vec<NodeId> = self.peers.keys().copied().collect();
-        for peer in peers {
-            while self.peers.get(&peer).and_then(|row| row.finished.front()).is_some_and(|(at, _)| old(*at)) {
-                self.drop_oldest(peer, false);
-            }
-            if self.peers.get(&peer).is_some_and(|row| row.finished.is_empty()) {
-                let forgot = self.peers.remove(&peer).and_then(|row| row.forgot);
-                self.forgot = self.forgot.max(forgot);
-            }
+        while let Some((at, key)) = self.rows.pop_older(awake, policy.step_record_ttl_us) {
+            self.drop_record(&key, at, |_, _| ());
         }
-        while self.payloads.front().is_some_and(|(at, _)| old(*at)) {
-            self.payloads.pop_front();
-        }
+        self.forgotten.expire(awake, policy.step_record_ttl_us);
     }
 }
 

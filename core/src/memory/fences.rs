@@ -12,7 +12,10 @@
 use alloc::{format, sync::Arc, vec::Vec};
 use catena_wire::{Branch, ChainId, Exception, Fault, NodeId, NodeRef, PossibleDuplicate, StepKey, names};
 
-use crate::{Policy, RetryScope, Time, collections::Expiring};
+use crate::{
+    Policy, RetryScope, Time,
+    collections::{Expiring, Party},
+};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fences {
@@ -38,7 +41,7 @@ impl Fences {
     pub(crate) fn stop(
         &mut self,
         awake: Time,
-        by: NodeId,
+        by: Party,
         chain: ChainId,
         from: Option<NodeId>,
         policy: &Policy,
@@ -49,7 +52,7 @@ impl Fences {
     }
 
     /// A marked way is here, which this peer brought: the earliest step at which ways parted counts, and the way that came last.
-    pub(crate) fn note(&mut self, awake: Time, by: NodeId, duplicate: &PossibleDuplicate, policy: &Policy) {
+    pub(crate) fn note(&mut self, awake: Time, by: Party, duplicate: &PossibleDuplicate, policy: &Policy) {
         let key = (duplicate.since.chain, duplicate.since.branch.clone());
         let (by, max) = (share_of(by, policy), policy.stopped_chains_max);
         let known = self.duplicates.entry(awake, by, key, max, || duplicate.clone());
@@ -61,7 +64,7 @@ impl Fences {
     pub(crate) fn give_up(
         &mut self,
         awake: Time,
-        by: NodeId,
+        by: Party,
         chain: ChainId,
         nodes: Vec<Arc<NodeRef>>,
         policy: &Policy,
@@ -117,8 +120,8 @@ impl Fences {
 }
 
 /// For whom an entry counts.
-fn share_of(by: NodeId, policy: &Policy) -> NodeId {
-    Some(by).filter(|_| !bug!(policy, StrangersEvict)).unwrap_or(NodeId(0))
+fn share_of(by: Party, policy: &Policy) -> Party {
+    Some(by).filter(|_| !bug!(policy, StrangersEvict)).unwrap_or(Party::Own)
 }
 
 /// Why a step is not done: whether another way did it is not known.

@@ -6,7 +6,7 @@ use catena_wire::{Branch, ChainId, NodeId, NodeRef, Part, StepKey, Value};
 
 use crate::{
     Action, Policy, Time,
-    collections::{Expiring, Taken, Tally},
+    collections::{Expiring, Party, Taken, Tally},
     outbox::Outbox,
 };
 
@@ -26,7 +26,7 @@ impl Listeners {
     }
 
     /// A sub-chain begins, of a chain that this peer brought.
-    pub(crate) fn begin(&mut self, out: &mut Outbox, awake: Time, by: NodeId, key: StepKey, policy: &Policy) {
+    pub(crate) fn begin(&mut self, out: &mut Outbox, awake: Time, by: Party, key: StepKey, policy: &Policy) {
         while !self.streams.contains(&key)
             && let Some((gone, stream)) = self.streams.make_room(by, policy.listeners_max)
         {
@@ -66,7 +66,7 @@ impl Listeners {
     }
 
     /// The sub-chain has ended: nobody needs to listen any more, once what is on its way has had time to come.
-    pub(crate) fn end(&mut self, awake: Time, by: NodeId, key: StepKey, policy: &Policy) {
+    pub(crate) fn end(&mut self, awake: Time, by: Party, key: StepKey, policy: &Policy) {
         if bug!(policy, ListenerGoneAtOnce) {
             self.bytes -= self.streams.remove(&key).map_or(0, |stream| stream.held_bytes());
         } else if self.streams.contains(&key) {
@@ -107,8 +107,15 @@ pub(crate) struct Relays {
 const HEARD_MAX: usize = 64;
 
 impl Relays {
-    pub(crate) fn sent(&mut self, awake: Time, key: StepKey, part: Part, by: &Arc<NodeRef>, policy: &Policy) {
-        self.parts.entry(awake, by.id, (key, part), policy.outgoing_max, || by.clone());
+    pub(crate) fn sent(
+        &mut self,
+        awake: Time,
+        key: StepKey,
+        part: Part,
+        (by, from): (Party, &Arc<NodeRef>),
+        policy: &Policy,
+    ) {
+        self.parts.entry(awake, by, (key, part), policy.outgoing_max, || from.clone());
     }
 
     /// Who is to be told that this part has arrived.
@@ -116,8 +123,8 @@ impl Relays {
         self.parts.remove(&(key.clone(), part))
     }
 
-    pub(crate) fn replies(&mut self, awake: Time, right: StepKey, by: &Arc<NodeRef>, policy: &Policy) {
-        self.rights.entry(awake, by.id, right, policy.rights_max, || by.clone());
+    pub(crate) fn replies(&mut self, awake: Time, right: StepKey, (by, from): (Party, &Arc<NodeRef>), policy: &Policy) {
+        self.rights.entry(awake, by, right, policy.rights_max, || from.clone());
     }
 
     /// Who replies under this right, if that passes by this node.
@@ -125,8 +132,8 @@ impl Relays {
         self.rights.get(right).cloned()
     }
 
-    pub(crate) fn heard(&mut self, awake: Time, chain: ChainId, at: &Arc<NodeRef>, policy: &Policy) {
-        let nodes = self.heard.entry(awake, at.id, chain, policy.stopped_chains_max, BTreeMap::new);
+    pub(crate) fn heard(&mut self, awake: Time, chain: ChainId, (by, at): (Party, &Arc<NodeRef>), policy: &Policy) {
+        let nodes = self.heard.entry(awake, by, chain, policy.stopped_chains_max, BTreeMap::new);
         if nodes.len() < HEARD_MAX {
             nodes.insert(at.id, at.clone());
         }

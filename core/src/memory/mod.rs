@@ -5,9 +5,10 @@ mod fences;
 mod listeners;
 mod over;
 mod records;
+mod rows;
 mod way;
 
-pub(crate) use dedup::{DedupTable, DoneStep, Fate, REPLY_TO_MAX, Sent, StepRecord, fingerprint};
+pub(crate) use dedup::{Bringers, DedupTable, DoneStep, Fate, REPLY_TO_MAX, Sent, StepRecord, fingerprint};
 pub(crate) use fences::{Fences, possibly_done};
 pub(crate) use listeners::{Listeners, Relays};
 pub(crate) use over::Over;

@@ -9,7 +9,7 @@ use catena_wire::{ChainId, StepKey};
 
 #[derive(Clone, Debug)]
 pub(super) struct Records<R> {
-    chains: BTreeMap<Place, Steps<R>>,
+    chains: BTreeMap<Place, ChainRecords<R>>,
 }
 
 impl<R> Default for Records<R> {
@@ -23,7 +23,7 @@ impl<R> Default for Records<R> {
 struct Place([u64; 3]);
 
 #[derive(Clone, Debug)]
-enum Steps<R> {
+enum ChainRecords<R> {
     One(Box<(StepKey, R)>),
     Many(BTreeMap<StepKey, R>),
 }
@@ -38,15 +38,15 @@ impl Place {
 impl<R> Records<R> {
     pub(super) fn get(&self, key: &StepKey) -> Option<&R> {
         match self.chains.get(&Place::of(key.chain))? {
-            Steps::One(one) => Some(&one.1).filter(|_| one.0 == *key),
-            Steps::Many(many) => many.get(key),
+            ChainRecords::One(one) => Some(&one.1).filter(|_| one.0 == *key),
+            ChainRecords::Many(many) => many.get(key),
         }
     }
 
     pub(super) fn get_mut(&mut self, key: &StepKey) -> Option<&mut R> {
         match self.chains.get_mut(&Place::of(key.chain))? {
-            Steps::One(one) => Some(&mut one.1).filter(|_| one.0 == *key),
-            Steps::Many(many) => many.get_mut(key),
+            ChainRecords::One(one) => Some(&mut one.1).filter(|_| one.0 == *key),
+            ChainRecords::Many(many) => many.get_mut(key),
         }
     }
 
@@ -54,8 +54,8 @@ impl<R> Records<R> {
     pub(super) fn of_chain(&self, chain: ChainId) -> impl Iterator<Item = (&StepKey, &R)> {
         let (one, many) = match self.chains.get(&Place::of(chain)) {
             None => (None, None),
-            Some(Steps::One(one)) => (Some((&one.0, &one.1)), None),
-            Some(Steps::Many(many)) => (None, Some(many.iter())),
+            Some(ChainRecords::One(one)) => (Some((&one.0, &one.1)), None),
+            Some(ChainRecords::Many(many)) => (None, Some(many.iter())),
         };
         one.into_iter().chain(many.into_iter().flatten())
     }
@@ -63,8 +63,8 @@ impl<R> Records<R> {
     pub(super) fn of_chain_mut(&mut self, chain: ChainId) -> impl Iterator<Item = &mut R> {
         let (one, many) = match self.chains.get_mut(&Place::of(chain)) {
             None => (None, None),
-            Some(Steps::One(one)) => (Some(&mut one.1), None),
-            Some(Steps::Many(many)) => (None, Some(many.values_mut())),
+            Some(ChainRecords::One(one)) => (Some(&mut one.1), None),
+            Some(ChainRecords::Many(many)) => (None, Some(many.values_mut())),
         };
         one.into_iter().chain(many.into_iter().flatten())
     }
@@ -72,8 +72,10 @@ impl<R> Records<R> {
     /// The last of the same branch up to this step.
     pub(super) fn last_up_to(&self, key: &StepKey) -> Option<(&StepKey, &R)> {
         match self.chains.get(&Place::of(key.chain))? {
-            Steps::One(one) => Some((&one.0, &one.1)).filter(|(at, _)| at.branch == key.branch && at.step <= key.step),
-            Steps::Many(many) => {
+            ChainRecords::One(one) => {
+                Some((&one.0, &one.1)).filter(|(at, _)| at.branch == key.branch && at.step <= key.step)
+            }
+            ChainRecords::Many(many) => {
                 let first = StepKey { step: 0, ..key.clone() };
                 many.range(&first..=key).next_back()
             }
@@ -84,7 +86,7 @@ impl<R> Records<R> {
     pub(super) fn insert(&mut self, key: StepKey, record: R) -> Option<R> {
         match self.chains.entry(Place::of(key.chain)) {
             Entry::Vacant(place) => {
-                place.insert(Steps::One(Box::new((key, record))));
+                place.insert(ChainRecords::One(Box::new((key, record))));
                 None
             }
             Entry::Occupied(steps) => steps.into_mut().insert(key, record),
@@ -94,8 +96,8 @@ impl<R> Records<R> {
     pub(super) fn remove(&mut self, key: &StepKey) {
         let Entry::Occupied(mut steps) = self.chains.entry(Place::of(key.chain)) else { return };
         let is_empty = match steps.get_mut() {
-            Steps::One(one) => one.0 == *key,
-            Steps::Many(many) => {
+            ChainRecords::One(one) => one.0 == *key,
+            ChainRecords::Many(many) => {
                 many.remove(key);
                 many.is_empty()
             }
@@ -106,7 +108,7 @@ impl<R> Records<R> {
     }
 }
 
-impl<R> Steps<R> {
+impl<R> ChainRecords<R> {
     fn insert(&mut self, key: StepKey, record: R) -> Option<R> {
         match self {
             Self::One(one) if one.0 == key => Some(core::mem::replace(&mut one.1, record)),

@@ -8,7 +8,7 @@ use alloc::{
 };
 use core::fmt;
 
-use catena_wire::{Datagram, NAME_BYTES_MAX, NodeRef};
+use catena_wire::{Datagram, NAME_BYTES_MAX, NodeId, NodeRef};
 
 use super::policy::MessagePolicy;
 use crate::collections::Shares;
@@ -46,7 +46,7 @@ pub type Letter = (Arc<NodeRef>, Datagram);
 struct Mailbox<B> {
     bell: B,
     queue: VecDeque<Letter>,
-    shares: Shares,
+    shares: Shares<NodeId>,
 }
 
 #[derive(Debug)]

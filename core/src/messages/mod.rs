@@ -93,7 +93,7 @@ pub struct Messages<H, W, B> {
     last_number: u64,
     held: BTreeMap<u64, Held<H, W>>,
     /// Of what is held, by the partners for whom.
-    shares: Shares,
+    shares: Shares<NodeId>,
     /// What was read of partners, who have not been told.
     owed: BTreeMap<NodeId, Vec<u64>>,
     /// How often the other end of a link could not map what it was lent.

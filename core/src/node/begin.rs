@@ -2,12 +2,13 @@
 
 use alloc::string::ToString;
 use bytes::Bytes;
-use catena_wire::{Budget, ChainId, Exception, Hash, Mode, NodeId, Value};
+use catena_wire::{Budget, ChainId, Exception, Hash, Mode, Value};
 
 use super::Node;
 use crate::{
     CallId, Plan, Time,
     calls::{Owner, ReplyTo, Request},
+    collections::Party,
 };
 
 impl Node {
@@ -19,13 +20,13 @@ impl Node {
     /// # Errors
     /// `Overloaded` when `chains_started_max` or `activations_max` chains are under way.
     pub fn run(&mut self, now: Time, number: u128, code: Hash, input: Value, plan: Plan) -> Result<ChainId, Exception> {
-        self.at(now, |node| node.begin(node.ground.me.id, number, code, input, plan))
+        self.at(now, |node| node.begin(Party::Own, number, code, input, plan))
     }
 
     /// For this peer, or this node itself.
     pub(super) fn begin(
         &mut self,
-        by: NodeId,
+        by: Party,
         number: u128,
         code: Hash,
         input: Value,
@@ -58,8 +59,7 @@ impl Node {
                 node.origin.heard_at(&key, &node.ground.me);
             }
             if node.origin.cancel(&mut node.ground, chain) {
-                let me = node.ground.me.id;
-                node.chains.stop(&mut node.ground, me, chain, hosts);
+                node.chains.stop(&mut node.ground, Party::Own, chain, hosts);
             }
         });
     }
@@ -83,7 +83,7 @@ impl Node {
         let id = CallId(self.calls_begun);
         let budget = budget.narrowed_to(self.ground.policy.budget_max);
         let (service, function) = (service.to_string(), function.to_string());
-        let request = Request::new(self.ground.me.id, ReplyTo::Api(id), service, function, params, now, budget);
+        let request = Request::new(Party::Own, ReplyTo::Api(id), service, function, params, now, budget);
         self.at(now, |node| node.calls.dispatch(&mut node.ground, Request { credentials, ..request }));
         id
     }

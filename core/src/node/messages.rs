@@ -7,6 +7,7 @@ use super::Node;
 use crate::{
     Action, Receipt, Time, Urgency,
     calls::{ReplyTo, Request},
+    collections::Party,
     ground::Ground,
     memory::StepRecord,
 };
@@ -19,6 +20,7 @@ impl Node {
 
     pub(super) fn take_message(&mut self, from: &Arc<NodeRef>, message: Message) {
         let Self { chains, calls, origin, sets, rights, ground, .. } = self;
+        let by = ground.party_of(from.id);
         match message {
             Message::Hop(hop) => chains.land(ground, from, hop, true),
             Message::Accepted(key) => chains.hop_accepted(ground, from, &key),
@@ -50,7 +52,7 @@ impl Node {
             }
             Message::Over(ended) => ended.into_iter().for_each(|chain| chains.over_says(ground, from.id, chain)),
             Message::SubChainEnded(key) => {
-                ground.listeners.end(ground.clock.now(), from.id, key, &ground.policy);
+                ground.listeners.end(ground.clock.now(), by, key, &ground.policy);
             }
             Message::Heartbeat(key, host, open) => {
                 chains.implicit_ack(ground, from.id, &key);
@@ -67,7 +69,7 @@ impl Node {
             Message::Located(..) => {}
             Message::Call { id, service, function, params, budget, key, credentials, duplicate, age_us } => {
                 let reply_to = ReplyTo::Peer { to: from.clone(), id };
-                let request = Request::new(from.id, reply_to, service, function, params, ground.now, budget);
+                let request = Request::new(by, reply_to, service, function, params, ground.now, budget);
                 let duplicate = duplicate.map(alloc::boxed::Box::new);
                 let request = Request { key, credentials, duplicate, ..request };
                 calls.serve(ground, from, id, request, age_us);
@@ -86,7 +88,7 @@ impl Node {
             }
             Message::Ask { id, service, function, params, budget, credentials, right } => {
                 let reply_to = ReplyTo::Peer { to: from.clone(), id };
-                let request = Request::new(from.id, reply_to, service, function, params, ground.now, budget);
+                let request = Request::new(by, reply_to, service, function, params, ground.now, budget);
                 let request = Request { credentials, right: Some(right), ..request };
                 calls.serve(ground, from, id, request, 0);
             }
@@ -147,7 +149,7 @@ impl Node {
         let runs = |record: &StepRecord| matches!(record, StepRecord::Running { .. });
         let here = mine && ground.dedup.of_chain(chain).any(|(_, record)| runs(record));
         if cut || (here && !origin.awaits(chain)) {
-            chains.stop(ground, ground.me.id, chain, hosts);
+            chains.stop(ground, Party::Own, chain, hosts);
         } else if awaited && !origin.awaits(chain) {
             chains.over(ground, chain);
         }
@@ -171,6 +173,7 @@ impl Node {
     /// For a node that cannot be dialled, from one that has no link to it. Only answers of chains to their origin are passed on:
     /// anything else would come under this node's name.
     fn pass_on(&mut self, from: &Arc<NodeRef>, origin: NodeId, message: Encoded) {
+        let by = (self.ground.party_of(from.id), from);
         let Ground { clock, relays, policy, out, .. } = &mut self.ground;
         let (awake, Ok(said)) = (clock.now(), Message::decode_head(&message.head)) else { return };
         let (key, part) = match said {
@@ -178,12 +181,12 @@ impl Node {
             Message::End(end) => (end.key, Some(Part::End)),
             Message::RightEnd(end) => (end.key, Some(Part::End)),
             Message::Replies(replies) => {
-                relays.replies(awake, replies.key.clone(), from, policy);
+                relays.replies(awake, replies.key.clone(), by, policy);
                 (replies.key, None)
             }
             Message::Heartbeat(key, ..) => {
                 if !bug!(policy, EntryForgetsHosts) {
-                    relays.heard(awake, key.chain, from, policy);
+                    relays.heard(awake, key.chain, by, policy);
                 }
                 (key, None)
             }
@@ -191,7 +194,7 @@ impl Node {
             _ => return,
         };
         if let Some(part) = part {
-            relays.sent(awake, key.clone(), part, from, policy);
+            relays.sent(awake, key.clone(), part, by, policy);
         }
         if key.chain.origin == origin {
             // By an open link only: it cannot be dialled, or nobody would have asked.

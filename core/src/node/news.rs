@@ -1,5 +1,7 @@
 //! What the shell has to tell: what guests did, what was looked up, what got lost, and that time has passed.
 
+use core::net::IpAddr;
+
 use alloc::{boxed::Box, string::ToString, sync::Arc};
 use bytes::Bytes;
 use catena_wire::{Exception, Hash, Hop, Message, NodeId, NodeRef, Part, ServiceEntry, StepKey, Tail, Whither, names};
@@ -8,6 +10,7 @@ use super::Node;
 use crate::{
     Action, Instance, LookupId, Receipt, SessionId, Time, Turn, Undelivered, Urgency,
     calls::result_too_large,
+    collections::Party,
     directory::{Lookup, Waiter},
     ground::Ground,
 };
@@ -98,7 +101,7 @@ impl Node {
             match waiter {
                 Waiter::Call(id) => {
                     if let Ok(place) = place
-                        && let Some(request) = self.calls.to_go_to(id, place)
+                        && let Some(request) = self.calls.going_to(id, place)
                     {
                         self.chains.lend_late(self.ground.now, request, place);
                     }
@@ -171,11 +174,18 @@ impl Node {
         self.calls.running(service)
     }
 
+    /// This node is linked from now on, over a network from this address, or from a process of this machine. All nodes of one address have one share of
+    /// what this node takes on, of IPv6 of the first 64 bits.
+    pub fn on_linked(&mut self, node: NodeId, address: Option<IpAddr>) {
+        self.ground.parties.linked(node, address);
+    }
+
     /// A link to this node has broken: what it was asked is lost, what it asked is moot.
     pub fn on_link_lost(&mut self, now: Time, node: NodeId) {
         self.at(now, |this| {
             let ground = &mut this.ground;
             ground.directory.forget_node(&mut ground.out, node);
+            ground.parties.link_lost(node);
             ground.outgoing.link_lost(now, node, &ground.policy);
             for code in ground.codes.link_lost(node) {
                 this.chains.ask_for_code(ground, code);
@@ -237,8 +247,7 @@ impl Node {
             overdue.sought.into_iter().for_each(|chain| chains.seek(ground, chain));
             overdue.silent.into_iter().for_each(|chain| chains.retransmit(ground, chain));
             // Nobody waits for them any more.
-            let me = ground.me.id;
-            overdue.lost.into_iter().for_each(|(chain, hosts)| chains.stop(ground, me, chain, hosts));
+            overdue.lost.into_iter().for_each(|(chain, hosts)| chains.stop(ground, Party::Own, chain, hosts));
             chains.on_timeout(ground);
             calls.on_timeout(ground);
             rights.on_timeout(ground);

@@ -7,6 +7,7 @@ use super::{Node, begin::taken};
 use crate::{
     Gather, NotSent, Receipt, Sent, SessionId, Time, Urgency,
     calls::{ReplyTo, Request},
+    collections::Party,
     replies::Reader,
 };
 
@@ -31,7 +32,7 @@ impl Node {
     ) -> Result<ChainId, Exception> {
         let call = ChainId { origin: self.ground.me.id, number };
         let budget = budget.narrowed_to(self.ground.policy.budget_max);
-        let (by, service, function) = (self.ground.me.id, service.to_string(), function.to_string());
+        let (by, service, function) = (Party::Own, service.to_string(), function.to_string());
         let request = Request::new(by, ReplyTo::Nobody(call), service, function, params, now, budget);
         self.at(now, |node| node.begin_set(number, Reader::User, Request { credentials, ..request }))?;
         Ok(call)

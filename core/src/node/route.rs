@@ -3,7 +3,7 @@
 use catena_wire::ChainId;
 
 use super::Node;
-use crate::{Time, directory::Waiter, ground::Ground, outbox::Event};
+use crate::{Time, collections::Party, directory::Waiter, ground::Ground, outbox::Event};
 
 impl Node {
     /// Something has happened: what it leads to happens before the next.
@@ -63,8 +63,7 @@ impl Node {
         }
         let hosts = self.origin.hosts(chain);
         if self.origin.forget(chain) {
-            let me = self.ground.me.id;
-            self.chains.stop(&mut self.ground, me, chain, hosts);
+            self.chains.stop(&mut self.ground, Party::Own, chain, hosts);
         }
     }
 

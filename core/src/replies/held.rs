@@ -6,7 +6,13 @@ use catena_wire::{
 };
 
 use super::flow::part_of;
-use crate::{Policy, Receipt, Time, collections::Unreached, delivery::Parcel, ground::Ground, outbox::Event};
+use crate::{
+    Policy, Receipt, Time,
+    collections::{Party, Unreached},
+    delivery::Parcel,
+    ground::Ground,
+    outbox::Event,
+};
 
 /// Why a reply was not sent.
 #[derive(Clone, PartialEq, Debug)]
@@ -65,7 +71,7 @@ pub(super) struct Child {
 pub(super) struct Held {
     pub(super) right: Right,
     /// The peer for which it is held, or this node.
-    pub(super) by: NodeId,
+    pub(super) by: Party,
     /// Who handed it over.
     pub(super) from: NodeId,
     pub(super) budget: Budget,

@@ -8,11 +8,13 @@ use alloc::{
     vec::Vec,
 };
 use catena_wire::{
-    BRANCHES_MAX, Branch, ChainId, Exception, Fate, Fault, Message, NodeId, NodeRef, StepKey, Value, Window, names,
+    BRANCHES_MAX, Branch, ChainId, Exception, Fate, Fault, Message, NodeRef, StepKey, Value, Window, names,
 };
 
 use crate::{
-    Action, Missing, Policy, Receipt, Replied, SessionId, Time, Urgency, collections::Tally, ground::Ground,
+    Action, Missing, Policy, Receipt, Replied, SessionId, Time, Urgency,
+    collections::{Party, Tally},
+    ground::Ground,
     outbox::Event,
 };
 
@@ -53,7 +55,7 @@ pub(crate) enum Reader {
 #[derive(Clone, Debug)]
 pub(super) struct Set {
     /// The peer for which the call was made, or this node.
-    pub(super) by: NodeId,
+    pub(super) by: Party,
     pub(super) reader: Reader,
     pub(super) deadline: Time,
     pub(super) window: Window,

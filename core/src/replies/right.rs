@@ -16,7 +16,7 @@ use super::held::{Child, Gather, Held, NotSent, Sent, beat, is_from_caller, send
 use crate::{
     Action, Policy, Time,
     calls::{Owner, ReplyTo, Request},
-    collections::{Expiring, Shares, Timers, Unreached},
+    collections::{Expiring, Party, Shares, Timers, Unreached},
     ground::Ground,
     outbox::Event,
 };
@@ -35,7 +35,7 @@ pub(crate) struct Rights {
     /// By call, and so by caller.
     held: BTreeMap<StepKey, Held>,
     /// For whom they are held.
-    shares: Shares,
+    shares: Shares<Party>,
     /// Bytes of replies that wait to be sent.
     bytes: usize,
     timers: Timers<StepKey>,
@@ -453,7 +453,15 @@ mod tests {
                 let reply_to = ReplyTo::Peer { to: node(2), id: 1 };
                 let (service, function) = ("s".into(), "f".into());
                 let budget = Budget::new(60_000_000, 1);
-                let request = Request::new(NodeId(2), reply_to, service, function, Value::null(), ground.now, budget);
+                let request = Request::new(
+                    Party::Node(NodeId(2)),
+                    reply_to,
+                    service,
+                    function,
+                    Value::null(),
+                    ground.now,
+                    budget,
+                );
                 rights.hold(&mut ground, &request, right).unwrap();
             }
         }

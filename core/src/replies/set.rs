@@ -18,7 +18,7 @@ use super::{
 use crate::{
     Action, Replied, Time, Urgency,
     calls::Owner,
-    collections::{Shares, Tally, Timers},
+    collections::{Party, Shares, Tally, Timers},
     ground::Ground,
     outbox::Event,
 };
@@ -30,7 +30,7 @@ pub(crate) struct Sets {
     /// Each is due no later than anything that its set has to do.
     timers: Timers<ChainId>,
     /// For whom they were made.
-    shares: Shares,
+    shares: Shares<Party>,
     /// The rights whose messages come from each node.
     by_way: BTreeSet<(NodeId, ChainId, Branch)>,
     /// Bytes of replies that wait for those before them.
@@ -42,7 +42,7 @@ impl Sets {
         self.sets.len()
     }
 
-    pub(crate) fn count_for(&self, by: NodeId) -> usize {
+    pub(crate) fn count_for(&self, by: Party) -> usize {
         self.shares.of(by)
     }
 
@@ -63,7 +63,7 @@ impl Sets {
     pub(crate) fn begin(
         &mut self,
         ground: &Ground,
-        (call, by): (ChainId, NodeId),
+        (call, by): (ChainId, Party),
         reader: Reader,
         target: String,
         time_us: u64,
@@ -399,7 +399,14 @@ mod tests {
         let key = |number| StepKey { chain: ChainId { origin: NodeId(1), number }, branch: Branch::root(), step: 0 };
         for number in 0..100 {
             let window = Window { replies: 1, bytes: 1 };
-            sets.begin(&ground, (key(number).chain, NodeId(1)), Reader::User, String::new(), 60_000_000, window);
+            sets.begin(
+                &ground,
+                (key(number).chain, Party::Node(NodeId(1))),
+                Reader::User,
+                String::new(),
+                60_000_000,
+                window,
+            );
             sets.handed(&mut ground, &key(number), Ok(node(number as u64 % 50 + 10)));
         }
         let looked_at = |sets: &Sets, node| by_way(&sets.by_way, NodeId(node)).count();

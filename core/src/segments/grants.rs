@@ -35,7 +35,7 @@ struct Held {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Grants {
     by_number: BTreeMap<u64, Held>,
-    shares: Shares,
+    shares: Shares<NodeId>,
 }
 
 impl Grants {

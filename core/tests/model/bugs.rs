@@ -51,6 +51,7 @@ fn shown_in(bug: Bug) -> Option<&'static str> {
         | Bug::StrangersEvict
         | Bug::RefusedFences
         | Bug::PeerTakesAll
+        | Bug::NumbersHaveShares
         // Rights to reply are not walked.
         | Bug::EndOvertakes
         | Bug::ReplyAfterEnd

@@ -156,7 +156,7 @@ impl Memory {
 
 fn connection(stream: DuplexStream, peer: String) -> Connection {
     let (reader, writer) = tokio::io::split(stream);
-    Connection { reader: Box::new(reader), writer: Box::new(writer), peer }
+    Connection { reader: Box::new(reader), writer: Box::new(writer), peer, host: None }
 }
 
 #[async_trait]

@@ -1,0 +1,123 @@
+//! Which services linked nodes say that they serve.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+
+use catena_wire::{NodeId, ServiceEntry};
+
+/// Names of services that are remembered.
+const SERVICES_MAX: usize = 65_536;
+/// What nodes of one address offer, all together.
+const OFFERS_PER_ADDRESS_MAX: usize = SERVICES_MAX / 4;
+/// Instances of one service.
+const INSTANCES_MAX: usize = 64;
+
+#[derive(Default)]
+pub(super) struct Offered {
+    /// By name, then each instance: those that serve it under the same name.
+    by_name: BTreeMap<String, Vec<ServiceEntry>>,
+    by_node: HashMap<NodeId, Offer>,
+    /// How much nodes of each address offer.
+    of_address: HashMap<IpAddr, usize>,
+}
+
+/// What one node offers.
+#[derive(Default)]
+struct Offer {
+    address: Option<IpAddr>,
+    names: BTreeSet<String>,
+}
+
+impl Offered {
+    pub(super) fn by_name(&self) -> &BTreeMap<String, Vec<ServiceEntry>> {
+        &self.by_name
+    }
+
+    /// A node, linked from this address, says that it serves this too. False if there is no room for it.
+    pub(super) fn add(&mut self, entry: ServiceEntry, address: Option<IpAddr>) -> bool {
+        let node = entry.node.id;
+        let instances = self.by_name.get(&entry.service).map_or(&[][..], Vec::as_slice);
+        if let Some(known) = instances.iter().position(|known| known.node.id == node) {
+            self.by_name.get_mut(&entry.service).into_iter().for_each(|instances| instances[known] = entry.clone());
+            return true;
+        }
+        let of_address = address.and_then(|address| self.of_address.get(&address)).copied().unwrap_or_default();
+        let is_full = instances.is_empty() && self.by_name.len() >= SERVICES_MAX;
+        if is_full || instances.len() >= INSTANCES_MAX || of_address >= OFFERS_PER_ADDRESS_MAX {
+            return false;
+        }
+        let offer = self.by_node.entry(node).or_insert_with(|| Offer { address, ..Offer::default() });
+        offer.names.insert(entry.service.clone());
+        if let Some(address) = offer.address {
+            *self.of_address.entry(address).or_default() += 1;
+        }
+        self.by_name.entry(entry.service.clone()).or_default().push(entry);
+        true
+    }
+
+    /// Forgets what a node serves; returns what nobody serves any more.
+    pub(super) fn drop_node(&mut self, node: NodeId) -> Vec<String> {
+        let Some(Offer { address, names }) = self.by_node.remove(&node) else { return Vec::new() };
+        if let Some(address) = address
+            && let Some(count) = self.of_address.get_mut(&address)
+        {
+            *count -= names.len();
+            if *count == 0 {
+                self.of_address.remove(&address);
+            }
+        }
+        let mut gone = Vec::new();
+        for name in names {
+            let Some(instances) = self.by_name.get_mut(&name) else { continue };
+            instances.retain(|entry| entry.node.id != node);
+            if instances.is_empty() {
+                self.by_name.remove(&name);
+                gone.push(name);
+            }
+        }
+        gone
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use catena_wire::{Kinds, NodeRef};
+
+    use super::*;
+
+    fn entry(service: usize, node: u64) -> ServiceEntry {
+        let node = NodeRef { id: NodeId(node), name: format!("n{node}"), address: None, site: None };
+        let service = format!("s{service}");
+        ServiceEntry { service, node, functions: Vec::new(), kinds: Kinds::default(), proxy: None }
+    }
+
+    #[test]
+    fn nodes_of_one_address_have_one_share_whatever_their_numbers() {
+        let (here, there) = (Some(IpAddr::from([10, 0, 0, 1])), Some(IpAddr::from([10, 0, 0, 2])));
+        let mut offered = Offered::default();
+        for name in 0..OFFERS_PER_ADDRESS_MAX {
+            assert!(offered.add(entry(name, 1 + (name % 100) as u64), here));
+        }
+        assert!(!offered.add(entry(OFFERS_PER_ADDRESS_MAX, 1_000), here), "another number of that address");
+        assert!(offered.add(entry(0, 1), here), "what is known is said again");
+        assert!(offered.add(entry(OFFERS_PER_ADDRESS_MAX, 2_000), there));
+        assert!(offered.add(entry(OFFERS_PER_ADDRESS_MAX + 1, 3_000), None), "a process of this machine");
+        // A link has gone: there is room again, and its names with it.
+        let gone = offered.drop_node(NodeId(1));
+        assert!(gone.len() == OFFERS_PER_ADDRESS_MAX.div_ceil(100) && !offered.by_name().contains_key("s0"));
+        assert!(offered.add(entry(OFFERS_PER_ADDRESS_MAX, 1_000), here));
+    }
+
+    #[test]
+    fn a_service_is_known_until_its_last_instance_has_gone() {
+        let mut offered = Offered::default();
+        for node in 0..=INSTANCES_MAX as u64 {
+            assert_eq!(offered.add(entry(1, node), None), node < INSTANCES_MAX as u64);
+        }
+        for node in 0..INSTANCES_MAX as u64 - 1 {
+            assert!(offered.drop_node(NodeId(node)).is_empty());
+        }
+        assert_eq!(offered.drop_node(NodeId(INSTANCES_MAX as u64 - 1)), ["s1"]);
+        assert!(offered.by_name().is_empty() && offered.by_node.is_empty());
+    }
+}
