@@ -57,7 +57,7 @@ pub use catena_core::{
 };
 pub use catena_directory::{self as directory, Registry, Resolver};
 pub use catena_guest::{Function, FunctionKind, Limits, Sandbox, SandboxConfig, SandboxError};
-pub use catena_net::{LinkShape, MEMORY_BYTES_MIN, NetError, Place, Topology};
+pub use catena_net::{LinkShape, LogLimit, MEMORY_BYTES_MIN, NetError, Place, Topology};
 pub use catena_segment::RemoteMemory;
 pub use catena_wire::{
     Asked, BlobBytes, Branch, Budget, ChainId, Completion, Exception, Fault, Hash, LogLine, Mode, NodeId, NodeRef,

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use catena::{Node, NodeId, Segment};
+use catena::{LogLimit, Node, NodeId, Segment};
 use futures_util::FutureExt as _;
 use http_body_util::BodyExt as _;
 use hyper::body::Body;
@@ -309,7 +309,10 @@ impl Bodies {
         let part = match part {
             Ok(part) => self.laid(&mut pulled, client, part, near).await,
             Err(why) => {
-                tracing::warn!(why, "a body failed");
+                static LINES: LogLimit = LogLimit::new();
+                if let Some(left_out) = LINES.pass() {
+                    tracing::warn!(why, left_out, "a body failed");
+                }
                 Part::Failed("the service failed within the body".to_owned())
             }
         };

@@ -3,7 +3,7 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use catena::{Exception, Mailbox, Node, NodeId, Received, Segment};
+use catena::{Exception, LogLimit, Mailbox, Node, NodeId, Received, Segment};
 use futures_util::FutureExt as _;
 use http_body_util::Full;
 use hyper::{
@@ -214,7 +214,10 @@ fn small(segment: &Segment, offset: u64, bytes: u64) -> Option<Bytes> {
 }
 
 fn failed(why: &str) -> Bytes {
-    tracing::warn!(why, "a request failed");
+    static LINES: LogLimit = LogLimit::new();
+    if let Some(left_out) = LINES.pass() {
+        tracing::warn!(why, left_out, "a request failed");
+    }
     // What failed within is nobody's business outside.
     told(StatusCode::INTERNAL_SERVER_ERROR, "the service failed")
 }

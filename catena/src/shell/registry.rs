@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use catena_net::LogLimit;
 use catena_wire::{Exception, Hash, Message, NodeRef};
-
 use tokio::sync::Semaphore;
 
 use super::Shell;
@@ -16,6 +16,8 @@ const CODE_BYTES_MAX: usize = 32 << 20;
 
 /// Functions on their way to registries at one time.
 static PUSHES: Semaphore = Semaphore::const_new(64);
+/// What goes wrong with a registry, which whoever sends functions may bring about.
+static LINES: LogLimit = LogLimit::new();
 
 impl Shell {
     /// Keeps a function, for the next start too if this node has a folder for that.
@@ -54,10 +56,13 @@ impl Shell {
     async fn fetch_from_registry(&self, code: Hash) -> Option<Bytes> {
         let registry = self.settings.registry.as_ref()?;
         let found = tokio::time::timeout(REGISTRY_TIMEOUT, registry.get(code, CODE_BYTES_MAX)).await;
-        match found {
+        let why = match found {
             Ok(Ok(found)) => return found,
-            Ok(Err(why)) => tracing::warn!(registry = registry.name(), %why, "a function could not be fetched"),
-            Err(_) => tracing::warn!(registry = registry.name(), "a function did not come in time"),
+            Ok(Err(why)) => why.to_string(),
+            Err(_) => not_in_time(),
+        };
+        if let Some(left_out) = LINES.pass() {
+            tracing::warn!(registry = registry.name(), why, left_out, "a function could not be fetched");
         }
         None
     }
@@ -66,7 +71,7 @@ impl Shell {
     pub(crate) fn push_code(self: &Arc<Self>, code: Hash, bytes: Bytes) {
         let Some(registry) = self.settings.registry.clone() else { return };
         let Ok(turn) = PUSHES.try_acquire() else {
-            return tracing::warn!(registry = registry.name(), "a function is not kept there: others are on their way");
+            return not_kept(registry.name(), "others are on their way");
         };
         self.runtime.spawn(async move {
             let _turn = turn;
@@ -74,13 +79,19 @@ impl Shell {
             let why = match kept {
                 Ok(Ok(())) => return,
                 Ok(Err(why)) => why.to_string(),
-                Err(_) => format!("no answer within {} s", REGISTRY_TIMEOUT.as_secs()),
+                Err(_) => not_in_time(),
             };
-            tracing::warn!(
-                registry = registry.name(),
-                why,
-                "a function is not kept there: nodes have it as long as they run"
-            );
+            not_kept(registry.name(), &why);
         });
+    }
+}
+
+fn not_in_time() -> String {
+    format!("no answer within {} s", REGISTRY_TIMEOUT.as_secs())
+}
+
+fn not_kept(registry: &str, why: &str) {
+    if let Some(left_out) = LINES.pass() {
+        tracing::warn!(registry, why, left_out, "a function is not kept there: nodes have it as long as they run");
     }
 }
