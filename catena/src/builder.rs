@@ -23,7 +23,7 @@ use crate::{
     Client, Node, Service, StepStoreLimits,
     blobs::{self, Blobs},
     clock::Clock,
-    durable::Steps,
+    durable::StepStore,
     memory::GuestsMemory,
     random,
     segments::{Hub, Sharing},
@@ -504,7 +504,7 @@ fn half_of(memory: &MemoryBudget) -> MemoryBudget {
 async fn open_steps(
     file: Option<(PathBuf, StepStoreLimits)>,
     services: &HashMap<String, Service>,
-) -> Result<Option<Steps>, StartError> {
+) -> Result<Option<StepStore>, StartError> {
     let Some((path, limits)) = file else {
         let durable = services.values().find_map(|service| Some((service.name(), service.durable_functions().next()?)));
         return durable
@@ -512,7 +512,7 @@ async fn open_steps(
     };
     let failed = |reason| StartError::StepStore { path: path.clone(), reason };
     let file = path.clone();
-    let opened = tokio::task::spawn_blocking(move || Steps::open(&file, limits)).await;
+    let opened = tokio::task::spawn_blocking(move || StepStore::open(&file, limits)).await;
     opened.map_err(|why| failed(why.to_string()))?.map(Some).map_err(|why| failed(why.to_string()))
 }
 

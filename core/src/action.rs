@@ -213,7 +213,7 @@ pub enum Action {
 /// What a sent message is about.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Receipt {
-    /// A hop in custody.
+    /// A hop for which this node answers until another has accepted it.
     Hop(Handed),
     /// A plain call.
     Call(u64),

@@ -198,7 +198,7 @@ impl Ground {
     }
 
     /// A way of a chain is here, brought by this peer, beside which there may be others: who comes after it on another is told by that.
-    pub(crate) fn note_mark(&mut self, by: Party, duplicate: Option<&PossibleDuplicate>) {
+    pub(crate) fn note_duplicate(&mut self, by: Party, duplicate: Option<&PossibleDuplicate>) {
         if let Some(duplicate) = duplicate {
             self.fences.note(self.clock.now(), by, duplicate, &self.policy);
         }

@@ -45,12 +45,12 @@ static LINES: LogLimit = LogLimit::new();
 
 /// A step store, open. Cheap to share; dropping it ends the writer.
 #[derive(Debug)]
-pub(crate) struct Steps {
+pub(crate) struct StepStore {
     writer: SyncSender<Write>,
     result_bytes_max: usize,
 }
 
-impl Steps {
+impl StepStore {
     /// Opens the file, or makes it. Blocks.
     pub(crate) fn open(path: &Path, limits: StepStoreLimits) -> Result<Self, Failed> {
         let file = File::open(path, limits)?;

@@ -19,7 +19,7 @@ fn print(text: &str) -> Hash {
 }
 
 /// Runs a step that counts its effects, and answers with how many there were.
-async fn effect(steps: &Steps, number: u32, params: &str, effects: &AtomicU32) -> Result<String, Exception> {
+async fn effect(steps: &StepStore, number: u32, params: &str, effects: &AtomicU32) -> Result<String, Exception> {
     let running = async { Ok(Answer::Value(Value::encode(&(effects.fetch_add(1, Ordering::SeqCst) + 1)))) };
     match steps.once(&step(number), print(params), None, running).await? {
         Answer::Value(value) => Ok(format!("{value:?}")),
@@ -28,9 +28,9 @@ async fn effect(steps: &Steps, number: u32, params: &str, effects: &AtomicU32) -
 }
 
 /// Waits until the writer of one that was dropped has let go of its file.
-async fn open(path: &Path, limits: StepStoreLimits) -> Steps {
+async fn open(path: &Path, limits: StepStoreLimits) -> StepStore {
     loop {
-        match Steps::open(path, limits) {
+        match StepStore::open(path, limits) {
             Ok(steps) => return steps,
             Err(why) if why.to_string().contains("already open") => tokio::task::yield_now().await,
             Err(why) => panic!("{why}"),

@@ -42,7 +42,7 @@ use crate::{
     Names, Service,
     blobs::{Blobs, Tally},
     clock::Clock,
-    durable::Steps,
+    durable::StepStore,
     incoming::{Incoming, Sender, incoming},
     messages::Post,
     replying::Bursts,
@@ -77,8 +77,8 @@ pub(crate) struct Shell {
     memory: MemoryBudget,
     kept: Mutex<Lease>,
     /// Held by whoever does what the core says.
-    leading: Mutex<()>,
-    /// A task to lead has been spawned, and has not begun.
+    driving: Mutex<()>,
+    /// A task to drive has been spawned, and has not begun.
     wake_requested: AtomicBool,
     /// Wakes a worker when a service or guest holds the one that waits for sockets.
     relief: Relief,
@@ -137,7 +137,7 @@ pub(crate) struct Settings {
     pub(crate) entry_only: bool,
     pub(crate) untold_dials_max: usize,
     /// Where the steps of durable functions are kept.
-    pub(crate) steps: Option<Steps>,
+    pub(crate) steps: Option<StepStore>,
     /// The memory of the functions that are kept.
     #[allow(dead_code, reason = "it is held for as long as the node is there")]
     pub(crate) set_aside: Option<Lease>,
@@ -166,7 +166,7 @@ impl Shell {
             core: Mutex::new(core),
             memory,
             kept: Mutex::new(kept),
-            leading: Mutex::default(),
+            driving: Mutex::default(),
             wake_requested: AtomicBool::default(),
             relief: Relief::default(),
             endpoint: OnceLock::new(),

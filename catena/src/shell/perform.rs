@@ -37,12 +37,12 @@ const ACTIONS_IN_A_ROW_MAX: usize = 64;
 /// Services that are done at once may ask for more in the same breath, and so on: so deep, and the rest as a task.
 const NESTED_MAX: u8 = 8;
 
-/// What became of driving as the leader.
+/// What one look at what there is to do came to.
 #[allow(clippy::large_enum_variant, reason = "it lives no longer than it takes to look at it")]
 enum Drove {
     /// There may be more.
     On,
-    /// Here is code to run, without the lead; of a guest that goes on, with its function if that is loaded.
+    /// Here is code to run while others drive; of a guest that goes on, with its function if that is loaded.
     ToCode(Action, Option<Arc<Image>>),
     /// There is nothing to do, or another thread does it.
     Away,
@@ -94,13 +94,13 @@ impl Drop for Nested {
 impl Shell {
     /// Does what there is to do, in the order in which the machines say it. What has to wait goes on as a task of its own.
     ///
-    /// One thread leads at a time, so that no answer is told after the end, and no function is looked for before it is kept.
-    /// Whoever runs a guest or a service first lets others lead.
+    /// One thread drives at a time, so that no answer is told after the end, and no function is looked for before it is kept.
+    /// Whoever runs a guest or a service first lets others drive.
     pub(crate) fn drive(self: &Arc<Self>) {
         let Some(_nested) = Nested::enter() else { return self.drive_later() };
         let _runtime = self.runtime.enter();
         for _ in 0..ACTIONS_IN_A_ROW_MAX {
-            match self.drive_as_leader() {
+            match self.drive_once() {
                 Drove::On => {}
                 Drove::ToCode(action, image) => {
                     if self.core().has_actions() {
@@ -117,18 +117,18 @@ impl Shell {
         self.drive_later();
     }
 
-    /// Does the next thing, unless another thread leads or it runs code that is not this crate's.
-    fn drive_as_leader(self: &Arc<Self>) -> Drove {
-        // Whoever leads looks again after it has let go.
-        let leading = match self.leading.try_lock() {
-            Ok(leading) => leading,
+    /// Does the next thing, unless another thread drives or it runs code that is not this crate's.
+    fn drive_once(self: &Arc<Self>) -> Drove {
+        // Whoever drives looks again after it has let go.
+        let driving = match self.driving.try_lock() {
+            Ok(driving) => driving,
             // It guards nothing that a panic could have left half done.
-            Err(TryLockError::Poisoned(leading)) => leading.into_inner(),
+            Err(TryLockError::Poisoned(driving)) => driving.into_inner(),
             Err(TryLockError::WouldBlock) => return Drove::Away,
         };
         let action = self.core().poll_action();
         let Some(action) = action else {
-            drop(leading);
+            drop(driving);
             return self.park();
         };
         let mut image = None;
@@ -148,7 +148,7 @@ impl Shell {
         Drove::On
     }
 
-    /// There was nothing to do. What came in since found this thread leading, and left it to it.
+    /// There was nothing to do. What came in since found this thread driving, and left it to it.
     fn park(&self) -> Drove {
         let (more, next) = {
             let core = self.core();

@@ -101,7 +101,7 @@ impl ChainState {
     }
 
     /// This step may have been done by a node that was lost, and the chain goes on from here: as a way of its own.
-    pub(crate) fn mark(&mut self, key: &StepKey, here: NodeId) -> &PossibleDuplicate {
+    pub(crate) fn begin_way(&mut self, key: &StepKey, here: NodeId) -> &PossibleDuplicate {
         let before = self.duplicate.take();
         let way = before.as_ref().map_or(0, |before| before.way);
         let mix = |way: u64, part: u64| (way ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);

@@ -62,10 +62,10 @@ impl Calls {
         brought: Brought,
     ) -> Vec<(Arc<NodeRef>, u64)> {
         let Some(StepRecord::Calling { fingerprint, reply_to, .. }) = ground.dedup.get(key) else { return Vec::new() };
-        let (fate, askers) = (Fate::returned(*fingerprint, result, brought), reply_to.clone());
+        let (fate, waiting) = (Fate::returned(*fingerprint, result, brought), reply_to.clone());
         ground.dedup.finish(ground.clock.now(), key, fate, Vec::new(), &ground.policy);
-        askers.iter().for_each(|(to, id)| drop(self.asking.remove(&(to.id, *id))));
-        askers
+        waiting.iter().for_each(|(to, id)| drop(self.asking.remove(&(to.id, *id))));
+        waiting
     }
 }
 

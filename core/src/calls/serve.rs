@@ -56,7 +56,7 @@ impl Calls {
             }
             None => {
                 if bug!(ground.policy, RefusedFences) {
-                    ground.note_mark(request.by, request.duplicate.as_deref());
+                    ground.note_duplicate(request.by, request.duplicate.as_deref());
                 }
                 let verdict = ground.check_remembered(&key, from.id, age_us).and_then(|()| {
                     let Request { service, function, duplicate, .. } = &request;
@@ -97,7 +97,7 @@ impl Calls {
             Ok(()) => {
                 // Only by now: whoever is refused leaves no fence behind.
                 if request.key.is_some() {
-                    ground.note_mark(request.by, request.duplicate.as_deref());
+                    ground.note_duplicate(request.by, request.duplicate.as_deref());
                 }
                 self.run_service(ground, request);
             }

@@ -39,12 +39,12 @@ impl Chains {
             return self.repeat(ground, from, *hop, whole);
         }
         if bug!(ground.policy, RefusedFences) {
-            ground.note_mark(ground.party_of(from.id), hop.duplicate.as_ref());
+            ground.note_duplicate(ground.party_of(from.id), hop.duplicate.as_ref());
         }
         match self.admit(ground, from, &hop) {
             Ok(()) => {
                 // Only by now: whoever is refused leaves no fence behind.
-                ground.note_mark(ground.party_of(from.id), hop.duplicate.as_ref());
+                ground.note_duplicate(ground.party_of(from.id), hop.duplicate.as_ref());
                 self.take_in(ground, from, *hop, whole);
             }
             Err(why) => turn_away(ground, from, &hop, why),

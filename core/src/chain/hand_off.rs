@@ -378,8 +378,8 @@ impl Chains {
 /// The chain may have gone on from this step at these nodes: what it does from here may have been done by its first way.
 fn go_on_without(ground: &mut Ground, activation: &mut Activation, nodes: Vec<Arc<NodeRef>>) {
     let key = activation.key();
-    let duplicate = activation.state.mark(&key, ground.me.id);
-    ground.note_mark(activation.by, Some(duplicate));
+    let duplicate = activation.state.begin_way(&key, ground.me.id);
+    ground.note_duplicate(activation.by, Some(duplicate));
     ground.give_up(activation.by, key.chain, nodes);
 }
 

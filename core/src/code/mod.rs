@@ -19,12 +19,12 @@ const SOURCES_MAX: usize = 8;
 
 #[derive(Clone, Debug)]
 struct Fetch {
-    /// The peer whose chain needed it first.
+    /// Whose chain needed it first.
     by: Party,
     sessions: BTreeSet<SessionId>,
     sources: VecDeque<Arc<NodeRef>>,
     asked: Option<Asked>,
-    tried: Vec<NodeId>,
+    excluded: Vec<NodeId>,
     registry_tried: bool,
 }
 
@@ -38,7 +38,7 @@ enum Asked {
 impl Fetch {
     fn new(by: Party) -> Self {
         let (sessions, sources) = (BTreeSet::new(), VecDeque::new());
-        Self { by, sessions, sources, asked: None, tried: Vec::new(), registry_tried: false }
+        Self { by, sessions, sources, asked: None, excluded: Vec::new(), registry_tried: false }
     }
 }
 
@@ -118,8 +118,8 @@ impl Codes {
         let fetch = self.fetches.entry(code).or_insert_with(|| Fetch::new(by));
         fetch.sessions.insert(session);
         for source in sources {
-            let known = fetch.tried.contains(&source.id) || fetch.sources.iter().any(|known| known.id == source.id);
-            if !known && fetch.tried.len() + fetch.sources.len() < SOURCES_MAX {
+            let known = fetch.excluded.contains(&source.id) || fetch.sources.iter().any(|known| known.id == source.id);
+            if !known && fetch.excluded.len() + fetch.sources.len() < SOURCES_MAX {
                 fetch.sources.push_back(source);
             }
         }
@@ -136,7 +136,7 @@ impl Codes {
             Some(source) => {
                 fetch.asked = Some(Asked::Node(source.id));
                 self.asked.insert((source.id, code));
-                fetch.tried.push(source.id);
+                fetch.excluded.push(source.id);
                 let receipt = Receipt::WantCode(Wanted { code, from: source.id });
                 out.send(&source, Message::WantCode(code), receipt, Urgency::Now);
             }
