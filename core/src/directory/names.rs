@@ -4,7 +4,7 @@
 //! turns out wrong is forgotten by whoever used it, and the name looked up anew. So where a service is does not grow old by itself, unless whoever said so sets a time.
 
 use alloc::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     string::{String, ToString},
 };
 use catena_wire::{Exception, NodeId};
@@ -22,6 +22,8 @@ pub(crate) enum Known {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
     entries: BTreeMap<String, Known>,
+    /// Those that lead to each node.
+    at: BTreeSet<(NodeId, String)>,
     /// When each is to be looked up anew.
     ends: Timers<String>,
 }
@@ -41,9 +43,12 @@ impl Names {
         while self.entries.len() >= names_max.max(1)
             && let Some(first) = self.ends.take_first()
         {
-            self.entries.remove(&first);
+            self.forget(&first);
         }
         self.ends.set(service.to_string(), end);
+        if let Known::At(place) = &known {
+            self.at.insert((place.node.id, service.to_string()));
+        }
         self.entries.insert(service.to_string(), known);
     }
 
@@ -69,7 +74,10 @@ impl Names {
     pub(crate) fn forget(&mut self, service: &str) -> Option<Instance> {
         self.ends.clear(service);
         match self.entries.remove(service)? {
-            Known::At(place) => Some(place),
+            Known::At(place) => {
+                self.at.remove(&(place.node.id, service.to_string()));
+                Some(place)
+            }
             Known::Absent(_) => None,
         }
     }
@@ -83,8 +91,11 @@ impl Names {
     }
 
     pub(crate) fn forget_node(&mut self, node: NodeId) {
-        self.entries.retain(|_, known| !matches!(known, Known::At(place) if place.node.id == node));
-        self.ends.retain(|service| self.entries.contains_key(service));
+        while let Some((at, service)) = self.at.range((node, String::new())..).next().cloned()
+            && at == node
+        {
+            self.forget(&service);
+        }
     }
 }
 
@@ -125,5 +136,18 @@ mod tests {
         assert!(!names.forget_at("c", NodeId(1)) && names.forget_at("c", NodeId(2)));
         names.forget_node(NodeId(1));
         assert!(names.entries.is_empty() && names.ends.len() == 0);
+    }
+
+    #[test]
+    fn a_node_that_is_gone_takes_what_leads_to_it_along_and_nothing_else() {
+        let mut names = Names::default();
+        let policy = Policy { names_max: 3, ..policy() };
+        for (service, node) in [("a", 1), ("b", 1), ("c", 2), ("b", 2), ("d", 1)] {
+            names.learn(service, at(node), &policy);
+        }
+        names.forget_node(NodeId(1));
+        let known = ["a", "b", "c", "d"].map(|service| names.last_place(service).is_some());
+        assert_eq!(known, [false, true, true, false]);
+        assert!(names.at.len() == 2 && names.ends.len() == 2);
     }
 }
