@@ -347,7 +347,7 @@ fn timers_of_no_length_let_go() {
     handing(&mut node);
     node.on_message(NOW, &node_ref(2), Message::Hop(hop(1, 1)));
     without_code(&mut node);
-    let (tell, rests) = mpsc::channel();
+    let (tell, rests) = mpsc::sync_channel(3);
     // On a thread of its own: a timer that is due for ever would keep the node from coming back.
     thread::spawn(move || {
         for at in [NOW, NOW.after(1), NOW.after(60_000_000)] {
