@@ -30,6 +30,8 @@ bugs! {
     HopsForFree,
     /// The origin of a silent chain waits for ever.
     OriginWaitsForEver,
+    /// A chain whose origin is gone goes on until its deadline.
+    OrphansGoOn,
     /// A hop of a cancelled chain that comes late runs.
     CancelForgotten,
     /// A merge host goes on before the last branch has ended.
@@ -74,12 +76,20 @@ bugs! {
     BusyBranchSpeaks,
     /// Who listens to a sub-chain is forgotten at its end, while answers are still on their way.
     ListenerGoneAtOnce,
+    /// Who listens to a sub-chain that has ended is kept for as long as one may last.
+    EndedListenersStay,
     /// A hop is accepted before its state has come.
     AcceptedHeadless,
     /// A chain whose state has not come shows signs of life, which count as acceptance.
     HeadlessBeats,
     /// Answers are held back beyond the room for them.
     HoldsWithoutBound,
+    /// Answers that are held back are counted, and not weighed.
+    HeldUnweighed,
+    /// Branches of a chain are heard of beyond the room for them.
+    HeardWithoutBound,
+    /// A function that rides along with a hop does not count in what its chain takes.
+    CodeRidesFree,
     /// Branches begin that there is no room for.
     BranchesWithoutRoom,
     /// An acceptance counts from any node.

@@ -42,7 +42,8 @@ impl Chains {
             return self.drop_unknown(ground, session, Fault::Network, message);
         }
         if activation.heartbeat_at <= ground.now {
-            if activation.unreached.is_for_long(ground.now, &ground.policy) {
+            let orphaned = activation.unreached.is_for_long(ground.now, &ground.policy);
+            if orphaned && !bug!(ground.policy, OrphansGoOn) {
                 // Nobody can be told how it ends (rpc-chains section 3.10).
                 let message =
                     format!("{} dropped the chain: for a while it could not reach the origin", ground.me.name);

@@ -105,7 +105,7 @@ impl Chains {
                     ground.codes.note_sent(to.id, code, &ground.policy);
                 }
                 let hand_off = HandOff::new(cargo, Delivery::new(to, scope), continuation);
-                self.hand(ground, session, HandOff { code_bytes, ..hand_off });
+                self.hand(ground, session, hand_off.with_code(code_bytes, &ground.policy));
             }
         }
     }
@@ -420,7 +420,7 @@ pub(super) fn hop_of(ground: &Ground, activation: &Activation) -> Option<Encoded
         gather,
         merged: &state.merged,
         continuation: &hand_off.continuation,
-        code_bytes: hand_off.code_bytes.as_ref(),
+        code_bytes: hand_off.code_bytes(),
     };
     Some(hop.encode())
 }

@@ -182,7 +182,7 @@ impl Chains {
         }
         let delivery = Delivery::new(Arc::new(frame.creator), RetryScope::Nowhere);
         let hand_off = HandOff::new(Cargo::Call(call), delivery, frame.continuation);
-        self.hand(ground, session, HandOff { fallback: Some(Box::new(why)), ..hand_off });
+        self.hand(ground, session, hand_off.or_told(why));
     }
 }
 

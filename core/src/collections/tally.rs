@@ -83,7 +83,8 @@ impl Tally {
         if !self.has_room(branch) {
             return Taken::Repeat;
         }
-        let full = self.held >= policy.partials_held_max || self.held_bytes >= policy.partials_held_bytes_max;
+        let heavy = self.held_bytes >= policy.partials_held_bytes_max && !bug!(policy, HeldUnweighed);
+        let full = self.held >= policy.partials_held_max || heavy;
         let full = room.is_some_and(|room| full || value.len_bytes() > room);
         let answers = &mut self.accounts.entry(branch.clone()).or_default().answers;
         if answers.has(number) {

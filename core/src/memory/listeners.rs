@@ -75,7 +75,11 @@ impl Listeners {
     }
 
     pub(crate) fn expire(&mut self, out: &mut Outbox, awake: Time, policy: &Policy) {
-        for (key, ()) in self.ended.expired(awake, policy.heartbeat_timeout_us) {
+        let ended_us = match bug!(policy, EndedListenersStay) {
+            true => policy.budget_max.time_left_us(),
+            false => policy.heartbeat_timeout_us,
+        };
+        for (key, ()) in self.ended.expired(awake, ended_us) {
             if let Some(stream) = self.streams.remove(&key) {
                 self.gone(out, key, &stream);
             }

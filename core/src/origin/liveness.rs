@@ -78,6 +78,7 @@ impl Liveness {
         host: Option<&Arc<NodeRef>>,
         open: Option<&[Branch]>,
         silent_at: Time,
+        policy: &Policy,
     ) {
         self.last_step = self.last_step.max(key.step);
         if let Some(host) = host {
@@ -97,7 +98,7 @@ impl Liveness {
         }
         self.pulses.retain(|(branch, _)| !own(branch) || open.contains(branch));
         for branch in open {
-            if self.pulses.len() < BRANCHES_MAX
+            if (self.pulses.len() < BRANCHES_MAX || bug!(policy, HeardWithoutBound))
                 && let Err(place) = self.place_of(branch)
             {
                 self.pulses.insert(place, (branch.clone(), parent.clone()));
@@ -151,12 +152,12 @@ mod tests {
         let (busy, silent) = (root.child(1).unwrap(), root.child(2).unwrap());
         let mut liveness = Liveness::new(Time::from_us(10), &node("origin"));
         let open = [busy.clone(), silent.clone()];
-        liveness.seen(&key(&root, 1), Some(&node("merge")), Some(&open), Time::from_us(10));
-        liveness.seen(&key(&silent, 2), Some(&node("dead")), None, Time::from_us(10));
+        liveness.seen(&key(&root, 1), Some(&node("merge")), Some(&open), Time::from_us(10), &policy);
+        liveness.seen(&key(&silent, 2), Some(&node("dead")), None, Time::from_us(10), &policy);
         for now in [10, 20] {
             let later = Time::from_us(now + 10);
-            liveness.seen(&key(&busy, 9), Some(&node("busy")), None, later);
-            liveness.seen(&key(&root, 1), Some(&node("merge")), Some(&open), later);
+            liveness.seen(&key(&busy, 9), Some(&node("busy")), None, later, &policy);
+            liveness.seen(&key(&root, 1), Some(&node("merge")), Some(&open), later, &policy);
             match liveness.silence(Time::from_us(now), &policy) {
                 Some(Silence::Retransmit { last: true }) if now == 10 => {}
                 Some(Silence::Lost { host, step: 2, .. }) if now == 20 => assert_eq!(host, "dead"),
@@ -174,7 +175,7 @@ mod tests {
             let silence = liveness.silence(Time::from_us(now), &policy);
             assert!(matches!(silence, Some(Silence::Retransmit { .. })), "{round}: {silence:?}");
             // An answer of the same step as before.
-            liveness.seen(&key(&Branch::root(), 1), None, None, Time::from_us(now + 10));
+            liveness.seen(&key(&Branch::root(), 1), None, None, Time::from_us(now + 10), &policy);
         }
     }
 }

@@ -173,7 +173,7 @@ impl Origin {
         let Ground { now, policy, .. } = ground;
         let started = self.chains.get_mut(&key.chain)?;
         let silent_at = now.after(policy.heartbeat_timeout_us);
-        started.liveness.seen(key, host, open, silent_at);
+        started.liveness.seen(key, host, open, silent_at, policy);
         if bug!(policy, BusyBranchSpeaks) {
             started.liveness.all_seen(silent_at);
         }

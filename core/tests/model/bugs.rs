@@ -38,6 +38,11 @@ fn shown_in(bug: Bug) -> Option<&'static str> {
         | Bug::LossOutlived
         | Bug::HeadlessBeats
         | Bug::HoldsWithoutBound
+        | Bug::HeldUnweighed
+        | Bug::HeardWithoutBound
+        | Bug::CodeRidesFree
+        | Bug::EndedListenersStay
+        | Bug::OrphansGoOn
         | Bug::BranchesWithoutRoom
         | Bug::StrangersAccept
         | Bug::StrangersCancel

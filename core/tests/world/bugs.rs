@@ -6,8 +6,8 @@ use std::cell::Cell;
 use catena_core::{Bug, Policy};
 
 use crate::{
-    solo::{basics, doubt, duplicates, forged, shares, splits, strays, waits},
-    stories::cancelling,
+    solo::{basics, doubt, duplicates, forged, listening, room, shares, splits, strays, waits},
+    stories::{cancelling, orphans},
 };
 
 // Each test runs on a thread of its own.
@@ -22,6 +22,11 @@ pub(crate) fn seeded(policy: Policy) -> Policy {
 
 const CAUGHT_BY: &[(Bug, fn())] = &[
     (Bug::HoldsWithoutBound, basics::the_next_answer_in_order_finds_room_when_all_the_room_is_taken),
+    (Bug::HeldUnweighed, basics::what_is_held_back_is_weighed_as_well_as_counted),
+    (Bug::HeardWithoutBound, basics::branches_are_heard_of_only_as_far_as_there_is_room),
+    (Bug::CodeRidesFree, room::a_function_that_rides_along_counts_until_nobody_needs_it),
+    (Bug::EndedListenersStay, listening::who_listens_to_what_has_ended_takes_no_room_from_who_listens_yet),
+    (Bug::OrphansGoOn, orphans::a_sub_chain_on_its_own_whose_creator_died_ends_a_minute_later),
     (Bug::StrangersAccept, basics::only_the_node_that_was_asked_may_accept_or_refuse_a_hop),
     (Bug::StrangersCancel, forged::only_its_origin_and_whoever_brought_a_chain_may_stop_it),
     (Bug::MarkReplaced, duplicates::the_earliest_step_stays_and_the_way_changes),

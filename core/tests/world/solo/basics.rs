@@ -218,6 +218,43 @@ pub(crate) fn the_next_answer_in_order_finds_room_when_all_the_room_is_taken() {
 }
 
 #[test]
+pub(crate) fn what_is_held_back_is_weighed_as_well_as_counted() {
+    let value = Value::encode(&"x".repeat(1_000));
+    let mut node = node(Policy { partials_held_bytes_max: 3_000, ..Policy::default() });
+    let (chain, ..) = handing(&mut node);
+    let kept = (1..10).filter(|number| {
+        let partial = Message::Partial { key: key(chain, 1), number: *number, value: value.clone(), to: 0 };
+        node.on_message(NOW, &node_ref(2), partial);
+        let sent = sent(&actions(&mut node));
+        sent.iter().any(|(_, message, _)| matches!(message, Message::Received(..)))
+    });
+    assert_eq!(kept.count(), 3, "the sender keeps the others");
+}
+
+#[test]
+pub(crate) fn branches_are_heard_of_only_as_far_as_there_is_room() {
+    let mut node = node(Policy::default());
+    let (chain, ..) = handing(&mut node);
+    node.on_message(NOW, &node_ref(2), Message::Accepted(key(chain, 1)));
+    let mut beat = |branch: &Branch, step, at, open| {
+        let key = StepKey { branch: branch.clone(), ..key(chain, step) };
+        node.on_message(NOW, &node_ref(at), Message::Heartbeat(key, (*node_ref(at)).clone(), open));
+    };
+    let root = Branch::root();
+    let child = |number| root.child(number).unwrap();
+    let grandchild = child(1).child(1).unwrap();
+    beat(&root, 1, 2, (1..=4_095).map(child).collect());
+    beat(&child(4_095), 2, 3, Vec::new());
+    beat(&child(1), 2, 2, vec![grandchild.clone()]);
+    beat(&grandchild, 3, 4, Vec::new());
+    beat(&root, 4, 2, (1..=4_095).map(child).collect());
+    node.cancel(NOW, chain);
+    let cancels = sent(&actions(&mut node)).into_iter().filter(|(_, message, _)| matches!(message, Message::Cancel(_)));
+    let told: Vec<_> = cancels.map(|(to, ..)| to).collect();
+    assert_eq!(told, [NodeId(2), NodeId(3)], "4 says that it has one more");
+}
+
+#[test]
 fn a_foreign_chain_of_the_same_number_is_not_forgotten() {
     let mut node = node(Policy::default());
     let (chain, ..) = handing(&mut node);

@@ -46,6 +46,22 @@ fn answers_that_came_too_early_count_at_the_origin_until_they_go() {
 }
 
 #[test]
+pub(crate) fn a_function_that_rides_along_counts_until_nobody_needs_it() {
+    let mut node = node(Policy::default());
+    let (chain, session) = begun(&mut node);
+    let before = node.held_bytes();
+    node.on_turn(NOW, session, calling(vec![call(0, "there")]), 1);
+    node.on_suspended(NOW, session, Ok((Bytes::from_static(b"state"), Some(vec![7; BYTES].into()))), 1);
+    actions(&mut node);
+    assert!((BYTES..2 * BYTES).contains(&more(&node, before)), "on its way: {}", more(&node, before));
+    node.on_message(NOW, &node_ref(2), Message::Accepted(key(chain, 1)));
+    assert!((BYTES..2 * BYTES).contains(&more(&node, before)), "to answer its step again: {}", more(&node, before));
+    node.on_message(NOW, &node_ref(2), Message::End(Box::new(end(key(chain, 1), None))));
+    actions(&mut node);
+    assert_eq!(more(&node, before), 0);
+}
+
+#[test]
 fn answers_of_a_chain_that_is_forgotten_count_no_longer() {
     let mut node = node(Policy::default());
     let (chain, ..) = handing(&mut node);

@@ -8,6 +8,7 @@ mod composing;
 mod durable;
 mod ending;
 mod failing_over;
+pub(crate) mod orphans;
 mod placing;
 mod replicating;
 mod splitting;

@@ -1,0 +1,41 @@
+//! Services that listen to the sub-chains with which they answered.
+
+use catena_core::{Action, Policy};
+use catena_wire::{Hop, Message};
+
+use super::*;
+
+/// A service of the node answers a call of this chain with a sub-chain to which it listens.
+fn begin(node: &mut Node, at: Time, number: u64) {
+    let budget = Budget::new(100_000_000, 10);
+    node.on_message(at, &node_ref(2), Message::Hop(Box::new(Hop { budget, ..*hop(number, 1) })));
+    let ticket = ticket_of(&actions(node)).unwrap();
+    let sub = SubChain { number: 77, code: CODE, input: Value::null(), catch: None, hears: true };
+    node.on_service_done(at, ticket, Ok(Answer::Chain(sub)), 1);
+    actions(node);
+}
+
+/// Whether the service hears the sub-chain's first answer.
+fn hears(node: &mut Node, at: Time, number: u64) -> bool {
+    let key = hop(number, 1).key;
+    node.on_message(at, &node_ref(3), Message::Partial { key, number: 0, value: Value::null(), to: 1 });
+    actions(node).iter().any(|action| matches!(action, Action::Heard(..)))
+}
+
+#[test]
+pub(crate) fn who_listens_to_what_has_ended_takes_no_room_from_who_listens_yet() {
+    // One begins every three seconds, and ends at once: with the one that goes on, there is never more than fits.
+    let mut node = node(Policy { listeners_max: 4, ..Policy::default() });
+    begin(&mut node, NOW, 1);
+    let mut at = NOW;
+    for number in 2..12 {
+        for _ in 0..3 {
+            at = at.after(1_000_000);
+            node.on_timeout(at);
+        }
+        begin(&mut node, at, number);
+        assert!(hears(&mut node, at, number));
+        node.on_message(at, &node_ref(3), Message::SubChainEnded(hop(number, 1).key));
+    }
+    assert!(hears(&mut node, at, 1), "it was forgotten for those that are over");
+}
