@@ -32,6 +32,8 @@ bugs! {
     OriginWaitsForEver,
     /// A chain whose origin is gone goes on until its deadline.
     OrphansGoOn,
+    /// How long the origin has not been reached is forgotten whenever a chain moves.
+    OrphansMoveOn,
     /// A hop of a cancelled chain that comes late runs.
     CancelForgotten,
     /// A merge host goes on before the last branch has ended.

@@ -23,6 +23,12 @@ impl Time {
         Self(self.0.saturating_add(us))
     }
 
+    /// The time `us` microseconds earlier; the beginning, if that is later.
+    #[must_use]
+    pub const fn before(self, us: u64) -> Self {
+        Self(self.0.saturating_sub(us))
+    }
+
     /// Microseconds since `earlier`; 0 if that is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> u64 {

@@ -108,6 +108,9 @@ pub struct Hop {
     /// What the guests were told so far, if the origin asked for a recording.
     #[n(24)]
     pub recording: Option<Recording>,
+    /// Whether its origin cannot be reached, and for how long: a chain that moves on is an orphan no later than one that stays.
+    #[n(25)]
+    pub unreached: Option<Unreached>,
     /// The continuation; not part of the head.
     #[cbor(skip)]
     pub continuation: Bytes,
@@ -137,6 +140,18 @@ pub struct PossibleDuplicate {
     /// Tells this way of the chain from its others; never 0, which stands for the first.
     #[n(1)]
     pub way: u64,
+}
+
+/// How long signs of life of a chain have not got to its origin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
+#[cbor(array)]
+pub struct Unreached {
+    /// Microseconds since the first of them.
+    #[n(0)]
+    pub since_us: u64,
+    /// Microseconds since the last of them.
+    #[n(1)]
+    pub last_us: u64,
 }
 
 /// How a branch ended.

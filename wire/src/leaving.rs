@@ -6,7 +6,7 @@ use minicbor::Encode;
 
 use crate::{
     BranchCount, Budget, ChainHeader, Encoded, Frame, Hash, LogLine, Merge, PossibleDuplicate, Recording, StepKey,
-    StepLimits, StepTrace, Value, message::encoded_head,
+    StepLimits, StepTrace, Unreached, Value, message::encoded_head,
 };
 
 /// What [`crate::Hop`] says, field for field, borrowed.
@@ -64,6 +64,8 @@ pub struct LeavingHop<'a> {
     pub duplicate: Option<&'a PossibleDuplicate>,
     #[n(24)]
     pub recording: Option<&'a Recording>,
+    #[n(25)]
+    pub unreached: Option<Unreached>,
     #[cbor(skip)]
     pub continuation: &'a Bytes,
     #[cbor(skip)]
@@ -127,6 +129,7 @@ impl crate::Hop {
             uncertain: self.uncertain,
             duplicate: self.duplicate.as_ref(),
             recording: self.recording.as_ref(),
+            unreached: self.unreached,
             continuation: &self.continuation,
             code_bytes: self.code_bytes.as_ref(),
         }

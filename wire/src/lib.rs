@@ -35,7 +35,7 @@ pub use datagram::{
 };
 pub use exception::{Exception, Fault, names};
 pub use hello::Hello;
-pub use hop::{BlobBytes, BranchCount, End, Hop, LogLine, NodeRef, Outcome, PossibleDuplicate, StepTrace};
+pub use hop::{BlobBytes, BranchCount, End, Hop, LogLine, NodeRef, Outcome, PossibleDuplicate, StepTrace, Unreached};
 pub use id::{Branch, ChainId, Hash, NodeId, StepKey};
 pub use leaving::LeavingHop;
 pub use limits::{

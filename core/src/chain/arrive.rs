@@ -14,7 +14,7 @@ use super::{
 use crate::{
     Action, Plan, Receipt, SessionId, Start, Urgency,
     calls::{ReplyTo, Request},
-    collections::Party,
+    collections::{Party, Unreached},
     directory::NotHere,
     ground::Ground,
     memory::{Fate, StepRecord},
@@ -157,9 +157,10 @@ impl Chains {
         let suspended = Suspended { call: hop.call, awaits, continuation, code: Code::Here };
         let heartbeat_at = ground.now.after(hop.heartbeat_in_us.min(ground.policy.heartbeat_interval_us));
         let (key, budget, phase) = (hop.key.clone(), hop.budget, Phase::Suspended(suspended));
+        let unreached = Unreached::from_wire(ground.now, hop.unreached.filter(|_| !bug!(ground.policy, OrphansMoveOn)));
         let arrived =
             Activation::new(ground.now, key, budget, (ground.party_of(from.id), from.clone()), state_of(hop, ground));
-        self.insert(Activation { heartbeat_at, phase, profile, ..arrived })
+        self.insert(Activation { heartbeat_at, phase, profile, unreached, ..arrived })
     }
 
     /// The tail of a hop has come, or never will: then its sender still has it, and sends it again.

@@ -409,6 +409,7 @@ pub(super) fn hop_of(ground: &Ground, activation: &Activation) -> Option<Encoded
         path: &state.path,
         trace: &state.trace,
         recording: state.recording.as_deref().map(Recording::as_wire),
+        unreached: activation.unreached.as_wire(ground.now),
         console: &state.console,
         console_told: state.console_told,
         limits: state.limits,

@@ -1,5 +1,7 @@
 //! How long somebody has not been reached.
 
+use catena_wire::Unreached as Ages;
+
 use crate::{Policy, Time};
 
 /// Since when that is so, and when it was noticed last.
@@ -7,6 +9,16 @@ use crate::{Policy, Time};
 pub(crate) struct Unreached(Option<(Time, Time)>);
 
 impl Unreached {
+    /// As a hop brings it.
+    pub(crate) fn from_wire(now: Time, ages: Option<Ages>) -> Self {
+        Self(ages.map(|ages| (now.before(ages.since_us), now.before(ages.last_us))))
+    }
+
+    /// As a hop takes it along.
+    pub(crate) fn as_wire(&self, now: Time) -> Option<Ages> {
+        self.0.map(|(since, last)| Ages { since_us: now.since(since), last_us: now.since(last) })
+    }
+
     pub(crate) fn note(&mut self, now: Time) {
         let since = self.0.map_or(now, |(since, _)| since);
         self.0 = Some((since, now));

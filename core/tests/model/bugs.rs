@@ -43,6 +43,7 @@ fn shown_in(bug: Bug) -> Option<&'static str> {
         | Bug::CodeRidesFree
         | Bug::EndedListenersStay
         | Bug::OrphansGoOn
+        | Bug::OrphansMoveOn
         | Bug::BranchesWithoutRoom
         | Bug::StrangersAccept
         | Bug::StrangersCancel

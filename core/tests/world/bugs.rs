@@ -27,6 +27,7 @@ const CAUGHT_BY: &[(Bug, fn())] = &[
     (Bug::CodeRidesFree, room::a_function_that_rides_along_counts_until_nobody_needs_it),
     (Bug::EndedListenersStay, listening::who_listens_to_what_has_ended_takes_no_room_from_who_listens_yet),
     (Bug::OrphansGoOn, orphans::a_sub_chain_on_its_own_whose_creator_died_ends_a_minute_later),
+    (Bug::OrphansMoveOn, orphans::an_orphan_that_moves_on_ends_no_later),
     (Bug::StrangersAccept, basics::only_the_node_that_was_asked_may_accept_or_refuse_a_hop),
     (Bug::StrangersCancel, forged::only_its_origin_and_whoever_brought_a_chain_may_stop_it),
     (Bug::MarkReplaced, duplicates::the_earliest_step_stays_and_the_way_changes),

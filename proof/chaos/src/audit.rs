@@ -206,7 +206,8 @@ impl Audit<'_> {
         hops.map(|((from_ms, _), (to_ms, node))| self.outages.gone_ms(*node, from_ms, *to_ms)).sum()
     }
 
-    /// Whether it is of a sub-chain on its own whose creator may have died: no word can stop that, but its budget does.
+    /// Whether it is of a sub-chain on its own whose creator may have died: no word can stop that. It is dropped when its signs of life have failed for long
+    /// enough without a pause; a dial in vain may be such a pause here, where they are frequent, so only its budget is sure to stop it.
     fn is_orphan(&self, call: &Call, deadline_ms: u64) -> bool {
         let creator = call.apart.map(|sub| node::number_of(&self.course.0[sub].service));
         creator.is_some_and(|creator| self.outages.died(creator, self.ended.began_ms, deadline_ms))

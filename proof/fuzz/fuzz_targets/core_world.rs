@@ -190,6 +190,7 @@ fn hop(chain: u8, step: u8, target: u8, emitted: u8, hops: u8, shape: &Shape) ->
         uncertain: shape.compose,
         duplicate,
         recording: None,
+        unreached: None,
         continuation: Bytes::new(),
         code_bytes: None,
     })

@@ -2,7 +2,7 @@
 
 use catena_wire::{
     Asked, Branch, BranchCount, ChainHeader, End, Frame, Hop, Listener, Merge, Mode, PossibleDuplicate, Recording,
-    Told, Value, What,
+    Told, Unreached, Value, What,
 };
 use proptest::{collection::vec, option, prelude::*};
 
@@ -45,6 +45,10 @@ pub(crate) fn frame() -> impl Strategy<Value = Frame> {
 
 pub(crate) fn duplicate() -> impl Strategy<Value = Option<PossibleDuplicate>> {
     option::of((key(), any::<u64>()).prop_map(|(since, way)| PossibleDuplicate { since, way }))
+}
+
+fn unreached() -> impl Strategy<Value = Unreached> {
+    (any::<u64>(), any::<u64>()).prop_map(|(since_us, last_us)| Unreached { since_us, last_us })
 }
 
 pub(crate) fn recording() -> impl Strategy<Value = Option<Recording>> {
@@ -97,7 +101,7 @@ pub(crate) fn hop() -> impl Strategy<Value = Hop> {
         split,
         path(),
         trace(),
-        (console(), any::<u32>(), limits(), any::<bool>(), duplicate(), recording()),
+        (console(), any::<u32>(), limits(), any::<bool>(), duplicate(), recording(), option::of(unreached())),
         tail,
     )
         .prop_map(
@@ -107,7 +111,7 @@ pub(crate) fn hop() -> impl Strategy<Value = Hop> {
                 split,
                 path,
                 trace,
-                (console, console_told, limits, uncertain, duplicate, recording),
+                (console, console_told, limits, uncertain, duplicate, recording, unreached),
                 tail,
             )| {
                 let (key, age_us, budget, service, function, params, call) = what;
@@ -140,6 +144,7 @@ pub(crate) fn hop() -> impl Strategy<Value = Hop> {
                     uncertain,
                     duplicate,
                     recording,
+                    unreached,
                     continuation,
                     // An empty function is no function.
                     code_bytes: tail.1.filter(|code| !code.is_empty()),

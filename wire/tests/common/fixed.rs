@@ -89,6 +89,7 @@ pub(crate) fn hop_of() -> Hop {
         uncertain: true,
         duplicate: Some(PossibleDuplicate { since: key_of(2), way: 40_000 }),
         recording: None,
+        unreached: None,
         continuation: Bytes::from_static(b"abc"),
         code_bytes: Some(Bytes::from_static(b"code")),
     }

@@ -335,6 +335,7 @@ fn a_turn_that_nobody_waits_for_changes_nothing() {
 
 #[test]
 fn timers_of_no_length_let_go() {
+    const TIMES: [Time; 3] = [NOW, NOW.after(1), NOW.after(60_000_000)];
     let policy = Policy {
         heartbeat_interval_us: 0,
         heartbeat_timeout_us: 0,
@@ -347,10 +348,10 @@ fn timers_of_no_length_let_go() {
     handing(&mut node);
     node.on_message(NOW, &node_ref(2), Message::Hop(hop(1, 1)));
     without_code(&mut node);
-    let (tell, rests) = mpsc::sync_channel(3);
+    let (tell, rests) = mpsc::sync_channel(TIMES.len());
     // On a thread of its own: a timer that is due for ever would keep the node from coming back.
     thread::spawn(move || {
-        for at in [NOW, NOW.after(1), NOW.after(60_000_000)] {
+        for at in TIMES {
             // What one timer sets off may be due at once, as often as something is tried.
             for _ in 0..20 {
                 node.on_timeout(at);
@@ -359,7 +360,7 @@ fn timers_of_no_length_let_go() {
             let _ = tell.send(node.next_timeout().is_none_or(|next| next > at));
         }
     });
-    for _ in 0..3 {
+    for _ in TIMES {
         assert_eq!(rests.recv_timeout(Duration::from_secs(20)), Ok(true), "a timer is due for ever");
     }
 }

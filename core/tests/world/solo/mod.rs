@@ -191,6 +191,7 @@ fn hop(number: u64, step: u32) -> Box<Hop> {
         uncertain: false,
         duplicate: None,
         recording: None,
+        unreached: None,
         continuation: Bytes::from_static(b"state"),
         code_bytes: None,
     })
