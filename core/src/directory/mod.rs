@@ -14,12 +14,13 @@ use alloc::{
 use catena_wire::{Exception, Fault, Kinds, NodeId, Whither, names as exceptions};
 
 use crate::{
-    Policy, RetryScope, Time,
+    Instance, LookupId, Policy, RetryScope, Time,
     collections::{Expiring, Party},
     outbox::Outbox,
 };
+use lookups::Lookup;
 use lookups::Lookups;
-pub(crate) use lookups::{Lookup, Waiter};
+pub(crate) use lookups::Waiter;
 pub(crate) use names::Known;
 use names::Names;
 pub use placement::Link;
@@ -154,6 +155,57 @@ impl Directory {
         let served = self.services.get(service).map(|served| &served.kinds);
         let kinds = served.or_else(|| self.names.last_place(service).map(|place| &place.kinds));
         kinds.is_some_and(|kinds| kinds.chaining.iter().any(|known| known == function))
+    }
+
+    /// What a name was looked up to. Returns who waits for that.
+    pub(crate) fn resolved(
+        &mut self,
+        now: Time,
+        lookup: LookupId,
+        place: &Result<Instance, Exception>,
+        policy: &Policy,
+    ) -> Vec<Waiter> {
+        let Some(Lookup { question, waiters }) = self.lookups.answered(lookup) else { return Vec::new() };
+        match place {
+            Ok(place) => self.names.learn(&question.service, place.clone(), policy),
+            // That nobody else serves it does not say that nobody does.
+            Err(why) if question.avoid.is_empty() && why.name == exceptions::UNKNOWN_SERVICE => {
+                self.names.absent(now, &question.service, why.clone(), policy);
+            }
+            Err(_) => {}
+        }
+        waiters
+    }
+
+    /// A node says that a service is there no longer. That counts if it was there, for all that is known here. Returns where it is instead, and who waits for
+    /// that.
+    pub(crate) fn moved(
+        &mut self,
+        out: &mut Outbox,
+        from: NodeId,
+        service: &str,
+        whither: Whither,
+        policy: &Policy,
+    ) -> Option<(Instance, Vec<Waiter>)> {
+        let lookup = self.lookups.moved(service, from);
+        if !self.names.forget_at(service, from) && lookup.is_none() {
+            return None;
+        }
+        let waiters = lookup.map(|lookup| lookup.waiters).unwrap_or_default();
+        match whither {
+            // It may be there again.
+            Whither::There(entry) if entry.service == service => {
+                let place = Instance::of(*entry);
+                self.names.learn(service, place.clone(), policy);
+                Some((place, waiters))
+            }
+            _ => {
+                for waiter in waiters {
+                    self.lookups.look_up(out, service, waiter, alloc::vec![from]);
+                }
+                None
+            }
+        }
     }
 
     /// Another run of it, or another node, may serve by now what it served: that is asked again.

@@ -1,8 +1,7 @@
 //! Services of this node that listen to the intermediate answers of the sub-chains with which they answered, in order and once
-//! (rpc-chains section 7.1); and what this node passes on for origins that cannot be dialled.
+//! (rpc-chains section 7.1).
 
-use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
-use catena_wire::{Branch, ChainId, NodeId, NodeRef, Part, StepKey, Value};
+use catena_wire::{Branch, StepKey, Value};
 
 use crate::{
     Action, Policy, Time,
@@ -93,64 +92,5 @@ impl Listeners {
     fn gone(&mut self, out: &mut Outbox, key: StepKey, stream: &Tally) {
         self.bytes -= stream.held_bytes();
         out.ask(Action::HeardEnd(key));
-    }
-}
-
-/// What this node passes on for origins that cannot be dialled: it is the node by which their chains entered.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Relays {
-    /// Who sent a part of an outcome: who has it says so to this node.
-    parts: Expiring<(StepKey, Part), Arc<NodeRef>>,
-    /// Who replies under which right: what its caller has taken is said to this node.
-    rights: Expiring<StepKey, Arc<NodeRef>>,
-    /// Where chains were heard of last.
-    heard: Expiring<ChainId, BTreeMap<NodeId, Arc<NodeRef>>>,
-}
-
-/// Nodes at which the branches of one chain are remembered to be.
-const HEARD_MAX: usize = 64;
-
-impl Relays {
-    pub(crate) fn sent(
-        &mut self,
-        awake: Time,
-        key: StepKey,
-        part: Part,
-        (by, from): (Party, &Arc<NodeRef>),
-        policy: &Policy,
-    ) {
-        self.parts.entry(awake, by, (key, part), policy.outgoing_max, || from.clone());
-    }
-
-    /// Who is to be told that this part has arrived.
-    pub(crate) fn received(&mut self, key: &StepKey, part: Part) -> Option<Arc<NodeRef>> {
-        self.parts.remove(&(key.clone(), part))
-    }
-
-    pub(crate) fn replies(&mut self, awake: Time, right: StepKey, (by, from): (Party, &Arc<NodeRef>), policy: &Policy) {
-        self.rights.entry(awake, by, right, policy.rights_max, || from.clone());
-    }
-
-    /// Who replies under this right, if that passes by this node.
-    pub(crate) fn holder(&self, right: &StepKey) -> Option<Arc<NodeRef>> {
-        self.rights.get(right).cloned()
-    }
-
-    pub(crate) fn heard(&mut self, awake: Time, chain: ChainId, (by, at): (Party, &Arc<NodeRef>), policy: &Policy) {
-        let nodes = self.heard.entry(awake, by, chain, policy.stopped_chains_max, BTreeMap::new);
-        if nodes.len() < HEARD_MAX {
-            nodes.insert(at.id, at.clone());
-        }
-    }
-
-    /// Where this chain was heard of last.
-    pub(crate) fn hosts(&self, chain: ChainId) -> Vec<Arc<NodeRef>> {
-        self.heard.get(&chain).map(|nodes| nodes.values().cloned().collect()).unwrap_or_default()
-    }
-
-    pub(crate) fn expire(&mut self, awake: Time, policy: &Policy) {
-        self.parts.expired(awake, policy.step_record_ttl_us);
-        self.rights.expired(awake, policy.budget_max.time_left_us());
-        self.heard.expired(awake, policy.budget_max.time_left_us());
     }
 }

@@ -5,11 +5,13 @@ mod fences;
 mod listeners;
 mod over;
 mod records;
+mod relays;
 mod rows;
 mod way;
 
 pub(crate) use dedup::{Bringers, DedupTable, DoneStep, Fate, REPLY_TO_MAX, Sent, StepRecord, fingerprint};
 pub(crate) use fences::{Fences, possibly_done};
-pub(crate) use listeners::{Listeners, Relays};
+pub(crate) use listeners::Listeners;
 pub(crate) use over::Over;
+pub(crate) use relays::Relays;
 pub use way::Way;

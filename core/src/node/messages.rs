@@ -1,14 +1,13 @@
 //! What arrives from other nodes, to whichever part it concerns.
 
-use alloc::{string::String, sync::Arc};
-use catena_wire::{Encoded, End, Message, NodeId, NodeRef, Part, StepKey};
+use alloc::sync::Arc;
+use catena_wire::{Encoded, End, Message, NodeRef, Part, StepKey};
 
 use super::Node;
 use crate::{
     Action, Receipt, Time, Urgency,
     calls::{ReplyTo, Request},
     collections::Party,
-    ground::Ground,
     memory::StepRecord,
 };
 
@@ -46,9 +45,7 @@ impl Node {
             }
             Message::Received(key, part) => {
                 ground.outgoing.received(&(key.clone(), part), from.id);
-                if let Some(sender) = ground.relays.received(&key, part) {
-                    ground.out.send(&sender, Message::Received(key, part), Receipt::None, Urgency::Lazy);
-                }
+                ground.relays.received(&mut ground.out, key, part);
             }
             Message::Over(ended) => ended.into_iter().for_each(|chain| chains.over_says(ground, from.id, chain)),
             Message::SubChainEnded(key) => {
@@ -100,9 +97,7 @@ impl Node {
             }
             Message::Took { key, arrived, read } => {
                 rights.took(ground, from.id, &key, arrived, read);
-                if let Some(holder) = ground.relays.holder(&key).filter(|_| from.id == key.chain.origin) {
-                    ground.out.send(&holder, Message::Took { key, arrived, read }, Receipt::None, Urgency::Now);
-                }
+                ground.relays.took(&mut ground.out, from.id, key, (arrived, read));
             }
             // The machine beside this one takes them.
             Message::Segment(_) => {}
@@ -116,7 +111,10 @@ impl Node {
             }
             Message::Resolve(id, service) => ground.out.ask(Action::ServeResolvers { id, service, to: from.clone() }),
             Message::Resolved(id, answers) => ground.out.ask(Action::ResolversSaid { id, answers }),
-            Message::Relay { to, head, tail } => self.pass_on(from, to, Encoded { head: head.into(), tail }),
+            Message::Relay { to, head, tail } => {
+                let (awake, message) = (ground.clock.now(), Encoded { head: head.into(), tail });
+                ground.relays.pass_on(&mut ground.out, awake, (by, from), to, message, &ground.policy);
+            }
         }
     }
 
@@ -156,50 +154,12 @@ impl Node {
         self.received(from, key, Part::End);
     }
 
-    /// A sign of life. Whoever was to stop a chain of this node that has ended did not get there: it is stopped now.
+    /// A sign of life.
     fn beat(&mut self, from: &Arc<NodeRef>, key: &StepKey, host: NodeRef, open: &[catena_wire::Branch]) {
         let Self { origin, sets, ground, .. } = self;
-        if sets.awaits(key.chain) {
-            return sets.on_beat(ground, from, key, host);
-        }
-        let (chain, me) = (key.chain, ground.me.id);
-        let stray = chain.origin == me && from.id != me && !origin.awaits(chain);
-        if stray {
-            ground.out.send(from, Message::Cancel(chain), Receipt::None, Urgency::Now);
-        }
-        origin.on_heartbeat(ground, key, host, open);
-    }
-
-    /// For a node that cannot be dialled, from one that has no link to it. Only answers of chains to their origin are passed on:
-    /// anything else would come under this node's name.
-    fn pass_on(&mut self, from: &Arc<NodeRef>, origin: NodeId, message: Encoded) {
-        let by = (self.ground.party_of(from.id), from);
-        let Ground { clock, relays, policy, out, .. } = &mut self.ground;
-        let (awake, Ok(said)) = (clock.now(), Message::decode_head(&message.head)) else { return };
-        let (key, part) = match said {
-            Message::Partial { key, number, to: 0, .. } => (key, Some(Part::Partial(number))),
-            Message::End(end) => (end.key, Some(Part::End)),
-            Message::RightEnd(end) => (end.key, Some(Part::End)),
-            Message::Replies(replies) => {
-                relays.replies(awake, replies.key.clone(), by, policy);
-                (replies.key, None)
-            }
-            Message::Heartbeat(key, ..) => {
-                if !bug!(policy, EntryForgetsHosts) {
-                    relays.heard(awake, key.chain, by, policy);
-                }
-                (key, None)
-            }
-            Message::Console(key, ..) | Message::Located(key, ..) => (key, None),
-            _ => return,
-        };
-        if let Some(part) = part {
-            relays.sent(awake, key.clone(), part, by, policy);
-        }
-        if key.chain.origin == origin {
-            // By an open link only: it cannot be dialled, or nobody would have asked.
-            let to = Arc::new(NodeRef { id: origin, name: String::new(), address: None, site: None });
-            out.send_encoded(to, message, Receipt::None, None);
+        match sets.awaits(key.chain) {
+            true => sets.on_beat(ground, from, key, host),
+            false => origin.on_heartbeat(ground, from, key, host, open),
         }
     }
 }

@@ -4,15 +4,12 @@ use core::net::IpAddr;
 
 use alloc::{boxed::Box, string::ToString, sync::Arc};
 use bytes::Bytes;
-use catena_wire::{Exception, Hash, Hop, Message, NodeId, NodeRef, Part, ServiceEntry, StepKey, Tail, Whither, names};
+use catena_wire::{Exception, Hash, Hop, Message, NodeId, NodeRef, Part, ServiceEntry, StepKey, Tail, Whither};
 
 use super::Node;
 use crate::{
-    Action, Instance, LookupId, Receipt, SessionId, Time, Turn, Undelivered, Urgency,
-    calls::result_too_large,
-    collections::Party,
-    directory::{Lookup, Waiter},
-    ground::Ground,
+    Action, Instance, LookupId, Receipt, SessionId, Time, Turn, Undelivered, Urgency, calls::result_too_large,
+    collections::Party, directory::Waiter, ground::Ground,
 };
 
 impl Node {
@@ -73,15 +70,7 @@ impl Node {
     pub fn on_resolved(&mut self, now: Time, lookup: LookupId, place: Result<Instance, Exception>) {
         self.at(now, |node| {
             let Ground { directory, policy, .. } = &mut node.ground;
-            let Some(Lookup { question, waiters }) = directory.lookups.answered(lookup) else { return };
-            match &place {
-                Ok(place) => directory.names.learn(&question.service, place.clone(), policy),
-                // That nobody else serves it does not say that nobody does.
-                Err(why) if question.avoid.is_empty() && why.name == names::UNKNOWN_SERVICE => {
-                    directory.names.absent(now, &question.service, why.clone(), policy)
-                }
-                Err(_) => {}
-            }
+            let waiters = directory.resolved(now, lookup, &place, policy);
             node.found(waiters, &place);
         });
     }
@@ -114,28 +103,11 @@ impl Node {
         }
     }
 
-    /// A node says that a service is there no longer. That counts if it was there, for all that is known here.
+    /// A node says that a service is there no longer.
     pub(super) fn moved(&mut self, from: NodeId, service: &str, whither: Whither) {
         let Ground { directory, policy, out, .. } = &mut self.ground;
-        let lookup = directory.lookups.moved(service, from);
-        if !directory.names.forget_at(service, from) && lookup.is_none() {
-            return;
-        }
-        let there = match whither {
-            // It may be there again.
-            Whither::There(entry) if entry.service == service => Some(Instance::of(*entry)),
-            _ => None,
-        };
-        match (there, lookup) {
-            (Some(place), lookup) => {
-                directory.names.learn(service, place.clone(), policy);
-                self.found(lookup.map(|lookup| lookup.waiters).unwrap_or_default(), &Ok(place));
-            }
-            (None, Some(lookup)) => {
-                let ask = |waiter| directory.lookups.look_up(out, service, waiter, alloc::vec![from]);
-                lookup.waiters.into_iter().for_each(ask);
-            }
-            (None, None) => {}
+        if let Some((place, waiters)) = directory.moved(out, from, service, whither, policy) {
+            self.found(waiters, &Ok(place));
         }
     }
 

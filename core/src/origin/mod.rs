@@ -13,10 +13,10 @@ use alloc::{
     sync::Arc,
     vec::Vec,
 };
-use catena_wire::{Branch, ChainId, End, Hash, LogLine, Mode, NodeRef, Outcome, StepKey};
+use catena_wire::{Branch, ChainId, End, Hash, LogLine, Message, Mode, NodeRef, Outcome, StepKey};
 
 use crate::{
-    Time,
+    Receipt, Time, Urgency,
     collections::{Tally, Timers},
     ground::Ground,
 };
@@ -151,7 +151,19 @@ impl Origin {
         self.chains.get(&chain).map(|started| started.liveness.hosts()).unwrap_or_default()
     }
 
-    pub(crate) fn on_heartbeat(&mut self, ground: &Ground, key: &StepKey, host: NodeRef, open: &[Branch]) {
+    /// A sign of life. Whoever was to stop a chain of this node that has ended did not get there: it is stopped now.
+    pub(crate) fn on_heartbeat(
+        &mut self,
+        ground: &mut Ground,
+        from: &Arc<NodeRef>,
+        key: &StepKey,
+        host: NodeRef,
+        open: &[Branch],
+    ) {
+        let (chain, me) = (key.chain, ground.me.id);
+        if chain.origin == me && from.id != me && !self.awaits(chain) {
+            ground.out.send(from, Message::Cancel(chain), Receipt::None, Urgency::Now);
+        }
         self.seen(ground, key, Some(&Arc::new(host)), Some(open));
     }
 
