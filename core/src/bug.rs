@@ -56,11 +56,11 @@ bugs! {
     LossDenied,
     /// What a function was told of an outcome that is unknown is forgotten when it throws.
     DoubtForgotten,
-    /// A chain without hops names the last step that it made, not the one that it could not make.
+    /// A chain that has run out of hops names its last step instead of the one that it could not make.
     StepBefore,
     /// A chain that may be under way twice does what must not be done twice.
     DuplicateRuns,
-    /// That an instance did nothing is told, although another that was asked after it may have done it.
+    /// "Nothing was done" of a first instance is reported although a second instance may have done it.
     HarmlessErrorKept,
     /// That an instance may have done it is forgotten when another says that it did nothing.
     LossOutlived,

@@ -197,14 +197,14 @@ impl Ground {
         known.map_err(|why| possibly_done(&self.me.name, service, function, why))
     }
 
-    /// A way of a chain is here, brought by this peer, beside which there may be others: who comes after it on another is told by that.
+    /// A possible duplicate of a chain is here, brought by this party. Hops of the chain's other ways are told apart from it from now on.
     pub(crate) fn note_duplicate(&mut self, by: Party, duplicate: Option<&PossibleDuplicate>) {
         if let Some(duplicate) = duplicate {
             self.fences.note(self.clock.now(), by, duplicate, &self.policy);
         }
     }
 
-    /// These nodes may have a step of the chain that this peer brought, which goes on without waiting for them.
+    /// These nodes may have a step of a chain that this party brought. The chain goes on without them.
     pub(crate) fn give_up(&mut self, by: Party, chain: ChainId, nodes: Vec<Arc<NodeRef>>) {
         self.fences.give_up(self.clock.now(), by, chain, nodes, &self.policy);
     }

@@ -43,7 +43,7 @@ impl Chains {
         }
         match self.admit(ground, from, &hop) {
             Ok(()) => {
-                // Only by now: whoever is refused leaves no fence behind.
+                // After the checks: a hop that is refused leaves no fence.
                 ground.note_duplicate(ground.party_of(from.id), hop.duplicate.as_ref());
                 self.take_in(ground, from, *hop, whole);
             }

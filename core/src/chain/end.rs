@@ -59,7 +59,7 @@ impl Chains {
         }
     }
 
-    /// It is dropped, and its step remembered as one of which nobody knows any more what came.
+    /// Drops the chain. Its step is remembered as refused, with an unknown outcome.
     fn drop_unknown(&mut self, ground: &mut Ground, session: SessionId, fault: Fault, message: &str) {
         let Some(activation) = self.get(session) else { return };
         let (key, from) = (activation.arrived.clone(), activation.bringer());

@@ -69,7 +69,7 @@ impl Chains {
     }
 
     fn follow_here(&mut self, ground: &mut Ground, key: &StepKey, activation: &Activation) {
-        // The chain knows better where its origin is than whoever asks: what it said is nobody else's.
+        // To the origin that the chain itself names, not to one that whoever asks names: what the chain has said is for its origin only.
         let header = &activation.state.header;
         let (at, open): (StepKey, Vec<Branch>) = match &activation.phase {
             Phase::HandingOff(hand_off) => {

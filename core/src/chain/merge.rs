@@ -35,7 +35,7 @@ impl Chains {
         }
     }
 
-    /// Whether the parent of these branches is here, or has been: a branch that ends before its parent's hop has come has to say so again.
+    /// Whether the parent of these branches is or was here. If not, its hop is still on its way, and the branch has to send its end again.
     pub(crate) fn knows_split(&self, ground: &Ground, at: &StepKey) -> bool {
         match ground.dedup.stay_of(at) {
             Some((arrived, StepRecord::Running { session, .. })) => {

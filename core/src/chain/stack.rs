@@ -33,7 +33,7 @@ impl Chains {
         let (key, path) = (activation.arrived.clone(), activation.state.path.clone());
         match request.reply_to {
             ReplyTo::Guest { call, step, .. } => {
-                // What a chain said before that threw, and which this one is to make good for.
+                // Lines of a chain that threw before, whose exception this chain handles.
                 activation.close_call(ground.unix_us(), call, 0, request.blobs);
                 carry(ground, activation, step, request.console);
                 match deep {
@@ -143,7 +143,7 @@ impl Chains {
         }
     }
 
-    /// The guest of this session has ended and another takes its place: under a new name, so that nothing is mixed up.
+    /// The guest of this session has ended and another takes its place. It gets a session number of its own, so that nothing meant for the first one reaches it.
     fn renew(&mut self, ground: &mut Ground, session: SessionId) -> Option<SessionId> {
         self.let_calls_go(ground, session);
         ground.out.ask(Action::Discard(session));

@@ -105,7 +105,7 @@ impl Delivery {
         !bound_elsewhere && self.excluded.iter().all(|excluded| excluded.id != node.id)
     }
 
-    /// The node has taken it over. If it ever goes there again, that it cannot be reached does not mean that nothing was done.
+    /// The node has accepted it. From now on a failed dial no longer means that nothing was done.
     pub(crate) const fn taken(&mut self) {
         self.knowledge = Knowledge::Done;
         self.attempts = 0;

@@ -142,7 +142,7 @@ impl Node {
         let awaited = origin.awaits(chain);
         let cut = end.cut && awaited;
         origin.on_end(ground, end);
-        // Of a chain that went on here as well, after it was told that another had been lost.
+        // The chain may also have gone on here, after another node was taken for lost.
         let mine = chain.origin == ground.me.id;
         let runs = |record: &StepRecord| matches!(record, StepRecord::Running { .. });
         let here = mine && ground.dedup.of_chain(chain).any(|(_, record)| runs(record));
