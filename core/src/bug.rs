@@ -148,6 +148,8 @@ bugs! {
     RefusedFences,
     /// One peer may take all the room that there is.
     PeerTakesAll,
+    /// A merge host keeps the ends of branches whatever they take.
+    EndsUnweighed,
     /// Each number that nodes of one address choose has a share of its own.
     NumbersHaveShares,
 }

@@ -123,8 +123,8 @@ impl Ground {
         if self.has_room(by, 1, own, all, max) {
             return Ok(());
         }
-        if all >= max {
-            return Err(self.overloaded(what, max));
+        if own == 0 || all >= max {
+            return Err(self.overloaded(what, all));
         }
         Err(self.overloaded(&format!("{what} for this peer and others of its address"), own))
     }
@@ -142,18 +142,19 @@ impl Ground {
         Err(self.overloaded("bytes kept", self.policy.held_bytes_max.saturating_sub(self.room)))
     }
 
-    /// Of whose share it takes what this node brings.
-    pub(crate) fn party_of(&self, node: NodeId) -> Party {
-        match node {
-            own if own == self.me.id => Party::Own,
-            peer if bug!(self.policy, NumbersHaveShares) => Party::Node(peer),
-            peer => self.parties.of(peer),
+    /// Of whose share it takes what this node brings. What comes of a chain from this node itself, as to another service of it, stays of whoever brought the chain.
+    pub(crate) fn party_of(&self, node: NodeId, chain: Option<ChainId>) -> Party {
+        match (node, chain) {
+            (own, Some(chain)) if own == self.me.id => self.bringer_of(chain),
+            (own, None) if own == self.me.id => Party::Own,
+            (peer, _) if bug!(self.policy, NumbersHaveShares) => Party::Node(peer),
+            (peer, _) => self.parties.of(peer),
         }
     }
 
     /// The node by which a step comes, as its record keeps it.
-    pub(crate) fn bringer(&self, node: NodeId) -> Bringers {
-        Bringers { nodes: alloc::vec![node], party: self.party_of(node) }
+    pub(crate) fn bringer(&self, node: NodeId, chain: ChainId) -> Bringers {
+        Bringers { nodes: alloc::vec![node], party: self.party_of(node, Some(chain)) }
     }
 
     /// Who brought a chain here: what is remembered of it takes of that one's share.

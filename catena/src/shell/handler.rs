@@ -161,8 +161,8 @@ impl Handler for LinkEvents {
             let mut core = shell.core();
             core.on_link_lost(now, node.id);
             // By another link: its share is still that of its address.
-            if let Some(other) = shell.endpoint().and_then(|endpoint| endpoint.link_to_node(node.id.0)) {
-                core.on_linked(node.id, other.host());
+            if let Some(address) = shell.peers.linked_from(node.id) {
+                core.on_linked(node.id, address);
             }
         }
         shell.drive();

@@ -9,8 +9,9 @@ use catena_wire::{NodeId, ServiceEntry};
 const SERVICES_MAX: usize = 65_536;
 /// What nodes of one address offer, all together.
 const OFFERS_PER_ADDRESS_MAX: usize = SERVICES_MAX / 4;
-/// Instances of one service.
+/// Instances of one service; and those of one address.
 const INSTANCES_MAX: usize = 64;
+const INSTANCES_PER_ADDRESS_MAX: usize = 16;
 
 #[derive(Default)]
 pub(super) struct Offered {
@@ -41,9 +42,10 @@ impl Offered {
             self.by_name.get_mut(&entry.service).into_iter().for_each(|instances| instances[known] = entry.clone());
             return true;
         }
-        let of_address = address.and_then(|address| self.of_address.get(&address)).copied().unwrap_or_default();
+        // It counts for the address by which it came first.
+        let address = self.by_node.get(&node).map_or(address, |offer| offer.address);
         let is_full = instances.is_empty() && self.by_name.len() >= SERVICES_MAX;
-        if is_full || instances.len() >= INSTANCES_MAX || of_address >= OFFERS_PER_ADDRESS_MAX {
+        if is_full || instances.len() >= INSTANCES_MAX || !self.has_room_for(address, instances) {
             return false;
         }
         let offer = self.by_node.entry(node).or_insert_with(|| Offer { address, ..Offer::default() });
@@ -53,6 +55,16 @@ impl Offered {
         }
         self.by_name.entry(entry.service.clone()).or_default().push(entry);
         true
+    }
+
+    /// Whether nodes of this address may offer one more, of the service with these instances.
+    fn has_room_for(&self, address: Option<IpAddr>, instances: &[ServiceEntry]) -> bool {
+        let Some(address) = address else { return true };
+        let of_it = |entry: &&ServiceEntry| {
+            self.by_node.get(&entry.node.id).is_some_and(|offer| offer.address == Some(address))
+        };
+        self.of_address.get(&address).is_none_or(|offers| *offers < OFFERS_PER_ADDRESS_MAX)
+            && instances.iter().filter(of_it).count() < INSTANCES_PER_ADDRESS_MAX
     }
 
     /// Forgets what a node serves; returns what nobody serves any more.
@@ -106,6 +118,18 @@ mod tests {
         let gone = offered.drop_node(NodeId(1));
         assert!(gone.len() == OFFERS_PER_ADDRESS_MAX.div_ceil(100) && !offered.by_name().contains_key("s0"));
         assert!(offered.add(entry(OFFERS_PER_ADDRESS_MAX, 1_000), here));
+    }
+
+    #[test]
+    fn no_address_has_all_instances_of_a_service() {
+        let (here, there) = (Some(IpAddr::from([10, 0, 0, 1])), Some(IpAddr::from([10, 0, 0, 2])));
+        let mut offered = Offered::default();
+        for node in 0..INSTANCES_MAX as u64 {
+            assert_eq!(offered.add(entry(1, node), here), node < INSTANCES_PER_ADDRESS_MAX as u64);
+        }
+        assert!(!offered.add(entry(1, 900), here) && offered.add(entry(1, 1_000), there));
+        // By another link of a node: it counts for the first.
+        assert!(offered.add(entry(2, 0), there) && offered.of_address[&IpAddr::from([10, 0, 0, 2])] == 1);
     }
 
     #[test]

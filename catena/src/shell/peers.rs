@@ -75,6 +75,13 @@ impl Peers {
         Some(node)
     }
 
+    /// The address from which a node is linked over a network, or None by a process of this machine; nothing if it is not linked.
+    pub(super) fn linked_from(&self, node: NodeId) -> Option<Option<IpAddr>> {
+        let links = self.by_link.read().unwrap_or_else(PoisonError::into_inner);
+        // Of several links one over a network says more.
+        links.values().filter(|peer| peer.node.id == node).map(|peer| peer.address).max()
+    }
+
     pub(super) fn is_linked(&self, node: NodeId) -> bool {
         self.by_link.read().unwrap_or_else(PoisonError::into_inner).values().any(|peer| peer.node.id == node)
     }
@@ -114,15 +121,16 @@ impl Peers {
 
     /// What a node serves from now on, instead of what it said before.
     pub(super) fn offers(&self, node: &NodeRef, entries: Vec<ServiceEntry>) {
-        let links = self.by_link.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(Peer { address, .. }) = links.values().find(|peer| peer.node.id == node.id) else { return };
-        let address = *address;
-        drop(links);
+        let Some(address) = self.linked_from(node.id) else { return };
         write(&self.services).drop_node(node.id);
         self.learn(
             address,
             entries.into_iter().filter(|entry| entry.node == *node).take(super::mesh::SERVICES_PER_PEER_MAX),
         );
+        // Its link may have gone meanwhile, and has dropped nothing of this then.
+        if !self.is_linked(node.id) {
+            write(&self.services).drop_node(node.id);
+        }
     }
 
     /// The node that served it until its link was lost, if nobody has served it since.

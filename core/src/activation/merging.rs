@@ -1,8 +1,8 @@
 //! A parent and its branches.
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::{collections::BTreeMap, string::String, vec::Vec};
 use bytes::Bytes;
-use catena_wire::{Branch, End, StepKey};
+use catena_wire::{Branch, End, LogLine, Outcome, StepKey, StepTrace, Value};
 
 /// A parent that waits for its branches.
 #[derive(Clone, Debug)]
@@ -22,17 +22,64 @@ pub(crate) struct Merging {
     pub(crate) hosts_before: usize,
     /// How many of the lines that its branches carry were the parent's when it split: meanwhile it may be brought others.
     pub(crate) lines_before: usize,
-    /// By number.
-    pub(crate) ended: BTreeMap<u16, End>,
+    pub(crate) ended: Ended,
     /// Branches for which it does not wait: none, but for a mistake made on purpose.
     pub(crate) early: usize,
+}
+
+/// How branches have ended, by their numbers, and what it takes to keep that.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ended {
+    by_number: BTreeMap<u16, End>,
+    bytes: usize,
+}
+
+impl Ended {
+    pub(crate) fn insert(&mut self, end: End) {
+        self.bytes += kept_bytes(&end);
+        self.by_number.insert(end.key.branch.number(), end);
+    }
+
+    pub(crate) fn contains(&self, number: u16) -> bool {
+        self.by_number.contains_key(&number)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_number.len()
+    }
+
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &End> {
+        self.by_number.values()
+    }
+
+    /// In the order of the numbers.
+    pub(crate) fn into_ends(self) -> impl ExactSizeIterator<Item = End> {
+        self.by_number.into_values()
+    }
+}
+
+/// What it takes to keep the end of a branch.
+pub(crate) fn kept_bytes(end: &End) -> usize {
+    let outcome = match &end.outcome {
+        Outcome::Done(value) => value.len_bytes(),
+        Outcome::Threw(why) => why.message.len() + why.params.as_ref().map_or(0, Value::len_bytes),
+    };
+    let line = |line: &LogLine| size_of::<LogLine>() + line.node.len() + line.text.len();
+    let lines: usize = end.console.iter().map(line).sum();
+    let steps = end.trace.as_ref().map_or(0, Vec::len) * size_of::<StepTrace>();
+    let hosts: usize = end.path.iter().map(String::len).sum();
+    size_of::<End>() + outcome + lines + steps + hosts
 }
 
 impl Merging {
     /// Branches that have not ended, as the merge host tells the origin.
     pub(crate) fn open_branches(&self) -> Vec<Branch> {
         let numbers = (0..self.count).map(|index| self.first.saturating_add(index));
-        let open = numbers.filter(|number| !self.ended.contains_key(number));
+        let open = numbers.filter(|number| !self.ended.contains(*number));
         open.filter_map(|number| self.at.branch.child(number)).collect()
     }
 
@@ -41,7 +88,7 @@ impl Merging {
         let number = end.key.branch.number();
         let among = number.checked_sub(self.first).is_some_and(|index| index < self.count);
         let ours = end.key.chain == self.at.chain && end.key.branch.parent().as_ref() == Some(&self.at.branch);
-        among && ours && !self.ended.contains_key(&number)
+        among && ours && !self.ended.contains(number)
     }
 
     pub(crate) fn is_complete(&self) -> bool {

@@ -12,10 +12,9 @@ use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     string::String,
     sync::Arc,
-    vec::Vec,
 };
 use bytes::Bytes;
-use catena_wire::{BlobBytes, Budget, ChainId, End, Exception, NodeRef, StepKey, StepTrace, Value};
+use catena_wire::{BlobBytes, Budget, ChainId, Exception, NodeRef, StepKey, StepTrace, Value};
 
 use crate::{
     RetryScope, SubChain, Time,
@@ -24,7 +23,7 @@ use crate::{
 };
 pub(crate) use cargo::Cargo;
 pub(crate) use hand_off::HandOff;
-pub(crate) use merging::Merging;
+pub(crate) use merging::{Ended, Merging, kept_bytes};
 pub(crate) use recording::Recording;
 pub(crate) use set::{OpenSet, Over};
 pub(crate) use state::ChainState;
@@ -124,7 +123,7 @@ pub(crate) enum Awaits {
     /// The result of the chain with which this service answers the call, and which has not begun.
     SubChain(String, SubChain),
     /// The outcomes of so many branches; with those that ended before its state had come.
-    Branches(u16, Vec<End>),
+    Branches(u16, Ended),
     /// Nothing: it is the branch of this number, which begins here.
     Branch(u16),
 }
@@ -142,6 +141,17 @@ impl Suspended {
     /// Of what is here already: its state is, and nothing has to come but what it awaits.
     pub(crate) const fn here(call: u32, continuation: Bytes, awaits: Awaits) -> Self {
         Self { call, awaits, continuation: Continuation::Here(continuation), code: Code::Here }
+    }
+
+    /// What it takes to keep.
+    fn bytes(&self) -> usize {
+        let continuation = match &self.continuation {
+            Continuation::Here(continuation) => continuation.len(),
+            // What has yet to come has its place already.
+            Continuation::Coming(bytes, _) => *bytes,
+        };
+        let ended = if let Awaits::Branches(_, ended) = &self.awaits { ended.bytes() } else { 0 };
+        continuation + ended
     }
 
     /// Whether a call runs, or ran, that may have taken effect.
@@ -325,13 +335,9 @@ impl Activation {
     /// What it takes to keep here: what its guest takes is counted by whoever runs that.
     pub(crate) fn bytes(&self) -> usize {
         let held = match &self.phase {
-            Phase::Suspended(suspended) => match &suspended.continuation {
-                Continuation::Here(continuation) => continuation.len(),
-                // What has yet to come has its place already.
-                Continuation::Coming(bytes, _) => *bytes,
-            },
+            Phase::Suspended(suspended) => suspended.bytes(),
             Phase::HandingOff(hand_off) => hand_off.bytes(),
-            Phase::Merging(merging) => merging.continuation.len(),
+            Phase::Merging(merging) => merging.continuation.len() + merging.ended.bytes(),
             Phase::LookingUp(cargo) | Phase::Suspending(Departure::To(_, _, cargo)) => cargo.bytes(),
             Phase::Running | Phase::Waiting | Phase::Suspending(Departure::SubChain { .. }) => 0,
         };

@@ -161,9 +161,11 @@ impl Calls {
         let Some(StepRecord::Calling { reply_to, .. }) = ground.dedup.get_mut(&key) else { return };
         // Others may ask for the same.
         let is_it = |(to, theirs): &(Arc<NodeRef>, u64)| to.id == from.id && *theirs == id;
-        reply_to.retain(|one| !is_it(one));
-        if reply_to.is_empty() {
+        // Of the last one the record keeps who it was: it may ask again.
+        if reply_to.iter().all(is_it) {
             self.abandon(ground, &Owner::Step(key));
+        } else {
+            reply_to.retain(|one| !is_it(one));
         }
     }
 

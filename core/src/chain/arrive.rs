@@ -9,7 +9,7 @@ use catena_wire::{
 
 use super::{
     Chains,
-    activation::{Activation, Awaits, ChainState, Code, Continuation, Phase, Recording, Suspended},
+    activation::{Activation, Awaits, ChainState, Code, Continuation, Ended, Phase, Recording, Suspended},
 };
 use crate::{
     Action, Plan, Receipt, SessionId, Start, Urgency,
@@ -39,12 +39,12 @@ impl Chains {
             return self.repeat(ground, from, *hop, whole);
         }
         if bug!(ground.policy, RefusedFences) {
-            ground.note_duplicate(ground.party_of(from.id), hop.duplicate.as_ref());
+            ground.note_duplicate(ground.party_of(from.id, Some(hop.key.chain)), hop.duplicate.as_ref());
         }
         match self.admit(ground, from, &hop) {
             Ok(()) => {
                 // After the checks: a hop that is refused leaves no fence.
-                ground.note_duplicate(ground.party_of(from.id), hop.duplicate.as_ref());
+                ground.note_duplicate(ground.party_of(from.id, Some(hop.key.chain)), hop.duplicate.as_ref());
                 self.take_in(ground, from, *hop, whole);
             }
             Err(why) => turn_away(ground, from, &hop, why),
@@ -64,7 +64,12 @@ impl Chains {
         if hop.gather == 0 && !proxied {
             ground.directory.find(ground.now, &hop.service, &hop.function)?;
         }
-        let by = ground.party_of(from.id);
+        if u32::from(hop.gather) > policy.branches_max {
+            let message =
+                format!("{} branches to be merged, where branches_max is {}", hop.gather, policy.branches_max);
+            return Err(Exception::new(names::LIMIT_EXCEEDED, Fault::Caller, message).into());
+        }
+        let by = ground.party_of(from.id, Some(hop.key.chain));
         self.check_room(ground, by)?;
         let stacked: usize = hop.stack.iter().map(|frame| frame.continuation_bytes as usize).sum();
         let bytes = hop.continuation_bytes as usize + stacked + hop.params.len_bytes();
@@ -92,7 +97,7 @@ impl Chains {
         let credentials = hop.header.credentials.clone();
         let duplicate = hop.duplicate.clone().map(Box::new);
         let session = self.settle_in(ground, from, hop, (&service, &function, params.len_bytes()), whole);
-        ground.dedup.begin(key.clone(), ground.bringer(from.id), session);
+        ground.dedup.begin(key.clone(), ground.bringer(from.id, key.chain), session);
         if whole || bug!(ground.policy, AcceptedHeadless) {
             self.accept(ground, from, key.clone(), session, code_bytes, code);
         }
@@ -108,7 +113,7 @@ impl Chains {
             activation.give_back(budget.hops_left());
         }
         let request = Request::new(
-            ground.party_of(from.id),
+            ground.party_of(from.id, Some(key.chain)),
             ReplyTo::Suspended(session),
             service,
             function,
@@ -148,7 +153,7 @@ impl Chains {
         }
         let awaits = match hop.gather {
             0 => Awaits::Call,
-            gather => Awaits::Branches(gather, Vec::new()),
+            gather => Awaits::Branches(gather, Ended::default()),
         };
         let continuation = match whole {
             true => Continuation::Here(hop.continuation.clone()),
@@ -158,8 +163,8 @@ impl Chains {
         let heartbeat_at = ground.now.after(hop.heartbeat_in_us.min(ground.policy.heartbeat_interval_us));
         let (key, budget, phase) = (hop.key.clone(), hop.budget, Phase::Suspended(suspended));
         let unreached = Unreached::from_wire(ground.now, hop.unreached.filter(|_| !bug!(ground.policy, OrphansMoveOn)));
-        let arrived =
-            Activation::new(ground.now, key, budget, (ground.party_of(from.id), from.clone()), state_of(hop, ground));
+        let by = ground.party_of(from.id, Some(key.chain));
+        let arrived = Activation::new(ground.now, key, budget, (by, from.clone()), state_of(hop, ground));
         self.insert(Activation { heartbeat_at, phase, profile, unreached, ..arrived })
     }
 
@@ -205,7 +210,10 @@ impl Chains {
             Awaits::SubChain(service, sub) => self.push_frame(ground, session, call, service, sub, continuation),
             Awaits::Branches(count, early) => {
                 self.become_merge_host(ground, session, call, count, continuation);
-                early.into_iter().for_each(|end| self.branch_ended(ground, end));
+                let me = ground.me.id;
+                for end in early.into_ends() {
+                    self.branch_ended(ground, me, end);
+                }
             }
             Awaits::Branch(index) => {
                 self.set_phase(session, Phase::Running);
@@ -339,7 +347,13 @@ fn turn_away(ground: &mut Ground, from: &Arc<NodeRef>, hop: &Hop, why: NotHere) 
     };
     ground.out.send_encoded(from.clone(), answer.clone(), Receipt::None, None);
     if lasting {
-        ground.dedup.refuse(ground.clock.now(), &hop.key, ground.bringer(from.id), answer, &ground.policy);
+        ground.dedup.refuse(
+            ground.clock.now(),
+            &hop.key,
+            ground.bringer(from.id, hop.key.chain),
+            answer,
+            &ground.policy,
+        );
     }
 }
 

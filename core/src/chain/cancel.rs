@@ -14,10 +14,16 @@ impl Chains {
     pub(crate) fn stopped_by(&mut self, ground: &mut Ground, from: &NodeRef, chain: ChainId) {
         let brought = ground.dedup.of_chain(chain).any(|(_, record)| record.came_from(from.id));
         if from.id == chain.origin || brought || bug!(ground.policy, StrangersCancel) {
-            return self.stop(ground, ground.party_of(from.id), chain, Vec::new());
+            return self.stop(ground, ground.party_of(from.id, Some(chain)), chain, Vec::new());
         }
         // It has overtaken the hop that it follows; whoever sent that may stop it, and nobody else.
-        ground.fences.stop(ground.clock.now(), ground.party_of(from.id), chain, Some(from.id), &ground.policy);
+        ground.fences.stop(
+            ground.clock.now(),
+            ground.party_of(from.id, Some(chain)),
+            chain,
+            Some(from.id),
+            &ground.policy,
+        );
     }
 
     /// The node by which it came here says that the chain is over.

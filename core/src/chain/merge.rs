@@ -1,42 +1,50 @@
 //! Merging (rpc-chains section 3.10): the merge host awaits the outcomes of all branches, then the parent goes on.
 
 use alloc::vec::Vec;
-use catena_wire::{BRANCHES_MAX, BranchCount, End, PATH_HOSTS_MAX, StepKey, Value};
+use catena_wire::{BRANCHES_MAX, BranchCount, End, NodeId, PATH_HOSTS_MAX, StepKey, Value};
 
 use super::{
     Chains,
-    activation::{Activation, Awaits, Phase, Suspended},
+    activation::{Activation, Awaits, Phase, Suspended, kept_bytes},
     console,
 };
 use crate::{
     SessionId,
+    collections::Party,
     ground::Ground,
     memory::{DoneStep, Fate, StepRecord},
 };
 
 impl Chains {
-    /// A branch has ended. What comes for a merge that is over, or never was here, is dropped.
-    pub(crate) fn branch_ended(&mut self, ground: &mut Ground, mut end: End) {
-        let Some(at) = end.at.clone() else { return };
-        let Some(session) = self.merging(&at) else { return self.ended_early(ground, &at, end) };
-        let Some(Activation { phase: Phase::Merging(merging), .. }) = self.get_mut(session) else { return };
-        if merging.ended.contains_key(&end.key.branch.number())
-            && bug!(ground.policy, MergeCountsRepeats)
-            && let Some(open) = merging.open_branches().into_iter().next()
+    /// A branch has ended. What comes for a merge that is over, or never was here, is dropped. False if this end has to come again: the hop of its parent is
+    /// still on its way, or there is no room for it.
+    pub(crate) fn branch_ended(&mut self, ground: &mut Ground, from: NodeId, end: End) -> bool {
+        let Some(at) = end.at.clone() else { return true };
+        let known = self.knows_split(ground, &at);
+        // A branch may be quicker than the state of its parent, which is on its way to the merge host.
+        let arriving = || ground.dedup.get(&at).and_then(StepRecord::session);
+        let Some(session) = self.merging(&at).or_else(arriving) else { return known };
+        if from != ground.me.id && !self.has_room_for_end(ground, session, &end) {
+            return false;
+        }
+        self.update(session, |activation| keep_end(ground, activation, &at, end));
+        if let Some(Activation { phase: Phase::Merging(merging), .. }) = self.get(session)
+            && merging.is_complete()
         {
-            end.key.branch = open;
-        }
-        if !merging.awaits(&end) {
-            return;
-        }
-        merging.ended.insert(end.key.branch.number(), end);
-        if merging.is_complete() {
             self.merge(ground, session);
         }
+        known
     }
 
-    /// Whether the parent of these branches is or was here. If not, its hop is still on its way, and the branch has to send its end again.
-    pub(crate) fn knows_split(&self, ground: &Ground, at: &StepKey) -> bool {
+    /// Of bytes, no party takes more than what is left.
+    fn has_room_for_end(&self, ground: &Ground, session: SessionId, end: &End) -> bool {
+        let Some(activation) = self.get(session) else { return true };
+        let own = if activation.by == Party::Own { 0 } else { self.brought.bytes_of(activation.by) as usize };
+        ground.check_bytes(own.saturating_add(kept_bytes(end))).is_ok() || bug!(ground.policy, EndsUnweighed)
+    }
+
+    /// Whether the parent of these branches is or was here.
+    fn knows_split(&self, ground: &Ground, at: &StepKey) -> bool {
         match ground.dedup.stay_of(at) {
             Some((arrived, StepRecord::Running { session, .. })) => {
                 arrived == at || self.get(*session).is_some_and(|activation| activation.step >= at.step)
@@ -47,29 +55,17 @@ impl Chains {
         }
     }
 
-    /// A branch may be quicker than the state of its parent, which is on its way to the merge host.
-    fn ended_early(&mut self, ground: &Ground, at: &StepKey, end: End) {
-        let Some(session) = ground.dedup.get(at).and_then(StepRecord::session) else { return };
-        let Some(Activation { phase: Phase::Suspended(suspended), .. }) = self.get_mut(session) else { return };
-        if let Suspended { awaits: Awaits::Branches(count, early), .. } = suspended
-            && early.len() < usize::from(*count)
-            && early.iter().all(|known| known.key.branch != end.key.branch)
-        {
-            early.push(end);
-        }
-    }
-
     fn merge(&mut self, ground: &mut Ground, session: SessionId) {
         let Some(activation) = self.get_mut(session) else { return };
         let Phase::Merging(merging) = &mut activation.phase else { return };
         let ends = core::mem::take(&mut merging.ended);
         let (hosts_before, lines_before, hops_each) = (merging.hosts_before, merging.lines_before, merging.hops_each);
         let (call, continuation) = (merging.call, merging.continuation.clone());
-        let returned: u32 = ends.values().map(|end| end.hops_left.min(hops_each)).sum();
+        let returned: u32 = ends.iter().map(|end| end.hops_left.min(hops_each)).sum();
         activation.set_budget(ground.now, activation.budget_now(ground.now).with_hops_back(returned));
         let mut outcomes = Vec::with_capacity(ends.len());
         let state = &mut activation.state;
-        for (_, end) in ends {
+        for end in ends.into_ends() {
             let counts = [BranchCount { branch: end.key.branch, emitted: end.emitted }].into_iter().chain(end.merged);
             let room = BRANCHES_MAX.saturating_sub(state.merged.len());
             state.merged.extend(counts.filter(|count| count.emitted > 0).take(room));
@@ -91,5 +87,29 @@ impl Chains {
             activation.profile = ground.profile(activation.state.trace.is_some(), activation.step, "", "");
         }
         self.resume(ground, session, call, continuation, Ok(Value::of_outcomes(&outcomes)));
+    }
+}
+
+/// Keeps how a branch of this parent ended, if that is not known yet.
+fn keep_end(ground: &Ground, activation: &mut Activation, at: &StepKey, mut end: End) {
+    match &mut activation.phase {
+        Phase::Merging(merging) => {
+            if merging.ended.contains(end.key.branch.number())
+                && bug!(ground.policy, MergeCountsRepeats)
+                && let Some(open) = merging.open_branches().into_iter().next()
+            {
+                end.key.branch = open;
+            }
+            if merging.awaits(&end) {
+                merging.ended.insert(end);
+            }
+        }
+        Phase::Suspended(Suspended { awaits: Awaits::Branches(count, early), .. }) => {
+            let ours = end.key.chain == at.chain && end.key.branch.parent().as_ref() == Some(&at.branch);
+            if ours && early.len() < usize::from(*count) && !early.contains(end.key.branch.number()) {
+                early.insert(end);
+            }
+        }
+        _ => {}
     }
 }

@@ -127,7 +127,8 @@ impl Chains {
         hand_off.retry_at = Some(ground.now);
         activation.heartbeat_at = ground.now.after(ground.policy.heartbeat_interval_us);
         // A node that is full does without: the origin will ask again, or give it up.
-        let full = self.count() >= ground.policy.activations_max;
+        let (by, own) = (activation.by, self.brought.of(activation.by));
+        let full = !ground.has_room(by, 1, own, self.count(), ground.policy.activations_max);
         if full || activation.budget_now(ground.now).time_left_us() == 0 {
             return;
         }

@@ -6,7 +6,7 @@ use catena_wire::{Exception, Fault, Merge, Mode, NodeRef, Outcome, StepKey, name
 
 use super::{
     Chains,
-    activation::{Activation, Awaits, Cargo, ChainState, Merging, Phase, Recording, Suspended},
+    activation::{Activation, Awaits, Cargo, ChainState, Ended, Merging, Phase, Recording, Suspended},
 };
 use crate::{GuestSplit, RetryScope, SessionId, collections::Party, ground::Ground};
 
@@ -104,7 +104,7 @@ impl Chains {
             continuation,
             hosts_before: activation.state.path.len().saturating_sub(moved),
             lines_before: activation.state.console.len(),
-            ended: alloc::collections::BTreeMap::new(),
+            ended: Ended::default(),
             early: usize::from(bug!(ground.policy, MergeTooEarly)),
         };
         self.set_phase(session, Phase::Merging(merging));

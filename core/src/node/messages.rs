@@ -19,7 +19,13 @@ impl Node {
 
     pub(super) fn take_message(&mut self, from: &Arc<NodeRef>, message: Message) {
         let Self { chains, calls, origin, sets, rights, ground, .. } = self;
-        let by = ground.party_of(from.id);
+        let by = match &message {
+            Message::Ask { right, .. } if from.id == ground.me.id => sets.party_of(right.key.chain),
+            Message::Call { key: Some(key), .. } | Message::SubChainEnded(key) => {
+                ground.party_of(from.id, Some(key.chain))
+            }
+            _ => ground.party_of(from.id, None),
+        };
         match message {
             Message::Hop(hop) => chains.land(ground, from, hop, true),
             Message::Accepted(key) => chains.hop_accepted(ground, from, &key),
@@ -130,11 +136,8 @@ impl Node {
     fn end_came(&mut self, from: &Arc<NodeRef>, end: End) {
         let Self { chains, origin, ground, .. } = self;
         let key = end.key.clone();
-        if let Some(at) = &end.at {
-            // It may come ahead of its parent, whose hop is not here yet: then it has to come again.
-            let known = chains.knows_split(ground, at);
-            chains.branch_ended(ground, end);
-            return if known {
+        if end.at.is_some() {
+            return if chains.branch_ended(ground, from.id, end) {
                 self.received(from, key, Part::End)
             };
         }

@@ -42,6 +42,11 @@ impl Sets {
         self.sets.len()
     }
 
+    /// Who brought this call about.
+    pub(crate) fn party_of(&self, call: ChainId) -> Party {
+        self.sets.get(&call).map_or(Party::Own, |set| set.by)
+    }
+
     pub(crate) fn count_for(&self, by: Party) -> usize {
         self.shares.of(by)
     }

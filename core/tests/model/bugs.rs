@@ -58,6 +58,7 @@ fn shown_in(bug: Bug) -> Option<&'static str> {
         | Bug::RefusedFences
         | Bug::PeerTakesAll
         | Bug::NumbersHaveShares
+        | Bug::EndsUnweighed
         // Rights to reply are not walked.
         | Bug::EndOvertakes
         | Bug::ReplyAfterEnd

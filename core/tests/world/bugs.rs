@@ -44,6 +44,7 @@ const CAUGHT_BY: &[(Bug, fn())] = &[
     (Bug::StrangersEvict, shares::a_strangers_marked_hops_make_no_fence_of_others_forgotten),
     (Bug::RefusedFences, shares::what_is_refused_fences_nobody),
     (Bug::PeerTakesAll, shares::one_peers_sleeping_calls_leave_room_for_others_and_for_this_node),
+    (Bug::EndsUnweighed, splits::ends_of_branches_are_kept_only_where_there_is_room),
     (Bug::NumbersHaveShares, shares::numbers_of_one_address_have_one_share_and_none_takes_what_is_the_nodes_own),
     (Bug::FirstWayNotFenced, duplicates::the_first_way_that_comes_after_a_marked_one_is_refused),
 ];

@@ -159,6 +159,21 @@ pub(crate) fn numbers_of_one_address_have_one_share_and_none_takes_what_is_the_n
     assert_eq!(runs(&mut node, 4_000, 64), 15);
 }
 
+/// A service may say of another that this very node has it, so that the stranger's hop comes from here.
+#[test]
+fn what_comes_by_way_of_this_node_itself_stays_the_strangers() {
+    let mut node = node(Policy { services_running_max: 64, ..Policy::default() });
+    let me = node.on_hop_head(NOW, &node_ref(STRANGER), Box::new(strange(1, None)));
+    actions(&mut node);
+    let own = node_ref(1);
+    for step in 3..64 {
+        let again = Hop { key: StepKey { step, ..me.clone() }, ..strange(1, None) };
+        node.on_message(NOW, &own, Message::Hop(Box::new(again)));
+        actions(&mut node);
+    }
+    assert!(node.load().2 <= 29, "{} run", node.load().2);
+}
+
 /// The record is that of an address, and what was forgotten that of a node: which may be linked from elsewhere by then.
 #[test]
 fn what_was_forgotten_of_a_node_is_not_taken_for_new_when_it_comes_from_another_address() {

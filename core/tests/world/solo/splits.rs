@@ -1,7 +1,7 @@
 //! A merge host, driven by hand.
 
 use catena_core::{Action, GuestSplit, Policy, Undelivered};
-use catena_wire::{ChainId, Message};
+use catena_wire::{ChainId, Message, Part, names};
 
 use super::*;
 
@@ -111,6 +111,46 @@ fn a_result_that_comes_while_branches_are_under_way_is_handed_in_after_the_merge
     assert!(!say(&mut node, branch_end(chain, 1, 2)) && say(&mut node, branch_end(chain, 2, 2)));
     node.on_turn(NOW, session, Ok(Turn::default()), 1);
     assert!(matches!(actions(&mut node)[..], [Action::Settle { call: 0, .. }]));
+}
+
+/// Of the branches of a stranger's chain, before the state of their parent has come and after that.
+#[test]
+pub(crate) fn ends_of_branches_are_kept_only_where_there_is_room() {
+    const BYTES: usize = 10_000;
+    let merges = Hop { gather: 3, splits: 3, ..*hop(1, 1) };
+    let heads = Hop { continuation: Bytes::new(), continuation_bytes: 5, ..merges.clone() };
+    let (chain, at) = (merges.key.chain, merges.key.clone());
+    let large = |number| {
+        let outcome = Outcome::Done(Value::encode(&"x".repeat(BYTES)));
+        End { outcome, at: Some(at.clone()), ..branch_end(chain, number, 1) }
+    };
+    let is_kept = |node: &mut Node, number| {
+        node.on_message(NOW, &node_ref(3), Message::End(Box::new(large(number))));
+        let told = |message: &Message| matches!(message, Message::Received(_, Part::End));
+        sent(&actions(node)).iter().any(|(_, message, _)| told(message))
+    };
+    for early in [false, true] {
+        let mut node = node(Policy::default());
+        match early {
+            true => drop(node.on_hop_head(NOW, &node_ref(2), Box::new(heads.clone()))),
+            false => node.on_message(NOW, &node_ref(2), Message::Hop(Box::new(merges.clone()))),
+        }
+        actions(&mut node);
+        let before = node.held_bytes();
+        assert!(is_kept(&mut node, 1), "{early}");
+        assert!((BYTES..2 * BYTES).contains(&(node.held_bytes() - before)), "{early}: it counts");
+        node.set_memory_left(2 * BYTES);
+        assert!(!is_kept(&mut node, 2), "{early}: there is no room");
+        node.set_memory_left(usize::MAX);
+        assert!(is_kept(&mut node, 2), "{early}: it comes again");
+    }
+    let mut node = node(Policy::default());
+    node.on_message(NOW, &node_ref(2), Message::Hop(Box::new(Hop { gather: 257, splits: 257, ..*hop(1, 1) })));
+    let refused = |message: &Message| matches!(message, Message::Refused(_, why) if why.name == names::LIMIT_EXCEEDED);
+    assert!(
+        sent(&actions(&mut node)).iter().any(|(_, message, _)| refused(message)),
+        "more than a function may ask for"
+    );
 }
 
 #[test]
