@@ -15,8 +15,8 @@ use catena_bridge_nfs::{ConnectError, Credentials, NfsBridge, NfsConfig};
 use catena_dfs::{Callers, Clerk, ClerkConfig, NfsDoor, Server, ServerConfig};
 use catena_files::testing::{Gaps, conformance_but, create, lookup, mkdir, read, write};
 use catena_files::{
-    CommitParams, CreateParams, FileService, GetattrParams, Handle, Kind, LookupParams, ReaddirParams, RemoveParams,
-    RenameParams, RootParams, Stable,
+    CommitParams, CreateParams, FileService, GetattrParams, Handle, Kind, LookupParams, RemoveParams, RenameParams,
+    RootParams, Stable,
 };
 use tempfile::TempDir;
 use tokio::{
