@@ -19,7 +19,6 @@ use catena_wire::{BlobBytes, Budget, ChainId, Exception, NodeRef, StepKey, StepT
 use crate::{
     RetryScope, SubChain, Time,
     collections::{Party, Unreached},
-    memory::Bringers,
 };
 pub(crate) use cargo::Cargo;
 pub(crate) use hand_off::HandOff;
@@ -170,11 +169,6 @@ pub(crate) enum Departure {
 }
 
 impl Activation {
-    /// Who brought it here, as the record of its step keeps that.
-    pub(crate) fn bringer(&self) -> Bringers {
-        Bringers { nodes: alloc::vec![self.before.id], party: self.by }
-    }
-
     /// One that begins here at this step: its guest runs.
     pub(crate) fn new(
         now: Time,

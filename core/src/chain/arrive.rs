@@ -289,7 +289,7 @@ impl Chains {
         };
         let heartbeat_at = ground.now.after(ground.policy.heartbeat_interval_us);
         let begun = Activation::new(ground.now, arrived.clone(), plan.budget, (by, ground.me.clone()), state);
-        let bringer = begun.bringer();
+        let bringer = super::bringer(&begun);
         let session = self.insert(Activation { heartbeat_at, profile, ..begun });
         ground.dedup.begin(arrived, bringer, session);
         let limits = plan.limits;

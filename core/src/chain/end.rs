@@ -62,7 +62,7 @@ impl Chains {
     /// Drops the chain. Its step is remembered as refused, with an unknown outcome.
     fn drop_unknown(&mut self, ground: &mut Ground, session: SessionId, fault: Fault, message: &str) {
         let Some(activation) = self.get(session) else { return };
-        let (key, from) = (activation.arrived.clone(), activation.bringer());
+        let (key, from) = (activation.arrived.clone(), super::bringer(activation));
         let why = Exception::new(names::NODE_LOST, fault, message).outcome_unknown();
         let refusal = Message::Refused(key.clone(), why.at(&key, &activation.state.path)).encode();
         self.discard(ground, session);
@@ -84,7 +84,7 @@ impl Chains {
         };
         let way = way_of(ground, &activation, false);
         let end = end_of(ground.now, &mut activation, outcome);
-        send_end(ground, (&activation.arrived, activation.bringer()), end, way);
+        send_end(ground, (&activation.arrived, super::bringer(&activation)), end, way);
     }
 
     pub(crate) fn part_undelivered(&mut self, ground: &mut Ground, key: (StepKey, Part), how: Undelivered) {

@@ -28,8 +28,14 @@ use crate::{
     SessionId, Time,
     activation::{self, Activation, Phase},
     collections::{Party, Shares, Timers},
+    memory::Bringers,
 };
 pub(crate) use console::{extend, lines_brought_max};
+
+/// Who brought a chain here, as the record of its step keeps that.
+fn bringer(activation: &Activation) -> Bringers {
+    Bringers { nodes: alloc::vec![activation.before.id], party: activation.by }
+}
 
 /// The chains at this node.
 #[derive(Clone, Debug, Default)]

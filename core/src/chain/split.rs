@@ -135,7 +135,7 @@ impl Chains {
             let room = self.has_room_for(ground, parent.by, 1) || bug!(ground.policy, BranchesWithoutRoom);
             let suspended = Suspended::here(split.call, continuation.clone(), Awaits::Branch(index));
             let child = branch_of(ground, parent, &key, host, count);
-            let bringer = child.bringer();
+            let bringer = super::bringer(&child);
             let session = self.insert(Activation { phase: Phase::Suspended(suspended), ..child });
             ground.dedup.begin(key.clone(), bringer, session);
             children.push(key);
