@@ -142,7 +142,7 @@ impl Ground {
         Err(self.overloaded("bytes kept", self.policy.held_bytes_max.saturating_sub(self.room)))
     }
 
-    /// Of whose share it takes what this node brings. What comes of a chain from this node itself, as to another service of it, stays of whoever brought the chain.
+    /// The party whose share pays for what `node` sends. If `node` is this node and the message belongs to a chain, that is whoever brought the chain here.
     pub(crate) fn party_of(&self, node: NodeId, chain: Option<ChainId>) -> Party {
         match (node, chain) {
             (own, Some(chain)) if own == self.me.id => self.bringer_of(chain),
@@ -152,7 +152,7 @@ impl Ground {
         }
     }
 
-    /// The node by which a step comes, as its record keeps it.
+    /// `node` and its party, for the record of a step that it sends.
     pub(crate) fn bringer(&self, node: NodeId, chain: ChainId) -> Bringers {
         Bringers { nodes: alloc::vec![node], party: self.party_of(node, Some(chain)) }
     }

@@ -1,4 +1,4 @@
-//! Whose share of this node something takes.
+//! Parties: those among whom a node's resources are shared out.
 
 use alloc::collections::BTreeMap;
 use catena_wire::NodeId;

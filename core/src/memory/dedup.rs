@@ -92,7 +92,7 @@ impl StepRecord {
         }
     }
 
-    /// Of whose share it takes.
+    /// The party whose share pays for the record.
     pub(crate) const fn party(&self) -> Party {
         match self {
             Self::Running { from: Bringers { party, .. }, .. } | Self::Calling { by: party, .. } => *party,
@@ -144,7 +144,7 @@ impl DoneStep {
     }
 }
 
-/// Nodes of which it is known each by each what was forgotten; of others it is as if they had been one.
+/// Nodes for which it is noted separately what was forgotten. All others share one note.
 const FORGOTTEN_NODES_MAX: usize = 65_536;
 
 /// When the youngest record was made that had to go before its time, of each node that brought such.
