@@ -5,6 +5,11 @@
 BEGIN { shown_max = 25 }
 
 FNR == NR && /^test .* \.\.\. FAILED$/ { failed[$2] = 1 }
+FNR == NR && /^ +Running / { delete slow }
+FNR == NR && /^test .* has been running for over / { slow[$2] = 1 }
+FNR == NR && /^test .* \.\.\. / { delete slow[$2] }
+# Its program was ended (tools/limited.sh): whatever had not ended by then hangs.
+FNR == NR && /exit status: 124/ { for (name in slow) hung[name] = 1 }
 FNR == NR { next }
 
 /^ +Running / { program = $0 }
@@ -15,6 +20,8 @@ FNR == NR { next }
 }
 /^(failures|successes):$/ { shown = 0 }
 shown > 0 { print; shown-- }
+
+END { for (name in hung) print "HANGS: " name }
 
 # A program that was killed says no more of its tests.
 /^error: test failed|\(signal: / { print }

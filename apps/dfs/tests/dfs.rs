@@ -79,10 +79,13 @@ async fn what_is_cached_is_read_without_the_server() {
             }
         };
         all().await;
-        let (before, control) = (clerk.counts(), server.asked());
-        all().await;
-        assert_eq!(server.asked(), control, "control went to the server for what is cached");
-        assert!(clerk.counts().hits > before.hits + 15);
+        // Where others take the processor for longer than a lease, the server is asked again.
+        until("no control went to the server for what is cached", async || {
+            let (before, control) = (clerk.counts(), server.asked());
+            all().await;
+            server.asked() == control && clerk.counts().hits > before.hits + 15
+        })
+        .await;
     }
 }
 

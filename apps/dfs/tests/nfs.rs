@@ -53,7 +53,9 @@ async fn bridge_as(uid: u32, door: &NfsDoor) -> Result<NfsBridge, ConnectError> 
 }
 
 async fn utility<A: AsRef<OsStr> + Send + 'static>(name: &'static str, arguments: Vec<A>) -> Output {
-    let run = tokio::task::spawn_blocking(move || Command::new(name).args(&arguments).output());
+    // libnfs tries for ever to reach a server that does not answer.
+    let run = move || Command::new("timeout").args(["120", name]).args(&arguments).output();
+    let run = tokio::task::spawn_blocking(run);
     run.await.unwrap().unwrap_or_else(|why| panic!("{name} does not run ({why}): tools/bootstrap.sh tests installs it"))
 }
 

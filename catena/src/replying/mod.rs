@@ -17,7 +17,10 @@ use catena_wire::{Exception, Fault, StepKey, Value, names};
 pub(crate) use counted::Counted;
 use counted::{Ends, Gone};
 use serde::Serialize;
-use tokio::sync::{Notify, oneshot};
+use tokio::{
+    runtime::Handle,
+    sync::{Notify, oneshot},
+};
 
 use crate::{
     Context, ReplySet, RunOptions,
@@ -37,6 +40,15 @@ pub(crate) enum Right {
 }
 
 impl Right {
+    /// One for whoever runs the function that has it.
+    pub(crate) fn beside(&self) -> Self {
+        match self {
+            Self::Set(held) => Self::Set(held.beside()),
+            // It ends with the last that may reply: whoever runs the function waits for that.
+            Self::Gathered(_) | Self::Nowhere => Self::Nowhere,
+        }
+    }
+
     /// Lets go of it for a function that has ended.
     pub(crate) fn let_go(self) {
         if let Self::Set(held) = self {
@@ -82,15 +94,19 @@ impl Held {
 }
 
 impl Ends for Held {
-    /// Where it was dropped, by a task: a runtime that is shut down drops tasks that had more to say, and takes no new ones. So nobody is told that this was all,
-    /// and the caller finds that the node is lost.
     fn end(&self, gone: Gone) {
         if gone == Gone::LetGo {
             return self.shell.let_go(&self.key);
         }
         let (shell, key) = (Arc::clone(&self.shell), self.key.clone());
-        self.shell.runtime().spawn(async move { shell.let_go(&key) });
+        while_running(self.shell.runtime(), move || shell.let_go(&key));
     }
+}
+
+/// A runtime that is shut down drops tasks that had more to say, and takes no new ones. So what a task says is not said then: nobody is told that this was all, and the
+/// caller finds that the node is lost.
+fn while_running(runtime: &Handle, say: impl FnOnce() + Send + 'static) {
+    runtime.spawn(async move { say() });
 }
 
 /// All replies to a plain call; or why some are missing.
@@ -98,6 +114,7 @@ pub(crate) type Complete = Result<Vec<Value>, Exception>;
 
 /// What is gathered for a plain call, until the last that may reply has gone.
 pub(crate) struct Gathered {
+    runtime: Handle,
     replies: Mutex<Complete>,
     done: Mutex<Option<oneshot::Sender<Complete>>>,
     hops: Mutex<Hops>,
@@ -107,10 +124,10 @@ pub(crate) struct Gathered {
 const GATHERED_BYTES_MAX: usize = 16 << 20;
 
 impl Gathered {
-    pub(crate) fn new(hops_left: u32) -> (Self, oneshot::Receiver<Complete>) {
+    pub(crate) fn new(runtime: Handle, hops_left: u32) -> (Self, oneshot::Receiver<Complete>) {
         let (done, all) = oneshot::channel();
         let (replies, hops) = (Mutex::new(Ok(Vec::new())), Mutex::new(Hops::new(hops_left)));
-        (Self { replies, done: Mutex::new(Some(done)), hops }, all)
+        (Self { runtime, replies, done: Mutex::new(Some(done)), hops }, all)
     }
 
     /// Whether nobody waits for them any more.
@@ -146,9 +163,16 @@ impl Gathered {
 }
 
 impl Ends for Gathered {
-    fn end(&self, _: Gone) {
-        if let Some(done) = lock(&self.done).take() {
-            let _ = done.send(std::mem::replace(&mut *lock(&self.replies), Ok(Vec::new())));
+    fn end(&self, gone: Gone) {
+        let Some(done) = lock(&self.done).take() else { return };
+        let replies = std::mem::replace(&mut *lock(&self.replies), Ok(Vec::new()));
+        let say = move || {
+            let _ = done.send(replies);
+        };
+        match gone {
+            Gone::HandedOn => while_running(&self.runtime, say),
+            // Its function has ended; else nobody waits any more.
+            Gone::LetGo | Gone::Dropped => say(),
         }
     }
 }

@@ -298,8 +298,8 @@ impl Shell {
         duplicate: Option<PossibleDuplicate>,
     ) {
         let (began, time_left_us) = (Instant::now(), context.time_left_us);
-        // What the function returns is a reply too: the right cannot end before that. What gathers ends with the last that may reply.
-        let right = if gathered.is_some() { Right::Nowhere } else { context.right.clone() };
+        // What the function returns is a reply too: the right cannot end before that.
+        let right = context.right.beside();
         let durable = self.settings.steps.is_some() && service.durable_functions().any(|name| name == function);
         let call = || match durable {
             true => Some(Arc::clone(self).run_once(service, function, params, context, duplicate)),
@@ -419,8 +419,13 @@ impl Shell {
 
 /// What a function gathers, when nobody can add to it any more.
 async fn list_when_complete(gathered: oneshot::Receiver<Complete>) -> Result<Answer, Exception> {
-    let replies = gathered.await.unwrap_or_else(|_| Ok(Vec::new()))?;
+    let replies = gathered.await.unwrap_or_else(|_| Err(ends()))?;
     list_of(&replies).map(Answer::Value)
+}
+
+fn ends() -> Exception {
+    let message = "the node ends, with tasks that could have replied; whether the call took effect is unknown";
+    Exception::new(names::NODE_LOST, Fault::Node, message).outcome_unknown()
 }
 
 fn panicked() -> Exception {

@@ -35,7 +35,7 @@ impl Shell {
             return (Right::Set(Counted::new(Held::new(Arc::clone(self), key, changed))), None);
         }
         if gathers {
-            let (gathered, all) = Gathered::new(hops_left);
+            let (gathered, all) = Gathered::new(self.runtime.clone(), hops_left);
             return (Right::Gathered(Counted::new(gathered)), Some(all));
         }
         (Right::Nowhere, None)

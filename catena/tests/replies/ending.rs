@@ -12,6 +12,7 @@ use std::{
 use catena::{
     Budget, Client, Context, Ended, Node, Place, Policy, ReplySet, RunOptions, Service, exceptions, to_value,
 };
+use futures_util::FutureExt as _;
 use tokio::sync::{Notify, Semaphore};
 
 use crate::{PATIENCE, all, complete, leaf, nodes};
@@ -377,5 +378,44 @@ async fn a_process_that_ends_before_all_of_its_tasks_have_replied_leaves_no_comp
         process.shutdown_background();
         let (seen, why, set) = all(set).await;
         assert!(seen.is_empty() && set.is_partial(), "by a task: {by_task}, {why:?}");
+    }
+}
+
+/// A function that runs when its process ends goes on until it waits; what it starts meanwhile is dropped at once, unheard.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_function_starts_while_its_process_ends_is_not_taken_for_said() {
+    for plain in [false, true] {
+        let process = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let (begun, begins) = std::sync::mpsc::channel();
+        let service = Service::new("a").replies("more", move |context: Context, (): ()| {
+            let begun = begun.clone();
+            async move {
+                tokio::task::yield_now().await;
+                begun.send(()).unwrap();
+                // Until no task is taken any more. It does not wait, so nothing can stop it here.
+                while !tokio::spawn(async {}).now_or_never().is_some_and(|ended| ended.is_err()) {
+                    std::thread::yield_now();
+                }
+                drop(tokio::spawn(async move { context.preturn(&1_u64).await }));
+                Ok(())
+            }
+        });
+        let starting = Node::builder("a").listen("127.0.0.1:0").service(service).start();
+        let node = process.spawn(starting).await.unwrap().unwrap();
+        let join = Place::new(node.address().unwrap());
+        let client = Client::builder("client").join(join).connect().await.unwrap();
+        let calling = async {
+            if plain {
+                return client.call::<_, Vec<u64>>("a", "more", &()).await.is_err();
+            }
+            let (seen, _, set) = all(client.replies("a/more", &()).await.unwrap()).await;
+            seen.is_empty() && set.is_partial()
+        };
+        let ending = async {
+            tokio::task::spawn_blocking(move || begins.recv()).await.unwrap().unwrap();
+            process.shutdown_background();
+        };
+        let (some_are_missing, ()) = tokio::join!(calling, ending);
+        assert!(some_are_missing, "by a plain call: {plain}");
     }
 }

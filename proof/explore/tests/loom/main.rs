@@ -34,12 +34,16 @@ struct Heard {
     ends: Arc<AtomicUsize>,
     /// Replies that ends had before them, in all.
     before_ends: Arc<AtomicUsize>,
+    /// Ends of what had been handed on.
+    handed_on: Arc<AtomicUsize>,
 }
 
 impl Heard {
-    /// One end, after so many replies.
+    /// One end, after so many replies; and it is known that threads had it too.
     fn is_exact(&self, replies: usize) -> bool {
-        self.ends.load(Ordering::Relaxed) == 1 && self.before_ends.load(Ordering::Relaxed) == replies
+        let [ends, before, handed_on] =
+            [&self.ends, &self.before_ends, &self.handed_on].map(|count| count.load(Ordering::Relaxed));
+        ends == 1 && before == replies && handed_on == 1
     }
 }
 
@@ -52,7 +56,8 @@ impl Right {
 }
 
 impl Ends for Right {
-    fn end(&self, _: Gone) {
+    fn end(&self, gone: Gone) {
+        self.0.handed_on.fetch_add(usize::from(gone == Gone::HandedOn), Ordering::Relaxed);
         let before: usize = self.0.replies.iter().map(|reply| reply.load(Ordering::Relaxed)).sum();
         self.0.before_ends.fetch_add(before, Ordering::Relaxed);
         self.0.ends.fetch_add(1, Ordering::Relaxed);
@@ -62,7 +67,7 @@ impl Ends for Right {
 fn right() -> (Counted<Right>, Heard) {
     let none = || Arc::new(AtomicUsize::new(0));
     let replies = Arc::new(std::array::from_fn(|_| AtomicUsize::new(0)));
-    let heard = Heard { replies, ends: none(), before_ends: none() };
+    let heard = Heard { replies, ends: none(), before_ends: none(), handed_on: none() };
     (Counted::new(Right(heard.clone())), heard)
 }
 
@@ -138,7 +143,13 @@ fn every_way_ends_once_and_after_all_replies() {
 
 #[test]
 fn each_mistake_is_found() {
-    for mistake in [Mistake::CloneNotCounted, Mistake::EndSeesLess, Mistake::EndToldTwice, Mistake::SentBeforeOver] {
+    for mistake in [
+        Mistake::CloneNotCounted,
+        Mistake::EndSeesLess,
+        Mistake::EndToldTwice,
+        Mistake::HandedOnUnseen,
+        Mistake::SentBeforeOver,
+    ] {
         ground::make(mistake);
         // Without a panic, which would drop what loom keeps in the middle of a way.
         let found = Arc::new(Flag::new(false));

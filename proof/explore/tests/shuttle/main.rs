@@ -107,7 +107,7 @@ impl Ends for Held {
         let (shell, call) = (Arc::clone(&self.0), self.1);
         match gone {
             Gone::LetGo => shell.let_go(call),
-            Gone::Dropped => self.0.spawn(async move { shell.let_go(call) }),
+            Gone::Dropped | Gone::HandedOn => self.0.spawn(async move { shell.let_go(call) }),
         }
     }
 }
