@@ -146,3 +146,23 @@ impl Question {
         Self { service: service.to_string(), avoid: Vec::new(), mover: Some(mover) }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_no_more_takes_no_place_and_is_not_told() {
+        let (mut lookups, mut out) = (Lookups::default(), Outbox::default());
+        let (gone, stays) = (Waiter::Call(1), Waiter::Chain(SessionId(1), 1));
+        for waiter in [gone, stays] {
+            lookups.look_up(&mut out, "service", waiter, Vec::new());
+        }
+        lookups.forget(gone);
+        assert_eq!(lookups.waiting(), 1);
+        let id = *lookups.questions.keys().next().unwrap();
+        assert_eq!(lookups.answered(id).unwrap().waiters, [stays]);
+        assert!(lookups.is_idle() && lookups.waiting() == 0 && lookups.waits_for.is_empty());
+    }
+}
