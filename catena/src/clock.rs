@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use catena_core::Time;
-use rustix::time::{ClockId, clock_gettime};
+use catena_net::since_boot;
 
 /// Time since it was made. It never goes back, and it counts the time that the host sleeps: a hop that is sent again says how old it is, and its receiver,
 /// which may have been awake meanwhile, decides by that age whether it may have forgotten the step.
@@ -21,8 +21,4 @@ impl Clock {
         let us = since_boot().saturating_sub(self.began).as_micros();
         Time::from_us(u64::try_from(us).unwrap_or(u64::MAX))
     }
-}
-
-fn since_boot() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }

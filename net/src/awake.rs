@@ -24,6 +24,8 @@ impl Watch {
     }
 }
 
-fn since_boot() -> Duration {
+/// How long ago this host was started, the time that it slept included.
+#[must_use]
+pub fn since_boot() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }

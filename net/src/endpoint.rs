@@ -488,7 +488,7 @@ impl Hub {
             if outlived {
                 first.end(LinkError::PeerClosed { peer: first.peer.clone(), mid_message: false });
             }
-            lock(&self.registry).replace(link, node);
+            lock(&self.registry).prefer(link, node);
             let pipe = self.pipe_to(hello.identity.site.as_deref());
             link.introduce(hello, pipe);
             return Ok(true);

@@ -65,6 +65,7 @@ mod topology;
 pub mod transport;
 
 pub use assemble::{Assembler, NotTaken, Outcome};
+pub use awake::since_boot;
 pub use config::{EndpointConfig, Limits, MEMORY_BYTES_MIN};
 pub use endpoint::Endpoint;
 pub use error::{FrameError, LinkError, NetError, SendRefused};

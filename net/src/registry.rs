@@ -15,8 +15,8 @@ pub(crate) type Dial = watch::Receiver<Option<Result<Arc<Link>, NetError>>>;
 pub(crate) struct Registry {
     links: HashMap<u64, Arc<Link>>,
     by_place: HashMap<Place, u64>,
-    /// The one link by which each node is reached, and which alone speaks for it.
-    by_node: HashMap<u64, u64>,
+    /// The links that each node speaks by. It is reached by the first; a second is there while both sides dialled at once, until one side has ended either.
+    by_node: HashMap<u64, Vec<u64>>,
     pub(crate) dials: HashMap<Place, Dial>,
     pub(crate) closed: bool,
 }
@@ -35,15 +35,15 @@ impl Registry {
         if let Some(first) = self.to_node(node) {
             return Err(first);
         }
-        if self.links.contains_key(&link.id) {
-            self.by_node.insert(node, link.id);
-        }
+        self.prefer(link, node);
         Ok(())
     }
 
-    /// The same, whatever other link there is.
-    pub(crate) fn replace(&mut self, link: &Link, node: u64) {
-        self.by_node.insert(node, link.id);
+    /// The same, whatever other link there is; that one takes its place if it ends first.
+    pub(crate) fn prefer(&mut self, link: &Link, node: u64) {
+        if self.links.contains_key(&link.id) {
+            self.by_node.entry(node).or_default().insert(0, link.id);
+        }
     }
 
     /// Whoever looks for what is at this place finds this link.
@@ -54,7 +54,10 @@ impl Registry {
     pub(crate) fn remove(&mut self, link: &Link) {
         self.links.remove(&link.id);
         self.by_place.retain(|_, id| *id != link.id);
-        self.by_node.retain(|_, id| *id != link.id);
+        self.by_node.retain(|_, ids| {
+            ids.retain(|id| *id != link.id);
+            !ids.is_empty()
+        });
     }
 
     pub(crate) fn at_place(&self, place: &Place) -> Option<Arc<Link>> {
@@ -62,7 +65,7 @@ impl Registry {
     }
 
     pub(crate) fn to_node(&self, node: u64) -> Option<Arc<Link>> {
-        self.live(*self.by_node.get(&node)?)
+        self.by_node.get(&node)?.iter().find_map(|id| self.live(*id))
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Link>> {

@@ -321,6 +321,25 @@ async fn a_node_whose_old_link_is_half_dead_gets_in_soon() {
     assert_eq!(server.link_to_node(66).unwrap().id(), new.id());
 }
 
+/// Both dialled, and the link that was to stay breaks before the other side has ended its own.
+#[tokio::test(start_paused = true)]
+async fn of_two_links_that_crossed_the_one_that_lasts_is_used() {
+    let memory = Memory::new(1 << 16);
+    let mut listener = memory.raw_listener(9);
+    let (low, mut events) = bind(memory.config(Some(1)), identity(1, None)).await;
+    let dialled = low.link(&memory.place(9)).await.unwrap();
+    let mut to_high = listener.recv().await.unwrap();
+    let (_from_high, hello) = claim(&memory, 9).await;
+    assert!(!hello.taken);
+    let accepted = events.up().await;
+    shake_hands(&mut to_high, 9).await;
+    assert_eq!(events.up().await.id(), dialled.id());
+    assert_eq!(low.link_to_node(9).unwrap().id(), dialled.id(), "the lower number's stays");
+    drop(to_high);
+    events.lost().await;
+    assert_eq!(low.link_to_node(9).map(|link| link.id()), Some(accepted.id()));
+}
+
 #[tokio::test(start_paused = true)]
 async fn two_nodes_that_dial_each_other_at_once_keep_one_link() {
     for (low, high) in [(1, 2), (2, 1)] {

@@ -261,6 +261,22 @@ pub struct End {
     pub recording: Option<Recording>,
 }
 
+impl End {
+    /// About how many bytes of memory it takes.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        let outcome = match &self.outcome {
+            Outcome::Done(value) => value.len_bytes(),
+            Outcome::Threw(why) => why.message.len() + why.params.as_ref().map_or(0, Value::len_bytes),
+        };
+        let line = |line: &LogLine| size_of::<LogLine>() + line.node.len() + line.text.len();
+        let lines: usize = self.console.iter().map(line).sum();
+        let steps = self.trace.as_ref().map_or(0, Vec::len) * size_of::<StepTrace>();
+        let hosts: usize = self.path.iter().map(String::len).sum();
+        size_of::<Self>() + outcome + lines + steps + hosts + self.recording.as_ref().map_or(0, Recording::kept_bytes)
+    }
+}
+
 /// How many intermediate answers a branch sent: the end is exact for split chains too (Quatrain; design, section 4).
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(array)]

@@ -135,3 +135,11 @@ impl Asked {
 #[derive(Clone, PartialEq, Debug, Default, Encode, Decode)]
 #[cbor(transparent)]
 pub struct Recording(#[cbor(n(0), with = "crate::bytes_codec::told")] pub Vec<Told>);
+
+impl Recording {
+    /// About how many bytes of memory it takes.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        self.0.iter().map(|told| size_of::<Told>() + told.payload_bytes()).sum()
+    }
+}

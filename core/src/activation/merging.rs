@@ -1,8 +1,8 @@
 //! A parent and its branches.
 
-use alloc::{collections::BTreeMap, string::String, vec::Vec};
+use alloc::{collections::BTreeMap, vec::Vec};
 use bytes::Bytes;
-use catena_wire::{Branch, End, LogLine, Outcome, StepKey, StepTrace, Value};
+use catena_wire::{Branch, End, StepKey};
 
 /// A parent that waits for its branches.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub(crate) struct Ended {
 
 impl Ended {
     pub(crate) fn insert(&mut self, end: End) {
-        self.bytes += kept_bytes(&end);
+        self.bytes += end.kept_bytes();
         self.by_number.insert(end.key.branch.number(), end);
     }
 
@@ -60,19 +60,6 @@ impl Ended {
     pub(crate) fn into_ends(self) -> impl ExactSizeIterator<Item = End> {
         self.by_number.into_values()
     }
-}
-
-/// What it takes to keep the end of a branch.
-pub(crate) fn kept_bytes(end: &End) -> usize {
-    let outcome = match &end.outcome {
-        Outcome::Done(value) => value.len_bytes(),
-        Outcome::Threw(why) => why.message.len() + why.params.as_ref().map_or(0, Value::len_bytes),
-    };
-    let line = |line: &LogLine| size_of::<LogLine>() + line.node.len() + line.text.len();
-    let lines: usize = end.console.iter().map(line).sum();
-    let steps = end.trace.as_ref().map_or(0, Vec::len) * size_of::<StepTrace>();
-    let hosts: usize = end.path.iter().map(String::len).sum();
-    size_of::<End>() + outcome + lines + steps + hosts
 }
 
 impl Merging {

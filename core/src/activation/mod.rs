@@ -22,7 +22,7 @@ use crate::{
 };
 pub(crate) use cargo::Cargo;
 pub(crate) use hand_off::HandOff;
-pub(crate) use merging::{Ended, Merging, kept_bytes};
+pub(crate) use merging::{Ended, Merging};
 pub(crate) use recording::Recording;
 pub(crate) use set::{OpenSet, Over};
 pub(crate) use state::ChainState;
@@ -324,6 +324,15 @@ impl Activation {
 
     pub(crate) const fn chain(&self) -> ChainId {
         self.arrived.chain
+    }
+
+    /// Whether the end of its branch of this number is kept here.
+    pub(crate) fn keeps_end(&self, number: u16) -> bool {
+        match &self.phase {
+            Phase::Merging(merging) => merging.ended.contains(number),
+            Phase::Suspended(Suspended { awaits: Awaits::Branches(_, early), .. }) => early.contains(number),
+            _ => false,
+        }
     }
 
     /// What it takes to keep here: what its guest takes is counted by whoever runs that.

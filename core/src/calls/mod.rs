@@ -18,6 +18,7 @@ use crate::{
     Action, Receipt, SessionId, Ticket, Time, Urgency,
     collections::{Party, Shares, Timers},
     delivery::Delivery,
+    directory::Waiter,
     ground::Ground,
     outbox::Event,
 };
@@ -158,7 +159,10 @@ impl Calls {
                 self.detached.remove(chain);
                 self.detached_for.remove(by);
             }
-            Stage::LookingUp(_) => self.looking_up.remove(by),
+            Stage::LookingUp(_) => {
+                ground.directory.lookups.forget(Waiter::Call(id));
+                self.looking_up.remove(by);
+            }
         }
         self.bytes -= call.request.params.len_bytes();
         Some(call)

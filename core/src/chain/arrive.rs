@@ -71,10 +71,7 @@ impl Chains {
         }
         let by = ground.party_of(from.id, Some(hop.key.chain));
         self.check_room(ground, by)?;
-        let stacked: usize = hop.stack.iter().map(|frame| frame.continuation_bytes as usize).sum();
-        let bytes = hop.continuation_bytes as usize + stacked + hop.params.len_bytes();
-        // Of bytes, too, no peer takes more than what is left.
-        ground.check_bytes((self.brought.bytes_of(by) as usize).saturating_add(bytes))?;
+        self.check_bytes(ground, by, state_bytes(hop) + hop.params.len_bytes())?;
         ground.check_running(by)?;
         if hop.budget.time_left_us() == 0 {
             let message = format!("the chain had no time left when it reached {}", ground.me.name);
@@ -86,6 +83,12 @@ impl Chains {
     fn check_room(&self, ground: &Ground, by: Party) -> Result<(), Exception> {
         let (own, all) = (self.brought.of(by), self.count());
         ground.check_share("chains", by, own, all, ground.policy.activations_max)
+    }
+
+    /// Of bytes, too, no peer takes more than what is left.
+    pub(super) fn check_bytes(&self, ground: &Ground, by: Party, more: usize) -> Result<(), Exception> {
+        let own = if by == Party::Own { 0 } else { self.brought.bytes_of(by) as usize };
+        ground.check_bytes(own.saturating_add(more))
     }
 
     fn take_in(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, mut hop: Hop, whole: bool) {
@@ -157,7 +160,7 @@ impl Chains {
         };
         let continuation = match whole {
             true => Continuation::Here(hop.continuation.clone()),
-            false => Continuation::Coming(hop.continuation_bytes as usize, None),
+            false => Continuation::Coming(state_bytes(&hop), None),
         };
         let suspended = Suspended { call: hop.call, awaits, continuation, code: Code::Here };
         let heartbeat_at = ground.now.after(hop.heartbeat_in_us.min(ground.policy.heartbeat_interval_us));
@@ -296,6 +299,12 @@ impl Chains {
         ground.out.ask(Action::Begin { session, code, input, started_at_ms, seed, limits });
         Ok(())
     }
+}
+
+/// Of its continuation and those of the enclosing chains, which come with its tail.
+fn state_bytes(hop: &Hop) -> usize {
+    let stacked = hop.stack.iter().map(|frame| frame.continuation_bytes as usize);
+    stacked.fold(hop.continuation_bytes as usize, usize::saturating_add)
 }
 
 fn state_of(hop: Hop, ground: &Ground) -> ChainState {

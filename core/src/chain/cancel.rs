@@ -104,7 +104,7 @@ impl Chains {
 
     /// Nothing of it is here any more, and nothing came of it.
     pub(super) fn discard(&mut self, ground: &mut Ground, session: SessionId) {
-        if let Some(activation) = self.remove(session) {
+        if let Some(activation) = self.remove(ground, session) {
             ground.dedup.forget(&activation.arrived);
             ground.out.ask(Action::Discard(session));
             ground.out.tell(Event::Abandoned(Owner::Session(session)));

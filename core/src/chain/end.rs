@@ -71,7 +71,7 @@ impl Chains {
 
     /// The end of the whole chain, or of a branch: straight from here to the origin, or to the merge host (design, section 2).
     pub(super) fn end(&mut self, ground: &mut Ground, session: SessionId, outcome: Outcome) {
-        let Some(mut activation) = self.remove(session) else { return };
+        let Some(mut activation) = self.remove(ground, session) else { return };
         record(ground, &mut activation, || What::Ended);
         activation.close_profile(ground.unix_us());
         if !bug!(ground.policy, GuestLeaks) {

@@ -163,7 +163,7 @@ impl Chains {
     }
 
     fn hand_over(&mut self, ground: &mut Ground, session: SessionId) {
-        let Some(mut activation) = self.remove(session) else { return };
+        let Some(mut activation) = self.remove(ground, session) else { return };
         let Phase::HandingOff(hand_off) = &mut activation.phase else { return };
         hand_off.delivery.taken();
         let (to, nodes) = (hand_off.to().clone(), hand_off.delivery.nodes());

@@ -5,12 +5,11 @@ use catena_wire::{BRANCHES_MAX, BranchCount, End, NodeId, PATH_HOSTS_MAX, StepKe
 
 use super::{
     Chains,
-    activation::{Activation, Awaits, Phase, Suspended, kept_bytes},
+    activation::{Activation, Awaits, Phase, Suspended},
     console,
 };
 use crate::{
     SessionId,
-    collections::Party,
     ground::Ground,
     memory::{DoneStep, Fate, StepRecord},
 };
@@ -24,7 +23,13 @@ impl Chains {
         // A branch may be quicker than the state of its parent, which is on its way to the merge host.
         let arriving = || ground.dedup.get(&at).and_then(StepRecord::session);
         let Some(session) = self.merging(&at).or_else(arriving) else { return known };
-        if from != ground.me.id && !self.has_room_for_end(ground, session, &end) {
+        let again = |activation: &Activation| activation.keeps_end(end.key.branch.number());
+        let repeats_count = bug!(ground.policy, MergeCountsRepeats);
+        let Some(activation) = self.get(session).filter(|activation| repeats_count || !again(activation)) else {
+            return known;
+        };
+        let room = || self.check_bytes(ground, activation.by, end.kept_bytes());
+        if from != ground.me.id && room().is_err() && !bug!(ground.policy, EndsUnweighed) {
             return false;
         }
         self.update(session, |activation| keep_end(ground, activation, &at, end));
@@ -34,13 +39,6 @@ impl Chains {
             self.merge(ground, session);
         }
         known
-    }
-
-    /// Of bytes, no party takes more than what is left.
-    fn has_room_for_end(&self, ground: &Ground, session: SessionId, end: &End) -> bool {
-        let Some(activation) = self.get(session) else { return true };
-        let own = if activation.by == Party::Own { 0 } else { self.brought.bytes_of(activation.by) as usize };
-        ground.check_bytes(own.saturating_add(kept_bytes(end))).is_ok() || bug!(ground.policy, EndsUnweighed)
     }
 
     /// Whether the parent of these branches is or was here.
@@ -106,7 +104,7 @@ fn keep_end(ground: &Ground, activation: &mut Activation, at: &StepKey, mut end:
         }
         Phase::Suspended(Suspended { awaits: Awaits::Branches(count, early), .. }) => {
             let ours = end.key.chain == at.chain && end.key.branch.parent().as_ref() == Some(&at.branch);
-            if ours && early.len() < usize::from(*count) && !early.contains(end.key.branch.number()) {
+            if ours && early.len() < usize::from(*count) {
                 early.insert(end);
             }
         }

@@ -28,6 +28,8 @@ use crate::{
     SessionId, Time,
     activation::{self, Activation, Phase},
     collections::{Party, Shares, Timers},
+    directory::Waiter,
+    ground::Ground,
     memory::Bringers,
 };
 pub(crate) use console::{extend, lines_brought_max};
@@ -85,10 +87,11 @@ impl Chains {
         self.by_session.get_mut(&session).map(|activation| &mut **activation)
     }
 
-    fn remove(&mut self, session: SessionId) -> Option<Box<Activation>> {
+    fn remove(&mut self, ground: &mut Ground, session: SessionId) -> Option<Box<Activation>> {
         self.leave(session);
         self.timers.clear(&session);
         let mut activation = self.by_session.remove(&session)?;
+        ground.directory.lookups.forget(Waiter::Chain(session, activation.step));
         self.left_sets.extend(core::mem::take(&mut activation.calls.sets).into_values().map(|set| set.id));
         Some(activation)
     }

@@ -147,7 +147,7 @@ impl Chains {
     fn renew(&mut self, ground: &mut Ground, session: SessionId) -> Option<SessionId> {
         self.let_calls_go(ground, session);
         ground.out.ask(Action::Discard(session));
-        let mut activation = self.remove(session)?;
+        let mut activation = self.remove(ground, session)?;
         activation.calls.out.clear();
         activation.calls.ready.clear();
         activation.calls.reads.clear();

@@ -1,7 +1,7 @@
 //! Names being looked up, and who waits for them.
 
 use alloc::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     string::{String, ToString},
     vec::Vec,
 };
@@ -9,12 +9,17 @@ use catena_wire::NodeId;
 
 use crate::{Action, LookupId, SessionId, Time, collections::Timers, outbox::Outbox};
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Waiter {
     /// A plain call, by its number.
     Call(u64),
     /// A chain that is to go there, from this step.
     Chain(SessionId, u32),
+}
+
+impl Waiter {
+    /// None is less.
+    const FIRST: Self = Self::Call(0);
 }
 
 /// What is asked: those who ask the same share one look-up.
@@ -37,19 +42,21 @@ pub(crate) struct Lookup {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lookups {
     next: u64,
-    lookups: BTreeMap<LookupId, Lookup>,
+    questions: BTreeMap<LookupId, Question>,
     asked: BTreeMap<Question, LookupId>,
     late: Timers<LookupId>,
-    waiting: usize,
+    /// Who waits for which, and by whom that is.
+    waiters: BTreeSet<(LookupId, Waiter)>,
+    waits_for: BTreeMap<Waiter, LookupId>,
 }
 
 impl Lookups {
-    pub(crate) const fn waiting(&self) -> usize {
-        self.waiting
+    pub(crate) fn waiting(&self) -> usize {
+        self.waits_for.len()
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.lookups.is_empty()
+        self.questions.is_empty()
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {
@@ -75,25 +82,38 @@ impl Lookups {
 
     /// Gives the number of the look-up, if nobody has asked before.
     fn wait(&mut self, question: Question, waiter: Waiter) -> Option<LookupId> {
-        self.waiting += 1;
-        if let Some(lookup) = self.asked.get(&question).and_then(|id| self.lookups.get_mut(id)) {
-            lookup.waiters.push(waiter);
-            return None;
+        self.forget(waiter);
+        let known = self.asked.get(&question).copied();
+        let id = known.unwrap_or_else(|| {
+            self.next += 1;
+            let id = LookupId(self.next);
+            self.asked.insert(question.clone(), id);
+            self.questions.insert(id, question);
+            id
+        });
+        self.waiters.insert((id, waiter));
+        self.waits_for.insert(waiter, id);
+        known.is_none().then_some(id)
+    }
+
+    /// It waits no more. What it asked may still be answered, for others.
+    pub(crate) fn forget(&mut self, waiter: Waiter) {
+        if let Some(id) = self.waits_for.remove(&waiter) {
+            self.waiters.remove(&(id, waiter));
         }
-        self.next += 1;
-        let id = LookupId(self.next);
-        self.asked.insert(question.clone(), id);
-        self.lookups.insert(id, Lookup { question, waiters: alloc::vec![waiter] });
-        Some(id)
     }
 
     /// An answer has come: who waits for it.
     pub(crate) fn answered(&mut self, id: LookupId) -> Option<Lookup> {
-        let lookup = self.lookups.remove(&id)?;
-        self.asked.remove(&lookup.question);
+        let question = self.questions.remove(&id)?;
+        self.asked.remove(&question);
         self.late.clear(&id);
-        self.waiting -= lookup.waiters.len();
-        Some(lookup)
+        let of_it = (id, Waiter::FIRST)..(LookupId(id.0 + 1), Waiter::FIRST);
+        let waiters: Vec<Waiter> = self.waiters.extract_if(of_it, |_| true).map(|(_, waiter)| waiter).collect();
+        for waiter in &waiters {
+            self.waits_for.remove(waiter);
+        }
+        Some(Lookup { question, waiters })
     }
 
     /// That node has moved it: who waits for that.
@@ -124,5 +144,29 @@ impl Lookups {
 impl Question {
     fn to_mover(service: &str, mover: NodeId) -> Self {
         Self { service: service.to_string(), avoid: Vec::new(), mover: Some(mover) }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use alloc::sync::Arc;
+    use catena_wire::NodeRef;
+
+    use super::*;
+
+    #[test]
+    fn who_waits_no_more_takes_no_place_and_is_not_told() {
+        let node = NodeRef { id: NodeId(1), name: "n".into(), address: None, site: None };
+        let (mut lookups, mut out) = (Lookups::default(), Outbox::new(Arc::new(node)));
+        let (gone, stays) = (Waiter::Call(1), Waiter::Chain(SessionId(1), 1));
+        for waiter in [gone, stays] {
+            lookups.look_up(&mut out, "service", waiter, Vec::new());
+        }
+        lookups.forget(gone);
+        assert_eq!(lookups.waiting(), 1);
+        let id = *lookups.questions.keys().next().unwrap();
+        assert_eq!(lookups.answered(id).unwrap().waiters, [stays]);
+        assert!(lookups.is_idle() && lookups.waiting() == 0 && lookups.waits_for.is_empty());
     }
 }

@@ -3,7 +3,7 @@
 use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
 use catena_wire::{Branch, ChainId, End, Exception, Fault, NodeRef, Outcome, StepKey, Whereabouts, names};
 
-use super::{Detached, EndedDetached, Origin, Started, answers::show, bytes_of, found::Found, liveness::Silence};
+use super::{Detached, EndedDetached, Origin, Started, answers::show, found::Found, liveness::Silence};
 use crate::{Action, Policy, Replied, ground::Ground};
 
 /// Chains whose time has come.
@@ -65,8 +65,8 @@ impl Origin {
             started.answers.forget_totals();
             started.answers.ended(&branch, end.emitted);
             end.merged.iter().for_each(|merged| started.answers.ended(&merged.branch, merged.emitted));
-            let bytes = bytes_of(&end);
-            let before = started.end.replace(Box::new(end)).as_deref().map_or(0, bytes_of);
+            let bytes = end.kept_bytes();
+            let before = started.end.replace(Box::new(end)).as_deref().map_or(0, End::kept_bytes);
             self.bytes = self.bytes - before + bytes;
         }
         self.deliver(ground, chain, &branch);
@@ -76,7 +76,7 @@ impl Origin {
     pub(super) fn end_if_complete(&mut self, ground: &mut Ground, chain: ChainId, branch: &Branch) {
         let Some(started) = self.chains.get_mut(&chain).filter(|started| started.is_complete()) else { return };
         let Some(end) = started.end.take() else { return };
-        self.bytes -= bytes_of(&end);
+        self.bytes -= end.kept_bytes();
         let rest = started.console.take(branch, 0, end.console, ground.policy.console_lines_max);
         show(&mut ground.out, chain, started, rest);
         let (hops_left, last_step) = (end.hops_left, end.key.step);

@@ -66,7 +66,7 @@ struct Started {
 impl Started {
     /// Of what has come and waits for answers before it.
     fn bytes(&self) -> usize {
-        self.answers.held_bytes() + self.end.as_deref().map_or(0, bytes_of)
+        self.answers.held_bytes() + self.end.as_deref().map_or(0, End::kept_bytes)
     }
 
     fn wakes_at(&self) -> Time {
@@ -196,13 +196,5 @@ impl Origin {
             self.timers.set(key.chain, started.wakes_at());
         }
         Some(started)
-    }
-}
-
-/// Of the value that it brings.
-fn bytes_of(end: &End) -> usize {
-    match &end.outcome {
-        Outcome::Done(value) => value.len_bytes(),
-        Outcome::Threw(_) => 0,
     }
 }
