@@ -116,10 +116,15 @@ impl Drop for Bank {
     }
 }
 
+/// Where a bank listens that is to come back at its port: nobody else takes it meanwhile, since who dials comes from 127.0.0.1.
+fn restarted() -> String {
+    TcpListener::bind("127.0.0.2:0").unwrap().local_addr().unwrap().to_string()
+}
+
 /// Runs a chain that deposits, kills the bank's process at `stalls`, starts it again: how the chain ends, and the effects.
 async fn killed_at(stalls: &'static str, function: &str) -> (Result<Json, Exception>, usize) {
     let dir = tempfile::tempdir().unwrap();
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let address = restarted();
     let (folder, there) = (dir.path().to_owned(), address.clone());
     let mut bank = tokio::task::spawn_blocking(move || Bank::start(&folder, &there, stalls)).await.unwrap();
     let policy = Policy {
@@ -184,7 +189,7 @@ const DEPOSIT: &str = r#"import { call } from "catena"; export default (name) =>
 #[tokio::test(flavor = "multi_thread")]
 async fn a_disk_that_was_full_and_a_folder_that_was_deleted_stop_durable_functions_for_so_long_and_nobody_else() {
     let dir = tempfile::tempdir().unwrap();
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let address = restarted();
     let (folder, there) = (dir.path().to_owned(), address.clone());
     let bank = tokio::task::spawn_blocking(move || Bank::start(&folder, &there, "nowhere")).await.unwrap();
     let client = Client::builder("client").sandbox(SANDBOX.clone()).join(Place::new(&address)).connect().await.unwrap();

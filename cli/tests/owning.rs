@@ -75,7 +75,8 @@ fn the_owner_says_whose_code_runs_there() {
 fn what_durable_functions_did_is_known_after_a_crash() {
     let folder = folder();
     fs::create_dir(folder.path().join("data")).unwrap();
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    // Nobody takes its port while it is down: who dials comes from 127.0.0.1.
+    let address = TcpListener::bind("127.0.0.2:0").unwrap().local_addr().unwrap().to_string();
     let text = format!(
         "name = \"n\"\nlisten = \"{address}\"\n[step_store]\nfile = \"steps\"\n\
          [[service]]\nkind = \"files\"\nname = \"files.a\"\nroot = \"data\"\ndurable = [\"create\"]\n{PROBE}"

@@ -12,7 +12,7 @@ use catena::{Client, Node, Place};
 use catena_dfs::{Clerk, Way, limits::Measures};
 use catena_files::testing::{create, lookup, read, write};
 use catena_files::{FileError, FileService, Handle, ReadParams, Stable};
-use common::{bridge, clerk, serve, start, start_clerk, until};
+use common::{RESTARTED, bridge, clerk, serve, start, start_clerk, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_others_change_in_the_directory_is_seen_after_a_while() {
@@ -203,7 +203,7 @@ async fn a_clerk_that_is_killed_while_it_writes_takes_nothing_with_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_killed_and_comes_back_is_found_again() {
     let folder = tempfile::tempdir().unwrap();
-    let (server, address) = start(folder.path(), "127.0.0.1:0", &["--no-grace"]);
+    let (server, address) = start(folder.path(), RESTARTED, &["--no-grace"]);
     let clerk = clerk(&address, Way::Data).await;
     let file = create(&clerk, "file").await.handle;
     write(&clerk, &file, 0, &vec![3; 20_000], Stable::FileSync).await.unwrap();

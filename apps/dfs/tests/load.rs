@@ -17,7 +17,7 @@ use catena_files::testing::{create, lookup, mkdir, read, write};
 use catena_files::{
     CreateParams, FileError, FileService, GetattrParams, Handle, ReaddirParams, RemoveParams, RenameParams, Stable,
 };
-use common::{Process, bridge, start, start_clerk, until};
+use common::{Process, RESTARTED, bridge, start, start_clerk, until};
 
 /// Numbers in a file.
 const NUMBERS: usize = 2_500;
@@ -322,7 +322,7 @@ async fn concurrent_clerks_see_what_was_acknowledged_through_crashes_of_clerks_a
     for shared_memory in [false, true] {
         let folder = tempfile::tempdir().unwrap();
         let options = if shared_memory { &[][..] } else { &["--without-shared-memory"] };
-        let (server, address) = start(folder.path(), "127.0.0.1:0", &[options, &["--no-grace"]].concat());
+        let (server, address) = start(folder.path(), RESTARTED, &[options, &["--no-grace"]].concat());
         let setup = Clerk::connect(ClerkConfig { way: Way::Call, ..ClerkConfig::new(&address) }).await.unwrap();
         for directory in DIRECTORIES {
             mkdir(&setup, directory).await;

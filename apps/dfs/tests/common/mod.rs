@@ -38,6 +38,9 @@ pub async fn until<F: Future<Output = bool>>(what: &str, is: impl Fn() -> F) {
     waited.await.unwrap_or_else(|_| panic!("{what}: not within a minute"));
 }
 
+/// Where a server listens that is to come back at its port. Nobody else takes it meanwhile: who dials comes from 127.0.0.1, and would take it even to dial what is not there.
+pub const RESTARTED: &str = "127.0.0.2:0";
+
 /// A server or clerk that is another process, so that it can be killed.
 pub struct Process(Child);
 
@@ -64,9 +67,16 @@ fn started(arguments: &[&str], says: &str) -> (Process, String) {
     use std::io::BufRead;
     let mut command = Command::new(env!("CARGO_BIN_EXE_dfs"));
     let mut process = Process(command.args(arguments).stdout(Stdio::piped()).spawn().unwrap());
-    let mut line = String::new();
+    let (mut output, (said, says_at_last)) = (process.0.stdout.take().unwrap(), std::sync::mpsc::channel());
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        std::io::BufReader::new(&mut output).read_line(&mut line).unwrap();
+        said.send((line, output))
+    });
+    let line = says_at_last.recv_timeout(Duration::from_secs(60));
+    let (line, output) = line.unwrap_or_else(|_| panic!("dfs {arguments:?} says nothing within a minute"));
     // Its pipe stays open: who prints into one that is closed ends.
-    std::io::BufReader::new(process.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    process.0.stdout = Some(output);
     let rest = line.trim().strip_prefix(says).unwrap_or_else(|| panic!("{line:?}")).to_owned();
     (process, rest)
 }

@@ -128,7 +128,8 @@ async fn a_server_that_is_killed_and_comes_back_is_found_by_the_proxy() {
     let file = folder.path().join("file");
     for options in [&[][..], &["--without-cache"]] {
         std::fs::write(&file, content(300_000)).unwrap();
-        let (mut server, address) = serve(folder.path(), "127.0.0.1:0", options).await;
+        // Nobody takes its port while it is down: who dials comes from 127.0.0.1.
+        let (mut server, address) = serve(folder.path(), "127.0.0.2:0", options).await;
         let (_proxy, line) = ready(&["proxy", &address, "--port", "0"]).await;
         let door = door_of(&line);
         assert!(fetched(door, "/file").await == (200, content(300_000)), "{options:?}");
