@@ -386,14 +386,14 @@ async fn a_process_that_ends_before_all_of_its_tasks_have_replied_leaves_no_comp
 async fn what_a_function_starts_while_its_process_ends_is_not_taken_for_said() {
     for plain in [false, true] {
         let process = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let (begun, begins) = std::sync::mpsc::channel();
+        let (begun, begins) = std::sync::mpsc::sync_channel(1);
         let service = Service::new("a").replies("more", move |context: Context, (): ()| {
             let begun = begun.clone();
             async move {
                 tokio::task::yield_now().await;
                 begun.send(()).unwrap();
                 // Until no task is taken any more. It does not wait, so nothing can stop it here.
-                while !tokio::spawn(async {}).now_or_never().is_some_and(|ended| ended.is_err()) {
+                while tokio::spawn(async {}).now_or_never().is_none_or(|ended| ended.is_ok()) {
                     std::thread::yield_now();
                 }
                 drop(tokio::spawn(async move { context.preturn(&1_u64).await }));

@@ -67,7 +67,7 @@ fn started(arguments: &[&str], says: &str) -> (Process, String) {
     use std::io::BufRead;
     let mut command = Command::new(env!("CARGO_BIN_EXE_dfs"));
     let mut process = Process(command.args(arguments).stdout(Stdio::piped()).spawn().unwrap());
-    let (mut output, (said, says_at_last)) = (process.0.stdout.take().unwrap(), std::sync::mpsc::channel());
+    let (mut output, (said, says_at_last)) = (process.0.stdout.take().unwrap(), std::sync::mpsc::sync_channel(1));
     std::thread::spawn(move || {
         let mut line = String::new();
         std::io::BufReader::new(&mut output).read_line(&mut line).unwrap();
