@@ -9,8 +9,6 @@ pub(crate) enum Mistake {
     EndSeesLess,
     /// Two that go at once both find that nobody is left.
     EndToldTwice,
-    /// That there was a clone is forgotten: the end of its owner, whoever dropped it, passes for the function's.
-    HandedOnUnseen,
     /// What waits is sent before others may watch for a pause again: what comes in between waits for nobody.
     SentBeforeOver,
 }

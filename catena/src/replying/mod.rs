@@ -15,7 +15,7 @@ pub(crate) use bursts::Bursts;
 use catena_core::{Gather, NotSent};
 use catena_wire::{Exception, Fault, StepKey, Value, names};
 pub(crate) use counted::Counted;
-use counted::{Ends, Gone};
+use counted::Ends;
 use serde::Serialize;
 use tokio::{
     runtime::Handle,
@@ -40,19 +40,12 @@ pub(crate) enum Right {
 }
 
 impl Right {
-    /// One for whoever runs the function that has it.
+    /// One for whoever runs the function that has it: what the function returns is a reply too.
     pub(crate) fn beside(&self) -> Self {
         match self {
-            Self::Set(held) => Self::Set(held.beside()),
+            Self::Set(held) => Self::Set(held.clone()),
             // It ends with the last that may reply: whoever runs the function waits for that.
             Self::Gathered(_) | Self::Nowhere => Self::Nowhere,
-        }
-    }
-
-    /// Lets go of it for a function that has ended.
-    pub(crate) fn let_go(self) {
-        if let Self::Set(held) = self {
-            held.let_go();
         }
     }
 }
@@ -94,17 +87,14 @@ impl Held {
 }
 
 impl Ends for Held {
-    fn end(&self, gone: Gone) {
-        if gone == Gone::LetGo {
-            return self.shell.let_go(&self.key);
-        }
+    fn end(&self) {
         let (shell, key) = (Arc::clone(&self.shell), self.key.clone());
         while_running(self.shell.runtime(), move || shell.let_go(&key));
     }
 }
 
-/// A runtime that is shut down drops tasks that had more to say, and takes no new ones. So what a task says is not said then: nobody is told that this was all, and the
-/// caller finds that the node is lost.
+/// Says it by a task. A runtime that is shut down drops tasks that had more to say, and those that a function starts by then; and it takes no more. So nobody is told
+/// that this was all, and the caller finds that the node is lost.
 fn while_running(runtime: &Handle, say: impl FnOnce() + Send + 'static) {
     runtime.spawn(async move { say() });
 }
@@ -163,17 +153,12 @@ impl Gathered {
 }
 
 impl Ends for Gathered {
-    fn end(&self, gone: Gone) {
+    fn end(&self) {
         let Some(done) = lock(&self.done).take() else { return };
         let replies = std::mem::replace(&mut *lock(&self.replies), Ok(Vec::new()));
-        let say = move || {
+        while_running(&self.runtime, move || {
             let _ = done.send(replies);
-        };
-        match gone {
-            Gone::HandedOn => while_running(&self.runtime, say),
-            // Its function has ended; else nobody waits any more.
-            Gone::LetGo | Gone::Dropped => say(),
-        }
+        });
     }
 }
 

@@ -298,7 +298,6 @@ impl Shell {
         duplicate: Option<PossibleDuplicate>,
     ) {
         let (began, time_left_us) = (Instant::now(), context.time_left_us);
-        // What the function returns is a reply too: the right cannot end before that.
         let right = context.right.beside();
         let durable = self.settings.steps.is_some() && service.durable_functions().any(|name| name == function);
         let call = || match durable {
@@ -355,7 +354,7 @@ impl Shell {
             }
             core.on_service_done(now, ticket, result, elapsed_us(began));
         }
-        right.let_go();
+        drop(right);
         self.offering.done.notify_waiters();
     }
 

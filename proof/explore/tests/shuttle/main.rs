@@ -12,7 +12,7 @@ mod mistake;
 use std::sync::atomic::{AtomicBool as Flag, Ordering::SeqCst};
 
 use bursts::Bursts;
-use counted::{Counted, Ends, Gone};
+use counted::{Counted, Ends};
 use mistake::Mistake;
 use shuttle as explorer;
 use shuttle::{
@@ -103,12 +103,9 @@ impl Shell {
 struct Held(Arc<Shell>, usize);
 
 impl Ends for Held {
-    fn end(&self, gone: Gone) {
+    fn end(&self) {
         let (shell, call) = (Arc::clone(&self.0), self.1);
-        match gone {
-            Gone::LetGo => shell.let_go(call),
-            Gone::Dropped | Gone::HandedOn => self.0.spawn(async move { shell.let_go(call) }),
-        }
+        self.0.spawn(async move { shell.let_go(call) });
     }
 }
 
@@ -133,7 +130,7 @@ fn serve(context: Context) -> Vec<thread::JoinHandle<()>> {
         reply(&task, 5);
     });
     reply(&context, 6);
-    context.let_go();
+    drop(context);
     vec![nested, alone]
 }
 
