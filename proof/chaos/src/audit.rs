@@ -174,15 +174,15 @@ impl Audit<'_> {
     fn ran_on(&self, place: usize) -> bool {
         let late = |run: &&Run| {
             let since_ms = self.stops_at_ms(place, run);
-            !self.outages.excuse(run.node, since_ms, run.at_ms, STRAGGLING_MS_MAX)
+            !self.is_untold(place, run) && !self.outages.excuse(run.node, since_ms, run.at_ms, STRAGGLING_MS_MAX)
         };
         self.runs(place).iter().any(|run| late(&run))
     }
 
     /// When somebody begins to stop what called this effect.
     fn stops_at_ms(&self, place: usize, run: &Run) -> u64 {
-        let Ended { began_ms, at_ms, ending, .. } = self.ended;
-        let deadline_ms = began_ms.saturating_add(TIMEOUT.as_millis().try_into().unwrap_or(u64::MAX));
+        let Ended { at_ms, ending, .. } = self.ended;
+        let deadline_ms = self.deadline_ms();
         let call = &self.course.0[place];
         let cancelled = matches!(ending, Ending::Unknown(why) if why.name == exceptions::CANCELLED);
         // Calls that nobody awaits any more are still made, as on one machine.
@@ -209,8 +209,23 @@ impl Audit<'_> {
     /// Whether it is of a sub-chain on its own whose creator may have died: no word can stop that. It is dropped when its signs of life have failed for long
     /// enough without a pause; a dial in vain may be such a pause here, where they are frequent, so only its budget is sure to stop it.
     fn is_orphan(&self, call: &Call, deadline_ms: u64) -> bool {
-        let creator = call.apart.map(|sub| node::number_of(&self.course.0[sub].service));
-        creator.is_some_and(|creator| self.outages.died(creator, self.ended.began_ms, deadline_ms))
+        self.creator(call).is_some_and(|creator| self.outages.died(creator, self.ended.began_ms, deadline_ms))
+    }
+
+    /// Whether it is of a sub-chain on its own whose creator, which alone can have it stopped, is stopped itself: it is told when that goes on.
+    fn is_untold(&self, place: usize, run: &Run) -> bool {
+        let told_ms = self.ended.at_ms + 2 * STRAGGLING_MS_MAX;
+        let creator = self.creator(&self.course.0[place]);
+        run.at_ms <= self.deadline_ms() && creator.is_some_and(|it| self.outages.gone_since(it, told_ms, run.at_ms))
+    }
+
+    /// The node that created the sub-chain on its own of which this call is; inside: if it is known which.
+    fn creator(&self, call: &Call) -> Option<Option<usize>> {
+        call.apart.map(|sub| node::number_of(&self.course.0[sub].service))
+    }
+
+    fn deadline_ms(&self) -> u64 {
+        self.ended.began_ms.saturating_add(TIMEOUT.as_millis().try_into().unwrap_or(u64::MAX))
     }
 
     fn describe(&self, tally: &Tally) -> String {

@@ -156,6 +156,11 @@ fn a_sub_chain_on_its_own_whose_creator_died_ends_with_its_budget() {
     assert_eq!(ended.hold(&late, &died(3, END_MS)).0.ran_on, 0, "it runs to its deadline, 12 s after it began");
     late.get_mut(&(7, 0)).unwrap()[0].at_ms = END_MS + 5_000;
     assert_eq!(ended.hold(&late, &died(3, END_MS)).0.ran_on, 1, "and no further");
+    late.get_mut(&(7, 0)).unwrap()[0].at_ms = END_MS + 2_500;
+    let stopped = |to_ms| Outages(vec![Outage { fault: Fault::LongStop, node: 3, from_ms: END_MS - 100, to_ms }]);
+    assert_eq!(ended.hold(&late, &stopped(END_MS + 6_000)).0.ran_on, 0, "its creator is stopped, and cannot be told");
+    assert_eq!(ended.hold(&late, &stopped(END_MS + 500)).0.ran_on, 1, "it has gone on since, and was told");
+    late.get_mut(&(7, 0)).unwrap()[0].at_ms = END_MS + 5_000;
     let mut slept = died(3, END_MS);
     slept.0.push(Outage { fault: Fault::Stop, node: late[&(7, 0)][0].node, from_ms: END_MS, to_ms: END_MS + 2_500 });
     assert_eq!(

@@ -72,12 +72,18 @@ impl Board {
 
     /// Whether this import is still of the life that it was made of, or fails: a later one is another segment.
     pub(crate) async fn same_life(&self, seen: &mut Seen) -> Result<bool, Exception> {
-        let life_us = word(&self.imported, 0).await?;
+        let life_us = self.life_now(seen).await?;
         seen.lives.push((self.node, life_us, now_ms()));
+        Ok(life_us == self.life_us)
+    }
+
+    /// The life that it reads of. Pages of a life that has ended may be read for as long as they are mapped.
+    pub(crate) async fn life_now(&self, seen: &mut Seen) -> Result<u64, Exception> {
+        let life_us = word(&self.imported, 0).await?;
         if life_us != self.life_us {
             seen.wrong.push(format!("an import of life {} read life {life_us}", self.life_us));
         }
-        Ok(life_us == self.life_us)
+        Ok(life_us)
     }
 
     pub(crate) const fn lock_at(lock: usize) -> u64 {

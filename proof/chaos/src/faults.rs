@@ -38,6 +38,9 @@ pub(crate) enum Fault {
     Echo,
     /// A second node of the same name.
     Twin,
+    /// Nobody did anything, and nobody could: the machine stood still, with all that runs on it. It is noted, not drawn.
+    #[value(skip)]
+    Stall,
 }
 
 impl Fault {
@@ -49,6 +52,7 @@ impl Fault {
             Self::Cut | Self::Echo => 8,
             Self::KillTwo | Self::Restart | Self::Freeze => 5,
             Self::LongStop | Self::Twin => 1,
+            Self::Stall => 0,
         }
     }
 
@@ -62,6 +66,7 @@ impl Fault {
             Self::Cut | Self::Freeze => (20, 1_200),
             Self::Echo => (500, 3_000),
             Self::Twin => (500, 2_000),
+            Self::Stall => (0, 0),
         }
     }
 
@@ -85,9 +90,12 @@ impl Fault {
     }
 
     pub(crate) fn name(self) -> String {
-        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+        self.to_possible_value().map_or_else(|| "stall".to_owned(), |value| value.get_name().to_owned())
     }
 }
+
+/// So much later than it is due, in milliseconds, a tick comes only where the machine stood still.
+const STALL_MS: u128 = 500;
 
 /// Held for as long as something is done to them.
 type Nodes = Vec<(usize, OwnedMutexGuard<Child>)>;
@@ -114,12 +122,18 @@ impl<'a> Faults<'a> {
         let (of_nodes, of_links): (Vec<_>, Vec<_>) = self.kinds.iter().copied().partition(|fault| !fault.is_of_links());
         let (mut ticks, mut every_second) = (interval(self.every), interval(2 * self.every));
         let mut stopped = stop.clone();
+        let mut seen_ms = now_ms();
         while !*stop.borrow() {
             tokio::select! {
                 _ = stopped.changed() => {}
                 _ = ticks.tick() => under_way.extend(self.node_fault(&of_nodes, &stop)),
                 _ = every_second.tick() => under_way.extend(self.link_fault(&of_links, &stop)),
                 Some(done) = under_way.next() => note(done, &mut injected, &mut outages),
+            }
+            let before_ms = std::mem::replace(&mut seen_ms, now_ms());
+            if u128::from(seen_ms.saturating_sub(before_ms)) > self.every.as_millis() + STALL_MS {
+                let all: Vec<usize> = (0..self.fleet.count()).collect();
+                outages.0.extend(outages_of(Fault::Stall, &all, before_ms));
             }
         }
         while let Some(done) = under_way.next().await {
@@ -149,7 +163,7 @@ impl<'a> Faults<'a> {
                 Fault::Stop | Fault::LongStop => hit.stop(free).await,
                 _ => hit.end(free, fault == Fault::Restart).await,
             };
-            (fault, done.map(|()| outages(fault, &numbers, from_ms)))
+            (fault, done.map(|()| outages_of(fault, &numbers, from_ms)))
         }))
     }
 
@@ -168,7 +182,7 @@ impl<'a> Faults<'a> {
             Box::pin(async move {
                 let from_ms = now_ms();
                 hit.weather(number, weather).await;
-                (fault, Ok(outages(fault, &[number], from_ms)))
+                (fault, Ok(outages_of(fault, &[number], from_ms)))
             })
         })
     }
@@ -252,6 +266,6 @@ impl Hit<'_> {
     }
 }
 
-fn outages(fault: Fault, nodes: &[usize], from_ms: u64) -> Vec<Outage> {
+fn outages_of(fault: Fault, nodes: &[usize], from_ms: u64) -> Vec<Outage> {
     nodes.iter().map(|node| Outage { fault, node: *node, from_ms, to_ms: now_ms() }).collect()
 }

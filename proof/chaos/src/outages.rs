@@ -35,9 +35,14 @@ impl Outages {
         to_ms.saturating_sub(from_ms) - self.awake_ms(node, from_ms, to_ms.max(from_ms))
     }
 
-    /// Whether the node, at the second of these times, is still not there since the first or before.
-    pub(crate) fn gone_since(&self, node: usize, since_ms: u64, at_ms: u64) -> bool {
-        let is_it = |it: &Outage| it.node == node && it.fault.silences() && it.from_ms <= since_ms && at_ms <= it.to_ms;
+    /// Whether the node, or any if none is named, is still not there at the second of these times since the first or before.
+    pub(crate) fn gone_since(&self, node: Option<usize>, since_ms: u64, at_ms: u64) -> bool {
+        let is_it = |it: &Outage| {
+            node.is_none_or(|node| it.node == node)
+                && it.fault.silences()
+                && it.from_ms <= since_ms
+                && at_ms <= it.to_ms
+        };
         self.0.iter().any(is_it)
     }
 
@@ -88,10 +93,10 @@ mod tests {
     #[test]
     fn a_node_is_gone_since_a_time_until_it_is_back() {
         let outages = Outages(vec![Outage { fault: Fault::Stop, node: 1, from_ms: 20, to_ms: 40 }]);
-        assert!(outages.gone_since(1, 20, 40) && outages.gone_since(1, 30, 35));
-        assert!(!outages.gone_since(1, 19, 30), "it was there");
-        assert!(!outages.gone_since(1, 20, 41), "it is back");
-        assert!(!outages.gone_since(2, 20, 40));
+        assert!(outages.gone_since(Some(1), 20, 40) && outages.gone_since(None, 30, 35));
+        assert!(!outages.gone_since(Some(1), 19, 30), "it was there");
+        assert!(!outages.gone_since(Some(1), 20, 41), "it is back");
+        assert!(!outages.gone_since(Some(2), 20, 40));
     }
 
     #[test]

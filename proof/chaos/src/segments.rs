@@ -80,8 +80,8 @@ async fn other_life(
         }
     };
     if next.life_us != former.life_us {
-        // It fails, or it reads what was.
-        let _ = former.same_life(seen).await;
+        // It fails, or it reads what was, however long ago that ended.
+        let _ = former.life_now(seen).await;
     }
     Ok(next)
 }

@@ -168,8 +168,8 @@ impl Asked {
             let asleep_ms = outages.gone_ms(run.node, self.at_ms, run.at_ms);
             let is_orphan = parents.iter().any(|node| outages.died(Some(*node), self.began_ms, told_ms + asleep_ms));
             let since_ms = if is_orphan { deadline_ms } else { self.at_ms };
-            let untold =
-                run.at_ms <= deadline_ms && parents.iter().any(|node| outages.gone_since(*node, told_ms, run.at_ms));
+            let untold = run.at_ms <= deadline_ms
+                && parents.iter().any(|node| outages.gone_since(Some(*node), told_ms, run.at_ms));
             !untold && !outages.excuse(run.node, since_ms, run.at_ms, STRAGGLING_MS_MAX)
         };
         sent.values().flat_map(|runs| runs.iter()).any(late)
