@@ -40,8 +40,8 @@ use tokio::{
 const MIB: u64 = 1 << 20;
 /// The node's budget.
 const MEMORY_BYTES: u64 = 256 * MIB;
-/// What it has beside: guests, compiled modules, and what the allocator keeps.
-const BESIDE_BYTES: u64 = 256 * MIB;
+/// What it has beside: its program, compiled modules, and what the allocator keeps.
+const BESIDE_BYTES: u64 = 128 * MIB;
 const LOOK: &str = r#"import { call } from "catena";
     export default async (text) => [await call("a/where", null), await call("a/echo", text)];"#;
 

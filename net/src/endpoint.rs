@@ -220,6 +220,7 @@ async fn dial_and_tell(hub: Arc<Hub>, place: Place, result: watch::Sender<Option
 }
 
 async fn dial(hub: &Arc<Hub>, place: &Place) -> Result<Arc<Link>, NetError> {
+    let id = hub.new_id();
     let address = place.address.clone();
     let slot = hub.slots.take(&address, false).map_err(|why| match why {
         LinkError::NoMemory { peer: address, why } => NetError::NoMemory { address, why },
@@ -232,7 +233,7 @@ async fn dial(hub: &Arc<Hub>, place: &Place) -> Result<Arc<Link>, NetError> {
         .map_err(|error| NetError::Unreachable { address, reason: error.to_string() })?;
     let pipe = hub.pipe_to(place.site.as_deref());
     let ingress = Ingress::new(connection.reader, connection.peer.clone());
-    let (link, last) = hub.open(connection.writer, (connection.peer, connection.host), Some(place), pipe, slot)?;
+    let (link, last) = hub.open(id, connection.writer, (connection.peer, connection.host), Some(place), pipe, slot)?;
     link.greet(hub.hello(false));
     tokio::spawn(flush(Arc::clone(&link), hub.ticker.clone()));
     tokio::spawn(run_dialled(Arc::downgrade(hub), last, ingress));
@@ -315,10 +316,8 @@ async fn run_accepted(
         return handler.on_refused(&LinkError::Taken { peer, node });
     }
     let pipe = strong.pipe_to(hello.identity.site.as_deref());
-    let Ok((link, mut last)) = strong.open(connection.writer, (connection.peer, connection.host), None, pipe, slot)
-    else {
-        return;
-    };
+    let (id, caller) = (strong.new_id(), (connection.peer, connection.host));
+    let Ok((link, mut last)) = strong.open(id, connection.writer, caller, None, pipe, slot) else { return };
     let mut welcome = strong.claim(&link, &hello);
     link.greet(strong.hello(welcome.is_err()));
     tokio::spawn(flush(Arc::clone(&link), strong.ticker.clone()));
@@ -437,16 +436,21 @@ impl Hub {
         Hello { identity, limits: self.config.limits, taken }
     }
 
+    /// The number of a link that begins now: one that is dialled before its connection stands, an accepted one when the peer has said who it is.
+    fn new_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Relaxed)
+    }
+
     /// Makes the link and registers it.
     fn open(
         self: &Arc<Self>,
+        id: u64,
         writer: Writer,
         peer: (String, Option<IpAddr>),
         place: Option<&Place>,
         pipe: Option<Arc<Pipe>>,
         mut slot: Slot,
     ) -> Result<(Arc<Link>, Retirement), NetError> {
-        let id = self.next_id.fetch_add(1, Relaxed);
         // Every slot comes with one.
         let lease = slot.lease.take().ok_or(NetError::Closed)?;
         let egress = Egress::new(id, writer, pipe, lease);

@@ -3,16 +3,21 @@
 
 mod support;
 
+use std::io;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant as Clock};
 
+use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
+use catena_net::transport::{Connection, Listener, Transport};
 use catena_net::{
     Endpoint, EndpointConfig, Frame, Handler, Hello, Incoming, Limits, Link, LinkError, Message, NetError, encode_hello,
 };
 use support::{Event, Events, Memory, bind, identity, shake_hands};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
 const MIB: usize = 1 << 20;
@@ -338,6 +343,51 @@ async fn of_two_links_that_crossed_the_one_that_lasts_is_used() {
     drop(to_high);
     events.lost().await;
     assert_eq!(low.link_to_node(9).map(|link| link.id()), Some(accepted.id()));
+}
+
+/// Dials as soon as the test lets it.
+struct Slow {
+    memory: Memory,
+    begun: Notify,
+    go_on: Notify,
+}
+
+#[async_trait]
+impl Transport for Slow {
+    async fn dial(&self, address: &str) -> io::Result<Connection> {
+        self.begun.notify_one();
+        self.go_on.notified().await;
+        let connection = self.memory.dial(address).await?;
+        // Both links are to one address.
+        Ok(Connection { peer: "caller".to_owned(), ..connection })
+    }
+    async fn listen(&self, address: SocketAddr) -> io::Result<Box<dyn Listener>> {
+        self.memory.listen(address).await
+    }
+}
+
+/// The peer greets while this side's connection takes its time: both dialled, and neither link is dead.
+#[tokio::test(start_paused = true)]
+async fn a_link_that_is_accepted_during_a_slow_dial_is_not_taken_for_dead() {
+    let memory = Memory::new(1 << 16);
+    let mut listener = memory.raw_listener(9);
+    let slow = Arc::new(Slow { memory: memory.clone(), begun: Notify::new(), go_on: Notify::new() });
+    let config = EndpointConfig { transport: slow.clone(), ..memory.config(Some(1)) };
+    let (low, mut events) = bind(config, identity(1, None)).await;
+    let place = memory.place(9);
+    let (dialled, accepted) = tokio::join!(low.link(&place), async {
+        slow.begun.notified().await;
+        let (from_high, _) = claim(&memory, 9).await;
+        let accepted = events.up().await;
+        slow.go_on.notify_one();
+        (from_high, accepted)
+    });
+    let (dialled, (_from_high, accepted)) = (dialled.unwrap(), accepted);
+    let mut to_high = listener.recv().await.unwrap();
+    shake_hands(&mut to_high, 9).await;
+    assert_eq!(events.up().await.id(), dialled.id());
+    assert_eq!(accepted.ended(), None);
+    assert_eq!(low.link_to_node(9).unwrap().id(), dialled.id(), "the lower number's stays");
 }
 
 #[tokio::test(start_paused = true)]

@@ -13,6 +13,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// Its arguments, for a process that is started; without it this program is the test.
 const ARGUMENTS: &str = "CATENA_TEST_PROCESS_ARGUMENTS";
 
+/// What is freed goes back to the system, so that a process holds what it uses (`docs/src/limits.md`, *What counts as the node's memory*).
+const ALLOCATOR: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.mmap_threshold=1048576");
+
 /// What the test `process` is to be, if it was started to be a process.
 pub(crate) fn arguments() -> Option<Vec<String>> {
     let all = std::env::var(ARGUMENTS).ok()?;
@@ -31,6 +34,7 @@ impl Process {
     pub(crate) fn start<const N: usize>(environment: [(&str, PathBuf); N], arguments: &[&str]) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["process", "--exact", "--nocapture"]).env(ARGUMENTS, arguments.join("\n")).envs(environment);
+        command.env(ALLOCATOR.0, ALLOCATOR.1);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, lines }
