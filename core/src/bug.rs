@@ -55,7 +55,7 @@ bugs! {
     /// A node that was lost after it took a hop is said to have done nothing.
     LossDenied,
     /// What a function was told of an outcome that is unknown is forgotten when it throws.
-    DoubtForgotten,
+    UncertaintyForgotten,
     /// A chain that has run out of hops names its last step instead of the one that it could not make.
     StepBefore,
     /// A chain that may be under way twice does what must not be done twice.
@@ -107,9 +107,9 @@ bugs! {
     /// A call without an answer in time is said not to have been made.
     LateCallDenied,
     /// A later step that may have been done twice takes the place of the first.
-    MarkReplaced,
+    DuplicateReplaced,
     /// A hop does not say that its chain may be under way twice.
-    MarkDropped,
+    DuplicateDropped,
     /// A durable step that may have been done is done by another node.
     DurableElsewhere,
     /// The first way of a chain goes on where a later one has been.
@@ -123,7 +123,7 @@ bugs! {
     /// A hop that was refused, and comes again, runs.
     RefusalForgotten,
     /// That the outcome of a branch is unknown is forgotten when its parent throws.
-    BranchDoubtForgotten,
+    BranchUncertaintyForgotten,
     /// A right's end counts as all of its replies.
     EndOvertakes,
     /// A reply is delivered after the end of its set.

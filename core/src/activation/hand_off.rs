@@ -1,11 +1,20 @@
 //! A hop on its way to the next node.
 
-use alloc::{boxed::Box, sync::Arc};
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use bytes::Bytes;
-use catena_wire::{Exception, NodeRef};
+use catena_wire::{Exception, NodeId, NodeRef};
 
 use super::cargo::Cargo;
 use crate::{Policy, Time, delivery::Delivery};
+
+/// What has to come before it goes out, the next time.
+#[derive(Clone, Copy, Debug)]
+enum HopAwaits {
+    /// It is accepted, or goes out again then.
+    Acceptance(Time),
+    /// Another instance of its service is looked up: the one before must not get it once more.
+    Instance,
+}
 
 /// A hop being handed over: the step that its chain makes next.
 #[derive(Clone, Debug)]
@@ -14,8 +23,7 @@ pub(crate) struct HandOff {
     pub(crate) continuation: Bytes,
     code_bytes: Option<Bytes>,
     pub(crate) delivery: Delivery,
-    /// When it goes out again; `None` while another instance of the service is looked for.
-    pub(crate) retry_at: Option<Time>,
+    awaits: HopAwaits,
     /// What the function is told if nothing was done anywhere.
     pub(crate) fallback: Option<Box<Exception>>,
     /// What it takes to keep.
@@ -25,7 +33,7 @@ pub(crate) struct HandOff {
 impl HandOff {
     pub(crate) fn new(cargo: Cargo, delivery: Delivery, continuation: Bytes) -> Self {
         let bytes = continuation.len() + cargo.bytes();
-        Self { cargo, continuation, code_bytes: None, delivery, retry_at: None, fallback: None, bytes }
+        Self { cargo, continuation, code_bytes: None, delivery, awaits: HopAwaits::Instance, fallback: None, bytes }
     }
 
     /// The function rides along, if it has to: it is as large as anything else that is kept until the hop is accepted.
@@ -52,8 +60,32 @@ impl HandOff {
         out && matches!(self.cargo, Cargo::Call(_))
     }
 
-    pub(crate) fn retry_at(&self) -> Time {
-        self.retry_at.unwrap_or(Time::from_us(u64::MAX))
+    /// It goes out now. Returns which sending it is.
+    pub(crate) fn send(&mut self, now: Time, policy: &Policy) -> u8 {
+        /// The slowest link for which the acceptance of a large hop is awaited.
+        const US_PER_BYTE: u64 = 15;
+        let patience_us = policy.accept_timeout_us.saturating_add(self.bytes as u64 * US_PER_BYTE);
+        self.awaits = HopAwaits::Acceptance(now.after(patience_us));
+        self.delivery.send(now);
+        self.delivery.attempts()
+    }
+
+    /// Another instance is looked up. Returns the nodes that it must not be.
+    pub(crate) fn seek_instance(&mut self) -> Vec<NodeId> {
+        self.awaits = HopAwaits::Instance;
+        self.delivery.excluded()
+    }
+
+    pub(crate) const fn seeks_instance(&self) -> bool {
+        matches!(self.awaits, HopAwaits::Instance)
+    }
+
+    /// When it goes out again.
+    pub(crate) const fn retry_at(&self) -> Time {
+        match self.awaits {
+            HopAwaits::Acceptance(retry_at) => retry_at,
+            HopAwaits::Instance => Time::from_us(u64::MAX),
+        }
     }
 
     pub(crate) const fn bytes(&self) -> usize {

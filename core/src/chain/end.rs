@@ -78,7 +78,7 @@ impl Chains {
             ground.out.ask(Action::Discard(session));
         }
         ground.out.tell(Event::Abandoned(Owner::Session(session)));
-        let outcome = match bug!(ground.policy, DoubtForgotten) {
+        let outcome = match bug!(ground.policy, UncertaintyForgotten) {
             true => outcome,
             false => activation.state.conclude_all(outcome),
         };

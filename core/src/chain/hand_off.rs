@@ -124,14 +124,9 @@ impl Chains {
     /// Sends the hop, for the first time or again: it may or may not have arrived, and the same hop again cannot double an
     /// effect, since the node remembers its step.
     pub(super) fn send_hop(&mut self, ground: &mut Ground, session: SessionId) {
-        /// The slowest link for which the acceptance of a large hop is awaited.
-        const US_PER_BYTE: u64 = 15;
         let Some(activation) = self.get_mut(session) else { return };
         let Activation { step, phase: Phase::HandingOff(hand_off), .. } = activation else { return };
-        hand_off.delivery.send(ground.now);
-        let patience_us = ground.policy.accept_timeout_us.saturating_add(hand_off.bytes() as u64 * US_PER_BYTE);
-        hand_off.retry_at = Some(ground.now.after(patience_us));
-        let (to, attempt) = (hand_off.to().clone(), hand_off.delivery.attempts());
+        let (to, attempt) = (hand_off.to().clone(), hand_off.send(ground.now, &ground.policy));
         let handed = Handed { session, step: *step, to: to.id, attempt };
         let Some(message) = hop_of(ground, activation) else { return };
         self.reset_timer(session);
@@ -185,8 +180,7 @@ impl Chains {
         let Some(session) = self.handing(key, from) else { return };
         let Some(activation) = self.get_mut(session) else { return };
         let Phase::HandingOff(hand_off) = &mut activation.phase else { return };
-        // Another instance is being looked for already.
-        if hand_off.retry_at.is_none() {
+        if hand_off.seeks_instance() {
             return;
         }
         let service = String::from(hand_off.cargo.service());
@@ -201,8 +195,7 @@ impl Chains {
         match hand_off.delivery.elsewhere(&service, spent.is_some(), &ground.policy) {
             Err(why) => self.take_back(ground, session, why),
             Ok(()) => {
-                hand_off.retry_at = None;
-                let excluded = hand_off.delivery.excluded();
+                let excluded = hand_off.seek_instance();
                 let renumber = |activation: &mut Activation| {
                     if let Some(budget) = spent {
                         activation.budget = budget;
@@ -236,8 +229,7 @@ impl Chains {
         let Some(Activation { step, phase: Phase::HandingOff(hand_off), .. }) = self.get(handed.session) else {
             return false;
         };
-        // While another instance is looked for, the one before must not get it once more.
-        hand_off.retry_at.is_some() && *step == handed.step && hand_off.to().id == to
+        !hand_off.seeks_instance() && *step == handed.step && hand_off.to().id == to
     }
 
     pub(crate) fn link_lost(&mut self, ground: &mut Ground, node: NodeId) {
@@ -249,8 +241,7 @@ impl Chains {
     /// The hop did not get through, or nobody says that it did.
     pub(super) fn hop_failed(&mut self, ground: &mut Ground, session: SessionId, how: Undelivered) {
         let Some(Activation { step, phase: Phase::HandingOff(hand_off), .. }) = self.get_mut(session) else { return };
-        // Another instance is being looked for: the one before must not get it once more.
-        if hand_off.retry_at.is_none() {
+        if hand_off.seeks_instance() {
             return;
         }
         if let Undelivered::TooLarge { bytes, bytes_max } = how {
@@ -260,11 +251,10 @@ impl Chains {
         match hand_off.delivery.failed(how, true, &ground.policy) {
             Next::SendAgain => self.send_hop(ground, session),
             Next::Seek if !service.is_empty() => {
-                hand_off.retry_at = None;
-                let (step, avoid) = (*step, hand_off.delivery.excluded());
+                let (step, excluded) = (*step, hand_off.seek_instance());
                 self.reset_timer(session);
                 ground.directory.names.forget(&service);
-                ground.directory.lookups.look_up(&mut ground.out, &service, Waiter::Chain(session, step), avoid);
+                ground.directory.lookups.look_up(&mut ground.out, &service, Waiter::Chain(session, step), excluded);
             }
             Next::Seek => {
                 let why = hand_off.delivery.exhausted(&unreachable(&hand_off.to().name));
@@ -308,7 +298,7 @@ impl Chains {
                 }
                 Err(why) => self.not_found(ground, session, why.clone()),
             },
-            Phase::HandingOff(hand_off) if hand_off.retry_at.is_none() => {
+            Phase::HandingOff(hand_off) if hand_off.seeks_instance() => {
                 let function = hand_off.cargo.function();
                 let found = place.as_ref().ok().map(|place| host_of(place, function));
                 match found.filter(|(to, _)| hand_off.delivery.allows(to)) {
@@ -330,7 +320,7 @@ impl Chains {
         let Phase::HandingOff(hand_off) = &activation.phase else { return };
         if hand_off.delivery.may_be_done() {
             let nodes = hand_off.delivery.nodes();
-            if bug!(ground.policy, MarkReplaced) {
+            if bug!(ground.policy, DuplicateReplaced) {
                 activation.state.duplicate = None;
             }
             go_on_without(ground, activation, nodes);
@@ -414,7 +404,7 @@ pub(super) fn hop_of(ground: &Ground, activation: &Activation) -> Option<Encoded
         console_told: state.console_told,
         limits: state.limits,
         uncertain: state.uncertain,
-        duplicate: state.duplicate.as_deref().filter(|_| !bug!(ground.policy, MarkDropped)),
+        duplicate: state.duplicate.as_deref().filter(|_| !bug!(ground.policy, DuplicateDropped)),
         continuation_bytes: u32::try_from(hand_off.continuation.len()).unwrap_or(u32::MAX),
         splits: state.splits,
         merge: state.merge.as_deref(),

@@ -77,7 +77,7 @@ impl Chains {
             }
             outcomes.push(end.outcome);
         }
-        if !bug!(ground.policy, BranchDoubtForgotten) {
+        if !bug!(ground.policy, BranchUncertaintyForgotten) {
             state.observe_branches(&outcomes);
         }
         if activation.profile.is_none() {

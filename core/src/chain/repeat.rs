@@ -120,11 +120,10 @@ impl Chains {
     /// It is handed over again: this time it is known to have been taken over once.
     fn hand_once_more(&mut self, ground: &mut Ground, key: &StepKey, mut activation: Box<Activation>) {
         let at = activation.key();
-        let Phase::HandingOff(hand_off) = &mut activation.phase else { return };
+        let Phase::HandingOff(hand_off) = &activation.phase else { return };
         if self.handing(&at, hand_off.to().id).is_some() {
             return;
         }
-        hand_off.retry_at = Some(ground.now);
         activation.heartbeat_at = ground.now.after(ground.policy.heartbeat_interval_us);
         // A node that is full does without: the origin will ask again, or give it up.
         let (by, own) = (activation.by, self.brought.of(activation.by));

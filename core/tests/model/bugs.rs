@@ -17,8 +17,8 @@ fn shown_in(bug: Bug) -> Option<&'static str> {
         Bug::CancelForgotten | Bug::MergeCountsRepeats => "a split in two, cancelled",
         Bug::HopsKept => "a sub-chain on its own, too few",
         Bug::LineTwice => "lines of the console",
-        Bug::DoubtForgotten => "caught, gone on",
-        Bug::DuplicateRuns | Bug::MarkDropped => "two instances of what may be done again, a plain",
+        Bug::UncertaintyForgotten => "caught, gone on",
+        Bug::DuplicateRuns | Bug::DuplicateDropped => "two instances of what may be done again, a plain",
         Bug::ForgottenIsNew => "nodes that remember",
         Bug::AgesAsleep => "all are stopped",
         Bug::AnswerSentOnce => "two chains, one loss",
@@ -51,9 +51,9 @@ fn shown_in(bug: Bug) -> Option<&'static str> {
         | Bug::StraysGoOn
         | Bug::EntryForgetsHosts
         | Bug::LateCallDenied
-        | Bug::MarkReplaced
+        | Bug::DuplicateReplaced
         | Bug::FirstWayNotFenced
-        | Bug::BranchDoubtForgotten
+        | Bug::BranchUncertaintyForgotten
         | Bug::StrangersEvict
         | Bug::RefusedFences
         | Bug::PeerTakesAll
