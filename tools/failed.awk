@@ -9,7 +9,7 @@ FNR == NR && /^ +Running / { delete slow }
 FNR == NR && /^test .* has been running for over / { slow[$2] = 1 }
 FNR == NR && /^test .* \.\.\. / { delete slow[$2] }
 # Its program was ended (tools/limited.sh): whatever had not ended by then hangs.
-FNR == NR && /exit status: 124/ { for (name in slow) hung[name] = 1 }
+FNR == NR && /exit status: (124|137)|signal: 9/ { for (name in slow) hung[name] = 1 }
 FNR == NR { next }
 
 /^ +Running / { program = $0 }

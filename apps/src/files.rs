@@ -51,7 +51,7 @@ impl Form for Payloads {
     }
 }
 
-/// What a caller is told: the error by its own name, and whether it is open what was done.
+/// The error that a caller gets: under its own name, and whether the outcome is unknown.
 pub(crate) fn told(why: FileError) -> ServiceError {
     let told = Exception::new(why.name(), Fault::Service, why.message());
     let unknown = matches!(why, FileError::OutcomeUnknown { .. });

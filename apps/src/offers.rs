@@ -1,4 +1,4 @@
-//! A file's bytes by reference: the source *offers* a part of it, the target *takes* it. No byte passes whoever brings the two together.
+//! A file's bytes by reference: the source *offers* a part of it, the target *takes* it. The bytes do not pass through whoever connects the two.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::files::told;
 
-/// Bytes of one part: it is in the memory of its node until it is taken. Files of any size are offered part by part.
+/// Bytes of one part: it stays in its node's memory until it is taken. Files of any size are offered part by part.
 pub const OFFER_BYTES_MAX: u64 = 64 << 20;
-/// How long a part is there to be taken, if it is not given up before.
+/// How long a part can be taken, unless it is released earlier.
 const OFFER_LASTS: Duration = Duration::from_secs(120);
 /// Bytes of one read, and reads and writes under way at one time.
 const READ_BYTES: u64 = 512 << 10;

@@ -1,25 +1,25 @@
-//! How many calls a service does at one time, and how many may wait for their turn (Quatrain, section 3.4).
+//! How many calls a service runs at one time, and how many may wait for their turn (Quatrain, section 3.4).
 
 use std::sync::Arc;
 
 use catena_wire::{Exception, Fault, names};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Calls that blocking functions of one service do at one time, unless it says otherwise: each has a thread.
+/// Concurrent calls of one service's blocking functions, unless the service sets another limit: each has a thread.
 pub(crate) const BLOCKING_AT_ONCE_MAX: usize = 64;
 /// Calls that wait for one of those threads.
 pub(crate) const BLOCKING_WAITING_MAX: usize = 1_024;
 
-/// A bounded queue in front of a bounded number of calls.
+/// A bounded number of concurrent calls, with a bounded queue in front.
 #[derive(Clone)]
 pub(crate) struct Admission {
-    /// One for each call that is under way or waits.
+    /// One permit for each call that runs or waits.
     places: Arc<Semaphore>,
     turns: Arc<Semaphore>,
     places_max: usize,
 }
 
-/// A call's turn, and its place. They are free again when this is dropped.
+/// The turn and the place in the queue of one call; dropping it frees both.
 pub(crate) struct Turn {
     _turn: OwnedSemaphorePermit,
     _place: OwnedSemaphorePermit,

@@ -31,27 +31,27 @@ use crate::{
     store::Store,
 };
 
-/// Largest function that rides along with its first hop over a link; a larger one is fetched.
+/// Largest function that travels with its first hop over a link; the receiver fetches a larger one.
 const CODE_RIDE_BYTES_MAX: usize = 64 << 10;
-/// Addresses in a minute that were dialled at the word of a stranger, and were not the node that was meant.
+/// Addresses in a minute that are dialled because a stranger named them, and turn out not to be the node that was meant.
 const UNTOLD_DIALS_MAX: usize = 16;
-/// Bytes of a node's blobs, and how long they outlive their chain.
+/// Bytes of a node's blobs, and how long a blob outlives its chain.
 const BLOB_BYTES_MAX: u64 = 256 << 20;
 const BLOB_GRACE: Duration = Duration::from_secs(30);
-/// The parts of a node's memory that are set aside for functions that it keeps: as they are, and loaded.
+/// Divisors of a node's memory for the functions that it keeps: one part for their encoded bytes, one for their loaded images.
 const STORE_PART: u64 = 16;
 const IMAGES_PART: u64 = 8;
 
 /// Why a node or client did not start.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StartError {
-    /// A socket could not be had, or the first node could not be reached.
+    /// A socket could not be opened, or the first node could not be reached.
     #[error(transparent)]
     Net(#[from] NetError),
-    /// The address to listen on cannot be read.
+    /// The address to listen on cannot be parsed.
     #[error("cannot listen on {0:?}: write it as host:port, such as 127.0.0.1:7400")]
     Address(String),
-    /// The address to tell peers cannot be dialled, or nobody listens behind it.
+    /// The address to advertise cannot be dialled, or nobody listens behind it.
     #[error("cannot advertise {address:?}: {reason}")]
     Advertise {
         /// As it was given.
@@ -59,7 +59,7 @@ pub enum StartError {
         /// What is wrong with it, and what to do.
         reason: &'static str,
     },
-    /// The node would listen on all addresses of its machine, and tell its peers none of them.
+    /// The node would listen on all addresses of its machine, without one that it could tell its peers.
     #[error(
         "{0} stands for every address of this machine, so other nodes cannot dial it: say with `advertise` which \
          host:port they reach this node at, or listen on that one address"
@@ -87,13 +87,13 @@ pub enum StartError {
     /// A function is durable, and the node has nowhere to keep its steps.
     #[error("{0} is durable, and its node has no step store: name a file with `step_store`")]
     NoStepStore(String),
-    /// A service has more functions than can be told to others.
+    /// A service has more functions than can be announced.
     #[error("{0} has more than {FUNCTIONS_MAX} functions; make several services of it")]
     Functions(String),
     /// Two services of one node, or two functions of one service, have the same name.
     #[error("{0} is there twice; services of one node, and functions of one service, need different names")]
     Twice(String),
-    /// Something is declared of a function that its service does not have.
+    /// A function is declared durable or repeatable, but its service does not have it.
     #[error("{declared} is declared {kind}, and there is no such function; {service} has: {functions}")]
     NoFunction {
         /// The function, with its service.
@@ -102,7 +102,7 @@ pub enum StartError {
         kind: &'static str,
         /// The service.
         service: String,
-        /// What it has.
+        /// The functions that the service has.
         functions: String,
     },
 }
@@ -135,16 +135,16 @@ pub struct NodeBuilder {
     registry: Option<Arc<dyn Registry>>,
 }
 
-/// One of the ways in which a node finds services, in the order in which it tries them ([`NodeBuilder::names`]).
+/// A way in which a node finds services ([`NodeBuilder::names`] sets which it tries, and in which order).
 #[derive(Clone)]
 pub enum Names {
-    /// It asks the nodes of its mesh.
+    /// Asks the nodes of its mesh.
     Mesh,
-    /// It asks this resolver.
+    /// Asks this resolver.
     By(Arc<dyn Resolver>),
 }
 
-/// A shared sandbox, else one of its own with these settings.
+/// A sandbox shared with other nodes, or the settings of one to be made.
 #[derive(Default)]
 struct SandboxSource {
     shared: Option<Sandbox>,
@@ -182,23 +182,23 @@ impl NodeBuilder {
         }
     }
 
-    /// The memory that the whole node may take, in bytes: what peers send and are sent, what is kept of chains and their steps, and what its guests
-    /// hold; of that, guests have half at most, and what is kept another half. Beyond it peers are refused (`Overloaded`) or read more slowly. At least
-    /// 128 MiB; with less than 1 GiB, the default, the longest message is an eighth of it. A shared sandbox ([`NodeBuilder::sandbox`]) does not count.
+    /// The memory that the whole node may take, in bytes: messages in both directions, what is kept of chains and their steps, and the guests' memory. At most
+    /// half of it goes to guests, and at most half to what is kept. Beyond it, peers are refused (`Overloaded`) or read more slowly. At least 128 MiB; with
+    /// less than 1 GiB, the default, the longest message is an eighth of it. A shared sandbox ([`NodeBuilder::sandbox`]) does not count.
     #[must_use]
     pub fn memory_bytes_max(mut self, bytes: u64) -> Self {
         self.memory = MemoryBudget::new(bytes);
         self
     }
 
-    /// The bounds of what it does with segments.
+    /// Sets the limits of what the node does with segments.
     #[must_use]
     pub fn segment_policy(mut self, policy: SegmentPolicy) -> Self {
         self.segments = policy;
         self
     }
 
-    /// The bytes of the blobs that it owns at one time, within its memory ([`NodeBuilder::memory_bytes_max`]); beyond, no blob is made (`Overloaded`).
+    /// Limits the bytes of blobs that the node owns at one time, within its memory ([`NodeBuilder::memory_bytes_max`]); beyond, none is made (`Overloaded`).
     /// Default 256 MiB.
     #[must_use]
     pub fn blob_bytes_max(mut self, bytes: u64) -> Self {
@@ -206,178 +206,178 @@ impl NodeBuilder {
         self
     }
 
-    /// How long a blob outlives the chain or call that it was made for, beside a second for each megabyte. Default 30 s.
+    /// Sets how long a blob outlives the chain or call for which it was made, in addition to one second for each megabyte. Default 30 s.
     #[must_use]
     pub fn blob_grace(mut self, grace: Duration) -> Self {
         self.blob_grace = grace;
         self
     }
 
-    /// The bounds of what it does with messages between services.
+    /// Sets the limits of what the node does with messages between services.
     #[must_use]
     pub fn message_policy(mut self, policy: MessagePolicy) -> Self {
         self.messages = policy;
         self
     }
 
-    /// Shares nothing with nodes on its host, as if they were elsewhere: segments are reached by links, and links are TCP where they would be Unix sockets.
+    /// Treats nodes on the same host as if they were remote: segments are reached over links, and links use TCP where they would be Unix sockets.
     #[must_use]
     pub fn without_shared_memory(mut self) -> Self {
         self.sharing.memory = false;
         self
     }
 
-    /// Reaches segments of nodes on other hosts by this, and lets them reach the ones of this node, where both have the same: RDMA
-    /// (`catena_fabric::Fabric`). Accesses of [`SegmentPolicy::remote_bytes_min`] bytes or more go that way, if memory is not shared.
+    /// Sets the remote memory (RDMA, `catena_fabric::Fabric`) by which this node reaches segments on other hosts and lets them reach its own, if both sides
+    /// have the same. Accesses of [`SegmentPolicy::remote_bytes_min`] bytes or more use it where memory is not shared.
     #[must_use]
     pub fn remote_memory(mut self, by: Arc<dyn RemoteMemory>) -> Self {
         self.sharing.remote = Some(by);
         self
     }
 
-    /// Runs no foreign code here: chains that call this node run at the node that listens at `address` instead, which must allow it
-    /// ([`NodeBuilder::hosts_chains_for_others`]); while that is not reachable they stay where they are and call from there
-    /// (rpc-chains section 7.3).
+    /// Runs no foreign code on this node: chains that call it run at the node that listens at `address` instead, which must allow that
+    /// ([`NodeBuilder::hosts_chains_for_others`]). While that node cannot be reached, chains stay where they are and call this node from there (rpc-chains
+    /// section 7.3).
     #[must_use]
     pub fn chaining_proxy(mut self, address: impl Into<String>) -> Self {
         self.proxy = Some(address.into());
         self
     }
 
-    /// Links with the nodes that it joins, and with others of their mesh only to call them: what those have to say to a client
-    /// that nobody can dial comes by the node at which its chain entered.
+    /// Keeps links only with the nodes that it joins, and links with others of their mesh only to call them. What those others have to tell a client that
+    /// nobody can dial is sent through the node at which its chain entered.
     #[must_use]
     pub fn entry_only(mut self) -> Self {
         self.entry_only = true;
         self
     }
 
-    /// How many addresses a stranger may have it dial in vain, in a minute. Those that it joins, and those that the nodes there name, do not count, nor does
-    /// an address at which the very node is that was meant: the origin of a chain, say. Default 16; 0: it dials nobody else.
+    /// How many addresses named by strangers the node may dial in vain in a minute. Addresses that it joins, and those that the nodes there name, do not count,
+    /// nor does an address where the intended node does answer, such as the origin of a chain. Default 16; 0: it dials no address that a stranger names.
     #[must_use]
     pub fn untold_dials_max(mut self, addresses: usize) -> Self {
         self.untold_dials_max = addresses;
         self
     }
 
-    /// Hosts chains that call services of other nodes: this node is the chaining proxy of its site.
+    /// Lets this node host chains that call services of other nodes, as the chaining proxy of its site.
     #[must_use]
     pub fn hosts_chains_for_others(mut self) -> Self {
         self.hosts_for_others = true;
         self
     }
 
-    /// Where the node is, for shaped links and for people.
+    /// Sets the site of the node, for shaped links and for display.
     #[must_use]
     pub fn site(mut self, site: impl Into<String>) -> Self {
         self.site = Some(site.into());
         self
     }
 
-    /// Listens on `host:port`; port 0 lets the system choose. Without it the node only dials. A host that stands for all addresses of
-    /// the machine (`0.0.0.0`, `[::]`) needs [`NodeBuilder::advertise`] besides.
+    /// Listens on `host:port`; with port 0 the system chooses one. Without it the node only dials. A host that stands for all addresses of the machine
+    /// (`0.0.0.0`, `[::]`) also needs [`NodeBuilder::advertise`].
     #[must_use]
     pub fn listen(mut self, address: impl Into<String>) -> Self {
         self.listen = Some(address.into());
         self
     }
 
-    /// Tells peers to dial `host:port`, where they reach this node at another address than it listens on: behind a translation of
-    /// addresses, in a container, or listening on all addresses. Port 0 stands for the port it listens on.
+    /// Tells peers to dial `host:port`. Needed where they reach this node at an address other than the one on which it listens: behind NAT, in a container, or
+    /// when it listens on all addresses. Port 0 stands for the port on which it listens.
     #[must_use]
     pub fn advertise(mut self, address: impl Into<String>) -> Self {
         self.advertise = Some(address.into());
         self
     }
 
-    /// Joins the mesh of which the node there is one; may be called more than once. A node that is down is tried again until it is up.
+    /// Joins the mesh to which the node at this place belongs; may be called more than once. A node that is down is retried until it is up.
     #[must_use]
     pub fn join(mut self, place: Place) -> Self {
         self.join.push(place);
         self
     }
 
-    /// Offers a service.
+    /// Adds a service.
     #[must_use]
     pub fn service(mut self, service: Service) -> Self {
         self.services.push(service);
         self
     }
 
-    /// Adds delay and bandwidth to its links, by the sites at their ends: for development and demonstrations only.
+    /// Adds delay and limits bandwidth on the node's links, by the sites at their ends: for development and demonstrations only.
     #[must_use]
     pub fn topology(mut self, topology: Arc<Topology>) -> Self {
         self.topology = Some(topology);
         self
     }
 
-    /// The bounds of the protocol. Where its guests run is also said by [`NodeBuilder::chaining_proxy`] and
-    /// [`NodeBuilder::hosts_chains_for_others`], before or after.
+    /// Sets the limits of the protocol. Where guests run is also set by [`NodeBuilder::chaining_proxy`] and [`NodeBuilder::hosts_chains_for_others`], which may
+    /// be called before or after this.
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// The bounds of each guest.
+    /// Sets the limits of each guest.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.sandbox.limits = limits;
         self
     }
 
-    /// Keeps compiled modules in this folder from one process to the next, the JavaScript engine above all: the first chain then begins
-    /// after milliseconds instead of seconds. Only this user may be able to write there: what lies there is run.
+    /// Keeps compiled modules, above all the JavaScript engine, in this folder from one process to the next, so that the first chain begins after milliseconds
+    /// instead of seconds. No other user may have write access, since the modules in it are executed.
     #[must_use]
     pub fn cache_dir(mut self, folder: impl Into<PathBuf>) -> Self {
         self.sandbox.cache_dir = Some(folder.into());
         self
     }
 
-    /// Uses a sandbox that other nodes of this process use too. It has limits and a cache of its own: those set here do not count.
+    /// Uses a sandbox shared with other nodes of this process. It has its own limits and cache, so those set on this builder are ignored.
     #[must_use]
     pub fn sandbox(mut self, sandbox: Sandbox) -> Self {
         self.sandbox.shared = Some(sandbox);
         self
     }
 
-    /// Keeps functions for all nodes of the mesh (rpc-chains section 3.2).
+    /// Makes this node a repository, which keeps functions for all nodes of the mesh (rpc-chains section 3.2).
     #[must_use]
     pub fn repository(mut self) -> Self {
         self.repository = true;
         self
     }
 
-    /// Keeps the steps of durable functions ([`Service::durable`]) in this file, which is made if it is not there. One node at a time; on a disk of this
-    /// machine.
+    /// Keeps the steps of durable functions ([`Service::durable`]) in this file, which is created if it does not exist. The file must be on a local disk, and
+    /// only one node at a time may use it.
     #[must_use]
     pub fn step_store(self, file: impl Into<PathBuf>) -> Self {
         self.step_store_within(file, StepStoreLimits::default())
     }
 
-    /// The same with bounds of one's own.
+    /// Like [`NodeBuilder::step_store`], with other limits than the default.
     #[must_use]
     pub fn step_store_within(mut self, file: impl Into<PathBuf>, limits: StepStoreLimits) -> Self {
         self.step_store = Some((file.into(), limits));
         self
     }
 
-    /// How it finds services, in this order; each is told what this node serves. Default: [`Names::Mesh`] alone.
+    /// Sets how the node finds services, in this order; each of these ways is also told what the node serves. Default: [`Names::Mesh`] alone.
     #[must_use]
     pub fn names(mut self, names: Vec<Names>) -> Self {
         self.names = names;
         self
     }
 
-    /// Keeps functions in this folder, which is made if it is not there, so that the node has them after a restart. One node at a time.
+    /// Keeps functions in this folder, so that the node has them after a restart; the folder is created if it does not exist. One node at a time may use it.
     #[must_use]
     pub fn function_store(mut self, folder: impl Into<PathBuf>) -> Self {
         self.function_store = Some(folder.into());
         self
     }
 
-    /// Where functions are kept beyond the life of every node: a node asks there for one that no other node has, and a repository
-    /// ([`NodeBuilder::repository`]) brings there what it is given.
+    /// Sets a registry, which keeps functions beyond the life of every node. A node asks it for a function that no other node has, and a repository
+    /// ([`NodeBuilder::repository`]) pushes to it the functions that it is given.
     #[must_use]
     pub fn registry(mut self, registry: Arc<dyn Registry>) -> Self {
         self.registry = Some(registry);
@@ -387,7 +387,7 @@ impl NodeBuilder {
     /// Starts the node. Needs a tokio runtime with time and I/O enabled.
     ///
     /// # Errors
-    /// A bad name or address, a port in use. Nodes to join may be down: they are tried again.
+    /// A bad name or address, or a port in use. Nodes to join may be down: they are retried.
     pub async fn start(self) -> Result<Node, StartError> {
         let seeds = self.join.clone();
         let shell = self.open().await?;
@@ -400,7 +400,7 @@ impl NodeBuilder {
         Ok(Node::new(shell))
     }
 
-    /// Starts it as a client: the first node must be there.
+    /// Starts the node as a client, for which the first node must be reachable.
     pub(crate) async fn start_client(self) -> Result<Client, StartError> {
         let seeds = self.join.clone();
         let shell = self.open().await?;
@@ -420,7 +420,7 @@ impl NodeBuilder {
         let store = open_store(self.function_store, store_bytes_max).await?;
         check_name(&self.name)?;
         let steps = open_steps(self.step_store, &services).await?;
-        // The address is part of who it is, so the port must be known before: it is chosen here if the system may choose.
+        // The address is part of the node's identity, so the port must be known before the node listens: if the system is to choose it, that is done here.
         let listen = listen.map(choose_port).transpose()?;
         let address = told_to_peers(listen, self.advertise)?;
         let me = NodeRef { id: NodeId(random::bits64()), name: self.name, address, site: self.site.clone() };
@@ -430,9 +430,9 @@ impl NodeBuilder {
         };
         let topology = self.topology.clone();
         let config = EndpointConfig { listen, transport, topology, ..EndpointConfig::within(self.memory.clone()) };
-        // What waits in a socket is as old as the links let it grow.
+        // A message may have waited in a socket for as long as links tolerate silence.
         self.policy.link_silence_us_max = config.silence_ms_max().saturating_mul(1_000);
-        // Read together: whatever this node dates is dated by this one clock.
+        // Read together, since everything that this node dates is dated by this one clock.
         let (clock, began_at_us) = (Clock::new(), unix_us());
         let mut core = Core::new(me.clone(), self.policy, began_at_us);
         let built_in = blobs::service();
@@ -445,7 +445,7 @@ impl NodeBuilder {
         }
         let images_bytes = if self.sandbox.shared.is_none() { self.memory.bytes_max() / IMAGES_PART } else { 0 };
         let set_aside = self.memory.lease(self.memory.bytes_max() / STORE_PART + images_bytes).ok();
-        // Generations rise with the clock, and by one with each export: no run before has come so far.
+        // Generations start at the clock and rise by one with each export, so they exceed those of every earlier run.
         let segments = Hub::new(NodeId(node), self.segments, began_at_us, self.sharing);
         if self.registry.is_some() {
             core.set_registry();
@@ -495,12 +495,12 @@ impl SandboxSource {
     }
 }
 
-/// What one kind of work may take of the node's memory at most: there is room for the others.
+/// A bound of half the node's memory for one kind of work, so that room is left for the others.
 fn half_of(memory: &MemoryBudget) -> MemoryBudget {
     memory.part(memory.bytes_max() / 2)
 }
 
-/// Waits for the disk elsewhere than in the runtime's threads.
+/// Opens the step store on a blocking thread, since opening waits for the disk.
 async fn open_steps(
     file: Option<(PathBuf, StepStoreLimits)>,
     services: &HashMap<String, Service>,
@@ -524,7 +524,7 @@ async fn open_store(folder: Option<PathBuf>, bytes_max: usize) -> Result<Store, 
     opened.map_err(|why| failed(why.to_string()))?.map_err(|why| failed(why.to_string()))
 }
 
-/// Whether its names can be said, and what it declares is there.
+/// Checks that names are valid, and that each function declared durable or repeatable exists.
 pub(crate) fn check_service(service: &Service) -> Result<(), StartError> {
     check_name(service.name())?;
     if service.functions().count() > FUNCTIONS_MAX {
@@ -563,7 +563,7 @@ fn choose_port(address: SocketAddr) -> Result<SocketAddr, StartError> {
     if address.port() != 0 {
         return Ok(address);
     }
-    // Asked for and let go again: the system does not give a port out twice in a row.
+    // Binds a port and releases it again: the system does not hand out the same port twice in a row.
     let probe = std::net::TcpListener::bind(address).and_then(|listener| listener.local_addr());
     probe.map_err(|why| NetError::Listen { address: address.to_string(), reason: why.to_string() }.into())
 }

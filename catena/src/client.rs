@@ -1,4 +1,4 @@
-//! A client: begins chains, makes plain calls.
+//! A client begins chains and makes plain calls.
 
 use std::{sync::Arc, time::Duration};
 
@@ -33,16 +33,16 @@ pub struct RunOptions {
     pub profile: bool,
     /// Where the chain's own code runs. Default: at each server that it calls.
     pub mode: Mode,
-    /// Whether chains that services answer with join this one (rpc-chains section 3.4). Default: yes.
+    /// Whether a sub-chain with which a service answers joins this chain (rpc-chains section 3.4). Default: yes.
     pub compose: bool,
-    /// On whose behalf the services are called; they judge what it is worth. Default: nobody's.
+    /// On whose behalf the services are called; each service judges whether to trust it. Default: nobody's.
     pub credentials: Option<Value>,
-    /// What the function may use at each step, where that is less than a node allows (rpc-chains section 3.6). Default: as
-    /// each node has it.
+    /// Limits on what the function may use at each step, effective where they are below a node's own (rpc-chains section 3.6).
+    /// Default: each node's limits.
     pub limits: StepLimits,
-    /// Whether what the function is told is recorded wherever it is (for [`ReplySet::recording`]).
+    /// Whether everything that is handed to the function is recorded, on whichever node (for [`ReplySet::recording`]).
     pub record: bool,
-    /// The clock and randomness of a run before this one, to have the function do the same again. Default: its own.
+    /// The clock and randomness of an earlier run, with which the function does the same again. Default: its own.
     pub start: Option<Start>,
 }
 
@@ -84,9 +84,9 @@ impl RunOptions {
 /// Bytes that crossed a client's links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Traffic {
-    /// From it.
+    /// Bytes that the client sent.
     pub sent_bytes: u64,
-    /// To it.
+    /// Bytes that the client received.
     pub received_bytes: u64,
 }
 
@@ -97,7 +97,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to one node (`host:port`), and through it to all that it knows of.
+    /// Connects to one node (`host:port`), and through it to all nodes that it knows.
     ///
     /// # Errors
     /// The node cannot be reached.
@@ -105,7 +105,7 @@ impl Client {
         Self::builder("client").join(Place::new(address)).start_client().await
     }
 
-    /// Settings of a client: a node's, most of which it does not need. End with [`NodeBuilder::connect`].
+    /// Begins the settings of a client: those of a node, most of which a client does not need. Finish with [`NodeBuilder::connect`].
     #[must_use]
     pub fn builder(name: impl Into<String>) -> NodeBuilder {
         NodeBuilder::new(name)
@@ -119,7 +119,7 @@ impl Client {
         &self.shell
     }
 
-    /// Keeps bytes here, to be passed by reference: for as long as a call or chain may take by default, and a grace.
+    /// Keeps bytes here as a blob, to be passed by reference. It lasts for the default timeout of a call or chain plus a grace ([`NodeBuilder::blob_grace`]).
     ///
     /// # Errors
     /// `Overloaded`: there is no room for so many bytes (`blob_bytes_max`). `BadParameters`: the media type has more than 256 bytes.
@@ -127,7 +127,7 @@ impl Client {
         self.blob_for(bytes, media_type, RunOptions::default().timeout)
     }
 
-    /// The same for so long, and a grace; [`Blob::release`] ends it earlier.
+    /// Like [`Client::blob`], but the blob lasts for `lasts` plus the grace, unless [`Blob::release`] ends it earlier.
     ///
     /// # Errors
     /// As [`Client::blob`].
@@ -135,30 +135,30 @@ impl Client {
         self.shell.blobs.offer(&self.shell, bytes, media_type, (lasts, None))
     }
 
-    /// Blobs that are kept here, and their bytes.
+    /// How many blobs are kept here, and their bytes in all.
     #[must_use]
     pub fn blobs_held(&self) -> (usize, u64) {
         self.shell.blobs.load()
     }
 
-    /// Bytes of blobs that this node sent to callees beside calls, before they had asked; and bytes that came to it so, and were read.
+    /// Bytes of blobs that this node pushed to callees beside calls, before they asked for them; and bytes that were pushed to this node and then read.
     #[must_use]
     pub fn blobs_pushed(&self) -> (u64, u64) {
         self.shell.blobs.beside().counts()
     }
 
-    /// Takes in a function in JavaScript; `name` is shown in its stack traces. Strip the types of TypeScript first (crate `catena-script`).
+    /// Adds a JavaScript function; `name` is shown in its stack traces. Strip the types of TypeScript first (crate `catena-script`).
     ///
     /// # Errors
-    /// A syntax error with line and column, or why else it cannot be loaded.
+    /// A syntax error with line and column, or another reason why it cannot be loaded.
     pub async fn javascript(&self, name: &str, source: &str) -> Result<Code, Exception> {
         self.code(FunctionKind::JavaScript, name, source.as_bytes()).await
     }
 
-    /// Takes in a function compiled to WebAssembly (`guest/ABI.md`).
+    /// Adds a function compiled to WebAssembly (`guest/ABI.md`).
     ///
     /// # Errors
-    /// Why it is not admitted.
+    /// The module is not admitted; the exception says why.
     pub async fn wasm(&self, name: &str, module: &[u8]) -> Result<Code, Exception> {
         self.code(FunctionKind::Wasm, name, module).await
     }
@@ -174,10 +174,10 @@ impl Client {
         Ok(Code { hash })
     }
 
-    /// Runs a chain. The function begins here and hops from its first call on.
+    /// Runs a chain. The function starts at this client and moves with each call, from the first on.
     ///
     /// # Errors
-    /// The input cannot be encoded, or too many chains are under way. Everything later comes through the reply set.
+    /// The input cannot be encoded, or too many chains are under way. Any later failure comes through the reply set.
     pub async fn run<I: Serialize + ?Sized>(&self, code: &Code, input: &I) -> Result<ReplySet, Exception> {
         self.run_with(code, &to_value(input)?, &RunOptions::default())
     }
@@ -193,10 +193,10 @@ impl Client {
         Ok(ReplySet::new(Arc::clone(&self.shell), chain, incoming))
     }
 
-    /// Makes a plain remote procedure call, over the same links: the baseline.
+    /// Makes a plain remote procedure call, over the same links as chains: the baseline to compare them with.
     ///
     /// # Errors
-    /// Whatever went wrong, by name.
+    /// The exception with which the call failed; its name says what went wrong.
     pub async fn call<P, R>(&self, service: &str, function: &str, params: &P) -> Result<R, Exception>
     where
         P: Serialize + ?Sized,
@@ -209,7 +209,7 @@ impl Client {
     /// Makes a plain call with encoded parameters, as `options` say.
     ///
     /// # Errors
-    /// Whatever went wrong, by name.
+    /// As [`Client::call`].
     pub async fn call_with(
         &self,
         service: &str,
@@ -230,16 +230,15 @@ impl Client {
         })
     }
 
-    /// Calls `service/function` and gives its replies as they come, from wherever it delegates to, with an exact end (Quatrain).
+    /// Calls `service/function` and returns its replies as they arrive, also from functions to which it delegates, with an exact end (Quatrain).
     ///
     /// # Errors
-    /// The parameters cannot be encoded, the name is not `service/function`, or too many calls are under way. Everything later comes through the
-    /// reply set.
+    /// The parameters cannot be encoded, the name is not `service/function`, or too many calls are under way. Any later failure comes through the reply set.
     pub async fn replies<P: Serialize + ?Sized>(&self, target: &str, params: &P) -> Result<ReplySet, Exception> {
         self.replies_with(target, to_value(params)?, &RunOptions::default())
     }
 
-    /// The same with encoded parameters, as `options` say: within their time, with their hops (each delegation takes one), on their behalf.
+    /// Like [`Client::replies`], with encoded parameters and the timeout, hops (each delegation takes one) and credentials of `options`.
     ///
     /// # Errors
     /// As [`Client::replies`].
@@ -253,43 +252,43 @@ impl Client {
         Ok(ReplySet::of_call(Arc::clone(&self.shell), call, incoming))
     }
 
-    /// Where a service is, as each resolver of this process has it. For people: calls find it by themselves.
+    /// Where each resolver of this process finds a service. For diagnosis: calls resolve names by themselves.
     pub async fn resolve(&self, service: &str) -> Vec<ResolverAnswer> {
         self.shell.resolvers_say(service).await
     }
 
-    /// The same as the node has it that this client joined.
+    /// Like [`Client::resolve`], but with the answers of the node that this client joined.
     ///
     /// # Errors
-    /// It does not answer.
+    /// That node does not answer.
     pub async fn resolve_there(&self, service: &str) -> Result<Vec<ResolverAnswer>, Exception> {
         self.shell.ask_joined(service).await
     }
 
-    /// The services that the nodes know of, by name.
+    /// Asks the nodes of the mesh which services they know of; returns these sorted by name.
     pub async fn services(&self) -> Vec<ServiceEntry> {
         self.shell.survey().await
     }
 
-    /// The services that its links have told of, by name, without asking again.
+    /// The services that linked nodes have announced, sorted by name, without asking again.
     #[must_use]
     pub fn known_services(&self) -> Vec<ServiceEntry> {
         self.shell.peers.all()
     }
 
-    /// Takes messages for a service ID from now on, wherever this is: whoever sends finds it as a service. For one that is served here, or for messages alone.
+    /// Takes messages for a service ID here from now on; senders find it as they find a service. The service may also be served here, or take messages alone.
     ///
     /// # Errors
-    /// `BadParameters`: the name is empty, too long, has a slash, or has a mailbox here; `Overloaded`.
+    /// `BadParameters`: the name is empty, too long, has a slash, or already has a mailbox here; `Overloaded`.
     pub fn mailbox(&self, service: &str) -> Result<Mailbox, Exception> {
         Mailbox::open(&self.shell, service)
     }
 
-    /// Sends a short message from one service ID to another, in one frame that waits behind nothing (libRIPC, section III.A). The link has it when this returns, and it may
-    /// be lost: where there is no room for it it is dropped, and only counted ([`Client::message_counts`]). The first to a service waits until that is found.
+    /// Sends a short message from one service ID to another, in one frame that never queues (libRIPC, section III.A). On return the link has it, but it may
+    /// still be lost: without room it is dropped and counted ([`Client::message_counts`]). The first message to a service waits until that is found.
     ///
     /// # Errors
-    /// `LimitExceeded`: more than 12 KiB or 64 items; `UnknownService`, `NodeUnreachable`: nobody is known who takes it.
+    /// `LimitExceeded`: more than 12 KiB or 64 items; `UnknownService`, `NodeUnreachable`: no node is known that takes this service's messages.
     pub async fn send_short(
         &self,
         from: &str,
@@ -299,27 +298,27 @@ impl Client {
         send_short(&self.shell, from, to, items.into_iter().map(Into::into).collect()).await
     }
 
-    /// Asks a service by messages, and waits for its answer: in a frame, in the question's return buffer, or left to be read. The server chooses, by its load.
+    /// Asks a service by messages and waits for its answer. The server chooses, by its load: one frame, the question's return buffer, or bytes left to be read.
     ///
     /// # Errors
-    /// As [`Client::send_short`]; `DeadlineExceeded`, `OwnerLost`, `unknown`: no answer came, and the question may have.
+    /// As [`Client::send_short`]; `DeadlineExceeded`, `OwnerLost`, `unknown`: no answer came, but the question may have arrived.
     pub async fn ask(&self, to: &str, question: Question) -> Result<Answer, Exception> {
         ask(&self.shell, "", to, question).await
     }
 
-    /// What became of messages that this process sent and received: nobody is told of one that is dropped.
+    /// Counts of what became of the messages that this process sent and received: the only place where dropped messages show.
     #[must_use]
     pub fn message_counts(&self) -> MessageCounts {
         self.shell.post.counts()
     }
 
-    /// Messages that wait in mailboxes here; messages whose buffers are held for others; how many bytes those have.
+    /// How many messages wait in mailboxes here, how many messages have buffers that are held for others, and the bytes of those buffers.
     #[must_use]
     pub fn message_load(&self) -> (usize, usize, u64) {
         self.shell.post.load()
     }
 
-    /// Imports a segment, named `OWNER/NAME`; the owner by its own name, by a service that it serves, or by its address.
+    /// Imports a segment, named `OWNER/NAME`, where `OWNER` is the owner's own name, a service that it serves, or its address.
     ///
     /// # Errors
     /// `NodeUnreachable`: there is no such node; `UnknownSegment`: it exports no segment of this name to this node.
@@ -327,7 +326,7 @@ impl Client {
         self.shell.import(segment, Lookup::default()).await
     }
 
-    /// Imports a segment, looking for it in a way of one's own.
+    /// Like [`Client::import`], with the given kind of look-up.
     ///
     /// # Errors
     /// As [`Client::import`].
@@ -335,10 +334,10 @@ impl Client {
         self.shell.import(segment, how).await
     }
 
-    /// Imports what a grant allows this node. It is told by its owner, in whatever way.
+    /// Imports the range to which a grant gives this node access. The owner hands out the grant by any means it likes.
     ///
     /// # Errors
-    /// `NodeUnreachable`: the owner is not there.
+    /// `NodeUnreachable`: the owner cannot be reached.
     pub async fn import_granted(&self, owner: &NodeRef, granted: &Granted) -> Result<Imported, Exception> {
         self.shell.import_granted(owner.clone(), granted).await
     }
@@ -351,25 +350,25 @@ impl Client {
         self.shell.segments_of(owner).await
     }
 
-    /// Compares every import with what its owner exports now, as is done every 10 s: those that are stale fail from now on without a message.
+    /// Compares every import with what its owner exports now, as also happens every 10 s; from then on, accesses to a stale import fail without a message.
     pub async fn refresh_imports(&self) {
         self.shell.refresh_imports().await;
     }
 
-    /// This run of it: what owners of segments give rights to.
+    /// The ID of this run of the client: owners of segments give rights to this ID.
     #[must_use]
     pub fn id(&self) -> NodeId {
         self.shell.me.id
     }
 
-    /// Its name: where the path of its chains begins.
+    /// The client's name, with which the path of its chains begins.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.shell.me.name
     }
 
-    /// The time of day by this client's clock, microseconds since the Unix epoch: what its chains log, and the steps that they do
-    /// here, are dated by it. It is read from the system once, at the start, and only rises.
+    /// The time of day by this client's clock, in microseconds since the Unix epoch. It dates what its chains log and the steps that they make
+    /// here. The system's time is read once, at the start; from there the clock only rises.
     #[must_use]
     pub fn unix_us(&self) -> u64 {
         self.shell.unix_us()
@@ -385,7 +384,7 @@ impl Client {
         })
     }
 
-    /// The same of each of its links, by the name of the node at the other end.
+    /// Like [`Client::traffic`], but for each link, by the name of the node at the other end.
     #[must_use]
     pub fn traffic_by_node(&self) -> Vec<(String, Traffic)> {
         let links = self.shell.endpoint().map(catena_net::Endpoint::links).unwrap_or_default();
@@ -395,14 +394,14 @@ impl Client {
             .collect()
     }
 
-    /// Closes the links, sending first what is queued, within `grace`.
+    /// Sends what is queued, then closes the links, all within `grace`.
     pub async fn close(&self, grace: Duration) {
         self.shell.close(grace).await;
     }
 }
 
 impl NodeBuilder {
-    /// Starts as a client.
+    /// Starts the client.
     ///
     /// # Errors
     /// A node to join cannot be reached, or the settings are wrong.
@@ -411,14 +410,14 @@ impl NodeBuilder {
     }
 }
 
-/// A function, loaded and known by its hash.
+/// A function that is loaded here and known by its hash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Code {
     hash: Hash,
 }
 
 impl Code {
-    /// BLAKE3 of the function: its name everywhere.
+    /// The BLAKE3 hash of the function, by which every node knows it.
     #[must_use]
     pub const fn hash(&self) -> Hash {
         self.hash

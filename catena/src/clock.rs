@@ -1,12 +1,12 @@
-//! The time that a node lives by.
+//! The clock of a node.
 
 use std::time::Duration;
 
 use catena_core::Time;
 use catena_net::since_boot;
 
-/// Time since it was made. It never goes back, and it counts the time that the host sleeps: a hop that is sent again says how old it is, and its receiver,
-/// which may have been awake meanwhile, decides by that age whether it may have forgotten the step.
+/// Time since the clock was made. It never goes back, and it includes the time for which the host sleeps: a hop that is resent states its age, from which the
+/// receiver, which may have been awake meanwhile, decides whether it may already have forgotten the step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     began: Duration,

@@ -1,7 +1,7 @@
-//! What has come for a reply set and has not been read.
+//! The queue of a reply set: what has arrived and has not been read.
 //!
-//! Each chain has one, also the thousands that wait: an empty one takes nothing but its own few words, which a channel that makes room in
-//! blocks does not. What it holds is charged to the node's memory.
+//! Each chain has one, including the thousands that only wait, so an empty queue must be small: a channel that allocates in blocks would not be. What the
+//! queue holds is charged to the node's memory.
 
 use std::{
     collections::VecDeque,
@@ -16,8 +16,8 @@ use tokio::task::coop;
 
 use crate::shell::lock;
 
-/// Answers held for a reader of a reply set that does not read; beyond, the set ends as `Overloaded`. Replies to a call never come so far: there,
-/// whoever replies waits ([`catena_core::Policy::replies_unread_max`]).
+/// Answers held for a reply set whose reader does not read; beyond, the set ends as `Overloaded`. Replies to a call never reach this bound, because their
+/// senders wait before that ([`catena_core::Policy::replies_unread_max`]).
 const REPLIES_UNREAD_MAX: usize = 32_768;
 
 struct Queue {
@@ -28,13 +28,13 @@ struct Queue {
     over: bool,
 }
 
-/// Where what comes is put. Nothing more comes once it is dropped.
+/// The sending half. Once it is dropped, the queue ends.
 pub(crate) struct Sender(Arc<Mutex<Queue>>);
 
-/// Where it is read.
+/// The receiving half.
 pub(crate) struct Incoming(Arc<Mutex<Queue>>);
 
-/// Both ends.
+/// Makes both halves.
 pub(crate) fn incoming(memory: &MemoryBudget) -> (Sender, Incoming) {
     let queue = Queue { unread: VecDeque::new(), memory: memory.none(), reader: None, over: false };
     let queue = Arc::new(Mutex::new(queue));
@@ -42,8 +42,8 @@ pub(crate) fn incoming(memory: &MemoryBudget) -> (Sender, Incoming) {
 }
 
 impl Queue {
-    /// Charges one more to the node's memory. What a chain goes on sending is refused where there is none; replies to a call were let in by the
-    /// machine, and an end is the last.
+    /// Charges one more item to the node's memory. Where there is none, an item that a chain sends before its end is refused. Replies to a call are not, since
+    /// the state machine has admitted them already, nor is an end, which is the last item.
     fn charge(&mut self, replied: &Replied) -> bool {
         let bytes = self.memory.bytes().saturating_add(bytes_of(replied));
         match replied {
@@ -62,7 +62,7 @@ impl Queue {
     }
 }
 
-/// What it is charged for: its values and lines.
+/// How many bytes an item is charged: its values and log lines.
 fn bytes_of(replied: &Replied) -> u64 {
     let bytes = match replied {
         Replied::Partial(value) | Replied::End { outcome: Outcome::Done(value), .. } => value.len_bytes(),
@@ -108,7 +108,7 @@ fn wake(reader: Option<Waker>) {
 }
 
 impl Incoming {
-    /// The next, or `None` when nothing more comes. A reader that finds much lets others have their turn.
+    /// The next item, or `None` after the end. Uses the task's cooperative budget, so that a reader that finds many items lets other tasks run.
     pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<Replied>> {
         let turn = ready!(coop::poll_proceed(cx));
         let mut queue = lock(&self.0);

@@ -1,6 +1,6 @@
 //! Catena: a chain is your own async function, hopping from server to server.
 //!
-//! In an ordinary remote call, where control goes, where the data goes, how many answers come back and where the callee lives are welded together.
+//! An ordinary remote call ties four things together: where control goes, where the data goes, how many answers come back, and where the callee lives.
 //! Here a function moves to the services that it calls: every `await call(...)` takes it there, and the result goes straight home.
 //!
 //! ```no_run
@@ -25,8 +25,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A [`Node`] serves [`Service`]s and hosts chains; a [`Client`] begins chains and makes plain calls. Both are cheap to clone, `Send + Sync`, and
-//! what they return may be dropped at any time. Whatever goes wrong is an [`Exception`]: its name, whose fault it is, at which step, along which hosts.
+//! A [`Node`] serves [`Service`]s and hosts chains; a [`Client`] begins chains and makes plain calls. Both are cheap to clone, `Send + Sync`, and whatever they
+//! return may be dropped at any time. Every failure is an [`Exception`]: its name, whose fault it is, at which step, along which hosts.
 #![forbid(unsafe_code)]
 
 mod admission;

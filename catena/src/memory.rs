@@ -1,4 +1,4 @@
-//! What guests take of the node's one memory budget.
+//! The guests' part of the node's memory budget.
 
 use std::sync::Mutex;
 
@@ -6,7 +6,7 @@ use catena_net::{Lease, MemoryBudget};
 
 use crate::shell::lock;
 
-/// Guests' memory as one lease, which grows and shrinks with it.
+/// The memory of all guests as one lease, which grows and shrinks with it.
 #[derive(Debug)]
 pub(crate) struct GuestsMemory {
     lease: Mutex<Lease>,
@@ -28,7 +28,7 @@ impl catena_guest::MemoryBudget for GuestsMemory {
     fn give_back(&self, bytes: u64) {
         let mut lease = lock(&self.lease);
         let left = lease.bytes().saturating_sub(bytes);
-        // Less always fits.
+        // Shrinking a lease cannot fail.
         let _ = lease.resize(left);
     }
 

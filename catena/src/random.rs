@@ -1,4 +1,4 @@
-//! Numbers that nobody can guess: of nodes and of chains.
+//! Unguessable numbers for nodes and chains.
 
 use std::{
     collections::hash_map::RandomState,
@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-/// 64 bits: SipHash of a counter, under keys that the system drew for this process.
+/// 64 bits: SipHash of a counter, with keys that the system drew for this process.
 pub(crate) fn bits64() -> u64 {
     static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     static NEXT: AtomicU64 = AtomicU64::new(0);

@@ -19,17 +19,17 @@ use crate::{
     value::from_value,
 };
 
-/// One answer.
+/// One answer of a reply set.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// A reply to a call; or emitted while the chain goes on.
+    /// A reply to a call, or a value that a chain emitted before its end.
     Partial(Value),
-    /// What a chain's function returned: the last one.
+    /// What a chain's function returned: its last answer.
     Last(Value),
 }
 
 impl Reply {
-    /// What was answered.
+    /// The answered value.
     #[must_use]
     pub const fn value(&self) -> &Value {
         match self {
@@ -37,7 +37,7 @@ impl Reply {
         }
     }
 
-    /// What was answered.
+    /// The answered value, by move.
     #[must_use]
     pub fn into_value(self) -> Value {
         match self {
@@ -45,41 +45,41 @@ impl Reply {
         }
     }
 
-    /// What was answered, as a `T`.
+    /// The answered value, decoded as a `T`.
     ///
     /// # Errors
-    /// `BadParameters` if it is none.
+    /// `BadParameters` if the value is not a `T`.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, Exception> {
         from_value(self.value())
     }
 }
 
-/// How a reply set has ended.
+/// How a reply set ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ended {
-    /// All answers have come.
+    /// All answers have arrived.
     Complete,
-    /// It ended in time, and answers are missing: whoever was to give them threw, or was lost ([`ReplySet::missing`]).
+    /// It ended in time, but answers are missing: a function that owed them threw, or its node was lost ([`ReplySet::missing`]).
     Exception,
-    /// It could not end: time ran out, the node that was called was lost, or it was cancelled.
+    /// It was ended from outside: the time ran out, the called node was lost, or the call or chain was cancelled.
     Failure,
 }
 
-/// The answers of one call or one chain: a stream. After the last there is at most one exception, which says that answers are missing;
-/// without one the set is complete. Of a chain the last answer is what its function returned ([`Reply::Last`]).
+/// The answers of one call or one chain, as a stream. After the last answer there is at most one exception, which says that answers are missing;
+/// without it the set is complete. The last answer of a chain is what its function returned ([`Reply::Last`]).
 ///
-/// What has come stays readable after the end, however that was. Dropping the set stops the whole tree of calls that answer it: what still
-/// comes is thrown away. A call's set holds its repliers back when it is not read: they wait.
+/// Answers that have arrived stay readable after the end, however the set ended. Dropping the set stops the whole tree of calls that answer it; answers that
+/// still arrive are discarded. While a call's set is not read, the functions that reply to it are made to wait.
 pub struct ReplySet {
     shell: Arc<Shell>,
     chain: ChainId,
     incoming: Incoming,
     state: State,
-    /// Replies to a call that are here, and not yet read.
+    /// Replies to a call that have arrived but were not read.
     ready: std::vec::IntoIter<Value>,
-    /// Looked at by [`ReplySet::has_more`], and not yet taken.
+    /// An item that [`ReplySet::has_more`] has read ahead.
     next: Option<Result<Reply, Exception>>,
-    /// Of a call: how many replies were read since its repliers were told.
+    /// For a call: how many replies were read since its senders were last told.
     unsaid: Option<usize>,
     missing: Vec<Missing>,
     console: Vec<LogLine>,
@@ -95,7 +95,7 @@ enum State {
     Ended(Ended),
 }
 
-/// So many replies are read before their repliers are told, while there are more to read.
+/// Replies that are read before their senders are told, while there are more to read.
 const UNSAID_MAX: usize = 64;
 
 impl ReplySet {
@@ -106,26 +106,26 @@ impl ReplySet {
         Self { shell, chain, incoming, state, ready, next, unsaid, missing, console, trace, told, path, last_step: 0 }
     }
 
-    /// Of a call that is answered many times.
+    /// The reply set of a call that is answered many times.
     pub(crate) fn of_call(shell: Arc<Shell>, call: ChainId, incoming: Incoming) -> Self {
         let mut set = Self::new(shell, call, incoming);
         set.unsaid = Some(0);
         set
     }
 
-    /// The chain that answers, or the call that is answered.
+    /// The chain or call that this set belongs to.
     #[must_use]
     pub const fn chain(&self) -> ChainId {
         self.chain
     }
 
-    /// Stops the chain wherever it is by now, at every branch (rpc-chains section 6). The set then ends as `Cancelled`,
-    /// unless its end is here already. Dropping the set stops the chain too.
+    /// Stops the chain at every branch, wherever it is by now (rpc-chains section 6). The set then ends as `Cancelled`,
+    /// unless its end has arrived already. Dropping the set stops the chain too.
     pub fn cancel(&self) {
         self.shell.cancel(self.chain);
     }
 
-    /// Waits for the next answer, or the end: whether there is one more (Quatrain, section 2). Cancel-safe.
+    /// Waits for the next answer or the end, and says whether there is another answer to read (Quatrain, section 2). Cancel-safe.
     pub async fn has_more(&mut self) -> bool {
         if self.next.is_none() {
             self.next = self.next().await;
@@ -133,7 +133,7 @@ impl ReplySet {
         matches!(self.next, Some(Ok(_)))
     }
 
-    /// How it has ended, once it has.
+    /// How the set ended; `None` while it has not.
     #[must_use]
     pub const fn ended(&self) -> Option<Ended> {
         match self.state {
@@ -148,22 +148,22 @@ impl ReplySet {
         matches!(self.state, State::Ended(Ended::Exception | Ended::Failure))
     }
 
-    /// After the end of a call: which answers are missing, by the right under which they were to come, with the node that had it and the reason.
+    /// After the end of a call: each missing answer by the right to reply under which it was due, with the node that held that right, and the reason.
     #[must_use]
     pub fn missing(&self) -> &[Missing] {
         &self.missing
     }
 
-    /// The answers one after the other, for a thread that may block: not for a task.
+    /// The answers as a blocking iterator, for a thread that may block: never use it in an async task.
     #[must_use]
     pub const fn blocking(self) -> BlockingReplies {
         BlockingReplies(self)
     }
 
-    /// Has each answer worked on as it comes, so many at the same time; waits until all is done. Others wait with whoever gives them.
+    /// Runs `work` on each answer as it arrives, at most `at_once_max` at a time, and waits until all are done. Further answers wait at their senders.
     ///
     /// # Errors
-    /// What ended the set without all of its answers; those that came have been worked on.
+    /// The exception that ended the set without all of its answers; work on those that arrived is complete by then.
     pub async fn in_parallel<F, Fut>(mut self, at_once_max: usize, work: F) -> Result<(), Exception>
     where
         F: Fn(Value) -> Fut,
@@ -184,7 +184,7 @@ impl ReplySet {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 
-    /// Waits for the end and decodes what the function returned; intermediate answers are passed over.
+    /// Waits for the end and decodes what the function returned; skips intermediate answers.
     ///
     /// # Errors
     /// The exception that ended the chain, or `BadParameters` if its result is not a `T`.
@@ -193,7 +193,7 @@ impl ReplySet {
         self.last().await.and_then(|value| decoded_in(here, || from_value(&value)))
     }
 
-    /// Waits for the end; intermediate answers are passed over.
+    /// Waits for the end and returns the last answer; skips intermediate answers.
     ///
     /// # Errors
     /// The exception that ended the chain.
@@ -208,37 +208,37 @@ impl ReplySet {
         }
     }
 
-    /// What the function logged, as far as it has come (rpc-chains section 3.7).
+    /// What the function has logged, as far as it has arrived (rpc-chains section 3.7).
     #[must_use]
     pub fn console(&self) -> &[LogLine] {
         &self.console
     }
 
-    /// The profile of each step, after the end, if the chain was run with one.
+    /// The profile of each step, available after the end if the chain was run with [`crate::RunOptions::profile`].
     #[must_use]
     pub fn trace(&self) -> &[StepTrace] {
         &self.trace
     }
 
-    /// What the chain's guests were told, and what they asked for, if it was run with a recording: of each branch in order, and of a
-    /// branch after its parent's split. It comes with the end; what happens where the chain began comes at once, in the order of time.
+    /// What was handed to the chain's guests, and what they asked for, if it was run with [`crate::RunOptions::record`]: in order for each branch, and
+    /// a branch after its parent's split. It arrives with the end; what happens at the chain's origin is available at once, in the order of time.
     ///
-    /// [`catena_wire::What::Full`] says that there was more.
+    /// [`catena_wire::What::Full`] marks a recording that was cut off because it had no more room.
     #[must_use]
     pub fn recording(&self) -> &[Told] {
         &self.told
     }
 
-    /// The hosts that the chain went through, after the end.
+    /// The hosts that the chain passed through, available after the end.
     #[must_use]
     pub fn path(&self) -> &[String] {
         &self.path
     }
 
-    /// The last step that the chain made, after the end, as far as is known here; 0 if it made none.
+    /// The last step that the chain made, as far as it is known here; available after the end, 0 if it made none.
     ///
-    /// An exception says where it happened. A function that catches one may go on, and throw it later: then this is beyond the
-    /// exception's own step, and the steps between have taken effect.
+    /// An exception names the step where it was thrown. A function that catches one may go on and throw it again later: then this number is beyond
+    /// the exception's own step, and the steps in between have taken effect.
     #[must_use]
     pub const fn last_step(&self) -> u32 {
         self.last_step
@@ -260,7 +260,7 @@ impl ReplySet {
                 None
             }
             Replied::End { outcome, last_step, path, trace, recording } => {
-                // What was all done here has come already, in the order of time.
+                // A recording made entirely at this node has arrived already, in the order of time.
                 if let Some(Recording(told)) = recording.filter(|Recording(told)| told.len() > self.told.len()) {
                     self.told = told;
                 }
@@ -301,7 +301,7 @@ impl ReplySet {
         Some(Ok(Reply::Partial(value)))
     }
 
-    /// Tells the repliers how much has been read: at the latest when there is nothing more to read.
+    /// Tells the senders how many replies have been read: at the latest when nothing is left to read.
     fn say_read(&mut self, all: bool) {
         if let Some(unsaid) = &mut self.unsaid
             && (*unsaid >= UNSAID_MAX || (all && *unsaid > 0))
@@ -312,7 +312,7 @@ impl ReplySet {
     }
 }
 
-/// A chain that was lost or late could not end; any other exception is its function's.
+/// A chain that was lost, late or cancelled was ended from outside; any other exception comes from its function.
 fn ending_of(why: &Exception) -> Ended {
     match why.name.as_str() {
         names::DEADLINE_EXCEEDED | names::CHAIN_LOST | names::NODE_LOST | names::CANCELLED => Ended::Failure,
@@ -358,11 +358,11 @@ impl Drop for ReplySet {
     }
 }
 
-/// The answers of a set, for a thread that may block.
+/// The answers of a set as a blocking iterator.
 pub struct BlockingReplies(ReplySet);
 
 impl BlockingReplies {
-    /// The set, to look at how it has ended.
+    /// The underlying set, which says how it ended.
     #[must_use]
     pub const fn set(&self) -> &ReplySet {
         &self.0

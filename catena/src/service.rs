@@ -24,25 +24,25 @@ use crate::{
     value::{from_value, to_value},
 };
 
-/// What a function may know of its call, besides its parameters.
+/// What a function may know about its call besides the parameters.
 #[derive(Clone)]
 pub struct Context {
-    /// Microseconds that the caller will wait.
+    /// How long the caller still waits, in microseconds.
     pub time_left_us: u64,
-    /// What it may spend of the call's hops; of a chain's step, what any call may.
+    /// How many of the call's hops it may spend; in a chain's step, as many as any call may.
     pub(crate) hops_left: u32,
     /// The node on which it runs.
     pub node: Arc<str>,
     /// That node's site.
     pub site: Option<Arc<str>>,
-    /// On whose behalf the chain or call runs, as its caller says: what it is worth is for the service to judge.
+    /// On whose behalf the chain or call runs, as its caller claims: the service must judge whether to trust it.
     pub credentials: Option<Value>,
-    /// Where replies go.
+    /// Where replies are sent.
     pub(crate) right: Right,
-    /// The step of a chain that this is. If it is ever done again it has the same key: the idempotency key for whatever
-    /// the function itself calls.
+    /// The step of a chain for which the function runs. If the step is ever done again it has the same key, so this is the idempotency key for whatever the
+    /// function itself calls.
     pub step: Option<StepKey>,
-    /// The running function that it is for.
+    /// Identifies this running call of the function.
     pub(crate) ticket: Ticket,
     pub(crate) shell: Arc<Shell>,
 }
@@ -54,12 +54,12 @@ impl Context {
         Client::new(Arc::clone(&self.shell))
     }
 
-    /// Decodes the parameters; a blob among them is begun to be fetched.
+    /// Decodes the parameters, and begins to fetch the blobs among them.
     fn take<P: DeserializeOwned>(&self, params: &Value) -> Result<P, Exception> {
         decoded_in(Here::Parameters(Arc::clone(&self.shell), self.ticket), || from_value(params))
     }
 
-    /// Keeps bytes at this node, to be passed by reference: until the chain is over, or as long as the call may take, and a grace.
+    /// Keeps bytes at this node as a blob, to be passed by reference: until the chain is over, or for a plain call's remaining time, plus a grace.
     ///
     /// # Errors
     /// `Overloaded`: there is no room for so many bytes (`blob_bytes_max`). `BadParameters`: the media type has more than 256 bytes.
@@ -69,7 +69,7 @@ impl Context {
         self.shell.blobs.offer(&self.shell, bytes, media_type, (lasts, chain))
     }
 
-    /// The same for so long, and a grace; [`Blob::release`] ends it earlier.
+    /// Like [`Context::blob`], but the blob lasts for `lasts` plus the grace, unless [`Blob::release`] ends it earlier.
     ///
     /// # Errors
     /// As [`Context::blob`].
@@ -77,7 +77,7 @@ impl Context {
         self.shell.blobs.offer(&self.shell, bytes, media_type, (lasts, None))
     }
 
-    /// On the same behalf, within the same time and hops.
+    /// Options for calls with the same credentials, and within the same time and hops.
     #[must_use]
     pub fn options(&self) -> RunOptions {
         let timeout = Duration::from_micros(self.time_left_us);
@@ -94,7 +94,7 @@ impl std::fmt::Debug for Context {
 pub(crate) type Running = Pin<Box<dyn Future<Output = Result<Answer, Exception>> + Send>>;
 type Handler = Arc<dyn Fn(Context, Value) -> Running + Send + Sync>;
 
-/// A service: its name, and its functions.
+/// A service: its name and its functions.
 #[derive(Clone)]
 pub struct Service {
     name: String,
@@ -102,18 +102,18 @@ pub struct Service {
     repeatable: BTreeSet<String>,
     durable: BTreeSet<String>,
     chains: BTreeSet<String>,
-    /// Functions that reply as often as they like, and return nothing.
+    /// Functions that reply any number of times, and return nothing.
     replying: BTreeSet<String>,
-    /// What bounds calls of this service, if it does.
+    /// The limit on concurrent calls of this service, if it has one.
     admission: Option<Admission>,
-    /// What bounds its blocking functions.
+    /// The limit on concurrent calls of its blocking functions.
     threads: Admission,
-    /// A name that was given to two functions.
+    /// A name that was used for two functions.
     twice: Option<String>,
 }
 
 impl Service {
-    /// A service without functions. Dots part its name (`files.mtv`); a slash parts it from a function (`files.mtv/read`).
+    /// A service without functions. Dots structure its name (`files.mtv`); a slash separates it from a function's name (`files.mtv/read`).
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self {
@@ -129,7 +129,7 @@ impl Service {
         }
     }
 
-    /// Adds a function. Dropping a call drops its future: write functions that may end at any `await`.
+    /// Adds a function. If the call is dropped, so is the function's future: write it so that it may end at any `await`.
     #[must_use]
     pub fn function<P, R, F, Fut>(self, name: &str, function: F) -> Self
     where
@@ -141,7 +141,7 @@ impl Service {
         self.function_in(name, move |_, params| function(params))
     }
 
-    /// Adds a function that wants to know its [`Context`].
+    /// Adds a function that takes its [`Context`] besides the parameters.
     #[must_use]
     pub fn function_in<P, R, F, Fut>(self, name: &str, function: F) -> Self
     where
@@ -165,8 +165,8 @@ impl Service {
         self.with(name, Arc::new(handler))
     }
 
-    /// Adds a function that replies as often as it likes ([`Context::preturn`]) and returns nothing (Quatrain). Whoever makes a plain call gets all
-    /// replies as one list, when the last has come.
+    /// Adds a function that replies any number of times ([`Context::preturn`]) and returns nothing (Quatrain). A plain call to it gets all replies as one list,
+    /// when the last has arrived.
     #[must_use]
     pub fn replies<P, F, Fut>(self, name: &str, function: F) -> Self
     where
@@ -180,7 +180,7 @@ impl Service {
         })
     }
 
-    /// The same, with parameters as they are, whatever is in them.
+    /// Like [`Service::replies`], with the parameters as an undecoded payload.
     #[must_use]
     pub fn replies_raw<F, Fut>(mut self, name: &str, function: F) -> Self
     where
@@ -195,7 +195,7 @@ impl Service {
         self.with(name, Arc::new(handler))
     }
 
-    /// Adds a function that answers with a stream: each of its items is a reply, as it comes.
+    /// Adds a function that answers with a stream; each item is sent as a reply as soon as the stream yields it.
     #[must_use]
     pub fn stream<P, R, S, F, Fut>(self, name: &str, function: F) -> Self
     where
@@ -234,7 +234,7 @@ impl Service {
         })
     }
 
-    /// Adds a function that answers with an iterator, on a thread of its own from a bounded pool ([`Service::threads`]): each item is a reply, as it comes.
+    /// Adds a function that answers with an iterator, on a thread of its own from a bounded pool ([`Service::threads`]); each item is sent as a reply at once.
     #[must_use]
     pub fn iterator<P, R, I, F>(self, name: &str, function: F) -> Self
     where
@@ -255,28 +255,28 @@ impl Service {
         })
     }
 
-    /// So many of its calls are done at one time, and so many more may wait for their turn; a call beyond is refused as `Overloaded` (Quatrain, section
-    /// 3.4). Without this the node's own bound holds.
+    /// Limits the service to `at_once_max` concurrent calls, with up to `waiting_max` more waiting for their turn; a call beyond that is refused as
+    /// `Overloaded` (Quatrain, section 3.4). Without this the node's own limit holds.
     #[must_use]
     pub fn at_once(mut self, at_once_max: usize, waiting_max: usize) -> Self {
         self.admission = Some(Admission::new(at_once_max, waiting_max));
         self
     }
 
-    /// Its blocking functions have so many threads at one time, and so many more calls may wait for one; a call beyond is refused as `Overloaded`.
+    /// Limits the service's blocking functions to `at_once_max` threads, with up to `waiting_max` more calls waiting; the next is refused as `Overloaded`.
     #[must_use]
     pub fn threads(mut self, at_once_max: usize, waiting_max: usize) -> Self {
         self.threads = Admission::new(at_once_max, waiting_max);
         self
     }
 
-    /// Whether plain calls get its replies as a list.
+    /// Whether a plain call to this function gets its replies as a list.
     pub(crate) fn is_replying(&self, function: &str) -> bool {
         self.replying.contains(function)
     }
 
-    /// Adds a function that answers with a chain (rpc-chains section 3.4): the chain that called becomes that one, and
-    /// goes on with its result wherever it ends. Neither knows of the other.
+    /// Adds a function that answers with a chain (rpc-chains section 3.4). The calling chain continues as that sub-chain, and resumes with its result wherever
+    /// it ends. Neither chain knows of the other.
     #[must_use]
     pub fn chain<P, F, Fut>(mut self, name: &str, function: F) -> Self
     where
@@ -304,28 +304,28 @@ impl Service {
         self.with(name, Arc::new(handler))
     }
 
-    /// Declares that a function may be done again when it is unknown whether it was done: doing it twice is as good as once
-    /// (rpc-chains section 3.9). Chains then go on at another instance when the one that they called is lost.
+    /// Declares that a function may be run again when it is unknown whether it has run: running it twice has the same effect as once (rpc-chains section 3.9).
+    /// Chains then go on at another instance when the one that they called is lost.
     #[must_use]
     pub fn repeatable(mut self, name: &str) -> Self {
         self.repeatable.insert(name.to_owned());
         self
     }
 
-    /// Keeps what a function did for each step of a chain in the node's step store ([`crate::NodeBuilder::step_store`]), where it survives a crash: before
-    /// it runs an intent is on the disk, after it its result (rpc-chains section 3.9). A step that comes again, also after a restart, is answered with that
-    /// result; if the node was lost in between, with an exception that says that the outcome is unknown. It never runs twice. So chains that lost the
-    /// node ask it again after a restart, by its name; another instance of the service, which has not got its store, they do not ask.
+    /// Makes a function durable: the node's step store ([`crate::NodeBuilder::step_store`]), which survives a crash, keeps what it did for each step of a
+    /// chain. An intent is on disk before the function runs, and its result afterwards (rpc-chains section 3.9). A repeated step, also after a restart, is
+    /// answered with that result or, if the node was lost in between, with an exception that says that the outcome is unknown; it never runs twice. So chains
+    /// that lost the node ask it again, by its name, after its restart. They do not ask another instance of the service, which does not have this store.
     ///
-    /// It costs two waits for the disk. Plain calls have no step, and run each time. A function that answers with a chain has no effect of its own: it
-    /// is repeatable, nothing more.
+    /// This costs two waits for the disk. Plain calls have no step, and run each time. A function that answers with a chain has no effect of its own, so
+    /// declaring it durable only makes it repeatable.
     #[must_use]
     pub fn durable(mut self, name: &str) -> Self {
         self.durable.insert(name.to_owned());
         self
     }
 
-    /// Adds a function that takes and gives payloads as they are, whatever is in them.
+    /// Adds a function that takes and returns undecoded payloads.
     #[must_use]
     pub fn function_raw<F, Fut>(self, name: &str, function: F) -> Self
     where
@@ -339,7 +339,7 @@ impl Service {
         self.with(name, Arc::new(handler))
     }
 
-    /// Adds a function that takes and gives payloads as they are, and may have nothing to add to what it has replied.
+    /// Adds a function that takes and returns undecoded payloads, and may return nothing beyond what it has replied.
     #[must_use]
     pub fn answers_raw<F, Fut>(self, name: &str, function: F) -> Self
     where
@@ -363,7 +363,7 @@ impl Service {
         self
     }
 
-    /// What a mistake in writing it down would have left unsaid.
+    /// Reports mistakes in the service's definition, such as a duplicate function name.
     pub(crate) fn check(&self) -> Result<(), StartError> {
         if let Some(twice) = &self.twice {
             return Err(StartError::Twice(format!("{}/{twice}", self.name)));
@@ -378,7 +378,7 @@ impl Service {
         Ok(())
     }
 
-    /// Its name.
+    /// The service's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -389,9 +389,9 @@ impl Service {
         self.functions.keys().map(String::as_str)
     }
 
-    /// What it says of them to others.
+    /// What the service announces about its functions.
     pub(crate) fn kinds(&self) -> Kinds {
-        // A chain has no effect of its own: it may begin again anywhere.
+        // A chain has no effect of its own, so it may begin again anywhere.
         let harmless = self.durable.intersection(&self.chains);
         Kinds {
             repeatable: self.repeatable.union(&harmless.cloned().collect()).cloned().collect(),
@@ -400,7 +400,7 @@ impl Service {
         }
     }
 
-    /// Those whose steps are kept.
+    /// The functions whose steps are kept in the step store.
     pub(crate) fn durable_functions(&self) -> impl Iterator<Item = &str> {
         self.durable.iter().filter(|name| !self.chains.contains(*name)).map(String::as_str)
     }
@@ -422,7 +422,7 @@ impl std::fmt::Debug for Service {
     }
 }
 
-/// Runs code that may block where it may: on a thread of its own, when there is one for it.
+/// Runs blocking code on a thread of its own, as soon as the pool has room.
 async fn on_thread<R: Send + 'static>(
     service: String,
     context: Context,
@@ -433,7 +433,7 @@ async fn on_thread<R: Send + 'static>(
         None => None,
     };
     let done = tokio::task::spawn_blocking(move || {
-        // Also if nobody waits for the result any more, the thread is taken for as long as it is.
+        // Held by the thread itself: it stays occupied until the work ends, even if nobody waits for the result any more.
         let _turn = turn;
         work(context)
     });
@@ -446,14 +446,14 @@ async fn on_thread<R: Send + 'static>(
     }
 }
 
-/// A chain that a service function answers with.
+/// A chain with which a service function answers.
 pub struct SubChain {
     chain: catena_core::SubChain,
     listener: Option<Listener>,
 }
 
 impl SubChain {
-    /// A chain of this function, which the node must have taken in ([`Context::client`], [`Client::javascript`]).
+    /// A chain that runs this function, which must have been added to the node ([`Context::client`], [`Client::javascript`]).
     ///
     /// # Errors
     /// The input cannot be encoded.
@@ -464,16 +464,16 @@ impl SubChain {
         Ok(Self { chain, listener: None })
     }
 
-    /// Has the sub-chain's uncaught exceptions brought to a function of the same service, which answers in its place
-    /// (rpc-chains section 3.8). Its parameter is the exception.
+    /// Passes the sub-chain's uncaught exceptions to a function of the same service, which answers in its place (rpc-chains section 3.8). Its parameter is the
+    /// exception.
     #[must_use]
     pub fn catch(mut self, function: &str) -> Self {
         self.chain.catch = Some(function.to_owned());
         self
     }
 
-    /// Has the sub-chain's intermediate answers brought here, in order and once. Without it they go nowhere. It must not
-    /// block: the node waits for it.
+    /// Has `listener` called at this node with the sub-chain's intermediate answers, in order and each once. Without it they are discarded. It must not block:
+    /// the node waits for it.
     #[must_use]
     pub fn hear(mut self, listener: impl Fn(Value) + Send + Sync + 'static) -> Self {
         self.chain.hears = true;
@@ -482,29 +482,29 @@ impl SubChain {
     }
 }
 
-/// A result that cannot be sent. Its function has run, so this is the service's to answer for.
+/// The exception for a result that cannot be encoded. The function has run, so the service is at fault.
 fn unencodable(why: Exception) -> Exception {
     Exception { fault: Fault::Service, ..why }
 }
 
-/// How a service function fails: an [`Exception`] of its own name, or any error, which becomes `ServiceFailed`.
+/// How a service function fails: with an [`Exception`] of its own name, or with any other error, which becomes `ServiceFailed`.
 #[derive(Debug)]
 pub struct ServiceError(Box<Exception>);
 
 impl ServiceError {
-    /// A failure that callers can tell by its name, such as `NFS3ERR_NOENT`.
+    /// A failure that callers can recognise by its name, such as `NFS3ERR_NOENT`.
     #[must_use]
     pub fn named(name: &str, message: impl Into<String>) -> Self {
         Self(Box::new(Exception::new(name, Fault::Service, message)))
     }
 
-    /// This exception as it is, of a service that stands for another.
+    /// The given exception unchanged, for a service that stands for another.
     #[must_use]
     pub fn as_it_is(why: Exception) -> Self {
         Self(Box::new(why))
     }
 
-    /// The same failure, with parameters for programs.
+    /// The same failure, with parameters for the calling program.
     #[must_use]
     pub fn with_params<T: Serialize>(self, params: &T) -> Self {
         match to_value(params) {
@@ -515,8 +515,8 @@ impl ServiceError {
 }
 
 impl<E: std::error::Error + 'static> From<E> for ServiceError {
-    /// An exception stays what it is, with its name and whether its outcome is unknown: a service that calls another passes it on. From then on it is
-    /// that service's: that the other call was not made says nothing of what the service did.
+    /// An exception keeps its name and whether its outcome is unknown, so that a service can pass on the exception of a service that it calls. It then counts
+    /// as this service's failure: that the inner call was not made says nothing about what this service did.
     fn from(error: E) -> Self {
         let any: &(dyn std::error::Error + 'static) = &error;
         if let Some(exception) = any.downcast_ref::<Exception>() {
@@ -524,7 +524,7 @@ impl<E: std::error::Error + 'static> From<E> for ServiceError {
             let why = if of_a_call { Exception { fault: Fault::Service, target: None, ..why } } else { why };
             return Self(Box::new(why));
         }
-        // The whole chain of causes: the outermost alone often says little.
+        // Includes the whole chain of causes, since the outermost error alone often says little.
         let mut message = error.to_string();
         let mut source = error.source();
         while let Some(cause) = source {

@@ -1,4 +1,4 @@
-//! Functions by hash: what this node can load, and hand on; and, if it has a folder for them, what it could before it was restarted.
+//! Functions by hash: those that this node can load and pass on. With a folder for them, it also has those from before a restart.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -13,10 +13,10 @@ use catena_wire::{Exception, Fault, Hash, names};
 
 use crate::shell::lock;
 
-/// Files that are looked at in the folder; there are no more if only this node writes there.
+/// Files of the folder that are examined; there are no more if only this node writes there.
 const FILES_MAX: usize = 65_536;
 
-/// A bounded store of functions, oldest out first. What is in it has been checked against its hash.
+/// A bounded store of functions; the oldest are evicted first. Every function in it has been checked against its hash.
 #[derive(Debug)]
 pub(crate) struct Store {
     bytes_max: usize,
@@ -36,7 +36,7 @@ impl Store {
         Self { bytes_max, folder: None, inner: Mutex::default() }
     }
 
-    /// One that finds again what it kept in this folder, which is made if it is not there. Files that are not what their names say are removed. Waits for the disk.
+    /// A store that keeps its functions in this folder, which is created if need be. Removes files whose content does not match their name. Blocks on the disk.
     ///
     /// # Errors
     /// The folder cannot be made or read.
@@ -60,7 +60,7 @@ impl Store {
         lock(&self.inner).by_hash.get(&hash).cloned()
     }
 
-    /// Keeps a function, if it is what its hash says. Returns what is to be done about the folder, if there is one: it waits for the disk.
+    /// Keeps a function if it matches its hash. Returns what to do in the folder, if there is one; that blocks on the disk.
     pub(crate) fn put(&self, hash: Hash, bytes: &Bytes) -> Result<Option<Filing>, Exception> {
         let actual = Hash(*blake3::hash(bytes).as_bytes());
         if actual != hash {
@@ -76,7 +76,7 @@ impl Store {
             return Ok(None);
         }
         inner.bytes += bytes.len();
-        // A slice would pin the whole message that brought it.
+        // Copied, since a slice would keep the whole message that brought it in memory.
         let bytes = Bytes::copy_from_slice(bytes);
         inner.by_hash.insert(hash, bytes.clone());
         inner.oldest.push_back(hash);
@@ -90,7 +90,7 @@ impl Store {
         Ok(self.folder.clone().map(|folder| Filing { folder, new: (hash, bytes), gone }))
     }
 
-    /// What found no room is not kept in the folder either.
+    /// Removes from the folder what found no room in memory.
     fn forget_others(&self) {
         let Some(folder) = &self.folder else { return };
         for (path, hash) in kept(folder).unwrap_or_default() {
@@ -101,7 +101,7 @@ impl Store {
     }
 }
 
-/// What is to be written to the folder, and removed from it.
+/// Changes to be made in the folder.
 #[derive(Debug)]
 pub(crate) struct Filing {
     folder: PathBuf,
@@ -110,7 +110,7 @@ pub(crate) struct Filing {
 }
 
 impl Filing {
-    /// Does it, and waits for the disk. A file is there whole or not at all.
+    /// Makes the changes; blocks on the disk. A file is written atomically.
     pub(crate) fn file(self) {
         let (hash, bytes) = self.new;
         let path = self.folder.join(name_of(hash));
@@ -126,7 +126,7 @@ impl Filing {
     }
 }
 
-/// The files of a folder that are named as functions are, the oldest first.
+/// The files of a folder whose names are those of functions, oldest first.
 fn kept(folder: &Path) -> io::Result<Vec<(PathBuf, Hash)>> {
     let mut found: Vec<(SystemTime, PathBuf, Hash)> = Vec::new();
     for entry in fs::read_dir(folder)?.take(FILES_MAX) {
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(store.get(first.0), None, "it had to make room");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
 
-        // Somebody else writes there: what is not what it is called is not loaded, and what is not a function's is left alone.
+        // Another program writes there: a file whose content does not match its name is not loaded, and a file that is not a function's is left alone.
         fs::write(folder.path().join(name_of(second.0)), "other").unwrap();
         fs::write(folder.path().join("notes"), "mine").unwrap();
         let store = Store::open(8, folder.path()).unwrap();

@@ -1,13 +1,13 @@
-//! Keeps an old value from being entered after a newer one was made: what is read for an entry may be overtaken by a change of it.
+//! Keeps a stale value from being entered into a table: the data that was read for an entry may change before the entry is made.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::layout::Key;
 
-/// Groups share so many counters: two that share one hinder each other's entries for a moment, and no more.
+/// Groups are hashed onto this many counters: a change of one group keeps out, for a moment, entries of others on its counter, and does nothing worse.
 const COUNTERS: usize = 1_024;
 
-/// When what was changed. Guarantee: an entry that was read before a change of its groups ended is not entered after that change began.
+/// Which groups changed when. Guarantee: an entry that was read before a change of its groups ended is not entered after that change began.
 #[derive(Clone, Debug)]
 pub struct Changes(Arc<Mutex<State>>);
 
@@ -18,7 +18,7 @@ struct State {
     last: Vec<u64>,
 }
 
-/// When somebody began to read what is to be entered.
+/// The moment at which somebody began to read the data for an entry.
 #[derive(Clone, Copy, Debug)]
 pub struct Look(u64);
 
@@ -45,13 +45,13 @@ impl Changes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Before reading what is to be entered.
+    /// To be called before reading the data for an entry.
     #[must_use]
     pub fn look(&self) -> Look {
         Look(self.state().clock)
     }
 
-    /// Enters, by `enter`, what was read since `look`, unless its groups changed meanwhile; says whether.
+    /// Calls `enter` for data that was read since `look`, unless one of its groups has changed since; returns whether it did.
     pub fn enter(&self, look: Look, groups: impl IntoIterator<Item = Key>, enter: impl FnOnce()) -> bool {
         let state = self.state();
         let fresh = groups.into_iter().map(counter_of).all(|at| state.under_way[at] == 0 && state.last[at] <= look.0);
@@ -61,7 +61,7 @@ impl Changes {
         fresh
     }
 
-    /// Begins a change of these groups. Entries that depend on them are taken out after this, and before the change itself.
+    /// Begins a change of these groups. The caller removes the entries that depend on them after this call, and before it makes the change.
     pub fn begin(&self, groups: impl IntoIterator<Item = Key>) -> Changing {
         let counters: Vec<usize> = groups.into_iter().map(counter_of).collect();
         let mut state = self.state();

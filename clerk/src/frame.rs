@@ -50,7 +50,7 @@ pub fn frame(number: u64, bytes: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// What a head says: number, bytes, check. `None`: it says more bytes than there can be.
+/// The number, length and check in a head. `None`: the length is more than a lane can hold.
 #[must_use]
 pub(crate) fn head_of(head: &[u8], content_bytes_max: usize) -> Option<(u64, usize, u64)> {
     let mut words = head.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
@@ -59,7 +59,7 @@ pub(crate) fn head_of(head: &[u8], content_bytes_max: usize) -> Option<(u64, usi
     Some((number, length, check))
 }
 
-/// Whether these are the bytes that the head is of.
+/// Whether these bytes are the content that the head describes.
 #[must_use]
 pub(crate) fn is_whole(head: (u64, usize, u64), bytes: &[u8]) -> bool {
     let (number, length, told) = head;

@@ -1,4 +1,4 @@
-//! What the owner knows of its table: which slot holds what. It never reads the segment for that, so whatever stands there misleads nobody here.
+//! The owner's record of its table: which slot holds which entry. It never reads the segment to find out, so nothing written there can mislead the owner.
 
 use std::collections::HashMap;
 
@@ -41,7 +41,7 @@ impl Index {
         self.slots.iter().all(Option::is_none)
     }
 
-    /// The slot for a key: the one that it has, else an empty one of its two, else that of another, by turns. What was there is gone.
+    /// The slot for a key: the one it already has, else an empty one of its two, else an occupied one of them in turn, whose entry is forgotten.
     pub(crate) fn place(&mut self, key: Key, groups: Groups) -> u32 {
         let two = self.shape.slots_of(key);
         let held = |slot: u32| self.slots[slot as usize].map(|placed| placed.key);
@@ -59,7 +59,7 @@ impl Index {
         slot
     }
 
-    /// Takes a key out; says where it was.
+    /// Removes a key; returns its slot.
     pub(crate) fn remove(&mut self, key: Key) -> Option<u32> {
         let slot = self
             .shape
@@ -70,7 +70,7 @@ impl Index {
         Some(slot)
     }
 
-    /// Takes all out that depend on `group`; says where they were.
+    /// Removes all entries that depend on `group`; returns their slots.
     pub(crate) fn remove_group(&mut self, group: Key) -> Vec<u32> {
         let slots = self.groups.get(&group).cloned().unwrap_or_default();
         for slot in &slots {

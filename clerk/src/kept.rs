@@ -26,7 +26,7 @@ impl<V: Clone> Kept<V> {
         (now.saturating_sub(*since) < self.valid).then(|| value.clone())
     }
 
-    /// Keeps a value. When it is full, what is out of date goes; if all is in date, all goes.
+    /// Keeps a value. If the cache is full, expired entries are dropped; if none has expired, all are.
     pub fn put(&mut self, key: Key, value: V, now: Duration) {
         if self.valid.is_zero() {
             return;

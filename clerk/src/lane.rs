@@ -1,4 +1,4 @@
-//! Control where it is needed: Hybrid-1 (section 5.1). The clerk WRITEs a request with a notification, the server WRITEs the answer back.
+//! Transfer of control, where it is needed: Hybrid-1 (section 5.1). The clerk WRITEs a request with a notification, the server WRITEs the answer back.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -15,16 +15,16 @@ use crate::frame::{FRAME_HEAD_BYTES, Lanes, frame, head_of, is_whole};
 
 /// How often a clerk looks for its answer before it waits to be notified, as in section 4.3.
 const LOOKS: u32 = 64;
-/// How often a clerk lets its word rise.
+/// How often a clerk increments its beat word.
 const BEAT_EVERY: Duration = Duration::from_millis(250);
 
-/// Where the word is, in the answers' segment, that a clerk lets rise.
+/// Offset of the clerk's beat word in the answers' segment.
 #[must_use]
 pub const fn beat_at(lanes: &Lanes) -> u64 {
     lanes.segment_bytes()
 }
 
-/// Bytes of the answers' segment: the lanes, and that word.
+/// Bytes of the answers' segment: the lanes, and the beat word.
 #[must_use]
 pub const fn answers_bytes(lanes: &Lanes) -> u64 {
     lanes.segment_bytes() + 8
@@ -34,7 +34,7 @@ pub const fn answers_bytes(lanes: &Lanes) -> u64 {
 enum Use {
     Free,
     Busy,
-    /// Whoever asked went away before the answer: nobody else may use the lane until it has come.
+    /// The caller went away before the answer came: the lane cannot be used again until it has come.
     Abandoned,
 }
 
@@ -51,7 +51,7 @@ struct Inner {
     answers: Segment,
     lanes: Lanes,
     uses: Mutex<Vec<(Use, u64)>>,
-    /// One for each lane: its answer may be there.
+    /// One for each lane, notified when the lane's answer may have arrived.
     told: Vec<Notify>,
     freed: Notify,
 }
@@ -80,7 +80,7 @@ impl Drop for Asking {
 }
 
 impl Asking {
-    /// Requests go to `requests`, of which the server has lanes like these; answers come to `answers`, into which it may write. Within a runtime.
+    /// Requests go to `requests`, where the server has the same lanes; answers come to `answers`, which the server may write. Needs a tokio runtime.
     ///
     /// # Errors
     /// The system has no descriptor left.
@@ -185,7 +185,7 @@ impl Inner {
         read_frame(&self.answers, &self.lanes, lane, |told| told == number).map(|found| found.map(|(_, bytes)| bytes))
     }
 
-    /// Something came: those who wait look again, and lanes whose late answer is there are free.
+    /// A notification came: waiting callers look again, and abandoned lanes whose late answer has arrived become free.
     fn tell(&self) {
         let abandoned: Vec<(u32, u64)> = (0..)
             .zip(self.uses().iter())
@@ -202,7 +202,7 @@ impl Inner {
     }
 }
 
-/// The frame in a lane of one's own segment, if its number is one that is looked for and it is whole.
+/// The frame in a lane of our own segment, if it is whole and has the number that is looked for.
 fn read_frame(
     segment: &Segment,
     lanes: &Lanes,
@@ -219,8 +219,8 @@ fn read_frame(
     Ok(is_whole(head, &bytes).then_some((head.0, bytes)))
 }
 
-/// The server's side: has `handler` do what comes in the lanes of one clerk, one request of a lane at a time, until the clerk is gone; says what was wrong then.
-/// Guarantee: a request is done at most once; what is no whole request with a number above the last is not done.
+/// The server's side: runs `handler` for the requests in one clerk's lanes, one at a time in each lane, until the clerk is gone; returns why it ended.
+/// Guarantee: a request is executed at most once; anything but a whole request with a number above the lane's last one is ignored.
 pub async fn answer<F, Fut>(requests: Segment, answers: Imported, lanes: Lanes, handler: F) -> Exception
 where
     F: Fn(Vec<u8>) -> Fut,

@@ -7,14 +7,14 @@
 //! flag word:        bit 0: valid; bit 1: the value ends here; bits 2 to 17: bytes of the value in this sector; the rest: version
 //! ```
 //!
-//! All words have the lowest byte first. The check is over key, flag word, sector number and bytes, so that a sector alone says whose it is and that it is
-//! whole: a reader may bring as many sectors of a slot as it needs, and no more. Sectors of one value have the same version.
+//! All words are little-endian. The check covers key, flag word, sector number and bytes, so that each sector by itself shows whose it is and that it is whole:
+//! a reader may fetch only as many sectors of a slot as it needs. Sectors of one value have the same version.
 
 use std::hash::{Hash, Hasher};
 
 /// Bytes of a table's head.
 pub const HEAD_BYTES: usize = 64;
-/// Where the word is that the owner lets rise.
+/// Offset of the beat word, which the owner increments.
 pub const BEAT_AT: u64 = 40;
 /// Bytes of a sector before its payload.
 pub(crate) const SECTOR_HEAD_BYTES: usize = 16;
@@ -30,7 +30,7 @@ const VALID: u64 = 1;
 const LAST: u64 = 2;
 const VERSION_SHIFT: u32 = 18;
 
-/// What an entry is found by: 128 bits of a hash that nobody can find two inputs for, so that users who choose names cannot make one file look like another.
+/// The key of an entry: 128 bits of a collision-resistant hash, so that users who choose names cannot make one file look like another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Key(pub [u64; 2]);
 
@@ -55,7 +55,7 @@ impl Key {
     }
 }
 
-/// The measures of a table.
+/// The dimensions of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shape {
     /// How many entries it has room for.
@@ -72,7 +72,7 @@ pub enum LayoutError {
     /// The head is that of something else, or torn.
     #[error("the segment holds no table: its head is not one")]
     NoTable,
-    /// Measures that no table has, or that do not fit into the segment.
+    /// Dimensions that no table can have, or that do not fit into the segment.
     #[error("a table of {0:?} does not fit: slots, sectors and payload have bounds, and the segment has {1} bytes")]
     Measures(Shape, u64),
 }
@@ -110,7 +110,7 @@ impl Shape {
         [one, if one == two { (two + 1) % self.slots } else { two }]
     }
 
-    /// Sectors that bring the first `bytes` of a value, at least one.
+    /// Number of sectors that hold the first `bytes` of a value, at least one.
     #[must_use]
     pub const fn sectors_for(&self, bytes: usize) -> u32 {
         let sectors = bytes.div_ceil(self.payload as usize);
@@ -123,7 +123,7 @@ impl Shape {
         }
     }
 
-    /// Whether such a table can be, in a segment of so many bytes.
+    /// Whether a table of this shape is valid, and fits into a segment of this size.
     ///
     /// # Errors
     /// [`LayoutError::Measures`]
@@ -150,7 +150,7 @@ impl Shape {
         head
     }
 
-    /// The measures that a head says, if they can be in a segment of so many bytes.
+    /// The shape that a head declares, if it is valid and fits into a segment of this size.
     ///
     /// # Errors
     /// [`LayoutError`]
@@ -172,7 +172,7 @@ fn head_check(measures: [u64; 4]) -> u64 {
     check(Key([0, 0]), 0, 0, &bytes)
 }
 
-/// What tells a whole sector of this key from anything else, unless by a chance of one in 2^64. It is no secret: who may write the table can lie in it.
+/// Tells a whole sector of this key from anything else, but for a chance of one in 2^64. It is not a secret: whoever may write the table can forge it.
 #[must_use]
 pub(crate) fn check(key: Key, flag: u64, sector: u32, bytes: &[u8]) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -215,12 +215,12 @@ pub(crate) fn encode(shape: &Shape, key: Key, version: u64, value: &[u8]) -> Vec
         .collect()
 }
 
-/// What sectors said of a key.
+/// What the sectors of a slot say about a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Seen {
     /// The value, whole.
     Whole(Vec<u8>),
-    /// The beginning of the value: it goes on in sectors that were not brought.
+    /// The beginning of the value, which continues in sectors that were not fetched.
     Begins(Vec<u8>),
     /// Nothing of this key: empty, another's, torn, or a lie. Which of them does not matter: it is a miss.
     Miss,
@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn a_sector_that_is_not_valid_or_too_short_to_be_gone_on_from_is_a_miss() {
         let key = Key::of(&[b"k"]);
-        // With the check that belongs to it, as its owner would write it.
+        // With a matching check, as the owner would write it.
         let with = |flag: u64, bytes: &[u8]| {
             let mut slot = laid(key, 3, &[7; 100]);
             slot[..8].copy_from_slice(&flag.to_le_bytes());

@@ -10,8 +10,8 @@ use tokio::{task::AbortHandle, time::Instant};
 
 use crate::{layout::BEAT_AT, table::FarTable};
 
-/// Whether the server of a table was alive a moment ago. Guarantee: while it is good, the server let its word rise at most `within` ago; a server that waits that
-/// long after its start before it changes anything is not contradicted by what its clerks still read of the run before.
+/// Whether the server of a table was alive a moment ago. Guarantee: while the lease is good, the server incremented its beat word at most `within` ago. So a
+/// server that waits that long after its start before it changes anything is not contradicted by what clerks still read of its previous run.
 #[derive(Debug)]
 pub struct Lease {
     table: FarTable,
@@ -27,7 +27,7 @@ impl Drop for Lease {
 }
 
 impl Lease {
-    /// Reads the word of a table every `every`, from now on. Within a runtime.
+    /// Reads the beat word of a table every `every`, from now on. Needs a tokio runtime.
     ///
     /// # Errors
     /// What a READ is refused for.
@@ -38,7 +38,7 @@ impl Lease {
         let (reading, noting) = (table.clone(), Arc::clone(&seen));
         let task = tokio::spawn(async move {
             loop {
-                // When the READ began: what it brings was true after that.
+                // Taken before the READ: the value that it returns was current at a later moment.
                 let start = Instant::now();
                 if let Ok(Ok(beat)) = tokio::time::timeout(within, reading.beat()).await
                     && beat != last
@@ -52,7 +52,7 @@ impl Lease {
         Ok(Self { table, seen, within, task: task.abort_handle() })
     }
 
-    /// Whether the word rose within the time.
+    /// Whether the beat word was seen to rise within the last `within`.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).elapsed() < self.within
@@ -66,7 +66,7 @@ impl Lease {
                 self.within.saturating_sub(seen.elapsed())
             };
             if left.is_zero() {
-                // It has stood still for long enough; one look more says why.
+                // The beat has stood still for too long; one more look tells why.
                 return self.table.segment().watch(BEAT_AT, Duration::from_millis(1), Duration::from_millis(1)).await;
             }
             tokio::time::sleep(left).await;

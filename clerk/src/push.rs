@@ -24,12 +24,12 @@ impl Pushed {
         shape.check(shape.bytes()).map_err(|why| Exception::new("BadTable", Fault::Service, why.to_string()))?;
         let segment = node.export(name, shape.bytes(), Export::default())?;
         segment.write(0, &shape.head())?;
-        // All rights: with fewer nobody maps it for writing, and a server on the same host would push by the link.
+        // All rights: with fewer the segment is not mapped for writing, and a server on the same host would push over the link.
         segment.allow(server, Rights::ALL).await?;
         Ok(Self { segment, shape })
     }
 
-    /// What was pushed of a key: no access to anybody else.
+    /// The value that was pushed for a key: read from memory of this process.
     #[must_use]
     pub fn get(&self, key: Key) -> Option<Vec<u8>> {
         let mut slot = vec![0; self.shape.sectors as usize * self.shape.sector_bytes()];

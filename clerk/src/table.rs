@@ -28,7 +28,7 @@ struct Inner {
 }
 
 impl Table {
-    /// Exports an empty table by this name, for everybody to read. Entries are kept from being overtaken by what `changes` says.
+    /// Exports an empty table by this name, for everybody to read. `changes` keeps stale values from being entered.
     ///
     /// # Errors
     /// Measures that no table has; what an export is refused for.
@@ -42,7 +42,7 @@ impl Table {
         Ok(Self { segment, shape, changes: changes.clone(), all, inner: Mutex::new(inner) })
     }
 
-    /// Its measures.
+    /// Its dimensions.
     #[must_use]
     pub const fn shape(&self) -> Shape {
         self.shape
@@ -64,7 +64,7 @@ impl Table {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters a value that was read since `look`; says whether. It is not if it is too long, or if its groups changed meanwhile.
+    /// Enters a value that was read since `look`, unless it is too long or one of its groups has changed since; returns whether it was entered.
     pub fn put(&self, look: Look, key: Key, groups: Groups, value: &[u8]) -> bool {
         if value.len() > self.shape.value_bytes() {
             return false;
@@ -80,7 +80,7 @@ impl Table {
         let slot = inner.index.place(key, groups);
         inner.version += 1;
         let sectors = encode(&self.shape, key, inner.version, value);
-        // Not valid before it changes, valid when it has changed: most readers who come in between see no entry rather than a torn one.
+        // Invalidated before the write, valid again after it: most readers that come in between see no entry rather than a torn one.
         self.void(slot)?;
         for (number, sector) in (0..).zip(&sectors) {
             self.segment.write(self.shape.at(slot, number) + 8, &sector[8..])?;
@@ -126,7 +126,7 @@ impl Table {
         }
     }
 
-    /// Lets the word rise by which readers see that the owner lives.
+    /// Increments the beat word, by which readers see that the owner is alive.
     pub fn beat(&self) {
         let mut inner = self.inner();
         inner.beat += 1;
@@ -142,7 +142,7 @@ pub struct FarTable {
 }
 
 impl FarTable {
-    /// Reads the measures of a table that was imported.
+    /// Reads the dimensions of a table that was imported.
     ///
     /// # Errors
     /// `BadTable`: it is none; what a READ is refused for.
@@ -170,7 +170,7 @@ impl FarTable {
         &self.far
     }
 
-    /// The value of a key, by READs alone; `None`: a miss. One READ if it has at most `expected` bytes and lies where it belongs.
+    /// The value of a key, by READs alone; `None`: a miss. Takes one READ if the value has at most `expected` bytes and lies in the first of its two slots.
     ///
     /// # Errors
     /// What a READ is refused for.
@@ -187,7 +187,7 @@ impl FarTable {
         Ok(None)
     }
 
-    /// At least the first `bytes` of the value of a key, or all of a shorter one, by one READ if it lies where it belongs; `None`: a miss.
+    /// At least the first `bytes` of a key's value, or all of a shorter one; `None`: a miss. Takes one READ if it lies in the first of its two slots.
     ///
     /// # Errors
     /// What a READ is refused for.
@@ -207,7 +207,7 @@ impl FarTable {
         Ok(decode(&self.shape, key, &read))
     }
 
-    /// The word that the owner lets rise.
+    /// The owner's beat word.
     ///
     /// # Errors
     /// What a READ is refused for.

@@ -27,9 +27,9 @@ const FIRST_BEAT: u64 = 1;
 #[derive(Debug)]
 pub struct Tokens {
     segment: Segment,
-    /// Clerks may swap the word that tells of it.
+    /// The beat that counts: clerks could overwrite the word that announces it, since they may CAS the whole segment.
     beat: AtomicU64,
-    /// A holder says that it gave one back.
+    /// Notified when a holder says that it has given a token back.
     given_back: Arc<Notify>,
     hears: AbortHandle,
 }
@@ -47,16 +47,16 @@ pub struct FarTokens {
     me: u16,
 }
 
-/// A clerk's words for the tokens that its server wants back. Guarantee: a holder that listens is told before a token is taken from it, and has as long as
-/// the server waits to do what it must before it gives the token back.
+/// A clerk's words for the tokens that its server wants back. Guarantee: a holder that listens is told before a token is taken from it, and while the server
+/// waits, it can do what it must before it gives the token back.
 #[derive(Debug)]
 pub struct Wanted {
     segment: Segment,
     notifications: Notifications,
 }
 
-/// A token that is held. Guarantee: among clerks that keep to this, nobody else holds it before the server's beat is past its time, unless the server took it back.
-/// One that lies can swap anybody's word: it takes a token away early, and keeps none for longer than the server lets it.
+/// A token that is held. Guarantee: among clerks that follow the protocol, nobody else holds it until the server's beat has passed its expiry, unless the
+/// server took it back. A malicious clerk can swap anybody's word: it can take a token away early, but keeps none for longer than the server lets it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "a token that is not released is held until its time is over"]
 pub struct Held {
@@ -65,8 +65,8 @@ pub struct Held {
 }
 
 impl Held {
-    /// The beat until which it is held. A holder whose time passed has an earlier one than whoever took the token after it, so that a server can refuse its late
-    /// writes; of one who gave the token back, or from whom it was taken back, this says nothing.
+    /// The beat until which it is held. A holder whose time has passed has a smaller value than whoever took the token next, so that a server can refuse its
+    /// late writes. There is no such order for a holder that gave the token back, or had it taken back.
     #[must_use]
     pub const fn until(&self) -> u64 {
         self.word & UNTIL
@@ -82,7 +82,7 @@ fn word_of(bytes: &[u8]) -> u64 {
 }
 
 impl Tokens {
-    /// Exports so many free tokens. Within a runtime.
+    /// Exports this many free tokens. Needs a tokio runtime.
     ///
     /// # Errors
     /// What an export is refused for; the system has no descriptor left.
@@ -100,7 +100,7 @@ impl Tokens {
         Ok(Self { segment, beat: AtomicU64::new(FIRST_BEAT), given_back, hears: hears.abort_handle() })
     }
 
-    /// Lets time pass by one beat. A word that a clerk swapped to a time that no token can have is cut down to `lasts_max` beats from now.
+    /// Advances time by one beat. If a clerk swapped in an expiry that no token can have, it is cut down to `lasts_max` beats from now.
     ///
     /// # Errors
     /// None, while the segment is exported.
@@ -131,8 +131,8 @@ impl Tokens {
         }
     }
 
-    /// Asks whoever holds a token for it, by that clerk's [`Wanted`], and takes it back if it is not given within this time; says who held it. When this
-    /// returns that clerk holds it no more.
+    /// Asks the holder of a token for it, through that clerk's [`Wanted`], and takes it back if it is not given back within this time; returns who held it.
+    /// Once this has returned, that clerk no longer holds it.
     ///
     /// # Errors
     /// As [`Tokens::beat`].
@@ -144,7 +144,7 @@ impl Tokens {
             let given = tokio::time::timeout(within, self.is_no_longer(number, held)).await;
             given.unwrap_or(Ok(()))?;
         }
-        // Given back, it may be another's by now: then it stays that one's.
+        // If it was given back, another may hold it by now: then the CAS fails, and that holder keeps it.
         self.segment.cas(at(number), held, 0)?;
         Ok(holder_of(held))
     }
@@ -190,7 +190,7 @@ impl Wanted {
             self.segment.read(0, &mut words)?;
             let words = words.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word));
             if let Some((number, word)) = (0..).zip(words.skip(1)).find(|(_, word)| *word != 0) {
-                // The server may want it of a later holding by now: then the word is looked at once more.
+                // The server may by now want it back from a later holding: then the CAS fails, and the word is read again.
                 if self.segment.cas(at(number), word, 0)? == word {
                     return Ok(Some(Held { number, word }));
                 }
@@ -214,7 +214,7 @@ impl FarTokens {
         Self { far, me }
     }
 
-    /// Takes a token for so many beats if it is free, or its holder's time is over; `None`: another holds it. One READ and one CAS, and no code of the server.
+    /// Takes a token for so many beats if it is free or its holder's time is over; `None`: another holds it. One READ and one CAS; no code runs at the server.
     ///
     /// # Errors
     /// What a READ or CAS is refused for; `unknown` if the CAS may have been done.
@@ -237,7 +237,7 @@ impl FarTokens {
         Ok(self.far.cas(at(held.number), held.word, 0).await? == held.word)
     }
 
-    /// The same of a token that the server wants back: it is notified.
+    /// Like [`FarTokens::release`], for a token that the server wants back: the server is notified.
     ///
     /// # Errors
     /// As [`FarTokens::try_take`].

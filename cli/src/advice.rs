@@ -1,4 +1,4 @@
-//! What to do about an exception, by its name, else by whose fault it is.
+//! What to do about an exception: advice by its name, else by whose fault it is.
 
 use catena::{Exception, Fault, exceptions as names};
 
@@ -44,7 +44,7 @@ pub(crate) fn next(why: &Exception) -> String {
     known.to_owned()
 }
 
-/// What a chain has in the place of a name that its function expects of a browser or of Node.js, or has not imported.
+/// What a chain can use instead of a name that its function expects from a browser or Node.js, or has not imported.
 pub(crate) fn instead(why: &Exception) -> Option<&'static str> {
     if (why.fault, why.name.as_str()) != (Fault::Guest, "ReferenceError") {
         return None;

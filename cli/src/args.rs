@@ -56,13 +56,13 @@ pub(crate) enum Command {
     Completions(completions::Completions),
 }
 
-/// Reads the command line; what clap has to say (help, version, a wrong flag with the nearest right one) is said here.
+/// Reads the command line, and prints what clap has to say (help, version, or the nearest right flag for a wrong one).
 pub(crate) fn parse() -> Result<Cli, ExitCode> {
     let arguments: Vec<_> = std::env::args_os().collect();
     let choice = color_choice(&arguments);
     let parsed = Cli::command().color(choice).try_get_matches_from(arguments);
     parsed.and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|why| {
-        // A reader that has gone away needs no help.
+        // If the reader of our output has gone, nobody needs the help.
         let _ = why.print();
         u8::try_from(why.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
     })

@@ -9,15 +9,15 @@ use crate::{failure::Failure, output::Output, progress::Progress, signals::Signa
 
 /// How long connecting may take in all. A link itself gives up sooner.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long what is queued may take to go out at the end.
+/// How long queued messages may take to go out at the end.
 const CLOSE_GRACE: Duration = Duration::from_secs(2);
-/// Where `catena dev` has its first node.
+/// Where the first node of `catena dev` listens by default.
 pub(crate) const DEFAULT_ADDRESS: &str = "127.0.0.1:7400";
 
-/// The name of the node that this process is.
+/// The name of this process as a node.
 pub(crate) const HERE: &str = "client";
 
-/// `HOST:PORT`, checked as far as its text goes.
+/// Checks the form of a `HOST:PORT`, without resolving it.
 pub(crate) fn address(text: &str) -> Result<String, String> {
     let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse::<u16>());
     match port {
@@ -35,7 +35,7 @@ pub(crate) struct At {
     pub(crate) connect: String,
 }
 
-/// Connects a client, which has `more` than a name and a node to join.
+/// Connects a client; `more` adds settings besides its name and the node to join.
 pub(crate) async fn connect(
     to: &str,
     more: impl FnOnce(NodeBuilder) -> NodeBuilder,
@@ -52,7 +52,7 @@ pub(crate) async fn connect(
     Err(Failure::unreachable(message, help))
 }
 
-/// Does something with a client, and says good-bye whatever comes of it; a signal ends it at once.
+/// Runs `work` with a client, and closes the client cleanly whatever the outcome; a signal ends `work` at once.
 pub(crate) async fn with<T>(
     connecting: impl Future<Output = Result<Client, Failure>>,
     work: impl AsyncFnOnce(&Client) -> Result<T, Failure>,
@@ -64,7 +64,7 @@ pub(crate) async fn with<T>(
     done
 }
 
-/// The same, while people are shown that this is being `done`.
+/// The same as [`with`], with a spinner that shows what is being `done`.
 pub(crate) async fn ask<T>(
     connecting: impl Future<Output = Result<Client, Failure>>,
     done: &str,
@@ -78,7 +78,7 @@ pub(crate) async fn ask<T>(
     with(connecting, asking).await
 }
 
-/// Says good-bye.
+/// Closes the client cleanly.
 pub(crate) async fn close(client: Client) {
     let _ = tokio::time::timeout(CLOSE_GRACE * 2, client.close(CLOSE_GRACE)).await;
 }

@@ -1,7 +1,7 @@
 //! The virtual console (rpc-chains section 3.7): what a chain's function logs, wherever it is, comes out here.
 //!
-//! Lines come with the chain's answers and signs of life, each after those that it may have been said in answer to; of branches that run side by
-//! side, as each of them shows itself.
+//! Lines arrive with the chain's answers and heartbeats, each after the lines that it may have been a response to; lines of branches that run side by
+//! side arrive in no fixed order.
 
 use std::{
     fs::File,
@@ -24,11 +24,11 @@ pub(crate) enum Where {
     Stderr,
     /// Nowhere.
     Off,
-    /// Into a file, which is begun anew.
+    /// Into a file, which is truncated first.
     File(PathBuf),
 }
 
-/// As a flag.
+/// The `--console` flag.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Destination {
     /// Where to write what the function logs: stderr, off, or a file
@@ -59,7 +59,7 @@ enum To {
 }
 
 impl Console {
-    /// `began_at_us`: from when times are counted, microseconds since the Unix epoch.
+    /// `began_at_us`: the origin of the times shown, in microseconds since the Unix epoch.
     pub(crate) fn open(place: &Where, began_at_us: u64, output: &Output) -> Result<Self, Failure> {
         let to = match place {
             Where::Stderr => To::Stderr(*output),
@@ -72,7 +72,7 @@ impl Console {
         Ok(Self { to, began_at_us })
     }
 
-    /// Writes one line: where, at which step, when by that node's clock, and what.
+    /// Writes one line: its node, its step, its time by that node's clock, and its text.
     pub(crate) fn line(&mut self, line: &LogLine) -> Result<(), Failure> {
         let step = step_of(line.step, &line.branch);
         let from = format!("[{} {step} {}]", printable(&line.node), since(self.began_at_us, line.at_us));
@@ -98,7 +98,7 @@ pub(crate) fn step_of(step: u32, branch: &Branch) -> String {
     }
 }
 
-/// Clocks of different machines differ, so a time may lie before the beginning.
+/// Clocks of different machines differ, so a line may seem older than its chain.
 fn since(began_at_us: u64, at_us: u64) -> String {
     let (sign, us) = match at_us.checked_sub(began_at_us) {
         Some(us) => ('+', us),

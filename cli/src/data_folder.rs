@@ -10,18 +10,18 @@ use tempfile::TempDir;
 
 use crate::failure::Failure;
 
-/// What the name of a folder that is made begins with.
+/// Prefix of the names of temporary folders.
 const PREFIX: &str = "catena-dev-";
 
 /// A folder with one folder per site.
 pub(crate) enum DataFolder {
     Named(PathBuf),
-    /// Made for this run, for this user only, and removed when this is dropped. What cannot be removed lies where the system clears up.
+    /// Made for this run, accessible to this user only, and removed on drop. If that fails, it is in the temporary folder, which the system clears.
     Fresh(TempDir),
 }
 
 impl DataFolder {
-    /// Takes the folder named, else makes a new one.
+    /// Opens the named folder; makes a temporary one if none is named.
     pub(crate) fn open<const N: usize>(named: Option<&Path>, sites: [&str; N]) -> Result<Self, Failure> {
         let owners = fs::Permissions::from_mode(0o700);
         let fresh = || tempfile::Builder::new().prefix(PREFIX).permissions(owners).tempdir();

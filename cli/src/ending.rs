@@ -31,7 +31,7 @@ pub(crate) struct Ended {
     pub(crate) last_step: u32,
 }
 
-/// In a sentence, for people. The key is named where it helps: whoever has to find out what was done asks the service by it.
+/// In a sentence, for people. With the step's key where the outcome is unknown: to find out what was done, one asks the service by that key.
 pub(crate) fn sentence(why: &Exception, ended: Ended) -> String {
     let sentence = at_its_step(why, ended.chain);
     match ended.last_step {
@@ -49,7 +49,7 @@ fn at_its_step(why: &Exception, chain: ChainId) -> String {
         }
         _ if why.fault == Fault::Service => format!("failed at step {step}: the service answered with this exception"),
         _ if why.target.is_none() => format!("failed after step {step}, in the function itself: no call was under way"),
-        // The function of a chain that a service answered with.
+        // A target without a function: the chain that a service answered with threw.
         _ if why.target.as_deref().is_some_and(|target| target.ends_with('/')) => {
             format!(
                 "failed at step {step}: the chain with which the service answered threw this; no call was under way"

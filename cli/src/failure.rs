@@ -90,7 +90,7 @@ impl Failure {
         self
     }
 
-    /// Names the place of a line that has no text around it.
+    /// Puts a place in front of the message, for a line that is shown without its file.
     pub(crate) fn saying_before(mut self, place: &str) -> Self {
         if let Self::Own(own) = &mut self {
             own.message = format!("{place}: {}", own.message);
@@ -160,7 +160,7 @@ impl Threw {
         if let Some(target) = &why.target {
             line("calling", target);
         }
-        // An exception that went through the function may have lost its step, its path says more than a 0; a plain call has none.
+        // An exception that passed through the function may have lost its step: its path then says more than a step of 0. A plain call has no step.
         if why.step > 0 || (self.ended.is_some() && why.path.len() == 1) {
             line("step", &why.step.to_string());
         }

@@ -1,8 +1,8 @@
-//! What a builder is told only if it is given.
+//! Optional settings of a builder.
 
 use catena::NodeBuilder;
 
-/// A builder that is told what is given, and for the rest stays as by default.
+/// Sets optional values on a builder; those that are `None` stay at their defaults.
 pub(crate) trait Given: Sized {
     fn given<T>(self, value: Option<T>, set: impl FnOnce(Self, T) -> Self) -> Self {
         match value {

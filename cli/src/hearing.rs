@@ -16,10 +16,10 @@ pub(crate) enum Heard {
     More,
 }
 
-/// Waits for an answer, or for more than the first so many lines and events. Cancel-safe.
+/// Waits for the next answer, or for more than `lines_known` lines or `events_known` events. Cancel-safe.
 pub(crate) async fn next(replies: &mut ReplySet, lines_known: usize, events_known: usize) -> Heard {
     poll_fn(|context| {
-        // Nothing is lost by asking for it anew at each waking.
+        // A new future at each wake-up loses nothing: the set keeps its state.
         let reply = pin!(replies.next()).poll(context);
         match reply {
             Poll::Ready(reply) => {

@@ -27,10 +27,10 @@ pub(crate) struct Recording {
     catena_recording: u32,
     pub(crate) function: Recorded,
     hops_max: u32,
-    /// What it had been given less of than others, at each step.
+    /// Limits that were lowered for it, at each step.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) lowered: Lowered,
-    /// Of each branch in order, and of a branch after its parent's split.
+    /// Events in order within each branch; those of a branch come after its parent's split.
     pub(crate) told: Vec<Event>,
     pub(crate) emits: Vec<Exact>,
     pub(crate) console: Vec<Line>,
@@ -183,7 +183,7 @@ impl Event {
         let what = match self.happened {
             Happened::Begun { code: _, input: Exact(input), started_at_ms, seed } => {
                 let seed = seed.parse().map_err(|_| bad("a seed is not a number"))?;
-                // Which function it is stands above; that of a sub-chain is not at hand.
+                // The function is named at the top of the file; that of a sub-chain is not available.
                 What::Begun { code: Hash([0; 32]), input, started_at_ms, seed }
             }
             Happened::Settled { call, outcome } => What::Settled(call, Outcome::from(Result::from(outcome))),
@@ -238,7 +238,7 @@ impl Recording {
         Self { catena_recording: VERSION, function, hops_max, lowered, told, emits, console, end: None }
     }
 
-    /// Notes what has come of the chain. How it ended counts if its nodes have told so: else it was given up here.
+    /// Takes over what was received from the chain. Its end counts only if its nodes reported it: else the chain was given up here.
     pub(crate) fn take(&mut self, told: &[Told], console: &[LogLine], end: Option<&Result<Value, Exception>>) {
         let root_ended = |told: &Told| told.branch.is_root() && told.what == What::Ended;
         self.end = end.filter(|_| told.iter().any(root_ended)).map(End::from);

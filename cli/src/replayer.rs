@@ -23,7 +23,7 @@ pub(crate) struct Replayer {
 /// One branch, or the chain itself.
 enum Guest {
     Runs(Session),
-    /// It has split: its branches begin with this state, and so does it when they have merged.
+    /// It has split: its branches begin with this state, and it resumes from it when they have merged.
     Rests(Arc<[u8]>),
     Ended(Result<Value, Exception>),
 }
@@ -39,7 +39,7 @@ pub(crate) struct Did {
 impl Replayer {
     pub(crate) async fn load(sandbox: Sandbox, source: &Source, limits: StepLimits) -> Result<Self, Failure> {
         let image = source.image(&sandbox).await?;
-        // Nothing travels, so that nothing is too large for it.
+        // Nothing travels here, so the size of continuations is not limited.
         let limits = StepLimits { continuation_bytes_max: None, ..limits };
         Ok(Self { sandbox, image, limits, guests: BTreeMap::new(), away: BTreeSet::new() })
     }
@@ -49,7 +49,7 @@ impl Replayer {
         self.image.code()
     }
 
-    /// Tells a guest what it was told. `None`: that is another function's, or nothing that a guest is told.
+    /// Replays an event to its guest. `None`: the event is another function's, or not one that a guest is told.
     pub(crate) async fn tell(&mut self, told: &Told) -> Option<Did> {
         let Told { branch, depth, what, .. } = told;
         if *depth > 0 {

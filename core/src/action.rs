@@ -1,4 +1,4 @@
-//! What the machines ask of the shell, and the words for it.
+//! What the machines ask of the shell, and the types that this takes.
 
 use alloc::{string::String, sync::Arc, vec::Vec};
 use bytes::Bytes;
@@ -26,22 +26,22 @@ pub struct CallId(pub u64);
 /// Something to do. The order of actions matters: a shell does them in the order in which they come.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Action {
-    /// Send this to that node; say [`crate::Node::on_undelivered`] with the receipt if it certainly or possibly did not arrive.
+    /// Send this to that node; call [`crate::Node::on_undelivered`] with the receipt if it certainly or possibly did not arrive.
     Send {
-        /// By an open link to it, or by dialling its address; to this very run of it, since another run remembers no steps.
+        /// The node, by an open link or by dialling its address: this very run of it, since another run remembers no steps.
         to: Arc<NodeRef>,
         /// Head and tail.
         message: Encoded,
-        /// By which to speak of it later.
+        /// Identifies the message in later reports.
         receipt: Receipt,
-        /// Whether it may wait for company.
+        /// Whether it may wait to be sent together with others.
         urgency: Urgency,
         /// Who can pass it on, if there is no link to the node and it cannot be dialled.
         via: Option<Arc<NodeRef>>,
     },
     /// Run a service function of this node; answer with [`crate::Node::on_service_done`].
     RunService {
-        /// By which to answer.
+        /// Identifies the answer.
         ticket: Ticket,
         /// Service.
         service: String,
@@ -53,17 +53,17 @@ pub enum Action {
         budget: Budget,
         /// On whose behalf.
         credentials: Option<Value>,
-        /// The step of a chain that it is: the same key if it is ever done again.
+        /// The step of a chain that this call is; it has the same key if it is ever done again.
         key: Option<StepKey>,
-        /// The chain may be under way twice: what a durable function has kept of another way of it decides whether it may run.
+        /// Set if the chain is a possible duplicate: a durable function's record of another way decides whether it may run.
         duplicate: Option<PossibleDuplicate>,
-        /// The right to reply that comes with the call, if it may be answered many times: replies by [`crate::Node::reply`]; it ends with
+        /// The right to reply that comes with the call, if it may be answered many times. Replies are made by [`crate::Node::reply`]; the right ends with
         /// [`crate::Node::let_go`].
         right: Option<StepKey>,
     },
-    /// Whoever waits to reply under this right may try again; or it is over.
+    /// Those who wait to reply under this right may try again; or the right is over.
     RightChanged(StepKey),
-    /// Nobody waits for this any more.
+    /// Cancel this service function: nobody waits for it any more.
     CancelService(Ticket),
     /// Begin a function from its image; answer with [`crate::Node::on_turn`].
     Begin {
@@ -73,9 +73,9 @@ pub enum Action {
         code: Hash,
         /// The chain's input.
         input: Value,
-        /// Its clock.
+        /// Its only clock: when it started, milliseconds since the Unix epoch.
         started_at_ms: u64,
-        /// Its randomness.
+        /// The seed of its random numbers.
         seed: u64,
         /// What it may use, if that is less than this node allows.
         limits: StepLimits,
@@ -124,18 +124,18 @@ pub enum Action {
     Suspend {
         /// The session.
         session: SessionId,
-        /// The function that should ride along, if it is small.
+        /// The function to be sent along, if it is small.
         with_code: Option<Hash>,
     },
     /// End the session.
     Discard(SessionId),
-    /// Make sure that this function is here, loading `bytes` if they are given; say [`crate::Node::on_code_missing`] if it is not.
+    /// Make sure that this function is here, loading `bytes` if they are given; call [`crate::Node::on_code_missing`] if it is not.
     CheckCode {
         /// The session that will need it.
         session: SessionId,
         /// The function.
         code: Hash,
-        /// It rode along.
+        /// Its bytes, if it was sent along with the hop.
         bytes: Option<Bytes>,
     },
     /// Check and keep this function; answer with [`crate::Node::on_code_stored`].
@@ -154,13 +154,15 @@ pub enum Action {
     },
     /// Find where a service is; answer with [`crate::Node::on_resolved`].
     Resolve {
-        /// By which to answer.
+        /// Identifies the answer.
         lookup: LookupId,
         /// Its name.
         service: String,
         /// Instances that did not answer, or do not serve it: any other is better.
         avoid: Vec<NodeId>,
     },
+    /// Nobody waits for this look-up any more ([`Action::Resolve`]): stop it.
+    AbandonLookup(LookupId),
     /// Ask the registry for a function; answer with [`crate::Node::on_code_fetched`].
     FetchCode(Hash),
     /// A peer says what it serves from now on, instead of what it said before.
@@ -170,9 +172,9 @@ pub enum Action {
         /// What it serves.
         entries: Vec<ServiceEntry>,
     },
-    /// Say where a service is, as each resolver of this node has it.
+    /// Tell a node where a service is, as each resolver of this node has it.
     ServeResolvers {
-        /// The number that whoever asked gave it.
+        /// The asking node's number for the question.
         id: u64,
         /// The service.
         service: String,
@@ -188,7 +190,7 @@ pub enum Action {
     },
     /// Send the services that this node knows of.
     ServeListing {
-        /// The number that whoever asked gave it.
+        /// The asking node's number for the question.
         id: u64,
         /// Who asked.
         to: Arc<NodeRef>,
@@ -204,7 +206,7 @@ pub enum Action {
     Reply(ChainId, Replied),
     /// An intermediate answer of the sub-chain with which a service of this node answered at this step, in order and once.
     Heard(StepKey, Value),
-    /// That sub-chain has ended, and all that came of its answers has been told.
+    /// The sub-chain that began at this step has ended, and all of its answers that arrived have been told.
     HeardEnd(StepKey),
     /// A plain call has ended.
     CallDone(CallId, Result<Value, Exception>),
@@ -213,7 +215,7 @@ pub enum Action {
 /// What a sent message is about.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Receipt {
-    /// A hop for which this node answers until another has accepted it.
+    /// A hop, which this node keeps until another has accepted it.
     Hop(Handed),
     /// A plain call.
     Call(u64),
@@ -250,7 +252,7 @@ pub struct Wanted {
 pub enum Urgency {
     /// Somebody waits for it.
     Now,
-    /// It goes with the next one to that node, or after some milliseconds.
+    /// It is sent with the next message to that node, or after some milliseconds.
     Lazy,
 }
 
@@ -259,7 +261,7 @@ pub enum Urgency {
 pub enum Undelivered {
     /// It was never sent.
     Unreachable,
-    /// The link broke after it was, perhaps, sent.
+    /// The link broke; whether it had been sent before is unknown.
     Lost,
     /// It was never sent: it has more bytes than a link carries.
     TooLarge {
@@ -280,26 +282,26 @@ pub enum Replied {
     Replies(Vec<Value>),
     /// Lines of the virtual console.
     Console(Vec<LogLine>),
-    /// The next event of the recording, while the chain is where it began. The end brings all of them, from wherever they were.
+    /// The next event of the recording, while the chain is at its origin. The end brings all events, wherever they happened.
     Told(Told),
     /// The exact end of a call that is answered many times: nothing comes after it.
     Over {
-        /// What is missing, by right.
+        /// The replies that are missing, by right.
         missing: Vec<Missing>,
-        /// It ended before the last answer could come: its time ran out, it was cancelled, or the node that had it was lost.
+        /// Why it ended before the last answer could arrive: its time ran out, it was cancelled, or the node that had it was lost.
         failure: Option<Exception>,
     },
     /// The exact end of a chain: nothing comes after it.
     End {
         /// How the chain ended.
         outcome: Outcome,
-        /// The last step that it made, as far as its origin knows: a function that catches an exception may go on, and throw it later.
+        /// The last step that it made, as far as its origin knows. A function may go on after an exception and throw it later, so this may be a later step.
         last_step: u32,
         /// Hosts traversed.
         path: Vec<String>,
         /// The profile, if one was asked for.
         trace: Vec<StepTrace>,
-        /// The recording, if one was asked for and has come home.
+        /// The recording, if one was asked for and has arrived.
         recording: Option<Recording>,
     },
 }
@@ -328,18 +330,18 @@ pub struct Turn {
     pub logs: Vec<String>,
     /// Splits that it asked for.
     pub splits: Vec<GuestSplit>,
-    /// Calls that are answered many times, and that it issued.
+    /// Calls that it issued and that are answered many times.
     pub asks: Vec<GuestAsk>,
-    /// Wishes for what has come of such calls.
+    /// Reads of the replies to such calls.
     pub reads: Vec<GuestRead>,
-    /// Such calls, by the guest's numbers for them, of which it wants nothing more.
+    /// Reply sets that it has left, by the guest's numbers for them.
     pub leaves: Vec<u32>,
     /// Its end, if it has ended.
     pub end: Option<Result<Value, Exception>>,
 }
 
-/// A call that is answered many times, and that a guest issued. The guest's number for it is that of its set, too; under that number
-/// the first of what comes is handed in.
+/// A call that a guest issued and that is answered many times. The guest's number for it is also that of its reply set, and the first replies are handed in
+/// under it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct GuestAsk {
     /// The number by which the node knows it: drawn at random, so that nobody can guess it.
@@ -348,10 +350,10 @@ pub struct GuestAsk {
     pub call: GuestCall,
 }
 
-/// A wish of a guest for what has come of a set since it was told last.
+/// A guest's read of the replies that have arrived for a set since it was last told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GuestRead {
-    /// The guest's number for it, by which that is handed in.
+    /// The guest's number for the read, under which the replies are handed in.
     pub call: u32,
     /// The guest's number for the set.
     pub set: u32,
@@ -360,7 +362,7 @@ pub struct GuestRead {
 /// A split that a guest asked for (rpc-chains section 3.10).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GuestSplit {
-    /// The guest's number for it, by which the outcomes are handed in together.
+    /// The guest's number for the split, under which all outcomes are handed in together.
     pub call: u32,
     /// How many branches.
     pub count: u32,
@@ -373,7 +375,7 @@ pub struct GuestSplit {
 }
 
 impl GuestSplit {
-    /// How many, as far as they can be numbered.
+    /// How many branches, as far as they can be numbered.
     pub(crate) fn branches(&self) -> u16 {
         u16::try_from(self.count).unwrap_or(u16::MAX)
     }
@@ -401,7 +403,7 @@ pub struct SubChain {
     pub input: Value,
     /// The function of the same service that takes its uncaught exceptions, and answers in its place.
     pub catch: Option<String>,
-    /// Whether its intermediate answers are wanted here.
+    /// Whether the service wants its intermediate answers.
     pub hears: bool,
 }
 
@@ -410,14 +412,14 @@ pub struct SubChain {
 pub struct Instance {
     /// The node that serves it.
     pub node: Arc<NodeRef>,
-    /// Where chains that call it run, if not there (rpc-chains section 7.3).
+    /// The proxy where chains that call it run, if not at its node (rpc-chains section 7.3).
     pub proxy: Option<Arc<NodeRef>>,
-    /// What it says of its functions.
+    /// What the service says of its functions.
     pub kinds: Kinds,
 }
 
 impl Instance {
-    /// As a node says of its service. Where its chains run instead, if not there, it names by an address only, which the shell has to find.
+    /// An instance as a node announces it. The node names a proxy by its address only, which the shell has to look up.
     pub(crate) fn of(entry: ServiceEntry) -> Self {
         Self { node: Arc::new(entry.node), proxy: None, kinds: entry.kinds }
     }
@@ -436,7 +438,7 @@ pub(crate) enum RetryScope {
 }
 
 impl RetryScope {
-    /// Of a function of a service that says this of its functions.
+    /// The scope of a function, given what its service says of its functions.
     pub(crate) fn of(kinds: &Kinds, function: &str) -> Self {
         let among = |functions: &[String]| functions.iter().any(|known| known == function);
         match () {

@@ -1,4 +1,4 @@
-//! Mistakes on purpose, one at a time: the tests of the tests. A tester that cannot fail proves nothing.
+//! Mistakes on purpose, one at a time, to test the tests: a test that cannot fail proves nothing.
 
 macro_rules! bugs {
     ($(#[$about:meta])* $kind:ident: $($(#[$doc:meta])* $name:ident,)*) => {
@@ -38,7 +38,7 @@ bugs! {
     CancelForgotten,
     /// A merge host goes on before the last branch has ended.
     MergeTooEarly,
-    /// A merge host takes the same branch's end twice for two.
+    /// A merge host counts a repeated end of one branch as the ends of two.
     MergeCountsRepeats,
     /// The branches of a second split have the numbers of the first one's.
     BranchNumbersAgain,
@@ -50,19 +50,19 @@ bugs! {
     GuestLeaks,
     /// A chain keeps the hops that it lends.
     HopsKept,
-    /// A line of the console that went ahead is shown again.
+    /// A console line that was sent ahead is shown again.
     LineTwice,
     /// A node that was lost after it took a hop is said to have done nothing.
     LossDenied,
-    /// What a function was told of an outcome that is unknown is forgotten when it throws.
+    /// That a function was told of an unknown outcome is forgotten when it throws.
     UncertaintyForgotten,
     /// A chain that has run out of hops names its last step instead of the one that it could not make.
     StepBefore,
-    /// A chain that may be under way twice does what must not be done twice.
+    /// A chain that is flagged as a possible duplicate does what must not be done twice.
     DuplicateRuns,
     /// "Nothing was done" of a first instance is reported although a second instance may have done it.
     HarmlessErrorKept,
-    /// That an instance may have done it is forgotten when another says that it did nothing.
+    /// That one instance may have done a step is forgotten when another says that it did nothing.
     LossOutlived,
     /// A step that may have been done and forgotten is taken for new.
     ForgottenIsNew,
@@ -76,9 +76,9 @@ bugs! {
     EarlyAnswerDropped,
     /// A sign of life of one branch is taken for one of all.
     BusyBranchSpeaks,
-    /// Who listens to a sub-chain is forgotten at its end, while answers are still on their way.
+    /// The listener of a sub-chain is dropped at its end, while answers are still on their way.
     ListenerGoneAtOnce,
-    /// Who listens to a sub-chain that has ended is kept for as long as one may last.
+    /// The listener of a sub-chain that has ended is kept for as long as a chain may last.
     EndedListenersStay,
     /// A hop is accepted before its state has come.
     AcceptedHeadless,
@@ -86,35 +86,35 @@ bugs! {
     HeadlessBeats,
     /// Answers are held back beyond the room for them.
     HoldsWithoutBound,
-    /// Answers that are held back are counted, and not weighed.
+    /// Answers that are held back are bounded in number, and not in bytes.
     HeldUnweighed,
-    /// Branches of a chain are heard of beyond the room for them.
+    /// An origin tracks more branches of a chain than there is room for.
     HeardWithoutBound,
-    /// A function that rides along with a hop does not count in what its chain takes.
+    /// A function that is sent along with a hop does not count in its chain's bytes.
     CodeRidesFree,
-    /// Branches begin that there is no room for.
+    /// Branches begin for which there is no room.
     BranchesWithoutRoom,
     /// An acceptance counts from any node.
     StrangersAccept,
     /// Any node may stop any chain.
     StrangersCancel,
-    /// When a chain is over, nobody stops it at the nodes at which it was given up.
+    /// When a chain is over, it is not stopped at the nodes that were given up.
     StraysGoOn,
     /// A cancellation ends what is here, and is not passed on.
     CancelNotPassedOn,
-    /// The node by which a chain entered does not remember where it was heard of.
+    /// The entry node of a chain does not remember where it was heard of.
     EntryForgetsHosts,
     /// A call without an answer in time is said not to have been made.
     LateCallDenied,
-    /// A later step that may have been done twice takes the place of the first.
+    /// A possible duplicate counts from a later lost step, instead of the first one.
     DuplicateReplaced,
-    /// A hop does not say that its chain may be under way twice.
+    /// A hop does not say that its chain is a possible duplicate.
     DuplicateDropped,
     /// A durable step that may have been done is done by another node.
     DurableElsewhere,
     /// The first way of a chain goes on where a later one has been.
     FirstWayNotFenced,
-    /// The node by which a chain entered is not named, to those who cannot dial its origin.
+    /// The entry node of a chain is not named to nodes that cannot dial its origin.
     EntryForgotten,
     /// A function that one node does not have is looked for at no other.
     OneSourceAsked,
@@ -136,21 +136,21 @@ bugs! {
     LateNotTold,
     /// A call that is answered many times goes on when the function that reads its replies has moved away or ended.
     SetOutlivesReader,
-    /// Who has a delegated right is not told that nobody waits for it.
+    /// The node that has a delegated right is not told that nobody waits for it.
     CancelMissesDelegate,
-    /// Whoever is told that a node has left a service finds the name at that node again.
+    /// A look-up made because a node has left a service finds the service at that node again.
     LeftNodeFound,
     /// A node goes on serving what it has moved to another.
     TwoOwners,
-    /// What one peer brings makes others' tombstones and fences forgotten.
+    /// Entries that one peer causes evict the tombstones and fences of others.
     StrangersEvict,
     /// A hop or call that is refused fences other ways of its chain.
     RefusedFences,
     /// One peer may take all the room that there is.
     PeerTakesAll,
-    /// A merge host keeps the ends of branches whatever they take.
+    /// A merge host keeps the ends of branches whatever their size.
     EndsUnweighed,
-    /// Each number that nodes of one address choose has a share of its own.
+    /// Each number that a node of one address chooses has a share of its own.
     NumbersHaveShares,
 }
 
@@ -174,9 +174,9 @@ bugs! {
 bugs! {
     /// A mistake that a node makes with segments.
     SegmentBug:
-    /// A request with the generation of a segment that had the number before is done.
+    /// A request is done although it has the generation of an earlier segment with the same number.
     StaleAccepted,
-    /// A write that waits for its turn is decided when it comes, and done after the segment was revoked.
+    /// A write that waits for its turn is checked only on arrival, and done although the segment was revoked meanwhile.
     RevokeOvertaken,
     /// A grant is not counted down.
     GrantTwice,

@@ -1,4 +1,4 @@
-//! What every part of a node stands on.
+//! What every part of a node uses.
 
 use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
 use catena_wire::{
@@ -21,9 +21,9 @@ use crate::{
 pub(crate) struct Ground {
     pub(crate) me: Arc<NodeRef>,
     pub(crate) policy: Policy,
-    /// Adds up with [`Time`] to microseconds since the Unix epoch: for profiles and logs only.
+    /// Added to a [`Time`], it gives microseconds since the Unix epoch: for profiles and logs only.
     pub(crate) epoch_us: u64,
-    /// When what is being dealt with happened.
+    /// The time of the event that is being handled.
     pub(crate) now: Time,
     pub(crate) clock: AwakeClock,
     pub(crate) out: Outbox,
@@ -36,9 +36,9 @@ pub(crate) struct Ground {
     pub(crate) over: Over,
     pub(crate) codes: Codes,
     pub(crate) parties: Parties,
-    /// Service functions under way, by the parties that brought them about.
+    /// Service functions under way, by the parties that caused them.
     pub(crate) running: Shares<Party>,
-    /// Bytes more that may be kept here.
+    /// How many more bytes may be kept here.
     pub(crate) room: usize,
 }
 
@@ -95,10 +95,10 @@ impl Ground {
         Exception::new(names::OVERLOADED, Fault::Node, message)
     }
 
-    /// Whether a party may have `more` of what it has `own` of and all have `all` of, where there is room for `max`. It takes no more than what is
-    /// left: so many may come, and there is room for the next. An eighth is this node's own, whoever comes.
+    /// Whether a party that has `own` of something may have `more`, where all parties together have `all` and there is room for `max`. A party may have no more
+    /// than it leaves free, so that the next party finds room. An eighth of `max` is reserved for this node itself.
     pub(crate) fn has_room(&self, by: Party, more: usize, own: usize, all: usize, max: usize) -> bool {
-        // As the last of them finds it.
+        // What comes before the last of them: the last one has to find room too.
         let before = more.saturating_sub(1);
         let left = |max: usize| max.saturating_sub(all.saturating_add(before));
         if by == Party::Own || bug!(self.policy, PeerTakesAll) {
@@ -157,12 +157,12 @@ impl Ground {
         Bringers { nodes: alloc::vec![node], party: self.party_of(node, Some(chain)) }
     }
 
-    /// Who brought a chain here: what is remembered of it takes of that one's share.
+    /// The party that brought a chain here, whose share pays for what is remembered of it.
     pub(crate) fn bringer_of(&self, chain: ChainId) -> Party {
         self.dedup.of_chain(chain).next().map_or(Party::Own, |(_, record)| record.party())
     }
 
-    /// Whether a step that is not remembered here is new, first sent so long ago by that node.
+    /// Checks that a step without a record here, which `from` first sent `age_us` ago, is new.
     ///
     /// # Errors
     /// `NodeLost`, unknown: it may have been done and forgotten.
@@ -178,7 +178,7 @@ impl Ground {
         Err(Exception::new(names::NODE_LOST, Fault::Network, message).outcome_unknown())
     }
 
-    /// Whether a step that is not remembered here may be done here.
+    /// Checks that a step without a record here may be done here.
     ///
     /// # Errors
     /// `NodeLost`, unknown: another way of its chain may have done it.
@@ -210,7 +210,7 @@ impl Ground {
         self.fences.give_up(self.clock.now(), by, chain, nodes, &self.policy);
     }
 
-    /// Says to each of these nodes that nobody waits for this chain or call any more.
+    /// Tells each of these nodes that nobody waits for this chain or call any more.
     pub(crate) fn tell_cancelled(&mut self, chain: ChainId, mut nodes: Vec<Arc<NodeRef>>) {
         nodes.sort_by_key(|node| node.id);
         nodes.dedup_by_key(|node| node.id);
@@ -227,20 +227,20 @@ impl Ground {
         }
     }
 
-    /// Has a service looked up that is not known here. One that this node itself is moving away is waited for: others may know nothing of it yet.
+    /// Looks up a service that is not known here. One that this node itself is moving away is waited for: others may know nothing of it yet.
     pub(crate) fn look_up(&mut self, service: &str, waiter: Waiter) {
         let moving = self.directory.moving_until(self.now, service);
         let lookups = &mut self.directory.lookups;
         match moving {
             Some(until) => {
                 let until = until.min(self.now.after(self.policy.moving_wait_us_max));
-                lookups.wait_for(service, self.me.id, waiter, until);
+                lookups.wait_for(&mut self.out, service, self.me.id, waiter, until);
             }
             None => lookups.look_up(&mut self.out, service, waiter, Vec::new()),
         }
     }
 
-    /// Goes after a service that is not at that node, as it says. Returns where it is if that is known by now; else the waiter is told.
+    /// Follows a service that is not at `from`, which says where it went. Returns its place if that is known now; otherwise the waiter is told later.
     pub(crate) fn follow(
         &mut self,
         service: &str,
@@ -258,7 +258,7 @@ impl Ground {
             }
             Whither::Moving(us) => {
                 let until = self.now.after(us.min(self.policy.moving_wait_us_max));
-                self.directory.lookups.wait_for(service, from, waiter, until);
+                self.directory.lookups.wait_for(&mut self.out, service, from, waiter, until);
             }
             Whither::There(_) | Whither::Unknown => {
                 if !bug!(self.policy, LeftNodeFound) {
@@ -270,7 +270,7 @@ impl Ground {
         None
     }
 
-    /// To the origin of a chain, or to who can pass it on.
+    /// Sends a message to the origin of a chain, or to the node that can pass it on.
     pub(crate) fn send_home(&mut self, header: &ChainHeader, message: Message, receipt: Receipt) {
         if header.origin.id == self.me.id {
             return self.out.tell(Event::Message(message));
@@ -279,12 +279,12 @@ impl Ground {
         self.out.send_encoded(header.origin.clone(), message.encode(), receipt, via);
     }
 
-    /// Who can pass a message on to an origin that cannot be dialled.
+    /// The node that can pass a message on to the origin, if that cannot be dialled.
     pub(crate) fn way_home(&self, header: &ChainHeader) -> Option<Arc<NodeRef>> {
         self.way_to(&header.origin, header.entry.as_deref())
     }
 
-    /// The node of the entry, if it takes that to reach this one.
+    /// The entry node, if `node` can be reached only through it.
     pub(crate) fn way_to(&self, node: &NodeRef, entry: Option<&NodeRef>) -> Option<Arc<NodeRef>> {
         entry.filter(|entry| node.address.is_none() && entry.id != self.me.id).cloned().map(Arc::new)
     }

@@ -10,7 +10,7 @@
 //! [`Node::next_timeout`] is reached. Every method may be called at any time, in any order, with anything that a peer sent.
 #![no_std]
 #![forbid(unsafe_code)]
-// An exception travels whole, and a call that fails is rare: a box would only cost the reader.
+// Exceptions are passed by value: calls seldom fail, and a box would only make the code harder to read.
 #![allow(clippy::result_large_err)]
 
 extern crate alloc;

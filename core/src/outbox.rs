@@ -8,16 +8,16 @@ use crate::{
     request::{Owner, ReplyTo, Request},
 };
 
-/// What one part of a node has to say to another. The node takes them in turn, so that no part calls another that called it.
+/// What one part of a node has to say to another. The node takes events in turn, so that no part calls back into its caller.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     /// A message from this node to itself.
     Message(Message),
-    /// A chain makes a call from where it is.
+    /// A chain makes a call without moving.
     Call(Request),
-    /// The call of this number has a place.
+    /// The instance that the call of this number goes to is known.
     Resolved(u64, Instance),
-    /// That call of a guest is asked of this node.
+    /// This call of a guest goes to the node given here.
     ServedBy(SessionId, u32, Arc<NodeRef>),
     /// A call that may be answered many times is about to run here: its right has to be held first.
     Take(Request),
@@ -25,7 +25,7 @@ pub(crate) enum Event {
     Handed { right: StepKey, at: Result<Arc<NodeRef>, Exception> },
     /// The function that was called with this right has ended; what it returned is one more reply.
     FunctionEnded { right: StepKey, result: Result<Option<Value>, Exception> },
-    /// A chain makes a call that is answered many times: by this number, and the guest's own for it.
+    /// A chain makes a call that is answered many times: `number` is the node's number for it, `set` the guest's.
     Ask { session: SessionId, set: u32, number: u128, request: Request },
     /// Replies to such a call have come.
     Replied(SessionId, u32, Vec<Value>),
@@ -39,9 +39,9 @@ pub(crate) enum Event {
     SubChain { request: Request, sub: SubChain },
     /// A chain's function has ended of its own accord: the calls that it started go on, and nobody awaits them.
     Unawaited(SessionId, ChainId),
-    /// Nobody waits for these calls any more.
+    /// Nobody waits for the calls of this owner any more.
     Abandoned(Owner),
-    /// Nobody waits for this chain any more, which was begun here.
+    /// Nobody waits any more for this chain, which was begun here.
     Unwanted(ChainId),
     /// A chain begun here is at that node.
     Seen(StepKey, Arc<NodeRef>),
@@ -75,22 +75,22 @@ impl Outbox {
         self.events.pop_front()
     }
 
-    /// For the shell to do.
+    /// Queues an action for the shell.
     pub(crate) fn ask(&mut self, action: Action) {
         self.actions.push_back(action);
     }
 
-    /// Before what waits: a guest that makes room goes ahead of those that need it.
+    /// Queues an action ahead of those that wait: a guest that makes room goes before those that need it.
     pub(crate) fn ask_first(&mut self, action: Action) {
         self.actions.push_front(action);
     }
 
-    /// For another part of this node.
+    /// Queues an event for another part of this node.
     pub(crate) fn tell(&mut self, event: Event) {
         self.events.push_back(event);
     }
 
-    /// By the link to that node, or by dialling it; what this node says to itself goes no further.
+    /// Sends a message to that node, by its link or by dialling it; one for this node itself becomes an event.
     pub(crate) fn send(&mut self, to: &Arc<NodeRef>, message: Message, receipt: Receipt, urgency: Urgency) {
         if to.id == self.me.id {
             return self.tell(Event::Message(message));
@@ -99,7 +99,7 @@ impl Outbox {
         self.actions.push_back(action);
     }
 
-    /// What was sent before, or what another may have to pass on.
+    /// Sends a message that is encoded already: one that was sent before, or that `via` may have to pass on.
     pub(crate) fn send_encoded(
         &mut self,
         to: Arc<NodeRef>,

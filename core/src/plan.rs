@@ -19,7 +19,7 @@ pub struct Plan {
     pub limits: StepLimits,
     /// Whether what its guests are told is recorded, and comes home with its end.
     pub record: bool,
-    /// The clock and randomness that its function has, where another chain is to be run again.
+    /// The clock and randomness of its function, if an earlier chain is to be run again.
     pub start: Option<Start>,
 }
 
@@ -28,7 +28,7 @@ pub struct Plan {
 pub struct Start {
     /// Milliseconds since the Unix epoch.
     pub started_at_ms: u64,
-    /// What its random numbers follow from.
+    /// The seed of its random numbers.
     pub seed: u64,
 }
 
@@ -39,7 +39,7 @@ impl Start {
 }
 
 impl Plan {
-    /// The ordinary way, within `budget`.
+    /// A plan with the default settings, and this budget.
     #[must_use]
     pub const fn new(budget: Budget) -> Self {
         let limits = StepLimits::UNCHANGED;

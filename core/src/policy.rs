@@ -5,7 +5,7 @@ use catena_wire::Budget;
 /// The node owner's bounds. A chain may only lower them (rpc-chains section 3.6).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Policy {
-    /// Chains at this node at one time; a hop beyond is refused as `Overloaded`. One peer's may be no more than the room that they leave.
+    /// Chains at this node at one time; a hop beyond is refused as `Overloaded`. One peer may have no more than it leaves free for others.
     pub activations_max: usize,
     /// Service functions running at one time; a call beyond is refused as `Overloaded`.
     pub services_running_max: usize,
@@ -21,21 +21,21 @@ pub struct Policy {
     pub step_records_max: usize,
     /// How long they are remembered, microseconds awake ("briefly", rpc-chains section 3.9).
     pub step_record_ttl_us: u64,
-    /// Bytes kept to answer steps once more.
+    /// Bytes of payloads kept to answer repeats of steps.
     pub step_payload_bytes_max: usize,
-    /// For how long chains that are over are gathered before nodes are told ([`catena_wire::Message::Over`]).
+    /// Microseconds for which chains that are over are gathered before nodes are told ([`catena_wire::Message::Over`]).
     pub over_gather_us: u64,
-    /// Bytes of chains here, of what is kept to answer their steps, and of answers on the way; a hop beyond is refused as `Overloaded`.
+    /// Bytes of chains here, of payloads that answer repeats of their steps, and of answers on the way; a hop beyond is refused as `Overloaded`.
     pub held_bytes_max: usize,
-    /// A link whose peer says nothing for so long is broken: nothing that waits in a socket is older.
+    /// A link whose peer says nothing for so many microseconds counts as broken: nothing that waits in a socket is older.
     pub link_silence_us_max: u64,
-    /// A chain shows a sign of life this often (rpc-chains section 3.9: 3 s).
+    /// A chain sends a heartbeat this often (rpc-chains section 3.9: 3 s).
     pub heartbeat_interval_us: u64,
     /// The origin gives a silent chain up after this (rpc-chains section 3.9: 6 s).
     pub heartbeat_timeout_us: u64,
     /// A chain whose origin cannot be reached for so long is dropped (rpc-chains section 3.10: a minute).
     pub orphan_timeout_us: u64,
-    /// What the travelling timer takes a network hop to last (rpc-chains section 3.9: 200 ms).
+    /// How long a hop over the network lasts for the heartbeat timer that travels with a chain (rpc-chains section 3.9: 200 ms).
     pub heartbeat_hop_us: u64,
     /// A hop neither accepted nor refused within this is sent again.
     pub accept_timeout_us: u64,
@@ -49,7 +49,7 @@ pub struct Policy {
     pub codes_sent_max: usize,
     /// Intermediate answers held back until the ones before them arrive; the sender keeps, and sends again, what finds no room.
     pub partials_held_max: usize,
-    /// Bytes of those of one chain.
+    /// Bytes of such answers of one chain.
     pub partials_held_bytes_max: usize,
     /// Ends and answers kept until their receivers have them.
     pub outgoing_max: usize,
@@ -59,19 +59,19 @@ pub struct Policy {
     pub console_lines_max: usize,
     /// Names of services resolved and kept.
     pub names_max: usize,
-    /// How long a name that nobody served is believed not to be served, microseconds.
+    /// How long a name that nobody served is assumed not to be served, microseconds.
     pub name_absent_ttl_us: u64,
     /// Services remembered that were served here, and where they are now.
     pub moved_max: usize,
     /// How long that is remembered, microseconds awake.
     pub moved_ttl_us: u64,
-    /// How often a hop or call follows a service that has moved before it is given up: nothing was done at any of them.
+    /// How often a hop or call follows a service that has moved before it is given up: nothing was done at any of the nodes.
     pub moves_followed_max: u8,
-    /// How long it waits for a node that is moving a service to say where it is, microseconds.
+    /// How long a hop or call waits for a node that is moving a service to say where it is, microseconds.
     pub moving_wait_us_max: u64,
     /// Whether chains that services of this node answer with join the chain that called (rpc-chains section 3.4).
     pub compose: bool,
-    /// Chains around a chain; one more is an exception. At most [`catena_wire::STACK_DEPTH_MAX`].
+    /// Enclosing chains on the stack of a chain; one more is an exception. At most [`catena_wire::STACK_DEPTH_MAX`].
     pub stack_depth_max: usize,
     /// Branches of one split.
     pub branches_max: u32,
@@ -80,30 +80,30 @@ pub struct Policy {
     pub runs_guests: bool,
     /// Whether chains may run here that call services of other nodes: this node is their chaining proxy.
     pub chaining_proxy: bool,
-    /// How often a silent chain is sent on its way again with the same id, before it is given up (rpc-chains section 3.9).
+    /// How often a silent chain is retransmitted with the same id, before it is given up (rpc-chains section 3.9).
     pub retransmissions_max: u8,
     /// Instances of a service tried for one hop, when nothing was done at those before.
     pub instances_tried_max: usize,
-    /// Chains remembered that were stopped, and as many that may be under way twice, for `step_record_ttl_us`.
+    /// Tombstones of stopped chains, and as many possible duplicates, that are remembered for `step_record_ttl_us`.
     pub stopped_chains_max: usize,
     /// Sub-chains whose intermediate answers are put in order here.
     pub listeners_max: usize,
     /// Sets that the function of one chain may have open at one time; one more is an exception.
     pub sets_per_chain_max: usize,
-    /// Bytes of replies to one function's call that have come here and are not read: beyond, they have to come again.
+    /// Bytes of replies to one function's call that have arrived here and are not read: replies beyond have to be sent again.
     pub set_unread_bytes_max: usize,
     /// Rights to reply that are here at one time; a call beyond is refused as `Overloaded`.
     pub rights_max: usize,
     /// Bytes of one reply.
     pub reply_bytes_max: usize,
-    /// Microseconds from one message with replies under a right to the next, while replies follow one another so quickly that each message would
-    /// only wait for the one before; 0 sends each reply by itself.
+    /// Microseconds from one message with replies under a right to the next, while replies follow so quickly that each message would only queue behind the one
+    /// before; 0 sends each reply by itself.
     pub reply_burst_us: u64,
-    /// Replies under one right that may be on their way to the caller's reader; whoever replies waits then.
+    /// Replies under one right that may be on their way to the caller's reader; beyond, those who reply have to wait (back-pressure).
     pub reply_window: u32,
     /// Their bytes.
     pub reply_window_bytes: u32,
-    /// Replies to one call that have come here and are not read: beyond, they have to come again.
+    /// Replies to one call that have arrived here and are not read: replies beyond have to be sent again.
     pub replies_unread_max: usize,
     /// Their bytes.
     pub replies_unread_bytes_max: usize,

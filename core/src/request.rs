@@ -14,21 +14,21 @@ pub(crate) enum ReplyTo {
     Suspended(SessionId),
     /// A guest that is here: its number for the call, and the step that it is.
     Guest { session: SessionId, call: u32, step: u32 },
-    /// Another node, by a plain call with its own number.
+    /// Another node, which made a plain call with its own number.
     Peer { to: Arc<NodeRef>, id: u64 },
-    /// Chains elsewhere, by a call whose result is remembered under this step.
+    /// Chains at other nodes, for a call whose result is remembered under this step.
     Step(StepKey),
     /// A user of this node.
     Api(CallId),
     /// Nobody: the chain's function ended without awaiting it.
     Nobody(ChainId),
-    /// This right goes over with the call; who delegates it, or made the call, waits to hear to whom.
+    /// Whoever made the call or delegates it: this right goes with the call, and they wait to hear which node has it.
     Delegator(StepKey),
     /// The caller of a call that is answered many times: under this right, which is here.
     Right(StepKey),
 }
 
-/// For whom a call is under way; when that is gone, so is the reason for the call.
+/// For whom a call is under way; when the owner is gone, the call is abandoned.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Owner {
     Session(SessionId),
@@ -36,7 +36,7 @@ pub(crate) enum Owner {
     Step(StepKey),
     Api(CallId),
     Chain(ChainId),
-    /// A right that is here; the root of a call of this node, too, until that has been taken.
+    /// A right that is here; also the root right of a call of this node, until it has been taken.
     Right(StepKey),
 }
 
@@ -61,29 +61,29 @@ impl ReplyTo {
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) reply_to: ReplyTo,
-    /// Who brought it about: it takes of that one's share.
+    /// The party that caused the call, whose share it counts for.
     pub(crate) by: Party,
     pub(crate) service: String,
     pub(crate) function: String,
     pub(crate) params: Value,
     pub(crate) budget: Budget,
-    /// When `budget` was right: waiting for a name costs time too.
+    /// The time as of which `budget` holds: waiting for a name costs time too.
     pub(crate) budget_at: Time,
-    /// The step of a chain that it is.
+    /// The step of a chain that this call is, if it is one.
     pub(crate) key: Option<StepKey>,
     /// On whose behalf.
     pub(crate) credentials: Option<Value>,
-    /// The chain that calls may be under way twice.
+    /// Set if the calling chain is a possible duplicate.
     pub(crate) duplicate: Option<Box<PossibleDuplicate>>,
-    /// The right to answer it, if it may be answered many times: whoever takes the call has it.
+    /// The right to answer it, if it may be answered many times; the node that takes the call gets it.
     pub(crate) right: Option<Box<Right>>,
     /// Hops that the caller lent and that this node's policy does not let it spend.
     pub(crate) hops_withheld: u32,
-    /// What the service function took, once it has ended here.
+    /// How long the service function ran, microseconds, once it has ended here.
     pub(crate) service_us: u64,
-    /// What that read of blobs, if anything.
+    /// What the service function read of blobs, if anything.
     pub(crate) blobs: Option<Box<BlobBytes>>,
-    /// What chains have logged that ran on their own to answer it.
+    /// Lines logged by chains that ran on their own to answer it.
     pub(crate) console: Vec<LogLine>,
 }
 
@@ -127,8 +127,8 @@ impl Request {
         self.budget_at.after(self.budget.time_left_us())
     }
 
-    /// What is left of its hops when it has come to this, and nobody said: a call that may have taken effect may have spent
-    /// them all, any other has spent none.
+    /// The hops that are left after this result, if the callee did not say. A call that may have taken effect may have spent them all, any other has spent
+    /// none.
     pub(crate) fn hops_after(&self, result: &Result<Value, Exception>) -> u32 {
         match result {
             Err(why) if why.unknown => 0,

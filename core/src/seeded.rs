@@ -1,7 +1,7 @@
-//! Whether a node makes a mistake on purpose: never, but in the tests of the tests.
+//! Seeded bugs: whether a node makes a mistake on purpose, which it does only in tests that check the tests.
 
-/// Whether the policy asks for this mistake: a `Bug`, if it does not say of which kind. Nothing remains of it in a build without the feature
-/// `seeded-bugs`.
+/// Whether the policy asks for this mistake, which is a `Bug` unless another kind is named. Without the feature `seeded-bugs` nothing of it remains in the
+/// build.
 #[cfg(feature = "seeded-bugs")]
 macro_rules! bug {
     ($policy:expr, $kind:ident::$bug:ident) => {

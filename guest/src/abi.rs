@@ -1,10 +1,10 @@
-//! The guest ABI's events, to and from bytes (`ABI.md`, "In" and "Out").
+//! The events of the guest ABI and their encoding (`ABI.md`, "In" and "Out").
 
 use bytes::Bytes;
 use catena_wire::{Exception, Value};
 use minicbor::{Decoder, Encoder};
 
-/// The deterministic sources that a function has.
+/// The only sources of time and randomness that a function has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
     /// The chain's start: the only clock there is. Milliseconds since the Unix epoch.
@@ -16,13 +16,13 @@ pub struct Start {
 /// A call that the function made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GuestCall {
-    /// The function's number for it, from 0, by which it is settled.
+    /// The function's number for the call, from 0, by which the call is settled.
     pub call: u32,
     /// Service called.
     pub service: String,
     /// Its function.
     pub function: String,
-    /// What it is called with.
+    /// The call's parameters.
     pub params: Value,
     /// Line of the call in the function's source, from 1; 0 where unknown.
     pub line: u32,
@@ -33,11 +33,11 @@ pub struct GuestCall {
 /// A split that the function asked for (rpc-chains section 3.10).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuestSplit {
-    /// The function's number for it, counted among its calls.
+    /// The function's number for the split, counted among its calls.
     pub call: u32,
     /// How many branches.
     pub count: u32,
-    /// The service at whose node they merge; `None`: where the function is.
+    /// The service at whose node the branches merge; `None`: where the function is.
     pub at: Option<String>,
     /// Line of the split in the function's source, from 1; 0 where unknown.
     pub line: u32,
@@ -45,16 +45,16 @@ pub struct GuestSplit {
     pub column: u32,
 }
 
-/// A wish for what has come of a set: a call that is answered many times, by the number of which it is known.
+/// A request for the next replies of a set, that is, of a call that is answered many times; the set has the number of that call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuestRead {
-    /// The function's number for it, counted among its calls.
+    /// The function's number for the request, counted among its calls.
     pub call: u32,
     /// The number of the call that is answered many times.
     pub set: u32,
 }
 
-/// What a guest said in one turn.
+/// The events that a guest emitted in one turn.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Outbox {
     pub(crate) calls: Vec<GuestCall>,
@@ -64,9 +64,9 @@ pub(crate) struct Outbox {
     /// Calls that are answered many times.
     pub(crate) asks: Vec<GuestCall>,
     pub(crate) reads: Vec<GuestRead>,
-    /// Sets of which nothing more is wanted.
+    /// Sets from which the function wants nothing more.
     pub(crate) leaves: Vec<u32>,
-    /// State to be handed to the call's next step (`next`).
+    /// State to be passed to the next step, which handles the call's result (`next`).
     pub(crate) state: Option<Bytes>,
     pub(crate) end: Option<GuestEnd>,
 }
@@ -80,7 +80,7 @@ pub(crate) enum GuestEnd {
     Loaded,
 }
 
-/// Why an outbox is not one.
+/// Why a guest's outbox is malformed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum OutboxError {
     #[error("its outbox is not what the guest ABI says: {0}")]
@@ -97,7 +97,7 @@ impl From<minicbor::decode::Error> for OutboxError {
 
 type EncodeResult = Result<(), minicbor::encode::Error<std::convert::Infallible>>;
 
-/// Encodes an event into `out`, cleared first.
+/// Encodes an event into `out`, which is cleared first.
 fn encode(out: &mut Vec<u8>, put: impl FnOnce(&mut Encoder<&mut Vec<u8>>) -> EncodeResult) {
     out.clear();
     // Writing to memory cannot fail.
@@ -126,12 +126,12 @@ pub(crate) fn put_resume(out: &mut Vec<u8>, call: u32, result: Result<&Value, &E
     });
 }
 
-/// For `catena_resume`: begin this branch of a split.
+/// For `catena_resume`: begins this branch of a split.
 pub(crate) fn put_branch(out: &mut Vec<u8>, call: u32, index: u16, output_bytes_max: u32) {
     encode(out, |e| e.array(4)?.u32(call)?.null()?.u16(index)?.u32(output_bytes_max)?.ok());
 }
 
-/// For `catena_step`. `state` is an encoded item, or `None` in the first step.
+/// For `catena_step`. `state` is an encoded item, or `None` at the first step.
 pub(crate) fn put_step(
     out: &mut Vec<u8>,
     state: Option<&[u8]>,
@@ -166,7 +166,7 @@ pub(crate) fn put_load(out: &mut Vec<u8>, name: &str, source: &str) {
     encode(out, |e| e.array(2)?.str(name)?.str(source)?.ok());
 }
 
-/// Reads what a guest said. `bytes` is copied once; values are parts of that copy.
+/// Decodes a guest's outbox. `bytes` is copied once; values are slices of that copy.
 pub(crate) fn read_outbox(bytes: &[u8], events_max: u32) -> Result<Outbox, OutboxError> {
     let bytes = Bytes::copy_from_slice(bytes);
     let mut d = Decoder::new(&bytes);
@@ -248,7 +248,7 @@ impl Outbox {
             return Err(OutboxError::Malformed("two next events".to_owned()));
         }
         self.calls.push(GuestCall {
-            // The session counts these.
+            // The session numbers these.
             call: 0,
             service: d.str()?.to_owned(),
             function: d.str()?.to_owned(),
@@ -272,7 +272,7 @@ fn call(d: &mut Decoder<'_>, bytes: &Bytes) -> Result<GuestCall, OutboxError> {
     })
 }
 
-/// The next item, as a part of `bytes`.
+/// The next item, as a slice of `bytes`.
 fn value(d: &mut Decoder<'_>, bytes: &Bytes) -> Result<Value, OutboxError> {
     let start = d.position();
     d.skip()?;

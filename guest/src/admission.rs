@@ -1,6 +1,6 @@
-//! Which WebAssembly modules are let in: those whose whole state lies where a continuation finds it (`ABI.md`, "Module shape").
+//! Which WebAssembly modules are admitted: those whose whole state is where a continuation finds it (`ABI.md`, "Module shape").
 //!
-//! Runs before compilation, so that a module that cannot travel costs nothing.
+//! Checked before compilation, so that a module that cannot travel costs nothing.
 
 use wasmparser::{
     ExternalKind, FuncType, FunctionBody, Operator, Parser, Payload, TypeRef, ValType, Validator, WasmFeatures,
@@ -8,16 +8,16 @@ use wasmparser::{
 
 use crate::continuation::WASM_PAGE_BYTES;
 
-/// Most functions in one module.
+/// The most functions in one module.
 pub(crate) const FUNCTIONS_MAX: usize = 50_000;
-/// Largest body of one function: what a compiler spends grows faster than the body.
+/// The largest body of one function: compilation cost grows faster than the body.
 pub(crate) const FUNCTION_BODY_BYTES_MAX: usize = 256 << 10;
-/// Most locals times blocks (loops and conditions too) of a function, added up over the module: what a compiler spends on following
-/// values grows as this does. The JavaScript engine, a large program in C, has 290,000; 500,000 take seconds.
+/// The product of locals and blocks (loops and conditions too) of each function, summed over the module, is at most this: the compiler's data-flow analysis
+/// grows with it. The JavaScript engine, a large program in C, has 290,000; 500,000 take seconds.
 const LOCALS_TIMES_BLOCKS_MAX: u64 = 1_000_000;
-/// Most elements of one table.
+/// The most elements of one table.
 pub(crate) const TABLE_ELEMENTS_MAX: u64 = 20_000;
-/// Most mutable globals: each travels.
+/// The most mutable globals: each is part of every continuation.
 pub(crate) const MUTABLE_GLOBALS_MAX: usize = 256;
 
 /// Why a module is refused.
@@ -56,7 +56,7 @@ pub enum Refusal {
         /// `shared`, `64-bit`, or of another page size.
         what: &'static str,
     },
-    /// It starts with more memory than a guest may have.
+    /// Its initial memory is larger than a guest may have.
     #[error("it starts with {bytes} bytes of memory, more than memory_bytes_max ({bytes_max})")]
     MemorySize {
         /// Initial size.
@@ -89,7 +89,7 @@ pub enum Refusal {
     /// Has a start function, which would run before the host can bound it.
     #[error("it has a start function; do such work in catena_start")]
     Start,
-    /// Beyond one of this module's limits.
+    /// Exceeds one of the limits of this module (`admission`).
     #[error("it has {found}, more than {limit} ({max})")]
     TooLarge {
         /// The limit's name, which says what it counts.
@@ -104,18 +104,18 @@ pub enum Refusal {
     ReservedName,
 }
 
-/// What a module lets the host call.
+/// What an admitted module exports to the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Admitted {
     /// `catena_step` instead of `catena_start` and `catena_resume`.
     pub(crate) explicit: bool,
     /// For each mutable global in order of index: whether it has 64 bits.
     pub(crate) globals_wide: Vec<bool>,
-    /// Exports under which the instrumented module shows them.
+    /// The names under which the instrumented module exports them.
     pub(crate) global_names: Vec<String>,
 }
 
-/// Which exports are asked for.
+/// Which exports are required.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
     /// A chain function.
@@ -127,7 +127,7 @@ pub(crate) enum Role {
 /// The features that a module may use: those of WebAssembly 2.0, and those of 3.0 whose state travels.
 const FEATURES: WasmFeatures = WasmFeatures::WASM2.union(WasmFeatures::EXTENDED_CONST).union(WasmFeatures::TAIL_CALL);
 
-/// Checks `module`, which is then safe to compile and to carry about.
+/// Checks `module`, which is then safe to compile and to carry between nodes.
 pub(crate) fn admit(module: &[u8], role: Role, memory_bytes_max: u64) -> Result<Admitted, Refusal> {
     let mut seen = Seen::default();
     for payload in Parser::new(0).parse_all(module) {
@@ -151,7 +151,7 @@ struct Seen<'m> {
     /// Type index of each function, imports included.
     functions: Vec<u32>,
     bodies: u32,
-    /// Of each function, added up.
+    /// The sum over all functions.
     locals_times_blocks: u64,
     imported_functions: u32,
     memories: Vec<wasmparser::MemoryType>,

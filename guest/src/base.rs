@@ -1,4 +1,4 @@
-//! The bytes that an untouched instance holds: those of the module, and what loading a function changed of them.
+//! The bytes of an untouched instance: those of the module, and what loading a function changed in them.
 
 use crate::{
     difference::{Expected, Page},
@@ -7,10 +7,10 @@ use crate::{
 };
 
 static ZEROS: Page = [0; PAGE_BYTES];
-/// In an index: a page that is not kept.
+/// In the index: a page that is not kept.
 const ABSENT: u32 = u32::MAX;
 
-/// Pages by number, kept only where they say something.
+/// Pages by number; only pages with content are kept.
 #[derive(Default)]
 struct Sparse {
     index: Vec<u32>,
@@ -39,7 +39,7 @@ impl Sparse {
     }
 }
 
-/// What a module's memory holds right after instantiation. Pages of zeros are not kept.
+/// A module's memory right after instantiation. Pages of zeros are not kept.
 pub(crate) struct Base(Sparse);
 
 impl Base {
@@ -65,8 +65,8 @@ impl Expected for Base {
     }
 }
 
-/// The pages of a base that loading changed, as they then were. Derived from what is kept, and there only while an instance of the
-/// image lives, so that comparing with it is as quick as comparing with the base.
+/// The whole pages of a base that loading changed, as they were after loading. Derived from what is kept, and present only while an instance of the image
+/// lives, so that comparing with them is as quick as comparing with the base.
 #[derive(Default)]
 pub(crate) struct Patched(Sparse);
 
@@ -80,7 +80,7 @@ impl Patched {
             if sparse.get(block.page()).is_none() {
                 sparse.insert(block.page(), *base.page(block.page()));
             }
-            // In order of address, so that it is the last.
+            // Blocks come in order of address, so the page that was added last is theirs.
             if let Some(page) = sparse.pages.last_mut() {
                 block.lay_in_page(page);
             }
@@ -89,7 +89,7 @@ impl Patched {
     }
 }
 
-/// What an instance of an image must hold when it is reset.
+/// The bytes that an instance of an image must hold after a reset.
 pub(crate) struct Reset<'a> {
     pub(crate) base: &'a Base,
     pub(crate) patched: &'a Patched,

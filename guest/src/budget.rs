@@ -1,20 +1,20 @@
-//! Memory that all guests of a node share.
+//! The memory budget that all guests of a node share.
 
 use std::{
     fmt::Debug,
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// An instance may hold so much without asking: what an engine needs for itself, most of which it never touches.
+/// What an instance may hold without taking it from the budget: what an engine needs for itself, most of which it never touches.
 pub(crate) const INSTANCE_FREE_BYTES: u64 = 2 << 20;
 
-/// What guests ask before their memory grows. A node with one budget for everything hands that in.
+/// Asked before the memory of a guest grows. A node with one budget for everything provides it here.
 pub trait MemoryBudget: Send + Sync + Debug {
-    /// Takes so many bytes, or none.
+    /// Takes this many bytes, or none. Returns whether it took them.
     fn take(&self, bytes: u64) -> bool;
     /// Gives back what was taken.
     fn give_back(&self, bytes: u64);
-    /// Its name and size, for whoever is refused.
+    /// The name and size of the limit, for error messages.
     fn limit(&self) -> (&str, u64);
 }
 
@@ -26,7 +26,7 @@ pub struct GuestsBudget {
 }
 
 impl GuestsBudget {
-    /// One of so many bytes.
+    /// A budget of this many bytes.
     #[must_use]
     pub const fn new(bytes_max: u64) -> Self {
         Self { bytes_max, taken_bytes: AtomicU64::new(0) }

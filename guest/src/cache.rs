@@ -1,4 +1,4 @@
-//! Loaded functions, bounded by count and by bytes; the longest unused go first.
+//! Loaded functions, bounded by count and by bytes; the least recently used go first.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -20,7 +20,7 @@ struct Entry {
     used: u64,
 }
 
-/// What the entry of an image costs: a hash table may be half empty.
+/// The size of an image's entry: a hash table may be half empty.
 pub(crate) const ENTRY_BYTES: usize = 2 * size_of::<(Hash, Entry)>();
 
 impl Images {
@@ -35,7 +35,7 @@ impl Images {
         Some(Arc::clone(&entry.image))
     }
 
-    /// Keeps an image, and returns those that had to go for it. The newest always stays.
+    /// Keeps an image, and returns those that were evicted for it. The newest always stays.
     #[must_use]
     pub(crate) fn insert(&mut self, image: Arc<Image>) -> Vec<Arc<Image>> {
         self.uses += 1;

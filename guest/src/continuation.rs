@@ -1,7 +1,7 @@
 //! The bytes of a continuation: the difference between a guest's memory and its image (`ABI.md`, "The continuation").
 //!
-//! Everything here is a pure function of byte slices. A continuation comes from a peer, so it is checked whole before a byte of
-//! it is used, and every way in which it can be wrong has a name.
+//! Everything here is a pure function of byte slices. A continuation comes from a peer, so it is checked completely before any byte of it is used, and every
+//! way in which it can be malformed has a name.
 
 use std::ops::Range;
 
@@ -14,10 +14,10 @@ pub const DIGEST_BYTES: usize = 8;
 /// WebAssembly's page: the unit of memory sizes.
 pub const WASM_PAGE_BYTES: u64 = 65_536;
 
-/// What a continuation must fit.
+/// The shape that a continuation must fit.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape<'a> {
-    /// Names the image.
+    /// Identifies the image.
     pub digest: [u8; DIGEST_BYTES],
     /// Size of the image's memory, in pages of 64 KiB: a continuation has at least as much.
     pub memory_pages: u32,

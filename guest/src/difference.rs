@@ -1,4 +1,4 @@
-//! Where two memories differ, as runs of bytes.
+//! The difference of two memories, as runs of bytes.
 
 use std::ops::Range;
 
@@ -7,10 +7,10 @@ use crate::{pages::PAGE_BYTES, scratch::Scratch};
 /// One page of memory.
 pub(crate) type Page = [u8; PAGE_BYTES];
 
-/// Equal bytes fewer than these between two runs travel too: a run of its own would cost two bytes and a copy.
+/// Fewer equal bytes than this between two runs are included in one run: a run of its own would cost two bytes and a copy.
 const GAP_BYTES: usize = 4;
 const WORD_BYTES: usize = 8;
-/// Compared at once; the loop over its words is what the compiler makes vector instructions of.
+/// Bytes compared at once; the compiler vectorises the loop over the words of a block.
 const BLOCK_BYTES: usize = 64;
 
 /// What the image holds at a page.
@@ -19,17 +19,16 @@ pub(crate) trait Expected {
     fn page(&self, page: u32) -> &Page;
 }
 
-/// What a comparison found.
+/// The result of a comparison.
 #[derive(Default)]
 pub(crate) struct Difference {
-    /// Bytes that differ and travel: sorted, disjoint, none across the end of a page.
+    /// The byte ranges to be sent: sorted, disjoint, none across the end of a page.
     pub(crate) runs: Vec<Range<u32>>,
     /// Total length of the runs.
     pub(crate) bytes: u64,
 }
 
-/// Compares `pages` of `memory`, scratch apart, with what the image holds there. `false`: the runs alone have more than `bytes_max`,
-/// and nothing further was looked at.
+/// Compares `pages` of `memory`, except scratch, with the image's bytes. `false`: the runs exceed `bytes_max` in total, and the comparison stopped there.
 pub(crate) fn compare(
     memory: &[u8],
     pages: &[u32],
@@ -60,7 +59,7 @@ pub(crate) fn compare(
     found.bytes <= bytes_max
 }
 
-/// Puts the image's bytes back where `pages` are scratch.
+/// Puts the image's bytes back in the scratch parts of `pages`.
 pub(crate) fn restore_scratch(memory: &mut [u8], pages: &[u32], expected: &impl Expected, scratch: &Scratch) {
     for &page in pages.iter().filter(|page| !scratch.spares(**page)) {
         let start = page as usize * PAGE_BYTES;
@@ -96,12 +95,12 @@ fn copy(to: &mut Page, from: &Page, range: Range<usize>) {
     }
 }
 
-/// Compares one part of a page, in whole blocks and then what is left at both ends.
+/// Compares a part of a page, in whole blocks and the remainders at both ends.
 fn compare_part(held: &Page, image: &Page, part: Range<usize>, page: u32, found: &mut Difference) {
     let mut runs = Runs { base: page * PAGE_BYTES as u32, open: None, found };
     let mut at = part.start;
     while at < part.end {
-        // Up to the next block's boundary, so that all but the ends are whole blocks.
+        // Up to the next block boundary, so that only the ends are less than whole blocks.
         let end = ((at / BLOCK_BYTES + 1) * BLOCK_BYTES).min(part.end);
         if let (Some(held), Some(image)) = (held.get(at..end), image.get(at..end)) {
             compare_block(held, image, at, &mut runs);
@@ -136,7 +135,7 @@ fn compare_block(held: &[u8], image: &[u8], at: usize, runs: &mut Runs<'_>) {
     }
 }
 
-/// Collects runs of one page, joining those with a small gap between.
+/// Collects the runs of one page, joining those with a small gap between them.
 struct Runs<'a> {
     base: u32,
     open: Option<(usize, usize)>,

@@ -1,4 +1,4 @@
-//! What went wrong, said to whoever has to change something.
+//! Errors, worded for whoever has to change something.
 
 use catena_wire::{Exception, Fault, Value, names};
 use minicbor::Encoder;
@@ -17,7 +17,7 @@ pub const GUEST_ABI: &str = "GuestAbiError";
 /// Name of the exception for a call on a session that has ended.
 pub const SESSION_OVER: &str = "SessionOver";
 
-/// Why there is no sandbox.
+/// Why a sandbox could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     /// wasmtime would not start with this configuration on this machine.
@@ -28,10 +28,10 @@ pub enum SandboxError {
     /// The directory for compiled modules cannot be used.
     #[error("the cache directory for compiled modules cannot be used: {0}")]
     CacheDir(String),
-    /// The machine refused the thread that counts time.
+    /// The system refused the thread that counts epochs.
     #[error("the thread that counts time did not start: {0}")]
     Ticker(std::io::Error),
-    /// The way asked for of finding changed pages does not work on this machine.
+    /// The requested way of finding changed pages does not work on this machine.
     #[error("this machine cannot find changed pages by {0:?}; leave page_finder unset")]
     PageFinder(crate::PageFinder),
     /// The JavaScript engine inside this build is not a guest.
@@ -42,7 +42,7 @@ pub enum SandboxError {
 /// What stopped a guest's step.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// A limit of the name.
+    /// The limit of this name was exceeded.
     Limit {
         limit: String,
         message: Option<String>,
@@ -51,11 +51,11 @@ pub(crate) enum Stop {
     },
     Trap {
         what: String,
-        /// What the guest said of it.
+        /// What the guest itself reported about it.
         last_words: Option<String>,
     },
     Abi(String),
-    /// It is the node that has no more memory for guests.
+    /// The node has no more memory for guests.
     Full {
         limit: String,
         max: u64,
@@ -71,7 +71,7 @@ impl Stop {
         Self::Abi(fault.to_string())
     }
 
-    /// What a failed call of the guest means.
+    /// Why a call into the guest failed.
     pub(crate) fn of_call(error: &wasmtime::Error) -> Self {
         if error.downcast_ref::<Overtime>().is_some() {
             return Self::limit("step_wall_ms_max");
@@ -103,7 +103,7 @@ impl Stop {
     }
 }
 
-/// The trap, and the guest's functions that were under way, innermost first.
+/// The trap, and the guest's call stack, innermost first.
 fn describe(trap: wasmtime::Trap, error: &wasmtime::Error) -> String {
     const FRAMES_MAX: usize = 8;
     let frames = error
@@ -185,7 +185,7 @@ pub(crate) fn session_over() -> Exception {
     )
 }
 
-/// What only a broken machine or build would cause.
+/// The exception for an error that only a broken machine or build could cause.
 pub(crate) fn node_fault(what: impl Display) -> Exception {
     Exception::new(names::BAD_CODE, Fault::Node, what.to_string())
 }

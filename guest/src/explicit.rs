@@ -1,4 +1,4 @@
-//! Explicit state: what a function hands over itself, instead of memory (rpc-chains, Figure 2; `ABI.md`, "Explicit state").
+//! Explicit state: what a function passes on itself, instead of its memory (rpc-chains, Figure 2; `ABI.md`, "Explicit state").
 
 use bytes::Bytes;
 use catena_wire::Value;
@@ -14,7 +14,7 @@ use crate::{
 /// Version of a continuation that carries explicit state.
 pub const VERSION_EXPLICIT: u8 = 2;
 
-/// Where a function with explicit state stands.
+/// The progress of a function with explicit state.
 pub(crate) struct Explicit {
     pub(crate) start: Start,
     /// Calls made so far.
@@ -29,12 +29,12 @@ impl Explicit {
         Self { start, calls: 0, state: None }
     }
 
-    /// The state that waits for this call.
+    /// The state that was stored for this call.
     pub(crate) fn awaited(&self, call: u32) -> Option<&[u8]> {
         self.state.as_deref().filter(|_| call.checked_add(1) == Some(self.calls))
     }
 
-    /// Numbers the call of a turn, and keeps the state that belongs to it.
+    /// Numbers a turn's call, and keeps the state that belongs to it.
     pub(crate) fn take_turn(&mut self, turn: &mut Turn, state: Option<Bytes>) -> Result<(), Stop> {
         if !(turn.asks.is_empty() && turn.reads.is_empty() && turn.leaves.is_empty()) {
             return Err(Stop::abi("a step with explicit state reads no replies"));
@@ -66,7 +66,7 @@ impl Explicit {
         Some(out.into())
     }
 
-    /// The reverse of [`Explicit::encode`], all of it checked.
+    /// The reverse of [`Explicit::encode`]; checks everything.
     pub(crate) fn decode(digest: [u8; DIGEST_BYTES], bytes: &[u8]) -> Result<Self, Refusal> {
         let mut rest = bytes;
         take_head(&mut rest, VERSION_EXPLICIT, digest)?;
@@ -81,7 +81,7 @@ impl Explicit {
     }
 }
 
-/// Decodes a continuation with explicit state, for tests and fuzzing: the state itself.
+/// Decodes a continuation with explicit state and returns that state, for tests and fuzzing.
 ///
 /// # Errors
 /// See [`Refusal`].

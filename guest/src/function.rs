@@ -1,4 +1,4 @@
-//! What a repository stores, and by which hash it is known.
+//! The encoding of functions in a repository, and the hash that identifies them.
 
 use bytes::Bytes;
 use catena_wire::{Hash, NAME_BYTES_MAX};
@@ -10,13 +10,13 @@ const VERSION: u8 = 1;
 /// Which kind of code a function is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FunctionKind {
-    /// An ES module, run by the JavaScript engine of a stated hash.
+    /// An ES module, run by the JavaScript engine with the stated hash.
     JavaScript,
     /// A WebAssembly module of the guest ABI (`guest/ABI.md`).
     Wasm,
 }
 
-/// A function as repositories and nodes exchange it. Its name is part of it: stack traces show it, so it lies in the image.
+/// A function as repositories and nodes exchange it. Its name is part of it, since stack traces show the name and so it is in the image.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Function {
     /// Kind of code.
@@ -40,7 +40,7 @@ pub enum FunctionError {
     Unknown {
         /// `version` or `kind`.
         what: &'static str,
-        /// What it says.
+        /// The version or kind found.
         found: u64,
     },
     /// The name is too long.
@@ -52,7 +52,7 @@ pub enum FunctionError {
 }
 
 impl Function {
-    /// As the CBOR array `[version, kind, engine hash or null, name, bytes]`.
+    /// Encodes it as the CBOR array `[version, kind, engine hash or null, name, bytes]`.
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let mut encoder = Encoder::new(Vec::with_capacity(self.bytes.len() + self.name.len() + 64));
@@ -114,7 +114,7 @@ impl Function {
         Ok(Self { kind, engine, name: name.to_owned(), bytes: Bytes::copy_from_slice(d.bytes()?) })
     }
 
-    /// What the function is known by: BLAKE3 of its encoding.
+    /// The hash that identifies the function: BLAKE3 of its encoding.
     #[must_use]
     pub fn hash(&self) -> Hash {
         hash_of(&self.encode())

@@ -1,4 +1,4 @@
-//! What the host keeps beside a guest: how long it has run, how much memory it asked for.
+//! What the host tracks about a guest: how long it has run, and how much memory it asked for.
 
 use std::{
     pin::pin,
@@ -16,7 +16,7 @@ use crate::{
     ticker::Ticker,
 };
 
-/// The time that one step has run: what it spent in finished polls, and in the one under way.
+/// The time for which one step has run: the time in finished polls, plus the one under way.
 pub(crate) struct Clock {
     origin: Instant,
     spent_ns: AtomicU64,
@@ -51,7 +51,7 @@ impl Clock {
         .await
     }
 
-    /// How long the step under way has run, asked from inside it.
+    /// How long the step under way has run; called from inside it.
     fn spent(&self) -> Duration {
         let entered = self.entered_ns.load(Ordering::Relaxed);
         let poll = self.now_ns().saturating_sub(entered);
@@ -59,7 +59,7 @@ impl Clock {
     }
 }
 
-/// A guest ran on for long after it was asked to stop.
+/// A guest ran on long after it was asked to stop.
 #[derive(Debug, thiserror::Error)]
 #[error("the step ran for longer than it may")]
 pub(crate) struct Overtime;
@@ -69,11 +69,11 @@ pub(crate) struct Host {
     pub(crate) clock: Arc<Clock>,
     step_max: Duration,
     memory_bytes_max: u64,
-    /// Epochs of this step after its time was over.
+    /// Epochs of this step since its time was over.
     pub(crate) late_epochs: u32,
-    /// The guest asked for more memory than it may have.
+    /// The guest asked for more memory than its own limit.
     pub(crate) memory_broken: bool,
-    /// It asked for more than all guests together may have.
+    /// The guest asked for more than is left for all guests of the node.
     pub(crate) node_full: bool,
     pub(crate) memory: Arc<dyn MemoryBudget>,
     taken_bytes: u64,
@@ -93,13 +93,13 @@ impl Host {
         }
     }
 
-    /// From now on, until it is said otherwise.
+    /// Sets the limits, until they are set again.
     pub(crate) const fn limit(&mut self, limits: &Limits) {
         self.step_max = Duration::from_millis(limits.step_wall_ms_max as u64);
         self.memory_bytes_max = limits.memory_bytes_max;
     }
 
-    /// Its time is over, whatever it has used of it: it has the epochs that are left to a guest which is to stop.
+    /// Ends the guest's time, whatever it has used: it still has the epochs that a guest gets in which to stop.
     pub(crate) const fn end_time(&mut self) {
         self.step_max = Duration::ZERO;
     }
@@ -109,8 +109,8 @@ impl Host {
         i32::from(self.clock.spent() >= self.step_max)
     }
 
-    /// Each epoch: stand aside, or stop by force. A guest whose time is over is left that many epochs to see it and to say where it
-    /// is: epochs in which it ran, since a busy machine may not have let it run at all in as many milliseconds.
+    /// Called at each epoch: yields, or stops the guest by force. A guest whose time is over has a number of epochs in which to see that and report where it
+    /// is. Only epochs in which it ran count, since on a busy machine it may not have run at all for as many milliseconds.
     pub(crate) fn epoch(mut store: StoreContextMut<'_, Self>) -> wasmtime::Result<UpdateDeadline> {
         let host = store.data_mut();
         host.clock.ticker.busy();
@@ -137,18 +137,18 @@ impl ResourceLimiter for Host {
             let more = desired.saturating_sub(INSTANCE_FREE_BYTES.max(current as u64));
             let granted = self.memory.take(more);
             self.taken_bytes += if granted { more } else { 0 };
-            // It may get by without: then what it does would depend on who else is there.
+            // The guest might cope with the refusal, but then its behaviour would depend on the other guests; so the step is stopped.
             self.node_full |= !granted;
             return Ok(granted);
         }
-        // The first time is refused; then there is room to say where it was.
+        // The first excess is refused; after that a reserve is granted, in which the guest can report where it was.
         let granted = self.memory_broken && desired <= self.memory_bytes_max + MEMORY_RESERVE_BYTES;
         self.memory_broken = true;
         Ok(granted)
     }
 
     fn table_growing(&mut self, current: usize, _desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
-        // Tables are made at instantiation and stay as they are.
+        // Tables are made at instantiation and never grow.
         Ok(current == 0)
     }
 }

@@ -1,4 +1,4 @@
-//! A function, loaded and not yet started: what every node that loads it holds byte for byte alike.
+//! A function, loaded and not yet started: the same bytes on every node that loads it.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -13,7 +13,7 @@ use crate::{
     prototype::Prototype,
 };
 
-/// A loaded function. Its instances begin from here, and its continuations are differences against it.
+/// A loaded function. Its instances start from this state, and its continuations are differences from it.
 pub struct Image {
     /// Unique in this process.
     pub(crate) id: u64,
@@ -21,7 +21,7 @@ pub struct Image {
     kind: FunctionKind,
     name: String,
     pub(crate) prototype: Arc<Prototype>,
-    /// What loading changed of the prototype's memory.
+    /// The changes that loading made to the prototype's memory.
     pub(crate) kept: Kept,
     /// The mutable globals' bits after loading.
     pub(crate) globals: Box<[u64]>,
@@ -31,7 +31,7 @@ pub struct Image {
     patched: Mutex<Weak<Patched>>,
 }
 
-/// What loading left in an instance.
+/// The result of loading in an instance.
 pub(crate) struct Loaded {
     pub(crate) kept: Kept,
     pub(crate) globals: Box<[u64]>,
@@ -39,7 +39,7 @@ pub(crate) struct Loaded {
 }
 
 impl Image {
-    /// `module` is the hash of the module that `prototype` was compiled from.
+    /// `module` is the hash of the module from which `prototype` was compiled.
     pub(crate) fn new(
         id: u64,
         code: Hash,
@@ -64,7 +64,7 @@ impl Image {
         }
     }
 
-    /// The hash that it was loaded by.
+    /// The hash by which it was loaded.
     #[must_use]
     pub const fn code(&self) -> Hash {
         self.code
@@ -82,24 +82,24 @@ impl Image {
         &self.name
     }
 
-    /// Whether the function hands its state over itself, so that no memory travels.
+    /// Whether the function passes on its state itself, so that no memory travels.
     #[must_use]
     pub fn is_explicit(&self) -> bool {
         self.prototype.compiled.admitted.explicit
     }
 
-    /// Names the image in continuations: the first bytes of BLAKE3 over the module and all that loading changed.
+    /// Identifies the image in continuations: the first bytes of BLAKE3 over the module and all that loading changed.
     #[must_use]
     pub const fn digest(&self) -> [u8; DIGEST_BYTES] {
         self.digest
     }
 
-    /// What keeping this costs, in bytes, with its entry in the cache and what is left of instances that are gone: for JavaScript
-    /// without the engine, which all share. What instances of it hold while there are any is theirs:
+    /// What keeping the image costs, in bytes, including its cache entry and what remains of instances that are gone. For JavaScript this is without the
+    /// engine, which all images share. Memory of living instances is not included:
     /// [`SandboxConfig::warm_instances_max`](crate::SandboxConfig::warm_instances_max) bounds it.
     #[must_use]
     pub fn len_bytes(&self) -> usize {
-        /// The counts beside what is shared.
+        /// The reference counts of a shared allocation.
         const SHARED_BYTES: usize = 2 * size_of::<usize>();
         let blocks = size_of::<Self>() + size_of::<Patched>() + 2 * SHARED_BYTES + ENTRY_BYTES;
         let own = blocks + self.name.len() + self.kept.bytes().len() + self.globals.len() * 8;
@@ -120,7 +120,7 @@ impl Image {
         }
     }
 
-    /// The pages that loading changed, whole: shared by all living instances.
+    /// The whole pages that loading changed, shared by all living instances.
     pub(crate) fn patched(&self) -> Arc<Patched> {
         let mut held = self.patched.lock().unwrap_or_else(PoisonError::into_inner);
         held.upgrade().unwrap_or_else(|| {
@@ -130,7 +130,7 @@ impl Image {
         })
     }
 
-    /// What an instance must hold when it is reset.
+    /// The bytes that an instance must hold after a reset.
     pub(crate) fn expected<'a>(&'a self, patched: &'a Patched) -> Reset<'a> {
         Reset { base: &self.prototype.base, patched }
     }

@@ -17,7 +17,7 @@ use crate::{
 
 type Entry = TypedFunc<(u32, u32), u64>;
 
-/// Which of the guest's functions takes an event.
+/// Which of the guest's functions receives an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum To {
     Start,
@@ -27,7 +27,7 @@ pub(crate) enum To {
 }
 
 impl To {
-    /// What the functions are called, in the order of the variants.
+    /// The names of the exported functions, in the order of the variants.
     pub(crate) const EXPORTS: [&str; 4] = ["catena_start", "catena_resume", "catena_step", "catena_load"];
 }
 
@@ -35,11 +35,11 @@ impl To {
 pub(crate) struct Instance {
     store: Store<Host>,
     memory: Memory,
-    /// Over whoever writes to the memory.
+    /// Tracks who writes to the memory.
     watch: Watch,
     globals: Vec<Global>,
     alloc: TypedFunc<u32, u32>,
-    /// By [`To`].
+    /// Indexed by [`To`].
     entries: [Option<Entry>; To::EXPORTS.len()],
     settle: Option<TypedFunc<(), ()>>,
     scratch: Option<TypedFunc<(), u32>>,
@@ -79,7 +79,7 @@ impl Instance {
         })
     }
 
-    /// Whoever runs in it next may use so much.
+    /// Sets the limits of whoever runs in it next.
     pub(crate) fn limit(&mut self, limits: &Limits) {
         self.store.data_mut().limit(limits);
     }
@@ -93,17 +93,17 @@ impl Instance {
         self.memory.data_mut(&mut self.store)
     }
 
-    /// For whoever writes to no other pages than those that [`find`](Self::find) found.
+    /// The memory, for a caller that writes only to pages that [`find`](Self::find) found.
     pub(crate) fn found_memory_mut(&mut self) -> &mut [u8] {
         self.memory.data_mut(&mut self.store)
     }
 
-    /// Makes `found`, which is what this found before, the pages that may differ from the image.
+    /// Updates `found`, the result of the last call, to the pages that may differ from the image.
     pub(crate) fn find(&mut self, pages: &Pages, found: &mut Vec<u32>) {
         pages.find(self.memory.data(&self.store), &mut self.watch, found);
     }
 
-    /// In pages of 64 KiB.
+    /// The size of the memory in pages of 64 KiB.
     pub(crate) fn memory_pages(&self) -> u32 {
         u32::try_from(self.memory.size(&self.store)).unwrap_or(u32::MAX)
     }
@@ -121,12 +121,12 @@ impl Instance {
     pub(crate) fn globals(&mut self) -> impl ExactSizeIterator<Item = u64> {
         let store = &mut self.store;
         self.globals.iter().map(move |global| match global.get(&mut *store) {
-            // The sign is of no concern to bits, and the upper half of a 32-bit value is zero.
+            // Signedness does not matter for bits, and the upper half of a 32-bit value is zero.
             Val::I32(value) => u64::from(value.cast_unsigned()),
             Val::F32(bits) => u64::from(bits),
             Val::I64(value) => value.cast_unsigned(),
             Val::F64(bits) => bits,
-            // Not admitted.
+            // Such globals are not admitted.
             _ => 0,
         })
     }
@@ -135,7 +135,7 @@ impl Instance {
     pub(crate) fn set_globals(&mut self, bits: impl Iterator<Item = u64>) -> wasmtime::Result<()> {
         for (global, bits) in self.globals.iter().zip(bits) {
             let held = global.get(&mut self.store);
-            // Narrow values were checked to be narrow.
+            // Narrow values were checked to fit.
             let value = match held {
                 Val::I32(_) => Val::I32((bits as u32).cast_signed()),
                 Val::F32(_) => Val::F32(bits as u32),
@@ -147,7 +147,7 @@ impl Instance {
         Ok(())
     }
 
-    /// Delivers `event` to an instance of `prototype`, and takes what the guest says in return.
+    /// Delivers `event` to an instance of `prototype`, and returns the guest's outbox.
     pub(crate) async fn deliver(
         &mut self,
         prototype: &Prototype,
@@ -157,7 +157,7 @@ impl Instance {
     ) -> Result<Outbox, Stop> {
         Runtime::rearm(&mut self.store);
         let clock = self.store.data().clock.clone();
-        // A step that is abandoned leaves a memory of which nothing is known.
+        // If the step is abandoned, nothing is known of the memory that it leaves.
         let mut watch = std::mem::take(&mut self.watch);
         let step = async {
             let result = self.exchange(prototype, to, event, limits).await;
@@ -169,7 +169,7 @@ impl Instance {
                 Ok(Outbox { end: Some(GuestEnd::Limit { limit, message, line, column }), .. }) => {
                     Err(Stop::Limit { limit, message: Some(message), line, column })
                 }
-                // It may have got by with less, or fallen over it: it asked for more than it may have either way.
+                // Whether the guest coped with less memory or failed because of it, it asked for more than it may have.
                 Ok(_) | Err(Stop::Trap { .. } | Stop::Abi(_)) if broken => {
                     Err(self.stop_at_place("memory_bytes_max").await)
                 }
@@ -189,28 +189,28 @@ impl Instance {
         watched
     }
 
-    /// What it means that it did not get memory that it may have.
+    /// The stop reason if the guest was refused memory that its own limit allows.
     pub(crate) fn full(&self) -> Option<Stop> {
         let host = self.store.data();
         let (limit, max) = host.memory.limit();
         host.node_full.then(|| Stop::Full { limit: limit.to_owned(), max })
     }
 
-    /// A limit that the guest did not tell of itself: it is asked where it is.
+    /// The guest broke a limit without reporting it: asks where it is.
     async fn stop_at_place(&mut self, limit: &str) -> Stop {
         let packed = self.ask_stopped(self.place.clone()).await.unwrap_or(0);
         Stop::Limit { limit: limit.to_owned(), message: None, line: (packed >> 32) as u32, column: packed as u32 }
     }
 
-    /// Asks a guest that was stopped in the middle of anything, so that it may no longer know what to say; its instance is dropped
-    /// in any case, which is why its limits need not be put back.
+    /// Asks a guest that was stopped at an arbitrary point, so it may not be able to answer. Its instance is dropped in any case, so its limits need not be
+    /// restored.
     async fn ask_stopped(&mut self, what: Option<TypedFunc<(), u64>>) -> Option<u64> {
         self.store.data_mut().end_time();
         Runtime::rearm(&mut self.store);
         what?.call_async(&mut self.store, ()).await.ok()
     }
 
-    /// One entry into the guest, unless there is more to say than its fixed places hold.
+    /// One event in, one outbox out; enters the guest once, unless either is larger than its fixed place.
     async fn exchange(&mut self, prototype: &Prototype, to: To, event: &[u8], limits: &Limits) -> Result<Outbox, Stop> {
         let entry = self.entries.get(to as usize).and_then(Option::as_ref);
         let entry = entry.ok_or_else(|| Stop::abi("it does not take this event"))?;
@@ -230,14 +230,14 @@ impl Instance {
             .map_err(|_| Stop::abi("catena_alloc returned a place outside the memory"))?;
         let packed = entry.call_async(&mut self.store, (place, length)).await.map_err(stopped)?;
         let outbox = self.outbox(packed, limits)?;
-        // What lies in scratch means nothing any more.
+        // The contents of scratch are not needed any more.
         if let Some(settle) = self.settle.as_ref().filter(|_| !fits || !prototype.scratch.covers(&range(packed))) {
             settle.call_async(&mut self.store, ()).await.map_err(stopped)?;
         }
         Ok(outbox)
     }
 
-    /// Reads the outbox at `(address << 32) | length`.
+    /// Reads the outbox at the address and length that `(address << 32) | length` packs.
     fn outbox(&self, packed: u64, limits: &Limits) -> Result<Outbox, Stop> {
         let Range { start, end } = range(packed);
         if end - start > limits.output_bytes_max.into() {
@@ -280,13 +280,13 @@ impl Instance {
     }
 }
 
-/// The addresses that `(address << 32) | length` means.
+/// The address range that `(address << 32) | length` packs.
 fn range(packed: u64) -> Range<u64> {
     let start = packed >> 32;
     start..start + u64::from(packed as u32)
 }
 
-/// An instance just made, whose exports are looked at.
+/// A new instance, whose exports are being looked up.
 struct Look<'s> {
     instance: wasmtime::Instance,
     store: &'s mut Store<Host>,
@@ -306,7 +306,7 @@ impl Look<'_> {
     }
 }
 
-/// Admission saw every export: this is for a fault of the host's own.
+/// Admission checked every export, so this can only be a bug of the host.
 fn missing() -> wasmtime::Error {
     wasmtime::Error::msg("an export that was admitted is missing")
 }

@@ -1,9 +1,9 @@
-//! What loading a function changed of its engine's memory, as it is kept while the function is cached: only the bytes that differ.
+//! What loading a function changed in its engine's memory, as kept while the function is cached: only the bytes that differ.
 //!
-//! A loaded function is small blocks of bytecode whose fields are mostly small numbers and pointers: of each eight bytes that
-//! changed, half are still zero. Runs of bytes, as continuations have them, pay two bytes for each gap and fill the short ones;
-//! masks pay one bit for each byte. Laid over the engine's own memory once for each new instance, so density counts for more here
-//! than speed. The encoding, for each block of 64 bytes that differs, in order of address:
+//! A loaded function consists of small blocks of bytecode whose fields are mostly small numbers and pointers: half of the bytes in a changed word of eight are
+//! still zero. Runs of bytes, as in continuations, cost two bytes for each gap and include short gaps; masks cost one bit for each byte. This is laid over the
+//! engine's memory only once for each new instance, so density matters more than speed. The encoding, for each block of 64 bytes that differs, in order of
+//! address:
 //!
 //! ```text
 //! gap since the block before, in blocks (LEB128) | mask of its words | per word: mask of its bytes | those bytes
@@ -20,7 +20,7 @@ const BLOCK_BYTES: usize = 64;
 const WORD_BYTES: usize = 8;
 const BLOCKS_PER_PAGE: usize = PAGE_BYTES / BLOCK_BYTES;
 
-/// Bytes by address, each different from those of the base.
+/// Bytes by address, each of which differs from the base.
 #[derive(Default)]
 pub(crate) struct Kept(Box<[u8]>);
 
@@ -29,12 +29,12 @@ pub(crate) struct Block<'k> {
     /// Number of the block in memory.
     number: usize,
     words: u8,
-    /// Per word: the mask of its bytes, and those bytes.
+    /// For each word, the mask of its bytes, and those bytes.
     content: &'k [u8],
 }
 
 impl Kept {
-    /// What differs from `base` in `pages`, which are sorted; `memory` holds the base's bytes wherever it is scratch.
+    /// The difference from `base` in `pages`, which are sorted; scratch in `memory` must already hold the base's bytes.
     pub(crate) fn new(memory: &[u8], pages: &[u32], base: &Base) -> Self {
         let mut out = Vec::with_capacity(pages.len() * 512);
         let mut next = 0;
@@ -63,14 +63,14 @@ impl Kept {
         &self.0
     }
 
-    /// Writes the bytes into `memory`, which holds the base's.
+    /// Writes the bytes into `memory`, which must hold the base's.
     pub(crate) fn lay(&self, memory: &mut [u8]) {
         for block in self.blocks() {
             block.lay(memory, block.number);
         }
     }
 
-    /// Takes the bytes out of `memory` again: puts the base's there.
+    /// Removes the bytes from `memory`: restores those of the base.
     pub(crate) fn clear(&self, memory: &mut [u8], base: &Base) {
         for block in self.blocks() {
             let expected = base.page(block.page()).as_chunks::<BLOCK_BYTES>().0.get(block.number % BLOCKS_PER_PAGE);
@@ -80,7 +80,7 @@ impl Kept {
         }
     }
 
-    /// In order of address.
+    /// The blocks, in order of address.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = Block<'_>> {
         let (mut rest, mut next) = (self.bytes(), 0);
         std::iter::from_fn(move || {
@@ -102,7 +102,7 @@ fn block_mut(memory: &mut [u8], number: usize) -> Option<&mut [u8; BLOCK_BYTES]>
 }
 
 fn put_block(out: &mut Vec<u8>, held: &[u8; BLOCK_BYTES], expected: &[u8; BLOCK_BYTES]) {
-    // The mask of words, and for each word its mask and its bytes; filled apart, because growing `out` byte by byte takes longer.
+    // The mask of words, and for each word its mask and its bytes. Built in a buffer, because growing `out` byte by byte is slower.
     let mut block = [0; 1 + BLOCK_BYTES / WORD_BYTES * (1 + WORD_BYTES)];
     let (mut words, mut len) = (0, 1);
     let mut push = |byte| {
@@ -127,7 +127,7 @@ fn put_block(out: &mut Vec<u8>, held: &[u8; BLOCK_BYTES], expected: &[u8; BLOCK_
 /// A bit for each byte in which two words differ.
 fn differing(held: [u8; WORD_BYTES], expected: [u8; WORD_BYTES]) -> u8 {
     let mut bits = u64::from_le_bytes(held) ^ u64::from_le_bytes(expected);
-    // Each byte's bits come together in its lowest one, and these in the highest byte of a product that carries nothing.
+    // Each byte's bits are combined in its lowest bit; the multiplication gathers these in the highest byte, without carries.
     bits |= bits >> 4;
     bits |= bits >> 2;
     bits |= bits >> 1;
@@ -136,9 +136,9 @@ fn differing(held: [u8; WORD_BYTES], expected: [u8; WORD_BYTES]) -> u8 {
 }
 
 impl Block<'_> {
-    /// The page that it lies in.
+    /// The number of the page that contains it.
     pub(crate) fn page(&self) -> u32 {
-        // A 32-bit memory has 2^20 of them.
+        // A 32-bit memory has 2^20 pages.
         u32::try_from(self.number / BLOCKS_PER_PAGE).unwrap_or(u32::MAX)
     }
 
@@ -159,7 +159,7 @@ impl Block<'_> {
                 return;
             };
             for (byte, value) in set_bits(mask).zip(rest) {
-                // Masked for the compiler, which does not know that it is below eight.
+                // The mask tells the compiler that the index is below eight.
                 if let Some(target) = target.get_mut(byte % WORD_BYTES) {
                     *target = *value;
                 }

@@ -1,9 +1,9 @@
-//! What a guest that trapped says of it: text from a memory that nothing can be expected of.
+//! What a trapped guest reports about the trap: text from a memory in an unknown state.
 
-/// Most bytes of it that are read. Those beyond are left out.
+/// The most bytes of it that are read; the rest is left out.
 pub(crate) const LAST_WORDS_BYTES_MAX: usize = 1 << 10;
 
-/// The text at `(address << 32) | length`. `None`: it lies outside the memory, or there is nothing to read in it.
+/// The text at `(address << 32) | length`. `None`: it lies outside the memory, or is empty.
 pub(crate) fn read(memory: &[u8], packed: u64) -> Option<String> {
     let (address, length) = ((packed >> 32) as usize, packed as u32 as usize);
     let bytes = memory.get(address..)?.get(..length.min(LAST_WORDS_BYTES_MAX))?;
@@ -12,7 +12,7 @@ pub(crate) fn read(memory: &[u8], packed: u64) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// On one line, and in the direction in which it is read.
+/// Keeps the text on one line and in its reading direction.
 fn printable(c: char) -> char {
     match c {
         '\u{2028}' | '\u{2029}' => ' ',

@@ -1,4 +1,4 @@
-//! LEB128: the integers of continuations.
+//! LEB128, the encoding of integers in continuations.
 
 /// Appends `value`.
 pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
@@ -10,7 +10,7 @@ pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Takes one integer off the front, in its shortest form only, so that one continuation has one encoding.
+/// Takes one integer from the front; accepts its shortest form only, so that each continuation has one encoding.
 #[inline]
 pub(crate) fn take(bytes: &mut &[u8]) -> Option<u64> {
     let (&first, rest) = bytes.split_first()?;

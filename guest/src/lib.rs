@@ -1,15 +1,15 @@
-//! The sandbox: load a function, resume it, take its difference, hold its limits.
+//! The sandbox: loads functions, resumes them, computes their differences and enforces their limits.
 //!
 //! A function runs as a WebAssembly guest (`guest/ABI.md`). When it awaits a call, the guest returns with an empty stack, and the
 //! difference between its memory and its *image* (engine and function, loaded, not yet started: the same bytes on every node) is
-//! the function's **continuation**, which goes on in any other sandbox that has the image.
+//! the function's **continuation**, from which it can resume in any other sandbox that has the image.
 //!
 //! ```text
 //! Sandbox::load ─▶ Image ─▶ Sandbox::begin ──▶ Session::start ─▶ Turn ─▶ Session::suspend ─▶ bytes
 //!                    └────▶ Sandbox::resume ─▶ Session::settle ─▶ Turn ─▶ ...
 //! ```
 //!
-//! This crate knows wasmtime and the engine. It knows no sockets, no chains and no nodes.
+//! This crate knows wasmtime and the engine, but no sockets, chains or nodes.
 
 #![allow(
     clippy::result_large_err,

@@ -1,4 +1,4 @@
-//! What a guest may use, and what a sandbox keeps.
+//! Limits of guests and sandboxes.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -6,14 +6,12 @@ use catena_wire::StepLimits;
 
 use crate::{GuestsBudget, MemoryBudget, PageFinder};
 
-/// Hard limits of one session. A guest that breaks one ends its own function with `LimitExceeded`, whose parameters name the
-/// limit, and nothing else.
+/// Hard limits of one session. A guest that exceeds one ends only its own function, with `LimitExceeded`, whose parameters name the limit.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Linear memory, the engine's own included. Default 64 MiB.
     pub memory_bytes_max: u64,
-    /// Time that one step (from an event to the guest's return) may run, not counting the time for which it stood aside for
-    /// others. Default 1,000 ms.
+    /// Time for which one step (from an event to the guest's return) may run, not counting the time for which it yielded to others. Default 1,000 ms.
     pub step_wall_ms_max: u32,
     /// All events of one step, encoded. Default 16 MiB.
     pub output_bytes_max: u32,
@@ -24,7 +22,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The lower of each: a chain may lower what it may use, and raise nothing (rpc-chains section 3.6).
+    /// The lower of both for each limit: a chain may lower what it may use, but not raise it (rpc-chains section 3.6).
     #[must_use]
     pub fn lowered_by(&self, by: &StepLimits) -> Self {
         Self {
@@ -49,21 +47,21 @@ impl Default for Limits {
     }
 }
 
-/// Native stack of a guest: the same on every node, so that a recursion ends at the same depth everywhere.
+/// Native stack of a guest: the same on every node, so that unbounded recursion ends at the same depth everywhere.
 pub const STACK_BYTES_MAX: usize = 1 << 20;
-/// A guest that ignores `catena.interrupted` is stopped by force after as many epochs of 1 ms beyond its step's time. Epochs are
-/// that short while a guest is busy; the first one of its step may take 10 ms.
+/// A guest that ignores `catena.interrupted` is stopped by force this many epochs after its step's time is over. An epoch is 1 ms while a guest is busy; the
+/// first one of its step may take 10 ms.
 pub const HARD_STOP_EPOCHS: u32 = 50;
-/// Memory granted once beyond `memory_bytes_max`, in which the engine says where the limit broke.
+/// Memory granted once beyond `memory_bytes_max`, so that the engine can report where the limit was exceeded.
 pub const MEMORY_RESERVE_BYTES: u64 = 1 << 20;
 
-/// What a sandbox keeps, and under which limits it runs guests.
+/// The limits of a sandbox's guests, and of what it keeps.
 #[derive(Clone, Debug)]
 pub struct SandboxConfig {
     /// Hard limits of each session.
     pub limits: Limits,
-    /// Where compiled modules are kept from one process to the next, the engine above all (wasmtime's own cache: only files
-    /// that this user wrote are safe there). `None`: nowhere, and each start compiles the engine. Default `None`.
+    /// Where compiled modules, above all the engine, are kept from one process to the next (wasmtime's own cache: only files that this user wrote are safe
+    /// there). `None`: nowhere, so that each start compiles the engine. Default `None`.
     pub cache_dir: Option<PathBuf>,
     /// Loaded functions kept. Default 1,024.
     pub images_max: usize,
@@ -72,11 +70,11 @@ pub struct SandboxConfig {
     pub images_bytes_max: u64,
     /// Instances kept ready between sessions: each holds the pages that it changed, about 150 KiB for JavaScript. Default 128.
     pub warm_instances_max: usize,
-    /// Instances in all: sessions and those kept ready. Default 1,024.
+    /// All instances, in sessions or kept ready. Default 1,024.
     pub instances_max: u32,
-    /// What the memory of all instances together may grow to, beyond 2 MiB of each. Default 512 MiB.
+    /// The budget for the memory of all instances, beyond 2 MiB for each. Default 512 MiB.
     pub memory: Arc<dyn MemoryBudget>,
-    /// One function's source or module. Default 4 MiB.
+    /// The size of one function's source or module. Default 4 MiB.
     pub function_bytes_max: usize,
     /// Functions being loaded or waiting for it; one more is refused with `Overloaded`. Default 256.
     pub loads_max: usize,
@@ -84,7 +82,7 @@ pub struct SandboxConfig {
     pub compiles_max: usize,
     /// How long a load waits for a module to be compiled. Default 10,000 ms.
     pub compile_wall_ms_max: u32,
-    /// How changed pages are found. `None`: by the best means that this machine has. Default `None`.
+    /// How changed pages are found. `None`: in the best way that this machine has. Default `None`.
     pub page_finder: Option<PageFinder>,
 }
 

@@ -1,4 +1,4 @@
-//! Functions on their way from bytes to images: each once, not too many at a time.
+//! Loads functions into images: each once, and not too many at a time.
 
 use std::{
     collections::HashMap,
@@ -20,7 +20,7 @@ use crate::{
     sandbox::{Inner, lock, untouched},
 };
 
-/// Bytes of an encoded function beside its source or module: its name, engine hash and the like.
+/// Bytes of an encoded function in addition to its source or module: its name, engine hash and the like.
 const ENVELOPE_BYTES_MAX: usize = 1_024;
 
 type Cell = Arc<OnceCell<Arc<Image>>>;
@@ -32,7 +32,7 @@ pub(crate) struct Loading {
     compiles: Arc<Semaphore>,
 }
 
-/// One who waits for a load. The last to go takes the entry away, so that an abandoned load leaves nothing behind.
+/// A task that waits for a load. The last of them removes the entry, so that an abandoned load leaves nothing behind.
 struct Waiting<'l> {
     loading: &'l Loading,
     code: Hash,
@@ -57,7 +57,7 @@ impl Loading {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let mut cells = lock(&self.loading.cells);
-        // The entry's own and this one's.
+        // Held by the entry and by this one.
         if Arc::strong_count(&self.cell) <= 2 {
             cells.remove(&self.code);
         }
@@ -167,8 +167,8 @@ impl Inner {
         Ok(Arc::new(Image::new(self.next_image_id(), code, FunctionKind::Wasm, &name, module, prototype, loaded)))
     }
 
-    /// Compiles on a thread where that may take its time. A compiler cannot be stopped: one that takes too long goes on alone and
-    /// holds its permit, so that hostile modules never have more threads than `compiles_max`.
+    /// Compiles on a blocking thread. A compiler cannot be stopped: one that takes too long goes on and keeps its permit, so that hostile modules never occupy
+    /// more threads than `compiles_max`.
     async fn compile(self: &Arc<Self>, function: Function) -> Result<Result<Compiled, prototype::Fault>, Exception> {
         let wall_ms_max = self.config.compile_wall_ms_max;
         let compile = async {

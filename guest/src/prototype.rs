@@ -1,4 +1,4 @@
-//! A compiled module and what an untouched instance of it holds.
+//! A compiled module, and the state of an untouched instance of it.
 
 use std::{ops::Range, sync::Arc};
 use wasmtime::{InstancePre, Module, ModuleExport};
@@ -13,11 +13,11 @@ use crate::{
     scratch::Scratch,
 };
 
-/// Where a module's exports are, so that no instance looks them up by name.
+/// The positions of a module's exports, so that no instance looks them up by name.
 pub(crate) struct Exports {
     pub(crate) memory: ModuleExport,
     pub(crate) alloc: ModuleExport,
-    /// By [`To`].
+    /// Indexed by [`To`].
     pub(crate) entries: [Option<ModuleExport>; To::EXPORTS.len()],
     pub(crate) inbox: Option<ModuleExport>,
     pub(crate) settle: Option<ModuleExport>,
@@ -27,7 +27,7 @@ pub(crate) struct Exports {
     pub(crate) globals: Vec<ModuleExport>,
 }
 
-/// A module that was compiled, and can be instantiated.
+/// A compiled module, ready to be instantiated.
 pub(crate) struct Compiled {
     pub(crate) pre: InstancePre<Host>,
     pub(crate) exports: Exports,
@@ -36,20 +36,20 @@ pub(crate) struct Compiled {
     code_bytes: usize,
 }
 
-/// A module whose untouched instance is known.
+/// A module with the state of its untouched instance.
 pub(crate) struct Prototype {
     pub(crate) compiled: Compiled,
     pub(crate) base: Base,
     /// The mutable globals' bits.
     pub(crate) globals: Box<[u64]>,
     pub(crate) scratch: Scratch,
-    /// Where events go that fit: within scratch. Empty if the guest has no such place.
+    /// Where events that fit are written: a range of scratch. Empty if the guest has no such place.
     pub(crate) inbox: Range<u64>,
     /// Initial size of the memory, in pages of 64 KiB.
     pub(crate) memory_pages: u32,
 }
 
-/// Why a module does not become a prototype.
+/// Why a module cannot be used.
 #[derive(Debug)]
 pub(crate) enum Fault {
     Refused(admission::Refusal),
@@ -59,7 +59,7 @@ pub(crate) enum Fault {
 }
 
 impl Compiled {
-    /// Checks and compiles `module`: takes long, and blocks.
+    /// Checks and compiles `module`. Takes long, and blocks.
     pub(crate) fn new(runtime: &Runtime, module: &[u8], role: Role) -> Result<Self, Fault> {
         let admitted = admission::admit(module, role, runtime.limits.memory_bytes_max).map_err(Fault::Refused)?;
         let compile = |error: wasmtime::Error| Fault::Compile(format!("{error:#}"));
@@ -88,7 +88,7 @@ fn exports(module: &Module, admitted: &Admitted) -> Option<Exports> {
 }
 
 impl Prototype {
-    /// Looks at an untouched instance, and asks it for its scratch and its inbox.
+    /// Examines an untouched instance, and asks it for its scratch and its inbox.
     pub(crate) async fn new(runtime: &Runtime, compiled: Compiled) -> Result<Arc<Self>, Fault> {
         let unusable = |error: wasmtime::Error| Fault::Instantiate(format!("{error:#}"));
         let mut instance = Instance::new(runtime, &compiled).map_err(unusable)?;
@@ -99,7 +99,7 @@ impl Prototype {
         Ok(Arc::new(Self { compiled, base, globals, scratch, inbox, memory_pages }))
     }
 
-    /// What keeping this costs.
+    /// What keeping this costs, in bytes.
     pub(crate) fn len_bytes(&self) -> usize {
         self.compiled.code_bytes + self.base.len_bytes()
     }

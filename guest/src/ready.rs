@@ -1,4 +1,4 @@
-//! An instance of an image: laid out, run, compared with the image, and put back to it.
+//! An instance of an image: prepared, run, compared with the image, and reset to it.
 
 use std::{
     ops::Range,
@@ -25,10 +25,10 @@ use crate::{
     runtime::Runtime,
 };
 
-/// Pages compared in one go, about a millisecond; then others get their turn. An instance that has changed more is not kept: it
+/// Pages compared in one go, which takes about a millisecond; then other tasks get their turn. An instance that has changed more pages is not kept, since it
 /// holds 4 MiB, and each reset would compare them all.
 const PAGES_AT_ONCE: usize = 1_024;
-/// What a run costs beside its bytes, at least.
+/// The minimum cost of a run in addition to its bytes.
 const RUN_BYTES: usize = 2;
 
 /// Counts instances, so that there are never more than the pool has room for.
@@ -68,12 +68,12 @@ pub(crate) struct Ready {
     pub(crate) image: Arc<Image>,
     instance: Instance,
     patched: Arc<Patched>,
-    /// That may differ from the image: as they were last found, from one use to the next.
+    /// Those that may differ from the image, as last found; kept from one use to the next.
     pages: Vec<u32>,
-    /// Kept from one use to the next, so that it grows once.
+    /// Kept from one use to the next, so that it grows only once.
     found: Difference,
     pub(crate) event: Vec<u8>,
-    // After the instance, so that its place in the pool is free before the seat is.
+    // Declared after the instance, so that the instance's place in the pool is free before the seat is.
     _seat: Seat,
 }
 
@@ -98,18 +98,18 @@ impl Ready {
         })
     }
 
-    /// Delivers what was encoded into `event`.
+    /// Delivers the event that was encoded into `event`.
     pub(crate) async fn deliver(&mut self, limits: &Limits, to: To) -> Result<Outbox, Stop> {
         self.instance.deliver(&self.image.prototype, to, &self.event, limits).await
     }
 
-    /// Whoever runs in it next may use so much. `false`: it holds more memory already.
+    /// Sets the limits of whoever runs in it next. `false`: it already holds more memory than that.
     pub(crate) fn limit(&mut self, limits: &Limits) -> bool {
         self.instance.limit(limits);
         u64::from(self.instance.memory_pages()) * WASM_PAGE_BYTES <= limits.memory_bytes_max
     }
 
-    /// Lays a continuation, checked against this image's shape, over the base state.
+    /// Lays a continuation, which was checked against this image's shape, over the base state.
     pub(crate) fn lay(&mut self, checked: &Checked<'_>) -> Result<(), Exception> {
         let failed = |error: wasmtime::Error| node_fault(format!("{error:#}"));
         if let Err(error) = self.instance.grow_to(checked.memory_pages) {
@@ -127,7 +127,7 @@ impl Ready {
         self.instance.find(&runtime.pages, &mut self.pages);
     }
 
-    /// Finds what differs from the image in a part of the pages found. `false`: more than `bytes_max` in all of them so far.
+    /// Finds what differs from the image in a part of the pages found. `false`: the differences in all parts so far exceed `bytes_max`.
     fn compare(&mut self, part: Range<usize>, bytes_max: u64) -> bool {
         compare(
             self.instance.memory(),
@@ -139,7 +139,7 @@ impl Ready {
         )
     }
 
-    /// The continuation. The instance is then to be [`reset`](Self::reset_compared) or dropped; after an error, dropped.
+    /// The continuation. Afterwards the instance must be [`reset`](Self::reset_compared) or dropped; after an error, dropped.
     pub(crate) async fn continuation(&mut self, runtime: &Runtime, limits: &Limits) -> Result<Bytes, Stop> {
         let bytes_max = limits.continuation_bytes_max as usize;
         let too_large = || Stop::limit("continuation_bytes_max");
@@ -167,8 +167,8 @@ impl Ready {
         Ok(out.into())
     }
 
-    /// Puts the image's bytes back where [`continuation`](Self::continuation) found others. `false`: it cannot be put back, or is
-    /// not worth it, and is to be dropped.
+    /// Restores the image's bytes where [`continuation`](Self::continuation) found others. `false`: that is impossible or not worth it, and the instance must
+    /// be dropped.
     pub(crate) fn reset_compared(&mut self) -> bool {
         if !self.is_worth_keeping() {
             return false;
@@ -179,19 +179,19 @@ impl Ready {
         self.instance.set_globals(self.image.globals.iter().copied()).is_ok()
     }
 
-    /// Puts the instance back to the image's base state, whatever ran in it. `false`: see [`reset_compared`](Self::reset_compared).
+    /// Resets the instance to the image's base state, whatever ran in it. `false`: see [`reset_compared`](Self::reset_compared).
     pub(crate) fn reset(&mut self, runtime: &Runtime) -> bool {
         self.find(runtime);
         self.is_worth_keeping() && self.compare(0..self.pages.len(), u64::MAX) && self.reset_compared()
     }
 
-    /// Whether it can be put back, at little cost for itself and for those who use it next.
+    /// Whether it can be reset, at little cost now and for later users.
     fn is_worth_keeping(&self) -> bool {
         // Memory never shrinks.
         self.pages.len() <= PAGES_AT_ONCE && self.instance.memory_pages() == self.image.memory_pages
     }
 
-    /// Makes this instance, which is in its image's base state, one of another function of the same engine.
+    /// Turns this instance, which must be in its image's base state, into one of another function of the same engine.
     pub(crate) fn convert(&mut self, image: &Arc<Image>) -> bool {
         let memory = self.instance.memory_mut();
         self.image.kept.clear(memory, &image.prototype.base);
@@ -200,7 +200,7 @@ impl Ready {
         self.instance.set_globals(image.globals.iter().copied()).is_ok()
     }
 
-    /// What loading a function left in this instance of an engine.
+    /// The changes that loading a function made in this instance of an engine.
     pub(crate) fn loaded(&mut self, runtime: &Runtime) -> Loaded {
         self.find(runtime);
         let Prototype { base, scratch, .. } = &*self.image.prototype;
@@ -212,7 +212,7 @@ impl Ready {
         }
     }
 
-    /// Makes this instance, in which `image` was just loaded and compared, one of `image`.
+    /// Turns this instance, in which `image` was just loaded and compared, into one of `image`.
     pub(crate) fn adopt(&mut self, image: &Arc<Image>) {
         self.patched = image.patched();
         self.image = Arc::clone(image);

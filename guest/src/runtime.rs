@@ -1,4 +1,4 @@
-//! wasmtime, set up so that the same function does the same on every node, and none can hold a thread or the memory.
+//! wasmtime, configured so that a function behaves the same on every node, and cannot monopolise a thread or the memory.
 
 use std::{path::Path, sync::Arc};
 use wasmtime::{
@@ -17,9 +17,9 @@ use crate::{
     ticker::Ticker,
 };
 
-/// The host's own frames on a guest's stack, beside the guest's.
+/// The host's own frames on a guest's stack, in addition to the guest's.
 const HOST_STACK_BYTES: usize = 256 << 10;
-/// What the runtime keeps for one instance besides its memory.
+/// What the runtime keeps for one instance in addition to its memory.
 const INSTANCE_BYTES_MAX: usize = 1 << 20;
 
 /// What all guests of a sandbox share.
@@ -64,7 +64,7 @@ impl Runtime {
         store
     }
 
-    /// Before each step.
+    /// To be called before each step.
     pub(crate) fn rearm(store: &mut Store<Host>) {
         store.data_mut().late_epochs = 0;
         let patience_epochs = store.data().clock.ticker.patience_epochs();
@@ -87,7 +87,7 @@ fn settings(config: &SandboxConfig) -> Result<Config, SandboxError> {
         .max_wasm_stack(STACK_BYTES_MAX)
         .async_stack_size(STACK_BYTES_MAX + HOST_STACK_BYTES)
         .cranelift_opt_level(OptLevel::Speed)
-        // A module that is slow to compile has one core: `compiles_max` counts them.
+        // A module that is slow to compile may use one core: `compiles_max` limits how many.
         .parallel_compilation(false)
         // A function must compute the same bits on every kind of machine.
         .cranelift_nan_canonicalization(true)
@@ -117,7 +117,7 @@ fn pool(config: &SandboxConfig) -> PoolingAllocationConfig {
 
 fn cache(directory: &Path) -> Result<Cache, SandboxError> {
     let unusable = |error: String| SandboxError::CacheDir(error);
-    // wasmtime takes absolute paths only.
+    // wasmtime accepts absolute paths only.
     let directory = std::path::absolute(directory).map_err(|error| unusable(error.to_string()))?;
     let mut cache = CacheConfig::new();
     cache.with_directory(directory);

@@ -1,4 +1,4 @@
-//! The sandbox: functions loaded once, instances kept ready, sessions begun and resumed.
+//! The sandbox: loads functions once, keeps instances ready, begins and resumes sessions.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -32,12 +32,12 @@ static ENGINE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/engine.wasm"));
 #[derive(Clone)]
 pub struct Sandbox(Arc<Inner>);
 
-/// Counts, for people and for tests. All are of this moment or since the sandbox was made.
+/// Counts for people and tests: either current, or since the sandbox was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SandboxStats {
     /// Functions kept loaded.
     pub images: usize,
-    /// What keeping them costs in bytes: see [`Image::len_bytes`].
+    /// What keeping them costs, in bytes: see [`Image::len_bytes`].
     pub images_bytes: u64,
     /// Instances kept ready.
     pub warm_instances: usize,
@@ -45,11 +45,11 @@ pub struct SandboxStats {
     pub instances: u32,
     /// Functions loaded.
     pub loads: u64,
-    /// Sessions that found an instance ready.
+    /// Sessions that found a ready instance of their function.
     pub warm_hits: u64,
-    /// Sessions that took over one of another function of the same engine.
+    /// Sessions that took over a ready instance of another function of the same engine.
     pub warm_converted: u64,
-    /// Sessions for which one was made.
+    /// Sessions for which an instance was made.
     pub warm_misses: u64,
     /// Sessions that broke a limit, trapped, or broke the ABI.
     pub guests_stopped: u64,
@@ -76,8 +76,7 @@ pub(crate) struct Inner {
 }
 
 impl Sandbox {
-    /// Starts the runtime and takes in the JavaScript engine: milliseconds if it was compiled before into
-    /// [`SandboxConfig::cache_dir`], else seconds.
+    /// Starts the runtime and loads the JavaScript engine: takes milliseconds if the compiled engine is in [`SandboxConfig::cache_dir`], else seconds.
     ///
     /// # Errors
     /// See [`SandboxError`].
@@ -124,7 +123,7 @@ impl Sandbox {
         }
     }
 
-    /// BLAKE3 of the JavaScript engine: functions bound to another are refused.
+    /// BLAKE3 of the JavaScript engine: functions bound to any other are refused.
     #[must_use]
     pub fn engine_hash(&self) -> Hash {
         self.0.engine.code()
@@ -136,13 +135,12 @@ impl Sandbox {
         lock(&self.0.images).get(code)
     }
 
-    /// Loads the function whose encoding ([`Function::encode`]) has the hash `code`. Many may ask at once for the same one: it is
-    /// loaded once. To be called in a tokio runtime with time enabled, since modules are compiled on a thread of their own.
+    /// Loads the function whose encoding ([`Function::encode`]) has the hash `code`. Concurrent calls for the same function load it once. Must be called in a
+    /// tokio runtime with time enabled, since modules are compiled on a blocking thread.
     ///
     /// # Errors
-    /// `BadCode`: the bytes are not those of the hash, are of no known kind or of another engine, or are a module that cannot
-    /// travel (the message says why). A `SyntaxError` with line and column, or whatever else the source threw. `LimitExceeded`,
-    /// `Overloaded`.
+    /// `BadCode`: the bytes do not match the hash, are of no known kind or of another engine, or are a module that cannot travel (the message says why). A
+    /// `SyntaxError` with line and column, or whatever else the source threw. `LimitExceeded`, `Overloaded`.
     pub async fn load(&self, code: Hash, encoded: &[u8]) -> Result<Arc<Image>, Exception> {
         if let Some(image) = self.loaded(code) {
             return Ok(image);
@@ -152,17 +150,17 @@ impl Sandbox {
 
     /// A session of the function, not yet started.
     ///
-    /// # Errors
+    /// `Overloaded`, if all instances that this sandbox may have are in use.
     /// `Overloaded`, if as many instances are in use as this sandbox may have.
     #[expect(clippy::unused_async, reason = "callers must not depend on its never waiting")]
     pub async fn begin(&self, image: &Arc<Image>) -> Result<Session, Exception> {
         Ok(Session::new(Arc::clone(&self.0), self.0.ready(image)?))
     }
 
-    /// A session that goes on from a continuation of this image.
+    /// A session that resumes from a continuation of this image.
     ///
     /// # Errors
-    /// `BadContinuation`, with the reason, and nothing was written; else as [`Sandbox::begin`].
+    /// `BadContinuation`, with the reason, if it is malformed: then nothing was written. Else as [`Sandbox::begin`].
     #[expect(clippy::unused_async, reason = "callers must not depend on its never waiting")]
     pub async fn resume(&self, image: &Arc<Image>, continuation: &[u8]) -> Result<Session, Exception> {
         let inner = &self.0;
@@ -182,7 +180,7 @@ impl Sandbox {
         Ok(Session::new(Arc::clone(inner), ready))
     }
 
-    /// What the sandbox holds and has done.
+    /// Current counts of this sandbox.
     #[must_use]
     pub fn stats(&self) -> SandboxStats {
         let inner = &self.0;
@@ -220,8 +218,8 @@ impl Inner {
             self.warm_hits.fetch_add(1, Ordering::Relaxed);
             return Ok(ready);
         }
-        // With as many kept as there may be, the longest unused would go anyway: laying another function over it takes a few
-        // microseconds, where a new instance begins with a page fault for each page that it changes.
+        // If no more may be kept, the least recently used would be evicted anyway. Laying another function over it takes a few microseconds, while a new
+        // instance begins with a page fault for each page that it changes.
         if let Some(mut ready) = take_other(&self.warm, image)
             && ready.convert(image)
         {
@@ -232,10 +230,10 @@ impl Inner {
         Ready::new(&self.runtime, image, self.seat()?).map(Box::new)
     }
 
-    /// Room for one more instance: without it the pool may have none.
+    /// Room for one more instance: without a seat, the pool may have none.
     pub(crate) fn seat(&self) -> Result<Seat, Exception> {
         let seat = self.seats.take().or_else(|| {
-            // The longest unused makes room. It is dropped before the seat is looked for again.
+            // Evicts the least recently used; it is dropped before a seat is tried again.
             drop(evict(&self.warm));
             self.seats.take()
         });
@@ -244,10 +242,10 @@ impl Inner {
 
     /// Keeps an instance that is in its image's base state.
     pub(crate) fn keep(&self, mut ready: Box<Ready>) {
-        // Whoever used it may have had less than whoever comes next.
+        // The last user may have had lower limits than the next.
         ready.limit(&self.runtime.limits);
         let one_too_many = lock(&self.warm).put(ready);
-        // Dropped when the lock is free again.
+        // Dropped after the lock is released.
         drop(one_too_many);
     }
 
@@ -269,7 +267,7 @@ impl Inner {
     }
 }
 
-// These give the lock back before the caller uses or drops what they return.
+// These release the lock before the caller uses or drops what they return.
 fn take_other(warm: &Mutex<Warm>, image: &Arc<Image>) -> Option<Box<Ready>> {
     lock(warm).take_other(image)
 }
@@ -282,17 +280,17 @@ fn forget(warm: &Mutex<Warm>, image: u64) -> Vec<(u64, Box<Ready>)> {
     lock(warm).forget(image)
 }
 
-/// What is behind these locks is whole between any two statements, so a panic elsewhere spoils nothing.
+/// The data behind these locks are consistent between any two statements, so a panic elsewhere does no harm.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The image of a module to which nothing was loaded.
+/// The image of a module into which nothing was loaded.
 pub(crate) fn untouched(prototype: &Prototype) -> Loaded {
     Loaded { kept: Kept::default(), globals: prototype.globals.clone(), memory_pages: prototype.memory_pages }
 }
 
-/// Runs what only stands aside for others, where there are none.
+/// Runs a future that only yields to others, in a place where there are none.
 fn finish<F: Future>(future: F) -> F::Output {
     let mut future = std::pin::pin!(future);
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());

@@ -1,10 +1,10 @@
-//! Scratch: the ranges of a guest's memory whose content means nothing between turns (`ABI.md`).
+//! Scratch: the ranges of a guest's memory whose contents need not survive between turns (`ABI.md`).
 
 use std::ops::Range;
 
 use crate::pages::{PAGE_BYTES, page_range};
 
-/// Most ranges that a guest may declare.
+/// The most ranges that a guest may declare.
 pub const SCRATCH_RANGES_MAX: usize = 256;
 
 /// Sorted, disjoint, non-empty ranges of addresses.
@@ -58,7 +58,7 @@ impl Scratch {
         Ok(Self(ranges))
     }
 
-    /// Reads the list that `catena_scratch` points at.
+    /// Reads the list at the address that `catena_scratch` returns.
     pub(crate) fn read(memory: &[u8], address: u32) -> Result<Self, ScratchError> {
         let unterminated = ScratchError::Unterminated { address };
         let list = memory.get(address as usize..).ok_or(unterminated)?;
@@ -92,7 +92,7 @@ impl Scratch {
         self.0.get(first..).unwrap_or_default()
     }
 
-    /// What of one page travels: the parts of it outside scratch, as offsets in the page, in order.
+    /// The parts of one page that travel: those outside scratch, as offsets in the page, in order.
     pub(crate) fn kept(&self, page: u32) -> impl Iterator<Item = Range<usize>> {
         let bytes = page_range(page);
         let mut at = bytes.start;
@@ -115,7 +115,7 @@ impl Scratch {
         })
     }
 
-    /// Whether nothing of this page is scratch.
+    /// Whether no part of this page is scratch.
     pub(crate) fn spares(&self, page: u32) -> bool {
         let bytes = page_range(page);
         self.from(bytes.start).first().is_none_or(|scratch| bytes.end <= scratch.start)

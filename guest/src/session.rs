@@ -1,4 +1,4 @@
-//! One function on its way: begun or resumed here, run from event to event, and suspended or ended.
+//! One function being run: begun or resumed here, run from event to event, then suspended or ended.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use crate::{
     sandbox::Inner,
 };
 
-/// What a function said in one turn. With no end and no call unsettled, it can never go on: its chain ends with `Stalled`, which
-/// the caller sees, who knows the calls.
+/// What a function emitted in one turn. Without an end and without unsettled calls it can never go on; its chain then ends with `Stalled`, which only the
+/// sandbox's caller can detect, since it keeps track of the calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Turn {
     /// Calls made in this turn, to be settled in any order.
@@ -28,13 +28,13 @@ pub struct Turn {
     pub logs: Vec<String>,
     /// Splits asked for in this turn.
     pub splits: Vec<GuestSplit>,
-    /// Calls that are answered many times; the number of each is that of its set, and is settled with the first of what has come of it.
+    /// Calls that are answered many times. Each one's number is that of its set, and it is settled with the first replies.
     pub asks: Vec<GuestCall>,
-    /// Wishes for what has come of such sets since.
+    /// Requests for further replies of such sets.
     pub reads: Vec<GuestRead>,
-    /// Sets of which nothing more is wanted; a read of one that is out is not settled.
+    /// Sets from which nothing more is wanted; a pending read of one is not settled.
     pub leaves: Vec<u32>,
-    /// The function's result or what it threw, once it has ended.
+    /// The function's result or exception, once it has ended.
     pub end: Option<Result<Value, Exception>>,
 }
 
@@ -42,20 +42,20 @@ pub struct Turn {
 enum Phase {
     /// Waits for an event.
     Idle,
-    /// Ended by itself: its instance can be put back.
+    /// Ended by itself: its instance can be reset.
     Ended,
-    /// Its continuation was taken: its instance can be put back by what was found then.
+    /// Its continuation was taken: its instance can be reset from the differences found then.
     Suspended,
-    /// In the middle of a step, or left there: its instance is good for nothing more.
+    /// In the middle of a step, or abandoned there: its instance can only be dropped.
     Broken,
 }
 
-/// A function that runs here. Dropping it at any point frees what it holds; a step that is abandoned half-way ends it.
+/// A function that runs here. Dropping it at any point frees what it holds; abandoning a step half-way ends it.
 pub struct Session {
     sandbox: Arc<Inner>,
     ready: Option<Box<Ready>>,
     phase: Phase,
-    /// For functions that hand their state over.
+    /// For functions with explicit state.
     explicit: Option<Explicit>,
     limits: Limits,
 }
@@ -66,10 +66,10 @@ impl Session {
         Self { sandbox, ready: Some(ready), phase: Phase::Idle, explicit: None, limits }
     }
 
-    /// Lowers what it may use at each step.
+    /// Lowers what the function may use at each step.
     ///
     /// # Errors
-    /// `LimitExceeded`: it uses more memory than that already.
+    /// `LimitExceeded`: it already uses more memory than that.
     pub fn lower(&mut self, by: &StepLimits) -> Result<(), Exception> {
         self.limits = self.limits.lowered_by(by);
         match self.ready.as_mut().is_none_or(|ready| ready.limit(&self.limits)) {
@@ -92,8 +92,7 @@ impl Session {
     /// Begins the function.
     ///
     /// # Errors
-    /// `LimitExceeded`, or the guest trapped or broke the ABI: the session is then over. [`SESSION_OVER`](crate::SESSION_OVER)
-    /// if it was so before.
+    /// `LimitExceeded`, or the guest trapped or broke the ABI: the session is then over. [`SESSION_OVER`](crate::SESSION_OVER) if it was over before.
     pub async fn start(&mut self, input: &Value, start: Start) -> Result<Turn, Exception> {
         let output_bytes_max = self.limits.output_bytes_max;
         let ready = self.ready.as_mut().ok_or_else(session_over)?;
@@ -107,7 +106,7 @@ impl Session {
         }
     }
 
-    /// Hands in the outcome of a call, by its number.
+    /// Settles a call, by its number, with its outcome.
     ///
     /// # Errors
     /// As [`Session::start`].
@@ -120,7 +119,7 @@ impl Session {
         };
         let state = explicit.awaited(call).ok_or_else(session_over)?;
         abi::put_step(&mut ready.event, Some(state), result, explicit.start, output_bytes_max);
-        // Each step begins from the image, wherever the one before was done.
+        // Each step begins from the image, wherever the last step was done.
         if self.phase == Phase::Idle && !ready.reset(&self.sandbox.runtime) {
             let event = std::mem::take(&mut ready.event);
             let image = Arc::clone(&ready.image);
@@ -133,10 +132,10 @@ impl Session {
         self.turn(To::Step).await
     }
 
-    /// Begins one branch of a split, by the split's number: the function goes on in that branch only (rpc-chains section 3.10).
+    /// Begins one branch of a split, by the split's number: this session continues as that branch only (rpc-chains section 3.10).
     ///
     /// # Errors
-    /// As [`Session::start`]; functions of explicit state cannot split.
+    /// As [`Session::start`]; functions with explicit state cannot split.
     pub async fn branch(&mut self, call: u32, index: u16) -> Result<Turn, Exception> {
         let output_bytes_max = self.limits.output_bytes_max;
         let ready = self.ready.as_mut().filter(|_| self.explicit.is_none()).ok_or_else(session_over)?;
@@ -172,7 +171,7 @@ impl Session {
                 None => None,
                 Some(GuestEnd::Done(value)) => Some(Ok(value)),
                 Some(GuestEnd::Threw(exception)) => Some(Err(*exception)),
-                // A limit was made an error before.
+                // A limit has been turned into an error before.
                 Some(GuestEnd::Limit { limit, .. }) => return Err(Stop::limit(&limit)),
                 Some(GuestEnd::Loaded) => return Err(Stop::abi("it loads when it should run")),
             },
@@ -187,11 +186,11 @@ impl Session {
         Ok(turn)
     }
 
-    /// Takes the continuation, with which the session is over. The instance is put back when the session is dropped, so that the
-    /// continuation can be on its way before. Ready at the first poll unless the function has changed much memory.
+    /// Takes the continuation, which ends the session. The instance is reset when the session is dropped, so that the continuation can be sent before. Ready at
+    /// the first poll unless the function has changed much memory.
     ///
     /// # Errors
-    /// `LimitExceeded` for a continuation that is too large; [`SESSION_OVER`](crate::SESSION_OVER) if there is none.
+    /// `LimitExceeded` if the continuation is too large; [`SESSION_OVER`](crate::SESSION_OVER) if there is none.
     pub async fn suspend(&mut self) -> Result<Bytes, Exception> {
         let phase = std::mem::replace(&mut self.phase, Phase::Broken);
         let ready = self.ready.as_mut().filter(|_| phase == Phase::Idle).ok_or_else(session_over)?;

@@ -1,4 +1,4 @@
-//! What can be seen only from inside: the memory of an instance, byte by byte.
+//! Tests of what is visible only from inside: the memory of an instance, byte by byte.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::{path::Path, sync::Arc, sync::LazyLock};
@@ -22,7 +22,7 @@ fn sandbox(page_finder: Option<PageFinder>) -> Sandbox {
     .expect("this machine has every means of finding pages")
 }
 
-/// One sandbox for each means of finding changed pages.
+/// One sandbox for each way of finding changed pages.
 static FINDERS: LazyLock<[Sandbox; 3]> = LazyLock::new(|| {
     [PageFinder::PagemapScan, PageFinder::PagemapRead, PageFinder::Everything].map(|finder| sandbox(Some(finder)))
 });
@@ -55,7 +55,7 @@ fn fresh(sandbox: &Sandbox, image: &Arc<Image>) -> Ready {
     Ready::new(&inner.runtime, image, crate::ready::Seats::new(1).take().unwrap()).unwrap()
 }
 
-/// All that makes up an instance's state.
+/// The complete state of an instance.
 fn state(ready: &mut Ready) -> (Vec<u8>, Vec<u64>) {
     let instance = ready.instance();
     (instance.memory().to_vec(), instance.globals().collect())
@@ -74,7 +74,7 @@ struct Write {
 }
 
 fn writes() -> impl Strategy<Value = Vec<Write>> {
-    // Some near what the module's data and scratch are about, the rest anywhere.
+    // Some near the module's data and scratch, the rest anywhere.
     let at = prop_oneof![0x2f00_usize..0x4100, 0x8ff0_usize..0x9030, 0_usize..8 << 16];
     let bytes =
         prop_oneof![proptest::collection::vec(any::<u8>(), 1..40), proptest::collection::vec(Just(0_u8), 1..9_000),];
@@ -157,7 +157,7 @@ proptest! {
             let mut memory = untouched.clone();
             match apply(&shape, bytes, &mut memory) {
                 Err(_) => prop_assert_eq!(&memory, &untouched, "refused, and written nevertheless"),
-                // A changed payload cannot be told from another state; it stays outside scratch, though.
+                // A changed payload cannot be distinguished from another valid state, but it stays outside scratch.
                 Ok(()) => for range in shape.scratch.ranges() {
                     let range = range.start as usize..range.end as usize;
                     prop_assert_eq!(&memory[range.clone()], &untouched[range]);
@@ -178,14 +178,14 @@ fn a_page_that_was_never_touched_is_not_looked_at() {
         let mut pages = Vec::new();
         ready.instance().find(&sandbox.inner().runtime.pages, &mut pages);
         assert!(pages.contains(&0x40) && pages.len() <= most, "{:?}: {pages:?}", sandbox.stats().page_finder);
-        // One more, whose first write comes after the others were found.
+        // Its first write comes after the other pages were found.
         ready.instance().memory_mut()[0x50000] = 1;
         ready.instance().find(&sandbox.inner().runtime.pages, &mut pages);
         assert!(pages.contains(&0x50) && pages.len() <= most + 1, "{:?}: {pages:?}", sandbox.stats().page_finder);
     }
 }
 
-/// Functions that keep secrets in every way they can, end in every way, and stand where they stand when the session is dropped.
+/// Functions that keep secrets in every way they can, and end in every way; some are still running when the session is dropped.
 const KEEPERS: [&str; 6] = [
     "export default async (secret) => { globalThis.kept = secret; return secret; };",
     "let kept = []; export default async (secret) => { for (let i = 0; i < 50; i++) kept.push(secret + i); throw new Error(secret); };",

@@ -1,4 +1,4 @@
-//! The clock that makes guests stand aside: one thread that counts wasmtime's epochs, no more often than the guests need it.
+//! The clock that makes guests yield: one thread that counts wasmtime's epochs, no more often than the guests need it.
 //!
 //! | of late | the thread |
 //! | --- | --- |
@@ -18,7 +18,7 @@ use wasmtime::EngineWeak;
 
 /// Length of an epoch while a guest is busy.
 const TICK: Duration = Duration::from_millis(1);
-/// Length of an epoch else: one for each tick would be a third of all context switches of a node that does nothing but hops.
+/// Length of an epoch otherwise: one for each tick would be a third of all context switches of a node that does nothing but hops.
 const WATCH: Duration = Duration::from_millis(10);
 /// Watches without a guest after which the thread is parked.
 const IDLE_WATCHES_MAX: u8 = 8;
@@ -32,7 +32,7 @@ enum Pace {
 }
 
 impl Pace {
-    /// After an epoch: whether a guest `ran` in it at all, and whether one was `busy`: ran on when the epoch before ended.
+    /// The pace after an epoch. `ran`: a guest ran in it at all; `busy`: a guest was still running at the end of the epoch before.
     const fn after(self, ran: bool, busy: bool) -> Self {
         match self {
             _ if busy => Self::Ticking,
@@ -53,7 +53,7 @@ pub(crate) struct Ticker {
 struct Shared {
     /// A guest ran in this epoch.
     ran: AtomicBool,
-    /// A guest ran on when an epoch ended.
+    /// A guest was still running when an epoch ended.
     busy: AtomicBool,
     ticking: AtomicBool,
     /// The thread is parked, or is about to be.
@@ -86,13 +86,12 @@ impl Ticker {
     pub(crate) fn busy(&self) {
         self.shared.busy.store(true, Ordering::SeqCst);
         if !self.shared.ticking.load(Ordering::SeqCst) {
-            // Not at the end of the watch, which has just begun.
+            // Starts ticking now, not at the end of the watch, which has just begun.
             self.thread.unpark();
         }
     }
 
-    /// Epochs after which a guest that begins now is to stand aside: the first may end at once, which is much too early only
-    /// while epochs are short.
+    /// After how many epochs a guest that begins now must yield. The first epoch may end at once, which would be much too early only while epochs are short.
     pub(crate) fn patience_epochs(&self) -> u64 {
         if self.shared.ticking.load(Ordering::Relaxed) { 2 } else { 1 }
     }
@@ -124,7 +123,7 @@ fn run(engine: &EngineWeak, shared: &Shared) {
 
 fn park(shared: &Shared) {
     shared.parked.store(true, Ordering::SeqCst);
-    // Whoever set `ran` before it could see `parked` is seen here.
+    // If `ran` was set before `parked` could be seen, it is seen here.
     if shared.ran.load(Ordering::SeqCst) || shared.stopped.load(Ordering::SeqCst) {
         shared.parked.store(false, Ordering::SeqCst);
     }

@@ -4,12 +4,12 @@ use std::{collections::HashMap, sync::Arc};
 
 use crate::{Image, ready::Ready};
 
-/// Instances by image; the longest unused of all go first.
+/// Instances by image; the least recently used of all go first.
 pub(crate) struct Warm {
     by_image: HashMap<u64, Vec<(u64, Box<Ready>)>>,
     count: usize,
     max: usize,
-    /// Counts instances put here: the smaller, the longer unused.
+    /// Counts instances put here: a smaller number is a longer time unused.
     uses: u64,
 }
 
@@ -22,32 +22,32 @@ impl Warm {
         self.count
     }
 
-    /// The instance of an image that was used last: its pages are the likeliest to be in the processor's cache.
+    /// The most recently used instance of an image: its pages are the most likely to be in the processor's cache.
     pub(crate) fn take(&mut self, image: u64) -> Option<Box<Ready>> {
         let ready = self.by_image.get_mut(&image)?.pop()?.1;
         self.count -= 1;
         Some(ready)
     }
 
-    /// Keeps an instance. Returns one to be dropped, if that is one too many.
+    /// Keeps an instance. Returns one to be dropped, if there are too many.
     #[must_use]
     pub(crate) fn put(&mut self, ready: Box<Ready>) -> Option<Box<Ready>> {
         self.uses += 1;
         self.count += 1;
         if self.by_image.len() > 2 * self.max {
-            // Images whose instances are all in use, or that are gone.
+            // Removes images whose instances are all in use or gone.
             self.by_image.retain(|_, kept| !kept.is_empty());
         }
         self.by_image.entry(ready.image.id).or_default().push((self.uses, ready));
         (self.count > self.max).then(|| self.evict()).flatten()
     }
 
-    /// Takes out the instance that was unused for the longest time.
+    /// Takes out the least recently used instance.
     pub(crate) fn evict(&mut self) -> Option<Box<Ready>> {
         self.take_oldest(|_| true)
     }
 
-    /// If no more may be kept: the longest unused instance that can become one of `image`.
+    /// If no more may be kept: the least recently used instance that can be converted to `image`.
     pub(crate) fn take_other(&mut self, image: &Image) -> Option<Box<Ready>> {
         if self.count < self.max {
             return None;

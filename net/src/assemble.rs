@@ -9,7 +9,7 @@ use crate::measure::LONG_BYTES_MIN;
 use crate::memory::{Lease, MemoryBudget, OverBudget};
 use crate::{Frame, FrameError, Incoming, Message};
 
-/// Smallest piece of memory for a growing part: one typical read.
+/// Smallest allocation for a part that grows: one typical read.
 const GROW_BYTES_MIN: usize = 64 * 1024;
 
 /// What a frame brought.
@@ -17,7 +17,7 @@ const GROW_BYTES_MIN: usize = 64 * 1024;
 pub enum Outcome {
     /// Nothing to tell yet.
     Nothing,
-    /// One thing to tell. A head and its tail may complete in one frame: then it comes as a whole message.
+    /// One thing to deliver. If a head and its tail are completed by one frame, they come as a whole message.
     Deliver(Incoming),
     /// Answer with a pong.
     Ping(u64),
@@ -25,7 +25,7 @@ pub enum Outcome {
     Pong(u64),
 }
 
-/// Why a frame was not taken.
+/// Why a frame was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotTaken {
     /// There is no memory for it now. Nothing has changed: offer the same frame again.
@@ -59,7 +59,7 @@ struct Partial {
     lease: Lease,
 }
 
-/// A byte string whose length was announced, and which has come in part.
+/// A byte string of announced length, of which some has come.
 #[derive(Debug)]
 struct Part {
     bytes: Vec<u8>,
@@ -73,8 +73,7 @@ impl Part {
         Self { bytes: Vec::new(), announced, missing: announced }
     }
 
-    /// The memory that it needs with so many bytes more: at most double what has really come, so that an announcement
-    /// alone costs nothing.
+    /// The capacity it needs for so many bytes more: at most double what has really come, so that an announcement alone costs nothing.
     fn capacity_with(&self, more: usize) -> usize {
         let (needed, capacity) = (self.bytes.len() + more, self.bytes.capacity());
         if needed <= capacity { capacity } else { needed.max(capacity * 2).max(GROW_BYTES_MIN).min(self.announced) }
@@ -98,7 +97,7 @@ impl Partial {
         if rest.len() > self.tail.missing {
             return Err(FrameError::Fragment { id, what: "brought more bytes than it announced" }.into());
         }
-        // Whoever was given the head keeps what it needs of it until the tail is here.
+        // A delivered head stays charged: its receiver keeps what it needs of it until the tail is here.
         let delivered = if self.head_delivered { self.head.announced } else { 0 };
         let capacity = delivered + self.head.capacity_with(head.len()) + self.tail.capacity_with(rest.len());
         if capacity as u64 > self.lease.bytes() {
@@ -116,7 +115,7 @@ impl Assembler {
         Self { limits, under_way: HashMap::new(), announced_bytes: 0, long_under_way: 0, memory }
     }
 
-    /// Whether a message has come in part.
+    /// Whether part of a message has come.
     pub fn is_mid_message(&self) -> bool {
         !self.under_way.is_empty()
     }
@@ -167,7 +166,7 @@ impl Assembler {
         Ok(self.complete(id))
     }
 
-    /// What of a message has come to its end.
+    /// What is now complete of a message.
     fn complete(&mut self, id: u64) -> Outcome {
         let Some(partial) = self.under_way.get_mut(&id) else { return Outcome::Nothing };
         if partial.head.missing > 0 || (partial.tail.missing > 0 && partial.head_delivered) {

@@ -1,43 +1,43 @@
-//! Small messages that many senders send one right behind the other: a system call and a segment for each would cost both ends more than the messages do. So after a
-//! few such the next one is left to the link's flusher, which lets those go first that are about to run, and writes all that has come by then. Whoever sends one
-//! message at a time, or two or three that belong together, never waits: to wake the flusher's thread can take longer than to write.
+//! Small messages that many senders send right after one another: a system call and a segment for each would cost both ends more than the messages do. So after
+//! a few of them the next is left to the link's flusher, which first lets the tasks run that are ready, and then writes all that has come. Whoever sends one
+//! message at a time, or two or three that belong together, never waits: waking the flusher's thread can take longer than writing.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// So soon after a write another one is part of the same row: less than a round trip takes on one host.
+/// A message so soon after a write belongs to the same row: a round trip takes longer, even on one host.
 const GAP_MAX: Duration = Duration::from_micros(10);
-/// With so many in a row there is a burst.
+/// So many messages in a row are a burst.
 const ROW_MIN: u8 = 3;
 /// How long a message may wait for others.
 const WAIT_MAX: Duration = Duration::from_micros(200);
-/// With so much queued there is enough for a write.
+/// So many queued bytes are enough for a write.
 const BYTES_MAX: u64 = 16 * 1024;
 
-/// Who writes what has been queued now.
+/// Who writes what has just been queued.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Writer {
-    /// Whoever has queued it.
+    /// The sender that queued it.
     Sender,
-    /// The flusher, which is to be woken.
+    /// The flusher, which has to be woken.
     Flusher,
-    /// The flusher, which has been woken for what is queued before it.
+    /// The flusher, which has been woken already for what was queued before.
     FlusherAwake,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Burst {
     wrote_at: Option<Instant>,
-    /// Messages queued right behind a write.
+    /// Messages in a row, each queued right after a write.
     row: u8,
     waits_since: Option<Instant>,
-    /// The flusher is still to let others go first.
+    /// Whether the flusher has yet to let others go first.
     to_yield: bool,
 }
 
 impl Burst {
-    /// With what has been queued now so many bytes are.
+    /// A message has been queued; with it so many bytes are.
     pub(crate) fn queued(&mut self, now: Instant, bytes: u64) -> Writer {
         let so_soon = |before: Instant, max| now.saturating_duration_since(before) < max;
         if let Some(since) = self.waits_since {
@@ -53,7 +53,7 @@ impl Burst {
         Writer::Flusher
     }
 
-    /// Whether the flusher is to let others go first: once in a burst.
+    /// Whether the flusher is to let others run first: once per burst.
     pub(crate) fn yields(&mut self) -> bool {
         std::mem::take(&mut self.to_yield)
     }
@@ -77,7 +77,7 @@ mod tests {
             assert_eq!(burst.queued(us(at), 100), Writer::Sender, "at {at} us");
             burst.written(us(at + 1));
         };
-        // One at a time, two and three that belong together.
+        // One message at a time, then two and three that belong together.
         for at in [0, 20, 22, 40, 42, 44, 60, 62, 64] {
             send(&mut burst, at);
         }

@@ -9,7 +9,7 @@ use crate::{MemoryBudget, NetError, Topology};
 
 /// The default budget, in bytes.
 const MEMORY_BYTES: u64 = 1 << 30;
-/// The least that a budget may be: everything else is in proportion.
+/// The smallest budget: everything else is in proportion to it.
 pub const MEMORY_BYTES_MIN: u64 = 128 << 20;
 
 /// How an endpoint behaves. [`EndpointConfig::default`] suits a node in a data centre.
@@ -21,21 +21,20 @@ pub struct EndpointConfig {
     pub transport: Arc<dyn Transport>,
     /// Delay and bandwidth per pair of sites, for development and demonstrations. Default `None`: links are as they are.
     pub topology: Option<Arc<Topology>>,
-    /// Whether shaped links are woken by a thread of their own, some tens of microseconds late, instead of by the runtime's timer, up to 2 ms
-    /// late. It lives in real time: tests in virtual time switch it off. Default `true`.
+    /// Whether a thread of their own wakes shaped links, some tens of microseconds late, instead of the runtime's timer, up to 2 ms late. The thread lives in
+    /// real time: tests in virtual time switch it off. Default `true`.
     pub sharp_shaping: bool,
-    /// What this node takes from each peer; told to the peer in the hello.
+    /// What this node accepts from each peer; the peer is told in the hello.
     pub limits: Limits,
-    /// The memory that links may take, and what they share it with. Default 1 GiB of their own.
+    /// The memory that links may take, possibly shared with other parts. Default 1 GiB of their own.
     pub memory: MemoryBudget,
-    /// What the links with one address may take of it for messages received in part and for queued output, in bytes.
-    /// Default three eighths of 1 GiB.
+    /// What the links with one address may take of this memory for messages received in part and for queued output, in bytes. Default three eighths of 1 GiB.
     pub address_bytes_max: u64,
-    /// How long a link waits for memory for what it receives, before it is closed. Default 10,000 ms.
+    /// How long a link may wait for memory for what it receives, before it is closed. Default 10,000 ms.
     pub memory_wait_ms_max: u64,
     /// Links at once, opened by either side, those still introducing themselves included. Default 1,024.
     pub links_max: usize,
-    /// How many of them peers may open; the others are for this node's own dials. Default 896.
+    /// How many of these links peers may open; the rest are for this node's own dials. Default 896.
     pub links_accepted_max: usize,
     /// How many of those may come from one address (for IPv6: one /64). Default 256.
     pub links_per_address_max: usize,
@@ -45,26 +44,26 @@ pub struct EndpointConfig {
     pub medium_queue_bytes_max: u32,
     /// Queued to send per link in the large lane, in bytes. A message larger than this goes alone. Default 128 MiB.
     pub large_queue_bytes_max: u32,
-    /// Queued beyond the lanes' bounds by [`crate::Link::post`], in bytes: with more, the peer's own bytes are read slowly
-    /// until it has read enough of them. Default 64 MiB.
+    /// Queued beyond the lanes' bounds by [`crate::Link::post`], in bytes: if more are, the peer's own bytes are read slowly until it has read enough of them.
+    /// Default 64 MiB.
     pub overflow_bytes_max: u64,
-    /// A message that has come in part, and a queue that is not empty, must go on at least this fast, in bytes per second, else the link is
-    /// closed. Taken over [`EndpointConfig::silence_ms_max`]. Default 4,096.
+    /// A message that has come in part, and a queue that is not empty, must advance at least this fast, in bytes per second, or the link is closed. Measured
+    /// over [`EndpointConfig::silence_ms_max`]. Default 4,096.
     pub progress_bytes_per_s_min: u64,
-    /// How long a link that somebody else claims too may be silent before it gives way. Default 3,000 ms.
+    /// How long a link to a node may be silent before it gives way to another that claims the same node. Default 3,000 ms.
     pub takeover_ms: u64,
     /// How long a dial may take. Default 5,000 ms.
     pub connect_timeout_ms: u64,
     /// How long a peer may take to say hello. Default 10,000 ms.
     pub hello_timeout_ms: u64,
-    /// Longest hello taken from a peer, in bytes. Default 64 KiB, and 1 KiB more for what `net` adds.
+    /// Longest hello accepted from a peer, in bytes. Default 64 KiB, and 1 KiB more for what `net` adds.
     pub hello_bytes_max: u32,
-    /// How often each link is measured and, when silent, tested. Default 5,000 ms.
+    /// How often each link is measured and, if it is silent, tested. Default 5,000 ms.
     pub ping_interval_ms: u64,
-    /// This many pings in a row without any byte in return: the link is lost. Default 3.
+    /// After so many pings in a row without any byte in return the link is lost. Default 3.
     pub pings_missed_max: u32,
-    /// How long a lazy message may wait for company. Default 5 ms: until an acceptance has come, the loss of the node that sent it leaves unsure whether it
-    /// had taken the hop.
+    /// How long a lazy message may wait for others. Default 5 ms: until an acceptance has arrived, losing the node that sent it leaves unknown whether that
+    /// node had taken the hop over.
     pub lazy_ms_max: u64,
 }
 
@@ -98,7 +97,7 @@ impl Default for EndpointConfig {
     }
 }
 
-/// What one side takes from the other. Each side tells the other in its hello, and a correct sender keeps to it.
+/// What one side accepts from the other. Each side says so in its hello, and a correct sender keeps to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Longest frame payload, in bytes. Default 16 KiB: at 1 MB/s a small message waits at most 16 ms for it.
@@ -123,8 +122,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The least that every node takes. A dialler keeps to this until the peer's hello has come, so that its first
-    /// messages need not wait for it.
+    /// The least that every node accepts. A dialler keeps to this until the peer's hello has come, so that its first messages need not wait for it.
     pub const FLOOR: Self = Self {
         frame_bytes_max: INLINE_BYTES_MAX as u32,
         message_bytes_max: MEDIUM_BYTES_MAX as u64,
@@ -132,7 +130,7 @@ impl Limits {
         receive_bytes_max: 5 * MEDIUM_BYTES_MAX as u64,
     };
 
-    /// The largest frame payload that the header can say: 24 bits.
+    /// The largest frame payload that a header can express: 24 bits.
     pub(crate) const FRAME_BYTES_CEILING: u32 = (1 << 24) - 1;
 
     /// Names the first field that is out of range.
@@ -147,7 +145,7 @@ impl Limits {
         if self.fragmented_messages_max < Self::FLOOR.fragmented_messages_max || self.fragmented_messages_max > 1024 {
             return Err("fragmented_messages_max must lie between 4 and 1,024");
         }
-        // Else a large message could never start beside the places kept free for medium ones.
+        // Otherwise a large message could never start, given the room kept free for medium ones.
         if self.receive_bytes_max < self.message_bytes_max.saturating_add(reserve) {
             return Err("receive_bytes_max must be at least message_bytes_max + fragmented_messages_max MiB");
         }
@@ -156,7 +154,7 @@ impl Limits {
 }
 
 impl EndpointConfig {
-    /// The defaults for links that share this memory: with less than 1 GiB they take shorter messages.
+    /// The defaults for links that share this memory: with less than 1 GiB, messages have to be shorter.
     pub fn within(memory: MemoryBudget) -> Self {
         let mut config = Self::default();
         let message_bytes_max = (memory.bytes_max() / 8).min(config.limits.message_bytes_max);
@@ -165,8 +163,8 @@ impl EndpointConfig {
         Self { address_bytes_max: memory.bytes_max() / 8 * 3, memory, ..config }
     }
 
-    /// The longest that nothing may come over a link: then its peer is taken for lost. It bounds the age of what is read from a socket, too: a
-    /// node that was itself stopped for longer reads no more of what waits there, and closes the link.
+    /// How long a link may be silent before its peer is taken for lost. This also bounds the age of what is read from a socket: a node that was itself stopped
+    /// for longer reads no more of what waits there, and closes the link.
     pub fn silence_ms_max(&self) -> u64 {
         self.ping_interval_ms.saturating_mul(u64::from(self.pings_missed_max) + 1)
     }

@@ -1,7 +1,6 @@
 //! From the outbox, through the shape if there is one, into the byte stream.
 //!
-//! Lives under the link's lock. Whoever sends pumps it inline; when the stream takes no more, or time must pass, the
-//! flusher task goes on.
+//! Lives under the link's lock. Whoever sends pumps it inline; when the stream accepts no more, or time has to pass, the flusher task continues.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -20,26 +19,26 @@ use crate::memory::{Lease, OverBudget};
 use crate::outbox::{OutFrame, Outbox, Ticket};
 use crate::pipe::Pipe;
 
-/// Bulk bytes offered to the stream in one write. What the stream does not take stays behind later small messages.
+/// Bulk bytes offered to the stream in one write. What the stream does not accept stays behind later small messages.
 const BATCH_BYTES_MAX: usize = 64 * 1024;
 /// Pieces in one vectored write.
 const PIECES_MAX: usize = 64;
-/// Up to this much is copied into one piece: cheaper than a vectored write.
+/// Up to so many bytes are copied into one piece: cheaper than a vectored write.
 const COPY_BYTES_MAX: usize = 4 * 1024;
 /// Small frames prepared at once: with three pieces each they fill one write.
 const SMALL_FRAMES_MAX: usize = 21;
 
-/// What each link is charged from the start: its buffers, and so much of its queue.
+/// What each link is charged from the start: for its buffers, and for a part of its queue.
 pub(crate) const STANDING_BYTES: u64 = 128 * 1024;
-/// Queued bytes that this covers.
+/// How many queued bytes that charge covers.
 const QUEUED_FREE_BYTES: u64 = 64 * 1024;
-/// What is queued beyond is charged in pieces of this size, so that few messages touch what all links share.
+/// Queued bytes beyond that are charged in units of this size, so that few messages touch the account that all links share.
 const CHARGED_BYTES: u64 = 256 * 1024;
 
 /// The writing half of a byte stream.
 pub(crate) type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// How far a pump came.
+/// How far a pump got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pumped {
     /// Nothing is left that may go now.
@@ -52,7 +51,7 @@ pub(crate) enum Pumped {
 pub(crate) struct Egress {
     pub(crate) outbox: Outbox,
     writer: Option<Writer>,
-    /// Written in part: must be finished first.
+    /// A frame written in part: it must be finished first.
     partial: Option<OutFrame>,
     small: VecDeque<OutFrame>,
     bulk: VecDeque<OutFrame>,
@@ -61,14 +60,14 @@ pub(crate) struct Egress {
     /// Frames in the pipe, each with the time at which it reaches the far end.
     line: VecDeque<(Instant, OutFrame)>,
     line_bytes: usize,
-    /// Since when something has waited for the pipe alone.
+    /// Since when something has been waiting for nothing but the pipe.
     waits_since: Option<Instant>,
     /// Tells this link from others in the same pipe.
     id: u64,
     /// Where short writes are put together.
     scratch: Vec<u8>,
     needs_flush: bool,
-    /// The stream took no more; only the flusher may try again, because the stream remembers its waker.
+    /// The stream accepts no more. Only the flusher may try again, because the stream remembers its waker.
     pub(crate) blocked: bool,
     /// When the pipe lets the next frame in or out.
     pub(crate) pipe_wake_at: Option<Instant>,
@@ -76,22 +75,22 @@ pub(crate) struct Egress {
     /// What the flusher's timer is set to.
     pub(crate) timer_at: Option<Instant>,
     pub(crate) flusher: Option<Waker>,
-    /// Finish what is queued, then shut down.
+    /// Whether to send what is queued and then shut down.
     pub(crate) closing: bool,
     shut_down: bool,
-    /// Somebody is to write a little later.
+    /// Whether somebody will write a little later.
     pub(crate) put_off: bool,
     pub(crate) burst: Burst,
     pub(crate) pings: Pings,
-    /// Covers what is queued.
+    /// The charge for what is queued.
     lease: Lease,
-    /// Of messages that wait.
+    /// Bytes of messages that wait.
     pub(crate) queued_bytes: u64,
-    /// Those beyond the lanes' bounds.
+    /// Bytes of those beyond the lanes' bounds.
     pub(crate) overflow_bytes: u64,
-    /// Since the flusher last looked there was a moment with nothing queued.
+    /// Whether nothing was queued at some moment since the flusher last looked.
     pub(crate) was_dry: bool,
-    /// Room to give back to the lanes, and bytes to count, by whoever pumped.
+    /// Room that whoever pumped has to give back to the lanes, and bytes that it has to count.
     pub(crate) freed: Vec<Ticket>,
     pub(crate) written_bytes: u64,
 }
@@ -131,7 +130,7 @@ impl Egress {
         }
     }
 
-    /// Sends bytes that are no frame before everything that is queued later; through the shape like all others.
+    /// Sends bytes that are not a frame, ahead of everything queued later; they pass through the shape like all others.
     pub(crate) fn push_first(&mut self, frame: OutFrame) {
         match &self.pipe {
             Some(pipe) => {
@@ -155,11 +154,11 @@ impl Egress {
         Ok(())
     }
 
-    /// So many bytes are queued now.
+    /// Adjusts the charge to so many queued bytes.
     fn charge(&mut self, queued_bytes: u64) -> Result<(), OverBudget> {
         let beyond = if queued_bytes <= QUEUED_FREE_BYTES { 0 } else { queued_bytes };
         let needed = STANDING_BYTES + beyond.next_multiple_of(CHARGED_BYTES);
-        // What is charged is kept for a while, unless the queue is short again.
+        // A charge is kept for a while, unless the queue is short again.
         if needed > self.lease.bytes() || needed + CHARGED_BYTES < self.lease.bytes() || beyond == 0 {
             self.lease.resize(needed)?;
         }
@@ -168,11 +167,11 @@ impl Egress {
         Ok(())
     }
 
-    /// A message has gone.
+    /// A message has been sent.
     pub(crate) fn release(&mut self, ticket: Ticket) {
         let bytes = u64::from(ticket.bytes);
         self.overflow_bytes = self.overflow_bytes.saturating_sub(if ticket.over { bytes } else { 0 });
-        // Less is never refused.
+        // Reducing a charge is never refused.
         let _ = self.charge(self.queued_bytes.saturating_sub(bytes));
     }
 
@@ -180,7 +179,7 @@ impl Egress {
         self.pipe.is_some()
     }
 
-    /// Shapes from now on, unless it does already.
+    /// Shapes from now on, if it is not shaped already.
     pub(crate) fn shape(&mut self, pipe: Option<Arc<Pipe>>) {
         self.pipe = self.pipe.take().or(pipe);
     }
@@ -191,7 +190,7 @@ impl Egress {
         }
     }
 
-    /// Lets go of the stream and of all that waits.
+    /// Drops the stream and all that waits.
     pub(crate) fn abandon(&mut self) {
         self.writer = None;
         self.outbox = Outbox::new(Limits::FLOOR);
@@ -204,7 +203,7 @@ impl Egress {
         self.wake_flusher();
     }
 
-    /// Does at most one write. `Pending`: the stream takes no more, and `cx` will be woken when it does.
+    /// Does at most one write. `Pending`: the stream accepts no more, and `cx` will be woken when it does.
     pub(crate) fn pump(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Pumped>> {
         self.blocked = true;
         let pumped = ready!(self.pump_once(cx));
@@ -228,22 +227,22 @@ impl Egress {
         self.burst.written(Instant::now());
         self.needs_flush = true;
         self.advance(written);
-        // What waits for the pipe waits for the clock, not for another write.
+        // Frames that wait for the pipe wait for the clock, not for another write.
         let more = self.is_prepared() || (self.pipe.is_none() && !self.outbox.is_empty());
         if more { Poll::Ready(Ok(Pumped::More)) } else { self.settle(cx) }
     }
 
-    /// Something can be written now.
+    /// Whether something can be written now.
     fn is_prepared(&self) -> bool {
         self.partial.is_some() || !self.small.is_empty() || !self.bulk.is_empty()
     }
 
-    /// Nothing waits behind what is already prepared.
+    /// Whether nothing waits behind what is already prepared.
     fn is_quiet(&self) -> bool {
         self.outbox.is_empty() && self.line.is_empty()
     }
 
-    /// Nothing to write now: flush, and shut down when that was the end.
+    /// Nothing to write now: flushes, and shuts down if the link is closing.
     fn settle(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Pumped>> {
         let quiet = self.is_quiet();
         let Some(writer) = &mut self.writer else { return Poll::Ready(Ok(Pumped::Dry)) };
@@ -339,7 +338,7 @@ impl Egress {
         self.pipe_wake_at = None;
         while may_take && !self.outbox.is_empty() {
             if self.line_bytes >= pipe.line_bytes_max() {
-                // It is the stream that holds us up now.
+                // It is the stream that holds things up now, not the pipe.
                 self.waits_since = None;
                 break;
             }
@@ -351,7 +350,7 @@ impl Egress {
             let fragment_bytes_max = pipe.fragment_bytes_max();
             let next = self.outbox.next_small().or_else(|| self.outbox.next_fragment(fragment_bytes_max));
             let Some(mut frame) = next else { break };
-            // In the pipe it is no longer in the queue.
+            // A frame in the pipe is no longer in the queue.
             self.freed.extend(frame.ticket.take());
             self.line_bytes += frame.left();
             self.line.push_back((pipe.charge(self.waits_since.unwrap_or(now), frame.left()), frame));
@@ -359,7 +358,7 @@ impl Egress {
         if self.outbox.is_empty() {
             self.waits_since = None;
         }
-        // What comes out of the pipe keeps its order, so it all goes the same way.
+        // What comes out of the pipe keeps its order, so all of it goes into one queue.
         while self.small.len() < SMALL_FRAMES_MAX && self.line.front().is_some_and(|(due, _)| *due <= now) {
             let Some((_, frame)) = self.line.pop_front() else { break };
             self.line_bytes -= frame.left();

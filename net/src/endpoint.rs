@@ -21,19 +21,19 @@ use crate::ingress::Ingress;
 use crate::message::{Handler, Identity, Place};
 use crate::pipe::Pipe;
 use crate::registry::Registry;
-use crate::slots::{Slot, Slots, address_of};
+use crate::slots::{Slot, Slots};
 use crate::ticker::Ticker;
 use crate::transport::{Listener, Opening};
 use crate::{FrameError, Link, LinkError, MemoryBudget, NetError};
 
 /// How long to wait when the system refuses to accept (out of file descriptors), instead of asking again at once.
 const ACCEPT_PAUSE_MS: u64 = 50;
-/// How long a caller of another version may take to read which version this is.
+/// How long a caller that speaks another version may take to read which version this is.
 const FAREWELL_MS_MAX: u64 = 1_000;
-/// How much such a caller may still send meanwhile.
+/// How many bytes such a caller may still send meanwhile.
 const FAREWELL_BYTES_MAX: u64 = 1 << 20;
 
-/// A node's end of all its links. Cheap to clone; when the last clone is dropped, every link ends.
+/// A node's end of all its links. Cheap to clone; when the last clone is dropped, all links end.
 #[derive(Clone)]
 pub struct Endpoint {
     hub: Arc<Hub>,
@@ -42,13 +42,13 @@ pub struct Endpoint {
 struct Hub {
     config: Arc<EndpointConfig>,
     identity: Identity,
-    /// What the next links are greeted with, instead of what the identity was made with.
+    /// The hello for links from now on, in place of the identity's.
     greeting: Mutex<Bytes>,
     handler: Arc<dyn Handler>,
     registry: Mutex<Registry>,
     /// One slot for each link, for as long as its reader task lives.
     slots: Arc<Slots>,
-    /// By remote site. Only sites that the topology names get one, so peers cannot make it grow.
+    /// By remote site. Only sites that the topology names have one, so peers cannot make this grow.
     pipes: Mutex<HashMap<String, Arc<Pipe>>>,
     ticker: Option<Arc<Ticker>>,
     next_id: AtomicU64,
@@ -99,10 +99,10 @@ impl Endpoint {
         &self.hub.identity
     }
 
-    /// Greets whoever links from now on with this instead.
+    /// From now on greets new links with this hello instead.
     ///
     /// # Errors
-    /// It is longer than peers take it.
+    /// It is longer than peers accept.
     pub fn set_hello(&self, hello: Bytes) -> Result<(), NetError> {
         let identity = Identity { hello, ..self.hub.identity.clone() };
         check_identity(&self.hub.config, &identity)?;
@@ -110,12 +110,12 @@ impl Endpoint {
         Ok(())
     }
 
-    /// The memory that its links take: whoever else keeps much charges it too.
+    /// The budget for the memory of its links; other parts that keep much charge it too.
     pub fn memory(&self) -> &MemoryBudget {
         &self.hub.config.memory
     }
 
-    /// The live link that was dialled to this place, or a new one. Callers at the same time share one dial.
+    /// The live link that was dialled to this place, or a new one. Concurrent callers share one dial.
     ///
     /// Returns when connected, before the peer's hello: [`Link::introduced`] waits for that. Cancel-safe: the dial goes
     /// on for the others.
@@ -145,7 +145,7 @@ impl Endpoint {
         result.clone().unwrap_or(Err(NetError::Closed))
     }
 
-    /// The link to whatever node is at this place, once it has said who it is: another than was dialled, if that node was linked already.
+    /// The link to the node at this place, once it has said who it is: not the one dialled, if the node was linked already.
     ///
     /// # Errors
     /// As for [`Endpoint::link`]; or the link ended before.
@@ -156,12 +156,12 @@ impl Endpoint {
         other.ok_or(NetError::Lost(why))
     }
 
-    /// The live link to this node, whoever opened it, once its hello has come. There is one at most: see [`Hello::taken`].
+    /// The live link to this node, whichever side opened it, once its hello has come. There is at most one: see [`Hello::taken`].
     pub fn link_to_node(&self, node: u64) -> Option<Arc<Link>> {
         lock(&self.hub.registry).to_node(node)
     }
 
-    /// All links, those not introduced yet included.
+    /// All links, including those not introduced yet.
     pub fn links(&self) -> Vec<Arc<Link>> {
         lock(&self.hub.registry).all()
     }
@@ -215,7 +215,7 @@ async fn listen(config: &EndpointConfig, address: SocketAddr) -> Result<Box<dyn 
 async fn dial_and_tell(hub: Arc<Hub>, place: Place, result: watch::Sender<Option<Result<Arc<Link>, NetError>>>) {
     let outcome = dial(&hub, &place).await;
     lock(&hub.registry).dials.remove(&place);
-    // Whoever asked may have gone.
+    // All who asked may be gone.
     let _ = result.send(Some(outcome));
 }
 
@@ -264,7 +264,7 @@ async fn run_dialled(hub: Weak<Hub>, mut last: Retirement, mut ingress: Ingress)
     }
 }
 
-/// Takes callers until the endpoint is gone.
+/// Accepts callers until the endpoint is gone.
 async fn accept(hub: Weak<Hub>, mut listener: Box<dyn Listener>) {
     loop {
         let caller = listener.accept().await;
@@ -341,11 +341,10 @@ async fn run_accepted(
     run(&*handler, &link, ingress).await;
 }
 
-/// Whether the first link to a node ends in time for another, which says that it leads to the same node.
+/// Whether the first link to a node ends in time to make way for another that claims the same node.
 ///
-/// Who comes from the same address as the first is likely to be the same node, which has lost the first on its side: then
-/// it is enough that the first is silent for `takeover_ms` although it is asked. From elsewhere it may be anybody, and the
-/// first has its full time to be lost by itself.
+/// A peer at the same address as the first is probably the same node, which has lost the first link on its side: then it is enough that the first is silent for
+/// `takeover_ms` although it is pinged. A peer at another address may be anybody: the first link then has its full time to be lost by itself.
 async fn gives_way(first: &Arc<Link>, other: &Arc<Link>) -> bool {
     let takeover_ms = first.config.takeover_ms;
     let received = || first.counters.bytes_received.load(Relaxed);
@@ -357,7 +356,7 @@ async fn gives_way(first: &Arc<Link>, other: &Arc<Link>) -> bool {
         _ = first.done.wait() => return true,
         () = sleep(Duration::from_millis(takeover_ms)) => {}
     }
-    if received() != before || address_of(&first.peer) != address_of(&other.peer) {
+    if received() != before || first.host() != other.host() {
         return false;
     }
     first.end(LinkError::Silent { peer: first.peer.clone(), silent_ms: takeover_ms });
@@ -365,7 +364,7 @@ async fn gives_way(first: &Arc<Link>, other: &Arc<Link>) -> bool {
     true
 }
 
-/// Tells a caller of another version which one this is, and lets it read that.
+/// Tells a caller of another version which version this is, and lets it read that.
 async fn turn_away(why: &LinkError, ingress: Ingress, mut writer: Writer) {
     if !matches!(why, LinkError::Misbehaved { what: FrameError::Version { .. }, .. }) {
         return;
@@ -393,13 +392,13 @@ async fn run(handler: &dyn Handler, link: &Arc<Link>, ingress: Ingress) {
     link.end(why);
 }
 
-/// The last thing a reader task does, even when a handler has panicked in it: else the link would seem alive for ever.
+/// The last thing that a reader task does, even if a handler has panicked in it: otherwise the link would seem alive for ever.
 struct Retirement {
     hub: Weak<Hub>,
     handler: Arc<dyn Handler>,
     link: Arc<Link>,
     slot: Option<Slot>,
-    /// Somebody knows of the link.
+    /// Whether anybody knows of the link.
     told: bool,
 }
 
@@ -416,7 +415,7 @@ impl Drop for Retirement {
         {
             self.handler.on_link_lost(&self.link, why);
         }
-        // Only this task sets it.
+        // Cannot fail: only this task sets it.
         let _ = self.link.done.set(());
     }
 }
@@ -430,13 +429,13 @@ impl Hub {
         Some(Arc::clone(pipe))
     }
 
-    /// What it says of itself.
+    /// The hello that this endpoint sends.
     fn hello(&self, taken: bool) -> Hello {
         let identity = Identity { hello: lock(&self.greeting).clone(), ..self.identity.clone() };
         Hello { identity, limits: self.config.limits, taken }
     }
 
-    /// The number of a link that begins now: one that is dialled before its connection stands, an accepted one when the peer has said who it is.
+    /// The number for a link that begins now: when it is dialled, before there is a connection; when it is accepted, once the peer has said who it is.
     fn new_id(&self) -> u64 {
         self.next_id.fetch_add(1, Relaxed)
     }
@@ -451,7 +450,7 @@ impl Hub {
         pipe: Option<Arc<Pipe>>,
         mut slot: Slot,
     ) -> Result<(Arc<Link>, Retirement), NetError> {
-        // Every slot comes with one.
+        // Every slot is created with a lease.
         let lease = slot.lease.take().ok_or(NetError::Closed)?;
         let egress = Egress::new(id, writer, pipe, lease);
         let link = Link::new(id, peer, place.cloned(), Arc::clone(&self.config), slot.memory.clone(), egress);
@@ -465,7 +464,7 @@ impl Hub {
         Ok((link, last))
     }
 
-    /// Makes the link the one of the node that the peer says it is, unless another live one is.
+    /// Makes this the link to the node that the peer says it is, unless there is another live one.
     fn claim(&self, link: &Arc<Link>, hello: &Hello) -> Result<(), Arc<Link>> {
         let mut registry = lock(&self.registry);
         registry.claim(link, hello.identity.node)?;
@@ -473,7 +472,7 @@ impl Hub {
         Ok(())
     }
 
-    /// What the peer says to a link that this side dialled: whether it is welcome there, or shall wait.
+    /// Evaluates the hello of the peer on a link that this side dialled. Returns whether the link is welcome there, or has to wait.
     ///
     /// # Errors
     /// There is another link to this node, which is kept instead.
@@ -483,11 +482,11 @@ impl Hub {
             false => self.claim(link, &hello).err(),
             true => lock(&self.registry).to_node(node),
         };
-        // With a number that is taken there, but by no link that lives here: the peer will notice too.
+        // The peer says that another link has taken this node's number, but no such link is alive here: the peer will notice too.
         let Some(first) = first else { return Ok(!hello.taken) };
-        // Both dialled at the same time, and both are welcome: of the two links each side keeps the one that the lower number dialled.
+        // Both sides dialled at the same time, and both links are welcome: each side keeps the one that was dialled by the lower node number.
         let crossed = first.place.is_none() && first.id > link.id;
-        let outlived = !crossed && address_of(&first.peer) == address_of(&link.peer);
+        let outlived = !crossed && first.host() == link.host();
         if !hello.taken && (outlived || (crossed && self.identity.node < node)) {
             if outlived {
                 first.end(LinkError::PeerClosed { peer: first.peer.clone(), mid_message: false });

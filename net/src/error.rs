@@ -51,7 +51,7 @@ pub enum NetError {
     NoMemory {
         /// The address dialled.
         address: String,
-        /// What there is.
+        /// How much there is, and was asked for.
         why: OverBudget,
     },
     /// The link ended before the peer had said who it is.
@@ -130,15 +130,15 @@ pub enum LinkError {
         /// The limit.
         links_max: usize,
     },
-    /// There was no memory for what the peer sends, or for what is to be sent to it. When sending, the link lives on.
+    /// There was no memory for what the peer sends, or for what is to be sent to it. If sending failed, the link lives on.
     #[error("no memory for the link to {peer}: {why}; try again when this node has less to do")]
     NoMemory {
         /// The peer's address.
         peer: String,
-        /// What there is.
+        /// How much there is, and was asked for.
         why: OverBudget,
     },
-    /// A message that had come in part, or the queue to the peer, did not go on.
+    /// A message that had come in part, or the queue to the peer, advanced too slowly.
     #[error(
         "{peer} {what} less than progress_bytes_per_s_min = {bytes_per_s_min} bytes per second: the link is given up"
     )]
@@ -166,7 +166,7 @@ pub enum LinkError {
         /// For how long.
         stopped_ms: u64,
     },
-    /// This side wants to send more than the peer takes. The link lives on.
+    /// This side wants to send more than the peer accepts. The link lives on.
     #[error("a message of {bytes} bytes is too large for {peer}: message_bytes_max = {bytes_max}")]
     TooLarge {
         /// The peer's address.
@@ -184,13 +184,13 @@ pub enum LinkError {
     },
 }
 
-/// Why [`crate::Link::try_send`] did not take a message.
+/// Why [`crate::Link::try_send`] did not accept a message.
 #[derive(Debug, thiserror::Error)]
 pub enum SendRefused {
-    /// No room now, or the peer's limits are not known yet: here is the message back, `send` waits.
+    /// No room now, or the peer's limits are not known yet. The message is given back; `send` waits.
     #[error("the queue is full")]
     Full(Message),
-    /// The link is gone, or the message can never be sent over it: [`LinkError::TooLarge`], with the sizes, and the link lives on.
+    /// The link is gone, or the message can never be sent over it ([`LinkError::TooLarge`], with the sizes): then the link lives on.
     #[error(transparent)]
     Broken(#[from] LinkError),
 }
@@ -243,7 +243,7 @@ pub enum FrameError {
         /// What contradicts.
         what: &'static str,
     },
-    /// A fragment that does not fit what came of its message before.
+    /// A fragment that does not fit those of its message that came before.
     #[error("message {id} {what}")]
     Fragment {
         /// The message's number.
@@ -251,7 +251,7 @@ pub enum FrameError {
         /// What does not fit.
         what: &'static str,
     },
-    /// A pong that answers no ping: none with its nonce was sent, or it or a later one was answered already.
+    /// A pong that answers no ping: no ping with its nonce was sent, or that one or a later one was answered already.
     #[error("a pong with nonce {nonce}, for which no ping waits")]
     UnexpectedPong {
         /// Its nonce.

@@ -1,5 +1,4 @@
-//! The task that goes on sending where an inline write had to stop, and that keeps the link's time: the shape, lazy
-//! messages, pings.
+//! The task that continues sending where an inline write had to stop, and that handles what is due at a time on the link: the shape, lazy messages, pings.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -39,7 +38,7 @@ fn poll(
     }
     if egress.burst.yields() {
         drop(egress);
-        // It wakes this task when those that are ready have run.
+        // Wakes this task again when those have run that are ready.
         let _ = pin!(tokio::task::yield_now()).poll(cx);
         return Poll::Pending;
     }
@@ -54,7 +53,7 @@ fn poll(
             link.end(LinkError::io(&link.peer, &error));
             return Poll::Ready(());
         }
-        // One write per lock and turn: senders come in between.
+        // One write per turn, with the lock released in between: senders get their turn.
         Poll::Ready(Ok(Pumped::More)) => cx.waker().wake_by_ref(),
         Poll::Ready(Ok(Pumped::Dry)) | Poll::Pending => {}
     }
@@ -71,7 +70,7 @@ fn poll(
     Poll::Pending
 }
 
-/// When to look again if nothing else happens. A blocked stream wakes by itself; only pings go on.
+/// When to look again if nothing else happens. A blocked stream wakes the task by itself; only pings have to go on.
 fn next_due(egress: &Egress, ping_due: Instant) -> Instant {
     if egress.blocked {
         return ping_due;
@@ -103,7 +102,7 @@ impl Alarm {
     }
 }
 
-/// Pings, and what becomes of a link that does not go on.
+/// Pings, and the end of a link that makes no progress.
 struct Pulse {
     due: Instant,
     interval: Duration,
@@ -144,7 +143,7 @@ impl Pulse {
         self.check_progress(link, egress, held_up, now)?;
         self.missed += 1;
         self.due = now + self.interval;
-        // To a caller that is not welcome yet nothing is said before the next hello.
+        // A caller that is not welcome yet is told nothing before the next hello.
         if link.identity().is_some() || link.place.is_some() {
             link.ping(egress);
         }
@@ -178,7 +177,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What has gone one way since there was last nothing to go.
+/// What has gone one way since there was last nothing to send.
 #[derive(Clone, Copy)]
 struct Progress {
     since: Instant,
@@ -186,7 +185,7 @@ struct Progress {
 }
 
 impl Progress {
-    /// Whether it was less than `bytes_per_s_min`, over the whole of `window`.
+    /// Whether this was less than `bytes_per_s_min`, over all of `window`.
     fn is_slow(&mut self, idle: bool, bytes: u64, now: Instant, window: Duration, bytes_per_s_min: u64) -> bool {
         let took = now - self.since;
         if !idle && took < window {

@@ -1,4 +1,4 @@
-//! Frames: their bytes, and nothing about what a frame does.
+//! The encoding of frames, and nothing about what a frame does.
 //!
 //! Sixteen bytes, little-endian, before each payload:
 //!
@@ -19,9 +19,9 @@ use crate::{FrameError, Message};
 
 /// Length of a frame header.
 pub(crate) const HEADER_BYTES: usize = 16;
-/// What a begin frame's payload starts with.
+/// What precedes the data in a begin frame's payload: the length of the tail.
 pub(crate) const BEGIN_BYTES: usize = 8;
-/// The longest that comes before the bytes of the message.
+/// The most that precedes the bytes of the message.
 pub(crate) const PREFIX_BYTES: usize = HEADER_BYTES + BEGIN_BYTES;
 
 const WHOLE: u8 = 1;
@@ -30,7 +30,7 @@ const MORE: u8 = 3;
 const PING: u8 = 4;
 const PONG: u8 = 5;
 
-/// What goes over a link, one after the other.
+/// What goes over a link, one after another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// A whole message.
@@ -66,8 +66,8 @@ pub enum Frame {
 }
 
 impl Frame {
-    /// What comes before the message's own bytes, of which the last eight belong to a begin frame only; how many of it
-    /// count; and the message's bytes. Lengths beyond 24 bits cannot be said by a header and are cut: limits forbid them.
+    /// What precedes the message's own bytes (the last eight bytes are for begin frames only), how many of these bytes are used, and the message's bytes.
+    /// Lengths beyond 24 bits do not fit into a header and are cut: limits forbid them.
     pub(crate) fn into_parts(self) -> ([u8; PREFIX_BYTES], usize, [Bytes; 2]) {
         let (kind, id, head_bytes, begins, parts) = match self {
             Self::Whole(m) => (WHOLE, 0, m.head.len() as u32, None, [m.head, m.tail]),
@@ -95,10 +95,10 @@ impl Frame {
         [&prefix[..prefix_bytes], &head, &tail].concat()
     }
 
-    /// Takes the frame at the front of `bytes`, or `None` when it has not come whole.
+    /// Takes the frame at the front of `bytes`; `None` if it has not come whole.
     ///
-    /// Pure, total over all inputs, and independent of how the bytes were split. Frames are checked one by one; what
-    /// messages they form is for [`crate::Assembler`] to say.
+    /// Pure, total over all inputs, and independent of how the bytes were split. Frames are checked one by one; [`crate::Assembler`] checks what messages they
+    /// form.
     ///
     /// # Errors
     /// As soon as the header has come: the frame breaks the protocol or `limits`.
@@ -140,7 +140,7 @@ fn check(kind: u8, payload_bytes: u32, head_bytes: u32, id: u64, limits: &Limits
         WHOLE if head_bytes > payload_bytes => malformed("a head longer than the frame"),
         WHOLE if id != 0 => malformed("a whole message has no number"),
         BEGIN if (payload_bytes as usize) < BEGIN_BYTES => malformed("no tail length"),
-        // Without this a peer could keep the reader busy with frames that bring nothing.
+        // Otherwise a peer could keep the reader busy with frames that bring nothing.
         MORE if payload_bytes == 0 => malformed("an empty fragment"),
         MORE if head_bytes != 0 => malformed("a head length in a later fragment"),
         PING | PONG if payload_bytes != 0 || head_bytes != 0 => malformed("a payload"),

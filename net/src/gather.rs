@@ -1,4 +1,4 @@
-//! Writes put together. While a reader hands over what one read has brought, what it leads to is queued, and written once for several messages: a system
+//! Writes put together. While a reader hands over what one read brought, messages sent because of it are queued, and written once for several of them: a system
 //! call and a segment for each would cost more than the messages themselves.
 
 use std::cell::RefCell;
@@ -15,7 +15,7 @@ thread_local! {
     static GATHERING: RefCell<Option<Vec<Weak<Link>>>> = const { RefCell::new(None) };
 }
 
-/// Writes that one reader has put off. Dropped, it writes.
+/// Writes that one reader has put off; they are done on drop.
 #[derive(Default)]
 pub(crate) struct Gathered {
     links: Vec<Weak<Link>>,
@@ -23,7 +23,7 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
-    /// Does something that may send. What it sends on this thread waits for [`Gathered::write`].
+    /// Does something that may send. What is sent on this thread waits for [`Gathered::write`].
     pub(crate) fn during(&mut self, handle: impl FnOnce()) {
         let since = *self.since.get_or_insert_with(Instant::now);
         let outer = GATHERING.replace(Some(std::mem::take(&mut self.links)));
@@ -47,7 +47,7 @@ impl Drop for Gathered {
     }
 }
 
-/// Ends even when what is done in it panics: what others send on this thread later must not wait for ever.
+/// Ends the gathering even if there is a panic in it: what is sent on this thread later must not wait for ever.
 struct Scope<'a> {
     gathered: &'a mut Gathered,
     outer: Option<Vec<Weak<Link>>>,
@@ -59,7 +59,7 @@ impl Drop for Scope<'_> {
     }
 }
 
-/// Whether this thread gathers. If the link is not among those that wait, it is now.
+/// Whether this thread is gathering. If so, the link is added to those that wait, unless it is there already.
 pub(crate) fn put_off(link: &Weak<Link>, waits: &mut bool) -> bool {
     GATHERING.with_borrow_mut(|gathering| {
         let Some(links) = gathering else { return false };

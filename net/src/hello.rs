@@ -11,10 +11,9 @@
 //! | 1 + n | site: 0 = none, else its length, then UTF-8 |
 //! | rest | the layer above's own hello |
 //!
-//! The first eight bytes never change, so that any two versions can name each other. The dialler speaks first and may
-//! go on at once; the listener answers when it has read the dialler's hello. A listener that has another live link to
-//! the node that the dialler says it is says so in its hello, and nothing of the new link is heard before the old one
-//! has ended; then it says hello again, without that.
+//! The first eight bytes never change, so that any two versions can name each other. The dialler speaks first and may go on at once; the listener answers when
+//! it has read the dialler's hello. If the listener has another live link to the node that the dialler claims to be, its hello says so, and it handles nothing
+//! of the new link before the old one has ended; then it sends another hello, which no longer says so.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -30,7 +29,7 @@ const MAGIC: [u8; 6] = *b"catena";
 pub(crate) const PREFIX_BYTES: usize = 8;
 const FIXED_BYTES: usize = PREFIX_BYTES + 4;
 const FIELDS_BYTES: usize = 8 + 4 + 8 + 4 + 8 + 1 + 1;
-/// What the length may be beyond the layer above's own bytes.
+/// How much larger the length may be than the layer above's own bytes.
 pub(crate) const OVERHEAD_BYTES_MAX: usize = FIELDS_BYTES + 255;
 
 /// A peer's introduction.
@@ -38,9 +37,9 @@ pub(crate) const OVERHEAD_BYTES_MAX: usize = FIELDS_BYTES + 255;
 pub struct Hello {
     /// Who it says it is.
     pub identity: Identity,
-    /// What it takes.
+    /// What it accepts.
     pub limits: Limits,
-    /// The node to which this is said has another link to the one that says it, on which alone it is heard.
+    /// The sender has another live link to the node that it greets: until that ends, it handles nothing that comes over this one.
     pub taken: bool,
 }
 
@@ -71,11 +70,11 @@ pub fn encode_hello(hello: &Hello) -> Bytes {
     bytes.into()
 }
 
-/// Takes a hello from the front of `bytes`, or `None` when it has not come whole.
+/// Takes a hello from the front of `bytes`; `None` if it has not come whole.
 ///
 /// # Errors
-/// As soon as the bytes cannot become a hello that this build takes: wrong magic (with fewer than six bytes already, if
-/// they differ), another version, too long, malformed.
+/// As soon as the bytes cannot become a hello that this build accepts: wrong magic (even with fewer than six bytes, if they differ), another version, too long,
+/// malformed.
 pub fn decode_hello(bytes: &mut BytesMut, hello_bytes_max: u32) -> Result<Option<Hello>, FrameError> {
     check_prefix(bytes)?;
     let Some(&[.., a, b, c, d]) = bytes.first_chunk::<FIXED_BYTES>() else { return Ok(None) };

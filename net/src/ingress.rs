@@ -1,4 +1,4 @@
-//! The reading side: a link's reader task, which also tells the handler everything.
+//! The reading side: a link's reader task, which also calls the handler.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,17 +17,17 @@ use crate::measure::Gauge;
 use crate::memory::{Lease, OverBudget};
 use crate::{Frame, FrameError, Handler, Incoming, Link, LinkError, Message};
 
-/// Room for one read.
+/// Size of the buffer for one read.
 const READ_BYTES: usize = 64 * 1024;
-/// Read on into what is left while it is at least this much.
+/// While at least so much of the buffer is left, it is used for another read.
 const READ_BYTES_MIN: usize = 16 * 1024;
-/// Frames taken before others get their turn.
+/// Frames handled before other tasks get their turn.
 const TURN_FRAMES_MAX: u32 = 64;
-/// How long they may take together: a turn ends with the frame that reaches either.
+/// How long a turn may take: it ends with the frame that reaches this limit or the other.
 const TURN_MAX: Duration = Duration::from_millis(1);
-/// How long a peer that lets its answers pile up waits between two turns, and between two reads.
+/// How long a peer that lets its answers pile up has to wait between two turns, and between two reads.
 const SLOW_PAUSE: Duration = Duration::from_millis(10);
-/// Answers to such a peer that end a turn, in bytes.
+/// A turn ends when answers to such a peer have grown by so many bytes.
 const SLOW_ANSWER_BYTES: u64 = 64 * 1024;
 /// How often to ask whether the handler has caught up.
 const BEHIND_PAUSE: Duration = Duration::from_millis(1);
@@ -62,9 +62,9 @@ impl Ingress {
         timeout(Duration::from_millis(hello_timeout_ms), reading).await.unwrap_or(late)
     }
 
-    /// Reads once; how many bytes came.
+    /// Reads once; returns how many bytes came.
     async fn read(&mut self, mid_message: bool) -> Result<usize, LinkError> {
-        // From its beginning again, which is in the core's cache, once everything in it was taken.
+        // When everything in the buffer was taken, starts again at its beginning, which is in the core's cache.
         let _ = self.buffer.is_empty() && self.buffer.try_reclaim(READ_BYTES);
         if self.buffer.capacity() - self.buffer.len() < READ_BYTES_MIN {
             self.buffer.reserve(READ_BYTES);
@@ -97,28 +97,28 @@ impl Ingress {
                 return why;
             }
             link.counters.bytes_received.fetch_add(bytes as u64, Relaxed);
-            // A read that left room has taken all that there was.
+            // A read that left room in the buffer has taken all that there was.
             receiver.came(bytes, self.buffer.len() < self.buffer.capacity());
         }
     }
 }
 
-/// What is done with the bytes of one link.
+/// What handles the bytes of one link.
 struct Receiver<'a> {
     link: &'a Arc<Link>,
     handler: &'a dyn Handler,
     assembler: Assembler,
-    /// What was sent while messages were handed over, and is not written yet.
+    /// Messages sent while others were handed over, and not written yet.
     gathered: Gathered,
     gauge: Gauge,
     watch: Watch,
 }
 
 impl Receiver<'_> {
-    /// Delivers all that has come whole, a turn at a time.
+    /// Delivers everything that has come whole, a turn at a time.
     async fn drain(&mut self, buffer: &mut BytesMut) -> Result<(), LinkError> {
         let link = self.link;
-        // The first ping is answered at once. Of more in one go only the last is: a flood of them costs two writes for each read.
+        // The first ping is answered at once; of further ones in the same go only the last is: a flood of pings costs two writes for each read.
         let (mut pinged, mut last_ping) = (false, None);
         let (mut frames, mut began, mut queued_bytes) = (0, Clock::now(), 0);
         while let Some(frame) = Frame::decode(buffer, &link.config.limits).map_err(|what| self.misbehaved(what))? {
@@ -149,10 +149,10 @@ impl Receiver<'_> {
         if link.overflows.load(Relaxed) || self.handler.is_behind() { self.let_others().await } else { Ok(()) }
     }
 
-    /// Takes note that time goes on.
+    /// Notes how much time has passed.
     ///
     /// # Errors
-    /// This node was stopped, or its host slept. Nothing here waits so long by itself: a peer that lives sends a pong much more often.
+    /// This node was stopped, or its host slept. No wait in this task takes so long: a live peer sends a pong much more often.
     fn awake(&mut self) -> Result<(), LinkError> {
         let stopped_ms = u64::try_from(self.watch.look().as_millis()).unwrap_or(u64::MAX);
         if stopped_ms > self.link.config.silence_ms_max() {
@@ -161,7 +161,7 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    /// Gives a frame to the assembler, once there is memory for it.
+    /// Gives a frame to the assembler, as soon as there is memory for it.
     async fn accept(&mut self, frame: &Frame) -> Result<Outcome, LinkError> {
         let counters = &self.link.counters;
         if let Frame::Begin { data, .. } | Frame::More { data, .. } = frame {
@@ -184,12 +184,12 @@ impl Receiver<'_> {
         }
     }
 
-    /// Tells the handler, once there is memory for what it makes of it.
+    /// Gives a message to the handler, as soon as there is memory for what the handler makes of it.
     async fn tell(&mut self, frame: &Frame, incoming: Incoming, is_last: bool) -> Result<(), LinkError> {
         if !matches!(incoming, Incoming::Tail { .. }) {
             self.link.counters.messages_received.fetch_add(1, Relaxed);
         }
-        // What came in one frame is small, and there are few of them at a time.
+        // Not charged: a message in one frame is small, and few are handled at a time.
         let _lease = match &incoming {
             Incoming::Whole(Message { head, .. }) | Incoming::Head { head, .. }
                 if !matches!(frame, Frame::Whole(_)) =>
@@ -198,7 +198,7 @@ impl Receiver<'_> {
             }
             _ => None,
         };
-        // Of a lone message, or the last one, nobody waits for company.
+        // After a single message, or the last one, nothing else is coming to wait for.
         match is_last {
             true => self.handler.on_message(self.link, incoming),
             false => self.gathered.during(|| self.handler.on_message(self.link, incoming)),
@@ -216,7 +216,7 @@ impl Receiver<'_> {
         }
     }
 
-    /// Whether answers to a peer that lets them pile up have become more by a piece since the last time.
+    /// Whether answers to a peer that lets them pile up have grown by [`SLOW_ANSWER_BYTES`] since the last time.
     fn has_answered_much(&self, queued_bytes: &mut u64) -> bool {
         if !self.link.overflows.load(Relaxed) {
             return false;
@@ -227,13 +227,13 @@ impl Receiver<'_> {
         much
     }
 
-    /// Ends a turn. It takes longer when the peer has to read what is queued for it, or the handler has to catch up.
+    /// Ends a turn. This takes longer if the peer has to read what is queued for it, or the handler has to catch up.
     async fn let_others(&mut self) -> Result<(), LinkError> {
         self.gathered.write();
         let held_up = &self.link.counters.was_held_up;
         if self.link.overflows.load(Relaxed) {
             held_up.store(true, Relaxed);
-            // Either is reason to look again.
+            // A notice and the end of the pause are both reason to look again.
             let _ = timeout(SLOW_PAUSE, self.link.room.notified()).await;
         } else {
             tokio::task::yield_now().await;
@@ -260,7 +260,7 @@ impl Receiver<'_> {
         self.awake()
     }
 
-    /// The reader goes back to the stream.
+    /// The reader returns to the stream.
     fn returns(&mut self) {
         if self.gauge.is_on() {
             self.gauge.returns(Instant::now());

@@ -5,10 +5,10 @@
 //!
 //! What a [`Link`] promises:
 //!
-//! - **Small is never behind bulk.** A message of at most [`INLINE_BYTES_MAX`] goes as one frame; a larger one is cut into
-//!   fragments, and small messages overtake between any two fragments. Medium messages do not wait for large ones either:
-//!   each [`Lane`] has its own queue, and large messages never fill all the places under way.
-//! - **Order** is kept between small messages of one link, and between nothing else.
+//! - **Small is never behind bulk.** A message of at most [`INLINE_BYTES_MAX`] goes as one frame; a larger one is cut into fragments, and small messages
+//!   overtake between any two fragments. Medium messages do not wait for large ones either: each [`Lane`] has its own queue, and large messages never take all
+//!   of the places under way.
+//! - **Order** is kept between small messages of one link only.
 //! - **Back-pressure.** [`Link::send`] waits while the lane's queue is full; a message is queued whole or not at all.
 //! - **Bounds.** Every queue, wait and size is a named field of [`EndpointConfig`]. Nothing is allocated because a peer
 //!   *said* that many bytes would come.
@@ -31,8 +31,8 @@
 //! | `topology`, `pipe` | shaped links: delay and bandwidth per pair of sites, pure |
 //! | `transport`, `near` | byte streams: TCP, and Unix sockets on one host; TLS, QUIC and shared memory fit here |
 //! | `ticker` | wakes shaped links on time |
-//! | `gather` | one write for what one read has led to |
-//! | `burst` | one write for what many senders send right behind one another, pure |
+//! | `gather` | one write for all messages that one read has caused |
+//! | `burst` | one write for what many senders send right after one another, pure |
 //! | `egress` | from the outbox through the shape into the stream |
 //! | `link`, `ingress`, `flusher` | one link: its handle and its two tasks |
 //! | `endpoint`, `registry`, `slots` | all links of a node: dialling, accepting, closing, and how many there may be |

@@ -23,12 +23,12 @@ use crate::pipe::Pipe;
 use crate::slots::customer_of;
 use crate::{FrameError, LinkError, MemoryBudget, SendRefused};
 
-/// What a message costs its lane beyond its bytes, so that empty messages are bounded too.
+/// What each message costs its lane beyond its bytes, so that empty messages are bounded too.
 const MESSAGE_OVERHEAD_BYTES: usize = 64;
 /// How many writes a sender does itself before it leaves the rest to the flusher.
 const INLINE_WRITES_MAX: usize = 2;
 
-/// A live (or lost) link to one peer. Shared; lives as long as somebody holds it, the connection ends with the endpoint.
+/// A live (or lost) link to one peer. Shared: the handle lives as long as somebody holds it; the connection ends with the endpoint.
 pub struct Link {
     me: Weak<Self>,
     pub(crate) id: u64,
@@ -36,21 +36,21 @@ pub struct Link {
     host: Option<IpAddr>,
     pub(crate) place: Option<Place>,
     pub(crate) config: Arc<EndpointConfig>,
-    /// What its address may take.
+    /// The memory that its address may take.
     pub(crate) memory: MemoryBudget,
     egress: Mutex<Egress>,
     lanes: [Semaphore; 3],
-    /// More than `overflow_bytes_max` waits beyond the lanes' bounds, or there was no memory for a message.
+    /// Whether more than `overflow_bytes_max` waits beyond the lanes' bounds, or there was no memory for a message.
     pub(crate) overflows: AtomicBool,
-    /// Told when that is over.
+    /// Notified when that is over.
     pub(crate) room: Notify,
     pub(crate) hello: SetOnce<Hello>,
     pub(crate) ended: SetOnce<LinkError>,
-    /// Set when the reader task has told everybody and gone.
+    /// Set when the reader task has told everybody and ended.
     pub(crate) done: SetOnce<()>,
     pub(crate) counters: Counters,
     newest: Mutex<Measured>,
-    /// What was told of it last.
+    /// The measurement that was reported last.
     told: watch::Sender<Measured>,
 }
 
@@ -60,11 +60,11 @@ pub(crate) struct Counters {
     pub(crate) bytes_received: AtomicU64,
     pub(crate) messages_sent: AtomicU64,
     pub(crate) messages_received: AtomicU64,
-    /// Of messages that come in fragments.
+    /// Bytes of messages that come in fragments.
     pub(crate) fragment_bytes: AtomicU64,
-    /// Since the flusher last looked there was a moment in which the peer owed no rest of a message.
+    /// Whether, at some moment since the flusher last looked, no message from the peer was incomplete.
     pub(crate) was_whole: AtomicBool,
-    /// Since the flusher last looked it was this side that let the peer wait.
+    /// Whether, since the flusher last looked, this side let the peer wait.
     pub(crate) was_held_up: AtomicBool,
 }
 
@@ -81,8 +81,7 @@ pub struct LinkStats {
     pub messages_received: u64,
     /// The shortest round trip of the last eight pings, in microseconds; `None` before the first.
     pub round_trip_us: Option<u64>,
-    /// How fast long messages (128 KiB and more) came from the peer: the middle rate of the last five, in bytes per second;
-    /// `None` before the first.
+    /// How fast long messages (128 KiB and more) came from the peer: the median of the last five rates, in bytes per second; `None` before the first.
     pub bytes_per_s: Option<u64>,
     /// Waiting to go out, all lanes together, in bytes (64 more for each message).
     pub queued_bytes: u64,
@@ -126,12 +125,12 @@ impl Link {
         })
     }
 
-    /// The link's number: no other link of its endpoint has it, before or after. What a peer says of itself holds for its link, as long as that lives.
+    /// The link's number, which no other link of its endpoint ever has. What a peer says of itself holds for this link, while the link lives.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Who the peer says it is; `None` until its hello has come (a dialler may send before).
+    /// Who the peer says it is; `None` until its hello has come (a dialler may send before that).
     pub fn identity(&self) -> Option<&Identity> {
         self.hello.get().map(|hello| &hello.identity)
     }
@@ -141,8 +140,8 @@ impl Link {
         &self.peer
     }
 
-    /// Whom the peer's address belongs to: of IPv6 the first 64 bits, all of which one customer has. None for a process of this machine, by a way that
-    /// others cannot take.
+    /// To whom the peer's address belongs; for IPv6 the first 64 bits, which all belong to one customer. `None` for a process on this machine that comes by a
+    /// way that others cannot use.
     pub fn host(&self) -> Option<IpAddr> {
         self.host.map(customer_of)
     }
@@ -169,15 +168,15 @@ impl Link {
         }
     }
 
-    /// Sends a message: at once when there is room, else when there is.
+    /// Sends a message: at once if there is room, else as soon as there is.
     ///
-    /// When nothing is queued the bytes go to the socket here, without a task switch; what comes behind a row of others goes when those tasks have
-    /// run that are ready. `Ok` means accepted: the link may still be lost before the peer has it.
+    /// If nothing is queued, the bytes go to the socket here, without a task switch; a message that comes right after a row of others goes when the tasks that
+    /// are ready have run. `Ok` means accepted: the link may still be lost before the peer has it.
     ///
-    /// Cancel-safe: dropped before it is ready, nothing was queued.
+    /// Cancel-safe: if it is dropped before it is ready, nothing was queued.
     ///
     /// # Errors
-    /// The link is gone, or the message is larger than the peer takes.
+    /// The link is gone, or the message is larger than the peer accepts.
     pub async fn send(&self, message: Message) -> Result<(), LinkError> {
         let message = match self.try_send(message) {
             Ok(()) => return Ok(()),
@@ -194,7 +193,7 @@ impl Link {
         self.enqueue(message, ticket)
     }
 
-    /// Sends a message if that needs no waiting: for handlers, and for whoever would rather do something else.
+    /// Sends a message if that needs no waiting: for handlers, and for callers that would rather do something else.
     ///
     /// # Errors
     /// [`SendRefused::Full`] gives the message back.
@@ -212,20 +211,19 @@ impl Link {
         Ok(self.enqueue(message, ticket)?)
     }
 
-    /// Sends a message without waiting, beyond its lane's bound if need be: for what answers the peer. It costs the
-    /// peer's address its memory, and with more than `overflow_bytes_max` beyond the bounds, whatever the peer sends is
-    /// read slowly until it has read its answers: slowly, not never, as two nodes that both stop would wait for each
-    /// other.
+    /// Sends a message without waiting, beyond its lane's bound if need be: for answers to the peer. The message is charged to the peer's address. If more than
+    /// `overflow_bytes_max` wait beyond the bounds, whatever the peer sends is read slowly until it has read its answers: slowly, but not never, since two
+    /// nodes that both stopped reading would wait for each other.
     ///
     /// # Errors
-    /// The link is gone or not introduced, the message is larger than the peer takes, or there is no memory for it.
+    /// The link is gone or not introduced, the message is larger than the peer accepts, or there is no memory for it.
     pub fn post(&self, message: Message) -> Result<(), LinkError> {
         let ticket = self.ticket(&message);
         self.post_by(ticket, message)
     }
 
-    /// The same for a part of something long: it goes in turn with other bulk, when those posted before have gone, and what is small overtakes it.
-    /// One that is small goes as one frame, and needs no putting together where it arrives. One of the large lane goes as any other of that lane.
+    /// The same for a part of something long: it takes turns with other bulk, after the parts posted before it, and small messages overtake it. A small part
+    /// goes as one frame, and need not be assembled by the receiver. A part of the large lane goes like any other message of that lane.
     ///
     /// # Errors
     /// As [`Link::post`].
@@ -272,7 +270,7 @@ impl Link {
         if egress.lazy_due.is_none() {
             let due = Instant::now() + Duration::from_millis(self.config.lazy_ms_max);
             egress.lazy_due = Some(due);
-            // The flusher keeps an earlier timer and looks again when it fires: one wake-up per lapse, not per message.
+            // The flusher keeps an earlier timer and looks again when it fires: one wake-up per lapse of a timer, not per message.
             if egress.timer_at.is_none_or(|at| at > due) {
                 egress.wake_flusher();
             }
@@ -280,7 +278,7 @@ impl Link {
         Ok(())
     }
 
-    /// Writes what waits for the link's own task: for whoever finds that its thread is held.
+    /// Writes what waits for the link's own task: for a thread that knows that this task cannot run.
     pub fn write_what_waits(&self) {
         self.write_now(self.egress());
     }
@@ -300,13 +298,13 @@ impl Link {
         }
     }
 
-    /// How far the peer is and how fast bytes come from it: told when first known and again when it has changed by more
-    /// than a quarter, so that it may be followed at no cost. [`Link::stats`] has the newest.
+    /// How far the peer is and how fast bytes come from it: reported when first known, and again when it has changed by more than a quarter, so that following
+    /// it costs nothing. [`Link::stats`] has the newest values.
     pub fn measured(&self) -> Measured {
         *self.told.borrow()
     }
 
-    /// Waits until [`Link::measured`] says something else than `seen`; `None`: the link has ended.
+    /// Waits until [`Link::measured`] differs from `seen`; `None`: the link has ended.
     ///
     /// Cancel-safe.
     pub async fn measured_beyond(&self, seen: Measured) -> Option<Measured> {
@@ -322,12 +320,12 @@ impl Link {
         self.egress().queued_bytes
     }
 
-    /// Whether the peer takes a message of so many bytes.
+    /// Whether the peer accepts a message of so many bytes.
     pub fn takes(&self, bytes: u64) -> bool {
         bytes <= self.message_bytes_max()
     }
 
-    /// Ends the link, because something that went beside it is lost.
+    /// Ends the link, because something that was sent beside it is lost.
     pub fn give_up(&self, reason: &str) {
         self.end(LinkError::Io { peer: self.peer.clone(), kind: io::ErrorKind::Other, reason: reason.to_owned() });
     }
@@ -352,12 +350,12 @@ impl Link {
         Ticket { lane: message.lane(), bytes, over: false, part: false }
     }
 
-    /// Its room in the lane: one that is larger than that goes alone.
+    /// The room that it takes in its lane: a message larger than the lane takes all of it, and so goes alone.
     fn permits(&self, ticket: Ticket) -> u32 {
         if ticket.over { 0 } else { ticket.bytes.min(self.config.queue_bytes_max()[ticket.lane.index()]) }
     }
 
-    /// Takes room in the lane, if there is some.
+    /// Takes room in the lane, if there is enough.
     fn admit(&self, ticket: Ticket) -> Result<bool, LinkError> {
         match self.lanes[ticket.lane.index()].try_acquire_many(self.permits(ticket)) {
             Ok(room) => {
@@ -369,7 +367,7 @@ impl Link {
         }
     }
 
-    /// Queues what was admitted.
+    /// Queues a message that was admitted.
     fn push(&self, message: Message, ticket: Ticket, lazy: bool) -> Result<MutexGuard<'_, Egress>, LinkError> {
         let mut egress = self.open_egress()?;
         if let Err(why) = egress.push(message, ticket, lazy) {
@@ -385,13 +383,13 @@ impl Link {
         self.lanes[ticket.lane.index()].add_permits(self.permits(ticket) as usize);
     }
 
-    /// Queues what was admitted, and writes as much as the stream takes.
+    /// Queues a message that was admitted, and writes as much as the stream accepts.
     fn enqueue(&self, message: Message, ticket: Ticket) -> Result<(), LinkError> {
         self.push_out(self.push(message, ticket, false)?);
         Ok(())
     }
 
-    /// Writes what is queued, unless more is about to come: now, or a little later.
+    /// Writes what is queued now or, if more is about to come, a little later.
     fn push_out(&self, mut egress: MutexGuard<'_, Egress>) {
         if !egress.blocked && !egress.is_shaped() {
             if gather::put_off(&self.me, &mut egress.put_off) {
@@ -407,7 +405,7 @@ impl Link {
         self.write_now(egress);
     }
 
-    /// Writes as much as the stream takes. If that fails the link has ended, and its reader task says so: what was queued may have gone.
+    /// Writes as much as the stream accepts. If that fails the link has ended, and its reader task reports it: what was queued may have been sent.
     fn write_now(&self, mut egress: MutexGuard<'_, Egress>) {
         if egress.blocked {
             return;
@@ -420,7 +418,7 @@ impl Link {
             match self.pump(&mut egress, &mut cx) {
                 Poll::Ready(Ok(Pumped::Dry)) => return,
                 Poll::Ready(Ok(Pumped::More)) => {}
-                // The stream now remembers a waker that does nothing: the flusher must leave its own.
+                // The stream now remembers a waker that does nothing: the flusher has to leave its own.
                 Poll::Pending => break,
                 Poll::Ready(Err(error)) => {
                     drop(egress);
@@ -438,7 +436,7 @@ impl Link {
         self.write_now(egress);
     }
 
-    /// One write, and the bookkeeping that follows.
+    /// Does one write, and the bookkeeping for it.
     pub(crate) fn pump(&self, egress: &mut Egress, cx: &mut Context<'_>) -> Poll<io::Result<Pumped>> {
         let pumped = egress.pump(cx);
         let freed = !egress.freed.is_empty();
@@ -461,7 +459,7 @@ impl Link {
         lock(&self.egress)
     }
 
-    /// The sending half, if the link still takes messages.
+    /// The sending half, if the link still accepts messages.
     fn open_egress(&self) -> Result<MutexGuard<'_, Egress>, LinkError> {
         let egress = self.egress();
         if self.ended.get().is_some() || egress.closing {
@@ -474,20 +472,20 @@ impl Link {
         self.ended.get().cloned().unwrap_or_else(|| LinkError::Closed { peer: self.peer.clone() })
     }
 
-    /// Says who this side is, before anything else that is said from now on.
+    /// Sends this side's hello, ahead of anything else that is sent from now on.
     pub(crate) fn greet(&self, hello: Hello) {
         let mut egress = self.egress();
         egress.push_first(OutFrame::raw(encode_hello(&hello)));
         egress.wake_flusher();
     }
 
-    /// Takes note of the peer's hello: from now on its limits hold, and its site decides the shape.
+    /// Notes the peer's hello: from now on its limits hold, and its site decides the shape.
     pub(crate) fn introduce(&self, hello: Hello, pipe: Option<Arc<Pipe>>) {
         let mut egress = self.egress();
         egress.outbox.set_limits(hello.limits);
         egress.shape(pipe);
         drop(egress);
-        // Only the reader task introduces, once.
+        // Cannot fail: only the reader task introduces, and only once.
         let _ = self.hello.set(hello);
     }
 
@@ -497,13 +495,13 @@ impl Link {
         self.push_out(egress);
     }
 
-    /// Asks for a pong, to measure the round trip.
+    /// Pings the peer, to measure the round trip.
     pub(crate) fn ping(&self, egress: &mut Egress) {
         let nonce = egress.pings.send(Instant::now());
         egress.outbox.push_ping(nonce);
     }
 
-    /// The same, and writes it.
+    /// Pings the peer, and writes the ping at once.
     pub(crate) fn ping_now(&self) {
         if let Ok(mut egress) = self.open_egress() {
             self.ping(&mut egress);
@@ -511,7 +509,7 @@ impl Link {
         }
     }
 
-    /// Takes note of a pong.
+    /// Notes a pong.
     pub(crate) fn pong_came(&self, nonce: u64) -> Result<(), FrameError> {
         let (round_trip_us, too_few) = {
             let pings = &mut self.egress().pings;
@@ -527,12 +525,12 @@ impl Link {
         Ok(())
     }
 
-    /// Bytes of the peer's came beside the link, so fast: that is what there is to go by until the link itself has brought a long message.
+    /// Bytes of the peer came beside the link, at this rate: it counts as the link's until the link itself has brought a long message.
     pub fn suppose_rate(&self, bytes_per_s: u64) {
         self.tell_measured(|newest| newest.bytes_per_s = newest.bytes_per_s.or(Some(bytes_per_s)));
     }
 
-    /// Takes note of how fast bytes come.
+    /// Notes how fast bytes come.
     pub(crate) fn rate_measured(&self, bytes_per_s: u64) {
         self.tell_measured(|newest| newest.bytes_per_s = Some(bytes_per_s));
     }
@@ -545,7 +543,7 @@ impl Link {
         }
     }
 
-    /// Takes no more messages, sends what is queued, then tells the peer.
+    /// Accepts no more messages, sends what is queued, then tells the peer.
     pub(crate) fn begin_close(&self) {
         let mut egress = self.egress();
         egress.closing = true;
@@ -553,11 +551,11 @@ impl Link {
         egress.wake_flusher();
     }
 
-    /// Ends the link. The first reason holds. The reader task tells the handler.
+    /// Ends the link; only the first reason is kept. The reader task tells the handler.
     pub(crate) fn end(&self, why: LinkError) {
         let mut egress = self.egress();
         let why = if egress.closing { LinkError::Closed { peer: self.peer.clone() } } else { why };
-        // Only the first succeeds.
+        // Only the first call succeeds.
         let _ = self.ended.set(why);
         self.lanes.iter().for_each(Semaphore::close);
         egress.abandon();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// Lines of one kind in one second.
 const LINES_PER_S_MAX: u32 = 5;
 
-/// Lets the first lines of each second pass, and counts the others.
+/// Lets the first lines of each second pass, and counts the rest.
 #[derive(Debug)]
 pub struct LogLimit(Mutex<Lines>);
 
@@ -23,7 +23,7 @@ impl LogLimit {
         Self(Mutex::new(Lines { since: None, said: 0, unsaid: 0 }))
     }
 
-    /// Whether a line may be said now; if so, how many were not since the last.
+    /// Whether a line may be logged now; if so, how many were suppressed since the last.
     pub fn pass(&self) -> Option<u64> {
         self.pass_at(Instant::now())
     }

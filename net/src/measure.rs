@@ -1,8 +1,8 @@
 //! How far a peer is, and how fast bytes come from it. Pure: time is an argument.
 //!
-//! The shortest round trip and a middle rate of the last few, each of their own samples, so that neither spoils the other: a queue lengthens round trips, and a
-//! short exchange says nothing of bandwidth (after BBR's two estimates: Cardwell, Cheng, Gunn, Yeganeh, Jacobson, ACM Queue 14(5), 2016). BBR takes the highest
-//! rate; here it would be that of the memory, whenever this node looked late and a whole message lay there.
+//! The shortest round trip and the median rate of the last few, each from samples of its own, so that neither spoils the other: a queue lengthens round trips,
+//! and a short exchange says nothing of bandwidth (after BBR's two estimates: Cardwell, Cheng, Gunn, Yeganeh, Jacobson, ACM Queue 14(5), 2016). BBR takes the
+//! highest rate; here that would be the speed of memory, whenever this node looked late and found a whole message there.
 
 use std::time::Duration;
 
@@ -10,32 +10,32 @@ use tokio::time::Instant;
 
 use crate::FrameError;
 
-/// The shortest of so many round trips counts: at a ping every 5 s, a way that has become longer is noticed after 40 s.
+/// The shortest of so many round trips counts: with a ping every 5 s, a way that has become longer is noticed after 40 s.
 pub(crate) const ROUND_TRIPS_KEPT: usize = 8;
-/// So many pings go one right after the other when the link opens: the first one finds both sides still busy with the hello.
+/// So many pings go one right after another when the link opens: at the first one both sides are still busy with the hello.
 const PINGS_AT_FIRST: u64 = 3;
-/// The middle one of so many rates counts, the lower of two.
+/// The median of so many rates counts; of two, the lower.
 pub(crate) const RATES_KEPT: usize = 5;
 /// A message of at least so many bytes is timed.
 pub(crate) const LONG_BYTES_MIN: u64 = 128 << 10;
 /// A rate needs at least so many bytes.
 const TIMED_BYTES_MIN: u64 = LONG_BYTES_MIN / 2;
-/// If the reader was away from the stream for longer, bytes have piled up, and their rate is not the link's.
+/// If the reader was away from the stream for longer than this, bytes have piled up, and their rate is not the link's.
 const AWAY_MAX: Duration = Duration::from_millis(1);
-/// What has changed by more than one part in so many is told.
+/// A change by more than one part in so many is reported.
 const CHANGE_PART: u64 = 4;
 
 /// What was measured of the way to a peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Measured {
-    /// There and back, in microseconds; `None` before the first pong.
+    /// Round trip, in microseconds; `None` before the first pong.
     pub round_trip_us: Option<u64>,
     /// From the peer to here, in bytes per second; `None` before the first long message from it.
     pub bytes_per_s: Option<u64>,
 }
 
 impl Measured {
-    /// Whether one who knows `self` should be told of `newer`.
+    /// Whether somebody who knows `self` should be told of `newer`.
     pub(crate) fn is_outdated_by(&self, newer: &Self) -> bool {
         let differs = |old: Option<u64>, new: Option<u64>| match (old, new) {
             (Some(old), Some(new)) => old.abs_diff(new) > old / CHANGE_PART,
@@ -45,7 +45,7 @@ impl Measured {
     }
 }
 
-/// The last `N` of a series.
+/// The last `N` samples of a series.
 #[derive(Debug)]
 struct Window<const N: usize> {
     samples: [u64; N],
@@ -81,9 +81,9 @@ impl<const N: usize> Window<N> {
 /// The pings of one link, and what their pongs said.
 #[derive(Debug, Default)]
 pub(crate) struct Pings {
-    /// The last ping's nonce. They count from 1.
+    /// The last ping's nonce; they count from 1.
     sent: u64,
-    /// When it went, until it is answered.
+    /// When that ping was sent, until it is answered.
     sent_at: Option<Instant>,
     /// The last pong's nonce.
     answered: u64,
@@ -99,10 +99,10 @@ impl Pings {
         self.sent
     }
 
-    /// A pong has come. One for an earlier ping than the last is right, but was not timed.
+    /// A pong has come. A pong for an earlier ping than the last is valid, but was not timed.
     ///
     /// # Errors
-    /// No ping with this nonce waits for one: none was sent, or it or a later one was answered.
+    /// No ping with this nonce waits for a pong: none was sent, or that one or a later one was answered.
     pub(crate) fn answer(&mut self, nonce: u64, now: Instant) -> Result<(), FrameError> {
         if nonce <= self.answered || nonce > self.sent {
             return Err(FrameError::UnexpectedPong { nonce });
@@ -115,7 +115,7 @@ impl Pings {
         Ok(())
     }
 
-    /// Whether another ping should go at once: none is under way, and too few were timed.
+    /// Whether another ping should be sent at once: none is under way, and too few were timed.
     pub(crate) fn are_too_few(&self) -> bool {
         self.sent_at.is_none() && self.timed < PINGS_AT_FIRST
     }
@@ -125,18 +125,18 @@ impl Pings {
     }
 }
 
-/// Times the long messages that come in, by all bytes that come meanwhile: messages under way at once share the link.
+/// Times long messages that come in, by all bytes that come meanwhile: messages under way at the same time share the link.
 ///
-/// Reads no clock while there is none. What comes while the reader is away (it runs the handler) piles up, and then comes at the speed of memory: after that it
-/// counts anew, from when it has caught up.
+/// Reads no clock while there is no long message. What comes while the reader is away (running the handler) piles up, and then comes at the speed of memory: so
+/// the count starts anew when the reader has caught up.
 #[derive(Debug, Default)]
 pub(crate) struct Gauge {
     /// Long messages under way.
     long: usize,
-    /// Since when bytes are counted; `None`: not before the reader has caught up.
+    /// Since when bytes are counted; `None`: not until the reader has caught up.
     since: Option<Instant>,
     bytes: u64,
-    /// When the reader last had the stream before it.
+    /// When the reader was last at the stream.
     read_at: Option<Instant>,
     rates: Window<RATES_KEPT>,
 }
@@ -147,7 +147,7 @@ impl Gauge {
         self.long > 0
     }
 
-    /// So many long messages are under way now. Says the rate if there is a new one.
+    /// So many long messages are under way now. Returns a new rate, if there is one.
     pub(crate) fn follow(&mut self, long: usize, now: impl FnOnce() -> Instant) -> Option<u64> {
         let before = std::mem::replace(&mut self.long, long);
         if before == 0 && long > 0 {
@@ -167,14 +167,14 @@ impl Gauge {
         self.rates.middle()
     }
 
-    /// The reader goes back to the stream.
+    /// The reader returns to the stream.
     pub(crate) fn returns(&mut self, now: Instant) {
         if self.read_at.is_some_and(|read_at| now.saturating_duration_since(read_at) > AWAY_MAX) {
             self.since = None;
         }
     }
 
-    /// So many bytes have come, and these were all or not.
+    /// So many bytes have come; `all` says whether nothing more was waiting.
     pub(crate) fn came(&mut self, bytes: usize, all: bool, now: Instant) {
         self.read_at = Some(now);
         match self.since {
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(gauge.follow(1, || start), None);
         gauge.returns(start + away_ms * MS);
         for n in 1..=reads {
-            // What came meanwhile lies there, and is read at once.
+            // What came while the reader was away lies there, and is read at once.
             let at = start + n.max(away_ms) * MS;
             gauge.came(bytes, n >= away_ms, at);
             gauge.returns(at);

@@ -1,12 +1,12 @@
 //! How much memory a node may hold, and who holds it.
 //!
-//! One [`MemoryBudget`] covers a whole node. Links charge the messages that they receive and send; whoever else keeps much (guests, caches, chains)
-//! charges the same budget through a clone of the handle. A charge is refused before the limit is exceeded: the memory is taken after the lease.
+//! One [`MemoryBudget`] covers a whole node. Links charge the messages that they receive and send; other parts that keep much (guests, caches, chains) charge
+//! the same budget through a clone of the handle. A charge is refused before the limit is exceeded: memory is taken after the lease.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A bound of bytes that many share. Cheap to clone; each clone is the same budget.
+/// A limit of bytes shared by many. Cheap to clone; all clones are the same budget.
 #[derive(Clone, Debug)]
 pub struct MemoryBudget(Arc<Account>);
 
@@ -17,7 +17,7 @@ struct Account {
     whole: Option<MemoryBudget>,
 }
 
-/// There is no room for so many bytes more: give something back, ask for less, or refuse whoever asked (`Overloaded`).
+/// There is no room for so many bytes more: give something back, ask for less, or refuse the request that needs them (`Overloaded`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{bytes} bytes more are over the budget of {bytes_max} bytes, of which {used_bytes} are in use")]
 pub struct OverBudget {
@@ -35,7 +35,7 @@ impl MemoryBudget {
         Self(Arc::new(Account { bytes_max, used: AtomicU64::new(0), whole: None }))
     }
 
-    /// A quota within this budget: what is charged to it is charged to both.
+    /// A quota within this budget: whatever is charged to it is charged to both.
     #[must_use]
     pub fn part(&self, bytes_max: u64) -> Self {
         Self(Arc::new(Account { bytes_max, used: AtomicU64::new(0), whole: Some(self.clone()) }))
@@ -51,13 +51,13 @@ impl MemoryBudget {
         self.0.used.load(Relaxed)
     }
 
-    /// Bytes that may be charged now, here and in every budget of which this one is a part.
+    /// Bytes that can still be charged, here and in every budget of which this one is a part.
     pub fn left(&self) -> u64 {
         let left = self.bytes_max().saturating_sub(self.used());
         self.0.whole.as_ref().map_or(left, |whole| whole.left().min(left))
     }
 
-    /// A lease of nothing, for what has yet to grow.
+    /// An empty lease, for something that has yet to grow.
     pub fn none(&self) -> Lease {
         Lease { from: self.clone(), bytes: 0 }
     }
@@ -108,7 +108,7 @@ impl Lease {
         self.bytes
     }
 
-    /// Charges more or less than before. Less always succeeds.
+    /// Changes the charge. Reducing it always succeeds.
     ///
     /// # Errors
     /// There is no room for more: the lease is as it was.
@@ -121,7 +121,7 @@ impl Lease {
         Ok(())
     }
 
-    /// Notes what is held already, over the limit if need be: then everybody is refused more until enough was given back. For parts that bound
+    /// Charges what is held already, over the limit if need be: then further charges are refused to everybody until enough is given back. For parts that bound
     /// themselves and report what they hold.
     pub fn record(&mut self, bytes: u64) {
         if self.resize(bytes).is_err() {

@@ -1,4 +1,4 @@
-//! What travels over a link, and who is told of it.
+//! What travels over a link, and who receives it.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ pub const MEDIUM_BYTES_MAX: usize = 1024 * 1024;
 /// What a node tells its peer when a link opens. Opaque to `net`, except for the node's number and its site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The node's number. What the peer claims: not proved by the plain TCP transport.
+    /// The node's number, as the peer claims it: the plain TCP transport does not prove it.
     pub node: u64,
     /// The site the node is in, at most 255 bytes. Only shaped links look at it.
     pub site: Option<String>,
-    /// Anything the layer above wants its peers to know, at most `hello_bytes_max` (64 KiB).
+    /// Anything that the layer above wants its peers to know, at most `hello_bytes_max` (64 KiB).
     pub hello: Bytes,
 }
 
@@ -82,14 +82,14 @@ impl Message {
     }
 }
 
-/// The three queues of a link, by message size. A full lane never holds up the lanes before it.
+/// The three queues of a link, by message size. A full lane never holds up a lane for smaller messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// Up to [`INLINE_BYTES_MAX`]: one frame, first come first served, overtakes everything else.
+    /// Up to [`INLINE_BYTES_MAX`]: one frame, in order, overtakes everything else.
     Small,
     /// Up to [`MEDIUM_BYTES_MAX`]: fragments, in turn with whatever else is under way.
     Medium,
-    /// Anything larger: fragments, in turn, and never in all the places at once.
+    /// Anything larger: fragments, in turn, and never in all of the places at once.
     Large,
 }
 
@@ -113,7 +113,7 @@ pub enum Incoming {
         id: u64,
         /// The head, complete.
         head: Bytes,
-        /// How many bytes of tail the sender announced: at most `message_bytes_max`. Do not allocate them ahead.
+        /// How many bytes of tail the sender announced: at most `message_bytes_max`. Do not allocate them in advance.
         tail_bytes: usize,
     },
     /// The tail of a message whose head was delivered before.
@@ -125,11 +125,11 @@ pub enum Incoming {
     },
 }
 
-/// Who is told of what happens on an endpoint's links.
+/// Who is told of what happens on the links of an endpoint.
 ///
 /// All calls for one link come one after another, from the link's reader task, with no lock held: a handler may call
 /// [`Link::try_send`] or [`Link::send_lazily`] inside (that is how a request is answered without a task switch), and it
-/// must not block. Between `on_link` and `on_link_lost` of one link all its messages come, none before or after.
+/// must not block. All messages of a link come between its `on_link` and its `on_link_lost`.
 pub trait Handler: Send + Sync + 'static {
     /// A link is up and the peer has said who it is: [`Link::identity`] is there.
     fn on_link(&self, peer: &Arc<Link>);
@@ -148,13 +148,13 @@ pub trait Handler: Send + Sync + 'static {
         }
     }
 
-    /// Whether what was told before waits to be worked off: no link is read on before it has been.
+    /// Whether this handler has yet to work off what it was told: until it has, no link is read.
     fn is_behind(&self) -> bool {
         false
     }
 
-    /// How much memory a message of more than one frame takes while it is handled, decoded and all, in bytes. It is
-    /// charged to the peer's address before [`Handler::on_message`] is called, until that returns.
+    /// How much memory a message of more than one frame takes while it is handled, including its decoded form, in bytes. This is charged to the peer's address
+    /// before [`Handler::on_message`] is called, until that returns.
     fn decoded_bytes_max(&self, head: &[u8]) -> u64 {
         head.len() as u64
     }

@@ -1,7 +1,7 @@
-//! Links between nodes of one host: by a Unix socket, on which a message is there in two thirds to four fifths of the time that TCP takes.
+//! Links between nodes of one host, by a Unix socket: a message takes two thirds to four fifths of the time that it takes by TCP.
 //!
-//! Who listens at a port listens at an abstract socket too, whose name says that port. Who dials an address of its own host tries that name first, and TCP if nobody
-//! trustworthy is there. Abstract names belong to a network namespace, as ports do: what is behind a forwarded port is not reached by its name.
+//! A node that listens at a port also listens at an abstract socket named after the port. A node that dials an address of its own host tries that first, and
+//! TCP if nobody trustworthy is there. Abstract names belong to a network namespace, as ports do: what is behind a forwarded port is not reached by name.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -11,9 +11,9 @@ use tokio::net::{UnixListener, UnixStream, lookup_host};
 
 use crate::transport::{Connection, Listener, Opening, Tcp, Transport};
 
-/// What an accepted peer is called: it is on this host, and has no port.
+/// The address given to an accepted peer: it is on this host, and has no port.
 const PEER: &str = "127.0.0.1:0";
-/// Whose sockets anybody may trust.
+/// The user whose sockets everybody may trust.
 const ROOT: u32 = 0;
 
 /// TCP, and Unix sockets between nodes of one host.
@@ -34,7 +34,7 @@ impl Transport for Near {
 
     async fn listen(&self, address: SocketAddr) -> io::Result<Box<dyn Listener>> {
         let tcp = self.0.listen(address).await?;
-        // Where the name is taken, everybody comes by TCP.
+        // If the name is taken, everybody comes by TCP.
         let near = UnixListener::bind(name(&tcp.local_address()?)).ok();
         Ok(Box::new(Callers { tcp, near }))
     }
@@ -69,12 +69,12 @@ fn connection(stream: UnixStream, peer: String) -> Connection {
     Connection { reader: Box::new(reader), writer: Box::new(writer), peer, host: None }
 }
 
-/// The abstract name (its first byte is 0) of whoever listens there.
+/// The abstract name (its first byte is 0) of a node that listens at this address.
 fn name(listens: &SocketAddr) -> String {
     format!("\0catena-link-{listens}")
 }
 
-/// Whether what is sent there stays on this host: it would be sent from that very address. Nothing is sent to find out.
+/// Whether this address is this host's: what is sent there would be sent from the same address. Nothing is sent to find out.
 fn is_of_this_host(address: &SocketAddr) -> bool {
     let any: IpAddr = if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let own = || {
@@ -85,7 +85,7 @@ fn is_of_this_host(address: &SocketAddr) -> bool {
     address.ip().is_loopback() || own().is_ok_and(|own| own.ip() == address.ip())
 }
 
-/// Whoever listens at this port of this host: at that address alone, or at all.
+/// Connects to whoever listens at this port of this host: at this address only, or at all addresses.
 async fn connect(address: &SocketAddr) -> Option<UnixStream> {
     let all = [IpAddr::from(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()];
     let names = [*address].into_iter().chain(all.map(|ip| SocketAddr::new(ip, address.port())));
@@ -99,7 +99,7 @@ async fn connect(address: &SocketAddr) -> Option<UnixStream> {
     None
 }
 
-/// Anybody may take a name, even one that says a port of somebody else's.
+/// Needed since anybody may take a name, even one with a port that belongs to somebody else.
 fn is_trustworthy(stream: &UnixStream) -> bool {
     stream.peer_cred().is_ok_and(|peer| is_trusted(peer.uid(), rustix::process::geteuid().as_raw()))
 }

@@ -1,7 +1,7 @@
-//! Which frame goes next: pong, ping, small messages in order, then one fragment of each bulk message in turn; of the
-//! parts of something long one is under way at a time.
+//! Which frame goes next: pong, ping, small messages in order, then one fragment of each bulk message in turn; of the parts of something long only one is under
+//! way at a time.
 //!
-//! Pure: no clock, no socket, no lock. How many bytes may wait here is for the link's lanes to say.
+//! Pure: no clock, no socket, no lock. The link's lanes bound how many bytes may wait here.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -13,14 +13,14 @@ use crate::config::Limits;
 use crate::frame::PREFIX_BYTES;
 use crate::message::{Lane, MEDIUM_BYTES_MAX, Message};
 
-/// Room in the queue that is given back when a frame has gone.
+/// Room in the queue, given back when a frame has been sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket {
     pub(crate) lane: Lane,
     pub(crate) bytes: u32,
-    /// Beyond the lane's bound.
+    /// Whether it is beyond the lane's bound.
     pub(crate) over: bool,
-    /// A part of something long: of these one after the other is under way. Only ever of the medium lane.
+    /// Whether it is a part of something long: only one of these is under way at a time. Only ever of the medium lane.
     pub(crate) part: bool,
 }
 
@@ -31,12 +31,12 @@ pub(crate) struct OutFrame {
     prefix_bytes: usize,
     parts: [Bytes; 2],
     written: usize,
-    /// The last frame of a message brings the message's ticket.
+    /// The ticket of the message, if this is its last frame.
     pub(crate) ticket: Option<Ticket>,
 }
 
 impl OutFrame {
-    /// Bytes that are no frame: the hello.
+    /// Bytes that are not a frame: the hello.
     pub(crate) fn raw(bytes: Bytes) -> Self {
         let parts = [bytes, Bytes::new()];
         Self { prefix: [0; PREFIX_BYTES], prefix_bytes: 0, parts, written: 0, ticket: None }
@@ -65,7 +65,7 @@ impl OutFrame {
         true
     }
 
-    /// Marks up to `bytes` as written; says how many.
+    /// Notes that up to `bytes` more are written; returns how many.
     pub(crate) fn advance(&mut self, bytes: usize) -> usize {
         let step = bytes.min(self.left());
         self.written += step;
@@ -110,13 +110,13 @@ pub(crate) struct Outbox {
     pong: Option<u64>,
     ping: Option<u64>,
     small: VecDeque<OutFrame>,
-    /// How many of `small` cannot wait for company.
+    /// How many of `small` must not wait for others.
     urgent: usize,
     medium: VecDeque<Bulk>,
     large: VecDeque<Bulk>,
-    /// Medium ones that are parts of something long.
+    /// Messages of the medium lane that are parts of something long.
     parts: VecDeque<Bulk>,
-    /// Messages under way, next to go first.
+    /// Messages under way; the front has the next turn.
     active: VecDeque<Bulk>,
     active_bytes: u64,
     active_large: usize,
@@ -163,7 +163,7 @@ impl Outbox {
         self.next_id += 1;
     }
 
-    /// Asks for an answer. Only the last of several waits: a peer that floods gets one.
+    /// Asks for a pong to be sent. Only the last of several waits: a peer that floods gets one.
     pub(crate) fn push_pong(&mut self, nonce: u64) {
         self.pong = Some(nonce);
     }
@@ -172,17 +172,17 @@ impl Outbox {
         self.ping = Some(nonce);
     }
 
-    /// Nothing waits, not even lazy messages.
+    /// Whether nothing waits, not even lazy messages.
     pub(crate) fn is_empty(&self) -> bool {
         !self.has_small() && !self.has_bulk()
     }
 
-    /// Something waits that is not a fragment.
+    /// Whether something waits that is not a fragment.
     pub(crate) fn has_small(&self) -> bool {
         self.pong.is_some() || self.ping.is_some() || !self.small.is_empty()
     }
 
-    /// Only lazy messages wait.
+    /// Whether only lazy messages wait.
     pub(crate) fn is_only_lazy(&self) -> bool {
         self.urgent == 0 && !self.small.is_empty() && self.pong.is_none() && self.ping.is_none() && !self.has_bulk()
     }
@@ -222,13 +222,13 @@ impl Outbox {
         Some(frame)
     }
 
-    /// Starts what the peer has room for. Large messages take at most half of the places, and leave the bytes that
-    /// medium ones may need, so that a continuation never waits for a transfer to end.
+    /// Starts messages for which the peer has room. Large ones take at most half of the places, and leave free the bytes that medium ones may need, so that a
+    /// continuation never waits for a transfer to end.
     fn activate(&mut self) {
         let places = self.limits.fragmented_messages_max as usize;
         let room = |bytes: u64, active: u64| active.saturating_add(bytes) <= self.limits.receive_bytes_max;
-        // One at a time: parts that took turns with each other would all be there at the end only, and whoever asks for
-        // the next when one has come would leave the link idle for a round trip.
+        // One at a time: parts that took turns would all be complete only at the end, and a receiver that asks for the next part when one has come would leave
+        // the link idle for a round trip.
         if self.active.len() < places
             && !self.part_active
             && self.parts.front().is_some_and(|b| room(b.bytes, self.active_bytes))
@@ -238,7 +238,7 @@ impl Outbox {
             self.part_active = true;
             self.active.push_back(bulk);
         }
-        // One for each turn, and at the front: each has its first turn at once, in the order in which they came.
+        // One per turn, and at the front: each gets its first turn at once, in the order in which they came.
         if self.active.len() < places
             && self.medium.front().is_some_and(|b| room(b.bytes, self.active_bytes))
             && let Some(bulk) = self.medium.pop_front()

@@ -1,7 +1,7 @@
 //! The bandwidth and the delay from this endpoint to one remote site, shared by all its links to that site.
 //!
-//! Pure arithmetic: time is an argument. What waited for the pipe is reckoned from the moment the pipe became free, not
-//! from when a late timer looked, so errors do not add up. Links with bulk take turns, fragment by fragment.
+//! Pure arithmetic: time is an argument. For what waited for the pipe, time counts from when the pipe became free, not from when a late timer fired, so errors
+//! do not add up. Links with bulk take turns, fragment by fragment.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,18 +13,18 @@ use crate::LinkShape;
 
 const NS_PER_S: u128 = 1_000_000_000;
 
-/// How far bulk may run ahead of the clock: two ticks of a timer that is one millisecond coarse.
+/// How far bulk may run ahead of the clock: two ticks of a timer with a resolution of one millisecond.
 const AHEAD_BULK: Duration = Duration::from_millis(2);
-/// How far small messages may: more, so that another link's bulk cannot starve them.
+/// How far small messages may run ahead: further, so that another link's bulk cannot starve them.
 const AHEAD_SMALL: Duration = Duration::from_millis(4);
 /// When to ask again after another link had its turn: the next tick.
 const TICK: Duration = Duration::from_millis(1);
-/// A link that does not come for its turn for so long has lost it.
+/// A link that does not use its turn for so long loses it.
 const TURN_LATE_MAX: Duration = Duration::from_millis(2);
 
-/// Fragments are no longer than this much of the bandwidth, so that control never waits longer for one.
+/// Fragments take no longer than this at the pipe's bandwidth, so that control messages never wait longer for one.
 const FRAGMENT: Duration = Duration::from_millis(1);
-/// But not so short that headers would eat the bandwidth.
+/// But fragments are not so short that headers would use up the bandwidth.
 const FRAGMENT_BYTES_MIN: usize = 1024;
 
 /// One direction of the way to a site.
@@ -37,7 +37,7 @@ pub(crate) struct Pipe {
 #[derive(Debug, Default)]
 struct State {
     free_at: Option<Instant>,
-    /// What the last division left over, in units of 1 / `bytes_per_s` ns: nothing is lost to rounding.
+    /// The remainder of the last division, in units of 1 / `bytes_per_s` ns: nothing is lost to rounding.
     remainder: u128,
     /// Links with bulk that were told to wait, and until when; each at most once.
     turns: VecDeque<(u64, Instant)>,
@@ -70,7 +70,7 @@ impl Pipe {
         }
     }
 
-    /// How many bytes may be on their way at once: what the pipe holds, and a little.
+    /// How many bytes may be on their way at once: what the pipe holds, and some more.
     pub(crate) fn line_bytes_max(&self) -> usize {
         let length = Duration::from_micros(self.shape.delay_us) + 4 * AHEAD_SMALL;
         match self.shape.bytes_per_s {
@@ -105,8 +105,8 @@ impl Pipe {
         }
     }
 
-    /// Sends `bytes` through the pipe, after all that it was given before and not before `ready`, the time since when
-    /// they waited for the pipe. Says when the last byte arrives.
+    /// Sends `bytes` through the pipe, after all that it was given before and not before `ready`, when they began to wait for the pipe. Returns when the last
+    /// byte arrives.
     pub(crate) fn charge(&self, ready: Instant, bytes: usize) -> Instant {
         let delay = Duration::from_micros(self.shape.delay_us);
         let rate = u128::from(self.shape.bytes_per_s);
@@ -186,7 +186,7 @@ mod tests {
         let pipe = Pipe::new(LinkShape::new(0, 1_000_000));
         let start = Instant::now();
         pipe.charge(start, 1_000);
-        // Asked for at the start, looked at 7 ms later.
+        // Ready at the start, but looked at 7 ms later.
         assert_eq!(pipe.charge(start, 1_000), start + Duration::from_millis(2));
     }
 }

@@ -10,12 +10,12 @@ use crate::{Link, NetError, Place};
 /// A dial under way, and later its result.
 pub(crate) type Dial = watch::Receiver<Option<Result<Arc<Link>, NetError>>>;
 
-/// The live links of an endpoint. As many as `links_max` at most, and as many dials as there are callers.
+/// The live links of an endpoint, at most `links_max`, and at most as many dials as there are callers.
 #[derive(Default)]
 pub(crate) struct Registry {
     links: HashMap<u64, Arc<Link>>,
     by_place: HashMap<Place, u64>,
-    /// The links that each node speaks by. It is reached by the first; a second is there while both sides dialled at once, until one side has ended either.
+    /// The links of each node. The node is reached by the first. There is a second while both sides have dialled at once, until one side has ended either link.
     by_node: HashMap<u64, Vec<u64>>,
     pub(crate) dials: HashMap<Place, Dial>,
     pub(crate) closed: bool,
@@ -30,7 +30,7 @@ impl Registry {
         }
     }
 
-    /// From now on `link` is the one of `node`. The other live one, if there is one, is given back: nothing has changed.
+    /// From now on `link` is the one of `node`. If there is another live one, that is returned and nothing has changed.
     pub(crate) fn claim(&mut self, link: &Link, node: u64) -> Result<(), Arc<Link>> {
         if let Some(first) = self.to_node(node) {
             return Err(first);
@@ -39,14 +39,14 @@ impl Registry {
         Ok(())
     }
 
-    /// The same, whatever other link there is; that one takes its place if it ends first.
+    /// The same, even if there is another link; that one takes over if this one ends first.
     pub(crate) fn prefer(&mut self, link: &Link, node: u64) {
         if self.links.contains_key(&link.id) {
             self.by_node.entry(node).or_default().insert(0, link.id);
         }
     }
 
-    /// Whoever looks for what is at this place finds this link.
+    /// From now on a look-up of this place finds this link.
     pub(crate) fn also_at(&mut self, place: &Place, link: &Link) {
         self.by_place.insert(place.clone(), link.id);
     }

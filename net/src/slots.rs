@@ -1,4 +1,4 @@
-//! How many links there may be, in all and with one address, and what those of one address share.
+//! How many links there may be, in all and with one address, and what the links of one address share.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -33,9 +33,9 @@ pub(crate) struct Slot {
     slots: Arc<Slots>,
     address: String,
     accepted: bool,
-    /// What links of this address may take.
+    /// The memory that links of this address may take.
     pub(crate) memory: MemoryBudget,
-    /// What a link takes from the start, for its egress to hold.
+    /// The charge that a link has from the start, which its egress takes over.
     pub(crate) lease: Option<Lease>,
 }
 
@@ -47,7 +47,7 @@ impl Slots {
     /// A place for a link to or, if `accepted`, from this peer.
     ///
     /// # Errors
-    /// There are as many links as may be, or there is no memory.
+    /// The limit on links is reached, or there is no memory.
     pub(crate) fn take(self: &Arc<Self>, peer: &str, accepted: bool) -> Result<Slot, LinkError> {
         let config = &self.config;
         let address = address_of(peer);
@@ -95,8 +95,8 @@ impl Drop for Slot {
     }
 }
 
-/// Whom a peer's address belongs to: the address without its port; of IPv6 the first 64 bits, all of which one customer has.
-pub(crate) fn address_of(peer: &str) -> String {
+/// To whom a peer's address belongs: the address without its port; for IPv6 the first 64 bits, which all belong to one customer.
+fn address_of(peer: &str) -> String {
     match peer.parse::<SocketAddr>() {
         Ok(address) => customer_of(address.ip()).to_string(),
         Err(_) => peer.rsplit_once(':').map_or(peer, |(host, _)| host).to_owned(),

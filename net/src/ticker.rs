@@ -1,8 +1,7 @@
 //! Wakes shaped links on time. tokio's timer is one to two milliseconds late, which is a lot for a hop inside a site;
 //! a thread that sleeps is late by some tens of microseconds. Only an endpoint with a topology has one.
 //!
-//! It is a second alarm, not the only one: the flusher's own timer stays set, and knows virtual time. An alarm too many
-//! does no harm.
+//! It is a second alarm, not the only one: the flusher's own timer stays set, and follows virtual time. One alarm too many does no harm.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -28,7 +27,7 @@ struct State {
 }
 
 impl Ticker {
-    /// Starts the thread. Without one (the system refused) links are later, not wrong.
+    /// Starts the thread. Without it (the system refused) links are woken later, but work.
     pub(crate) fn start() -> Self {
         let shared = Arc::<Shared>::default();
         let of_thread = Arc::clone(&shared);
@@ -40,7 +39,7 @@ impl Ticker {
         Self { shared }
     }
 
-    /// Sets the one alarm of `link`, instead of the one it had.
+    /// Sets the only alarm of `link`, in place of the one it had.
     pub(crate) fn set(&self, link: u64, after: Duration, waker: &Waker) {
         let mut state = self.shared.state();
         if !state.stopped {

@@ -1,4 +1,4 @@
-//! Which delay and bandwidth lie between two sites. For development and demonstrations only.
+//! Which delay and bandwidth there are between two sites. For development and demonstrations only.
 
 use std::collections::HashMap;
 

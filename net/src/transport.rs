@@ -1,7 +1,7 @@
 //! What carries the bytes.
 //!
-//! A [`Transport`] dials and listens; what it gives is a [`Connection`]: two byte streams, one each way, reliable and in
-//! order. [`Tcp`] ships, and [`crate::near::Near`], which is TCP to other hosts.
+//! A [`Transport`] dials and listens; it gives a [`Connection`]: two byte streams, one each way, reliable and in order. [`Tcp`] ships, and
+//! [`crate::near::Near`], which uses TCP to other hosts.
 //!
 //! Where the others fit:
 //!
@@ -32,7 +32,7 @@ pub struct Connection {
     pub writer: Box<dyn AsyncWrite + Send + Unpin>,
     /// The peer's address, for people.
     pub peer: String,
-    /// The host from which the peer's bytes come, over a network. None for a process of this machine, by a way that others cannot take.
+    /// The host from which the peer's bytes come, over a network. `None` for a process on this machine that comes by a way that others cannot use.
     pub host: Option<IpAddr>,
 }
 
@@ -49,7 +49,7 @@ pub trait Transport: Send + Sync + 'static {
     async fn listen(&self, address: SocketAddr) -> io::Result<Box<dyn Listener>>;
 }
 
-/// Takes callers.
+/// Accepts callers.
 #[async_trait]
 pub trait Listener: Send + 'static {
     /// Where it listens.
@@ -62,8 +62,8 @@ pub trait Listener: Send + 'static {
 /// Plain TCP, without delay (`TCP_NODELAY`).
 #[derive(Clone, Debug)]
 pub struct Tcp {
-    /// Bytes the kernel takes ahead of what it has sent (`TCP_NOTSENT_LOWAT`, Linux). Small, because control cannot
-    /// overtake what the kernel already has. Default 64 KiB: half a millisecond at 1 Gbit/s.
+    /// Bytes that the kernel accepts ahead of what it has sent (`TCP_NOTSENT_LOWAT`, Linux). Small, because control cannot overtake what the kernel already
+    /// has. Default 64 KiB: half a millisecond at 1 Gbit/s.
     pub unsent_bytes_max: u32,
 }
 

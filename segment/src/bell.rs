@@ -14,7 +14,7 @@ use crate::MemoryError;
 pub struct Bell(OwnedFd);
 
 impl Bell {
-    /// A silent one.
+    /// A bell that has not been rung.
     ///
     /// # Errors
     /// The system has no descriptor left.
@@ -22,18 +22,18 @@ impl Bell {
         Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
 
-    /// One that another process gave.
+    /// A bell whose descriptor another process gave.
     #[must_use]
     pub const fn of(descriptor: OwnedFd) -> Self {
         Self(descriptor)
     }
 
-    /// Rings. It never waits: a bell whose count is full is readable as it is.
+    /// Rings. Never waits: a bell whose count is full is readable anyway.
     pub fn ring(&self) {
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 
-    /// Takes the rings since the last time; `None`: there were none.
+    /// Takes the rings since the last call; `None`: there were none.
     #[must_use]
     pub fn take(&self) -> Option<u64> {
         let mut count = [0; 8];

@@ -1,22 +1,22 @@
-//! Whole words to and from memory of this process's own. x86-64 copies long rows of them by one instruction, `rep movsq`, which moves lines of the cache and does not read
-//! those that it overwrites: as fast as `memcpy`, which promises no whole words.
+//! Copies whole words to and from private memory. x86-64 copies long ranges by one instruction, `rep movsq`, which moves whole cache lines without reading
+//! those that it overwrites: as fast as `memcpy`, which does not guarantee whole words.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::words::WORD;
 
-/// Shorter rows are copied word by word, in bytes: the instruction takes a while to begin.
+/// Shorter ranges, in bytes, are copied word by word: the instruction is slow to start.
 const LONG_BYTES_MIN: usize = 2 << 10;
 
 /// Copies each word out.
 ///
 /// # Panics
-/// `out` has not room for just these words.
+/// If the length of `out` is not exactly that of the words.
 pub(crate) fn read(words: &[AtomicU64], out: &mut [u8]) {
     assert_eq!(words.len() * WORD, out.len(), "as many words as there is room for");
     if is_long(out) {
-        // SAFETY: both have so many words, and `out`, being borrowed alone, is not among the others.
+        // SAFETY: both sides have this many words, and `out`, which is borrowed exclusively, does not overlap `words`.
         unsafe { copy(words.as_ptr().cast(), out.as_mut_ptr().cast(), words.len()) };
         return;
     }
@@ -28,11 +28,11 @@ pub(crate) fn read(words: &[AtomicU64], out: &mut [u8]) {
 /// Copies each word in.
 ///
 /// # Panics
-/// `bytes` are not just these words'.
+/// If the length of `bytes` is not exactly that of the words.
 pub(crate) fn write(words: &[AtomicU64], bytes: &[u8]) {
     assert_eq!(words.len() * WORD, bytes.len(), "as many words as there are bytes for");
     if is_long(bytes) {
-        // SAFETY: both have so many words; those written to are atomic, so that they may change while they are shared, and `bytes`, which may not, are not among them.
+        // SAFETY: both have this many words; those written are atomics, which may change while shared, and `bytes`, which may not, does not overlap them.
         unsafe { copy(bytes.as_ptr().cast(), words.as_ptr().cast_mut().cast(), words.len()) };
         return;
     }
@@ -43,17 +43,17 @@ pub(crate) fn write(words: &[AtomicU64], bytes: &[u8]) {
     }
 }
 
-/// Whether the one instruction is the faster way: across the boundaries of words it is slow.
+/// Whether the single instruction is faster; it is slow if `own` is not aligned to words.
 fn is_long(own: &[u8]) -> bool {
     cfg!(all(target_arch = "x86_64", not(miri)))
         && own.len() >= LONG_BYTES_MIN
         && own.as_ptr().addr().is_multiple_of(WORD)
 }
 
-/// Copies words one by one, in no promised order.
+/// Copies word by word, in no guaranteed order.
 ///
 /// # Safety
-/// So many aligned words may be read at `from` and written at `to`, apart from each other. Either side may change meanwhile where it lies in [`AtomicU64`]s.
+/// `words` aligned words may be read at `from` and written at `to`, and do not overlap. Either side may change meanwhile where it lies in [`AtomicU64`]s.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 unsafe fn copy(from: *const u64, to: *mut u64, words: usize) {
     // SAFETY: each turn of `movsq` loads an aligned word of 8 bytes and stores it, whole (Intel SDM volume 3, sections 8.1.1 and 8.2.4: their order among each other is open, and stores after
@@ -69,7 +69,7 @@ unsafe fn copy(from: *const u64, to: *mut u64, words: usize) {
     }
 }
 
-/// There is no such instruction, and [`is_long`] says so.
+/// Never called: there is no such instruction here, so [`is_long`] returns false.
 ///
 /// # Safety
 /// None is needed.

@@ -1,15 +1,15 @@
 //! The memory of segments: what an owner exports, and what others on the same host may share.
 //!
-//! This crate knows memory and nothing else: no sockets, no names, no rights of anybody. Bytes are reached through [`Memory`] only, which checks
-//! bounds and touches shared bytes by atomic words: whatever another process does with them, the worst is other bytes. Nothing is parsed in place, and
-//! since the size of what is mapped is sealed, no access can fault.
+//! This crate knows memory and nothing else: no sockets, names or rights. Bytes are accessed through [`Memory`] only, which checks bounds and accesses shared
+//! bytes by atomic words, so the worst that another process can do is to change the bytes. Nothing is parsed in place, and since the size of a mapping is
+//! sealed, no access can fault.
 //!
-//! - An aligned word of 8 bytes is never torn, in blocks of any size: a block is a row of such words, each copied whole, in no promised order.
+//! - An aligned word of 8 bytes is never torn, in blocks of any size: a block is copied as a series of such words, each whole, in no guaranteed order.
 //! - A write never touches a byte beside its range, not even when it begins or ends within a word.
-//! - What was written before a word was is seen by whoever has read that word, in an access of its own (release and acquire).
+//! - Whoever has read a word sees, in a later access, everything that was written before that word (release and acquire).
 //!
-//! Memory begins as pages of this process alone. Others see it only in [`Shared`] pages, and nobody can take a mapping back from a process that does not
-//! let go: so an owner that revokes moves *itself* to other pages, and what the old ones say concerns nobody any more.
+//! Memory begins as private pages. Others see it only in [`Shared`] pages, and a mapping cannot be taken back from a process that does not release it: so an
+//! owner that revokes moves *itself* to other pages, and the contents of the old ones do not matter any more.
 
 mod barrier;
 mod bell;

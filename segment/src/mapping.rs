@@ -1,4 +1,4 @@
-//! Pages that the kernel maps: the one place where memory is had without the allocator.
+//! Pages mapped by the kernel: the only place where memory does not come from the allocator.
 #![allow(unsafe_code)]
 
 use std::{ffi::c_void, os::fd::BorrowedFd, ptr::NonNull, sync::atomic::AtomicU64};
@@ -7,7 +7,7 @@ use rustix::mm::{MapFlags, ProtFlags, mlock, mmap, mmap_anonymous, munmap};
 
 use crate::{memory::MemoryError, words::WORD};
 
-/// A mapping of its own, unmapped on drop.
+/// A mapping owned by this value, unmapped on drop.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     first: NonNull<AtomicU64>,
@@ -15,7 +15,7 @@ pub(crate) struct Mapping {
     writable: bool,
 }
 
-// SAFETY: it owns its pages, which only atomic operations reach; those may come from any thread.
+// SAFETY: it owns its pages, which are accessed only by atomic operations; those may come from any thread.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -25,12 +25,12 @@ impl Mapping {
     pub(crate) fn of(file: BorrowedFd<'_>, bytes: u64, writable: bool) -> Result<Self, MemoryError> {
         let words = word_count(bytes)?;
         let rights = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
-        // SAFETY: a new place of the kernel's choosing, so no memory of this process changes its meaning.
+        // SAFETY: the kernel chooses a new address, so no memory that this process already uses is affected.
         let first = unsafe { mmap(std::ptr::null_mut(), words * WORD, rights, MapFlags::SHARED, file, 0) }?;
         Self::at(first, words, writable)
     }
 
-    /// Pages of this process alone that stay in memory.
+    /// Private pages that are locked into memory.
     pub(crate) fn locked(bytes: u64) -> Result<Self, MemoryError> {
         let words = word_count(bytes)?;
         let rights = ProtFlags::READ | ProtFlags::WRITE;
@@ -41,9 +41,9 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Keeps the pages in memory.
+    /// Locks the pages into memory.
     pub(crate) fn lock(&self) -> Result<(), MemoryError> {
-        // SAFETY: exactly the pages of this mapping, whose contents it does not touch.
+        // SAFETY: the range is exactly the pages of this mapping, and locking does not change their contents.
         Ok(unsafe { mlock(self.first.as_ptr().cast(), self.words * WORD) }?)
     }
 
@@ -56,9 +56,9 @@ impl Mapping {
         self.writable
     }
 
-    /// Stores into them fault where the mapping is not writable: [`crate::Memory`] asks first.
+    /// Stores into these words fault if the mapping is not writable: [`crate::Memory`] checks that before.
     pub(crate) const fn words(&self) -> &[AtomicU64] {
-        // SAFETY: so many words are mapped, aligned to a page, for as long as `self` lives, and the sealed size keeps them there. Any bytes are an
+        // SAFETY: this many words are mapped, aligned to a page, for as long as `self` lives, and the sealed size keeps them there. Any bytes are a valid
         // `AtomicU64`, and those may change at any time.
         unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.words) }
     }
@@ -66,12 +66,12 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: `self` owns the mapping, and what borrowed from it is gone. Locked pages are let go with it.
+        // SAFETY: `self` owns the mapping, and all borrows from it have ended. Locked pages are unlocked with it.
         let _ = unsafe { munmap(self.first.as_ptr().cast(), self.words * WORD) };
     }
 }
 
-/// At least one word: nothing cannot be mapped.
+/// At least one word, since an empty range cannot be mapped.
 fn word_count(bytes: u64) -> Result<usize, MemoryError> {
     let too_large = || MemoryError::Foreign("is larger than this machine can map");
     let words = usize::try_from(bytes.div_ceil(WORD as u64)).map_err(|_| too_large())?.max(1);

@@ -1,4 +1,4 @@
-//! The bytes of one segment, wherever they lie.
+//! The bytes of one segment, wherever they are.
 
 use std::{
     io,
@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use crate::{mapping::Mapping, words};
 
-/// How wide a word is that is compared and swapped.
+/// The width of a word that is compared and swapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Width {
     /// 4 bytes.
@@ -20,7 +20,7 @@ pub enum Width {
 }
 
 impl Width {
-    /// In bytes.
+    /// The width in bytes.
     #[must_use]
     pub const fn bytes(self) -> u64 {
         match self {
@@ -30,10 +30,10 @@ impl Width {
     }
 }
 
-/// Why memory cannot be had, or not be reached so.
+/// Why memory could not be allocated or accessed.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
-    /// The range leaves the segment.
+    /// The range exceeds the segment.
     #[error("{count} bytes at {offset} are not within the {bytes} bytes of the segment")]
     OutOfBounds {
         /// Where it begins.
@@ -43,7 +43,7 @@ pub enum MemoryError {
         /// How long the segment is.
         bytes: u64,
     },
-    /// A word begins at a multiple of its width.
+    /// The offset of a word is not a multiple of its width.
     #[error("a word of {width} bytes cannot begin at {offset}: words begin at multiples of their width")]
     Unaligned {
         /// Where it was said to begin.
@@ -51,13 +51,13 @@ pub enum MemoryError {
         /// Its width, in bytes.
         width: u64,
     },
-    /// It is mapped for reading.
+    /// The memory is mapped for reading only.
     #[error("these pages may only be read")]
     ReadOnly,
-    /// What another process gave as memory is not what it has to be.
+    /// Something that another process gave as memory does not have the required form.
     #[error("what was given as shared memory {0}")]
     Foreign(&'static str),
-    /// The system refuses.
+    /// The system refused.
     #[error("no memory to be had: {0}")]
     System(#[from] io::Error),
 }
@@ -77,19 +77,19 @@ pub struct Memory {
 
 #[derive(Debug)]
 enum Pages {
-    /// Of this process alone.
+    /// Private to this process.
     Own(Box<[AtomicU64]>),
-    /// Perhaps of others too.
+    /// May be shared with other processes.
     Mapped(Arc<Mapping>),
     /// Bytes that never change.
     Frozen(Bytes),
 }
 
 impl Memory {
-    /// So many bytes of zeros, seen by nobody else.
+    /// Zeroed private memory of this size.
     ///
     /// # Errors
-    /// There is no room.
+    /// The system has no memory left.
     pub fn own(bytes: u64) -> Result<Self, MemoryError> {
         let count = usize::try_from(bytes.div_ceil(words::WORD as u64)).map_err(|_| no_room())?;
         let mut all = Vec::new();
@@ -98,7 +98,7 @@ impl Memory {
         Ok(Self { bytes, pages: Pages::Own(all.into_boxed_slice()) })
     }
 
-    /// These bytes as they are, and not a copy. They are only read.
+    /// Memory of these bytes, without a copy. It is read-only.
     #[must_use]
     pub const fn frozen(bytes: Bytes) -> Self {
         Self { bytes: bytes.len() as u64, pages: Pages::Frozen(bytes) }
@@ -114,7 +114,7 @@ impl Memory {
         self.bytes
     }
 
-    /// The pages themselves, if they are mapped; those that are this process's alone are not.
+    /// The mapped pages; `None` for memory that is not mapped.
     #[must_use]
     pub fn view(&self) -> Option<View> {
         match &self.pages {
@@ -137,7 +137,7 @@ impl Memory {
         Ok(())
     }
 
-    /// `count` bytes from `offset` on without a copy, if they are there and never change.
+    /// `count` bytes from `offset` on without a copy, if the range is valid and the bytes never change.
     #[must_use]
     pub fn part(&self, offset: u64, count: u64) -> Option<Bytes> {
         let Pages::Frozen(bytes) = &self.pages else { return None };
@@ -155,7 +155,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Puts `new` in the place of the word at `offset` if that is `old`, as one atomic step. Gives what was there: `old` if it was done.
+    /// Replaces the word at `offset` by `new` if it equals `old`, in one atomic step. Returns the word before: `old` if it was replaced.
     ///
     /// # Errors
     /// [`MemoryError::OutOfBounds`], [`MemoryError::Unaligned`], [`MemoryError::ReadOnly`]
@@ -171,7 +171,7 @@ impl Memory {
         })
     }
 
-    /// Takes the bytes of another memory, as many as both have.
+    /// Copies the bytes of another memory, up to the shorter length of the two.
     pub fn take_over(&self, from: &Self) {
         use std::sync::atomic::Ordering::Relaxed;
         let Ok(here) = self.writable() else { return };
@@ -184,10 +184,10 @@ impl Memory {
         }
     }
 
-    /// The same bytes in pages that nobody else has: what others do to the old ones is not seen here. `locked`: pages that are never swapped out.
+    /// A copy of the bytes in private pages, where later changes by others to the old ones are not seen. `locked`: the pages are never swapped out.
     ///
     /// # Errors
-    /// There is no room, or the system allows this process to lock no more (`RLIMIT_MEMLOCK`).
+    /// The system has no memory left, or allows this process to lock no more of it (`RLIMIT_MEMLOCK`).
     pub fn fresh(&self, locked: bool) -> Result<Self, MemoryError> {
         let fresh = match locked {
             true => Self::mapped(self.bytes, Mapping::locked(self.bytes)?),
@@ -197,7 +197,7 @@ impl Memory {
         Ok(fresh)
     }
 
-    /// Where the bytes lie, for what copies them without this process's help. They stay there as long as `self` lives. `None`: they do not lie in words that may be written.
+    /// The address of the bytes, for hardware that copies them by itself. It is valid as long as `self` lives. `None`: they are not in writable words.
     #[must_use]
     pub fn place(&self) -> Option<*const AtomicU64> {
         self.words().map(<[_]>::as_ptr)
@@ -226,9 +226,9 @@ impl Memory {
     }
 }
 
-/// Where the bytes of a memory lie, for whoever hands them to other languages without a copy. They stay mapped as long as this lives, whatever becomes of the memory.
+/// The address of a memory's bytes, to be passed to other languages without a copy. They stay mapped as long as this lives, whatever happens to the memory.
 ///
-/// Others may change them at any time: whoever reads them through the address reads as if they were volatile, and believes nothing twice.
+/// Others may change the bytes at any time: read them through the address as if they were volatile, and never assume that a second read gives the same value.
 #[derive(Clone, Debug)]
 pub struct View {
     bytes: u64,
@@ -236,7 +236,7 @@ pub struct View {
 }
 
 impl View {
-    /// The first byte's address, at a page's beginning.
+    /// The address of the first byte, which is page-aligned.
     #[must_use]
     pub fn address(&self) -> NonNull<u8> {
         NonNull::from(self.mapping.words()).cast()
@@ -248,13 +248,13 @@ impl View {
         self.bytes
     }
 
-    /// Whether they may be written; a write to others faults.
+    /// Whether the bytes may be written; if not, a write faults.
     #[must_use]
     pub fn is_writable(&self) -> bool {
         self.mapping.is_writable()
     }
 
-    /// Whether these are still the pages of that memory.
+    /// Whether these are still the pages of `memory`.
     #[must_use]
     pub fn is_of(&self, memory: &Memory) -> bool {
         matches!(&memory.pages, Pages::Mapped(mapping) if Arc::ptr_eq(mapping, &self.mapping))

@@ -1,4 +1,4 @@
-//! Bytes in rows of atomic words, in the machine's own byte order. Callers have checked the bounds.
+//! Bytes in arrays of atomic words, in native byte order. Callers have checked the bounds.
 
 use std::sync::atomic::{
     AtomicU64,
@@ -25,7 +25,7 @@ pub(crate) fn read(words: &[AtomicU64], offset: usize, out: &mut [u8]) {
     if tail > 0 {
         out_tail.copy_from_slice(&words[first + body / WORD].load(Relaxed).to_ne_bytes()[..tail]);
     }
-    // Whoever reads again after having seen a word sees what was written before it.
+    // If the reader has seen a word, its later reads see everything that was written before that word.
     fence(Acquire);
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn write(words: &[AtomicU64], offset: usize, bytes: &[u8]) {
     }
 }
 
-/// The bytes before the first whole word, of whole words, and after the last; and the first word touched.
+/// The bytes before the first whole word, in whole words, and after the last; and the index of the first word touched.
 const fn split(offset: usize, bytes: usize) -> (usize, usize, usize, usize) {
     let to_boundary = (WORD - offset % WORD) % WORD;
     let head = if to_boundary < bytes { to_boundary } else { bytes };
@@ -53,7 +53,7 @@ const fn split(offset: usize, bytes: usize) -> (usize, usize, usize, usize) {
     (head, body, bytes - head - body, offset / WORD)
 }
 
-/// Puts bytes into a word, and leaves the others as they are at that moment.
+/// Replaces bytes within a word, and keeps the others as they are at that moment.
 fn patch(word: &AtomicU64, at: usize, bytes: &[u8]) {
     let put = |now: u64| {
         let mut now = now.to_ne_bytes();
@@ -66,12 +66,12 @@ fn patch(word: &AtomicU64, at: usize, bytes: &[u8]) {
     }
 }
 
-/// Compares a word of 8 bytes with `old` and, if it is that, puts `new` in its place. Gives what was there.
+/// Replaces a word of 8 bytes by `new` if it equals `old`. Returns the word before.
 pub(crate) fn swap8(words: &[AtomicU64], offset: usize, old: u64, new: u64) -> u64 {
     words[offset / WORD].compare_exchange(old, new, SeqCst, SeqCst).unwrap_or_else(|was| was)
 }
 
-/// The same with a word of 4 bytes.
+/// Like [`swap8`], for a word of 4 bytes.
 pub(crate) fn swap4(words: &[AtomicU64], offset: usize, old: u32, new: u32) -> u32 {
     let word = &words[offset / WORD];
     let at = offset % WORD;

@@ -1,4 +1,4 @@
-//! What a function is told of a call of its own that is answered many times (`guest/ABI.md`, "Many answers").
+//! What a function is told about one of its calls that is answered many times (`guest/ABI.md`, "Many answers").
 
 use alloc::vec::Vec;
 use minicbor::Encoder;
@@ -12,16 +12,16 @@ pub type MissingOf<'a> = (&'a str, Option<&'a str>, Exception);
 pub struct OverOf<'a> {
     /// Whose replies are missing.
     pub missing: Vec<MissingOf<'a>>,
-    /// Why there is less than all, if there is.
+    /// Why not everything came, if so.
     pub why: Option<&'a Exception>,
-    /// It could not end: a *failure*, and no *exception* (Quatrain, section 3.3).
+    /// It ended as a *failure*, not as an *exception* (Quatrain, section 3.3).
     pub failed: bool,
 }
 
 /// `[replies, over]`, where `over` is null as long as more may come, else `[[[target, node, exception], ...], exception, failed]`.
 ///
 /// # Errors
-/// `TooDeep`: a value is nested too deep to stand within another.
+/// `TooDeep`: a value is nested too deep to be put inside another.
 pub fn batch(replies: &[Value], over: Option<OverOf<'_>>) -> Result<Value, ValueError> {
     let mut bytes = Vec::new();
     // Writing to memory cannot fail.
@@ -34,7 +34,7 @@ type Written = Result<(), minicbor::encode::Error<core::convert::Infallible>>;
 fn put(e: &mut Encoder<&mut Vec<u8>>, replies: &[Value], over: Option<OverOf<'_>>) -> Written {
     e.array(2)?.array(replies.len() as u64)?;
     for reply in replies {
-        // As it is: within a message a value is a byte string.
+        // Unchanged: only within a message is a value a byte string.
         e.writer_mut().extend_from_slice(reply.as_bytes());
     }
     let Some(OverOf { missing, why, failed }) = over else { return e.null()?.ok() };

@@ -33,7 +33,7 @@ impl Budget {
         self.hops_left
     }
 
-    /// The budget after `spent_us` microseconds; none is left of the time when it is exceeded.
+    /// The budget after `spent_us` microseconds; no time is left if that is more than there was.
     #[must_use]
     pub const fn after(self, spent_us: u64) -> Self {
         Self { time_left_us: self.time_left_us.saturating_sub(spent_us), ..self }
@@ -48,7 +48,7 @@ impl Budget {
         }
     }
 
-    /// Its hops in `parts` equal parts, and what remains beside them; each has all of the time.
+    /// Its hops in `parts` equal parts: one such part, and what remains; each has all of the time.
     #[must_use]
     pub const fn shared(self, parts: u32) -> (Self, Self) {
         let each = match self.hops_left.checked_div(parts) {
@@ -59,7 +59,7 @@ impl Budget {
         (Self { hops_left: each, ..self }, Self { hops_left: rest, ..self })
     }
 
-    /// The budget after so many of its hops were lent to somebody.
+    /// The budget after so many of its hops were lent.
     #[must_use]
     pub const fn without_hops(self, lent: u32) -> Self {
         Self { hops_left: self.hops_left.saturating_sub(lent), ..self }
@@ -71,7 +71,7 @@ impl Budget {
         Self { hops_left: self.hops_left.saturating_add(returned), ..self }
     }
 
-    /// The smaller of both in each part: how a node's own policy narrows a chain.
+    /// The smaller of both, field by field: how a node's own policy narrows a chain.
     #[must_use]
     pub fn narrowed_to(self, policy: Self) -> Self {
         Self {

@@ -21,7 +21,7 @@ pub(crate) mod name {
     }
 }
 
-/// A node that many may speak of at once.
+/// A node that many messages or records may refer to at once.
 pub(crate) mod shared {
     use alloc::sync::Arc;
     use minicbor::{Decode, Encode};
@@ -44,7 +44,7 @@ pub(crate) mod shared {
     }
 }
 
-/// The same, if there is one.
+/// The same, if there is a node.
 pub(crate) mod maybe_shared {
     use alloc::sync::Arc;
     use minicbor::{Decode, Encode};
@@ -163,8 +163,8 @@ pub(crate) mod replies {
 
     use crate::Value;
 
-    /// Replies of up to so many bytes together share one piece of memory, as long as any of them is held. Of more, each has its own, so that nobody who
-    /// keeps a short one keeps a long one.
+    /// Replies of up to so many bytes together share one piece of memory, for as long as any of them is held. If there are more, each has its own, so that
+    /// keeping a short one does not keep a long one.
     const SHARED_BYTES_MAX: usize = 128 << 10;
 
     pub(crate) fn encode<C, W: minicbor::encode::Write>(

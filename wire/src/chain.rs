@@ -1,4 +1,4 @@
-//! What a chain keeps from hop to hop: its header, the chains around it, and where its branches meet.
+//! What a chain carries from hop to hop: its header, the chains around it, and where its branches meet.
 
 use alloc::{string::String, sync::Arc};
 use bytes::Bytes;
@@ -14,15 +14,15 @@ pub enum Mode {
     #[default]
     #[n(0)]
     Chain,
-    /// Always where the chain began: then it is a series of plain calls.
+    /// Always where the chain began, as a series of plain calls.
     #[n(1)]
     Interactive,
-    /// At each call, wherever it is expected to be quicker.
+    /// Decided at each call: whichever is expected to be quicker.
     #[n(2)]
     Adaptive,
 }
 
-/// What a chain is given when it begins, and keeps.
+/// What a chain is given when it begins, and keeps to its end.
 #[derive(Clone, PartialEq, Debug, Encode, Decode)]
 #[cbor(array)]
 pub struct ChainHeader {
@@ -38,7 +38,7 @@ pub struct ChainHeader {
     /// Whether a chain that a service answers with joins this one (rpc-chains section 3.4), or runs on its own.
     #[n(3)]
     pub compose: bool,
-    /// The node by which the chain entered, which can reach an origin that nobody can dial.
+    /// The node by which the chain entered; it can reach an origin that nobody can dial.
     #[cbor(n(4), with = "crate::bytes_codec::maybe_shared")]
     pub entry: Option<Arc<NodeRef>>,
     /// On whose behalf it runs, as the services it calls understand it (rpc-chains section 3.5).
@@ -46,11 +46,10 @@ pub struct ChainHeader {
     pub credentials: Option<Value>,
 }
 
-/// Limits of one step of a chain's function that whoever began the chain has lowered (rpc-chains section 3.6); `None`: as
-/// each node has it.
+/// Limits of one step of a chain's function, as lowered by whoever began the chain (rpc-chains section 3.6); `None` leaves a limit as each node has it.
 ///
-/// A node takes the lower of its own limit and this one, so that nothing in here can raise anything. They are the function's:
-/// a sub-chain, which is another, has its own.
+/// A node takes the lower of its own limit and this one, so nothing in here can raise a limit. They hold for this function only: a sub-chain has a function and
+/// limits of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Encode, Decode)]
 #[cbor(map)]
 pub struct StepLimits {
@@ -89,22 +88,22 @@ pub struct Frame {
     /// The enclosing chain's function.
     #[n(0)]
     pub code: Hash,
-    /// Its own number for the call that the sub-chain answers.
+    /// Its function's number for the call that the sub-chain answers.
     #[n(1)]
     pub call: u32,
-    /// The step at which the sub-chain began: its name towards its creator.
+    /// The step at which the sub-chain began, by which its creator knows it.
     #[n(2)]
     pub step: u32,
     /// Intermediate answers that the enclosing chain has sent.
     #[n(3)]
     pub emitted: u32,
-    /// Whose service answered with the sub-chain.
+    /// The node whose service answered with the sub-chain.
     #[n(4)]
     pub creator: NodeRef,
-    /// That service.
+    /// The service that answered with the sub-chain.
     #[cbor(n(5), with = "crate::bytes_codec::name")]
     pub service: String,
-    /// Its function that takes the sub-chain's uncaught exceptions, if it has one (rpc-chains section 3.8).
+    /// That service's function that takes the sub-chain's uncaught exceptions, if it has one (rpc-chains section 3.8).
     #[n(6)]
     pub catch: Option<String>,
     /// Whether the creator wants the sub-chain's intermediate answers.
@@ -139,7 +138,7 @@ pub struct Merge {
     pub listener: Listener,
 }
 
-/// Who is told of the intermediate answers of a branch: whoever is told of its parent's.
+/// Who is told of the intermediate answers of a branch: the same as for its parent.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum Listener {
     /// The origin.

@@ -9,7 +9,7 @@ use minicbor::{Decode, Decoder, Encode, Encoder, decode, encode};
 
 use crate::{Branch, PATH_HOSTS_MAX, StepKey, Value, value};
 
-/// The exceptions that Catena itself raises. Services and functions raise their own names beside these.
+/// The exceptions that Catena itself raises. Services and functions raise others, with names of their own.
 pub mod names {
     /// The next node could not be reached; the call was not made.
     pub const NODE_UNREACHABLE: &str = "NodeUnreachable";
@@ -39,7 +39,7 @@ pub mod names {
     pub const STALLED: &str = "Stalled";
     /// The node has as much work as it takes on.
     pub const OVERLOADED: &str = "Overloaded";
-    /// Of a call that was delegated, replies of several that were to give them are missing (Quatrain, section 3.3).
+    /// Replies to a call that was delegated are missing, from several that were to give them (Quatrain, section 3.3).
     pub const REPLIES_MISSING: &str = "RepliesMissing";
     /// The caller withdrew.
     pub const CANCELLED: &str = "Cancelled";
@@ -49,7 +49,7 @@ pub mod names {
     pub const RUNS_NO_GUESTS: &str = "RunsNoGuests";
     /// A peer sent what this version does not understand.
     pub const PROTOCOL: &str = "ProtocolError";
-    /// The owner exports no segment of this name to whoever asked.
+    /// The owner exports no segment of this name to the importer that asked.
     pub const UNKNOWN_SEGMENT: &str = "UnknownSegment";
     /// The owner took the segment back.
     pub const SEGMENT_REVOKED: &str = "SegmentRevoked";
@@ -77,9 +77,9 @@ pub mod names {
     pub const OWNER_RESTARTED: &str = "OwnerRestarted";
     /// The owner's host cannot be reached.
     pub const NETWORK_CUT: &str = "NetworkCut";
-    /// The owner answers, and its word does not rise any more.
+    /// The owner answers, but its word no longer rises.
     pub const OWNER_STALLED: &str = "OwnerStalled";
-    /// Bytes that were asked for went to whoever asks before, beside a call; asked for again, they are sent.
+    /// The bytes asked for went to the asker before, beside a call; if they are asked for again, they are sent.
     pub const BYTES_PUSHED: &str = "BytesPushed";
     /// A blob's bytes cannot be had any more: its owner is lost, has taken it back, or its time is over.
     pub const BLOB_LOST: &str = "BlobLost";
@@ -88,7 +88,7 @@ pub mod names {
 /// Who has to change something.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Fault {
-    /// Who started the chain or call: a wrong name, input or budget.
+    /// Whoever started the chain or call: a wrong name, input or budget.
     Caller,
     /// The chain's own function.
     #[default]
@@ -97,7 +97,7 @@ pub enum Fault {
     Service,
     /// The node that ran the step, or its configuration.
     Node,
-    /// What lies between the nodes.
+    /// Whatever lies between the nodes.
     Network,
 }
 
@@ -125,7 +125,7 @@ impl Fault {
     }
 }
 
-/// An exception: name, parameters and the path of hosts (rpc-chains section 3.8), with where and why beside them.
+/// An exception: name, parameters and the path of hosts (rpc-chains section 3.8), and besides these where and why it happened.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Exception {
     /// One of [`names`], or a service's or function's own (`NFS3ERR_NOENT`, `TypeError`).
@@ -142,18 +142,18 @@ pub struct Exception {
     pub column: u32,
     /// Who has to change something.
     pub fault: Fault,
-    /// `service/function` being called; `service/` if a chain with which that service answered threw; none if the function itself did.
+    /// `service/function` that was being called; `service/` if a chain threw with which that service answered; `None` if the function itself threw.
     pub target: Option<String>,
-    /// The step at which it happened: of a call that failed its own, of a sub-chain that threw the one with which it began, else the
-    /// last one made; 0 is the origin's own turn.
+    /// The step at which it happened: if a call failed, that call's; if a sub-chain threw, the one at which the sub-chain began; else the last step made. 0 is
+    /// the origin's own turn.
     pub step: u32,
     /// The branch in which it happened.
     pub branch: Branch,
     /// Hosts traversed, oldest first, the last being where it happened.
     pub path: Vec<String>,
-    /// Whether a call took effect is unknown (rpc-chains section 3.9): the one being made, one of which the function was told so before, or one
-    /// beside it that was stopped. Otherwise all that were made before have finished, and whether the one being made took effect is for whoever is
-    /// at fault to say: a service may have done half of it, everybody else has done nothing.
+    /// Whether the outcome of a call is unknown (rpc-chains section 3.9): of the call being made, of an earlier one of which the function was told so, or of
+    /// one beside it that was stopped. If not, all earlier calls have finished, and whoever is at fault has to say whether the call being made took effect: a
+    /// service may have done half of it, everybody else has done nothing.
     pub unknown: bool,
 }
 
@@ -162,6 +162,15 @@ impl Exception {
     #[must_use]
     pub fn new(name: &str, fault: Fault, message: impl Into<String>) -> Self {
         Self { name: name.to_string(), message: message.into(), fault, ..Self::default() }
+    }
+
+    /// About how many bytes of memory it takes beside itself.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        let texts = [Some(&self.name), Some(&self.message), self.stack.as_ref(), self.target.as_ref()];
+        let hosts: usize = self.path.iter().map(|host| size_of::<String>() + host.len()).sum();
+        let params = self.params.as_ref().map_or(0, Value::len_bytes);
+        texts.into_iter().flatten().map(String::len).sum::<usize>() + params + hosts + self.branch.kept_bytes()
     }
 
     /// Says what was being called.
@@ -180,7 +189,7 @@ impl Exception {
         self
     }
 
-    /// Says that the call may have taken effect.
+    /// Says that the call may have taken effect: its outcome is unknown.
     #[must_use]
     pub const fn outcome_unknown(mut self) -> Self {
         self.unknown = true;
@@ -216,7 +225,7 @@ impl Exception {
         self.at_step(key.step, path)
     }
 
-    /// Of a call that was made at this step of this branch: its path goes on from that of its caller, at whose host it may have run.
+    /// For a call made at this step of this branch: the call's path is appended to its caller's, at whose host the call may have run.
     #[must_use]
     pub fn behind(self, step: u32, branch: Branch, path: &[String]) -> Self {
         let here = usize::from(path.last() == self.path.first());
@@ -298,7 +307,7 @@ impl<'b, C> Decode<'b, C> for Exception {
         }
         // A column without its line says nothing.
         exception.column = if exception.line == 0 { 0 } else { exception.column };
-        // A branch without its step, too.
+        // Nor does a branch without its step.
         if exception.path.is_empty() {
             exception.branch = Branch::root();
         }

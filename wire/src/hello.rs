@@ -5,7 +5,7 @@ use minicbor::{Decode, Encode};
 
 use crate::{NodeRef, ServiceEntry, WireError};
 
-/// Carried in the link's own greeting, before any message.
+/// The node's part of the link's own greeting, sent before any message.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(array)]
 pub struct Hello {
@@ -15,7 +15,7 @@ pub struct Hello {
     /// What it serves.
     #[cbor(n(1), with = "crate::bytes_codec::listing")]
     pub services: Vec<ServiceEntry>,
-    /// It keeps functions for all.
+    /// Whether it keeps functions for all nodes.
     #[n(2)]
     pub repository: bool,
 }

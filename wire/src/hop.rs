@@ -12,7 +12,7 @@ use crate::{
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(array)]
 pub struct NodeRef {
-    /// This run of it.
+    /// The run of the node.
     #[n(0)]
     pub id: NodeId,
     /// For people, and for the path of hosts.
@@ -35,8 +35,7 @@ pub struct Hop {
     /// Which step of which chain this is.
     #[n(0)]
     pub key: StepKey,
-    /// Microseconds since the hop first went out; 0 the first time. Whoever no longer remembers what was done so long ago cannot say that
-    /// this hop was not.
+    /// Microseconds since the hop was first sent; 0 the first time. A node that has forgotten what it did so long ago cannot say that this hop was not done.
     #[n(1)]
     pub age_us: u64,
     /// What is left to spend.
@@ -78,7 +77,7 @@ pub struct Hop {
     /// Lines logged so far (rpc-chains section 3.7).
     #[cbor(n(14), with = "crate::bytes_codec::console")]
     pub console: Vec<LogLine>,
-    /// Bytes of the continuation; in the tail those of the chain stack follow, then the function itself, if it rides along.
+    /// Bytes of the continuation. In the tail those of the chain stack follow, then the function itself, if it rides along.
     #[n(15)]
     pub continuation_bytes: u32,
     /// Branches that this one has split into so far.
@@ -87,7 +86,7 @@ pub struct Hop {
     /// Where this branch's outcome goes; `None` for the whole chain.
     #[n(17)]
     pub merge: Option<Merge>,
-    /// No call: the receiver becomes the merge host of so many branches, the last of which have been numbered.
+    /// Not a call: the receiver becomes the merge host of so many branches, those numbered last.
     #[n(18)]
     pub gather: u16,
     /// Intermediate answers sent by branches that have merged into this one.
@@ -99,7 +98,7 @@ pub struct Hop {
     /// What the function may use at each step, if that is less than the node allows.
     #[n(21)]
     pub limits: StepLimits,
-    /// Whether its function was told of a call that may have taken effect: however it fails, the outcome is unknown.
+    /// Whether its function was told of a call that may have taken effect: if it fails after that, the outcome is unknown.
     #[cbor(n(22), default)]
     pub uncertain: bool,
     /// Whether the chain may be under way twice.
@@ -108,7 +107,7 @@ pub struct Hop {
     /// What the guests were told so far, if the origin asked for a recording.
     #[n(24)]
     pub recording: Option<Recording>,
-    /// Whether its origin cannot be reached, and for how long: a chain that moves on is an orphan no later than one that stays.
+    /// For how long its origin could not be reached, if so: moving on must not delay when a chain counts as an orphan.
     #[n(25)]
     pub unreached: Option<Unreached>,
     /// The continuation; not part of the head.
@@ -129,27 +128,27 @@ impl<C> Encode<C> for Hop {
     }
 }
 
-/// A chain that may be under way twice: a step of it may have been done by a node that was lost, and it went on without knowing
-/// (rpc-chains section 3.9). Its first way is not marked, and is the only one that may do what must not be done twice.
+/// A possible duplicate: a step of the chain may have been done by a node that was lost, and the chain went on without knowing (rpc-chains section 3.9). The
+/// first way of a chain is not flagged, and is the only one that may do what must not be done twice.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(array)]
 pub struct PossibleDuplicate {
-    /// The earliest such step.
+    /// The earliest step of which that is true.
     #[n(0)]
     pub since: StepKey,
-    /// Tells this way of the chain from its others; never 0, which stands for the first.
+    /// Tells this way of the chain from the others; never 0, which stands for the first way.
     #[n(1)]
     pub way: u64,
 }
 
-/// How long signs of life of a chain have not got to its origin.
+/// For how long a chain's signs of life have not reached its origin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(array)]
 pub struct Unreached {
-    /// Microseconds since the first of them.
+    /// Microseconds since the first sign of life that did not arrive.
     #[n(0)]
     pub since_us: u64,
-    /// Microseconds since the last of them.
+    /// Microseconds since the last one that did not arrive.
     #[n(1)]
     pub last_us: u64,
 }
@@ -175,7 +174,7 @@ impl From<Result<Value, Exception>> for Outcome {
 }
 
 impl Outcome {
-    /// As most of Rust has it.
+    /// As a `Result`.
     ///
     /// # Errors
     /// The exception that was thrown.
@@ -240,20 +239,20 @@ pub struct End {
     /// The profile, if it was asked for.
     #[cbor(n(4), with = "crate::bytes_codec::trace")]
     pub trace: Option<Vec<StepTrace>>,
-    /// Lines logged, those among them that went ahead of the end.
+    /// Lines logged, including those that went ahead of the end.
     #[cbor(n(5), with = "crate::bytes_codec::console")]
     pub console: Vec<LogLine>,
     /// For a branch: the step of its parent at whose merge host it ends.
     #[n(6)]
     pub at: Option<StepKey>,
-    /// For a branch: what it leaves of its hops.
+    /// For a branch: how many of its hops it leaves.
     #[n(7)]
     pub hops_left: u32,
     /// Intermediate answers sent by branches that have merged into this one.
     #[cbor(n(8), with = "crate::bytes_codec::counts")]
     pub merged: Vec<BranchCount>,
-    /// For the origin: the whole chain ends so, whatever branch says it, after the answers counted here; wherever it is still
-    /// under way it is to be stopped.
+    /// For the origin: the whole chain ends like this, whichever branch says so, after the answers counted here. Wherever the chain is still under way, it is
+    /// to be stopped.
     #[cbor(n(9), default)]
     pub cut: bool,
     /// What the guests were told, if it was asked for.
@@ -267,13 +266,16 @@ impl End {
     pub fn kept_bytes(&self) -> usize {
         let outcome = match &self.outcome {
             Outcome::Done(value) => value.len_bytes(),
-            Outcome::Threw(why) => why.message.len() + why.params.as_ref().map_or(0, Value::len_bytes),
+            Outcome::Threw(why) => why.kept_bytes(),
         };
         let line = |line: &LogLine| size_of::<LogLine>() + line.node.len() + line.text.len();
         let lines: usize = self.console.iter().map(line).sum();
         let steps = self.trace.as_ref().map_or(0, Vec::len) * size_of::<StepTrace>();
-        let hosts: usize = self.path.iter().map(String::len).sum();
-        size_of::<Self>() + outcome + lines + steps + hosts + self.recording.as_ref().map_or(0, Recording::kept_bytes)
+        let hosts: usize = self.path.iter().map(|host| size_of::<String>() + host.len()).sum();
+        let merged: usize =
+            self.merged.iter().map(|merged| size_of::<BranchCount>() + merged.branch.kept_bytes()).sum();
+        let recording = self.recording.as_ref().map_or(0, Recording::kept_bytes);
+        size_of::<Self>() + outcome + lines + steps + hosts + merged + recording
     }
 }
 
@@ -323,7 +325,7 @@ pub struct StepTrace {
     /// Bytes of parameters that arrived.
     #[n(9)]
     pub params_bytes: u64,
-    /// The call was made from where the chain already was: the chain did not travel.
+    /// Whether the call was made from where the chain was: the chain did not travel.
     #[n(10)]
     pub in_place: bool,
     /// The branch.
@@ -332,16 +334,16 @@ pub struct StepTrace {
     /// For a call made from where the chain was: the node that served it, if it was another.
     #[n(12)]
     pub served_by: Option<String>,
-    /// What its service function read of blobs, if anything. Few steps have one: this must not make all of them larger.
+    /// What its service function read of blobs, if anything. Boxed, since few steps have one and the others must not grow by it.
     #[n(13)]
     pub blobs: Option<Box<BlobBytes>>,
 }
 
-/// Bytes of blobs that came to where they were read, by the way by which they came.
+/// Bytes of blobs, by the way on which they came to where they were read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Encode, Decode)]
 #[cbor(array)]
 pub struct BlobBytes {
-    /// They were that node's own: nothing crossed anything.
+    /// They belonged to that node: nothing was transferred.
     #[n(0)]
     pub own: u64,
     /// Copied from memory that both nodes have mapped.
@@ -350,10 +352,10 @@ pub struct BlobBytes {
     /// Read from the owner's memory, from another host.
     #[n(2)]
     pub rdma: u64,
-    /// Asked for, and sent, by the link.
+    /// Requested, and sent, by the link.
     #[n(3)]
     pub link: u64,
-    /// Sent by the link beside the call, before they were asked for.
+    /// Sent by the link beside the call, before they were requested.
     #[n(4)]
     pub pushed: u64,
 }

@@ -6,7 +6,7 @@ use minicbor::{Decode, Encode};
 
 use crate::limits::BRANCH_DEPTH_MAX;
 
-/// One run of one node: drawn at random at its start, so that a restarted node is another.
+/// One run of one node: drawn at random when it starts, so that a restarted node has another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Encode, Decode)]
 #[cbor(transparent)]
 pub struct NodeId(#[n(0)] pub u64);
@@ -81,6 +81,12 @@ impl Branch {
         self.0.last().copied().unwrap_or(0)
     }
 
+    /// The most bytes of memory that it takes beside itself.
+    #[must_use]
+    pub const fn kept_bytes(&self) -> usize {
+        if self.is_root() { 0 } else { BRANCH_DEPTH_MAX * size_of::<u16>() }
+    }
+
     /// Whether this is the whole chain.
     #[must_use]
     pub const fn is_root(&self) -> bool {
@@ -127,7 +133,7 @@ impl<'b, C> Decode<'b, C> for Branch {
     }
 }
 
-/// One step of one branch of one chain: the key under which its doing is remembered, so that a repeated hop does not run twice.
+/// One step of one branch of one chain: the key of its step record, so that a repeated hop does not run twice.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Encode, Decode)]
 #[cbor(array)]
 pub struct StepKey {
@@ -142,7 +148,7 @@ pub struct StepKey {
     pub step: u32,
 }
 
-/// BLAKE3 of something, by which it is asked for and checked.
+/// A BLAKE3 hash, by which something is requested and checked.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hash(pub [u8; 32]);
 

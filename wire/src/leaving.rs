@@ -1,4 +1,4 @@
-//! A hop as it leaves: written from what its sender keeps, of which nothing is copied for it.
+//! A hop as it is sent: encoded from what its sender keeps, without copying any of it.
 
 use alloc::{string::String, vec::Vec};
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use crate::{
     StepLimits, StepTrace, Unreached, Value, message::encoded_head,
 };
 
-/// What [`crate::Hop`] says, field for field, borrowed.
+/// The fields of [`crate::Hop`], one for one, borrowed.
 #[derive(Clone, Copy, Debug, Encode)]
 #[cbor(array)]
 #[allow(missing_docs, reason = "each is what the field of the same name of Hop is")]
@@ -72,7 +72,7 @@ pub struct LeavingHop<'a> {
     pub code_bytes: Option<&'a Bytes>,
 }
 
-/// As it stands among the messages.
+/// Encoded like the variant of [`crate::Message`] that it is.
 #[derive(Encode)]
 enum Leaving<'a> {
     #[n(0)]
@@ -80,7 +80,7 @@ enum Leaving<'a> {
 }
 
 impl LeavingHop<'_> {
-    /// The bytes of the message that it is.
+    /// The bytes of its message.
     #[must_use]
     pub fn encode(self) -> Encoded {
         Encoded { head: encoded_head(&Leaving::Hop(self), 0), tail: self.tail() }
@@ -100,7 +100,7 @@ impl LeavingHop<'_> {
 }
 
 impl crate::Hop {
-    /// It leaves as it is.
+    /// Borrows it for sending.
     #[must_use]
     pub fn leaving(&self) -> LeavingHop<'_> {
         LeavingHop {

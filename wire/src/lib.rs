@@ -1,7 +1,7 @@
 //! Catena's data types and their bytes.
 //!
-//! Everything that two nodes say to each other is a [`Message`]; every payload in it is a [`Value`] (CBOR, RFC 8949), which nodes
-//! carry without looking inside. This crate knows its own bytes and nothing else: no I/O, no clock, no allocation by a length that a peer only claims.
+//! Everything that two nodes say to each other is a [`Message`]; every payload in it is a [`Value`] (CBOR, RFC 8949), which nodes carry without looking inside.
+//! This crate knows only how these are encoded: no I/O, no clock, no allocation of a length that a peer merely claims.
 //!
 //! Decoding is total: any bytes give a message or a [`WireError`], never a panic.
 #![no_std]

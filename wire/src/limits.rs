@@ -1,16 +1,16 @@
-//! The bounds that the bytes themselves must keep, whatever a node's own policy is.
+//! Bounds on the encoding itself, whatever a node's own policy is.
 
 /// Longest name of a service, function, node or site, in bytes.
 pub const NAME_BYTES_MAX: usize = 256;
 /// Deepest nesting of a payload value (RFC 8949 section 10 asks decoders to bound it).
 pub const VALUE_DEPTH_MAX: usize = 64;
-/// Hosts remembered in the path of a chain: the oldest of them stay, since they say where it came from.
+/// Hosts remembered in the path of a chain: the oldest are kept, since they say where it came from.
 pub const PATH_HOSTS_MAX: usize = 256;
 /// Steps profiled for `--explain`; later ones run unprofiled.
 pub const TRACE_STEPS_MAX: usize = 2_048;
 /// Deepest split of a split of a split (rpc-chains section 3.10: 74.1.2 has depth 2).
 pub const BRANCH_DEPTH_MAX: usize = 16;
-/// Chains around a chain (rpc-chains section 3.4).
+/// Chains that may enclose a chain (rpc-chains section 3.4).
 pub const STACK_DEPTH_MAX: usize = 32;
 /// Branches of one chain, all splits together.
 pub const BRANCHES_MAX: usize = 4_096;
@@ -19,7 +19,7 @@ pub const BRANCHES_MAX: usize = 4_096;
 pub const CHAINS_OVER_MAX: usize = 256;
 /// Functions of one service.
 pub const FUNCTIONS_MAX: usize = 4_096;
-/// Lines of the virtual console that a call brings back beside its result.
+/// Lines of the virtual console that a call brings back with its result.
 pub const CONSOLE_LINES_MAX: usize = 4_096;
 /// Instances of one service.
 pub const INSTANCES_MAX: usize = 64;
@@ -33,8 +33,8 @@ pub const LISTING_NAMES_MAX: usize = 65_536;
 pub const REPLIES_MAX: usize = 4_096;
 /// Rights that one right may delegate.
 pub const DELEGATES_MAX: usize = 4_096;
-/// The most that the lists of one message take when they are decoded, in bytes, beside the bytes that they have on the wire. Of a
-/// [`crate::Message`], the listing has the longest.
+/// Limit on the memory that the lists of one message take when decoded, in bytes, beyond their bytes on the wire. Of all [`crate::Message`]s, the listing has
+/// the longest lists.
 pub const LISTS_BYTES_MAX: usize = 16 << 20;
-/// How much larger what is decoded may be than its bytes: an empty name of one byte becomes a `String` of 24.
+/// How many times larger than its bytes a decoded message may be: an empty name of one byte becomes a `String` of 24.
 pub const DECODED_TIMES_MAX: usize = 64;

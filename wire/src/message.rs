@@ -10,7 +10,7 @@ use crate::{
     PossibleDuplicate, Replies, ResolverAnswer, Right, RightEnd, SegmentMessage, StepKey, Value, Whither,
 };
 
-/// One message. The numbers are the protocol's: they are never used again for something else.
+/// One message. The numbers of the variants belong to the protocol: none is ever reused for something else.
 #[derive(Clone, PartialEq, Debug, Encode, Decode)]
 pub enum Message {
     /// Go on with this chain.
@@ -19,7 +19,7 @@ pub enum Message {
     /// The hop has been taken over; its sender may forget it.
     #[n(1)]
     Accepted(#[n(0)] StepKey),
-    /// The hop has not been taken over, and nothing was done: its sender goes on with this exception.
+    /// The hop has not been taken over, and nothing was done: the chain goes on at the hop's sender, with this exception.
     #[n(2)]
     Refused(#[n(0)] StepKey, #[n(1)] Exception),
     /// An intermediate answer, straight to the origin (rpc-chains section 7.1).
@@ -41,8 +41,7 @@ pub enum Message {
     /// The end of a branch.
     #[n(4)]
     End(#[n(0)] alloc::boxed::Box<End>),
-    /// The chain is alive, at this step, on this host (rpc-chains section 3.9); a merge host names the branches that it
-    /// still waits for (section 3.10).
+    /// The chain is alive, at this step, on this host (rpc-chains section 3.9). A merge host names the branches that it still waits for (section 3.10).
     #[n(5)]
     Heartbeat(#[n(0)] StepKey, #[n(1)] NodeRef, #[cbor(n(2), with = "crate::bytes_codec::branches")] Vec<Branch>),
     /// A plain remote procedure call.
@@ -63,20 +62,20 @@ pub enum Message {
         /// What it may spend.
         #[n(4)]
         budget: Budget,
-        /// The step of a chain that it is, under which its result is remembered; `None` for a call of its own.
+        /// The step of a chain that makes the call, under which its result is remembered; `None` for a call outside of chains.
         #[n(5)]
         key: Option<StepKey>,
         /// On whose behalf.
         #[n(6)]
         credentials: Option<Value>,
-        /// Whether the chain that calls may be under way twice.
+        /// Whether the chain that calls is a possible duplicate.
         #[n(7)]
         duplicate: Option<PossibleDuplicate>,
         /// Microseconds since the call first went out; 0 the first time.
         #[n(8)]
         age_us: u64,
     },
-    /// Its answer, and what it brings beside that.
+    /// The answer to a call, and what it brings back besides.
     #[n(7)]
     Return(#[n(0)] u64, #[n(1)] Outcome, #[n(2)] Brought),
     /// The caller no longer wants the answer.
@@ -85,25 +84,25 @@ pub enum Message {
     /// Send me this function.
     #[n(9)]
     WantCode(#[n(0)] Hash),
-    /// Here is a function; in the tail. To a repository it is an offer, else an answer.
+    /// Here is a function, in the tail: for a repository an offer, else an answer.
     #[n(10)]
     Code(#[n(0)] Hash, #[cbor(skip)] Bytes),
     /// I do not have it.
     #[n(11)]
     NoCode(#[n(0)] Hash),
-    /// What services do you know of?
+    /// Which services do you know of?
     #[n(12)]
     List(#[n(0)] u64),
-    /// These.
+    /// These services.
     #[n(13)]
     Listing(#[n(0)] u64, #[cbor(n(1), with = "crate::bytes_codec::listing")] Vec<ServiceEntry>),
-    /// Lines of the virtual console, ahead of the end: those of this branch from this one on, counted from 0.
+    /// Lines of the virtual console, ahead of the end: this branch's lines from this number on, counted from 0.
     #[n(14)]
     Console(#[n(0)] StepKey, #[n(1)] u32, #[cbor(n(2), with = "crate::bytes_codec::console")] Vec<LogLine>),
     /// Stop this chain, here and wherever it went from here (rpc-chains section 6).
     #[n(15)]
     Cancel(#[n(0)] ChainId),
-    /// For a node that cannot be dialled, from one that has no link to it: pass this message on.
+    /// Pass this message on: it is for a node that cannot be dialled, and to which its sender has no link.
     #[n(16)]
     Relay {
         /// Who it is for.
@@ -125,7 +124,7 @@ pub enum Message {
         /// Who is to be told.
         #[n(1)]
         origin: NodeRef,
-        /// The node by which the chain entered, which can reach an origin that nobody can dial.
+        /// The node by which the chain entered; it can reach an origin that nobody can dial.
         #[n(2)]
         entry: Option<NodeRef>,
     },
@@ -138,8 +137,7 @@ pub enum Message {
     /// The sub-chain that began at this step has ended: its creator need not listen any more.
     #[n(20)]
     SubChainEnded(#[n(0)] StepKey),
-    /// A call that may be answered many times. [`Message::Return`] says whether it was taken over, nothing more: replies go straight to the
-    /// caller (Quatrain).
+    /// A call that may be answered many times. [`Message::Return`] only says whether it was taken over: replies go straight to the caller (Quatrain).
     #[n(21)]
     Ask {
         /// The asker's number for it.
@@ -160,7 +158,7 @@ pub enum Message {
         /// On whose behalf.
         #[n(5)]
         credentials: Option<Value>,
-        /// The right to reply, which goes over to whoever takes the call.
+        /// The right to reply, which passes to whoever takes the call over.
         #[n(6)]
         right: alloc::boxed::Box<Right>,
     },
@@ -170,7 +168,7 @@ pub enum Message {
     /// A right to reply has ended, to the caller.
     #[n(23)]
     RightEnd(#[n(0)] alloc::boxed::Box<RightEnd>),
-    /// To whoever has this right: what has come under it.
+    /// To the holder of this right: what has come under it.
     #[n(24)]
     Took {
         /// The right.
@@ -179,11 +177,11 @@ pub enum Message {
         /// All replies of lower numbers have arrived: their sender may forget them.
         #[n(1)]
         arrived: u32,
-        /// So many have been read: their sender may send as many more.
+        /// So many have been read: the holder may send as many more.
         #[n(2)]
         read: u32,
     },
-    /// These chains are over: the receiver, to which they went from the sender, need not keep what answers their steps once more, and passes it on.
+    /// These chains are over. The receiver, to which they went from the sender, need not keep the records of their steps any more, and passes this on.
     #[n(25)]
     Over(#[cbor(n(0), with = "crate::bytes_codec::chains")] Vec<ChainId>),
     /// About segments.
@@ -201,15 +199,15 @@ pub enum Message {
     /// What the sender serves from now on, instead of what it said before.
     #[n(63)]
     Offers(#[cbor(n(0), with = "crate::bytes_codec::listing")] Vec<ServiceEntry>),
-    /// Where is this service, as each of your resolvers has it?
+    /// Where is this service, according to each of your resolvers?
     #[n(64)]
     Resolve(#[n(0)] u64, #[cbor(n(1), with = "crate::bytes_codec::name")] String),
-    /// There.
+    /// What each resolver says.
     #[n(65)]
     Resolved(#[n(0)] u64, #[cbor(n(1), with = "crate::bytes_codec::answers")] Vec<ResolverAnswer>),
 }
 
-/// What of a chain's outcome a node has sent and keeps until it has arrived.
+/// A part of a chain's outcome that a node has sent, and keeps until it has arrived.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Encode, Decode)]
 pub enum Part {
     /// The end of the chain or of a branch, sent at this step.
@@ -220,7 +218,7 @@ pub enum Part {
     Partial(#[n(0)] u32),
 }
 
-/// What a call brings back beside its result.
+/// What a call brings back with its result.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode)]
 #[cbor(array)]
 pub struct Brought {
@@ -230,8 +228,8 @@ pub struct Brought {
     /// Microseconds in the service function; 0 where unknown.
     #[n(1)]
     pub service_us: u64,
-    /// What a chain that ran apart to answer it has logged, in the order in which that chain carried it, bounded by
-    /// [`crate::CONSOLE_LINES_MAX`]. Step, branch and number are that chain's.
+    /// What a chain that ran on its own to answer the call has logged, in the order in which that chain carried it, bounded by [`crate::CONSOLE_LINES_MAX`].
+    /// Step, branch and number are that chain's.
     #[cbor(n(2), with = "crate::bytes_codec::console", default)]
     pub console: Vec<LogLine>,
     /// What the service function read of blobs, if anything.
@@ -239,10 +237,10 @@ pub struct Brought {
     pub blobs: Option<Box<BlobBytes>>,
 }
 
-/// What a node knows of a step of a chain that has been silent. One that is under way there shows a sign of life instead.
+/// What a node knows of a step of a chain that has been silent. If the step is under way there, it shows a sign of life instead.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum Whereabouts {
-    /// It is to be handed to the node of this name, which has not taken it over yet.
+    /// It is to be handed off to the node of this name, which has not taken it over yet.
     #[n(0)]
     HandingOff(#[cbor(n(0), with = "crate::bytes_codec::name")] String),
     /// It went to the node of this name, which took it over.
@@ -269,7 +267,7 @@ pub struct ServiceEntry {
     /// What it says of its functions.
     #[n(3)]
     pub kinds: Kinds,
-    /// Where chains that call it run instead, if its node runs no foreign code (rpc-chains section 7.3).
+    /// Where chains run instead that call it, if its node runs no foreign code (rpc-chains section 7.3).
     #[n(4)]
     pub proxy: Option<NodeRef>,
 }
@@ -278,7 +276,7 @@ pub struct ServiceEntry {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode)]
 #[cbor(array)]
 pub struct Kinds {
-    /// May be done again, anywhere, when it is unknown whether they were (rpc-chains section 3.9): declared idempotent.
+    /// May be done again, anywhere, when it is unknown whether they were done (rpc-chains section 3.9): declared idempotent.
     #[cbor(n(0), with = "crate::bytes_codec::functions")]
     pub repeatable: Vec<String>,
     /// May be asked again at the same node, which remembers the step across a crash.
@@ -290,7 +288,7 @@ pub struct Kinds {
 }
 
 impl ServiceEntry {
-    /// How many names it has.
+    /// How many names it has in all.
     #[must_use]
     pub fn names(&self) -> usize {
         let Kinds { repeatable, durable, chaining } = &self.kinds;
@@ -343,7 +341,7 @@ impl fmt::Display for WireError {
 impl core::error::Error for WireError {}
 
 pub(crate) fn encoded_head(message: &impl Encode<()>, bytes_min: usize) -> Bytes {
-    /// Of most messages the head is shorter: it is written on the stack first, and what is kept of it is exactly as long as it is.
+    /// Most heads are shorter than this: they are written on the stack first, and then kept in exactly as much memory as they need.
     const SHORT_BYTES: usize = 768;
     if bytes_min < SHORT_BYTES {
         let mut short = minicbor::encode::write::Cursor::new([0; SHORT_BYTES]);
@@ -376,20 +374,20 @@ impl Message {
         Self::Listing(id, entries)
     }
 
-    /// The most that a message takes when it is decoded, in bytes, by the length of its head: every list in it is bounded.
+    /// The most memory that a message takes when decoded, in bytes, by the length of its head: every list in it is bounded.
     #[must_use]
     pub fn decoded_bytes_max(head_bytes: usize) -> u64 {
         let lists = head_bytes.saturating_mul(crate::DECODED_TIMES_MAX).min(crate::LISTS_BYTES_MAX);
         head_bytes.saturating_add(lists) as u64
     }
 
-    /// Whether a head is that of a call, or of what one returned, as far as its beginning says: neither has a tail.
+    /// Whether a head is that of a call or of its answer, judged by its first bytes: neither has a tail.
     #[must_use]
     pub fn is_of_call(head: &[u8]) -> bool {
         matches!(kind_of(head), Some(6 | 7))
     }
 
-    /// Whether a head is that of something with parameters, as far as its beginning says: a hop, a call, a call that is answered many times.
+    /// Whether a head is that of a message with parameters, judged by its first bytes: a hop, a call, a call that is answered many times.
     #[must_use]
     pub fn has_params(head: &[u8]) -> bool {
         matches!(kind_of(head), Some(0 | 6 | 21))
@@ -456,7 +454,7 @@ impl Message {
         }
     }
 
-    /// Both at once.
+    /// Decodes both parts at once.
     ///
     /// # Errors
     /// See [`WireError`].
@@ -472,13 +470,13 @@ impl Message {
 pub struct Tail {
     /// The continuation.
     pub continuation: Bytes,
-    /// Those of the chain stack, outermost first.
+    /// The continuations of the chain stack, outermost first.
     pub stacked: Vec<Bytes>,
     /// The function, if it rode along.
     pub code_bytes: Option<Bytes>,
 }
 
-/// How the tail of a hop is cut, as its head says: all that has to be kept of a hop that has begun, until its tail is here.
+/// How the tail of a hop is cut, according to its head: all that has to be kept of a hop that has begun until its tail is here.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TailCuts {
     continuation_bytes: u32,
@@ -486,7 +484,7 @@ pub struct TailCuts {
 }
 
 impl TailCuts {
-    /// Cuts it into the continuation, those of the chain stack and, if it rides along, the function.
+    /// Cuts the tail into the continuation, those of the chain stack and, if it rides along, the function.
     ///
     /// # Errors
     /// [`WireError::Tail`] if it is shorter than the head says.
@@ -523,7 +521,7 @@ impl Hop {
         Ok(())
     }
 
-    /// Its tail, which has been attached.
+    /// Its tail, which must have been attached.
     #[must_use]
     pub fn into_tail(self) -> Tail {
         let stacked = self.stack.into_iter().map(|frame| frame.continuation).collect();

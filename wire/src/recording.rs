@@ -1,18 +1,18 @@
-//! The recording of a chain (rpc-chains section 3.7): what each of its guests was told, and what it then asked for.
+//! The recording of a chain (rpc-chains section 3.7): what each of its guests was told, and what it asked for then.
 //!
-//! A guest has no clock, no randomness and no I/O of its own, so whoever tells the same function the same sees it do the same.
+//! A guest has no clock, no randomness and no I/O of its own: the same function, told the same, does the same.
 
 use alloc::{string::String, vec::Vec};
 use minicbor::{Decode, Encode};
 
 use crate::{Branch, Hash, Outcome, Value};
 
-/// Events of one recording.
+/// Limit on the events of one recording.
 pub const RECORDING_EVENTS_MAX: usize = 16_384;
-/// Bytes of their payloads and names.
+/// Limit on the bytes of their payloads and names.
 pub const RECORDING_BYTES_MAX: usize = 8 << 20;
 
-/// One event of a guest's life, wherever that was.
+/// One event in a guest's life, on whichever node.
 #[derive(Clone, PartialEq, Debug, Encode, Decode)]
 #[cbor(array)]
 pub struct Told {
@@ -22,7 +22,7 @@ pub struct Told {
     /// The last step that it had made.
     #[n(1)]
     pub step: u32,
-    /// Chains around its own (rpc-chains section 3.4); 0 for the chain that was begun.
+    /// How many chains enclose its own (rpc-chains section 3.4); 0 for the chain that was begun.
     #[n(2)]
     pub depth: u8,
     /// What happened.
@@ -49,16 +49,16 @@ pub enum What {
         #[n(3)]
         seed: u64,
     },
-    /// One of its calls has this outcome, by its own number for the call; of a split, those of all branches.
+    /// The outcome of one of its calls, by its own number for the call; for a split, the outcomes of all branches.
     #[n(1)]
     Settled(#[n(0)] u32, #[n(1)] Outcome),
-    /// Of the split to which its parent gave this number, it is the branch of this index.
+    /// It is the branch of this index of the split to which its parent gave this number.
     #[n(2)]
     Branch(#[n(0)] u32, #[n(1)] u16),
-    /// It ran, and asked for this. Each is a step of its own, in this order.
+    /// It ran, and asked for these. Each is a step of its own, in this order.
     #[n(3)]
     Turned(#[cbor(n(0), with = "crate::bytes_codec::asked")] Vec<Asked>),
-    /// Its branch is over, or with the root the chain.
+    /// Its branch is over; for the root, the chain.
     #[n(4)]
     Ended,
     /// What follows did not fit.
@@ -91,7 +91,7 @@ pub struct Asked {
     /// Column in the source; 0 where unknown.
     #[n(6)]
     pub column: u32,
-    /// It is answered many times: what comes is handed in under its number, and under those of later reads, which are not listed.
+    /// Whether it is answered many times: what comes is handed in under its number, and under those of later reads, which are not listed.
     #[n(7)]
     pub many: bool,
 }
@@ -131,7 +131,7 @@ impl Asked {
     }
 }
 
-/// What a chain carries home of itself.
+/// The recording that a chain carries home.
 #[derive(Clone, PartialEq, Debug, Default, Encode, Decode)]
 #[cbor(transparent)]
 pub struct Recording(#[cbor(n(0), with = "crate::bytes_codec::told")] pub Vec<Told>);
@@ -140,6 +140,6 @@ impl Recording {
     /// About how many bytes of memory it takes.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
-        self.0.iter().map(|told| size_of::<Told>() + told.payload_bytes()).sum()
+        self.0.iter().map(|told| told.events() * size_of::<Told>().max(size_of::<Asked>()) + told.payload_bytes()).sum()
     }
 }

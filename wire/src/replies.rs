@@ -1,13 +1,13 @@
 //! Calls that are answered many times (Quatrain): the right to reply, the replies, and how a right ended.
 //!
-//! A call and its rights are named as a chain and its branches are: the caller draws the number, a right is a branch, and its step is 0.
+//! A call and its rights are named like a chain and its branches: the caller draws the number, each right is a branch, and its step is 0.
 
 use alloc::{string::String, vec::Vec};
 use minicbor::{Decode, Encode};
 
 use crate::{Branch, ChainId, Exception, NodeRef, StepKey, Value};
 
-/// The right to reply to a call: whoever serves a call has it, and may hand parts of it on (Quatrain, section 3.2, across servers).
+/// The right to reply to a call: whoever serves the call has it, and may delegate parts of it (Quatrain, section 3.2, across servers).
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(array)]
 pub struct Right {
@@ -17,10 +17,10 @@ pub struct Right {
     /// Who made the call, and gets the replies.
     #[n(1)]
     pub caller: NodeRef,
-    /// The node by which the call entered, which can reach a caller that nobody can dial.
+    /// The node by which the call entered; it can reach a caller that nobody can dial.
     #[n(2)]
     pub entry: Option<NodeRef>,
-    /// What may be on its way to the caller's reader under this right.
+    /// How much may be on its way to the caller's reader under this right.
     #[n(3)]
     pub window: Window,
 }
@@ -29,10 +29,10 @@ pub struct Right {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(array)]
 pub struct Window {
-    /// Replies sent and not read.
+    /// Replies that were sent and have not been read.
     #[n(0)]
     pub replies: u32,
-    /// Their bytes; one reply may always be on its way.
+    /// Their bytes; one reply may be on its way whatever its size.
     #[n(1)]
     pub bytes: u32,
 }
@@ -44,7 +44,7 @@ pub struct Replies {
     /// The right.
     #[n(0)]
     pub key: StepKey,
-    /// Number of the first of them under this right, from 0.
+    /// The number of the first of them under this right, counted from 0.
     #[n(1)]
     pub first: u32,
     /// At most [`crate::REPLIES_MAX`].
@@ -53,20 +53,20 @@ pub struct Replies {
 }
 
 impl Replies {
-    /// Bytes of all values, each with what stands before it if it is short.
+    /// Bytes of all values, each with the prefix that a short one has.
     pub(crate) fn len_bytes(&self) -> usize {
         self.values.iter().map(|value| value.len_bytes() + 2).sum()
     }
 }
 
-/// How a right ended: with what it counts, the caller knows exactly what is still to come.
+/// How a right ended. By what it counts, the caller knows exactly what is still to come.
 #[derive(Clone, PartialEq, Debug, Encode, Decode)]
 #[cbor(array)]
 pub struct RightEnd {
     /// The right.
     #[n(0)]
     pub key: StepKey,
-    /// How many replies were sent under it.
+    /// How many replies were sent under this right.
     #[n(1)]
     pub replies: u32,
     /// The rights that it delegated, the first of them child number 1; at most [`crate::DELEGATES_MAX`].
@@ -75,7 +75,7 @@ pub struct RightEnd {
     /// Why replies of this right may be missing.
     #[n(3)]
     pub threw: Option<Exception>,
-    /// It ended only because its call's time ran out at its holder (Quatrain, section 3.3): the call has failed.
+    /// Whether it ended only because its call's time ran out at its holder (Quatrain, section 3.3): then the call has failed.
     #[cbor(n(4), default)]
     pub late: bool,
 }
@@ -92,10 +92,10 @@ pub struct Delegated {
     pub fate: Fate,
 }
 
-/// What became of a right that was delegated.
+/// The fate of a right that was delegated.
 #[derive(Clone, PartialEq, Debug, Encode, Decode)]
 pub enum Fate {
-    /// This node has it.
+    /// This node has taken it over.
     #[n(0)]
     Taken(#[n(0)] NodeRef),
     /// Nobody took it: its replies are missing.

@@ -11,17 +11,17 @@ use crate::{Buffer, Datagram, NodeRef};
 /// Segments in one listing.
 pub const SEGMENT_LISTING_MAX: usize = 1_024;
 
-/// What an owner tells of how its memory is reached, in bytes.
+/// Limit on what an owner says of how its memory is reached, in bytes.
 pub const REACH_BYTES_MAX: usize = 512;
 
-/// A place in a segment, and by what right.
+/// A place in a segment, and by which right it is accessed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(array)]
 pub struct At {
     /// The segment's number at its owner.
     #[n(0)]
     pub number: u32,
-    /// Which of the segments that had the number: generations only rise.
+    /// Tells this segment from others that had the number: generations only rise.
     #[n(1)]
     pub generation: u64,
     /// The first byte.
@@ -32,17 +32,17 @@ pub struct At {
     pub grant: Option<u64>,
 }
 
-/// How bytes are meant: as they lie in memory, or as words in this order, which the owner turns if its own is another (section 3.6).
+/// How bytes are meant: as they lie in memory, or as words in this byte order, which the owner converts if its own is another (section 3.6).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Encode, Decode)]
 pub enum Order {
     /// Bytes, as they are.
     #[default]
     #[n(0)]
     Bytes,
-    /// Words of so many bytes (2, 4 or 8), the lowest byte first.
+    /// Words of so many bytes (2, 4 or 8), little-endian.
     #[n(1)]
     Little(#[n(0)] u8),
-    /// The same, the highest byte first.
+    /// The same, big-endian.
     #[n(2)]
     Big(#[n(0)] u8),
 }
@@ -63,7 +63,7 @@ pub struct SegmentEntry {
     /// Its size.
     #[n(3)]
     pub bytes: u64,
-    /// What whoever asked may do: see [`Rights`].
+    /// What the importer that asked may do: see [`Rights`].
     #[n(4)]
     pub rights: Rights,
 }
@@ -82,22 +82,22 @@ impl Rights {
     pub const WRITE: Self = Self(2);
     /// Compare and swap words.
     pub const CAS: Self = Self(4);
-    /// All of these.
+    /// All of the above.
     pub const ALL: Self = Self(7);
 
-    /// These and those.
+    /// The rights that are in either.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// These without those.
+    /// These rights without those of `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Whether all of `other` are among them.
+    /// Whether these rights include all of `other`.
     #[must_use]
     pub const fn include(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -109,7 +109,7 @@ impl Rights {
         self.0 & 7
     }
 
-    /// From such bits; those that mean nothing are dropped.
+    /// The rights of such bits; bits without a meaning are dropped.
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits & 7)
@@ -131,7 +131,7 @@ pub enum SegmentRefusal {
     /// The owner never exported what was asked for.
     #[n(3)]
     NeverExported,
-    /// The range leaves the segment, which has so many bytes, or the grant's range.
+    /// The range leaves the grant's range, or the segment, which has so many bytes.
     #[n(4)]
     OutOfBounds(#[n(0)] u64),
     /// The importer lacks these rights.
@@ -140,13 +140,13 @@ pub enum SegmentRefusal {
     /// Nobody may write at this time.
     #[n(6)]
     WriteInhibited,
-    /// Words begin at multiples of their width, which is 4 or 8 bytes to swap and 2, 4 or 8 to turn.
+    /// Words begin at multiples of their width: 4 or 8 bytes to swap, 2, 4 or 8 to convert.
     #[n(7)]
     Unaligned,
-    /// More bytes than one request may ask for, which is so many.
+    /// More bytes than one request may ask for; the limit.
     #[n(8)]
     TooLarge(#[n(0)] u64),
-    /// The owner, or this node, has no room for more of it at this time.
+    /// The owner, or this node, has no room for more at this time.
     #[n(9)]
     Overloaded,
     /// The grant is unknown, spent, over, or for somebody else.
@@ -161,10 +161,10 @@ pub enum SegmentRefusal {
     /// The link to the owner was lost. What was to be done may have been done.
     #[n(13)]
     OwnerLost,
-    /// The answer was not one to what was asked.
+    /// The answer does not fit the request.
     #[n(14)]
     BadAnswer,
-    /// These bytes were pushed to whoever asks: they are there, or on their way. Asked for again, they are sent.
+    /// These bytes were pushed to the node that asks: they are there, or on their way. If they are asked for again, they are sent.
     #[n(15)]
     Pushed,
 }
@@ -178,22 +178,22 @@ pub enum SegmentMessage {
         /// The requester's number for it.
         #[n(0)]
         id: u64,
-        /// From here.
+        /// The first byte to read.
         #[n(1)]
         at: At,
-        /// So many bytes.
+        /// How many bytes.
         #[n(2)]
         count: u32,
-        /// The owner's notify bit.
+        /// Whether the owner is to be notified.
         #[n(3)]
         notify: bool,
-        /// How they are meant.
+        /// How the bytes are meant.
         #[n(4)]
         order: Order,
-        /// Not before so many writes of this link were done.
+        /// Not before so many writes of this link are done.
         #[n(5)]
         after: u64,
-        /// The requester is on the owner's host, as far as it knows, and takes them from memory that is lent to it, too.
+        /// Whether the requester also accepts the bytes in memory lent to it: it is on the owner's host, as far as it knows.
         #[n(6)]
         maps: bool,
     },
@@ -203,54 +203,54 @@ pub enum SegmentMessage {
         /// Counts the writes of this link, from 0: they are done in this order.
         #[n(0)]
         turn: u64,
-        /// There.
+        /// The first byte to write.
         #[n(1)]
         at: At,
-        /// The owner's notify bit.
+        /// Whether the owner is to be notified.
         #[n(2)]
         notify: bool,
-        /// How they are meant.
+        /// How the bytes are meant.
         #[n(3)]
         order: Order,
-        /// In the tail.
+        /// The bytes; in the tail.
         #[cbor(skip)]
         data: Bytes,
     },
-    /// CAS: put `new` in the place of `old`.
+    /// CAS: put `new` in place of `old`, if `old` is there.
     #[n(2)]
     Cas {
         /// The requester's number for it.
         #[n(0)]
         id: u64,
-        /// There.
+        /// Where the word is.
         #[n(1)]
         at: At,
         /// 4 or 8 bytes.
         #[n(2)]
         width: u8,
-        /// What has to be there, as a number of the owner's byte order.
+        /// The value that must be there, as a number in the owner's byte order.
         #[n(3)]
         old: u64,
-        /// What is to be there.
+        /// The value to put there.
         #[n(4)]
         new: u64,
-        /// The owner's notify bit.
+        /// Whether the owner is to be notified.
         #[n(5)]
         notify: bool,
-        /// Not before so many writes of this link were done.
+        /// Not before so many writes of this link are done.
         #[n(6)]
         after: u64,
     },
     /// Tell me when so many writes of this link have been done, or refused.
     #[n(3)]
     Flush(#[n(0)] u64, #[n(1)] u64),
-    /// These are the bytes; in the tail.
+    /// The bytes that were requested; in the tail.
     #[n(4)]
     Data(#[n(0)] u64, #[cbor(skip)] Bytes),
-    /// This was there: the swap was done if it is what was asked for.
+    /// What was there before: the swap was done if that is the `old` value of the request.
     #[n(5)]
     Was(#[n(0)] u64, #[n(1)] u64),
-    /// They have been.
+    /// The writes that a flush is about have been done, or refused.
     #[n(6)]
     Flushed(#[n(0)] u64),
     /// The request of this number is not done.
@@ -262,7 +262,7 @@ pub enum SegmentMessage {
     /// Which segment has this name? (Section 4.2: a look-up with control transfer.)
     #[n(9)]
     Import(#[n(0)] u64, #[cbor(n(1), with = "crate::bytes_codec::name")] String),
-    /// This one.
+    /// The segment that was asked for.
     #[n(10)]
     Imported(#[n(0)] u64, #[n(1)] SegmentEntry),
     /// Share the segment's memory with me, on this host.
@@ -271,7 +271,7 @@ pub enum SegmentMessage {
         /// The requester's number for it.
         #[n(0)]
         id: u64,
-        /// The segment; its offset says nothing.
+        /// The segment; the offset has no meaning.
         #[n(1)]
         at: At,
         /// The host that the requester is on.
@@ -281,13 +281,13 @@ pub enum SegmentMessage {
         #[n(3)]
         write: bool,
     },
-    /// Fetch it with this ticket, which is good once, at the owner's door.
+    /// Fetch the memory at the owner's door with this ticket, which is valid once.
     #[n(12)]
     Attached(#[n(0)] u64, #[cbor(n(1), with = "crate::bytes_codec::number")] u128),
     /// Which segments are there, from this number on?
     #[n(13)]
     List(#[n(0)] u64, #[n(1)] u32),
-    /// These, of which the requester may do something with each.
+    /// Segments with each of which the requester may do something.
     #[n(14)]
     Listing(#[n(0)] u64, #[cbor(n(1), with = "crate::bytes_codec::segments")] Vec<SegmentEntry>),
     /// A message between services: dropped in silence where there is no room (libRIPC, section III.A).
@@ -296,10 +296,10 @@ pub enum SegmentMessage {
     /// The buffers of the long messages of these numbers have been read, or will not be.
     #[n(16)]
     Taken(#[cbor(n(0), with = "crate::bytes_codec::completions")] Vec<u64>),
-    /// A message came here for this service, which nobody here takes messages for: look it up anew.
+    /// A message came for this service, but nobody here takes its messages: look the service up anew.
     #[n(17)]
     NobodyHere(#[cbor(n(0), with = "crate::bytes_codec::name")] String),
-    /// These are the bytes, in memory that is lent to the requester: held until it says that it has taken what has the second number.
+    /// The bytes are in memory that is lent to the requester; held until it says that it has taken what has the second number.
     #[n(18)]
     Lent(#[n(0)] u64, #[n(1)] u64, #[n(2)] Buffer),
     /// Let me reach the segment's memory from another host without messages.
@@ -308,36 +308,36 @@ pub enum SegmentMessage {
         /// The requester's number for it.
         #[n(0)]
         id: u64,
-        /// The segment; its offset says nothing.
+        /// The segment; the offset has no meaning.
         #[n(1)]
         at: At,
-        /// By what: both have to have the same.
+        /// The remote memory by which to reach it; both nodes need to have it.
         #[cbor(n(2), with = "crate::bytes_codec::name")]
         by: String,
         /// Whether it means to write.
         #[n(3)]
         write: bool,
     },
-    /// So: what it says is between the two sides of what was asked for.
+    /// How the memory is reached: the token concerns only the two sides of the remote memory that was asked for.
     #[n(20)]
     Reachable {
         /// The requester's number for it.
         #[n(0)]
         id: u64,
-        /// How.
+        /// What to tell the requester's side.
         #[cbor(n(1), with = "crate::bytes_codec::reach")]
         token: Vec<u8>,
         /// Whether the requester may write and swap.
         #[n(2)]
         write: bool,
     },
-    /// A call, or what a call returned, lies in memory that is lent to the receiver. It is held until the receiver says that it has taken what has this number.
+    /// A call, or the result of one, lies in memory that is lent to the receiver; held until the receiver says that it has taken what has this number.
     #[n(21)]
     Carried(#[n(0)] u64, #[n(1)] Buffer),
-    /// What has this number was not looked at, and cannot be mapped here: send it by the link.
+    /// What has this number cannot be mapped here, and was not looked at: send it by the link.
     #[n(22)]
     NotMapped(#[n(0)] u64),
-    /// The first bytes of a range of yours go beside a call to a node that is about to READ them: send them to it.
+    /// A call goes to a node that is about to READ a range of yours: send it the range's first bytes.
     #[n(23)]
     Push {
         /// Where the range begins, and the grant by which it will be read.
@@ -350,7 +350,7 @@ pub enum SegmentMessage {
         #[n(2)]
         to: NodeRef,
     },
-    /// These bytes of the sender's you are about to READ; in the tail.
+    /// Bytes of the sender's that you are about to READ; in the tail.
     #[n(24)]
     Pushed(#[n(0)] At, #[cbor(skip)] Bytes),
 }

@@ -15,7 +15,7 @@ pub struct Value(Bytes);
 pub enum ValueError {
     /// Not CBOR, or cut short, at this offset.
     Malformed {
-        /// Bytes before the fault.
+        /// Bytes before the malformed one.
         at_bytes: usize,
     },
     /// Nested deeper than [`VALUE_DEPTH_MAX`].
@@ -48,7 +48,7 @@ impl Value {
         Self(Bytes::from_static(&[0xf6]))
     }
 
-    /// The items of an array; `None` if it is none.
+    /// The items of an array; `None` if this is not an array.
     #[must_use]
     pub fn items(&self) -> Option<alloc::vec::Vec<Self>> {
         let mut d = Decoder::new(&self.0);
@@ -108,7 +108,7 @@ impl fmt::Debug for Value {
     }
 }
 
-/// Takes the next item out of the middle of something else, checked as [`Value::from_cbor`] checks.
+/// Takes the next item out of the middle of other bytes, checked as by [`Value::from_cbor`].
 pub(crate) fn take(d: &mut Decoder<'_>) -> Result<Value, minicbor::decode::Error> {
     let start = d.position();
     skip(d, 0).map_err(|_| minicbor::decode::Error::message("payload is not CBOR, or nested too deep"))?;
@@ -147,7 +147,7 @@ fn skip_many(d: &mut Decoder<'_>, count: u64, depth: usize) -> Result<(), ValueE
     (0..count).try_for_each(|_| skip(d, depth + 1))
 }
 
-/// `each` is how many items an entry has: a map's break may not stand where a value belongs.
+/// `each`: how many items an entry has. A map's break may not stand where a value belongs.
 fn skip_until_break(d: &mut Decoder<'_>, each: u64, depth: usize) -> Result<(), ValueError> {
     loop {
         match d.datatype() {
@@ -162,7 +162,7 @@ fn skip_until_break(d: &mut Decoder<'_>, each: u64, depth: usize) -> Result<(), 
     }
 }
 
-/// As a byte string holding CBOR, so that a node passes it on without walking it.
+/// Encoded as a byte string that holds CBOR, so that a node passes it on without walking it.
 impl<C> Encode<C> for Value {
     fn encode<W: minicbor::encode::Write>(
         &self,

@@ -1,4 +1,4 @@
-//! Where a service is that is not, or no longer, where it was looked for.
+//! Where a service is that is not, or no longer, where somebody looked for it.
 
 use minicbor::{Decode, Encode};
 
@@ -10,28 +10,28 @@ pub enum Whither {
     /// It does not know.
     #[n(0)]
     Unknown,
-    /// It served it, and is moving it: within so many microseconds it says where it is ([`crate::Message::Moved`]).
+    /// It served the service and is moving it: within so many microseconds it will say where it is ([`crate::Message::Moved`]).
     #[n(1)]
     Moving(#[n(0)] u64),
-    /// There.
+    /// It knows where the service is.
     #[n(2)]
     There(#[n(0)] alloc::boxed::Box<ServiceEntry>),
 }
 
-/// What one way of finding services says of one of them, for people.
+/// What one resolver says of a service, for people.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(array)]
 pub struct ResolverAnswer {
     /// The resolver: `mesh`, `file`, `multicast`, `etcd`.
     #[cbor(n(0), with = "crate::bytes_codec::name")]
     pub resolver: alloc::string::String,
-    /// Microseconds since it learnt that; `None`: it asked just now.
+    /// Microseconds since it learnt this; `None`: it asked just now.
     #[n(1)]
     pub age_us: Option<u64>,
-    /// Where the service is, the best first; none if nobody serves it, for all that it knows.
+    /// Where the service is, best first; empty if, as far as it knows, nobody serves it.
     #[cbor(n(2), with = "crate::bytes_codec::sightings")]
     pub at: alloc::vec::Vec<Sighting>,
-    /// Why it could not say, or what stands behind its answer.
+    /// Why it could not say, or what its answer is based on.
     #[n(3)]
     pub note: Option<alloc::string::String>,
 }

@@ -25,7 +25,7 @@ pub struct Asked {
     pub phones: Vec<(Duration, Phone)>,
     /// What is missing, and why.
     pub missing: Vec<Missing>,
-    /// When it was known that nothing more comes.
+    /// When it was known that nothing more would come.
     pub took: Duration,
 }
 
@@ -38,7 +38,7 @@ impl Asked {
     }
 }
 
-/// Asks a site for a community's numbers; `came` is told of each when it arrives.
+/// Asks a site for a community's numbers; `came` is called with each one as it arrives.
 ///
 /// # Errors
 /// Nothing came. What is missing beside what has come is no error.
@@ -70,7 +70,7 @@ pub async fn ask(
                     Err(why) => ended = Some(why),
                 }
             }
-            // One exception stands for all that is missing; the set has each by itself.
+            // One exception stands for everything that is missing; the reply set has one for each missing branch.
             asked.missing = replies.missing().iter().map(|missing| missing.why.clone().into()).collect();
             match ended {
                 Some(why) if asked.phones.is_empty() => return Err(why),

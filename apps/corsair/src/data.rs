@@ -1,4 +1,4 @@
-//! What the databases hold, from a seed: the same on every machine.
+//! The contents of the databases, drawn from a seed: the same on every machine.
 
 use std::collections::BTreeSet;
 
@@ -103,10 +103,10 @@ fn rows_of(site: usize, rng: &mut Rng, size: Size, branches: &[(u32, u32)]) -> R
     Rows { users, communities, memberships: memberships.into_iter().collect(), branches: branches.to_vec() }
 }
 
-/// So many more memberships: one in each of these communities, so that none is said to have members where it has none, and the rest at random.
+/// Draws so many more memberships: one in each of these communities, so that every community listed for a site has members there, and the rest at random.
 fn draw(memberships: &mut BTreeSet<(u32, u32)>, rng: &mut Rng, communities: &[u32], count: u32, users: u32) {
     let wanted = memberships.len() + usize::try_from(count).unwrap_or(0);
-    // There cannot be more than everybody in everything.
+    // At most every user in every community.
     let wanted = wanted.min(memberships.len() + communities.len() * usize::try_from(users).unwrap_or(0));
     memberships.extend(communities.iter().map(|community| (*community, rng.u32(..users))));
     while memberships.len() < wanted {

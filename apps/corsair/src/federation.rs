@@ -12,7 +12,7 @@ use crate::{
     sites::SITES,
 };
 
-/// How long all sites may take to know each other.
+/// How long it may take until all sites know each other.
 const MESH_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often to ask whether they do.
 const MESH_ASK_EVERY: Duration = Duration::from_millis(20);
@@ -114,7 +114,7 @@ impl Federation {
             Some(topology) => builder.topology(Arc::clone(topology)),
             None => builder,
         };
-        // Each joins all that are there, so that everybody knows everybody at once.
+        // Each node joins all earlier ones, so that everybody knows everybody at once.
         let builder = (0..self.sites.len()).fold(builder, |builder, other| builder.join(self.place(other)));
         let node = builder.service(service(site, database)).start().await?;
         self.sites.push(Running { node, switch, server });

@@ -24,7 +24,7 @@ pub struct Scale {
     pub runs: usize,
     /// Communities that each site is asked for; the paper's 100.
     pub communities: u32,
-    /// The same while a database is stopped: each then takes as long as that is waited for.
+    /// The same while a database is stopped: each request then takes as long as the database is waited for.
     pub communities_in_failure: u32,
     /// How long a database is waited for; the paper's 8 s.
     pub wait: Duration,
@@ -68,7 +68,7 @@ impl Pair {
     }
 }
 
-/// What one run gave: for each site, and none where a site cannot be asked.
+/// The results of one run, for each site; `None` where a site cannot be asked.
 struct Run {
     normal: Vec<Option<Pair>>,
     failure: Vec<Option<Pair>>,
@@ -111,7 +111,7 @@ fn plan(scale: &Scale, size: Size) -> Plan {
     Plan { engine: scale.engine, size, seed: SEED, wait: scale.wait, topology: Some(Arc::new(sites::topology())) }
 }
 
-/// Every site is asked for its first communities, all sites at the same time: what each does is wait.
+/// Asks every site for its first communities, all sites at the same time: each mostly waits, so they do not disturb each other.
 async fn at_all_sites(
     federation: &Federation,
     size: Size,
@@ -133,7 +133,7 @@ async fn at_all_sites(
     try_join_all(each).await
 }
 
-/// Both ways, one after the other. Both must bring the same.
+/// Asks both ways, one after the other. Both must bring the same numbers.
 async fn one(client: &Client, site: usize, community: u32) -> Result<Pair, Failure> {
     let standard = ask(client, site, community, Way::Standard, |_, _| {}).await?;
     let replies = ask(client, site, community, Way::Replies, |_, _| {}).await?;
@@ -149,7 +149,7 @@ async fn one(client: &Client, site: usize, community: u32) -> Result<Pair, Failu
     Ok(Pair { standard: aat(&standard)?, replies: aat(&replies)? })
 }
 
-/// What the distances alone allow: for each site the mean over its communities of the average, and of the longest, round trip to a member.
+/// What the distances alone allow: for each site, the average round trip to a member in percent of the longest, both as means over its communities.
 fn bound_pct(size: Size, communities: u32) -> Vec<f64> {
     let all = rows(SEED, size);
     let of_site = |site: usize| {
@@ -219,7 +219,7 @@ fn summary(scale: &Scale, runs: &[Run], evenly: &[Run]) -> Json {
     })
 }
 
-/// Least, most and mean over the sites, of the medians over the runs; of the percentages the geometric mean.
+/// Minimum, maximum and mean, over the sites, of the medians over the runs; for the percentages, the geometric mean.
 fn row(runs: &[Run], of: fn(&Run) -> &[Option<Pair>]) -> Json {
     let at = |site: usize, value: fn(&Pair) -> f64| {
         let mut values: Vec<f64> = runs.iter().filter_map(|run| of(run).get(site)?.as_ref().map(value)).collect();

@@ -58,7 +58,7 @@ async fn show(engine: Engine) -> Result<(), Failure> {
     Ok(())
 }
 
-/// One of London's own that Singapore's users are members of.
+/// A community of London's that also has members in Singapore.
 fn community_with_singapore() -> Option<u32> {
     let own = first_community(LONDON, Size::PAPER)..first_community(LONDON + 1, Size::PAPER);
     let all = rows(SEED, Size::PAPER);

@@ -67,7 +67,7 @@ pub fn service(site: usize, database: Arc<dyn Database>) -> Service {
         })
 }
 
-/// Has the other sites answer the caller straight away, and replies with this site's numbers meanwhile. The caller's set ends when the last of them has.
+/// Has the other sites reply to the caller directly, and replies with this site's numbers meanwhile. The caller's set ends when all have finished.
 async fn reply(site: usize, database: &dyn Database, context: &Context, ask: Ask) -> Result<(), Exception> {
     for other in others(site, database, ask).await? {
         context.delegate(&format!("{}/here", name(other)), &ask)?;
@@ -75,7 +75,7 @@ async fn reply(site: usize, database: &dyn Database, context: &Context, ask: Ask
     reply_here(site, database, context, ask).await
 }
 
-/// Each number as the database finds it: what was found before it failed has come.
+/// Replies with each number as the database finds it: numbers found before a failure have already been delivered.
 async fn reply_here(site: usize, database: &dyn Database, context: &Context, ask: Ask) -> Result<(), Exception> {
     let mut phones = database.phones(ask.community);
     while let Some(phone) = phones.next().await {
@@ -84,7 +84,7 @@ async fn reply_here(site: usize, database: &dyn Database, context: &Context, ask
     Ok(())
 }
 
-/// The baseline: asks all sites side by side, this one's database too, and returns when the last has answered.
+/// The baseline: asks all sites in parallel, this one's database included, and returns when the last has answered.
 async fn gather(site: usize, database: &dyn Database, context: &Context, ask: Ask) -> Result<Gathered, Exception> {
     let client = &context.client();
     let others = others(site, database, ask).await?;

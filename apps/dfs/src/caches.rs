@@ -1,4 +1,4 @@
-//! The server's four caches (section 5.1), and what makes their entries void.
+//! The server's four caches (section 5.1), and what invalidates their entries.
 
 use catena::{Exception, Node};
 use catena_clerk::{Changes, Changing, Key, Look, Table};
@@ -10,14 +10,14 @@ use crate::{
     protocol::TABLES,
 };
 
-/// What tells a file from every other.
+/// Identifies a file among all others.
 pub(crate) type Identity = [u8; IDENTITY_BYTES];
 
-/// The keys by which server and clerks find entries: both calculate the same.
+/// The keys of cache entries: server and clerks compute the same.
 pub(crate) mod keys {
     use super::{Identity, Key};
 
-    /// All that depends on a file.
+    /// The group of everything that depends on a file.
     pub(crate) fn file(identity: &Identity) -> Key {
         Key::of(&[b"file", identity])
     }
@@ -90,7 +90,7 @@ impl Caches {
         }
     }
 
-    /// Blocks from an aligned offset on; `end`: the file ends with them.
+    /// Enters the blocks of data that begins at an aligned offset; `end`: the file ends with the data.
     pub(crate) fn put_blocks(&self, look: Look, handle: &Handle, offset: u64, data: &[u8], end: bool) {
         let Some(identity) = Directory::identity(handle) else { return };
         let group = keys::file(&identity);
@@ -98,7 +98,7 @@ impl Caches {
         let blocks: Vec<&[u8]> = if data.is_empty() { vec![data] } else { data.chunks(BLOCK_BYTES as usize).collect() };
         for (number, block) in (first..).zip(&blocks) {
             let last = number - first + 1 == blocks.len() as u64;
-            // A short block that is not the end was cut by somebody meanwhile.
+            // A short block that is not the file's last was truncated by somebody in between.
             if block.len() as u64 == BLOCK_BYTES || (last && end) {
                 let value = packed::block(block, last && end);
                 self.data.put(look, keys::block(&identity, number), [Some(group), None], &value);
@@ -127,7 +127,7 @@ impl Caches {
         self.attributes.remove(keys::state());
     }
 
-    /// Begins a change of files and names: whatever depends on them is void when this returns, and nothing that was read before the change's end is entered.
+    /// Begins a change of files and names: whatever depends on them is invalid when this returns, and nothing read before the end of the change is entered.
     pub(crate) fn changing(&self, files: &[Identity], names: &[Key]) -> Changing {
         let groups: Vec<Key> = files.iter().map(keys::file).chain(names.iter().copied()).collect();
         let changing = self.changes.begin(groups.iter().copied());
@@ -139,7 +139,7 @@ impl Caches {
         changing
     }
 
-    /// Begins a write into a file that keeps its size: other blocks stay.
+    /// Begins a write that does not change the file's size: only the blocks that it touches are invalidated.
     pub(crate) fn writing(&self, file: &Identity, offset: u64, bytes: u64) -> Changing {
         let group = keys::file(file);
         let changing = self.changes.begin([group]);
@@ -152,12 +152,12 @@ impl Caches {
         changing
     }
 
-    /// All blocks of a file: its size changes.
+    /// Drops all blocks of a file, because its size changes.
     pub(crate) fn drop_data(&self, file: &Identity) {
         self.data.remove_group(keys::file(file));
     }
 
-    /// Begins the move of a directory: handles say paths, so that every name below it is void.
+    /// Begins the move of a directory: handles contain paths, so every name below it becomes invalid.
     pub(crate) fn moving(&self) -> Changing {
         let changing = self.changes.begin([self.names.all()]);
         self.names.clear();

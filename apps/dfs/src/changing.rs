@@ -1,4 +1,4 @@
-//! What changes something: whatever it makes void is taken out of the caches before it is done, and nothing old is entered until it is over.
+//! Operations that change something: what they invalidate is removed from the caches before the change, and nothing old is entered until the change is over.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ impl Shared {
         done.unwrap_or_else(|why| Reply::refused(&why))
     }
 
-    /// What is known of a file is how it is after a change of ours.
+    /// Notes the state of a file after a change of ours, so that the change does not look like somebody else's.
     async fn renote(&self, handle: &Handle) {
         let Some(identity) = Directory::identity(handle) else { return };
         match self.files.getattr(GetattrParams { handle: handle.clone() }).await {
@@ -76,7 +76,7 @@ impl Shared {
         done.map(|(done, _)| Reply::Written(done))
     }
 
-    /// Where a name or path leads: nobody changes names meanwhile.
+    /// Where a name or path leads. The caller makes sure that nobody changes names meanwhile.
     async fn spot(
         &self,
         function: &str,
@@ -187,7 +187,7 @@ impl Shared {
         done.map(|_| Reply::Done)
     }
 
-    /// What was at one spot is known to be at another, and so is what is below it.
+    /// After a move, the file and everything below it are known to be at the new path.
     async fn after_move(&self, from: &Spot, to: &Spot) {
         let (Some(before), Ok(now)) = (&from.target, self.below(&to.dir.handle, &to.name).await) else { return };
         let paths = (Directory::path_of(&before.handle), Directory::path_of(&now.handle));

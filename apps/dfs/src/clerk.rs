@@ -1,4 +1,4 @@
-//! The clerk: the server's other half, at its clients. It READs the server's caches, and asks only for what is not there.
+//! The clerk: the service's part on its clients' machines. It READs the server's caches, and asks the server only for what is not there.
 
 use std::{
     sync::{
@@ -32,7 +32,7 @@ pub enum Way {
 pub struct ClerkConfig {
     /// The server's address, `host:port`.
     pub server: String,
-    /// How it comes by what it is asked for.
+    /// How it gets what it is asked for.
     pub way: Way,
     /// Whether to share memory with a server on the same host.
     pub shared_memory: bool,
@@ -51,7 +51,7 @@ impl ClerkConfig {
 /// How often the tables had what was wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// READs that brought it.
+    /// READs that found it.
     pub hits: u64,
     /// Operations for which control went to the server.
     pub asked: u64,
@@ -72,7 +72,7 @@ pub struct Clerk {
 struct Inner {
     config: ClerkConfig,
     session: RwLock<Arc<Session>>,
-    /// One at a time connects anew.
+    /// Held while reconnecting, so that only one task does it.
     renewing: tokio::sync::Mutex<()>,
     hits: AtomicU64,
     asked: AtomicU64,
@@ -91,7 +91,7 @@ impl Clerk {
         Ok(Self { inner: Arc::new(Inner { config, session, renewing, hits, asked, sessions }) })
     }
 
-    /// How it comes by what it is asked for.
+    /// How it gets what it is asked for.
     #[must_use]
     pub fn way(&self) -> Way {
         self.inner.config.way
@@ -114,13 +114,13 @@ impl Clerk {
         self.current().traffic()
     }
 
-    /// Bytes of the requests of this session, and of the replies, for which control went to the server, unless they went by ordinary calls: with whatever data they had.
+    /// Bytes of this session's requests and replies for which control went to the server, any data in them included; without those sent as ordinary calls.
     #[must_use]
     pub fn control_bytes(&self) -> u64 {
         self.current().control_bytes()
     }
 
-    /// What READs its server's data takes now.
+    /// How READs currently reach the server's data.
     #[must_use]
     pub fn reads_by(&self) -> catena::Way {
         self.current().attributes.segment().way()
@@ -130,7 +130,7 @@ impl Clerk {
         Arc::clone(&self.inner.session.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A session whose server lived a moment ago.
+    /// A session whose server was alive a moment ago.
     pub(crate) async fn session(&self) -> Result<Arc<Session>, FileError> {
         let session = self.current();
         if session.lease.is_good() { Ok(session) } else { self.renew(&session).await }
@@ -141,7 +141,7 @@ impl Clerk {
         Ok(self.session().await?.run)
     }
 
-    /// Connects anew, unless somebody else has since `failed` was the session.
+    /// Reconnects, unless somebody else has done so since `failed` was the session.
     async fn renew(&self, failed: &Arc<Session>) -> Result<Arc<Session>, FileError> {
         let _one = self.inner.renewing.lock().await;
         let session = self.current();
@@ -154,7 +154,7 @@ impl Clerk {
         Ok(session)
     }
 
-    /// What READs bring, if this clerk reads: `None` is a miss, or a READ that failed. Whatever was read counts only if the server still lived.
+    /// The result of READs, if this clerk reads: `None` is a miss, or a READ that failed. What was read counts only if the server was still alive afterwards.
     pub(crate) async fn find<T>(&self, read: impl AsyncFnOnce(&Session) -> Option<T>) -> Option<T> {
         if self.inner.config.way != Way::Data {
             return None;
@@ -182,7 +182,7 @@ impl Clerk {
             };
             let what = format!("{request:.40?}");
             let server = self.inner.config.server.clone();
-            // What may have been done is not done again, unless that does no harm.
+            // What may have been done is not repeated, unless repeating it does no harm.
             if why.unknown && !request.is_repeatable() {
                 drop(self.renew(&session).await);
                 return Err(FileError::OutcomeUnknown { what, server, cause: why.to_string() });

@@ -68,7 +68,7 @@ impl Clerk {
         }
     }
 
-    /// One page of a directory from where `from` says (0: its start), and whether it is the last.
+    /// One page of a directory from `from` on (0: its start), and whether it is the last.
     ///
     /// # Errors
     /// `NFS3ERR_NOTDIR`, `NFS3ERR_STALE`, `NFS3ERR_BADHANDLE`, `NFS3ERR_BAD_COOKIE`; the server is gone.
@@ -104,7 +104,7 @@ impl Clerk {
         reply!(self, Request::Setattr { handle: handle.clone(), change }, Reply::Attributes(attributes) => attributes)
     }
 
-    /// The handle of the file that this tells from every other, if the server still knows it.
+    /// The handle of the file with this identity, if the server still knows the file.
     pub(crate) async fn handle_of(&self, identity: &Identity) -> Result<Handle, FileError> {
         reply!(self, Request::Find(ByteBuf::from(identity)), Reply::Found(handle) => handle)
     }
@@ -124,7 +124,7 @@ impl Clerk {
         reply!(self, Request::Lookup(params), Reply::Entry(found) => found)
     }
 
-    /// Bytes within one block that its table has: the bytes, and whether the file ends with them.
+    /// Bytes within one block, if the table has it: the bytes, and whether the file ends with them.
     async fn block(&self, handle: &Handle, offset: u64, count: u64) -> Option<(Bytes, bool)> {
         let identity = Directory::identity(handle)?;
         let within = (offset % BLOCK_BYTES) as usize;
@@ -144,7 +144,7 @@ impl Clerk {
         .await
     }
 
-    /// Bytes that one transfer or block brings.
+    /// Bytes within one block or transfer.
     async fn piece(&self, handle: &Handle, offset: u64, count: u64) -> Result<(Bytes, bool), FileError> {
         if let Some(found) = self.block(handle, offset, count).await {
             return Ok(found);
@@ -153,13 +153,13 @@ impl Clerk {
         reply!(self, Request::Read(params), Reply::Data { data, end } => (data.into_vec().into(), end))
     }
 
-    /// Writes what one request carries; gives how many bytes that are, too.
+    /// Writes what fits into one request; also returns how many bytes that are.
     async fn write_part(&self, part: WriteParams) -> Result<(usize, WriteResult), FileError> {
         let bytes = part.data.len();
         reply!(self, Request::Write(part), Reply::Written(done) => (bytes, done))
     }
 
-    /// The pieces in which a read goes: blocks where the tables are read, transfers where the server is asked.
+    /// The pieces of a read: blocks where the tables are read, transfers where the server is asked.
     fn pieces(&self, offset: u64, count: u64) -> Vec<(u64, u64)> {
         let step = if self.way() == crate::Way::Data { BLOCK_BYTES } else { TRANSFER_BYTES_MAX };
         let (mut at, end) = (offset, offset.saturating_add(count));
@@ -223,7 +223,7 @@ impl FileService for Clerk {
             async move { Ok::<_, FileError>((count, clerk.piece(&handle, offset, count).await?)) }
         });
         let mut reads = stream::iter(reads).buffered(REQUESTS_AT_ONCE_MAX);
-        // All at once: a vector that grows is copied over and over. How much may be asked for is bounded above.
+        // Allocated at once: a growing vector would be copied repeatedly. The amount was bounded above.
         let (mut data, mut eof) = (Vec::with_capacity(params.count as usize), false);
         while let Some((count, (piece, end))) = reads.try_next().await? {
             data.extend_from_slice(&piece);
@@ -314,7 +314,7 @@ impl FileService for Clerk {
     }
 }
 
-/// What one request carries of a write: its bytes from there on.
+/// The part of a write that one request carries: its bytes from `from` on.
 fn part_of(whole: &WriteParams, from: usize) -> WriteParams {
     let end = whole.data.len().min(from + TRANSFER_BYTES_MAX as usize);
     WriteParams {

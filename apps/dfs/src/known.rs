@@ -1,5 +1,5 @@
-//! The files that the server saw last: how each was, so that changes by others than the clerks are noticed; and where each is, so that handles from before a move
-//! go on working.
+//! The files that the server saw last: the state of each, so that changes by others than the clerks are noticed; and the path of each, so that handles from
+//! before a move go on working.
 
 use std::collections::HashMap;
 
@@ -17,22 +17,22 @@ struct File {
     stamp: Stamp,
 }
 
-/// So many files at most: whoever is one too many takes the place of another, drawn by lot, so that a walk through more files than these still finds most of them.
+/// A bounded set of files: beyond the bound, a new file replaces a random one, so that a walk through more files than that still finds most of them.
 #[derive(Debug)]
 pub(crate) struct Known {
     files_max: usize,
     files: Vec<File>,
     places: HashMap<Identity, usize>,
-    /// Where the next look begins.
+    /// Where the next recheck begins.
     next: usize,
 }
 
-/// What came of noting a file.
+/// The result of noting a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Noted {
-    /// It was otherwise when it was last noted.
+    /// Its state differs from when it was last noted.
     pub(crate) changed: bool,
-    /// What made room for it: nobody would notice its changes any more.
+    /// The file that was dropped to make room: nobody would notice its changes any more.
     pub(crate) let_go: Option<Identity>,
 }
 
@@ -41,12 +41,12 @@ fn stamp(of: &Attributes) -> Stamp {
 }
 
 impl Known {
-    /// Of so many files at most, and one at least.
+    /// At most this many files, and at least one.
     pub(crate) fn new(files_max: usize) -> Self {
         Self { files_max: files_max.max(1), files: Vec::new(), places: HashMap::new(), next: 0 }
     }
 
-    /// Notes how a file is. Where it is stays as it was known: the handle may be from before a move.
+    /// Notes the state of a file. Its path stays as it was known: the handle may be from before a move.
     pub(crate) fn note(&mut self, identity: Identity, handle: &Handle, now: &Attributes) -> Noted {
         if let Some(file) = self.file_mut(&identity) {
             let changed = file.stamp != stamp(now);
@@ -63,14 +63,14 @@ impl Known {
         Noted { changed: false, let_go }
     }
 
-    /// A look-up found it there.
+    /// A look-up found the file at this handle's path.
     pub(crate) fn found(&mut self, identity: &Identity, handle: &Handle) {
         if let Some(file) = self.file_mut(identity) {
             file.handle = handle.clone();
         }
     }
 
-    /// A file or directory was moved from one path to another, and what is below it, too.
+    /// A file or directory was moved from one path to another, together with everything below it.
     pub(crate) fn moved(&mut self, from: &str, to: &str) {
         for file in &mut self.files {
             let path = Directory::path_of(&file.handle);
@@ -83,7 +83,7 @@ impl Known {
         }
     }
 
-    /// Where it is, as far as that is known.
+    /// Its current handle, as far as it is known.
     pub(crate) fn handle_of(&self, identity: &Identity) -> Option<&Handle> {
         self.places.get(identity).map(|at| &self.files[*at].handle)
     }
@@ -96,7 +96,7 @@ impl Known {
         }
     }
 
-    /// Files whose turn it is to be looked at.
+    /// The files that are next to be rechecked.
     pub(crate) fn next(&mut self, files_max: usize) -> Vec<Identity> {
         let count = files_max.min(self.files.len());
         let due = self.files.iter().cycle().skip(self.next).take(count).map(|file| file.identity).collect();

@@ -1,5 +1,5 @@
-//! A file service without calls (Separating Data and Control Transfer, section 5): the server of a directory lays its caches out in segments, and clerks on the
-//! clients' machines READ them. Control goes to the server for what is not cached, and for changes.
+//! A file service without calls (Separating Data and Control Transfer, section 5): the server of a directory exports its caches as segments, and clerks on the
+//! clients' machines READ them. Control goes to the server only for what is not cached, and for changes.
 //!
 //! | file | what it does |
 //! | --- | --- |

@@ -16,21 +16,21 @@ pub const PAGE_NAMES_MAX: usize = 64;
 pub const CLERKS_MAX: usize = 256;
 /// Of them, clerks of one node.
 pub const CLERKS_PER_NODE_MAX: usize = 64;
-/// Requests that one clerk may have under way: their lanes, of which each has room for a transfer and what goes with it.
+/// Requests that one clerk may have under way: each has a lane, with room for a transfer and its request or reply.
 pub const LANES: Lanes = Lanes { count: 8, bytes: (TRANSFER_BYTES_MAX + 4_096) as u32 };
-/// Bytes of what is said about bytes that are no request, so that it has room in a lane whatever they are.
+/// Bytes of the message that refuses an invalid request, so that the refusal fits into a lane whatever the request was.
 pub const REFUSAL_BYTES_MAX: usize = 1_024;
-/// How long a clerk believes what it reads after the server's word last rose.
+/// How long a clerk believes what it reads after the server's beat word last rose.
 pub const LEASE: Duration = Duration::from_secs(2);
-/// How often a clerk reads that word.
+/// How often a clerk reads the beat word.
 pub const LEASE_EVERY: Duration = Duration::from_millis(200);
-/// How often the server lets it rise.
+/// How often the server increments it.
 pub const BEAT_EVERY: Duration = Duration::from_millis(200);
 /// How often the server looks whether files were changed by others than its clerks.
 pub const RECHECK_EVERY: Duration = Duration::from_secs(1);
 /// Files that it looks at each time.
 pub const RECHECKED_FILES_MAX: usize = 4_096;
-/// Files of which it remembers how they were.
+/// Files whose state it remembers.
 pub const KNOWN_FILES_MAX: usize = 65_536;
 /// How long a request may take.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -39,10 +39,10 @@ pub const RECONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// READs or requests that a clerk has under way for one read or write of a file.
 pub const REQUESTS_AT_ONCE_MAX: usize = 8;
 
-/// The measures of the four tables.
+/// The dimensions of the four tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Measures {
-    /// Blocks of file data: a word that says how many bytes, and the bytes. In sectors, so that a short read brings little.
+    /// Blocks of file data: a word with their length, and the bytes. In sectors, so that a short read fetches little.
     pub data: Shape,
     /// Names: a handle and the attributes of its file.
     pub names: Shape,

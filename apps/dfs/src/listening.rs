@@ -8,11 +8,11 @@ use nfs3_server::{
 };
 use tokio::{task::JoinSet, time::Instant};
 
-/// How long it rests after it ended: whoever ends it over and over has that much of the processor, and no more.
+/// The pause after a failure: it bounds the processor time that somebody can cost by making the listener fail again and again.
 const PAUSE: Duration = Duration::from_millis(10);
-/// How often what ends it is said.
+/// How often failures are logged.
 const SAID_EVERY: Duration = Duration::from_secs(1);
-/// How often one listener is taken up again. Each time the library starts a task that ends with the listener only, so that another takes its place then.
+/// How often one listener is resumed. Each time, the library starts a task that ends only with the listener, so it is replaced after this many.
 pub(crate) const RESUMED_MAX: u32 = 1_024;
 
 /// Binds to this port of loopback (0: any).
@@ -20,7 +20,7 @@ pub(crate) async fn bind<T>(files: T, port: u16, run: u64) -> io::Result<NFSTcpL
 where
     T: NfsFileSystem + 'static,
 {
-    // This number is in handles, and it is the verifier of writes: both are good for as long as the server runs, whichever clerk gave them.
+    // This number is in handles, and is the verifier of writes: both are valid for as long as the server runs, whichever clerk gave them out.
     NFSTcpListener::bind_with_generation(&format!("127.0.0.1:{port}"), files, run).await
 }
 
@@ -36,7 +36,7 @@ where
             trouble.say(&failure(Arc::clone(&listener)).await);
             tokio::time::sleep(PAUSE).await;
         }
-        // Its port is free once it is gone.
+        // The port becomes free only when the old listener is gone.
         drop(listener);
         listener = loop {
             match bind(files.clone(), port, run).await {
@@ -48,12 +48,12 @@ where
     }
 }
 
-/// Serves until the listener fails, and says why.
+/// Serves until the listener fails; returns why.
 async fn failure<T>(listener: Arc<NFSTcpListener<T>>) -> String
 where
     T: NfsFileSystem + 'static,
 {
-    // A task of its own, which its panic ends alone, in a set, with which it ends too.
+    // A task of its own, so that a panic ends only that task; in a set, so that it also ends when this future is dropped.
     let mut serving = JoinSet::new();
     serving.spawn(async move { listener.handle_forever().await });
     match serving.join_next().await {
@@ -63,7 +63,7 @@ where
     }
 }
 
-/// What goes wrong, said from time to time.
+/// Limits how often failures are logged.
 #[derive(Default)]
 struct Trouble {
     said: Option<Instant>,
@@ -78,7 +78,7 @@ impl Trouble {
         }
     }
 
-    /// Whether it may be said now; if so, how often it was not since it last was.
+    /// Whether a failure may be logged now; if so, how many were not logged since the last one that was.
     fn pass(&mut self, now: Instant) -> Option<u64> {
         if self.said.is_some_and(|said| now.saturating_duration_since(said) < SAID_EVERY) {
             return None;

@@ -7,7 +7,7 @@ use tokio::{
 use super::*;
 use crate::nfs::tests::opened;
 
-/// A client that is gone before its connection is taken: nobody else runs meanwhile.
+/// A client that is gone before its connection is accepted: no other task runs meanwhile.
 fn abort(port: u16) -> bool {
     let Ok(stream) = std::net::TcpStream::connect(("127.0.0.1", port)) else { return false };
     stream.set_nonblocking(true).unwrap();
@@ -15,7 +15,7 @@ fn abort(port: u16) -> bool {
     true
 }
 
-/// Whether a client is answered that asks for nothing (NULL of RFC 1813, without a name).
+/// Whether the server answers a NULL call (RFC 1813) without credentials.
 async fn is_answered(port: u16) -> bool {
     const LAST_FRAGMENT: u32 = 1 << 31;
     let call = [LAST_FRAGMENT | 40, 7, 0, 2, 100_003, 3, 0, 0, 0, 0, 0].map(u32::to_be_bytes).concat();
@@ -23,7 +23,7 @@ async fn is_answered(port: u16) -> bool {
     stream.write_all(&call).await.is_ok() && stream.read_u32().await.is_ok()
 }
 
-/// Until somebody is answered: of whom came while it was bound anew the connection may be lost.
+/// Waits until a client is answered: a connection that arrives during a rebind may be lost.
 async fn answered(port: u16) {
     let trying = async {
         while !is_answered(port).await {
@@ -33,7 +33,7 @@ async fn answered(port: u16) {
     tokio::time::timeout(Duration::from_secs(60), trying).await.unwrap();
 }
 
-/// However many went away, and whatever of the library they left behind: it goes with its listener, and the port stays.
+/// However many clients go away, whatever they leave behind in the library goes with its listener, and the port stays bound.
 #[tokio::test]
 async fn clients_that_are_gone_leave_nothing_and_others_are_served() {
     const RESUMED: u32 = 4;

@@ -75,7 +75,7 @@ enum What {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    // In a task: what waits in the first thread is woken by another one.
+    // In a task: a future in the first thread would have to be woken from another thread.
     match tokio::spawn(run(Arguments::parse().what)).await.unwrap_or_else(|why| Err(why.into())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
@@ -118,7 +118,7 @@ async fn until_interrupted(clerk: Clerk, how: &Door) -> Result<(), figures::Fail
     let callers = if how.any_user { Callers::AnyUser } else { Callers::OwnUser };
     let door = NfsDoor::open_to(callers, clerk, how.port).await?;
     let port = door.port();
-    // Before it says that it is ready: whoever waits for that may interrupt it at once.
+    // Installed before it says that it is ready: whoever waits for that may interrupt it at once.
     let mut interrupts = signal(SignalKind::interrupt())?;
     println!("NFSv3 at 127.0.0.1, port {port} (mount, too). Try, in another window:");
     println!("  nfs-ls 'nfs://127.0.0.1/?nfsport={port}&mountport={port}'");

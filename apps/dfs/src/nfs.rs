@@ -1,7 +1,7 @@
-//! The clerk as an NFSv3 server on loopback, so that any NFS client works: it is the clerk's own machine that asks, over local sockets (section 3.2).
+//! The clerk as an NFSv3 server on loopback, so that any NFS client works: the request comes from the clerk's own machine, over local sockets (section 3.2).
 //!
-//! NFS has room for handles of 64 bytes, and ours say a path: so NFS clients get what identifies the file, and the whole handle is remembered here. What is not, since
-//! this clerk was started anew or had too many, the server is asked for.
+//! NFS handles have at most 64 bytes, and ours contain a path: so NFS clients get the file's identity, and the whole handle is remembered here. Handles not
+//! remembered, because this clerk was restarted or there were too many, are asked from the server.
 
 use std::{
     collections::HashMap,
@@ -35,12 +35,12 @@ use tokio::task::AbortHandle;
 
 use crate::{clerk::Clerk, listening};
 
-/// Files whose handles are remembered; beyond, the oldest half is forgotten.
+/// Files whose handles are remembered; beyond this, the oldest half is forgotten.
 const HANDLES_MAX: usize = 262_144;
-/// Files with writes that no commit has followed yet; what is written to further ones is on the disk when it is answered.
+/// Files with writes that have not been committed yet; beyond this, writes to further files are on the disk before they are answered.
 const UNCOMMITTED_MAX: usize = 65_536;
 
-/// Whose requests are served, by the user that they name (AUTH_SYS). That is the client's own word, and no proof.
+/// Whose requests are served, by the user that they name (AUTH_SYS). The client claims that user without proof.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Callers {
     /// The user as whom this process runs, and root.
@@ -50,7 +50,7 @@ pub enum Callers {
 }
 
 impl Callers {
-    /// The user who is let in beside root; `None`: all are.
+    /// The user who is accepted beside root; `None`: everybody.
     fn only(self) -> io::Result<Option<u32>> {
         match self {
             Self::OwnUser => Ok(Some(std::fs::metadata("/proc/self")?.uid())),
@@ -59,7 +59,7 @@ impl Callers {
     }
 }
 
-/// A file, as NFS clients have it.
+/// A file's handle, as NFS clients see it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct FileId([u8; IDENTITY_BYTES]);
 
@@ -78,7 +78,7 @@ impl FileHandle for FileId {
 }
 
 impl FileId {
-    /// The inode; 0 has a meaning of its own in NFS.
+    /// The inode number; 0 has a special meaning in NFS.
     fn number(&self) -> u64 {
         let inode =
             self.0.get(8..16).and_then(|bytes| bytes.first_chunk()).map_or(1, |bytes| u64::from_le_bytes(*bytes));
@@ -108,7 +108,7 @@ impl NfsDoor {
         Self::open_to(Callers::OwnUser, clerk, port).await
     }
 
-    /// The same for others, too.
+    /// Like [`NfsDoor::open`], for the callers given.
     ///
     /// # Errors
     /// Those of [`NfsDoor::open`].
@@ -129,7 +129,7 @@ impl NfsDoor {
     }
 }
 
-/// What its listeners serve, of which one may take another's place.
+/// The file system that the listeners serve; a new listener may replace another.
 #[derive(Clone)]
 pub(crate) struct Door(Arc<Inner>);
 
@@ -147,7 +147,7 @@ pub(crate) struct Inner {
     only: Option<u32>,
     root: FileId,
     handles: Mutex<Handles>,
-    /// What the server said with the first write that no commit has followed: if it says otherwise then, that write may be lost.
+    /// The server's verifier of the first write since the last commit: if the verifier of the next commit differs, that write may be lost.
     uncommitted: Mutex<HashMap<FileId, Verifier>>,
 }
 
@@ -165,7 +165,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What an NFS client is told.
+/// The status that an NFS client gets.
 fn told(why: FileError) -> nfsstat3 {
     use nfsstat3 as N;
     match why {
@@ -271,8 +271,8 @@ impl Door {
         Ok(found)
     }
 
-    /// The directory above one that is not the root. The path that is remembered here may be from before a move: so the server is asked where it is, and it has to be
-    /// there.
+    /// The parent of a directory that is not the root. The path remembered here may be from before a move: so the server is asked where the directory is, and
+    /// it must be there.
     async fn above(&self, dir: &FileId) -> Result<FileId, nfsstat3> {
         let handle = match self.clerk.handle_of(&dir.0).await {
             Ok(handle) => handle,
@@ -292,7 +292,7 @@ impl Door {
         }
     }
 
-    /// Whether it can be remembered that no commit has followed a write to this file. Writes that find room at the same time are as many more at most.
+    /// Whether it can be remembered that this file has uncommitted writes. Concurrent writes can exceed the bound by at most their number.
     fn has_room_for(&self, id: &FileId) -> bool {
         let uncommitted = lock(&self.uncommitted);
         uncommitted.len() < UNCOMMITTED_MAX || uncommitted.contains_key(id)
@@ -314,7 +314,7 @@ impl Door {
     }
 }
 
-/// The names of a directory, page after page.
+/// The names of a directory, page by page.
 struct Pages<'a> {
     door: &'a Door,
     dir: Handle,
@@ -359,7 +359,7 @@ impl ReadDirPlusIterator<FileId> for Pages<'_> {
             Ok(None) => return NextResult::Eof,
             Err(why) => return NextResult::Err(why),
         };
-        // What is gone by now, or has a name that is not UTF-8, is listed without attributes.
+        // A file that is gone by now, or whose name is not UTF-8, is listed without attributes.
         let dir = Some(self.dir.clone());
         let found = match String::from_utf8(one.name.clone()) {
             Ok(name) => self.door.clerk.lookup(LookupParams { dir, name: Some(name), path: None }).await.ok(),
@@ -428,7 +428,7 @@ impl NfsFileSystem for Door {
     async fn setattr(&self, id: &FileId, set: sattr3) -> Result<fattr3, nfsstat3> {
         let handle = self.handle(id).await?;
         if set.uid.is_some() || set.gid.is_some() {
-            // Owners are the server's affair; a client that sets what is there already is not refused.
+            // Owners are up to the server; but a client that sets the owner a file already has is not refused.
             let now = self.clerk.getattr(GetattrParams { handle: handle.clone() }).await.map_err(told)?;
             let same = |wanted: &Nfs3Option<u32>, is: u32| {
                 matches!(wanted, Nfs3Option::None) || matches!(wanted, Nfs3Option::Some(one) if *one == is)
@@ -502,7 +502,7 @@ impl NfsFileSystem for Door {
         self.entered(&self.clerk.mkdir(params).await.map_err(told)?)
     }
 
-    /// Files and directories: the library has one function for both.
+    /// For files and directories: the library has one function for both.
     async fn remove(&self, dir: &FileId, name: &filename3<'_>) -> Result<(), nfsstat3> {
         let (at, found) = (self.handle(dir).await?, self.find(dir, name).await?);
         let name = name_of(name)?;
@@ -511,7 +511,7 @@ impl NfsFileSystem for Door {
         }
         let params = RemoveParams { dir: Some(at), name: Some(name), path: None };
         self.clerk.remove(params).await.map_err(told)?;
-        // By another name it may be committed still.
+        // A file with another name left can still be committed.
         if found.attributes.links <= 1
             && let Ok(id) = id_of(&found.handle)
         {
@@ -530,7 +530,7 @@ impl NfsFileSystem for Door {
         let (from_dir, to_dir) = (Some(self.handle(from).await?), Some(self.handle(to).await?));
         let params = RenameParams { from_dir, from_name: name_of(old)?, to_dir, to_name: name_of(new)? };
         self.clerk.rename(params).await.map_err(told)?;
-        // Its handle says a path; from now on the new one.
+        // Its handle contains a path, which is the new one from now on.
         if let Ok(found) = self.find(to, new).await {
             self.remember(&found.handle);
         }
@@ -547,7 +547,7 @@ impl NfsFileSystem for Door {
         Err(nfsstat3::NFS3ERR_NOTSUPP)
     }
 
-    /// The library's verifier is that of this process; the server's is compared here.
+    /// The library's verifier is that of this process; the server's verifier is compared here.
     async fn commit(&self, id: &FileId, offset: u64, count: u32) -> Result<(), nfsstat3> {
         let before = lock(&self.uncommitted).remove(id);
         let done = self.clerk.commit(CommitParams { handle: self.handle(id).await?, offset, count }).await;

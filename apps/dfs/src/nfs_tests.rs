@@ -116,7 +116,7 @@ async fn directories_that_an_nfs_client_makes_moves_and_removes_are_so_for_anoth
     assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none());
 }
 
-/// Where no more files can be remembered, writes to others are done at once as if they had been committed; to those that are remembered as before.
+/// When no more files with uncommitted writes can be remembered, writes to other files are committed at once; writes to remembered files go on as before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writes_to_more_files_than_can_await_a_commit_are_done_as_if_committed() {
     let (folder, _server, door) = opened().await;
@@ -157,19 +157,19 @@ async fn a_file_that_is_removed_awaits_no_commit_unless_it_has_another_name() {
     }
 }
 
-/// The handle of a file that there is not.
+/// The handle of a file that does not exist.
 fn forged(number: usize) -> Handle {
     let mut identity = [0xff; IDENTITY_BYTES];
     identity[..8].copy_from_slice(&number.to_le_bytes());
     Handle(ByteBuf::from([&[0xC1][..], &identity, b"forged"].concat()))
 }
 
-/// Of files beyond those whose handles can be remembered the older half is forgotten. Who has one of those goes on if the server knows the file, else is told that it is
-/// stale, and finds it by its name; others notice nothing.
+/// When the table of handles is full, the older half is forgotten. A client with a forgotten handle goes on if the server knows the file; else it is told that
+/// the handle is stale, and finds the file by its name. Other clients notice nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_whose_handles_are_forgotten_are_asked_for_or_stale_and_others_go_on() {
     let folder = tempfile::tempdir().unwrap();
-    // The server remembers one file, so that a look at another makes room for that.
+    // The server remembers only one file, so looking up another replaces it.
     let server = serve(&folder, 1).await;
     let door = door(clerk(&server).await).await;
     for name in ["known", "unknown", "recent"] {

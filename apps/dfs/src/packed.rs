@@ -1,15 +1,15 @@
-//! Values as they lie in the tables: fixed places, lowest byte first. Whatever bytes are read, a value or nothing comes of them.
+//! The encoding of values in the tables: fixed offsets, little-endian. Any bytes decode to a value or to nothing.
 
 use catena_files::{Attributes, Entry, FileSystemState, Handle, Kind, Listed};
 use serde_bytes::ByteBuf;
 
 /// Bytes of attributes.
 pub(crate) const ATTRIBUTES_BYTES: usize = 72;
-/// Bytes before a block's data: how many they are, and whether the file ends with them.
+/// Bytes before a block's data: its length, and whether the file ends with it.
 pub(crate) const BLOCK_HEAD_BYTES: usize = 8;
-/// Bytes of most names' entries: more are brought by a second READ.
+/// Bytes of most name entries: a longer one takes a second READ.
 pub(crate) const ENTRY_BYTES_EXPECTED: usize = 192;
-/// Bytes of any page of a directory: one READ brings it, since by a link the way costs more than a few KiB.
+/// Bytes of any page of a directory: one READ fetches it, since over a link a round trip costs more than a few KiB.
 pub(crate) const PAGE_BYTES_EXPECTED: usize = 4_096;
 
 pub(crate) fn attributes(of: &Attributes) -> Vec<u8> {
@@ -69,7 +69,7 @@ pub(crate) fn block(data: &[u8], end: bool) -> Vec<u8> {
     bytes
 }
 
-/// How many bytes the block has, whether the file ends with it, and those of its bytes that were brought.
+/// The length of the block, whether the file ends with it, and those of its bytes that were fetched.
 pub(crate) fn to_block(bytes: &[u8]) -> Option<(usize, bool, &[u8])> {
     let (head, data) = bytes.split_at_checked(BLOCK_HEAD_BYTES)?;
     let head = u64::from_le_bytes(*head.first_chunk()?);

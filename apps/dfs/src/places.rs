@@ -1,4 +1,4 @@
-//! Places for clerks: so many in all, and a part of them for one node, so that none keeps the others out.
+//! Places for clerks: a bounded number in all, and fewer for one node, so that no node keeps the others out.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! What a clerk asks its server, where the tables have not what it needs, and what it is told.
+//! What a clerk asks its server when the tables do not have what it needs, and the replies.
 
 use catena::{Exception, Fault, NodeId, Value, from_value, to_value};
 use catena_files::{
@@ -46,7 +46,7 @@ pub(crate) enum Request {
 }
 
 impl Request {
-    /// The handles that it bears.
+    /// The handles in it.
     pub(crate) fn handles(&mut self) -> [Option<&mut Handle>; 2] {
         let handle = match self {
             Self::Null | Self::Root | Self::Statfs | Self::Find(_) => None,
@@ -66,7 +66,7 @@ impl Request {
         [handle, None]
     }
 
-    /// Whether doing it twice is as good as once.
+    /// Whether repeating it does no harm.
     pub(crate) const fn is_repeatable(&self) -> bool {
         !matches!(
             self,
@@ -81,7 +81,7 @@ impl Request {
     }
 }
 
-/// What came of it.
+/// The result of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Reply {
     Done,
@@ -98,7 +98,7 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    /// Whether the handle's file is not where it says: then nothing was done.
+    /// Whether the file is not at the handle's path: then nothing was done.
     pub(crate) fn is_stale(&self) -> bool {
         matches!(self, Self::Refused { status, .. } if *status == Status::Stale.number())
     }
@@ -111,7 +111,7 @@ impl Reply {
         }
     }
 
-    /// The reply of a server that answers something else than was asked.
+    /// The error for a server whose reply does not match the request.
     pub(crate) fn unexpected(&self) -> FileError {
         match self {
             Self::Refused { status, what } => {
@@ -122,7 +122,7 @@ impl Reply {
     }
 }
 
-/// A clerk introduces itself: who it is, and where answers go.
+/// A clerk introduces itself: its number, and where answers go.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Hello {
     pub(crate) clerk: u64,
@@ -135,7 +135,7 @@ impl Hello {
     }
 }
 
-/// What the server says to that: where requests go, the root, and a number that rises from run to run.
+/// The server's answer to that: where requests go, the root, and a number that rises from run to run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Welcome {
     pub(crate) requests: String,
@@ -144,7 +144,7 @@ pub(crate) struct Welcome {
 }
 
 pub(crate) fn encode<T: Serialize>(value: &T) -> Vec<u8> {
-    // Nothing here can fail to be encoded; if it did, no bytes are refused at the other side.
+    // Nothing here can fail to be encoded; if it did, the other side refuses the empty request.
     to_value(value).map(|value| value.as_bytes().to_vec()).unwrap_or_default()
 }
 

@@ -1,4 +1,4 @@
-//! What changes nothing: done on the directory, and entered into the caches on the way.
+//! Operations that change nothing: done on the directory, with their results entered into the caches.
 
 use catena_clerk::Look;
 use catena_files::{
@@ -33,19 +33,19 @@ impl Shared {
         done.unwrap_or_else(|why| Reply::refused(&why))
     }
 
-    /// Notes how a file is; says whether it may be cached.
+    /// Notes the state of a file; returns whether it may be cached.
     fn note(&self, handle: &Handle, now: &Attributes) -> bool {
         let Some(identity) = Directory::identity(handle) else { return false };
         let changed = self.note_all(identity, handle, now);
         if changed {
-            // Somebody else changed it: what is cached of it is void, and what is being read may be of before.
+            // Somebody else changed it: what is cached of it is invalid, and what is being read may be older.
             drop(self.caches.changing(&[identity], &[]));
         }
         !changed
     }
 
-    /// Notes how a file is; says whether it was otherwise. Nothing stays cached of a file that is let go of for it, since nobody looks after that one any more. A name
-    /// in a directory that is let go of stays: it goes with its own file, which is looked for by this name.
+    /// Notes the state of a file; returns whether it has changed. If another file is dropped to make room, nothing of it stays cached, since nobody rechecks it
+    /// any more. Cached names in a dropped directory stay: each goes with its own file, which is rechecked by this name.
     pub(crate) fn note_all(&self, identity: Identity, handle: &Handle, now: &Attributes) -> bool {
         let noted = self.known().note(identity, handle, now);
         if let Some(other) = noted.let_go {
@@ -54,7 +54,7 @@ impl Shared {
         noted.changed
     }
 
-    /// Notes a file where it was found or made; says whether it may be cached.
+    /// Notes a file at the path where it was found or made; returns whether it may be cached.
     pub(crate) fn note_found(&self, found: &Entry) -> bool {
         let noted = self.note(&found.handle, &found.attributes);
         if let Some(identity) = Directory::identity(&found.handle) {
@@ -74,7 +74,7 @@ impl Shared {
     async fn lookup(&self, look: Look, params: LookupParams) -> Result<Entry, FileError> {
         let found = self.files.lookup(params.clone()).await?;
         if let (Some(dir), Some(name)) = (&params.dir, &params.name) {
-            // A name is void when its directory changes behind the server's back: so the directory is looked at, too.
+            // A name is invalid when its directory changes behind the server's back: so the directory is noted, too.
             let above = self.files.getattr(GetattrParams { handle: dir.clone() }).await?;
             if self.note(dir, &above) && self.note_found(&found) {
                 self.caches.put_name(look, dir, name, &found);
@@ -132,7 +132,7 @@ impl Shared {
         Ok(Reply::State(state))
     }
 
-    /// Looks whether files that are cached were changed by others than clerks, and at the state of the file system anew.
+    /// Checks whether cached files were changed by others than clerks, and forgets the state of the file system.
     pub(crate) async fn recheck(&self) {
         self.caches.forget_state();
         let due = self.known().next(RECHECKED_FILES_MAX);
@@ -144,7 +144,7 @@ impl Shared {
                     if self.note(&handle, &now) {
                         continue;
                     }
-                    // A directory that somebody changed: any name in it may be another file's now.
+                    // Somebody changed a directory: any name in it may now belong to another file.
                     if now.kind == catena_files::Kind::Directory {
                         drop(self.caches.moving());
                     }

@@ -1,4 +1,4 @@
-//! The server: a directory, its four caches, and whoever asks for what is not in them.
+//! The server: a directory, its four caches, and the answers to clerks that need what is not in them.
 
 use std::{
     path::PathBuf,
@@ -37,14 +37,14 @@ pub struct ServerConfig {
     pub measures: Measures,
     /// Whether clerks on the same host may map the tables.
     pub shared_memory: bool,
-    /// Files of which it remembers where and how they were: nothing is cached of others.
+    /// Files whose path and state it remembers: only these are cached.
     pub known_files_max: usize,
-    /// How long to change nothing after the start, so that clerks of a run before have noticed its end.
+    /// How long to change nothing after the start, so that clerks of the previous run have noticed its end.
     pub grace: Duration,
 }
 
 impl ServerConfig {
-    /// A server of this directory, at any port of loopback, as it is for people: with the grace that leases demand.
+    /// A server of this directory, at any port of loopback, with production settings: with the grace period that leases demand.
     #[must_use]
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self {
@@ -86,12 +86,12 @@ pub(crate) struct Shared {
     pub(crate) files: Directory,
     pub(crate) caches: Caches,
     pub(crate) known: Mutex<Known>,
-    /// Names are made and removed one after the other.
+    /// Held while names are created or removed, one at a time.
     pub(crate) names: tokio::sync::Mutex<()>,
-    /// Whoever moves something is alone: handles say paths, and nobody looks for a file while it goes from one to another.
+    /// Held exclusively during moves: handles contain paths, and nobody may look for a file while its path changes.
     pub(crate) paths: tokio::sync::RwLock<()>,
     pub(crate) ready: tokio::time::Instant,
-    /// When this run began, in milliseconds: it tells it from those before.
+    /// When this run began, in milliseconds: it distinguishes this run from earlier ones.
     run: u64,
     node: Node,
     places: Arc<Places>,
@@ -150,7 +150,7 @@ impl Server {
         self.shared.caches.lens()
     }
 
-    /// Operations that it was asked for, by whatever way: control, not READs.
+    /// Operations for which control went to the server, in any way; READs are not counted.
     #[must_use]
     pub fn asked(&self) -> u64 {
         self.shared.asked.load(Ordering::Relaxed)
@@ -203,7 +203,7 @@ fn stopping() -> ServiceError {
     ServiceError::named("Stopping", "the file server is being stopped; try again when it is back")
 }
 
-/// Does a request. What changes something is done to its end, whoever goes away meanwhile.
+/// Executes a request. A change is carried out to its end, even if the caller goes away meanwhile.
 pub(crate) async fn perform(shared: &Arc<Shared>, request: Request) -> Reply {
     shared.asked.fetch_add(1, Ordering::Relaxed);
     if request.is_repeatable() {
@@ -232,7 +232,7 @@ impl Shared {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does a request where its files are known to be, else where its handles say.
+    /// Executes a request at the paths where its files are known to be, else at those in its handles.
     async fn perform(self: &Arc<Self>, mut request: Request) -> Reply {
         if let Some(moved) = self.moved(&mut request) {
             let reply = self.perform_there(moved).await;
@@ -247,7 +247,7 @@ impl Shared {
         if request.is_repeatable() { self.read(request).await } else { self.change(request).await }
     }
 
-    /// The same request with handles that say where their files are by now; `None` if they say so already.
+    /// The same request with handles that have the current paths of their files; `None` if they have them already.
     fn moved(&self, request: &mut Request) -> Option<Request> {
         let known = self.known();
         let elsewhere = |handle: &mut Handle| {
@@ -268,7 +268,7 @@ impl Shared {
         Some(moved)
     }
 
-    /// Makes room for a clerk: lanes into which it alone may write, and somebody who answers until it is gone.
+    /// Makes room for a clerk: lanes that it alone may write, and a task that answers until the clerk is gone.
     async fn greet(self: &Arc<Self>, hello: Hello) -> Result<Welcome, Exception> {
         let place = self.places.take(hello.node())?;
         self.welcome(&hello, place).await
@@ -292,7 +292,7 @@ impl Shared {
         tokio::spawn(async move {
             let performing = shared.clone();
             let answering = answer(requests, answers.clone(), LANES, move |request| one(performing.clone(), request));
-            // Until it is gone, whichever is first to say so.
+            // Until the clerk is gone, whichever notices first.
             tokio::select! {
                 _ = answering => {}
                 _ = answers.watch(beat_at(&LANES), Duration::from_secs(1), Duration::from_secs(10)) => {}
@@ -303,7 +303,7 @@ impl Shared {
     }
 }
 
-/// One request that came in a lane, from bytes to bytes.
+/// One request that came in a lane, encoded, and its encoded reply.
 async fn one(shared: Weak<Shared>, request: Vec<u8>) -> Vec<u8> {
     let Some(shared) = shared.upgrade() else { return Vec::new() };
     let reply = match decode(request) {
@@ -313,7 +313,7 @@ async fn one(shared: Weak<Shared>, request: Vec<u8>) -> Vec<u8> {
     encode(&reply)
 }
 
-/// What to say to bytes that are no request. What is wrong with them may say them again, whole: so it is cut.
+/// The reply to bytes that are not a request. The error message may repeat those bytes in full: so it is cut.
 fn no_request(why: Exception) -> Reply {
     let mut what = why.message;
     what.truncate(what.floor_char_boundary(REFUSAL_BYTES_MAX));

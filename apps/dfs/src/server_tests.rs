@@ -17,10 +17,10 @@ use tempfile::TempDir;
 use super::*;
 use crate::{Clerk, ClerkConfig};
 
-/// Long enough for a machine with much else to do: nothing here waits for it to pass.
+/// Long enough for a busy machine: no test waits for it to pass.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server of a folder beside which there is something else, and a clerk of it that does as it should.
+/// A server of a folder with other files beside it, and a well-behaved clerk.
 struct Served {
     around: TempDir,
     server: Server,
@@ -42,7 +42,7 @@ async fn serve() -> Served {
 }
 
 impl Served {
-    /// What a server makes of bytes that came in a lane.
+    /// The server's reply to bytes that came in a lane.
     async fn told(&self, bytes: Vec<u8>) -> Reply {
         decode(one(Arc::downgrade(&self.server.shared), bytes).await).unwrap()
     }
@@ -57,7 +57,7 @@ impl Served {
         }
     }
 
-    /// The clerk that does as it should is served, and nothing was touched beside the folder.
+    /// Checks that the well-behaved clerk is served, and that nothing beside the folder was touched.
     async fn goes_on(&self) {
         let file = create(&self.honest, "honest").await.handle;
         write(&self.honest, &file, 0, b"served", Stable::Unstable).await.unwrap();
@@ -73,7 +73,7 @@ fn names_in(folder: &Path) -> BTreeSet<String> {
     names.collect()
 }
 
-/// A clerk whose lanes take whatever is put into them.
+/// A clerk whose lanes can be filled with arbitrary bytes.
 struct Hand {
     _node: Node,
     client: Client,
@@ -100,7 +100,7 @@ impl Hand {
         decode(self.asking.ask(bytes, PATIENCE).await.unwrap()).unwrap()
     }
 
-    /// By both ways on which control comes.
+    /// Asks in both ways by which control can come.
     async fn ask_twice(&self, request: &Request) -> [Reply; 2] {
         [self.ask(&encode(request)).await, self.client.call(SERVICE, "perform", request).await.unwrap()]
     }
@@ -111,7 +111,7 @@ impl Hand {
         self.requests.write_as(LANES.at(LANES.count - 1), bytes, wish).await.unwrap();
     }
 
-    /// What lies in the last lane of its answers.
+    /// The contents of its last answer lane.
     fn answered(&self, bytes: usize) -> Vec<u8> {
         let mut answer = vec![0; bytes];
         self.answers.read(LANES.at(LANES.count - 1), &mut answer).unwrap();
@@ -171,7 +171,7 @@ fn bytes_as_handle(bytes: impl Into<Vec<u8>>) -> Handle {
     Handle(ByteBuf::from(bytes))
 }
 
-/// One of every kind, such as clerks make them.
+/// One request of every kind, as clerks make them.
 fn all_kinds(root: &Handle, file: &Handle) -> Vec<Request> {
     let mut requests = vec![Request::Null, Request::Root, Request::Statfs, Request::Find(ByteBuf::from([1; 24]))];
     requests.extend(by_handle(file));
@@ -180,7 +180,7 @@ fn all_kinds(root: &Handle, file: &Handle) -> Vec<Request> {
     requests
 }
 
-/// The same encoding with these bytes in the place of those, which it has once.
+/// The encoding of a request with `those` bytes, which occur in it once, replaced by `these`.
 fn replaced(request: &Request, those: &[u8], these: &[u8]) -> Vec<u8> {
     let bytes = encode(request);
     let at = bytes.windows(those.len()).position(|window| window == those).unwrap();
@@ -231,7 +231,7 @@ async fn requests_that_lie_about_what_is_in_them_are_refused() {
     served.goes_on().await;
 }
 
-/// Whatever becomes of it, there is an answer, and the server goes on.
+/// Whatever the corrupted request becomes, it is answered, and the server goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_with_any_byte_wrong_is_answered() {
     let served = serve().await;
@@ -255,7 +255,7 @@ async fn a_request_with_any_byte_wrong_is_answered() {
     served.goes_on().await;
 }
 
-/// What is wrong with a request, and what its clerk is told.
+/// Invalid requests, each with the status that its clerk gets.
 fn wrong_requests(served: &Served) -> Vec<(Request, Status)> {
     let file = &served.file;
     let mut wrong = Vec::new();
@@ -274,7 +274,7 @@ fn wrong_requests(served: &Served) -> Vec<(Request, Status)> {
         let handle = bytes_as_handle(handle);
         wrong.extend(by_handle(&handle).into_iter().map(|request| (request, Status::BadHandle)));
     }
-    // Of the right size, and of no file.
+    // Handles of the right size that belong to no file.
     let stale = by_handle(&bytes_as_handle([0xc1; 25]));
     wrong.extend(stale.into_iter().map(|request| (request, Status::Stale)));
     for identity in [vec![], vec![1; 23], vec![1; 24], vec![1; 60_000]] {
@@ -330,7 +330,7 @@ async fn the_longest_names_and_the_last_bytes_are_within_bounds() {
     served.goes_on().await;
 }
 
-/// It is as if nothing had come: what is asked next in the same lane is done, and in the others nothing waits.
+/// As if nothing had come: the next request in the same lane is executed, and the other lanes do not wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn frames_that_are_not_whole_are_not_done_and_keep_no_lane() {
     let served = serve().await;
@@ -343,7 +343,7 @@ async fn frames_that_are_not_whole_are_not_done_and_keep_no_lane() {
         .into_iter()
         .chain([vec![0xff; FRAME_HEAD_BYTES], vec![0xff; LANES.bytes as usize], frame(0, &encode(make))])
         .collect();
-    // A byte of the number, of the check and of the request.
+    // Corrupts a byte of the number, of the check and of the request.
     for at in [0, 16, FRAME_HEAD_BYTES] {
         let mut frame = whole.clone();
         frame[at] ^= 1;
@@ -352,7 +352,7 @@ async fn frames_that_are_not_whole_are_not_done_and_keep_no_lane() {
     let asked = served.server.asked();
     for (done, frame) in (1..).zip(frames) {
         hand.put(frame.clone()).await;
-        // When this is answered the server has looked into its lanes since.
+        // Once this is answered, the server has looked at its lanes since the corrupt frame.
         assert_eq!(hand.ask(&encode(&Request::Null)).await, Reply::Done);
         assert_eq!(served.server.asked(), asked + done, "{:?} was done", &frame[..FRAME_HEAD_BYTES.min(frame.len())]);
     }

@@ -27,7 +27,7 @@ pub(crate) struct Session {
     /// The number of this run of the server.
     pub(crate) run: u64,
     asking: Asking,
-    /// Of requests and their answers in lanes, with their heads.
+    /// Bytes of requests and answers in lanes, with their heads.
     control_bytes: AtomicU64,
 }
 
@@ -42,7 +42,7 @@ impl Drop for Session {
 }
 
 impl Session {
-    /// Connects, and goes on trying for a while if nobody is there.
+    /// Connects; keeps trying for a while if the server is not there.
     pub(crate) async fn open(config: &ClerkConfig) -> Result<Self, FileError> {
         let begun = tokio::time::Instant::now();
         let mut pause = Duration::from_millis(20);
@@ -96,7 +96,7 @@ impl Session {
         Ok(Self { node, client, data, names, attributes, entries, lease, root, run, asking, control_bytes })
     }
 
-    /// Has the server do something: control. An error that is not `unknown` says that it was not done.
+    /// Has the server execute a request: transfers control. An error that is not `unknown` means that it was not executed.
     pub(crate) async fn ask(&self, way: Way, request: &Request) -> Result<Reply, Exception> {
         let asked = async {
             match way {
@@ -116,7 +116,7 @@ impl Session {
         }
     }
 
-    /// Bytes of what was asked by lanes, and answered there, so far: data that was transferred with control among them.
+    /// Bytes of the requests sent and the answers received in lanes so far, including data transferred with control.
     pub(crate) fn control_bytes(&self) -> u64 {
         self.control_bytes.load(Ordering::Relaxed)
     }

@@ -63,7 +63,7 @@ impl Row {
     }
 }
 
-/// Sizes of one kind: many that are small and a few that are large, whose mean is what the table says.
+/// A distribution of sizes: many small ones and a few large ones, whose mean is that of the table.
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
     small: (u32, u32),
@@ -83,18 +83,18 @@ impl Sizes {
     }
 }
 
-/// One operation: what, and how many bytes of data it moves where that varies. For names, which one: [`Operation::pick`].
+/// One operation: its kind, and how many bytes of data it moves where that varies. Names are chosen by [`Operation::pick`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Operation {
     /// What is done.
     pub activity: Activity,
     /// Bytes of data for reads, writes, links and directories.
     pub bytes: u32,
-    /// Which file, of those that there are: a number to take the remainder of.
+    /// Selects one of the existing files: reduced modulo their number.
     pub pick: u32,
 }
 
-/// Operations without end, the same for the same seed.
+/// An endless sequence of operations, the same for the same seed.
 #[derive(Clone, Debug)]
 pub struct Workload {
     rng: Rng,

@@ -38,7 +38,7 @@ pub struct Found {
     pub photos: Vec<Photo>,
 }
 
-/// How long an engine takes for a keyword: whoever starts it says.
+/// Waits as long as an engine takes for a keyword; chosen by whoever starts the engine.
 pub type Wait = Arc<dyn Fn(Engine, &str) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 impl Engine {

@@ -30,7 +30,7 @@ pub struct Measured {
     pub multi_ms: f64,
     /// The same, in standard mode.
     pub standard_ms: f64,
-    /// The best there can be, multi-return: photos arrive the moment that their engine has them.
+    /// The theoretical best for multi-return: photos arrive the moment their engine has them.
     pub ideal_ms: f64,
 }
 
@@ -42,7 +42,7 @@ impl Measured {
     }
 }
 
-/// Measures these keywords, so many at a time: an engine only waits, so they do not disturb each other.
+/// Measures these keywords, `at_once` at a time: an engine only waits, so they do not disturb each other.
 ///
 /// # Errors
 /// A search failed.
@@ -98,7 +98,7 @@ async fn keyword_of(
     }))
 }
 
-/// Both modes find the same, else nothing can be compared.
+/// Both modes must find the same photos, else they cannot be compared.
 fn assert_same(multi: usize, standard: usize, keyword: &str) -> Result<(), Exception> {
     if multi == standard {
         return Ok(());

@@ -7,7 +7,7 @@
 
 use crate::draw::Draw;
 
-/// The time that a keyword's first stair is about, in milliseconds: the median over keywords, and the spread.
+/// The time of a keyword's first stair, in milliseconds: the median over keywords, and the spread.
 const BASE_MS: f64 = 945.0;
 const BASE_SPREAD: f64 = 0.36;
 /// How far a keyword may be from the median.
@@ -16,10 +16,10 @@ const BASE_MAX: f64 = 2.2;
 /// Engines that have the answer at hand, and how long those take, in milliseconds.
 const AT_HAND: f64 = 0.045;
 const AT_HAND_MS: [f64; 2] = [10.0, 90.0];
-/// The stairs: which part of the engines, and at which multiple of the first; then how much those within one differ.
+/// The stairs: the share of the engines in each, and its time as a multiple of the first stair's; then the spread within one stair.
 const STAIRS: [(f64, f64); 3] = [(0.43, 1.0), (0.27, 1.6), (0.225, 1.88)];
 const STAIR_SPREAD: f64 = 0.07;
-/// The others are stragglers: beyond the last stair by so many of its times, on average.
+/// The remaining engines are stragglers: how far they are beyond the last stair on average, as a multiple of its time.
 const STRAGGLER_TAIL: f64 = 1.45;
 /// Nothing in the paper took longer, in milliseconds.
 const MS_MAX: f64 = 9_843.7;

@@ -16,7 +16,7 @@ use crate::{
     worker::name,
 };
 
-/// Snapshots that wait to be looked at.
+/// Snapshots queued for the coordinator.
 const WAITING_MAX: usize = 64;
 /// How long a worker has to hear that the job is over.
 const FORGET_TIMEOUT: Duration = Duration::from_secs(1);
@@ -28,7 +28,7 @@ pub struct Plan {
     pub job: Job,
     /// How many workers there are.
     pub workers: u32,
-    /// After so long without a word from a worker its maps are asked elsewhere too.
+    /// If a worker has been silent for this long, its maps are asked elsewhere too.
     pub quiet: Duration,
     /// A folder for the counts, a file for each partition.
     pub output: Option<PathBuf>,
@@ -54,9 +54,9 @@ pub struct Done {
     pub took: Duration,
     /// When it was proved which words they are: nothing that was still to come could change that.
     pub proved_at: Option<Duration>,
-    /// From when on the snapshots showed the same words as the last one, which nobody could know then.
+    /// From when on the snapshots showed the same words as the last one; this is known only in hindsight.
     pub settled_at: Duration,
-    /// How far it was when.
+    /// How far the job was, over time.
     pub points: Vec<Point>,
     /// Parts that came twice, and were counted once.
     pub repeats: u64,
@@ -145,7 +145,7 @@ impl Course {
         }
     }
 
-    /// Takes in what has happened; says whether what is wanted is there.
+    /// Takes in what has happened; returns whether the job has what is wanted.
     fn take(&mut self, event: Event) -> bool {
         let at = self.began.elapsed();
         match event {
@@ -202,7 +202,7 @@ fn names(top: &Top) -> std::collections::BTreeSet<&str> {
     top.words.iter().map(|ranked| ranked.word.as_str()).collect()
 }
 
-/// One attempt at a reduce, each at another worker.
+/// Runs one attempt at a reduce; each attempt is made at another worker.
 async fn reduce(client: Client, plan: Plan, partition: u32, attempt: u32, to: mpsc::Sender<Event>) {
     let run = RunReduce {
         job: plan.job.clone(),
@@ -241,7 +241,7 @@ async fn follow_maps(client: Client, worker: u32, job: u64, to: mpsc::Sender<Eve
     let Ok(mut replies) = client.replies_with(&format!("{}/progress", name(worker)), params, &patient()) else {
         return;
     };
-    // A worker that is lost has no progress any more; its maps are done elsewhere.
+    // A lost worker makes no more progress; its maps are done elsewhere.
     while let Some(Ok(reply)) = replies.next().await {
         let Ok(blocks) = reply.decode() else { return };
         let worker = usize::try_from(worker).unwrap_or(usize::MAX);
@@ -251,7 +251,7 @@ async fn follow_maps(client: Client, worker: u32, job: u64, to: mpsc::Sender<Eve
     }
 }
 
-/// Tells the workers that the job is over; one that does not hear it is lost.
+/// Tells the workers that the job is over; a worker that cannot be told is lost anyway.
 async fn forget(client: &Client, plan: &Plan) {
     let options = &RunOptions { timeout: FORGET_TIMEOUT, ..RunOptions::default() };
     let told = (0..plan.workers).map(|worker| async move {

@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::map::{Part, Piece};
 
-/// How long a blob lasts if no end of its job is ever heard of.
+/// How long a blob lasts if the end of its job is never announced.
 const LASTS_MAX: Duration = Duration::from_secs(600);
 /// Parts of one map task that are read at once.
 pub const READS_MAX: usize = 8;
 
-/// A part whose words are with the worker that counted them.
+/// A part whose words stay with the worker that counted them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Kept {
     map: u32,
@@ -23,7 +23,7 @@ pub struct Kept {
     words: Blob,
 }
 
-/// Puts the parts of one block, of each partition one, into one blob.
+/// Puts the parts of one block, one for each partition, into one blob.
 ///
 /// # Errors
 /// `Overloaded`: this worker has no room for them.
@@ -54,7 +54,7 @@ impl Kept {
         Ok(Part { map, block, piece, words: from_value(&words)? })
     }
 
-    /// Gives up the blob in which it lies, with all parts of the block.
+    /// Releases the blob that contains this part, and with it all parts of the block.
     pub fn release(&self) {
         self.words.release();
     }

@@ -31,7 +31,7 @@ pub const REDUCES: u32 = 5;
 pub const WORKERS: usize = 4;
 /// How many of the most frequent words are wanted; the paper's 20.
 pub const TOP: u32 = 20;
-/// After so long without a word from a worker its maps are asked elsewhere too.
+/// If a worker has been silent for this long, its maps are asked elsewhere too.
 pub const QUIET: Duration = Duration::from_secs(2);
 /// The text of the demonstration and of the figures.
 pub const TEXT: Text = Text { seed: 2_013, files: 40, lines: 25, words: 8_000, vocabulary: 200_000 };
@@ -134,7 +134,7 @@ impl Values {
         self.at_half_pct[at].push(at_half(&done.points));
     }
 
-    /// Beside the whole count just before it, in the same mode.
+    /// Adds a top-words run, relative to the whole count just before it, in the same mode.
     fn add_top(&mut self, done: &Done) -> Result<(), Failure> {
         let whole = self.took_s[2].last().ok_or("nothing was counted before")?;
         let proved = done.proved_at.ok_or("the most frequent words were never proved")?;

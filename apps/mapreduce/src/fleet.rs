@@ -11,7 +11,7 @@ use tokio::{
 
 use crate::worker::{Settings, name, service};
 
-/// How long a worker may take until it is ready, and all until they know each other.
+/// How long a worker may take until it is ready, and how long until all workers know each other.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often to ask whether they do.
 const ASK_EVERY: Duration = Duration::from_millis(20);
@@ -47,7 +47,7 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Starts a worker process for each entry of `slow_ms`, which says by how much each block takes it longer; `program` is the `mapreduce` command.
+    /// Starts a worker process for each entry of `slow_ms`: by how many milliseconds to slow down each block; `program` is the `mapreduce` command.
     ///
     /// # Errors
     /// One of them does not get ready.
@@ -56,7 +56,7 @@ impl Fleet {
         for (number, slow) in (0..).zip(slow_ms) {
             let mut command = Command::new(program);
             command.arg("worker").arg(number.to_string()).arg(slow.to_string()).args(&addresses);
-            // Its input ends with this process, however that ends; then so does the worker.
+            // The worker's input ends with this process, however this process ends; then the worker ends, too.
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
             let failed = |why| Failure::Program { program: program.display().to_string(), why };
             let mut process = command.spawn().map_err(failed)?;
@@ -132,7 +132,7 @@ pub async fn serve(settings: Settings, others: &[String]) -> Result<(), Failure>
     });
     let node = builder.service(service(settings)).start().await?;
     println!("{READY}{}", node.address().unwrap_or_default());
-    // Nobody writes to it: it ends when the program that started this one has ended.
+    // Nothing is ever written to it: it ends when the program that started this one has ended.
     let input = tokio::task::spawn_blocking(|| std::io::Read::read(&mut std::io::stdin(), &mut [0]));
     let _ = input.await;
     Ok(())

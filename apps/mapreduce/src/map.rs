@@ -28,7 +28,7 @@ pub struct Part {
 pub enum Piece {
     /// All.
     Whole,
-    /// The frequent ones; no other word of the partition is in the block more than `others_max` times.
+    /// The frequent ones; any other word of the partition occurs in the block at most `others_max` times.
     Head {
         /// That bound.
         others_max: u32,
@@ -66,7 +66,7 @@ impl<'a> Counted<'a> {
         self.0.iter().map(|words| part(map, block, Piece::Whole, words)).collect()
     }
 
-    /// For each partition the frequent words. They are the same whoever counts the block, so that a head fits a tail of another worker.
+    /// For each partition the frequent words. They do not depend on who counts the block, so that a head and a tail may come from different workers.
     #[must_use]
     pub fn heads(mut self, map: u32, block: u32) -> Vec<Part> {
         let head = |(head, tail): (&Words<'_>, &Words<'_>)| {
@@ -101,7 +101,7 @@ fn part(map: u32, block: u32, piece: Piece, words: &Words<'_>) -> Part {
 /// The partition of a word: the same in every process.
 #[must_use]
 pub fn partition(word: &str, partitions: u32) -> usize {
-    // Its keys are fixed, where those of a HashMap are not.
+    // Its keys are fixed, whereas those of a HashMap's hasher are random.
     #[allow(deprecated, reason = "the one hasher of the standard library that is the same in every process")]
     let mut hasher = std::hash::SipHasher::new();
     word.hash(&mut hasher);

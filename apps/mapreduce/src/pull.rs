@@ -1,4 +1,4 @@
-//! Push and pull as in MapReduce Online: what Quatrain's replies make needless (section 4.3), kept here to compare with.
+//! Push and pull as in MapReduce Online: unnecessary with Quatrain's replies (section 4.3), kept here for comparison.
 
 use std::{
     collections::HashMap,
@@ -35,7 +35,7 @@ type Arrivals = HashMap<(u64, u32), mpsc::Sender<Vec<Part>>>;
 pub struct Inbox(Mutex<Arrivals>);
 
 impl Inbox {
-    /// From now on a reduce takes what is pushed to it.
+    /// Registers a reduce that takes what is pushed to it from now on.
     pub fn open(&self, job: u64, partition: u32, to: mpsc::Sender<Vec<Part>>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert((job, partition), to);
     }
@@ -59,8 +59,8 @@ impl Inbox {
     }
 }
 
-/// Pushes what a map task makes, from part `from` on, until it is done or the reduce is gone. On a task of its own, so that a slow reduce
-/// does not hold up the map.
+/// Pushes what a map task makes, from part `from` on, until the task is done or the reduce is gone. Runs as a task of its own, so that a slow reduce does not
+/// hold up the map.
 pub async fn push_on(client: Client, made: Arc<Made>, ask: AskParts, mut from: usize) {
     let mut stage = made.follow();
     let to = name(ask.reduce_at);
@@ -70,7 +70,7 @@ pub async fn push_on(client: Client, made: Arc<Made>, ask: AskParts, mut from: u
         from += parts.len();
         if !parts.is_empty() {
             let pushed = Pushed { job: ask.job.id, partition: ask.partition, parts };
-            // A reduce that is gone is begun again elsewhere, and pulls.
+            // If the reduce is gone, it is started again elsewhere, and pulls.
             if client.call::<_, ()>(&to, "push", &pushed).await.is_err() {
                 return;
             }

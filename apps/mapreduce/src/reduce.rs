@@ -1,4 +1,4 @@
-//! The reduce function: adds up what comes, each block once, and says at any time between which bounds a word's count lies.
+//! The reduce function: adds up the parts that come, each block once, and gives lower and upper bounds of a word's count at any time.
 
 use std::collections::HashMap;
 
@@ -17,9 +17,9 @@ pub struct Reducer {
     blocks: Vec<Block>,
     blocks_of_map: u32,
     words_of_block: u64,
-    /// Occurrences of words in blocks whose head has not come: any word may have them all.
+    /// Number of words in blocks whose head has not come: they could all be the same word.
     unheard: u64,
-    /// Of the blocks whose tail has not come, the sum of how often a word may be in a tail.
+    /// The sum, over the blocks whose tail has not come, of how often a word may be in that tail.
     tails: u64,
     taken: u64,
     repeats: u64,
@@ -28,7 +28,7 @@ pub struct Reducer {
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     least: u64,
-    /// Its share of [`Reducer::tails`] that cannot be: it was in those blocks' heads.
+    /// The part of [`Reducer::tails`] that cannot be this word, because the word was in those blocks' heads.
     not_in_tails: u64,
 }
 
@@ -36,7 +36,7 @@ struct Count {
 enum Block {
     #[default]
     Unheard,
-    /// The tail first: it was asked of two workers.
+    /// The tail came first: head and tail were asked of two workers.
     TailOnly,
     Head {
         others_max: u32,
@@ -45,14 +45,14 @@ enum Block {
     Done,
 }
 
-/// A word and between what its count lies.
+/// A word and the bounds of its count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ranked {
     /// The word.
     pub word: String,
-    /// It was counted so often.
+    /// How often it has been counted.
     pub least: u64,
-    /// There cannot be more.
+    /// The most that its count can be.
     pub most: u64,
 }
 
@@ -65,7 +65,7 @@ pub struct Snapshot {
     pub blocks_done: u32,
     /// The most frequent words by what was counted, the most frequent first.
     pub top: Vec<Ranked>,
-    /// No other word of the partition is there more often than this.
+    /// The most that any other word of the partition can occur.
     pub others_most: u64,
     /// Different words so far.
     pub words: u64,
@@ -92,7 +92,7 @@ impl Reducer {
         }
     }
 
-    /// Counts a part, unless it has come before: a map that was run twice sends the same again. Says whether it was new.
+    /// Counts a part, unless it has come before: a map that was run twice sends the same parts again. Returns whether it was new.
     pub fn take(&mut self, part: Part) -> bool {
         let Some(state) = self.at(part.map, part.block).and_then(|at| self.blocks.get_mut(at)) else { return false };
         let before = std::mem::take(state);
@@ -112,13 +112,13 @@ impl Reducer {
         };
         if new {
             self.add(&part, matches!(after, Block::Done));
-            // A tail alone says nothing of how often a word is in the head.
+            // A tail alone gives no bound on how often a word is in the head.
             if !bounded && !matches!(after, Block::TailOnly) {
                 self.unheard -= self.words_of_block;
             }
         }
         self.repeats += u64::from(!new);
-        // Looked up once more: what was between needed all of `self`.
+        // Looked up again: the code in between needed all of `self`.
         if let Some(state) = self.at(part.map, part.block).and_then(|at| self.blocks.get_mut(at)) {
             *state = after;
         }
@@ -146,7 +146,7 @@ impl Reducer {
         }
     }
 
-    /// A tail has come: what it might have held is known now.
+    /// A tail has come: no word has to be assumed in it any more.
     fn settle(&mut self, others_max: u32, head: &[String]) {
         let others_max = u64::from(others_max);
         self.tails -= others_max;
@@ -178,7 +178,7 @@ impl Reducer {
         (0..self.blocks_of_map).all(done)
     }
 
-    /// Between what each word's count lies, the `top` most frequent ones by name.
+    /// The bounds of each word's count, with the `top` most frequent words by name.
     #[must_use]
     pub fn snapshot(&self, partition: u32, top: usize) -> Snapshot {
         let mut ranked: Vec<_> =

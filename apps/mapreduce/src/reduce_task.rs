@@ -1,7 +1,7 @@
 //! A reduce task: asks each map for its partition's parts, counts them as they come, and replies with snapshots.
 //!
-//! A map whose worker fails is asked elsewhere, and so is one whose worker has fallen silent, or has several more to do while another has
-//! nothing: where both answer, each block counts once.
+//! A map whose worker fails is asked elsewhere. So is one whose worker has fallen silent, or has several more to do while another has nothing: if both answer,
+//! each block counts once.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -29,9 +29,9 @@ use crate::{
     worker::{AskParts, Worker, function_of, name},
 };
 
-/// Snapshots of one reduce, in so many steps of its way.
+/// How many snapshots one reduce sends, at regular steps of its progress.
 const SNAPSHOTS: usize = 50;
-/// Parts that wait to be counted, beyond which maps wait.
+/// Parts waiting to be counted; beyond this, maps wait.
 const WAITING_MAX: usize = 64;
 /// How long a map may take until all its parts are there.
 const MAP_TIMEOUT: Duration = Duration::from_secs(600);
@@ -100,7 +100,7 @@ struct Task {
     reducer: Reducer,
     maps: Vec<Map>,
     heard: HashMap<u32, Instant>,
-    /// Of the blocking mode: what has been fetched, until all has.
+    /// In blocking mode: what has been fetched, held until everything has.
     held: Vec<Part>,
     taken: usize,
     snapshot_at: usize,
@@ -128,7 +128,7 @@ impl Task {
         Duration::from_millis(self.run.quiet_ms.max(1))
     }
 
-    /// The channel by which pushed parts come; nothing comes where nothing is pushed.
+    /// The channel for pushed parts; it stays empty where nothing is pushed.
     fn accept_pushes(&self, worker: &Worker) -> mpsc::Receiver<Vec<Part>> {
         let (to, pushed) = mpsc::channel(WAITING_MAX);
         if self.run.job.mode == Mode::PushPull {
@@ -137,7 +137,7 @@ impl Task {
         pushed
     }
 
-    /// Who pushed: the one that was asked last, as far as is known.
+    /// The worker that pushed: the last one asked for this map, as far as is known.
     fn worker_of(&self, pushed: &[Part]) -> u32 {
         let map = pushed.first().and_then(|part| self.maps.get(usize::try_from(part.map).ok()?));
         map.and_then(|map| map.asked.last().copied()).unwrap_or(self.here)
@@ -163,7 +163,7 @@ impl Task {
         (1..self.run.workers).map(|step| (map + step) % self.run.workers).find(|worker| !asked.contains(worker))
     }
 
-    /// Takes news in; gives what may be counted now.
+    /// Takes news in; returns the parts that may be counted now.
     fn take(&mut self, news: News) -> Result<Vec<Part>, Exception> {
         match news {
             News::Parts { worker, parts } => {
@@ -195,7 +195,7 @@ impl Task {
         Ok(())
     }
 
-    /// The maps that a worker still has to bring.
+    /// The maps that a worker has still to deliver.
     fn awaited(&self, worker: u32) -> Vec<u32> {
         let of = |(map, state): (u32, &Map)| (!state.done && state.asked.contains(&worker)).then_some(map);
         (0..).zip(&self.maps).filter_map(of).collect()
@@ -216,7 +216,7 @@ impl Task {
         }
     }
 
-    /// A worker that has brought everything takes a map over from the one that has most to bring: the last, which is hardly begun.
+    /// A worker that has delivered everything takes a map over from the one with most left: its last, which has hardly begun.
     fn steal(&mut self) {
         self.see_what_is_done();
         let awaited: Vec<_> = (0..self.run.workers).map(|worker| self.awaited(worker)).collect();
@@ -273,7 +273,7 @@ impl Task {
     }
 }
 
-/// Brings what one worker has of a map task.
+/// Fetches what one worker has of a map task.
 async fn feed(client: Client, worker: u32, ask: AskParts, to: mpsc::Sender<News>) {
     let map = ask.map;
     let fed = match ask.job.mode {

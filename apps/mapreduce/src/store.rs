@@ -58,7 +58,7 @@ impl Made {
         of.and_then(|parts| parts.get(from..)).map(<[_]>::to_vec).unwrap_or_default()
     }
 
-    /// To follow the task with: first look at the stage, then at the parts.
+    /// A receiver for following the task: look at the stage first, then at the parts.
     #[must_use]
     pub fn follow(&self) -> watch::Receiver<Stage> {
         self.stage.subscribe()

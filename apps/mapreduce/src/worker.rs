@@ -23,7 +23,7 @@ use crate::{
     store::Made,
 };
 
-/// How much a map gives way to everything else, as `nice` counts.
+/// How far a map lowers its priority, in units of `nice`.
 const MAP_NICENESS: i32 = 10;
 /// Bytes of one block: a line of the text.
 const BLOCK_BYTES_MAX: u64 = 64 << 20;
@@ -48,7 +48,7 @@ pub struct Settings {
     pub number: u32,
     /// Map tasks that it runs at once.
     pub slots: usize,
-    /// Milliseconds that each block takes it longer: a slow machine, to see what becomes of its tasks.
+    /// Milliseconds by which each block is slowed down: simulates a slow machine.
     pub slow_ms: u64,
 }
 
@@ -75,7 +75,7 @@ struct Work {
     over: bool,
 }
 
-/// A map goes through its blocks once, and once more if tails are wanted after heads: to count again is cheaper than to keep what is mostly not wanted.
+/// A map goes through its blocks once, and once more if tails are wanted after heads: counting again is cheaper than keeping what is mostly unwanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pass {
     First,
@@ -134,7 +134,7 @@ impl Worker {
         self.settings.number
     }
 
-    /// What a map task has made so far. The first who asks begins it.
+    /// What a map task has made so far. The first request starts the task.
     fn made(self: &Arc<Self>, client: &Client, job: &Job, map: u32) -> Arc<Made> {
         let mut all = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(made) = all.get(&(job.id, map)) {
@@ -151,7 +151,7 @@ impl Worker {
         let mut ended = self.pass(&client, &job, map, &made, Pass::First).await;
         self.at_work(job.id, |work| work.maps_at_work -= 1);
         if let (Ok(()), Want::Top(_)) = (&ended, job.want) {
-            // Nothing that a head could decide should wait for a tail, and mostly the job is over by then.
+            // Tails wait until no head is outstanding, since heads may already decide the result; mostly the job is over by then.
             let mut work = self.work.subscribe();
             let _ = work.wait_for(|all| all.get(&job.id).is_none_or(|work| work.maps_at_work == 0 || work.over)).await;
             ended = self.pass(&client, &job, map, &made, Pass::Tails).await;
@@ -178,9 +178,9 @@ impl Worker {
         mapped.await.unwrap_or_else(|why| Err(why.to_string()))
     }
 
-    /// Gives way to the reduces, where cores are few: what is mapped should not wait while more is.
+    /// Lowers the priority below that of the reduces, where cores are few: mapped blocks should be reduced before more are mapped.
     fn give_way() {
-        // Of this thread alone, on Linux. Without it the job is as right, and its reduces are further behind.
+        // Of this thread alone, on Linux. If this fails, the result is the same, and the reduces are only further behind.
         let _ = rustix::process::setpriority_process(None, MAP_NICENESS);
     }
 
@@ -251,7 +251,7 @@ impl Worker {
         }
     }
 
-    /// Gives what is there, and pushes from then on.
+    /// Returns what is there, and pushes what is made from then on.
     fn push_to(self: &Arc<Self>, client: &Client, ask: AskParts) -> Result<Vec<Kept>, ServiceError> {
         let made = self.made(client, &ask.job, ask.map);
         let kept = made.parts(ask.partition, 0);
@@ -272,7 +272,7 @@ impl Worker {
         let mut told = None;
         loop {
             let now = work.borrow_and_update().get(&job).copied();
-            // A job that was there and is no longer is over, too.
+            // A job that was known and is not any more is over, too.
             let over = now.map_or(told.is_some(), |work| work.over);
             let now = now.unwrap_or_default();
             if told != Some(now.blocks_mapped) {

@@ -32,8 +32,8 @@ pub async fn blob_code(client: &Client) -> Result<Code, Exception> {
     crate::shipped(client, "copy_blob.ts", BLOB_FUNCTION).await
 }
 
-/// Copies by a chain, the bytes by reference. What a cut interrupts is taken up again with the part at which it was; parts have `part_bytes`, 16 MiB if
-/// that is `None`, and more in a file of more than 400 of them.
+/// Copies by a chain, the bytes by reference. After an interruption the copy resumes with the part at which it was. Parts have `part_bytes` (16 MiB if `None`),
+/// and more in a file of more than 400 of them.
 ///
 /// # Errors
 /// The exception that ended it, with the path of hosts; the half-written target has been removed, or is named.

@@ -1,8 +1,8 @@
 //! Copying a file between two file services (rpc-chains section 4.1): by a chain, by one chain for each chunk, by a chain that carries references
 //! to its parts, and by plain calls.
 //!
-//! All keep many chunks under way. All leave the target as it was until the first bytes to put there have come, and
-//! all remove what they had half written when they fail, or name it where they cannot.
+//! All keep many chunks under way. All leave an existing target unchanged until the first bytes to replace it have come, and when they fail, they remove what
+//! they had half written, or name it where they cannot.
 
 mod blobs;
 mod chunks;
@@ -78,7 +78,7 @@ pub struct Copied {
     pub marks: Option<Marks>,
 }
 
-/// How far a copy has come. The first is told when the target is there, with nothing written yet.
+/// How far a copy has come. Reported for the first time when the target exists, with nothing written yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// Bytes written.

@@ -30,7 +30,7 @@ use super::{
 /// Bytes read and written at a time. A read's result and a write fill one frame of a link, and frames of whole messages go one
 /// after the other. Larger messages share the link in turns: all reads under way would arrive together, at the very end.
 const CHUNK_BYTES: u64 = 15 << 10;
-/// The window keeps a link of this bandwidth busy, in bytes a second.
+/// The window is chosen to keep a link of this bandwidth busy, in bytes a second.
 const LINK_BYTES_PER_S: u64 = 10_000_000;
 /// Chunks under way: the least, and as many calls as a file service lets wait ([`catena_files::limits::WAITING_CALLS_MAX`]).
 const WINDOW_CHUNKS: (u64, u64) = (16, catena_files::limits::WAITING_CALLS_MAX as u64);
@@ -122,7 +122,7 @@ struct Carrying<'a> {
     copy: &'a Copy,
     writes: Writes,
     file: &'a Entry,
-    /// Everybody waits for the one making of the target, which is never given up half-way: what was made is known.
+    /// All writers wait for this single creation of the target. It is never abandoned half-way, so that it is known what was created.
     made: Shared<BoxFuture<'a, Result<Entry, Exception>>>,
     /// Whether anything may have been written to it.
     touched: AtomicBool,
@@ -134,7 +134,7 @@ struct Carrying<'a> {
 
 impl<'a> Carrying<'a> {
     fn new(client: &'a Client, copy: &'a Copy, writes: Writes, file: &'a Entry, clock: Clock) -> Self {
-        // Nothing is cut off yet: what is there stays as it is until the first bytes to put in its place have come.
+        // The target is not truncated yet: an existing file stays as it is until the first bytes to replace it have come.
         let made = create(client, copy, None).boxed().shared();
         let found_us = clock.us();
         let (first_read_us, read_us) = (AtomicU64::new(u64::MAX), AtomicU64::new(found_us));
@@ -200,7 +200,7 @@ impl<'a> Carrying<'a> {
         client.call::<_, WriteResult>(&copy.to, "write", &write).await.map(drop)
     }
 
-    /// Cuts off what was there before, if that was longer, and commits what is not stable yet.
+    /// Truncates what is left of a longer file that was there before, and commits what is not stable yet.
     async fn finish(&self) -> Result<(), Exception> {
         let Self { client, copy, file, .. } = *self;
         let made = self.made.clone().await?;

@@ -1,10 +1,10 @@
-//! What is told of a copy that failed: along which hosts, what became of the target, what to do next.
+//! The error message of a copy that failed: along which hosts, what became of the target, what to do next.
 
 use catena::{Client, Exception, Fault, exceptions};
 
 use super::Copy;
 
-/// After these it is open whether a call took effect, or the function had no say any more in how it ended.
+/// After these exceptions, a call may or may not have taken effect, or the function had no influence on how it ended.
 const UNCERTAIN: [&str; 9] = [
     exceptions::CHAIN_LOST,
     exceptions::NODE_LOST,
@@ -17,18 +17,18 @@ const UNCERTAIN: [&str; 9] = [
     exceptions::BAD_CONTINUATION,
 ];
 
-/// Whether an exception leaves open what was done.
+/// Whether an exception leaves it unknown what was done.
 pub(super) fn is_uncertain(why: &Exception) -> bool {
     why.unknown || UNCERTAIN.contains(&why.name.as_str())
 }
 
-/// What is known of a copy before it begins: which hosts have a part in it. Afterwards those that are down are known no more.
+/// The hosts that take part in a copy, recorded before it begins: afterwards, hosts that are down are no longer known.
 pub(super) struct Told<'a> {
     copy: &'a Copy,
     me: String,
     from: Option<String>,
     to: Option<String>,
-    /// The chain has told of itself from the target's node.
+    /// The chain has sent something from the target's node.
     pub(super) at_target: bool,
 }
 
@@ -40,7 +40,7 @@ impl<'a> Told<'a> {
         Self { copy, me: client.name().to_owned(), from: host(&copy.from), to: host(&copy.to), at_target: false }
     }
 
-    /// A chain that ended by an exception. One that was lost could not say where it had been.
+    /// Describes a chain that ended by an exception. One that was lost could not report where it had been.
     pub(super) fn by_chain(&self, mut why: Exception) -> Exception {
         if why.name == exceptions::CHAIN_LOST || (why.name == exceptions::DEADLINE_EXCEEDED && why.path.len() < 2) {
             let beyond = if self.at_target { self.to.as_ref() } else { None };
@@ -62,7 +62,7 @@ impl<'a> Told<'a> {
         Exception { name: exceptions::NODE_UNREACHABLE.into(), fault: Fault::Network, message, ..why }
     }
 
-    /// A plain call that failed: its path is from here to the node that was called.
+    /// Describes a plain call that failed: its path is from here to the node that was called.
     pub(super) fn by_calls(&self, mut why: Exception) -> Exception {
         if why.path.is_empty() {
             why.path.extend(self.host_called(&why).cloned());
@@ -78,7 +78,7 @@ impl<'a> Told<'a> {
         if service == self.copy.from { self.from.as_ref() } else { self.to.as_ref() }
     }
 
-    /// The mesh cannot tell a node that is down from one that never was.
+    /// Adds advice: the mesh cannot tell a node that is down from one that never existed.
     fn advised(&self, mut why: Exception) -> Exception {
         if why.name == exceptions::UNKNOWN_SERVICE {
             why.message += "; if its name is right, its node is down or has not joined: start it, then copy again";
@@ -87,7 +87,7 @@ impl<'a> Told<'a> {
     }
 }
 
-/// Names a target of which nobody knows how far it was written.
+/// Names a target that may be half-written.
 pub(super) fn may_be_left(message: &str, copy: &Copy) -> String {
     format!("{message}; {} may be left half-written at {}: look there, and remove it", copy.target, copy.to)
 }

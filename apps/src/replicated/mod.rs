@@ -1,8 +1,8 @@
 //! Primary-backup replication of a file service (rpc-chains section 4.1, Figure 5).
 //!
-//! The replicated service has the functions of a file service. What only reads is asked of the primary, at the same node. What changes something is
-//! answered by a chain (`functions/replicate.ts`): the change is done at the primary, in place, then at the backup, and whoever asked goes on from there.
-//! A chain that copies to it joins that chain without either knowing of the other.
+//! The replicated service has the functions of a file service. Reads go to the primary, at the same node. A change is answered by a chain
+//! (`functions/replicate.ts`): it is done at the primary, in place, then at the backup, and the caller's chain goes on from there. So a chain that copies to
+//! the service is composed with that chain, without either knowing of the other.
 //!
 //! Whether the primary or backup is a directory or an NFS server makes no difference: both are called by their names, with the caller's credentials.
 //!
@@ -187,11 +187,11 @@ impl Two {
     }
 }
 
-/// What changes something: where its handles are, and what it makes.
+/// Parameters of a change: the handles in them, and what it creates.
 trait Change {
     /// Its handles, by the names of their fields.
     fn handles(&mut self) -> Vec<(&'static str, &mut Handle)>;
-    /// The name or path, below its `dir`, of what it makes.
+    /// The name or path, below its `dir`, of what it creates.
     fn made(&self) -> Option<String> {
         None
     }
@@ -226,7 +226,7 @@ change!(MkdirParams, maybe dir, makes |params| params.path.clone().or_else(|| pa
 change!(RemoveParams, maybe dir);
 change!(RenameParams, maybe from_dir to_dir);
 
-/// A call on behalf of whoever called here.
+/// A call with the credentials of whoever called here.
 fn call(
     context: &Context,
     service: &str,
@@ -239,7 +239,7 @@ fn call(
     async move { client.call_with(&service, &function, params, &options).await }
 }
 
-/// Puts the primary's handle in the place of the pair.
+/// Replaces the pair by the primary's handle.
 fn unpack(handle: &mut Option<Handle>) -> Result<Option<Pair>, ServiceError> {
     let Some(given) = handle else { return Ok(None) };
     let pair = Pair::unpack(given).map_err(told)?;

@@ -1,4 +1,4 @@
-//! Bodies that are pulled: their client asks for each part, so one that reads nothing costs nothing but a place, for a time.
+//! Bodies that are pulled: the client asks for each part, so a client that reads nothing costs only a place, for a limited time.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -23,17 +23,17 @@ use crate::{
 /// Any error of a service's or a body's.
 pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 
-/// Bytes of a body, or of its first part, that go in the message that brings the head. Its asker tells with its next question that it has read them, where of a part that lies
-/// in a segment it has to say so by a message of its own.
+/// Bytes of a body, or of its first part, that are sent in the message with the head. Then the client's next question tells that it has read them, whereas a
+/// part in a segment has to be acknowledged by a message of its own.
 pub(crate) const HERE_BYTES_MAX: usize = 64 << 10;
-/// Smaller parts go in the answer, wherever their client is, in bytes.
+/// Parts smaller than this, in bytes, are sent in the answer, even to a client that shares memory.
 const LIES_BYTES_MIN: usize = HERE_BYTES_MAX;
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How many of something there are, of each client and of all.
+/// Counts something, for each client and in all, against bounds.
 #[derive(Debug)]
 pub(crate) struct Tally {
     all_max: usize,
@@ -76,11 +76,11 @@ impl Drop for Pass {
     }
 }
 
-/// A body whose errors are boxed, and what of it has come and was not taken.
+/// A body whose errors are boxed, with those of its bytes that have come and were not taken yet.
 pub(crate) struct Failing {
     body: Pin<Box<dyn Body<Data = Bytes, Error = BoxError> + Send>>,
     come: VecDeque<Bytes>,
-    /// Of those.
+    /// Bytes in `come`.
     bytes: usize,
     ended: bool,
     broken: Option<String>,
@@ -109,26 +109,26 @@ impl Failing {
         self.broken.clone().map_or(Ok(()), Err)
     }
 
-    /// Takes what there is without waiting, up to so many bytes.
+    /// Takes what is available without waiting, up to so many bytes.
     fn fill(&mut self, bytes: usize) -> Result<(), String> {
-        // One that failed is not asked again.
+        // A body that has failed is not polled again.
         self.broken.clone().map_or(Ok(()), Err)?;
         while !self.ended && self.bytes < bytes {
             let Some(frame) = self.body.frame().now_or_never() else { break };
             self.took(frame)?;
         }
-        // One that knows its length knows its end before it is asked.
+        // A body that knows its length knows that it has ended before it is polled again.
         self.ended |= self.body.is_end_stream();
         Ok(())
     }
 
-    /// All of it, if it is there and no more than so many bytes.
+    /// The whole body, if all of it is available and has at most so many bytes.
     fn at_once(&mut self, bytes_max: usize) -> Result<Option<Bytes>, String> {
         self.fill(bytes_max + 1)?;
         Ok((self.ended && self.bytes <= bytes_max).then(|| self.take(bytes_max)))
     }
 
-    /// Waits so long for something of it, unless there is something.
+    /// Waits at most this long for bytes of it, unless there are some already.
     async fn wait(&mut self, patience: Duration) -> Result<(), String> {
         if !self.come.is_empty() || self.ended || patience.is_zero() {
             return Ok(());
@@ -139,7 +139,7 @@ impl Failing {
         }
     }
 
-    /// The next part, of at most so many bytes, and whether it is the last. It may be empty, after so long.
+    /// The next part, of at most so many bytes, and whether it is the last. Empty if nothing came in time.
     async fn part(&mut self, bytes_max: usize, patience: Duration) -> Result<(Bytes, bool), String> {
         self.fill(bytes_max)?;
         self.wait(patience).await?;
@@ -203,7 +203,7 @@ impl From<String> for NotBegun {
     }
 }
 
-/// Segments that somebody was told of, oldest first, each with its bytes.
+/// Segments that clients were told of, oldest first, each with its bytes.
 #[derive(Default)]
 struct Lent {
     segments: VecDeque<(Instant, Segment, u64)>,
@@ -239,10 +239,10 @@ impl Bodies {
         Range { offset, bytes, segment: format!("{}/{segment}", self.owner) }
     }
 
-    /// Holds a segment that somebody has just been told of, for as long as a body is held that is pulled.
+    /// Keeps a segment that a client has just been told of, for as long as the body of a pull is kept.
     pub(crate) fn lend(&self, segment: Segment) {
         let mut lent = lock(&self.lent);
-        // The same again and again is held once.
+        // A segment lent repeatedly is held once.
         if lent.segments.back().is_some_and(|(_, last, _)| last.id() == segment.id()) {
             lent.pop(VecDeque::pop_back);
         }
@@ -256,13 +256,13 @@ impl Bodies {
         }
     }
 
-    /// Says where a body is to be found: with its head if it is small, else the first part of it, as far as that is there, and the rest for the asking. `near`: a part may lie
-    /// in memory that is shared with its client.
+    /// Decides where a body is to be found: a small one comes with the head; of others, the first part does, as far as it is available, and the rest is pulled.
+    /// `near`: parts may lie in memory shared with the client.
     pub(crate) async fn begin(&self, client: NodeId, mut body: Failing, near: bool) -> Result<Place, NotBegun> {
         if let Some(whole) = body.at_once(HERE_BYTES_MAX)? {
             return Ok(Place::Here(whole));
         }
-        // One that knows its length is on its way; who waits for one that does not may be waited for by it.
+        // A body of known length is on its way; waiting for one of unknown length could block on something that the client itself has yet to do.
         if body.body.size_hint().exact().is_some() {
             body.wait(self.limits.first_time_max).await?;
             if let Some(whole) = body.at_once(HERE_BYTES_MAX)? {
@@ -275,7 +275,7 @@ impl Bodies {
         if lies {
             pulled.staged = self.staging.take(client).await;
         }
-        // Where it lies nowhere, who does not read it must not cost much.
+        // Without a segment, a client that does not read must not cost much memory.
         let bytes_max = if pulled.staged.is_some() { self.limits.part_bytes } else { HERE_BYTES_MAX };
         let (bytes, last) = pulled.body.part(bytes_max, Duration::ZERO).await?;
         let part = match bytes.is_empty() {
@@ -296,7 +296,7 @@ impl Bodies {
 
     /// The next part of one.
     pub(crate) async fn next(&self, number: u64, client: NodeId, near: bool) -> Part {
-        // Numbers are drawn, and still nobody else's body is anybody's.
+        // Numbers are unguessable, but the client is checked all the same.
         let entry = lock(&self.all).get(&number).filter(|entry| entry.client == client).cloned();
         let Some(entry) = entry else {
             return Part::Failed("there is no such body any more (body_idle_max)".to_owned());
@@ -316,14 +316,14 @@ impl Bodies {
                 Part::Failed("the service failed within the body".to_owned())
             }
         };
-        // Where parts lay in a segment its client says when it has read them: the one before may still be read.
+        // For parts in a segment, the client says when it has read them: it may still be reading the previous one.
         if matches!(part, Part::Here { last: true, .. } | Part::Failed(_)) && pulled.staged.is_none() {
             lock(&self.all).remove(&number);
         }
         part
     }
 
-    /// Lays a part into memory that its client shares, if it is long enough. The last one stays until its client has read it, and says so.
+    /// Puts a part into memory shared with the client, if it is long enough. The last part stays until the client says that it has read it.
     async fn laid(&self, pulled: &mut Pulled, client: NodeId, (bytes, last): (Bytes, bool), near: bool) -> Part {
         if near && bytes.len() >= LIES_BYTES_MIN {
             if pulled.staged.is_none() {
@@ -336,7 +336,7 @@ impl Bodies {
         Part::Here { bytes, last }
     }
 
-    /// Its client needs no more of it: its segment is free for another.
+    /// The client needs no more of the body: its segment can be used again.
     pub(crate) fn leave(&self, number: u64, client: NodeId) {
         let mut all = lock(&self.all);
         if all.get(&number).is_some_and(|entry| entry.client == client)
@@ -348,10 +348,10 @@ impl Bodies {
         }
     }
 
-    /// Lets go of bodies that nobody asked for in their time, and of what was lent long ago.
+    /// Drops bodies for which nobody has asked in time, and segments lent long ago.
     pub(crate) fn sweep(&self) {
         let idle = self.limits.body_idle_max;
-        // Dropped outside of the lock: a body may do anything then.
+        // Dropped outside of the lock: dropping a body may run arbitrary code.
         let over: Vec<_> = {
             let mut all = lock(&self.all);
             all.extract_if(|_, entry| entry.pulled.try_lock().is_ok() && lock(&entry.asked).elapsed() > idle).collect()

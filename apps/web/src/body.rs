@@ -20,8 +20,8 @@ use crate::{
 /// Bytes of a body that are read from a segment at one time, where it is read piece by piece.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// Among the extensions of a response: where its body lies. [`crate::mount`] tells the client, which reads it there; the body itself is not touched then. Who may fetch it
-/// must have the right to read the segment.
+/// An extension of a response that says where its body lies. [`crate::mount`] tells the client, which reads it there; the body itself is then not polled.
+/// Clients must have the right to read the segment.
 #[derive(Clone, Debug)]
 pub struct Lying {
     /// In this segment, which nobody changes any more.
@@ -32,7 +32,7 @@ pub struct Lying {
     pub bytes: u64,
 }
 
-/// A body in the memory in which its server has it, mapped by this process: nothing was copied. It stays there as long as this lives, whatever becomes of the server.
+/// A body in its server's memory, mapped by this process without a copy. The mapping stays valid as long as this lives, whatever becomes of the server.
 #[derive(Debug)]
 pub struct InPlace {
     mapped: Mapped,
@@ -48,7 +48,7 @@ impl InPlace {
         Some(Self { mapped, offset, far: far.clone(), range: range.clone() })
     }
 
-    /// The first byte's address, for reading. The server has promised to change nothing; nothing but its word keeps it from that, so take what is read as from a device.
+    /// The first byte's address, for reading. Only the server's promise keeps it from changing the bytes: read them like memory of a device.
     #[must_use]
     pub fn address(&self) -> NonNull<u8> {
         let first = self.mapped.address();
@@ -62,7 +62,7 @@ impl InPlace {
         self.range.bytes
     }
 
-    /// Whether the server still lends these pages. What was read before this said so is the body's.
+    /// Whether the server still lends these pages. Bytes read before this returned true are the body's.
     #[must_use]
     pub fn is_current(&self) -> bool {
         self.mapped.is_current()
@@ -159,8 +159,8 @@ impl FetchBody {
         }
     }
 
-    /// The body where it lies, without a copy; `None`: it lies in no memory that is shared with this process.
-    /// What is returned borrows nothing, so that a task which goes from thread to thread can wait for it.
+    /// The body where it lies, without a copy; `None`: it is not in memory shared with this process. The returned future borrows nothing, so that a task that
+    /// moves between threads can await it.
     pub fn in_place(&self) -> impl Future<Output = Option<InPlace>> + Send + use<> {
         let lies = match &self.0 {
             Source::Lies { far, range } => Some((far.clone(), range.clone())),
@@ -250,7 +250,7 @@ impl Body for FetchBody {
                 }
                 Poll::Ready(frame.map(|frame| frame.map(Frame::data)))
             }
-            // They were turned into frames above.
+            // These were turned into frames above.
             Source::Lies { .. } | Source::Pulled(_) => Poll::Ready(None),
         }
     }

@@ -67,14 +67,14 @@ impl From<Exception> for FetchError {
     }
 }
 
-/// The length of a body, where its head declares it.
+/// The length of a body, if its head declares it.
 #[derive(Clone, Copy)]
 pub(crate) struct Declared(Option<u64>);
 
 impl Declared {
     fn of(method: &Method, response: &Response<()>) -> Self {
         let length = response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        // These declare the length of a body that they do not have (RFC 9110, section 8.6).
+        // These responses declare the length of a body that they do not have (RFC 9110, section 8.6).
         let without = method == Method::HEAD || response.status() == StatusCode::NOT_MODIFIED;
         Self(length.filter(|_| !without))
     }
@@ -83,12 +83,12 @@ impl Declared {
         self.0
     }
 
-    /// That so many bytes came, and more may.
+    /// Checks that so many bytes may have come, with more to follow.
     pub(crate) fn allows(self, came: u64) -> Result<(), FetchError> {
         self.check(came, |declared| came <= declared)
     }
 
-    /// That so many bytes came, and no more will.
+    /// Checks that so many bytes are the whole body.
     pub(crate) fn is(self, came: u64) -> Result<(), FetchError> {
         self.check(came, |declared| came == declared)
     }
@@ -127,8 +127,8 @@ impl Fetcher {
         Self { inner: Arc::new(Inner { client, limits, imports }) }
     }
 
-    /// Fetches from the server behind the service ID `site`. Of the request's address only path and query go there. What may be asked twice (RFC 9110, section 9.2.1) is asked
-    /// once more if the server was lost meanwhile.
+    /// Fetches from the server behind the service ID `site`. Of the request's address only path and query are sent. A safe request (RFC 9110, section 9.2.1) is
+    /// repeated once if the server was lost meanwhile.
     ///
     /// # Errors
     /// [`FetchError`]. That of a response with a status of 4xx or 5xx is none: it is a response.
@@ -200,18 +200,18 @@ impl Fetcher {
         self.inner.limits.part_bytes_max
     }
 
-    /// The segment in which something lies, by what this node told of it.
+    /// Imports the segment in which something lies, as announced by this node.
     pub(crate) async fn place(&self, range: &Range, node: Option<NodeId>) -> Result<Imported, FetchError> {
         let node = node.ok_or(FetchError::Protocol("it tells of a segment where nobody can"))?;
         self.inner.imports.of(&self.inner.client, range, node).await
     }
 
-    /// Takes note of how a part was read.
+    /// Records in which way a part was read.
     pub(crate) fn note(&self, site: &str, far: &Imported) {
         self.inner.imports.note(site, far);
     }
 
-    /// Tells the server that nothing more of a body is wanted. It may be lost: the server's patience ends, too.
+    /// Tells the server that no more of a body is wanted. The message may be lost: then the server gives up after its own timeout.
     pub(crate) fn leave(&self, site: &str, number: u64) {
         let (client, site) = (self.inner.client.clone(), site.to_owned());
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
@@ -221,7 +221,7 @@ impl Fetcher {
         });
     }
 
-    /// Asks; gives what was answered, and by which node where that is known.
+    /// Asks; returns the answer, and the node that sent it where that is known.
     async fn answer(
         &self,
         site: &str,

@@ -10,7 +10,7 @@ use catena::{Client, Imported, NodeId, Way};
 
 use crate::{bodies::lock, fetch::FetchError, frame::Range};
 
-/// How long one that nobody uses stays, at least.
+/// The least time for which an unused import is kept.
 const IDLE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Imports {
@@ -25,7 +25,7 @@ impl Imports {
         Self { max, kept: Mutex::default(), far: Mutex::default() }
     }
 
-    /// The segment of a range, which must be of the node that told of it: a server is not to have its clients read elsewhere.
+    /// The segment of a range, which must belong to the node that announced it: a server must not make its clients read elsewhere.
     pub(crate) async fn of(&self, client: &Client, range: &Range, node: NodeId) -> Result<Imported, FetchError> {
         let kept = lock(&self.kept).get_mut(&range.segment).map(|(far, used)| {
             *used = Instant::now();
@@ -59,12 +59,12 @@ impl Imports {
         kept.insert(name.to_owned(), (far.clone(), Instant::now()));
     }
 
-    /// Says whether a site's memory is shared, as it was found when something was last read there.
+    /// Whether a site's memory is shared, as found out when something was last read there.
     pub(crate) fn is_near(&self, site: &str) -> bool {
         !lock(&self.far).contains(site)
     }
 
-    /// Takes note of whether this one is shared, which its first READ would ask, too: where it is not, the site may send what is small with its head.
+    /// Records whether this segment is shared, as its first READ would find out, too: if not, the site may send small bodies with the head.
     pub(crate) async fn see(&self, site: &str, far: &Imported) {
         if far.way() != Way::SharedMemory {
             let _ = far.map(false).await;
@@ -72,7 +72,7 @@ impl Imports {
         }
     }
 
-    /// Takes note of how a read went.
+    /// Records in which way a read went.
     pub(crate) fn note(&self, site: &str, far: &Imported) {
         let mut sites = lock(&self.far);
         match far.way() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// What a mounted service allows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Requests that the service works on at one time; who asks beyond gets 503.
+    /// Requests that the service works on at one time; further ones get 503.
     pub requests_max: usize,
     /// Of those, of one client.
     pub requests_per_client_max: usize,
@@ -17,15 +17,15 @@ pub struct Limits {
     pub bodies_max: usize,
     /// Of those, by one client.
     pub bodies_per_client_max: usize,
-    /// How long nobody may ask for the next part of a body before that is let go.
+    /// How long a client may not ask for the next part of a body before the body is dropped.
     pub body_idle_max: Duration,
-    /// How long the next part may be waited for, before it is answered that there is none yet.
+    /// How long a request for the next part may wait, before the answer says that there is none yet.
     pub part_time_max: Duration,
-    /// How long the head of a response whose length is known may wait for the first part of its body, to go with it.
+    /// How long the head of a response of known length may wait for the first part of its body, to be sent with it.
     pub first_time_max: Duration,
     /// Bytes of a part.
     pub part_bytes: usize,
-    /// Bytes of the segments that clients were told of ([`crate::Lying`]) and that are held for them.
+    /// Bytes of the segments that clients were told of ([`crate::Lying`]) and that are kept for them.
     pub lent_bytes_max: u64,
     /// Bytes of all segments in which parts lie; beyond, parts go as messages.
     pub staging_bytes_max: u64,
@@ -85,7 +85,7 @@ pub struct ProxyLimits {
     pub head_time_max: Duration,
     /// How long its body may.
     pub request_time_max: Duration,
-    /// How long somebody for whom something waits may take nothing of it.
+    /// How long a client may take none of the data waiting for it.
     pub write_time_max: Duration,
 }
 
@@ -110,7 +110,7 @@ pub struct FileLimits {
     pub kept_bytes_max: u64,
     /// How many are kept.
     pub kept_files_max: usize,
-    /// How long what is kept may be sent without a look at the file: readers see a change after so long at the latest.
+    /// How long cached content may be sent without looking at the file: the longest time after which readers see a change.
     pub believed: Duration,
     /// Bytes that are read from a file at one time.
     pub read_bytes: usize,

@@ -87,7 +87,7 @@ fn main() -> ExitCode {
 fn begin(what: What) -> Result<(), Failure> {
     let measures = matches!(what, What::Figures(_) | What::Profile(_));
     let cores = if measures { Cores::apart() } else { Cores::any() }?;
-    // In a task: what waits in the first thread is woken by another one.
+    // In a task: a future in the first thread would have to be woken from another thread.
     tokio::runtime::Runtime::new()?.block_on(async { tokio::spawn(run(what, cores)).await })?
 }
 
@@ -135,7 +135,7 @@ async fn until_interrupted(server: &str, site: &str, port: u16) -> Result<(), Fa
     let client = Client::builder("web door").join(Place::new(server)).connect().await?;
     let fetcher = Fetcher::new(client, FetchLimits::default());
     let door = Proxy::open(fetcher, site, &format!("127.0.0.1:{port}"), ProxyLimits::default()).await?;
-    // Before it says that it is ready: whoever waits for that may interrupt it at once.
+    // Installed before it says that it is ready: whoever waits for that may interrupt it at once.
     let mut interrupts = signal(SignalKind::interrupt())?;
     println!("open http://{}/ in a browser, or: curl -i http://{}/", door.address(), door.address());
     interrupts.recv().await;

@@ -88,7 +88,7 @@ impl Drop for Proxy {
 async fn serve(listener: TcpListener, door: Arc<Door>) {
     let room = Arc::new(Semaphore::new(door.limits.connections_max));
     let mut connections = JoinSet::new();
-    // Who finds no room waits in the system's own queue.
+    // Connections beyond the bound wait in the system's own queue.
     while let Ok(place) = Arc::clone(&room).acquire_owned().await {
         while connections.try_join_next().is_some() {}
         match listener.accept().await {
@@ -126,7 +126,7 @@ async fn connection(stream: TcpStream, door: Arc<Door>) {
 impl Door {
     async fn answer(&self, request: Request<Incoming>) -> Reply {
         if !is_loopback(&request) {
-            // A page of elsewhere whose name was turned to this address is not to read what this machine's user may.
+            // DNS rebinding: a foreign page whose host name now resolves to this address must not read what this machine's user may.
             let text = "the proxy answers to localhost, 127.0.0.1 and [::1]";
             return told(StatusCode::MISDIRECTED_REQUEST, text.to_owned());
         }
@@ -151,7 +151,7 @@ impl Door {
     async fn taken(&self, body: Incoming) -> Result<Bytes, (StatusCode, String)> {
         let ProxyLimits { request_bytes_max, request_time_max, .. } = self.limits;
         let too_large = || (StatusCode::PAYLOAD_TOO_LARGE, format!("the body has more than {request_bytes_max} bytes"));
-        // One that says so itself is not waited for.
+        // A body that declares too great a length is refused without reading it.
         if body.size_hint().lower() > request_bytes_max as u64 {
             return Err(too_large());
         }
@@ -171,7 +171,7 @@ fn is_loopback<B>(request: &Request<B>) -> bool {
     host.is_none_or(|host| ["localhost", "127.0.0.1", "[::1]"].contains(&host))
 }
 
-/// Takes away what concerns one connection alone (RFC 9110, section 7.6.1).
+/// Removes the fields that concern only one connection (RFC 9110, section 7.6.1).
 fn of_connection(headers: &mut HeaderMap) {
     let named = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let named: Vec<HeaderName> =
@@ -183,7 +183,7 @@ fn of_connection(headers: &mut HeaderMap) {
     }
 }
 
-/// Whose fault it is, in HTTP's terms.
+/// The HTTP status that says whose fault it is.
 fn status(why: &FetchError) -> StatusCode {
     match why {
         FetchError::HeadTooLarge { .. } => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,

@@ -1,4 +1,4 @@
-//! A body that is pulled, part by part: the next one is on its way while one is read.
+//! A body that is pulled part by part: the next part is on its way while one is being read.
 
 use bytes::Bytes;
 use catena::{Imported, NodeId};
@@ -56,9 +56,9 @@ pub(crate) struct Pulling {
     came: u64,
     /// The next part, on its way.
     asked: Option<BoxFuture<'static, Result<Came, FetchError>>>,
-    /// What was told of last lay here, and may be read now.
+    /// The segment of the last piece, if it lay in one; it may have been read since.
     read: Option<Imported>,
-    /// Parts lay in a segment, which its server keeps for this body.
+    /// Some part lay in a segment, which the server keeps for this body.
     lay: bool,
     over: bool,
 }
@@ -69,7 +69,7 @@ impl Pulling {
         Self { fetcher, site: site.into(), number, declared, came: 0, asked: None, read: None, lay: false, over: false }
     }
 
-    /// One of which the first part came with the head.
+    /// A body whose first part came with the head.
     pub(crate) fn begun(fetcher: &Fetcher, site: &str, number: u64, declared: Declared, first: Came) -> Self {
         let mut pulling = Self::new(fetcher, site, number, declared);
         pulling.lay = matches!(first.0, Part::Lies { .. });
@@ -86,7 +86,7 @@ impl Pulling {
         Box::pin(async move { fetcher.part(&site, number).await })
     }
 
-    /// The next piece. The one before is not read any more.
+    /// The next piece. The previous one must not be read any more.
     pub(crate) async fn next(&mut self) -> Result<Option<Piece>, FetchError> {
         if let Some(far) = self.read.take() {
             self.fetcher.note(&self.site, &far);
@@ -140,9 +140,9 @@ impl Pulling {
         Ok(())
     }
 
-    /// Tells the server that nothing more of it is wanted: once, and only if that is news to it.
+    /// Tells the server that no more of the body is wanted: once, and only if the server does not know it yet.
     fn leave(&mut self) {
-        // What was asked ahead is given up first.
+        // The request made ahead is given up first.
         self.asked = None;
         if !self.over || std::mem::take(&mut self.lay) {
             self.over = true;

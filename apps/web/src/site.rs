@@ -1,4 +1,4 @@
-//! A service behind a service ID: requests come as messages, and what answers them says where its body is.
+//! A service behind a service ID: requests come as messages, and the answers say where the body is.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -97,7 +97,7 @@ where
                 tracing::debug!(%why, "nobody takes a response");
             }
         });
-        // What is there already, as content that is kept, is not handed to another thread first.
+        // What can be answered at once, such as cached content, is not handed to another thread first.
         if answering.as_mut().now_or_never().is_none() {
             tokio::spawn(answering);
         }
@@ -143,7 +143,7 @@ where
         }
     }
 
-    /// The service's response; else what to answer.
+    /// The service's response; or an error response to send instead.
     async fn served(&self, request: Request<Full<Bytes>>) -> Result<Response<B>, Bytes> {
         let serving = AssertUnwindSafe(self.service.call(request)).catch_unwind();
         match tokio::time::timeout(self.limits.head_time_max, serving).await {
@@ -187,12 +187,12 @@ where
             return frame::answer(&head, &Place::Here(Bytes::new()));
         }
         if let Some(Lying { segment, offset, bytes }) = lying {
-            // To whom no memory is shared it would take another round trip to read it.
+            // Without shared memory, reading it would take the client another round trip.
             if !near && let Some(here) = small(&segment, offset, bytes) {
                 return frame::answer(&head, &Place::Here(here));
             }
             let range = self.bodies.range(segment.name(), offset, bytes);
-            // A segment lives as long as its handle: it stays for as long as a body does that is pulled.
+            // A segment lives as long as its handle, which is kept for as long as the body of a pull.
             self.bodies.lend(segment);
             return frame::answer(&head, &Place::Lies(range));
         }
@@ -218,7 +218,7 @@ fn failed(why: &str) -> Bytes {
     if let Some(left_out) = LINES.pass() {
         tracing::warn!(why, left_out, "a request failed");
     }
-    // What failed within is nobody's business outside.
+    // Details of an internal failure are not shown to clients.
     told(StatusCode::INTERNAL_SERVER_ERROR, "the service failed")
 }
 

@@ -1,5 +1,5 @@
-//! Segments in which parts of bodies lie, one body at a time, each for one client alone. They are used again: a client keeps them mapped, and pages that were touched stay
-//! warm.
+//! Segments that hold parts of bodies, one body at a time, each for one client alone. They are reused: a client keeps them mapped, and pages that were touched
+//! stay warm.
 
 use std::{
     collections::HashMap,
@@ -25,7 +25,7 @@ struct State {
     bytes: u64,
 }
 
-/// A segment for one body: two parts lie there in turn, so that one is laid while the other is read.
+/// A segment for one body: parts go into its two halves alternately, so that one can be written while the other is read.
 pub(crate) struct Staged {
     pool: Arc<Staging>,
     client: NodeId,
@@ -34,7 +34,7 @@ pub(crate) struct Staged {
     again: bool,
 }
 
-/// A number that nobody guesses.
+/// An unguessable number.
 pub(crate) fn unguessable() -> u64 {
     RandomState::new().hash_one(std::time::Instant::now())
 }
@@ -54,7 +54,7 @@ impl Staging {
                 return Some(staged(segment));
             }
             if state.bytes + bytes > self.bytes_max {
-                // Those of clients who need none now.
+                // Frees the segments of clients that currently need none.
                 let freed: usize = state.free.drain().map(|(_, segments)| segments.len()).sum();
                 state.bytes = state.bytes.saturating_sub(bytes * freed as u64);
             }
@@ -69,7 +69,7 @@ impl Staging {
             lock(&self.state).bytes -= bytes;
             return None;
         };
-        // From here on it is given back, or let go, by dropping it.
+        // From here on, dropping `staged` returns or frees it.
         let staged = staged(segment);
         staged.segment.allow(client, Rights::READ).await.ok()?;
         Some(staged)
@@ -85,7 +85,7 @@ impl Staged {
         Some((offset, self.segment.name().to_owned()))
     }
 
-    /// Nobody reads there any more. One that is only dropped is let go of: somebody may still read it, and must not find another body's bytes.
+    /// For when nobody reads the segment any more. If it is only dropped, it is not reused: somebody may still read it, and must not see another body's bytes.
     pub(crate) fn give_back(mut self) {
         self.again = true;
     }

@@ -1,4 +1,4 @@
-//! As whom a bridge acts at a server that knows Unix users (NFS, local files, mail spools).
+//! The identity under which a bridge acts at a server that knows Unix users (NFS, local files, mail spools).
 
 use std::{fmt, ops::RangeInclusive};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Caller;
 
-/// The number that stands for nobody in particular, as user and as group.
+/// The user and group number of "nobody".
 pub const NOBODY: u32 = 65_534;
 /// Groups that a caller may name besides its first.
 const GROUPS_MAX: usize = 64;
@@ -32,20 +32,20 @@ impl fmt::Display for UnixUser {
     }
 }
 
-/// As whom to act.
+/// On whose behalf to act.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Who {
-    /// As the node, whoever calls: everybody who may call it may do what the node may.
+    /// As the node, whoever calls: everybody who may call it may do whatever the node may.
     Node,
-    /// As the caller; who names nobody is refused.
+    /// As the caller; a caller without credentials is refused.
     #[default]
     Caller,
-    /// As the caller; for who names nobody as the node.
+    /// As the caller; without credentials, as the node.
     CallerOrNode,
 }
 
-/// What becomes of a caller that says that it is user or group 0.
+/// What to do with a caller that claims user or group 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Root {
@@ -58,8 +58,8 @@ pub enum Root {
     Allow,
 }
 
-/// The rule of the node's owner: which callers' numbers are let through. The numbers themselves are the callers' own word, so let only those call the node
-/// whose word is good (its links are authenticated off the loopback).
+/// The rule of the node's owner: which callers' numbers are accepted. The numbers are only claimed by the callers, so let only trustworthy callers call the
+/// node (its links are authenticated off the loopback).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Identity {
@@ -67,7 +67,7 @@ pub struct Identity {
     pub act_as: Who,
     /// Users and groups 0. Default: squashed.
     pub root: Root,
-    /// The least user number let through, root apart. Default: 1.
+    /// The least user number accepted, root apart. Default: 1.
     pub uid_min: Option<u32>,
     /// The greatest. Default: no bound.
     pub uid_max: Option<u32>,
@@ -98,10 +98,10 @@ impl Identity {
         Self { act_as: Who::Node, ..Self::default() }
     }
 
-    /// As whom a call acts.
+    /// The identity under which a call acts.
     ///
     /// # Errors
-    /// `CredentialsNeeded` without any, `CredentialsRefused` for a number that is not let through, `BadParameters` if they are no `{uid, gid, groups}`.
+    /// `CredentialsNeeded` without any, `CredentialsRefused` for a number that is not accepted, `BadParameters` if they are not `{uid, gid, groups}`.
     pub fn of(&self, caller: &Caller) -> Result<Acting, ServiceError> {
         let given = match (self.act_as, &caller.credentials) {
             (Who::Node, _) | (Who::CallerOrNode, None) => return Ok(Acting::Node),
@@ -128,7 +128,7 @@ impl Identity {
             Root::Refuse if is_root => Err(refused(&user, "user and group 0 never are")),
             Root::Squash if is_root => {
                 let squash = |number: u32| if number == 0 { NOBODY } else { number };
-                // Root has no groups to keep: only what nobody has is left.
+                // Squashed root keeps none of its groups: only what nobody has is left.
                 let groups = if user.uid == 0 { Vec::new() } else { user.groups.into_iter().map(squash).collect() };
                 let gid = if user.uid == 0 { NOBODY } else { squash(user.gid) };
                 Ok(UnixUser { uid: squash(user.uid), gid, groups })
@@ -138,7 +138,7 @@ impl Identity {
     }
 }
 
-/// In words, for people: as whom a service acts.
+/// Describes for people under which identity a service acts.
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.act_as {

@@ -8,13 +8,13 @@
 //!
 //! - **Act for the caller**, not for the node, where the protocol can: [`Caller`] has what the caller says of itself; [`Identity`] is the rule by which
 //!   the node's owner lets Unix users through. Where the server refuses, say whose credentials it refused.
-//! - **Say what may be done twice.** A function marked [`Function::repeatable`] is called again when its answer was lost.
+//! - **Say what may be repeated.** A function marked [`Function::repeatable`] is called again when its answer was lost.
 //! - **Keep the server's words**: its errors are exceptions with its own names, such as `NFS3ERR_NOENT`.
 //! - **Have bounds**: on connections, on calls that wait, on bytes, on time. A call's future may be dropped at any `await`.
 //!
 //! # A whole bridge
 //!
-//! To a server that takes a word in a line and answers with its definition in a line:
+//! To a server that reads a word on one line and answers with its definition on one line:
 //!
 //! ```
 //! use catena::{Client, Node, ServiceError, Value, from_value, to_value};
@@ -118,26 +118,26 @@ pub trait Bridge: Send + Sync + 'static {
 pub struct Function {
     /// Its name.
     pub name: String,
-    /// Whether doing it twice is as good as once, so that it may be done again when it is unknown whether it was.
+    /// Whether the function is idempotent, so that it may be called again when it is unknown whether the first call took effect.
     pub repeatable: bool,
     /// Whether it replies many times: [`Bridge::replies`] answers it.
     pub replying: bool,
 }
 
 impl Function {
-    /// One that must not be done twice.
+    /// A function that must not be done twice.
     #[must_use]
     pub fn once(name: &str) -> Self {
         Self { name: name.to_owned(), repeatable: false, replying: false }
     }
 
-    /// One that may be done again.
+    /// A function that may be repeated.
     #[must_use]
     pub fn repeatable(name: &str) -> Self {
         Self { repeatable: true, ..Self::once(name) }
     }
 
-    /// One that replies as often as it likes, and returns nothing (Quatrain).
+    /// A function that replies as often as it likes, and returns nothing (Quatrain).
     #[must_use]
     pub fn replying(name: &str) -> Self {
         Self { replying: true, ..Self::once(name) }
@@ -147,11 +147,11 @@ impl Function {
 /// Who calls.
 #[derive(Clone, Debug, Default)]
 pub struct Caller {
-    /// On whose behalf, as the caller says. It is no proof: a bridge lets through what its node's owner allows.
+    /// On whose behalf the call is, as the caller claims. This is no proof: a bridge accepts only what its node's owner allows.
     pub credentials: Option<Value>,
     /// How long the caller will wait.
     pub time_left: Duration,
-    /// The step of a chain that this call is, the same whenever it is repeated: what a legacy protocol with idempotency keys wants.
+    /// The chain step that this call is, the same however often it is repeated: the idempotency key for a legacy protocol that has such keys.
     pub step: Option<StepKey>,
 }
 

@@ -1,4 +1,4 @@
-//! Checks of what callers send, the same for every implementation, so that both refuse the same things in the same words.
+//! Checks of what callers send, shared by both implementations, so that they refuse the same things in the same words.
 
 use crate::error::FileError;
 use crate::limits::{

@@ -80,7 +80,7 @@ impl FileError {
         }
     }
 
-    /// The message without the name, for where the name stands before it.
+    /// The message without the name, for use where the name comes before it.
     #[must_use]
     pub fn message(&self) -> String {
         let whole = self.to_string();

@@ -1,4 +1,4 @@
-//! A directory listed whole, however large: its names are told as they come, and no one answer has to hold all of them.
+//! Lists a whole directory, however large: its names are delivered in parts, so that no single answer has to hold all of them.
 
 use crate::{DirEntry, FileError, FileService, ReaddirParams};
 
@@ -8,12 +8,12 @@ pub const LIST: &str = "list";
 /// A directory, part after part.
 pub struct Listing<'a> {
     files: &'a dyn FileService,
-    /// What is asked next; nothing after the last part.
+    /// The next request; `None` after the last part.
     next: Option<ReaddirParams>,
 }
 
 impl<'a> Listing<'a> {
-    /// Begins where `params` says; its `count` is the names in one part.
+    /// Begins where `params` says; its `count` is the number of names in one part.
     #[must_use]
     pub fn new(files: &'a dyn FileService, params: ReaddirParams) -> Self {
         Self { files, next: Some(params) }

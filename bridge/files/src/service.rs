@@ -20,7 +20,7 @@ pub struct Function {
     pub repeatable: bool,
 }
 
-/// How parameters and results travel between a file service and its callers: this crate knows no payloads.
+/// How parameters and results are encoded between a file service and its callers: this crate does not know about payloads.
 pub trait Form: Sync {
     /// A payload.
     type Value: Sync;
@@ -33,15 +33,15 @@ pub trait Form: Sync {
     /// They are not what the function takes.
     fn params<P: DeserializeOwned>(&self, value: &Self::Value) -> Result<P, Self::Error>;
 
-    /// What came of the call, as a payload.
+    /// The result of the call, as a payload.
     ///
     /// # Errors
     /// The service's own, in the caller's form.
     fn result<R: Serialize>(&self, result: Result<R, FileError>) -> Result<Self::Value, Self::Error>;
 }
 
-/// The one list of a file service's functions, handed to a macro of one's own: for each its documentation, a word, its name, its parameters and its
-/// result. The word is `reads` for what changes nothing, `again` for what changes something and may be done twice, `once` for what must not be.
+/// The list of a file service's functions, passed to a macro of the caller's. For each function: its documentation, a keyword, its name, its parameters and its
+/// result. The keyword is `reads` for what changes nothing, `again` for what changes something and may be repeated, `once` for what must not be.
 #[macro_export]
 macro_rules! each_function {
     ($macro:ident) => {
@@ -140,7 +140,7 @@ mod tests {
         let files = Directory::open(folder.path()).unwrap();
         call(&files, "mkdir", &json!({ "path": "made" }), &Json).await.unwrap();
         assert!(folder.path().join("made").is_dir());
-        // Reached: it is its parameters or the directory that it says no to.
+        // An error about the parameters or the directory shows that the function was reached.
         for function in FUNCTIONS {
             let answer = call(&files, function.name, &json!({ "path": "a" }), &Json).await;
             assert_ne!(answer, Err("NFS3ERR_NOTSUPP".to_owned()), "{}", function.name);

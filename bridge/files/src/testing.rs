@@ -1,6 +1,6 @@
 //! The conformance suite: what every implementation of [`FileService`] must do, asserted once and run on each.
 //!
-//! Under the feature `testing`; it panics at the first thing that is not as it should be.
+//! Needs the feature `testing`; it panics at the first deviation.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ pub async fn conformance(service: &dyn FileService) {
     conformance_but(service, Gaps::default()).await;
 }
 
-/// What a service is known not to do.
+/// Deviations that a service is known to have.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Gaps {
     /// New directories have the server's mode, whatever was asked for.
@@ -27,7 +27,7 @@ pub struct Gaps {
     pub remove_takes_directories: bool,
 }
 
-/// The suite without what the service is known not to do.
+/// The suite without the checks that the service is known to fail.
 ///
 /// # Panics
 /// As [`conformance`].

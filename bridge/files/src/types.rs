@@ -43,7 +43,7 @@ pub struct Attributes {
     pub kind: Kind,
     /// Bytes in the file.
     pub size: u64,
-    /// Bytes that it takes on the server's disk.
+    /// Bytes allocated on the server's disk.
     pub used_bytes: u64,
     /// Permission bits, such as `0o644`.
     pub mode: u32,

@@ -1,4 +1,4 @@
-//! What comes back for a browser, whether a call or a chain answers: the one place that knows the difference.
+//! The answers that go to a browser, from a call or from a chain: the one place that knows the difference.
 
 use std::collections::VecDeque;
 
@@ -6,23 +6,23 @@ use catena::{Client, Ended, Exception, Fault, Missing, Reply, ReplySet, RunOptio
 
 use crate::asking::{Asked, Target};
 
-/// One thing that came.
+/// An item of an answer.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// A reply while others may come.
+    /// A reply; others may follow.
     Reply(Value),
-    /// Replies that do not come, with the reason.
+    /// Replies that will not come, with the reason.
     Missing(Missing),
     /// The end, after everything else.
     End(End),
 }
 
-/// How it ended.
+/// How a call or chain ended.
 #[derive(Debug)]
 pub(crate) enum End {
     /// All replies came; of a chain, with what its function returned.
     Complete(Option<Value>),
-    /// Replies are missing: it ended in time, or did not (Quatrain section 3.3).
+    /// Replies are missing: whether that is due to a failure or to time (Quatrain section 3.3), and why.
     Partial { failure: bool, why: Exception },
 }
 
@@ -30,12 +30,12 @@ pub(crate) enum End {
 pub(crate) struct Answers {
     /// `None` after the end.
     replies: Option<ReplySet>,
-    /// What is known of the end, to be told in this order.
+    /// What is known about the end, in the order in which it is to be delivered.
     last: VecDeque<Answer>,
 }
 
 impl Answers {
-    /// Asks.
+    /// Begins the call or chain.
     pub(crate) fn of(client: &Client, asked: &Asked) -> Self {
         let options = options(asked);
         let began = match &asked.target {
@@ -50,7 +50,7 @@ impl Answers {
         }
     }
 
-    /// The next; `None` after the end. Cancel-safe.
+    /// The next item; `None` after the end. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Option<Answer> {
         if let Some(replies) = &mut self.replies {
             let next = replies.next().await;
@@ -61,7 +61,7 @@ impl Answers {
                 Some(Ok(reply)) => [Answer::End(End::Complete(Some(reply.into_value())))].into(),
                 None => [Answer::End(End::Complete(None))].into(),
                 Some(Err(why)) => {
-                    // What the call itself did not reply is told by the end.
+                    // Replies missing from the call itself are reported by the end.
                     let missing = replies.missing().iter().filter(|missing| !missing.branch.is_root());
                     missing.cloned().map(Answer::Missing).chain([partial(replies.ended(), why)]).collect()
                 }
@@ -95,7 +95,7 @@ fn partial(ended: Option<Ended>, why: Exception) -> Answer {
     Answer::End(End::Partial { failure: ended == Some(Ended::Failure), why })
 }
 
-/// More came than the gateway passes on.
+/// The exception for an answer that exceeds what the gateway passes on.
 pub(crate) fn beyond(limit: &str, max: impl std::fmt::Display) -> Exception {
     let message = format!(
         "more came than the gateway's {limit}, {max}: it has been cancelled; have the service answer less, or raise the limit there"

@@ -31,7 +31,7 @@ pub(crate) struct Asked {
     pub(crate) timeout: Duration,
 }
 
-/// Of what.
+/// What is to be called or run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Target {
     Call { service: String, function: String },
@@ -68,7 +68,7 @@ impl Target {
     }
 }
 
-/// It may be there or not: who may not call it need not know.
+/// The same answer whether or not it exists: whoever may not call it need not know.
 fn not_offered(what: &str, flag: &str) -> Problem {
     let help = format!(
         "GET /openapi.json lists what is offered; whoever runs the gateway can offer more: catena gateway {flag}"
@@ -97,7 +97,7 @@ impl Asked {
         if declared > limits.body_bytes_max {
             return Err(too_large(limits));
         }
-        // Held until the text has become a payload.
+        // Held until the text has been decoded into a payload.
         let _paid = memory
             .try_take(limits.body_cost(declared))
             .ok_or_else(|| Problem::overloaded("the gateway has no memory for this body now (memory_bytes_max)"))?;
@@ -132,7 +132,7 @@ async fn collect(body: Incoming, limits: &Limits) -> Result<Bytes, Problem> {
     }
 }
 
-/// Any page may post text without being asked who it is; JSON makes the browser ask first (Fetch standard, "CORS-safelisted request-header").
+/// Any page may post text without a preflight; JSON makes the browser ask first (Fetch standard, "CORS-safelisted request-header").
 fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
     let said = headers.get(header::CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
     let kind = said.as_deref().and_then(|said| said.split(';').next()).unwrap_or_default();

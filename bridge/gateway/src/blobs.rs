@@ -1,4 +1,4 @@
-//! Blobs of replies: each has an address for whoever the reply went to, which is good for its bytes, once, and for a time. They stream from their owner.
+//! Blobs of replies: each gets an address that only the reply's recipient can use, for each byte once, and for a limited time. They stream from their owner.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -32,12 +32,12 @@ use crate::{
     visitors::{Pass, network},
 };
 
-/// So many bytes are read and charged at a time.
+/// Bytes that are read and charged at a time.
 const CHUNK_BYTES: u64 = 2 << 20;
-/// What a service says of its bytes is shown to nobody's scripts: a page of the gateway's own cannot be made of them.
+/// A service's bytes must not run as a page of the gateway's origin, whatever media type the service gives them.
 const NO_SCRIPTS: &str = "default-src 'none'; style-src 'unsafe-inline'; sandbox";
 
-/// To whom an address was given: it is good for nobody else.
+/// The recipient of an address: nobody else can use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Whose {
     address: IpAddr,
@@ -50,7 +50,7 @@ impl Whose {
     }
 }
 
-/// The addresses that hold.
+/// The addresses that are valid.
 pub(crate) struct Blobs {
     client: Client,
     limits: Arc<Limits>,
@@ -60,7 +60,7 @@ pub(crate) struct Blobs {
 #[derive(Default)]
 struct Given {
     by_number: HashMap<u128, Held>,
-    /// In the order in which they were given, which is that in which they end.
+    /// In the order in which they were given out, which is also the order in which they expire.
     in_turn: BTreeMap<u64, u128>,
     last: u64,
 }
@@ -70,9 +70,9 @@ struct Held {
     blob: Blob,
     whose: Whose,
     until: Instant,
-    /// Bytes that may still be had.
+    /// Bytes that may still be fetched.
     left: u64,
-    /// A whole that is empty is had once, too.
+    /// So that an empty blob, too, can be fetched only once.
     asked: bool,
 }
 
@@ -93,7 +93,7 @@ impl Given {
         }
     }
 
-    /// Makes room for one more of this client address.
+    /// Makes room for one more address of this client.
     fn make_room(&mut self, address: IpAddr, limits: &Limits) {
         let his = |given: &Self| {
             let his = given
@@ -113,7 +113,7 @@ impl Given {
     }
 }
 
-/// Gives the blobs of one answer their addresses.
+/// Gives addresses to the blobs of one answer.
 #[derive(Clone)]
 pub(crate) struct Giver(Option<(Arc<Blobs>, Whose)>);
 
@@ -122,13 +122,13 @@ impl Giver {
         Self(Some((Arc::clone(blobs), whose)))
     }
 
-    /// Gives none.
+    /// Gives out no addresses.
     #[cfg(test)]
     pub(crate) const fn to_nobody() -> Self {
         Self(None)
     }
 
-    /// The address of a blob, which comes as CBOR; `None`: it is none, or too large.
+    /// The address of a blob, which is passed as CBOR; `None`: it is not a blob, or too large.
     pub(crate) fn address(&self, blob: &[u8]) -> Option<String> {
         let (blobs, whose) = self.0.as_ref()?;
         let value = Value::from_cbor(Bytes::copy_from_slice(blob)).ok()?;
@@ -136,7 +136,7 @@ impl Giver {
     }
 }
 
-/// What is asked for.
+/// What a request asks for.
 pub(crate) struct Wanted<'r> {
     pub(crate) address: &'r str,
     pub(crate) whose: &'r Whose,
@@ -194,7 +194,7 @@ impl Blobs {
             let chunk_bytes = CHUNK_BYTES.min(self.limits.memory_bytes_max as u64);
             let (blob, memory) = (blob.slice(range.start, range.end), memory.clone());
             let mut bytes = Streaming { blob, next: 0, left, chunk_bytes, memory, _pass: pass };
-            // What cannot be had at all is told, and not cut off.
+            // If nothing at all can be read, the answer is an error rather than a body that breaks off.
             let first = bytes.chunk().await.transpose().map_err(|why| Problem::from(&why))?;
             bytes.into_body(first)
         };
@@ -219,12 +219,12 @@ impl Blobs {
         let mut given = self.given();
         given.end_old(Instant::now());
         let held = number.and_then(|number| Some((number, given.by_number.get(&number)?)));
-        // It may be another one's: who may not have it need not know.
+        // The same error if it belongs to somebody else: whoever may not have it need not know that it exists.
         let his = held.filter(|(_, held)| held.whose == *wanted.whose);
         his.map(|(number, held)| (number, held.blob.clone())).ok_or_else(gone)
     }
 
-    /// Takes so many bytes of what an address is good for.
+    /// Takes so many bytes of those that may still be fetched from an address.
     fn take(self: &Arc<Self>, number: u128, count: u64) -> Result<Left, Problem> {
         let mut given = self.given();
         let held = given.by_number.get_mut(&number).filter(|held| held.left >= count && !(held.asked && count == 0));
@@ -235,7 +235,7 @@ impl Blobs {
     }
 }
 
-/// Bytes that were taken of what an address is good for, and have not been handed on. Dropped, they may be had after all.
+/// Bytes taken from an address and not yet sent. If this is dropped, they may be fetched again.
 struct Left {
     blobs: Arc<Blobs>,
     number: u128,
@@ -279,7 +279,7 @@ impl Streaming {
         }))
     }
 
-    /// One that ends early breaks its connection, since its length was told.
+    /// A body that ends early breaks its connection, since its length was announced.
     fn into_body(self, first: Option<Bytes>) -> Body {
         let chunks = stream::unfold((self, first), async |(mut streaming, first)| {
             let bytes = match first {
@@ -304,7 +304,7 @@ fn not_there(size: u64) -> Response<Body> {
     response
 }
 
-/// 128 bits that nobody can guess: SipHash of a counter, under keys that the system drew for this process.
+/// 128 unguessable bits: SipHash of a counter, under keys that the system drew for this process.
 fn number() -> u128 {
     static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     static NEXT: AtomicU64 = AtomicU64::new(0);

@@ -1,4 +1,4 @@
-//! Memory that browsers take up: what is charged is given back when the last byte has been handed on.
+//! Memory used on behalf of browsers: what is charged is released when the last byte has been handed on.
 
 use std::{
     io::{self, Write},
@@ -12,10 +12,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::blobs::Giver;
 
-/// JSON takes at most so many bytes for each of CBOR's: an unassigned simple value, `"simple(5)",`.
+/// Bytes of JSON per byte of CBOR, at most: the worst is an unassigned simple value, `"simple(5)",`.
 const JSON_PER_CBOR: usize = 16;
 
-/// CBOR takes hardly more than so many bytes for each of JSON's (a float of eight bytes, `1.0`); what is larger is not even looked at.
+/// Bytes of CBOR per byte of JSON, hardly more (a float of eight bytes, `1.0`); larger CBOR is not even looked at.
 const CBOR_PER_JSON: usize = 4;
 
 /// Bytes that have been paid for.
@@ -41,12 +41,12 @@ impl Memory {
         Self { left: Arc::new(Semaphore::new(bytes)) }
     }
 
-    /// Takes memory if there is as much.
+    /// Takes memory if enough is free.
     pub(crate) fn try_take(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.left).try_acquire_many_owned(u32::try_from(bytes).ok()?).ok()
     }
 
-    /// Takes memory, and waits until there is as much; `None`: there never is.
+    /// Takes memory, waiting until enough is free; `None`: there will never be enough.
     pub(crate) async fn take(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.left).acquire_many_owned(u32::try_from(bytes).ok()?).await.ok()
     }
@@ -73,7 +73,7 @@ impl Memory {
         Some(Self::charged(bytes, paid))
     }
 
-    /// Bytes with the memory that was taken for them; what was taken beyond is given back.
+    /// Bytes together with the memory taken for them; memory taken beyond their length is released.
     pub(crate) fn charged(bytes: impl Into<Bytes>, mut paid: OwnedSemaphorePermit) -> Bytes {
         let bytes = bytes.into();
         drop(paid.split(paid.num_permits().saturating_sub(bytes.len())));
@@ -81,7 +81,7 @@ impl Memory {
     }
 }
 
-/// Refuses to grow beyond a bound, so that a large payload is given up early.
+/// A writer that fails beyond a bound, so that a large payload is given up early.
 struct Bounded {
     bytes: Vec<u8>,
     bytes_max: usize,

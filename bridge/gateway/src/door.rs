@@ -21,10 +21,10 @@ use crate::{
     visitors::{Pass, Visitors, What},
 };
 
-/// The client for browsers.
+/// The client library for browsers.
 const CATENA_JS: &str = include_str!("catena.js");
 
-/// What every request needs to know.
+/// What is needed to answer any request.
 pub(crate) struct Door {
     pub(crate) client: Client,
     pub(crate) offers: Vec<Offer>,
@@ -89,7 +89,7 @@ impl Door {
         self.single(asked, blobs, pass).await
     }
 
-    /// One answer, whole.
+    /// The single, complete answer.
     async fn single(&self, asked: Asked, blobs: Giver, _pass: Pass) -> Result<Response<Body>, Problem> {
         let value = answers::only(&self.client, asked).await.map_err(|why| Problem::from(&why))?;
         let bytes_max = self.limits.reply_bytes_max;

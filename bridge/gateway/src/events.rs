@@ -1,6 +1,6 @@
 //! Replies as Server-Sent Events (HTML standard, section 9.2): `reply`, `missing`, and one `end`, the last.
 //!
-//! The bytes of a stream are made when the connection has room for them: a slow browser slows down whoever answers it.
+//! The bytes of a stream are produced only when the connection has room for them: a slow browser slows down whoever answers it.
 
 use std::{convert::Infallible, sync::Arc};
 
@@ -21,14 +21,14 @@ use crate::{
     visitors::Pass,
 };
 
-/// What is ready at once is sent at once, up to so many bytes together.
+/// What is ready at once is sent at once, up to this many bytes together.
 const GATHERED_BYTES_MAX: usize = 16 << 10;
 
 /// A stream of events under way.
 pub(crate) struct Events {
     /// `None` after the end.
     answers: Option<Answers>,
-    /// What came while there was still something to be sent.
+    /// An event that came while earlier ones were still to be sent.
     ahead: Option<Bytes>,
     replies: u64,
     bytes: u64,
@@ -80,7 +80,7 @@ impl Events {
         let answers = self.answers.as_mut()?;
         match tokio::time::timeout(self.limits.heartbeat(), answers.next()).await {
             Ok(answer) => Some(self.told(answer?).await),
-            // A comment: it keeps what lies between from giving up, and finds out whether anybody is there.
+            // A comment: it keeps proxies in between from giving up, and finds out whether the browser is still there.
             Err(_) => Some(Bytes::from_static(b":\n\n")),
         }
     }

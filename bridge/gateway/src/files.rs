@@ -18,10 +18,10 @@ use crate::{
     reply::{self, Body},
 };
 
-/// What a folder's own address stands for.
+/// The file served for a folder's own address.
 const INDEX: &str = "index.html";
 
-/// Kinds by ending; any other file is bytes.
+/// Media types by file extension; any other file is plain bytes.
 const KINDS: &[(&str, &str)] = &[
     ("html", "text/html; charset=utf-8"),
     ("js", "text/javascript; charset=utf-8"),
@@ -42,7 +42,7 @@ const KINDS: &[(&str, &str)] = &[
     ("map", "application/json"),
 ];
 
-/// A folder, out of which no path leads.
+/// A folder that no path can leave.
 #[derive(Clone, Debug)]
 pub(crate) struct Files {
     folder: Arc<Dir>,
@@ -63,7 +63,7 @@ impl Files {
         if name.is_empty() || name.ends_with('/') {
             name.push_str(INDEX);
         }
-        // What begins with a dot is somebody's own: .git, .env.
+        // Dot files are private: .git, .env.
         if name.split('/').any(|part| part.starts_with('.')) {
             return Err(missing());
         }
@@ -92,7 +92,7 @@ pub fn media_type(name: &str) -> &'static str {
     kind.map_or("application/octet-stream", |(_, kind)| kind)
 }
 
-/// A file of a kind, which a browser asks for anew each time.
+/// A file of a media type, which a browser must ask for anew each time.
 pub(crate) fn file(kind: &'static str, bytes: impl Into<Bytes>) -> Response<Body> {
     let mut response = reply::whole(StatusCode::OK, kind, bytes);
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -106,7 +106,7 @@ fn read(folder: &Dir, name: &str, bytes_max: usize) -> io::Result<Vec<u8>> {
         return Err(io::ErrorKind::NotFound.into());
     }
     let mut bytes = Vec::new();
-    // It may grow while it is read.
+    // The file may grow while it is read.
     file.take(bytes_max as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > bytes_max { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes) }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The bounds. Each is refused by its name where it is reached.
+/// The bounds. A refusal names the bound that was reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Connections at a time.
@@ -13,11 +13,11 @@ pub struct Limits {
     pub streams_per_address_max: usize,
     /// Bytes of a request's head.
     pub head_bytes_max: usize,
-    /// How long a request's head may take to come, an idle connection's next one too.
+    /// How long a request's head may take to arrive, also that of the next request on an idle connection.
     pub head_timeout_ms: u64,
     /// Bytes of a request's body.
     pub body_bytes_max: usize,
-    /// How long a request's body may take to come.
+    /// How long a request's body may take to arrive.
     pub body_timeout_ms: u64,
     /// Bytes of one reply, as JSON.
     pub reply_bytes_max: usize,
@@ -27,21 +27,21 @@ pub struct Limits {
     pub replies_max: u64,
     /// How long a call or chain may take; a browser may ask for less (`Catena-Timeout-Ms`).
     pub call_timeout_ms: u64,
-    /// How long a browser may take in next to nothing of what waits for it, before it counts as gone.
+    /// How long a browser may take next to nothing of the data waiting for it, before it counts as gone.
     pub write_timeout_ms: u64,
-    /// How often a stream in which nothing happens says that it is there.
+    /// How often a stream in which nothing happens sends a sign of life.
     pub heartbeat_ms: u64,
     /// Bytes of a file that is served.
     pub file_bytes_max: usize,
-    /// Addresses of blobs that hold at a time; the oldest make room.
+    /// Addresses of blobs that are valid at a time; the oldest make room.
     pub blobs_max: usize,
     /// Of these, for one client address.
     pub blobs_per_address_max: usize,
-    /// How long such an address holds.
+    /// How long such an address is valid.
     pub blob_ms: u64,
     /// Bytes of a blob that has such an address.
     pub blob_bytes_max: u64,
-    /// Memory for bodies that come in and replies that go out, in bytes: who would need more waits, or is refused.
+    /// Memory for incoming bodies and outgoing replies, in bytes: whoever needs more waits, or is refused.
     pub memory_bytes_max: usize,
 }
 
@@ -80,7 +80,7 @@ pub enum LimitError {
     /// It is not NAME=NUMBER.
     #[error("{0:?} is not of the form NAME=NUMBER, such as reply_bytes_max=1048576; a number is at least 1")]
     Form(String),
-    /// One limit does not go with another.
+    /// One limit conflicts with another.
     #[error("{0}")]
     Together(String),
 }
@@ -94,9 +94,8 @@ impl Limits {
         let form = || LimitError::Form(text.to_owned());
         let (name, number) = text.split_once('=').ok_or_else(form)?;
         let number = number.replace('_', "").parse::<u32>().ok().filter(|number| *number > 0).ok_or_else(form)?;
-        let names: Vec<&str> = self.fields().into_iter().map(|(name, _)| name).collect();
         let Some((_, field)) = self.fields().into_iter().find(|(known, _)| *known == name) else {
-            return Err(LimitError::Unknown(name.to_owned(), names.join(", ")));
+            return Err(LimitError::Unknown(name.to_owned(), Self::names().join(", ")));
         };
         match field {
             Field::Size(field) => *field = number as usize,
@@ -105,10 +104,16 @@ impl Limits {
         Ok(())
     }
 
-    /// Whether they go together.
+    /// Their names.
+    #[must_use]
+    pub fn names() -> Vec<&'static str> {
+        Self::default().fields().into_iter().map(|(name, _)| name).collect()
+    }
+
+    /// Whether the limits are consistent with each other.
     ///
     /// # Errors
-    /// Which do not.
+    /// Which limits conflict.
     pub(crate) fn check(&self) -> Result<(), LimitError> {
         let largest = self.reply_bytes_max.max(self.file_bytes_max).max(self.body_cost(self.body_bytes_max));
         if largest > self.memory_bytes_max || self.memory_bytes_max > u32::MAX as usize {
@@ -167,7 +172,7 @@ impl Limits {
     }
 }
 
-/// A value read from JSON takes at most so many bytes for each of the text's.
+/// Bytes of memory that a value read from JSON takes per byte of its text, at most.
 const BODY_COST: usize = 16;
 
 enum Field<'a> {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::offer::{Named, Offer};
 
-/// The document. Functions of `SERVICE/*` are those that the nodes tell of now.
+/// The document. For `SERVICE/*` it lists the functions that the nodes currently announce.
 pub(crate) fn openapi(offers: &[Offer], functions: &[Named], services: &[ServiceEntry]) -> Value {
     let told = services.iter().flat_map(|entry| {
         let of = |function: &String| (entry.service.clone(), function.clone());

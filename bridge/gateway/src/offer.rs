@@ -59,7 +59,7 @@ pub struct Named {
 }
 
 impl Named {
-    /// Whether it is meant, by its name or its hash.
+    /// Whether it is the one asked for, by its name or its hash.
     pub(crate) fn is(&self, asked: &str) -> bool {
         self.name == asked || self.code.hash().to_string() == asked
     }

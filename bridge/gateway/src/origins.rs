@@ -1,4 +1,4 @@
-//! Whose pages may ask: the gateway's own, and those of origins that were named (Fetch standard, "CORS protocol").
+//! Which pages may send requests: the gateway's own, and those of the configured origins (Fetch standard, "CORS protocol").
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
@@ -31,7 +31,7 @@ impl FromStr for Origin {
             return Err(wrong());
         };
         let said = format!("{scheme}://{authority}");
-        // Browsers send it in small letters, without a user, a path or a slash.
+        // Browsers send an origin in lower case, without a user, a path or a slash.
         if text != said || authority.as_str().contains(['@', '*']) || text.chars().any(|c| c.is_ascii_uppercase()) {
             return Err(wrong());
         }
@@ -45,12 +45,12 @@ impl fmt::Display for Origin {
     }
 }
 
-/// From where a request comes.
+/// Where a request comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Asker {
     /// A page of this gateway, or no page at all.
     Own,
-    /// A page of an origin that was named.
+    /// A page of a configured origin.
     Named(HeaderValue),
 }
 
@@ -66,7 +66,7 @@ impl Origins {
     /// Who asks.
     ///
     /// # Errors
-    /// The page is of an origin that was not named, or came here by a name that is not the gateway's.
+    /// The page is of an origin that was not configured, or reached the gateway by a host name that is not its own.
     pub(crate) fn asker(&self, uri: &Uri, headers: &HeaderMap) -> Result<Asker, Problem> {
         let host = self.host(uri, headers)?;
         let Some(origin) = headers.get(header::ORIGIN) else { return Ok(Asker::Own) };
@@ -84,7 +84,7 @@ impl Origins {
         }
     }
 
-    /// A name that anybody can point here would let a foreign page pass for one of the gateway's own (DNS rebinding), an address cannot.
+    /// With a name that anybody can point here, a foreign page could pass for one of the gateway's own (DNS rebinding); an address is safe.
     fn host(&self, uri: &Uri, headers: &HeaderMap) -> Result<Authority, Problem> {
         let named = headers.get(header::HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok());
         let Some(authority) = uri.authority().cloned().or(named) else {
@@ -116,7 +116,7 @@ impl Asker {
         }
     }
 
-    /// Answers a browser that asks whether its page may ask.
+    /// Answers a preflight request.
     pub(crate) fn preflight(&self, headers: &mut HeaderMap) {
         self.allow(headers);
         if matches!(self, Self::Named(_)) {

@@ -12,10 +12,10 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-/// A reader for whom something waits takes in at least so much, in bytes, in the time that it is given.
+/// While data waits for it, a reader has to take at least this many bytes in the time that it is given.
 const PROGRESS_BYTES_MIN: usize = 1 << 10;
 
-/// A stream whose writes fail when its reader is stalled.
+/// A stream whose writes fail when its reader has stalled.
 #[derive(Debug)]
 pub struct Paced<S> {
     stream: S,
@@ -26,7 +26,7 @@ pub struct Paced<S> {
 }
 
 impl<S> Paced<S> {
-    /// A stream of whose reader so much patience is had.
+    /// A stream whose reader may stall for `patience`.
     pub fn new(stream: S, patience: Duration) -> Self {
         Self { stream, patience, stalled: None, taken: 0 }
     }
@@ -103,7 +103,7 @@ mod tests {
         let mut paced = Paced::new(stream, Duration::from_secs(30));
         let why = paced.write_all(&[0; 17]).await.unwrap_err();
         assert_eq!(why.kind(), io::ErrorKind::TimedOut);
-        // One who takes it all in has time again, however long nothing is said in between.
+        // A reader that takes everything starts with fresh time, however long nothing is sent in between.
         let (stream, mut other) = duplex(16);
         let mut paced = Paced::new(stream, Duration::from_secs(30));
         let reading = tokio::spawn(async move {

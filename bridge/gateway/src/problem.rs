@@ -1,4 +1,4 @@
-//! What went wrong, as browsers are told: whose fault it is and what to do (RFC 9457).
+//! Errors as browsers see them: whose fault it is and what to do (RFC 9457).
 
 use catena::{Exception, Fault, exceptions as names};
 use catena_json::Shown;
@@ -24,7 +24,7 @@ pub(crate) struct Problem {
     exception: Option<Details>,
 }
 
-/// What an exception of a call or chain says besides.
+/// Further details of an exception of a call or chain.
 #[derive(Debug, Serialize)]
 struct Details {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,7 +38,7 @@ struct Details {
     params: Option<serde_json::Value>,
 }
 
-/// Longest part of an exception that is passed on, in bytes: a function may throw what it likes.
+/// Longest part of an exception that is passed on, in bytes: a function may throw anything.
 const TEXT_BYTES_MAX: usize = 16 << 10;
 
 impl Problem {

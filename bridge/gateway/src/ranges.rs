@@ -1,4 +1,4 @@
-//! Parts of a body (RFC 9110, section 14): one range. A request for several is answered with the whole, as that allows.
+//! Ranges of a body (RFC 9110, section 14): one range. A request for several is answered with the whole body, as section 14 allows.
 
 use std::ops::Range;
 
@@ -11,11 +11,11 @@ pub(crate) enum Part {
     Whole,
     /// These bytes.
     Of(Range<u64>),
-    /// Bytes that there are not.
+    /// Bytes that do not exist.
     Nothing,
 }
 
-/// What a request says of the part that it wants, of so many bytes.
+/// The part that a request asks for, of a body of this size.
 pub(crate) fn part(said: Option<&HeaderValue>, size: u64) -> Part {
     let said = said.and_then(|said| said.to_str().ok()).and_then(|said| said.trim().strip_prefix("bytes="));
     let Some((first, last)) = said.and_then(|said| said.split_once('-')) else { return Part::Whole };

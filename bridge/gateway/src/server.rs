@@ -36,11 +36,11 @@ const HEADERS_MAX: usize = 64;
 const BUFFER_BYTES_MAX: usize = 64 << 10;
 /// How long to wait when the system has no socket for the next connection.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
-/// What is said to a connection that is not let in, if it can be said at once.
+/// Sent to a connection that is not let in, if that is possible without waiting.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\nconnection: close\r\n\r\n\
     {\"status\":503,\"title\":\"Service Unavailable\",\"name\":\"Overloaded\",\"detail\":\"too many connections (connections_max, connections_per_address_max)\",\"fault\":\"node\",\"help\":\"close some, or try again in a moment\"}";
 
-/// What a gateway is told.
+/// The configuration of a gateway.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where it listens, `HOST:PORT`; port 0 lets the system choose.
@@ -60,7 +60,7 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// On a loopback port that the system chooses, offering nothing to nobody.
+    /// On a loopback port that the system chooses; offers nothing to anybody.
     fn default() -> Self {
         Self {
             listen: "127.0.0.1:0".to_owned(),
@@ -77,7 +77,7 @@ impl Default for Config {
 /// Why a gateway did not open.
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayError {
-    /// Nobody can listen there.
+    /// The address cannot be listened on.
     #[error("cannot listen on {0}: {1}")]
     Listen(String, io::Error),
     /// The folder of files cannot be opened.
@@ -101,7 +101,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Opens it. What browsers ask for is done by `client`.
+    /// Opens a gateway. `client` makes the calls that browsers ask for.
     ///
     /// # Errors
     /// [`GatewayError`].
@@ -146,7 +146,7 @@ impl Gateway {
         (self.visitors.count(What::Connection), self.visitors.count(What::Stream))
     }
 
-    /// Lets nobody in any more, waits so long for what is under way, and ends the rest.
+    /// Accepts nothing new, waits up to `grace` for what is under way, and ends the rest.
     pub async fn close(mut self, grace: Duration) {
         self.closing.send_replace(true);
         let _ = tokio::time::timeout(grace, &mut self.serving).await;
@@ -159,7 +159,7 @@ impl Drop for Gateway {
     }
 }
 
-/// Until it closes, and every connection is done. Its connections end with it.
+/// Runs until the gateway closes and every connection is done. Its connections end with it.
 async fn serve(listener: TcpListener, door: Arc<Door>, mut closes: watch::Receiver<bool>) {
     let mut connections = JoinSet::new();
     let room = Arc::new(Semaphore::new(door.limits.connections_max));
@@ -193,13 +193,13 @@ async fn serve(listener: TcpListener, door: Arc<Door>, mut closes: watch::Receiv
     while connections.join_next().await.is_some() {}
 }
 
-/// Until the gateway closes, or is gone.
+/// Waits until the gateway closes, or is gone.
 async fn closed(closes: &mut watch::Receiver<bool>) {
     let _ = closes.wait_for(|closing| *closing).await;
 }
 
 async fn connection(stream: TcpStream, from: IpAddr, door: Arc<Door>, mut closes: watch::Receiver<bool>, _pass: Pass) {
-    // A reply is sent when it comes, however small it is.
+    // Each reply is sent as soon as it comes, however small it is.
     let _ = stream.set_nodelay(true);
     let limits = Arc::clone(&door.limits);
     let stream = TokioIo::new(Paced::new(stream, limits.write_timeout()));
@@ -223,7 +223,7 @@ async fn connection(stream: TcpStream, from: IpAddr, door: Arc<Door>, mut closes
         }
     };
     if let Err(why) = done {
-        // Browsers leave as they like.
+        // Browsers may leave at any time.
         tracing::debug!(%from, %why, "a connection ended");
     }
 }

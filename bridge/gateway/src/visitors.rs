@@ -1,4 +1,4 @@
-//! How much of the gateway each client address takes up.
+//! How many connections and streams each client address has.
 
 use std::{
     collections::HashMap,
@@ -15,13 +15,13 @@ pub(crate) enum What {
     Stream,
 }
 
-/// The addresses that are here now. One that has nothing any more is forgotten.
+/// The addresses in use now. An address with nothing left is forgotten.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Visitors {
     counts: Arc<Mutex<HashMap<(IpAddr, What), usize>>>,
 }
 
-/// One of what is counted; dropping it takes it off.
+/// One connection or stream; dropping it lowers the count.
 #[derive(Debug)]
 pub(crate) struct Pass {
     visitors: Visitors,
@@ -29,7 +29,7 @@ pub(crate) struct Pass {
 }
 
 impl Visitors {
-    /// One more for this address, unless it has as many.
+    /// Counts one more for this address, unless it has `max` already.
     pub(crate) fn enter(&self, address: IpAddr, what: What, max: usize) -> Option<Pass> {
         let key = (network(address), what);
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -60,7 +60,7 @@ impl Drop for Pass {
     }
 }
 
-/// Whoever has one address of IPv6 has a network of 64 bits (RFC 6177).
+/// A client with one IPv6 address usually controls its whole /64 network (RFC 6177).
 pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),

@@ -40,7 +40,7 @@ pub fn parse(text: &str) -> Result<Value, NotJson> {
 
 fn syntax(text: &str, why: &serde_json::Error) -> NotJson {
     let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    // The parser counts columns in bytes, and 0 at an end of line.
+    // The parser counts columns in bytes, and reports 0 at an end of line.
     let line = text.split('\n').nth(why.line().saturating_sub(1)).unwrap_or_default();
     let bytes = line.floor_char_boundary(why.column().saturating_sub(1).min(line.len()));
     let column = line.get(..bytes).unwrap_or_default().chars().count() + 1;

@@ -14,9 +14,9 @@ use serde::{
 
 use crate::{BYTES, base64, when};
 
-/// How deep it looks; payloads are nested at most 64 deep (`VALUE_DEPTH_MAX`), tags included.
+/// Depth limit; payloads are nested at most 64 deep (`VALUE_DEPTH_MAX`), tags included.
 const DEPTH_MAX: usize = 72;
-/// A blob: `[where, first, size, media type]`, of which the first says by what grant it is read, and is nobody's business who sees it in JSON.
+/// A blob: `[where, first, size, media type]`. `where` contains the grant by which it is read, which must not be shown to whoever sees the JSON.
 const BLOB_TAG: u64 = 1_128_418_370;
 /// Big integers up to this size are written in decimal, larger ones in hexadecimal.
 const DECIMAL_BYTES_MAX: usize = 256;
@@ -27,13 +27,13 @@ const DECIMAL_BYTES_MAX: usize = 256;
 /// hold a string of its digits, a blob `{"$blob": {"type": MEDIA TYPE, "size": BYTES}}` without what it is read by, a map with other keys than text `{"$map": [[KEY, VALUE], ...]}`, any other tag `{"$tag": N, "value": ...}`.
 pub struct Shown<'a>(pub &'a Value);
 
-/// Says where a blob, which it is given as CBOR, can be had, if it can.
+/// Returns the address at which a blob, passed as CBOR, can be fetched, if there is one.
 pub type Address<'a> = &'a dyn Fn(&[u8]) -> Option<String>;
 
 /// The same, with the address of each blob as its `url`.
 pub struct Addressed<'a>(pub &'a Value, pub Address<'a>);
 
-/// What is shown of a blob.
+/// What is shown about a blob.
 #[derive(Serialize)]
 struct Described<'b> {
     r#type: &'b str,
@@ -42,7 +42,7 @@ struct Described<'b> {
     url: Option<String>,
 }
 
-/// Takes the whole item, and shows no part of one that is not a blob's.
+/// Consumes the whole item; shows nothing of one that is not a valid blob.
 fn described<'b>(from: &mut Decoder<'b>) -> Result<Described<'b>, Error> {
     let mut inside = from.clone();
     from.skip()?;
@@ -56,7 +56,7 @@ fn described<'b>(from: &mut Decoder<'b>) -> Result<Described<'b>, Error> {
     Ok(look().unwrap_or(Described { r#type: "", size: None, url: None }))
 }
 
-/// An object with one key, written in one go: a payload keeps the order of its own keys.
+/// An object with one key, serialized directly: a payload keeps the order of its own keys.
 pub struct OneKey<T>(pub &'static str, pub T);
 
 impl<T: Serialize> Serialize for OneKey<T> {
@@ -98,7 +98,7 @@ impl<'d, 'b> Item<'d, 'b> {
         Item { from: self.from, depth: self.depth + 1, address: self.address }
     }
 
-    /// Whether another item of this collection follows; its break is passed over.
+    /// Whether another item of this collection follows; a break is consumed.
     fn more<E: serde::ser::Error>(&self, left: &mut Option<u64>) -> Result<bool, E> {
         if let Some(left) = left {
             let more = *left > 0;
@@ -296,7 +296,7 @@ fn big_integer(negative: bool, bytes: &[u8]) -> String {
     format!("{sign}{}", decimal(digits))
 }
 
-/// By dividing by ten, again and again: the numbers are short.
+/// Divides by ten repeatedly: the numbers are short.
 fn decimal(mut number: Vec<u8>) -> String {
     let mut text = Vec::new();
     loop {

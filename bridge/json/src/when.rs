@@ -4,7 +4,7 @@ const MS_PER_DAY: i64 = 86_400_000;
 /// Beyond this JavaScript has no dates either (ECMA-262, time values).
 const MS_MAX: f64 = 8.64e15;
 
-/// Seconds since the Unix epoch as text; what is no date is said as the number that it is.
+/// Seconds since the Unix epoch as text; what is not a valid date is shown as the number that it is.
 pub(super) fn iso(seconds: f64) -> String {
     let ms = (seconds * 1_000.0).round();
     if !ms.is_finite() || ms.abs() > MS_MAX {

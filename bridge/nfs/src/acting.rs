@@ -1,4 +1,4 @@
-//! The bridge as a service: each call acts as whom the node's owner lets its caller act.
+//! The bridge as a service: each call acts under the identity that the node's owner grants to its caller.
 
 use async_trait::async_trait;
 use catena::{Context, Exception, Fault, ServiceError, Value, from_value, to_value};
@@ -17,7 +17,7 @@ pub struct NfsService {
 }
 
 impl NfsService {
-    /// The service `name` over an export; `identity` says as whom it acts there. The node's own credentials are those of the bridge.
+    /// The service `name` over an export; `identity` says under which identity calls act there. The node's own credentials are those of the bridge.
     #[must_use]
     pub fn new(name: &str, bridge: NfsBridge, identity: Identity) -> Self {
         Self { name: name.to_owned(), bridge, identity }
@@ -90,7 +90,7 @@ impl Form for Answers {
     }
 }
 
-/// The server's word, and whether it is open what it did; where it refuses somebody, with who that was.
+/// The server's status, and whether the outcome is unknown; for a refusal of access, also who was refused.
 fn named(why: &FileError, acting: &Acting) -> ServiceError {
     match why.status() {
         Some(Status::Acces | Status::Perm) => {

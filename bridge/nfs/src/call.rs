@@ -34,7 +34,7 @@ pub(crate) struct Call {
     pub(crate) procedure: NFS_PROGRAM,
     /// The function and the path or handle, for messages.
     pub(crate) what: String,
-    /// Whether doing it twice is the same as doing it once, so that it may be sent again when the answer was lost.
+    /// Whether the call is idempotent, so that it may be sent again when the answer was lost.
     pub(crate) repeatable: bool,
 }
 
@@ -68,7 +68,7 @@ impl Caller {
         &self.credentials.machine
     }
 
-    /// Calls, and repeats within the bounds what may be repeated.
+    /// Calls; what may be repeated is repeated within the bounds.
     pub(crate) async fn call<A, T, E>(&self, call: &Call, args: &A) -> Result<T, FileError>
     where
         A: Pack + Send + Sync,
@@ -105,7 +105,7 @@ impl Caller {
         }
     }
 
-    /// One attempt on one connection. The outer error is that too many calls wait.
+    /// One attempt on one connection. The outer error means that too many calls wait.
     async fn attempt<A, R>(&self, call: &Call, args: &A, deadline: Instant) -> Result<Result<R, Lost>, FileError>
     where
         A: Pack + Send + Sync,

@@ -13,8 +13,8 @@ use super::*;
 use crate::pool::Dialer;
 use crate::reply::{Data, Found, Made, Page};
 
-/// A server that answers every call with these bytes after the call's own xid, or hangs up if there are none, or never
-/// answers; and how many connections it took.
+/// A server that answers every call with its xid followed by these bytes, or hangs up if there are none, or never answers; also returns how many connections it
+/// took.
 async fn server(answer: Option<Vec<u8>>) -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();

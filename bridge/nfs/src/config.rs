@@ -1,4 +1,4 @@
-//! Which server, as whom, and within which bounds.
+//! Which server, under which identity, and within which bounds.
 
 use nfs3_client::nfs3_types::rpc::{auth_unix, opaque_auth};
 use nfs3_client::nfs3_types::xdr_codec::Opaque;
@@ -9,8 +9,8 @@ pub(crate) const GIDS_MAX: usize = 16;
 /// Bytes that AUTH_UNIX has room for in the machine's name (RFC 5531, appendix A).
 const MACHINE_BYTES_MAX: usize = 255;
 
-/// Who acts at the server (AUTH_UNIX, RFC 5531, appendix A). The server believes these numbers, so they are no proof of
-/// anything: let only those call the bridge who may act as this user.
+/// Who acts at the server (AUTH_UNIX, RFC 5531, appendix A). The server believes these numbers without proof: let only those call the bridge who may act as
+/// this user.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Credentials {
@@ -80,7 +80,7 @@ pub struct NfsConfig {
     /// Connections to the server: this many calls run side by side, since each connection carries one at a time.
     #[serde(default = "connections_max")]
     pub connections_max: usize,
-    /// How often a call is tried again after its connection was lost, if trying again cannot do its effect twice.
+    /// How often a call is tried again after its connection was lost, if repeating it cannot have its effect twice.
     #[serde(default = "retries_max")]
     pub retries_max: u32,
 }
@@ -144,7 +144,7 @@ pub enum ConnectError {
         /// What is wrong with it.
         why: String,
     },
-    /// Nobody answers there, or not as such a service does.
+    /// Nobody answers there, or not as this kind of service would.
     #[error("no {service} service at {server}: {cause}; see that the NFS server runs there and that the port is right")]
     Unreachable {
         /// `portmapper`, `mount` or `NFS`.

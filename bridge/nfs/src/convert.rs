@@ -83,14 +83,14 @@ pub(crate) fn from_verifier(verifier: writeverf3) -> Verifier {
     Verifier(ByteBuf::from(verifier.0))
 }
 
-/// Where a directory goes on: NFS's cookie and the verifier that belongs to it, as one.
+/// Where a listing continues: NFS's cookie and its verifier in one value.
 pub(crate) fn to_cookie(cookie: u64, verifier: cookieverf3) -> Cookie {
     let mut bytes = cookie.to_be_bytes().to_vec();
     bytes.extend_from_slice(&verifier.0);
     Cookie(ByteBuf::from(bytes))
 }
 
-/// The two halves of a cookie; zeros begin a directory.
+/// The two halves of a cookie; zeros start at the beginning of the directory.
 pub(crate) fn from_cookie(cookie: Option<&Cookie>) -> Result<(u64, cookieverf3), FileError> {
     let bytes = cookie.map(check::cookie::<16>).transpose()?.unwrap_or_default();
     let (mut position, mut verifier) = ([0; 8], [0; 8]);

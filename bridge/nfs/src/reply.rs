@@ -1,8 +1,7 @@
 //! The answers that hold bytes, names or handles, decoded within bounds.
 //!
-//! The library's own types take as much memory as a length on the wire announces before they look whether so much is
-//! there; a server's broken answer could so end this process. These look at the bound first. Answers of numbers alone are
-//! left to the library.
+//! For a length on the wire, the library's own types allocate as much memory as it announces before they check whether so much data is there, so a broken
+//! answer could end this process. These types check the bound first. Answers of numbers alone are left to the library.
 
 use std::io::Read;
 
@@ -10,7 +9,7 @@ use catena_files::limits::{NAME_BYTES_MAX, READ_BYTES_MAX};
 use nfs3_client::nfs3_types::nfs3::{NFS3_FHSIZE, Nfs3Option, cookieverf3, fattr3, nfs_fh3, post_op_attr, wcc_data};
 use nfs3_client::nfs3_types::xdr_codec::{Error, Opaque, Result, Unpack};
 
-/// Ways to authenticate that a mount answer may list.
+/// Authentication flavors that a mount answer may list.
 const FLAVORS_MAX: u32 = 64;
 /// Entries in one directory page, as many as fit in the bytes that are asked for.
 const ENTRIES_MAX: usize = 4_096;
@@ -99,7 +98,7 @@ answer! {
     Page { _dir: post_op_attr, verifier: cookieverf3, names: Names, eof: bool }
 }
 
-/// A list in which each item announces the next.
+/// A linked list on the wire: each item announces the next.
 #[derive(Debug)]
 pub(crate) struct Names(pub(crate) Vec<Name>);
 

@@ -1,4 +1,4 @@
-//! The functions of the file service, each by the NFS procedure of its name.
+//! The functions of the file service, each by the NFS procedure of the same name.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::reply::{Data, Found, Made, Page, given};
 
 /// Bytes that a directory page asks of the server: at least room for the longest name, at most what an answer may have.
 const READDIR_BYTES: std::ops::RangeInclusive<u32> = 1_024..=65_536;
-/// Bytes that one name takes in such a page, as a guess: a wrong one costs a call, nothing else.
+/// Bytes that one name takes in such a page, as a guess: a wrong guess costs one more call, nothing else.
 const READDIR_BYTES_PER_ENTRY: u32 = 56;
 /// Pages in a row that may hold nothing but `.` and `..`.
 const EMPTY_PAGES_MAX: u32 = 8;
@@ -170,7 +170,7 @@ impl NfsBridge {
     }
 }
 
-/// A server that answers what NFS does not allow.
+/// The error for a server whose answer violates the protocol.
 fn broken(call: &Call, why: &str) -> FileError {
     FileError::nfs(Status::ServerFault, format!("{} ({why})", call.what))
 }
@@ -220,7 +220,7 @@ impl FileService for NfsBridge {
         while (done.count as usize) < params.data.len() {
             let more = self.write_once(&file, &params, done.count as usize).await?;
             if more.verifier != done.verifier {
-                // The server restarted in between, so one verifier cannot speak for all: the caller writes the rest again.
+                // The server restarted in between, so one verifier cannot cover both parts: the caller writes the rest again.
                 break;
             }
             done.count += more.count;

@@ -20,7 +20,7 @@ const HEAD_BYTES: usize = 20;
 /// Bytes in a verifier (RFC 5531, section 8.2).
 const VERIFIER_BYTES_MAX: u32 = 400;
 
-/// What of the current answer the library has not yet asked for.
+/// The part of the current answer that the library has not yet read.
 #[derive(Debug)]
 enum Rest {
     /// Between two answers.
@@ -43,9 +43,8 @@ impl RecordStream {
         Self { tcp, rest: Rest::Nothing }
     }
 
-    /// Whether an idle connection can still be used: nothing is due on it, so anything to read is an end or an error.
-    /// The system is asked, because tokio may not have been told yet; a call on a dead connection would end with its
-    /// outcome unknown.
+    /// Whether an idle connection can still be used: no data is expected on it, so anything to read is an end or an error. The system is asked, because tokio
+    /// may not have noticed yet; a call on a dead connection would end with its outcome unknown.
     pub(crate) fn is_alive(&self) -> bool {
         let mut wanted = [PollFd::new(&self.tcp, PollFlags::IN | PollFlags::RDHUP)];
         matches!(self.rest, Rest::Nothing) && matches!(poll(&mut wanted, Some(&Timespec::default())), Ok(0))
@@ -105,7 +104,7 @@ fn check_length(length: usize) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a verifier of more than it may have: the library takes memory for whatever length stands there.
+/// Refuses a verifier longer than allowed: the library would allocate whatever length is announced.
 fn check_verifier(answer: &[u8]) -> Result<()> {
     let word = |number: usize| -> Option<u32> {
         Some(u32::from_be_bytes(answer.get(number * 4..number * 4 + 4)?.try_into().ok()?))
@@ -166,7 +165,7 @@ impl AsyncWrite for RecordStream {
     }
 }
 
-/// A connection lent to the library for one call, so that each call can bring its own credentials.
+/// A connection lent to the library for one call, since each call has its own credentials.
 pub(crate) struct Lent<'a>(pub(crate) &'a mut RecordStream);
 
 impl AsyncRead for Lent<'_> {

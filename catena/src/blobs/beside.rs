@@ -1,5 +1,5 @@
-//! Bytes that go beside a hop or call, straight from their owner to the callee that will read them: `catena_core::beside` says what goes and what came, this
-//! gives it links and memory.
+//! Bytes pushed beside a hop or call, straight from their owner to the callee that will read them. `catena_core::beside` tracks what was pushed and what
+//! arrived; this provides links and memory.
 
 use std::{
     iter,
@@ -23,20 +23,20 @@ use crate::{
     shell::{Shell, lock},
 };
 
-/// Blobs of one call whose bytes go beside it.
+/// Blobs of one call whose bytes are pushed beside it.
 const BLOBS_PER_CALL_MAX: usize = 8;
-/// So far a call is looked through for them, in bytes: parameters come first.
+/// How much of a call is searched for blobs, in bytes: parameters come first.
 const SEARCHED_BYTES_MAX: usize = 16 << 10;
 /// The beginning of a blob's reference in CBOR: its tag.
 const MARK: [u8; 5] = [0xda, 0x43, 0x42, 0x4c, 0x42];
-/// Ranges that are pushed at one time; others wait for their callees' READs.
+/// Ranges that are pushed at one time; others wait until their callees READ them.
 const PUSHES_AT_ONCE_MAX: usize = 64;
-/// How long to wait for bytes that their owner says are on their way.
+/// How long to wait for bytes that their owner says it has pushed.
 const ON_THEIR_WAY_MAX: Duration = Duration::from_secs(5);
-/// How often to look whose time is over, while anything has come that nobody asks for.
+/// How often to look for pushed bytes that have expired, while any wait to be read.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// What goes beside calls from here and to here.
+/// The bytes pushed from here, and those pushed to here.
 pub(crate) struct Beside {
     pushed: Mutex<Pushed>,
     arrivals: Mutex<Arrivals<(Bytes, Lease), oneshot::Sender<Bytes>>>,
@@ -68,21 +68,21 @@ impl std::fmt::Debug for Beside {
 }
 
 impl Beside {
-    /// Bytes that were pushed from here; bytes that were pushed to here, and read.
+    /// Bytes that were pushed from here, and bytes that were pushed to here and read.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.sent_bytes.load(Relaxed), self.used_bytes.load(Relaxed))
     }
 
-    /// What was under way to a node is lost with its link.
+    /// Whatever was being pushed to a node is lost with its link.
     pub(crate) fn link_lost(&self, node: NodeId) {
         lock(&self.pushed).on_link_lost(node);
     }
 }
 
-/// The blobs that a call names, the first of them.
+/// The first few blobs that a call names.
 fn references_in(head: &[u8]) -> impl Iterator<Item = Reference> {
     let searched = &head[..head.len().min(SEARCHED_BYTES_MAX)];
-    // Most calls name none, and most of those have no such byte.
+    // Most calls name no blob, and most of those do not contain this byte.
     let mut from = if searched.contains(&MARK[0]) { 0 } else { searched.len() };
     let found = iter::from_fn(move || {
         loop {
@@ -97,7 +97,7 @@ fn references_in(head: &[u8]) -> impl Iterator<Item = Reference> {
 }
 
 impl Shell {
-    /// A call goes out: has the owners of the blobs that it names send the callee their bytes.
+    /// Before a call is sent: asks the owners of the blobs that it names to push their bytes to the callee.
     pub(crate) fn push_beside(self: &Arc<Self>, callee: &Arc<NodeRef>, head: &[u8]) {
         if !Message::has_params(head) {
             return;
@@ -109,13 +109,13 @@ impl Shell {
             } else if owner.id != callee.id
                 && let Some(link) = self.endpoint().and_then(|endpoint| endpoint.link_to_node(owner.id.0))
             {
-                // One that does not arrive is done without.
+                // If this message is lost, the callee READs the bytes as usual.
                 offer(&link, SegmentMessage::Push { at, bytes: size, to: (**callee).clone() });
             }
         }
     }
 
-    /// Sends the first bytes of a range of a blob that this node owns to whoever is about to read them.
+    /// Pushes the first bytes of a range of a blob that this node owns to the node that is about to read them.
     pub(crate) fn push(self: &Arc<Self>, to: Arc<NodeRef>, at: At, bytes: u64) {
         let beside = &self.blobs.beside;
         let Ok(place) = Arc::clone(&beside.pushes).try_acquire_owned() else { return };
@@ -129,7 +129,7 @@ impl Shell {
             }
             let beside = &shell.blobs.beside;
             for piece in Piece::pushed_of(at, bytes, PIECE_BYTES as u32) {
-                // It may have been given up meanwhile.
+                // The push may have been given up meanwhile.
                 let Ok(data) = segment.part(piece.offset, piece.count.into()) else { return };
                 if !lock(&beside.pushed).push(shell.segments.now(), to.id, piece) {
                     continue;
@@ -143,13 +143,13 @@ impl Shell {
         });
     }
 
-    /// Whether what a READ asks for went there before it was asked for.
+    /// Whether the range that a READ asks for was pushed before the READ arrived.
     pub(crate) fn was_pushed(&self, from: NodeId, at: &At, count: u32) -> bool {
         let piece = Piece::of(at, count).filter(|piece| self.blobs.is_held(piece.grant));
         piece.is_some_and(|piece| !lock(&self.blobs.beside.pushed).read(self.segments.now(), from, piece))
     }
 
-    /// Bytes came that this node is said to be about to read.
+    /// Bytes arrived that this node is expected to read soon.
     pub(crate) fn on_pushed(self: &Arc<Self>, from: NodeId, at: &At, data: Bytes) {
         let Some(piece) = u32::try_from(data.len()).ok().and_then(|count| Piece::of(at, count)) else { return };
         let (beside, now) = (&self.blobs.beside, self.segments.now());
@@ -158,7 +158,7 @@ impl Shell {
         match came {
             Came::For(data, waiting) => {
                 beside.used_bytes.fetch_add(piece.count.into(), Relaxed);
-                // Whoever waited may have gone.
+                // The waiting task may be gone.
                 waiting.into_iter().for_each(|waiter| drop(waiter.send(data.clone())));
             }
             Came::Kept => {
@@ -170,7 +170,7 @@ impl Shell {
         }
     }
 
-    /// Whoever READs this piece waits for it here, too.
+    /// Registers a READ of this piece, so that it also waits for a push.
     pub(super) fn awaited(self: &Arc<Self>, owner: NodeId, piece: Piece) -> Awaited {
         let (waiter, coming) = oneshot::channel();
         let taken = lock(&self.blobs.beside.arrivals).take(self.segments.now(), owner, piece, waiter);
@@ -185,7 +185,7 @@ impl Shell {
     }
 }
 
-/// A piece that may come beside a call. Dropped, nobody waits for it.
+/// A piece that may be pushed. Dropping this stops waiting for it.
 pub(super) struct Awaited {
     shell: Arc<Shell>,
     owner: NodeId,
@@ -199,7 +199,7 @@ enum Coming {
 }
 
 impl Awaited {
-    /// Waits until it comes. Cancel-safe.
+    /// Waits until the piece arrives. Cancel-safe.
     pub(super) async fn came(&mut self) -> Option<Bytes> {
         match &mut self.coming {
             Coming::Here(bytes) => Some(bytes.clone()),
@@ -207,7 +207,7 @@ impl Awaited {
         }
     }
 
-    /// Its owner says that it is on its way. `None`: it will not come, or takes too long.
+    /// Waits for the piece after its owner said that it was pushed. `None`: it will not arrive, or takes too long.
     pub(super) async fn on_its_way(&mut self) -> Option<Bytes> {
         if lock(&self.shell.blobs.beside.arrivals).was_dropped(self.owner, self.piece) {
             return None;
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(found(&blob.repeat(20)).len(), BLOBS_PER_CALL_MAX);
         let far = [vec![0; SEARCHED_BYTES_MAX], blob.clone()].concat();
         assert!(found(&far).is_empty(), "no further than that");
-        // At the edge it is found whole or not at all.
+        // At the edge of the searched part, a blob is found whole or not at all.
         let edge = [vec![0; SEARCHED_BYTES_MAX - 5], blob].concat();
         assert_eq!(found(&edge).len(), 1);
     }

@@ -16,13 +16,13 @@ use super::{
 };
 use crate::{Client, segments::PIECE_BYTES, shell::Shell};
 
-/// Bytes that are read into one value; more are streamed ([`Blob::copy_to`]) or read in parts.
+/// The most bytes that are read into one value; larger blobs are streamed ([`Blob::copy_to`]) or read in parts.
 const READ_BYTES_MAX: u64 = 128 << 20;
 
-/// A value by reference: bytes that stay with their owner until somebody reads them, and then come straight from there.
+/// A value by reference: the bytes stay with their owner until somebody reads them, and then come straight from there.
 ///
-/// It is a type of an API: parameters, results and answers hold it, by serde, and a chain carries the reference alone. Cheap to clone; the bytes of its
-/// parts are read where they are used.
+/// Use it as a type in an API: parameters, results and answers contain it, through serde, and a chain carries only the reference. Cheap to clone; each part is
+/// read where it is used.
 #[derive(Clone)]
 pub struct Blob {
     reference: Reference,
@@ -34,25 +34,25 @@ impl Blob {
         Self { reference, known: Known { shell, early: None, tally: None } }
     }
 
-    /// How many bytes it has.
+    /// The blob's size in bytes.
     #[must_use]
     pub const fn size(&self) -> u64 {
         self.reference.size
     }
 
-    /// Its media type, such as `image/png`, as whoever made it says; may be empty.
+    /// Its media type, such as `image/png`, as its creator states it; may be empty.
     #[must_use]
     pub fn media_type(&self) -> &str {
         &self.reference.media_type
     }
 
-    /// The node that has the bytes.
+    /// The node that holds the bytes.
     #[must_use]
     pub const fn owner(&self) -> &NodeRef {
         &self.reference.owner
     }
 
-    /// A part of it, by reference as well: from `from` up to `to`, and no further than it reaches.
+    /// The bytes from `from` up to `to`, clamped to the blob's size, again by reference.
     #[must_use]
     pub fn slice(&self, from: u64, to: u64) -> Self {
         let from = from.min(self.size());
@@ -61,22 +61,22 @@ impl Blob {
         Self { reference, ..self.clone() }
     }
 
-    /// The same to be read at this client: needed where it was decoded apart from a call, as by [`crate::from_value`] and [`crate::Reply::decode`].
+    /// The same blob, to be read at this client. Needed if it was decoded outside a call, as by [`crate::from_value`] and [`crate::Reply::decode`].
     #[must_use]
     pub fn on(mut self, client: &Client) -> Self {
         self.known.shell = Some(Arc::clone(client.shell()));
         self
     }
 
-    /// All of it.
+    /// Reads the whole blob.
     ///
     /// # Errors
-    /// `BlobLost`: the owner is lost, which is named, or has it no longer. `LimitExceeded`: it has more than 128 MiB; read parts, or stream it.
+    /// `BlobLost`: its owner, which is named, is lost or does not have it any more. `LimitExceeded`: it has more than 128 MiB; read parts, or stream it.
     pub async fn bytes(&self) -> Result<Bytes, Exception> {
         self.read(0..self.size()).await
     }
 
-    /// All of it as text; what is not UTF-8 is replaced by U+FFFD.
+    /// Reads the whole blob as text; invalid UTF-8 is replaced by U+FFFD.
     ///
     /// # Errors
     /// As [`Blob::bytes`].
@@ -84,7 +84,7 @@ impl Blob {
         Ok(String::from_utf8_lossy(&self.bytes().await?).into_owned())
     }
 
-    /// These bytes of it, no further than it reaches.
+    /// Reads these bytes, clamped to the blob's size.
     ///
     /// # Errors
     /// As [`Blob::bytes`].
@@ -101,13 +101,13 @@ impl Blob {
             if whole.is_empty() && piece.len() as u64 == part.size() {
                 return Ok(piece);
             }
-            // Not all at once: how much there is, is only said.
+            // Not reserved in advance, since the size is only what the reference claims.
             whole.extend_from_slice(&piece);
         }
         Ok(whole.freeze())
     }
 
-    /// All of it in pieces of at most 256 KiB, in their order and many under way at a time. What a cut left out is read again. After an exception there are none.
+    /// The blob in pieces of at most 256 KiB, in order, with many under way at a time. What a lost link cut off is read again. An exception ends the stream.
     pub fn stream(&self) -> impl Stream<Item = Result<Bytes, Exception>> + Send + use<> {
         let (pieces, failed) = match self.pieces() {
             Ok(pieces) => (Some(pieces), None),
@@ -118,7 +118,7 @@ impl Blob {
             let piece = pieces.next().await?;
             Some((piece, Some(pieces)))
         });
-        // What came early came as one, and whoever streams has bounds of its own, such as those of a file service.
+        // Bytes that were fetched early come as one piece, but users of the stream may need small ones, as a file service does.
         stream::iter(failed).chain(pieces).flat_map(|piece| {
             stream::iter(match piece {
                 Ok(piece) => in_parts(piece).map(Ok).collect(),
@@ -127,8 +127,8 @@ impl Blob {
         })
     }
 
-    /// Streams all of it into a writer, many pieces under way at a time, and tells after each how many bytes are written. What a cut left out is read
-    /// again. May be dropped at any time.
+    /// Streams the whole blob into a writer, with many pieces under way at a time, and reports after each how many bytes are written. What a lost link cut off
+    /// is read again. May be dropped at any time.
     ///
     /// # Errors
     /// `BlobLost`, and `ServiceFailed` if the writer fails.
@@ -151,7 +151,7 @@ impl Blob {
         to.flush().await.map_err(failed)
     }
 
-    /// Has its owner, which must be this node, give it up: nobody reads it any more. Says whether it was still there.
+    /// Makes the owner, which must be this node, release the blob: it cannot be read any more. Returns whether it was still there.
     pub fn release(&self) -> bool {
         let shell = self.known.shell.as_ref().filter(|shell| shell.me.id == self.owner().id);
         shell.is_some_and(|shell| shell.blobs.release(&self.reference))
@@ -173,7 +173,7 @@ impl fmt::Debug for Blob {
     }
 }
 
-/// The same bytes of the same blob.
+/// Equal if they are the same range of the same blob.
 impl PartialEq for Blob {
     fn eq(&self, other: &Self) -> bool {
         self.reference == other.reference

@@ -1,4 +1,4 @@
-//! Where a blob is decoded, and what is fetched of it before anybody asks: a parameter's bytes come beside the call and not after it.
+//! Where a blob is decoded, and which of its bytes are fetched before anybody asks: those of a parameter arrive beside the call, not after it.
 
 use std::{cell::RefCell, sync::Arc};
 
@@ -15,10 +15,10 @@ use tokio::task::AbortHandle;
 use super::{pieces::Pieces, reference::Reference, tally::Tally};
 use crate::shell::Shell;
 
-/// In what a value is decoded.
+/// The context in which a value is decoded.
 #[derive(Clone)]
 pub(crate) enum Here {
-    /// The parameters of a function at this node, which has begun.
+    /// The parameters of a function that has begun at this node.
     Parameters(Arc<Shell>, Ticket),
     /// An answer.
     Answer(Arc<Shell>),
@@ -28,9 +28,9 @@ thread_local! {
     static HERE: RefCell<Option<Here>> = const { RefCell::new(None) };
 }
 
-/// Decodes; what is a blob in it knows where it is.
+/// Decodes a value, with its blobs bound to this context.
 pub(crate) fn decoded_in<T>(here: Here, decode: impl FnOnce() -> T) -> T {
-    /// Also if a type's own `Deserialize` panics.
+    /// Restores the context before, even if a type's own `Deserialize` panics.
     struct Before(Option<Here>);
     impl Drop for Before {
         fn drop(&mut self) {
@@ -41,18 +41,18 @@ pub(crate) fn decoded_in<T>(here: Here, decode: impl FnOnce() -> T) -> T {
     decode()
 }
 
-/// What a blob knows of where it was decoded.
+/// What a blob knows from its decoding.
 #[derive(Clone, Default)]
 pub(super) struct Known {
-    /// Where it is read; `None`: it was decoded apart from any call.
+    /// Where it is read; `None`: it was decoded outside a call.
     pub(super) shell: Option<Arc<Shell>>,
-    /// What is fetched of it before anybody asks.
+    /// The bytes that are fetched before anybody asks.
     pub(super) early: Option<Arc<Early>>,
-    /// Where what is read of it is counted.
+    /// Where the bytes read are counted.
     pub(super) tally: Option<Arc<Tally>>,
 }
 
-/// Where the blob that is decoded now is read, and what is fetched of it from now on.
+/// The current context for the blob that is being decoded; begins to fetch its first bytes.
 pub(super) fn here(reference: &Reference) -> Known {
     match HERE.with_borrow(Clone::clone) {
         None => Known::default(),
@@ -65,9 +65,9 @@ pub(super) fn here(reference: &Reference) -> Known {
     }
 }
 
-/// The first bytes of a blob, on their way. Dropped with the last handle, they are given up.
+/// The first bytes of a blob, being fetched. If the last handle is dropped, the fetch is given up.
 pub(super) struct Early {
-    /// As in the whole segment.
+    /// The offset in the whole segment.
     first: u64,
     size: u64,
     bytes: Shared<BoxFuture<'static, Result<Bytes, Exception>>>,
@@ -96,13 +96,13 @@ impl Early {
         Some(Self { first: reference.first, size, bytes, task, _memory: memory })
     }
 
-    /// Where it ends, as far as that is before `end`. `None`: it has nothing from this byte of the segment on.
+    /// Where the fetched bytes end, or `end` if that is before. `None`: the byte at this offset of the segment is not among them.
     pub(super) fn end(&self, first: u64, end: u64) -> Option<u64> {
         let ends = (self.first + self.size).min(end);
         (first >= self.first && first < ends).then_some(ends)
     }
 
-    /// These bytes of the segment, of which it has all. `None`: they cannot be had so.
+    /// These bytes of the segment, all of which are being fetched. `None`: the fetch failed.
     pub(super) async fn read(&self, first: u64, end: u64) -> Option<Bytes> {
         let bytes = self.bytes.clone().await.ok()?;
         let range = first.checked_sub(self.first)? as usize..end.checked_sub(self.first)? as usize;

@@ -1,4 +1,4 @@
-//! The blobs that this node owns: each is a segment that its time, or its owner, ends.
+//! The blobs that this node owns: each is a segment that ends when it expires or its owner releases it.
 
 use std::{
     collections::HashMap,
@@ -18,19 +18,19 @@ use crate::{
 
 /// Blobs of one node at one time.
 const BLOBS_MAX: usize = 16_384;
-/// What all that is fetched early may take together: this part of the node's memory.
+/// The divisor of the node's memory for all bytes that are fetched early, together.
 const EARLY_PART: u64 = 16;
-/// How often to look whose time is over.
+/// How often to look for blobs that have expired.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// What this node does with blobs.
+/// The state of this node's blobs.
 #[derive(Debug)]
 pub(crate) struct Blobs {
     held: Mutex<Held>,
     memory: MemoryBudget,
-    /// For what is fetched early.
+    /// The memory for bytes that are fetched early.
     pub(super) early: MemoryBudget,
-    /// What goes beside calls.
+    /// The bytes pushed beside calls.
     pub(super) beside: Beside,
     grace: Duration,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Blobs {
 #[derive(Debug, Default)]
 struct Held {
     by_grant: HashMap<u64, Owned>,
-    /// Those that were made for a chain that may still be under way: their grants.
+    /// The grants of blobs that were made for a chain that may still be under way.
     of_chain: HashMap<ChainId, Vec<u64>>,
     offered: u64,
     swept: bool,
@@ -75,13 +75,13 @@ impl Held {
 }
 
 impl Blobs {
-    /// `bytes_max`: of all blobs of the node, within its memory. They outlive the chain that they were made for by `grace`.
+    /// `bytes_max` limits all blobs of the node, within its memory. Blobs outlive the chain for which they were made by `grace`.
     pub(crate) fn new(memory: &MemoryBudget, bytes_max: u64, grace: Duration) -> Self {
         let early = memory.part(memory.bytes_max() / EARLY_PART);
         Self { held: Mutex::default(), memory: memory.part(bytes_max), early, beside: Beside::default(), grace }
     }
 
-    /// Keeps bytes for `lasts` and the grace; of a chain, no longer than that is under way and the grace, if it is heard that it is over.
+    /// Keeps bytes for `lasts` plus the grace. If they are for a chain that is reported to be over, only the grace remains from then on.
     pub(crate) fn offer(
         &self,
         shell: &Arc<Shell>,
@@ -119,7 +119,7 @@ impl Blobs {
         Ok(Blob::new(reference, Some(Arc::clone(shell))))
     }
 
-    /// How long a blob outlives what it was made for: there is time to read it, at a megabyte a second.
+    /// How long a blob outlives what it was made for: enough to read it at a megabyte a second.
     const fn grace(&self, size: u64) -> Duration {
         self.grace.saturating_add(Duration::from_micros(size))
     }
@@ -129,7 +129,7 @@ impl Blobs {
         self.granted(&reference.at, 0)
     }
 
-    /// The same, by a grant of so many bytes from there on.
+    /// The segment of a blob that this node still has, if its grant covers this many bytes from there on.
     pub(super) fn granted(&self, at: &At, bytes: u64) -> Option<Segment> {
         let held = lock(&self.held);
         let owned = held.by_grant.get(&at.grant?)?;
@@ -139,25 +139,25 @@ impl Blobs {
         (same && inside && owned.until > Instant::now()).then(|| owned.segment.clone())
     }
 
-    /// Whether a grant is that of a blob of this node.
+    /// Whether a grant belongs to a blob of this node.
     pub(super) fn is_held(&self, grant: u64) -> bool {
         lock(&self.held).by_grant.contains_key(&grant)
     }
 
-    /// What goes beside calls from here and to here.
+    /// The bytes pushed beside calls, from here and to here.
     pub(crate) const fn beside(&self) -> &Beside {
         &self.beside
     }
 
-    /// Gives one up; says whether it was still there.
+    /// Releases a blob; returns whether it was still there.
     pub(super) fn release(&self, reference: &Reference) -> bool {
         let is_there = self.segment(reference).is_some();
         let owned = reference.at.grant.filter(|_| is_there).and_then(|grant| lock(&self.held).take(grant));
-        // Revoked with its last handle, outside of the lock.
+        // The segment is revoked with its last handle, outside of the lock.
         owned.is_some()
     }
 
-    /// These chains are over: what was made for them lasts for the grace.
+    /// These chains are over, so what was made for them now lasts only for the grace.
     pub(crate) fn chains_over(&self, chains: &[ChainId]) {
         let mut held = lock(&self.held);
         if held.of_chain.is_empty() {
@@ -172,7 +172,7 @@ impl Blobs {
         }
     }
 
-    /// Gives up those whose time is over. Says whether there are others.
+    /// Releases blobs that have expired. Returns whether there are others.
     fn sweep(&self) -> bool {
         let now = Instant::now();
         let (over, more) = {
@@ -188,7 +188,7 @@ impl Blobs {
         more
     }
 
-    /// Blobs here, and their bytes.
+    /// How many blobs are here, and their bytes.
     pub(crate) fn load(&self) -> (usize, u64) {
         (lock(&self.held).by_grant.len(), self.memory.used())
     }

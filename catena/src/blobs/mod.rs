@@ -1,16 +1,16 @@
-//! Blobs: values by reference. The bytes stay with their owner; what travels says where they are, and whoever needs them reads them there.
+//! Blobs: values by reference. The bytes stay with their owner; a chain carries where they are, and whoever needs them reads them from there.
 //!
-//! A blob is a segment with a grant to whoever knows its number, and reading one is READs of it: nothing here is a mechanism of its own.
+//! A blob is a segment with a grant to everyone who knows its number, and reading one is READs of that segment: there is no separate mechanism.
 //!
 //! | file | what it does |
 //! | --- | --- |
-//! | `reference` | what travels: the marked value, by serde |
-//! | `held` | the blobs that this node owns: their segments, their time, their memory |
+//! | `reference` | the encoding of a blob: the tagged value, by serde |
+//! | `held` | the blobs that this node owns: their segments, lifetimes and memory |
 //! | `blob` | the handle: size, type, slices, and reading |
 //! | `pieces` | bytes in order, many pieces under way at once |
-//! | `early` | what is fetched before anybody asks: the bytes of a parameter, from the moment at which the call is here |
-//! | `beside` | what goes to a callee beside the call, before it has asked |
-//! | `reading` | `catena.blob`: how functions read |
+//! | `early` | bytes fetched before anybody asks: those of a parameter, as soon as the call arrives |
+//! | `beside` | bytes pushed to a callee beside the call, before it asks |
+//! | `reading` | `catena.blob`: how functions read blobs |
 //! | `tally` | how many bytes a service function read, and by which way they came |
 
 mod beside;

@@ -1,4 +1,4 @@
-//! The bytes of a blob in their order, with many READs under way at once.
+//! The bytes of a blob in order, with many READs under way at once.
 
 use std::{
     sync::Arc,
@@ -17,24 +17,24 @@ use super::{
 };
 use crate::{Granted, Imported, Segment, Wish, segments::PIECE_BYTES, shell::Shell};
 
-/// READs under way at the beginning, and at most.
+/// The number of READs under way at first, and the maximum.
 const WINDOW_FIRST: usize = 8;
 const WINDOW_MAX: usize = 64;
-/// A READ that took longer waited behind others: fewer are begun then.
+/// A READ that took longer than this must have waited behind others, so fewer are started afterwards.
 const SLOW: Duration = Duration::from_secs(1);
-/// How often one READ is tried that was lost with its link, or in its owner's silence.
+/// How often a READ is tried if its link is lost or its owner is silent.
 const TRIES_MAX: u32 = 2;
 
 type Done = Result<(Bytes, Duration), Exception>;
 
-/// Reads from first to last.
+/// Reads a range from first byte to last.
 pub(super) struct Pieces {
     shell: Arc<Shell>,
     reference: Reference,
     early: Option<Arc<Early>>,
     tally: Option<Arc<Tally>>,
     source: Option<Source>,
-    /// The first byte that has not been asked for, and where it ends, within the segment.
+    /// The first byte that has not been requested, and the end of the range, as offsets in the segment.
     next: u64,
     end: u64,
     window: usize,
@@ -43,12 +43,12 @@ pub(super) struct Pieces {
 
 #[derive(Clone)]
 enum Source {
-    /// The bytes are this node's own.
+    /// This node owns the bytes.
     Here(Segment),
     There(There),
 }
 
-/// The bytes are another node's.
+/// Another node owns the bytes.
 #[derive(Clone)]
 struct There {
     shell: Arc<Shell>,
@@ -58,7 +58,7 @@ struct There {
 }
 
 impl Pieces {
-    /// What is fetched `early` is counted by whoever fetches it; the rest is in this `tally`.
+    /// Bytes fetched `early` have been counted by whoever fetched them; the rest is counted in `tally`.
     pub(super) fn new(
         shell: &Arc<Shell>,
         reference: &Reference,
@@ -71,7 +71,7 @@ impl Pieces {
         Self { shell, reference, early, tally, source: None, next, end, window: WINDOW_FIRST, under_way }
     }
 
-    /// The next bytes. After an exception there are none.
+    /// The next bytes. An exception ends them.
     pub(super) async fn next(&mut self) -> Option<Result<Bytes, Exception>> {
         self.take_early();
         if self.next == self.end && self.under_way.is_empty() {
@@ -85,7 +85,7 @@ impl Pieces {
         }))
     }
 
-    /// What is fetched already comes first; what is behind it is asked for at once.
+    /// Takes the bytes that are being fetched already, and requests those behind them at once.
     fn take_early(&mut self) {
         let Some(early) = self.early.take() else { return };
         let Some(end) = early.end(self.next, self.end) else { return };
@@ -119,13 +119,13 @@ impl Pieces {
         }
         let Some(done) = self.under_way.next().await else { return Ok(Bytes::new()) };
         let (bytes, took) = done?;
-        // By one: all that were begun before are as slow.
+        // Shrinks by one only: all READs that were started before are as slow.
         self.window =
             if took > SLOW { self.window.saturating_sub(1).max(1) } else { (self.window + 1).min(WINDOW_MAX) };
         Ok(bytes)
     }
 
-    /// Where the bytes are, found out once.
+    /// Where the bytes are; looked up once.
     async fn source(&mut self) -> Result<Source, Exception> {
         if let Some(source) = &self.source {
             return Ok(source.clone());
@@ -168,7 +168,7 @@ impl Source {
                 Ok(_) => {
                     return Err(Exception::new(names::PROTOCOL, Fault::Node, "its owner answered with other bytes"));
                 }
-                // A READ changes nothing: it may be made again, by another link if need be.
+                // A READ changes nothing, so it may be repeated, by another link if need be.
                 Err(why) if tries < TRIES_MAX && is_passing(&why) => {}
                 Err(why) => return Err(why),
             }
@@ -177,13 +177,13 @@ impl Source {
 }
 
 impl There {
-    /// Asks for a piece, which may also come beside the call that brought the reference: whichever is first.
+    /// Requests a piece, which may also be pushed beside the call that brought the reference: takes whichever is first.
     async fn read(&self, first: u64, count: u64) -> Result<(Bytes, By), Exception> {
         let piece = Piece::of(&At { offset: first, ..self.at }, count as u32);
         let Some(piece) = piece else { return self.ask(first, count).await };
         let mut awaited = self.shell.awaited(self.owner, piece);
         let read = tokio::select! {
-            // Asked for in any case: so its owner knows that it was needed.
+            // Always requested, so that the owner learns that the piece was needed.
             biased;
             read = self.ask(first, count) => read,
             Some(bytes) = awaited.came() => return Ok((bytes, By::Push)),

@@ -1,4 +1,4 @@
-//! `catena.blob`: how functions read. Every node serves it to the guests that it runs, and names it to nobody.
+//! `catena.blob`: how functions read blobs. Every node serves it to the guests that it runs, and announces it to nobody.
 
 use catena_wire::{Exception, Fault, names};
 use serde_bytes::ByteBuf;
@@ -6,10 +6,10 @@ use serde_bytes::ByteBuf;
 use super::Blob;
 use crate::{Context, Service, ServiceError};
 
-/// As the engine knows it (`guest/wasm/engine/src/layers.js`).
+/// The name that the engine uses (`guest/wasm/engine/src/layers.js`).
 pub(crate) const SERVICE: &str = "catena.blob";
 
-/// Bytes that a function takes in at once; more would not fit into its memory with what it makes of them.
+/// The most bytes that a function reads at once: more would not fit into its memory together with what it makes of them.
 const GUEST_READ_BYTES_MAX: u64 = 16 << 20;
 
 pub(crate) fn service() -> Service {

@@ -1,18 +1,18 @@
-//! What travels for a blob: `tag([where, first, size, media type])`. Guests see all of it but `where`, and can neither make the tag nor mistake anything for
-//! it; serde knows it by the tag, too.
+//! How a blob is encoded: `tag([where, first, size, media type])`. Guests see all of it except `where`, and can neither forge the tag nor mistake another value
+//! for it; serde recognises a blob by the tag, too.
 
 use catena_wire::{At, Exception, Fault, NAME_BYTES_MAX, NodeId, NodeRef, names};
 use minicbor_serde::tag::Required;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _, ser::Error as _};
 
-/// Marks a blob; `CBLB` as a number. The engine knows it too (`guest/ABI.md`).
+/// The tag of a blob: `CBLB` as a number. The engine has the same constant (`guest/ABI.md`).
 const TAG: u64 = 0x4342_4c42;
 
-/// Bytes of a segment of some node, and by what right they are read.
+/// A range of bytes in a segment of some node, and the right to read it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Reference {
     pub(super) owner: NodeRef,
-    /// The segment; its grant is set, its offset 0.
+    /// The segment, with its grant; the offset is 0.
     pub(super) at: At,
     /// The segment's size, in bytes.
     pub(super) held: u64,
@@ -21,7 +21,7 @@ pub(super) struct Reference {
     pub(super) media_type: String,
 }
 
-/// As on the wire: owner (id, name, address, site), segment (number, generation, grant, size).
+/// The form on the wire: owner (id, name, address, site), segment (number, generation, grant, size).
 #[derive(Serialize, Deserialize)]
 struct Where(u64, String, Option<String>, Option<String>, u32, u64, u64, u64);
 
@@ -47,7 +47,7 @@ impl<'de> Deserialize<'de> for Reference {
         if texts.into_iter().flatten().any(|text| text.len() > NAME_BYTES_MAX) {
             return Err(D::Error::custom("a blob with a name, address or media type of more than 256 bytes"));
         }
-        // What its owner really has is for the owner to say; a range that cannot be is nobody's.
+        // Only the owner knows what it really has, but an impossible range can be rejected here.
         if first.checked_add(size).is_none_or(|end| end > held) {
             return Err(D::Error::custom("a blob whose range leaves its bytes"));
         }
@@ -58,7 +58,7 @@ impl<'de> Deserialize<'de> for Reference {
 }
 
 impl Reference {
-    /// What became of a READ, told to whoever uses the blob: an owner that is lost is named.
+    /// The exception of a READ as it is reported to the blob's user: it names a lost owner.
     pub(super) fn told(&self, why: &Exception) -> Exception {
         let owner = &self.owner.name;
         let (fault, what) = match why.name.as_str() {

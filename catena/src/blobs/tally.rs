@@ -6,18 +6,18 @@ use catena_wire::BlobBytes;
 
 use crate::Way;
 
-/// How bytes of a blob came to whoever reads them.
+/// How bytes of a blob came to their reader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum By {
-    /// They are this node's own.
+    /// This node owns them.
     Own,
     /// A READ brought them, by this way.
     Read(Way),
-    /// Their owner sent them beside the call.
+    /// Their owner pushed them beside the call.
     Push,
 }
 
-/// Counted when they have come, also for a function that has not asked for them yet.
+/// Counts bytes as they arrive, also those that the function has not asked for yet.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     own: AtomicU64,
@@ -39,7 +39,7 @@ impl Tally {
         count.fetch_add(bytes, Relaxed);
     }
 
-    /// What has come so far; `None`: nothing.
+    /// The counts so far; `None`: nothing has arrived.
     pub(crate) fn bytes(&self) -> Option<BlobBytes> {
         let bytes = BlobBytes {
             own: self.own.load(Relaxed),

@@ -1,7 +1,7 @@
-//! The step store's file, and the thread that writes it. It takes all that waits into one commit, so that calls side by side share the disk's time.
+//! The step store's file, and the thread that writes it. Each commit takes all writes that wait, so that concurrent calls share the disk's time.
 //!
-//! A file that could not be written is opened again; one that was taken away while it was open is written anew from what is still open of it. So a full disk
-//! that has room again, or a folder that was deleted, costs the calls that come meanwhile, and nothing later.
+//! A file that could not be written is opened again; a file that was deleted while it was open is written anew from the descriptor that is still open. So a
+//! full disk that has room again, or a deleted folder, fails only the calls of that time, and none later.
 
 use std::{
     fs,
@@ -18,22 +18,22 @@ use tokio::sync::oneshot;
 use super::{StepStoreLimits, overloaded, record::Record, unusable};
 use catena_net::LogLimit;
 
-/// Writes in one commit.
+/// The most writes in one commit.
 const WRITES_PER_COMMIT_MAX: usize = 1_024;
-/// A file that could not be used is not tried again sooner: opening one may take reading all of it.
+/// How long a file that failed is not tried again: opening it may mean reading all of it.
 const REOPEN_EVERY: Duration = Duration::from_millis(100);
 
-/// What was begun: a [`Record`] by the step's key. A chain's keys lie side by side.
+/// What has begun: a [`Record`] by the step's key. The keys of one chain are adjacent.
 const STEPS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("steps.2");
-/// What came of it, by the same key.
+/// The results, by the same key.
 const RESULTS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("results");
-/// Keys in the order in which they were begun.
+/// Keys in the order in which their steps began.
 const ORDER: TableDefinition<u64, &[u8]> = TableDefinition::new("order.2");
 
 pub(super) type Failed = Box<dyn std::error::Error + Send + Sync>;
 type Answer<T> = oneshot::Sender<Result<T, Exception>>;
 
-/// Something to be written, and who waits until it is on the disk.
+/// A write, and who waits until it is on disk.
 pub(super) enum Write {
     Begin { step: StepKey, print: Hash, duplicate: Option<PossibleDuplicate>, answer: Answer<Before> },
     Finish { step: StepKey, result: Vec<u8>, answer: Answer<()> },
@@ -47,15 +47,15 @@ pub(super) enum Before {
     Intent,
     /// This answer.
     Answered(Vec<u8>),
-    /// It was another call.
+    /// The step was another call.
     Another,
-    /// Another way of the chain has been there: it may have done the same as another step.
+    /// Another way of the chain has been here: it may have had the same effect as another step.
     Overtaken,
 }
 
 impl Write {
     fn tell(self, done: Result<Before, Exception>) {
-        // Nobody may be waiting any more: the call was dropped.
+        // The waiting task may be gone: its call was dropped.
         match self {
             Self::Begin { answer, .. } => drop(answer.send(done)),
             Self::Finish { answer, .. } => drop(answer.send(done.map(drop))),
@@ -63,11 +63,11 @@ impl Write {
     }
 }
 
-/// The file, by its name.
+/// The file, identified by its path.
 pub(super) struct File {
     path: PathBuf,
     limits: StepStoreLimits,
-    /// `None` after a failure: nothing can be done with what was open but open it again.
+    /// `None` after a failure: a failed database can only be opened again.
     opened: Option<Opened>,
     failed: Option<(Instant, String)>,
 }
@@ -79,7 +79,7 @@ impl File {
         Ok(Self { path: path.to_owned(), limits, opened: Some(opened), failed: None })
     }
 
-    /// Writes until nobody can ask for it any more.
+    /// Performs writes until no sender is left.
     pub(super) fn write_all(mut self, incoming: &Receiver<Write>) {
         while let Ok(first) = incoming.recv() {
             let more = incoming.try_iter().take(WRITES_PER_COMMIT_MAX - 1);
@@ -87,7 +87,7 @@ impl File {
         }
     }
 
-    /// All of them or none.
+    /// Commits all of these writes, or none.
     fn commit(&mut self, writes: Vec<Write>) {
         static LINES: LogLimit = LogLimit::new();
         let limits = self.limits;
@@ -106,20 +106,20 @@ impl File {
     }
 
     fn fail(&mut self, why: &Failed) {
-        // What was taken away is still open, and all that is left of it.
+        // A deleted file is still open here, and this is the only copy left.
         self.opened.take_if(|opened| opened.is_at(&self.path));
         if self.failed.as_ref().is_none_or(|(at, _)| at.elapsed() >= REOPEN_EVERY) {
             self.failed = Some((Instant::now(), why.to_string()));
         }
     }
 
-    /// The open file; opened again or brought back if it must be.
+    /// The open file; reopens or restores it if need be.
     fn usable(&mut self) -> Result<&mut Opened, Failed> {
         let again = match (&self.opened, &self.failed) {
             (Some(opened), _) if opened.is_at(&self.path) => None,
             (_, Some((at, why))) if at.elapsed() < REOPEN_EVERY => return Err(why.as_str().into()),
             (Some(taken_away), _) => Some(taken_away.copy_to(&self.path)?),
-            // One that is not there any more is not made anew: what it knew would be forgotten, and done again.
+            // A missing file is not created anew: steps that it knew would be forgotten and done again.
             (None, _) => Some(Opened::new(Database::open(&self.path)?, &self.path)?),
         };
         if again.is_some() {
@@ -133,7 +133,7 @@ impl File {
 struct Opened {
     database: Database,
     bytes: u64,
-    /// Which file it is, whatever its name: device and number.
+    /// Identifies the file whatever its name: device and inode number.
     identity: (u64, u64),
 }
 
@@ -164,7 +164,7 @@ impl Opened {
         identity(path).is_ok_and(|identity| identity == self.identity)
     }
 
-    /// Writes all that it holds to a file of this name.
+    /// Copies the whole content to a file of this name.
     fn copy_to(&self, path: &Path) -> Result<Self, Failed> {
         path.parent().map_or(Ok(()), fs::create_dir_all)?;
         let database = Database::create(path)?;
@@ -223,7 +223,7 @@ impl Batch<'_> {
             }
             Write::Finish { step, result, .. } => {
                 let (_, key) = key_of(step);
-                // Forgotten meanwhile: then its age says that nobody asks any more.
+                // If the step was forgotten meanwhile, it is so old that nobody asks for it any more.
                 if self.steps.get(&*key)?.is_some() && self.results.insert(&*key, &**result)?.is_none() {
                     self.bytes += entry_bytes(&key, result);
                 }
@@ -267,7 +267,7 @@ impl Batch<'_> {
         Ok(Ok(Before::Nothing))
     }
 
-    /// Oldest first.
+    /// Forgets steps, oldest first.
     fn forget_old(&mut self) -> Result<(), Failed> {
         let old = now_ms().saturating_sub(self.limits.age_max_ms);
         while let Some((number, key)) = self.oldest()? {
@@ -294,14 +294,14 @@ fn read(record: &[u8]) -> Result<Record, Failed> {
     Record::from_bytes(record).ok_or_else(|| "a record is cut short".into())
 }
 
-/// What the keys of its chain begin with, and its own.
+/// The prefix of the keys of the step's chain, and the step's own key.
 fn key_of(step: &StepKey) -> (Vec<u8>, Vec<u8>) {
     let chain = Value::encode(&step.chain).as_bytes().to_vec();
     let key = [&chain[..], Value::encode(step).as_bytes()].concat();
     (chain, key)
 }
 
-/// What an entry counts.
+/// How many bytes an entry counts.
 const fn entry_bytes(key: &[u8], value: &[u8]) -> u64 {
     (key.len() + value.len() + 8) as u64
 }

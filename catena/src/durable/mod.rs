@@ -1,7 +1,7 @@
-//! Steps that outlive the node: what durable functions have begun and done, in a file (rpc-chains section 3.9).
+//! Steps that outlive the node: a file of what durable functions have begun and done (rpc-chains section 3.9).
 //!
-//! Before the effect of a step an intent is on the disk, after it its result. So the same step after a crash is answered with its result, or, where there
-//! is an intent alone, with an exception that says that the outcome is unknown: it never runs twice.
+//! Before the effect of a step an intent is on disk, and after it the result. So after a crash the same step is answered with its result or, if there is only
+//! an intent, with an exception that says that the outcome is unknown: it never runs twice.
 
 mod file;
 mod record;
@@ -18,17 +18,17 @@ use tokio::sync::oneshot;
 use catena_net::LogLimit;
 use file::{Before, Failed, File, Write};
 
-/// What a step store keeps. While it is full of what is not old yet, further durable calls are refused as `Overloaded`, since forgetting a step would let it
-/// run twice.
+/// Limits of a step store. While it is full of steps that are not old yet, further durable calls are refused as `Overloaded`, since a step that is forgotten
+/// could run twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepStoreLimits {
-    /// Steps. Default: 1,000,000.
+    /// The number of steps. Default: 1,000,000.
     pub entries_max: u64,
-    /// Bytes of their keys and results. Default: 1 GiB.
+    /// The bytes of keys and results. Default: 1 GiB.
     pub bytes_max: u64,
     /// How long a step is kept, in milliseconds of the machine's clock. Default: an hour, which is six times as long as any chain may take.
     pub age_max_ms: u64,
-    /// Bytes of one result; a larger one is given, but not kept: the same step then ends as unknown. Default: 4 MiB.
+    /// The bytes of one result. A larger one is returned but not kept, so the same step then ends as unknown. Default: 4 MiB.
     pub result_bytes_max: usize,
 }
 
@@ -40,10 +40,10 @@ impl Default for StepStoreLimits {
 
 /// Writes that may wait for the disk; a call beyond is refused as `Overloaded`.
 const WRITES_WAITING_MAX: usize = 4_096;
-/// What goes wrong here may go wrong at each call.
+/// Errors here may occur at every call, so their log lines are limited.
 static LINES: LogLimit = LogLimit::new();
 
-/// A step store, open. Cheap to share; dropping it ends the writer.
+/// An open step store. Cheap to share; dropping it ends the writer.
 #[derive(Debug)]
 pub(crate) struct StepStore {
     writer: SyncSender<Write>,
@@ -51,7 +51,7 @@ pub(crate) struct StepStore {
 }
 
 impl StepStore {
-    /// Opens the file, or makes it. Blocks.
+    /// Opens the file, or creates it. Blocks.
     pub(crate) fn open(path: &Path, limits: StepStoreLimits) -> Result<Self, Failed> {
         let file = File::open(path, limits)?;
         let (writer, incoming) = sync_channel(WRITES_WAITING_MAX);
@@ -59,8 +59,8 @@ impl StepStore {
         Ok(Self { writer, result_bytes_max: limits.result_bytes_max })
     }
 
-    /// Runs a step, unless it has been begun before: then its result, or that it is unknown. Unknown too is a step of a chain of which another way has been
-    /// here, after the two parted: the effect may be that way's.
+    /// Runs a step, unless it has begun before: then returns its result, or that its outcome is unknown. It is also unknown for a chain of which another way
+    /// has been here after the two parted, since the effect may have been that way's.
     pub(crate) async fn once(
         &self,
         step: &StepKey,
@@ -90,7 +90,7 @@ impl StepStore {
         }
         let result = running.await;
         let kept = match &result {
-            // The chain is run again, and its own steps are remembered where they are done.
+            // The sub-chain is run again, and its own steps are remembered where they are done.
             Ok(Answer::Chain(_)) => return result,
             Ok(Answer::Value(value)) => Ok(value.clone()),
             Ok(Answer::Nothing) => Ok(catena_wire::Value::null()),
@@ -104,7 +104,7 @@ impl StepStore {
             }
             return result;
         }
-        // What was done is done: an answer that could not be kept is given all the same, and is unknown when asked for again.
+        // The effect has happened: an answer that could not be kept is returned all the same, and is unknown if the step is repeated.
         let kept = self.write(|answer| Write::Finish { step: step.clone(), result: result_bytes, answer }).await;
         if let Err(why) = kept
             && let Some(left_out) = LINES.pass()
@@ -127,7 +127,7 @@ impl StepStore {
     }
 }
 
-/// The print of a call: another under the same step is told by it.
+/// The fingerprint of a call, by which another call under the same step is recognised.
 pub(crate) fn fingerprint_of(service: &str, function: &str, params: &Value) -> Hash {
     let mut hasher = blake3::Hasher::new();
     for name in [service, function] {

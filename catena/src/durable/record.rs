@@ -1,11 +1,11 @@
-//! What is written of a step before its effect.
+//! What is written about a step before its effect.
 
 use catena_core::Way;
 use catena_wire::{Hash, PossibleDuplicate, StepKey};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Record {
-    /// When it was begun, in milliseconds since the Unix epoch.
+    /// When the step began, in milliseconds since the Unix epoch.
     pub(super) begun_ms: u64,
     /// The fingerprint of the call.
     pub(super) print: Hash,
@@ -17,7 +17,7 @@ impl Record {
         Self { begun_ms, print, way: Way::of(key, duplicate) }
     }
 
-    /// Whether `other`, of the same chain, shows that another way has been where this one is.
+    /// Whether `other`, a record of the same chain, shows that another way has been where this one is.
     pub(super) fn is_overtaken_by(&self, other: &Self) -> bool {
         self.way.is_overtaken_by(&other.way)
     }
@@ -28,7 +28,7 @@ impl Record {
         [&numbers, &step.to_be_bytes()[..], &self.print.0, branch.to_string().as_bytes()].concat()
     }
 
-    /// What [`Record::to_bytes`] wrote, if it is that.
+    /// The reverse of [`Record::to_bytes`]; `None` if the bytes are not valid.
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (begun_ms, rest) = bytes.split_first_chunk()?;
         let (number, rest) = rest.split_first_chunk()?;

@@ -27,7 +27,7 @@ async fn effect(steps: &StepStore, number: u32, params: &str, effects: &AtomicU3
     }
 }
 
-/// Waits until the writer of one that was dropped has let go of its file.
+/// Opens the store, after waiting until the writer of a dropped one has released the file.
 async fn open(path: &Path, limits: StepStoreLimits) -> StepStore {
     loop {
         match StepStore::open(path, limits) {
@@ -45,7 +45,7 @@ async fn a_step_runs_once_whatever_comes_between() {
     let steps = open(&path, StepStoreLimits::default()).await;
     assert_eq!(effect(&steps, 1, "a", &effects).await.unwrap(), "1");
     assert_eq!(effect(&steps, 2, "a", &effects).await.unwrap(), "2", "another step");
-    // Begun, and dropped in the middle.
+    // A step that begins and is dropped in the middle.
     {
         let third = step(3);
         let mut pending = Box::pin(steps.once(&third, print("a"), None, std::future::pending()));
@@ -98,7 +98,7 @@ async fn what_is_kept_has_bounds() {
     assert!(effect(&large, 1, "a", &effects).await.unwrap_err().unknown, "given, but not kept");
 }
 
-/// The branch that is shown like this, at this step.
+/// The key of this step in the branch of this text form.
 fn at(branch: &str, step: u32) -> StepKey {
     StepKey { branch: branch.parse().unwrap(), ..self::step(step) }
 }
@@ -107,7 +107,7 @@ fn way(number: u64, since: u32) -> Option<PossibleDuplicate> {
     Some(PossibleDuplicate { way: number, since: step(since) })
 }
 
-/// Who has been there before, who comes then and how, and whether that one runs.
+/// A name, the steps that were here before and how, the step that comes then and how, and whether it runs.
 type Case = (&'static str, Vec<(StepKey, Option<PossibleDuplicate>)>, StepKey, Option<PossibleDuplicate>, bool);
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Answers: by the way that load decides (`catena_core::messages::carrier`).
+//! Answers, each by the way that load decides (`catena_core::messages::carrier`).
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -17,17 +17,17 @@ use super::{
 };
 use crate::Wish;
 
-/// The word before an answer in a return buffer, in bytes: the answer's length and one, lowest byte first; 0 while it is not there.
+/// The word before an answer in a return buffer, in bytes: the answer's length plus one, little-endian; 0 while there is no answer.
 pub(super) const WORD_BYTES: u64 = 8;
 
 impl Received {
-    /// Answers a question: in one frame if it fits; else written into the return buffer of whoever asked; or left here to be read, if there is none, it is too small, or
-    /// this service is loaded. Returns which it was, and need not be awaited by whoever has a next request to serve but for the WRITE.
+    /// Answers a question: in one frame if the answer fits; else into the asker's return buffer; or, without one that is large enough or under load, left here
+    /// to be read. Returns which it was. Only a WRITE into the buffer takes time; a service with another request to serve need not await it.
     ///
-    /// A message that asks nothing is answered by a message to the service that sent it.
+    /// A message that is not a question is answered by a message to the service that sent it.
     ///
     /// # Errors
-    /// `OwnerLost`: who asked cannot be reached any more; `Overloaded`: too much is held for him already.
+    /// `OwnerLost`: the asker cannot be reached any more; `Overloaded`: too much is held for it already.
     pub async fn answer(&self, bytes: impl Into<Bytes>) -> Result<Carrier, Exception> {
         let bytes: Bytes = bytes.into();
         let target = self.sender().await?;
@@ -43,7 +43,7 @@ impl Received {
         let carrier = self.shell.post.machine().answer_by(&self.datagram.to, load);
         match (carrier, room) {
             (Carrier::Short, _) => self.shell.send_short(&letter, vec![bytes]).map(|()| carrier),
-            // Into one return buffer goes one answer: whoever asked may have given the room to another question after it.
+            // A return buffer takes one answer: after it, the asker may have reused the room for another question.
             (Carrier::Returned, Some(room))
                 if !self.returned.swap(true, Relaxed) && self.put_back(&letter, &room, &bytes).await =>
             {
@@ -57,13 +57,13 @@ impl Received {
         }
     }
 
-    /// An answer that is left here to be read. That a short one has been read need not be told at once.
+    /// An answer that is left here to be read. The reader of a short one need not report at once that it has read it.
     fn left(&self, bytes: Bytes) -> Long {
         let short = bytes.len() as u64 <= self.shell.post.policy.piggybacked_bytes_max;
         Long::of(bytes).completion(if short { Completion::Piggybacked } else { Completion::Told })
     }
 
-    /// The service that sent it, at the node where it was then.
+    /// The service that sent the message, at the node from which it came.
     async fn sender(&self) -> Result<Target, Exception> {
         let (service, node) = (self.datagram.from.clone(), Arc::clone(&self.node));
         if self.is_local() {
@@ -77,7 +77,7 @@ impl Received {
         Ok(Target { service, node, link: Some(link) })
     }
 
-    /// Puts the answer into the return buffer. Says whether it is on its way.
+    /// Puts the answer into the return buffer. Returns whether it is on its way.
     async fn put_back(&self, letter: &Letter<'_>, room: &Buffer, bytes: &Bytes) -> bool {
         match self.write_lent(letter, room, bytes).await {
             Some(done) => done,
@@ -85,13 +85,13 @@ impl Received {
         }
     }
 
-    /// In memory that whoever asked lends to this node, who is told so by a message. `None`: it is not mapped here.
+    /// Writes into memory that the asker lends to this node, and sends a message that says so. `None`: that memory is not mapped here.
     async fn write_lent(&self, letter: &Letter<'_>, room: &Buffer, bytes: &Bytes) -> Option<bool> {
         let (lent, grant) = (room.lent?, room.at.grant?);
         let there = self.shell.mapped(&self.node, &room.at, &lent, For::Writing).await?;
         let offset = room.at.offset.saturating_add(WORD_BYTES);
         if there.write_lent((lent.word, grant), offset, bytes)?.is_err() {
-            // Nobody waits for it any more.
+            // Nobody waits for the answer any more.
             return Some(true);
         }
         self.shell.post.machine().counts.returned_near += 1;
@@ -99,7 +99,7 @@ impl Received {
         Some(self.shell.dispatch(letter.target, told))
     }
 
-    /// WRITEs the answer to where whoever asked wants it, and then the word that says so: writes keep their order. Says whether that was taken in time.
+    /// WRITEs the answer into the return buffer and then the word that announces it, since writes keep their order. Returns whether that was accepted in time.
     async fn write_back(&self, room: &Buffer, bytes: &Bytes) -> bool {
         let time = Duration::from_micros(self.shell.post.policy.return_time_max_us);
         let writing = async {

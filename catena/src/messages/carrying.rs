@@ -1,8 +1,8 @@
-//! Calls and results whose bytes are many, between nodes on one host: they lie in memory that is lent to their receiver, and a small message says where. Whoever
-//! makes them does not know; which of them do is decided by `catena_core::messages::is_carried`.
+//! Long calls and results between nodes on one host: their bytes are put into memory lent to the receiver, and a small message says where. Callers do not see
+//! this; `catena_core::messages::is_carried` decides which messages go that way.
 //!
-//! The link promises that what it took arrives, or that it breaks. So does this: a receiver that cannot map the memory says so before it looked at anything, and
-//! the message goes by the link after all; a message that is lost otherwise ends its link.
+//! A link promises that every message it accepted arrives, or that the link breaks. The same holds here: a receiver that cannot map the memory says so before
+//! it has looked at any byte, and the message goes over the link after all; a message that is lost otherwise ends its link.
 
 use std::{
     collections::HashMap,
@@ -23,24 +23,24 @@ use crate::{
     shell::{LinkEvents, Shell, lock},
 };
 
-/// How long a message is held for a receiver that does not look: as long as anything is.
+/// How long a message is held for a receiver that does not look: no shorter than anything else is held.
 const CARRIED_LASTS: Duration = Duration::from_secs(60);
-/// Messages of one partner that wait until its memory is mapped: it holds no more that are as long as these have to be.
+/// Messages of one partner that wait until its memory is mapped: it cannot hold more that are long enough to be carried.
 const WAITING_MAX: usize = 256;
-/// A byte is copied there, and from there: its receiver sees half of the way.
+/// A byte is copied into the lent memory and out of it again; the receiver sees half of that.
 const COPIES: u64 = 2;
 
-/// A message that lies in lent memory until its receiver has taken it.
+/// A message in lent memory, until its receiver has taken it.
 #[derive(Debug)]
 pub(super) struct Carried {
     link: Weak<Link>,
-    /// Should it have to go by the link.
+    /// Sent over the link if the receiver cannot map the memory.
     message: Frame,
     _memory: Lease,
 }
 
 impl Carried {
-    /// Nobody took it in its time.
+    /// Called when nobody took it in time.
     pub(super) fn is_lost(&self) {
         if let Some(link) = self.link.upgrade() {
             link.give_up("a message beside it was not taken in its time");
@@ -48,16 +48,16 @@ impl Carried {
     }
 }
 
-/// Messages that wait for the memory of a partner, which is being mapped: once for each partner.
+/// Messages that wait for a partner's memory to be mapped, which is done once for each partner.
 #[derive(Debug, Default)]
 pub(super) struct Mapping {
     waiting: Mutex<HashMap<NodeId, Waiting>>,
 }
 
-/// By which link each was told of, and where it lies.
+/// The link by which each message was announced, and where it lies.
 type Waiting = Vec<(Arc<Link>, There)>;
 
-/// Where a message lies, as its sender says.
+/// Where a message lies, according to its sender.
 #[derive(Debug)]
 struct There {
     number: u64,
@@ -65,7 +65,7 @@ struct There {
 }
 
 impl Shell {
-    /// Has the message lie where its receiver maps it, if that is how it goes; if not, it comes back.
+    /// Puts the message into memory that its receiver maps, if it is to go that way; if not, returns it.
     pub(crate) fn carry(self: &Arc<Self>, link: &Arc<Link>, message: Frame) -> Result<(), Frame> {
         if self.is_carried(link, &message) && self.is_lying_there(link, &message).is_some() {
             return Ok(());
@@ -82,7 +82,7 @@ impl Shell {
             && self.post.machine().maps(link.id())
     }
 
-    /// `None`: there is no room for it there.
+    /// `None`: there is no room for it in lent memory.
     fn is_lying_there(self: &Arc<Self>, link: &Arc<Link>, message: &Frame) -> Option<()> {
         let to = self.peers.of(link)?;
         let bytes = message.bytes() as u64;
@@ -97,7 +97,7 @@ impl Shell {
         Some(())
     }
 
-    /// What was to be taken from memory cannot be mapped where it went.
+    /// The receiver could not map the memory of a message.
     pub(super) fn not_mapped(&self, link: &Link, from: NodeId, number: u64) {
         let ended = self.post.machine().on_not_mapped(from, link.id(), number);
         let Some(Ended { held: Some(mut held), .. }) = ended else { return };
@@ -108,7 +108,7 @@ impl Shell {
         }
     }
 
-    /// A message lies where it is said.
+    /// A partner announced a message in lent memory.
     pub(super) fn on_carried(self: &Arc<Self>, link: &Arc<Link>, from: &Arc<NodeRef>, number: u64, buffer: Buffer) {
         if !can_be_carried(&buffer, link.message_bytes_max()) {
             return link.give_up("what was said of a message beside it cannot be");
@@ -150,7 +150,7 @@ impl Shell {
         });
     }
 
-    /// Copies it from there, and does what it says.
+    /// Copies the message out of lent memory, and handles it.
     fn take_carried(self: &Arc<Self>, link: &Arc<Link>, there: &There, pages: &Near) {
         let There { number, buffer } = there;
         let (Some(lent), Some(grant)) = (buffer.lent, buffer.at.grant) else { return };
@@ -161,7 +161,7 @@ impl Shell {
         };
         let (mut head, began) = (vec![0; count], Instant::now());
         match pages.read_lent((lent.word, grant), buffer.at.offset, &mut head) {
-            // Nothing was looked at.
+            // The message has not been looked at.
             None => is_not_mapped(link, there),
             Some(Err(_)) => link.give_up("a message beside it was gone before it was taken"),
             Some(Ok(())) => {

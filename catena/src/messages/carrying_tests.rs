@@ -7,10 +7,10 @@ use catena_wire::{At, Budget, Hash, Lent, Value};
 use super::*;
 use crate::{Client, Node, Place, Service, messages::post::Post};
 
-/// An event that does not come by then does not come at all.
+/// An event that has not come within this time is taken not to come.
 const SOON: Duration = Duration::from_secs(20);
 
-/// A node with a service that counts what it is asked, and a client that says to it what it likes.
+/// A node with a service that counts its calls, and a client that sends it arbitrary messages.
 struct Pair {
     node: Node,
     client: Client,
@@ -45,7 +45,7 @@ impl Pair {
         }
     }
 
-    /// Says of a message that lies in lent memory what is made of the truth.
+    /// Announces a message in lent memory, after `lie` has changed where it is said to be.
     async fn tell(&self, head: &[u8], lie: impl FnOnce(Buffer) -> Buffer) -> (Arc<Link>, u64, Buffer) {
         let link = self.linked().await;
         let offer = self.client.shell().offer_for(self.node.id(), &link, head.len() as u64, (SOON, None)).unwrap();
@@ -56,7 +56,7 @@ impl Pair {
         (link, number, buffer)
     }
 
-    /// What was put there is not held any more.
+    /// Waits until the message is not held any more.
     async fn taken(&self) {
         until(|| self.client.message_load().1 == 0).await;
     }
@@ -115,7 +115,7 @@ async fn a_lie_about_a_message_beside_a_link_ends_that_link_and_nothing_else() {
         assert_eq!(pair.asked.load(Ordering::SeqCst), 0, "{what}");
         Post::finish(pair.client.shell().post.machine().let_go(number));
     }
-    // The truth is taken, once.
+    // A correct announcement is accepted, once.
     let (link, _, buffer) = pair.tell(&call(), |told| told).await;
     until(|| pair.asked.load(Ordering::SeqCst) == 1).await;
     pair.taken().await;
@@ -143,14 +143,14 @@ async fn what_lies_in_memory_that_is_not_there_is_asked_for_by_the_link_once() {
     let pair = Pair::start().await;
     let unknown = |told: Buffer| Buffer { at: At { number: told.at.number + 1_000, ..told.at }, ..told };
     let (link, number, _) = pair.tell(&call(), unknown).await;
-    // Nothing went by the link instead: this message was not to.
+    // A message that was not to go over the link has not done so.
     let node = pair.node.id();
     let shell = Arc::clone(pair.client.shell());
     for number in [number, number, 0, u64::MAX] {
         shell.not_mapped(&link, node, number);
     }
     assert!(link.ended().is_none() && pair.asked.load(Ordering::SeqCst) == 0);
-    // One that was, goes once, however often it is sent back, and to nobody but its receiver.
+    // One that may go over the link does so once, however often it is rejected, and only for its receiver.
     let memory = shell.endpoint().unwrap().memory().lease(1).unwrap();
     let message = Frame::head(call());
     let carried = Carried { link: Arc::downgrade(&link), message, _memory: memory };

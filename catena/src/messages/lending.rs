@@ -1,8 +1,8 @@
-//! Memory that partners on one host lend each other: the bytes of long messages and return buffers lie there, and reach the partner by a copy and no message.
+//! Memory that partners on one host lend each other. Long messages and return buffers lie there, and reach the partner by a copy, without a message.
 //!
-//! Nobody can take a mapping back, so what is mapped is for one partner for ever: its pages hold what was granted to that partner, before, now or later, and
-//! nothing of anybody else. Before each buffer is a word that is the number of its grant while that holds: whoever keeps to the rules looks at it before and after
-//! the copy. Whoever does not sees bytes that were his to see, or spoils answers that are his own.
+//! A mapping cannot be taken back, so mapped memory belongs to one partner for ever: its pages only hold what was, is or will be granted to that partner.
+//! Before each buffer is a word that holds the number of its grant while the grant is valid; a correct partner checks it before and after each copy. An
+//! incorrect one only sees bytes that it was meant to see, or spoils answers that are its own.
 
 use std::{
     collections::HashMap,
@@ -25,18 +25,18 @@ use crate::{
     shell::{Shell, lock},
 };
 
-/// Bytes before each buffer: its word, and the rest of a line.
+/// Bytes before each buffer: its word, and the rest of the cache line.
 const HEAD_BYTES: u64 = 64;
-/// Memories of partners that are mapped at one time, and bytes of one.
+/// The most memories of partners that are mapped at one time, and the most bytes of one.
 const MAPPED_MAX: usize = 256;
 const MAPPED_BYTES_MAX: u64 = 64 << 20;
 
-/// What a partner may do with it: a partner has at most one of each.
+/// What a partner may do with the memory lent to it: a partner has at most one memory for each.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum For {
-    /// Its owner puts bytes there.
+    /// The owner writes there, and the partner reads.
     Reading,
-    /// The partner puts answers there.
+    /// The partner writes its answers there.
     Writing,
 }
 
@@ -49,7 +49,7 @@ impl For {
     }
 }
 
-/// What is lent to partners here, and what is mapped of theirs.
+/// The memory that is lent to partners, and the memory of theirs that is mapped here.
 #[derive(Debug, Default)]
 pub(super) struct Lending {
     lent: Mutex<HashMap<(NodeId, For), Arc<Memory>>>,
@@ -57,11 +57,11 @@ pub(super) struct Lending {
     pub(super) mapping: Mapping,
 }
 
-/// What one partner may map.
+/// The memory lent to one partner.
 #[derive(Debug)]
 struct Memory {
     segment: Segment,
-    /// The grant of all of it.
+    /// The grant for the whole memory.
     whole: u64,
     bytes: u64,
     used_for: For,
@@ -75,7 +75,7 @@ struct Mapped {
     used: Instant,
 }
 
-/// A buffer in memory that is lent.
+/// A buffer in lent memory.
 #[derive(Debug)]
 pub(super) struct Loan {
     of: Arc<Memory>,
@@ -94,19 +94,19 @@ impl Loan {
         self.first + HEAD_BYTES
     }
 
-    /// From now on the partner may use it so often, by this grant.
+    /// Marks the buffer valid: the partner may use it this many times, by this grant.
     pub(super) fn holds(&self, grant: u64, uses: u32) -> Lent {
         self.set_word(grant);
         Lent { whole: self.of.whole, bytes: self.of.bytes, word: self.first, uses }
     }
 
-    /// The partner has done what it may do: it need not be kept from it.
+    /// The partner has done all that it may do, so the buffer need not be scrubbed or withheld from reuse.
     pub(super) fn settle(&self) {
         self.settled.store(true, Relaxed);
     }
 
     fn set_word(&self, word: u64) {
-        // It is there: its range was taken.
+        // This cannot fail: the range was allocated.
         let _ = self.of.segment.write(self.first, &word.to_ne_bytes());
     }
 }
@@ -116,12 +116,12 @@ impl Drop for Loan {
         self.set_word(0);
         let settled = self.settled.load(Relaxed);
         if !settled && self.of.used_for == For::Reading {
-            // Its time is over: what was not read is not there any more.
+            // The grant has expired: bytes that were not read must not be readable any more.
             scrub(&self.of.segment, self.offset(), self.bytes);
         }
         let mut area = lock(&self.of.area);
         if !settled && self.of.used_for == For::Writing {
-            // The partner may be about to write: nobody else may wait for an answer there.
+            // The partner may be about to write there, so nobody else may use the range for an answer.
             area.0.spoil();
         }
         area.0.give_back(self.first);
@@ -138,7 +138,7 @@ fn scrub(segment: &Segment, from: u64, bytes: u64) {
 }
 
 impl Lending {
-    /// Lets go of what has been idle for long, and of what belongs to partners that are gone. Says whether anything is left.
+    /// Releases memory that has been idle for long, and that of partners that are gone. Returns whether anything is left.
     pub(super) fn sweep(&self, is_linked: impl Fn(NodeId) -> bool, policy: &MessagePolicy) -> bool {
         let idle = Duration::from_micros(policy.lent_idle_max_us);
         let (mut lent, mut mapped) = (lock(&self.lent), lock(&self.mapped));
@@ -157,12 +157,12 @@ impl Lending {
 }
 
 impl Shell {
-    /// Whether this node shares memory, and does not play to be far away from others on its host.
+    /// Whether this node shares memory, and does not simulate distance to other nodes on its host.
     pub(crate) fn lends(&self) -> bool {
         self.segments.host.is_some() && !self.plays_far()
     }
 
-    /// Room for so many bytes in memory that is lent to the partner at the other end of this link, if that is how they go.
+    /// A buffer of this size in memory lent to the partner at the other end of this link, if both are on one host and share memory.
     pub(super) fn loan(self: &Arc<Self>, to: NodeId, link: Option<&Link>, bytes: u64, used_for: For) -> Option<Loan> {
         let near = self.lends() && link.is_some_and(is_near);
         let policy = &self.post.policy;
@@ -203,7 +203,7 @@ impl Shell {
         })
     }
 
-    /// A partner's memory that is lent to this node, mapped here; `None`: it is not, and is not going to be.
+    /// The memory that a partner lends to this node, mapped here; `None`: it is not mapped and cannot be.
     pub(super) async fn mapped(
         self: &Arc<Self>,
         node: &NodeRef,
@@ -227,7 +227,7 @@ impl Shell {
         let whole = At { offset: 0, grant: Some(lent.whole), ..*at };
         let granted = Granted { owner: node.id, at: whole, bytes: lent.bytes };
         let imported = self.import_lent(node.clone(), &granted).await.ok()?;
-        // The pages alone: an import holds the node, which holds these.
+        // Keeps the pages alone: an import holds the node, which would hold the import.
         let pages = imported.pages(used_for == For::Writing).await?;
         let known = Mapped { pages: Arc::clone(&pages), at: (at.number, at.generation), used: Instant::now() };
         let before = lock(&self.post.lending.mapped).insert(key, known);
@@ -238,7 +238,7 @@ impl Shell {
 }
 
 impl Memory {
-    /// `None`: there is no room for it. Then bytes go by the link.
+    /// `None`: there is no room for it, and bytes go over the link.
     fn lent(shell: &Arc<Shell>, to: NodeId, used_for: For, bytes: u64) -> Option<Self> {
         let name = format!("lent {:016x}", random::bits64());
         let (segment, granted) = Segment::lend(&shell.segments, &name, (to, used_for.rights()), bytes).ok()?;
@@ -248,7 +248,7 @@ impl Memory {
 }
 
 impl Shell {
-    /// Copies from a buffer of a partner's that is lent to this node, from this byte of its segment on. `None`: it is not mapped here, and has to be asked for.
+    /// Copies from a buffer in a partner's lent memory, from this offset of its segment on. `None`: it is not mapped here, and the bytes have to be requested.
     pub(crate) async fn copy_lent(
         self: &Arc<Self>,
         node: &NodeRef,
@@ -260,7 +260,7 @@ impl Shell {
             return None;
         }
         let there = self.mapped(node, &buffer.at, &lent, For::Reading).await?;
-        // As much as is mapped, which is bounded.
+        // At most as much as is mapped, which is bounded.
         let mut out = vec![0; count as usize];
         let read = there.read_lent((lent.word, grant), offset, &mut out)?;
         if read.is_ok() {
@@ -270,7 +270,7 @@ impl Shell {
     }
 }
 
-/// Whether the other end is on this host, as far as its address says. If it is not it asks for the bytes by the link, by the buffer's own grant.
+/// Whether the other end seems to be on this host, by its address. If it is not, it requests the bytes over the link, by the buffer's own grant.
 pub(crate) fn is_near(link: &Link) -> bool {
     let address = link.peer_address().parse::<std::net::SocketAddr>();
     address.is_ok_and(|address| address.ip().to_canonical().is_loopback())

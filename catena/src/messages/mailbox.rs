@@ -9,14 +9,14 @@ use tokio::sync::Notify;
 use super::{Answer, Long, Question, Received, Sent, question::ask, sending::Letter};
 use crate::{Service, shell::Shell};
 
-/// Where the messages of one service ID arrive, in a bounded queue, and from where it sends its own. Whoever sends finds it wherever it is, as a service is found.
+/// The bounded queue in which messages for one service ID arrive, and a handle to send its own. Senders find it as they find a service, wherever it is.
 ///
-/// Dropped, it takes no more; what was not taken is dropped.
+/// Once it is dropped, no more messages are accepted; those that were not taken are dropped.
 pub struct Mailbox {
     shell: Arc<Shell>,
     service: Box<str>,
     bell: Arc<Notify>,
-    /// The service is there for its messages alone.
+    /// Whether the service exists for its messages alone.
     offered: bool,
 }
 
@@ -42,7 +42,7 @@ impl Mailbox {
         Ok(mailbox)
     }
 
-    /// Whose messages these are.
+    /// The service ID whose messages arrive here.
     #[must_use]
     pub fn service(&self) -> &str {
         &self.service
@@ -58,7 +58,7 @@ impl Mailbox {
         }
     }
 
-    /// The next message, if there is one now.
+    /// The next message, if one has arrived.
     #[must_use]
     pub fn try_receive(&self) -> Option<Received> {
         let (from, datagram) = self.shell.post.machine().take(&self.service)?;
@@ -68,12 +68,12 @@ impl Mailbox {
     /// Sends a short message, which may be lost: see [`crate::Client::send_short`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`crate::Client::send_short`].
     pub async fn send(&self, to: &str, items: impl IntoIterator<Item = impl Into<Bytes>>) -> Result<(), Exception> {
         send_short(&self.shell, &self.service, to, items.into_iter().map(Into::into).collect()).await
     }
 
-    /// Sends a message of nothing: that it comes is all it says. It may be lost.
+    /// Sends an empty message: its arrival is all that it says. It may be lost.
     ///
     /// # Errors
     /// As [`crate::Client::send_short`].
@@ -81,7 +81,7 @@ impl Mailbox {
         send_short(&self.shell, &self.service, to, Vec::new()).await
     }
 
-    /// Sends a long message: its receiver reads the bytes from here, when it likes and as long as they are held. Returns as soon as it is told so.
+    /// Sends a long message: the receiver reads its bytes from here when it likes, while they are held. Returns as soon as the announcement is with the link.
     ///
     /// # Errors
     /// As [`crate::Client::send_short`]; `Overloaded`: too much is held for this partner already.
@@ -90,7 +90,7 @@ impl Mailbox {
         self.shell.send_long(&Letter { from: &self.service, target: &target, about: None }, long)
     }
 
-    /// Asks a service, and waits for its answer.
+    /// Asks a service, and waits for its answer: see [`crate::Client::ask`].
     ///
     /// # Errors
     /// As [`crate::Client::ask`].
@@ -101,7 +101,7 @@ impl Mailbox {
 
 /// Sends one short message.
 pub(crate) async fn send_short(shell: &Arc<Shell>, from: &str, to: &str, items: Vec<Bytes>) -> Result<(), Exception> {
-    // Before the service is looked for: what cannot be sent needs no way.
+    // Checked before the service is looked for: a message that cannot be sent needs no route.
     let items = super::sending::checked(items)?;
     let target = shell.target(to).await?;
     shell.send_short(&Letter { from, target: &target, about: None }, items)
@@ -110,12 +110,12 @@ pub(crate) async fn send_short(shell: &Arc<Shell>, from: &str, to: &str, items: 
 impl Drop for Mailbox {
     fn drop(&mut self) {
         let left = self.shell.post.machine().close(&self.service);
-        // Their senders are told that nobody reads them.
+        // Tells the senders that nobody will read these.
         left.into_iter().for_each(|(from, datagram)| drop(Received::new(&self.shell, from, datagram)));
         if self.offered {
             let (shell, service) = (Arc::clone(&self.shell), self.service.clone());
             self.shell.runtime().spawn(async move {
-                // It has no function that could still run. If it was withdrawn meanwhile, so much the better.
+                // The service has no function that could still run, and may have been withdrawn already.
                 let _ = shell.withdraw_service(&service, Duration::ZERO).await;
             });
         }

@@ -1,4 +1,4 @@
-//! Room in memory that is lent to a partner, taken before it is known whether it will be used: for the answer to a READ, or for a message.
+//! Room in memory lent to a partner, reserved before it is known whether it will be used: for the answer to a READ, or for a message.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,10 +14,10 @@ use super::{
 };
 use crate::{GrantTerms, Segment, segments::pieces_of, shell::Shell};
 
-/// How long the answer to a READ is held for whoever made it.
+/// How long the answer to a READ is held for the node that requested it.
 const ANSWER_LASTS: Duration = Duration::from_secs(5);
 
-/// Room for so many bytes, lent to a partner. Dropped before it was told of, it is nobody's again.
+/// Reserved room in memory lent to a partner. If this is dropped before the partner was told, the room is free again.
 pub(crate) struct Offer<'s> {
     shell: &'s Arc<Shell>,
     segment: Segment,
@@ -27,23 +27,23 @@ pub(crate) struct Offer<'s> {
 }
 
 impl Offer<'_> {
-    /// Copies the bytes there; says whether they were all there to be copied.
+    /// Copies the bytes into the room; returns whether all of them could be read.
     pub(crate) fn fill(&self, from: &catena_segment::Memory, offset: u64) -> bool {
         self.segment.write_from(self.buffer.at.offset, from, (offset, self.buffer.bytes)).is_ok()
     }
 
-    /// What to say to the READ of this number.
+    /// The message that answers the READ of this number.
     pub(crate) fn sent(mut self, id: u64) -> SegmentMessage {
         self.told = true;
         SegmentMessage::Lent(id, self.number, self.buffer)
     }
 
-    /// Puts a message there.
+    /// Writes a message into the room.
     pub(super) fn put(&self, message: &[u8]) -> bool {
         self.segment.write(self.buffer.at.offset, message).is_ok()
     }
 
-    /// What to say of the message that lies there.
+    /// The message that announces what lies there.
     pub(super) const fn message(&self) -> SegmentMessage {
         SegmentMessage::Carried(self.number, self.buffer)
     }
@@ -64,12 +64,12 @@ impl Drop for Offer<'_> {
 }
 
 impl Shell {
-    /// Room for the answer to a READ of a partner on this host; `None`: it goes by the link.
+    /// Reserves room for the answer to a READ of a partner on this host; `None`: the answer goes over the link.
     pub(crate) fn offer_room(self: &Arc<Self>, to: NodeId, link: &Link, bytes: u64) -> Option<Offer<'_>> {
         self.offer_for(to, link, bytes, (ANSWER_LASTS, None))
     }
 
-    /// Room for so many bytes, for so long; for a message, until its link is lost.
+    /// Reserves room for this many bytes, held for this long; for a message, until its link is lost.
     pub(super) fn offer_for(
         self: &Arc<Self>,
         to: NodeId,

@@ -1,4 +1,4 @@
-//! The machine of messages under its own lock, and what the links bring for it.
+//! The messages' state machine under its own lock, and what the links bring for it.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, Weak},
@@ -19,28 +19,28 @@ use crate::{
     shell::{Shell, lock},
 };
 
-/// How often to see whose time is over, while anything is held.
+/// How often to look for held messages that have expired, while any are held.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);
 
-/// What becomes of something that was held for a partner.
+/// The result of something that was held for a partner.
 #[derive(Debug)]
 pub(super) enum Came {
     /// The partner's answer.
     Answer(Arc<NodeRef>, Box<Datagram>),
-    /// It is over.
+    /// It ended without an answer.
     Over(Outcome),
 }
 
-/// Ranges of segments that a partner may use: what was made for it alone goes with it, and of others only the grant.
+/// Ranges of segments that a partner may use. A segment made for this partner alone is dropped with this; of any other only the grant ends.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     pub(super) ranges: Vec<(Segment, Granted, Option<Loan>)>,
-    /// What lies there is a message that would else have gone by a link.
+    /// A message that lies there instead of going over a link.
     pub(super) carried: Option<Carried>,
 }
 
 impl Held {
-    /// The partner has had what it may have.
+    /// Called when the partner has done all that it may.
     fn settle(&self) {
         self.ranges.iter().filter_map(|(.., loan)| loan.as_ref()).for_each(Loan::settle);
     }
@@ -56,13 +56,13 @@ impl Drop for Held {
 
 type Machine = Messages<Held, oneshot::Sender<Came>, Arc<Notify>>;
 
-/// All that a node does with messages between services.
+/// The state of a node's messages between services.
 #[derive(Debug)]
 pub(crate) struct Post {
     machine: Mutex<Machine>,
     pub(super) policy: MessagePolicy,
     pub(super) lending: Lending,
-    /// A task looks at the clock.
+    /// Whether a task checks the time.
     sweeping: Mutex<bool>,
 }
 
@@ -93,7 +93,7 @@ impl Post {
         self.machine().load()
     }
 
-    /// Tells whoever waits, and lets go of segments: with no lock held, since that takes others.
+    /// Tells waiting tasks, and releases segments; called without any lock, since that takes others.
     pub(super) fn finish(ended: impl IntoIterator<Item = Ended<Held, oneshot::Sender<Came>>>) {
         for Ended { held, waiter, outcome } in ended {
             if outcome == Outcome::Taken
@@ -108,27 +108,27 @@ impl Post {
             }
             drop(held);
             if let Some(waiter) = waiter {
-                // Whoever waited may have gone.
+                // The waiting task may be gone.
                 let _ = waiter.send(Came::Over(outcome));
             }
         }
     }
 }
 
-/// Sends something small that has to arrive as long as the link lives. Says whether the link took it.
+/// Sends a small message that must arrive if the link stays up. Returns whether the link took it.
 pub(super) fn is_posted(link: &Link, about: SegmentMessage) -> bool {
     let Encoded { head, tail } = Message::Segment(about).encode();
     link.post(Frame::new(head, tail)).is_ok()
 }
 
-/// Sends something small about messages, if the link has room for it.
+/// Sends a small message about messages, if the link has room for it.
 pub(crate) fn offer(link: &Link, about: SegmentMessage) -> bool {
     let Encoded { head, tail } = Message::Segment(about).encode();
     link.try_send(Frame::new(head, tail)).is_ok()
 }
 
 impl Shell {
-    /// Something about segments, or messages, came by a link.
+    /// Handles a message from a link about segments or about messages.
     pub(crate) fn on_segment(self: &Arc<Self>, link: &Arc<Link>, from: &Arc<NodeRef>, about: SegmentMessage) {
         match about {
             SegmentMessage::Short(datagram) => {
@@ -149,7 +149,7 @@ impl Shell {
         }
     }
 
-    /// Gives the service that nobody here takes messages for, if so.
+    /// Delivers a message. Returns the service if nobody here takes messages for it.
     pub(super) fn deliver(&self, from: &Arc<NodeRef>, mut datagram: Datagram) -> Option<String> {
         let taken = std::mem::take(&mut datagram.taken);
         let (ended, delivered) = {
@@ -158,7 +158,7 @@ impl Shell {
         };
         Post::finish(ended);
         match delivered {
-            // Of several who wait, the one who was at work last: what it needs is still in the processor's caches.
+            // Wakes the task that waited last: its data are most likely still in the processor's caches.
             Delivered::Queued(bell) => bell.notify_last(),
             Delivered::Answers(Ended { held, waiter, .. }, datagram) => {
                 drop(held);
@@ -172,13 +172,13 @@ impl Shell {
         None
     }
 
-    /// No answer comes by this link any more.
+    /// No answer can come by this link any more.
     pub(crate) fn messages_lost(&self, link: u64) {
         let ended = self.post.machine().on_link_lost(link);
         Post::finish(ended);
     }
 
-    /// Looks at the clock for as long as anything is held.
+    /// Checks for expired messages for as long as anything is held.
     pub(super) fn keep_sweeping(self: &Arc<Self>) {
         let mut sweeping = lock(&self.post.sweeping);
         if !std::mem::replace(&mut *sweeping, true) {

@@ -1,4 +1,4 @@
-//! A question, and the three ways in which its answer comes.
+//! A question, and the three ways in which its answer may come.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{Granted, shell::Shell};
 
 /// How long an answer is awaited by default.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How much of a long answer [`Answer::bytes`] reads by default.
+/// How many bytes of a long answer [`Answer::bytes`] reads at most.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
 /// What is asked, and where the answer may be put.
@@ -40,7 +40,7 @@ impl Question {
         Self { long, room: None, timeout: TIMEOUT }
     }
 
-    /// With a return buffer for an answer of so many bytes: the server may write it there, so that it is here before anybody looks for it.
+    /// Adds a return buffer for an answer of up to this many bytes. The server may write the answer there, so that it is here before anybody looks for it.
     #[must_use]
     pub const fn room(mut self, bytes: u64) -> Self {
         self.room = Some(bytes);
@@ -55,19 +55,19 @@ impl Question {
     }
 }
 
-/// An answer, by the way that its server chose.
+/// An answer, in the way that its server chose.
 #[derive(Debug)]
 pub enum Answer {
-    /// It came in one frame.
+    /// It arrived in one frame.
     Short(Received),
     /// It was written into the return buffer.
     Returned(Bytes),
-    /// It waits at the server to be read.
+    /// It is held at the server, to be read.
     Long(Received),
 }
 
 impl Answer {
-    /// Its bytes, whichever way it came, up to 64 MiB.
+    /// The bytes of the answer, whichever way it came, up to 64 MiB.
     ///
     /// # Errors
     /// As [`super::Buffered::fetch`].
@@ -83,7 +83,7 @@ impl Answer {
     }
 }
 
-/// Lets go of what is held for an answer that nobody waits for any more.
+/// Releases what is held for an answer when nobody waits for it any more.
 struct Awaiting<'s> {
     shell: &'s Arc<Shell>,
     number: u64,
@@ -113,7 +113,7 @@ pub(crate) async fn ask(shell: &Arc<Shell>, from: &str, to: &str, question: Ques
     if answer.is_ok()
         && let Some(loan) = room.as_ref().and_then(|room| room.loan.as_ref())
     {
-        // Whoever has answered does not do so again.
+        // A server that has answered does not write again.
         loan.settle();
     }
     answer
@@ -138,8 +138,8 @@ fn answered(
     }
 }
 
-/// Waits for an answer in the return buffer. Whoever writes there is not trusted: nothing is looked at before the buffer is taken back, and nothing that is said of it
-/// believed.
+/// Waits for an answer in the return buffer. The server that writes there is not trusted: nothing is read before the buffer is taken back, and nothing that the
+/// server says about it is believed.
 async fn returned(room: Option<&Room>) -> Result<Bytes, Exception> {
     let Some(room) = room else { return std::future::pending().await };
     loop {
@@ -150,7 +150,7 @@ async fn returned(room: Option<&Room>) -> Result<Bytes, Exception> {
         told.await;
     }
     match room.loan {
-        // Its partner may change it still, and changes its own answer.
+        // The partner may still change the bytes, but spoils only its own answer.
         Some(_) => _ = room.segment.take_back(&room.granted()),
         None => room.segment.revoke().await?,
     }
@@ -158,7 +158,7 @@ async fn returned(room: Option<&Room>) -> Result<Bytes, Exception> {
 }
 
 impl Room {
-    /// An answer of so many bytes, as its server says.
+    /// An answer of the length that its server states.
     fn taken(&self, length: u64) -> Result<Bytes, Exception> {
         let capacity = self.buffer.bytes.saturating_sub(WORD_BYTES);
         if length > capacity {
@@ -173,7 +173,7 @@ impl Room {
     fn word(&self) -> Result<u64, Exception> {
         let mut word = [0; WORD_BYTES as usize];
         self.segment.read(self.buffer.at.offset, &mut word)?;
-        // The server turned it into this node's order.
+        // The server wrote it in this node's byte order.
         Ok(u64::from_ne_bytes(word))
     }
 
@@ -203,7 +203,7 @@ mod tests {
         segments::{Hub, Sharing},
     };
 
-    /// A return buffer of so many bytes, in which its server has put this word before anything.
+    /// The result of a return buffer of this size into which the server has written this word first.
     async fn told(bytes: u64, word: u64) -> Result<Bytes, Exception> {
         let sharing = Sharing { memory: false, remote: None };
         let hub = Hub::new(NodeId(1), SegmentPolicy::default(), 0, sharing);

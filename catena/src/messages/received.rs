@@ -1,4 +1,4 @@
-//! A message that came. Its buffers stay with their sender: what is not read costs the receiver nothing.
+//! A message that has arrived. Its buffers stay with their sender, so a buffer that is not read costs the receiver nothing.
 
 use std::sync::{
     Arc,
@@ -18,14 +18,14 @@ use crate::{
     shell::Shell,
 };
 
-/// A message of another service. Dropped, its sender is told, as it chose, that its buffers are not needed any more.
+/// A message of another service. When it is dropped, its sender is told, in the way that it chose, that its buffers are not needed any more.
 pub struct Received {
     pub(super) shell: Arc<Shell>,
     pub(super) node: Arc<NodeRef>,
     pub(super) datagram: Datagram,
-    /// How often each buffer that is lent may still be used.
+    /// How many more uses each lent buffer allows.
     uses: Arc<[AtomicU32]>,
-    /// An answer was put into its return buffer, or is going to be.
+    /// Whether an answer was put into its return buffer, or is being put there.
     pub(super) returned: AtomicBool,
 }
 
@@ -41,7 +41,7 @@ impl Received {
         Self { shell: Arc::clone(shell), node, datagram, uses, returned: AtomicBool::new(false) }
     }
 
-    /// The service that sent it; empty: one that takes no messages.
+    /// The service that sent it; empty if the sender takes no messages.
     #[must_use]
     pub fn from(&self) -> &str {
         &self.datagram.from
@@ -53,19 +53,19 @@ impl Received {
         &self.node
     }
 
-    /// Its items.
+    /// The small items that came with the message.
     #[must_use]
     pub fn items(&self) -> &[Bytes] {
         &self.datagram.items
     }
 
-    /// Whether that it came is all it says.
+    /// Whether the message is empty, so that its arrival is all that it says.
     #[must_use]
     pub fn is_signal(&self) -> bool {
         self.datagram.items.is_empty() && self.datagram.buffers.is_empty()
     }
 
-    /// The buffers of a long message. What their sender says of them is not checked by anybody: a range that is not there cannot be read.
+    /// The buffers of a long message. What their sender says of them is not verified here; reading a range that does not exist fails.
     #[must_use]
     pub fn buffers(&self) -> Vec<Buffered> {
         let buffered = |(place, buffer): (usize, &Buffer)| Buffered {
@@ -101,7 +101,7 @@ impl Received {
         }
         let link = self.shell.endpoint().and_then(|endpoint| endpoint.link_to_node(self.node.id.0));
         if let Some(link) = link {
-            // What is not told is over with its time.
+            // If the link has no room to report these, their buffers are released when they expire.
             offer(&link, SegmentMessage::Taken(numbers));
         }
     }
@@ -113,14 +113,14 @@ impl Drop for Received {
     }
 }
 
-/// A buffer of a long message, at its sender.
+/// A buffer of a long message, held at its sender.
 #[derive(Clone)]
 pub struct Buffered {
     shell: Arc<Shell>,
     node: Arc<NodeRef>,
     buffer: Buffer,
     uses: Arc<[AtomicU32]>,
-    /// Its own among them.
+    /// The index of this buffer in the message.
     place: usize,
 }
 
@@ -131,16 +131,16 @@ impl std::fmt::Debug for Buffered {
 }
 
 impl Buffered {
-    /// Its bytes, as its sender says.
+    /// Its size in bytes, as its sender states.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.buffer.bytes
     }
 
-    /// READs so many bytes from `offset` on, into memory of one's own.
+    /// READs `count` bytes from `offset` on, into newly allocated memory.
     ///
     /// # Errors
-    /// `OutOfBounds`; `GrantVoid`: it was read as often as its sender allows, or its time is over; `SegmentRevoked`, `SegmentStale`: it is gone; `OwnerLost`, `OwnerSilent`.
+    /// `OutOfBounds`; `GrantVoid`: the sender allows no more uses, or time is up; `SegmentRevoked`, `SegmentStale`: it is gone; `OwnerLost`, `OwnerSilent`.
     pub async fn read(&self, offset: u64, count: u64) -> Result<Bytes, Exception> {
         let whole = self.buffer.bytes;
         if offset.checked_add(count).is_none_or(|end| end > whole) {
@@ -156,8 +156,8 @@ impl Buffered {
         imported(&self.shell, &self.node, &self.buffer).await?.read(offset, count).await
     }
 
-    /// In memory that its sender lends to this node; `None`: it is not there, and has to be asked for. Who keeps to the uses that he was given is not found out
-    /// by his partner, whose own bytes these are: so this counts.
+    /// Reads from memory that the sender lends to this node; `None`: it is not mapped, and the bytes have to be requested. The sender cannot see such reads, so
+    /// this node counts the uses itself.
     async fn read_lent(&self, offset: u64, count: u64) -> Option<Result<Bytes, Exception>> {
         self.buffer.lent?;
         let (left, needed) = (&self.uses[self.place], pieces_of(count));
@@ -171,18 +171,18 @@ impl Buffered {
         read
     }
 
-    /// READs so many bytes from `offset` on into a segment of this node.
+    /// READs `count` bytes from `offset` on into a segment of this node, at `at`.
     ///
     /// # Errors
-    /// As [`Buffered::read`]; `OutOfBounds`: they do not fit there.
+    /// As [`Buffered::read`]; `OutOfBounds`: the bytes do not fit there.
     pub async fn read_to(&self, offset: u64, count: u64, to: &Segment, at: u64) -> Result<(), Exception> {
         to.write(at, &self.read(offset, count).await?)
     }
 
-    /// READs all of it, if it is no more than so many bytes.
+    /// READs the whole buffer, if it has at most `bytes_max` bytes.
     ///
     /// # Errors
-    /// As [`Buffered::read`]; `LimitExceeded`: it is more.
+    /// As [`Buffered::read`]; `LimitExceeded`: it is larger.
     pub async fn fetch(&self, bytes_max: u64) -> Result<Bytes, Exception> {
         if self.buffer.bytes > bytes_max {
             let text = format!("the long message has {} bytes, and {bytes_max} are wanted at most", self.buffer.bytes);
@@ -191,7 +191,7 @@ impl Buffered {
         self.read(0, self.buffer.bytes).await
     }
 
-    /// A message of this node to itself: the same grant, without a link.
+    /// Reads a message of this node to itself: with the same grant, but without a link.
     fn read_here(&self, offset: u64, count: u64) -> Result<Bytes, Exception> {
         /// No link has this number.
         const HERE: u64 = u64::MAX;
@@ -229,7 +229,7 @@ impl Buffered {
     }
 }
 
-/// A buffer of a partner's, by its grant.
+/// Imports a partner's buffer by its grant.
 pub(super) async fn imported(shell: &Arc<Shell>, node: &NodeRef, buffer: &Buffer) -> Result<Imported, Exception> {
     let granted = Granted { owner: node.id, at: buffer.at, bytes: buffer.at.offset.saturating_add(buffer.bytes) };
     shell.import_granted(node.clone(), &granted).await

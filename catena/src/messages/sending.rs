@@ -1,4 +1,4 @@
-//! Messages out: to whichever node takes those of a service.
+//! Outgoing messages, to whichever node takes those of a service.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{GrantTerms, Granted, Segment, random, segments::pieces_of, shell::Sh
 /// How long the buffers of a message are held by default.
 const LASTS: Duration = Duration::from_secs(10);
 
-/// A long message: what its receiver may read, when it likes. The sender need not wait for that.
+/// A long message: its receiver may read it when it likes, and the sender need not wait for that.
 #[derive(Debug)]
 pub struct Long {
     pub(super) items: Vec<Bytes>,
@@ -40,7 +40,7 @@ enum Content {
 }
 
 impl Content {
-    /// What this node holds of its own for it.
+    /// How many bytes of its own this node holds for it.
     const fn held(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
@@ -62,47 +62,47 @@ impl Default for Long {
 }
 
 impl Long {
-    /// A message of these bytes.
+    /// A message with one buffer, of these bytes.
     pub fn of(bytes: impl Into<Bytes>) -> Self {
         Self::default().and(bytes)
     }
 
-    /// One more buffer, of these bytes. They stay where they are until they are sent, but for a partner on this host, into whose memory they are copied.
+    /// Adds a buffer of these bytes. They are not copied before they are sent, except for a partner on this host, into whose memory they are copied.
     #[must_use]
     pub fn and(mut self, bytes: impl Into<Bytes>) -> Self {
         self.contents.push(Content::Bytes(bytes.into()));
         self
     }
 
-    /// One more buffer: this range of a segment, as it is when it is read. Who changes it meanwhile sends what he changed it to.
+    /// Adds a buffer: this range of a segment, as it is when it is read. Changes made before that are sent.
     #[must_use]
     pub fn and_part(mut self, segment: &Segment, offset: u64, bytes: u64) -> Self {
         self.contents.push(Content::Part(segment.clone(), offset, bytes));
         self
     }
 
-    /// A small item that comes with the message itself.
+    /// Adds a small item that travels with the message itself.
     #[must_use]
     pub fn item(mut self, item: impl Into<Bytes>) -> Self {
         self.items.push(item.into());
         self
     }
 
-    /// How the sender learns that it has been read. Default: by a message of its own.
+    /// How the sender learns that the message has been read. Default: by a message of its own.
     #[must_use]
     pub const fn completion(mut self, completion: Completion) -> Self {
         self.completion = completion;
         self
     }
 
-    /// So many requests may read each buffer. Default: as many as it takes to read it once, in pieces of 256 KiB.
+    /// How many requests may read each buffer. Default: as many as it takes to read it once, in pieces of 256 KiB.
     #[must_use]
     pub const fn requests(mut self, requests: u32) -> Self {
         self.requests = Some(requests);
         self
     }
 
-    /// How long it is held. Default: 10 s; at most [`crate::MessagePolicy::held_time_max_us`].
+    /// How long the message is held. Default: 10 s; at most [`crate::MessagePolicy::held_time_max_us`].
     #[must_use]
     pub const fn lasts(mut self, lasts: Duration) -> Self {
         self.lasts = lasts;
@@ -110,7 +110,7 @@ impl Long {
     }
 }
 
-/// A long message under way. Dropped, the message stays.
+/// A long message under way. Dropping this does not take the message back.
 pub struct Sent {
     shell: Arc<Shell>,
     number: u64,
@@ -124,10 +124,10 @@ impl std::fmt::Debug for Sent {
 }
 
 impl Sent {
-    /// Waits until its receiver has read it, or wants no more of it.
+    /// Waits until the receiver has read the message, or does not want more of it.
     ///
     /// # Errors
-    /// `DeadlineExceeded`, `unknown`: nobody said so in its time. Where completion is left to the timeout that is how it always ends.
+    /// `DeadlineExceeded`, `unknown`: the receiver did not report completion in time. If completion is left to the timeout, it always ends so.
     pub async fn completed(self) -> Result<(), Exception> {
         match self.outcome.await {
             Ok(Came::Over(Outcome::Taken)) => Ok(()),
@@ -138,7 +138,7 @@ impl Sent {
         }
     }
 
-    /// Takes it back: from now on it cannot be read. Says whether it was still held.
+    /// Takes the message back: from now on it cannot be read. Returns whether it was still held.
     #[must_use]
     pub fn take_back(self) -> bool {
         let ended = self.shell.post.machine().let_go(self.number);
@@ -148,7 +148,7 @@ impl Sent {
     }
 }
 
-/// A service as it was found.
+/// The node that a service was found at.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) service: String,
@@ -157,7 +157,7 @@ pub(super) struct Target {
     pub(super) link: Option<Arc<Link>>,
 }
 
-/// Checks what a sender gives: messages are not fragmented.
+/// Checks the items of a message, which must fit into one frame.
 pub(super) fn checked(items: Vec<Bytes>) -> Result<Vec<Bytes>, Exception> {
     let bytes: usize = items.iter().map(Bytes::len).sum();
     if bytes <= SHORT_BYTES_MAX && items.len() <= SHORT_ITEMS_MAX {
@@ -170,19 +170,19 @@ pub(super) fn checked(items: Vec<Bytes>) -> Result<Vec<Bytes>, Exception> {
     Err(Exception::new(names::LIMIT_EXCEEDED, Fault::Caller, text))
 }
 
-/// A question's return buffer: its segment, and what is told of it.
+/// A question's return buffer: its segment, and how it is described to the partner.
 pub(super) struct Room {
     pub(super) segment: Segment,
     pub(super) buffer: Buffer,
-    /// Its partner may map it.
+    /// Set if the partner may map it.
     pub(super) loan: Option<Loan>,
 }
 
-/// What is sent, and to whom.
+/// The sender and recipient of a message.
 pub(super) struct Letter<'m> {
     pub(super) from: &'m str,
     pub(super) target: &'m Target,
-    /// It answers this message.
+    /// The message that this one answers.
     pub(super) about: Option<u64>,
 }
 
@@ -197,7 +197,7 @@ impl Shell {
         Ok(found(node, Some(link)))
     }
 
-    /// Sends a short message; what finds no room on the way is dropped, and counted.
+    /// Sends a short message; if it finds no room on the way it is dropped and counted.
     pub(super) fn send_short(self: &Arc<Self>, letter: &Letter<'_>, items: Vec<Bytes>) -> Result<(), Exception> {
         let datagram = Datagram { items: checked(items)?, ..self.datagram(letter) };
         if !self.dispatch(letter.target, datagram) {
@@ -211,7 +211,7 @@ impl Shell {
         Datagram { from: (*from).to_owned(), to: target.service.clone(), about: *about, ..Datagram::default() }
     }
 
-    /// Says whether it is under way. What there is to be said of completion goes along.
+    /// Returns whether the message was sent. Pending completion reports go with it.
     pub(super) fn dispatch(self: &Arc<Self>, target: &Target, mut datagram: Datagram) -> bool {
         let Some(link) = &target.link else {
             self.deliver(&target.node, datagram);
@@ -227,7 +227,7 @@ impl Shell {
         Ok(Sent { shell: Arc::clone(self), number, outcome })
     }
 
-    /// Sends a message for which something is held: buffers to be read, and, for `asks`, room for an answer, which is awaited.
+    /// Sends a message for which something is held: buffers to be read and, if `asks` is set, room for an answer that is awaited.
     pub(super) fn send_held(
         self: &Arc<Self>,
         letter: &Letter<'_>,
@@ -254,7 +254,7 @@ impl Shell {
         let number = number.map_err(|(limit, _)| full(&target.node, limit))?;
         self.keep_sweeping();
         let sent = self.lend(target, &long, room_bytes).and_then(|(held, buffers, room)| {
-            // Whatever is held for it was held from before it was sent.
+            // The buffers must be held before the message is sent.
             drop(self.post.machine().attach(number, held));
             let datagram = Datagram {
                 number,
@@ -277,7 +277,7 @@ impl Shell {
         }
     }
 
-    /// Makes segments of buffers, and grants them to the partner alone.
+    /// Makes segments of the buffers, and grants them to the partner alone.
     fn lend(
         self: &Arc<Self>,
         target: &Target,
@@ -306,7 +306,7 @@ impl Shell {
                     None => (Segment::export(&self.segments, &unfound(), bytes, Export::default())?, 0),
                 };
                 segment.write(offset, &[0; super::answering::WORD_BYTES as usize])?;
-                // The answer's bytes, and the word that says that they are there.
+                // The bytes of the answer, and the word that announces them.
                 let uses = pieces_of(bytes).saturating_add(1);
                 let granted = grant(&segment, Rights::WRITE, offset, bytes, uses)?;
                 let buffer = described(&granted, bytes, loan.as_ref(), 1);
@@ -318,7 +318,7 @@ impl Shell {
         Ok((held, buffers, room))
     }
 
-    /// Where these bytes lie for this partner: in memory that it may map, or where they are.
+    /// Where these bytes are placed for this partner: in memory that it may map, or where they are.
     fn place(
         self: &Arc<Self>,
         target: &Target,
@@ -333,12 +333,12 @@ impl Shell {
     }
 }
 
-/// The name of a segment that nobody finds: its partner is told of it.
+/// A random name for a segment that is not looked up by name: its partner is told of it.
 fn unfound() -> String {
     format!("message {:016x}", random::bits64())
 }
 
-/// A buffer as its partner is told of it: from now on it may be used.
+/// Describes a buffer for its partner; from now on it may be used.
 pub(super) fn described(granted: &Granted, bytes: u64, loan: Option<&Loan>, uses: u32) -> Buffer {
     let lent = loan.zip(granted.at.grant).map(|(loan, grant)| loan.holds(grant, uses));
     Buffer { at: granted.at, bytes, lent }

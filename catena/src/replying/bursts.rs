@@ -1,15 +1,15 @@
-//! Replies that follow one another so quickly that one message has many: one task watches for their pause, and has them sent.
+//! Replies that follow one another so quickly that they are sent in one message: one task waits for a pause, and then sends them.
 
 use super::{
     ground::{AtomicBool, AtomicU64, Ordering, made},
     mistake::Mistake,
 };
 
-/// Those of a node.
+/// The bursts of a node.
 pub(crate) struct Bursts {
-    /// Replies that waited, so far.
+    /// How many replies have been held back so far.
     replies: AtomicU64,
-    /// A task watches for their pause.
+    /// Whether a task watches for a pause.
     watched: AtomicBool,
 }
 
@@ -18,19 +18,19 @@ impl Bursts {
         Self { replies: AtomicU64::new(0), watched: AtomicBool::new(false) }
     }
 
-    /// One more waits, and is `first` under its right to do so. Whether the caller has to watch for the pause: if not, whoever does sends this one too.
+    /// Records a held-back reply, `first` under its right to do so. Returns whether the caller must watch for the pause; else the current watcher sends it.
     pub(crate) fn one_waits(&self, first: bool) -> bool {
         self.replies.fetch_add(1, Ordering::Relaxed);
         first && !self.watched.swap(true, Ordering::AcqRel)
     }
 
-    /// Replies that waited, so far: as long as it changes there is no pause.
+    /// How many replies have been held back so far: while this changes there is no pause.
     pub(crate) fn so_far(&self) -> u64 {
         self.replies.load(Ordering::Relaxed)
     }
 
-    /// There is a pause: sends what waits. From here on another has to watch, and before that which waits is taken: a reply that finds this one still watching is
-    /// among those taken.
+    /// Called at a pause, to send what was held back. First another task may become the watcher, and only then are the replies taken: a reply that still finds
+    /// this watcher is among those taken.
     pub(crate) fn over(&self, send: impl FnOnce()) {
         if made(Mistake::SentBeforeOver) {
             send();

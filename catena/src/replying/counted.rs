@@ -1,4 +1,4 @@
-//! A value that clones and drops, and whose last drop is told (Quatrain, section 3.2).
+//! A value that can be cloned, and whose last drop is reported (Quatrain, section 3.2).
 
 use std::ops::Deref;
 
@@ -7,13 +7,13 @@ use super::{
     mistake::Mistake,
 };
 
-/// What hears of the end.
+/// Is told of the end.
 pub(crate) trait Ends {
-    /// The last clone has gone, and all that was done under any of them is done.
+    /// The last clone is gone, and everything done under any clone is complete.
     fn end(&self);
 }
 
-/// One clone of it. The count is kept apart from that of the pointer, so that nobody but its clones delays the end.
+/// One clone of the value. Clones are counted apart from the `Arc`, so that only they delay the end.
 pub(crate) struct Counted<E: Ends> {
     shared: Arc<Shared<E>>,
 }
@@ -40,7 +40,7 @@ impl<E: Ends> Deref for Counted<E> {
 impl<E: Ends> Clone for Counted<E> {
     fn clone(&self) -> Self {
         if !made(Mistake::CloneNotCounted) {
-            // Whoever clones has one itself, so this can neither be the first nor follow the end. It cannot overflow: the pointer's own count would have, before.
+            // Whoever clones holds a clone, so this is neither the first nor after the end. It cannot overflow: the `Arc`'s own count would have, before.
             self.shared.clones.fetch_add(1, Ordering::Relaxed);
         }
         Self { shared: Arc::clone(&self.shared) }
@@ -49,7 +49,7 @@ impl<E: Ends> Clone for Counted<E> {
 
 impl<E: Ends> Drop for Counted<E> {
     fn drop(&mut self) {
-        // Release: what was done under this clone is seen by the last. Acquire: the last sees what was done under the others.
+        // Release: the last drop sees what was done under this clone. Acquire: if this is the last, it sees what was done under the others.
         let order = if made(Mistake::EndSeesLess) { Ordering::Relaxed } else { Ordering::AcqRel };
         let before = self.shared.clones.fetch_sub(1, order);
         let last =

@@ -1,4 +1,4 @@
-//! What [`super::counted`] and [`super::bursts`] stand on. `proof/explore` has a file of this name too, with loom's or shuttle's types, and compiles these two files on it.
+//! The primitives under [`super::counted`] and [`super::bursts`], which `proof/explore` compiles on a file of this name with loom's or shuttle's types.
 
 pub(super) use std::sync::{
     Arc,
@@ -7,7 +7,7 @@ pub(super) use std::sync::{
 
 use super::mistake::Mistake;
 
-/// Nobody makes mistakes on purpose here.
+/// No mistakes are seeded here.
 pub(super) const fn made(_: Mistake) -> bool {
     false
 }

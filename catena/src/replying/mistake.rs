@@ -1,14 +1,14 @@
-//! Mistakes that `proof/explore` has [`super::counted`] and [`super::bursts`] make on purpose, each of which its tests must find.
+//! Mistakes that `proof/explore` seeds into [`super::counted`] and [`super::bursts`], each of which its tests must find.
 
-/// What may be wrong.
+/// What is done wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mistake {
-    /// A clone is not counted: the end comes before what it had to say.
+    /// A clone is not counted, so the end comes before that clone's replies.
     CloneNotCounted,
-    /// The end does not wait to see what other threads did before they let go.
+    /// The end does not synchronise with what other threads did before they dropped their clones.
     EndSeesLess,
-    /// Two that go at once both find that nobody is left.
+    /// Two concurrent drops both find that they are the last.
     EndToldTwice,
-    /// What waits is sent before others may watch for a pause again: what comes in between waits for nobody.
+    /// Replies are sent before another task may watch for a pause: a reply that comes in between waits for nobody.
     SentBeforeOver,
 }

@@ -1,13 +1,13 @@
-//! How a service function replies: the right to do so is a value that clones and drops (Quatrain, sections 2 and 3.2).
+//! How a service function replies: the right to reply is a value that can be cloned and dropped (Quatrain, sections 2 and 3.2).
 //!
-//! The paper counts threads and replies by hand, in pairs of operations that no thread may forget. Here every task or thread that may
-//! still reply has a clone of the [`Context`], or it could not reply; and no clone can be forgotten, since its owner's end drops it. The last
-//! drop is the end.
+//! The paper counts threads and replies by hand, in pairs of operations that no thread may forget. Here every task or thread that may still reply holds a clone
+//! of the [`Context`], without which it could not reply; and no clone can be forgotten, since it is dropped with its owner. The last drop is the end.
 
 mod bursts;
 mod counted;
 mod ground;
 mod mistake;
+mod teller;
 
 use std::sync::{Arc, Mutex};
 
@@ -17,10 +17,8 @@ use catena_wire::{Exception, Fault, StepKey, Value, names};
 pub(crate) use counted::Counted;
 use counted::Ends;
 use serde::Serialize;
-use tokio::{
-    runtime::Handle,
-    sync::{Notify, oneshot},
-};
+pub(crate) use teller::Teller;
+use tokio::sync::{Notify, oneshot};
 
 use crate::{
     Context, ReplySet, RunOptions,
@@ -28,33 +26,33 @@ use crate::{
     value::to_value,
 };
 
-/// Where replies go.
+/// Where replies are sent.
 #[derive(Clone)]
 pub(crate) enum Right {
-    /// To the reply set of whoever called, or whose call was delegated here.
+    /// To the caller's reply set, also if the call was delegated here.
     Set(Counted<Held>),
-    /// Into the one result of a plain call.
+    /// Into the single result of a plain call.
     Gathered(Counted<Gathered>),
-    /// The caller waits for what the function returns, and nothing else.
+    /// Nowhere: the caller waits only for what the function returns.
     Nowhere,
 }
 
 impl Right {
-    /// One for whoever runs the function that has it: what the function returns is a reply too.
+    /// The right of whoever runs the function, whose return value is a reply too.
     pub(crate) fn beside(&self) -> Self {
         match self {
             Self::Set(held) => Self::Set(held.clone()),
-            // It ends with the last that may reply: whoever runs the function waits for that.
+            // This ends when the last holder is gone, and whoever runs the function waits for that end, so it must not hold the right itself.
             Self::Gathered(_) | Self::Nowhere => Self::Nowhere,
         }
     }
 }
 
-/// A right to reply, whose end is told when nobody has it any more.
+/// A right to reply; its end is reported when the last clone is gone.
 pub(crate) struct Held {
     shell: Arc<Shell>,
     key: StepKey,
-    /// There may be room again, or the right is over.
+    /// Notified when there may be room again, or the right is over.
     changed: Arc<Notify>,
 }
 
@@ -63,12 +61,12 @@ impl Held {
         Self { shell, key, changed }
     }
 
-    /// Waits while the caller's reader is behind.
+    /// Sends a reply; waits while the caller's reader is behind.
     async fn send(&self, mut value: Value) -> Result<(), Box<Exception>> {
         while let Some(back) = self.try_send(value)? {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
-            // There may be room since.
+            // There may be room again since the last attempt.
             let Some(back) = self.try_send(back)? else { return Ok(()) };
             changed.await;
             value = back;
@@ -76,7 +74,7 @@ impl Held {
         Ok(())
     }
 
-    /// Here it is again if the caller's reader is behind.
+    /// Sends a reply, or returns it if the caller's reader is behind.
     fn try_send(&self, value: Value) -> Result<Option<Value>, Box<Exception>> {
         match self.shell.reply_under(&self.key, value) {
             Ok(()) => Ok(None),
@@ -89,38 +87,32 @@ impl Held {
 impl Ends for Held {
     fn end(&self) {
         let (shell, key) = (Arc::clone(&self.shell), self.key.clone());
-        while_running(self.shell.runtime(), move || shell.let_go(&key));
+        self.shell.ends.tell(move || shell.let_go(&key));
     }
 }
 
-/// Says it by a task. A runtime that is shut down drops tasks that had more to say, and those that a function starts by then; and it takes no more. So nobody is told
-/// that this was all, and the caller finds that the node is lost.
-fn while_running(runtime: &Handle, say: impl FnOnce() + Send + 'static) {
-    runtime.spawn(async move { say() });
-}
-
-/// All replies to a plain call; or why some are missing.
+/// All replies to a plain call, or why some are missing.
 pub(crate) type Complete = Result<Vec<Value>, Exception>;
 
-/// What is gathered for a plain call, until the last that may reply has gone.
+/// Gathers the replies to a plain call, until the last holder of the right is gone.
 pub(crate) struct Gathered {
-    runtime: Handle,
+    ends: Teller,
     replies: Mutex<Complete>,
     done: Mutex<Option<oneshot::Sender<Complete>>>,
     hops: Mutex<Hops>,
 }
 
-/// Bytes that one plain call may gather.
+/// The most bytes that one plain call may gather.
 const GATHERED_BYTES_MAX: usize = 16 << 20;
 
 impl Gathered {
-    pub(crate) fn new(runtime: Handle, hops_left: u32) -> (Self, oneshot::Receiver<Complete>) {
+    pub(crate) fn new(ends: Teller, hops_left: u32) -> (Self, oneshot::Receiver<Complete>) {
         let (done, all) = oneshot::channel();
         let (replies, hops) = (Mutex::new(Ok(Vec::new())), Mutex::new(Hops::new(hops_left)));
-        (Self { runtime, replies, done: Mutex::new(Some(done)), hops }, all)
+        (Self { ends, replies, done: Mutex::new(Some(done)), hops }, all)
     }
 
-    /// Whether nobody waits for them any more.
+    /// Whether the caller has stopped waiting.
     fn is_over(&self) -> bool {
         lock(&self.done).as_ref().is_none_or(oneshot::Sender::is_closed)
     }
@@ -130,7 +122,7 @@ impl Gathered {
             return Err(over());
         }
         let mut replies = lock(&self.replies);
-        // Some are missing: the caller is told that, and gets none.
+        // Some replies are missing already, so the caller gets an exception and none of the others.
         let Ok(values) = &mut *replies else { return Ok(()) };
         let bytes: usize = values.iter().map(|value| value.len_bytes() + 1).sum();
         if bytes + value.len_bytes() > GATHERED_BYTES_MAX {
@@ -143,7 +135,7 @@ impl Gathered {
         Ok(())
     }
 
-    /// Whoever was to reply does not. The first reason is the one that is told.
+    /// Notes that a reply is missing. The first reason is the one that the caller gets.
     fn note_missing(&self, why: Exception) {
         let mut replies = lock(&self.replies);
         if replies.is_ok() {
@@ -156,13 +148,13 @@ impl Ends for Gathered {
     fn end(&self) {
         let Some(done) = lock(&self.done).take() else { return };
         let replies = std::mem::replace(&mut *lock(&self.replies), Ok(Vec::new()));
-        while_running(&self.runtime, move || {
+        self.ends.tell(move || {
             let _ = done.send(replies);
         });
     }
 }
 
-/// The hops of a call that has no right to hand on, for what it delegates all the same.
+/// The hops of a call that has no right to hand on, for the calls that it delegates nevertheless.
 struct Hops {
     left: u32,
     delegated: u32,
@@ -173,7 +165,7 @@ impl Hops {
         Self { left, delegated: 0 }
     }
 
-    /// As many as a right lends that is delegated: one is the call itself, and of the others the first gets half, the second a third, and so on.
+    /// As many hops as a delegated right gets: one is for the call itself; of what is then left, the first gets half, the second a third, and so on.
     fn lend(&mut self) -> Result<u32, Exception> {
         let Some(left) = self.left.checked_sub(1) else {
             let why =
@@ -188,17 +180,17 @@ impl Hops {
 }
 
 impl Context {
-    /// Whether the caller reads replies as they come; else it waits for one answer.
+    /// Whether the caller reads replies as they arrive, instead of waiting for one answer.
     #[must_use]
     pub const fn reads_replies(&self) -> bool {
         matches!(self.right, Right::Set(_))
     }
 
-    /// Replies with a value and goes on (Quatrain, section 2): at any position, any number of times, in any task or thread that has a clone of
-    /// this context. The caller's set ends when the last clone is gone, so keep none for longer than it may reply.
+    /// Sends a reply and goes on (Quatrain, section 2): at any point, any number of times, in any task or thread that has a clone of this context. The caller's
+    /// set ends when the last clone is dropped, so keep no clone longer than it may reply.
     ///
-    /// It waits while the caller's reader is behind, until the call's time is out. A caller that made a plain call gets what is replied
-    /// as one list if the function is one of [`crate::Service::replies`]; else only what the function returns.
+    /// Waits while the caller's reader is behind, until the call's deadline. A caller that made a plain call gets all replies as one list if the function is
+    /// one of [`crate::Service::replies`]; else it gets only what the function returns.
     ///
     /// # Errors
     /// `Cancelled` when nobody waits for replies any more: stop then. `LimitExceeded` if the value is too large.
@@ -206,7 +198,7 @@ impl Context {
         self.preturn_value(to_value(value)?).await
     }
 
-    /// Replies with a payload as it is.
+    /// Like [`Context::preturn`], with an encoded payload.
     ///
     /// # Errors
     /// As [`Context::preturn`].
@@ -218,7 +210,7 @@ impl Context {
         }
     }
 
-    /// Replies from a thread of its own that may block: not from a task.
+    /// Like [`Context::preturn`], from a thread that may block: never use it in an async task.
     ///
     /// # Errors
     /// As [`Context::preturn`].
@@ -227,22 +219,22 @@ impl Context {
         self.shell.runtime().block_on(self.preturn(value))
     }
 
-    /// Has the replies of this call sent together: one message in so many microseconds, unless so many, or so many bytes of them, fill one
-    /// before. So the first reply never waits, nor does one after a pause. Without this each is sent at once, but for those which follow another
-    /// within 50 µs: these go together as soon as they pause.
+    /// Batches the replies of this call: at most one message in `wait_us` microseconds, unless `replies` replies or `bytes` bytes fill one earlier. The first
+    /// reply never waits, nor does one after a pause. Without this each reply is sent at once, except that replies which follow another within 50 µs are sent
+    /// together as soon as they pause.
     pub fn gather(&self, replies: u32, bytes: u32, wait_us: u64) {
         if let Right::Set(held) = &self.right {
             self.shell.core().gather(&held.key, Gather { replies, bytes, wait_us });
         }
     }
 
-    /// Hands a part of the right to reply on: calls `service/function`, wherever that is, and what it replies goes straight to this call's
-    /// caller. The exact end still holds: it counts that function's replies, and those of whatever it delegates in turn.
+    /// Delegates a part of the right to reply: calls `service/function`, wherever that is, whose replies go straight to this call's caller. The end stays
+    /// exact: it counts that function's replies, and those of whatever it delegates in turn.
     ///
-    /// This returns at once. That nobody takes the call is told to the caller, as a branch that is missing; a plain call throws that.
+    /// Returns at once. If nobody takes the call, the caller learns of it as a missing branch; a plain call ends with that exception.
     ///
     /// # Errors
-    /// The right is over, the name is not `service/function`, or the call has been delegated too often or too deep.
+    /// The right is over, the name is not `service/function`, or the call has been delegated too often or too deeply.
     pub fn delegate<T: Serialize + ?Sized>(&self, target: &str, params: &T) -> Result<(), Exception> {
         let (service, function) = split_target(target)?;
         let params = to_value(params)?;
@@ -250,7 +242,7 @@ impl Context {
             Right::Set(held) => self.shell.delegate(&held.key, service, function, params),
             Right::Gathered(gathered) if gathered.is_over() => Err(over()),
             Right::Gathered(_) | Right::Nowhere => {
-                // There is no set that another server could reply to: they are gathered here.
+                // A plain call has no reply set to which another server could reply, so the replies are gathered here.
                 let context = self.clone();
                 let options = RunOptions { hops_max: self.lend_hops()?, ..self.options() };
                 let replies = self.client().replies_with(target, params, &options)?;
@@ -265,7 +257,7 @@ impl Context {
         }
     }
 
-    /// Hops for one more delegate of a plain call. Where nobody waits for replies nothing is shared: each gets what the first would.
+    /// Hops for one more delegate of a plain call. Where nobody waits for replies, hops are not shared: each delegate gets what the first would.
     fn lend_hops(&self) -> Result<u32, Exception> {
         match &self.right {
             Right::Gathered(gathered) => lock(&gathered.hops).lend(),
@@ -273,10 +265,10 @@ impl Context {
         }
     }
 
-    /// Passes each reply of another call on as it comes.
+    /// Forwards each reply of another call as it arrives.
     ///
     /// # Errors
-    /// What ended that call without all of its replies; those that came have been passed on.
+    /// The exception that ended that call without all of its replies; those that arrived have been forwarded.
     pub async fn pass_on(&self, mut replies: ReplySet) -> Result<(), Exception> {
         while let Some(reply) = replies.next().await {
             self.preturn_value(reply?.into_value()).await?;
@@ -290,7 +282,7 @@ fn over() -> Exception {
     Exception::new(names::CANCELLED, Fault::Caller, why)
 }
 
-/// The two parts of `service/function`.
+/// Splits `service/function` into its two parts.
 pub(crate) fn split_target(target: &str) -> Result<(&str, &str), Exception> {
     let parts = target.rsplit_once('/').filter(|(service, function)| !service.is_empty() && !function.is_empty());
     parts.ok_or_else(|| {
@@ -299,9 +291,9 @@ pub(crate) fn split_target(target: &str) -> Result<(&str, &str), Exception> {
     })
 }
 
-/// All of them in one list.
+/// The values as one list.
 pub(crate) fn list_of(values: &[Value]) -> Result<Value, Exception> {
-    /// Begins an array whose length is in the eight bytes that follow (RFC 8949, section 3).
+    /// The head of an array whose length is in the following eight bytes (RFC 8949, section 3).
     const ARRAY: u8 = 0x9b;
     let mut bytes = Vec::with_capacity(9 + values.iter().map(Value::len_bytes).sum::<usize>());
     bytes.push(ARRAY);

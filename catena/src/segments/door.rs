@@ -1,7 +1,7 @@
-//! Sharing memory with nodes on this host: a ticket comes by the link, and is good once at a Unix socket, where it is exchanged for descriptors.
+//! Sharing memory with nodes on this host: a one-time ticket arrives by the link and is exchanged at a Unix socket for file descriptors.
 //!
-//! The socket has a name in the kernel and none in a file system, so that a killed node leaves nothing behind. Whoever connects without a ticket gets
-//! nothing; a ticket has 128 random bits, is for one segment, and lasts for seconds.
+//! The socket has an abstract name, not one in the file system, so that a killed node leaves nothing behind. Without a ticket a caller gets nothing; a ticket
+//! has 128 random bits, is for one segment, and expires within seconds.
 
 use std::{
     collections::HashMap,
@@ -30,9 +30,9 @@ use tokio::{
 
 use crate::{random, shell::lock};
 
-/// Tickets that are out at one time.
+/// Tickets that are valid at one time.
 const TICKETS_MAX: usize = 1_024;
-/// How long a ticket is good.
+/// How long a ticket is valid.
 const TICKET_TTL: Duration = Duration::from_secs(5);
 /// How long either side waits for the other.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -41,21 +41,21 @@ const CALLERS_MAX: usize = 64;
 /// Descriptors that a ticket brings: pages, state, bell.
 const DESCRIPTORS: usize = 3;
 
-/// What another process on this host gets.
+/// What another process on this host gets for its ticket.
 #[derive(Debug)]
 pub(super) struct Parcel {
     pub(super) handles: Handles,
     pub(super) bell: OwnedFd,
 }
 
-/// Where parcels wait to be fetched.
+/// Where parcels wait until they are fetched.
 #[derive(Debug, Default)]
 pub(super) struct Door {
     tickets: Mutex<HashMap<u128, (Instant, Parcel)>>,
     open: Mutex<bool>,
 }
 
-/// Which host this is, as far as sharing memory goes: the same boot of the same kernel, and the same names of sockets (network namespace).
+/// Identifies the host for memory sharing: the same boot of the same kernel, and the same network namespace, which holds the socket names.
 pub(super) fn host() -> Option<u128> {
     let boot = std::fs::read("/proc/sys/kernel/random/boot_id").ok()?;
     let namespace = std::fs::read_link("/proc/self/ns/net").ok()?;
@@ -71,7 +71,7 @@ fn address(of: NodeId) -> io::Result<SocketAddr> {
 }
 
 impl Door {
-    /// Puts a parcel there; gives its ticket. `None`: too many wait.
+    /// Leaves a parcel and returns its ticket. `None`: too many are waiting.
     pub(super) fn leave(self: &Arc<Self>, me: NodeId, parcel: Parcel, runtime: &Handle) -> Option<u128> {
         self.open(me, runtime).ok()?;
         let mut tickets = lock(&self.tickets);
@@ -91,7 +91,7 @@ impl Door {
         (since.elapsed() < TICKET_TTL).then_some(parcel)
     }
 
-    /// Listens from the first parcel on.
+    /// Starts to listen when the first parcel is left.
     fn open(self: &Arc<Self>, me: NodeId, runtime: &Handle) -> io::Result<()> {
         let mut open = lock(&self.open);
         if *open {
@@ -107,9 +107,9 @@ impl Door {
     }
 }
 
-/// Takes callers until the node is gone.
+/// Serves callers for as long as the node exists.
 async fn serve(door: Weak<Door>, listener: UnixListener) {
-    /// How often to see whether the node is still there.
+    /// How often to check whether the node still exists.
     const IDLE: Duration = Duration::from_secs(1);
     let callers = Arc::new(tokio::sync::Semaphore::new(CALLERS_MAX));
     loop {
@@ -126,7 +126,7 @@ async fn serve(door: Weak<Door>, listener: UnixListener) {
                     None => Ok(()),
                 }
             };
-            // A caller that does not keep to this is gone after a while.
+            // A caller that does not follow the exchange is dropped after this time.
             let _ = tokio::time::timeout(EXCHANGE_TIMEOUT, exchange).await;
             drop(turn);
         });
@@ -150,7 +150,7 @@ async fn give(caller: &UnixStream, parcel: &Parcel) -> io::Result<()> {
     }
 }
 
-/// Fetches what a ticket is for at the door of another node on this host.
+/// Exchanges a ticket at the door of another node on this host.
 pub(super) async fn fetch(owner: NodeId, ticket: u128) -> io::Result<Parcel> {
     let fetched = tokio::time::timeout(EXCHANGE_TIMEOUT, async {
         let stream = StdStream::connect_addr(&address(owner)?)?;

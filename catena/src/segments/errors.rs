@@ -1,10 +1,10 @@
-//! What went wrong with a segment, as an exception: whose fault it is, and what to do.
+//! Errors of segments as exceptions: whose fault it is, and what to do.
 
 use catena_core::segments::ExportError;
 use catena_segment::MemoryError;
 use catena_wire::{Exception, Fault, SegmentRefusal, names};
 
-/// What a refusal means to whoever asked for `what` (`READ of mail/inbox`).
+/// The exception that a refusal means for the caller of `what` (`READ of mail/inbox`).
 pub(crate) fn of_refusal(what: &str, why: SegmentRefusal) -> Exception {
     use SegmentRefusal as R;
     let (name, fault, text): (_, _, String) = match why {
@@ -63,7 +63,7 @@ pub(crate) fn of_refusal(what: &str, why: SegmentRefusal) -> Exception {
         R::BadAnswer => (names::PROTOCOL, Fault::Node, "its owner answered something else".into()),
     };
     let exception = Exception::new(name, fault, format!("{what}: {text}"));
-    // A READ that was lost did nothing: only what changes something is in doubt.
+    // A READ that was lost had no effect; only operations that change something have an unknown outcome.
     match why {
         R::NoAnswer | R::OwnerLost if !what.starts_with("READ") => exception.outcome_unknown(),
         _ => exception,

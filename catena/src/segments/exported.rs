@@ -1,4 +1,4 @@
-//! The bytes of a segment of this node, and whoever is notified of what others do with them.
+//! The bytes of a segment of this node, and who is notified of other nodes' accesses to them.
 
 use std::{
     os::fd::{AsFd, OwnedFd},
@@ -11,7 +11,7 @@ use catena_wire::Rights;
 
 use super::notices::Notices;
 
-/// A segment's bytes, wherever they lie now.
+/// A segment's bytes, in whichever pages they are now.
 #[derive(Debug)]
 pub(crate) struct Exported {
     how: Export,
@@ -19,24 +19,24 @@ pub(crate) struct Exported {
     pub(crate) notices: Notices,
 }
 
-/// The pages, and what makes them others' too.
+/// The pages, and the means by which others reach them.
 #[derive(Debug)]
 pub(crate) struct Pages {
     pub(crate) memory: Arc<Memory>,
     shared: Option<Shared>,
-    /// Who may reach the pages from another host, by the link over which he asked. An offer that is dropped has ended.
+    /// Through what partners on other hosts reach the pages, with the link over which each asked. Dropping an offer ends it.
     offers: Vec<(u64, Offer)>,
     locked: bool,
-    /// How often the pages were taken from others.
+    /// How often access to the pages was taken back from others.
     round: u64,
 }
 
-/// That somebody was found to have a right to the pages, in this round: whatever is taken back after that is taken from him too.
+/// Proof that in this round somebody had a right to the pages: if rights are taken back after it was checked, the round has changed and it does not count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Approved(u64);
 
 impl Pages {
-    /// Takes the pages from all others who reach them. Says whether somebody may still hold them.
+    /// Takes the pages back from everybody else who reaches them. Returns whether somebody may still hold them.
     fn take_back(&mut self) -> bool {
         self.round += 1;
         self.offers.clear();
@@ -44,7 +44,7 @@ impl Pages {
     }
 }
 
-/// What those who share the pages have to know of notifications: two bits for reads, two for writes.
+/// How processes that share the pages see what to notify of: two bits for reads, two for writes.
 pub(super) const fn flags_of(how: &Export) -> u64 {
     const fn bits(notify: Notify) -> u64 {
         match notify {
@@ -56,7 +56,7 @@ pub(super) const fn flags_of(how: &Export) -> u64 {
     bits(how.on_read) | bits(how.on_write) << 2
 }
 
-/// Whether an access rings, by those flags.
+/// Whether an access notifies the owner, according to these flags.
 pub(super) const fn rings(flags: u64, write: bool, asked: bool) -> bool {
     match (flags >> (if write { 2 } else { 0 })) & 3 {
         0 => asked,
@@ -71,9 +71,9 @@ impl Exported {
         Arc::new(Self { how, pages: RwLock::new(pages), notices: Notices::default() })
     }
 
-    /// So many bytes of zeros in pages that are there to be mapped by a partner. They take no room until they are touched.
+    /// Zeroed pages of this size, to be mapped by a partner. They take no memory until they are touched.
     pub(crate) fn lent(bytes: u64) -> Result<Arc<Self>, MemoryError> {
-        // Not sealed against writing: so they can be given back to the system whatever the partner does, and nobody but that partner reads what it may spoil.
+        // Not sealed against writing, so that they can be given back to the system whatever the partner does; what it may spoil is read by that partner alone.
         let (shared, memory) = Shared::zeros(bytes, Mode::Writable, false)?;
         let how = Export::default();
         shared.set_flags(flags_of(&how));
@@ -82,17 +82,17 @@ impl Exported {
         Ok(Arc::new(Self { how, pages: RwLock::new(pages), notices: Notices::default() }))
     }
 
-    /// Holds the pages as they are: while this is held they are the segment's.
+    /// Read-locks the pages: while the guard is held the segment does not move to other pages.
     pub(crate) fn hold(&self) -> RwLockReadGuard<'_, Pages> {
         self.pages.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// To be asked before anybody else may ask the machine that found the right.
+    /// Must be called before anybody else can reach the machine that granted the right.
     pub(crate) fn approved(&self) -> Approved {
         Approved(self.hold().round)
     }
 
-    /// Moves to pages that others may map, if it is not on such, and gives what another process needs to do so.
+    /// Moves the bytes to pages that others may map, unless they are on such already, and returns the handles by which another process maps them.
     pub(crate) fn share(&self, write: bool, approved: Approved) -> Result<(Handles, OwnedFd), MemoryError> {
         let mut pages = self.pages.write().unwrap_or_else(PoisonError::into_inner);
         if approved != Approved(pages.round) {
@@ -100,7 +100,7 @@ impl Exported {
         }
         let enough = pages.shared.as_ref().is_some_and(|shared| !write || shared.mode() == Mode::Writable);
         if !enough {
-            // Whoever reached the pages before asks anew, and finds those that come now.
+            // Whoever reached the old pages has to ask again, and then gets the new ones.
             pages.offers.clear();
             if let Some(before) = pages.shared.take() {
                 before.retire();
@@ -116,15 +116,15 @@ impl Exported {
         Ok((shared.handles(write)?, bell))
     }
 
-    /// The pages, in a place that they do not leave when somebody imports them with the rights that everybody has.
+    /// A view of the pages, already placed where they stay when others import them with everybody's rights.
     pub(crate) fn view(&self) -> Result<View, MemoryError> {
         let write = self.how.anyone.include(Rights::WRITE) || self.how.anyone.include(Rights::CAS);
         self.share(write, self.approved())?;
         self.hold().memory.view().ok_or(MemoryError::Foreign("is not shared"))
     }
 
-    /// Lets a partner on another host reach the pages as they are now; in the place of what he had by the same link. Gives what to tell him.
-    /// `None`: it was taken back meanwhile.
+    /// Lets a partner on another host reach the current pages, in place of what it had by the same link. Returns the token for that partner. `None`: the right
+    /// was taken back meanwhile.
     pub(crate) fn offer(
         &self,
         link: u64,
@@ -146,14 +146,14 @@ impl Exported {
         Some(Ok(token))
     }
 
-    /// Ends what was offered by a link.
+    /// Ends the offer that was made over a link.
     pub(crate) fn no_more_by(&self, link: u64) {
         let mut pages = self.pages.write().unwrap_or_else(PoisonError::into_inner);
         pages.offers.retain(|(of, _)| *of != link);
     }
 
-    /// Moves to pages of this process alone, if others map those that it is on: nothing that they do is seen any more. What is under way here is over
-    /// when this returns. If there is no room for other pages the bytes are given up.
+    /// Moves the bytes to private pages of this process if others map the current ones, so that nothing they do is seen any more. When this returns, accesses
+    /// under way here are over. Without memory for new pages the bytes are lost.
     pub(crate) fn withdraw(&self) -> Result<(), MemoryError> {
         let mut pages = self.pages.write().unwrap_or_else(PoisonError::into_inner);
         let (held, shared) = (pages.take_back(), pages.shared.take());
@@ -175,15 +175,15 @@ impl Exported {
         }
     }
 
-    /// The same where nothing is to be left or waited for; says whether it is so.
+    /// The same without waiting, where nobody shares the pages; returns whether that was so.
     pub(crate) fn withdraw_at_once(&self) -> bool {
         let Ok(mut pages) = self.pages.try_write() else { return false };
         let alone = pages.shared.is_none() && pages.offers.is_empty();
-        // Whoever still holds them must not find what comes later.
+        // Whoever still holds the pages must not see what is written later.
         alone && !pages.take_back()
     }
 
-    /// Nobody here needs the bytes any more: whoever shares the pages learns of it.
+    /// The bytes are not needed here any more; those who share the pages can see that.
     pub(crate) fn retire(&self) {
         let mut pages = self.pages.write().unwrap_or_else(PoisonError::into_inner);
         pages.take_back();
@@ -193,14 +193,14 @@ impl Exported {
         }
     }
 
-    /// Keeps the pages in memory, or lets them go.
+    /// Pins the pages in memory, or unpins them.
     pub(crate) fn pin(&self, pinned: bool) -> Result<(), MemoryError> {
         let mut pages = self.pages.write().unwrap_or_else(PoisonError::into_inner);
         pages.offers.clear();
         let memory = pages.memory.fresh(pinned)?;
         if let Some(shared) = pages.shared.take() {
             shared.retire();
-            // What was written until then.
+            // Includes what was written until the pages were locked.
             memory.take_over(&pages.memory);
         }
         pages.memory = Arc::new(memory);

@@ -1,4 +1,4 @@
-//! Accesses by the link.
+//! Accesses over the link.
 
 use std::{
     collections::VecDeque,
@@ -19,21 +19,21 @@ use super::{
 };
 use crate::{messages::is_near, to_value};
 
-/// Longer accesses go in pieces, in bytes: as long as one fits into a link's medium lane with room for others.
+/// Longer accesses are split into pieces of this many bytes: the most that fits into a link's medium lane and leaves room for others.
 pub(crate) const PIECE_BYTES: u64 = 256 << 10;
-/// A longer WRITE goes in such parts, in bytes, unless its pieces are counted: each is one frame, with the most that its head takes, and a multiple of a word.
+/// A longer WRITE is split into parts of this many bytes, unless its pieces are counted. Each is a single frame, even with the largest head, and whole words.
 const PART_BYTES: usize = INLINE_BYTES_MAX - 128;
-/// What a READ reserves before anything of it has come, in bytes: address space, of which the system gives memory as it is filled.
+/// What a READ reserves before any data has arrived, in bytes. This is address space, for which the system provides memory only as it is filled.
 const RESERVED_BYTES_MAX: u64 = 64 << 20;
 /// Pieces of one READ that are under way at one time.
 const PIECES_UNDER_WAY_MAX: usize = 8;
 
-/// How many requests it takes to read or write so many bytes.
+/// How many requests it takes to read or write this many bytes.
 pub(crate) fn pieces_of(bytes: u64) -> u32 {
     u32::try_from(bytes.div_ceil(PIECE_BYTES).max(1)).unwrap_or(u32::MAX)
 }
 
-/// A request under way; dropped, it is given up.
+/// A request under way; dropping it gives it up.
 pub(super) struct UnderWay {
     hub: Arc<Hub>,
     id: u64,
@@ -48,14 +48,14 @@ impl UnderWay {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        // What was answered is gone already.
+        // An answered request is not registered any more.
         if self.answer.try_recv() == Err(oneshot::error::TryRecvError::Empty) {
             self.hub.machine().importer.give_up(self.id);
         }
     }
 }
 
-/// Asks by a link, as the machine says.
+/// Sends a request over the link, as the machine says.
 pub(super) fn ask(
     hub: &Arc<Hub>,
     link: &Link,
@@ -74,19 +74,19 @@ impl Imported {
         &self.inner.shell.segments
     }
 
-    /// The bytes, and the way by which they came: what is asked for by the link may lie in memory that this node maps. Of pieces that came both ways it is
-    /// the link.
+    /// The bytes, and the way by which they came, since the answer to a request over the link may lie in memory that this node maps. If pieces came both ways,
+    /// this is the link.
     pub(super) async fn read_far(&self, offset: u64, count: u64, wish: Wish) -> Result<(Bytes, Way), Exception> {
         if count <= PIECE_BYTES {
             return self.piece(offset, count, wish).await;
         }
-        // An owner claims what it likes: beyond this there is room for what has come.
+        // The owner may claim any size, so beyond this bound memory is taken only for bytes that have arrived.
         let mut whole = BytesMut::with_capacity(count.min(RESERVED_BYTES_MAX) as usize);
         let way = self.read_pieces(offset, count, wish, |piece| whole.extend_from_slice(piece)).await?;
         Ok((whole.freeze(), way))
     }
 
-    /// Each piece as it comes, in their order; and the way by which they came.
+    /// Passes on each piece in order as it arrives; returns the way by which they came.
     pub(super) async fn read_pieces(
         &self,
         offset: u64,
@@ -99,7 +99,7 @@ impl Imported {
         }
         let link = self.link("READ").await?;
         let (mut under_way, mut way) = (VecDeque::new(), Way::SharedMemory);
-        // Of nothing there is one piece, too: the owner may refuse it.
+        // An empty range has one piece too, since the owner may refuse it.
         let (mut next, mut more) = (0, true);
         loop {
             while more && under_way.len() < PIECES_UNDER_WAY_MAX {
@@ -125,14 +125,14 @@ impl Imported {
         self.data_of(&link, answer).await
     }
 
-    /// Whether bytes that are asked for by this link may be put where this node maps them: on one host, where they are many.
+    /// Whether the owner may put bytes requested over this link into memory that this node maps: on one host, if there are enough of them.
     fn maps_answers(&self, link: &Link, count: u64) -> bool {
         let shell = &self.inner.shell;
         let many = count >= shell.post.lent_read_bytes_min();
         many && shell.lends() && !self.inner.plain.load(Relaxed) && is_near(link)
     }
 
-    /// The bytes of an answer, wherever they are, and by which way they came.
+    /// The bytes of an answer, wherever they are, and the way by which they came.
     async fn data_of(&self, link: &Link, answer: Outcome) -> Result<(Bytes, Way), Exception> {
         let (number, buffer) = match answer {
             Ok(Answer::Data(data)) => return Ok((data, Way::Link)),
@@ -149,7 +149,7 @@ impl Imported {
         read
     }
 
-    /// What cannot be mapped here is asked for by the link after all, and so is what comes after it.
+    /// Requests over the link what cannot be mapped here, and from then on everything else too.
     async fn ask_for_lent(&self, link: &Link, buffer: &Buffer) -> Result<Bytes, Exception> {
         self.inner.plain.store(true, Relaxed);
         let Buffer { at, bytes, .. } = *buffer;
@@ -189,14 +189,14 @@ impl Imported {
         let part = bytes.len() > PART_BYTES;
         let mut at = offset;
         loop {
-            // Of a grant each piece is a use.
+            // With a grant each piece counts as one use.
             let next = match self.inner.granted {
                 true => bytes.len().min(PIECE_BYTES as usize),
                 false => part_bytes(at, bytes.len(), wish.order),
             };
             let piece = bytes.split_to(next);
             let (written, last) = (piece.len() as u64, bytes.is_empty());
-            // One notification for the whole, when all of it is there.
+            // Only the last part notifies, when all of them have arrived.
             self.write_piece(at, piece, part, Wish { notify: wish.notify && last, ..wish }).await?;
             if last {
                 return Ok(());
@@ -210,7 +210,7 @@ impl Imported {
             let link = self.link("WRITE").await?;
             let room = self.hub().room.notified();
             tokio::pin!(room);
-            // Registered before trying, so that no room slips by in between.
+            // Registers before trying, so that no notice of room is missed in between.
             room.as_mut().enable();
             match self.try_write_piece(&link, at, piece.clone(), part, wish) {
                 Ok(()) => return Ok(()),
@@ -234,7 +234,7 @@ impl Imported {
         if let SegmentMessage::Write { turn, at, notify, order, .. } = message
             && !try_post(link, message.clone(), part)
         {
-            // A turn that never came would hold up all after it.
+            // If this turn never came, all later ones would wait for it.
             hub.machine().importer.imports.not_sent(self.inner.id, (at.offset, bytes));
             post(link, SegmentMessage::Write { turn, at, notify, order, data: Bytes::new() });
         }
@@ -256,11 +256,11 @@ impl Imported {
         under_way.outcome().await.map(drop).map_err(|why| self.not_written(why))
     }
 
-    /// What a flush tells: the first reason, and each write that was not done, with its own.
+    /// The exception for a flush: the first reason, with every refused write and its own reason as parameters.
     fn not_written(&self, first: SegmentRefusal) -> Exception {
         let mut why = self.refused("WRITE", first);
         let mut refused = self.hub().machine().importer.imports.take_told(self.inner.id);
-        // Of what went by a link that was lost nobody knows which of it was done.
+        // For a link that was lost, it is not known which of its writes were done.
         refused.retain(|write| write.bytes > 0);
         if refused.is_empty() {
             return why;
@@ -294,7 +294,7 @@ impl Imported {
         }
     }
 
-    /// A ticket for the owner's memory, if it shares that with this host.
+    /// Requests a ticket for the owner's memory, if the owner shares it with this host.
     pub(super) async fn ask_to_attach(&self, host: u128, write: bool) -> Option<u128> {
         let hub = self.hub();
         let link = self.link("import").await.ok()?;
@@ -308,7 +308,7 @@ impl Imported {
         }
     }
 
-    /// What it takes to reach the owner's memory from this host, if it offers that, and whether it may be written.
+    /// Requests what is needed to reach the owner's memory from this host, if it offers that, and whether it may be written.
     pub(super) async fn ask_to_reach(&self, by: &str, write: bool) -> Result<(Vec<u8>, bool), SegmentRefusal> {
         let hub = self.hub();
         let link = self.link("import").await.map_err(|_| SegmentRefusal::OwnerLost)?;
@@ -323,7 +323,7 @@ impl Imported {
     }
 }
 
-/// How many of so many bytes go in the next part: about as many as in those after it, and up to the end of an aligned word, or of a word of `order`.
+/// How many of the remaining bytes go into the next part: about as many as into later ones, up to the end of an aligned word, or of a word of `order`.
 fn part_bytes(at: u64, bytes: usize, order: Order) -> usize {
     if bytes <= PART_BYTES {
         return bytes;

@@ -1,4 +1,4 @@
-//! The machine of segments under its own lock, and what the links bring for it.
+//! The segments' state machine under its own lock, and the messages that links bring for it.
 
 use std::{
     collections::HashMap,
@@ -25,45 +25,45 @@ use crate::{
     shell::{Shell, lock},
 };
 
-/// Segments offered to the partner of one link at one time: each has an endpoint.
+/// The most segments offered to the partner of one link at one time: each has an endpoint.
 const OFFERS_PER_LINK_MAX: usize = 16;
 
-/// What comes of a request.
+/// The result of a request.
 pub(crate) type Outcome = Result<Answer, SegmentRefusal>;
-/// Who waits for it.
+/// Who waits for that result.
 pub(crate) type Waiter = oneshot::Sender<Outcome>;
 pub(crate) type Machine = Segments<Arc<Exported>, Waiter>;
 
-/// How a node lets others at its memory, beside links, and reaches theirs.
+/// How a node gives others access to its memory, and reaches theirs, other than over links.
 #[derive(Clone, Debug)]
 pub(crate) struct Sharing {
-    /// By mapping it, on one host.
+    /// Whether it is mapped by nodes on the same host.
     pub(crate) memory: bool,
-    /// By something between hosts.
+    /// The remote memory (RDMA) to use between hosts.
     pub(crate) remote: Option<Arc<dyn RemoteMemory>>,
 }
 
-/// All that a node does with segments.
+/// Everything that a node does with segments.
 #[derive(Debug)]
 pub(crate) struct Hub {
     machine: Mutex<Machine>,
-    /// What is in the registry. Locked before the machine, where both are.
+    /// The registry of exported names. Where both locks are taken, this one is taken before the machine's.
     clerk: Mutex<Registry>,
-    /// Tables of other nodes: the import, and how many slots they have.
+    /// Tables of other nodes: the import of each, and its number of slots.
     pub(super) tables: Mutex<HashMap<NodeId, (ImportId, u32)>>,
     pub(super) door: Arc<Door>,
-    /// Which host this is; `None`: it shares no memory.
+    /// Identifies this host; `None`: this node shares no memory.
     pub(crate) host: Option<u128>,
-    /// By what memory of other hosts is reached without messages, and by which of its links' partners this node's is.
+    /// By what memory of other hosts is reached without messages; and, by link, the segments of this node that its partner reaches so.
     pub(super) remote: Option<Arc<dyn RemoteMemory>>,
     offered: Mutex<HashMap<u64, Vec<Weak<Exported>>>>,
-    /// Told when writes were done, and when a request ended late.
+    /// Notified when writes are done, and when a request timed out.
     pub(super) room: Notify,
     clock: Clock,
     pub(super) policy: SegmentPolicy,
     pub(super) me: NodeId,
     pub(super) runtime: Handle,
-    /// Imports are refreshed by a task, from the first on.
+    /// Whether a task refreshes imports; it starts with the first of them.
     pub(super) refreshing: Mutex<bool>,
 }
 
@@ -103,7 +103,7 @@ impl Hub {
         self.clock.now()
     }
 
-    /// Something about segments came by a link. What is said of messages between services is `catena::messages`'.
+    /// Handles a message about segments from a link. Those about messages between services are handled by `catena::messages`.
     pub(crate) fn on_message(
         self: &Arc<Self>,
         shell: &Arc<Shell>,
@@ -129,7 +129,7 @@ impl Hub {
         let makes_room = matches!(message, SegmentMessage::Flushed(_) | SegmentMessage::Refused(..));
         let lent = if let SegmentMessage::Lent(_, number, _) = message { Some(number) } else { None };
         let done = self.machine().importer.on_answer(from, link.id(), message);
-        // Whoever asked may have gone.
+        // The requester may be gone.
         let taken = done.is_some_and(|(waiter, outcome)| waiter.send(outcome).is_ok());
         if let Some(number) = lent.filter(|_| !taken) {
             post(link, SegmentMessage::Taken(vec![number]));
@@ -147,14 +147,14 @@ impl Hub {
         };
         self.end(lost);
         if let Some(offered) = lock(&self.offered).remove(&link) {
-            // Ending an offer waits for what is under way.
+            // Ending an offer waits for accesses under way.
             self.runtime.spawn_blocking(move || {
                 offered.iter().filter_map(Weak::upgrade).for_each(|exported| exported.no_more_by(link));
             });
         }
     }
 
-    /// Whether a segment may be offered to the partner of this link: each has so many at one time, for as long as the link lives.
+    /// Whether a segment may be offered to the partner of this link; a link has a limited number of offers, for as long as it lives.
     pub(super) fn may_offer(&self, link: &Link, exported: &Arc<Exported>) -> bool {
         let mut offered = lock(&self.offered);
         let by = offered.entry(link.id()).or_default();
@@ -187,7 +187,7 @@ impl Hub {
         let bytes = exported.hold().memory.bytes();
         let id = self.machine().owner.exports.export(name, bytes, how, Arc::clone(exported))?;
         let SegmentId { number, generation } = id;
-        // What is not for everybody is found by asking: whom it is not for finds nothing.
+        // A segment that is not for everybody is not listed: those who may use it find it by asking the owner.
         if how.anyone == Rights::NONE {
             return Ok(id);
         }
@@ -197,7 +197,7 @@ impl Hub {
         Ok(id)
     }
 
-    /// Takes a segment back, and marks it in the registry. Says whether it was there.
+    /// Revokes a segment, and marks it so in the registry. Returns whether it existed.
     pub(super) fn revoke(&self, name: &str, id: SegmentId) -> bool {
         let mut registry = lock(&self.clerk);
         let there = self.machine().owner.revoke(id).is_some();
@@ -207,7 +207,7 @@ impl Hub {
         there
     }
 
-    /// Writes into the registry's table; makes it with the first segment.
+    /// Writes into the registry's table, which is made with the first segment.
     fn put(&self, registry: &mut Registry, placed: Placed) {
         match (&registry.exported, placed) {
             (Some((_, table)), Placed::Here(offset, record)) => {
@@ -222,7 +222,7 @@ impl Hub {
         }
     }
 
-    /// A table in the place of the one before. Without room for it names are found by asking.
+    /// Replaces the table by another. Without memory for it, names are found by asking.
     fn new_table(&self, registry: &mut Registry, bytes: &[u8]) {
         let Ok(memory) = Memory::own(bytes.len() as u64) else { return };
         let _ = memory.write(0, bytes);
@@ -232,21 +232,21 @@ impl Hub {
     }
 }
 
-/// Sends a message that nobody keeps track of: a link that is lost tells of itself.
+/// Sends a message that nobody keeps track of: loss of the link is reported separately.
 pub(super) fn post(link: &Link, message: SegmentMessage) {
     try_post(link, message, false);
 }
 
-/// Says whether the link took it; `part`: of something long.
+/// Returns whether the link took the message; `part`: it is part of a long one.
 pub(super) fn try_post(link: &Link, message: SegmentMessage, part: bool) -> bool {
     let Encoded { head, tail } = Message::Segment(message).encode();
     let frame = Frame::new(head, tail);
     if part { link.post_part(frame).is_ok() } else { link.post(frame).is_ok() }
 }
 
-/// Ends requests that wait for too long.
+/// Ends requests that have waited for too long.
 async fn watch_clock(hub: Weak<Hub>) {
-    /// How often to look, and whether the node is still there.
+    /// How often to check the time, and whether the node still exists.
     const IDLE: Duration = Duration::from_secs(1);
     loop {
         let Some(strong) = hub.upgrade() else { return };

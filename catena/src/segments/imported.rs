@@ -21,18 +21,18 @@ use super::{
 };
 use crate::shell::{Shell, lock};
 
-/// How a READ or WRITE is wished.
+/// Options of a READ or WRITE.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Wish {
-    /// Notify the owner, if it wants to be where asked ([`catena_core::segments::Notify::IfAsked`]).
+    /// Notifies the owner, if it asked for notifications where the access requests them ([`catena_core::segments::Notify::IfAsked`]).
     pub notify: bool,
-    /// What the bytes are: turned by the owner where its words have another order.
+    /// What kind of words the bytes are; the owner converts them where its byte order differs.
     pub order: Order,
 }
 
-/// A segment of another node. Cheap to clone; imported until the last clone is dropped.
+/// A segment of another node. Cheap to clone; it stays imported until the last clone is dropped.
 ///
-/// Everything may be dropped at any time. A READ that is dropped leaves nothing behind; a WRITE that was taken goes on.
+/// Every future may be dropped at any time. A READ that is dropped leaves nothing behind; a WRITE that was accepted goes on.
 #[derive(Clone)]
 pub struct Imported {
     pub(super) inner: Arc<Inner>,
@@ -45,16 +45,16 @@ pub(super) struct Inner {
     /// `owner/name`, for people.
     pub(super) shown: String,
     pub(super) bytes: u64,
-    /// By a grant, of which each request is a use.
+    /// Imported by a grant, where each request counts as a use.
     pub(super) granted: bool,
-    /// Its pages may be mapped, as far as this node knows: a grant is for requests, but for one of all that there is.
+    /// Whether its pages may be mapped, as far as this node knows. A grant allows requests only, unless it covers a whole lent segment.
     pub(super) maps: bool,
-    /// Answers to READs could not be mapped: they come by the link.
+    /// Set once answers to READs could not be mapped: from then on they come by the link.
     pub(super) plain: AtomicBool,
     link: Mutex<Option<Arc<Link>>>,
-    /// The pages as they were mapped first, for reading and for writing, which is how most segments stay: reached without a lock.
+    /// The first mapping for reading and for writing, reached without a lock; most segments never get another.
     pub(super) firsts: [OnceLock<Arc<Near>>; 2],
-    /// What came after those, and the ways beside.
+    /// Later mappings, and the state of the other ways.
     pub(super) ways: RwLock<Ways>,
 }
 
@@ -79,7 +79,7 @@ impl Imported {
         })
     }
 
-    /// The same, of which the pages may be mapped. To be said before anything is done with it.
+    /// The same import, with pages that may be mapped. Must be called before the import is used.
     pub(super) fn mappable(mut self) -> Self {
         if let Some(inner) = Arc::get_mut(&mut self.inner) {
             inner.maps = true;
@@ -87,7 +87,7 @@ impl Imported {
         self
     }
 
-    /// Its size in bytes.
+    /// The segment's size in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.inner.bytes
@@ -99,7 +99,7 @@ impl Imported {
         &self.inner.owner
     }
 
-    /// Its generation at its owner, and whether it is known to be stale.
+    /// The segment's generation at its owner, and whether it is known to be stale.
     #[must_use]
     pub fn generation(&self) -> Option<(u64, bool)> {
         let machine = self.inner.shell.segments.machine();
@@ -107,7 +107,7 @@ impl Imported {
         Some((import.entry.generation, import.stale.is_some()))
     }
 
-    /// READ: brings `count` bytes from `offset` on. Longer ones go in pieces, several at a time: between pieces the owner may write.
+    /// READ: fetches `count` bytes from `offset` on. A long range goes in pieces, several at a time; the owner may write between pieces.
     ///
     /// # Errors
     /// `OutOfBounds`, `NoRight`, `SegmentRevoked`, `SegmentStale`, `OwnerSilent`, `OwnerLost`.
@@ -115,15 +115,15 @@ impl Imported {
         self.read_as(offset, count, Wish::default()).await
     }
 
-    /// READ as wished.
+    /// READ with options.
     ///
     /// # Errors
-    /// As [`Imported::read`]; `Unaligned`: words do not fill the range.
+    /// As [`Imported::read`]; `Unaligned`: the range does not consist of whole words.
     pub async fn read_as(&self, offset: u64, count: u64, wish: Wish) -> Result<Bytes, Exception> {
         self.read_by(offset, count, wish).await.map(|(data, _)| data)
     }
 
-    /// READ as wished, and the way by which the bytes came.
+    /// READ with options; also returns the way by which the bytes came.
     pub(crate) async fn read_by(&self, offset: u64, count: u64, wish: Wish) -> Result<(Bytes, Way), Exception> {
         let room = usize::try_from(count).ok().filter(|_| count <= self.inner.bytes);
         let Some(room) = room else {
@@ -150,7 +150,7 @@ impl Imported {
         Box::pin(self.read_far(offset, count, wish)).await
     }
 
-    /// `None`: it cannot be read in memory.
+    /// `None`: it cannot be read in mapped memory.
     fn read_mapped(&self, offset: u64, room: usize, wish: Wish) -> Option<Result<Bytes, Exception>> {
         self.on_pages(false, |_| ())?;
         let mut out = vec![0; room];
@@ -166,7 +166,7 @@ impl Imported {
         Some(read)
     }
 
-    /// `None`: it has to go by the link.
+    /// `None`: it has to be read over the link.
     async fn read_remote(
         &self,
         from: &dyn Reached,
@@ -195,10 +195,10 @@ impl Imported {
         }
     }
 
-    /// READ into memory of one's own, for whoever reads again and again.
+    /// READ into the caller's own memory, for repeated reads.
     ///
     /// # Errors
-    /// As [`Imported::read`]. Some pieces may have come by then.
+    /// As [`Imported::read`]. Some pieces may have been written to `out` by then.
     pub async fn read_into(&self, offset: u64, out: &mut [u8]) -> Result<(), Exception> {
         let (count, wish) = (out.len() as u64, Wish::default());
         give_way(count).await;
@@ -221,7 +221,7 @@ impl Imported {
         }
         let mut left = out;
         let take = |piece: &[u8]| {
-            // No answer has more bytes than were asked for.
+            // No answer has more bytes than were requested.
             let (first, rest) = std::mem::take(&mut left).split_at_mut(piece.len());
             first.copy_from_slice(piece);
             left = rest;
@@ -229,10 +229,10 @@ impl Imported {
         Box::pin(self.read_pieces(offset, count, wish, take)).await.map(|_| ())
     }
 
-    /// READ into a segment of this node; `notify`: tells whoever listens there that it has come.
+    /// READ into a segment of this node; with `notify`, listeners of that segment are told when the bytes are there.
     ///
     /// # Errors
-    /// As [`Imported::read`]; `OutOfBounds`: it does not fit there.
+    /// As [`Imported::read`]; `OutOfBounds`: the bytes do not fit there.
     pub async fn read_to(
         &self,
         offset: u64,
@@ -245,7 +245,7 @@ impl Imported {
         self.deposit(&data, to, at, notify)
     }
 
-    /// Puts what came of a request into a segment of this node.
+    /// Puts the result of a request into a segment of this node.
     fn deposit(&self, data: &[u8], to: &super::Segment, at: u64, notify: bool) -> Result<(), Exception> {
         to.write(at, data)?;
         if notify {
@@ -254,16 +254,16 @@ impl Imported {
         Ok(())
     }
 
-    /// WRITE: puts bytes to `offset`. Returns when they are taken, and waits only for room: that they are there is for [`Imported::flush`] to say. Writes
-    /// of one node to one owner are done in the order in which they were made, for as long as the link between them lives.
+    /// WRITE: writes bytes at `offset`. Returns when they are accepted, and waits only for room; [`Imported::flush`] says whether they were written. Writes of
+    /// one node to one owner are done in the order in which they were made, for as long as the link between them lives.
     ///
     /// # Errors
-    /// What is known at once: `OutOfBounds`, `SegmentStale`, `OwnerLost`. Everything else is told by the next flush.
+    /// What is known at once: `OutOfBounds`, `SegmentStale`, `OwnerLost`. The next flush reports everything else.
     pub async fn write(&self, offset: u64, bytes: impl Into<Bytes>) -> Result<(), Exception> {
         self.write_as(offset, bytes, Wish::default()).await
     }
 
-    /// WRITE as wished.
+    /// WRITE with options.
     ///
     /// # Errors
     /// As [`Imported::write`].
@@ -273,7 +273,7 @@ impl Imported {
         if let Some(written) = self.write_near(offset, &bytes, wish) {
             return written;
         }
-        // The long ways are boxed: else each access in memory would carry the state of a request in its own, and copy it about.
+        // The slow ways are boxed, or each access in memory would carry and copy the state of a request in its own future.
         Box::pin(self.write_anew(offset, bytes, wish)).await
     }
 
@@ -301,12 +301,12 @@ impl Imported {
         if let Err(why) = self.check_order("WRITE", bytes.len() as u64, wish.order) {
             return Some(Err(why));
         }
-        // On one host there is one order.
+        // On one host there is one byte order.
         let turned = turned(bytes, wish.order);
         self.in_memory(true, |near| near.write(offset, turned.as_deref().unwrap_or(bytes), wish.notify))
     }
 
-    /// `false`: it has to go by the link. What was written there is written again then: it is the same bytes.
+    /// `false`: it has to be written over the link. Bytes that were written here already are then written again, which is harmless.
     async fn write_remote(&self, to: &dyn Reached, offset: u64, bytes: &[u8], wish: Wish) -> Result<bool, Exception> {
         self.check_range("WRITE", offset, bytes.len() as u64)?;
         self.check_order("WRITE", bytes.len() as u64, wish.order)?;
@@ -318,24 +318,24 @@ impl Imported {
         Ok(done.is_ok())
     }
 
-    /// Waits until everything written before has been done.
+    /// Waits until all earlier writes have been done.
     ///
     /// # Errors
-    /// Why the first write was refused, of those since the last flush; its parameters are all that were, each with its offset, how many bytes, and the name of why
-    /// (16 at most, of which the last stands for those after it). `OwnerLost`, `OwnerSilent`: `unknown`.
+    /// The reason for which the first write since the last flush was refused. Its parameters list all refused writes, each with its offset, its length in bytes
+    /// and the name of its reason (16 at most; the last stands for those after it). `OwnerLost`, `OwnerSilent`: `unknown`.
     pub async fn flush(&self) -> Result<(), Exception> {
         self.flush_far().await
     }
 
-    /// CAS: puts `new` in the place of the aligned word of 8 bytes at `offset` if that is `old`. Gives what was there: `old` if it was done.
+    /// CAS: replaces the aligned word of 8 bytes at `offset` by `new` if it equals `old`. Returns the word before: `old` if it was replaced.
     ///
     /// # Errors
-    /// `Unaligned`, and as [`Imported::read`]. `OwnerLost`, `OwnerSilent` and `SegmentMoved` are `unknown`: it may have been done.
+    /// `Unaligned`, and as [`Imported::read`]. `OwnerLost`, `OwnerSilent` and `SegmentMoved` are `unknown`: the swap may have been done.
     pub async fn cas(&self, offset: u64, old: u64, new: u64) -> Result<u64, Exception> {
         self.swap(offset, Width::Eight, old, new, false).await
     }
 
-    /// CAS that notifies the owner, if it wants to be where asked.
+    /// CAS that notifies the owner, if it asked for notifications where the access requests them.
     ///
     /// # Errors
     /// As [`Imported::cas`].
@@ -343,10 +343,10 @@ impl Imported {
         self.swap(offset, Width::Eight, old, new, true).await
     }
 
-    /// CAS, and what was there is put into a segment of this node, in this machine's order; `notify`: tells whoever listens there that it has come.
+    /// CAS; stores the word before in a segment of this node, in this machine's byte order. With `notify`, listeners of that segment are told.
     ///
     /// # Errors
-    /// As [`Imported::cas`]; `OutOfBounds`: it does not fit there, and nothing was done.
+    /// As [`Imported::cas`]; `OutOfBounds`: the word does not fit there, and nothing was done.
     pub async fn cas_to(
         &self,
         offset: u64,
@@ -363,7 +363,7 @@ impl Imported {
         Ok(was)
     }
 
-    /// CAS of a word of 4 bytes.
+    /// CAS on a word of 4 bytes.
     ///
     /// # Errors
     /// As [`Imported::cas`].
@@ -398,7 +398,7 @@ impl Imported {
         Box::pin(self.swap_far(offset, width.bytes() as u8, old, new, notify)).await
     }
 
-    /// Where the bytes lie, if they are in shared memory: for whoever reads them in place. They may be written if `write` was asked for and this importer may.
+    /// The segment's bytes in shared memory, to be read in place; writable if `write` is set and this importer has the right.
     ///
     /// # Errors
     /// `NoRight`: the memory is not shared, or not for writing.
@@ -417,13 +417,13 @@ impl Imported {
         })
     }
 
-    /// Whether a swap was done is not known.
+    /// It is not known whether a swap was done.
     pub(super) fn moved(&self, why: &str) -> Exception {
         let text = format!("CAS of {}: {why}; read the word to see", self.inner.shown);
         Exception::new(names::SEGMENT_MOVED, Fault::Node, text).outcome_unknown()
     }
 
-    /// The link to the owner: the last one, or a new one to the same run of it.
+    /// The link to the owner: the last one used, or a new one to the same run of it.
     pub(super) async fn link(&self, what: &str) -> Result<Arc<Link>, Exception> {
         if let Some(link) = lock(&self.inner.link).as_ref().filter(|link| link.ended().is_none()) {
             return Ok(Arc::clone(link));
@@ -452,12 +452,12 @@ impl Imported {
     }
 }
 
-/// Accesses in memory that count as one step of a task: one takes some 30 ns, and what the runtime counts as a step takes a microsecond.
+/// Accesses in memory that count as one step of a task's budget: one takes about 30 ns, and what the runtime counts as a step about a microsecond.
 const ACCESSES_A_STEP: u64 = 32;
-/// So many bytes count as another access.
+/// This many bytes count as another access.
 const BYTES_AN_ACCESS: u64 = 1_024;
 
-/// Memory never makes anybody wait: whoever only reads it would keep its thread from all others.
+/// Yields now and then: access to memory never waits, so a task that only reads it would keep its thread from all other tasks.
 async fn give_way(bytes: u64) {
     thread_local!(static MADE: Cell<u64> = const { Cell::new(0) });
     let made = MADE.get().saturating_add(1).saturating_add(bytes / BYTES_AN_ACCESS);

@@ -1,4 +1,4 @@
-//! A segment's bytes in place, for other languages: an address, and for how long it is the segment's.
+//! A segment's bytes in place, for other languages: an address, and how long the segment stays there.
 
 use std::{ptr::NonNull, sync::Arc};
 
@@ -6,8 +6,8 @@ use catena_segment::View;
 
 use super::{exported::Exported, near::Near};
 
-/// Where a segment's bytes lie. They stay mapped as long as this lives; they are the segment's as long as [`Mapped::is_current`] says so: a segment that is revoked, or whose
-/// rights change, moves to other pages.
+/// Where a segment's bytes are. They stay mapped as long as this lives, but are the segment's only while [`Mapped::is_current`] says so: a segment that is
+/// revoked, or whose rights change, moves to other pages.
 #[derive(Debug)]
 pub struct Mapped {
     view: View,
@@ -29,25 +29,25 @@ impl Mapped {
         Self { view, of: Of::Far(near) }
     }
 
-    /// The first byte's address. Others may change what is there at any time.
+    /// The address of the first byte. Others may change the bytes at any time.
     #[must_use]
     pub fn address(&self) -> NonNull<u8> {
         self.view.address()
     }
 
-    /// How many bytes there are.
+    /// How many bytes are mapped.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.view.bytes()
     }
 
-    /// Whether they may be written; a write to others faults.
+    /// Whether the bytes may be written; if not, a write faults.
     #[must_use]
     pub fn is_writable(&self) -> bool {
         self.view.is_writable()
     }
 
-    /// Whether these are still the segment's pages. What was read before this said so is the segment's.
+    /// Whether these are still the segment's pages. If so, everything that was read before this call came from the segment.
     #[must_use]
     pub fn is_current(&self) -> bool {
         match &self.of {

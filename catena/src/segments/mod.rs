@@ -1,7 +1,7 @@
 //! Segments: memory of a node that others read, write and swap words in, without a service's code running
 //! (Separating Data and Control Transfer, sections 3 and 4).
 //!
-//! The decisions are `catena_core::segments`; the bytes are `catena_segment`; this puts both together:
+//! `catena_core::segments` makes the decisions, and `catena_segment` holds the bytes; this module connects both:
 //!
 //! | file | what it does |
 //! | --- | --- |

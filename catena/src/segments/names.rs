@@ -1,4 +1,4 @@
-//! Imports by name, without a name server (section 4): the local table, then the owner's table by READs, and asking where that is shorter.
+//! Imports by name, without a name server (section 4): the local table, then the owner's table by READs, and a request to the owner where that is cheaper.
 
 use std::{
     sync::{Arc, Weak},
@@ -16,37 +16,37 @@ use futures_util::{StreamExt, stream};
 use super::{Granted, Imported, errors::of_refusal, far::ask};
 use crate::shell::{Shell, lock};
 
-/// How often imports are compared with what their owners export: an import that is stale fails here from then on.
+/// How often imports are compared with what their owners export. Accesses to an import that is found stale fail locally from then on.
 const REFRESH_EVERY: Duration = Duration::from_secs(10);
 /// Imports compared at one time.
 const REFRESHES_AT_ONCE_MAX: usize = 32;
-/// Slots of a table that a look-up reads at most, whatever it finds there.
+/// The most slots of a table that a look-up reads, whatever it finds in them.
 const PROBES_MAX: u32 = 256;
-/// Segments that a listing brings at most.
+/// The most segments that a listing returns.
 const LISTED_MAX: usize = 65_536;
 
-/// How an import looks for a name that is not where it belongs (section 4.2).
+/// How an import continues to look for a name that is not in its own slot of the owner's table (section 4.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lookup {
-    /// Reads on in the owner's table until it is found, or cannot be there.
+    /// Reads further slots of the owner's table until the name is found or cannot be there.
     Probe,
     /// Asks the owner at once.
     Ask,
-    /// Reads so many slots, then asks.
+    /// Reads this many slots, then asks the owner.
     ProbeThenAsk(u32),
-    /// Asks the owner, even for what is imported already.
+    /// Asks the owner, even for a segment that is imported already.
     Forced,
 }
 
 impl Default for Lookup {
-    /// The seventh collision costs more than asking, in the paper's figures (section 4.2).
+    /// By the paper's figures, the seventh collision costs more than asking (section 4.2).
     fn default() -> Self {
         Self::ProbeThenAsk(7)
     }
 }
 
 impl Shell {
-    /// Imports `owner/name`. The owner is named by its own name, by a service that it serves, or by its address.
+    /// Imports `owner/name`; the owner is given by its own name, by a service that it serves, or by its address.
     pub(crate) async fn import(self: &Arc<Self>, path: &str, how: Lookup) -> Result<Imported, Exception> {
         let Some((hint, name)) = path.split_once('/').filter(|(hint, name)| !hint.is_empty() && !name.is_empty())
         else {
@@ -65,7 +65,7 @@ impl Shell {
             .ok_or_else(|| of_refusal(&format!("import of {}", shown(path)), SegmentRefusal::Stale))
     }
 
-    /// Imports what a grant allows, without a look-up: its owner has said what it is.
+    /// Imports what a grant allows, without a look-up, since the grant says where it is.
     pub(crate) async fn import_granted(
         self: &Arc<Self>,
         owner: NodeRef,
@@ -85,7 +85,7 @@ impl Shell {
         Imported::new(self, id.map_err(refused)?, owner, link).ok_or_else(|| refused(SegmentRefusal::Stale))
     }
 
-    /// The same of a whole segment that its owner lends to this node alone, to be mapped.
+    /// The same for a whole segment that its owner lends to this node alone, to be mapped.
     pub(crate) async fn import_lent(
         self: &Arc<Self>,
         owner: NodeRef,
@@ -107,7 +107,7 @@ impl Shell {
             let Answer::Listing(some) = asked.map_err(refused)?.outcome().await.map_err(refused)? else {
                 return Err(refused(SegmentRefusal::BadAnswer));
             };
-            // Numbers must rise, or a liar would have it ask for ever.
+            // Numbers must rise, or a lying owner could keep this loop going for ever.
             match some.last().map(|last| last.number) {
                 Some(last) if last >= first => first = last.saturating_add(1),
                 _ => break,
@@ -117,7 +117,7 @@ impl Shell {
         Ok(all)
     }
 
-    /// The node that a hint means.
+    /// The node that a hint stands for.
     async fn owner_of(self: &Arc<Self>, hint: &str) -> Result<Arc<NodeRef>, Exception> {
         if let Some(node) = self.peers.named(hint) {
             return Ok(node);
@@ -176,13 +176,13 @@ impl Shell {
         let found = if probes > 0 { self.probe(owner, link, name, probes).await } else { None };
         let (entry, slot) = match found {
             Some((record, slot)) => (described(name, &record), Some(slot)),
-            // What everybody's table does not show may still be exported to this node.
+            // A segment that the public table does not list may still be exported to this node.
             None => (self.ask_for(owner, link, name).await?, None),
         };
         self.segments.machine().importer.imports.import(owner.id, entry, slot, None)
     }
 
-    /// Asks the owner by name: with control transfer.
+    /// Asks the owner by name, which involves its processor ("control transfer").
     async fn ask_for(
         self: &Arc<Self>,
         owner: &NodeRef,
@@ -198,7 +198,7 @@ impl Shell {
         }
     }
 
-    /// Looks for a name in the owner's table by READs of one record each. `None`: it is not found so.
+    /// Looks for a name in the owner's table by READs of one record each. `None`: it is not found that way.
     async fn probe(
         self: &Arc<Self>,
         owner: &Arc<NodeRef>,
@@ -206,7 +206,7 @@ impl Shell {
         name: &str,
         probes: u32,
     ) -> Option<(Record, u32)> {
-        // Once more if the table was replaced by a larger one.
+        // Tries once more if the table was replaced by a larger one.
         for _ in 0..2 {
             let (table, slots) = self.table_of(owner, link).await.ok()?;
             match self.probe_table(table, link, Probe::new(name, slots, probes)).await {
@@ -269,7 +269,7 @@ impl Shell {
             self.segments.machine().importer.imports.release(table);
             return Err(SegmentRefusal::BadAnswer);
         };
-        // Another import of the same table may have been quicker: each entry holds one use.
+        // A concurrent import of the same table may have been quicker; each entry holds one use.
         if let Some((before, _)) = lock(&self.segments.tables).insert(owner.id, (table, slots)) {
             self.segments.machine().importer.imports.release(before);
         }
@@ -295,7 +295,7 @@ impl Shell {
         }
     }
 
-    /// Compares every import with what its owner exports now (section 4.1): those that are not there any more fail from now on without a message.
+    /// Compares every import with what its owner exports now (section 4.1); accesses to those that are gone fail from now on without a message.
     pub(crate) async fn refresh_imports(self: &Arc<Self>) {
         let all: Vec<(ImportId, Import)> = {
             let machine = self.segments.machine();
@@ -311,7 +311,7 @@ impl Shell {
             return;
         }
         let link = self.endpoint().and_then(|endpoint| endpoint.link_to_node(import.owner.0));
-        // An owner that is not linked may be back; whoever uses its segment finds out.
+        // An owner without a link may be back later; the next access to its segment finds out.
         let Some(link) = link else { return };
         let Some(owner) = self.peers.of(&link) else { return };
         let there = match import.slot {
@@ -331,7 +331,7 @@ impl Shell {
         }
     }
 
-    /// Whether the owner's table still has it in this slot. `None`: it does not say.
+    /// Whether the owner's table still has the segment in this slot. `None`: it does not say.
     async fn still_in(
         self: &Arc<Self>,
         owner: &Arc<NodeRef>,
@@ -371,7 +371,7 @@ async fn refresh_for_ever(shell: Weak<Shell>) {
     }
 }
 
-/// Names may be long, and come from anywhere.
+/// Names may be long, and may come from anywhere.
 fn shown(name: &str) -> String {
     name.chars().take(64).collect()
 }

@@ -9,7 +9,7 @@ use super::{
     exported::rings,
 };
 
-/// The mapping, and how to ring.
+/// The mapping, and how to notify the owner.
 #[derive(Debug)]
 pub(crate) struct Near {
     attached: Attached,
@@ -17,16 +17,16 @@ pub(crate) struct Near {
     bell: Bell,
 }
 
-/// What came of an access to shared pages.
+/// The result of an access to shared pages.
 #[derive(Debug)]
 pub(crate) enum NearResult<T> {
     /// It is done.
     Done(T),
-    /// It cannot be done here: the pages are not the segment's any more, or may only be read. Nothing was done that counts.
+    /// It cannot be done here: the pages are not the segment's any more, or are read-only. Nothing that was done here counts.
     Elsewhere,
-    /// The owner left the pages at that moment: whether a swap counts is unknown.
+    /// The owner left the pages during the access: it is unknown whether a swap counts.
     Unknown,
-    /// It is wrong.
+    /// The access itself is invalid.
     Wrong(MemoryError),
 }
 
@@ -58,17 +58,17 @@ impl Near {
         NearResult::Done(())
     }
 
-    /// READ of what its owner lent, whose word at the first of `holds` is the second for as long as that holds. `None`: the pages count no more.
+    /// READ from a lent buffer. `holds` is the offset and value of the word that shows that the loan is valid. `None`: the pages are not valid any more.
     pub(crate) fn read_lent(&self, holds: (u64, u64), offset: u64, out: &mut [u8]) -> Option<Result<(), Exception>> {
         lent("READ", self.while_it_holds(holds, |near| near.read(offset, out, false)))
     }
 
-    /// WRITE to what its owner lent, in the same way.
+    /// WRITE to a lent buffer, in the same way.
     pub(crate) fn write_lent(&self, holds: (u64, u64), offset: u64, bytes: &[u8]) -> Option<Result<(), Exception>> {
         lent("WRITE", self.while_it_holds(holds, |near| near.write(offset, bytes, false)))
     }
 
-    /// Acts while the word at the first of `holds` is the second. `Done(false)`: it is not, or was not any more when it was done.
+    /// Acts while the word at offset `holds.0` equals `holds.1`. `Done(false)`: it does not, or did not any more afterwards.
     pub(super) fn while_it_holds(
         &self,
         (at, is): (u64, u64),
@@ -91,7 +91,7 @@ impl Near {
         }
     }
 
-    /// What was written to pages that are not the segment's any more may be written again elsewhere: it is the same bytes.
+    /// A write to pages that are not the segment's any more may be repeated elsewhere, since it writes the same bytes.
     pub(super) fn write(&self, offset: u64, bytes: &[u8], notify: bool) -> NearResult<()> {
         if !self.writable || !self.attached.was_live() {
             return NearResult::Elsewhere;

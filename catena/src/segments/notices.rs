@@ -1,4 +1,4 @@
-//! Notifications: control that goes with data where somebody asked for it, and only there (section 3.1.1).
+//! Notifications: control transfer along with data, only where somebody asked for it (section 3.1.1).
 
 use std::{
     collections::VecDeque,
@@ -16,15 +16,15 @@ use tokio::io::unix::AsyncFd;
 use super::errors::of_memory;
 use crate::shell::lock;
 
-/// Notices that wait to be taken, of one segment; beyond, the oldest is counted and dropped.
+/// Notices of one segment that wait to be taken; beyond, the oldest is dropped and counted.
 const NOTICES_MAX: usize = 1_024;
 
-/// What somebody did with a segment.
+/// What was done to a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
-    /// It was read.
+    /// Bytes were read.
     Read,
-    /// It was written to.
+    /// Bytes were written.
     Write,
     /// A word was compared, and perhaps swapped.
     Cas,
@@ -33,11 +33,11 @@ pub enum Access {
 /// The small control information that comes with a notification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Notice {
-    /// By whom, what, from which byte on, and how many bytes; `None` for accesses through shared memory, which leave no trace but that they rang.
+    /// Who did what, from which byte on, and for how many bytes; `None` for accesses through shared memory, of which only the notification is known.
     pub access: Option<(NodeId, Access, u64, u64)>,
-    /// For how many accesses it stands.
+    /// How many accesses this notice stands for.
     pub times: u64,
-    /// Notices before this one that nobody took in time.
+    /// How many notices before this one were dropped because nobody took them in time.
     pub missed: u64,
 }
 
@@ -45,7 +45,7 @@ pub struct Notice {
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
     waiting: Mutex<Waiting>,
-    /// For who waits here without a descriptor.
+    /// Wakes a task that waits here without a descriptor.
     pub(super) told: tokio::sync::Notify,
 }
 
@@ -53,9 +53,9 @@ pub(crate) struct Notices {
 struct Waiting {
     queue: VecDeque<Notice>,
     missed: u64,
-    /// Made when somebody listens or may ring.
+    /// Made when somebody listens, or may notify from another process.
     bell: Option<Arc<Bell>>,
-    /// How often it was rung from here and not taken.
+    /// How often it was rung by this process since it was last taken.
     rung: u64,
 }
 
@@ -99,7 +99,7 @@ impl Notices {
     }
 }
 
-/// Notifications of one segment, as a stream and as a file descriptor that is readable while there are some.
+/// Notifications of one segment, as a stream, and as a file descriptor that is readable while there are any.
 #[derive(Debug)]
 pub struct Notifications {
     of: Arc<super::exported::Exported>,
@@ -146,7 +146,7 @@ impl Stream for Notifications {
                 return Poll::Ready(Some(notice));
             }
             match ready!(self.bell.poll_read_ready(context)) {
-                // Nothing was there when it was looked: from now on whoever rings wakes.
+                // There was nothing when it was checked; whoever rings from now on wakes this task.
                 Ok(mut ready) => ready.clear_ready(),
                 Err(_) => return Poll::Ready(None),
             }

@@ -1,4 +1,4 @@
-//! Accesses by remote memory: in pieces, several under way at one time. What fails goes by the link, which knows why.
+//! Accesses by remote memory: in pieces, several under way at one time. What fails is repeated over the link, which knows why.
 
 use std::collections::VecDeque;
 
@@ -34,7 +34,7 @@ pub(super) async fn read(from: &dyn Reached, offset: u64, count: u64) -> Result<
     }
 }
 
-/// When it returns the bytes are in the owner's memory.
+/// When this returns, the bytes are in the owner's memory.
 pub(super) async fn write(to: &dyn Reached, offset: u64, bytes: &[u8]) -> Result<(), RemoteError> {
     let (mut next, mut under_way) = (pieces(offset, bytes.len() as u64), VecDeque::new());
     loop {

@@ -16,9 +16,9 @@ use super::{
 };
 use crate::random;
 
-/// Memory of this node that others may use. Cheap to clone; it is exported until [`Segment::revoke`], or until the last clone is dropped.
+/// Memory of this node that other nodes may use. Cheap to clone; it is exported until [`Segment::revoke`], or until the last clone is dropped.
 ///
-/// The owner itself reads and writes it whenever it likes, inhibited or not.
+/// The owner itself may always read and write it, even while writes are inhibited.
 #[derive(Clone, Debug)]
 pub struct Segment {
     inner: Arc<Inner>,
@@ -32,27 +32,27 @@ struct Inner {
     exported: Arc<Exported>,
 }
 
-/// What a grant allows to one partner: so many requests of a range, for so long.
+/// What a grant allows one partner: a number of requests within a range, for a limited time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GrantTerms {
-    /// What.
+    /// The operations that it allows.
     pub rights: Rights,
-    /// From this byte on.
+    /// The first byte of the range.
     pub offset: u64,
-    /// So many bytes.
+    /// The length of the range in bytes.
     pub bytes: u64,
-    /// So many requests. Reads and writes of more than a piece (256 KiB) are several.
+    /// How many requests it allows. Reads and writes of more than a piece (256 KiB) take several.
     pub uses: u32,
-    /// For so long.
+    /// How long it lasts.
     pub lasts: Duration,
 }
 
-/// A grant, to be told to its partner by whatever way: it is good for that node alone.
+/// A grant, to be passed to its partner in any way: it is valid for that node alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Granted {
     /// The owner.
     pub owner: NodeId,
-    /// The segment's place; its grant is set.
+    /// The segment's place, with the number of the grant.
     pub at: At,
     /// The segment's size.
     pub bytes: u64,
@@ -60,7 +60,7 @@ pub struct Granted {
 
 impl Segment {
     pub(crate) fn export(hub: &Arc<Hub>, name: &str, bytes: u64, how: Export) -> Result<Self, Exception> {
-        // Before the memory is taken: what is too large must cost nothing.
+        // Checked before memory is taken: a request that is too large must cost nothing.
         if bytes > hub.policy.segment_bytes_max {
             let limit = catena_core::segments::ExportError::Limit("segment_bytes_max");
             return Err(of_export(name, &limit));
@@ -69,7 +69,7 @@ impl Segment {
         Self::of(hub, name, Exported::new(memory, how), how)
     }
 
-    /// These bytes as they are, which nobody is going to change: for partners who are granted something of them.
+    /// A segment of these bytes, which never change: for partners that get grants of parts of it.
     pub(crate) fn of_bytes(hub: &Arc<Hub>, name: &str, bytes: Bytes) -> Result<Self, Exception> {
         let how = Export::default();
         Self::of(hub, name, Exported::new(Memory::frozen(bytes), how), how)
@@ -80,14 +80,14 @@ impl Segment {
         Ok(Self { inner: Arc::new(Inner { hub: Arc::clone(hub), name: name.into(), id, exported }) })
     }
 
-    /// Memory of so many bytes for one partner alone, which may map it; and the grant by which it may.
+    /// Makes a segment for one partner alone, which may map it, and the grant by which it may.
     pub(crate) fn lend(
         hub: &Arc<Hub>,
         name: &str,
         (to, rights): (NodeId, Rights),
         bytes: u64,
     ) -> Result<(Self, Granted), Exception> {
-        /// It goes with the segment.
+        /// The grant ends with the segment.
         const EVER: Duration = Duration::from_secs(1 << 40);
         let exported = Exported::lent(bytes).map_err(|why| of_memory(&why))?;
         let segment = Self::of(hub, name, exported, Export::default())?;
@@ -96,34 +96,34 @@ impl Segment {
         Ok((segment, granted))
     }
 
-    /// Its name.
+    /// The segment's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.inner.name
     }
 
-    /// Its number and generation.
+    /// The segment's number and generation.
     #[must_use]
     pub fn id(&self) -> SegmentId {
         self.inner.id
     }
 
-    /// The node that owns it: this one.
+    /// The node that owns the segment: this one.
     #[must_use]
     pub fn owner(&self) -> NodeId {
         self.inner.hub.me
     }
 
-    /// Where the bytes lie, in pages that importers on this host share: for whoever fills or reads them in place.
+    /// The segment's bytes in pages that importers on this host share, to be written or read in place.
     ///
     /// # Errors
-    /// There is no memory, or no descriptor left.
+    /// The system has no memory or no descriptor left.
     pub fn map(&self) -> Result<Mapped, Exception> {
         let view = self.inner.exported.view().map_err(|why| of_memory(&why))?;
         Ok(Mapped::of_segment(view, Arc::clone(&self.inner.exported)))
     }
 
-    /// Its size in bytes.
+    /// The segment's size in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.inner.exported.hold().memory.bytes()
@@ -149,7 +149,7 @@ impl Segment {
         self.inner.exported.hold().memory.write(offset, bytes).map_err(|why| of_memory(&why))
     }
 
-    /// `count` bytes from `offset` on, without a copy where they never change.
+    /// `count` bytes from `offset` on, without copying if they never change.
     pub(crate) fn part(&self, offset: u64, count: u64) -> Result<Bytes, Exception> {
         let pages = self.inner.exported.hold();
         if let Some(part) = pages.memory.part(offset, count) {
@@ -160,14 +160,14 @@ impl Segment {
         Ok(copy.into())
     }
 
-    /// Copies this range of other memory to `offset`.
+    /// Copies a range of other memory to `offset`.
     pub(crate) fn write_from(
         &self,
         offset: u64,
         from: &Memory,
         (at, count): (u64, u64),
     ) -> Result<(), catena_segment::MemoryError> {
-        /// Copied at one time, in bytes: by way of the cache next to the core.
+        /// Bytes copied at one time, through a buffer in the first-level cache.
         const STEP: usize = 4_096;
         let (mut step, pages) = ([0; STEP], self.inner.exported.hold());
         for done in (0..count).step_by(STEP) {
@@ -178,7 +178,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Puts `new` in the place of the aligned word of 8 bytes at `offset` if that is `old`; gives what was there. Atomic with all others who do so.
+    /// Replaces the aligned word of 8 bytes at `offset` by `new` if it equals `old`; returns the word before. Atomic towards every other CAS on it.
     ///
     /// # Errors
     /// `OutOfBounds`, `Unaligned`
@@ -187,7 +187,7 @@ impl Segment {
         pages.memory.compare_and_swap(offset, Width::Eight, old, new).map_err(|why| of_memory(&why))
     }
 
-    /// The same with a word of 4 bytes.
+    /// Like [`Segment::cas`], on a word of 4 bytes.
     ///
     /// # Errors
     /// `OutOfBounds`, `Unaligned`
@@ -197,8 +197,8 @@ impl Segment {
         was.map(|was| was as u32).map_err(|why| of_memory(&why))
     }
 
-    /// Gives one importer rights of its own, in the place of what everybody may do; [`Rights::NONE`] takes them away. When this returns nothing is done
-    /// any more that is not allowed now.
+    /// Gives one importer rights of its own instead of those that everybody has; [`Rights::NONE`] takes all rights from it. When this returns, no access that
+    /// is now forbidden is under way any more.
     ///
     /// # Errors
     /// `SegmentRevoked`; `Overloaded`: too many have rights of their own.
@@ -210,28 +210,28 @@ impl Segment {
         }
     }
 
-    /// Lets nobody write or swap but this node, or lets them again who may. When this returns, no write of others is under way.
+    /// Stops writes and swaps by all other nodes, or allows them again to those with the right. When this returns, no write of others is under way.
     ///
     /// # Errors
     /// `SegmentRevoked`
     pub async fn inhibit_writes(&self, inhibited: bool) -> Result<(), Exception> {
         let changed = self.inner.hub.machine().owner.exports.inhibit_writes(self.inner.id, inhibited);
         match changed.map_err(|why| self.refused("write inhibit", why))? {
-            // Back as well: who shares memory comes for pages that may be written.
+            // Needed when writes are allowed again, too: those who share the memory then ask for writable pages.
             true => self.withdraw().await,
             false => Ok(()),
         }
     }
 
-    /// Grants a partner something, for so many requests and so long.
+    /// Grants a partner what `terms` say.
     ///
     /// # Errors
-    /// `SegmentRevoked`, `OutOfBounds`; `Overloaded`: too many grants are out.
+    /// `SegmentRevoked`, `OutOfBounds`; `Overloaded`: too many grants exist.
     pub fn grant(&self, to: NodeId, terms: GrantTerms) -> Result<Granted, Exception> {
         self.grant_any(Some(to), terms)
     }
 
-    /// The same; `None`: to whoever knows the grant's number.
+    /// Like [`Segment::grant`]; `None`: to whoever knows the grant's number.
     pub(crate) fn grant_any(&self, to: Option<NodeId>, terms: GrantTerms) -> Result<Granted, Exception> {
         let Inner { hub, id, .. } = &*self.inner;
         let until = hub.now().after(u64::try_from(terms.lasts.as_micros()).unwrap_or(u64::MAX));
@@ -243,15 +243,15 @@ impl Segment {
         Ok(Granted { owner: hub.me, at, bytes: self.bytes() })
     }
 
-    /// Takes a grant back; says whether it was still out.
+    /// Takes a grant back; returns whether it was still valid.
     pub fn take_back(&self, granted: &Granted) -> bool {
         granted.at.grant.is_some_and(|grant| self.inner.hub.machine().owner.take_back(grant))
     }
 
-    /// Keeps the segment's pages in memory, or lets them be swapped out again.
+    /// Pins the segment's pages in memory, or lets them be swapped out again.
     ///
     /// # Errors
-    /// `LimitExceeded`: the node pins no more (`pinned_bytes_max`); `Overloaded`: the system does not (`RLIMIT_MEMLOCK`).
+    /// `LimitExceeded`: the node may not pin more (`pinned_bytes_max`); `Overloaded`: the system refuses to (`RLIMIT_MEMLOCK`).
     pub async fn pin(&self, pinned: bool) -> Result<(), Exception> {
         let Inner { hub, id, .. } = &*self.inner;
         let changed = hub.machine().owner.exports.pin(*id, pinned).map_err(|why| self.refused("pinning", why))?;
@@ -266,18 +266,18 @@ impl Segment {
         done
     }
 
-    /// Takes the segment back. When this returns, no byte of it is changed or read by others any more; this node keeps the bytes.
+    /// Revokes the segment. When this returns, others neither read nor change any byte of it any more; this node keeps the bytes.
     ///
     /// # Errors
-    /// `Overloaded`: others share the pages and there was no memory to leave these: the bytes are gone.
+    /// `Overloaded`: others share the pages, and there was no memory to move to private ones: the bytes are lost.
     pub async fn revoke(&self) -> Result<(), Exception> {
         self.inner.hub.revoke(&self.inner.name, self.inner.id);
         self.withdraw().await
     }
 
-    /// Waits for what is under way, and leaves pages that others share.
+    /// Waits for accesses under way, and leaves pages that others share.
     async fn withdraw(&self) -> Result<(), Exception> {
-        // As mostly, above all with buffers for one answer: to wake a thread takes longer.
+        // The usual case, above all for buffers of a single answer; waking a thread would take longer.
         if self.inner.exported.withdraw_at_once() {
             return Ok(());
         }
@@ -285,7 +285,7 @@ impl Segment {
         apart(move || exported.withdraw()).await
     }
 
-    /// What others do with the segment, as far as it is to be told of ([`Export::on_read`], [`Export::on_write`]): a stream.
+    /// A stream of what others do with the segment, as far as the owner asked to be notified ([`Export::on_read`], [`Export::on_write`]).
     ///
     /// # Errors
     /// The system has no descriptor left.
@@ -293,12 +293,12 @@ impl Segment {
         Notifications::of(Arc::clone(&self.inner.exported))
     }
 
-    /// Ends when somebody has done something by a link that is to be told of, after this was called.
+    /// Completes at the next access over a link, after this call, that notifies the owner.
     pub(crate) fn written(&self) -> tokio::sync::futures::Notified<'_> {
         self.inner.exported.notices.told.notified()
     }
 
-    /// A descriptor that is readable when there is a notification, for event loops of one's own: [`Notifications::try_next`] takes it.
+    /// A descriptor that is readable when there is a notification, for other event loops: [`Notifications::try_next`] takes the notification.
     ///
     /// # Errors
     /// The system has no descriptor left.
@@ -308,7 +308,7 @@ impl Segment {
         bell.as_fd().try_clone_to_owned().map_err(|why| of_memory(&why.into()))
     }
 
-    /// Has `handler` called with each notification, in a task, until the segment is dropped.
+    /// Spawns a task that calls `handler` with each notification, until the segment is dropped.
     ///
     /// # Errors
     /// The system has no descriptor left.
@@ -316,7 +316,7 @@ impl Segment {
         let mut notifications = self.notifications()?;
         let alive = Arc::downgrade(&self.inner);
         self.inner.hub.runtime.spawn(async move {
-            /// How often to see whether the segment is still there.
+            /// How often to check whether the segment still exists.
             const IDLE: Duration = Duration::from_secs(1);
             while alive.strong_count() > 0 {
                 if let Ok(Some(notice)) = tokio::time::timeout(IDLE, notifications.next()).await {
@@ -332,7 +332,7 @@ impl Segment {
     }
 }
 
-/// Copies a segment elsewhere than in the runtime's threads.
+/// Copies a segment on a blocking thread.
 async fn apart(
     work: impl FnOnce() -> Result<(), catena_segment::MemoryError> + Send + 'static,
 ) -> Result<(), Exception> {

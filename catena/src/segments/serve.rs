@@ -1,4 +1,4 @@
-//! Requests of others, answered where they arrive: no task, no service's code, and no waiting but for the copy itself.
+//! Requests of other nodes, answered in the link's reader: without a task, without code of a service, and without waiting except for the copy itself.
 
 use std::{
     cell::RefCell,
@@ -21,13 +21,13 @@ use super::{
     notices::Access,
 };
 
-/// Answers up to this size share one buffer, in bytes.
+/// Answers up to this size are allocated from a shared buffer, in bytes.
 const POOLED_BYTES_MAX: usize = 16 << 10;
-/// That buffer, in bytes.
+/// The size of that buffer, in bytes.
 const POOL_BYTES: usize = 256 << 10;
 
 thread_local! {
-    /// Taken again when the answers in it have gone.
+    /// Reused when all answers in it have been sent.
     static POOL: RefCell<BytesMut> = RefCell::new(BytesMut::new());
 }
 
@@ -45,9 +45,9 @@ impl Hub {
         {
             return post(link, SegmentMessage::Refused(*id, SegmentRefusal::Pushed));
         }
-        // Only a write lets go what waited for it.
+        // Only a write can unblock what waited for it.
         let lets_go = matches!(message, SegmentMessage::Write { .. });
-        // Before anything is held: it takes locks of its own.
+        // Done before anything is locked, since it takes locks of its own.
         let offer = match &message {
             SegmentMessage::Read { maps: true, count, order: Order::Bytes, .. } => {
                 shell.offer_room(from, link, (*count).into())
@@ -66,7 +66,7 @@ impl Hub {
         }
     }
 
-    /// Does what the machine decided. The segment's pages are held before anybody else may ask the machine: what is revoked after that waits for this.
+    /// Does what the machine decided. Locks the segment's pages before anybody else can ask the machine, so that a later revocation waits for this access.
     fn perform(
         self: &Arc<Self>,
         machine: MutexGuard<'_, Machine>,
@@ -104,7 +104,7 @@ impl Hub {
                 drop(pages);
                 match data {
                     Some(data) => {
-                        // The pieces of something long arrive one after the other, so that its reader can ask for those behind them.
+                        // The pieces of a long READ arrive one after the other, so that the reader can ask for the next.
                         let part = u64::from(count) >= PIECE_BYTES;
                         try_post(link, SegmentMessage::Data(id, data), part);
                     }
@@ -161,7 +161,7 @@ impl Hub {
         }
     }
 
-    /// Moving to pages that can be shared copies the segment: not in a link's reader.
+    /// Moving to pages that can be shared copies the segment, so it is not done in a link's reader.
     fn share(self: &Arc<Self>, id: u64, (memory, approved): (Arc<Exported>, Approved), write: bool, link: &Arc<Link>) {
         let (hub, link) = (Arc::clone(self), Arc::clone(link));
         self.runtime.spawn_blocking(move || {
@@ -179,7 +179,7 @@ impl Hub {
 }
 
 impl Hub {
-    /// Opening an endpoint takes a while: not in a link's reader.
+    /// Opening an endpoint takes a while, so it is not done in a link's reader.
     fn offer(
         self: &Arc<Self>,
         id: u64,
@@ -206,7 +206,7 @@ impl Hub {
                 }
                 None => not_shared,
             };
-            // Whoever ended this link's offers may have been quicker.
+            // The link may have ended, and its offers with it, before this offer was made.
             if link.ended().is_some() {
                 memory.no_more_by(link.id());
             }
@@ -215,7 +215,7 @@ impl Hub {
     }
 }
 
-/// Bytes filled in by `fill`, from the thread's buffer if they are few.
+/// Bytes written by `fill`, from the thread's buffer if they are few.
 fn copied(count: usize, fill: impl FnOnce(&mut [u8]) -> bool) -> Option<Bytes> {
     if count > POOLED_BYTES_MAX {
         let mut data = vec![0; count];
@@ -232,7 +232,7 @@ fn copied(count: usize, fill: impl FnOnce(&mut [u8]) -> bool) -> Option<Bytes> {
     })
 }
 
-/// Turns words into the order that was asked for, or from it: it is the same.
+/// Converts words to the requested byte order, or from it: both are the same operation.
 pub(super) fn turn(bytes: &mut [u8], order: Order) {
     let width = match order {
         Order::Little(width) if cfg!(target_endian = "big") => width,
@@ -242,7 +242,7 @@ pub(super) fn turn(bytes: &mut [u8], order: Order) {
     bytes.chunks_exact_mut(usize::from(width).max(1)).for_each(<[u8]>::reverse);
 }
 
-/// The same into a copy; `None`: they are right as they are.
+/// The same on a copy; `None`: the bytes are in the right order already.
 pub(super) fn turned(bytes: &[u8], order: Order) -> Option<Vec<u8>> {
     let stays = match order {
         Order::Bytes => true,

@@ -1,4 +1,4 @@
-//! Failure detection by reading (section 3.7): a word that its owner lets rise, read within a time.
+//! Failure detection by reading (section 3.7): the owner keeps increasing a word, and the importer checks that by READs with a timeout.
 
 use std::{io::ErrorKind, time::Duration};
 
@@ -7,15 +7,15 @@ use tokio::net::TcpStream;
 
 use super::Imported;
 
-/// How long a look at the owner's address may take.
+/// How long a probe of the owner's address may take.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Imported {
-    /// Reads the word of 8 bytes at `offset` every `every`, and returns when something is wrong: what, as far as it can be told from here. A read that
-    /// takes longer than `within`, or a word that has not risen for so long, is wrong.
+    /// Reads the word of 8 bytes at `offset` every `every`, and returns when something is wrong, with a diagnosis as far as one is possible from here. A read
+    /// that takes longer than `within` is wrong, and so is a word that has not risen for that long.
     ///
-    /// `SegmentRevoked` and `SegmentStale`: the owner says so. `OwnerStalled`: it answers, and its word stands. `OwnerRestarted`: another run of it is there.
-    /// `OwnerDead`: its host answers, and no process listens. `NetworkCut`: its host does not answer. `OwnerSilent`: it listens, and does not answer.
+    /// `SegmentRevoked` and `SegmentStale`: the owner says so. `OwnerStalled`: it answers, but the word does not rise. `OwnerRestarted`: another run of it is
+    /// there. `OwnerDead`: its host answers, but no process listens. `NetworkCut`: its host does not answer. `OwnerSilent`: it listens, but does not answer.
     pub async fn watch(&self, offset: u64, every: Duration, within: Duration) -> Exception {
         let mut last: Option<(u64, tokio::time::Instant)> = None;
         loop {
@@ -39,7 +39,7 @@ impl Imported {
         }
     }
 
-    /// In shared memory a word stands still, too, when its owner is gone: then that is what is wrong.
+    /// In shared memory the word also stands still when its owner is gone; the diagnosis then says that instead.
     async fn stalled(&self, offset: u64, within: Duration) -> Exception {
         let diagnosis = self.diagnose().await;
         if diagnosis.name != names::OWNER_SILENT {
@@ -52,7 +52,7 @@ impl Imported {
         Exception::new(names::OWNER_STALLED, Fault::Service, text)
     }
 
-    /// What became of an owner that does not answer.
+    /// Diagnoses an owner that does not answer.
     async fn diagnose(&self) -> Exception {
         let owner = &self.inner.owner;
         let told = |name, fault, text: &str| Exception::new(name, fault, format!("{}: {text}", self.inner.shown));

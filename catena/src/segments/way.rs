@@ -1,4 +1,4 @@
-//! Which way an access takes is decided here, and nowhere else: shared memory, else remote memory (RDMA), else the link.
+//! Decides which way an access takes, here and nowhere else: shared memory, else remote memory (RDMA), else the link.
 
 use std::{
     fmt,
@@ -15,15 +15,15 @@ use super::{
     near::{Near, NearResult},
 };
 
-/// How long an owner that did not share its memory, or not offer it, is not asked again.
+/// How long to wait before asking an owner again that did not share or offer its memory.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 
-/// The way that accesses take now.
+/// A way that accesses take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
     /// Copies and atomic instructions in memory that both nodes have mapped.
     SharedMemory,
-    /// Reads and writes in the owner's memory without messages, from another host ([`crate::NodeBuilder::remote_memory`]).
+    /// Reads and writes in the memory of an owner on another host, without messages ([`crate::NodeBuilder::remote_memory`]).
     Rdma,
     /// Messages over the link between the nodes.
     Link,
@@ -43,33 +43,33 @@ impl fmt::Display for Way {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wants {
     pub(super) bytes: u64,
-    /// It writes, or swaps.
+    /// Whether it writes or swaps.
     pub(super) write: bool,
     pub(super) wish: Wish,
 }
 
-/// The way that one access takes, where the pages are not mapped here yet.
+/// The way of one access, for which the mapped pages do not suffice.
 pub(super) enum Chosen {
-    /// They are, as of this moment.
+    /// The pages have just been mapped.
     Near,
     Remote(Arc<dyn Reached>),
     Link,
 }
 
-/// What an import has of the two ways beside the link.
+/// The state of an import's ways other than the link.
 #[derive(Default)]
 pub(super) struct Ways {
-    /// Pages, if those that were mapped first are not the segment's any more.
+    /// The mapped pages, once the first mapping is not the segment's any more.
     near: Option<Arc<Near>>,
-    /// When the owner last did not share, or shared less than was wanted.
+    /// When the owner last refused to share its memory, or shared less than was wanted.
     near_refused: Option<Instant>,
     remote: Option<Remote>,
     remote_refused: Option<Instant>,
-    /// Why it is not remote memory, where that was tried.
+    /// Why remote memory is not used, if it was tried.
     why: Option<String>,
 }
 
-/// What an owner lets this node reach, by the link over which it told so.
+/// Remote memory that an owner lets this node reach, and the link over which the owner offered it.
 struct Remote {
     reached: Arc<dyn Reached>,
     writable: bool,
@@ -77,7 +77,7 @@ struct Remote {
 }
 
 impl Imported {
-    /// The way that accesses take now; short ones take the link where long ones take RDMA ([`crate::SegmentPolicy::remote_bytes_min`]).
+    /// The way that accesses take now; short ones take the link even where long ones take RDMA ([`crate::SegmentPolicy::remote_bytes_min`]).
     #[must_use]
     pub fn way(&self) -> Way {
         let near = self.on_pages(false, |near| near.is_live());
@@ -89,7 +89,7 @@ impl Imported {
         }
     }
 
-    /// Decides as for a READ of the whole segment, without doing one: the way, and why it is no better one, for people.
+    /// The way that a READ of the whole segment would take, without doing one, and why it is not a faster one, as text for people.
     pub async fn explain(&self) -> (Way, String) {
         let wants = Wants { bytes: self.inner.bytes, write: false, wish: Wish::default() };
         let chosen = match self.near_for(false).await {
@@ -124,12 +124,12 @@ impl Imported {
         (way, text)
     }
 
-    /// Whether the segment is mapped here, or is by asking for it.
+    /// Whether the segment is mapped here; asks the owner for it if need be.
     pub(super) async fn near_for(&self, write: bool) -> bool {
         self.on_pages(write, |_| ()).is_some() || Box::pin(self.come_near(write)).await
     }
 
-    /// The decision, for what found no pages that are enough for it.
+    /// Chooses the way of an access for which the mapped pages, if there are any, do not suffice.
     pub(super) async fn choose(&self, wants: Wants) -> Chosen {
         if self.come_near(wants.write).await {
             return Chosen::Near;
@@ -150,7 +150,7 @@ impl Imported {
 
     // Shared memory.
 
-    /// An access in memory. `None`: nothing came of it, and the pages were left if they are not the segment's any more.
+    /// Makes an access in mapped memory. `None`: it was not done; if the pages are not the segment's any more, they were left.
     pub(super) fn in_memory<T>(
         &self,
         write: bool,
@@ -170,7 +170,7 @@ impl Imported {
         }
     }
 
-    /// Does something with the pages that are mapped here, if they are, and may be written to where that is needed.
+    /// Calls `act` with the pages, if they are mapped here, and are writable where `write` requires it.
     pub(super) fn on_pages<T>(&self, write: bool, act: impl FnOnce(&Arc<Near>) -> T) -> Option<T> {
         let firsts = &self.inner.firsts[usize::from(write)..];
         match firsts.iter().filter_map(OnceLock::get).find(|first| first.is_live()) {
@@ -179,20 +179,19 @@ impl Imported {
         }
     }
 
-    /// The pages, apart from what else is known of the segment: whoever keeps them keeps nothing of this node. `None`: they are not mapped here, and
-    /// cannot be.
+    /// The pages alone, without the import: keeping them keeps nothing else of this node alive. `None`: they are not mapped here, and cannot be.
     pub(crate) async fn pages(&self, write: bool) -> Option<Arc<Near>> {
         let mapped = self.near_for(write).await;
         mapped.then(|| self.on_pages(write, Arc::clone)).flatten()
     }
 
-    /// By asking for it, unless the owner refused a moment ago.
+    /// Asks the owner to share its memory, unless it refused a moment ago.
     async fn come_near(&self, write: bool) -> bool {
         let lately = self.ways().near_refused.is_some_and(|since| since.elapsed() < ASK_AGAIN);
         if lately || !self.inner.maps || self.inner.shell.segments.host.is_none() {
             return false;
         }
-        // What goes by the link must not be overtaken in memory.
+        // An access in memory must not overtake writes that are under way over the link.
         if !self.inner.shell.segments.machine().importer.imports.is_flushed(self.inner.id) {
             return false;
         }
@@ -208,7 +207,7 @@ impl Imported {
         enough
     }
 
-    /// The pages are not the segment's any more.
+    /// Unmaps pages that are not the segment's any more.
     #[cold]
     fn leave(&self) {
         let mut ways = self.ways_mut();
@@ -234,7 +233,7 @@ impl Imported {
 
     // Remote memory.
 
-    /// Remote memory, if this access can go there: nobody is to be notified of it, it is long enough, and no write by the link is before it.
+    /// The remote memory, if this access may use it: it is long enough, it notifies nobody, and no earlier write is under way over the link.
     async fn remote_for(&self, wants: Wants) -> Option<Arc<dyn Reached>> {
         let hub = &self.inner.shell.segments;
         let remote = hub.remote.as_ref()?;
@@ -245,7 +244,7 @@ impl Imported {
         {
             let machine = hub.machine();
             let importer = &machine.importer;
-            // Writes are done in the order in which they were made, whichever way they go; and what is known to be stale fails by the link.
+            // Writes are done in the order in which they were made, whichever way they take; and an import that is known to be stale fails over the link.
             let stale = importer.imports.get(self.inner.id).is_none_or(|import| import.stale.is_some());
             if stale || !importer.imports.is_flushed(self.inner.id) || importer.unflushed_to(self.inner.owner.id) > 0 {
                 return None;
@@ -295,7 +294,7 @@ impl Imported {
         }
     }
 
-    /// Remote memory failed: it is not used again before a while.
+    /// Remote memory failed: does not use it again for a while.
     pub(super) fn leave_remote(&self, why: &catena_segment::RemoteError) {
         tracing::warn!(segment = %self.inner.shown, %why, "RDMA failed");
         let mut ways = self.ways_mut();

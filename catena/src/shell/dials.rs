@@ -1,8 +1,8 @@
-//! Dialling because somebody said so: few at a time, and not wherever a stranger says.
+//! Dialling addresses that others name: few at a time, and not wherever a stranger says.
 //!
-//! Whoever sends a node a chain names the address of its origin, and whoever greets it names an address of its own. A node that dialled them all would knock
-//! at doors of a stranger's choice. So the addresses of its mesh are dialled as they are told; of others, only so many in a minute may turn out not to be the
-//! node that was meant.
+//! A peer that sends a chain names the address of the chain's origin, and one that greets names its own. A node that dialled them all could be made to connect
+//! to hosts of a stranger's choice. So addresses that the mesh names are dialled freely; of all others, only a limited number in a minute may turn out not to
+//! be the intended node.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -14,13 +14,13 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::lock;
 
-/// Dials at one time.
+/// The most dials at one time.
 const DIALS_AT_ONCE_MAX: usize = 16;
-/// Dials that wait for their turn; whoever comes beyond finds the node unreachable.
+/// The most dials that wait for their turn; beyond, the node counts as unreachable.
 const DIALS_WAITING_MAX: usize = 4_096;
-/// Addresses of the mesh that are remembered; the oldest goes first, and is told again.
+/// The most addresses of the mesh that are remembered; the oldest is forgotten first, and will be named again.
 const TOLD_MAX: usize = 4_096;
-/// Dials within one [`WINDOW`] to addresses that were in vain in it.
+/// The most dials within one [`WINDOW`] to addresses that failed within it.
 const DIALS_IN_VAIN_MAX: u32 = 256;
 const WINDOW: Duration = Duration::from_secs(60);
 
@@ -39,14 +39,14 @@ struct Told {
     oldest: VecDeque<String>,
 }
 
-/// Other addresses that are being dialled, or were in vain lately.
+/// Other addresses that are being dialled, or failed lately.
 struct Untold {
     since: Instant,
     addresses: HashSet<String>,
     dials: u32,
 }
 
-/// Leave to dial an address, for as long as that takes.
+/// Permission to dial an address, held for the duration of the dial.
 pub(super) struct Leave<'d> {
     dials: &'d Dials,
     address: Option<String>,
@@ -54,7 +54,7 @@ pub(super) struct Leave<'d> {
 }
 
 impl Dials {
-    /// `untold_max`: addresses in a minute that may turn out to be nobody's, besides those of the mesh.
+    /// `untold_max`: how many addresses outside the mesh may turn out in a minute not to be the intended node.
     pub(super) fn new(untold_max: usize) -> Self {
         Self {
             told: Mutex::default(),
@@ -65,7 +65,7 @@ impl Dials {
         }
     }
 
-    /// The mesh told of this address.
+    /// The mesh has named this address.
     pub(super) fn tell(&self, address: &str) {
         let mut told = lock(&self.told);
         if told.addresses.insert(address.to_owned()) {
@@ -82,7 +82,7 @@ impl Dials {
         lock(&self.told).addresses.contains(address)
     }
 
-    /// Waits for its turn. `None`: this address is not dialled now.
+    /// Waits for a turn to dial. `None`: this address must not be dialled now.
     pub(super) async fn leave(&self, address: &str) -> Option<Leave<'_>> {
         let _waiting = self.waiting.try_acquire().ok()?;
         let turn = self.turns.acquire().await.ok()?;
@@ -109,7 +109,7 @@ impl Untold {
 }
 
 impl Leave<'_> {
-    /// The node that was meant was there: nobody was led astray.
+    /// The intended node answered, so this address does not count as a failure.
     pub(super) fn reached(self) {
         if let Some(address) = &self.address {
             let mut untold = lock(&self.dials.untold);

@@ -1,4 +1,4 @@
-//! Guests: run and suspended as the machines say.
+//! Runs and suspends guests as the machines say.
 
 use std::{sync::Arc, time::Instant};
 
@@ -10,17 +10,17 @@ use catena_wire::{Exception, Fault, Hash, StepLimits, Value, names};
 use super::{Shell, in_turn::InTurn};
 use crate::random;
 
-/// What a guest goes on from.
+/// What a guest resumes from.
 pub(super) enum Basis {
     /// The function as it was loaded.
     Image(Hash),
-    /// Its state, laid over that; with the function if that is at hand.
+    /// Its continuation, laid over the image, which is given if it is at hand.
     Continuation(Hash, Option<Arc<Image>>, Bytes),
-    /// The guest is here.
+    /// The guest is at this node already.
     Live,
 }
 
-/// What is handed to it.
+/// The event that is handed to the guest.
 pub(super) enum Event {
     Start(Value, Start),
     Settled(u32, Result<Value, Exception>),
@@ -28,7 +28,7 @@ pub(super) enum Event {
 }
 
 impl Shell {
-    /// One turn of a guest; only as many as there are cores are busy at once.
+    /// Runs one turn of a guest; at most as many busy guests run at once as there are cores.
     pub(super) fn run_guest(self: &Arc<Self>, id: SessionId, basis: Basis, limits: StepLimits, event: Event) {
         let turn = Arc::clone(self).turn(id, basis, limits, event);
         self.here_or_later(InTurn::new(turn));
@@ -45,7 +45,7 @@ impl Shell {
             };
             turn.map(|turn| Some((guest, turn)))
         };
-        // It was discarded, if there is none.
+        // `None` if the session was discarded.
         if let Some(turn) = turn.await.transpose() {
             self.turned(id, turn, began);
         }
@@ -87,7 +87,7 @@ impl Shell {
         self.core().on_turn(now, id, turn, elapsed_us(began));
     }
 
-    /// Takes the continuation; the function rides along if it is small enough.
+    /// Takes the continuation; the function travels with it if it is small enough.
     pub(super) async fn suspend(self: Arc<Self>, session: SessionId, with_code: Option<Hash>) {
         let began = Instant::now();
         let mut guest = self.sessions.remove(session);
@@ -113,11 +113,11 @@ impl Shell {
             let message = format!("{} no longer has function {code:?}; run the chain again", self.me.name);
             return Err(Exception::new(names::CODE_MISSING, Fault::Node, message));
         };
-        // Apart, so that each turn of a guest does not set memory aside for it.
+        // Boxed, so that the future of each turn does not reserve memory for it.
         Box::pin(sandbox.load(code, &bytes)).await
     }
 
-    /// Whether this function can be had without asking anybody.
+    /// Whether this function is available without asking another node.
     pub(super) fn has_code(&self, code: Hash) -> bool {
         self.loaded(code).is_some() || self.store.get(code).is_some()
     }

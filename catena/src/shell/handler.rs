@@ -1,4 +1,4 @@
-//! What the links bring.
+//! Handles what the links bring.
 
 use std::{
     collections::HashMap,
@@ -10,24 +10,24 @@ use catena_wire::{Encoded, Hello, Message, StepKey, TailCuts, WireError};
 
 use super::{Shell, lock};
 
-/// What peers can have said of them.
+/// What peers can cause to be logged is limited.
 static DROPPED: LogLimit = LogLimit::new();
 static GREETINGS: LogLimit = LogLimit::new();
 
-/// What the machines want done, and is not done yet, before links are read on.
+/// Actions of the machines that may wait before links are read further.
 const ACTIONS_WAITING_MAX: usize = 4_096;
 
-/// The link layer's way to the shell. Weak, since the shell owns the links.
+/// The link layer's access to the shell. Weak, since the shell owns the links.
 pub(crate) struct LinkEvents {
     shell: Weak<Shell>,
-    /// By the link and its number for the message.
+    /// By link, and the link's number for the message.
     tails: Mutex<HashMap<(u64, u64), Awaiting>>,
 }
 
-/// A message whose tail is on its way.
+/// A message whose tail is still arriving.
 #[allow(clippy::large_enum_variant, reason = "few tails are on their way at one time")]
 enum Awaiting {
-    /// The hop has begun, and whatever else it brought is the machines'.
+    /// The hop has begun, and the machines have the rest of its head.
     Hop { key: StepKey, cuts: TailCuts },
     /// Nothing can begin without the tail.
     Other(Message),
@@ -41,7 +41,7 @@ impl LinkEvents {
     fn whole(shell: &Arc<Shell>, link: &Arc<Link>, message: Encoded) {
         let Some(from) = shell.peers.of(link) else { return };
         match Message::decode(message) {
-            // Answered here and now: no chain, call or service is in its way.
+            // Answered right here: it needs no chain, call or service.
             Ok(Message::Segment(about)) => shell.on_segment(link, &from, about),
             Ok(message) => {
                 if let Message::Over(chains) = &message {
@@ -54,7 +54,7 @@ impl LinkEvents {
         }
     }
 
-    /// A message that lay beside the link: calls come so, and what they returned, and nothing else.
+    /// A message that was carried in shared memory beside the link: only calls and their results come that way.
     pub(crate) fn carried(shell: &Arc<Shell>, link: &Arc<Link>, head: &[u8]) {
         let Some(from) = shell.peers.of(link) else { return };
         match Message::decode_head(head) {
@@ -158,10 +158,11 @@ impl Handler for LinkEvents {
         if let Some(node) = shell.peers.part(link) {
             tracing::debug!(peer = %node.name, %why, "link lost");
             shell.blobs.beside().link_lost(node.id);
+            let linked_from = shell.peers.linked_from(node.id);
             let mut core = shell.core();
-            core.on_link_lost(now, node.id);
-            // By another link: its share is still that of its address.
-            if let Some(address) = shell.peers.linked_from(node.id) {
+            core.on_link_lost(now, node.id, linked_from.is_some());
+            // The node has another link: its share is still that of its address.
+            if let Some(address) = linked_from {
                 core.on_linked(node.id, address);
             }
         }

@@ -1,6 +1,5 @@
-//! As many busy guests at once as there are cores. A guest that is done in the time in which it need not stand aside is not one of them; the others take
-//! turns of that length, and before its next turn the runtime has looked after sockets and timers: so a hundred of them are not in the way of those who read
-//! from links.
+//! As many busy guests run at once as there are cores. A guest that finishes before it has to yield does not count as busy. The others take turns of that
+//! length, and before each further turn the runtime has polled sockets and timers, so that even a hundred of them do not delay the tasks that read from links.
 
 use std::{
     future::Future,
@@ -15,24 +14,24 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// One for each core, for all nodes of the process.
+/// One permit for each core, shared by all nodes of the process.
 static CORES: LazyLock<Arc<Semaphore>> =
     LazyLock::new(|| Arc::new(Semaphore::new(std::thread::available_parallelism().map_or(1, usize::from))));
 
 type Acquiring = Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send>>;
 
-/// What comes before a turn.
+/// What a guest waits for before a turn.
 enum Before {
     /// Nothing: it is the first.
     Nothing,
-    /// The runtime looks after sockets and timers. Guests wake themselves, and of tasks that do tokio runs 61 before it looks: nodes would take each other for
-    /// lost meanwhile.
+    /// The runtime polls sockets and timers. Guests wake themselves, and tokio runs 61 tasks that do before it polls; meanwhile nodes would take each other for
+    /// lost.
     Look(JoinHandle<()>),
-    /// A core is free.
+    /// A core becomes free.
     Core(Acquiring),
 }
 
-/// A guest's turn. It is polled at once the first time, and then only with a core to itself.
+/// A guest's turn. Its first poll happens at once, and every later one only with a core to itself.
 pub(super) struct InTurn<F> {
     turn: Pin<Box<F>>,
     before: Before,
@@ -49,11 +48,11 @@ impl<F: Future> Future for InTurn<F> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         if let Before::Look(looking) = &mut self.before {
-            // A runtime that ends lets nobody look any more.
+            // If the runtime is shutting down, this task does not run.
             let _ = ready!(Pin::new(looking).poll(cx));
             self.before = acquire();
         }
-        // The semaphore is never closed, and one that were would not be a reason to stop.
+        // The semaphore is never closed; even if it were, the guest should go on.
         let core = match &mut self.before {
             Before::Core(core) => ready!(core.as_mut().poll(cx)).ok(),
             Before::Nothing | Before::Look(_) => None,
@@ -70,11 +69,11 @@ fn acquire() -> Before {
     Before::Core(Box::pin(Arc::clone(&CORES).acquire_owned()))
 }
 
-/// Gives a core back after the look, or it would go to the next guest without one.
+/// Releases the core only after the runtime has polled; otherwise the core would go to the next guest without a poll.
 fn look(core: Option<OwnedSemaphorePermit>) -> Before {
     let Ok(runtime) = Handle::try_current() else { return acquire() };
     Before::Look(runtime.spawn(async move {
-        // Whoever yields is woken when its thread has polled the driver.
+        // A task that yields is woken after its thread has polled the I/O driver.
         tokio::task::yield_now().await;
         drop(core);
     }))

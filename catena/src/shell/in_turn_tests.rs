@@ -35,7 +35,7 @@ fn no_more_are_busy_than_there_are_cores_and_each_gets_its_turn() {
     assert_eq!(steps.load(Ordering::SeqCst), 30);
 }
 
-/// As a guest at the end of its slice does it.
+/// Yields as a guest does at the end of its slice.
 async fn stand_aside() {
     let mut stood = false;
     std::future::poll_fn(|cx| {
@@ -52,7 +52,7 @@ async fn stand_aside() {
 fn sockets_are_looked_after_between_two_turns_of_a_thread() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     const ROUNDS: usize = 50;
-    /// Of all guests, while a byte goes there and back: sixty, if nobody looks.
+    /// The most turns of all guests during one round trip of a byte; it would be sixty if nothing polled the driver.
     const TURNS_MAX: usize = 20;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let turns = Arc::new(AtomicUsize::new(0));
@@ -66,7 +66,7 @@ fn sockets_are_looked_after_between_two_turns_of_a_thread() {
         };
         runtime.spawn(InTurn::new(guest));
     }
-    // Counted by the guests' own thread: how long it takes until this one has asked for the rounds is the machine's affair.
+    // Counted by the guests' own thread, so that it does not matter how long this thread takes to ask for the rounds.
     let rounds = runtime.spawn(async move {
         let (mut near, mut far) = tokio::net::UnixStream::pair().unwrap();
         tokio::spawn(async move {

@@ -1,7 +1,7 @@
-//! Knowing each other: a node that joins one node of a mesh is soon linked with all, and each knows what the others serve.
+//! The mesh: a node that joins one node of a mesh is soon linked with all, and each knows what the others serve.
 //!
-//! What a link says counts for its own node, and for as long as it is there. Of others only those are believed that this node dialled: the nodes that it
-//! joins, and whom they name.
+//! What a peer announces counts for itself only, and only while its link is up. About other nodes, only nodes that this node dialled are believed: those that
+//! it joins, and those that they name.
 
 use std::{
     sync::{
@@ -19,28 +19,28 @@ use tokio::sync::oneshot;
 
 use super::{Shell, lock};
 
-/// How long a peer may take to say what it knows.
+/// How long a peer may take to answer a listing.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long a greeting may take to be taken in.
+/// How long it may take until a link's greeting has been handled.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(3);
-/// Nodes that are kept linked.
+/// The most nodes that are kept linked.
 const LINKED_MAX: usize = 256;
-/// Services that one node may announce; further ones are not known here.
+/// The most services that one node may announce; further ones are ignored.
 pub(super) const SERVICES_PER_PEER_MAX: usize = 256;
-/// Entries of one listing, given or taken.
+/// The most entries of one listing, sent or received.
 pub(super) const LISTING_ENTRIES_MAX: usize = 4_096;
-/// How often to look for nodes that are not linked.
+/// How often to look for nodes of the mesh that are not linked.
 const ROUND_EVERY: Duration = Duration::from_secs(1);
 
 static LISTING_NUMBER: AtomicU64 = AtomicU64::new(1);
 
-/// Tells one question from another.
+/// A number that distinguishes one request from another.
 pub(super) fn next_number() -> u64 {
     LISTING_NUMBER.fetch_add(1, Ordering::Relaxed)
 }
 
 impl Shell {
-    /// Whether somebody who greets as this node may be it.
+    /// Whether a peer that greets as this node may be accepted as such.
     pub(super) fn may_greet(&self, node: &NodeRef, link_says: u64) -> Result<(), &'static str> {
         if node.id.0 != link_says {
             return Err("it greets under two numbers");
@@ -51,7 +51,7 @@ impl Shell {
         Ok(())
     }
 
-    /// A peer has said who it is.
+    /// Handles a peer's greeting.
     pub(super) fn greet(self: &Arc<Self>, link: &Arc<Link>, mut hello: Hello) {
         let own = hello.node.clone();
         hello.services.retain(|entry| entry.node == own);
@@ -73,23 +73,23 @@ impl Shell {
         self.follow(link, node);
     }
 
-    /// What a node says that it serves.
+    /// Records which services a node announces.
     pub(super) fn learn_services(&self, node: &NodeRef, services: &[ServiceEntry]) {
         let services: Vec<_> = services.iter().map(|entry| (entry.service.as_str(), self.instance(entry))).collect();
         let mut core = self.core();
         for (service, instance) in services {
-            // Another run of this node is not another instance.
+            // Another run of this node does not count as another instance.
             if node.name != self.me.name {
                 core.note_replica(service);
             }
-            // The one that is known is as good: a service that moves for no reason loses what it remembers.
+            // The known instance is as good: a service that is moved for no reason loses what its node remembers.
             if !core.knows(service) {
                 core.learn(service, instance);
             }
         }
     }
 
-    /// Says how far a node is whenever that was found to be otherwise, for as long as the link lives.
+    /// Tells the machine the distance to a node whenever a new measurement changes it, for as long as the link lives.
     fn follow(self: &Arc<Self>, link: &Arc<Link>, node: Arc<NodeRef>) {
         let (shell, link) = (Arc::downgrade(self), Arc::clone(link));
         self.runtime.spawn(async move {
@@ -104,10 +104,10 @@ impl Shell {
         });
     }
 
-    /// Links with this place and with all the nodes that it knows of.
+    /// Links with this place and with all nodes that it knows.
     ///
     /// # Errors
-    /// Only the place itself counts: the others are tried again later.
+    /// Only if the place itself cannot be reached: the others are retried later.
     pub(crate) async fn join(self: &Arc<Self>, place: &Place) -> Result<(), NetError> {
         let Some(endpoint) = self.endpoint() else { return Err(NetError::Closed) };
         self.dials.tell(&place.address);
@@ -124,13 +124,13 @@ impl Shell {
         Ok(())
     }
 
-    /// Who is at the other end, once the link's greeting has been taken in: the link knows of it a moment earlier.
+    /// The node at the other end, once the link's greeting has been handled; the link itself is known a moment earlier.
     pub(crate) async fn peer_of(&self, link: &Arc<Link>) -> Option<Arc<NodeRef>> {
         let greeted = async {
             loop {
                 let next = self.peers.greeted.notified();
                 tokio::pin!(next);
-                // Registered before looking, so that no greeting slips through in between.
+                // Registered before looking, so that no greeting is missed in between.
                 next.as_mut().enable();
                 if let Some(peer) = self.peers.of(link) {
                     return peer;
@@ -156,7 +156,7 @@ impl Shell {
         }
     }
 
-    /// Asks a node of the mesh what services it knows of.
+    /// Asks a node of the mesh which services it knows.
     async fn list(self: &Arc<Self>, peer: Arc<NodeRef>) -> Option<Vec<ServiceEntry>> {
         let id = next_number();
         let (sender, receiver) = oneshot::channel();
@@ -170,7 +170,7 @@ impl Shell {
         Some(entries)
     }
 
-    /// The nodes of its mesh that it has a link to.
+    /// The linked nodes of this node's mesh.
     pub(super) fn mesh_peers(&self) -> Vec<Arc<NodeRef>> {
         let links = self.endpoint().map(catena_net::Endpoint::links).unwrap_or_default();
         let of_mesh = |link: &&Arc<Link>| link.place().is_some_and(|place| self.dials.is_told(&place.address));
@@ -180,7 +180,7 @@ impl Shell {
         peers
     }
 
-    /// Asks the nodes of its mesh; returns all that they know, with what this node serves, and what those say that are linked.
+    /// Asks the nodes of the mesh; returns all that they know, what this node serves, and what linked nodes announce.
     pub(crate) async fn survey(self: &Arc<Self>) -> Vec<ServiceEntry> {
         let asked: FuturesUnordered<_> = self.mesh_peers().into_iter().map(|peer| self.list(peer)).collect();
         let listings: Vec<_> = asked.filter_map(std::future::ready).collect().await;
@@ -199,7 +199,7 @@ impl Shell {
         Instance { node: Arc::new(entry.node.clone()), proxy: proxy.map(Arc::new), kinds: entry.kinds.clone() }
     }
 
-    /// How far a node is, by the best that was measured of the links to it; what was not yet is as they are shaped, if they are.
+    /// The distance to a node, by the best measurement over its links; values that are not measured yet come from the shaped topology, if there is one.
     fn way_to(&self, node: &NodeRef) -> Option<catena_core::Link> {
         let links = self.endpoint().map(catena_net::Endpoint::links).unwrap_or_default();
         let to_it = |link: &&Arc<Link>| link.identity().is_some_and(|peer| peer.node == node.id.0);
@@ -213,7 +213,7 @@ impl Shell {
         })
     }
 
-    /// How far a node is said to be, where links are shaped: what there is to go by until they are measured.
+    /// The configured distance to a node where links are shaped: used until it is measured.
     fn shape_to(&self, node: &NodeRef) -> Option<catena_core::Link> {
         let (here, there) = (self.me.site.as_deref()?, node.site.as_deref()?);
         let shape = self.settings.topology.as_ref()?.between(here, there)?;

@@ -1,4 +1,4 @@
-//! The resolver that every node has: what the nodes of its mesh say.
+//! The resolver that every node has: it asks the nodes of its mesh.
 
 use std::{
     sync::{Arc, Weak},
@@ -15,8 +15,8 @@ use super::Shell;
 /// How long the resolvers of other nodes may take.
 const OTHERS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What linked nodes said when they greeted; and if none of them serves it, or only such as did not answer, what they know of others, and what their resolvers say: so
-/// a client needs no configuration to find what the node that it joined can find.
+/// Answers from the greetings of linked nodes. If none of them serves the name, or only nodes that did not answer, it asks them what they know of others, and
+/// what their resolvers say. So a client needs no configuration to find what the node that it joined can find.
 pub(super) struct MeshResolver {
     shell: Weak<Shell>,
 }
@@ -45,7 +45,7 @@ impl Resolver for MeshResolver {
 }
 
 impl Shell {
-    /// Where the nodes of the mesh know a service to be, without asking their resolvers.
+    /// Where the nodes of the mesh know a service to be, without use of their resolvers.
     pub(super) async fn mesh_knows(self: &Arc<Self>, service: &str, avoid: &[NodeId]) -> Answer {
         let mut entries = self.peers.linked_instances(service);
         if entries.iter().all(|entry| avoid.contains(&entry.node.id)) {
@@ -61,7 +61,7 @@ impl Shell {
         let asked =
             peers.into_iter().map(|peer| tokio::time::timeout(OTHERS_TIMEOUT, self.ask_resolvers(peer, service)));
         let said = join_all(asked).await.into_iter().flatten().flatten().flatten();
-        // What its mesh knows has been asked for already.
+        // The mesh's own knowledge has been asked for already.
         let said = said.filter(|answer| answer.resolver != MeshResolver::NAME).flat_map(|answer| answer.at);
         let location = |Sighting { node, address, run }| Some(Location::At { address: address?, node, run });
         said.filter_map(location).collect()

@@ -1,7 +1,7 @@
-//! The shell around the state machines: sockets, clock, guests and services, put together.
+//! The shell around the state machines: puts sockets, clock, guests and services together.
 //!
-//! What arrives is handled where it arrives, in the link's reader task: decode, ask the machines, do what they say, and only what has to wait
-//! becomes a task of its own. So a hop through a quick service costs no task switch.
+//! A message is handled in the link's reader task: it is decoded, given to the machines, and their actions are done; only what has to wait becomes a task of
+//! its own. So a hop through a quick service costs no task switch.
 
 mod dials;
 mod guests;
@@ -27,7 +27,7 @@ use std::{
     time::Duration,
 };
 
-use catena_core::{CallId, Node as Core, Replied, Ticket, Time, messages::MessagePolicy};
+use catena_core::{CallId, LookupId, Node as Core, Replied, Ticket, Time, messages::MessagePolicy};
 use catena_directory::{Registry, Resolver};
 use catena_guest::Sandbox;
 use catena_net::{Endpoint, Lease, MemoryBudget, Topology};
@@ -45,7 +45,7 @@ use crate::{
     durable::StepStore,
     incoming::{Incoming, Sender, incoming},
     messages::Post,
-    replying::Bursts,
+    replying::{Bursts, Teller},
     segments::Hub,
     store::Store,
 };
@@ -59,28 +59,28 @@ use timer::Alarm;
 
 pub(crate) use handler::LinkEvents;
 
-/// How long resolvers may take at the end to take in that its services are gone.
+/// How long resolvers may take at shutdown to note that this node's services are gone.
 const WITHDRAWING_MAX: Duration = Duration::from_secs(2);
 
-/// Sub-chains whose intermediate answers are listened to at one time.
+/// The most sub-chains whose intermediate answers are listened to at one time.
 const LISTENERS_MAX: usize = 16_384;
 
-/// Who takes a sub-chain's intermediate answers.
+/// Receives a sub-chain's intermediate answers.
 pub(crate) type Listener = Arc<dyn Fn(Value) + Send + Sync>;
 
-/// How the sandbox comes to be: once, when first needed.
+/// Makes the sandbox: called once, when it is first needed.
 pub(crate) type MakeSandbox = Box<dyn Fn() -> Result<Sandbox, Exception> + Send + Sync>;
 
 pub(crate) struct Shell {
     core: Mutex<Core>,
-    /// What the machines may keep, and what they keep now.
+    /// The memory that the machines may take; `kept`: what they hold now.
     memory: MemoryBudget,
     kept: Mutex<Lease>,
-    /// Held by whoever does what the core says.
+    /// Held by the thread that does what the core says.
     driving: Mutex<()>,
-    /// A task to drive has been spawned, and has not begun.
+    /// A driving task has been spawned, and has not begun.
     wake_requested: AtomicBool,
-    /// Wakes a worker when a service or guest holds the one that waits for sockets.
+    /// Wakes a worker when a service or guest blocks the one that waits for sockets.
     relief: Relief,
     runtime: Handle,
     pub(crate) me: NodeRef,
@@ -88,20 +88,24 @@ pub(crate) struct Shell {
     sandbox: OnceCell<Sandbox>,
     pub(crate) store: Store,
     sessions: Sessions,
-    /// Service functions under way.
+    /// Service functions that are running.
     running: Mutex<HashMap<Ticket, UnderWay>>,
     replies: Mutex<HashMap<ChainId, Sender>>,
     calls: Mutex<HashMap<CallId, oneshot::Sender<Result<Value, Exception>>>>,
-    /// Rights to reply that service functions here have.
+    /// The rights to reply that service functions here hold.
     rights: Mutex<HashMap<StepKey, Arc<Notify>>>,
     bursts: Bursts,
-    /// Of the sub-chains that services of this node answered with.
+    /// For the sub-chains with which services of this node have answered.
     listeners: Mutex<HashMap<StepKey, Listener>>,
     listings: Mutex<HashMap<u64, oneshot::Sender<Vec<ServiceEntry>>>>,
     questions: Mutex<HashMap<u64, oneshot::Sender<Vec<ResolverAnswer>>>>,
     offering: Offering,
     resolvers: OnceLock<Vec<Arc<dyn Resolver>>>,
     lookups: Semaphore,
+    /// The tasks that look names up.
+    resolving: Mutex<HashMap<LookupId, AbortHandle>>,
+    /// Reports that rights to reply have ended.
+    pub(crate) ends: Teller,
     pub(crate) peers: Peers,
     dials: Dials,
     pub(crate) segments: Arc<Hub>,
@@ -113,37 +117,37 @@ pub(crate) struct Shell {
     settings: Settings,
 }
 
-/// A service function under way.
+/// A service function that is running.
 #[derive(Default)]
 struct UnderWay {
     /// `None` while it is polled for the first time.
     task: Option<AbortHandle>,
-    /// What it reads of blobs, if it has been given any.
+    /// Counts what it reads of blobs, if it was given any.
     read: Option<Arc<Tally>>,
 }
 
-/// What a node is started with.
+/// The settings of a node.
 pub(crate) struct Settings {
     pub(crate) clock: Clock,
-    /// When that began, microseconds since the Unix epoch.
+    /// When the clock began, in microseconds since the Unix epoch.
     pub(crate) began_at_us: u64,
     pub(crate) repository: bool,
     pub(crate) make_sandbox: MakeSandbox,
     pub(crate) code_ride_bytes_max: usize,
     pub(crate) topology: Option<Arc<Topology>>,
-    /// Address of the node at which chains run that call this one.
+    /// The address of the chaining proxy at which chains that call this node run.
     pub(crate) proxy: Option<String>,
-    /// Links with the nodes that it joins, and with no others of their mesh.
+    /// Links only with the nodes that it joins, not with others of their mesh.
     pub(crate) entry_only: bool,
     pub(crate) untold_dials_max: usize,
-    /// Where the steps of durable functions are kept.
+    /// The step store for durable functions, if the node has one.
     pub(crate) steps: Option<StepStore>,
-    /// The memory of the functions that are kept.
+    /// The memory reserved for the functions that are kept.
     #[allow(dead_code, reason = "it is held for as long as the node is there")]
     pub(crate) set_aside: Option<Lease>,
     pub(crate) segments: Arc<Hub>,
     pub(crate) messages: MessagePolicy,
-    /// What keeps functions beyond the life of every node.
+    /// The registry, which keeps functions beyond the life of every node.
     pub(crate) registry: Option<Arc<dyn Registry>>,
 }
 
@@ -184,6 +188,8 @@ impl Shell {
             offering: Offering::new(services),
             resolvers: OnceLock::new(),
             lookups: Semaphore::new(resolving::LOOKUPS_AT_ONCE_MAX),
+            resolving: Mutex::default(),
+            ends: Teller::new(Handle::current()),
             peers: Peers::default(),
             dials: Dials::new(settings.untold_dials_max),
             segments: Arc::clone(&settings.segments),
@@ -196,12 +202,12 @@ impl Shell {
         shell
     }
 
-    /// Gives it its links: they need the shell, so it is there first.
+    /// Sets the endpoint. Its links need the shell, so the shell is made first.
     pub(crate) fn connect(&self, endpoint: Endpoint) {
         let _ = self.endpoint.set(endpoint);
     }
 
-    /// Finds services from now on in these ways, in this order; and tells them what is served here.
+    /// Sets the ways in which services are found, in this order, and tells them what is served here.
     pub(crate) fn find_by(self: &Arc<Self>, names: Vec<Names>) {
         let resolvers = names.into_iter().map(|names| match names {
             Names::Mesh => Arc::new(MeshResolver::new(Arc::downgrade(self))) as Arc<dyn Resolver>,
@@ -219,7 +225,7 @@ impl Shell {
         }
     }
 
-    /// Its links are shaped as if others on its host were elsewhere.
+    /// Whether links are shaped, so that nodes on this host count as if they were elsewhere.
     pub(crate) const fn plays_far(&self) -> bool {
         self.settings.topology.is_some()
     }
@@ -228,14 +234,14 @@ impl Shell {
         self.endpoint.get()
     }
 
-    /// The machines, which refuse what there is no memory to keep.
+    /// The machines. They refuse what there is no memory for.
     pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
         let mut core = lock(&self.core);
         core.set_memory_left(usize::try_from(self.memory.left()).unwrap_or(usize::MAX));
         core
     }
 
-    /// What a peer has sent goes to the machines.
+    /// Passes something that a peer has sent to the machines.
     fn take_in<R>(&self, happen: impl FnOnce(&mut Core, Time) -> R) -> R {
         let now = self.now();
         let mut core = self.core();
@@ -244,7 +250,7 @@ impl Shell {
         result
     }
 
-    /// Charges what the machines keep by now to the node's memory.
+    /// Charges to the node's memory what the machines now hold.
     fn note_kept(&self, core: &Core) {
         lock(&self.kept).record(core.held_bytes() as u64);
     }
@@ -258,7 +264,7 @@ impl Shell {
         self.settings.began_at_us.saturating_add(self.now().as_us())
     }
 
-    /// The sandbox, made when first needed: its engine takes some milliseconds to load, and a plain call needs none.
+    /// The sandbox, made when first needed: its engine takes some milliseconds to load, and a plain call does not need it.
     pub(crate) async fn sandbox(self: &Arc<Self>) -> Result<&Sandbox, Exception> {
         if let Some(sandbox) = self.sandbox.get() {
             return Ok(sandbox);
@@ -268,7 +274,7 @@ impl Shell {
             let made = tokio::task::spawn_blocking(move || (shell.settings.make_sandbox)()).await;
             made.unwrap_or_else(|_| Err(Exception::new(names::BAD_CODE, Fault::Node, "the sandbox could not be made")))
         };
-        // Apart, so that each turn of a guest does not set memory aside for it.
+        // Boxed, so that the future of each turn does not reserve memory for it.
         Box::pin(self.sandbox.get_or_try_init(make)).await
     }
 
@@ -281,7 +287,7 @@ impl Shell {
         let chain = {
             let mut core = self.core();
             let chain = begin(&mut core, self.now())?;
-            // Before the lock is let go: an answer must find its reply set.
+            // Before the lock is released, since an answer must find its reply set.
             lock(&self.replies).insert(chain, sender);
             chain
         };
@@ -303,7 +309,7 @@ impl Shell {
         self.drive();
     }
 
-    /// Takes the intermediate answers of the sub-chain with which a service answers at this step.
+    /// Registers a listener for the intermediate answers of the sub-chain with which a service answers this step.
     pub(crate) fn listen(&self, step: StepKey, listener: Listener) {
         let mut listeners = lock(&self.listeners);
         if listeners.len() < LISTENERS_MAX {
@@ -311,7 +317,7 @@ impl Shell {
         }
     }
 
-    /// The sub-chain has ended, and all of its answers have been heard.
+    /// The sub-chain has ended, and all of its answers have been delivered.
     fn stop_listening(&self, step: &StepKey) {
         lock(&self.listeners).remove(step);
     }
@@ -319,7 +325,7 @@ impl Shell {
     fn hear(&self, step: &StepKey, value: Value) {
         let listener = lock(&self.listeners).get(step).cloned();
         if let Some(listener) = listener {
-            // It is a service's own; whoever does what the core says must go on.
+            // The listener is the service's code: if it panics, the thread that drives the machines must go on.
             let heard = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| listener(value)));
             if heard.is_err() {
                 tracing::warn!("what hears a sub-chain's answers panicked");
@@ -331,7 +337,7 @@ impl Shell {
         let mut replies = lock(&self.replies);
         let ended = matches!(replied, Replied::End { .. } | Replied::Over { .. });
         let Some(sender) = replies.get(&chain) else { return };
-        // A full set loses its sender, and so does one for which there is no memory. Its reader sees that as the end: `Overloaded`.
+        // A set that is full, or for which there is no memory, loses its sender. Its reader sees that as the end: `Overloaded`.
         if !sender.send(replied) || ended {
             replies.remove(&chain);
         }
@@ -370,14 +376,14 @@ impl Shell {
         self.offering.get(name)
     }
 
-    /// Chains, calls and service functions under way.
+    /// How many chains, calls and service functions are under way.
     pub(crate) fn load(&self) -> (usize, usize, usize) {
         self.core().load()
     }
 }
 
-/// What a node says of one of its services. Its chaining proxy may not be linked yet: it is named by its address alone, and
-/// whoever reads this looks for the node that listens there.
+/// What a node announces of one of its services. Its chaining proxy may not be linked yet, so it is named by its address alone, and the recipient looks for the
+/// node that listens there.
 pub(crate) fn entry_of(service: &Service, node: &NodeRef, proxy: Option<&str>) -> ServiceEntry {
     let at = |address: &str| NodeRef {
         id: NodeId(0),
@@ -394,7 +400,7 @@ pub(crate) fn entry_of(service: &Service, node: &NodeRef, proxy: Option<&str>) -
     }
 }
 
-/// A poisoned lock means that some service panicked elsewhere; what it guards is still whole.
+/// A poisoned lock means that a service panicked; the data that it guards are still consistent.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

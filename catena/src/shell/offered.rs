@@ -1,28 +1,28 @@
-//! Which services linked nodes say that they serve.
+//! Which services linked nodes announce.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
 use catena_wire::{NodeId, ServiceEntry};
 
-/// Names of services that are remembered.
+/// The most names of services that are remembered.
 const SERVICES_MAX: usize = 65_536;
-/// What nodes of one address offer, all together.
+/// The most services that all nodes of one address may offer together.
 const OFFERS_PER_ADDRESS_MAX: usize = SERVICES_MAX / 4;
-/// Instances of one service; and those of one address.
+/// The most instances of one service, and those of one address.
 const INSTANCES_MAX: usize = 64;
 const INSTANCES_PER_ADDRESS_MAX: usize = 16;
 
 #[derive(Default)]
 pub(super) struct Offered {
-    /// By name, then each instance: those that serve it under the same name.
+    /// By name, every instance of that service.
     by_name: BTreeMap<String, Vec<ServiceEntry>>,
     by_node: HashMap<NodeId, Offer>,
-    /// How much nodes of each address offer.
+    /// How many services the nodes of each address offer.
     of_address: HashMap<IpAddr, usize>,
 }
 
-/// What one node offers.
+/// The services that one node offers.
 #[derive(Default)]
 struct Offer {
     address: Option<IpAddr>,
@@ -34,7 +34,7 @@ impl Offered {
         &self.by_name
     }
 
-    /// A node, linked from this address, says that it serves this too. False if there is no room for it.
+    /// A node, linked from this address, announces one more service. False if there is no room for it.
     pub(super) fn add(&mut self, entry: ServiceEntry, address: Option<IpAddr>) -> bool {
         let node = entry.node.id;
         let instances = self.by_name.get(&entry.service).map_or(&[][..], Vec::as_slice);
@@ -42,7 +42,7 @@ impl Offered {
             self.by_name.get_mut(&entry.service).into_iter().for_each(|instances| instances[known] = entry.clone());
             return true;
         }
-        // It counts for the address by which it came first.
+        // It counts for the address from which the node first announced a service.
         let address = self.by_node.get(&node).map_or(address, |offer| offer.address);
         let is_full = instances.is_empty() && self.by_name.len() >= SERVICES_MAX;
         if is_full || instances.len() >= INSTANCES_MAX || !self.has_room_for(address, instances) {
@@ -57,7 +57,7 @@ impl Offered {
         true
     }
 
-    /// Whether nodes of this address may offer one more, of the service with these instances.
+    /// Whether nodes of this address may offer one more service, of which these instances are known.
     fn has_room_for(&self, address: Option<IpAddr>, instances: &[ServiceEntry]) -> bool {
         let Some(address) = address else { return true };
         let of_it = |entry: &&ServiceEntry| {
@@ -67,7 +67,7 @@ impl Offered {
             && instances.iter().filter(of_it).count() < INSTANCES_PER_ADDRESS_MAX
     }
 
-    /// Forgets what a node serves; returns what nobody serves any more.
+    /// Forgets what a node serves; returns the names that no node serves any more.
     pub(super) fn drop_node(&mut self, node: NodeId) -> Vec<String> {
         let Some(Offer { address, names }) = self.by_node.remove(&node) else { return Vec::new() };
         if let Some(address) = address
@@ -114,7 +114,7 @@ mod tests {
         assert!(offered.add(entry(0, 1), here), "what is known is said again");
         assert!(offered.add(entry(OFFERS_PER_ADDRESS_MAX, 2_000), there));
         assert!(offered.add(entry(OFFERS_PER_ADDRESS_MAX + 1, 3_000), None), "a process of this machine");
-        // A link has gone: there is room again, and its names with it.
+        // A lost link frees room, and the names that it brought.
         let gone = offered.drop_node(NodeId(1));
         assert!(gone.len() == OFFERS_PER_ADDRESS_MAX.div_ceil(100) && !offered.by_name().contains_key("s0"));
         assert!(offered.add(entry(OFFERS_PER_ADDRESS_MAX, 1_000), here));
@@ -128,7 +128,7 @@ mod tests {
             assert_eq!(offered.add(entry(1, node), here), node < INSTANCES_PER_ADDRESS_MAX as u64);
         }
         assert!(!offered.add(entry(1, 900), here) && offered.add(entry(1, 1_000), there));
-        // By another link of a node: it counts for the first.
+        // If the same node announces more by another link, that counts for the first address.
         assert!(offered.add(entry(2, 0), there) && offered.of_address[&IpAddr::from([10, 0, 0, 2])] == 1);
     }
 

@@ -1,8 +1,8 @@
 //! What this node serves, and how that changes while it runs: services come, go, and move to other nodes (libRIPC, section III:
 //! reconfiguration is the common case).
 //!
-//! Whoever moves a service stops taking calls of it first. What has begun is finished; whoever calls meanwhile is told to wait, and then where the service is: by a
-//! message on the link by which it was told to wait, so that nobody has to ask again. So at no time two nodes begin what one call asks for.
+//! A node that moves a service first stops taking its calls. Calls that have begun are finished; new callers are told to wait, and later where the service is,
+//! by a message on the same link, so that nobody has to ask again. So a call never begins at two nodes.
 
 use std::{
     collections::HashMap,
@@ -17,19 +17,19 @@ use tokio::sync::{Notify, watch};
 use super::{Shell, entry_of};
 use crate::{Service, blobs, builder::check_service};
 
-/// Services that one node serves.
+/// The most services that one node serves.
 const SERVICES_MAX: usize = 4_096;
-/// How long a resolver may take to be told what this node serves, before others are.
+/// How long a resolver may take to be told what this node serves, before the others are told.
 const ANNOUNCE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The services of this node.
 pub(super) struct Offering {
     services: RwLock<HashMap<String, Arc<Service>>>,
-    /// What every node serves to the guests that it runs, and tells nobody of.
+    /// The services that every node offers to its own guests, and announces to nobody.
     built_in: Arc<Service>,
-    /// Told whenever a function of a service that is leaving has ended.
+    /// Notified whenever a function of a service that is leaving has ended.
     pub(super) done: Notify,
-    /// There is news to be told to resolvers.
+    /// Signals that resolvers are to be told of a change.
     news: watch::Sender<()>,
 }
 
@@ -70,13 +70,13 @@ impl Offering {
 }
 
 impl Shell {
-    /// The services that this node offers itself.
+    /// The services that this node itself serves.
     pub(crate) fn own_services(&self) -> Vec<ServiceEntry> {
         let entry = |service: &Arc<Service>| entry_of(service, &self.me, self.settings.proxy.as_deref());
         self.offering.read().values().map(entry).collect()
     }
 
-    /// Serves one more service from now on, and tells everybody.
+    /// Serves one more service from now on, and announces it.
     pub(crate) fn offer_service(self: &Arc<Self>, service: Service) -> Result<ServiceEntry, Exception> {
         check_service(&service).map_err(|why| Exception::new(names::BAD_PARAMETERS, Fault::Caller, why.to_string()))?;
         let entry = entry_of(&service, &self.me, self.settings.proxy.as_deref());
@@ -99,8 +99,8 @@ impl Shell {
         }
     }
 
-    /// Moves a service away. `take_over` begins when nothing of it runs here any more; what it returns is where the service is now, and until then whoever calls it
-    /// waits. If it does not drain within `drain_max`, or cannot be taken over, it stays.
+    /// Moves a service away. `take_over` begins when no function of it runs here any more, and returns where the service is then; until that is known, callers
+    /// wait. If the service does not drain within `drain_max`, or is not taken over, it stays here.
     pub(crate) async fn migrate(
         self: &Arc<Self>,
         name: &str,
@@ -109,7 +109,7 @@ impl Shell {
     ) -> Result<(), Exception> {
         let service = self.served(name)?;
         self.leave(name, Some(drain_max));
-        // However this ends, also by being dropped, the service is somewhere.
+        // However this ends, even if it is dropped, the service must be served somewhere.
         let mut back = ServeAgain { shell: self, service: Some(service) };
         if !self.drained(name, drain_max).await {
             let message = format!("{name} still runs after {} ms, and stays here", drain_max.as_millis());
@@ -122,7 +122,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Serves it no longer; what has begun is finished within `drain_max`, and cancelled then.
+    /// Stops serving a service. Waits up to `drain_max` until calls that have begun are finished; if some still run after that, returns an error.
     pub(crate) async fn withdraw_service(
         self: &Arc<Self>,
         name: &str,
@@ -162,7 +162,7 @@ impl Shell {
             loop {
                 let next = self.offering.done.notified();
                 tokio::pin!(next);
-                // Registered before looking, so that no end slips through in between.
+                // Registered before looking, so that no end is missed in between.
                 next.as_mut().enable();
                 if self.core().running(name) == 0 {
                     return;
@@ -173,7 +173,7 @@ impl Shell {
         tokio::time::timeout(drain_max, drained).await.is_ok()
     }
 
-    /// Tells those who may have called it here, and the resolvers.
+    /// Tells those who may have called the service here, and the resolvers.
     fn moved(self: &Arc<Self>, name: &str, to: Option<ServiceEntry>) {
         let (now, peers) = (self.now(), self.peers.linked());
         self.core().service_moved(now, name, to, &peers);
@@ -181,7 +181,7 @@ impl Shell {
         self.tell_of_services();
     }
 
-    /// Tells whoever is linked what this node serves, whoever links from now on, and the resolvers.
+    /// Announces what this node serves to linked nodes, in the greeting of later links, and to the resolvers.
     fn tell_of_services(self: &Arc<Self>) {
         let services = self.own_services();
         let told = self.endpoint().map_or(Ok(()), |endpoint| endpoint.set_hello(self.hello(&services).into()));
@@ -194,13 +194,13 @@ impl Shell {
         self.offering.news.send_replace(());
     }
 
-    /// The greeting's bytes.
+    /// The bytes of this node's greeting.
     pub(crate) fn hello(&self, services: &[ServiceEntry]) -> Vec<u8> {
         let services = services.to_vec();
         Hello { node: self.me.clone(), services, repository: self.settings.repository }.encode()
     }
 
-    /// Keeps the resolvers told of what this node serves, for as long as it lives.
+    /// Keeps the resolvers informed of what this node serves, for as long as the node lives.
     pub(super) fn begin_announcing(self: &Arc<Self>) {
         let (weak, mut news) = (Arc::downgrade(self), self.offering.news.subscribe());
         self.runtime.spawn(async move {
@@ -208,7 +208,7 @@ impl Shell {
                 let Some(shell) = weak.upgrade() else { return };
                 news.mark_unchanged();
                 shell.announce(shell.own_services()).await;
-                // So that the node may end meanwhile.
+                // Not held while waiting, so that the node can end.
                 drop(shell);
                 if news.changed().await.is_err() {
                     return;
@@ -217,7 +217,7 @@ impl Shell {
         });
     }
 
-    /// Tells the resolvers, side by side.
+    /// Tells all resolvers concurrently.
     pub(super) async fn announce(self: &Arc<Self>, services: Vec<ServiceEntry>) {
         let own = Announcement { node: self.me.clone(), services };
         let telling = self.resolvers().into_iter().map(|resolver| {
@@ -236,7 +236,7 @@ impl Shell {
         futures_util::future::join_all(telling).await;
     }
 
-    /// A peer says what it serves from now on.
+    /// A peer announces what it serves from now on.
     pub(super) fn offered(self: &Arc<Self>, from: &Arc<NodeRef>, entries: Vec<ServiceEntry>) {
         let entries: Vec<_> = entries.into_iter().take(super::mesh::SERVICES_PER_PEER_MAX).collect();
         self.learn_services(from, &entries);
@@ -244,7 +244,7 @@ impl Shell {
     }
 }
 
-/// Serves a service again that was to leave, unless it has left.
+/// When dropped, serves a service again that was about to leave, unless it has left.
 struct ServeAgain<'s> {
     shell: &'s Arc<Shell>,
     service: Option<Arc<Service>>,
@@ -256,7 +256,7 @@ impl Drop for ServeAgain<'_> {
         let shell = self.shell;
         shell.take_calls_of(&service);
         let entry = entry_of(&service, &shell.me, shell.settings.proxy.as_deref());
-        // Whoever waits is told that it is here.
+        // Tells the callers that wait that it is here.
         shell.moved(service.name(), Some(entry));
     }
 }

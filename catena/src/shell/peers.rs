@@ -1,4 +1,4 @@
-//! Who is at the other end of each link, and what they serve.
+//! The node at the other end of each link, and what it serves.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,14 +12,14 @@ use tokio::sync::Notify;
 
 use super::{offered::Offered, sending::Waitings};
 
-/// Names remembered of services whose last instance was lost.
+/// The most services, whose last instance was lost, that are remembered.
 const DEPARTED_MAX: usize = 1_024;
 
 #[derive(Default)]
 pub(crate) struct Peers {
-    /// Told whenever a link's greeting has been taken in.
+    /// Notified whenever a link's greeting has been handled.
     pub(super) greeted: Notify,
-    /// What is to be sent to nodes that are not linked yet.
+    /// Messages to nodes that are not linked yet.
     pub(super) waiting: Waitings,
     by_link: RwLock<HashMap<u64, Peer>>,
     services: RwLock<Offered>,
@@ -27,14 +27,14 @@ pub(crate) struct Peers {
     departed: RwLock<BTreeMap<String, String>>,
 }
 
-/// Who is at the other end of a link, and the address from which it comes over a network.
+/// The node at the other end of a link, and the network address from which it is linked.
 struct Peer {
     node: Arc<NodeRef>,
     address: Option<IpAddr>,
 }
 
 impl Peers {
-    /// A link is up: remembers who it is and what it serves. What it says of other nodes does not count.
+    /// A link is up: remembers its node and what that serves. What the node says of others does not count.
     pub(super) fn greet(&self, link: &Arc<Link>, hello: Hello) -> Arc<NodeRef> {
         let node = Arc::new(hello.node);
         write(&self.by_link).insert(link.id(), Peer { node: Arc::clone(&node), address: link.host() });
@@ -58,7 +58,7 @@ impl Peers {
         self.by_link.read().unwrap_or_else(PoisonError::into_inner).get(&link.id()).map(|peer| peer.node.clone())
     }
 
-    /// A link is gone: so, for all that is known here, is its node.
+    /// A link is gone, and with it all that is known of its node.
     pub(super) fn part(&self, link: &Arc<Link>) -> Option<Arc<NodeRef>> {
         let Peer { node, .. } = write(&self.by_link).remove(&link.id())?;
         let still_linked = self.is_linked(node.id);
@@ -75,10 +75,10 @@ impl Peers {
         Some(node)
     }
 
-    /// The address from which a node is linked over a network, or None by a process of this machine; nothing if it is not linked.
+    /// The network address from which a node is linked; inner `None`: it is a process of this machine; outer `None`: it is not linked.
     pub(super) fn linked_from(&self, node: NodeId) -> Option<Option<IpAddr>> {
         let links = self.by_link.read().unwrap_or_else(PoisonError::into_inner);
-        // Of several links one over a network says more.
+        // Of several links, one over a network is more informative.
         links.values().filter(|peer| peer.node.id == node).map(|peer| peer.address).max()
     }
 
@@ -86,26 +86,26 @@ impl Peers {
         self.by_link.read().unwrap_or_else(PoisonError::into_inner).values().any(|peer| peer.node.id == node)
     }
 
-    /// Whether a node of the same number, and not this one, is linked.
+    /// Whether a different node with the same number is linked.
     pub(super) fn is_another(&self, node: &NodeRef) -> bool {
         let links = self.by_link.read().unwrap_or_else(PoisonError::into_inner);
         links.values().any(|peer| peer.node.id == node.id && *peer.node != *node)
     }
 
-    /// Instances of a service at nodes that are linked.
+    /// Instances of a service at linked nodes.
     pub(crate) fn linked_instances(&self, service: &str) -> Vec<ServiceEntry> {
         let services = self.services.read().unwrap_or_else(PoisonError::into_inner);
         let linked = |entry: &&ServiceEntry| self.is_linked(entry.node.id);
         services.by_name().get(service).into_iter().flatten().filter(linked).cloned().collect()
     }
 
-    /// What a node says of one of its services.
+    /// What a node announces of one of its services.
     pub(super) fn entry(&self, service: &str, node: NodeId) -> Option<ServiceEntry> {
         let services = self.services.read().unwrap_or_else(PoisonError::into_inner);
         services.by_name().get(service)?.iter().find(|entry| entry.node.id == node).cloned()
     }
 
-    /// Whether any node that is linked serves it.
+    /// Whether any linked node serves it.
     pub(super) fn serve(&self, service: &str) -> bool {
         self.services.read().unwrap_or_else(PoisonError::into_inner).by_name().contains_key(service)
     }
@@ -119,7 +119,7 @@ impl Peers {
         nodes
     }
 
-    /// What a node serves from now on, instead of what it said before.
+    /// Replaces the services that a node announces.
     pub(super) fn offers(&self, node: &NodeRef, entries: Vec<ServiceEntry>) {
         let Some(address) = self.linked_from(node.id) else { return };
         write(&self.services).drop_node(node.id);
@@ -127,13 +127,13 @@ impl Peers {
             address,
             entries.into_iter().filter(|entry| entry.node == *node).take(super::mesh::SERVICES_PER_PEER_MAX),
         );
-        // Its link may have gone meanwhile, and has dropped nothing of this then.
+        // Its link may have been lost meanwhile, which could not remove these entries yet.
         if !self.is_linked(node.id) {
             write(&self.services).drop_node(node.id);
         }
     }
 
-    /// The node that served it until its link was lost, if nobody has served it since.
+    /// The node that served it until its link was lost, if no other has served it since.
     pub(super) fn departed(&self, service: &str) -> Option<String> {
         self.departed.read().unwrap_or_else(PoisonError::into_inner).get(service).cloned()
     }
@@ -144,7 +144,7 @@ impl Peers {
         links.values().find(|peer| peer.node.name == name).map(|peer| peer.node.clone())
     }
 
-    /// The node that listens there, if it is linked.
+    /// The node that listens at this address, if it is linked.
     pub(super) fn at_address(&self, address: &str) -> Option<NodeRef> {
         let links = self.by_link.read().unwrap_or_else(PoisonError::into_inner);
         let at = links.values().find(|peer| peer.node.address.as_deref() == Some(address));
@@ -156,7 +156,7 @@ impl Peers {
         self.first(usize::MAX)
     }
 
-    /// So much of it: whoever asks again and again what is known costs no more than what he is told.
+    /// The first `entries_max` entries of that: repeated requests cost no more than the entries that they return.
     pub(super) fn first(&self, entries_max: usize) -> Vec<ServiceEntry> {
         let services = self.services.read().unwrap_or_else(PoisonError::into_inner);
         services.by_name().values().flatten().take(entries_max).cloned().collect()

@@ -1,4 +1,4 @@
-//! Doing what the machines say.
+//! Does what the machines say.
 
 use std::{
     cell::Cell,
@@ -31,24 +31,24 @@ use crate::{
     service::Running,
 };
 
-/// Actions done in one go before others get their turn: a chain of calls in place must not hold up the link that brought it.
+/// Actions done in a row before the task yields: a long series of local calls must not block the link that brought it.
 const ACTIONS_IN_A_ROW_MAX: usize = 64;
 
-/// Services that are done at once may ask for more in the same breath, and so on: so deep, and the rest as a task.
+/// Services that finish at once may cause further actions in the same call, and so on. This limits the nesting; the rest becomes a task.
 const NESTED_MAX: u8 = 8;
 
-/// What one look at what there is to do came to.
+/// The result of one look at the pending actions.
 #[allow(clippy::large_enum_variant, reason = "it lives no longer than it takes to look at it")]
 enum Drove {
     /// There may be more.
     On,
-    /// Here is code to run while others drive; of a guest that goes on, with its function if that is loaded.
+    /// Code to run while others drive; for a guest that resumes, with its function if that is loaded.
     ToCode(Action, Option<Arc<Image>>),
-    /// There is nothing to do, or another thread does it.
+    /// There is nothing to do, or another thread is doing it.
     Away,
 }
 
-/// What could not be done at once, as a task: thousands may wait, so it is no larger than what it has to keep.
+/// A future that could not finish at once, as a task. Thousands may wait, so it is no larger than what it has to keep.
 struct Later<F> {
     shell: Arc<Shell>,
     future: F,
@@ -72,7 +72,7 @@ thread_local! {
     static NESTED: Cell<u8> = const { Cell::new(0) };
 }
 
-/// One more of the same, further out on this thread's stack.
+/// One more level of nesting on this thread's stack.
 struct Nested;
 
 impl Nested {
@@ -92,10 +92,10 @@ impl Drop for Nested {
 }
 
 impl Shell {
-    /// Does what there is to do, in the order in which the machines say it. What has to wait goes on as a task of its own.
+    /// Does the pending actions, in the order in which the machines give them. What has to wait continues as a task of its own.
     ///
-    /// One thread drives at a time, so that no answer is told after the end, and no function is looked for before it is kept.
-    /// Whoever runs a guest or a service first lets others drive.
+    /// One thread drives at a time, so that no answer is delivered after the end, and no function is looked for before it is kept. A thread that runs a guest
+    /// or a service first lets others drive.
     pub(crate) fn drive(self: &Arc<Self>) {
         let Some(_nested) = Nested::enter() else { return self.drive_later() };
         let _runtime = self.runtime.enter();
@@ -106,6 +106,7 @@ impl Shell {
                     if self.core().has_actions() {
                         self.drive_later();
                     }
+                    self.ends.leave_to_others();
                     self.sessions.tidy();
                     let _inside = self.enter_code();
                     self.perform(action, image);
@@ -117,12 +118,12 @@ impl Shell {
         self.drive_later();
     }
 
-    /// Does the next thing, unless another thread drives or it runs code that is not this crate's.
+    /// Does the next action, unless another thread drives or the action runs foreign code.
     fn drive_once(self: &Arc<Self>) -> Drove {
-        // Whoever drives looks again after it has let go.
+        // The driving thread looks again after it has released the lock.
         let driving = match self.driving.try_lock() {
             Ok(driving) => driving,
-            // It guards nothing that a panic could have left half done.
+            // The lock guards no data that a panic could have left inconsistent.
             Err(TryLockError::Poisoned(driving)) => driving.into_inner(),
             Err(TryLockError::WouldBlock) => return Drove::Away,
         };
@@ -148,7 +149,7 @@ impl Shell {
         Drove::On
     }
 
-    /// There was nothing to do. What came in since found this thread driving, and left it to it.
+    /// There was nothing to do. Events that arrived since then found this thread driving, and left them to it; so it looks once more.
     fn park(&self) -> Drove {
         let (more, next) = {
             let core = self.core();
@@ -162,7 +163,7 @@ impl Shell {
         Drove::Away
     }
 
-    /// One task at a time is enough: it calls the next if there is more than it can do.
+    /// One such task at a time is enough: it starts the next if there is more than it can do.
     pub(super) fn drive_later(self: &Arc<Self>) {
         if self.wake_requested.swap(true, Ordering::AcqRel) {
             return;
@@ -174,7 +175,7 @@ impl Shell {
         });
     }
 
-    /// What follows for this guest or service may be done while it runs.
+    /// Prepares for the action to be done while others drive: what follows for this guest or service may happen while it runs.
     fn prepare(&self, action: &Action) {
         match action {
             Action::Begin { session, .. } | Action::Resume { session, .. } | Action::Branch { session, .. } => {
@@ -190,7 +191,7 @@ impl Shell {
             Action::Send { to, message, receipt, urgency, via } => self.send_by(to, message, receipt, urgency, via),
             Action::RunService { ticket, service, function, params, budget, credentials, key, duplicate, right } => {
                 let Some(known) = self.service(&service) else { return drop(lock(&self.running).remove(&ticket)) };
-                // A chain keeps its hops to itself, and pays one for the step: what that calls in turn has as many as any call.
+                // A chain keeps its own hops and pays one for the step; whatever the step calls in turn has as many as any call.
                 let hops_left = if key.is_some() { RunOptions::default().hops_max } else { budget.hops_left() };
                 let (right, gathered) = self.right_of(right, known.is_replying(&function), hops_left);
                 let context = self.context(ticket, (budget.time_left_us(), hops_left), credentials, key, right);
@@ -198,7 +199,7 @@ impl Shell {
             }
             Action::RightChanged(right) => self.right_changed(&right),
             Action::CancelService(ticket) => {
-                // One without a task is in its first poll, and finds itself gone after it.
+                // A function without a task is in its first poll, and finds its entry removed after that.
                 if let Some(UnderWay { task: Some(task), .. }) = lock(&self.running).remove(&ticket) {
                     task.abort();
                 }
@@ -235,6 +236,7 @@ impl Shell {
             }
             Action::ServeCode { code, to } => self.serve_code(code, to),
             Action::Resolve { lookup, service, avoid } => self.resolve(lookup, service, avoid),
+            Action::AbandonLookup(lookup) => self.abandon_lookup(lookup),
             Action::FetchCode(code) => self.fetch_code(code),
             Action::Offered { from, entries } => self.offered(&from, entries),
             Action::ServeResolvers { id, service, to } => self.serve_resolvers(id, service, to),
@@ -260,7 +262,7 @@ impl Shell {
         }
     }
 
-    /// Runs a future right here if it is ready without waiting, else as a task. After a task, what it led to is done.
+    /// Polls a future at once, and makes it a task if it has to wait. After the task, the actions that it caused are done.
     pub(super) fn here_or_later(
         self: &Arc<Self>,
         mut future: impl Future<Output = ()> + Send + Unpin + 'static,
@@ -271,7 +273,7 @@ impl Shell {
         Some(self.later(future))
     }
 
-    /// As a task; what it led to is done after it.
+    /// Makes it a task; afterwards, does the actions that it caused.
     fn later(self: &Arc<Self>, future: impl Future<Output = ()> + Send + Unpin + 'static) -> AbortHandle {
         self.runtime.spawn(Later { shell: Arc::clone(self), future }).abort_handle()
     }
@@ -314,7 +316,7 @@ impl Shell {
             Ok(None) => return drop(lock(&self.running).remove(&ticket)),
             Err(_) => return self.service_done(ticket, Err(panicked()), began, right),
         };
-        // Most are done at once: nothing is set up for waiting.
+        // Most finish at once, so nothing is set up for waiting before.
         let running: Running = match (polled, gathered) {
             (Poll::Ready(Ok(Answer::Nothing)), Some(gathered)) => Box::pin(list_when_complete(gathered)),
             (Poll::Ready(result), _) => {
@@ -338,7 +340,7 @@ impl Shell {
         }));
         match lock(&self.running).get_mut(&ticket) {
             Some(listed) => listed.task = Some(task),
-            // It was cancelled meanwhile, or is done already.
+            // It was cancelled meanwhile, or has finished already.
             None => task.abort(),
         }
     }
@@ -358,13 +360,13 @@ impl Shell {
         self.offering.done.notify_waiters();
     }
 
-    /// Where what that service function reads of blobs is counted, for as long as it is under way.
+    /// The counter of what a service function reads of blobs, for as long as the function runs.
     pub(crate) fn tally_of(&self, ticket: Ticket) -> Option<Arc<Tally>> {
         let mut running = lock(&self.running);
         running.get_mut(&ticket).map(|running| Arc::clone(running.read.get_or_insert_default()))
     }
 
-    /// Runs a durable function: not before its step is known to be a new one.
+    /// Runs a durable function, once its step is known to be new.
     fn run_once(
         self: Arc<Self>,
         service: Arc<Service>,
@@ -389,7 +391,7 @@ impl Shell {
     }
 
     fn check_code(self: &Arc<Self>, session: SessionId, code: Hash, bytes: Option<bytes::Bytes>) {
-        // What rides along is checked as what is fetched; wrong bytes count as none.
+        // A function that travelled with the hop is checked like one that was fetched; wrong bytes count as none.
         let stored = bytes.is_some_and(|bytes| self.has_code(code) || self.keep_code(code, &bytes).is_ok());
         if !stored && !self.has_code(code) {
             let now = self.now();
@@ -403,20 +405,20 @@ impl Shell {
         self.tell(to, Message::listing(id, entries));
     }
 
-    /// Brings a function to the repository.
+    /// Passes a function to the repository.
     pub(crate) fn offer(self: &Arc<Self>, code: Hash, bytes: bytes::Bytes) {
         self.core().offer(code, bytes);
         self.drive();
     }
 
-    /// Sends something that nobody keeps track of.
+    /// Sends a message that nobody keeps track of.
     pub(super) fn tell(self: &Arc<Self>, to: Arc<NodeRef>, message: Message) {
         let message: Encoded = message.encode();
         self.send(to, message, catena_core::Receipt::None, catena_core::Urgency::Now);
     }
 }
 
-/// What a function gathers, when nobody can add to it any more.
+/// The list that a function gathered, once nobody can add to it any more.
 async fn list_when_complete(gathered: oneshot::Receiver<Complete>) -> Result<Answer, Exception> {
     let replies = gathered.await.unwrap_or_else(|_| Err(ends()))?;
     list_of(&replies).map(Answer::Value)
@@ -437,7 +439,7 @@ fn late() -> Exception {
     Exception::new(names::DEADLINE_EXCEEDED, Fault::Service, message).outcome_unknown()
 }
 
-/// Whether it runs code that is not this crate's, for as long as that takes.
+/// Whether an action runs foreign code.
 const fn runs_code(action: &Action) -> bool {
     matches!(
         action,

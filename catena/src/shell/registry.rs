@@ -1,4 +1,4 @@
-//! Functions: kept here, and where they outlive every node.
+//! Functions that are kept at this node, and in a registry that outlives every node.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,18 +9,18 @@ use tokio::sync::Semaphore;
 
 use super::Shell;
 
-/// How long the registry may take to bring or keep a function.
+/// How long the registry may take to return or store a function.
 const REGISTRY_TIMEOUT: Duration = Duration::from_secs(4);
-/// Longest function that is taken from it.
+/// The largest function that is accepted from it.
 const CODE_BYTES_MAX: usize = 32 << 20;
 
-/// Functions on their way to registries at one time.
+/// The most functions that are pushed to registries at one time.
 static PUSHES: Semaphore = Semaphore::const_new(64);
-/// What goes wrong with a registry, which whoever sends functions may bring about.
+/// Limits log lines about registry errors, since anyone who sends functions can cause them.
 static LINES: LogLimit = LogLimit::new();
 
 impl Shell {
-    /// Keeps a function, for the next start too if this node has a folder for that.
+    /// Keeps a function; if this node has a folder for functions, also for the next start.
     pub(crate) fn keep_code(&self, code: Hash, bytes: &Bytes) -> Result<(), Exception> {
         if let Some(filing) = self.store.put(code, bytes)? {
             self.runtime.spawn_blocking(move || filing.file());
@@ -67,7 +67,7 @@ impl Shell {
         None
     }
 
-    /// Brings a function to the registry, if there is one. What cannot be brought now is brought when it is offered again.
+    /// Pushes a function to the registry, if there is one. If that fails, it is pushed again when the function is next offered.
     pub(crate) fn push_code(self: &Arc<Self>, code: Hash, bytes: Bytes) {
         let Some(registry) = self.settings.registry.clone() else { return };
         let Ok(turn) = PUSHES.try_acquire() else {

@@ -1,9 +1,9 @@
-//! A service or guest that holds its thread holds up nobody else.
+//! A service or guest that blocks its thread blocks nothing else.
 //!
-//! In a tokio runtime one worker at a time waits for sockets and timers. It runs what they wake, and if that is a single task, it wakes no other worker to wait in
-//! its place. So code that holds that one thread without an `await` would stop every link and timer of the node, however many workers are idle. The rule here: while
-//! code that is not this crate's runs, and nothing of it has begun or ended for a tick, a worker is woken from outside the runtime: it writes what links have put off,
-//! and, finding nothing else to do, waits for sockets and timers.
+//! In a tokio runtime one worker at a time waits for sockets and timers. It runs the tasks that they wake; if that is a single one, it wakes no other worker to
+//! wait in its place. So code that blocks this thread without an `await` would stop every link and timer of the node, however many workers are idle. The rule
+//! here: while foreign code runs, and none has begun or ended for a tick, a worker is woken from outside the runtime. It writes what links have put off, finds
+//! nothing else to do, and then waits for sockets and timers.
 
 use std::{
     sync::{
@@ -18,24 +18,24 @@ use tokio::runtime::Handle;
 
 use super::Shell;
 
-/// How long code may hold its thread before another worker is woken.
+/// How long code may block its thread before another worker is woken.
 const TICK: Duration = Duration::from_millis(10);
-/// After so many ticks in which nothing ran the watcher sleeps until something does.
+/// After this many ticks in which nothing ran, the watcher sleeps until something does.
 const IDLE_TICKS_MAX: u32 = 10;
-/// How often a sleeping watcher sees whether its node is still there.
+/// How often a sleeping watcher checks whether its node still exists.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Who is in code that is not this crate's. The watcher's thread begins with the first of it.
+/// Counts threads in foreign code: services and guests. The watcher's thread starts with the first of them.
 #[derive(Debug, Default)]
 pub(super) struct Relief {
     entered: AtomicU64,
     left: AtomicU64,
     asleep: AtomicBool,
-    /// `None`: the system gave no thread; the node does without.
+    /// `None`: the system refused a thread, and the node does without.
     watcher: OnceLock<Option<Thread>>,
 }
 
-/// Held while such code runs.
+/// Held while foreign code runs.
 pub(super) struct Inside<'r>(&'r Relief);
 
 impl Relief {
@@ -50,9 +50,9 @@ impl Relief {
         Inside(self)
     }
 
-    /// How often code was entered, and whether some of it has not been left.
+    /// How often foreign code was entered, and whether some of it has not been left.
     fn look(&self) -> (u64, bool) {
-        // In this order: what is entered and left in between does not look as if it were inside.
+        // In this order, so that code that is entered and left in between is not counted as running.
         let entered = self.entered.load(Ordering::SeqCst);
         (entered, self.left.load(Ordering::SeqCst) < entered)
     }
@@ -65,7 +65,7 @@ impl Drop for Inside<'_> {
 }
 
 impl Shell {
-    /// Until what is given is dropped, code runs that is not this crate's.
+    /// Marks foreign code as running until the guard is dropped.
     pub(super) fn enter_code(self: &Arc<Self>) -> Inside<'_> {
         self.relief.enter(self)
     }
@@ -82,7 +82,7 @@ fn begin(shell: Weak<Shell>, runtime: Handle) -> Option<Thread> {
 }
 
 fn watch(watched: &Weak<Shell>, runtime: &Handle) {
-    // The node may end while it is looked at: what it has is let go of where its tasks can be.
+    // The node may end during this check; then its parts must be dropped inside the runtime, where its tasks can be.
     let _runtime = runtime.enter();
     let (mut before, mut idle) = (0, 0);
     while let Some(shell) = watched.upgrade() {
@@ -90,7 +90,7 @@ fn watch(watched: &Weak<Shell>, runtime: &Handle) {
         let (entered, inside) = relief.look();
         if inside && entered == before {
             let held = Weak::clone(watched);
-            // From this thread, which is none of the runtime's: that wakes a worker.
+            // Spawned from this thread, which is not one of the runtime's: that wakes a worker.
             runtime.spawn(async move {
                 if let Some(shell) = held.upgrade() {
                     shell.write_what_waits();
@@ -105,7 +105,7 @@ fn watch(watched: &Weak<Shell>, runtime: &Handle) {
             continue;
         }
         relief.asleep.store(true, Ordering::SeqCst);
-        // Whoever enters from now on wakes this thread; whoever was quicker is seen here.
+        // Whoever enters foreign code from now on wakes this thread; whoever entered before is seen here.
         if relief.look() == (before, false) {
             drop(shell);
             thread::park_timeout(IDLE);

@@ -1,4 +1,4 @@
-//! Finding services: each resolver in turn, until one knows an instance that answers (libRIPC, section III).
+//! Finds services: asks each resolver in turn, until one knows an instance that answers (libRIPC, section III).
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,31 +16,34 @@ use super::{Shell, lock, mesh_names::MeshResolver};
 
 /// How long one resolver may take.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(4);
-/// How long a node at an address that was told may take to say who it is.
+/// How long a node at an address from a resolver may take to say who it is.
 const VISIT_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long the resolvers of another node may take, all together.
+/// How long another node's resolvers may take, all together.
 const ASK_TIMEOUT: Duration = Duration::from_secs(10);
-/// Names looked up at one time; others wait for their turn.
+/// The most names looked up at one time; further ones wait for their turn.
 pub(super) const LOOKUPS_AT_ONCE_MAX: usize = 64;
 
-/// What a search has come upon that was no use.
+/// The dead ends of a search.
 #[derive(Default)]
 struct Passed {
-    /// Nodes that are said to serve it, and were tried, or could not be reached.
+    /// Nodes that are said to serve the name, but did not answer or could not be reached.
     silent: Vec<String>,
-    /// Resolvers that could not tell.
+    /// Resolvers that failed.
     faults: Vec<String>,
 }
 
 impl Shell {
-    /// Finds where a service is, for the core.
+    /// Finds an instance of a service for the core.
     pub(super) fn resolve(self: &Arc<Self>, lookup: LookupId, service: String, avoid: Vec<NodeId>) {
         let shell = Arc::clone(self);
-        self.runtime.spawn(async move {
+        // Held until the task is registered, so that it cannot finish before.
+        let mut resolving = lock(&self.resolving);
+        let task = self.runtime.spawn(async move {
             let found = {
                 let _turn = shell.lookups.acquire().await;
                 shell.look_up(&service, &avoid).await
             };
+            lock(&shell.resolving).remove(&lookup);
             let now = shell.now();
             match found {
                 Ok((place, ttl)) => {
@@ -54,6 +57,14 @@ impl Shell {
             }
             shell.drive();
         });
+        resolving.insert(lookup, task.abort_handle());
+    }
+
+    /// Stops a look-up that nobody waits for any more, so that others get its turn.
+    pub(super) fn abandon_lookup(&self, lookup: LookupId) {
+        if let Some(task) = lock(&self.resolving).remove(&lookup) {
+            task.abort();
+        }
     }
 
     async fn look_up(
@@ -85,7 +96,7 @@ impl Shell {
         Err(self.not_found(service, &passed).await)
     }
 
-    /// Finds the node that takes a service's messages, and a link to it: where it is known to be, else by looking it up.
+    /// Finds the node that takes a service's messages, and a link to it: where it is known to be, else by a look-up.
     pub(crate) async fn locate(self: &Arc<Self>, service: &str) -> Result<(Arc<NodeRef>, Arc<Link>), Exception> {
         let mut avoid = Vec::new();
         loop {
@@ -111,7 +122,7 @@ impl Shell {
         }
     }
 
-    /// What the node there says of itself. `None`: nobody is there, or it is another, or it does not serve this.
+    /// What the node at this location says of itself. `None`: no node is there, it is another one, or it does not serve this.
     async fn visit(self: &Arc<Self>, service: &str, location: &Location, trusted: bool) -> Option<ServiceEntry> {
         let (address, run) = match location {
             Location::Known(entry) => return Some((**entry).clone()),
@@ -169,7 +180,7 @@ impl Shell {
         unknown(service, host, &self.survey().await)
     }
 
-    /// What each resolver says of a service. Of its mesh a node that asks for another is told what is known, or it would be asked in turn.
+    /// What each resolver says of a service. For the mesh, another node is told only what is known here: otherwise nodes would ask each other in circles.
     pub(crate) async fn resolvers_say(self: &Arc<Self>, service: &str) -> Vec<ResolverAnswer> {
         let mut said = Vec::new();
         for resolver in self.resolvers().into_iter().take(RESOLVERS_MAX) {
@@ -191,7 +202,7 @@ impl Shell {
         said
     }
 
-    /// Asks the node that this one joined what its resolvers say.
+    /// Asks the node that this one joined for the answers of its resolvers.
     pub(crate) async fn ask_joined(self: &Arc<Self>, service: &str) -> Result<Vec<ResolverAnswer>, Exception> {
         match self.mesh_peers().into_iter().next() {
             Some(peer) => self.ask_resolvers(peer, service).await,
@@ -199,7 +210,7 @@ impl Shell {
         }
     }
 
-    /// Asks another node what its resolvers say.
+    /// Asks another node for the answers of its resolvers.
     pub(super) async fn ask_resolvers(
         self: &Arc<Self>,
         peer: Arc<NodeRef>,
@@ -214,9 +225,9 @@ impl Shell {
         answers.ok().and_then(Result::ok).ok_or_else(silent)
     }
 
-    /// Another node asks what the resolvers of this one say.
+    /// Answers another node that asks what this node's resolvers say.
     pub(super) fn serve_resolvers(self: &Arc<Self>, id: u64, service: String, to: Arc<NodeRef>) {
-        // One who asks for more than is looked up at one time is not answered.
+        // A request beyond the limit on concurrent look-ups is not answered.
         if self.lookups.available_permits() == 0 {
             return;
         }
@@ -228,7 +239,7 @@ impl Shell {
         });
     }
 
-    /// A resolver, from now on: it hears what this node serves, and says when a name is to be looked up anew.
+    /// Starts a resolver: it is told what this node serves, and reports names that are to be looked up again.
     pub(super) fn begin_resolving(self: &Arc<Self>, resolvers: Vec<Arc<dyn Resolver>>) {
         for resolver in &resolvers {
             let shell = Arc::downgrade(self);

@@ -1,4 +1,4 @@
-//! Rights to reply that service functions of this node have.
+//! The rights to reply that service functions of this node hold.
 
 use std::{
     sync::Arc,
@@ -15,14 +15,14 @@ use tokio::{
 use super::{Shell, lock};
 use crate::replying::{Complete, Counted, Gathered, Held, Right};
 
-/// After so long replies go, whether others follow them or not.
+/// Replies are held back no longer than this, even if others keep following.
 const BURST_MAX: Duration = Duration::from_micros(50);
 
-/// Replies pause when so many turns of the runtime have brought none. In one alone, those which reply may not have had theirs.
+/// A pause is this many turns of the runtime without a reply. In a single turn, the tasks that reply may not have run.
 const QUIET_TURNS: u32 = 2;
 
 impl Shell {
-    /// The right that came with a call. For a plain call: what gathers its replies, if it wants them.
+    /// The right that came with a call; for a plain call, what gathers its replies, if its function replies many times.
     pub(super) fn right_of(
         self: &Arc<Self>,
         key: Option<StepKey>,
@@ -35,7 +35,7 @@ impl Shell {
             return (Right::Set(Counted::new(Held::new(Arc::clone(self), key, changed))), None);
         }
         if gathers {
-            let (gathered, all) = Gathered::new(self.runtime.clone(), hops_left);
+            let (gathered, all) = Gathered::new(self.ends.clone(), hops_left);
             return (Right::Gathered(Counted::new(gathered)), Some(all));
         }
         (Right::Nowhere, None)
@@ -51,7 +51,7 @@ impl Shell {
                     self.send_at_pause();
                 }
                 if first {
-                    // Should a function hold this thread, the machines' timer has it go.
+                    // If a function blocks this thread, the machines' timer sends the reply.
                     self.drive();
                 }
             }
@@ -59,7 +59,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Has what waits go as soon as some turns of the runtime bring no more, or after a while.
+    /// Sends the replies that are held back after some turns of the runtime without a new one, or after a limited time.
     fn send_at_pause(self: &Arc<Self>) {
         let shell = Arc::clone(self);
         self.runtime.spawn(async move {
@@ -91,7 +91,7 @@ impl Shell {
         delegated
     }
 
-    /// The last that could reply has gone.
+    /// The last holder of the right is gone.
     pub(crate) fn let_go(self: &Arc<Self>, right: &StepKey) {
         lock(&self.rights).remove(right);
         let now = self.now();
@@ -99,14 +99,14 @@ impl Shell {
         self.drive();
     }
 
-    /// Whoever waits to reply under this right tries again.
+    /// Lets those that wait to reply under this right try again.
     pub(super) fn right_changed(&self, right: &StepKey) {
         if let Some(changed) = lock(&self.rights).get(right) {
             changed.notify_waiters();
         }
     }
 
-    /// So many replies more have been read.
+    /// Records that `count` more replies have been read.
     pub(crate) fn read(self: &Arc<Self>, call: ChainId, count: usize) {
         let now = self.now();
         self.core().on_read(now, call, count);

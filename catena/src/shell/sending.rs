@@ -1,4 +1,4 @@
-//! Messages out: by an open link, or by dialling.
+//! Outgoing messages, over an open link or after dialling.
 
 use std::{
     collections::HashMap,
@@ -11,11 +11,11 @@ use catena_wire::{Encoded, NodeId, NodeRef};
 
 use super::{Shell, lock};
 
-/// What a message that waits for a dial is charged beside its own bytes.
+/// What a message that waits for a dial is charged in addition to its own bytes.
 const WAITING_OVERHEAD_BYTES: u64 = 512;
 
 impl Shell {
-    /// To a node that cannot be dialled, and to which there is no link, by one that can reach it.
+    /// Sends to a node that cannot be dialled and has no link, by way of a node that can reach it.
     pub(super) fn send_by(
         self: &Arc<Self>,
         to: Arc<NodeRef>,
@@ -48,14 +48,14 @@ impl Shell {
     }
 
     fn post(self: &Arc<Self>, link: &Arc<Link>, message: Message, receipt: Receipt) {
-        // On one host what is long lies in memory that the other side maps.
+        // On one host, a long message is put into memory that the receiver maps.
         let Err(message) = self.carry(link, message) else { return };
         if let Err(why) = link.post(message) {
             self.undelivered(receipt, meaning(&why));
         }
     }
 
-    /// Keeps the message until the node is linked, by whichever side: one dial for all that is to go there.
+    /// Keeps the message until the node is linked, by whichever side: one dial serves all messages to that node.
     fn send_when_linked(self: &Arc<Self>, to: Arc<NodeRef>, message: Message, receipt: Receipt) {
         let Some(endpoint) = self.endpoint() else { return };
         let Ok(lease) = endpoint.memory().lease(message.bytes() as u64 + WAITING_OVERHEAD_BYTES) else {
@@ -63,7 +63,7 @@ impl Shell {
         };
         let first = self.peers.waiting.add(&to, Waiting { message, receipt, lease });
         if let Some(link) = endpoint.link_to_node(to.id.0) {
-            // It greeted a moment ago, and found less to be sent.
+            // The node linked a moment ago, before this message was added.
             return self.post_waiting(&to, Some(&link));
         }
         if first {
@@ -75,8 +75,8 @@ impl Shell {
         }
     }
 
-    /// Sends what waits for a link to this node, or says that there is none. Its own dial may have come about while ours is still under way, which can
-    /// take long: nothing waits for that. Hops and calls that were given up meanwhile do not go.
+    /// Sends the messages that wait for a link to this node, or reports that there is none. The node may have linked to this one while our own dial, which can
+    /// take long, is still under way, so nothing waits for that. Hops and calls that were given up meanwhile are not sent.
     pub(super) fn post_waiting(self: &Arc<Self>, to: &NodeRef, link: Option<&Arc<Link>>) {
         for Waiting { message, receipt, lease } in self.peers.waiting.take(to) {
             drop(lease);
@@ -91,7 +91,7 @@ impl Shell {
         }
     }
 
-    /// A link to this very run of the node: another one at its address remembers none of its steps.
+    /// A link to this very run of the node: another run at its address remembers none of its steps.
     pub(crate) async fn dial(&self, to: &NodeRef) -> Option<Arc<Link>> {
         let endpoint = self.endpoint()?;
         if let Some(link) = endpoint.link_to_node(to.id.0) {
@@ -99,7 +99,7 @@ impl Shell {
         }
         let place = Place { address: to.address.clone()?, site: to.site.clone() };
         let leave = self.dials.leave(&place.address).await?;
-        // Both may dial at the same time, and then only one of the two links stays.
+        // Both nodes may dial at the same time; then only one of the two links remains.
         let dialled = endpoint.link_introduced(&place).await.ok();
         let link = dialled
             .filter(|link| link.identity().is_some_and(|identity| identity.node == to.id.0))
@@ -115,7 +115,7 @@ impl Shell {
     }
 }
 
-/// What a link's error means for a message that it did not take.
+/// What a link's error means for the message that was not sent.
 fn meaning(why: &LinkError) -> Undelivered {
     match why {
         LinkError::TooLarge { bytes, bytes_max, .. } => {
@@ -129,18 +129,18 @@ fn meaning(why: &LinkError) -> Undelivered {
 struct Waiting {
     message: Message,
     receipt: Receipt,
-    /// Held as long as the message is.
+    /// Charged for as long as the message is held.
     lease: Lease,
 }
 
-/// What waits for nodes that are being dialled.
+/// Messages that wait for nodes that are being dialled.
 #[derive(Default)]
 pub(super) struct Waitings {
     by_node: Mutex<HashMap<NodeId, Vec<Waiting>>>,
 }
 
 impl Waitings {
-    /// Says whether it is the first for its node, which has to be dialled.
+    /// Returns whether it is the first message for its node, which then has to be dialled.
     fn add(&self, to: &NodeRef, waiting: Waiting) -> bool {
         let mut by_node = lock(&self.by_node);
         let all = by_node.entry(to.id).or_default();

@@ -7,7 +7,7 @@ use catena_guest::Session;
 
 use super::lock;
 
-/// A guest is out while it runs: whoever runs it holds it.
+/// A guest is taken out of its slot while it runs.
 enum Slot {
     Running,
     Idle(Box<Session>),
@@ -16,12 +16,12 @@ enum Slot {
 #[derive(Default)]
 pub(super) struct Sessions {
     here: Mutex<HashMap<SessionId, Slot>>,
-    /// One that has moved on or ended. What it said goes out before its instance is put back.
+    /// A guest that has moved on or ended. Its messages are sent before its instance is returned to the pool.
     done: Mutex<Option<Session>>,
 }
 
 impl Sessions {
-    /// A guest is about to be made.
+    /// Makes a slot for a guest that is about to be created.
     pub(super) fn open(&self, id: SessionId) {
         lock(&self.here).insert(id, Slot::Running);
     }
@@ -49,13 +49,13 @@ impl Sessions {
         }
     }
 
-    /// Leaves a guest that is over to [`Sessions::tidy`].
+    /// Leaves a finished guest to [`Sessions::tidy`].
     pub(super) fn leave(&self, session: Session) {
         let before = lock(&self.done).replace(session);
         drop(before);
     }
 
-    /// Puts the instance of the guest that is over back.
+    /// Returns the instance of the finished guest to the pool.
     pub(super) fn tidy(&self) {
         let done = lock(&self.done).take();
         drop(done);

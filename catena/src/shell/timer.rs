@@ -1,4 +1,4 @@
-//! One task that wakes the machines when their next deadline has come.
+//! One task that wakes the machines at their next deadline.
 
 use std::{
     sync::{
@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use super::Shell;
 
-/// When the timer task wakes, and how to make it look again.
+/// When the timer task wakes, and how to make it check again.
 #[derive(Debug)]
 pub(super) struct Alarm {
     at_us: AtomicU64,
@@ -26,7 +26,7 @@ impl Default for Alarm {
 }
 
 impl Alarm {
-    /// Wakes the task only if it would wake too late: most hops come and go well before any deadline.
+    /// Wakes the task only if it would wake too late: most hops are done well before any deadline.
     pub(super) fn set(&self, next_us: u64) {
         if next_us < self.at_us.load(Ordering::Relaxed) {
             self.at_us.store(next_us, Ordering::Relaxed);
@@ -41,7 +41,7 @@ pub(super) fn start(shell: &Arc<Shell>) {
 }
 
 async fn watch(alarm: Arc<Alarm>, shell: Weak<Shell>) {
-    /// How often to see whether the node is still there.
+    /// How often to check whether the node still exists.
     const IDLE: Duration = Duration::from_secs(1);
     loop {
         let Some(wait) = shell.upgrade().map(|shell| {

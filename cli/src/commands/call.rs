@@ -45,7 +45,7 @@ pub(crate) async fn run(args: &Call, output: &Output) -> Result<(), Failure> {
     if args.replies {
         return connect::with(connecting, async |client| {
             let mut replies = client.replies_with(&args.target, params, &options).map_err(failed)?;
-            // Whatever ends it, those that have come have been printed.
+            // Each reply is printed as it arrives, so those that came stay printed however the set ends.
             while let Some(reply) = replies.next().await {
                 output.json_line(&Shown(reply.map_err(failed)?.value()))?;
             }
@@ -68,7 +68,7 @@ fn split(target: &str) -> Result<(&str, &str), Failure> {
         }
         _ => {
             let otherwise = "write SERVICE/FUNCTION, such as probe.mtv/echo; `catena ls` lists them";
-            // It may be a subcommand that is meant: `catena call ls`.
+            // The user may mean a subcommand: `catena call ls`.
             let cli = Cli::command();
             let help = did_you_mean(target, cli.get_subcommands().map(Command::get_name), otherwise);
             Err(Failure::input("BadTarget", format!("{target:?} is not of the form SERVICE/FUNCTION"), help))

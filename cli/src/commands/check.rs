@@ -23,8 +23,8 @@ use crate::{
 /// Check a function without running it, or a node's file without starting it
 ///
 /// A function is parsed, its types are taken away, and it is loaded into a sandbox as any node would load it. With --connect, the services
-/// that it calls by name are looked for; one that is not there makes the check fail. Of a node's file it is told what it means: whose code
-/// runs there, as whom its services act, what is kept; nothing is opened, so that what the file names may be missing yet.
+/// that it calls by name are looked up; if one is missing, the check fails. For a node's file, its meaning is told: whose code runs
+/// there, as whom its services act, what is kept; nothing is opened, so the files that it names may not exist yet.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  catena check hello.ts\n  catena check hello.ts --connect 127.0.0.1:7400\n  catena check mtv.toml"
@@ -33,7 +33,7 @@ pub(crate) struct Check {
     /// The function: .ts, .mts, .js, .mjs or .wasm; or the node's file: .toml
     #[arg(value_hint = ValueHint::FilePath)]
     file: PathBuf,
-    /// Look there for the services that it calls
+    /// Ask this node for the services that the function calls
     #[arg(long, value_name = "HOST:PORT", value_hint = ValueHint::Other, value_parser = connect::address)]
     connect: Option<String>,
 }
@@ -69,9 +69,9 @@ pub(crate) async fn run(args: &Check, output: &Output) -> Result<(), Failure> {
     if wrong { Err(Failure::Told(Exit::BadInput)) } else { Ok(()) }
 }
 
-/// Whether what is called is there.
+/// Whether a call's target exists.
 enum Whereabouts {
-    /// Not asked, or not to be known before it runs.
+    /// Not looked up, or a target that is computed only when the function runs.
     Unknown,
     At(String),
     Missing {

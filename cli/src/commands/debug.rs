@@ -48,18 +48,18 @@ Examples:
 /// Step through a function, call by call
 ///
 /// A node in this process runs the function (interactive mode): each call is shown before it is made, and its result before it is handed
-/// in. Of calls that wait side by side, in branches of a split too, the first one is shown; chains that services answer with run on their
-/// own. The function's result comes on standard output when the session is over; all else is on standard error, or with --json one JSON
-/// value a line on standard output.
+/// in. When several calls wait side by side, also in branches of a split, the first is shown; chains that services answer with run on
+/// their own. The function's result comes on standard output when the session is over; all else is on standard error, or with --json
+/// one JSON value a line on standard output.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Debug {
     #[command(flatten)]
     task: Task,
-    /// Read the commands from there
+    /// Read the commands from this file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     script: Option<PathBuf>,
-    /// Write the way that was taken into this file, for `catena replay`
+    /// Record the session into this file, for `catena replay`
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     record: Option<PathBuf>,
 }
@@ -83,7 +83,7 @@ pub(crate) async fn run(args: &Debug, output: &Output) -> Result<(), Failure> {
     let mut debugger = signals.unless(Debugger::begin(subject, teller)).await?;
     let mut recording = Recording::new(&source, debugger.code.hash(), hops_max, args.task.lowered);
     if let Some(file) = &args.record {
-        // A place that cannot be written to is told before any call is made.
+        // Fails before any call is made if the file cannot be written.
         recording.write(file)?;
     }
     let talked = talk(&mut debugger, &mut lines, &mut signals, output).await;
@@ -130,14 +130,14 @@ async fn talk(
 
 fn prompt(number: usize, output: &Output) {
     use io::Write;
-    // Nobody there to see it is no failure.
+    // A prompt that nobody can see is no failure.
     let mut err = io::stderr().lock();
     let _ = write!(err, "{} ", output.paint_talk(Paint::Blue, &format!("#{number}>"))).and_then(|()| err.flush());
 }
 
 fn close(debugger: &Debugger<'_>, source: &Source, output: &Output) -> Result<(), Failure> {
     match debugger.end() {
-        // Programs have been told when it ended.
+        // With --json, the end has been reported already.
         Some(Err(_)) if output.json => Err(Failure::Told(Exit::Exception)),
         Some(Err(why)) => Err(source.threw(why.clone())),
         Some(Ok(_)) if output.json => Ok(()),
@@ -171,7 +171,7 @@ impl Lines {
         Ok(Self { from: BufReader::new(from), named, read: 0, terminal })
     }
 
-    /// The next one. When this is given up, a part of it may be lost.
+    /// The next line. Not cancel-safe: a line that was partly read may be lost.
     async fn next(&mut self) -> Result<Option<String>, Failure> {
         let mut line = String::new();
         let read = (&mut self.from).take(LINE_BYTES_MAX).read_line(&mut line).await;

@@ -13,13 +13,13 @@ use crate::{
     progress::Progress, sandbox, serving, signals::Signals, table, talk,
 };
 
-/// How long the four may take to know each other.
+/// How long the four nodes may take to know each other.
 const LINK_TIMEOUT: Duration = Duration::from_secs(20);
-/// How often to look whether they do.
+/// How often to check whether they do.
 const LINK_LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Bytes of the segment that each exports.
+/// Bytes of the segment that each node exports.
 const SCRATCH_BYTES: u64 = 4_096;
-/// So that each port of the four is one.
+/// So that all four ports are valid.
 const PORT_BASE_MAX: u16 = u16::MAX - 3;
 
 /// Start four nodes at four distant sites in this process, to try things out
@@ -59,7 +59,7 @@ pub(crate) async fn run(args: &Dev, output: &Output) -> Result<(), Failure> {
     served
 }
 
-/// Memory for everybody to try.
+/// Exports a segment that anybody may use, to try segments with.
 fn export_scratch(node: &Node) -> Result<Segment, Failure> {
     let anyone = Export { anyone: Rights::ALL, ..Export::default() };
     let exported = node.export("scratch", SCRATCH_BYTES, anyone);
@@ -70,7 +70,7 @@ async fn start(args: &Dev, data: &DataFolder, sandbox: &Sandbox, output: &Output
     let _progress = Progress::new(output, "starting four nodes");
     let topology = (!args.no_shape).then(|| Arc::new(Topology::paper()));
     let mut nodes: Vec<Node> = Vec::with_capacity(SITES.len());
-    // One after the other: each finds all that are there, so at the end each is linked with each.
+    // Started one after the other: each links with all that are already there, so at the end all are linked.
     for (site, port) in SITES.iter().zip(ports(args.port_base)) {
         let files =
             Directory::open(data.of(site.id)).map_err(|why| Failure::cannot_start(why.to_string(), "see --data"))?;
@@ -99,7 +99,7 @@ fn ports(base: u16) -> impl Iterator<Item = u16> {
     (0..).map(move |index| if base == 0 { 0 } else { base.saturating_add(index) })
 }
 
-/// Until each of them knows the services of all.
+/// Waits until every node knows the services of all.
 async fn linked(nodes: &[Node]) {
     for node in nodes {
         let client = node.client();

@@ -18,7 +18,7 @@ use crate::{
     talk,
 };
 
-/// How long what is under way may take to end when the gateway closes.
+/// How long requests that are under way may take to end when the gateway closes.
 const CLOSE_GRACE: Duration = Duration::from_millis(1_000);
 
 const EXAMPLES: &str = "\
@@ -29,13 +29,12 @@ Examples:
 
 In a page:
   import { replies } from \"http://127.0.0.1:7480/catena.js\";
-  for await (const reply of replies(\"photos/search\", { keyword: \"tower\" })) show(reply);
+  for await (const reply of replies(\"photos/search\", { keyword: \"tower\" })) show(reply);";
 
-Limits, each set by --limit NAME=NUMBER:
-  connections_max, connections_per_address_max, streams_per_address_max
-  head_bytes_max, head_timeout_ms, body_bytes_max, body_timeout_ms
-  reply_bytes_max, stream_bytes_max, replies_max, call_timeout_ms
-  write_timeout_ms, heartbeat_ms, file_bytes_max, memory_bytes_max";
+fn more_help() -> String {
+    let lines: Vec<_> = Limits::names().chunks(3).map(|names| format!("  {}", names.join(", "))).collect();
+    format!("{EXAMPLES}\n\nLimits, each set by --limit NAME=NUMBER:\n{}", lines.join("\n"))
+}
 
 /// Open the browser's door: calls and chains over HTTP, each reply as it comes
 ///
@@ -43,7 +42,7 @@ Limits, each set by --limit NAME=NUMBER:
 /// speaks plain HTTP: beyond this machine, put a server that speaks HTTPS before it. The word `ready` comes on standard output when it is open; it runs
 /// until Ctrl-C or SIGTERM.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = more_help())]
 pub(crate) struct GatewayArgs {
     #[command(flatten)]
     at: At,

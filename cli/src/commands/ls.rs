@@ -26,7 +26,7 @@ pub(crate) struct Ls {
     /// Only those of nodes at this site
     #[arg(long, value_name = "SITE", value_hint = ValueHint::Other)]
     site: Option<String>,
-    /// The segments instead, and by which way each is read from here, and why (as `catena segments ls --explain`)
+    /// List segments instead, with the way by which each is read from here, and why (as `catena segments ls --explain`)
     #[arg(long, conflicts_with = "site")]
     segments: bool,
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use crate::{args::Command, failure::Failure, output::Output};
 
-/// How long blocking work that nobody waits for any more may hold the process up at its end.
+/// How long blocking work that nobody awaits any more may delay the end of the process.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Does what the command line says.
@@ -40,7 +40,7 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<(), Failure> {
 }
 
 fn in_runtime(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
-    // A thread that has no other beside it looks after sockets only now and then, and a busy function would make that seldom.
+    // At least two: a lone worker thread polls sockets only between tasks, and a busy function would make that rare.
     let threads = std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.map_err(|why| {

@@ -65,7 +65,7 @@ pub(crate) async fn run(args: &Replay, output: &Output) -> Result<(), Failure> {
     stage.close(&recording, &told, calls)
 }
 
-/// Where the function plays its part, and what it says goes out.
+/// The replayed function, and where its output goes.
 struct Stage<'a> {
     replayer: Replayer,
     source: &'a Source,
@@ -75,7 +75,7 @@ struct Stage<'a> {
     emits: Vec<Value>,
 }
 
-/// How it compares with the recording.
+/// How the replay compares with the recording.
 #[derive(Serialize)]
 struct Compared {
     calls: usize,
@@ -84,7 +84,7 @@ struct Compared {
 }
 
 impl Stage<'_> {
-    /// Tells the function all that it was told; returns how many of its calls had an outcome.
+    /// Replays all events to the function; returns how many of its calls had an outcome.
     async fn play(&mut self, told: &[Told]) -> Result<usize, Failure> {
         let (mut asked, mut settled) = (0, 0);
         let mut calls = BTreeSet::new();
@@ -92,7 +92,7 @@ impl Stage<'_> {
         for (index, event) in told.iter().enumerate() {
             if let Some(did) = self.replayer.tell(event).await {
                 if let What::Settled(call, _) = &event.what {
-                    // Neither splits nor what else is read of a set is a call.
+                    // Outcomes of splits, and later reads of a reply set, are not counted as calls.
                     settled += usize::from(calls.contains(&(event.branch.clone(), *call)));
                 }
                 does.insert(event.branch.clone(), self.hear(event, did)?);
@@ -111,7 +111,7 @@ impl Stage<'_> {
         Ok(settled)
     }
 
-    /// What it says goes out; what it asks for is to be compared.
+    /// Prints what the function logs and emits; returns the calls that it makes, to be compared.
     fn hear(&mut self, event: &Told, did: Did) -> Result<Vec<Asked>, Failure> {
         for text in did.logs {
             self.console.line(&self.lines.find(event, text))?;
@@ -123,7 +123,7 @@ impl Stage<'_> {
         Ok(did.asked)
     }
 
-    /// The function no longer does what was recorded.
+    /// The failure to report when the function does something else than was recorded.
     fn another_way(&self, number: usize, at: &Told, was: Option<&Asked>, over: bool, now: Option<&Asked>) -> Failure {
         let was = match was {
             Some(asked) => shown(asked, "called", "split"),
@@ -163,12 +163,12 @@ impl Stage<'_> {
         let last = told.iter().rfind(|told| told.branch.is_root()).map_or(0, |told| told.step);
         let now = match (self.replayer.end(&Branch::root()), &end) {
             (Some(now), _) => now.clone().map_err(|why| why.at_step(last, &[HERE.to_owned()])),
-            // A node ended it, not the function, and would again.
+            // The function did not end: a node ended the chain, and would do so again.
             (None, _) => end.clone(),
         };
         let encoded = |values: &mut dyn Iterator<Item = &Value>| {
             let mut all: Vec<Vec<u8>> = values.map(|value| value.as_bytes().to_vec()).collect();
-            // Branches speak in any order.
+            // The order between branches is not fixed.
             all.sort();
             all
         };
@@ -186,7 +186,7 @@ impl Stage<'_> {
     }
 }
 
-/// The console of the recording, by branch.
+/// The recorded console lines not yet matched, by branch.
 struct Lines {
     left: BTreeMap<Branch, VecDeque<LogLine>>,
     passed_over: bool,
@@ -200,7 +200,7 @@ impl Lines {
         Self { left, passed_over: false, strange: false }
     }
 
-    /// The line as it was recorded, with its node and its time, where it says the same. Those of sub-chains are passed over.
+    /// The recorded line with this text, with its node and time; recorded lines before it, such as those of sub-chains, are skipped.
     fn find(&mut self, at: &Told, text: String) -> LogLine {
         let left = self.left.entry(at.branch.clone()).or_default();
         if let Some(place) = left.iter().position(|line| line.text == text) {
@@ -226,7 +226,7 @@ fn is(did: &Asked, does: &Asked) -> bool {
         && did.params == does.params
 }
 
-/// A function's exception is told by what it says: on its way home a chain's has seen more hosts.
+/// Exceptions are compared by name and message only: the recorded one has passed more hosts on its way home.
 fn is_same(now: &Result<Value, Exception>, end: &Result<Value, Exception>) -> bool {
     match (now, end) {
         (Ok(now), Ok(end)) => now == end,

@@ -52,7 +52,7 @@ pub(crate) async fn run(args: &Resolve, output: &Output) -> Result<(), Failure> 
     output.data(&table::text(["resolver", "node", "address", "run", "age"], rows.into_iter(), output))
 }
 
-/// What stands where a resolver names nobody.
+/// Shown where a resolver names no node.
 const NOBODY: &str = "-";
 
 fn rows(answer: &ResolverAnswer) -> Vec<[String; 5]> {

@@ -70,7 +70,7 @@ pub(crate) struct Run {
     /// Where its own code runs
     #[arg(long, value_enum, value_name = "MODE", default_value = "chain")]
     mode: Placing,
-    /// Write down all that the function is told, wherever it is, for `catena replay`
+    /// Record all that the function is told, at whichever node it is, for `catena replay`
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     record: Option<PathBuf>,
     /// Let chains that services answer with run on their own, and bring their result back to that service
@@ -93,7 +93,7 @@ pub(crate) async fn run(args: &Run, output: &Output) -> Result<(), Failure> {
     let sandbox = signals.unless(sandbox::make(output)).await?;
     let client = signals.unless(args.task.terms.connect(Some(sandbox), output)).await?;
     let ran = chain(args, &source, &input, &options, &client, &mut signals, output).await;
-    // What tells the nodes of a cancelled chain goes out here.
+    // Closing flushes the messages that tell the nodes of a cancelled chain to stop.
     let closing = async {
         connect::close(client).await;
         Ok(())
@@ -118,7 +118,7 @@ async fn chain(
     let mut console = Console::open(&args.console.console, client.unix_us(), output)?;
     let mut recording = Recording::new(source, code.hash(), options.hops_max, args.task.lowered);
     if let Some(file) = &args.record {
-        // A place that cannot be written to is told before anything is done.
+        // Fails before anything is done if the file cannot be written.
         recording.write(file)?;
     }
     let progress = Progress::new(output, &format!("running {}", source.name));
@@ -164,7 +164,7 @@ async fn chain(
         }
     }
     let ended = ended.map_err(|exception| {
-        // It may have ended by itself all the same.
+        // It may have ended by itself before the cancel took effect.
         let cancelled = cancelled && exception.name == catena::exceptions::CANCELLED;
         let (spot, last_step) = (source.spot(&exception), replies.last_step());
         Failure::Threw(Box::new(Threw { exception, spot, ended: Some(Ended { chain, last_step }), cancelled }))
@@ -195,7 +195,7 @@ fn show(ended: Result<Value, Failure>, chart: Option<&Chart<'_>>, output: &Outpu
     ended
 }
 
-/// What is known of the way.
+/// What is known of the way that the chain took.
 #[derive(Serialize)]
 struct Way<'a> {
     chain: String,

@@ -16,9 +16,9 @@ use crate::{
     table,
 };
 
-/// Bytes read or written by one command: what fits a terminal, or a pipe, in a moment.
+/// Bytes that one command may read or write: as many as a terminal or a pipe takes in a moment.
 const BYTES_MAX: u64 = 64 << 20;
-/// Bytes shown where nobody says how many.
+/// Bytes shown without `--count`.
 const SHOWN_BYTES: u64 = 4 << 10;
 /// Bytes in one line of a dump.
 const LINE_BYTES: usize = 16;
@@ -46,10 +46,10 @@ enum Verb {
 /// List the segments that this command may use, of one node or of all
 #[derive(Debug, Args)]
 struct Ls {
-    /// Only those of this node; or of a node that serves this, or listens there
+    /// Only those of this node, given by its name, by a service that it serves, or by its address
     #[arg(value_name = "OWNER", value_hint = ValueHint::Other)]
     owner: Option<String>,
-    /// Say by which way each is read from here, and why by no better one: shared memory, RDMA, the link
+    /// Say by which way each is read from here (shared memory, RDMA or the link), and why by no better one
     #[arg(long)]
     explain: bool,
     #[command(flatten)]
@@ -94,7 +94,7 @@ struct Write {
     through: Through,
 }
 
-/// Where the nodes are, and by what their memory is reached.
+/// Where the nodes are, and how their memory is reached.
 #[derive(Debug, Args)]
 struct Through {
     #[command(flatten)]
@@ -123,7 +123,7 @@ pub(crate) async fn run(args: &Segments, output: &Output) -> Result<(), Failure>
     }
 }
 
-/// All that there are, each with its way.
+/// Lists all segments, each with the way by which it is read.
 pub(crate) async fn explain_all(at: &At, output: &Output) -> Result<(), Failure> {
     let through = Through { at: at.clone(), rdma: None, rdma_address: None };
     list(&Ls { owner: None, explain: true, through }, output).await
@@ -169,7 +169,7 @@ async fn list(args: &Ls, output: &Output) -> Result<(), Failure> {
     output.data(&table)
 }
 
-/// A segment, and by which way it is read from here and why, if that was asked for.
+/// A segment; if asked for, also the way by which it is read from here, and why.
 struct Listed {
     owner: String,
     entry: SegmentEntry,
@@ -186,7 +186,7 @@ impl Listed {
     }
 }
 
-/// Imports it, and has it decide as for a READ.
+/// Imports the segment, and asks which way a READ would take, and why.
 async fn way_to(client: &Client, one: &Listed) -> (String, String) {
     match client.import(&one.name()).await {
         Ok(imported) => {
@@ -203,7 +203,7 @@ async fn listed(client: &Client, args: &Ls, output: &Output) -> Result<Vec<Liste
     }
     let mut nodes: BTreeSet<String> = client.services().await.into_iter().map(|entry| entry.node.name).collect();
     if nodes.is_empty() {
-        // It serves nothing, and may export all the same.
+        // The node that we connect to serves nothing, but may export segments.
         nodes.insert(args.through.at.connect.clone());
     }
     let mut all = Vec::new();
@@ -244,7 +244,7 @@ async fn write(args: &Write, output: &Output) -> Result<(), Failure> {
     let written = connect::ask(args.through.connect(output), "writing", output, async |client| {
         let segment = client.import(&args.segment).await.map_err(Failure::threw)?;
         segment.write(args.offset, data).await.map_err(Failure::threw)?;
-        // Only now are they there, or refused.
+        // A WRITE is known to be done, or refused, only after a flush.
         segment.flush().await.map_err(Failure::threw)?;
         Ok(segment.way())
     });
@@ -298,7 +298,7 @@ fn as_json(Listed { owner, entry, way }: &Listed) -> serde_json::Value {
     shown
 }
 
-/// Offset, bytes, and what of them is text.
+/// A hex dump: offset, bytes, and the printable characters among them.
 fn dump(offset: u64, bytes: &[u8]) -> String {
     let line = |(at, line): (usize, &[u8])| {
         let hex: String = line.iter().map(|byte| format!("{byte:02x} ")).collect();

@@ -1,4 +1,4 @@
-//! `[limits]` of each guest and `[policy]` of the node: their bounds by their exact names, which say the unit.
+//! `[limits]` of each guest and `[policy]` of the node: bounds by their exact names, which include the unit.
 
 use catena::{Limits, Policy};
 use serde::Deserialize;
@@ -7,7 +7,7 @@ use toml::Spanned;
 use super::mistake::Text;
 use crate::failure::Failure;
 
-/// Defines a table of optional bounds, and how those that are given are put in their places. None may be 0: nothing would ever run.
+/// Defines a table of optional bounds, which override the defaults. None may be 0: nothing would ever run.
 macro_rules! table {
     ($(#[$doc:meta])* $name:ident => $whole:ident { $($field:ident: $type:ty),* $(,)? }) => {
         $(#[$doc])*
@@ -27,7 +27,7 @@ macro_rules! table {
     };
 }
 
-/// Puts a bound that is given in its place.
+/// Overrides the default in `place` if a bound is given.
 pub(super) fn put_bound<T: Default + PartialEq>(
     place: &mut T,
     given: Option<Spanned<T>>,

@@ -1,4 +1,4 @@
-//! The file's own form.
+//! The node's file as it is written in TOML, before it is checked.
 
 use std::{fmt, path::PathBuf};
 
@@ -82,7 +82,7 @@ struct JoinTable {
     site: Option<String>,
 }
 
-/// By hand: an untagged enum would lose the line of a mistake.
+/// Deserialized by hand: an untagged enum would lose the line of a mistake.
 impl<'de> Deserialize<'de> for Join {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(JoinVisitor)

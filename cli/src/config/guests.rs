@@ -10,11 +10,11 @@ use crate::failure::Failure;
 /// Whose code runs at the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Guests {
-    /// That of chains that call a service of this node.
+    /// Code of chains that call a service of this node.
     Own,
-    /// Of chains that call services of other nodes, too: it is their chaining proxy.
+    /// Also code of chains that call services of other nodes: this node is their chaining proxy.
     ForOthers,
-    /// Nobody's: chains run at the proxy of this address if there is one, else call from where they are.
+    /// Nobody's: chains run at the proxy with this address if there is one, else they make their calls from where they are.
     Nobodys { proxy: Option<String> },
 }
 
@@ -39,7 +39,7 @@ impl Guests {
         }
     }
 
-    /// Gives it to the node, with the policy, of which it is a part.
+    /// Applies this to the node's builder, together with the policy, which holds a part of it.
     pub(crate) fn given_to(self, node: NodeBuilder, mut policy: Policy) -> NodeBuilder {
         policy.runs_guests = !matches!(self, Self::Nobodys { .. });
         let node = node.policy(policy);
@@ -51,7 +51,7 @@ impl Guests {
     }
 }
 
-/// In words, for people.
+/// In words, for `catena check`.
 impl fmt::Display for Guests {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

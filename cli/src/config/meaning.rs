@@ -5,7 +5,7 @@ use catena::Registry;
 use super::NodeFile;
 
 impl NodeFile {
-    /// Each thing that it decides, also by leaving it out, and what that means.
+    /// Each thing that the file decides, also by leaving it out, and what that means.
     pub(crate) fn meaning(&self) -> Vec<(String, String)> {
         let mut told: Vec<(String, String)> = Vec::new();
         let mut tell = |key: &str, what: String| told.push((key.to_owned(), what));

@@ -7,7 +7,7 @@ use serde::{Serialize, de};
 
 use crate::{failure::Failure, nearest::did_you_mean};
 
-/// The file's text, by whose bytes spans count. Cheap to clone.
+/// The file's text; spans are byte offsets into it. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Text {
     file: std::sync::Arc<str>,
@@ -32,7 +32,7 @@ impl Text {
         &self.text
     }
 
-    /// The folder of the file: paths in it are seen from there.
+    /// The folder of the file: paths in the file are relative to it.
     pub(super) fn folder(&self) -> &Path {
         Path::new(&*self.file).parent().unwrap_or_else(|| Path::new(""))
     }
@@ -42,7 +42,7 @@ impl Text {
         Failure::cannot_start(message, help).at(Spot::at_byte(&self.file, &self.text, at.start))
     }
 
-    /// What the parser found.
+    /// A mistake that the TOML parser found.
     pub(super) fn toml(&self, why: &toml::de::Error) -> Failure {
         let at = why.span().unwrap_or_default();
         if let Some((message, help)) = why.message().split_once(HELP) {
@@ -54,10 +54,10 @@ impl Text {
     }
 }
 
-/// Between what is wrong and what to do, where a value checks itself as it is read.
+/// Separates what is wrong from what to do about it, in the errors of values that check themselves while they are read.
 const HELP: &str = "\nhelp: ";
 
-/// A value is wrong: what a `deserialize_with` says. Its place is known to the parser.
+/// The error of a `deserialize_with` whose value is wrong; the parser adds its place.
 pub(super) fn wrong<E: de::Error>(message: &str, help: &str) -> E {
     E::custom(format_args!("{message}{HELP}{help}"))
 }

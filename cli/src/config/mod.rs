@@ -39,39 +39,39 @@ pub(crate) struct NodeFile {
     pub(crate) name: String,
     pub(crate) site: Option<String>,
     pub(crate) listen: Option<String>,
-    /// What other nodes are told to dial, if that is another address.
+    /// The address that other nodes are told to dial, if it is not the one listened on.
     pub(crate) advertise: Option<String>,
     pub(crate) join: Vec<Place>,
     pub(crate) repository: bool,
-    /// Links are shaped as in the paper.
+    /// Whether links are shaped as in the paper.
     pub(crate) shaped: bool,
     pub(crate) guests: Guests,
-    /// Where compiled modules are kept, if not in the user's own cache.
+    /// Where compiled modules are kept; `None`: in the user's own cache.
     pub(crate) cache_dir: Option<PathBuf>,
-    /// What the node may hold, in bytes, if not as by default.
+    /// How many bytes the node may hold; `None`: the default.
     pub(crate) memory_bytes_max: Option<u64>,
-    /// What its blobs may take of that, in bytes, and how long they outlive their chain, if not as by default.
+    /// How many of those bytes its blobs may take, and how long blobs outlive their chain; `None`: the default.
     pub(crate) blob_bytes_max: Option<u64>,
     pub(crate) blob_grace_ms: Option<u64>,
-    /// Addresses that strangers may have it dial in vain in a minute, if not as by default.
+    /// How many addresses it may dial in vain per minute because strangers named them; `None`: the default.
     pub(crate) untold_dials_max: Option<usize>,
     pub(crate) step_store: Option<StepStoreFile>,
     /// Where functions are kept for the next start.
     pub(crate) function_store: Option<PathBuf>,
-    /// Where they are kept beyond the life of every node.
+    /// Where functions are kept beyond the life of every node.
     pub(crate) registry: Option<OciRegistry>,
     pub(crate) names: NamesFile,
     pub(crate) services: Vec<ServiceFile>,
-    /// Memory that it exports.
+    /// Memory that the node exports.
     pub(crate) segments: Vec<SegmentFile>,
-    /// By what it reaches those of other hosts, beside its links.
+    /// How segments of other hosts are reached, besides by links.
     pub(crate) rdma: Option<RdmaFile>,
     pub(crate) limits: Limits,
     pub(crate) policy: Policy,
 }
 
 impl NodeFile {
-    /// Reads and checks it; nothing is opened yet.
+    /// Reads and checks the file; nothing that it names is opened yet.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let bytes = input::file(path, CONFIG_BYTES_MAX)?;
         let text = Text::new(path, bytes)?;
@@ -130,7 +130,7 @@ impl NodeFile {
     }
 }
 
-/// A folder into which nobody else may write: what lies there is run.
+/// Checks that nobody else may write into the cache folder: the modules in it are run as native code.
 fn checked_cache(dir: &toml::Spanned<PathBuf>, text: &Text) -> Result<PathBuf, Failure> {
     use std::os::unix::fs::PermissionsExt;
     /// Write permission for the group, and for others.
@@ -143,14 +143,14 @@ fn checked_cache(dir: &toml::Spanned<PathBuf>, text: &Text) -> Result<PathBuf, F
     Ok(path)
 }
 
-/// Puts what is given in its place.
+/// Overrides the default in `place` if a value is given.
 fn put<T>(place: &mut T, given: Option<toml::Spanned<T>>) {
     if let Some(given) = given {
         *place = given.into_inner();
     }
 }
 
-/// A name without a slash, which parts a service from its function.
+/// A name without a slash, since a slash separates a service from its function.
 fn checked_name(name: &toml::Spanned<String>, text: &Text) -> Result<String, Failure> {
     if (1..=NAME_BYTES_MAX).contains(&name.get_ref().len()) && !name.get_ref().contains('/') {
         return Ok(name.get_ref().clone());

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::failure::Failure;
 
-/// How often to ask the network where etcd is, while nobody says.
+/// How often to ask by multicast where etcd is, until somebody answers.
 const FIND_EVERY: Duration = Duration::from_secs(1);
 
 /// The word for a [`Way`].
@@ -46,12 +46,12 @@ pub(super) struct NamesTable {
 enum Way {
     Mesh,
     File(PathBuf),
-    /// By its endpoints; none: they are found by multicast.
+    /// By its endpoints; if there are none, they are found by multicast.
     Etcd(Vec<String>),
     Multicast(MulticastConfig),
 }
 
-/// How the node finds services, in the order in which they are asked: checked, and nothing opened yet.
+/// The ways by which the node finds services, in the order in which they are tried; checked, but nothing is opened yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NamesFile(Vec<Way>);
 
@@ -117,7 +117,7 @@ fn in_order(
 }
 
 impl NamesFile {
-    /// With the names of this file, asked after the mesh if the node's own file names none.
+    /// Also finds services by this file: in place of the one that the node's file names, else right after the mesh.
     pub(crate) fn with_file(mut self, file: PathBuf) -> Self {
         if let Some(named) = self.0.iter_mut().find(|way| matches!(way, Way::File(_))) {
             *named = Way::File(file);
@@ -170,7 +170,7 @@ impl NamesFile {
     }
 }
 
-/// For those on its network who have no configuration.
+/// Lets nodes on this network that have no configuration find etcd.
 fn tell_of_etcd(multicast: &MulticastResolver, endpoints: &[String]) {
     let addresses = endpoints.iter().filter_map(|endpoint| endpoint.strip_prefix("http://"));
     if let Some(address) = addresses.map(|address| address.trim_end_matches('/')).next() {

@@ -1,4 +1,4 @@
-//! `[rdma]`: by what segments of nodes on other hosts are reached without messages.
+//! `[rdma]`: how segments of nodes on other hosts are reached without messages.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(super) struct RdmaTable {
 /// A provider of libfabric, not opened.
 pub(crate) struct RdmaFile {
     pub(crate) provider: String,
-    /// This host's own, by which partners reach it; else the one that the node listens at, or libfabric's choice.
+    /// This host's own address, by which partners reach it; else the host that the node listens on, or libfabric's choice.
     pub(crate) address: Option<String>,
 }
 
@@ -36,7 +36,7 @@ impl RdmaTable {
             return Err(text.mistake(self.provider.span(), "[rdma] names no provider", help));
         }
         let host = listen.and_then(|listen| Some(listen.rsplit_once(':')?.0));
-        // What stands for every address of this host is none that a partner can reach.
+        // Partners cannot reach a wildcard address.
         let host =
             host.map(|host| host.trim_matches(['[', ']'])).filter(|host| !matches!(*host, "0.0.0.0" | "::" | ""));
         let address = self.address.or_else(|| host.map(str::to_owned));
@@ -47,7 +47,7 @@ impl RdmaTable {
 impl RdmaFile {
     #[cfg(feature = "rdma")]
     pub(crate) fn open(&self) -> Result<Arc<dyn RemoteMemory>, Failure> {
-        // Only addresses of the Internet can be said so.
+        // The address is an IP address, and the provider `shm` takes none.
         let address = self.address.as_deref().filter(|_| self.provider != "shm");
         let opened = catena_fabric::Fabric::open(&self.provider, address, catena_fabric::Terms::default());
         let opened = opened.map_err(|why| {

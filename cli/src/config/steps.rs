@@ -22,7 +22,7 @@ pub(super) struct StepStoreTable {
 
 /// A step store, checked but not opened.
 pub(crate) struct StepStoreFile {
-    /// Seen from the node's file.
+    /// Relative to the folder of the node's file.
     pub(crate) file: PathBuf,
     pub(crate) limits: StepStoreLimits,
 }

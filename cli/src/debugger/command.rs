@@ -1,4 +1,4 @@
-//! What the user of the debugger says.
+//! The debugger's commands.
 
 use catena::Value;
 
@@ -18,7 +18,7 @@ pub(crate) enum Command {
     Help,
 }
 
-/// Every command: its word, what follows it, and what it does. Its first letter will do, and `cont` for `continue`.
+/// Every command: its word, its arguments, and what it does. The first letter is enough, and `cont` for `continue`.
 pub(crate) const COMMANDS: [(&str, &str, &str); 9] = [
     ("step", "", "make the call; again: hand in its result, and go on to the next call"),
     ("continue", "", "make all calls, to the end"),
@@ -32,7 +32,7 @@ pub(crate) const COMMANDS: [(&str, &str, &str); 9] = [
 ];
 
 impl Command {
-    /// Reads a line. An empty one, or one that begins with `#`, says nothing.
+    /// Parses a line; `None` if it is empty or a comment, which begins with `#`.
     pub(crate) fn read(line: &str) -> Result<Option<Self>, Failure> {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
@@ -78,7 +78,7 @@ impl Command {
     }
 }
 
-/// The first letter of the first command that begins so (`s` is step), or enough of the word.
+/// Whether `word` is a prefix of `name` and of no command listed before it (`s` is step).
 fn abbreviates(word: &str, name: &str) -> bool {
     let first = COMMANDS.iter().map(|(name, ..)| *name).find(|name| name.starts_with(word));
     first == Some(name)

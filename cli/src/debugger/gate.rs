@@ -1,5 +1,5 @@
-//! The node at which a debugged function runs: a real one, in this process, whose services hold each call until its user says what
-//! comes of it.
+//! The node at which a debugged function runs: a real one, in this process, whose services hold each call until the user decides its
+//! outcome.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,18 +12,18 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{connect::HERE, failure::Failure, source::Source};
 
-/// How long a session may take: its user sits and thinks.
+/// How long a session may take: long, since the user needs time to think.
 pub(super) const SESSION_TIMEOUT: Duration = Duration::from_secs(24 * 3_600);
-/// Calls that have come to the gate and have not been looked at.
+/// Bound on calls that have arrived at the gate and are not yet taken in.
 const ARRIVALS_MAX: usize = 1_024;
 
-/// A call that waits at the gate.
+/// A call that waits at the gate for its outcome.
 pub(super) struct Arrival {
     pub(super) key: StepKey,
     pub(super) answer: oneshot::Sender<Result<Value, Exception>>,
 }
 
-/// Starts the node: it offers what the others offer, and what the function names, whether anybody serves that or not.
+/// Starts the node. It offers all services of the mesh, and those that the function names, whether anybody serves them or not.
 pub(super) async fn open(
     sandbox: Sandbox,
     services: &[ServiceEntry],
@@ -59,14 +59,14 @@ pub(super) async fn open(
 async fn hold(tell: mpsc::Sender<Arrival>, context: Context) -> Result<Option<Value>, ServiceError> {
     let (answer, answered) = oneshot::channel();
     if let Some(key) = context.step.clone() {
-        // If nobody listens, nobody answers either.
+        // If the session is over, `answer` is dropped, and the wait below ends with an error.
         let _ = tell.send(Arrival { key, answer }).await;
     }
     let outcome = answered.await?.map_err(ServiceError::as_it_is)?;
     if !context.reads_replies() {
         return Ok(Some(outcome));
     }
-    // What its user sees, and may have changed, is the list of all replies.
+    // The user sees, and may change, the replies as one list.
     let each = outcome.items().unwrap_or_else(|| vec![outcome]);
     for reply in each {
         context.preturn_value(reply).await?;

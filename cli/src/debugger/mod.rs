@@ -1,5 +1,5 @@
-//! A function run step by step (rpc-chains section 3.7): the real machines run it in interactive mode, each call waits until its user says so,
-//! its result may be changed, and each earlier step can be gone back to, by telling a new chain the same up to there.
+//! A function run step by step (rpc-chains section 3.7): the real state machines run it in interactive mode, and each call waits for the user, who may
+//! change its result. Going back to an earlier step runs a new chain, which is given the same results up to there.
 
 mod command;
 mod gate;
@@ -30,40 +30,40 @@ use crate::{
 use gate::Arrival;
 use way::{Open, Way};
 
-/// Steps that can be gone back to.
+/// Bound on the steps of a session, all of which one can go back to.
 const HISTORY_MAX: usize = 5_000;
 
-/// Where the function waits, and what was done there.
+/// A step of the session: the call at which the function waits, and its outcome if there is one yet.
 pub(crate) struct Stop {
-    /// The call that is next; none at the end.
+    /// The next call; `None` at the end.
     call: Option<Open>,
-    /// Others that have been made and wait.
+    /// Other calls that are also waiting.
     also: Vec<Open>,
-    /// What had been said before.
+    /// How much the function had said when it stopped here.
     said: Said,
     answer: Option<Answer>,
 }
 
-/// How much of what a function says has been heard.
+/// How many console lines and intermediate answers of a function have been received.
 #[derive(Clone, Copy, Default)]
 struct Said {
     lines: usize,
     emits: usize,
 }
 
-/// What is to be handed in.
+/// The outcome that will be handed to the function for a call.
 #[derive(Clone)]
 pub(crate) struct Answer {
     pub(crate) outcome: Result<Value, Exception>,
-    /// By the user, not by the service.
+    /// Whether the user set it, rather than the service.
     pub(crate) changed: bool,
 }
 
-/// What is debugged, and by which calls.
+/// What is debugged, and how its calls are made.
 pub(crate) struct Subject<'a> {
     pub(crate) sandbox: Sandbox,
     pub(crate) input: Value,
-    /// By which the calls are made.
+    /// The client that makes the function's calls.
     pub(crate) client: &'a Client,
     pub(crate) options: RunOptions,
 }
@@ -72,24 +72,24 @@ pub(crate) struct Subject<'a> {
 pub(crate) struct Debugger<'a> {
     subject: Subject<'a>,
     pub(crate) teller: Teller<'a>,
-    /// Kept: without it nothing runs.
+    /// The node at which the function runs; dropping it would end the run.
     node: Node,
-    /// What the function is known by.
+    /// The function, as the node knows it.
     pub(crate) code: Code,
     arrivals: mpsc::Receiver<Arrival>,
     run: Run,
-    /// The last one is where the function is now.
+    /// All steps; the function waits at the last one.
     history: Vec<Stop>,
 }
 
-/// One chain; going back begins another.
+/// A run of the function as one chain; going back starts another run.
 struct Run {
     replies: ReplySet,
     way: Way,
-    /// Events taken in.
+    /// Recorded events processed so far.
     events: usize,
     said: Said,
-    /// What was said before in a chain that did the same.
+    /// Output not to be shown again, since an earlier run that did the same has shown it.
     muted: Said,
     emits: Vec<Value>,
     gate: BTreeMap<(Branch, u32), oneshot::Sender<Result<Value, Exception>>>,
@@ -105,7 +105,7 @@ impl Run {
         Ok(Self { replies, way: Way::default(), events: 0, said, muted, emits, gate, end: None })
     }
 
-    /// Whether nothing happens before its user says something.
+    /// Whether the run makes no progress until the user acts.
     fn rests(&self) -> bool {
         let at_gate = |open: &Open| self.gate.contains_key(&(open.branch.clone(), open.step));
         match &self.end {
@@ -115,12 +115,12 @@ impl Run {
         }
     }
 
-    /// Calls at the gate.
+    /// Calls that wait at the gate.
     fn calls(&self) -> impl Iterator<Item = &Open> {
         self.way.calls().filter(|open| self.gate.contains_key(&(open.branch.clone(), open.step)))
     }
 
-    /// Takes in what has come of the chain.
+    /// Processes what was received from the chain.
     fn take(&mut self, heard: Heard, teller: &mut Teller<'_>) -> Result<(), Failure> {
         for told in self.replies.recording().iter().skip(self.events) {
             self.way.take(told);
@@ -147,14 +147,14 @@ impl Run {
         Ok(())
     }
 
-    /// Lets it run until it rests.
+    /// Runs the function until it waits for the user.
     async fn settle(&mut self, arrivals: &mut mpsc::Receiver<Arrival>, teller: &mut Teller<'_>) -> Result<(), Failure> {
         loop {
             let (lines, events, over, rests) = (self.said.lines, self.events, self.end.is_some(), self.rests());
             tokio::select! {
                 biased;
                 heard = hearing::next(&mut self.replies, lines, events), if !over => self.take(heard, teller)?,
-                // What a call follows from has been heard when the call comes.
+                // After the branch above: whatever led to a call is received before the call arrives.
                 () = std::future::ready(()), if rests => return Ok(()),
                 Some(Arrival { key, answer }) = arrivals.recv() => {
                     if key.chain == self.replies.chain() {
@@ -171,7 +171,7 @@ impl Run {
 
     fn hand_in(&mut self, call: &Open, outcome: Result<Value, Exception>) {
         if let Some(answer) = self.gate.remove(&(call.branch.clone(), call.step)) {
-            // A call that nobody waits for any more has no outcome.
+            // The chain may no longer wait for this call.
             let _ = answer.send(outcome);
         }
     }
@@ -199,12 +199,12 @@ impl<'a> Debugger<'a> {
         self.run.end.as_ref().filter(|_| self.here().is_none_or(|stop| stop.call.is_none()))
     }
 
-    /// Steps that were taken.
+    /// The number of steps so far.
     pub(crate) const fn number(&self) -> usize {
         self.history.len()
     }
 
-    /// At the next call, or at the end.
+    /// Runs to the next call or to the end, and records the stop there.
     async fn arrive(&mut self) -> Result<(), Failure> {
         self.run.settle(&mut self.arrivals, &mut self.teller).await?;
         let mut calls = self.run.calls().cloned();
@@ -217,13 +217,13 @@ impl<'a> Debugger<'a> {
         self.here().map_or(Ok(()), |stop| self.teller.stopped(self.history.len(), stop, self.run.end.as_ref(), None))
     }
 
-    /// What will be handed in, if there is an outcome.
+    /// Reports the outcome that will be handed in, if there is one.
     fn tell_answer(&self) -> Result<(), Failure> {
         let answer = self.here().and_then(|stop| stop.answer.as_ref());
         answer.map_or(Ok(()), |answer| self.teller.answered(self.history.len(), answer))
     }
 
-    /// Does what its user says, but ending the session; a command that cannot be obeyed is refused, with its reason.
+    /// Carries out a command, except ending the session, which is up to the caller; refuses one that is impossible, with the reason.
     pub(crate) async fn obey(&mut self, command: Command, signals: &mut Signals) -> Result<(), Failure> {
         match command {
             Command::Step => self.step(signals).await.map(drop),
@@ -243,7 +243,7 @@ impl<'a> Debugger<'a> {
         }
     }
 
-    /// Makes the call, or hands its outcome in; `false`: refused.
+    /// Makes the call, or hands in its outcome if there is one; returns `false` if the step was refused.
     async fn step(&mut self, signals: &mut Signals) -> Result<bool, Failure> {
         let Some((call, answer)) = self.here().and_then(|stop| Some((stop.call.clone()?, stop.answer.clone()))) else {
             self.teller.refuse("the function has ended; `back` goes back to a step")?;
@@ -262,7 +262,7 @@ impl<'a> Debugger<'a> {
         let outcome = tokio::select! {
             outcome = made(self.subject.client, asked, options) => {
                 outcome.map_err(|mut why| {
-                    // Its way began here.
+                    // Seen from the function, the call was made at this step, from here.
                     why.step = call.step;
                     why.path.insert(0, HERE.to_owned());
                     why.calling(&asked.service, &asked.function)
@@ -292,8 +292,8 @@ impl<'a> Debugger<'a> {
         Ok(())
     }
 
-    /// To the step before, or to the one of that number, where its outcome stands as it was: to be handed in again or changed.
-    /// Once more: to before the call.
+    /// Goes back: if the current call has an outcome and no number is given, to before that call; else to the step before, or to the step with the
+    /// number, whose outcome is kept, to be handed in again or changed.
     async fn back(&mut self, to: Option<usize>) -> Result<(), Failure> {
         let here = self.history.len();
         if to.is_none()
@@ -314,7 +314,7 @@ impl<'a> Debugger<'a> {
         self.tell_answer()
     }
 
-    /// Another chain, with the same clock and randomness, is told the same up to the last step of the history.
+    /// Starts another chain with the same clock and randomness, and hands it the same outcomes up to the last step of the history.
     async fn run_again(&mut self) -> Result<(), Failure> {
         let begun = |told: &Told| match told.what {
             What::Begun { started_at_ms, seed, .. } => Some(Start { started_at_ms, seed }),
@@ -323,7 +323,7 @@ impl<'a> Debugger<'a> {
         let start = self.run.replies.recording().iter().find_map(begun);
         let muted = self.here().map_or_else(Said::default, |stop| stop.said);
         let run = Run::begin(&self.node, &self.code, &self.subject, start, muted);
-        // The chain before is stopped: nobody holds its answers any more.
+        // Replacing the run drops the reply set of the previous chain, which stops that chain.
         self.run = run.map_err(|why| self.teller.source.threw(why))?;
         self.run.settle(&mut self.arrivals, &mut self.teller).await?;
         for stop in self.history.iter().rev().skip(1).rev() {
@@ -346,7 +346,7 @@ impl<'a> Debugger<'a> {
         self.tell_answer()
     }
 
-    /// The way that was taken in the end.
+    /// Records the last run, without steps that were gone back from.
     pub(crate) fn write_into(&self, recording: &mut Recording) {
         recording.take(self.run.replies.recording(), self.run.replies.console(), self.run.end.as_ref());
         recording.emits = self.run.emits.iter().cloned().map(Exact).collect();
@@ -362,7 +362,7 @@ fn from_here(call: &Open, why: Exception) -> Exception {
     why.calling(&call.asked.service, &call.asked.function).at_step(call.step, &[HERE.to_owned()])
 }
 
-/// Makes a call, elsewhere. Of one that is answered many times its user sees all replies, as one list.
+/// Makes the call at the real service. A call with many replies yields them as one list, for the user to see.
 async fn made(client: &Client, asked: &Asked, options: &RunOptions) -> Result<Value, Exception> {
     if !asked.many {
         return client.call_with(&asked.service, &asked.function, asked.params.clone(), options).await;
@@ -375,9 +375,9 @@ async fn made(client: &Client, asked: &Asked, options: &RunOptions) -> Result<Va
     Ok(list_of(&all))
 }
 
-/// The replies as one array, each as it is.
+/// The replies as one CBOR array, each kept byte for byte.
 fn list_of(values: &[Value]) -> Value {
-    /// Begins an array whose length is in the eight bytes that follow (RFC 8949, section 3).
+    /// Initial byte of a CBOR array whose length follows in eight bytes (RFC 8949, section 3).
     const ARRAY: u8 = 0x9b;
     let mut bytes = vec![ARRAY];
     bytes.extend_from_slice(&(values.len() as u64).to_be_bytes());

@@ -14,7 +14,7 @@ use crate::{
     value::{OneKey, Shown, compact},
 };
 
-/// Says what happens.
+/// Reports what happens in a session.
 pub(crate) struct Teller<'a> {
     pub(crate) source: &'a Source,
     pub(crate) output: &'a Output,
@@ -31,7 +31,7 @@ impl Teller<'_> {
         self.console.line(line)
     }
 
-    /// Where the function is; with the bytes of its state, all that there is to know of it.
+    /// Reports where the function has stopped; with the bytes of its state, if given, and then in full.
     pub(super) fn stopped(
         &self,
         number: usize,
@@ -61,14 +61,14 @@ impl Teller<'_> {
         self.output.say(|| OneKey("ended", Head::of(head.as_ref().copied())), ended)
     }
 
-    /// What will be handed in.
+    /// Reports the outcome that will be handed in.
     pub(super) fn answered(&self, number: usize, answer: &Answer) -> Result<(), Failure> {
         let by = if answer.changed { " (by you)" } else { "" };
         let answered = || json!({ "answered": answer_json(number, answer) });
         self.output.say(answered, || format!("  = {}{by}", outcome(&answer.outcome)))
     }
 
-    /// All steps, the last one being where the function is.
+    /// Lists all steps; the function waits at the last one.
     pub(super) fn list(&self, history: &[Stop]) -> Result<(), Failure> {
         let steps = || history.iter().zip(1..).filter_map(|(stop, number)| Some((number, stop, stop.call.as_ref()?)));
         let json = |(number, stop, call): (usize, &Stop, &Open)| {

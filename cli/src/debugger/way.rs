@@ -1,4 +1,4 @@
-//! Where each branch of a function is, by the recording of its chain.
+//! Where each branch of a function is, derived from the recording of its chain.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub(crate) struct Open {
     pub(crate) branch: Branch,
     pub(crate) step: u32,
     pub(crate) asked: Asked,
-    /// Branches of the split that have begun, and that have ended.
+    /// For a split: how many of its branches have begun, and how many have ended.
     begun: u32,
     ended: u32,
 }
@@ -24,11 +24,11 @@ impl Open {
     }
 }
 
-/// All branches.
+/// The state of all branches of a chain.
 #[derive(Default)]
 pub(super) struct Way {
     guests: BTreeMap<Branch, Guest>,
-    /// The recording has no room for more.
+    /// The recording is full, so later events are missing.
     pub(super) full: bool,
 }
 
@@ -40,7 +40,7 @@ struct Guest {
 }
 
 impl Way {
-    /// Takes in what happened next.
+    /// Applies the next recorded event.
     pub(super) fn take(&mut self, told: &Told) {
         let split = |split: &&mut Open| split.asked.branches > 0;
         let parent = told.branch.parent().and_then(|parent| self.guests.get_mut(&parent));
@@ -69,27 +69,27 @@ impl Way {
         }
     }
 
-    /// Calls without an outcome: those of a branch before those of its own branches.
+    /// Calls without an outcome; a branch's own calls come before those of its sub-branches.
     pub(super) fn calls(&self) -> impl Iterator<Item = &Open> {
         self.guests.values().flat_map(|guest| &guest.open).filter(|open| open.asked.branches == 0)
     }
 
-    /// Whether nothing happens before somebody says what comes of a call: each that counts has come to the gate. That a node does not make
-    /// a call any more ends the branch.
+    /// Whether the chain makes no progress until somebody decides the outcome of a call: every call that can still have one is at the gate. A call
+    /// that a node refuses to make ends its branch.
     pub(super) fn rests(&self, at_gate: impl Fn(&Open) -> bool) -> bool {
         let waits = |open: &Open| match open.asked.branches {
             0 => at_gate(open),
             branches => open.begun == branches && open.ended < branches,
         };
         let rests = |branch: &Branch, guest: &Guest| match guest.over {
-            // The end of the chain follows that of its function.
+            // When the root's function has ended, the end of the chain is still to come.
             true => !branch.is_root(),
             false => !guest.runs && !guest.open.is_empty() && guest.open.iter().all(waits),
         };
         !self.guests.is_empty() && self.guests.iter().all(|(branch, guest)| rests(branch, guest))
     }
 
-    /// Whether the calls that the function itself started and did not await have come to the gate.
+    /// Whether all calls that the root function started and did not await have arrived at the gate.
     pub(super) fn is_left_with(&self, at_gate: impl Fn(&Open) -> bool) -> bool {
         self.guests.get(&Branch::root()).is_none_or(|root| root.open.iter().all(at_gate))
     }

@@ -1,7 +1,7 @@
 //! The steps of a profile, each in its branch and at its time.
 //!
-//! A profile has the stays of each branch one after the other, and those of its own branches before the one in which it goes on after
-//! their merge. Calls made from where the chain was are noted when they are over: before or after the stay in which they were made.
+//! A profile lists the stays of each branch in order; after a split, the stays of the sub-branches come before the stay in which the
+//! parent goes on after their merge. Calls that did not move the chain are listed when they are over: before or after the stay in which they were made.
 
 use std::collections::BTreeMap;
 
@@ -26,10 +26,10 @@ pub(super) enum Role {
 pub(super) struct Hop<'a> {
     pub(super) step: &'a StepTrace,
     pub(super) role: Role,
-    /// From the chain's beginning.
+    /// When it begins, counted from the chain's beginning.
     pub(super) begins_us: u64,
-    /// On the way there; of a call made from afar, there and back; of a merge, the last outcome's way. None where nothing travelled, or
-    /// where the nodes' clocks disagree.
+    /// Time on the network: of a hop, one way; of a call made from afar, there and back; of a merge, the way of the last outcome. `None` where
+    /// nothing travelled, or where the nodes' clocks disagree.
     pub(super) network_us: Option<u64>,
     pub(super) stay_us: u64,
 }
@@ -84,7 +84,7 @@ impl Stay<'_> {
         self.at.begins_us.saturating_add(self.at.stay_us)
     }
 
-    /// When it was so much by the clock of its node.
+    /// Converts a time by this node's clock into a time since the chain's beginning.
     const fn since_us(&self, unix_us: u64) -> u64 {
         self.at.begins_us.saturating_add(unix_us.saturating_sub(self.at.step.arrived_at_us))
     }
@@ -95,7 +95,7 @@ struct Reader<'a> {
     stays: Vec<Stay<'a>>,
     /// The newest stay of each branch.
     newest: BTreeMap<Branch, usize>,
-    /// Calls whose stay was not profiled any more.
+    /// Calls whose stay is not in the profile, which has ended before.
     astray: Vec<Hop<'a>>,
 }
 
@@ -114,7 +114,7 @@ impl<'a> Reader<'a> {
         };
         let (begins_us, network_us) = match before {
             None => (0, None),
-            // It did not travel: its clock is that of the stay before. To a merge its branches' outcomes did.
+            // The branch did not travel, so its times are by the same clock as the stay before. At a merge, the outcomes of the branches did.
             Some(before) if role != Role::Call && before.at.step.node == step.node => {
                 let network_us = self.last_outcome_us(own, step).filter(|_| role == Role::Merge);
                 (before.since_us(step.arrived_at_us), network_us)
@@ -129,14 +129,14 @@ impl<'a> Reader<'a> {
         self.stays.push(Stay { at, calls: Vec::new() });
     }
 
-    /// How long the last outcome was on its way to this merge, from wherever its branch ended.
+    /// How long the last outcome took to reach this merge from where its branch ended.
     fn last_outcome_us(&self, before: Option<usize>, merge: &StepTrace) -> Option<u64> {
         let branches = self.stays.get(before? + 1..)?.iter().map(|stay| stay.at.step);
         let last = branches.filter(|step| step.branch != merge.branch).max_by_key(|step| step.left_at_us)?;
         merge.arrived_at_us.checked_sub(last.left_at_us).filter(|_| last.node != merge.node)
     }
 
-    /// A call made during the last stay of its branch at its node that had begun by then.
+    /// Adds a call to the last stay of its branch at its node that had begun by then.
     fn call(&mut self, step: &'a StepTrace) {
         let made_it = |stay: &&mut Stay<'_>| {
             let at = stay.at.step;
@@ -144,7 +144,7 @@ impl<'a> Reader<'a> {
         };
         let stay = self.stays.iter_mut().rfind(made_it);
         let stay_us = took_us(step);
-        // Both were measured by one clock each, so this holds whatever the clocks say.
+        // Each is a difference of times by one clock, so the clocks need not agree.
         let network_us = step.served_by.as_ref().and_then(|_| stay_us.checked_sub(step.service_us));
         let begins_us = stay.as_ref().map_or(0, |stay| stay.since_us(step.arrived_at_us));
         let hop = Hop { step, role: Role::Call, begins_us, network_us, stay_us };

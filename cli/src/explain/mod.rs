@@ -190,7 +190,7 @@ impl Pen {
         self.bar(begins_us, network_us, stay)
     }
 
-    /// The pieces one after the other, from `begins_us` on. A stay too short for a column of its own gets one for its greatest piece.
+    /// Draws the pieces one after the other, from `begins_us` on. A stay too short for a column of its own gets one for its greatest piece.
     fn bar(&self, begins_us: u64, network_us: u64, stay: [(Part, u64); 3]) -> String {
         let mut columns = [Part::Nothing; BAR_COLUMNS];
         let mut fill = |from_us: u64, to_us: u64, part| {
@@ -217,9 +217,9 @@ impl Pen {
 /// Columns of the table, without the bar.
 const COLUMNS: usize = 10;
 
-/// The one that says what was called.
+/// The column that says what was called.
 const CALLING: usize = 4;
-/// The one that says how long that was on its way.
+/// The column that says how long that took on the network.
 const NETWORK: usize = 5;
 
 /// One row of the table. The bar comes last, since its colours have no width.
@@ -230,7 +230,7 @@ struct Cells {
 }
 
 impl Cells {
-    /// What no step has, no column is named for.
+    /// The head of the table; a column that no step fills has no name.
     fn head(split: bool, reads_blobs: bool) -> Self {
         let (branch, blobs) = (if split { "branch" } else { "" }, if reads_blobs { "blobs" } else { "" });
         let cells = ["step", branch, "node", "site", "calling", "network", "service", "guest", "state", blobs];

@@ -7,16 +7,16 @@ use catena_wire::{Exception, NodeId, NodeRef};
 use super::cargo::Cargo;
 use crate::{Policy, Time, delivery::Delivery};
 
-/// What has to come before it goes out, the next time.
+/// What has to happen before the hop is sent next.
 #[derive(Clone, Copy, Debug)]
 enum HopAwaits {
-    /// It is accepted, or goes out again then.
+    /// The hop was sent: unless it is accepted, it is sent again at this time.
     Acceptance(Time),
-    /// Another instance of its service is looked up: the one before must not get it once more.
+    /// Another instance of its service is being looked up: the previous one must not get the hop again.
     Instance,
 }
 
-/// A hop being handed over: the step that its chain makes next.
+/// A hop being handed off: the step that its chain makes next.
 #[derive(Clone, Debug)]
 pub(crate) struct HandOff {
     pub(crate) cargo: Cargo,
@@ -26,7 +26,7 @@ pub(crate) struct HandOff {
     awaits: HopAwaits,
     /// What the function is told if nothing was done anywhere.
     pub(crate) fallback: Option<Box<Exception>>,
-    /// What it takes to keep.
+    /// Bytes that it takes to keep.
     bytes: usize,
 }
 
@@ -36,7 +36,7 @@ impl HandOff {
         Self { cargo, continuation, code_bytes: None, delivery, awaits: HopAwaits::Instance, fallback: None, bytes }
     }
 
-    /// The function rides along, if it has to: it is as large as anything else that is kept until the hop is accepted.
+    /// Sends the function's code along, if given. Its bytes count like all else that is kept until the hop is accepted.
     pub(crate) fn with_code(self, code_bytes: Option<Bytes>, policy: &Policy) -> Self {
         let counted = code_bytes.as_ref().filter(|_| !bug!(policy, CodeRidesFree)).map_or(0, Bytes::len);
         Self { code_bytes, bytes: self.bytes + counted, ..self }
@@ -60,7 +60,7 @@ impl HandOff {
         out && matches!(self.cargo, Cargo::Call(_))
     }
 
-    /// It goes out now. Returns which sending it is.
+    /// The hop is sent now. Returns the number of this attempt.
     pub(crate) fn send(&mut self, now: Time, policy: &Policy) -> u8 {
         /// The slowest link for which the acceptance of a large hop is awaited.
         const US_PER_BYTE: u64 = 15;
@@ -70,7 +70,7 @@ impl HandOff {
         self.delivery.attempts()
     }
 
-    /// Another instance is looked up. Returns the nodes that it must not be.
+    /// Another instance is being looked up. Returns the nodes that must not be chosen.
     pub(crate) fn seek_instance(&mut self) -> Vec<NodeId> {
         self.awaits = HopAwaits::Instance;
         self.delivery.excluded()
@@ -80,7 +80,7 @@ impl HandOff {
         matches!(self.awaits, HopAwaits::Instance)
     }
 
-    /// When it goes out again.
+    /// When the hop is sent again, unless it is accepted before.
     pub(crate) const fn retry_at(&self) -> Time {
         match self.awaits {
             HopAwaits::Acceptance(retry_at) => retry_at,

@@ -15,19 +15,19 @@ pub(crate) struct Merging {
     pub(crate) first: u16,
     /// How many there are.
     pub(crate) count: u16,
-    /// What each was given; none can bring more back.
+    /// Hops that each branch was given; none can bring back more.
     pub(crate) hops_each: u32,
     pub(crate) continuation: Bytes,
     /// How many hosts of the parent's path its branches share.
     pub(crate) hosts_before: usize,
-    /// How many of the lines that its branches carry were the parent's when it split: meanwhile it may be brought others.
+    /// How many lines the parent had when it split: its branches carry these too. Meanwhile its other calls may bring it more.
     pub(crate) lines_before: usize,
     pub(crate) ended: Ended,
-    /// Branches for which it does not wait: none, but for a mistake made on purpose.
+    /// Branches for which the parent does not wait: 0, except with a seeded bug.
     pub(crate) early: usize,
 }
 
-/// How branches have ended, by their numbers, and what it takes to keep that.
+/// The ends of branches by number, and their bytes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ended {
     by_number: BTreeMap<u16, End>,
@@ -70,7 +70,7 @@ impl Merging {
         open.filter_map(|number| self.at.branch.child(number)).collect()
     }
 
-    /// Whether it is one of these branches, and has not ended before.
+    /// Whether this is the end of one of these branches, and the first from it.
     pub(crate) fn awaits(&self, end: &End) -> bool {
         let number = end.key.branch.number();
         let among = number.checked_sub(self.first).is_some_and(|index| index < self.count);

@@ -1,4 +1,4 @@
-//! A chain while it is at this node: what it has, and the phase in which it is.
+//! A chain while it is at this node: its data and its phase.
 
 mod cargo;
 mod hand_off;
@@ -27,54 +27,54 @@ pub(crate) use recording::Recording;
 pub(crate) use set::{OpenSet, Over};
 pub(crate) use state::ChainState;
 
-/// Hops that a chain never lends: if what was lent is lost with its borrower, the chain can still do something about it.
+/// Hops that a chain never lends, so that it can still react if lent hops are lost with their borrower.
 const HOPS_RESERVED_MAX: u32 = 64;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Activation {
-    /// The step under which it came, and under which what becomes of it is remembered.
+    /// The step by which the chain arrived; the dedup table keeps its record under this key.
     pub(crate) arrived: StepKey,
     /// The last step made, here or before.
     pub(crate) step: u32,
     pub(crate) state: ChainState,
     pub(crate) budget: Budget,
-    /// When `budget` was right.
+    /// The time as of which `budget` holds.
     pub(crate) budget_at: Time,
     pub(crate) heartbeat_at: Time,
-    /// Who brought it here: it takes of that one's share.
+    /// The party that brought the chain here, whose share it counts for.
     pub(crate) by: Party,
-    /// The node that handed it over: it has the function, if nobody else has.
+    /// The node that handed the chain over, which has its function if nobody else does.
     pub(crate) before: Arc<NodeRef>,
-    /// Where the last sub-chain began that ended here: that node has had the function that goes on.
+    /// The node where the last sub-chain that ended here began; it has had the function that goes on.
     pub(crate) creator: Option<Arc<NodeRef>>,
     pub(crate) phase: Phase,
     pub(crate) calls: Outstanding,
-    /// The profile of the step being done, if its origin asked for one. Few chains have one: this must not make all of them larger.
+    /// The profile of the step being done, if the origin asked for one. Boxed, since few chains have one.
     pub(crate) profile: Option<Box<StepTrace>>,
-    /// Its origin cannot be reached.
+    /// For how long the origin has not been reached.
     pub(crate) unreached: Unreached,
-    /// What it counts for in what all chains take to keep.
+    /// Bytes that are counted for this chain in its party's share.
     pub(crate) counted_bytes: usize,
 }
 
 /// Calls of a guest that have not been settled.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outstanding {
-    /// Issued, by the guest's numbers for them.
+    /// Calls that were issued, by the guest's numbers for them.
     pub(crate) out: BTreeSet<u32>,
-    /// Results that have come, while the guest was running.
+    /// Results that arrived while the guest was running.
     pub(crate) ready: VecDeque<(u32, Result<Value, Exception>)>,
-    /// Calls that are answered many times and that its guest reads, by the guest's numbers for them.
+    /// Open reply sets, by the guest's numbers for them.
     pub(crate) sets: BTreeMap<u32, OpenSet>,
-    /// Reads of sets among the calls issued, and of which set each is.
+    /// Which of the calls issued are reads of sets, and the set that each reads.
     pub(crate) reads: BTreeMap<u32, u32>,
-    /// Sets whose hops have not come back; those of a set that was left never do.
+    /// Reply sets that have not returned the hops lent to them; a set that was left never does.
     pub(crate) loans: u32,
     /// Profiles of calls made in place, while they run.
     pub(crate) profiles: BTreeMap<u32, StepTrace>,
 }
 
-/// Where it stands.
+/// What a chain at this node is doing.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "the activation around it is boxed as a whole")]
 pub(crate) enum Phase {
@@ -84,13 +84,13 @@ pub(crate) enum Phase {
     Running,
     /// Its guest waits for calls that are out side by side.
     Waiting,
-    /// Its guest waits: where this goes is being looked up.
+    /// Its guest waits while the place of this call or split is looked up.
     LookingUp(Cargo),
     /// Its continuation is being taken.
     Suspending(Departure),
-    /// Kept until the next node accepts it.
+    /// Its hop is kept until the next node accepts it.
     HandingOff(Box<HandOff>),
-    /// Its branches are under way, and end here.
+    /// It waits here, as merge host, for its branches to end.
     Merging(Merging),
 }
 
@@ -104,26 +104,26 @@ pub(crate) struct Suspended {
     pub(crate) code: Code,
 }
 
-/// A chain's state, and that of the enclosing chains.
+/// Whether the continuations of a chain and of its enclosing chains are here.
 #[derive(Clone, Debug)]
 pub(crate) enum Continuation {
     Here(Bytes),
-    /// So many bytes are on their way. The hop is not accepted before: if they do not come by then, its sender still has it.
+    /// So many bytes are on their way, and the hop is not accepted before they arrive. After this time it is dropped; its sender still has it.
     Coming(usize, Option<Time>),
 }
 
-/// What is handed in when it goes on.
+/// What is handed to the guest when the chain goes on.
 #[derive(Clone, Debug)]
 pub(crate) enum Awaits {
-    /// The result of its call, which has not come.
+    /// The result of its call, which has not arrived.
     Call,
-    /// That result.
+    /// The result of its call, which has arrived.
     Result(Result<Value, Box<Exception>>),
-    /// The result of the chain with which this service answers the call, and which has not begun.
+    /// The result of a sub-chain, with which this service answered the call and which has not begun.
     SubChain(String, SubChain),
-    /// The outcomes of so many branches; with those that ended before its state had come.
+    /// The outcomes of so many branches, and the ends of those that ended before the parent's state had arrived.
     Branches(u16, Ended),
-    /// Nothing: it is the branch of this number, which begins here.
+    /// Nothing: the chain is the branch of this index, which begins here.
     Branch(u16),
 }
 
@@ -132,44 +132,44 @@ pub(crate) enum Awaits {
 pub(crate) enum Code {
     Here,
     Fetching,
-    /// Nobody has it: the chain ends so as soon as the states of the enclosing chains are there.
+    /// Nobody has it: the chain ends with this exception once the states of its enclosing chains are here.
     Unavailable(Box<Exception>),
 }
 
 impl Suspended {
-    /// Of what is here already: its state is, and nothing has to come but what it awaits.
+    /// A chain whose state and function are here: only what it `awaits` is missing.
     pub(crate) const fn here(call: u32, continuation: Bytes, awaits: Awaits) -> Self {
         Self { call, awaits, continuation: Continuation::Here(continuation), code: Code::Here }
     }
 
-    /// What it takes to keep.
+    /// Bytes that it takes to keep.
     fn bytes(&self) -> usize {
         let continuation = match &self.continuation {
             Continuation::Here(continuation) => continuation.len(),
-            // What has yet to come has its place already.
+            // Room for what has not arrived is reserved already.
             Continuation::Coming(bytes, _) => *bytes,
         };
         let ended = if let Awaits::Branches(_, ended) = &self.awaits { ended.bytes() } else { 0 };
         continuation + ended
     }
 
-    /// Whether a call runs, or ran, that may have taken effect.
+    /// Whether a call is running or has run, and so may have taken effect.
     pub(crate) const fn calls(&self) -> bool {
         matches!(self.awaits, Awaits::Call | Awaits::Result(_) | Awaits::SubChain(..))
     }
 }
 
-/// What a chain's continuation is taken for.
+/// Why a chain's continuation is being taken.
 #[derive(Clone, Debug)]
 pub(crate) enum Departure {
-    /// It goes there for this, which may be done again in that scope.
+    /// To move to this node with this cargo; the call may be repeated within this scope.
     To(Arc<NodeRef>, RetryScope, Cargo),
-    /// It makes room for the chain with which a service of this node answered this call.
+    /// To make room for the sub-chain with which a service of this node answered this call.
     SubChain { call: u32, service: String, sub: SubChain },
 }
 
 impl Activation {
-    /// One that begins here at this step: its guest runs.
+    /// A chain that arrives or begins here at this step, in phase `Running`.
     pub(crate) fn new(
         now: Time,
         arrived: StepKey,
@@ -204,26 +204,26 @@ impl Activation {
         (self.budget, self.budget_at) = (budget, now);
     }
 
-    /// Hops that were lent come back.
+    /// Takes back hops that were lent.
     pub(crate) const fn give_back(&mut self, hops: u32) {
         self.budget = self.budget.with_hops_back(hops);
     }
 
-    /// Hops that it can lend to calls that may become chains of their own, once so many calls are counted.
+    /// Hops that it can lend to calls that may be answered with chains, after one hop each for so many calls.
     fn spare_hops(&self, now: Time, calls: u32) -> u32 {
         let left = self.budget_now(now).without_hops(calls).hops_left();
         left - (left / 2).min(HOPS_RESERVED_MAX)
     }
 
-    /// What each of so many new calls can be lent. A function that has several out may go on making others while it waits:
-    /// one part stays for those.
+    /// Hops that each of so many new calls can be lent. If several calls are out, one part is held back, since the function may make further calls while it
+    /// waits.
     pub(crate) fn hops_for_each(&self, now: Time, calls: usize) -> u32 {
         let out = u32::try_from(self.calls.out.len() + calls).unwrap_or(u32::MAX).max(1);
         let parts = if out == 1 { 1 } else { out.saturating_add(1) };
         self.spare_hops(now, u32::try_from(calls).unwrap_or(u32::MAX)) / parts
     }
 
-    /// So many of its hops, for a call; what that does not spend comes back.
+    /// Lends a call so many hops; it brings back those that it does not spend.
     pub(crate) fn lend(&mut self, now: Time, hops: u32) -> Budget {
         let left = self.budget_now(now);
         let hops = hops.min(left.hops_left());
@@ -231,8 +231,8 @@ impl Activation {
         Budget::new(left.time_left_us(), hops)
     }
 
-    /// A part of what it can spare, for a call that may be delegated: the less, the more of such loans are out, so that many sets leave hops
-    /// for what comes after them.
+    /// Lends a part of its spare hops to a call that may be delegated. The part is smaller the more such loans are out, so that many sets still leave hops for
+    /// what comes after them.
     pub(crate) fn lend_to_set(&mut self, now: Time) -> Budget {
         const PARTS: u32 = 4;
         self.calls.loans = self.calls.loans.saturating_add(1);
@@ -240,13 +240,13 @@ impl Activation {
         self.lend(now, hops)
     }
 
-    /// What such a call has not spent comes back, with its exact end.
+    /// Takes back what such a call has not spent, at its exact end.
     pub(crate) const fn take_back_from_set(&mut self, hops: u32) {
         self.calls.loans = self.calls.loans.saturating_sub(1);
         self.give_back(hops);
     }
 
-    /// All that it can spare, if that may be needed: it waits for this one call.
+    /// Lends all spare hops to the only call that the chain waits for, if its service may answer with a chain.
     pub(crate) fn lend_all(&mut self, now: Time, may_chain: bool) -> Budget {
         let spare = if may_chain { self.spare_hops(now, 0) } else { 0 };
         self.lend(now, spare)
@@ -277,7 +277,7 @@ impl Activation {
         }
     }
 
-    /// The step that it was here for ends now.
+    /// The step for which the chain is here ends now.
     pub(crate) fn close_profile(&mut self, now_us: u64) {
         if let Some(profile) = self.profile.take() {
             self.note(StepTrace { left_at_us: now_us, ..*profile });
@@ -296,7 +296,7 @@ impl Activation {
         self.state.note([StepTrace { branch, ..profile }]);
     }
 
-    /// Whether something is under way that may take effect, or has.
+    /// Whether a call is under way that may take effect, or has taken effect.
     pub(crate) fn has_call_out(&self) -> bool {
         match &self.phase {
             Phase::Suspended(suspended) => suspended.calls(),
@@ -308,12 +308,12 @@ impl Activation {
         }
     }
 
-    /// Why it is ended from outside of its function: what is under way for it stops with it, perhaps half-way.
+    /// The exception of a chain that is ended from outside its function. If calls are under way the outcome is unknown: they stop too, perhaps half-way.
     pub(crate) fn stopped_for(&self, why: Exception) -> Exception {
         if self.has_call_out() { why.outcome_unknown() } else { why }
     }
 
-    /// What came of a call that was made from here at this step: its path goes on from that of the chain.
+    /// Completes the exception of a call that was made from here at this step: its path continues that of the chain.
     pub(crate) fn behind(&self, step: u32, why: Exception) -> Exception {
         why.behind(step, self.arrived.branch.clone(), &self.state.path)
     }
@@ -335,7 +335,7 @@ impl Activation {
         }
     }
 
-    /// What it takes to keep here: what its guest takes is counted by whoever runs that.
+    /// Bytes kept here for the chain. The memory of its guest is counted by the shell, which runs it.
     pub(crate) fn bytes(&self) -> usize {
         let held = match &self.phase {
             Phase::Suspended(suspended) => suspended.bytes(),
@@ -353,7 +353,7 @@ impl Activation {
 mod tests {
     use super::Activation;
 
-    /// What few chains have is apart: thousands wait at a node, and each takes as much.
+    /// Thousands of chains wait at a node, so what few of them have must be boxed.
     #[test]
     fn a_chain_that_waits_is_small() {
         assert!(size_of::<Activation>() <= 900, "{} bytes", size_of::<Activation>());

@@ -1,8 +1,8 @@
-//! What the guests of a chain were told, as it is carried along.
+//! The recording of what a chain's guests were told, which the chain carries along.
 
 use catena_wire::{RECORDING_BYTES_MAX, RECORDING_EVENTS_MAX, Recording as Wire, Told, What};
 
-/// Kept for [`What::Full`], which must fit when nothing else does.
+/// One place is reserved for [`What::Full`], which must fit when nothing else does.
 const EVENTS_MAX: usize = RECORDING_EVENTS_MAX - 1;
 
 /// What a chain has been told so far, on this branch and on those that have merged into it.
@@ -28,7 +28,7 @@ impl Recording {
         self.told
     }
 
-    /// What it takes to keep.
+    /// Bytes that it takes to keep.
     pub(crate) fn bytes(&self) -> usize {
         self.events * size_of::<Told>() + self.payload_bytes
     }
@@ -38,7 +38,7 @@ impl Recording {
         more.0.into_iter().for_each(|told| self.push(told));
     }
 
-    /// Takes back what a guest was to be told, and was not.
+    /// Removes the last event, of which the guest was not told after all.
     pub(crate) fn pop(&mut self) {
         if let Some(told) = self.told.0.pop() {
             self.events -= told.events().min(self.events);
@@ -46,7 +46,7 @@ impl Recording {
         }
     }
 
-    /// Adds an event. The chain goes on when there is no room: the recording says that it does not.
+    /// Adds an event. If there is no room, the recording ends with [`What::Full`], and the chain goes on.
     pub(crate) fn push(&mut self, told: Told) {
         if matches!(self.told.0.last(), Some(Told { what: What::Full, .. })) {
             return;

@@ -1,25 +1,25 @@
-//! A call that is answered many times, as the function that reads its replies has it.
+//! A reply set, as the function that reads it sees it.
 
 use alloc::{collections::VecDeque, vec::Vec};
 use catena_wire::{ChainId, Exception, Fault, OverOf, Value, batch, names};
 
 use crate::Missing;
 
-/// Replies that are handed in together.
+/// How many replies are handed in together.
 const BATCH_REPLIES_MAX: usize = 256;
-/// Their bytes, unless it is one reply alone: a function answers with about as much, in one turn.
+/// Their bytes, unless a single reply has more: about as many as a function answers with in one turn.
 const BATCH_BYTES_MAX: usize = 64 << 10;
-/// Rights whose replies are missing, as a function is told of them.
+/// How many rights with missing replies a function is told of.
 const MISSING_TOLD_MAX: usize = 64;
 
 /// A set that its function has neither read to the end nor left.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenSet {
-    /// What the node knows it by.
+    /// The node's own name for the set.
     pub(crate) id: ChainId,
     /// The step at which the call was made.
     pub(crate) step: u32,
-    /// The function's number for the wish that is out, if it waits.
+    /// The function's number for the read that is under way, if there is one.
     pub(crate) read: Option<u32>,
     /// Hops that were lent to it.
     pub(crate) lent: u32,
@@ -28,19 +28,19 @@ pub(crate) struct OpenSet {
     over: Option<Over>,
 }
 
-/// How it ended.
+/// How a set ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Over {
     pub(crate) missing: Vec<Missing>,
-    /// Why there is less than all.
+    /// Why replies are missing.
     pub(crate) why: Option<Exception>,
-    /// It could not end; else it ended in time.
+    /// It did not reach its exact end in time.
     pub(crate) failed: bool,
 }
 
-/// What a function is told at once.
+/// Replies that are handed to a function together.
 pub(crate) struct Batch {
-    /// Of so many replies.
+    /// How many replies there are.
     pub(crate) replies: usize,
     /// Nothing more follows.
     pub(crate) last: bool,
@@ -49,7 +49,7 @@ pub(crate) struct Batch {
 }
 
 impl OpenSet {
-    /// Its function waits for the first replies, under the number that is the set's.
+    /// A new set: its function waits for the first replies, under the set's own number.
     pub(crate) const fn new(id: ChainId, step: u32, read: u32, lent: u32) -> Self {
         Self { id, step, read: Some(read), lent, ready: VecDeque::new(), ready_bytes: 0, over: None }
     }
@@ -67,7 +67,7 @@ impl OpenSet {
         self.over = Some(over);
     }
 
-    /// What there is to tell, if there is anything.
+    /// The next batch, if there is anything to tell.
     pub(crate) fn take(&mut self) -> Option<Batch> {
         let (mut values, mut bytes) = (Vec::new(), 0);
         while let Some(next) = self.ready.front() {
@@ -90,7 +90,7 @@ impl OpenSet {
 fn told(replies: &[Value], over: Option<&Over>) -> Result<Value, Exception> {
     let over = over.map(|Over { missing, why, failed }| {
         let missing = missing.iter().take(MISSING_TOLD_MAX).map(|missing| {
-            // What it was called with would be told again with each.
+            // The parameters are left out: they would be repeated for each missing right.
             let why = Exception { params: None, ..missing.why.clone() };
             (missing.target.as_str(), missing.node.as_deref(), why)
         });

@@ -19,7 +19,7 @@ pub(crate) struct ChainState {
     pub(crate) splits: u16,
     /// Where this branch's outcome goes.
     pub(crate) merge: Option<Box<Merge>>,
-    /// Answers of branches that have merged into this one.
+    /// How many answers each branch has sent that has merged into this one.
     pub(crate) merged: Vec<BranchCount>,
     pub(crate) path: Vec<String>,
     pub(crate) trace: Option<Vec<StepTrace>>,
@@ -30,9 +30,9 @@ pub(crate) struct ChainState {
     pub(crate) console_told: u32,
     /// What the function may use, if that is less than each node allows.
     pub(crate) limits: StepLimits,
-    /// Its function was told of a call that may have taken effect.
+    /// Its function was told of a call whose outcome is unknown.
     pub(crate) uncertain: bool,
-    /// It may be under way twice. Few chains are: this must not make all of them larger.
+    /// Set if the chain is flagged as a possible duplicate. Boxed, since few chains are.
     pub(crate) duplicate: Option<Box<PossibleDuplicate>>,
 }
 
@@ -47,11 +47,11 @@ impl ChainState {
         }
     }
 
-    /// Answers sent to the origin.
+    /// How many answers were sent to the origin.
     pub(crate) fn answers(&self) -> u32 {
         match (self.stack.first(), &self.merge) {
             (_, Some(merge)) if merge.listener != Listener::Origin => 0,
-            // An exception that ends the whole of a composed chain from within a sub-chain: the parent's answers count.
+            // A sub-chain's exception ends the whole composed chain: the answers of the outermost chain count.
             (Some(outermost), _) => outermost.emitted,
             (None, _) => self.emitted,
         }
@@ -65,8 +65,8 @@ impl ChainState {
         }
     }
 
-    /// This result is handed to the function, as it has to see it: of a chain that may be under way twice, what has failed now may
-    /// have been done before.
+    /// The result as the function has to see it; notes its uncertainty. In a possible duplicate, what has failed now may have been done by another way, so its
+    /// outcome is unknown.
     pub(crate) fn observe(&mut self, result: Result<Value, Exception>) -> Result<Value, Exception> {
         let result = match self.duplicate {
             Some(_) => result.map_err(Exception::outcome_unknown),
@@ -76,13 +76,13 @@ impl ChainState {
         result
     }
 
-    /// These outcomes of branches are handed to the function.
+    /// Notes the uncertainty of branch outcomes, which are handed to the function.
     pub(crate) fn observe_branches(&mut self, outcomes: &[Outcome]) {
         self.uncertain |= outcomes.iter().any(|outcome| matches!(outcome, Outcome::Threw(why) if why.unknown));
     }
 
-    /// How the function has ended, as others have to see it: one that was told of a call that may have taken effect, and fails in
-    /// whatever way, leaves an outcome that is unknown. One that answers has dealt with it (rpc-chains section 3.9).
+    /// The outcome of the function as others have to see it. If it was told of an unknown outcome and then throws, whatever it throws, its own outcome is
+    /// unknown; if it answers, it has dealt with the uncertainty (rpc-chains section 3.9).
     pub(crate) fn conclude(&self, outcome: Outcome) -> Outcome {
         match outcome {
             Outcome::Threw(why) if self.uncertain || self.duplicate.is_some() => Outcome::Threw(why.outcome_unknown()),
@@ -90,7 +90,7 @@ impl ChainState {
         }
     }
 
-    /// How all of it has ended, with the enclosing chains whatever they would have done about it.
+    /// The outcome of the whole chain, also from within a sub-chain: the uncertainty of enclosing chains counts, whatever they would have done about it.
     pub(crate) fn conclude_all(&self, outcome: Outcome) -> Outcome {
         match outcome {
             Outcome::Threw(why) if self.stack.iter().any(|frame| frame.uncertain) => {
@@ -100,20 +100,20 @@ impl ChainState {
         }
     }
 
-    /// This step may have been done by a node that was lost, and the chain goes on from here: as a way of its own.
+    /// Begins a new way of the chain, a possible duplicate: a node that was lost may have done this step, and the chain goes on from here.
     pub(crate) fn begin_way(&mut self, key: &StepKey, here: NodeId) -> &PossibleDuplicate {
         let before = self.duplicate.take();
         let way = before.as_ref().map_or(0, |before| before.way);
         let mix = |way: u64, part: u64| (way ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
         let way = mix(mix(mix(way, here.0), u64::from(key.step)), 0x0d0b_1e5d).max(1);
-        // The earliest stays: everything since then may have been done twice.
+        // The earliest such step is kept: everything since then may have been done twice.
         let since = before.map_or_else(|| key.clone(), |before| before.since);
         self.duplicate.insert(Box::new(PossibleDuplicate { since, way }))
     }
 
-    /// What it takes to keep.
+    /// Bytes that it takes to keep.
     pub(crate) fn bytes(&self) -> usize {
-        /// What the names and the rest in one step of a profile take, more or less.
+        /// Approximate bytes of the names and the rest in one step of a profile.
         const APART_BYTES: usize = 64 + size_of::<BlobBytes>();
         let stacked: usize = self.stack.iter().map(|frame| size_of::<Frame>() + frame.continuation.len()).sum();
         let lines: usize = self.console.iter().map(|line| size_of_val(line) + line.node.len() + line.text.len()).sum();

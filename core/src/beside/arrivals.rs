@@ -1,4 +1,4 @@
-//! What came to a callee before it was asked for, and who waits for what.
+//! What arrived at a callee before it was asked for, and who waits for what.
 
 use alloc::{
     collections::{BTreeMap, VecDeque},
@@ -9,19 +9,19 @@ use catena_wire::NodeId;
 use super::{PUSHED_BYTES_PER_PEER_MAX, PUSHED_LASTS_US, Piece};
 use crate::{Time, collections::Shares};
 
-/// Pieces remembered that came and found no room.
+/// Limit on remembered pieces that came and found no room.
 const DROPPED_MAX: usize = 256;
-/// Pieces of one owner that wait to be asked for.
+/// Limit on pieces of one owner that nobody has asked for yet.
 const HERE_PER_PEER_MAX: usize = 256;
 
 type Key = (NodeId, Piece);
 
-/// A callee's side of pushes. `B` is what a piece is, `W` whoever waits for one.
+/// A callee's side of pushes. `B` is the type of a piece's bytes, `W` of whoever waits for one.
 #[derive(Debug)]
 pub struct Arrivals<B, W> {
-    /// Nobody has asked for these yet: until when they are kept.
+    /// Pieces that nobody has asked for yet, and until when each is kept.
     here: BTreeMap<Key, (B, Time)>,
-    /// Of their owners.
+    /// How much of `here` each owner has.
     shares: Shares<NodeId>,
     waiting: BTreeMap<Key, Vec<(u64, W)>>,
     last: u64,
@@ -31,11 +31,11 @@ pub struct Arrivals<B, W> {
 /// What is to be done with a piece that came.
 #[derive(PartialEq, Eq, Debug)]
 pub enum Came<B, W> {
-    /// These wait for it.
+    /// These waiters asked for it.
     For(B, Vec<W>),
     /// It is kept.
     Kept,
-    /// There is no room for it: who needs it asks for it.
+    /// There is no room for it: whoever needs it has to ask for it.
     Dropped,
 }
 
@@ -47,10 +47,10 @@ impl<B, W> Default for Arrivals<B, W> {
 }
 
 impl<B, W> Arrivals<B, W> {
-    /// Somebody here needs a piece, and READs it: gives it if it is here already, else a number for whoever waits.
+    /// Somebody here needs a piece, and READs it. Returns the piece if it is here already; else the waiter is kept under a number.
     ///
     /// # Errors
-    /// That number: it is not here.
+    /// The waiter's number: the piece is not here.
     pub fn take(&mut self, now: Time, owner: NodeId, piece: Piece, waiter: W) -> Result<B, u64> {
         drop(self.on_timeout(now));
         if let Some(bytes) = self.remove(&(owner, piece)) {
@@ -72,7 +72,7 @@ impl<B, W> Arrivals<B, W> {
         }
     }
 
-    /// A piece has come from its owner. `keep`: what it is if it has to be kept; `None` if there is no memory for that.
+    /// A piece has come from its owner. `keep` makes of it what is kept if it has to wait; it gives `None` if there is no memory for that.
     pub fn came<R>(
         &mut self,
         now: Time,
@@ -104,21 +104,21 @@ impl<B, W> Arrivals<B, W> {
         }
     }
 
-    /// Whether a piece that its owner says it has pushed came and found no room: then it will not come. Told once.
+    /// Whether a piece, which its owner says it has pushed, came and found no room: it will not come again by itself. Told once.
     pub fn was_dropped(&mut self, owner: NodeId, piece: Piece) -> bool {
         let at = self.dropped.iter().position(|key| *key == (owner, piece));
         at.and_then(|at| self.dropped.remove(at)).is_some()
     }
 
-    /// Gives what nobody has asked for in its time.
+    /// Drops and returns the pieces that nobody has asked for in time.
     pub fn on_timeout(&mut self, now: Time) -> Vec<B> {
-        // Few are here: what is pushed is asked for.
+        // A scan is cheap: few pieces are here, since what is pushed is asked for.
         let over = self.here.iter().filter(|(_, (_, until))| *until <= now).map(|(key, _)| *key);
         let over: Vec<Key> = over.collect();
         over.into_iter().filter_map(|key| self.remove(&key)).collect()
     }
 
-    /// Pieces that nobody has asked for yet, and waits for pieces.
+    /// How many pieces nobody has asked for yet, and how many waiters there are.
     #[must_use]
     pub fn load(&self) -> (usize, usize) {
         (self.here.len(), self.waiting.values().map(Vec::len).sum())

@@ -8,9 +8,9 @@ use crate::{
     collections::{Shares, Timers},
 };
 
-/// Pieces remembered that were pushed, and as many that were asked for.
+/// Limit on remembered pieces that were pushed, and also on those that were asked for.
 const PIECES_MAX: usize = 4_096;
-/// How long an owner remembers that a piece was asked for: so late may the word come that it is to be pushed.
+/// How long an owner remembers that a piece was asked for, microseconds: a request to push the piece may come that much later.
 const ASKED_LASTS_US: u64 = 2_000_000;
 
 type Key = (NodeId, Piece);
@@ -18,16 +18,16 @@ type Key = (NodeId, Piece);
 /// An owner's memory of its pushes.
 #[derive(Debug, Default)]
 pub struct Pushed {
-    /// Until when a READ of it is answered by having been pushed.
+    /// Until when a READ of a piece is answered by saying that the piece was pushed.
     pushed: Timers<Key>,
-    /// Of callees.
+    /// How much was pushed to each callee.
     shares: Shares<NodeId>,
-    /// What was asked for a while ago is not pushed any more.
+    /// Until when a piece that was asked for is not pushed any more.
     asked: Timers<Key>,
 }
 
 impl Pushed {
-    /// Whether a piece goes to this callee now, without having been asked for: then it has to be sent.
+    /// Whether to push a piece to this callee now, because it was not asked for yet. If so, the caller has to send it.
     pub fn push(&mut self, now: Time, to: NodeId, piece: Piece) -> bool {
         self.forget_old(now);
         let (key, count) = ((to, piece), u64::from(piece.count));
@@ -41,7 +41,7 @@ impl Pushed {
         goes
     }
 
-    /// Whether a READ has to be answered by the bytes. If not they are on their way, and a second READ of them has to be.
+    /// Whether a READ has to be answered with the bytes. If not, they are on their way; a second READ of them then has to be.
     pub fn read(&mut self, now: Time, from: NodeId, piece: Piece) -> bool {
         self.forget_old(now);
         let key = (from, piece);
@@ -56,14 +56,14 @@ impl Pushed {
         !was_pushed
     }
 
-    /// What was under way to a node may be lost with its link.
+    /// What was on its way to a node may be lost with its link.
     pub fn on_link_lost(&mut self, node: NodeId) {
         self.pushed.retain(|(to, _)| *to != node);
         self.asked.retain(|(to, _)| *to != node);
         self.shares.forget(node);
     }
 
-    /// Pieces remembered that were pushed and not asked for, and their bytes.
+    /// How many pieces are remembered that were pushed and not asked for, and their bytes.
     #[must_use]
     pub fn load(&self) -> (usize, u64) {
         (self.shares.all(), self.shares.all_bytes())

@@ -1,4 +1,4 @@
-//! Results of calls, to whoever waits for them.
+//! Delivers the results of calls to whoever waits for them.
 
 use alloc::{format, sync::Arc, vec::Vec};
 use catena_wire::{Brought, Exception, Fault, Message, NodeRef, StepKey, Value, names};
@@ -12,14 +12,14 @@ use crate::{
 };
 
 impl Calls {
-    /// The result of a call that is over. If it came to nothing, that says which call it was.
+    /// Delivers the result of a call that is over. To an exception the name of the call is added.
     pub(crate) fn answer(&mut self, ground: &mut Ground, mut request: Request, result: Result<Value, Exception>) {
         let brought = request.brings(request.hops_after(&result));
         let result = result.map_err(|why| why.calling(&request.service, &request.function));
         self.reply(ground, request.reply_to, result, brought);
     }
 
-    /// The result of a call, and what it brings beside that.
+    /// Delivers a call's result, and what the call brings back besides.
     pub(crate) fn reply(
         &mut self,
         ground: &mut Ground,
@@ -53,7 +53,7 @@ impl Calls {
         }
     }
 
-    /// The call of this step is over: its result is remembered for whoever asks again. Returns who has asked so far.
+    /// The call of this step is over: its result is kept for repeats of the step. Returns who has asked for it so far.
     pub(super) fn step_done(
         &mut self,
         ground: &mut Ground,
@@ -74,7 +74,7 @@ fn send_return(ground: &mut Ground, to: &Arc<NodeRef>, id: u64, result: Result<V
     ground.out.send(to, Message::Return(id, result.into(), brought), receipt, Urgency::Now);
 }
 
-/// A result that is larger than a link to the caller carries: the caller is told so instead.
+/// A result is too large for the link to the caller: the caller gets an exception that says so instead.
 pub(crate) fn result_too_large(ground: &mut Ground, to: &Arc<NodeRef>, id: u64, bytes: u64, bytes_max: u64) {
     let message = format!(
         "the result has {bytes} bytes, where a message may have {bytes_max}; the function has taken effect; let it answer in parts"

@@ -1,4 +1,4 @@
-//! Calls out: to this node's own service, or to whichever node has it.
+//! Outgoing calls: to this node's own service, or to whichever node serves it.
 
 use alloc::{format, vec::Vec};
 use catena_wire::{Exception, Fault, Message, NodeId, Value, Whither, names};
@@ -65,7 +65,7 @@ impl Calls {
         ground.out.ask(run);
     }
 
-    /// Asks that node. Its place is not looked up again, so a full table of names cannot make a call go round in circles.
+    /// Asks the node at `place`. The name is not looked up again, so a full table of names cannot make a call go round in circles.
     fn ask(&mut self, ground: &mut Ground, request: Request, place: &Instance) {
         let (own, all) = (self.waiting.of(request.by), self.waiting.all());
         let room = ground.check_share("calls", request.by, own, all, ground.policy.calls_waiting_max);
@@ -82,7 +82,7 @@ impl Calls {
     fn send(&mut self, ground: &mut Ground, id: u64, request: Request, mut delivery: Delivery) {
         if let Err(why) = check_time(ground.now, &request) {
             let why = delivery.conclude(why);
-            // Sent before, it may have been done: that there is no time to ask again does not tell.
+            // If it was sent before, it may have been done: having no time to ask again does not rule that out.
             let sent = delivery.attempts() > 0 && !bug!(ground.policy, LateCallDenied);
             let why = if sent { why.outcome_unknown() } else { why };
             return self.answer(ground, request, Err(why));
@@ -103,13 +103,13 @@ impl Calls {
         ground.out.send(&to, call, Receipt::Call(id), Urgency::Now);
     }
 
-    /// A node that was asked is gone: what became of its calls is unknown, unless it is the same run and remembers.
+    /// The link to a node is lost: the outcome of the calls that it was asked for is unknown, unless it is the same run and remembers them.
     pub(crate) fn link_lost(&mut self, ground: &mut Ground, node: NodeId) {
         let asked: Vec<u64> = self.asked.range((node, 0)..=(node, u64::MAX)).map(|(_, id)| *id).collect();
         asked.into_iter().for_each(|id| self.undelivered(ground, id, Undelivered::Lost));
     }
 
-    /// Whether a call that has not gone out yet is still to go there: it is asked of this node.
+    /// Whether a call that has not gone out yet is still meant for node `to`.
     pub(crate) fn is_to_go(&self, to: NodeId, id: u64) -> bool {
         self.asked.contains(&(to, id))
     }
@@ -127,7 +127,7 @@ impl Calls {
         ground.directory.names.forget(&request.service);
         let next = delivery.failed(how, request.key.is_some(), &ground.policy);
         if delivery.may_be_done() && !matches!(next, Next::SendAgain) {
-            // It may have spent there what it was lent.
+            // The other node may have spent the hops that it was lent.
             request.budget = request.budget.without_hops(request.budget.hops_left());
             if let Some(key) = &request.key {
                 ground.give_up(request.by, key.chain, delivery.nodes());
@@ -144,7 +144,7 @@ impl Calls {
         }
     }
 
-    /// The node that was asked does not serve it, and has not begun it.
+    /// The node that was asked does not serve the service, and has not begun the call.
     pub(crate) fn elsewhere(&mut self, ground: &mut Ground, from: NodeId, id: u64, whither: Whither) {
         let asked = |stage: &Stage| matches!(stage, Stage::Asked(delivery) if delivery.to().id == from);
         let Some(Call { request, stage: Stage::Asked(mut delivery) }) = self.take(ground, id, asked) else { return };
@@ -181,7 +181,7 @@ impl Calls {
         }
     }
 
-    /// The call of this number, if it is looked up and may go there.
+    /// The call with this number, if its service is being looked up and the call may go to `place`.
     pub(crate) fn going_to(&mut self, id: u64, place: &Instance) -> Option<&mut Request> {
         let call = self.calls.get_mut(&id)?;
         let Stage::LookingUp(delivery) = &call.stage else { return None };
@@ -203,7 +203,7 @@ impl Calls {
 }
 
 fn scope_of(request: &Request, place: &Instance) -> RetryScope {
-    // Without a step nobody could remember it.
+    // Without a step no node could remember the call.
     if request.key.is_some() { RetryScope::of(&place.kinds, &request.function) } else { RetryScope::Nowhere }
 }
 
@@ -229,7 +229,7 @@ fn late(host: &str) -> Exception {
     Exception::new(names::DEADLINE_EXCEEDED, Fault::Service, message).outcome_unknown()
 }
 
-/// A hop or call, which has not gone out.
+/// A hop or call is too large to be sent; it has not gone out.
 pub(crate) fn too_large(bytes: u64, bytes_max: u64) -> Exception {
     let message = format!(
         "the call has {bytes} bytes with all that it carries, where a message may have {bytes_max}; nothing was done; carry less, or call in parts"

@@ -1,5 +1,5 @@
-//! Plain remote calls, both ways, and service functions running here: the table of all that is under way, found by number, by whom it is
-//! for, and by the node that was asked.
+//! Plain remote calls in both directions, and service functions running here. One table holds all calls under way; they are found by number, by owner (for whom
+//! they are made), and by the node that was asked.
 
 mod answer;
 mod ask;
@@ -28,13 +28,13 @@ pub(crate) use ask::too_large;
 /// How far a call has got.
 #[derive(Clone, Debug)]
 enum Stage {
-    /// Its service is being looked up; with the instances that were asked before.
+    /// Its service is being looked up. The delivery, if any, knows the instances that were asked before.
     LookingUp(Option<Delivery>),
     /// A node has been asked to do it.
     Asked(Delivery),
     /// Its service function runs here.
     Running,
-    /// The chain with which a service of this node answered it runs on its own; with the function that takes its exceptions.
+    /// A service of this node answered it with a chain, which runs on its own. The string names the function that takes the chain's exceptions.
     Detached(ChainId, Option<String>),
 }
 
@@ -47,15 +47,15 @@ struct Call {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Calls {
     next: u64,
-    /// Boxed: they are large, and a map has room for twice as many as it holds.
+    /// Boxed: calls are large, and a map has room for twice as many as it holds.
     calls: BTreeMap<u64, Box<Call>>,
     owners: BTreeSet<(Owner, u64)>,
     asked: BTreeSet<(NodeId, u64)>,
     detached: BTreeMap<ChainId, u64>,
-    /// Steps whose calls other nodes asked for, by the numbers that those nodes gave them.
+    /// Steps whose calls other nodes asked for, by the asking node and its number for the call.
     asking: BTreeMap<(NodeId, u64), StepKey>,
     timers: Timers<u64>,
-    /// Of those whose service is looked up, that were asked of another node, and that a chain of its own answers, by the peers that brought them about.
+    /// Calls of each party: whose service is being looked up, that wait for another node, and that a chain of their own answers.
     looking_up: Shares<Party>,
     waiting: Shares<Party>,
     detached_for: Shares<Party>,
@@ -66,7 +66,7 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// Calls that wait for an answer.
+    /// Calls that wait for an answer from another node.
     pub(crate) fn count_waiting(&self) -> usize {
         self.asked.len()
     }
@@ -95,12 +95,12 @@ impl Calls {
         self.detached_for.of(by)
     }
 
-    /// What parameters take of calls that have not been answered.
+    /// Bytes of parameters of calls that have not been answered.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether one more function of that service runs here, or one fewer; and for whom.
+    /// Counts one more function of this service as running here, or one fewer, and for whom it runs.
     fn count_running(&mut self, ground: &mut Ground, request: &Request, more: bool) {
         if more {
             ground.running.add(request.by);
@@ -121,7 +121,7 @@ impl Calls {
     fn put(&mut self, ground: &mut Ground, id: u64, call: Call) {
         let by = call.request.by;
         self.owners.insert((call.request.reply_to.owner(), id));
-        // Whoever runs here ends in time by itself, and a name is looked up in time.
+        // The other stages need no timer: a function that runs here ends in time by itself, and so does a first look-up.
         if let Stage::Asked(_) | Stage::LookingUp(Some(_)) = &call.stage {
             self.timers.set(id, call.request.deadline());
         }
@@ -160,7 +160,7 @@ impl Calls {
                 self.detached_for.remove(by);
             }
             Stage::LookingUp(_) => {
-                ground.directory.lookups.forget(Waiter::Call(id));
+                ground.directory.lookups.forget(&mut ground.out, Waiter::Call(id));
                 self.looking_up.remove(by);
             }
         }
@@ -181,7 +181,7 @@ impl Calls {
                 Stage::Running => ground.out.ask(Action::CancelService(Ticket(id))),
                 Stage::Asked(delivery) => {
                     ground.out.send(delivery.to(), Message::Withdraw(id), Receipt::None, Urgency::Now);
-                    // It may have been taken over, though nobody has said so yet.
+                    // The node may have taken over the call with its right to reply, without having said so yet.
                     if let Some(right) = &request.right
                         && !bug!(ground.policy, CancelMissesDelegate)
                     {
@@ -190,7 +190,7 @@ impl Calls {
                     }
                 }
                 Stage::Detached(chain, _) => ground.out.tell(Event::Unwanted(chain)),
-                // The name is looked up all the same: somebody has been asked for it.
+                // The look-up goes on regardless: the question has been asked already.
                 Stage::LookingUp(_) => {}
             }
         }
@@ -199,7 +199,7 @@ impl Calls {
         }
     }
 
-    /// All that a node asked for, whose link has broken.
+    /// Stops everything that a node asked for: its link has broken.
     pub(crate) fn abandon_peer(&mut self, ground: &mut Ground, node: NodeId) {
         let first = (Owner::Peer(node, 0), 0);
         let of_node = |(owner, _): &&(Owner, u64)| matches!(owner, Owner::Peer(of, _) if *of == node);
@@ -208,7 +208,7 @@ impl Calls {
         owners.iter().for_each(|owner| self.abandon(ground, owner));
     }
 
-    /// A function has ended of its own accord: the calls that it started go on, but nobody listens any more.
+    /// A function has ended by itself: the calls that it started go on, but nobody listens for their results any more.
     pub(crate) fn let_go(&mut self, session: SessionId, chain: ChainId) {
         for id in self.of(&Owner::Session(session)) {
             let Some(call) = self.calls.get_mut(&id) else { continue };

@@ -1,4 +1,4 @@
-//! Calls in: from other nodes, and by chains that stay where they are.
+//! Incoming calls: from other nodes, and from chains that stay where they are.
 
 use alloc::{boxed::Box, format, string::String, sync::Arc};
 use catena_wire::{BlobBytes, Branch, Brought, ChainId, Exception, Fault, Message, NodeRef, Outcome, names};
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Calls {
-    /// A call from another node. If a chain makes it, its result is remembered, so that the same call again does not run twice.
+    /// A call from another node. If a chain makes it, its result is remembered, so that a repeat does not run it again.
     pub(crate) fn serve(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, id: u64, request: Request, age_us: u64) {
         let made_at = request.right.as_ref().map(|right| &right.key).or(request.key.as_ref());
         if made_at.is_some_and(|key| ground.fences.is_stopped(key.chain, from.id)) {
@@ -66,7 +66,7 @@ impl Calls {
                     return self.answer(ground, request, Err(why));
                 }
                 if let Some(whither) = ground.whither(&request.service, &request.function) {
-                    // Sent before, a copy of it may still come: that must find it refused, should the service be here again by then.
+                    // It was sent before, so a copy may still arrive. The copy must find the refusal recorded, even if the service is back here by then.
                     if age_us > 0 {
                         let why = not_served(&ground.me.name, &request.service);
                         ground.dedup.begin_call(key.clone(), mine, request.by, (from.clone(), id));
@@ -95,7 +95,7 @@ impl Calls {
         });
         match verdict {
             Ok(()) => {
-                // Only by now: whoever is refused leaves no fence behind.
+                // Only here, so that a call that is refused leaves no fence behind.
                 if request.key.is_some() {
                     ground.note_duplicate(request.by, request.duplicate.as_deref());
                 }
@@ -134,7 +134,7 @@ impl Calls {
             },
             Ok(Answer::Chain(sub)) => ground.out.tell(Event::SubChain { request, sub }),
             Err(why) => {
-                // What it passes on from a call of its own has a path, which goes on from here.
+                // An exception that the function passes on from a call of its own has a path already: this node is put in front of it.
                 let here = core::slice::from_ref(&ground.me.name);
                 let why = if why.path.is_empty() { why } else { why.behind(0, Branch::root(), here) };
                 self.answer(ground, request, Err(why));
@@ -142,12 +142,12 @@ impl Calls {
         }
     }
 
-    /// The chain with which a service answered this call runs on its own.
+    /// A service answered this call with a chain, which runs on its own from now on.
     pub(crate) fn detach(&mut self, ground: &mut Ground, chain: ChainId, request: Request, sub: SubChain) {
         self.insert(ground, request, Stage::Detached(chain, sub.catch));
     }
 
-    /// A chain that ran on its own has ended: the call that it answers, and the function that takes its exceptions.
+    /// A chain that ran on its own has ended. Returns the call that it answers, and the function that takes the chain's exceptions.
     pub(crate) fn take_detached(&mut self, ground: &mut Ground, chain: ChainId) -> Option<(Request, Option<String>)> {
         let id = *self.detached.get(&chain)?;
         let Call { request, stage: Stage::Detached(_, catch) } = self.take(ground, id, |_| true)? else { return None };
@@ -159,9 +159,9 @@ impl Calls {
         self.abandon(ground, &Owner::Peer(from.id, id));
         let Some(key) = self.asking.remove(&(from.id, id)) else { return };
         let Some(StepRecord::Calling { reply_to, .. }) = ground.dedup.get_mut(&key) else { return };
-        // Others may ask for the same.
+        // Other nodes may have asked for the same step.
         let is_it = |(to, theirs): &(Arc<NodeRef>, u64)| to.id == from.id && *theirs == id;
-        // Of the last one the record keeps who it was: it may ask again.
+        // If this was the last node that asked, the record keeps it: it may ask again.
         if reply_to.iter().all(is_it) {
             self.abandon(ground, &Owner::Step(key));
         } else {
@@ -180,7 +180,7 @@ impl Calls {
     ) {
         let asked = |stage: &Stage| matches!(stage, Stage::Asked(delivery) if delivery.to().id == from.id);
         let Some(Call { request, stage: Stage::Asked(delivery) }) = self.take(ground, id, asked) else { return };
-        // Nobody can bring back more than was lent.
+        // A node cannot bring back more hops than it was lent.
         let hops_left = brought.hops_left.min(request.budget.hops_left());
         let result = match outcome {
             Outcome::Done(value) => {
@@ -193,7 +193,7 @@ impl Calls {
             Outcome::Threw(why) => Err(delivery.conclude(why.calling(&request.service, &request.function))),
         };
         match (request.reply_to, result) {
-            // The right has gone over with the call.
+            // The right to reply has moved with the call.
             (ReplyTo::Delegator(right), Ok(_)) => ground.out.tell(Event::Handed { right, at: Ok(from.clone()) }),
             (to, result) => self.reply(ground, to, result, Brought { hops_left, ..brought }),
         }

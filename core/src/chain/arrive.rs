@@ -1,4 +1,4 @@
-//! A hop comes in: seen before? allowed? then its service function runs, and its function goes on as soon as all is there.
+//! A hop arrives. Unless it is a repeat or is refused, its service function runs; the chain's function goes on once result, state and code are all here.
 
 use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 use bytes::Bytes;
@@ -27,11 +27,11 @@ impl Chains {
         let before = StepKey { step: hop.key.step.saturating_sub(1), ..hop.key.clone() };
         self.implicit_ack(ground, from.id, &before);
         let record = ground.dedup.get(&hop.key);
-        // What a chain ended with is told again, stopped or not: it may have been stopped for that.
+        // A recorded end is sent again even if the chain was stopped: it may have been stopped because of that end.
         let over = matches!(record, Some(StepRecord::Done(done)) if matches!(done.fate, Fate::Ended(_)));
         if !over && ground.fences.is_stopped(hop.key.chain, from.id) && !bug!(ground.policy, CancelForgotten) {
-            // Not remembered as refused: what is known of the step leads a cancellation on.
-            // What was under way here when it was stopped is forgotten: it may have been this.
+            // No refusal is recorded: what is known of the step is needed to pass a cancellation on. Steps that were running here when the chain was stopped
+            // were forgotten, and this may be one of them, so its outcome is unknown.
             let why = Exception::new(names::CANCELLED, Fault::Caller, "the chain was cancelled").outcome_unknown();
             return refuse(ground, from, &hop, why);
         }
@@ -85,7 +85,7 @@ impl Chains {
         ground.check_share("chains", by, own, all, ground.policy.activations_max)
     }
 
-    /// Of bytes, too, no peer takes more than what is left.
+    /// A peer may not hold more bytes, these included, than are still free; this node itself may.
     pub(super) fn check_bytes(&self, ground: &Ground, by: Party, more: usize) -> Result<(), Exception> {
         let own = if by == Party::Own { 0 } else { self.brought.bytes_of(by) as usize };
         ground.check_bytes(own.saturating_add(more))
@@ -127,7 +127,7 @@ impl Chains {
         ground.out.tell(Event::Call(Request { key: Some(key), credentials, duplicate, ..request }));
     }
 
-    /// All of the hop is here: from now on this node answers for it.
+    /// The whole hop is here: from now on this node is responsible for it.
     fn accept(
         &mut self,
         ground: &mut Ground,
@@ -171,7 +171,7 @@ impl Chains {
         self.insert(Activation { heartbeat_at, phase, profile, unreached, ..arrived })
     }
 
-    /// The tail of a hop has come, or never will: then its sender still has it, and sends it again.
+    /// The tail of a hop has arrived, or (`None`) never will; then the sender still keeps the hop, and sends it again.
     pub(crate) fn tail(&mut self, ground: &mut Ground, key: &StepKey, tail: Option<Tail>) {
         let Some(session) = ground.dedup.get(key).and_then(StepRecord::session) else { return };
         let Some(activation) = self.get_mut(session) else { return };
@@ -190,7 +190,7 @@ impl Chains {
         self.resume_if_ready(ground, session);
     }
 
-    /// Goes on with a suspended chain as soon as result, state and function are all there.
+    /// Resumes a suspended chain if its result, state and function are all here.
     pub(super) fn resume_if_ready(&mut self, ground: &mut Ground, session: SessionId) {
         let Some(Activation { phase: Phase::Suspended(suspended), .. }) = self.get_mut(session) else { return };
         let Suspended { call, awaits, continuation: Continuation::Here(continuation), code } = suspended else {
@@ -227,7 +227,7 @@ impl Chains {
         }
     }
 
-    /// Hands the guest a result, over its continuation.
+    /// Lays the continuation over the guest's image, and hands the guest the result of its call.
     pub(super) fn resume(
         &mut self,
         ground: &mut Ground,
@@ -243,7 +243,7 @@ impl Chains {
         ground.out.ask(Action::Resume { session, code, continuation, call, result, limits });
     }
 
-    /// Begins a chain of this node, on behalf of this peer if a service of this node answers it so.
+    /// Begins a chain of this node; `by` is the peer on whose behalf, if a service of this node answers that peer with a chain.
     ///
     /// # Errors
     /// `Overloaded`.
@@ -301,7 +301,7 @@ impl Chains {
     }
 }
 
-/// Of its continuation and those of the enclosing chains, which come with its tail.
+/// Bytes of the hop's continuation and of those of its enclosing chains; all of them are in its tail.
 fn state_bytes(hop: &Hop) -> usize {
     let stacked = hop.stack.iter().map(|frame| frame.continuation_bytes as usize);
     stacked.fold(hop.continuation_bytes as usize, usize::saturating_add)
@@ -324,7 +324,7 @@ fn state_of(hop: Hop, ground: &Ground) -> ChainState {
         path,
         trace,
         recording: hop.recording.map(|recording| Box::new(Recording::from_wire(recording))),
-        // All of it, where this node allows fewer lines, too: the origin knows each by its place.
+        // All lines are kept, even if this node allows fewer: the origin identifies a line by its position.
         console: hop.console,
         console_told: hop.console_told,
         limits: hop.limits,
@@ -344,10 +344,10 @@ fn refusal(ground: &Ground, hop: &Hop, why: Exception) -> Encoded {
     Message::Refused(hop.key.clone(), why).encode()
 }
 
-/// Sends the hop back, or where its service is, for good: its sender goes on, so a copy of it that comes late must not run.
+/// Refuses the hop, or says where its service is. This is recorded, since the sender goes on: a copy of the hop that arrives late must not run.
 fn turn_away(ground: &mut Ground, from: &Arc<NodeRef>, hop: &Hop, why: NotHere) {
     let (answer, lasting) = match why {
-        // Who is told that no guests run here calls instead, under the same step.
+        // A sender that is told that no guests run here makes a plain call under the same step instead, so this refusal is not recorded.
         NotHere::For(why) => {
             let lasting = why.name != names::RUNS_NO_GUESTS && !bug!(ground.policy, RefusalForgotten);
             (refusal(ground, hop, *why), lasting)
@@ -366,7 +366,7 @@ fn turn_away(ground: &mut Ground, from: &Arc<NodeRef>, hop: &Hop, why: NotHere) 
     }
 }
 
-/// Whether a hop is of the chain that it claims to be of: a branch has a parent of the same chain to which it answers.
+/// Checks that a hop belongs to the chain that it names: a branch has to answer to its parent, in the same chain.
 fn check_identity(hop: &Hop) -> Result<(), Exception> {
     let (key, origin) = (&hop.key, hop.header.origin.id);
     let home = match &hop.merge {
@@ -381,7 +381,7 @@ fn check_identity(hop: &Hop) -> Result<(), Exception> {
     Err(Exception::new(names::PROTOCOL, Fault::Network, message))
 }
 
-/// The hosts behind a hop that has reached `host`. The oldest are kept when it grows too long.
+/// The path of a hop that has reached `host`. When it is full, the oldest hosts are kept.
 fn travelled(mut path: Vec<String>, host: &str) -> Vec<String> {
     if path.len() < PATH_HOSTS_MAX {
         path.push(host.into());

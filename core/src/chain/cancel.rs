@@ -1,4 +1,4 @@
-//! Stopping a chain (rpc-chains section 6), and letting go of one that is over: along the pointers that it left behind, at every branch.
+//! Stopping a chain (rpc-chains section 6), and releasing one that is over: both follow the pointers that it left behind, along every branch.
 
 use alloc::{sync::Arc, vec::Vec};
 use catena_wire::{Branch, ChainId, NodeId, NodeRef, StepKey};
@@ -7,16 +7,22 @@ use super::{
     Chains,
     activation::{Activation, Phase},
 };
-use crate::{Action, SessionId, calls::Owner, collections::Party, ground::Ground, memory::StepRecord, outbox::Event};
+use crate::{
+    Action, SessionId,
+    calls::Owner,
+    collections::Party,
+    ground::Ground,
+    memory::{DoneStep, Fate, StepRecord},
+    outbox::Event,
+};
 
 impl Chains {
-    /// Another node says so: the origin itself, one by which the chain came here, or the entry node that can reach its origin.
+    /// Another node says that the chain is stopped.
     pub(crate) fn stopped_by(&mut self, ground: &mut Ground, from: &NodeRef, chain: ChainId) {
-        let brought = ground.dedup.of_chain(chain).any(|(_, record)| record.came_from(from.id));
-        if from.id == chain.origin || brought || bug!(ground.policy, StrangersCancel) {
+        if self.may_stop(ground, from.id, chain) || bug!(ground.policy, StrangersCancel) {
             return self.stop(ground, ground.party_of(from.id, Some(chain)), chain, Vec::new());
         }
-        // It has overtaken the hop that it follows; whoever sent that may stop it, and nobody else.
+        // The cancellation may have overtaken the hop. Only the hop's sender may stop it, so this tombstone refuses hops from this node alone.
         ground.fences.stop(
             ground.clock.now(),
             ground.party_of(from.id, Some(chain)),
@@ -26,17 +32,33 @@ impl Chains {
         );
     }
 
-    /// The node by which it came here says that the chain is over.
+    /// Whether that node may stop the chain here: its origin, a node by which the chain came here, or the entry node that can reach its origin.
+    fn may_stop(&self, ground: &Ground, from: NodeId, chain: ChainId) -> bool {
+        let entered_by_it = |record: &StepRecord| {
+            let here = match record {
+                StepRecord::Running { session, .. } => self.get(*session),
+                StepRecord::Done(DoneStep { fate: Fate::Forwarded(_, Some((activation, _))), .. }) => {
+                    Some(&**activation)
+                }
+                StepRecord::Done(_) | StepRecord::Calling { .. } => None,
+            };
+            here.and_then(|activation| activation.state.header.entry.as_ref()).is_some_and(|entry| entry.id == from)
+        };
+        from == chain.origin
+            || ground.dedup.of_chain(chain).any(|(_, record)| record.came_from(from) || entered_by_it(record))
+    }
+
+    /// A node says that the chain is over; this counts only if the chain came here by that node.
     pub(crate) fn over_says(&mut self, ground: &mut Ground, from: NodeId, chain: ChainId) {
         if ground.dedup.of_chain(chain).any(|(_, record)| record.came_from(from)) {
             self.over(ground, chain);
         }
     }
 
-    /// The chain is over: what answers its steps once more may go, here and wherever it went from here.
+    /// The chain is over: payloads that answer repeats of its steps are released, here and at every node that it went to from here.
     pub(crate) fn over(&mut self, ground: &mut Ground, chain: ChainId) {
         self.stop_strays(ground, chain);
-        // Whoever took it over last has not said so yet.
+        // The end is an implicit acknowledgement of a hop from here that has not been acknowledged yet.
         self.implicit_ack(ground, chain.origin, &StepKey { chain, branch: Branch::root(), step: u32::MAX });
         let mut next = ground.dedup.release(chain);
         next.sort_by_key(|node| node.id);
@@ -46,7 +68,7 @@ impl Chains {
         }
     }
 
-    /// A node that was given up may have the chain yet, or get it out of its socket when it wakes: it must not go on there when it is over.
+    /// A node that was given up may still have the chain, or find it in its socket when it wakes: once the chain is over, it must not go on there.
     fn stop_strays(&self, ground: &mut Ground, chain: ChainId) {
         let strays = ground.fences.given_up(chain);
         if strays.is_empty() || bug!(ground.policy, StraysGoOn) {
@@ -58,13 +80,13 @@ impl Chains {
         }
     }
 
-    /// The last step that a chain has made which is here.
+    /// The latest step of a chain among its sessions at this node.
     pub(crate) fn last_step(&self, ground: &Ground, chain: ChainId) -> Option<StepKey> {
         let here = ground.dedup.of_chain(chain).filter_map(|(_, record)| self.get(record.session()?));
         here.map(Activation::key).max_by_key(|key| key.step)
     }
 
-    /// Ends what is here of the chain, as this peer says or this node itself, and tells the nodes to which it went, and `also` those.
+    /// Ends what is here of the chain on behalf of `by`, and tells the nodes that it went to and those in `also`.
     pub(crate) fn stop(&mut self, ground: &mut Ground, by: Party, chain: ChainId, also: Vec<Arc<NodeRef>>) {
         if !ground.fences.stop(ground.clock.now(), by, chain, None, &ground.policy) {
             return;
@@ -72,7 +94,7 @@ impl Chains {
         ground.outgoing.forget_chain(chain);
         let mut next = also;
         next.extend(ground.fences.given_up(chain));
-        // For an origin that cannot dial: this node has passed on what was heard of it.
+        // For an origin that cannot be dialled, this node has passed heartbeats on, and knows the nodes that they came from.
         next.extend(ground.relays.hosts(chain));
         let (mut sessions, mut calls): (Vec<SessionId>, Vec<StepKey>) = (Vec::new(), Vec::new());
         for (key, record) in ground.dedup.of_chain(chain) {
@@ -88,21 +110,21 @@ impl Chains {
             }
             self.discard(ground, session);
         }
-        // Calls that its functions started and did not await, too.
+        // Calls that its functions started without awaiting them stop as well.
         ground.out.tell(Event::Abandoned(Owner::Chain(chain)));
         calls.into_iter().for_each(|key| ground.out.tell(Event::Abandoned(Owner::Step(key))));
         self.tell_stopped(ground, chain, next);
     }
 
     pub(super) fn tell_stopped(&self, ground: &mut Ground, chain: ChainId, mut next: Vec<Arc<NodeRef>>) {
-        // The origin has heard it first; an answer on its way there is dropped there.
+        // The origin need not be told: it knows first, and drops answers that still arrive.
         next.retain(|node| ![ground.me.id, chain.origin, NodeId(0)].contains(&node.id));
         if !bug!(ground.policy, CancelNotPassedOn) {
             ground.tell_cancelled(chain, next);
         }
     }
 
-    /// Nothing of it is here any more, and nothing came of it.
+    /// Removes a session that came to nothing, with its step record and its calls.
     pub(super) fn discard(&mut self, ground: &mut Ground, session: SessionId) {
         if let Some(activation) = self.remove(ground, session) {
             ground.dedup.forget(&activation.arrived);
@@ -111,7 +133,7 @@ impl Chains {
         }
     }
 
-    /// A sign of life of the chain of this step did not get to its origin.
+    /// A heartbeat of this step's chain did not reach the origin.
     pub(crate) fn origin_unreached(&mut self, ground: &Ground, key: &StepKey) {
         for (_, record) in ground.dedup.of_chain(key.chain) {
             if let Some(activation) = record.session().and_then(|session| self.get_mut(session)) {

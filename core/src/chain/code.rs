@@ -1,4 +1,4 @@
-//! Chains whose function is not here: they wait until it has been fetched, or nobody has it.
+//! Chains whose function is not here: they wait until it has been fetched, or until no source is left to ask.
 
 use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
 use catena_wire::{Exception, Fault, Hash, NodeRef, names};
@@ -10,7 +10,7 @@ use super::{
 use crate::{Action, SessionId, ground::Ground};
 
 impl Chains {
-    /// The function of a session that waits for its call is not here: the repository is asked, else the hop before.
+    /// The function of a session that waits for its call is not here: it is fetched from the repository, else from the previous hop's node.
     pub(crate) fn code_missing(&mut self, ground: &mut Ground, session: SessionId, code: Hash) {
         let Some(activation) = self.get_mut(session).filter(|activation| activation.state.code == code) else { return };
         let Phase::Suspended(suspended) = &mut activation.phase else { return };
@@ -24,7 +24,7 @@ impl Chains {
         self.give_up_code(ground, code, given_up);
     }
 
-    /// A guest was to go on, and cannot without its function: it goes back to waiting.
+    /// A guest was to be resumed, but its function is not here: the session is suspended again until the function has been fetched.
     pub(crate) fn code_absent(&mut self, ground: &mut Ground, action: Action) {
         let (session, code, suspended) = match action {
             Action::Resume { session, code, continuation, call, result, .. } => {
@@ -46,7 +46,7 @@ impl Chains {
 
     pub(crate) fn code_stored(&mut self, ground: &mut Ground, code: Hash, stored: bool) {
         if !stored {
-            // Whoever sent the wrong bytes is not asked again, the next source is.
+            // The source that sent wrong bytes is not asked again; the next one is asked.
             return self.ask_for_code(ground, code);
         }
         for session in ground.codes.finish(code) {
@@ -60,7 +60,7 @@ impl Chains {
         }
     }
 
-    /// Whoever was asked for it does not have it, or does not say.
+    /// The source that was asked does not have the function, or did not answer: asks the next one.
     pub(crate) fn ask_for_code(&mut self, ground: &mut Ground, code: Hash) {
         let given_up = match bug!(ground.policy, OneSourceAsked) {
             true => ground.codes.finish(code),
@@ -75,7 +75,7 @@ impl Chains {
                 "{} does not have function {code:?}, and neither the repository nor the hop before could bring it; run the chain again, so that its origin offers it",
                 ground.me.name
             );
-            // For some of them it may have come along with a hop in the meantime.
+            // For some sessions the function may have arrived with a hop in the meantime.
             let Some(activation) = self.get_mut(session).filter(|activation| activation.state.code == code) else {
                 continue;
             };
@@ -83,7 +83,7 @@ impl Chains {
                 && matches!(suspended.code, Code::Fetching)
             {
                 let why = Exception::new(names::CODE_MISSING, Fault::Node, message);
-                // The service function has run, or runs.
+                // If the service function has run or is running, its effect is unknown.
                 suspended.code =
                     Code::Unavailable(Box::new(if suspended.calls() { why.outcome_unknown() } else { why }));
                 self.resume_if_ready(ground, session);
@@ -95,10 +95,10 @@ impl Chains {
 /// Nodes that may have this chain's function, the most likely first.
 fn sources(ground: &Ground, activation: &Activation) -> Vec<Arc<NodeRef>> {
     let state = &activation.state;
-    // An origin that cannot be dialled cannot be asked, but it gave the function to the node by which it entered.
+    // An origin that cannot be dialled cannot be asked, but it gave the function to the node by which the chain entered.
     let creators = state.stack.iter().map(|frame| Arc::new(frame.creator.clone()));
     let others = creators.chain(state.header.entry.clone()).chain([state.header.origin.clone()]);
-    // An enclosing chain's function has been where its sub-chain began; the hop before may never have needed it.
+    // The node where a sub-chain began has had the enclosing chain's function; the previous hop's node may never have needed it.
     let near = ground.codes.repository().into_iter().chain(&activation.creator).chain([&activation.before]);
     near.cloned().chain(others).filter(|node| node.id != ground.me.id).collect()
 }

@@ -10,7 +10,7 @@ const LEFT_OUT: &str = "(further lines are left out";
 
 /// Adds lines to those that a chain carries, as long as there is room; one more says that others were left out.
 ///
-/// None is changed: the last that fitted may have been shown already.
+/// Lines that are there are never changed: the last one may have been shown already.
 pub(crate) fn extend(console: &mut Vec<LogLine>, lines: impl IntoIterator<Item = LogLine>, lines_max: usize) {
     for line in lines {
         if console.len() < lines_max {
@@ -25,19 +25,19 @@ pub(crate) fn extend(console: &mut Vec<LogLine>, lines: impl IntoIterator<Item =
     }
 }
 
-/// Lines that a call may bring back: what follows them, saying that others were left out, has to fit as well.
+/// How many lines a call may bring back. One place is left for the line which says that others were left out.
 pub(crate) fn lines_brought_max(policy: &Policy) -> usize {
     policy.console_lines_max.min(CONSOLE_LINES_MAX - 1)
 }
 
-/// The chain's function has said these here.
+/// Adds lines that the chain's function logged here.
 pub(super) fn log(ground: &Ground, activation: &mut Activation, texts: Vec<String>) {
     let (step, at_us) = (activation.step, ground.unix_us());
     let line = |text| LogLine { step, node: ground.me.name.clone(), at_us, text, branch: Branch::root(), number: 0 };
     carry(ground, activation, step, texts.into_iter().map(line));
 }
 
-/// These become lines of this chain, under its branch and its numbers, said at this step. Node, time and text stay.
+/// Adds lines to those of this chain, with its branch, its numbering and this step. Their node, time and text stay.
 pub(super) fn carry(ground: &Ground, activation: &mut Activation, step: u32, lines: impl IntoIterator<Item = LogLine>) {
     let (console, branch) = (&mut activation.state.console, &activation.arrived.branch);
     let own = console.iter().rev().find(|line| line.branch == *branch);
@@ -50,7 +50,7 @@ pub(super) fn carry(ground: &Ground, activation: &mut Activation, step: u32, lin
     extend(console, lines.into_iter().map(own), ground.policy.console_lines_max);
 }
 
-/// Lines not told before go to the origin with each sign of life: they outlive the chain.
+/// Sends the origin the lines that it has not been sent, as with each heartbeat, so that they outlive the chain.
 pub(super) fn tell_lines(ground: &mut Ground, activation: &mut Activation) {
     let Some(lines) = untold(activation) else { return };
     let said = Message::Console(activation.key(), activation.state.console_told, lines);

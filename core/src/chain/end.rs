@@ -20,7 +20,7 @@ use crate::{
 };
 
 impl Chains {
-    /// Chains' own timers: deadlines, signs of life, hops that nobody answers for.
+    /// Handles due timers of chains: deadlines, heartbeats, hops that were not acknowledged, states that did not arrive.
     pub(crate) fn on_timeout(&mut self, ground: &mut Ground) {
         while let Some(session) = self.timers.take_due(ground.now) {
             self.wake(ground, session);
@@ -37,14 +37,14 @@ impl Chains {
         if let Phase::Suspended(Suspended { continuation: Continuation::Coming(_, Some(due)), .. }) = &activation.phase
             && *due <= ground.now
         {
-            // It was not accepted: whoever sent it has it, and does about it what is to be done.
+            // The hop was never accepted: its sender still has it, and decides what to do.
             let message = "the chain's state did not arrive; its service function may have run";
             return self.drop_unknown(ground, session, Fault::Network, message);
         }
         if activation.heartbeat_at <= ground.now {
             let orphaned = activation.unreached.is_for_long(ground.now, &ground.policy);
             if orphaned && !bug!(ground.policy, OrphansGoOn) {
-                // Nobody can be told how it ends (rpc-chains section 3.10).
+                // The chain is an orphan: nobody can be told how it ends (rpc-chains section 3.10).
                 let message =
                     format!("{} dropped the chain: for a while it could not reach the origin", ground.me.name);
                 return self.drop_unknown(ground, session, Fault::Node, &message);
@@ -99,11 +99,11 @@ impl Chains {
         }
     }
 
-    /// An intermediate answer is larger than a link carries. None can be missing from a reply set, so the chain ends with the ones
-    /// before this: here, at the origin, and wherever it has gone on meanwhile.
+    /// An intermediate answer is larger than a link carries. No answer may be missing from a reply set, so the chain ends after those before it: here, at the
+    /// origin, and wherever it has gone on meanwhile.
     fn answer_too_large(&mut self, ground: &mut Ground, key: &StepKey, number: u32, bytes: u64, bytes_max: u64) {
         let Some(parcel) = ground.outgoing.remove(&(key.clone(), Part::Partial(number))) else { return };
-        // An answer before it was too large as well, or nobody waits any more.
+        // The chain was stopped: an earlier answer was too large as well, or nobody waits any more.
         if ground.fences.is_stopped(key.chain, ground.me.id) {
             return;
         }
@@ -123,7 +123,7 @@ impl Chains {
         send_end(ground, (&arrived, from), end, home);
     }
 
-    /// The chain's stay in which this step was made, what it would end with now, and the way to its origin.
+    /// The chain's stay in which this step was made, the end that the chain would have now, and the way to its origin.
     fn so_far(&self, ground: &Ground, key: &StepKey, parcel: Parcel) -> Option<(StepKey, End, Parcel)> {
         let (arrived, record) = ground.dedup.stay_of(key)?;
         let of = |activation: &Activation| {
@@ -165,20 +165,20 @@ pub(super) fn emit(ground: &mut Ground, activation: &mut Activation, value: Valu
     ground.send_kept(key, Part::Partial(number), parcel);
 }
 
-/// A sign of life, with the lines that the origin has not been sent.
+/// Sends a heartbeat, and the console lines that the origin has not been sent.
 fn beat(ground: &mut Ground, activation: &mut Activation) {
-    // Later than now, whatever the policy says: a timer that is due at once for ever would never let go.
+    // Later than now, whatever the policy says: with a timer that is always due, `on_timeout` would never return.
     activation.heartbeat_at = ground.now.after(ground.policy.heartbeat_interval_us.max(1));
     let open = match &activation.phase {
-        // What is handed over again was taken over once: the sign of life has to come from whoever has it.
+        // The hop was accepted once, and is being sent again: heartbeats have to come from the node that has the chain.
         Phase::HandingOff(hand_off) if hand_off.delivery.was_taken() => return,
-        // A hop whose state is not here is its sender's still, for whom a sign of life from here would count as acceptance.
+        // A hop whose state has not arrived is still its sender's, to whom a heartbeat from here would be an implicit acknowledgement.
         Phase::Suspended(Suspended { continuation: Continuation::Coming(..), .. })
             if !bug!(ground.policy, HeadlessBeats) =>
         {
             return;
         }
-        // The merge host beats for branches that have ended, and names those that have not (rpc-chains section 3.10).
+        // The merge host sends heartbeats on behalf of branches that have ended, and names the open ones (rpc-chains section 3.10).
         Phase::Merging(merging) => merging.open_branches(),
         _ => Vec::new(),
     };
@@ -188,7 +188,7 @@ fn beat(ground: &mut Ground, activation: &mut Activation) {
     tell_lines(ground, activation);
 }
 
-/// How a chain or branch ends, which gives what it carries to its end.
+/// The end of a chain or branch, which takes over what the activation carried.
 fn end_of(now: Time, activation: &mut Activation, outcome: Outcome) -> End {
     let (key, hops_left) = (activation.key(), activation.budget_now(now).hops_left());
     let state = &mut activation.state;
@@ -211,7 +211,7 @@ fn end_of(now: Time, activation: &mut Activation, outcome: Outcome) -> End {
     }
 }
 
-/// Where the end goes, `home` or to the merge host; without a message.
+/// A parcel without a message yet, which says where the end goes: to the origin if `home`, else to the merge host if there is one.
 fn way_of(ground: &Ground, activation: &Activation, home: bool) -> Parcel {
     let header = &activation.state.header;
     let merge = activation.state.merge.as_ref().filter(|_| !home);
@@ -222,7 +222,7 @@ fn way_of(ground: &Ground, activation: &Activation, home: bool) -> Parcel {
     Parcel::new(to, via, Encoded { head: Bytes::new(), tail: Bytes::new() }, until)
 }
 
-/// Sends the end, and keeps it: until it has arrived, and for repetitions of its step.
+/// Sends the end, and keeps it until it has arrived and to answer repeats of its step.
 fn send_end(ground: &mut Ground, (arrived, from): (&StepKey, Bringers), end: End, way: Parcel) {
     let (key, to, via) = (end.key.clone(), way.to.clone(), way.via.clone());
     let end = Message::End(Box::new(end));
@@ -238,12 +238,12 @@ fn send_end(ground: &mut Ground, (arrived, from): (&StepKey, Bringers), end: End
     ground.dedup.remember(awake, arrived, Fate::Ended(sent), from, to, &ground.policy);
 }
 
-/// The end of a chain or branch is larger than a link carries: whoever waits is told so, and what it ended with stays here.
+/// The end of a chain or branch is larger than a link carries: an exception that says so is sent in its place.
 fn end_too_large(ground: &mut Ground, key: &StepKey, bytes: u64, bytes_max: u64) {
     let Some(parcel) = ground.outgoing.remove(&(key.clone(), Part::End)) else { return };
     let Ok(Message::End(end)) = Message::decode_head(&parcel.message.head) else { return };
     let why = end_exception(&end.outcome, bytes, bytes_max).at(&end.key, &end.path);
-    // Lines may be what is too much. Those that went ahead have been shown.
+    // Lines are left out, since they may be what is too large. Those sent ahead have been shown.
     let trace = end.trace.map(|_| Vec::new());
     let end = End { outcome: Outcome::Threw(why), trace, recording: None, console: Vec::new(), ..*end };
     let Some(parcel) = parcel.replaced_by(Message::End(Box::new(end)).encode()) else { return };
@@ -258,7 +258,7 @@ fn end_too_large(ground: &mut Ground, key: &StepKey, bytes: u64, bytes_max: u64)
     ground.send_kept(key.clone(), Part::End, parcel);
 }
 
-/// Why nothing else is known of how a chain ended.
+/// The exception that takes the place of an end that is too large to send.
 fn end_exception(outcome: &Outcome, bytes: u64, bytes_max: u64) -> Exception {
     let (what, unknown) = match outcome {
         Outcome::Done(value) => {

@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl Chains {
-    /// The chain goes where this goes, as soon as it is known where that is.
+    /// Moves the chain to the service that `cargo` is for, once its place is known.
     pub(super) fn find_and_depart(&mut self, ground: &mut Ground, session: SessionId, cargo: Cargo) {
         let Some(activation) = self.get(session) else { return };
         let (step, service) = (activation.step, String::from(cargo.service()));
@@ -39,7 +39,7 @@ impl Chains {
         }
     }
 
-    /// The chain goes to that host, where the call may be done again in that scope.
+    /// Moves the chain to `to`. If the call's outcome is unknown there, it may be repeated within `scope`.
     pub(super) fn depart(
         &mut self,
         ground: &mut Ground,
@@ -121,8 +121,7 @@ impl Chains {
         self.send_hop(ground, session);
     }
 
-    /// Sends the hop, for the first time or again: it may or may not have arrived, and the same hop again cannot double an
-    /// effect, since the node remembers its step.
+    /// Sends the hop, for the first time or again. A hop that has already arrived does not take effect twice, since the node remembers its step.
     pub(super) fn send_hop(&mut self, ground: &mut Ground, session: SessionId) {
         let Some(activation) = self.get_mut(session) else { return };
         let Activation { step, phase: Phase::HandingOff(hand_off), .. } = activation else { return };
@@ -133,12 +132,12 @@ impl Chains {
         ground.out.send_encoded(to, message, Receipt::Hop(handed), None);
     }
 
-    /// The next node has taken the hop over. Only the node to which it was handed can say so.
+    /// The next node has accepted the hop. Only the node that it was sent to can say so.
     pub(crate) fn hop_accepted(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, key: &StepKey) {
         let anyones = self.handing.get(key).copied().filter(|_| bug!(ground.policy, StrangersAccept));
         match anyones.or_else(|| self.handing(key, from.id)) {
             Some(session) => self.hand_over(ground, session),
-            // It comes too late: nobody waits for the chain there.
+            // The acceptance comes too late: the chain was stopped, and that node does not know it.
             None if ground.fences.is_stopped(key.chain, ground.me.id) => {
                 self.tell_stopped(ground, key.chain, alloc::vec![from.clone()]);
             }
@@ -146,8 +145,8 @@ impl Chains {
         }
     }
 
-    /// The chain has been seen at a later step elsewhere: an implicit acknowledgement of hops that were handed over before, by whoever
-    /// knows of the chain.
+    /// Node `at` shows that the chain has got as far as `key`: an implicit acknowledgement of hops up to that step, which any node that knows of the chain may
+    /// give.
     pub(crate) fn implicit_ack(&mut self, ground: &mut Ground, at: NodeId, key: &StepKey) {
         if at == ground.me.id {
             return;
@@ -168,14 +167,14 @@ impl Chains {
         ground.dedup.finish(ground.clock.now(), &key, fate, nodes, &ground.policy);
     }
 
-    /// Nothing was done there, and the continuation is still here: so is the `try/catch` around the call (design, section 2).
+    /// The hop was refused, with nothing done unless `why` is unknown. The continuation is here, and so is the call's `try/catch` (design, section 2).
     pub(crate) fn hop_refused(&mut self, ground: &mut Ground, from: NodeId, key: &StepKey, why: Exception) {
         if let Some(session) = self.handing(key, from) {
             self.take_back(ground, session, why);
         }
     }
 
-    /// The service is not at the node that was to take the hop over, which did nothing.
+    /// The node that was sent the hop does not serve it, and did nothing.
     pub(crate) fn hop_elsewhere(&mut self, ground: &mut Ground, from: NodeId, key: &StepKey, whither: Whither) {
         let Some(session) = self.handing(key, from) else { return };
         let Some(activation) = self.get_mut(session) else { return };
@@ -186,11 +185,11 @@ impl Chains {
         let service = String::from(hand_off.cargo.service());
         let place = ground.directory.names.last_place(&service);
         if place.and_then(|place| place.proxy.as_ref()).is_some_and(|proxy| proxy.id == from) {
-            // It is a proxy that hosts no chains for others.
+            // The node is a proxy that hosts no chains for others.
             let why = not_served(&hand_off.to().name, &service);
             return self.take_back(ground, session, why);
         }
-        // Nobody has begun the step, and whoever was sent it has refused it for good: it goes on as another step, which costs a hop, so that it may come back.
+        // No node has begun the step, and those that were sent it refused it for good. It becomes a new step, which costs a hop, so that it may return to them.
         let spent = activation.budget.take_hop().filter(|_| !hand_off.delivery.may_be_done());
         match hand_off.delivery.elsewhere(&service, spent.is_some(), &ground.policy) {
             Err(why) => self.take_back(ground, session, why),
@@ -212,7 +211,7 @@ impl Chains {
         }
     }
 
-    /// News of a sending: late ones of an earlier sending, or of an earlier hop, are not news of this one.
+    /// A sending of the hop failed. Late news of an earlier sending, or of an earlier hop, is ignored.
     pub(crate) fn hop_undelivered(&mut self, ground: &mut Ground, handed: Handed, how: Undelivered) {
         let Some(Activation { step, phase: Phase::HandingOff(hand_off), .. }) = self.get(handed.session) else {
             return;
@@ -224,7 +223,7 @@ impl Chains {
         }
     }
 
-    /// Whether a hop that has not gone out yet is still to go there: its chain is handed over at this step, to this node.
+    /// Whether a hop that waits to be sent is still wanted: its chain is still being handed off at this step, to this node.
     pub(crate) fn is_to_go(&self, to: NodeId, handed: &Handed) -> bool {
         let Some(Activation { step, phase: Phase::HandingOff(hand_off), .. }) = self.get(handed.session) else {
             return false;
@@ -238,7 +237,7 @@ impl Chains {
         handing.into_iter().for_each(|session| self.hop_failed(ground, session, Undelivered::Lost));
     }
 
-    /// The hop did not get through, or nobody says that it did.
+    /// The hop did not get through, or was not acknowledged in time.
     pub(super) fn hop_failed(&mut self, ground: &mut Ground, session: SessionId, how: Undelivered) {
         let Some(Activation { step, phase: Phase::HandingOff(hand_off), .. }) = self.get_mut(session) else { return };
         if hand_off.seeks_instance() {
@@ -264,20 +263,20 @@ impl Chains {
         }
     }
 
-    /// Nobody serves what the chain was to go to.
+    /// No node serves what the chain was to move to.
     fn not_found(&mut self, ground: &mut Ground, session: SessionId, why: Exception) {
         let Some(activation) = self.get_mut(session) else { return };
         let Phase::LookingUp(cargo) = &activation.phase else { return };
         let number = cargo.number();
         let why = why.calling(cargo.service(), cargo.function());
-        // It is the step that could not be made.
+        // The exception names the step that could not be made.
         activation.step = activation.step.saturating_add(1);
         let why = why.at(&activation.key(), &activation.state.path);
         self.set_phase(session, Phase::Waiting);
         self.settle(ground, session, number, Err(why));
     }
 
-    /// What looking up a name for this chain has brought.
+    /// The result of looking up a name for this chain.
     pub(crate) fn resolved(
         &mut self,
         ground: &mut Ground,
@@ -285,7 +284,7 @@ impl Chains {
         place: &Result<Instance, Exception>,
     ) {
         let Some(activation) = self.get_mut(session) else { return };
-        // Otherwise it was taken or refused meanwhile, and this is another.
+        // Otherwise the hop for which the look-up was made has been accepted or refused meanwhile.
         if activation.step != step {
             return;
         }
@@ -314,7 +313,7 @@ impl Chains {
         }
     }
 
-    /// Another instance of the service may take the hop (rpc-chains section 3.9: a logical name is mapped to a backup).
+    /// Sends the hop to another instance of the service (rpc-chains section 3.9: a logical name is mapped to a backup).
     fn redirect(&mut self, ground: &mut Ground, session: SessionId, to: Arc<NodeRef>, scope: RetryScope) {
         let Some(activation) = self.get_mut(session) else { return };
         let Phase::HandingOff(hand_off) = &activation.phase else { return };
@@ -338,7 +337,7 @@ impl Chains {
         let HandOff { cargo, continuation, delivery, fallback, .. } = *hand_off;
         // The name may lead elsewhere next time (design, section 5).
         let place = ground.directory.names.forget(cargo.service());
-        // Whoever hosts no chains for others does not know the services of others.
+        // A proxy that hosts no chains for others does not know the services of others.
         let proxy = place.and_then(|place| place.proxy).is_some_and(|proxy| proxy.id == delivery.to().id);
         let no_host = why.name == names::RUNS_NO_GUESTS || (proxy && why.name == names::UNKNOWN_SERVICE);
         if let (Cargo::Call(call), true) = (&cargo, no_host) {
@@ -365,7 +364,7 @@ impl Chains {
     }
 }
 
-/// The chain may have gone on from this step at these nodes: what it does from here may have been done by its first way.
+/// These nodes may have done this step and gone on: the chain is a possible duplicate from here, since its first way may have done all that follows.
 fn go_on_without(ground: &mut Ground, activation: &mut Activation, nodes: Vec<Arc<NodeRef>>) {
     let key = activation.key();
     let duplicate = activation.state.begin_way(&key, ground.me.id);
@@ -416,10 +415,10 @@ pub(super) fn hop_of(ground: &Ground, activation: &Activation) -> Option<Encoded
     Some(hop.encode())
 }
 
-/// Where chains run that call it, and where that may be done again.
+/// Where a chain that calls this function runs, and within which scope the call may be repeated.
 fn host_of(place: &Instance, function: &str) -> (Arc<NodeRef>, RetryScope) {
     match (&place.proxy, RetryScope::of(&place.kinds, function)) {
-        // Its proxy remembers no step across a crash, nor which instance it asked.
+        // The proxy remembers neither steps across a crash nor which instance it asked.
         (Some(proxy), RetryScope::SameNode) => (proxy.clone(), RetryScope::Nowhere),
         (Some(proxy), scope) => (proxy.clone(), scope),
         (None, scope) => (place.node.clone(), scope),

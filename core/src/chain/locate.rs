@@ -25,8 +25,8 @@ impl Chains {
         self.follow(ground, &key, &home);
     }
 
-    /// Another node looks for it: it sent it here, or began it. Nobody else is answered: one question may lead to as many
-    /// answers as the chain has steps.
+    /// Another node looks for the chain. It is answered only if it sent the chain here or began it, since one question may lead to as many answers as the chain
+    /// has steps.
     pub(crate) fn locate(
         &mut self,
         ground: &mut Ground,
@@ -40,7 +40,7 @@ impl Chains {
         }
     }
 
-    /// Steps only grow on the way, so it comes to an end.
+    /// Follows the chain's pointers from this step. Each leads to a later step, so this comes to an end.
     fn follow(&mut self, ground: &mut Ground, key: &StepKey, seeker: &ChainHeader) {
         match ground.dedup.get(key) {
             None => tell(ground, key, Whereabouts::Unknown, seeker),
@@ -49,7 +49,7 @@ impl Chains {
                 None => tell(ground, key, Whereabouts::Unknown, seeker),
             },
             Some(StepRecord::Done(done)) => {
-                // Whoever ended or refused it tells that again when the hop comes again.
+                // An end or a refusal is sent again when the hop is repeated, so there is nothing to tell here.
                 let Fate::Forwarded(step, kept) = &done.fate else { return };
                 let (to, step) = (done.to.last().cloned(), *step);
                 match kept.clone() {
@@ -69,7 +69,7 @@ impl Chains {
     }
 
     fn follow_here(&mut self, ground: &mut Ground, key: &StepKey, activation: &Activation) {
-        // To the origin that the chain itself names, not to one that whoever asks names: what the chain has said is for its origin only.
+        // The answer goes to the origin that the chain names, not to one that the asking node names: what the chain has logged is for its origin only.
         let header = &activation.state.header;
         let (at, open): (StepKey, Vec<Branch>) = match &activation.phase {
             Phase::HandingOff(hand_off) => {
@@ -83,7 +83,7 @@ impl Chains {
         open.into_iter().for_each(|branch| self.follow_own(ground, &StepKey { branch, ..at.clone() }, header));
     }
 
-    /// A branch that may have begun here; of one that began elsewhere another node knows.
+    /// Follows a branch if it began here; another node knows of one that began elsewhere.
     fn follow_own(&mut self, ground: &mut Ground, key: &StepKey, seeker: &ChainHeader) {
         if ground.dedup.get(key).is_some() {
             self.follow(ground, key, seeker);
@@ -91,7 +91,7 @@ impl Chains {
     }
 }
 
-/// It left, and was taken over or not. Whoever took it over may be gone, and its lines with it.
+/// The chain left this node, and its hop was accepted if `taken`. Its lines are sent too: the node that has it may be gone, and the lines with it.
 fn left(ground: &mut Ground, activation: &Activation, taken: bool) {
     let Phase::HandingOff(hand_off) = &activation.phase else { return };
     let (at, header) = (activation.key(), &activation.state.header);
@@ -101,7 +101,7 @@ fn left(ground: &mut Ground, activation: &Activation, taken: bool) {
     went(ground, &at, hand_off.to(), taken, header);
 }
 
-/// Tells the origin where it went, and has it looked for there.
+/// Tells the origin where the chain went, and continues the search there if the hop was accepted.
 fn went(ground: &mut Ground, at: &StepKey, to: &Arc<NodeRef>, taken: bool, seeker: &ChainHeader) {
     let host = to.name.clone();
     tell(ground, at, if taken { Whereabouts::Went(host) } else { Whereabouts::HandingOff(host) }, seeker);
@@ -117,7 +117,7 @@ fn tell(ground: &mut Ground, key: &StepKey, whereabouts: Whereabouts, seeker: &C
     ground.send_home(seeker, located, Receipt::None);
 }
 
-/// The way to whoever looks for a chain of which this node may know nothing.
+/// A header that leads to the origin of a chain of which this node may know nothing.
 const fn home(origin: Arc<NodeRef>, entry: Option<Arc<NodeRef>>) -> ChainHeader {
     ChainHeader { origin, started_at_ms: 0, mode: Mode::Chain, compose: true, entry, credentials: None }
 }

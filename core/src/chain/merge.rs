@@ -15,12 +15,12 @@ use crate::{
 };
 
 impl Chains {
-    /// A branch has ended. What comes for a merge that is over, or never was here, is dropped. False if this end has to come again: the hop of its parent is
-    /// still on its way, or there is no room for it.
+    /// A branch has ended. An end for a merge that is over is dropped. False if the end has to be sent again: its parent may still be on
+    /// its way here, or there is no room for the end.
     pub(crate) fn branch_ended(&mut self, ground: &mut Ground, from: NodeId, end: End) -> bool {
         let Some(at) = end.at.clone() else { return true };
         let known = self.knows_split(ground, &at);
-        // A branch may be quicker than the state of its parent, which is on its way to the merge host.
+        // A branch may end before its parent's state has arrived at the merge host.
         let arriving = || ground.dedup.get(&at).and_then(StepRecord::session);
         let Some(session) = self.merging(&at).or_else(arriving) else { return known };
         let again = |activation: &Activation| activation.keeps_end(end.key.branch.number());
@@ -81,7 +81,7 @@ impl Chains {
             state.observe_branches(&outcomes);
         }
         if activation.profile.is_none() {
-            // It has been here all the time; what it did until it split has been noted.
+            // The parent split here and stayed: its profile was closed when it split.
             activation.profile = ground.profile(activation.state.trace.is_some(), activation.step, "", "");
         }
         self.resume(ground, session, call, continuation, Ok(Value::of_outcomes(&outcomes)));

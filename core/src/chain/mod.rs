@@ -1,6 +1,6 @@
-//! What a chain is while it is at this node: one folder for the phases that it goes through, one file for each.
+//! A chain while it is at this node: one file for each phase that it goes through.
 //!
-//! [`Chains`] is the table of them; what a chain does is in the files beside it.
+//! [`Chains`] is the table of all chains here; the files beside this one implement the phases.
 
 mod arrive;
 mod cancel;
@@ -34,7 +34,7 @@ use crate::{
 };
 pub(crate) use console::{extend, lines_brought_max};
 
-/// Who brought a chain here, as the record of its step keeps that.
+/// Who brought the chain here, in the form in which its step record keeps it.
 fn bringer(activation: &Activation) -> Bringers {
     Bringers { nodes: alloc::vec![activation.before.id], party: activation.by }
 }
@@ -43,17 +43,17 @@ fn bringer(activation: &Activation) -> Bringers {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Chains {
     next: u64,
-    /// Boxed: they are large, and move from map to map.
+    /// Boxed, since an activation is large and moves between this table and the dedup table.
     by_session: BTreeMap<SessionId, Box<Activation>>,
-    /// Those being handed over, by the step, and by the node.
+    /// Sessions that are handing off a hop, by its step and by the node that it goes to.
     handing: BTreeMap<StepKey, SessionId>,
     handing_to: BTreeSet<(NodeId, SessionId)>,
-    /// Those whose branches end here, by the step that split.
+    /// Parents whose branches merge here, by the step that split.
     merging: BTreeMap<StepKey, SessionId>,
-    /// What each party brought, and what that takes to keep, without guests.
+    /// How many chains each party brought, and their bytes, without the memory of guests.
     brought: Shares<Party>,
     timers: Timers<SessionId>,
-    /// Sets that no function reads any more.
+    /// Reply sets that no function reads any more; the node stops them.
     left_sets: Vec<ChainId>,
 }
 
@@ -62,7 +62,7 @@ impl Chains {
         self.by_session.len()
     }
 
-    /// What they take to keep, without their guests.
+    /// Bytes kept for the chains here, without the memory of their guests.
     pub(crate) const fn bytes(&self) -> usize {
         self.brought.all_bytes() as usize
     }
@@ -91,12 +91,12 @@ impl Chains {
         self.leave(session);
         self.timers.clear(&session);
         let mut activation = self.by_session.remove(&session)?;
-        ground.directory.lookups.forget(Waiter::Chain(session, activation.step));
+        ground.directory.lookups.forget(&mut ground.out, Waiter::Chain(session, activation.step));
         self.left_sets.extend(core::mem::take(&mut activation.calls.sets).into_values().map(|set| set.id));
         Some(activation)
     }
 
-    /// Puts it into another phase; returns the one before.
+    /// Puts the session into another phase; returns the previous one.
     fn set_phase(&mut self, session: SessionId, phase: Phase) -> Option<Phase> {
         if !matches!(phase, Phase::Running | Phase::Waiting | Phase::LookingUp(_)) {
             self.leave_sets(session);
@@ -104,7 +104,7 @@ impl Chains {
         self.update(session, |activation| core::mem::replace(&mut activation.phase, phase))
     }
 
-    /// Changes what it is listed by, or how much it takes.
+    /// Applies a change that may affect how the session is indexed, or how many bytes it counts for.
     fn update<T>(&mut self, session: SessionId, change: impl FnOnce(&mut Activation) -> T) -> Option<T> {
         self.leave(session);
         let changed = self.get_mut(session).map(change);
@@ -112,7 +112,7 @@ impl Chains {
         changed
     }
 
-    /// Sets its timer, and lists it by what it waits for.
+    /// Sets the session's timer, counts its bytes, and indexes it by what it waits for.
     fn enter(&mut self, session: SessionId) {
         let Some(activation) = self.by_session.get_mut(&session) else { return };
         self.timers.set(session, activation.wakes_at());
@@ -132,7 +132,7 @@ impl Chains {
         let Some(activation) = self.by_session.get(&session) else { return };
         self.brought.remove_sized(activation.by, activation.counted_bytes as u64);
         match &activation.phase {
-            // A chain that was given up as lost and went on may hand over the same step as the one that was not lost after all.
+            // Two ways of one chain may hand off the same step here, if the first was given up as lost and was not: only this session's entry is removed.
             Phase::HandingOff(hand_off) => {
                 let key = activation.key();
                 if self.handing.get(&key) == Some(&session) {
@@ -147,7 +147,7 @@ impl Chains {
         }
     }
 
-    /// It has grown within its phase.
+    /// The session has grown or shrunk within its phase: counts its bytes again.
     fn recount(&mut self, session: SessionId) {
         self.update(session, |_| ());
     }
@@ -158,13 +158,13 @@ impl Chains {
         }
     }
 
-    /// The session that hands this hop to that node.
+    /// The session that is handing off this hop to that node.
     fn handing(&self, key: &StepKey, to: NodeId) -> Option<SessionId> {
         let session = *self.handing.get(key)?;
         matches!(&self.get(session)?.phase, Phase::HandingOff(hand_off) if hand_off.to().id == to).then_some(session)
     }
 
-    /// Sessions that hand over this or an earlier step of the same branch.
+    /// Sessions that are handing off this or an earlier step of the same branch.
     fn handing_up_to(&self, key: &StepKey) -> Vec<SessionId> {
         let first = StepKey { step: 0, ..key.clone() };
         self.handing.range(&first..=key).map(|(_, session)| *session).collect()

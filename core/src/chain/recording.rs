@@ -6,7 +6,7 @@ use super::{Chains, activation::Activation};
 use crate::{Action, GuestCall, Replied, SessionId, Turn, ground::Ground};
 
 impl Chains {
-    /// What this action tells a guest.
+    /// Records what this action tells a guest.
     pub(crate) fn record_told(&mut self, ground: &mut Ground, action: &Action) {
         let recorded = |session: &SessionId| self.get(*session).is_some_and(|chain| chain.state.recording.is_some());
         let (session, what) = match action {
@@ -40,7 +40,7 @@ pub(super) fn record(ground: &mut Ground, activation: &mut Activation, what: imp
     recording.push(told);
 }
 
-/// What a guest did in its turn, in the order in which that becomes steps.
+/// What a guest asked for in its turn, in the order in which its steps are numbered.
 pub(super) fn turned(turn: &Turn) -> What {
     let calls = turn.calls.iter().map(|call| asked(call, false));
     let asks = turn.asks.iter().map(|ask| asked(&ask.call, true));
@@ -57,7 +57,7 @@ pub(super) fn turned(turn: &Turn) -> What {
     What::Turned(asks.chain(calls).chain(splits).collect())
 }
 
-/// `many`: it is answered many times.
+/// `many`: the call is answered many times.
 fn asked(call: &GuestCall, many: bool) -> Asked {
     Asked {
         call: call.call,

@@ -1,4 +1,4 @@
-//! Doing a step twice (rpc-chains section 3.9): what came of it goes out again, its effect does not take place again.
+//! A repeated step (rpc-chains section 3.9): its outcome is sent again, but its effect does not take place again.
 
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use catena_wire::{Branch, ChainId, Exception, Fault, Hop, Message, NodeRef, Part, StepKey, names};
@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl Chains {
-    /// A hop has come again. What came of it is sent once more.
+    /// A hop has arrived again: what became of its step is sent again.
     pub(super) fn repeat(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, hop: Hop, whole: bool) {
         let key = hop.key.clone();
         let accepted = Message::Accepted(key.clone());
@@ -45,14 +45,14 @@ impl Chains {
                 }
             },
             _ => {
-                // That call is remembered as it is: whoever made it waits for its result.
+                // The record of that call is left as it is, since its caller waits for the result.
                 let message = "another call was made under this step";
                 refuse(ground, from, &hop, Exception::new(names::PROTOCOL, Fault::Caller, message));
             }
         }
     }
 
-    /// Of a hop whose state has not come, the state may come now: it is not accepted before. False if nothing was missing.
+    /// If the state of the first copy has not arrived, it may come with this one; until then the hop is not accepted. False if nothing was missing.
     fn repeat_arriving(&mut self, ground: &mut Ground, session: SessionId, hop: Hop, whole: bool) -> bool {
         let Some(activation) = self.get_mut(session) else { return false };
         let Phase::Suspended(Suspended { continuation: Continuation::Coming(_, due), .. }) = &mut activation.phase
@@ -80,7 +80,7 @@ impl Chains {
                 self.hand_once_more(ground, key, activation);
             }
             Fate::Forwarded(_, Some((activation, children))) => {
-                // Once, and not kept: the branches that began here are what counts.
+                // Sent once, without awaiting acceptance: what counts is to repeat the branches that began here.
                 if let Phase::HandingOff(hand_off) = &activation.phase
                     && let Some(message) = hop_of(ground, &activation)
                 {
@@ -92,7 +92,7 @@ impl Chains {
         }
     }
 
-    /// Some of its branches may be broken: each goes on its way again that began here and has not ended.
+    /// Some branches may be broken: repeats the step of each that began here and has not ended.
     fn repeat_branches(&mut self, ground: &mut Ground, session: SessionId) {
         let Some(Activation { phase: Phase::Merging(merging), .. }) = self.get(session) else { return };
         let (at, open): (StepKey, Vec<Branch>) = (merging.at.clone(), merging.open_branches());
@@ -111,13 +111,13 @@ impl Chains {
 
     /// A chain of this node has been silent for too long: its first hop goes out again, with the same id.
     pub(crate) fn retransmit(&mut self, ground: &mut Ground, chain: ChainId) {
-        // It was stopped, and answers are awaited that were sent before.
+        // A stopped chain is not sent again: only answers that were sent before are awaited.
         if !ground.fences.is_stopped(chain, ground.me.id) {
             self.repeat_step(ground, &StepKey { chain, branch: Branch::root(), step: 0 });
         }
     }
 
-    /// It is handed over again: this time it is known to have been taken over once.
+    /// Sends the hop again, now with the knowledge that it was accepted once.
     fn hand_once_more(&mut self, ground: &mut Ground, key: &StepKey, mut activation: Box<Activation>) {
         let at = activation.key();
         let Phase::HandingOff(hand_off) = &activation.phase else { return };
@@ -125,7 +125,7 @@ impl Chains {
             return;
         }
         activation.heartbeat_at = ground.now.after(ground.policy.heartbeat_interval_us);
-        // A node that is full does without: the origin will ask again, or give it up.
+        // A full node does not send it again: the origin will retransmit, or give the chain up.
         let (by, own) = (activation.by, self.brought.of(activation.by));
         let full = !ground.has_room(by, 1, own, self.count(), ground.policy.activations_max);
         if full || activation.budget_now(ground.now).time_left_us() == 0 {

@@ -1,7 +1,7 @@
-//! Calls that are answered many times, and whose replies a function reads where it is (Quatrain).
+//! Calls that are answered many times, whose replies a function reads while the chain stays here (Quatrain).
 //!
-//! Such a set belongs to the function's stay at this node: while it is open the function waits for more than one thing, so it stays.
-//! It is left when the function says so, when it ends, and when it is suspended.
+//! A reply set belongs to the chain's stay at this node. While it is open the function waits for more than one thing, so the chain does not move.
+//! The set is closed when the function leaves it, when the function ends, and when the function is suspended.
 
 use alloc::{format, string::String, vec::Vec};
 use catena_wire::{ChainId, Exception, Fault, Value, names};
@@ -60,11 +60,11 @@ impl Chains {
         self.settle(ground, session, read.call, Err(why));
     }
 
-    /// The function wants no more of it: what still works on it is cancelled. A read that is out is not settled.
+    /// The function leaves the set: work on it is cancelled, and a read that is under way is never settled.
     pub(super) fn leave_set(&mut self, ground: &Ground, session: SessionId, set: u32) {
         self.close_set(ground, session, set, false);
         let Some(Activation { calls, .. }) = self.get_mut(session) else { return };
-        // Also one that is settled, of which the guest has not been told: it has forgotten its read.
+        // Also drops a result that is ready but not handed in: the guest has forgotten the read.
         let Outstanding { out, ready, reads, .. } = calls;
         reads.retain(|read, of| {
             let keep = *of != set;
@@ -76,7 +76,7 @@ impl Chains {
         });
     }
 
-    /// Forgets it; it is stopped unless it is `over`.
+    /// Forgets the set, and has it stopped unless it is `over`.
     fn close_set(&mut self, ground: &Ground, session: SessionId, set: u32, over: bool) {
         let Some(activation) = self.get_mut(session) else { return };
         let Some(OpenSet { id, .. }) = activation.calls.sets.remove(&set) else { return };
@@ -87,12 +87,12 @@ impl Chains {
         self.recount(session);
     }
 
-    /// Its guest goes: nobody reads its sets any more.
+    /// The guest is going, so nobody reads its sets any more.
     pub(super) fn leave_sets(&mut self, session: SessionId) {
         let Some(activation) = self.by_session.get_mut(&session) else { return };
         for (_, set) in core::mem::take(&mut activation.calls.sets) {
             self.left_sets.push(set.id);
-            // Told when the function goes on, should it do so here.
+            // The read fails when the function goes on, if it does so here.
             if let Some(read) = set.read {
                 activation.calls.ready.push_back((read, Err(not_open())));
             }
@@ -112,7 +112,7 @@ impl Chains {
         }
     }
 
-    /// It has ended, after so many rights to answer it: each but the first was delegated, which took a hop.
+    /// A set has ended. `rights` were given out to reply to it: each but the first was delegated, which cost a hop.
     pub(crate) fn set_over(
         &mut self,
         ground: &mut Ground,
@@ -139,7 +139,7 @@ impl Chains {
         self.get_mut(session)?.calls.sets.get_mut(&set)
     }
 
-    /// Tells the function what there is, if it waits for it.
+    /// Hands the function the replies that have arrived, if it waits for some.
     fn hand_batch(&mut self, ground: &mut Ground, session: SessionId, set: u32) {
         let Some(open) = self.open_set(session, set) else { return };
         let (Some(read), id) = (open.read, open.id) else { return };
@@ -157,7 +157,7 @@ impl Chains {
     }
 }
 
-/// A function reads what it has no more.
+/// The exception for a read of a set that is not open.
 fn not_open() -> Exception {
     let message = "this reply set is not open: it has ended, or was left, as it is when a function splits; read it to its end before, or ask again";
     Exception::new(names::CANCELLED, Fault::Guest, message)

@@ -11,13 +11,13 @@ use super::{
 use crate::{GuestSplit, RetryScope, SessionId, collections::Party, ground::Ground};
 
 impl Chains {
-    /// A split that a guest asked for: it moves to the merge host if it is `lone`, and its function waits for nothing else.
+    /// A guest asked for a split. The chain moves to the merge host if it is `lone`, that is, if its function waits for nothing else.
     pub(super) fn split(&mut self, ground: &mut Ground, session: SessionId, split: GuestSplit, lone: bool) {
         let Some(activation) = self.get_mut(session) else { return };
-        // Before all else, so that no function can go on asking in vain.
+        // Charged before the other checks, so that a function cannot go on asking for splits that are refused.
         let budget = activation.budget_now(ground.now).take_hop();
         let Some(budget) = budget.filter(|budget| budget.hops_left() >= split.count) else {
-            // It is this step that cannot be made.
+            // The exception names the step that cannot be made.
             activation.step = activation.step.saturating_add(1);
             return self.out_of_hops(ground, session, &Cargo::Split(split));
         };
@@ -60,7 +60,7 @@ impl Chains {
         ground.has_room(by, branches, own, self.count(), ground.policy.activations_max)
     }
 
-    /// This node is the merge host too.
+    /// Splits the chain where it is: this node is the merge host as well.
     pub(super) fn split_here(
         &mut self,
         ground: &mut Ground,
@@ -91,9 +91,9 @@ impl Chains {
         let Some(activation) = self.get_mut(session) else { return };
         let (share, rest) = activation.budget_now(ground.now).shared(u32::from(count));
         activation.set_budget(ground.now, rest);
-        // Results of other calls wait until it goes on.
+        // Other calls stay out: their results wait until the parent goes on.
         activation.calls.out.remove(&call);
-        // If it has come here to merge, this host is on its own path only.
+        // If the parent moved here to merge, its path includes this host, and those of its branches do not.
         let moved = usize::from(matches!(activation.phase, Phase::Suspended(_)));
         let merging = Merging {
             call,
@@ -110,14 +110,14 @@ impl Chains {
         self.set_phase(session, Phase::Merging(merging));
     }
 
-    /// The branches of a split that has been handed over, which begin here; none for any other hop.
+    /// Begins the branches here if the hop that was handed over is a split; returns their keys.
     pub(super) fn children_of(&mut self, ground: &mut Ground, parent: &Activation) -> Vec<StepKey> {
         let Phase::HandingOff(hand_off) = &parent.phase else { return Vec::new() };
         let Cargo::Split(split) = &hand_off.cargo else { return Vec::new() };
         self.begin_branches(ground, parent, hand_off.to(), split, &hand_off.continuation)
     }
 
-    /// Each branch begins here, from the parent's continuation. One that there is no room for ends at once.
+    /// Begins each branch here from the parent's continuation. A branch for which there is no room ends at once.
     fn begin_branches(
         &mut self,
         ground: &mut Ground,
@@ -162,9 +162,9 @@ fn branch_of(ground: &Ground, parent: &Activation, key: &StepKey, host: &NodeRef
         merged: Vec::new(),
         trace: parent.state.trace.as_ref().map(|_| Vec::new()),
         recording: parent.state.recording.as_ref().map(|_| Box::new(Recording::default())),
-        // What its parent said comes before what it says; the origin shows each line once.
+        // The branch carries its parent's lines before its own; the origin shows each line once.
         console_told: 0,
-        // Of its own calls: its parent answers for what its parent was told.
+        // Counts the branch's own calls only: what the parent was told is the parent's uncertainty.
         uncertain: false,
         ..parent.state.clone()
     };

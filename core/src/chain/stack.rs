@@ -1,4 +1,4 @@
-//! The chain stack (rpc-chains section 3.4): a service answers with a chain, which the chain that called becomes until it ends.
+//! The chain stack (rpc-chains section 3.4): a service answers with a sub-chain, which runs in place of the calling chain until it ends.
 
 use alloc::{boxed::Box, format, string::String, sync::Arc};
 use bytes::Bytes;
@@ -17,8 +17,8 @@ use crate::{
 };
 
 impl Chains {
-    /// A service of this node answered a call with a chain: it joins the chain that called, if that waits for nothing else and wants
-    /// it so. Otherwise the call is returned: the chain has to run on its own.
+    /// A service of this node answered a call with a chain, which joins the calling chain if that allows it and waits for nothing else. Otherwise returns the
+    /// call: the sub-chain has to run on its own.
     pub(crate) fn join(&mut self, ground: &mut Ground, request: Request, sub: SubChain) -> Option<(Request, SubChain)> {
         let (ReplyTo::Suspended(session) | ReplyTo::Guest { session, .. }) = request.reply_to else {
             return Some((request, sub));
@@ -33,12 +33,12 @@ impl Chains {
         let (key, path) = (activation.arrived.clone(), activation.state.path.clone());
         match request.reply_to {
             ReplyTo::Guest { call, step, .. } => {
-                // Lines of a chain that threw before, whose exception this chain handles.
+                // There are lines if a chain that ran on its own threw, and its catch function answered with this one.
                 activation.close_call(ground.unix_us(), call, 0, request.blobs);
                 carry(ground, activation, step, request.console);
                 match deep {
                     Err(why) => self.settle(ground, session, call, Err(why)),
-                    // The chain that called is suspended to make room.
+                    // The calling chain is suspended, to make room for the sub-chain.
                     Ok(()) => {
                         let departure = Departure::SubChain { call, service: request.service, sub };
                         self.suspend(ground, session, departure, None);
@@ -46,7 +46,7 @@ impl Chains {
                 }
             }
             _ => {
-                // It takes over as soon as the state of the chain that called is here.
+                // The sub-chain takes over once the state of the calling chain is here.
                 activation.note_service(request.service_us, request.blobs);
                 if let Phase::Suspended(suspended) = &mut activation.phase {
                     suspended.awaits = match deep {
@@ -60,7 +60,7 @@ impl Chains {
         None
     }
 
-    /// Begins the sub-chain in the place of the chain that called, which waits on the stack.
+    /// Begins the sub-chain in place of the calling chain, which waits on the stack.
     #[allow(clippy::too_many_arguments, reason = "what a frame consists of")]
     pub(super) fn push_frame(
         &mut self,
@@ -101,7 +101,7 @@ impl Chains {
         ground.out.ask(Action::Begin { session, code, input: sub.input, started_at_ms, seed, limits });
     }
 
-    /// The function has ended: with a frame on the stack the enclosing chain goes on, right here.
+    /// The function has ended. If there is a frame on the stack, the enclosing chain goes on right here; otherwise the whole chain ends.
     pub(super) fn finish(&mut self, ground: &mut Ground, session: SessionId, outcome: Outcome) {
         let Some(activation) = self.get_mut(session) else { return };
         let dropped = bug!(ground.policy, FrameDropped);
@@ -117,7 +117,7 @@ impl Chains {
         state.emitted = frame.emitted;
         let began = StepKey { step: frame.step, ..activation.arrived.clone() };
         if frame.creator.id != ground.me.id {
-            // The enclosing chain's function has been there; the hop before may never have needed it.
+            // The creator's node has had the enclosing chain's function; the previous hop's node may never have needed it.
             activation.creator = Some(Arc::new(frame.creator.clone()));
         }
         if frame.hears {
@@ -127,7 +127,7 @@ impl Chains {
         let result = match outcome {
             Outcome::Done(value) => Ok(value),
             Outcome::Threw(why) => {
-                // What its function threw itself is no step's: it is the call that failed which it answers. What is uncertain is.
+                // The function's own exception is attributed to the call that the sub-chain answers; a call's, or one of unknown outcome, to the last step.
                 let own = why.target.is_none() && !why.unknown;
                 let key = if own { began } else { StepKey { step, ..began } };
                 Err(why.calling(&frame.service, "").at(&key, &path))

@@ -27,7 +27,7 @@ impl Chains {
     ) {
         let Some(activation) = self.get_mut(session) else { return };
         activation.note_guest(took_us);
-        // A turn that nobody waits for is a leftover of a stay that is over.
+        // In any other phase this is a late report, which nobody waits for.
         if !matches!(activation.phase, Phase::Running) {
             return;
         }
@@ -40,10 +40,10 @@ impl Chains {
             }
         };
         record(ground, activation, || turned(&turn));
-        // Its answers and lines go out first, then its end or its calls.
+        // Answers and console lines go out before the end or the calls of the turn.
         log(ground, activation, turn.logs);
         if activation.state.recording.is_some() && activation.chain().origin == ground.me.id {
-            // Whoever steps through a chain sees its lines as they are said.
+            // A recorded chain at its origin may be stepped through in a debugger, which shows lines as they are logged.
             tell_lines(ground, activation);
         }
         for value in turn.emits {
@@ -67,7 +67,7 @@ impl Chains {
         }
     }
 
-    /// On one machine too, a call that was started goes on when nobody awaits it.
+    /// Calls that were started go on although nobody awaits them any more, as they would on one machine.
     pub(super) fn let_calls_go(&self, ground: &mut Ground, session: SessionId) {
         if let Some(activation) = self.get(session).filter(|activation| !activation.calls.out.is_empty()) {
             ground.out.tell(Event::Unawaited(session, activation.chain()));
@@ -86,11 +86,11 @@ impl Chains {
             return self.finish(ground, session, Outcome::Threw(why));
         }
         activation.calls.out.extend(splits.iter().map(|split| split.call));
-        // Whoever reads a set waits for that too.
+        // An open reply set is one more thing that the function waits for.
         let lone = waits_for == 1 && activation.calls.sets.is_empty();
         let split = if splits.len() == 1 { splits.pop() } else { None };
         let lent = activation.hops_for_each(ground.now, calls.len());
-        // Until all have gone out the guest counts as running, and is told of none: it may have to be suspended.
+        // The phase stays `Running` until all calls have gone out, so that no result is handed in before: the guest may have to be suspended.
         for call in calls {
             let elsewhere = !ground.directory.serves(&call.service);
             if lone && elsewhere && self.get(session).is_some_and(|activation| moves(ground, activation, &call)) {
@@ -112,8 +112,8 @@ impl Chains {
         }
     }
 
-    /// A call made from here while the chain stays: in place if the service is, else by plain call. If it may become a chain
-    /// of its own it is lent so many hops, and brings back what it has not spent.
+    /// Makes a call while the chain stays here: in place if this node serves it, else as a plain call. If the service may answer with a chain, the call is lent
+    /// `lent` hops, and brings back those that it has not spent.
     fn call_beside(&mut self, ground: &mut Ground, session: SessionId, call: GuestCall, lent: u32, awaited: bool) {
         let lent = if ground.directory.may_answer_with_chain(&call.service, &call.function) { lent } else { 0 };
         let Some(activation) = self.take_hop(ground, session, &call) else { return };
@@ -128,7 +128,7 @@ impl Chains {
         ground.out.tell(Event::Call(request_of(activation, reply_to, call, ground.now, lent)));
     }
 
-    /// A step is made from here. Each costs a hop, so that no function can go on asking for ever.
+    /// Counts one more step, which is made from here. Each costs a hop, so that no function can go on calling for ever.
     pub(super) fn take_hop(
         &mut self,
         ground: &mut Ground,
@@ -145,7 +145,7 @@ impl Chains {
         self.get_mut(session)
     }
 
-    /// Ends the chain, whatever its function would do about it: it may be in a loop. This step is not made; what is out beside it stops.
+    /// Ends the chain for lack of hops. Its function is not told, since it may be in a loop. This step is not made, and calls under way beside it stop.
     pub(super) fn out_of_hops(&mut self, ground: &mut Ground, session: SessionId, cargo: &Cargo) {
         let Some(activation) = self.get_mut(session) else { return };
         activation.calls.out.remove(&cargo.number());
@@ -162,7 +162,7 @@ impl Chains {
         let Some(activation) = self.get_mut(session) else { return };
         let left = activation.budget_now(ground.now);
         let Some(budget) = left.take_hop().or(bug!(ground.policy, HopsForFree).then_some(left)) else {
-            // It is this step that cannot be made.
+            // The exception names the step that cannot be made.
             activation.step = activation.step.saturating_add(u32::from(!bug!(ground.policy, StepBefore)));
             return self.out_of_hops(ground, session, &Cargo::Call(call));
         };
@@ -171,7 +171,7 @@ impl Chains {
         self.find_and_depart(ground, session, Cargo::Call(call));
     }
 
-    /// A call that this chain made has ended.
+    /// A call made by a chain that is here has ended.
     pub(crate) fn answered(
         &mut self,
         ground: &mut Ground,
@@ -184,7 +184,7 @@ impl Chains {
         activation.give_back(brought.hops_left);
         match *to {
             ReplyTo::Guest { call, step, .. } => {
-                // The lines first: they come before what is said to the result.
+                // Lines that the call brought come first: the function may log more once it has the result.
                 carry(ground, activation, step, brought.console);
                 activation.close_call(ground.unix_us(), call, brought.service_us, brought.blobs);
                 let result = result.map_err(|why| activation.behind(step, why));
@@ -193,7 +193,7 @@ impl Chains {
             _ => {
                 carry(ground, activation, activation.step, brought.console);
                 activation.note_service(brought.service_us, brought.blobs);
-                // Of a call that is made from here, not the step by which the chain came.
+                // The step is that of the call, which may be later than the one by which the chain came.
                 let result = result.map_err(|why| Box::new(activation.behind(activation.step, why)));
                 if let Phase::Suspended(suspended) = &mut activation.phase
                     && suspended.calls()
@@ -205,7 +205,7 @@ impl Chains {
         }
     }
 
-    /// That the function may answer with a chain is known only now that its place is.
+    /// Now that its place is known, the function turns out to be one that may answer with a chain: its call is lent hops for that.
     pub(crate) fn lend_late(&mut self, now: Time, request: &mut Request, place: &Instance) {
         if let ReplyTo::Guest { session, .. } | ReplyTo::Suspended(session) = request.reply_to
             && request.budget.hops_left() == 0
@@ -217,14 +217,14 @@ impl Chains {
         }
     }
 
-    /// For the profile of a call that a chain makes from where it is.
+    /// Notes in the profile which node serves a call that the chain makes without moving.
     pub(crate) fn served_by(&mut self, session: SessionId, call: u32, node: &NodeRef) {
         if let Some(profile) = self.get_mut(session).and_then(|activation| activation.calls.profiles.get_mut(&call)) {
             profile.served_by = Some(node.name.clone());
         }
     }
 
-    /// A result for a live guest, which takes them one at a time.
+    /// Queues a result for a live guest, which is handed results one at a time.
     pub(super) fn settle(
         &mut self,
         ground: &mut Ground,
@@ -255,7 +255,7 @@ impl Chains {
         ground.out.ask(Action::Settle { session, call, result });
     }
 
-    /// Waits here, suspended, for a call that is made from here.
+    /// Makes the call from here, and waits for its result with the guest suspended.
     pub(super) fn stay_and_call(
         &mut self,
         ground: &mut Ground,
@@ -276,7 +276,7 @@ impl Chains {
     }
 }
 
-/// Whether the chain goes where its one call goes.
+/// Whether the chain moves to the service of its only call.
 fn moves(ground: &Ground, activation: &Activation, call: &GuestCall) -> bool {
     match activation.state.header.mode {
         Mode::Chain => true,
@@ -288,7 +288,7 @@ fn moves(ground: &Ground, activation: &Activation, call: &GuestCall) -> bool {
     }
 }
 
-/// A call that a chain makes from where it is.
+/// The request for a call that a chain makes without moving.
 pub(super) fn request_of(
     activation: &Activation,
     reply_to: ReplyTo,
@@ -303,7 +303,7 @@ pub(super) fn request_of(
     Request { key, credentials, duplicate, ..request }
 }
 
-/// The profile of such a call, while it runs.
+/// Opens the profile of a call that a chain makes without moving.
 pub(super) fn open_profile(ground: &Ground, activation: &mut Activation, call: &GuestCall) {
     let traced = activation.state.trace.is_some();
     if let Some(profile) = ground.profile(traced, activation.step, &call.service, &call.function) {
@@ -312,7 +312,7 @@ pub(super) fn open_profile(ground: &Ground, activation: &mut Activation, call: &
     }
 }
 
-/// Whether a function may wait for so many calls, and for any.
+/// Checks that a function waits for at least one call, and for no more than `max`.
 fn check_count(out: usize, max: usize, calls: &[GuestCall]) -> Result<(), Exception> {
     if out == 0 {
         let why = "the function waits for something that no call will settle; await a call, or return";

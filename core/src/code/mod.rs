@@ -1,4 +1,4 @@
-//! Functions by hash: brought to the repository, fetched from there, else from the hop before (rpc-chains section 3.2).
+//! Functions by hash: uploaded to the repository, fetched from it, else from the hop before (rpc-chains section 3.2).
 
 use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -14,7 +14,7 @@ use crate::{
     outbox::Outbox,
 };
 
-/// Nodes that may be asked for one function: the repository, and some that have had it.
+/// Limit on the nodes that may be asked for one function: the repository, and some that have had it.
 const SOURCES_MAX: usize = 8;
 
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ struct Fetch {
     registry_tried: bool,
 }
 
-/// Who is being asked for a function: the registry when no node has it.
+/// Who is being asked for a function. The registry is asked when no node has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Asked {
     Node(NodeId),
@@ -46,15 +46,15 @@ impl Fetch {
 pub(crate) struct Codes {
     /// The node that keeps functions for all.
     repository: Option<Arc<NodeRef>>,
-    /// There is a registry that keeps functions beyond the life of every node.
+    /// There is a registry, which keeps functions beyond the life of every node.
     has_registry: bool,
     fetches: BTreeMap<Hash, Fetch>,
-    /// Of these, what each node was asked for.
+    /// What each node is being asked for, of the fetches above.
     asked: BTreeSet<(NodeId, Hash)>,
-    /// For whom they are fetched.
+    /// How many functions are being fetched for each party.
     shares: Shares<Party>,
     timers: Timers<Hash>,
-    /// Which node has been sent which function, so that it rides along only once a link.
+    /// Which node has been sent which function, so that a function rides along only once per link.
     sent: BTreeSet<(NodeId, Hash)>,
 }
 
@@ -82,7 +82,7 @@ impl Codes {
         self.timers.next()
     }
 
-    /// Brings a function to the repository, if there is one that has not had it from here (rpc-chains section 3.2: uploaded once).
+    /// Uploads a function to the repository, if there is one that has not had it from here (rpc-chains section 3.2: uploaded once).
     pub(crate) fn offer(&mut self, out: &mut Outbox, me: NodeId, code: Hash, bytes: Bytes, policy: &Policy) {
         let Some(repository) = self.repository.clone().filter(|repository| repository.id != me) else { return };
         if !self.was_sent(repository.id, code) {
@@ -91,13 +91,13 @@ impl Codes {
         }
     }
 
-    /// Functions that are fetched for chains of this peer, and all.
+    /// How many functions are being fetched for chains of this party, and for all.
     pub(crate) fn fetching(&self, by: Party) -> (usize, usize) {
         (self.shares.of(by), self.shares.all())
     }
 
-    /// A session of a chain that this peer brought needs a function that is not here; `sources` in order of preference. `has_room`: it may be fetched,
-    /// if it is not yet.
+    /// A session of a chain that this party brought needs a function that is not here. `sources` are in order of preference; `has_room` says whether a fetch
+    /// may begin, if none is under way.
     #[allow(clippy::too_many_arguments, reason = "what a fetch consists of")]
     pub(crate) fn want(
         &mut self,
@@ -126,7 +126,7 @@ impl Codes {
         if fetch.asked.is_some() { Vec::new() } else { self.ask_next(now, out, code, policy) }
     }
 
-    /// Whoever was asked does not have it, is gone, is late, or sent something else.
+    /// The source that was asked does not have the function, is gone, is late, or sent something else: the next one is asked.
     pub(crate) fn ask_next(&mut self, now: Time, out: &mut Outbox, code: Hash, policy: &Policy) -> GivenUp {
         let Some(fetch) = self.fetches.get_mut(&code) else { return Vec::new() };
         if let Some(Asked::Node(before)) = fetch.asked.take() {
@@ -150,7 +150,7 @@ impl Codes {
         Vec::new()
     }
 
-    /// A function has come. Only the repository takes what it did not ask for.
+    /// A function has come. Only the repository accepts one that it did not ask for.
     pub(crate) fn came(&mut self, out: &mut Outbox, me: NodeId, from: NodeId, code: Hash, bytes: Bytes) {
         let is_repository = self.repository.as_ref().is_some_and(|repository| repository.id == me);
         if is_repository || self.awaits(code, from) {
@@ -176,7 +176,7 @@ impl Codes {
         self.fetches.get(&code).is_some_and(|fetch| fetch.asked == Some(Asked::Node(from)))
     }
 
-    /// It is here, or nobody has it: these sessions wait for it.
+    /// A fetch is over: the function is here, or nobody has it. Returns the sessions that wait for it.
     pub(crate) fn finish(&mut self, code: Hash) -> Vec<SessionId> {
         self.timers.clear(&code);
         let Some(fetch) = self.fetches.remove(&code) else { return Vec::new() };
@@ -197,13 +197,13 @@ impl Codes {
 
     pub(crate) fn note_sent(&mut self, to: NodeId, code: Hash, policy: &Policy) {
         if self.sent.len() >= policy.codes_sent_max {
-            // Forgetting costs one function riding along again.
+            // Forgetting costs little: a function rides along once more.
             self.sent.pop_first();
         }
         self.sent.insert((to, code));
     }
 
-    /// Its link has broken: what it was sent may not have come, and what it was asked for must be asked of another.
+    /// The link to a node has broken: what it was sent may not have arrived, and what it was asked for must be asked of another.
     pub(crate) fn link_lost(&mut self, node: NodeId) -> Vec<Hash> {
         let (low, high) = ((node, Hash([0; 32])), (node, Hash([0xff; 32])));
         self.sent.extract_if(low..=high, |_| true).for_each(drop);

@@ -2,8 +2,8 @@
 
 use crate::Time;
 
-/// Microseconds awake, which is what memories are kept by. A node that was stopped for an hour finds in its sockets what was sent to it
-/// before that: it must still know then what it knew.
+/// How long the node was awake, in microseconds: what it remembers ages by this clock. A node that was stopped for an hour finds in its sockets what was sent
+/// to it before: it must then still know what it knew.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AwakeClock {
     last: Time,
@@ -11,7 +11,7 @@ pub(crate) struct AwakeClock {
 }
 
 impl AwakeClock {
-    /// The most that may pass between two events, microseconds: a longer gap was a stop, or a time without work.
+    /// The most that counts between two events, microseconds: a longer gap was a stop, or a time without work.
     pub(crate) const GAP_US_MAX: u64 = 1_000_000;
 
     pub(crate) fn advance(&mut self, now: Time, gap_us_max: u64) {

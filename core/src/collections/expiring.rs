@@ -1,4 +1,4 @@
-//! What is remembered for a while, and only so much of it.
+//! What is remembered for a while, and only up to a limit.
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},
@@ -8,14 +8,14 @@ use alloc::{
 use super::{Party, Shares};
 use crate::Time;
 
-/// A map whose entries are dropped when they are old, or when there are too many: those go first which [`Shares`] says, so that nobody
-/// makes others' history forgotten.
+/// A map whose entries are dropped when they are old, or when there are too many. [`Shares`] says whose entries go first, so that no party can make others'
+/// history forgotten.
 ///
 /// Times are those of the [`super::AwakeClock`].
 #[derive(Clone, Debug)]
 pub(crate) struct Expiring<K, V> {
     entries: BTreeMap<K, Entry<V>>,
-    /// In the order in which they were entered; and of each party in that order.
+    /// Keys in the order in which they were entered; then those of each party, in the same order.
     since: BTreeMap<u64, K>,
     of_party: BTreeSet<(Party, u64)>,
     shares: Shares<Party>,
@@ -54,7 +54,7 @@ impl<K: Ord + Clone, V> Expiring<K, V> {
         self.entries.range(first..).map(|(key, entry)| (key, &entry.value))
     }
 
-    /// The entry of this key, made if there is none: then it counts for this party.
+    /// The entry of this key, created if there is none: then it counts toward this party's share.
     pub(crate) fn entry(
         &mut self,
         awake: Time,
@@ -63,7 +63,7 @@ impl<K: Ord + Clone, V> Expiring<K, V> {
         entries_max: usize,
         make: impl FnOnce() -> V,
     ) -> &mut V {
-        // No counter of its own: what is remembered alike is alike.
+        // Derived, not kept in a counter: maps that remember the same are then equal.
         let number = self.since.last_key_value().map_or(0, |(last, _)| last + 1);
         if !self.entries.contains_key(&key) {
             while self.make_room(by, entries_max).is_some() {}
@@ -74,7 +74,7 @@ impl<K: Ord + Clone, V> Expiring<K, V> {
         &mut self.entries.entry(key).or_insert_with(|| Entry { number, at: awake, by, value: make() }).value
     }
 
-    /// Drops an entry, if there is no room for one more of this party's.
+    /// Drops and returns an entry, if there is no room for one more of this party's.
     pub(crate) fn make_room(&mut self, by: Party, entries_max: usize) -> Option<(K, V)> {
         if self.entries.len() < entries_max.max(1) {
             return None;
@@ -89,7 +89,7 @@ impl<K: Ord + Clone, V> Expiring<K, V> {
         self.drop(number).map(|(_, value)| value)
     }
 
-    /// Drops what was entered `ttl_us` ago or before, and says what that was.
+    /// Drops and returns what was entered at least `ttl_us` ago.
     pub(crate) fn expired(&mut self, awake: Time, ttl_us: u64) -> Vec<(K, V)> {
         let mut expired = Vec::new();
         while let Some((number, key)) = self.since.first_key_value()

@@ -1,4 +1,4 @@
-//! Numbered values that may overtake each other on the way, in order and once.
+//! Numbered values that may overtake each other on the way; they are taken out in order, each once.
 
 use alloc::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ impl<V> Default for InOrder<V> {
 }
 
 impl<V> InOrder<V> {
-    /// How many have been taken out.
+    /// How many have been taken out: the number of the next value.
     pub(crate) const fn next(&self) -> u32 {
         self.next
     }
@@ -24,12 +24,12 @@ impl<V> InOrder<V> {
         number < self.next || self.held.contains_key(&number)
     }
 
-    /// Holds a value until those before it have come. The next in order always finds room: it makes room itself.
+    /// Holds a value until those before it have come. The caller bounds what is held, but always lets in the next in order, which releases those behind it.
     pub(crate) fn insert(&mut self, number: u32, value: V) {
         self.held.insert(number, value);
     }
 
-    /// So many have come in order, and are taken out at once. False if others are held, which may be among them.
+    /// The next `count` values have come and are taken out at once. False if values are held, since these may be among them.
     pub(crate) fn pass(&mut self, count: u32) -> bool {
         let passes = self.held.is_empty();
         if passes {
@@ -44,7 +44,7 @@ impl<V> InOrder<V> {
         Some(value)
     }
 
-    /// What is held, whatever may be missing before it.
+    /// All values that are held, even if some before them are missing.
     pub(crate) fn into_held(self) -> impl Iterator<Item = V> {
         self.held.into_values()
     }

@@ -1,5 +1,5 @@
-//! Small collections that every part uses: deadlines in order, values by number, numbered answers, what is remembered for a while,
-//! how much each peer has of something, and how long one has not been reached.
+//! Small collections that every part uses: deadlines in order, values by number, numbered answers, what is remembered for a while, how much each peer has of
+//! something, and for how long a peer could not be reached.
 
 mod awake;
 mod expiring;

@@ -1,4 +1,4 @@
-//! Values under numbers, whose places are used again, each time under another number: who kept an old one finds nothing.
+//! Values under numbers. Places are reused, each time under a new number, so that an old number finds nothing.
 
 use alloc::vec::Vec;
 
@@ -10,7 +10,7 @@ pub(crate) struct Numbered<T> {
 
 #[derive(Clone, Debug)]
 struct Place<T> {
-    /// How often it was used before.
+    /// How often this place was used before.
     round: u32,
     value: Option<T>,
 }
@@ -24,7 +24,7 @@ impl<T> Numbered<T> {
         self.places.len() - self.free.len()
     }
 
-    /// Gives its number: the place in the lower half, the round in the upper.
+    /// Returns the value's number: the place in the lower half, the round in the upper.
     pub(crate) fn insert(&mut self, value: T) -> u64 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.places.push(Place { round: 0, value: None });

@@ -1,17 +1,17 @@
-//! Parties: those among whom a node's resources are shared out.
+//! Parties: the units among which a node's resources are shared out.
 
 use alloc::collections::BTreeMap;
 use catena_wire::NodeId;
 use core::net::IpAddr;
 
-/// Those who have one share together. A node chooses its number itself, so that all nodes of one address are one party.
+/// Those who have one share together. A node chooses its number itself, so all nodes at one address are one party.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Party {
     /// This node itself.
     Own,
-    /// What is linked over a network from this address; of IPv6 the first 64 bits, all of which one customer has.
+    /// Everything linked over a network from this address; for IPv6 the first 64 bits, which all belong to one customer.
     Address(IpAddr),
-    /// A process of this machine, or a node of whose link nothing is known.
+    /// A process on this machine, or a node about whose link nothing is known.
     Node(NodeId),
 }
 

@@ -9,7 +9,7 @@ pub(crate) struct Shares<P> {
     all: Share,
 }
 
-/// How many, and their size: in bytes where those are counted.
+/// How many items, and their size: in bytes where those are counted.
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
     count: usize,
@@ -23,7 +23,7 @@ impl<P> Default for Shares<P> {
 }
 
 impl<P: Ord + Copy> Shares<P> {
-    /// How many all have together.
+    /// How many items all have together.
     pub(crate) const fn all(&self) -> usize {
         self.all.count
     }
@@ -44,7 +44,7 @@ impl<P: Ord + Copy> Shares<P> {
         self.of.get(&peer).copied().unwrap_or_default()
     }
 
-    /// One more, whose bytes are not counted.
+    /// One more item, whose bytes are not counted.
     pub(crate) fn add(&mut self, peer: P) {
         self.add_sized(peer, 0);
     }
@@ -65,7 +65,7 @@ impl<P: Ord + Copy> Shares<P> {
         }
     }
 
-    /// It has nothing any more.
+    /// This peer has nothing any more.
     pub(crate) fn forget(&mut self, peer: P) {
         self.set(peer, Share::default());
     }
@@ -81,8 +81,8 @@ impl<P: Ord + Copy> Shares<P> {
         }
     }
 
-    /// Whose oldest goes for one more of this peer's, of this size: of whoever has most then. So what strangers bring evicts nothing of a peer that has
-    /// less than they.
+    /// Whose oldest item makes room for one more of this size of `newest`: that of the peer that would then have most. So what strangers bring evicts nothing
+    /// of a peer that has less than they have.
     pub(crate) fn gives_way(&self, newest: P, size: u64) -> Option<P> {
         let (most, peer) = self.by_size.last()?;
         Some(if self.bytes_of(newest) + size > *most { newest } else { *peer })

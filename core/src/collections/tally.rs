@@ -1,6 +1,6 @@
-//! Numbered answers from several places, in order and once each, and whether all have come.
+//! Numbered answers from several places: in order, each once, and whether all have come.
 //!
-//! Chains and calls are counted alike: a branch of a split chain, a sub-chain that a service listens to, a right to reply.
+//! Chains and calls are counted alike: an account is a branch of a split chain, a sub-chain that a service listens to, or a right to reply.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 use catena_wire::{BRANCHES_MAX, Branch, Value};
@@ -21,9 +21,9 @@ pub(crate) struct Tally {
 #[derive(Clone, Debug, Default)]
 struct Account {
     answers: InOrder<Value>,
-    /// Nothing is complete without it.
+    /// The tally is not complete before this account is.
     awaited: bool,
-    /// How many answers there are in all, if that has been told.
+    /// How many answers there are in all, once that has been told.
     total: Option<u32>,
 }
 
@@ -36,11 +36,11 @@ impl Account {
 /// What became of an answer that has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Taken {
-    /// It is kept, until those before it have come.
+    /// It is held until those before it have come.
     Kept,
-    /// It has come before.
+    /// It came before.
     Repeat,
-    /// There is no room for it: it has to come again.
+    /// There is no room for it: it has to be sent again.
     NoRoom,
 }
 
@@ -60,18 +60,18 @@ impl Tally {
         self.accounts.get(branch).is_some_and(Account::is_open)
     }
 
-    /// Whether one more branch can be known.
+    /// Whether one more branch can be kept track of.
     pub(crate) fn has_room(&self, branch: &Branch) -> bool {
         self.accounts.len() < BRANCHES_MAX || self.accounts.contains_key(branch)
     }
 
-    /// Bytes of answers that wait for those before them.
+    /// Bytes of answers that wait for earlier ones.
     pub(crate) const fn held_bytes(&self) -> usize {
         self.held_bytes
     }
 
-    /// An answer has come. The next in order always finds room: it makes room itself. `room`: bytes for which there is room at this node; `None`
-    /// for what comes from this node itself, and cannot come again.
+    /// An answer has come. The next in order always finds room, since it releases what is held behind it. `room`: how many bytes there is room for at this
+    /// node; `None` for answers of this node itself, which are not sent again.
     pub(crate) fn take(
         &mut self,
         branch: &Branch,
@@ -106,7 +106,7 @@ impl Tally {
         Some(value)
     }
 
-    /// Answers of these numbers have come: all of this branch that can be handed out now, in order.
+    /// Answers with the numbers from `first` on have come. Returns all of this branch that can be handed out now, in order.
     pub(crate) fn take_all(
         &mut self,
         branch: &Branch,
@@ -134,7 +134,7 @@ impl Tally {
         ready
     }
 
-    /// This branch is known to be: nothing is complete before its end has come. Told twice, it counts once.
+    /// A branch is known to exist: nothing is complete before its end has come. Telling it twice has no effect.
     pub(crate) fn await_end(&mut self, branch: &Branch) {
         if self.has_room(branch) {
             self.accounts.entry(branch.clone()).or_default();
@@ -152,7 +152,7 @@ impl Tally {
         self.change(branch, |account| account.awaited = false);
     }
 
-    /// What was awaited is not any more.
+    /// Forgets which branches are awaited, and how many answers they have.
     pub(crate) fn forget_totals(&mut self) {
         self.accounts.values_mut().for_each(|account| (account.awaited, account.total) = (false, None));
         self.open = 0;

@@ -28,7 +28,7 @@ impl<K: Ord + Clone> Timers<K> {
         self.by_time.insert((at, key));
     }
 
-    /// A deadline that is later than that is that from now on.
+    /// Moves a deadline that is later than `at` to `at`.
     pub(crate) fn bring_forward<Q: Ord + ?Sized>(&mut self, key: &Q, at: Time)
     where
         K: Borrow<Q>,
@@ -67,7 +67,7 @@ impl<K: Ord + Clone> Timers<K> {
         self.by_time.first().map(|(at, _)| *at)
     }
 
-    /// Takes one key whose time has come.
+    /// Takes one key whose deadline has come.
     pub(crate) fn take_due(&mut self, now: Time) -> Option<K> {
         if self.next()? <= now { self.take_first() } else { None }
     }

@@ -1,8 +1,8 @@
-//! Getting something done elsewhere, once: what is known of it only rises, from *nothing was done* over *it may have been done* to *done*.
+//! Getting a step done once at another node. What is known of it only rises: from *nothing was done* to *it may have been done* to *done*.
 //!
-//! Hops and keyed calls are delivered alike: sent, sent again to the same run of the same node, which remembers the step, and then to
-//! another instance of the service if nothing was done at the first, or if doing it again is harmless. Ends and intermediate
-//! answers, which have one receiver only, are kept until that has them ([`Outgoing`]).
+//! Hops and keyed calls are delivered alike: they are sent again to the same run of the same node, which remembers the step, and then to another instance of
+//! the service, if nothing was done at the first or if a repeat is harmless. Ends and intermediate answers have only one receiver, and are kept until it has
+//! them ([`Outgoing`]).
 
 mod outgoing;
 
@@ -12,41 +12,41 @@ use catena_wire::{Exception, Fault, NodeId, NodeRef, names};
 use crate::{Policy, RetryScope, Time, Undelivered};
 pub(crate) use outgoing::{Outgoing, Parcel};
 
-/// What is known of whether something was done by the node that is being asked.
+/// What is known of whether the node that is being asked has done the step.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Knowledge {
     NothingDone,
     MayBeDone,
-    /// It said so: by taking a hop over.
+    /// The node said so, by accepting the hop.
     Done,
 }
 
-/// One hop or call on its way to one instance of a service after the other.
+/// One hop or call, on its way to one instance of a service after the other.
 #[derive(Clone, Debug)]
 pub(crate) struct Delivery {
     to: Arc<NodeRef>,
     scope: RetryScope,
     /// Sendings to this instance.
     attempts: u8,
-    /// Of this instance.
+    /// What is known of this instance.
     knowledge: Knowledge,
     first_sent_at: Option<Time>,
     /// Instances that were asked before.
     excluded: Vec<Arc<NodeRef>>,
     /// It may have been done by the node of this name: no other may do it.
     bound_to: Option<String>,
-    /// Nodes that said that it is elsewhere.
+    /// How often a node said that the service is elsewhere.
     moves: u8,
-    /// What came of instances before: that one of them may have done it is not forgotten for another that did not.
+    /// The error of earlier instances: that one of them may have done it is not forgotten when a later one did nothing.
     pending_error: Option<Box<Exception>>,
 }
 
-/// What to do about something that did not get through.
+/// What to do next about a hop or call that did not get through.
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// To the same run of the same node: it remembers the step.
+    /// Send it again to the same run of the same node, which remembers the step.
     SendAgain,
-    /// To another instance, if there is one.
+    /// Look for another instance.
     Seek,
     GiveUp(Exception),
 }
@@ -74,13 +74,13 @@ impl Delivery {
         self.attempts
     }
 
-    /// It goes out now. Returns how long ago it first did.
+    /// It is sent now. Returns how long ago it was first sent, microseconds.
     pub(crate) fn send(&mut self, now: Time) -> u64 {
         self.attempts = self.attempts.saturating_add(1);
         now.since(*self.first_sent_at.get_or_insert(now))
     }
 
-    /// How long ago it first went out.
+    /// How long ago it was first sent, microseconds.
     pub(crate) fn age_us(&self, now: Time) -> u64 {
         self.first_sent_at.map_or(0, |at| now.since(at))
     }
@@ -111,28 +111,28 @@ impl Delivery {
         self.attempts = 0;
     }
 
-    /// Whether it was taken over once; if it goes there again, that is for the second time.
+    /// Whether this node accepted it before; if so, sending it there again is a repeat.
     pub(crate) const fn was_taken(&self) -> bool {
         matches!(self.knowledge, Knowledge::Done)
     }
 
-    /// Another instance is asked.
+    /// Another instance is asked from now on.
     pub(crate) fn redirect(&mut self, to: Arc<NodeRef>, scope: RetryScope) {
         (self.to, self.attempts, self.knowledge, self.scope) = (to, 0, Knowledge::NothingDone, scope);
     }
 
-    /// The node does not serve it, or no longer, and did nothing. It may serve it again: it is asked again for this only if no copy of it can
-    /// still be on its way there, since that would then be done as well. `renumbered`: it goes on as another step, of which there is no copy yet.
+    /// The node does not serve it, or no longer, and did nothing. It is asked again later only if no copy can still be on its way there, since that copy would
+    /// be done as well. `renumbered`: it continues as another step, of which there is no copy yet.
     ///
     /// # Errors
-    /// Why it is given up; else it is looked for.
+    /// Why it is given up. Without an error, the service is to be looked for.
     pub(crate) fn elsewhere(&mut self, service: &str, renumbered: bool, policy: &Policy) -> Result<(), Exception> {
         if self.knowledge == Knowledge::Done {
             return Err(self.conclude(lost(&self.to.name)));
         }
         let only_copy = self.attempts <= 1 && self.knowledge == Knowledge::NothingDone && self.excluded.is_empty();
         if only_copy || renumbered {
-            // It goes out as if for the first time.
+            // Its age counts from the next sending, as if that were the first.
             self.first_sent_at = None;
         } else {
             self.excluded.push(self.to.clone());
@@ -146,7 +146,7 @@ impl Delivery {
         Ok(())
     }
 
-    /// It did not get through. `remembered`: the node knows a repetition for one.
+    /// It did not get through. `remembered`: the node recognizes a repeat.
     pub(crate) fn failed(&mut self, how: Undelivered, remembered: bool, policy: &Policy) -> Next {
         let never_sent = how == Undelivered::Unreachable && self.attempts <= 1;
         if never_sent && self.knowledge == Knowledge::NothingDone {
@@ -178,7 +178,7 @@ impl Delivery {
         Next::Seek
     }
 
-    /// What came of it in the end, given what came of it last: the worst that is known of any instance.
+    /// The error to report, given the last one: the worst that is known of any instance counts.
     pub(crate) fn conclude(&self, why: Exception) -> Exception {
         let pending = self.pending_error.as_ref().filter(|pending| pending.unknown && !why.unknown);
         match pending {
@@ -190,7 +190,7 @@ impl Delivery {
         }
     }
 
-    /// No other instance was found.
+    /// The error to report when no other instance was found.
     pub(crate) fn exhausted(&self, why: &Exception) -> Exception {
         self.pending_error.as_deref().cloned().unwrap_or_else(|| self.conclude(why.clone()))
     }

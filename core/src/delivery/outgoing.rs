@@ -1,4 +1,4 @@
-//! Ends and intermediate answers on their way: kept, and sent again, until their receiver has said that it has them.
+//! Ends and intermediate answers on their way: kept, and sent again, until their receiver has acknowledged them.
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},
@@ -10,7 +10,7 @@ use core::ops::RangeBounds;
 
 use crate::{Policy, Time, collections::Timers};
 
-/// So often it is sent again after the same pause; then after longer and longer ones.
+/// How often a parcel is sent again after the same pause; the pauses after that grow.
 const QUICK_ATTEMPTS: u8 = 3;
 
 /// One part of a chain's outcome.
@@ -22,10 +22,10 @@ pub(crate) struct Parcel {
     pub(crate) via: Option<Arc<NodeRef>>,
     pub(crate) message: Encoded,
     attempts: u8,
-    /// Nobody waits for it any more then.
+    /// When it is dropped, since nobody waits for it any more.
     until: Time,
     number: u64,
-    /// It stands for another, which was too large.
+    /// It replaces another message, which was too large.
     replaced: bool,
     /// For replies: the number after the last of them.
     upto: u32,
@@ -59,7 +59,7 @@ impl Outgoing {
         self.parcels.len() < policy.outgoing_max && self.bytes.saturating_add(bytes) <= policy.outgoing_bytes_max
     }
 
-    /// It has just gone out for the first time. False if there is no room to keep it.
+    /// Keeps a parcel that has just been sent for the first time. False if there is no room for it.
     pub(crate) fn keep(&mut self, now: Time, key: Key, parcel: Parcel, policy: &Policy) -> bool {
         let bytes = parcel.message.bytes();
         if !self.has_room(bytes, policy) {
@@ -88,14 +88,14 @@ impl Outgoing {
         self.remove_all(range, |_| true);
     }
 
-    /// Its receiver has it. Only the receiver, or who passes its messages on, can say so.
+    /// The receiver has this parcel. Only the receiver, or the node that passes its messages on, can say so.
     pub(crate) fn received(&mut self, key: &Key, from: NodeId) {
         if self.parcels.get(key).is_some_and(|parcel| parcel.goes_by(from)) {
             self.remove(key);
         }
     }
 
-    /// Its receiver cannot take it, or nobody waits for it.
+    /// Removes a parcel that has arrived, that its receiver cannot take, or for which nobody waits.
     pub(crate) fn remove(&mut self, key: &Key) -> Option<Parcel> {
         let parcel = self.parcels.remove(key)?;
         self.timers.clear(&parcel.number);
@@ -118,14 +118,14 @@ impl Outgoing {
         keys.collect::<Vec<Key>>().iter().for_each(|key| drop(self.remove(key)));
     }
 
-    /// It did not get there; whoever cannot be reached is tried again after a while.
+    /// The parcel did not arrive: it is sent again after a while.
     pub(crate) fn failed(&mut self, now: Time, key: &Key, policy: &Policy) {
         if let Some(parcel) = self.parcels.get(key) {
             self.timers.set(parcel.number, now.after(policy.accept_timeout_us.max(1)));
         }
     }
 
-    /// A link has broken: what went over it may be lost. It goes out again soon, but not at once: a link that flaps would be flooded.
+    /// A link has broken, and what was sent over it may be lost. It is sent again soon, but not at once: a flapping link would be flooded.
     pub(crate) fn link_lost(&mut self, now: Time, node: NodeId, policy: &Policy) {
         let soon = now.after((policy.accept_timeout_us / 4).max(1));
         for (_, number) in self.by_node.range((node, 0)..=(node, u64::MAX)) {
@@ -135,7 +135,7 @@ impl Outgoing {
         }
     }
 
-    /// What has to go out again now: each time later than the time before.
+    /// The parcels to be sent again now; each has to wait longer for the next time.
     pub(crate) fn take_due(&mut self, now: Time, policy: &Policy) -> Vec<(Key, Parcel)> {
         let mut due = Vec::new();
         while let Some(number) = self.timers.take_due(now) {
@@ -166,18 +166,18 @@ impl Parcel {
         self.to.id == node || self.via.as_ref().is_some_and(|via| via.id == node)
     }
 
-    /// It has the replies up to this number, which is not among them.
+    /// The parcel has the replies up to this number, which is not included.
     pub(crate) const fn up_to(mut self, upto: u32) -> Self {
         self.upto = upto;
         self
     }
 
-    /// Another message, since this one is too large; not twice.
+    /// The same parcel with another message, since this one is too large. `None` if it was replaced before.
     pub(crate) fn replaced_by(self, message: Encoded) -> Option<Self> {
         (!self.replaced).then(|| Self { message, replaced: true, ..self })
     }
 
-    /// Another message in its place.
+    /// The same parcel with this message.
     pub(crate) fn with(self, message: Encoded) -> Self {
         Self { message, ..self }
     }

@@ -1,10 +1,12 @@
-//! Names being looked up, and who waits for them.
+//! Names being looked up, and what waits for them.
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},
     string::{String, ToString},
     vec::Vec,
 };
+use core::ops::Range;
+
 use catena_wire::NodeId;
 
 use crate::{Action, LookupId, SessionId, Time, collections::Timers, outbox::Outbox};
@@ -13,22 +15,22 @@ use crate::{Action, LookupId, SessionId, Time, collections::Timers, outbox::Outb
 pub(crate) enum Waiter {
     /// A plain call, by its number.
     Call(u64),
-    /// A chain that is to go there, from this step.
+    /// A chain that is to go to the service, from this step.
     Chain(SessionId, u32),
 }
 
 impl Waiter {
-    /// None is less.
+    /// Orders before every other waiter.
     const FIRST: Self = Self::Call(0);
 }
 
-/// What is asked: those who ask the same share one look-up.
+/// What is looked up: waiters with the same question share one look-up.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Question {
     pub(crate) service: String,
-    /// Instances that were asked before: an answer is of no use to whoever has asked others.
+    /// Instances that were asked before: the answer is useful only to those who have asked the same ones.
     pub(crate) avoid: Vec<NodeId>,
-    /// The node that is moving the service, and says where to: nobody else is asked until it is late or gone.
+    /// The node that is moving the service, and will say where to: no other is asked until it is late or gone.
     mover: Option<NodeId>,
 }
 
@@ -45,7 +47,7 @@ pub(crate) struct Lookups {
     questions: BTreeMap<LookupId, Question>,
     asked: BTreeMap<Question, LookupId>,
     late: Timers<LookupId>,
-    /// Who waits for which, and by whom that is.
+    /// Who waits for which look-up, and the same by waiter.
     waiters: BTreeSet<(LookupId, Waiter)>,
     waits_for: BTreeMap<Waiter, LookupId>,
 }
@@ -63,26 +65,26 @@ impl Lookups {
         self.late.next()
     }
 
-    /// Has a name looked up. Those who avoid the same instances share one look-up.
+    /// Has a name looked up. Waiters that avoid the same instances share one look-up.
     pub(crate) fn look_up(&mut self, out: &mut Outbox, service: &str, waiter: Waiter, mut avoid: Vec<NodeId>) {
         avoid.sort_unstable();
         avoid.dedup();
         let question = Question { service: service.to_string(), avoid: avoid.clone(), mover: None };
-        if let Some(lookup) = self.wait(question, waiter) {
+        if let Some(lookup) = self.wait(out, question, waiter) {
             out.ask(Action::Resolve { lookup, service: service.to_string(), avoid });
         }
     }
 
     /// Waits for the node that moves the service to say where it is; until then nobody else is asked.
-    pub(crate) fn wait_for(&mut self, service: &str, mover: NodeId, waiter: Waiter, until: Time) {
-        if let Some(id) = self.wait(Question::to_mover(service, mover), waiter) {
+    pub(crate) fn wait_for(&mut self, out: &mut Outbox, service: &str, mover: NodeId, waiter: Waiter, until: Time) {
+        if let Some(id) = self.wait(out, Question::to_mover(service, mover), waiter) {
             self.late.set(id, until);
         }
     }
 
-    /// Gives the number of the look-up, if nobody has asked before.
-    fn wait(&mut self, question: Question, waiter: Waiter) -> Option<LookupId> {
-        self.forget(waiter);
+    /// Adds a waiter. Returns the number of the look-up if it is a new one.
+    fn wait(&mut self, out: &mut Outbox, question: Question, waiter: Waiter) -> Option<LookupId> {
+        self.forget(out, waiter);
         let known = self.asked.get(&question).copied();
         let id = known.unwrap_or_else(|| {
             self.next += 1;
@@ -96,33 +98,38 @@ impl Lookups {
         known.is_none().then_some(id)
     }
 
-    /// It waits no more. What it asked may still be answered, for others.
-    pub(crate) fn forget(&mut self, waiter: Waiter) {
-        if let Some(id) = self.waits_for.remove(&waiter) {
-            self.waiters.remove(&(id, waiter));
+    /// This waiter waits no more. A look-up that nobody waits for is abandoned, so that there are never more look-ups than waiters.
+    pub(crate) fn forget(&mut self, out: &mut Outbox, waiter: Waiter) {
+        let Some(id) = self.waits_for.remove(&waiter) else { return };
+        self.waiters.remove(&(id, waiter));
+        if self.waiters.range(waiters_of(id)).next().is_none() {
+            let asked = self.answered(id).is_some_and(|lookup| lookup.question.mover.is_none());
+            if asked {
+                out.ask(Action::AbandonLookup(id));
+            }
         }
     }
 
-    /// An answer has come: who waits for it.
+    /// An answer has come. Returns who waits for it.
     pub(crate) fn answered(&mut self, id: LookupId) -> Option<Lookup> {
         let question = self.questions.remove(&id)?;
         self.asked.remove(&question);
         self.late.clear(&id);
-        let of_it = (id, Waiter::FIRST)..(LookupId(id.0 + 1), Waiter::FIRST);
-        let waiters: Vec<Waiter> = self.waiters.extract_if(of_it, |_| true).map(|(_, waiter)| waiter).collect();
+        let waiters: Vec<Waiter> =
+            self.waiters.extract_if(waiters_of(id), |_| true).map(|(_, waiter)| waiter).collect();
         for waiter in &waiters {
             self.waits_for.remove(waiter);
         }
         Some(Lookup { question, waiters })
     }
 
-    /// That node has moved it: who waits for that.
+    /// The node that was moving the service has moved it. Returns who waits for that.
     pub(crate) fn moved(&mut self, service: &str, mover: NodeId) -> Option<Lookup> {
         let id = *self.asked.get(&Question::to_mover(service, mover))?;
         self.answered(id)
     }
 
-    /// A mover that is gone does not say where to: others are asked.
+    /// A node that was moving services is gone, and will not say where to: others are asked.
     pub(crate) fn mover_lost(&mut self, out: &mut Outbox, node: NodeId) {
         let lost = self.asked.iter().filter(|(question, _)| question.mover == Some(node)).map(|(_, id)| *id);
         let lost: Vec<LookupId> = lost.collect();
@@ -139,6 +146,10 @@ impl Lookups {
         let Some(Lookup { question, waiters }) = self.answered(id) else { return };
         waiters.into_iter().for_each(|waiter| self.look_up(out, &question.service, waiter, Vec::new()));
     }
+}
+
+const fn waiters_of(id: LookupId) -> Range<(LookupId, Waiter)> {
+    (id, Waiter::FIRST)..(LookupId(id.0 + 1), Waiter::FIRST)
 }
 
 impl Question {
@@ -163,10 +174,26 @@ mod tests {
         for waiter in [gone, stays] {
             lookups.look_up(&mut out, "service", waiter, Vec::new());
         }
-        lookups.forget(gone);
+        lookups.forget(&mut out, gone);
         assert_eq!(lookups.waiting(), 1);
         let id = *lookups.questions.keys().next().unwrap();
         assert_eq!(lookups.answered(id).unwrap().waiters, [stays]);
         assert!(lookups.is_idle() && lookups.waiting() == 0 && lookups.waits_for.is_empty());
+    }
+
+    #[test]
+    fn a_lookup_that_nobody_waits_for_is_abandoned() {
+        let node = NodeRef { id: NodeId(1), name: "n".into(), address: None, site: None };
+        let (mut lookups, mut out) = (Lookups::default(), Outbox::new(Arc::new(node)));
+        for number in 1..=3 {
+            lookups.look_up(&mut out, "service", Waiter::Call(number), alloc::vec![NodeId(number)]);
+            lookups.forget(&mut out, Waiter::Call(number));
+        }
+        assert!(lookups.is_idle() && lookups.asked.is_empty());
+        let abandoned = core::iter::from_fn(|| out.poll_action()).filter_map(|action| match action {
+            Action::AbandonLookup(id) => Some(id.0),
+            _ => None,
+        });
+        assert_eq!(abandoned.collect::<Vec<_>>(), [1, 2, 3]);
     }
 }

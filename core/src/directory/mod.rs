@@ -37,17 +37,17 @@ struct Served {
 /// Where a service of this node went.
 #[derive(Clone, Debug)]
 enum Left {
-    /// It is being moved, and will be there by then.
+    /// It is being moved, until this time at the latest.
     Moving(Time),
     To(Whither),
 }
 
-/// Why something is not done here.
+/// Why a call is not done here.
 #[derive(Debug)]
 pub(crate) enum NotHere {
-    /// Its service is not here.
+    /// Its service is not here, but may be elsewhere.
     Elsewhere(Whither),
-    /// Nor is it to be done elsewhere.
+    /// It is not to be done elsewhere either.
     For(Box<Exception>),
 }
 
@@ -78,7 +78,7 @@ impl Directory {
         self.services.contains_key(service)
     }
 
-    /// It is served here no longer. `until`: by then it is said where it is instead.
+    /// The service is no longer served here. With `until`: by then this node says where it is instead.
     pub(crate) fn leave(&mut self, awake: Time, service: &str, until: Option<Time>, policy: &Policy) {
         if bug!(policy, TwoOwners) {
             return;
@@ -88,7 +88,7 @@ impl Directory {
         self.set_left(awake, service, left, policy);
     }
 
-    /// What became of a service that was served here, and is served here no longer.
+    /// Where a service went that was served here and is no longer.
     pub(crate) fn left_for(&mut self, awake: Time, service: &str, whither: Whither, policy: &Policy) {
         if !self.serves(service) {
             self.set_left(awake, service, Left::To(whither), policy);
@@ -97,7 +97,7 @@ impl Directory {
 
     fn set_left(&mut self, awake: Time, service: &str, left: Left, policy: &Policy) {
         self.left.expired(awake, policy.moved_ttl_us);
-        // Entered anew, so that it counts from now on.
+        // Entered anew, so that its age counts from now on.
         self.left.remove(&service.to_string());
         self.left.entry(awake, Party::Own, service.to_string(), policy.moved_max, || left);
     }
@@ -109,7 +109,7 @@ impl Directory {
         }
     }
 
-    /// Until when this node says where a service is that it is moving away.
+    /// Until when a service is being moved away from here, if it is: by then this node says where it is.
     pub(crate) fn moving_until(&self, now: Time, service: &str) -> Option<Time> {
         match self.left.get(&service.to_string()) {
             Some(Left::Moving(until)) if *until > now => Some(*until),
@@ -123,7 +123,7 @@ impl Directory {
         }
     }
 
-    /// Whether this node has that function, or who is mistaken.
+    /// Whether this node has that function; if not, where to look for it, or what the caller got wrong.
     pub(crate) fn find(&self, now: Time, service: &str, function: &str) -> Result<(), NotHere> {
         let Some(Served { functions, .. }) = self.services.get(service) else {
             return Err(NotHere::Elsewhere(self.whither(now, service)));
@@ -136,7 +136,7 @@ impl Directory {
         Err(Exception::new(exceptions::UNKNOWN_FUNCTION, Fault::Caller, message).into())
     }
 
-    /// The same for whoever cannot be sent elsewhere.
+    /// The same, for a caller that cannot be sent elsewhere.
     pub(crate) fn check(&self, host: &str, service: &str, function: &str) -> Result<(), Exception> {
         self.find(Time::default(), service, function).map_err(|why| match why {
             NotHere::Elsewhere(_) => not_served(host, service),
@@ -144,7 +144,7 @@ impl Directory {
         })
     }
 
-    /// Where a function of this node may be done again, and whether others serve it too; of another node's nothing is decided here.
+    /// The retry scope of a function of this node, and whether others serve its service too. `None` for other nodes' services: nothing is decided here.
     pub(crate) fn scope_here(&self, service: &str, function: &str) -> Option<(RetryScope, bool)> {
         let served = self.services.get(service)?;
         Some((RetryScope::of(&served.kinds, function), served.has_replicas))
@@ -157,7 +157,7 @@ impl Directory {
         kinds.is_some_and(|kinds| kinds.chaining.iter().any(|known| known == function))
     }
 
-    /// What a name was looked up to. Returns who waits for that.
+    /// A look-up has been answered. Returns its question's waiters.
     pub(crate) fn resolved(
         &mut self,
         now: Time,
@@ -168,7 +168,7 @@ impl Directory {
         let Some(Lookup { question, waiters }) = self.lookups.answered(lookup) else { return Vec::new() };
         match place {
             Ok(place) => self.names.learn(&question.service, place.clone(), policy),
-            // That nobody else serves it does not say that nobody does.
+            // If some instances were avoided, the error does not mean that nobody serves the service.
             Err(why) if question.avoid.is_empty() && why.name == exceptions::UNKNOWN_SERVICE => {
                 self.names.absent(now, &question.service, why.clone(), policy);
             }
@@ -177,8 +177,8 @@ impl Directory {
         waiters
     }
 
-    /// A node says that a service is there no longer. That counts if it was there, for all that is known here. Returns where it is instead, and who waits for
-    /// that.
+    /// A node says that a service is no longer there. This counts only if, as far as this node knows, the service was there. Returns where it is instead, and
+    /// who waits for that.
     pub(crate) fn moved(
         &mut self,
         out: &mut Outbox,
@@ -193,7 +193,7 @@ impl Directory {
         }
         let waiters = lookup.map(|lookup| lookup.waiters).unwrap_or_default();
         match whither {
-            // It may be there again.
+            // The service may even be there again.
             Whither::There(entry) if entry.service == service => {
                 let place = Instance::of(*entry);
                 self.names.learn(service, place.clone(), policy);
@@ -208,7 +208,7 @@ impl Directory {
         }
     }
 
-    /// Another run of it, or another node, may serve by now what it served: that is asked again.
+    /// The node may have restarted, or another node may serve by now what it served: that is looked up again.
     pub(crate) fn forget_node(&mut self, out: &mut Outbox, node: NodeId) {
         self.names.forget_node(node);
         self.placement.forget(node);

@@ -1,7 +1,7 @@
-//! Names that were looked up, and where they led: for a while, and only so many of them.
+//! Names that were looked up, and where they led: kept for a while, and only so many of them.
 //!
-//! What is kept here is a hint, as a cache of ARP is: whoever is asked says himself what he serves, and is another run if he was restarted. A hint that
-//! turns out wrong is forgotten by whoever used it, and the name looked up anew. So where a service is does not grow old by itself, unless whoever said so sets a time.
+//! An entry is a hint, like one in an ARP cache: a node that is asked says itself what it serves, and counts as another run if it was restarted. A hint that
+//! turns out wrong is forgotten by whoever used it, and the name is looked up anew. So an entry does not expire by itself, unless its source sets a time.
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},
@@ -15,16 +15,16 @@ use crate::{Instance, Policy, Time, collections::Timers};
 pub(crate) enum Known {
     /// It is served there.
     At(Instance),
-    /// A moment ago nobody served it.
+    /// A moment ago no node served it.
     Absent(Exception),
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
     entries: BTreeMap<String, Known>,
-    /// Those that lead to each node.
+    /// The names that lead to each node.
     at: BTreeSet<(NodeId, String)>,
-    /// When each is to be looked up anew.
+    /// When each name is to be looked up anew.
     ends: Timers<String>,
 }
 
@@ -33,7 +33,7 @@ impl Names {
         self.put(service, Known::At(place), Time::from_us(u64::MAX), policy.names_max);
     }
 
-    /// Nobody serves it, for all that is known.
+    /// As far as is known, nobody serves it.
     pub(crate) fn absent(&mut self, now: Time, service: &str, why: Exception, policy: &Policy) {
         self.put(service, Known::Absent(why), now.after(policy.name_absent_ttl_us), policy.names_max);
     }
@@ -52,18 +52,18 @@ impl Names {
         self.entries.insert(service.to_string(), known);
     }
 
-    /// It is to be looked up anew by then.
+    /// The name is to be looked up anew at `end` at the latest.
     pub(crate) fn shorten(&mut self, service: &str, end: Time) {
         self.ends.bring_forward(service, end);
     }
 
-    /// What is known of it, if that is not too old.
+    /// What is known of a name, unless that is too old.
     pub(crate) fn get(&self, now: Time, service: &str) -> Option<&Known> {
         let known = self.entries.get(service)?;
         self.ends.at(service).is_some_and(|end| now < end).then_some(known)
     }
 
-    /// Where it is, or was a while ago.
+    /// Where the service is, or was a while ago.
     pub(crate) fn last_place(&self, service: &str) -> Option<&Instance> {
         match self.entries.get(service) {
             Some(Known::At(place)) => Some(place),

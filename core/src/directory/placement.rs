@@ -1,21 +1,21 @@
-//! Where a chain's continuation runs (rpc-chains sections 3.7 and 7.2): at the server, or where it is.
+//! Where a chain's continuation runs (rpc-chains sections 3.7 and 7.2): at the server that is called, or where the chain is.
 
 use alloc::{collections::BTreeMap, string::String};
 use catena_wire::{Hash, NodeId};
 
-/// Services and functions whose sizes are remembered.
+/// Limit on the services and functions whose sizes are remembered.
 const LEARNT_MAX: usize = 4_096;
-/// How much the newest of a series counts: one part in so many.
+/// The weight of the newest value in an average: one part in so many.
 const NEWEST_PART: u64 = 4;
-/// What a function's state is taken to be before any was seen: a small JavaScript program's.
+/// The size that a function's state is assumed to have before any was seen: that of a small JavaScript program.
 const STATE_BYTES_AT_FIRST: u64 = 4_096;
-/// What a result is taken to be before any was seen: small, so that a chain with a large state stays once, and learns.
+/// The size that a result is assumed to have before any was seen: small, so that a chain with a large state stays once, and learns.
 const RESULT_BYTES_AT_FIRST: u64 = 1_024;
 
 /// What is known of the way to a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Link {
-    /// There and back, microseconds.
+    /// Round trip, in microseconds.
     pub round_trip_us: u64,
     /// Bytes per second; 0 where unknown.
     pub bytes_per_s: u64,
@@ -58,8 +58,8 @@ impl Placement {
         self.links.remove(&node);
     }
 
-    /// Whether it is quicker to move to that node for a call than to stay. Moving takes the state there; staying brings the result back.
-    /// What comes after is as far from there as from here, for all that is known, and the round trip back is saved.
+    /// Whether it is quicker to move to that node for a call than to stay. Moving takes the state there; staying brings the result back. As far as is known,
+    /// what comes after is equally far from both nodes; moving saves the way back.
     pub(crate) fn moving_is_quicker(&self, code: Hash, node: NodeId, target: &str) -> bool {
         let Some(link) = self.links.get(&node).filter(|link| link.bytes_per_s > 0) else { return true };
         let state = self.states.get(&code).copied().unwrap_or(STATE_BYTES_AT_FIRST);

@@ -1,9 +1,9 @@
 //! The dedup table: what this node did for each step, so that a repeated hop or call does not run twice (rpc-chains section 3.9).
 //!
-//! Two things are kept apart. A *record* says what became of a step: it is small, and kept for `step_record_ttl_us` of the node's time awake.
-//! Its *payload* is what is needed to answer the step once more: it is large, bounded by bytes, and goes first. A hop or call that
-//! is sent again says how long ago it first went out. If it finds no record, and this node may have forgotten one in the
-//! meantime, then whether the step was done is unknown; it is never taken for new (RIFL, SOSP 2015, section 3).
+//! Two things are kept apart. A *record* says what became of a step: it is small, and kept for `step_record_ttl_us` of the node's time awake. Its *payload* is
+//! what is needed to answer a repeat of the step: it is large, bounded by bytes, and dropped first. A hop or call that is sent again says how long ago it was
+//! first sent. If it finds no record, and this node may have forgotten one since then, whether the step was done is unknown; it is never taken for new (RIFL,
+//! SOSP 2015, section 3).
 
 use alloc::{
     boxed::Box,
@@ -18,9 +18,9 @@ use crate::{Policy, SessionId, Time, activation::Activation, collections::Party}
 
 #[derive(Clone, Debug)]
 pub(crate) enum StepRecord {
-    /// It is being done, in this session, for the chain that this node handed over.
+    /// It is being done in this session, for the chain that `from` brought here.
     Running { from: Bringers, session: SessionId },
-    /// It is a call that a chain makes from where it is; these ask for its result.
+    /// It is a call that a chain makes without moving; those in `reply_to` wait for its result.
     Calling { fingerprint: u64, by: Party, reply_to: Vec<(Arc<NodeRef>, u64)> },
     /// It is over here.
     Done(DoneStep),
@@ -29,9 +29,9 @@ pub(crate) enum StepRecord {
 /// Who brought a step here.
 #[derive(Clone, Debug)]
 pub(crate) struct Bringers {
-    /// The nodes by which its chain came: they may stop it, and ask where it is.
+    /// The nodes that brought its chain: they may stop it, and ask where it is.
     pub(crate) nodes: Vec<NodeId>,
-    /// Of whose share the record takes.
+    /// The party whose share pays for the record.
     pub(crate) party: Party,
 }
 
@@ -39,38 +39,38 @@ pub(crate) struct Bringers {
 pub(crate) struct DoneStep {
     pub(crate) fate: Fate,
     pub(crate) from: Bringers,
-    /// The nodes to which it went from here, or may have gone.
+    /// The nodes to which the chain went from here, or may have gone.
     pub(crate) to: Vec<Arc<NodeRef>>,
     at: Time,
-    /// Of its payload.
+    /// Bytes of its payload.
     bytes: usize,
 }
 
-/// What became of a step; and its payload, which is what it takes to answer it once more, while there is room. Every record has room for one: what
-/// is large is apart.
+/// What became of a step and, while there is room, its payload: what is needed to answer a repeat. Payloads that are large are boxed, since every record has
+/// room for the largest variant.
 #[derive(Clone, Debug)]
 pub(crate) enum Fate {
-    /// The chain or branch ended here: the end, as it went out.
+    /// The chain or branch ended here. The payload is the end, as it was sent.
     Ended(Option<Box<Sent>>),
-    /// The chain went on from here under this later step: the chain, whole; and its branches, if it split here to be merged elsewhere.
+    /// The chain went on from here under this later step. The payload is the whole chain, and its branches if it split here to be merged elsewhere.
     Forwarded(u32, Option<(Box<Activation>, Vec<StepKey>)>),
-    /// It was not taken over: nothing was done, or what was done is not known.
+    /// It was refused: nothing was done, or whether it was done is unknown. The payload is the refusal.
     Refused(Option<Box<Encoded>>),
-    /// It was a call, of this target and these parameters, which returned: its result, and what it brought.
+    /// It was a call, with this fingerprint of target and parameters, which returned. The payload is its result, and what it brought.
     Returned(u64, Option<Box<(Result<Value, Exception>, Brought)>>),
 }
 
-/// A message as it went out.
+/// A message as it was sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Sent {
-    /// The last step.
+    /// The last step of the chain or branch.
     pub(crate) key: StepKey,
     pub(crate) to: Arc<NodeRef>,
     pub(crate) message: Encoded,
     pub(crate) via: Option<Arc<NodeRef>>,
 }
 
-/// Who may ask for the same step's call at one time: a chain is in few places.
+/// How many may wait for the call of one step at one time: a chain is in few places.
 pub(crate) const REPLY_TO_MAX: usize = 64;
 
 impl StepRecord {
@@ -129,7 +129,7 @@ impl Fate {
 }
 
 impl DoneStep {
-    /// False if there was none any more.
+    /// False if it had been dropped before.
     fn drop_payload(&mut self, rows: &mut Rows) -> bool {
         let dropped = match &mut self.fate {
             Fate::Ended(sent) => sent.take().is_some(),
@@ -144,15 +144,15 @@ impl DoneStep {
     }
 }
 
-/// Nodes for which it is noted separately what was forgotten. All others share one note.
+/// Nodes for which forgotten records are noted separately; all others share one note.
 const FORGOTTEN_NODES_MAX: usize = 65_536;
 
-/// When the youngest record was made that had to go before its time, of each node that brought such.
+/// For each node that brought records which were dropped before their time: when the youngest of these was made.
 #[derive(Clone, Debug, Default)]
 struct Forgotten {
     of: BTreeMap<NodeId, Time>,
     by_time: BTreeSet<(Time, NodeId)>,
-    /// Of nodes that are not told apart any more.
+    /// The same for all nodes that are not noted separately.
     others: Option<Time>,
 }
 
@@ -175,7 +175,7 @@ impl Forgotten {
         }
     }
 
-    /// Who repeats a step that old is told that it is not known, whatever was forgotten.
+    /// The outcome of a step that old is unknown in any case, so the note is no longer needed.
     fn expire(&mut self, awake: Time, ttl_us: u64) {
         while let Some((at, node)) = self.by_time.first().copied()
             && awake.since(at) >= ttl_us
@@ -206,7 +206,7 @@ impl DedupTable {
         self.records.of_chain(chain)
     }
 
-    /// The chain's stay here in which this step was made: the step by which it came, and what is known of that.
+    /// The chain's stay here in which this step was made: the step by which it arrived, and the record of that.
     pub(crate) fn stay_of(&self, key: &StepKey) -> Option<(&StepKey, &StepRecord)> {
         self.records.last_up_to(key)
     }
@@ -215,9 +215,9 @@ impl DedupTable {
         self.rows.payload_bytes() as usize
     }
 
-    /// Whether a step that is not known here may have been done, first sent so long ago by that node.
+    /// Whether a step without a record, which `from` first sent `age_us` ago, may have been done here and forgotten.
     pub(crate) fn may_have_forgotten(&self, awake: Time, from: NodeId, age_us: u64, policy: &Policy) -> bool {
-        // What came in a socket may have waited there for as long as a silent link is kept.
+        // A message may have waited in a socket for as long as a silent link is kept.
         let age_us = if age_us == 0 { return false } else { age_us.saturating_add(policy.link_silence_us_max) };
         let forgotten = self.forgotten.of(from);
         age_us >= policy.step_record_ttl_us || forgotten.is_some_and(|at| awake.since(at) <= age_us)
@@ -231,7 +231,7 @@ impl DedupTable {
         self.put(key, StepRecord::Calling { fingerprint, by, reply_to: alloc::vec![to] });
     }
 
-    /// What was begun in one session goes on in another.
+    /// What was begun in one session goes on in `next`.
     pub(crate) fn run_on(&mut self, key: &StepKey, next: SessionId) {
         if let Some(StepRecord::Running { session, .. }) = self.records.get_mut(key) {
             *session = next;
@@ -283,7 +283,7 @@ impl DedupTable {
         }
     }
 
-    /// Forgets what would answer a chain's finished steps once more; that they were done stays known. Returns the nodes to which the chain went from them.
+    /// Drops the payloads of a chain's finished steps; that they were done stays known. Returns the nodes to which the chain went from them.
     pub(crate) fn release(&mut self, chain: ChainId) -> Vec<Arc<NodeRef>> {
         let mut next = Vec::new();
         for record in self.records.of_chain_mut(chain) {
@@ -296,7 +296,7 @@ impl DedupTable {
         next
     }
 
-    /// A step goes on that was over.
+    /// A step that was over goes on, in this session.
     pub(crate) fn reopen(&mut self, key: &StepKey, session: SessionId) {
         if let Some(StepRecord::Done(done)) = self.records.get(key) {
             self.put(key.clone(), StepRecord::Running { from: done.from.clone(), session });
@@ -317,7 +317,7 @@ impl DedupTable {
         }
     }
 
-    /// Drops the record that was made then, if it has not been replaced since; with `also` done before.
+    /// Drops the record that was made at `at`, if it has not been replaced since; calls `also` before.
     fn drop_record(&mut self, key: &StepKey, at: Time, also: impl FnOnce(&DoneStep, &mut Forgotten)) {
         if let Some(StepRecord::Done(done)) = self.records.get_mut(key)
             && done.at == at
@@ -328,7 +328,7 @@ impl DedupTable {
         }
     }
 
-    /// Drops records that are older than any repetition may be that would be taken for new.
+    /// Drops records older than `step_record_ttl_us`: a repeat of so old a step is not taken for new, even without its record.
     pub(crate) fn expire(&mut self, awake: Time, policy: &Policy) {
         while let Some((at, key)) = self.rows.pop_older(awake, policy.step_record_ttl_us) {
             self.drop_record(&key, at, |_, _| ());
@@ -337,8 +337,8 @@ impl DedupTable {
     }
 }
 
-/// A number for a call's target and parameters: another call made under the same step is told by it (FNV-1a; nobody
-/// gains by forging it but to get his own chain's old answer).
+/// A fingerprint of a call's target and parameters, which tells another call under the same step apart (FNV-1a; whoever forges one only gets an old answer of
+/// their own chain).
 pub(crate) fn fingerprint(service: &str, function: &str, params: &Value) -> u64 {
     let bytes = service.bytes().chain([0]).chain(function.bytes()).chain([0]).chain(params.as_bytes().iter().copied());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))

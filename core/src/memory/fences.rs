@@ -1,13 +1,13 @@
-//! Chains that were stopped, and chains that may be under way twice (rpc-chains section 3.9).
+//! Tombstones of chains that were stopped, and fences for chains that may be under way twice (rpc-chains section 3.9).
 //!
-//! Where that is declared to be harmless, a step that may have been done is done again when its node is lost; and a function that is told of
-//! such a loss may go on. From then on there may be two ways of one chain. The first is not marked, and only it may do what must not be
-//! done twice: so that is done at most once, whatever any node remembers. A marked way goes on through functions that are
-//! declared repeatable, and through durable ones, whose own record on disk tells the ways apart. A node that has seen a
-//! marked way refuses the others beyond the step at which they parted: epochs fence like that, but need one place that counts.
+//! A step that may have been done is repeated when its node is lost, if that is declared harmless, and a function that is told of such a loss may go on. From
+//! then on one chain may have two ways. The first is not flagged as a possible duplicate, and only it may do what must not be done twice; so that is done at
+//! most once, whatever any node remembers. A flagged way goes on through functions that are declared repeatable, and through durable ones, whose own record on
+//! disk tells the ways apart. A node that has seen a flagged way refuses the others beyond the step at which they parted. Epochs would fence likewise, but need
+//! one place that counts them.
 //!
-//! Each entry counts for the peer that brought it about, and nobody's entries make room for those of a peer that has more. A hop or call that
-//! is refused leaves none.
+//! Each entry counts for the peer that caused it, and is never evicted to make room for a peer that has more entries. A hop or call that is refused leaves no
+//! entry.
 
 use alloc::{format, sync::Arc, vec::Vec};
 use catena_wire::{Branch, ChainId, Exception, Fault, NodeId, NodeRef, PossibleDuplicate, StepKey, names};
@@ -19,25 +19,25 @@ use crate::{
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fences {
-    /// Chains that were stopped: a hop that comes late does not run. With the only node from which it must not come, if it was that
-    /// node which said so, of a chain unknown here.
+    /// Tombstones of chains that were stopped: a hop that arrives late does not run. If a node stopped a chain that was unknown here, the tombstone names that
+    /// node, and refuses hops from it only.
     stopped: Expiring<(ChainId, Option<NodeId>), ()>,
-    /// Chains of which a marked way has been here.
+    /// Fences: chains of which a way that is flagged as a possible duplicate has been here.
     duplicates: Expiring<(ChainId, Branch), PossibleDuplicate>,
-    /// Nodes that were sent a step of a chain, may have it, and were given up: when the chain is over, they are told to stop it.
+    /// Nodes that were sent a step of a chain and given up, although they may have it: they are told to stop it when the chain is over.
     given_up: Expiring<ChainId, Vec<Arc<NodeRef>>>,
 }
 
-/// Nodes remembered of one chain: as many as a few of its steps may have been tried at.
+/// Nodes remembered for one chain: as many as a few of its steps may have been tried at.
 const GIVEN_UP_MAX: usize = 64;
 
 impl Fences {
-    /// Whether this chain must not go on here, coming from there.
+    /// Whether a tombstone refuses hops of this chain that come from this node.
     pub(crate) fn is_stopped(&self, chain: ChainId, from: NodeId) -> bool {
         self.stopped.contains(&(chain, None)) || self.stopped.contains(&(chain, Some(from)))
     }
 
-    /// This peer, or this node itself, says that the chain is stopped. False if it was before.
+    /// Adds a tombstone, which counts for `by`; with `from`, it refuses hops from that node only. False if it was there before.
     pub(crate) fn stop(
         &mut self,
         awake: Time,
@@ -51,7 +51,7 @@ impl Fences {
         new
     }
 
-    /// A marked way is here, which this peer brought: the earliest step at which ways parted counts, and the way that came last.
+    /// A possible duplicate is here, which `by` brought. Of several, the earliest step at which ways parted counts, and the way that arrived last.
     pub(crate) fn note(&mut self, awake: Time, by: Party, duplicate: &PossibleDuplicate, policy: &Policy) {
         let key = (duplicate.since.chain, duplicate.since.branch.clone());
         let (by, max) = (share_of(by, policy), policy.stopped_chains_max);
@@ -60,7 +60,7 @@ impl Fences {
         known.way = duplicate.way;
     }
 
-    /// These nodes may have a step of the chain that this peer brought, which goes on without waiting for them.
+    /// These nodes may have a step of a chain that `by` brought. The chain goes on without waiting for them.
     pub(crate) fn give_up(
         &mut self,
         awake: Time,
@@ -78,15 +78,15 @@ impl Fences {
         }
     }
 
-    /// The nodes at which this chain may be, although nobody waits for it there.
+    /// The nodes that were given up and may still have this chain.
     pub(crate) fn given_up(&self, chain: ChainId) -> Vec<Arc<NodeRef>> {
         self.given_up.get(&chain).cloned().unwrap_or_default()
     }
 
-    /// Whether this step may be done here, as far as another way of its chain may have done it.
+    /// Checks that this step may be done here, although another way of its chain may have done it.
     ///
     /// # Errors
-    /// `NodeLost`, unknown: it may have been done.
+    /// It may have been done: the reason, which the caller puts into `NodeLost`, unknown.
     pub(crate) fn check(
         &self,
         duplicate: Option<&PossibleDuplicate>,
@@ -98,13 +98,13 @@ impl Fences {
             (_, RetryScope::Anywhere) => Ok(()),
             (None, _) if self.is_overtaken(key) => Err("a later way of the chain has been here"),
             (None, _) => Ok(()),
-            // It is the lost step itself: whoever sent it again did so to the node of that name, and to no other.
+            // A durable function's own record decides; with replicas, only for the lost step itself, which is sent again to its own node and no other.
             (Some(duplicate), RetryScope::SameNode) if !has_replicas || duplicate.since == *key => Ok(()),
             (Some(_), _) => Err("the function is not declared repeatable"),
         }
     }
 
-    /// Branches of a marked chain are marked, so an unmarked one is of the first way too.
+    /// Branches of a flagged chain are flagged too, so a branch without the flag belongs to the first way, and fences of its parents hold for it.
     fn is_overtaken(&self, key: &StepKey) -> bool {
         let around = core::iter::successors(Some(key.branch.clone()), Branch::parent);
         around.into_iter().any(|branch| {
@@ -119,12 +119,12 @@ impl Fences {
     }
 }
 
-/// For whom an entry counts.
+/// The party for which an entry counts.
 fn share_of(by: Party, policy: &Policy) -> Party {
     Some(by).filter(|_| !bug!(policy, StrangersEvict)).unwrap_or(Party::Own)
 }
 
-/// Why a step is not done: whether another way did it is not known.
+/// The exception of a step that is not done: whether another way did it is unknown.
 pub(crate) fn possibly_done(host: &str, service: &str, function: &str, why: &str) -> Exception {
     let message = format!(
         "a step before was lost and may have been done twice; whether {service}/{function} was done then is unknown: {host} does not do it, since {why}; declare it repeatable if doing it twice is harmless"

@@ -24,7 +24,7 @@ impl Listeners {
         self.bytes
     }
 
-    /// A sub-chain begins, of a chain that this peer brought.
+    /// A sub-chain begins; `by` is the party that brought its chain.
     pub(crate) fn begin(&mut self, out: &mut Outbox, awake: Time, by: Party, key: StepKey, policy: &Policy) {
         while !self.streams.contains(&key)
             && let Some((gone, stream)) = self.streams.make_room(by, policy.listeners_max)
@@ -34,7 +34,7 @@ impl Listeners {
         self.streams.entry(awake, by, key, policy.listeners_max, Tally::default);
     }
 
-    /// An answer of a sub-chain that began at step `to`, for which there may be `room`. False if it has to come again: there is none.
+    /// An answer of a sub-chain that began at step `to`; `room`: how many bytes may be kept for it. False if there is none, so that it has to be sent again.
     #[allow(clippy::too_many_arguments, reason = "what an answer consists of")]
     pub(crate) fn on_partial(
         &mut self,
@@ -57,14 +57,14 @@ impl Listeners {
         taken != Taken::NoRoom
     }
 
-    /// Where the sub-chain began, of which this is a step: the sub-chain itself, or a branch of it.
+    /// Where the sub-chain began that made this step, itself or in one of its branches.
     fn begun_at(&self, key: &StepKey, step: u32) -> Option<StepKey> {
         let ancestors = core::iter::successors(Some(key.branch.clone()), Branch::parent);
         let mut beginnings = ancestors.map(|branch| StepKey { branch, step, ..key.clone() });
         beginnings.find(|at| self.streams.contains(at))
     }
 
-    /// The sub-chain has ended: nobody needs to listen any more, once what is on its way has had time to come.
+    /// The sub-chain has ended: its listener is dropped later, when answers that are on their way have had time to arrive.
     pub(crate) fn end(&mut self, awake: Time, by: Party, key: StepKey, policy: &Policy) {
         if bug!(policy, ListenerGoneAtOnce) {
             self.bytes -= self.streams.remove(&key).map_or(0, |stream| stream.held_bytes());
@@ -83,7 +83,7 @@ impl Listeners {
                 self.gone(out, key, &stream);
             }
         }
-        // Of sub-chains of which nobody ever says that they have ended: chains are short.
+        // Listeners whose sub-chains are never said to have ended are dropped too: no chain lasts longer than this.
         for (key, stream) in self.streams.expired(awake, policy.budget_max.time_left_us()) {
             self.gone(out, key, &stream);
         }

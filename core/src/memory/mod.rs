@@ -1,4 +1,4 @@
-//! What a node remembers of chains, so that nothing takes effect twice: steps done, chains stopped, chains that may be under way twice.
+//! What a node remembers of chains, so that nothing takes effect twice: steps done, tombstones of stopped chains, possible duplicates.
 
 mod dedup;
 mod fences;

@@ -1,15 +1,15 @@
-//! Chains that are over: whoever keeps what it takes to answer their steps once more need not keep it any longer.
+//! Chains that are over: nodes that keep payloads to answer repeats of their steps need not keep them any longer.
 //!
-//! The origin says so when a chain's end has come, and each node passes it on to those to which the chain went from there. That its steps were done
-//! stays known (RIFL, SOSP 2015, section 3: completion records live as long as they can be needed, and are collected by acknowledgement). Nothing rests on
-//! it: a node that does not hear of it forgets in time.
+//! The origin says so when a chain's end has arrived, and each node passes it on to those to which the chain went from there. That its steps were done stays
+//! known (RIFL, SOSP 2015, section 3: completion records live as long as they can be needed, and are collected by acknowledgement). Correctness does not depend
+//! on this notice: a node that misses it forgets the payloads in time.
 
 use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 use catena_wire::{CHAINS_OVER_MAX, ChainId, Message, NodeId, NodeRef};
 
 use crate::{Policy, Receipt, Time, Urgency, outbox::Outbox};
 
-/// Nodes that are told at one time; others forget in time.
+/// Nodes for which notices are gathered at one time; others forget in time without one.
 const NODES_MAX: usize = 1_024;
 
 /// What each node is to be told, gathered for a while.
@@ -24,7 +24,7 @@ impl Over {
         self.due
     }
 
-    /// This node is to hear that this chain is over.
+    /// Adds a chain that is over to the notice for this node.
     pub(crate) fn tell(&mut self, now: Time, out: &mut Outbox, node: &Arc<NodeRef>, chain: ChainId, policy: &Policy) {
         if !self.told.contains_key(&node.id) && self.told.len() >= NODES_MAX {
             return;

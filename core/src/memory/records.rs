@@ -1,5 +1,5 @@
-//! Steps' records, to be found by key and by chain. There are up to hundreds of thousands, and each is looked for a few times, minutes apart: so what the order of chains is
-//! kept in is small, and a chain's record lies beside it. Of most chains a node has one.
+//! Step records, found by key and by chain. There are up to hundreds of thousands, and each is looked up a few times, minutes apart: so the index of chains is
+//! small, and a chain's record lies beside it. Of most chains a node has one record.
 
 use alloc::{
     boxed::Box,
@@ -18,7 +18,7 @@ impl<R> Default for Records<R> {
     }
 }
 
-/// A chain's place in the order: its number first, which is drawn at random and tells most apart.
+/// A chain's place in the order. Its number comes first, since it is drawn at random and tells most chains apart.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Place([u64; 3]);
 
@@ -50,7 +50,7 @@ impl<R> Records<R> {
         }
     }
 
-    /// In the order of their keys.
+    /// The chain's records, in the order of their keys.
     pub(super) fn of_chain(&self, chain: ChainId) -> impl Iterator<Item = (&StepKey, &R)> {
         let (one, many) = match self.chains.get(&Place::of(chain)) {
             None => (None, None),
@@ -69,7 +69,7 @@ impl<R> Records<R> {
         one.into_iter().chain(many.into_iter().flatten())
     }
 
-    /// The last of the same branch up to this step.
+    /// The last record of the same branch up to this step.
     pub(super) fn last_up_to(&self, key: &StepKey) -> Option<(&StepKey, &R)> {
         match self.chains.get(&Place::of(key.chain))? {
             ChainRecords::One(one) => {
@@ -82,7 +82,7 @@ impl<R> Records<R> {
         }
     }
 
-    /// Gives what was there.
+    /// Returns the record that was there before.
     pub(super) fn insert(&mut self, key: StepKey, record: R) -> Option<R> {
         match self.chains.entry(Place::of(key.chain)) {
             Entry::Vacant(place) => {

@@ -1,4 +1,4 @@
-//! What this node passes on for origins that cannot be dialled: it is the node by which their chains entered.
+//! What this node passes on for origins that cannot be dialled, as the entry node of their chains.
 
 use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
 use catena_wire::{ChainId, Encoded, Message, NodeId, NodeRef, Part, StepKey};
@@ -9,22 +9,22 @@ use crate::{
     outbox::Outbox,
 };
 
-/// Nodes at which the branches of one chain are remembered to be.
+/// Nodes that are remembered to have branches of one chain.
 const HEARD_MAX: usize = 64;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Relays {
-    /// Who sent a part of an outcome: who has it says so to this node.
+    /// The sender of a part of an outcome: the receiver acknowledges the part to this node, which tells the sender.
     parts: Expiring<(StepKey, Part), Arc<NodeRef>>,
-    /// Who replies under which right: what its caller has taken is said to this node.
+    /// The node that replies under a right: the caller tells this node what it has taken, and that is passed on.
     rights: Expiring<StepKey, Arc<NodeRef>>,
-    /// Where chains were heard of last.
+    /// The nodes from which heartbeats of a chain came.
     heard: Expiring<ChainId, BTreeMap<NodeId, Arc<NodeRef>>>,
 }
 
 impl Relays {
-    /// For a node that cannot be dialled, from one that has no link to it. Only answers of chains to their origin are passed on:
-    /// anything else would come under this node's name.
+    /// Passes a message on to a node that cannot be dialled, from one without a link to it. Only answers of chains to their origin are passed on: anything else
+    /// would arrive under this node's name.
     pub(crate) fn pass_on(
         &mut self,
         out: &mut Outbox,
@@ -56,7 +56,7 @@ impl Relays {
             self.parts.entry(awake, by, (key.clone(), part), policy.outgoing_max, || from.clone());
         }
         if key.chain.origin == origin {
-            // By an open link only: it cannot be dialled, or nobody would have asked.
+            // No address, so it is reached by an open link only: a node that can be dialled needs no relay.
             let to = Arc::new(NodeRef { id: origin, name: String::new(), address: None, site: None });
             out.send_encoded(to, message, Receipt::None, None);
         }
@@ -69,21 +69,21 @@ impl Relays {
         }
     }
 
-    /// A part of an outcome has arrived: whoever sent it by this node is told.
+    /// A part of an outcome has arrived: the node that sent it through this one is told.
     pub(crate) fn received(&mut self, out: &mut Outbox, key: StepKey, part: Part) {
         if let Some(sender) = self.parts.remove(&(key.clone(), part)) {
             out.send(&sender, Message::Received(key, part), Receipt::None, Urgency::Lazy);
         }
     }
 
-    /// A caller, and nobody else, says what it has taken of replies: whoever replies by this node is told.
+    /// A caller says which replies it has taken, and nobody else may: the node that replies through this one is told.
     pub(crate) fn took(&self, out: &mut Outbox, from: NodeId, key: StepKey, (arrived, read): (u32, u32)) {
         if let Some(holder) = self.rights.get(&key).filter(|_| from == key.chain.origin) {
             out.send(holder, Message::Took { key, arrived, read }, Receipt::None, Urgency::Now);
         }
     }
 
-    /// Where this chain was heard of last.
+    /// The nodes from which heartbeats of this chain came.
     pub(crate) fn hosts(&self, chain: ChainId) -> Vec<Arc<NodeRef>> {
         self.heard.get(&chain).map(|nodes| nodes.values().cloned().collect()).unwrap_or_default()
     }

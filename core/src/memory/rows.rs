@@ -1,6 +1,6 @@
-//! Steps that are over, of each party in the order in which they ended, and who has to forget one for the next.
+//! Steps that are over, for each party in the order in which they ended, and which party has to forget one to make room.
 //!
-//! A place in a row may be void: its step has ended again since, or goes on. Its record tells.
+//! An entry in a row may be stale, if its step has ended again since, or goes on; the step record tells.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use catena_wire::StepKey;
@@ -13,7 +13,7 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 struct Row {
     steps: VecDeque<(Time, StepKey)>,
-    /// So many of the last still have their payloads.
+    /// How many of the last steps still have their payloads.
     with_payload: usize,
 }
 
@@ -51,7 +51,7 @@ impl Rows {
         }
     }
 
-    /// The oldest step, if it takes that to have room for one more of this party's.
+    /// The oldest step of the party that has to give way, if one has to be forgotten for one more of `newest`.
     pub(super) fn pop_for(&mut self, newest: Party, steps_max: usize) -> Option<(Time, StepKey)> {
         if self.places.all() < steps_max {
             return None;
@@ -59,7 +59,7 @@ impl Rows {
         self.pop(self.places.gives_way(newest, 1)?)
     }
 
-    /// The oldest step that still has its payload, if it takes that to have room for so many bytes more of this party's.
+    /// The oldest step of that party that still has its payload, if one has to be dropped for so many more bytes of `newest`.
     pub(super) fn pop_payload_for(&mut self, newest: Party, bytes: u64, bytes_max: usize) -> Option<(Time, StepKey)> {
         if self.has_room(bytes, bytes_max) {
             return None;
@@ -74,7 +74,7 @@ impl Rows {
         self.payload_bytes() + bytes <= bytes_max as u64
     }
 
-    /// A step that ended so long ago.
+    /// The oldest step, if it ended at least `ttl_us` ago.
     pub(super) fn pop_older(&mut self, awake: Time, ttl_us: u64) -> Option<(Time, StepKey)> {
         let (at, party) = *self.by_first.first()?;
         if awake.since(at) < ttl_us {

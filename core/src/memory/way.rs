@@ -2,13 +2,13 @@
 
 use catena_wire::{Branch, PossibleDuplicate, StepKey};
 
-/// A step, and the way of its chain that made it or is to make it. A chain that may be under way twice has several ways; what one of them has
-/// done, no other does again.
+/// A step, and the way of its chain that made it or is to make it. A chain that may be under way twice, a possible duplicate, has several ways: what one of
+/// them has done, no other does again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Way {
-    /// Its number; 0 for a chain without a mark.
+    /// The way's number; 0 for a chain that is not flagged as a possible duplicate.
     pub number: u64,
-    /// From this step on the way has a history of its own; `u32::MAX` for a chain without a mark.
+    /// From this step on the way has a history of its own; `u32::MAX` for a chain that is not flagged as a possible duplicate.
     pub fence: u32,
     /// The step.
     pub step: u32,
@@ -17,12 +17,12 @@ pub struct Way {
 }
 
 impl Way {
-    /// The way on which a chain with this mark comes to a step.
+    /// The way on which a chain comes to a step, given its flag as a possible duplicate if it has one.
     #[must_use]
     pub fn of(key: &StepKey, duplicate: Option<&PossibleDuplicate>) -> Self {
         let fence = match duplicate {
             Some(duplicate) if duplicate.since.chain == key.chain => duplicate.since.step,
-            // The steps of another chain have numbers of their own: nothing of this one is before the fence.
+            // Another chain numbers its steps on its own: no step of this chain is before the fence.
             Some(_) => 0,
             None => u32::MAX,
         };
@@ -30,8 +30,8 @@ impl Way {
         Self { number, fence, step: key.step, branch: key.branch.clone() }
     }
 
-    /// Whether `other`, of the same chain, shows that another way has been where this one is: on the same line of branches, and not before the two
-    /// parted. Both are known to have parted at the earlier of their fences.
+    /// Whether `other`, of the same chain, shows that another way has been where this one is: on the same line of branches, and not before the two ways parted,
+    /// which they are known to have done at the earlier of their fences.
     #[must_use]
     pub fn is_overtaken_by(&self, other: &Self) -> bool {
         let in_line = is_around(&self.branch, &other.branch) || is_around(&other.branch, &self.branch);
@@ -39,7 +39,7 @@ impl Way {
     }
 }
 
-/// Whether a branch is this one, or one that it split into.
+/// Whether `branch` is `of`, or one of the branches that it was split off from.
 fn is_around(branch: &Branch, of: &Branch) -> bool {
     core::iter::successors(Some(of.clone()), Branch::parent).any(|around| around == *branch)
 }

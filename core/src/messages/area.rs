@@ -1,15 +1,15 @@
-//! What lies where in memory that is lent to one partner.
+//! Which ranges are in use in memory that is lent to one partner.
 
 use alloc::vec::Vec;
 
-/// Ranges begin at multiples of this, in bytes: no two share a line of a cache.
+/// Ranges begin at multiples of this, in bytes, so that no two share a cache line.
 const LINE: u64 = 64;
 
-/// Ranges of so many bytes that are in use. The lowest that is free is taken first: its pages are there already.
+/// Ranges in use, of so many bytes. The lowest free one is taken first: its pages are there already.
 #[derive(Debug)]
 pub struct Area {
     bytes: u64,
-    /// First byte and end of each, in their order.
+    /// First byte and end of each, in order.
     used: Vec<(u64, u64)>,
     spoiled: bool,
 }
@@ -21,7 +21,7 @@ impl Area {
         Self { bytes, used: Vec::new(), spoiled: false }
     }
 
-    /// Takes so many bytes; gives where they begin. `None`: there is no room.
+    /// Takes a range of so many bytes; returns where it begins. `None` if there is no room.
     pub fn take(&mut self, bytes: u64) -> Option<u64> {
         if self.spoiled {
             return None;
@@ -39,19 +39,19 @@ impl Area {
         Some(first)
     }
 
-    /// Gives back what begins there.
+    /// Gives back the range that begins there.
     pub fn give_back(&mut self, first: u64) {
         if let Ok(at) = self.used.binary_search_by_key(&first, |(begins, _)| *begins) {
             self.used.remove(at);
         }
     }
 
-    /// A partner may still write where nobody waits for it: nothing is taken here any more.
+    /// A partner may still write to a range that nobody waits for any more: from now on no range is taken here.
     pub const fn spoil(&mut self) {
         self.spoiled = true;
     }
 
-    /// Whether nothing can be taken any more.
+    /// Whether no range can be taken any more.
     #[must_use]
     pub const fn is_spoiled(&self) -> bool {
         self.spoiled

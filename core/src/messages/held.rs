@@ -1,23 +1,23 @@
-//! What this node holds for its partners: buffers of long messages, and return buffers. Each is for one partner, within that partner's part, until its time;
-//! a partner that never comes costs that, and nobody but those who write to him.
+//! What this node holds for its partners: buffers of long messages, and return buffers. Each is for one partner, within that partner's share, until its time is
+//! over. A partner that never comes costs no more than that, and harms only those who write to it.
 
 use catena_wire::NodeId;
 
 use crate::Time;
 
-/// What ends something that is held before its time.
+/// What ends the holding of something before its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Until {
-    /// The partner says that it has read it, by whichever link.
+    /// The partner says that it has read it, over whichever link.
     Read,
     /// The partner answers, or the link of this number is lost.
     Answered(u64),
-    /// As `Read`, or the link of this number is lost: it is a message that goes beside that link.
+    /// As `Read`, or the link of this number is lost: for a message that goes beside that link.
     Taken(u64),
 }
 
 impl Until {
-    /// The link with which it ends.
+    /// The link whose loss ends it.
     pub(super) const fn link(self) -> Option<u64> {
         match self {
             Self::Read => None,
@@ -37,15 +37,15 @@ impl Until {
 pub struct Terms {
     /// The partner.
     pub to: NodeId,
-    /// What ends it before its time.
+    /// What ends it before its time is over.
     pub until: Until,
     /// Bytes held.
     pub bytes: u64,
-    /// For so long, microseconds; no longer than `held_time_max_us`.
+    /// How long it is held, microseconds; no longer than `held_time_max_us`.
     pub lasts_us: u64,
 }
 
-/// How it ended.
+/// How the holding ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// The partner says that it has read the buffers, or will not.
@@ -54,20 +54,20 @@ pub enum Outcome {
     Answered,
     /// Its time is over.
     Late,
-    /// The link with which it ends is gone.
+    /// The link whose loss ends it is gone.
     LinkLost,
-    /// The partner cannot map it, and has looked at nothing.
+    /// The partner cannot map it, and has not looked at it.
     NotMapped,
-    /// This node wants nothing of it any more.
+    /// This node does not want it any more.
     LetGo,
 }
 
 /// Something that is held no longer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ended<H, W> {
-    /// To be let go of.
+    /// To be released.
     pub held: Option<H>,
-    /// To be told.
+    /// To be told of the outcome.
     pub waiter: Option<W>,
     /// Why.
     pub outcome: Outcome,

@@ -1,4 +1,4 @@
-//! What came for the services of this node. A flood from one partner leaves room for the others; what finds no room is dropped.
+//! Messages that came for services of this node. A flood from one partner leaves room for the others; what finds no room is dropped.
 
 use alloc::{
     boxed::Box,
@@ -13,17 +13,17 @@ use catena_wire::{Datagram, NAME_BYTES_MAX, NodeId, NodeRef};
 use super::policy::MessagePolicy;
 use crate::collections::Shares;
 
-/// What a message costs its mailbox beside its items, in bytes.
+/// What a message costs its mailbox beyond its items, in bytes.
 const OVERHEAD_BYTES: usize = 256;
 
 /// Why there is no mailbox.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MailboxError {
-    /// Another one here takes the messages of this service.
+    /// Another mailbox here takes the messages of this service already.
     Twice,
     /// Names have 1 to 256 bytes and no slash.
     Name,
-    /// The node has as many as it takes on.
+    /// The node has as many mailboxes as it allows.
     TooMany,
 }
 
@@ -83,7 +83,7 @@ impl<B: Clone> Mailboxes<B> {
         self.by_service.contains_key(service)
     }
 
-    /// Gives the bell of the mailbox that it is in; `None`: there is no room.
+    /// Puts a message into its mailbox. Returns that mailbox's bell; `None` if there is no room.
     pub(super) fn put(&mut self, from: &Arc<NodeRef>, datagram: Datagram, policy: &MessagePolicy) -> Option<B> {
         let mailbox = self.by_service.get_mut(datagram.to.as_str())?;
         let (bytes, shares) = (cost(&datagram), &mut mailbox.shares);

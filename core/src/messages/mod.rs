@@ -6,12 +6,12 @@
 //!
 //! | part | what it knows |
 //! | --- | --- |
-//! | `mailboxes` | what came for the services of this node and has not been taken: so much, of each partner so much |
-//! | `held` | what this node holds for others, and what ends that: buffers of long messages and return buffers, so many bytes for each partner, until a time |
-//! | `carrier` | by which way an answer goes, where a buffer's bytes lie, and which calls and results lie there too |
-//! | `area` | what lies where in the memory that is lent to a partner on the same host |
+//! | `mailboxes` | what came for services of this node and was not taken, bounded in all and for each partner |
+//! | `held` | what this node holds for others, and what ends that: buffers of long messages and return buffers, bounded for each partner in bytes and time |
+//! | `carrier` | which way an answer goes, where a buffer's bytes lie, and which calls and results lie there too |
+//! | `area` | which ranges are in use in the memory that is lent to a partner on the same host |
 //!
-//! `H` is whatever is let go when nobody needs a message's buffers any more, `W` whoever waits for what becomes of it, `B` wakes who reads a mailbox.
+//! `H` is what is released when nobody needs a message's buffers any more, `W` whoever waits for its outcome, `B` the bell that wakes a mailbox's reader.
 
 mod area;
 mod carrier;
@@ -35,23 +35,23 @@ use crate::{Time, collections::Shares};
 use held::Held;
 use mailboxes::Mailboxes;
 
-/// By a link whose other end could not map so many messages, no more go so.
+/// After so many messages that the other end of a link could not map, no more are sent that way over it.
 const NOT_MAPPED_MAX: u32 = 4;
-/// Partners that this node may owe a completion at one time: it is told at once beyond.
+/// Limit on partners that this node owes notice that it has read their messages: beyond it, notice is given at once.
 const OWED_PEERS_MAX: usize = 4_096;
 
-/// What became of the messages of this node, and of those that came: counted, since nobody is told of what is dropped.
+/// Counts of what became of messages sent by this node, and of those that came: nobody is told of what is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MessageCounts {
     /// Messages that came into a mailbox.
     pub received: u64,
-    /// Came for a service that has no mailbox here.
+    /// Messages that came for a service that has no mailbox here.
     pub nobody_here: u64,
-    /// Came to a full mailbox, or beyond one partner's part of it.
+    /// Messages that came to a full mailbox, or beyond one partner's share of it.
     pub no_room: u64,
-    /// Answers that came after nobody waited for them.
+    /// Answers that came when nobody waited for them any more.
     pub late: u64,
-    /// Short messages that this node's link had no room for.
+    /// Short messages for which this node's link had no room.
     pub not_sent: u64,
     /// Answers of this node that went in one frame.
     pub answered_short: u64,
@@ -59,15 +59,15 @@ pub struct MessageCounts {
     pub answered_returned: u64,
     /// Answers of this node that were left to the partner to read.
     pub answered_long: u64,
-    /// Buffers that were lent to a partner on this host, to map.
+    /// Buffers lent to a partner on this host, for it to map.
     pub lent: u64,
-    /// Reads of such buffers of partners: without asking them.
+    /// Reads of partners' buffers that this node maps, without asking them.
     pub read_near: u64,
-    /// Answers that were put into a return buffer so.
+    /// Answers written into a return buffer through memory that both map.
     pub returned_near: u64,
     /// Calls and results of this node that their receivers took from memory that was lent to them.
     pub carried: u64,
-    /// Calls and results of partners that this node took so.
+    /// Calls and results of partners that this node took from memory lent to it.
     pub carried_here: u64,
 }
 
@@ -77,7 +77,7 @@ pub struct MessageCounts {
 pub enum Delivered<H, W, B> {
     /// It is in the mailbox: wake its reader.
     Queued(B),
-    /// It ends this: who waits gets the message.
+    /// It ends something that is held, whose waiter gets the message.
     Answers(Ended<H, W>, Datagram),
     /// Nobody here takes messages for this service.
     Nobody(String),
@@ -92,13 +92,13 @@ pub struct Messages<H, W, B> {
     mailboxes: Mailboxes<B>,
     last_number: u64,
     held: BTreeMap<u64, Held<H, W>>,
-    /// Of what is held, by the partners for whom.
+    /// How much is held for each partner.
     shares: Shares<NodeId>,
-    /// What was read of partners, who have not been told.
+    /// Messages of partners that this node has read, without having told them yet.
     owed: BTreeMap<NodeId, Vec<u64>>,
     /// How often the other end of a link could not map what it was lent.
     not_mapped: BTreeMap<u64, u32>,
-    /// What became of messages so far. What became of their bytes, whoever drives this counts.
+    /// What became of messages so far. Whoever drives this counts what became of their bytes.
     pub counts: MessageCounts,
 }
 
@@ -126,7 +126,7 @@ impl<H, W, B: Clone> Messages<H, W, B> {
         self.mailboxes.open(service, bell, &self.policy)
     }
 
-    /// Takes no more, and drops what was not taken: it is returned.
+    /// Closes a mailbox, and returns the messages that were not taken.
     pub fn close(&mut self, service: &str) -> Vec<Letter> {
         self.mailboxes.close(service)
     }
@@ -142,7 +142,7 @@ impl<H, W, B: Clone> Messages<H, W, B> {
         self.mailboxes.take(service)
     }
 
-    /// A message came. What it says of completion is apart: [`Messages::on_taken`].
+    /// A message came. What it says of messages that its sender has read goes to [`Messages::on_taken`].
     pub fn deliver(&mut self, from: &Arc<NodeRef>, datagram: Datagram) -> Delivered<H, W, B> {
         if let Some(number) = datagram.about {
             let anybody = bug!(self.policy, MessageBug::StrangersAnswer);
@@ -166,16 +166,16 @@ impl<H, W, B: Clone> Messages<H, W, B> {
         Delivered::Queued(bell)
     }
 
-    /// A number that no message of this node has.
+    /// A number that no other message of this node has.
     pub const fn number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number
     }
 
-    /// Takes room for what a message holds for a partner, until its time. Its number comes back.
+    /// Reserves room for what a message holds for a partner, until its time is over. Returns its number.
     ///
     /// # Errors
-    /// The limit that is reached, by its name; the waiter comes back.
+    /// The limit that is reached, by its name; the waiter is given back.
     pub fn hold(&mut self, now: Time, terms: Terms, waiter: Option<W>) -> Result<u64, (&'static str, Option<W>)> {
         let Self { shares, policy, .. } = self;
         let with = |bytes: u64| bytes.saturating_add(terms.bytes);
@@ -197,7 +197,7 @@ impl<H, W, B: Clone> Messages<H, W, B> {
         Ok(number)
     }
 
-    /// What is to be let go of at the end. It comes back if that has come already.
+    /// Sets what is released when the holding ends; returns it if that has happened already.
     pub fn attach(&mut self, number: u64, held: H) -> Option<H> {
         match self.held.get_mut(&number) {
             Some(place) => place.held.replace(held),
@@ -205,7 +205,7 @@ impl<H, W, B: Clone> Messages<H, W, B> {
         }
     }
 
-    /// A partner has read the buffers of these messages, or will not. What an answer is awaited for is held until that comes.
+    /// A partner has read the buffers of these messages, or will not. What is held for an answer stays until the answer comes.
     pub fn on_taken(&mut self, from: NodeId, numbers: &[u64]) -> Vec<Ended<H, W>> {
         let mut ended = Vec::new();
         for number in numbers {
@@ -218,12 +218,12 @@ impl<H, W, B: Clone> Messages<H, W, B> {
         ended
     }
 
-    /// This node wants nothing of it any more.
+    /// This node does not want it any more.
     pub fn let_go(&mut self, number: u64) -> Option<Ended<H, W>> {
         self.end(number, Outcome::LetGo)
     }
 
-    /// Time has passed.
+    /// Ends what has been held for its full time.
     pub fn on_timeout(&mut self, now: Time) -> Vec<Ended<H, W>> {
         if bug!(self.policy, MessageBug::HeldForEver) {
             return Vec::new();
@@ -231,14 +231,14 @@ impl<H, W, B: Clone> Messages<H, W, B> {
         self.end_all(|held| held.until <= now, Outcome::Late)
     }
 
-    /// A link is gone: no answer comes by it, and what went beside it is lost. Long messages stay, since their partner may come back by another.
+    /// A link is gone: no answer comes by it, and messages beside it are lost. Long messages stay, since their partner may come back by another link.
     pub fn on_link_lost(&mut self, link: u64) -> Vec<Ended<H, W>> {
         self.not_mapped.remove(&link);
         self.end_all(|held| held.terms.until.link() == Some(link), Outcome::LinkLost)
     }
 
-    /// This node has read a partner's long message, and says so with the next message that goes there. Too many of them are given back, to be told
-    /// at once.
+    /// This node has read a partner's long message, and says so with the next message that goes there. If too many such notices wait, they are returned, to be
+    /// sent at once.
     pub fn owe(&mut self, to: NodeId, number: u64) -> Vec<u64> {
         if self.owed.len() >= OWED_PEERS_MAX && !self.owed.contains_key(&to) {
             return alloc::vec![number];
@@ -248,13 +248,13 @@ impl<H, W, B: Clone> Messages<H, W, B> {
         if owed.len() < COMPLETIONS_MAX { Vec::new() } else { self.owed(to) }
     }
 
-    /// What is to be said of completion in a message to this partner.
+    /// The notices of messages read that go with a message to this partner.
     pub fn owed(&mut self, to: NodeId) -> Vec<u64> {
-        // No look-up where nothing is owed, which is the rule.
+        // No look-up where nothing is owed, which is the common case.
         if self.owed.is_empty() { Vec::new() } else { self.owed.remove(&to).unwrap_or_default() }
     }
 
-    /// By which way an answer of so many bytes goes, from a service with this mailbox: counted.
+    /// Which way an answer of so many bytes goes, from a service with this mailbox. Counts it.
     pub fn answer_by(&mut self, service: &str, load: Load) -> Carrier {
         let carrier =
             carrier(Load { waiting: load.waiting.max(self.mailboxes.waiting(service)), ..load }, &self.policy);
@@ -266,19 +266,19 @@ impl<H, W, B: Clone> Messages<H, W, B> {
         carrier
     }
 
-    /// A return buffer could not be written to: the answer went long.
+    /// A return buffer could not be written to: the answer went as a long message.
     pub const fn note_not_returned(&mut self) {
         self.counts.answered_returned -= 1;
         self.counts.answered_long += 1;
     }
 
-    /// Whether the other end of a link maps what is lent to it, as far as is known: one that said too often that it cannot is not asked again.
+    /// Whether the other end of a link maps what is lent to it, as far as is known: one that has failed too often is not tried again.
     #[must_use]
     pub fn maps(&self, link: u64) -> bool {
         self.not_mapped.get(&link).is_none_or(|times| *times < NOT_MAPPED_MAX)
     }
 
-    /// A partner cannot map a message that was to go beside this link, and did not look at it: it goes by the link. Says so only who it is for, once.
+    /// A partner cannot map a message beside this link, and did not look at it: it goes by the link instead. Only the partner whom it is for can say so, once.
     pub fn on_not_mapped(&mut self, from: NodeId, link: u64, number: u64) -> Option<Ended<H, W>> {
         let anybody = bug!(self.policy, MessageBug::StrangersSendBack);
         let ended = self.end_by(from, number, anybody, |until| until == Until::Taken(link), Outcome::NotMapped)?;
@@ -286,13 +286,13 @@ impl<H, W, B: Clone> Messages<H, W, B> {
         Some(ended)
     }
 
-    /// Messages that wait in mailboxes, messages that something is held for, and how many bytes that is.
+    /// How many messages wait in mailboxes, for how many messages something is held, and how many bytes that is.
     #[must_use]
     pub fn load(&self) -> (usize, usize, u64) {
         (self.mailboxes.all_waiting(), self.shares.all(), self.shares.all_bytes())
     }
 
-    /// A partner says what ends it, if that does. Nobody but who it is for can say so.
+    /// A partner says something that may end a holding. Only the partner for whom it is held can end it.
     fn end_by(
         &mut self,
         from: NodeId,

@@ -11,7 +11,7 @@ pub struct MessagePolicy {
     pub mailbox_messages_per_peer_max: usize,
     /// Bytes of what waits in one mailbox.
     pub mailbox_bytes_max: usize,
-    /// Messages at one time whose buffers, or whose answer's, this node holds.
+    /// Messages at one time for which this node holds buffers: their own, or the one for their answer.
     pub held_max: usize,
     /// Of those, for one partner.
     pub held_per_peer_max: usize,
@@ -21,23 +21,23 @@ pub struct MessagePolicy {
     pub held_bytes_per_peer_max: u64,
     /// How long they are held at most, microseconds.
     pub held_time_max_us: u64,
-    /// Bytes up to which an answer that is read here is told to have been read with the next message of whoever asked, not by one of its own.
+    /// For an answer of up to so many bytes, notice that it was read goes with the asker's next message, not in a message of its own.
     pub piggybacked_bytes_max: u64,
-    /// Bytes of the memory that is lent to one partner on this host, for it to map: once to read and once to write.
+    /// Bytes of the memory that is lent to one partner on this host, for it to map: one such memory to read and one to write.
     pub lent_bytes_per_peer_max: u64,
     /// Such memories at one time.
     pub lent_max: usize,
-    /// From so many bytes on a READ that goes by the link asks for them there.
+    /// A READ by the link of at least so many bytes asks for them in lent memory.
     pub lent_read_bytes_min: u64,
-    /// From so many bytes on a call to a node on this host, or a result, lies there.
+    /// A call to a node on this host, or a result, of at least so many bytes lies in lent memory.
     pub carried_bytes_min: u64,
-    /// How long one is kept that nothing lies in, and a partner's is kept mapped that nothing is read from, microseconds.
+    /// How long unused memory is kept, microseconds: lent memory in which nothing lies, and a partner's that is mapped and not read.
     pub lent_idle_max_us: u64,
-    /// With so many messages waiting a service counts as loaded, and leaves the transfer of its answers to who asked.
+    /// A service with so many messages waiting counts as loaded, and leaves the transfer of its answers to those who asked.
     pub loaded_waiting_min: usize,
-    /// With so many bytes written to a partner and not flushed, too.
+    /// So does one with so many bytes written to a partner and not flushed.
     pub loaded_unflushed_bytes_min: u64,
-    /// How long an answer may take to get into a return buffer before it goes long, microseconds.
+    /// How long an answer may take to get into a return buffer before it goes as a long message instead, microseconds.
     pub return_time_max_us: u64,
     /// A mistake on purpose.
     #[cfg(feature = "seeded-bugs")]

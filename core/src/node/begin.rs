@@ -1,4 +1,4 @@
-//! What users of a node ask of it: chains and calls, and that they be stopped.
+//! What users of a node ask of it: to begin chains and calls, and to stop them.
 
 use alloc::string::ToString;
 use bytes::Bytes;
@@ -23,7 +23,7 @@ impl Node {
         self.at(now, |node| node.begin(Party::Own, number, code, input, plan))
     }
 
-    /// For this peer, or this node itself.
+    /// Begins a chain on behalf of this peer, or of this node itself.
     pub(super) fn begin(
         &mut self,
         by: Party,
@@ -47,14 +47,14 @@ impl Node {
         Ok(chain)
     }
 
-    /// Stops a chain, or a call with many answers, that was begun here, wherever it is by now. It ends as `Cancelled`; of a chain that has ended, nothing happens.
+    /// Stops a chain, or a call with many answers, that was begun here, wherever it is by now. It ends as `Cancelled`; if it has ended, nothing happens.
     pub fn cancel(&mut self, now: Time, chain: ChainId) {
         self.at(now, |node| {
             if node.sets.cancel(&mut node.ground, chain) {
                 return;
             }
             let hosts = node.origin.hosts(chain);
-            // A chain that is here has made the step that it has made, though its next sign of life is not due yet.
+            // If the chain is here, its latest step is known, although its next heartbeat is not due yet.
             if let Some(key) = node.chains.last_step(&node.ground, chain) {
                 node.origin.heard_at(&key, &node.ground.me);
             }
@@ -93,14 +93,14 @@ impl Node {
         self.at(now, |node| node.calls.abandon(&mut node.ground, &Owner::Api(call)));
     }
 
-    /// Brings a function to the repository, if there is one that has not had it from here (rpc-chains section 3.2: uploaded once).
+    /// Uploads a function to the repository, if there is one that has not had it from here (rpc-chains section 3.2: uploaded once).
     pub fn offer(&mut self, code: Hash, bytes: Bytes) {
         let ground = &mut self.ground;
         ground.codes.offer(&mut ground.out, ground.me.id, code, bytes, &ground.policy);
     }
 }
 
-/// A chain of this node may not be begun.
+/// The exception for a number that is in use.
 pub(super) fn taken(chain: ChainId) -> Exception {
     let message = ["a chain of number ", &chain.number.to_string(), " is under way already; draw another"].concat();
     Exception::new(catena_wire::names::PROTOCOL, catena_wire::Fault::Caller, message)

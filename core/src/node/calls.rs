@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Node {
-    /// A service function has read so much of blobs: to be said before [`Node::on_service_done`], of one that read any.
+    /// A service function has read so many bytes of blobs; if it has read any, this has to be said before [`Node::on_service_done`].
     pub fn on_blobs_read(&mut self, ticket: Ticket, blobs: BlobBytes) {
         self.calls.blobs_read(ticket, blobs);
     }
@@ -26,7 +26,7 @@ impl Node {
         let Some((request, sub)) = self.chains.join(&mut self.ground, request, sub) else { return };
         let plan = Plan { credentials: request.credentials.clone(), ..Plan::new(request.budget_now(self.ground.now)) };
         match self.begin(request.by, sub.number, sub.code, sub.input.clone(), plan) {
-            // The service function itself has run.
+            // The service function itself has run, and may have taken effect.
             Err(why) => self.calls.answer(&mut self.ground, request, Err(why.outcome_unknown())),
             Ok(chain) => {
                 let heard_as = request.key.clone().filter(|_| sub.hears);
@@ -52,15 +52,15 @@ impl Node {
         let hops_left = ended.hops_left.min(request.budget.hops_left());
         request.budget = Budget::new(request.budget.time_left_us(), hops_left);
         extend(&mut request.console, ended.console, lines_brought_max(&self.ground.policy));
-        // A call like any other, or a service whose chains throw could call itself for ever.
+        // Catching costs a hop like any other call; otherwise a service whose chains throw could call itself for ever.
         let catch = catch.zip(request.budget.take_hop());
         let result = match (ended.outcome, catch) {
             (Outcome::Done(value), _) => Ok(value),
-            // As of a chain that joins the one that called.
+            // As for a chain that joins the calling one.
             (Outcome::Threw(why), None) => Err(why.calling(&request.service, "")),
             (Outcome::Threw(why), Some((function, budget))) => {
                 let params = Value::encode(&why);
-                // Not the call that the step was: who remembers that by its key must not answer with its result.
+                // Without a key: this is not the call that is remembered under the step's key, and must not be answered with that call's result.
                 let request = Request { function, params, budget, key: None, ..request };
                 return self.calls.dispatch(&mut self.ground, request);
             }

@@ -1,4 +1,4 @@
-//! What arrives from other nodes, to whichever part it concerns.
+//! Messages from other nodes, brought to the part that they concern.
 
 use alloc::sync::Arc;
 use catena_wire::{Encoded, End, Message, NodeRef, Part, StepKey};
@@ -32,10 +32,10 @@ impl Node {
             Message::Refused(key, why) => chains.hop_refused(ground, from.id, &key, why),
             Message::Partial { key, number, value, to } => {
                 chains.implicit_ack(ground, from.id, &key);
-                // What comes from this node itself cannot come again.
+                // What comes from this node itself cannot be sent again, and always finds room.
                 let room = (from.id != ground.me.id).then_some(ground.room);
                 let kept = if to == 0 {
-                    // What is passed on by the node of the entry has no host of its own to name.
+                    // An answer names no host: if the entry node passed it on, that node counts as the place.
                     origin.heard_at(&key, from);
                     origin.on_partial(ground, &key, number, value, room)
                 } else {
@@ -65,7 +65,7 @@ impl Node {
                 origin.on_console(ground, &key, first, lines);
             }
             Message::Locate { key, origin, entry } => chains.locate(ground, from.id, &key, (origin, entry)),
-            // To a node that cannot be dialled it may be passed on by another.
+            // If this node cannot be dialled, another may have passed it on.
             Message::Located(key, host, whereabouts) if host == from.name || ground.me.address.is_none() => {
                 origin.on_located(&key, &host, whereabouts);
             }
@@ -105,13 +105,13 @@ impl Node {
                 rights.took(ground, from.id, &key, arrived, read);
                 ground.relays.took(&mut ground.out, from.id, key, (arrived, read));
             }
-            // The machine beside this one takes them.
+            // The machine for segments, beside this one, takes them.
             Message::Segment(_) => {}
             Message::CallElsewhere(id, whither) => calls.elsewhere(ground, from.id, id, whither),
             Message::HopElsewhere(key, whither) => chains.hop_elsewhere(ground, from.id, &key, whither),
             Message::Moved(service, whither) => self.moved(from.id, &service, whither),
             Message::Offers(mut entries) => {
-                // Nobody speaks for others.
+                // A node can only say what it serves itself.
                 entries.retain(|entry| entry.node.id == from.id);
                 ground.out.ask(Action::Offered { from: from.clone(), entries });
             }
@@ -124,7 +124,7 @@ impl Node {
         }
     }
 
-    /// A part of an outcome has come, and is kept here: whoever sent it may forget it.
+    /// A part of an outcome has arrived and is kept here: its sender may forget it.
     fn received(&mut self, from: &Arc<NodeRef>, key: StepKey, part: Part) {
         let ground = &mut self.ground;
         if from.id != ground.me.id {

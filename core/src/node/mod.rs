@@ -1,5 +1,4 @@
-//! The node: its parts put together, and its interface to the shell. It does nothing itself but bring what happened to the part that it
-//! concerns, and what one part says to another.
+//! The node: its parts put together, and its interface to the shell. It only routes: events to the part that they concern, and what one part tells another.
 
 mod begin;
 mod calls;
@@ -66,17 +65,17 @@ impl Node {
         self.ground.directory.serve(service, functions, kinds);
     }
 
-    /// Some other node serves this too, or did: what a durable function of it did may have been done there.
+    /// Another node serves this service too, or did: a durable function of it may have done a step there.
     pub fn note_replica(&mut self, service: &str) {
         self.ground.directory.note_replica(service);
     }
 
-    /// The node that keeps functions for all, to be asked before the hop before.
+    /// Names the repository, the node that keeps functions for all. It is asked before the previous hop's node.
     pub fn set_repository(&mut self, repository: NodeRef) {
         self.ground.codes.set_repository(repository);
     }
 
-    /// There is a registry that keeps functions, to be asked when nobody else has one ([`Action::FetchCode`]).
+    /// There is a registry that keeps functions, to be asked when no node has one ([`Action::FetchCode`]).
     pub const fn set_registry(&mut self) {
         self.ground.codes.set_registry();
     }
@@ -102,7 +101,7 @@ impl Node {
         }
     }
 
-    /// This service is not at that node, or no longer: it is to be looked up anew.
+    /// This service is not at that node, or no longer: it has to be looked up again.
     pub fn on_not_there(&mut self, service: &str, node: NodeId) {
         self.ground.directory.names.forget_at(service, node);
     }
@@ -174,8 +173,8 @@ impl Node {
         (self.chains.count(), self.calls.count_waiting(), self.ground.running.all())
     }
 
-    /// Bytes that chains take here, what is needed to answer their steps again, answers that are on their way or wait for those before them, and
-    /// parameters of calls that wait: for the budget of the whole node. Bounded by [`Policy::held_bytes_max`].
+    /// Bytes kept here, for the memory budget of the whole node: chains, payloads that answer repeats of their steps, answers that are on their way or wait for
+    /// those before them, and parameters of calls that wait. Bounded by [`Policy::held_bytes_max`].
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         let Ground { dedup, outgoing, listeners, .. } = &self.ground;
@@ -184,8 +183,8 @@ impl Node {
         steps + answers + self.sets.bytes() + self.rights.bytes()
     }
 
-    /// How many bytes more may be kept here: a hop or call that brings more is refused as `Overloaded`, and answers have to come again. Without it,
-    /// [`Policy::held_bytes_max`] alone counts.
+    /// Sets how many more bytes may be kept here: a hop or call that brings more is refused as `Overloaded`, and answers have to be sent again. If this is
+    /// never called, [`Policy::held_bytes_max`] alone is the bound.
     pub fn set_memory_left(&mut self, bytes: usize) {
         self.memory_left = bytes;
         self.note_room();

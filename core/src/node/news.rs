@@ -18,7 +18,7 @@ impl Node {
         self.at(now, |node| node.chains.on_turn(&mut node.ground, session, turn, took_us));
     }
 
-    /// The guest's continuation has been taken, and its function if that is to ride along; or that failed.
+    /// The guest's continuation has been taken, with its function if that is to be sent along; or taking it failed.
     pub fn on_suspended(
         &mut self,
         now: Time,
@@ -37,27 +37,27 @@ impl Node {
         key
     }
 
-    /// The continuation of a hop has arrived, and the function if it rode along; or never will.
+    /// The tail of a hop has arrived: continuations, and the function if it was sent along. `None`: it never will.
     pub fn on_tail(&mut self, now: Time, key: &StepKey, tail: Option<Tail>) {
         self.at(now, |node| node.chains.tail(&mut node.ground, key, tail));
     }
 
-    /// The shell has not got the function of this session, which it was asked to check: it is fetched while the session waits for its call.
+    /// The shell does not have the function that it was asked to check for this session: it is fetched while the session waits for its call.
     pub fn on_code_missing(&mut self, now: Time, session: SessionId, code: Hash) {
         self.at(now, |node| node.chains.code_missing(&mut node.ground, session, code));
     }
 
-    /// The shell was to let this guest go on ([`Action::Resume`], [`Action::Branch`]), and has not got its function.
+    /// The shell was asked to run this guest ([`Action::Resume`], [`Action::Branch`]), and does not have its function.
     pub fn on_code_absent(&mut self, now: Time, action: Action) {
         self.at(now, |node| node.chains.code_absent(&mut node.ground, action));
     }
 
-    /// A function that was asked for, or offered, has been checked and kept; or is not what its hash says.
+    /// A function that was asked for, or offered, has been checked and stored; or it does not match its hash.
     pub fn on_code_stored(&mut self, now: Time, code: Hash, stored: Result<(), Exception>) {
         self.at(now, |node| node.chains.code_stored(&mut node.ground, code, stored.is_ok()));
     }
 
-    /// The registry has this function, or has it not, or cannot be asked.
+    /// The registry's answer for this function. `None`: it does not have it, or cannot be asked.
     pub fn on_code_fetched(&mut self, now: Time, code: Hash, bytes: Option<Bytes>) {
         self.at(now, |node| {
             if node.ground.codes.fetched(&mut node.ground.out, code, bytes) {
@@ -75,12 +75,12 @@ impl Node {
         });
     }
 
-    /// What was found for a name may be believed for so long.
+    /// What was found for a name is valid for so long.
     pub fn on_name_ttl(&mut self, now: Time, service: &str, ttl_us: u64) {
         self.ground.directory.names.shorten(service, now.after(ttl_us));
     }
 
-    /// What is known by now of where this name leads is asked anew when it is used next: somebody says that it has changed.
+    /// Somebody says that this name leads elsewhere now: what is known of it is forgotten, and it is looked up again when it is used next.
     pub fn on_name_changed(&mut self, service: &str) {
         self.ground.directory.names.forget(service);
     }
@@ -111,8 +111,8 @@ impl Node {
         }
     }
 
-    /// This node serves that no longer; what has begun goes on. `moving_us`: it is being moved, and will be said to have moved
-    /// ([`Node::service_moved`]) within so many microseconds: whoever calls it is told to wait.
+    /// This node no longer serves this service; what has begun goes on. `moving_us`: the service is being moved, and [`Node::service_moved`] will follow within
+    /// so many microseconds; until then its callers are told to wait.
     pub fn leave_service(&mut self, now: Time, service: &str, moving_us: Option<u64>) {
         self.at(now, |node| {
             let Ground { directory, policy, clock, .. } = &mut node.ground;
@@ -120,7 +120,7 @@ impl Node {
         });
     }
 
-    /// A service that this node served is there now, or gone; these are told, who may have called it here.
+    /// A service that this node served is at `to` now, or gone. The nodes in `tell`, which may have called it here, are told.
     pub fn service_moved(&mut self, now: Time, service: &str, to: Option<ServiceEntry>, tell: &[Arc<NodeRef>]) {
         self.at(now, |node| {
             let whither = to.clone().map_or(Whither::Unknown, |entry| Whither::There(Box::new(entry)));
@@ -146,14 +146,15 @@ impl Node {
         self.calls.running(service)
     }
 
-    /// This node is linked from now on, over a network from this address, or from a process of this machine. All nodes of one address have one share of
-    /// what this node takes on, of IPv6 of the first 64 bits.
+    /// `node` is linked from now on: over a network from this address, or, if there is none, from a process of this machine. All nodes of one address have a
+    /// common share of what this node takes on; of IPv6 the first 64 bits count.
     pub fn on_linked(&mut self, node: NodeId, address: Option<IpAddr>) {
         self.ground.parties.linked(node, address);
     }
 
-    /// A link to this node has broken: what it was asked is lost, what it asked is moot.
-    pub fn on_link_lost(&mut self, now: Time, node: NodeId) {
+    /// A link to `node` has broken: what it was asked is lost. Nobody waits for what it asked, unless it is still linked: of two links that both sides dialled
+    /// at once only one lasts, and what came by that goes on.
+    pub fn on_link_lost(&mut self, now: Time, node: NodeId, still_linked: bool) {
         self.at(now, |this| {
             let ground = &mut this.ground;
             ground.directory.forget_node(&mut ground.out, node);
@@ -164,14 +165,16 @@ impl Node {
             }
             this.sets.link_lost(ground, node);
             this.rights.link_lost(ground, node);
-            this.calls.abandon_peer(ground, node);
+            if !still_linked {
+                this.calls.abandon_peer(ground, node);
+            }
             this.calls.link_lost(ground, node);
             this.chains.link_lost(ground, node);
         });
     }
 
-    /// Whether a message that has waited, as for a link, is still to go to that node. A hop or call may have been given up meanwhile: nobody waits
-    /// for it any more, and another may do it.
+    /// Whether a message that has waited, for example for a link, is still to go to that node. A hop or call may have been given up meanwhile: nobody waits for
+    /// it any more, and another node may do it.
     #[must_use]
     pub fn is_to_go(&self, to: NodeId, receipt: &Receipt) -> bool {
         match receipt {
@@ -204,7 +207,7 @@ impl Node {
                     node.chains.origin_unreached(ground, &key);
                     node.rights.unreached(now, &key);
                 }
-                // Whoever waits for a result asks again when its link has broken.
+                // A caller asks for its result again when its link has broken.
                 (Receipt::Return(..) | Receipt::WantCode(_) | Receipt::Beat(_) | Receipt::None, _) => {}
             }
         });
@@ -215,7 +218,7 @@ impl Node {
         self.at(now, |node| {
             let Self { origin, chains, calls, sets, rights, ground, .. } = node;
             let overdue = origin.on_timeout(ground);
-            // Ahead of the hops that go out again: what is known of the first time is asked for.
+            // Before the retransmissions, since the search is for traces of the earlier attempts.
             overdue.sought.into_iter().for_each(|chain| chains.seek(ground, chain));
             overdue.silent.into_iter().for_each(|chain| chains.retransmit(ground, chain));
             // Nobody waits for them any more.

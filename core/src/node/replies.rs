@@ -64,7 +64,7 @@ impl Node {
         Ok(())
     }
 
-    /// The user of a reply set has read so many replies more.
+    /// The user of a reply set has read so many more replies.
     pub fn on_read(&mut self, now: Time, call: ChainId, count: usize) {
         self.at(now, |node| node.sets.on_read(&mut node.ground, call, count));
     }
@@ -72,25 +72,25 @@ impl Node {
     /// Replies under a right that is here.
     ///
     /// # Errors
-    /// The caller's reader is behind, or the right is over.
+    /// The caller's reader is behind (back-pressure), or the right is over.
     pub fn reply(&mut self, now: Time, right: &StepKey, value: Value) -> Result<Sent, NotSent> {
         self.at(now, |node| node.rights.reply(&mut node.ground, right, value))
     }
 
-    /// No reply follows for now: those that wait only for one another go.
+    /// No reply follows for now: replies that are held back only to be sent together are sent.
     pub fn flush(&mut self, now: Time) {
         self.at(now, |node| node.rights.flush(&mut node.ground));
     }
 
-    /// Replies under this right go together from now on.
+    /// Sets how replies under this right are sent together from now on.
     pub fn gather(&mut self, right: &StepKey, gather: Gather) {
         self.rights.gather(right, gather);
     }
 
-    /// Hands a part of a right on: calls a function, wherever it is, whose replies go straight to the caller of this one.
+    /// Delegates a part of a right: calls a function, wherever it is, whose replies go straight to the caller of this one.
     ///
     /// # Errors
-    /// The right is over, or its hop budget is. That nobody takes the call is told to the caller.
+    /// The right is over, or its hop budget is used up. If no node takes the call, the caller is told.
     pub fn delegate(
         &mut self,
         now: Time,
@@ -108,12 +108,12 @@ impl Node {
         self.rights.count()
     }
 
-    /// Nobody here can reply under this right any more: whoever could has dropped it.
+    /// Nobody here can reply under this right any more: the last who could has dropped it.
     pub fn let_go(&mut self, now: Time, right: &StepKey) {
         self.at(now, |node| node.rights.let_go(&mut node.ground, right));
     }
 
-    /// A call that may be answered many times runs here, once its right is held; whoever handed it over may forget it.
+    /// A call that may be answered many times runs here once its right is held; then the node that handed it over may forget it.
     pub(super) fn take_right(&mut self, mut request: Request) {
         let Some(right) = request.right.take() else { return };
         let key = right.key.clone();
@@ -134,7 +134,7 @@ impl Node {
         self.calls.run_service(&mut self.ground, request);
     }
 
-    /// What became of a call with the right to answer it: for whoever made it, or delegated it.
+    /// What became of a call with the right to answer it, for the part that made or delegated it.
     pub(super) fn handed(&mut self, right: &StepKey, at: Result<Arc<NodeRef>, Exception>) {
         match right.branch.is_root() {
             true => self.sets.handed(&mut self.ground, right, at),

@@ -1,4 +1,4 @@
-//! What one part has to say to another, brought there.
+//! Brings the parts of the node what they have to say to each other.
 
 use catena_wire::ChainId;
 
@@ -6,7 +6,7 @@ use super::Node;
 use crate::{Time, collections::Party, directory::Waiter, ground::Ground, outbox::Event};
 
 impl Node {
-    /// Something has happened: what it leads to happens before the next.
+    /// Handles something that has happened, and all that follows from it, before the next event.
     pub(super) fn at<T>(&mut self, now: Time, happen: impl FnOnce(&mut Self) -> T) -> T {
         self.ground.advance(now);
         let happened = happen(self);
@@ -16,7 +16,7 @@ impl Node {
         happened
     }
 
-    /// What the parts have to say to each other, until they have nothing more to say. Sets whose reader has gone are stopped.
+    /// Routes events between the parts until there are none left. Reply sets whose reader has gone are stopped.
     pub(super) fn route(&mut self) {
         loop {
             self.route_events();

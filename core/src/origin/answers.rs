@@ -1,4 +1,4 @@
-//! Intermediate answers and lines of the console, in order and once, for whoever waits for them.
+//! Intermediate answers and console lines, in order and once, for the holder of the reply set or for a service that waits.
 
 use alloc::vec::Vec;
 use catena_wire::{Branch, ChainId, LogLine, StepKey, Value};
@@ -7,7 +7,7 @@ use super::{Detached, Origin, Started};
 use crate::{Action, Replied, chain::extend, collections::Taken, ground::Ground, outbox::Outbox};
 
 impl Origin {
-    /// An intermediate answer has come, for which there may be `room`. False if it has to come again: there is none.
+    /// An intermediate answer has arrived; `room`: how many bytes may be kept for it. False if there is no room, so that it has to be sent again.
     pub(crate) fn on_partial(
         &mut self,
         ground: &mut Ground,
@@ -39,7 +39,7 @@ impl Origin {
         show(&mut ground.out, key.chain, started, lines);
     }
 
-    /// Hands out what is next in order; the end when everything it counts has been handed out.
+    /// Hands out the answers that are next in order, and the end once every answer that it counts has been handed out.
     pub(super) fn deliver(&mut self, ground: &mut Ground, chain: ChainId, branch: &Branch) {
         let Some(started) = self.chains.get_mut(&chain) else { return };
         while let Some(value) = started.answers.pop(branch) {
@@ -54,7 +54,7 @@ impl Origin {
     }
 }
 
-/// Lines for whoever holds the reply set, or waits for the chain's end.
+/// Shows lines to the holder of the reply set, or keeps them for the caller that waits for the chain's end.
 pub(super) fn show(out: &mut Outbox, chain: ChainId, started: &mut Started, lines: Vec<LogLine>) {
     match &mut started.detached {
         Some(detached) => extend(&mut detached.console, lines, detached.lines_max),

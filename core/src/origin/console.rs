@@ -1,16 +1,15 @@
-//! What the origin has heard of a chain's virtual console (rpc-chains section 3.7): it shows each line once, and none before what it may
-//! follow from.
+//! A chain's virtual console at its origin (rpc-chains section 3.7): each line is shown once, and after every line that it may follow from.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 use catena_wire::{BRANCHES_MAX, Branch, LogLine};
 
 use crate::collections::InOrder;
 
-/// Lines of one chain; those of a branch and of those that merged into it come in the order in which it carries them.
+/// Lines of one chain. A branch carries its own and those of branches that merged into it, and they arrive in that order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Console {
     carried: BTreeMap<Branch, InOrder<LogLine>>,
-    /// Lines shown of each branch's own.
+    /// How many of each branch's own lines have been shown.
     shown: BTreeMap<Branch, u32>,
     held: usize,
 }
@@ -18,7 +17,7 @@ pub(crate) struct Console {
 impl Console {
     /// Takes lines that a branch carries from place `first` on; returns those that can be shown now.
     ///
-    /// A line is held until those before it have come: what merged into a branch comes before what it said after.
+    /// A line is held until those before it have arrived: lines that merged into a branch come before those that it logged after the merge.
     pub(crate) fn take(&mut self, branch: &Branch, first: u32, lines: Vec<LogLine>, held_max: usize) -> Vec<LogLine> {
         if self.carried.len() >= BRANCHES_MAX && !self.carried.contains_key(branch) {
             return Vec::new();
@@ -26,7 +25,7 @@ impl Console {
         let carried = self.carried.entry(branch.clone()).or_default();
         let mut ready = Vec::new();
         for (place, line) in (u64::from(first)..).zip(lines) {
-            // Nobody carries more than can be counted.
+            // No chain carries more lines than can be counted.
             let Ok(place) = u32::try_from(place) else { break };
             if carried.has(place) || (place > carried.next() && self.held >= held_max) {
                 continue;
@@ -41,16 +40,16 @@ impl Console {
         self.not_shown(ready)
     }
 
-    /// The chain is over: what is held has nothing to wait for.
+    /// The chain is over: the lines that are held have nothing to wait for any more.
     pub(crate) fn flush(&mut self) -> Vec<LogLine> {
         self.held = 0;
-        // A branch before its parent: from the merge on that carries what the branch said last.
+        // Branches before their parents: after a merge, the parent carries the last lines of its branches.
         let carried = core::mem::take(&mut self.carried).into_values().rev();
         let held = carried.flat_map(InOrder::into_held).collect();
         self.not_shown(held)
     }
 
-    /// A branch carries what its parent said before it, and the parent, from the merge on, what its branches said.
+    /// Drops lines that were shown: a branch also carries its parent's lines from before the split, and the parent, after the merge, those of its branches.
     fn not_shown(&mut self, mut lines: Vec<LogLine>) -> Vec<LogLine> {
         lines.retain(|line| {
             if self.shown.len() >= BRANCHES_MAX && !self.shown.contains_key(&line.branch) {

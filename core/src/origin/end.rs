@@ -9,11 +9,11 @@ use crate::{Action, Policy, Replied, ground::Ground};
 /// Chains whose time has come.
 #[derive(Debug, Default)]
 pub(crate) struct Overdue {
-    /// Silent for too long: they are to be sent on their way again.
+    /// Silent for too long: to be retransmitted.
     pub(crate) silent: Vec<ChainId>,
-    /// Of these, the ones sent again for the last time: it is to be found out where they stopped (rpc-chains section 3.9).
+    /// Those of `silent` that are retransmitted for the last time: a search has to find out where they stopped (rpc-chains section 3.9).
     pub(crate) sought: Vec<ChainId>,
-    /// Given up, with the nodes last heard of: they are to be stopped, wherever they are.
+    /// Given up, with the nodes where they were last heard of: to be stopped, wherever they are.
     pub(crate) lost: Vec<(ChainId, Vec<Arc<NodeRef>>)>,
 }
 
@@ -60,7 +60,7 @@ impl Origin {
             true => End { emitted: 0, merged: Vec::new(), ..end },
             false => end,
         };
-        // What was counted before may never all come.
+        // The end of a chain that was cut replaces an earlier one, whose answers may never all arrive.
         if started.end.as_ref().is_none_or(|known| end.cut && !known.cut) {
             started.answers.forget_totals();
             started.answers.ended(&branch, end.emitted);
@@ -72,7 +72,7 @@ impl Origin {
         self.deliver(ground, chain, &branch);
     }
 
-    /// The end has come, and everything that it counts has been handed out.
+    /// Delivers the end, if it has arrived and every answer that it counts has been handed out.
     pub(super) fn end_if_complete(&mut self, ground: &mut Ground, chain: ChainId, branch: &Branch) {
         let Some(started) = self.chains.get_mut(&chain).filter(|started| started.is_complete()) else { return };
         let Some(end) = started.end.take() else { return };
@@ -118,7 +118,7 @@ impl Origin {
         self.finish(ground, chain, end, 0);
     }
 
-    /// Ends what is out of time, or of which a branch was silent for too often.
+    /// Ends chains that are out of time, or of which a branch was silent too often.
     pub(crate) fn on_timeout(&mut self, ground: &mut Ground) -> Overdue {
         let (now, mut overdue) = (ground.now, Overdue::default());
         while let Some(chain) = self.timers.take_due(now) {

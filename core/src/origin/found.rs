@@ -1,4 +1,4 @@
-//! What looking for a chain that fell silent has found.
+//! What the search for a silent chain has found.
 
 use alloc::{format, string::String, vec::Vec};
 use catena_wire::Whereabouts;

@@ -10,7 +10,7 @@ use crate::{Policy, Time};
 struct Pulse {
     /// When it will have been silent for too long.
     silent_at: Time,
-    /// How often in a row it was, and was sent on its way again.
+    /// How often in a row it was silent for too long, so that the chain was retransmitted.
     retransmissions: u8,
     step: u32,
     host: Arc<NodeRef>,
@@ -18,7 +18,7 @@ struct Pulse {
 
 #[derive(Clone, Debug)]
 pub(super) struct Liveness {
-    /// Branches that are under way, in order. Most chains have one: a map would set room for many aside.
+    /// Branches under way, sorted. Most chains have one branch, and a map would reserve memory for many.
     pulses: Vec<(Branch, Pulse)>,
     /// The last step heard of, of any branch, and where that was.
     last_step: u32,
@@ -28,9 +28,9 @@ pub(super) struct Liveness {
 /// What to do about a chain of which a branch is silent.
 #[derive(Debug)]
 pub(super) enum Silence {
-    /// It is sent on its way again; for the last time, if so.
+    /// The chain is retransmitted, for the last time if `last`.
     Retransmit { last: bool },
-    /// It is given up: silent so often, last heard of at this step on that host.
+    /// The chain is given up: a branch was silent again after so many retransmissions, and was last heard of at this step on that host.
     Lost { retransmissions: u8, step: u32, host: String },
 }
 
@@ -71,7 +71,7 @@ impl Liveness {
         }
     }
 
-    /// A sign of life: what was amiss with this branch is over.
+    /// A sign of life: this branch is no longer silent.
     pub(super) fn seen(
         &mut self,
         key: &StepKey,
@@ -84,8 +84,8 @@ impl Liveness {
         if let Some(host) = host {
             self.heard_at(key, host);
         }
-        // A branch counts from when its parent names it until its parent goes on: a late sign of one that is over must
-        // not make the origin wait for more.
+        // A branch is tracked from when its parent names it until its parent goes on: a late sign of life must not make the origin wait for a branch that is
+        // over.
         let Some(pulse) = self.pulse_mut(&key.branch) else { return };
         pulse.silent_at = silent_at;
         pulse.retransmissions = 0;
@@ -106,14 +106,14 @@ impl Liveness {
         }
     }
 
-    /// A sign of life of one branch, taken for one of all: a mistake made on purpose.
+    /// A sign of life of one branch, taken for one of all of them: a seeded bug.
     pub(super) fn all_seen(&mut self, silent_at: Time) {
         for (_, pulse) in &mut self.pulses {
             (pulse.silent_at, pulse.retransmissions) = (silent_at, 0);
         }
     }
 
-    /// Some branch has been silent for too long.
+    /// What to do if some branch has been silent for too long.
     pub(super) fn silence(&mut self, now: Time, policy: &Policy) -> Option<Silence> {
         let later = now.after(policy.heartbeat_timeout_us.max(1));
         let mut last = None;

@@ -1,4 +1,4 @@
-//! The origin's side of a chain: what is known of each that was begun here, and signs of life of every branch.
+//! The origin's side of chains: what is known of each chain begun here, and signs of life of its branches.
 
 mod answers;
 mod console;
@@ -24,10 +24,10 @@ use found::Found;
 use liveness::Liveness;
 use trials::{Trial, Trials};
 
-/// What of a chain that runs on its own concerns the service that answered with it, and whoever called that.
+/// What the service that answered a call with a chain, and that call's caller, need of the chain while it runs on its own.
 #[derive(Clone, Debug)]
 struct Detached {
-    /// The step under whose name the service hears the answers, if it wants them.
+    /// The step by whose key the service is told of the answers, if it wants them.
     heard_as: Option<StepKey>,
     /// Lines shown so far, which go to the caller with the result.
     console: Vec<LogLine>,
@@ -39,10 +39,10 @@ struct Detached {
 pub(crate) struct EndedDetached {
     pub(crate) chain: ChainId,
     pub(crate) outcome: Outcome,
-    /// What it left of its hops.
+    /// Hops that it did not spend.
     pub(crate) hops_left: u32,
     pub(crate) console: Vec<LogLine>,
-    /// The step under whose name its answers were heard.
+    /// The step by whose key the service was told of its answers.
     pub(crate) heard_as: Option<StepKey>,
 }
 
@@ -53,18 +53,18 @@ struct Started {
     liveness: Liveness,
     answers: Tally,
     console: console::Console,
-    /// What looking for it has found.
+    /// Where a search found that it had stopped.
     found: Option<Box<Found>>,
     /// The end notice, while answers that it counts are still on their way.
     end: Option<Box<End>>,
-    /// Nobody holds a reply set: a service of this node waits for the end.
+    /// Set if a service of this node waits for the end, and nobody holds a reply set.
     detached: Option<Box<Detached>>,
-    /// What adaptive chains learn from it.
+    /// The trial of a mode that it is, from which adaptive chains learn.
     trial: Option<Trial>,
 }
 
 impl Started {
-    /// Of what has come and waits for answers before it.
+    /// Bytes of answers and of an end that wait for answers before them.
     fn bytes(&self) -> usize {
         self.answers.held_bytes() + self.end.as_deref().map_or(0, End::kept_bytes)
     }
@@ -85,7 +85,7 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Bytes of what has come and waits for answers before it.
+    /// Bytes of answers and ends that wait for answers before them.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -103,7 +103,7 @@ impl Origin {
         self.trials.choose(code)
     }
 
-    /// `trial`: how long this function takes in this mode is of interest.
+    /// `trial`: the function and mode, if how long they take is to be learned.
     pub(crate) fn begin(&mut self, ground: &Ground, chain: ChainId, time_us: u64, trial: Option<(Hash, Mode)>) {
         let Ground { now, policy, me, .. } = ground;
         let started = Started {
@@ -122,8 +122,8 @@ impl Origin {
         self.chains.insert(chain, started);
     }
 
-    /// A service of this node waits for its end, and its caller for so many lines; its answers, if they are wanted, are
-    /// told under this name.
+    /// A service of this node waits for the chain's end, and its caller for at most `lines_max` lines. If the service wants the answers, it is told of them by
+    /// the key `heard_as`.
     pub(crate) fn detach(&mut self, chain: ChainId, heard_as: Option<StepKey>, lines_max: usize) {
         if let Some(started) = self.chains.get_mut(&chain) {
             started.detached = Some(Box::new(Detached { heard_as, console: Vec::new(), lines_max }));
@@ -146,12 +146,12 @@ impl Origin {
         self.chains.contains_key(&chain)
     }
 
-    /// The nodes from which signs of life of its branches came last.
+    /// The nodes where the chain's branches were last heard of.
     pub(crate) fn hosts(&self, chain: ChainId) -> Vec<Arc<NodeRef>> {
         self.chains.get(&chain).map(|started| started.liveness.hosts()).unwrap_or_default()
     }
 
-    /// A sign of life. Whoever was to stop a chain of this node that has ended did not get there: it is stopped now.
+    /// A heartbeat. If the chain was begun here and has ended, the request to stop it has not reached that node, which is told again.
     pub(crate) fn on_heartbeat(
         &mut self,
         ground: &mut Ground,

@@ -1,26 +1,26 @@
 //! What adaptive chains learn from each other: how long a function took in each mode, so that it is never slower than the
 //! better of them for long (rpc-chains section 7.2).
 //!
-//! Each mode is tried once; then the quickest is used. The others are tried again as often as [`EXPLORING_PART`] of the time pays for, and at once when
-//! the one in use takes longer twice in a row than its own past explains: then sites or links have changed, and what was known of the others is old too.
+//! Each mode is tried once; then the quickest is used. The others are tried again as often as [`EXPLORING_PART`] of the time pays for, and at once when the
+//! mode in use takes longer twice in a row than its past explains: then sites or links have changed, and what was learned of the others is out of date too.
 
 use alloc::collections::BTreeMap;
 use catena_wire::{Hash, Mode, Outcome};
 
 use crate::Time;
 
-/// Functions about which something is remembered; beyond, the least recently used is forgotten.
+/// Functions that are remembered; beyond that, the least recently used is forgotten.
 const FUNCTIONS_MAX: usize = 4_096;
-/// One part in so many of the time goes into modes that are expected to take longer.
+/// One part in so many of the time may be spent on modes that are expected to be slower.
 const EXPLORING_PART: u64 = 100;
-/// Runs between two that are tried although another is expected to be quicker, and between two changes that are believed.
+/// Runs between two that explore a mode expected to be slower, and between two changes that are believed.
 const EXPLORE_AFTER: u32 = 16;
-/// How much the newest of a series counts at least: one part in so many.
+/// The least weight of a series' newest run in its mean: one part in so many.
 const NEWEST_PART: i64 = 8;
-/// So many mean deviations, beside an eighth of the mean, are no coincidence (as in RFC 6298).
+/// A run that is off by more than so many mean deviations plus an eighth of the mean is no coincidence (as in RFC 6298).
 const DEVIATIONS_MAX: u64 = 4;
-/// What is tried, in this order. `Adaptive` decides at each call, by what is known of the link, the state and the result:
-/// which the other two have shown by then.
+/// The modes, in the order in which they are tried. `Adaptive` decides at each call by what is known of the link, the state and the result, which the other two
+/// modes have shown by then.
 const ARMS: [Mode; 3] = [Mode::Chain, Mode::Interactive, Mode::Adaptive];
 
 /// A run that is a trial of one mode.
@@ -35,24 +35,24 @@ pub(crate) struct Trial {
 #[derive(Clone, Debug)]
 struct Function {
     used: u64,
-    /// Runs since a mode was last tried although another was expected to be quicker.
+    /// Runs since a mode that was expected to be slower was last tried.
     since_explored: u32,
     /// Runs since a change was believed.
     since_changed: u32,
-    /// Microseconds that may go into trying.
+    /// Microseconds that may be spent on exploring.
     credit_us: u64,
-    /// By [`ARMS`].
+    /// In the order of [`ARMS`].
     arms: [Arm; ARMS.len()],
 }
 
 /// What is known of one mode.
 #[derive(Clone, Debug)]
 struct Arm {
-    /// To be tried before anything is chosen.
+    /// It has to be tried before the quickest mode is chosen.
     is_due: bool,
-    /// Runs in a row that are averaged.
+    /// Runs of the current series, over which the mean is taken.
     runs: u32,
-    /// The mean of what they took, and the mean deviation from it; 0 before the first.
+    /// Their mean duration, and the mean deviation from it; 0 before the first.
     took_us: u64,
     deviation_us: u64,
     /// The last run was far off, either way. One may be a coincidence: two in a row are a change.
@@ -73,12 +73,12 @@ impl Default for Function {
 }
 
 impl Arm {
-    /// The first of a series.
+    /// Begins a series with this run.
     const fn begin(&mut self, took_us: u64) {
         (self.runs, self.took_us, self.deviation_us, self.is_off) = (1, took_us, took_us / 2, false);
     }
 
-    /// One more of a series; says whether it took longer than the others explain, and the one before was far off too.
+    /// Adds a run to the series. True if it took longer than the series explains, and the run before was far off too.
     fn learn(&mut self, took_us: u64) -> bool {
         let off_us = took_us.abs_diff(self.took_us);
         let was_off = self.is_off;
@@ -120,7 +120,7 @@ impl Function {
         }
     }
 
-    /// The one that took least; one that was never answered counts as quick, so that it is tried.
+    /// The mode that took least. One that was never answered comes last here, but `choose` counts exploring it as free.
     fn best(&self) -> usize {
         (0..ARMS.len()).min_by_key(|arm| (self.arms[*arm].runs == 0, self.arms[*arm].took_us)).unwrap_or_default()
     }
@@ -155,7 +155,7 @@ impl Trials {
         ARMS[function.choose()]
     }
 
-    /// What a run came to. One that failed says nothing about how long an answer takes.
+    /// Learns from the outcome of a run. One that failed says nothing about how long an answer takes.
     pub(crate) fn learn(&mut self, trial: Trial, outcome: &Outcome) {
         let arm = ARMS.iter().position(|mode| *mode == trial.arm);
         let (Some(function), Some(arm)) = (self.functions.get_mut(&trial.code), arm) else { return };
@@ -182,12 +182,12 @@ mod tests {
 
     use super::Function;
 
-    /// What all of so many runs took, beside as many of the best mode, where each takes so long, give or take `noise_pct`.
+    /// By how many percent so many runs took longer than as many runs of the best mode; each mode takes as given, give or take `noise_pct`.
     fn over_the_best_pct(function: &mut Function, runs: u64, modes_us: [u64; 3], noise_pct: u64) -> u64 {
         let mut all_us = 0;
         for run in 0..runs {
             let arm = function.choose();
-            // Some number between 0 and 99 that looks like none in particular.
+            // A number from 0 to 99 that looks random.
             let percent = 100 - noise_pct + (run * 7_919 % 100) * 2 * noise_pct / 100;
             let took_us = modes_us[arm] * percent / 100;
             function.learn(arm, took_us);

@@ -1,4 +1,4 @@
-//! One right to reply that is here: what waits to be sent under it, and how that goes to its caller.
+//! One right to reply that is held here: the replies that wait to be sent under it, and how they get to the caller.
 
 use alloc::{boxed::Box, collections::VecDeque, string::String, sync::Arc, vec::Vec};
 use catena_wire::{
@@ -17,80 +17,80 @@ use crate::{
 /// Why a reply was not sent.
 #[derive(Clone, PartialEq, Debug)]
 pub enum NotSent {
-    /// The caller's reader is behind: here it is again, to be sent when [`Action::RightChanged`] says so.
+    /// The caller's reader is behind: the value is given back, to be sent again when [`Action::RightChanged`] says so.
     Full(Value),
-    /// It never will be: the right has ended, or the reply is too large.
+    /// It can never be sent: the right has ended, or the reply is too large.
     Over(Box<Exception>),
 }
 
-/// When a reply that was taken is sent.
+/// When a reply that was accepted is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sent {
     /// At once.
     Now,
-    /// With those that follow: when they are as many as its function gathers. If it does not say, when they pause, which the shell sees and
-    /// [`crate::Node::flush`] is told, and after [`Policy::reply_burst_us`] at the latest.
+    /// Together with those that follow, when they are as many as its function gathers. If the function does not say how many, when replies pause, which the
+    /// shell notices and reports to [`crate::Node::flush`], and after [`Policy::reply_burst_us`] at the latest.
     Later {
-        /// It is the first that waits.
+        /// Whether it is the first that waits.
         first: bool,
-        /// Its function says how its replies go together: their pause is nothing to watch for.
+        /// Whether its function says how replies are gathered: then the shell need not watch for a pause.
         gathered: bool,
     },
 }
 
-/// Replies that are sent together: one message in `wait_us` at most, unless it is full. So the first under a right does not wait, and neither
+/// How replies are gathered into messages: at most one message in `wait_us`, unless it is full. So the first reply under a right does not wait, and neither
 /// does one that comes after a pause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gather {
-    /// So many fill a message, or a quarter of the caller's window if that is less: while it is read, others come.
+    /// This many replies fill a message, or a quarter of the caller's window if that is less: while that part is read, others come.
     pub replies: u32,
-    /// So many bytes, about, fill a message, or a quarter of the window.
+    /// About this many bytes fill a message, or a quarter of the window if that is less.
     pub bytes: u32,
-    /// Microseconds between two messages that are not full, and so the longest time that a reply waits for company.
+    /// Microseconds between two messages that are not full, and so the longest time that a reply waits for others.
     pub wait_us: u64,
 }
 
 impl Gather {
-    /// Of a function that does not say how its replies go together.
+    /// For a function that does not say how its replies are gathered.
     pub(super) const fn burst(policy: &Policy) -> Self {
-        /// As much as one write to a socket takes well.
+        /// A size that suits one write to a socket.
         const BYTES: u32 = 32 << 10;
         Self { replies: 1_024, bytes: BYTES, wait_us: policy.reply_burst_us }
     }
 }
 
-/// A right that was delegated, and what became of that, as soon as it is known.
+/// A right that was delegated, and its fate once that is known.
 #[derive(Clone, Debug)]
 pub(super) struct Child {
     pub(super) target: String,
     pub(super) fate: Option<Fate>,
 }
 
-/// A right that is here.
+/// A right that is held here.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     pub(super) right: Right,
     /// The peer for which it is held, or this node.
     pub(super) by: Party,
-    /// Who handed it over.
+    /// The node that handed it over.
     pub(super) from: NodeId,
     pub(super) budget: Budget,
     pub(super) deadline: Time,
     pub(super) credentials: Option<Value>,
-    /// As its function wants it.
+    /// How its function wants replies gathered, if it says so.
     pub(super) gather: Option<Gather>,
-    /// Not yet sent, and when that is due.
+    /// Replies not yet sent, their bytes, and when they are due.
     pub(super) queue: VecDeque<Value>,
     pub(super) queue_bytes: usize,
     pub(super) flush_at: Option<Time>,
-    /// Sent so far, and when the next may go.
+    /// How many replies were sent, and when the next message may go.
     pub(super) sent: u32,
     pub(super) next_at: Time,
-    /// Bytes of each reply that is sent and not read.
+    /// Bytes of each reply that was sent and has not been read.
     pub(super) unread: VecDeque<usize>,
     pub(super) unread_bytes: usize,
     pub(super) read: u32,
-    /// Somebody waits until the reader has caught up.
+    /// Somebody here waits until the caller's reader has caught up.
     pub(super) waits: bool,
     pub(super) children: Vec<Child>,
     /// Nobody here can reply under it any more.
@@ -99,7 +99,7 @@ pub(super) struct Held {
     /// It ends only because time ran out, or its caller is gone.
     pub(super) late: bool,
     pub(super) beat_at: Time,
-    /// Its caller cannot be reached.
+    /// For how long its caller could not be reached.
     pub(super) unreached: Unreached,
 }
 
@@ -109,7 +109,7 @@ impl Held {
         self.queue.push_back(value);
     }
 
-    /// Whether whoever replies has to wait.
+    /// Whether a function that replies has to wait.
     pub(super) fn is_full(&self) -> bool {
         let window = self.right.window;
         let (count, bytes) = (self.unread.len() + self.queue.len(), self.unread_bytes + self.queue_bytes);
@@ -127,9 +127,9 @@ impl Held {
         self.sent == 0 || much || self.next_at <= now
     }
 
-    /// The next message: as many as may go.
+    /// Takes the next message: as many of the waiting replies as fit, and the number of the first.
     pub(super) fn take_batch(&mut self) -> Option<(u32, Vec<Value>)> {
-        /// Bytes beyond which a message takes no more.
+        /// A message that has this many bytes takes no more replies.
         const BATCH_BYTES: usize = 64 << 10;
         let (first, mut values, mut bytes) = (self.sent, Vec::new(), 0);
         while values.len() < REPLIES_MAX && bytes < BATCH_BYTES {
@@ -148,18 +148,18 @@ impl Held {
         is_from_caller(&self.right, from)
     }
 
-    /// What was to end it by itself has failed. Once time is up, that is why.
+    /// What would have ended it by itself has failed. Once the deadline has passed, it counts as ended by that.
     pub(super) fn failed(&mut self, now: Time) {
         self.late |= self.deadline <= now;
     }
 
-    /// What waits is not sent. Returns how many bytes that were.
+    /// Drops the replies that wait to be sent. Returns how many bytes they had.
     pub(super) fn drop_queue(&mut self) -> usize {
         self.queue.clear();
         core::mem::take(&mut self.queue_bytes)
     }
 
-    /// Ends it for whoever still has it: its caller's time has run out, or its caller is gone. Returns how many bytes are not sent.
+    /// Ends it although it is still in use: its caller's time has run out, or its caller is gone. Returns how many bytes stay unsent.
     pub(super) fn cut_off(&mut self, now: Time) -> usize {
         let out_of_time = self.deadline <= now;
         let why = if out_of_time { not_taken() } else { caller_gone() };
@@ -188,7 +188,7 @@ fn caller_gone() -> Exception {
     Exception::new(names::NODE_LOST, Fault::Network, why).outcome_unknown()
 }
 
-/// Whether this is the caller, or passes on what the caller says.
+/// Whether `from` is the caller, or a node that passes on what the caller says.
 pub(super) fn is_from_caller(right: &Right, from: NodeId) -> bool {
     right.caller.id == from || right.entry.as_ref().is_some_and(|entry| entry.id == from)
 }

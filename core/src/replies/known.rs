@@ -1,4 +1,4 @@
-//! One call that is answered many times, as its caller knows it: the rights of which it has heard, and what has come under each.
+//! One call that is answered many times, as its caller knows it: the rights it has heard of, and what has come under each.
 
 use alloc::{
     collections::{BTreeMap, VecDeque},
@@ -21,25 +21,25 @@ use crate::{
 /// A right that the caller knows of.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
-    /// `service/function`; empty if only its messages are known.
+    /// `service/function`; empty if the right is known only by its messages.
     pub(super) target: String,
     pub(super) holder: Option<Arc<NodeRef>>,
     /// The node from which its messages come: its holder, or one that passes them on.
     pub(super) way: Option<Arc<NodeRef>>,
-    /// When it will have been silent for too long.
+    /// When it counts as silent for too long.
     pub(super) silent_at: Time,
     pub(super) ended: bool,
     /// Why replies are missing, if any are.
     pub(super) missing: Option<Exception>,
-    /// It was given up: should it be heard of again, it is not.
+    /// It was given up; cleared if it is heard of again.
     pub(super) lost: bool,
-    /// It ended, or is ended, only because time ran out.
+    /// It ended, or was ended, only because time ran out.
     pub(super) late: bool,
     /// Replies that have been read.
     pub(super) read: u32,
-    /// What its holder has been told: replies that have arrived, and that have been read.
+    /// What its holder was told last: how many replies have arrived, and how many have been read.
     pub(super) told: (u32, u32),
-    /// Bytes read since then.
+    /// Bytes read since its holder was told.
     pub(super) untold_bytes: usize,
 }
 
@@ -61,19 +61,19 @@ pub(super) struct Set {
     pub(super) window: Window,
     pub(super) tally: Tally,
     pub(super) rights: BTreeMap<Branch, Known>,
-    /// Replies that have been handed out and not read, in that order.
+    /// Replies that have been handed out and not read, in the order in which they were handed out.
     pub(super) unread: VecDeque<Run>,
     pub(super) unread_replies: usize,
     pub(super) unread_bytes: usize,
-    /// When holders are told what they have not been told.
+    /// When holders are to be told what they do not know yet.
     pub(super) tell_at: Option<Time>,
 }
 
-/// Replies under one right, one after the other.
+/// Consecutive replies under one right.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) branch: Branch,
-    /// Of each of them.
+    /// The size of each reply.
     pub(super) bytes: VecDeque<usize>,
 }
 
@@ -85,7 +85,7 @@ impl Set {
         self.unread.push_back(Run { branch: branch.clone(), bytes });
     }
 
-    /// The user has read so many replies more; says under which rights they were.
+    /// The reader has read `count` more replies. Returns under which rights they came.
     pub(super) fn read(&mut self, count: usize) -> Vec<Branch> {
         let mut branches: Vec<Branch> = Vec::new();
         let mut left = count.min(self.unread_replies);
@@ -110,7 +110,7 @@ impl Set {
         branches
     }
 
-    /// Whether so many replies may come under this right: one that keeps to its window finds room, unless too many of them do so.
+    /// Whether so many replies may come under this right. A holder that keeps to its window finds room, unless too many holders use theirs up.
     pub(super) fn has_room(
         &self,
         branch: &Branch,
@@ -121,7 +121,7 @@ impl Set {
         let read = self.rights.get(branch).map_or(0, |known| known.read);
         let end = u64::from(first) + count as u64;
         let repeat = end <= u64::from(self.tally.delivered(branch));
-        // The value that a function returns comes beside its window.
+        // The value that a function returns is exempt from its window.
         let in_window = end <= u64::from(read) + u64::from(self.window.replies) + 1;
         let policy = &ground.policy;
         let few = self.unread_replies + count <= policy.replies_unread_max || self.unread.is_empty();
@@ -129,7 +129,7 @@ impl Set {
         repeat || (in_window && few && small)
     }
 
-    /// A right of this branch was delegated. False if there are too many to count.
+    /// A right was delegated as branch `child`. False if there are too many to keep track of.
     pub(super) fn delegated(&mut self, child: &Branch, target: String, fate: Fate, silent_at: Time) -> bool {
         if !self.has_room_for(child) {
             return false;
@@ -145,13 +145,13 @@ impl Set {
             Fate::Failed(why) if known.way.is_none() => {
                 (known.lost, known.missing) = (true, Some(why));
             }
-            // It was heard of: so somebody has it.
+            // It was heard of before, so some node has it.
             Fate::Failed(_) => {}
         }
         true
     }
 
-    /// Whether one more right can be known.
+    /// Whether one more right can be kept track of.
     pub(super) fn has_room_for(&self, branch: &Branch) -> bool {
         self.rights.contains_key(branch) || (self.rights.len() < BRANCHES_MAX && self.tally.has_room(branch))
     }
@@ -165,9 +165,9 @@ impl Set {
         missing.collect()
     }
 
-    /// Nothing more is awaited of it, and its replies are missing.
+    /// Nothing more is awaited under this right: its replies are missing.
     pub(super) fn lose(&mut self, branch: &Branch, why: Exception) {
-        // That it threw says more.
+        // If it threw before, that exception says more.
         if let Some(known) = self.rights.get_mut(branch).filter(|known| known.missing.is_none()) {
             (known.lost, known.missing) = (true, Some(why));
         }
@@ -197,7 +197,7 @@ impl Reader {
         }
     }
 
-    /// Replies that have come, in order and once.
+    /// Passes on replies that have come, each once and in order.
     pub(super) fn hear(self, ground: &mut Ground, call: ChainId, values: Vec<Value>) {
         match self {
             _ if values.is_empty() => {}
@@ -206,7 +206,7 @@ impl Reader {
         }
     }
 
-    /// The end, after so many rights.
+    /// Passes on the end of the set, which had so many rights.
     pub(super) fn hear_end(
         self,
         ground: &mut Ground,

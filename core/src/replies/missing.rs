@@ -1,4 +1,4 @@
-//! What is missing in a set that has ended.
+//! What is missing from a reply set that has ended.
 
 use alloc::{format, vec::Vec};
 use catena_wire::{Exception, Fault, names};
@@ -6,10 +6,10 @@ use catena_wire::{Exception, Fault, names};
 use crate::Missing;
 
 impl Missing {
-    /// All that is missing, in one exception: that of the call itself, or the one that there is, or one that names all. `None`: nothing is.
+    /// All that is missing, as one exception: that of the call itself, or the only one, or one that names several. `None` if nothing is missing.
     #[must_use]
     pub fn exception_of(missing: &[Self]) -> Option<Exception> {
-        /// More are not named.
+        /// More than these are not named.
         const NAMED_MAX: usize = 16;
         let first = missing.first()?;
         if first.branch.is_root() || missing.len() == 1 {

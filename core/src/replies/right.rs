@@ -1,4 +1,4 @@
-//! The holder's side: rights to reply that are here, until whoever has them lets them go.
+//! The holder's side: rights to reply that are held here, until their holders let them go.
 
 use alloc::{
     boxed::Box,
@@ -21,7 +21,7 @@ use crate::{
     outbox::Event,
 };
 
-/// A right that has ended: to whom it belonged, and where what it delegated went.
+/// A right that has ended: whose it was, and where the rights went that it delegated.
 #[derive(Clone, Debug)]
 struct Ended {
     right: Right,
@@ -32,14 +32,14 @@ struct Ended {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rights {
-    /// By call, and so by caller.
+    /// Ordered by call, and therefore by caller.
     held: BTreeMap<StepKey, Held>,
-    /// For whom they are held.
+    /// How many are held for each party.
     shares: Shares<Party>,
     /// Bytes of replies that wait to be sent.
     bytes: usize,
     timers: Timers<StepKey>,
-    /// Whose replies wait for those that follow them quickly.
+    /// Rights whose replies wait for others that follow quickly.
     bursts: BTreeSet<StepKey>,
     ended: Expiring<StepKey, Ended>,
 }
@@ -57,7 +57,7 @@ impl Rights {
         self.timers.next()
     }
 
-    /// Whether it is here, or was.
+    /// Whether this right is held here, or was.
     pub(crate) fn knows(&self, key: &StepKey) -> bool {
         self.held.contains_key(key) || self.ended.contains(key)
     }
@@ -105,7 +105,7 @@ impl Rights {
             unreached: Unreached::default(),
         };
         if !key.branch.is_root() {
-            // Its caller may not know of it yet.
+            // Its caller may not know of this right yet.
             beat(ground, &held.right);
         }
         self.timers.set(key.clone(), held.next());
@@ -114,7 +114,7 @@ impl Rights {
         Ok(())
     }
 
-    /// Replies under this right. The caller may be behind, or gone.
+    /// Sends a reply under this right. Fails if the caller is behind, or gone.
     pub(crate) fn reply(&mut self, ground: &mut Ground, key: &StepKey, value: Value) -> Result<Sent, NotSent> {
         let Some(held) = self.held.get_mut(key).filter(|held| !held.let_go) else {
             return Err(NotSent::Over(Box::new(over())));
@@ -144,14 +144,14 @@ impl Rights {
         Ok(Sent::Later { first, gathered: held.gather.is_some() })
     }
 
-    /// No more replies follow for now: those that wait for more go.
+    /// No more replies follow for now: those that wait for others are sent.
     pub(crate) fn flush(&mut self, ground: &mut Ground) {
         while let Some(key) = self.bursts.pop_first() {
             self.send(ground, &key, true);
         }
     }
 
-    /// From now on replies go together.
+    /// From now on replies under this right are gathered like this.
     pub(crate) fn gather(&mut self, key: &StepKey, gather: Gather) {
         if let Some(held) = self.held.get_mut(key) {
             held.gather = Some(gather);
@@ -159,7 +159,7 @@ impl Rights {
         }
     }
 
-    /// Hands a part of the right on: a call whose replies go to the caller of this one.
+    /// Delegates a part of the right to a call, whose replies go to the caller of this one.
     ///
     /// # Errors
     /// The right has ended, or no more can be delegated.
@@ -185,8 +185,8 @@ impl Rights {
                 "the call has been delegated as often as its hop budget allows; give it more, or look for a circle";
             return Err(Exception::new(names::HOP_BUDGET_EXCEEDED, Fault::Service, why));
         };
-        // What a call may delegate in all is bounded by its hops. The first gets half of what is left, the second a third, and so on: a
-        // budget of 2,000 is good for a circle of ten, or for some ninety side by side.
+        // The hops of a call bound how much it may delegate in all. The first delegation gets half of what is left, the second a third, and so on: a budget of
+        // 2,000 is enough for a circle of ten, or for some ninety side by side.
         let lent = left.hops_left() / (u32::from(number) + 1);
         held.budget = left.without_hops(lent);
         if right.caller.address.is_none() && right.entry.is_none() && held.from == right.caller.id {
@@ -201,7 +201,7 @@ impl Rights {
         Ok(())
     }
 
-    /// What became of a right that was delegated here.
+    /// A right that was delegated here was taken over, or nobody takes it.
     pub(crate) fn handed(&mut self, ground: &mut Ground, child: &StepKey, at: Result<Arc<NodeRef>, Exception>) {
         let Some(branch) = child.branch.parent() else { return };
         let key = StepKey { branch, ..child.clone() };
@@ -218,7 +218,7 @@ impl Rights {
         self.end_if_done(ground, &key);
     }
 
-    /// The function that was called has ended. What it returned, if anything, is one more reply, whatever the window.
+    /// The function that was called has ended. What it returned, if anything, is one more reply, exempt from the window.
     pub(crate) fn function_ended(
         &mut self,
         ground: &mut Ground,
@@ -248,7 +248,7 @@ impl Rights {
         }
     }
 
-    /// The caller says what has come, and what its reader has read.
+    /// The caller says how many replies have arrived, and how many its reader has read.
     pub(crate) fn took(&mut self, ground: &mut Ground, from: NodeId, key: &StepKey, arrived: u32, read: u32) {
         ground.outgoing.arrived(key, arrived, from);
         let Some(held) = self.held.get_mut(key).filter(|held| held.is_from_caller(from)) else { return };
@@ -261,7 +261,7 @@ impl Rights {
         self.send(ground, key, due);
     }
 
-    /// A reply is larger than a link carries. None can be missing from a reply set, so the right ends with the ones before it.
+    /// A reply is too large for the link. A reply set must not have gaps, so the right ends with the replies before this one.
     pub(crate) fn reply_too_large(
         &mut self,
         ground: &mut Ground,
@@ -280,13 +280,13 @@ impl Rights {
             ground.out.ask(Action::RightChanged(key.clone()));
             return self.end_if_done(ground, key);
         }
-        // Its end has counted this reply: it says so again, without.
+        // Its end has counted this reply: it is sent again, without this reply.
         let Some(Ended { right, until, delegated, late }) = self.ended.get(key).cloned() else { return };
         let end = RightEnd { key: key.clone(), replies: first, delegated, threw: Some(why), late };
         send_end(ground, &right, until, end);
     }
 
-    /// The caller, or who handed it over, wants no more of this call: not here, and not where it was delegated to.
+    /// The caller, or the node that handed the right over, wants no more of this call, neither here nor where it was delegated to.
     pub(crate) fn stop(&mut self, ground: &mut Ground, from: NodeId, call: ChainId) {
         let stopped = self.of_call(call).filter(|(_, held)| held.is_from_caller(from) || held.from == from);
         let keys: Vec<StepKey> = stopped.map(|(key, _)| key.clone()).collect();
@@ -314,7 +314,7 @@ impl Rights {
         self.held.range(first_of(call)..).take_while(move |(key, _)| key.chain == call)
     }
 
-    /// A link to a caller has broken: it is to hear soon that this node lives.
+    /// A link to a caller has broken: the caller must soon hear that this node is alive.
     pub(crate) fn link_lost(&mut self, ground: &Ground, node: NodeId) {
         let soon = ground.now.after((ground.policy.accept_timeout_us / 4).max(1));
         let first = first_of(ChainId { origin: node, number: 0 });
@@ -325,7 +325,7 @@ impl Rights {
         }
     }
 
-    /// A sign of life did not get to the caller.
+    /// A sign of life did not reach the caller.
     pub(crate) fn unreached(&mut self, now: Time, key: &StepKey) {
         if let Some(held) = self.held.get_mut(key) {
             held.unreached.note(now);
@@ -343,7 +343,7 @@ impl Rights {
                 held.beat_at = ground.now.after(ground.policy.heartbeat_interval_us.max(1));
                 beat(ground, &held.right);
                 if held.waits {
-                    // It may be this node's room that it waits for, and not the reader.
+                    // What it waits for may be room at this node, rather than the reader.
                     ground.out.ask(Action::RightChanged(key.clone()));
                 }
             }
@@ -359,7 +359,7 @@ impl Rights {
         self.ended.expired(awake, policy.step_record_ttl_us);
     }
 
-    /// Its caller's time has run out, or its caller is gone: it ends whoever still has it.
+    /// Its caller's time has run out, or its caller is gone: the right is ended although it is still in use.
     fn expire(&mut self, ground: &mut Ground, key: &StepKey) {
         let Some(held) = self.held.get_mut(key) else { return };
         self.bytes -= held.cut_off(ground.now);
@@ -368,7 +368,7 @@ impl Rights {
         self.end_if_done(ground, key);
     }
 
-    /// Sends what waits, if it is to go now; and lets whoever waits for room go on.
+    /// Sends the replies that wait, if `now`, and wakes whoever waits for room.
     fn send(&mut self, ground: &mut Ground, key: &StepKey, now: bool) {
         let Some(held) = self.held.get_mut(key) else { return };
         if now && !held.queue.is_empty() {
@@ -387,7 +387,7 @@ impl Rights {
         self.end_if_done(ground, key);
     }
 
-    /// Nobody has it, all is sent, and it is known where all that it delegated is: it ends.
+    /// Ends the right if nobody here has it, all is sent, and the fate of every right that it delegated is known.
     fn end_if_done(&mut self, ground: &mut Ground, key: &StepKey) {
         let done = |held: &Held| {
             held.let_go && held.queue.is_empty() && held.children.iter().all(|child| child.fate.is_some())
@@ -417,7 +417,7 @@ impl Rights {
     }
 }
 
-/// Where the rights of a call begin, in their order; and those of all calls after it.
+/// The first key of a call's rights, for a range over them; the keys of later calls follow.
 const fn first_of(call: ChainId) -> StepKey {
     StepKey { chain: call, branch: Branch::root(), step: 0 }
 }

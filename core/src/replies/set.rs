@@ -1,4 +1,4 @@
-//! The caller's side: what has come of each call that is answered many times, and whether that is all.
+//! The caller's side: what has come of each call that is answered many times, and whether that is everything.
 
 use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -27,13 +27,13 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sets {
     sets: BTreeMap<ChainId, Set>,
-    /// Each is due no later than anything that its set has to do.
+    /// Each is due no later than the next thing that its set has to do.
     timers: Timers<ChainId>,
-    /// For whom they were made.
+    /// How many calls were made for each party.
     shares: Shares<Party>,
-    /// The rights whose messages come from each node.
+    /// The rights, by the node from which their messages come.
     by_way: BTreeSet<(NodeId, ChainId, Branch)>,
-    /// Bytes of replies that wait for those before them.
+    /// Bytes of replies that wait for earlier ones.
     bytes: usize,
 }
 
@@ -42,7 +42,7 @@ impl Sets {
         self.sets.len()
     }
 
-    /// Who brought this call about.
+    /// For whom this call was made.
     pub(crate) fn party_of(&self, call: ChainId) -> Party {
         self.sets.get(&call).map_or(Party::Own, |set| set.by)
     }
@@ -51,7 +51,7 @@ impl Sets {
         self.shares.of(by)
     }
 
-    /// Bytes of replies that wait for those before them. What was handed out is counted by whoever holds it.
+    /// Bytes of replies that wait for earlier ones. Those handed out are counted by whoever holds them.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -64,7 +64,7 @@ impl Sets {
         self.sets.contains_key(&call)
     }
 
-    /// A call goes out for this peer or this node, with the right to answer it.
+    /// A call goes out for this party, together with the right to answer it.
     pub(crate) fn begin(
         &mut self,
         ground: &Ground,
@@ -89,7 +89,7 @@ impl Sets {
         };
         let root = Branch::root();
         set.tally.await_end(&root);
-        // Until somebody has taken the call, the call itself says what becomes of it.
+        // Until some node has taken the call over, the fate of the call itself decides that of the right.
         let holder = Some(ground.me.clone());
         set.rights.insert(root, Known { target, holder, silent_at: deadline, ..Known::default() });
         self.timers.set(call, deadline);
@@ -97,7 +97,7 @@ impl Sets {
         self.sets.insert(call, set);
     }
 
-    /// The call was taken over, or nobody takes it.
+    /// The call was taken over, or no node takes it.
     pub(crate) fn handed(&mut self, ground: &mut Ground, key: &StepKey, at: Result<Arc<NodeRef>, Exception>) {
         let Some(set) = self.sets.get_mut(&key.chain) else { return };
         let Some(root) = set.rights.get_mut(&key.branch) else { return };
@@ -111,7 +111,7 @@ impl Sets {
                 root.silent_at = ground.now.after(ground.policy.heartbeat_timeout_us);
                 self.timers.bring_forward(&key.chain, root.silent_at);
             }
-            // Whoever has been heard from has it, whatever is not known of the call.
+            // A holder that has been heard from has the call, even if the outcome of the call itself is unknown.
             Err(_) if root.way.is_some() => {}
             Err(why) => {
                 set.lose(&key.branch, why);
@@ -128,9 +128,9 @@ impl Sets {
         }
         let Some(set) = self.sets.get_mut(&call) else { return };
         let bytes = values.iter().map(Value::len_bytes).sum();
-        // What comes from this node itself cannot come again: its rights are bounded as they are.
+        // Replies of this node itself are not sent again, and need no check: its rights are bounded already.
         if from.id != ground.me.id && !set.has_room(branch, first, (values.len(), bytes), ground) {
-            // Its holder lives, and sends them again.
+            // Its holder is alive, and will send them again.
             let deadline = set.deadline;
             set.rights.entry(branch.clone()).and_modify(|known| known.silent_at = deadline);
             return;
@@ -153,7 +153,7 @@ impl Sets {
     pub(crate) fn on_end(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, end: RightEnd) {
         let (call, branch) = (end.key.chain, end.key.branch.clone());
         if !self.awaits(call) {
-            // What it delegated is not wanted either.
+            // The rights that it delegated are not wanted either.
             let taken = end.delegated.iter().filter_map(|delegated| match &delegated.fate {
                 Fate::Taken(node) => Some(Arc::new(node.clone())),
                 Fate::Failed(_) => None,
@@ -170,7 +170,7 @@ impl Sets {
         };
         let Some(known) = set.rights.get_mut(&branch) else { return };
         let again = core::mem::replace(&mut known.ended, true);
-        // It comes again: only that fewer replies were sent than was thought is news.
+        // The end has come before: it is news only if fewer replies were sent than it counted.
         if !again || end.threw.is_some() || bug!(ground.policy, CountTwice) {
             set.tally.ended(&branch, total);
             if let Some(why) = end.threw {
@@ -199,7 +199,7 @@ impl Sets {
     }
 
     pub(crate) fn on_beat(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, key: &StepKey, host: NodeRef) {
-        // What it was told before may have been lost with a link.
+        // What the holder was told before may have been lost with a link.
         if self.hear(ground, from, Some(host), key)
             && let Some(set) = self.sets.get_mut(&key.chain)
             && let Some(known) = set.rights.get_mut(&key.branch)
@@ -216,7 +216,7 @@ impl Sets {
         }
     }
 
-    /// The user wants no more. False if there is nothing to cancel.
+    /// The reader wants no more. False if there is nothing to cancel.
     pub(crate) fn cancel(&mut self, ground: &mut Ground, call: ChainId) -> bool {
         let awaited = self.awaits(call);
         if awaited {
@@ -236,7 +236,7 @@ impl Sets {
         awaited
     }
 
-    /// A link to a holder has broken: if it lives, it will be heard of soon.
+    /// A link to a holder has broken: if the holder is alive, it will be heard from soon.
     pub(crate) fn link_lost(&mut self, ground: &Ground, node: NodeId) {
         let soon = ground.now.after(ground.policy.accept_timeout_us.max(1));
         for (call, branch) in by_way(&self.by_way, node) {
@@ -273,7 +273,7 @@ impl Sets {
         }
     }
 
-    /// Its holder is heard of: a right that nobody knew, or that was given up, is awaited. False if the set is gone or has no room.
+    /// The holder of a right is heard from: the right is awaited, even if it was unknown or given up. False if the set is gone or has no room.
     fn hear(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, host: Option<NodeRef>, key: &StepKey) -> bool {
         if !self.awaits(key.chain) {
             if !bug!(ground.policy, CancelMissesDelegate) {
@@ -302,7 +302,7 @@ impl Sets {
         if let Some(host) = host {
             known.holder = Some(Arc::new(host));
         } else if known.holder.as_ref().is_none_or(|holder| holder.id == ground.me.id) {
-            // Who replies has taken the call, whether or not it has said so.
+            // A node that replies has taken the call, even if that was not reported.
             known.holder = Some(from.clone());
         }
         known.silent_at = silent_at;
@@ -314,11 +314,11 @@ impl Sets {
         true
     }
 
-    /// Says what has arrived and been read: at once if the holder may wait for it, else after a while.
+    /// Tells the holder what has arrived and been read: at once if it may be waiting for that, else after a while.
     fn tell(&mut self, ground: &mut Ground, key: &StepKey) {
         let Some(set) = self.sets.get_mut(&key.chain) else { return };
         let Some(known) = set.rights.get_mut(&key.branch) else { return };
-        // Nobody waits to hear that something has arrived: what was read makes room.
+        // No holder waits to hear that replies have arrived; those that were read make room.
         let (news, part) = (known.read.saturating_sub(known.told.1), part_of(set.window));
         if news >= part.replies || known.untold_bytes >= part.bytes as usize {
             return known.tell(ground, &set.tally, key, Urgency::Now);
@@ -336,7 +336,7 @@ impl Sets {
         }
     }
 
-    /// It ends before all that is awaited has come.
+    /// The set fails before everything that is awaited has come.
     fn fail(&mut self, ground: &mut Ground, call: ChainId, why: Exception) {
         self.stop(ground, call);
         self.finish(ground, call, Some(why));
@@ -354,7 +354,7 @@ impl Sets {
         set.reader.hear_end(ground, call, set.missing(), failure, set.rights.len());
     }
 
-    /// Everywhere: at each node that is known to have a right to answer, and where the call is still on its way.
+    /// Stops the call everywhere: at each node that is known to hold a right, and where the call is still on its way.
     fn stop(&self, ground: &mut Ground, call: ChainId) {
         let Some(set) = self.sets.get(&call) else { return };
         let open = set.rights.iter().filter(|(branch, _)| set.tally.is_open(branch));

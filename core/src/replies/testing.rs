@@ -1,4 +1,4 @@
-//! What the tests of these parts have in common.
+//! Helpers for the tests of this folder.
 
 use alloc::sync::Arc;
 use catena_wire::{NodeId, NodeRef};

@@ -1,4 +1,4 @@
-//! The owner's side of the registry: which slot holds what, and when a larger table is due.
+//! The owner's side of the registry: which slot holds what, and when the table has to grow.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
@@ -6,21 +6,21 @@ use super::registry::{RECORD_BYTES, Record, deleted, encode, encode_head, offset
 
 /// Slots of the first table.
 const SLOTS_MIN: u32 = 64;
-/// Slots of the largest: names beyond are found by asking.
+/// Slots of the largest table: names that do not fit are found by asking the owner.
 const SLOTS_MAX: u32 = 1 << 18;
 
 /// What to write into the table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Placed {
-    /// These bytes, there.
+    /// These bytes, at this offset.
     Here(u64, [u8; RECORD_BYTES]),
-    /// This whole table, as a new segment in the place of the old one.
+    /// This whole table, as a new segment in place of the old one.
     Grown(Vec<u8>),
     /// The largest table is full.
     Full,
 }
 
-/// What is in the table of this node.
+/// The contents of this node's table.
 #[derive(Debug)]
 pub struct Clerk {
     slots: u32,
@@ -49,7 +49,7 @@ impl Clerk {
 
     /// Enters a segment.
     pub fn add(&mut self, record: Record) -> Placed {
-        // At three quarters, look-ups become long.
+        // Beyond three quarters, look-ups become long.
         if (self.records.len() as u64 + 1) * 4 > u64::from(self.slots) * 3 {
             if self.slots >= SLOTS_MAX {
                 return Placed::Full;
@@ -62,14 +62,14 @@ impl Clerk {
         Placed::Here(offset_of(slot), encode(&record))
     }
 
-    /// Marks a segment as deleted; says where to write what.
+    /// Leaves a tombstone for a segment; returns where to write which bytes.
     pub fn delete(&mut self, hash: [u64; 2]) -> Option<(u64, [u8; RECORD_BYTES])> {
         let slot = self.by_hash.remove(&hash)?;
         let record = self.records.remove(&slot)?;
         Some((offset_of(slot), deleted(&record)))
     }
 
-    /// The first slot on the name's way that holds nothing, or something deleted.
+    /// The first slot on the name's probe path that is empty or has a tombstone.
     fn place(&mut self, record: Record) -> u32 {
         let mut slot = (record.hash[0] % u64::from(self.slots)) as u32;
         while self.records.contains_key(&slot) {

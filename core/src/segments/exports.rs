@@ -20,7 +20,7 @@ pub enum Notify {
 }
 
 impl Notify {
-    /// Whether an access is told of.
+    /// Whether the owner is notified of an access, given whether the request asked for that.
     #[must_use]
     pub const fn tells(self, asked: bool) -> bool {
         matches!((self, asked), (Self::Always, _) | (Self::IfAsked, true))
@@ -38,23 +38,23 @@ pub struct Export {
     pub on_write: Notify,
 }
 
-/// A segment of this node: its number, and which of those that had it.
+/// A segment of this node: its number, and its generation, which tells it from others that had the number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct SegmentId {
     /// Its number; 0 is the registry's.
     pub number: u32,
-    /// Only rises.
+    /// Only ever rises.
     pub generation: u64,
 }
 
 /// Why a segment is not exported.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ExportError {
-    /// A segment of this name is exported.
+    /// A segment of this name is exported already.
     Twice,
     /// Names have 1 to 256 bytes.
     Name,
-    /// A limit of the node, by its name.
+    /// A limit of the node is reached; its name.
     Limit(&'static str),
 }
 
@@ -75,7 +75,7 @@ pub(super) struct Exported<M> {
     name: Box<str>,
     pub(super) bytes: u64,
     pub(super) how: Export,
-    /// What some may do instead of what everybody may.
+    /// Importers whose own rights replace everybody's.
     importers: Vec<(NodeId, Rights)>,
     pub(super) inhibited: bool,
     pinned: bool,
@@ -89,10 +89,10 @@ impl<M> Exported<M> {
     }
 }
 
-/// A number, and who has it.
+/// A segment number, and the segment that has it now.
 #[derive(Clone, Debug)]
 struct Slot<M> {
-    /// Of the segment that has it, or of the last one that had.
+    /// Of the segment that has the number, or of the last one that had it.
     generation: u64,
     exported: Option<Box<Exported<M>>>,
 }
@@ -114,7 +114,7 @@ impl<M> Exports<M> {
         Self {
             policy,
             last_generation,
-            // The registry's number.
+            // Number 0 is the registry's.
             slots: alloc::vec![Slot { generation: 0, exported: None }],
             free: Vec::new(),
             names: BTreeMap::new(),
@@ -123,7 +123,7 @@ impl<M> Exports<M> {
         }
     }
 
-    /// Exports memory of so many bytes by a name.
+    /// Exports memory of so many bytes under a name.
     ///
     /// # Errors
     /// See [`ExportError`].
@@ -146,7 +146,7 @@ impl<M> Exports<M> {
         Ok(self.put(number, name.into(), bytes, how, memory))
     }
 
-    /// Exports the registry, in the place of the one before: everybody may read it.
+    /// Exports the registry in place of the previous one: everybody may read it.
     ///
     /// # Errors
     /// [`ExportError::Limit`]
@@ -177,7 +177,7 @@ impl<M> Exports<M> {
         SegmentId { number, generation: self.last_generation }
     }
 
-    /// Takes the segment back, and gives its memory; `None`: it was revoked before.
+    /// Revokes a segment, and returns its memory; `None` if it was revoked before.
     pub(super) fn revoke(&mut self, id: SegmentId) -> Option<M> {
         self.current_mut(id)?;
         let exported = self.clear(id.number)?;
@@ -195,10 +195,10 @@ impl<M> Exports<M> {
         Some(exported)
     }
 
-    /// Gives one importer rights of its own, in the place of everybody's. Says whether it has fewer than before.
+    /// Gives one importer rights of its own, in place of everybody's. Returns whether it has fewer rights than before.
     ///
     /// # Errors
-    /// [`SegmentRefusal::Revoked`]; [`SegmentRefusal::Overloaded`]: too many have rights of their own.
+    /// [`SegmentRefusal::Revoked`]; [`SegmentRefusal::Overloaded`]: too many importers have rights of their own.
     pub fn set_rights(&mut self, id: SegmentId, importer: NodeId, rights: Rights) -> Result<bool, SegmentRefusal> {
         let most = self.policy.importers_per_segment_max;
         let stays = bug!(self.policy, SegmentBug::RightsStay);
@@ -213,7 +213,7 @@ impl<M> Exports<M> {
         Ok(!rights.include(before))
     }
 
-    /// Lets nobody write or swap, or lets them again who may. Says whether that is new.
+    /// Stops everybody from writing and swapping, or lets those go on who have the right. Returns whether that is a change.
     ///
     /// # Errors
     /// [`SegmentRefusal::Revoked`]
@@ -222,10 +222,10 @@ impl<M> Exports<M> {
         Ok(core::mem::replace(&mut exported.inhibited, inhibited) != inhibited)
     }
 
-    /// Notes that the segment's pages are kept in memory, or not any more.
+    /// Notes whether the segment's pages are kept in memory from now on. Returns whether that is a change.
     ///
     /// # Errors
-    /// [`SegmentRefusal::Revoked`]; [`SegmentRefusal::TooLarge`]: more than the node pins.
+    /// [`SegmentRefusal::Revoked`]; [`SegmentRefusal::TooLarge`]: more than the node may pin.
     pub fn pin(&mut self, id: SegmentId, pinned: bool) -> Result<bool, SegmentRefusal> {
         let room = self.policy.pinned_bytes_max.saturating_sub(self.pinned_bytes);
         let exported = self.current_mut(id).ok_or(SegmentRefusal::Revoked)?;
@@ -275,13 +275,13 @@ impl<M> Exports<M> {
         self.current(id).map(|exported| exported.bytes)
     }
 
-    /// Describes the segment of a name; the registry's is empty.
+    /// Describes the segment of this name; the registry has the empty name.
     pub(super) fn named(&self, name: &str, importer: NodeId) -> Result<SegmentEntry, SegmentRefusal> {
         let number = if name.is_empty() { Some(0) } else { self.names.get(name).copied() };
         number.and_then(|number| self.entry(number, importer)).ok_or(SegmentRefusal::UnknownName)
     }
 
-    /// Describes a segment as one importer may use it. To whom it gives nothing, it is not there.
+    /// Describes a segment as one importer may use it. For an importer without rights it does not exist.
     fn entry(&self, number: u32, importer: NodeId) -> Option<SegmentEntry> {
         let slot = self.slots.get(number as usize)?;
         let exported = slot.exported.as_ref()?;

@@ -1,4 +1,4 @@
-//! Rights to one partner, for so many uses of a range until a time: what long messages, blobs and return buffers are made of.
+//! Grants: rights of one partner to a range, for so many uses, until a time. Long messages, blobs and return buffers are made of them.
 
 use alloc::collections::BTreeMap;
 
@@ -10,17 +10,17 @@ use crate::{Time, collections::Shares};
 /// What one partner may do with a range of a segment, and how often.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grant {
-    /// Who; `None`: whoever knows the number, for what travels further than its giver can tell (a blob).
+    /// The partner; `None`: whoever knows the grant's number, for what travels further than its owner can foresee (a blob).
     pub to: Option<NodeId>,
-    /// What.
+    /// Which rights.
     pub rights: Rights,
-    /// From this byte on.
+    /// The first byte.
     pub offset: u64,
-    /// So many bytes.
+    /// How many bytes.
     pub bytes: u64,
-    /// So many requests.
+    /// How many requests may use it.
     pub uses: u32,
-    /// Until then.
+    /// When it expires.
     pub until: Time,
 }
 
@@ -30,8 +30,8 @@ struct Held {
     number: u32,
 }
 
-/// All that are out, by their numbers, which are drawn at random. The number of a grant to one partner is no secret; that of a grant to whoever knows
-/// it has 64 bits that nobody can guess.
+/// All grants that are out, by their numbers, which are drawn at random. The number of a grant to one partner is no secret; that of a grant to whoever knows it
+/// has 64 bits that nobody can guess.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Grants {
     by_number: BTreeMap<u64, Held>,
@@ -39,7 +39,7 @@ pub(super) struct Grants {
 }
 
 impl Grants {
-    /// Keeps a grant under a number that nobody has.
+    /// Keeps a grant under a number that no other grant has.
     pub(super) fn give(
         &mut self,
         now: Time,
@@ -65,7 +65,7 @@ impl Grants {
         Ok(as_number)
     }
 
-    /// Whether this grant allows it; looks only.
+    /// Whether this grant allows an access; changes nothing.
     pub(super) fn allows(
         &self,
         now: Time,
@@ -87,11 +87,11 @@ impl Grants {
         if within { Ok(()) } else { Err(SegmentRefusal::OutOfBounds(grant.bytes)) }
     }
 
-    /// Whether this partner was granted the whole segment, for as many requests as it likes: then it may map the pages. Gives whether it may write.
+    /// Whether this partner was granted the whole segment, for any number of requests: then it may map the pages. Returns whether it may write.
     pub(super) fn whole(&self, now: Time, as_number: u64, (from, number): (NodeId, u32), bytes: u64) -> Option<bool> {
         let held = self.by_number.get(&as_number)?;
         let Grant { to, rights, offset, bytes: count, uses, until } = held.grant;
-        // Not one for whoever knows its number: pages cannot be taken back.
+        // Not a grant to whoever knows its number: pages cannot be taken back.
         let his = to == Some(from) && held.number == number && until > now;
         let whole = (offset, count, uses) == (0, bytes, u32::MAX);
         (his && whole && rights.include(Rights::READ)).then(|| rights.include(Rights::ALL))
@@ -105,7 +105,7 @@ impl Grants {
         }
     }
 
-    /// Says whether it was still out.
+    /// Returns whether the grant was still out.
     pub(super) fn take_back(&mut self, as_number: u64) -> bool {
         let Some(held) = self.by_number.remove(&as_number) else { return false };
         if let Some(to) = held.grant.to {
@@ -114,7 +114,7 @@ impl Grants {
         true
     }
 
-    /// The segment is gone.
+    /// The segment is gone, and its grants with it.
     pub(super) fn forget(&mut self, number: u32) {
         if !self.by_number.is_empty() {
             self.retain(|held| held.number != number);

@@ -1,4 +1,4 @@
-//! What this node does with segments of others: what happens goes to the part that it concerns, and what one part says to another.
+//! What this node does with segments of other nodes. It routes events to the parts that they concern, and what one part says to another.
 
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -13,18 +13,18 @@ use super::{
 };
 use crate::Time;
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// Bytes.
     Data(Bytes),
-    /// Bytes that lie in memory that is lent to this node, until it says that it has taken what has this number.
+    /// Bytes that lie in memory lent to this node, until it says that it has taken what has this number.
     Lent(u64, Buffer),
-    /// What was in the word.
+    /// What the word held before.
     Was(u64),
-    /// All writes before are done.
+    /// All earlier writes are done.
     Flushed,
-    /// A segment.
+    /// The description of a segment.
     Entry(SegmentEntry),
     /// A ticket for the owner's door.
     Ticket(u128),
@@ -35,29 +35,29 @@ pub enum Answer {
         /// Whether it may be written.
         write: bool,
     },
-    /// Segments.
+    /// Descriptions of segments.
     Listing(Vec<SegmentEntry>),
 }
 
-/// Why a write was not taken.
+/// Why a write was not accepted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum WriteRefused {
-    /// Too much is written and not flushed: when some of it has been done, there is room. What to send to be told so, if it was not sent before.
+    /// Too much is written and not flushed: there is room again when some of it is done. Holds the request to send to hear of that, unless it was sent before.
     NoRoom(Option<Asked>),
-    /// It cannot be done.
+    /// It can never be done.
     Never(SegmentRefusal),
 }
 
-/// How an owner's memory is to be had without requests.
+/// How an owner's memory is reached without requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direct<'a> {
-    /// As shared pages, on the host of this number.
+    /// As shared pages, on the host with this number.
     Pages(u128),
     /// By the remote memory of this name, which both nodes have.
     Remote(&'a str),
 }
 
-/// What this node does with segments of others.
+/// What this node does with segments of other nodes.
 #[derive(Clone, Debug)]
 pub struct Importer<W> {
     /// What is imported.
@@ -77,11 +77,11 @@ impl<W> Importer<W> {
         }
     }
 
-    /// Begins a READ over this link. It is done after the writes to the same segment that went before. Whether this node takes lent bytes is for its shell to
-    /// say, in the message.
+    /// Begins a READ over this link. It is done after earlier writes to the same segment. Whether this node accepts lent bytes is for its shell to say, in the
+    /// message.
     ///
     /// # Errors
-    /// Why it is not even sent.
+    /// Why the request is not even sent.
     pub fn read(
         &mut self,
         now: Time,
@@ -101,10 +101,10 @@ impl<W> Importer<W> {
         })
     }
 
-    /// Begins a CAS over this link, after the writes to the same segment that went before.
+    /// Begins a CAS over this link. It is done after earlier writes to the same segment.
     ///
     /// # Errors
-    /// Why it is not even sent.
+    /// Why the request is not even sent.
     pub fn cas(
         &mut self,
         now: Time,
@@ -128,10 +128,10 @@ impl<W> Importer<W> {
         })
     }
 
-    /// Asks an owner to let this node have a segment's memory without requests.
+    /// Asks an owner to let this node reach a segment's memory without requests.
     ///
     /// # Errors
-    /// Why it is not even sent.
+    /// Why the request is not even sent.
     pub fn attach(
         &mut self,
         now: Time,
@@ -147,7 +147,7 @@ impl<W> Importer<W> {
         })
     }
 
-    /// Asks an owner for the segment of a name.
+    /// Asks an owner for the segment with this name.
     ///
     /// # Errors
     /// [`SegmentRefusal::Overloaded`]
@@ -155,7 +155,7 @@ impl<W> Importer<W> {
         self.requests.ask(now, by, Kind::Import, Some(waiter), |id| SegmentMessage::Import(id, name.into()))
     }
 
-    /// Asks an owner which segments there are, from this number on.
+    /// Asks an owner which segments it has, from this number on.
     ///
     /// # Errors
     /// [`SegmentRefusal::Overloaded`]
@@ -163,7 +163,7 @@ impl<W> Importer<W> {
         self.requests.ask(now, by, Kind::List, Some(waiter), |id| SegmentMessage::List(id, first))
     }
 
-    /// Begins what concerns a range of an import, after so many writes of the link.
+    /// Begins a request about a range of an import, to be done after the link's earlier writes to it.
     fn ask_at(
         &mut self,
         now: Time,
@@ -181,7 +181,7 @@ impl<W> Importer<W> {
         self.requests.ask(now, (owner, link), kind, Some(waiter), |id| message(id, at, after))
     }
 
-    /// A WRITE over this link: counted, so that it keeps its turn. With it comes a flush to send after it, now and then, to make room.
+    /// A WRITE over this link: it is counted, so that it is done in its turn. Now and then a flush comes with it, to be sent after it, to make room.
     ///
     /// # Errors
     /// See [`WriteRefused`].
@@ -211,7 +211,7 @@ impl<W> Importer<W> {
         asked.inspect_err(|_| self.writes.room_made(by)).ok()
     }
 
-    /// Asks to be told when everything written to a segment has been done. `None`: there is nothing to wait for.
+    /// Asks to be told when everything written to a segment has been done. `None` if there is nothing to wait for.
     ///
     /// # Errors
     /// What was refused, or lost, since the last flush.
@@ -221,19 +221,19 @@ impl<W> Importer<W> {
             return self.imports.flushed(id, (0, u64::MAX)).map_or(Ok(None), Err);
         };
         if !self.writes.go_by((owner, link)) {
-            // Whether it was done nobody can say any more.
+            // Nobody can say any more whether it was done.
             return Err(self.imports.flushed(id, (link, upto)).unwrap_or(SegmentRefusal::OwnerLost));
         }
         let message = |id| SegmentMessage::Flush(id, upto);
         self.requests.ask(now, (owner, link), Kind::Flush(id, upto), Some(waiter), message).map(Some)
     }
 
-    /// Nobody waits for this any more.
+    /// Nobody waits for this request any more.
     pub fn give_up(&mut self, id: u64) {
         self.requests.give_up(id);
     }
 
-    /// What the owner says. Gives who waited for it, and what came of it.
+    /// An owner has answered. Returns who waited for that, and the result.
     pub fn on_answer(
         &mut self,
         from: NodeId,
@@ -281,14 +281,14 @@ impl<W> Importer<W> {
         Some((waiter, result))
     }
 
-    /// A link is gone: what was asked over it is not answered any more, and what was written may not have been done.
+    /// A link is gone: requests sent over it are not answered any more, and what was written may not have been done.
     pub fn on_link_lost(&mut self, link: u64) -> Vec<(W, SegmentRefusal)> {
         self.writes.on_link_lost(link);
         let lost = self.requests.on_link_lost(link);
         self.ended(lost, SegmentRefusal::OwnerLost)
     }
 
-    /// Time has passed.
+    /// Ends the requests that were not answered in time.
     pub fn on_timeout(&mut self, now: Time) -> Vec<(W, SegmentRefusal)> {
         let late = self.requests.on_timeout(now);
         self.ended(late, SegmentRefusal::NoAnswer)
@@ -307,20 +307,20 @@ impl<W> Importer<W> {
         self.requests.next_timeout()
     }
 
-    /// Bytes written to one owner, and not flushed.
+    /// Bytes written to one owner and not flushed.
     #[must_use]
     pub fn unflushed_to(&self, owner: NodeId) -> u64 {
         self.writes.bytes_to(owner)
     }
 
-    /// Imports, requests under way, bytes written and not flushed.
+    /// How many imports and requests under way there are, and the bytes written and not flushed.
     #[must_use]
     pub fn load(&self) -> (usize, usize, u64) {
         (self.imports.len(), self.requests.len(), self.writes.bytes())
     }
 }
 
-/// What a request of this kind was answered, if that answers it.
+/// The result of a request of this kind, if this message is an answer to it.
 fn answer(kind: Kind, message: SegmentMessage) -> Option<Answer> {
     Some(match (kind, message) {
         (Kind::Read(count), SegmentMessage::Data(_, data)) if data.len() == count as usize => Answer::Data(data),

@@ -1,4 +1,4 @@
-//! What was imported, who uses it, whether it is still good, and what is known of the writes to it.
+//! What was imported, who uses it, whether it is still valid, and what is known of the writes to it.
 
 use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 
@@ -6,7 +6,7 @@ use catena_wire::{At, NodeId, SegmentEntry, SegmentRefusal};
 
 use crate::collections::Numbered;
 
-/// Refused writes of one import that are remembered until a flush.
+/// Limit on refused writes of one import that are remembered until a flush.
 const REFUSALS_MAX: usize = 16;
 
 /// An imported segment, by its number here.
@@ -18,17 +18,17 @@ pub struct ImportId(u64);
 pub struct Import {
     /// The run of the node that owns it.
     pub owner: NodeId,
-    /// As it described it.
+    /// As its owner described it.
     pub entry: SegmentEntry,
-    /// By this grant, not by rights of one's own.
+    /// The grant by which it is used, if it is not by this node's own rights.
     pub grant: Option<u64>,
-    /// Why it can be used no more, if so.
+    /// Why it can no longer be used, if so.
     pub stale: Option<SegmentRefusal>,
-    /// Where the owner's registry has it, if it was found there.
+    /// Its slot in the owner's registry, if it was found there.
     pub slot: Option<u32>,
 }
 
-/// How far a segment was written: by which link, and how many writes of that link the last one and those before it are.
+/// How far a segment was written: over which link, and how many of that link's writes there were up to the last one to this segment.
 pub(super) type Written = (u64, u64);
 
 /// A write that was not done.
@@ -37,7 +37,7 @@ pub struct RefusedWrite {
     pub(super) turn: u64,
     /// Where its first byte was to go.
     pub offset: u64,
-    /// How many.
+    /// How many bytes it had.
     pub bytes: u64,
     /// Why.
     pub why: SegmentRefusal,
@@ -48,14 +48,14 @@ struct Imported {
     import: Import,
     users: u32,
     written: Option<Written>,
-    /// Writes that were refused and of which no flush has told.
+    /// Refused writes that no flush has reported yet.
     refused: Vec<RefusedWrite>,
-    /// Those of which the last flush told.
+    /// Refused writes that the last flush reported.
     told: Vec<RefusedWrite>,
 }
 
 impl Imported {
-    /// For the flush that covers it. Of too many the last stands for all: the flush that covers that one says so.
+    /// Kept for the flush that covers it. If there are too many, the last stands for the rest, and is reported by the flush that covers the last.
     fn refuse(&mut self, write: RefusedWrite) {
         if self.refused.len() == REFUSALS_MAX {
             self.refused.pop();
@@ -77,16 +77,16 @@ impl Imports {
         Self { imports_max, all: Numbered::new(), by_name: BTreeMap::new() }
     }
 
-    /// What was imported from this owner under this name, if it is not stale: the local look-up of section 4.2. It has one user more by that.
+    /// What was imported from this owner under this name, if it is not stale: the local look-up of section 4.2. Counts one more user.
     pub fn known(&mut self, owner: NodeId, name: &str) -> Option<ImportId> {
-        // Asked for with a borrowed name, which a key of two parts does not allow.
+        // The name is copied, since a key of two parts cannot be looked up by a borrowed name.
         let id = *self.by_name.get(&(owner, name.into()))?;
         let imported = self.all.get_mut(id.0).filter(|imported| imported.import.stale.is_none())?;
         imported.users += 1;
         Some(id)
     }
 
-    /// Takes a segment in. One of the same name from the same owner is replaced by it: whoever uses that finds it stale, unless it is the same segment.
+    /// Adds a segment. It replaces one of the same name from the same owner, whose users find that stale, unless it is the same segment.
     ///
     /// # Errors
     /// [`SegmentRefusal::Overloaded`]: too many are imported.
@@ -129,7 +129,7 @@ impl Imports {
         Ok(id)
     }
 
-    /// One user less; after the last the segment is imported no more.
+    /// One user less; after the last one the import is dropped.
     pub fn release(&mut self, id: ImportId) {
         let Some(imported) = self.all.get_mut(id.0) else { return };
         imported.users -= 1;
@@ -161,19 +161,19 @@ impl Imports {
         }
     }
 
-    /// Whether everything written to a segment is known to have been done: only then may it be reached by another way.
+    /// Whether everything written to a segment is known to have been done: only then may it be reached in another way.
     #[must_use]
     pub fn is_flushed(&self, id: ImportId) -> bool {
         self.all.get(id.0).is_some_and(|imported| imported.written.is_none() && imported.refused.is_empty())
     }
 
-    /// A write could not be sent: its turn has to be passed on, by a write of nothing, and the next flush says so.
+    /// A write could not be sent: an empty write has to use up its turn, and the next flush reports it.
     pub fn not_sent(&mut self, id: ImportId, (offset, bytes): (u64, u64)) {
         let turn = self.written(id).map_or(0, |(_, upto)| upto.saturating_sub(1));
         self.refused(id, RefusedWrite { turn, offset, bytes, why: SegmentRefusal::Overloaded });
     }
 
-    /// The writes that were refused, of which the last flush told; at most 16, of which the last stands for those after it.
+    /// The refused writes that the last flush reported: at most 16, of which the last stands for those after it.
     pub fn take_told(&mut self, id: ImportId) -> Vec<RefusedWrite> {
         self.all.get_mut(id.0).map(|imported| core::mem::take(&mut imported.told)).unwrap_or_default()
     }
@@ -182,7 +182,7 @@ impl Imports {
         self.all.len()
     }
 
-    /// Where a request goes, if it may go out: what is known to fail fails here.
+    /// Where a request goes, if it may go out: what is known to fail is refused here.
     pub(super) fn check(&self, id: ImportId, offset: u64, count: u64) -> Result<(NodeId, At), SegmentRefusal> {
         let Import { owner, entry, grant, stale, .. } = self.get(id).ok_or(SegmentRefusal::Stale)?;
         if let Some(why) = stale {
@@ -201,7 +201,7 @@ impl Imports {
     pub(super) fn wrote(&mut self, id: ImportId, (link, upto): Written) {
         let Some(imported) = self.all.get_mut(id.0) else { return };
         if imported.written.is_some_and(|(before, _)| before != link) {
-            // What was written over a link that is lost may not have been done.
+            // What was written over the lost link may not have been done.
             imported.refuse(RefusedWrite { turn: 0, offset: 0, bytes: 0, why: SegmentRefusal::OwnerLost });
         }
         imported.written = Some((link, upto));
@@ -213,7 +213,7 @@ impl Imports {
         }
     }
 
-    /// What was written to it so far has been done, or refused: gives the first refusal. What was written since waits for the next flush.
+    /// Everything written up to `upto` has been done, or refused: returns the first refusal. What was written since waits for the next flush.
     pub(super) fn flushed(&mut self, id: ImportId, upto: Written) -> Option<SegmentRefusal> {
         let imported = self.all.get_mut(id.0)?;
         imported.written = imported.written.filter(|written| *written != upto);

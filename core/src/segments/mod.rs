@@ -1,23 +1,23 @@
 //! Segments: memory that its owner exports by name, and that others read, write and swap words in without the owner's code running
 //! (Separating Data and Control Transfer, sections 3 and 4).
 //!
-//! [`Segments`] decides and copies nothing: whoever drives it has the bytes. It stands beside [`crate::Node`], under a lock of its own, so that no READ
-//! waits behind chains. It is two halves that share nothing:
+//! [`Segments`] decides and copies nothing: the bytes are with its driver. It stands beside [`crate::Node`], under a lock of its own, so that no READ waits
+//! behind chains. Its two halves share nothing:
 //!
 //! | part | what it knows |
 //! | --- | --- |
 //! | `owner` | segments of this node: routes, and says what becomes of a request |
 //! | `exports` | descriptors: name, number, generation, rights, write inhibit, when to notify |
-//! | `grants` | rights to one partner: so many uses, a range, until a time |
+//! | `grants` | rights of one partner: to a range, for so many uses, until a time |
 //! | `turns` | the writes of each link in the order in which they were sent, though long ones overtake each other on the way |
-//! | `importer` | segments of others: routes what happens to the three parts below |
-//! | `imports` | what was imported, whether it is still good, and which writes to it were refused |
+//! | `importer` | segments of other nodes: routes events to the three parts below |
+//! | `imports` | what was imported, whether it is still valid, and which writes to it were refused |
 //! | `requests` | requests under way, each until it is answered or its deadline has passed |
 //! | `writes` | writes not yet flushed: their turns, and how many bytes may be under way |
 //! | `registry` | the table in which names are found by reading: its records, and where to probe |
-//! | `clerk` | the owner's table: what is where in it, and when it has to grow |
+//! | `clerk` | the owner's side of that table: which slot holds what, and when it has to grow |
 //!
-//! `M` is whatever stands for a segment's bytes, `W` whoever waits for an answer.
+//! `M` stands for a segment's bytes, `W` for whoever waits for an answer.
 
 mod clerk;
 mod exports;
@@ -53,7 +53,7 @@ pub struct Segments<M, W> {
 }
 
 impl<M: Clone, W> Segments<M, W> {
-    /// Neither has anything yet. Generations begin after `last_generation`: no run of this node before may have come so far.
+    /// Both halves are empty. Generations begin after `last_generation`, beyond which no earlier run of this node may have come.
     #[must_use]
     pub fn new(policy: &SegmentPolicy, last_generation: u64) -> Self {
         Self { owner: Owner::new(policy.clone(), last_generation), importer: Importer::new(policy) }

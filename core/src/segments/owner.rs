@@ -1,4 +1,4 @@
-//! What others may do with segments of this node, and what becomes of a request.
+//! What others may do with segments of this node, and what is done with their requests.
 
 #[cfg(feature = "seeded-bugs")]
 use alloc::collections::BTreeMap;
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::Time;
 
-/// What is to be done with the bytes of a segment. The memory is that of the segment at the time of asking: it must be held before anybody else may ask.
+/// What is to be done with a segment's bytes. The memory is the segment's at the time of the request: it must be held before the next request is decided.
 #[derive(Debug)]
 pub enum Todo<M> {
     /// Read, and answer with the bytes.
@@ -24,11 +24,11 @@ pub enum Todo<M> {
         id: u64,
         /// The segment's bytes.
         memory: M,
-        /// From here.
+        /// The first byte to read.
         offset: u64,
-        /// So many.
+        /// How many bytes.
         count: u32,
-        /// Turned so.
+        /// The byte order that the requester wants.
         order: Order,
         /// Whether the owner is notified.
         tell: bool,
@@ -37,11 +37,11 @@ pub enum Todo<M> {
     Write {
         /// The segment's bytes.
         memory: M,
-        /// There.
+        /// The first byte to write.
         offset: u64,
-        /// These.
+        /// The bytes.
         data: Bytes,
-        /// Turned so.
+        /// The byte order in which they come.
         order: Order,
         /// Whether the owner is notified.
         tell: bool,
@@ -52,13 +52,13 @@ pub enum Todo<M> {
         id: u64,
         /// The segment's bytes.
         memory: M,
-        /// There: aligned.
+        /// Where the word is; aligned.
         offset: u64,
-        /// 4 or 8.
+        /// Its width in bytes: 4 or 8.
         width: u8,
-        /// If it is this,
+        /// If the word is this,
         old: u64,
-        /// this comes there.
+        /// it is replaced by this.
         new: u64,
         /// Whether the owner is notified.
         tell: bool,
@@ -69,25 +69,25 @@ pub enum Todo<M> {
         id: u64,
         /// The segment's bytes.
         memory: M,
-        /// Their number.
+        /// How many bytes there are.
         bytes: u64,
         /// Whether it may write and swap.
         write: bool,
     },
-    /// Let the requester reach the memory from its host.
+    /// Let the requester reach the memory from another host.
     Offer {
         /// The requester's number.
         id: u64,
         /// The segment's bytes.
         memory: M,
-        /// By what.
+        /// The remote memory by which it is reached.
         by: String,
         /// Whether it may write and swap.
         write: bool,
     },
     /// Send this.
     Answer(SegmentMessage),
-    /// Nothing, now.
+    /// Nothing for now.
     Nothing,
 }
 
@@ -115,7 +115,7 @@ impl<M: Clone> Owner<M> {
         }
     }
 
-    /// Exports the registry, in the place of the one before: everybody may read it.
+    /// Exports the registry in place of the previous one: everybody may read it.
     ///
     /// # Errors
     /// [`ExportError::Limit`]
@@ -124,17 +124,17 @@ impl<M: Clone> Owner<M> {
         self.exports.export_registry(bytes, memory)
     }
 
-    /// Takes a segment back: from now on every request is refused. Gives its memory; `None`: it was revoked before.
+    /// Revokes a segment: from now on every request is refused. Returns its memory; `None` if it was revoked before.
     pub fn revoke(&mut self, id: SegmentId) -> Option<M> {
         let memory = self.exports.revoke(id)?;
         self.grants.forget(id.number);
         Some(memory)
     }
 
-    /// Grants a partner something, under a number drawn at random.
+    /// Gives out a grant, under a number drawn at random.
     ///
     /// # Errors
-    /// [`SegmentRefusal::Revoked`], [`SegmentRefusal::OutOfBounds`]; [`SegmentRefusal::Overloaded`]: too many are out.
+    /// [`SegmentRefusal::Revoked`], [`SegmentRefusal::OutOfBounds`]; [`SegmentRefusal::Overloaded`]: too many grants are out.
     pub fn grant(&mut self, now: Time, id: SegmentId, drawn: u64, grant: Grant) -> Result<u64, SegmentRefusal> {
         let bytes = self.exports.bytes(id).ok_or(SegmentRefusal::Revoked)?;
         if grant.offset.checked_add(grant.bytes).is_none_or(|end| end > bytes) {
@@ -143,12 +143,12 @@ impl<M: Clone> Owner<M> {
         self.grants.give(now, id.number, drawn, grant, &self.policy)
     }
 
-    /// Takes a grant back; says whether it was still out.
+    /// Takes a grant back; returns whether it was still out.
     pub fn take_back(&mut self, grant: u64) -> bool {
         self.grants.take_back(grant)
     }
 
-    /// A request that this link brought. What there is to do may lead to more: see [`Owner::next`].
+    /// Decides a request that came by this link. When that is done, requests that were held may follow: see [`Owner::next`].
     pub fn on_request(&mut self, now: Time, link: u64, from: NodeId, message: SegmentMessage) -> Todo<M> {
         if bug!(self.policy, SegmentBug::WritesOvertake) && matches!(message, SegmentMessage::Write { .. }) {
             return self.decide(now, from, message);
@@ -162,7 +162,7 @@ impl<M: Clone> Owner<M> {
         }
     }
 
-    /// The next request of this link that was held for what was done; to be asked until there is none.
+    /// The next request of this link that was held until what is now done; to be called until there is none.
     pub fn next(&mut self, now: Time, link: u64, from: NodeId) -> Option<Todo<M>> {
         let message = self.turns.next(link)?;
         #[cfg(feature = "seeded-bugs")]
@@ -186,7 +186,7 @@ impl<M: Clone> Owner<M> {
         }
     }
 
-    /// Nothing comes by this link any more: what it left unfinished is not done.
+    /// A link is gone, and what it left unfinished is not done.
     pub fn on_link_lost(&mut self, link: u64) {
         self.turns.lost(link);
     }
@@ -223,11 +223,11 @@ impl<M: Clone> Owner<M> {
             SegmentMessage::Import(id, name) => {
                 Todo::Answer(SegmentMessage::Imported(*id, self.exports.named(name, from)?))
             }
-            // A grant is for a partner on this host.
+            // By a grant only a partner on this host reaches memory without requests.
             SegmentMessage::Reach { at: At { grant: Some(_), .. }, .. } => return Err(SegmentRefusal::NotShared),
             SegmentMessage::Reach { id, at, by, write } => {
                 let (exported, write) = self.shown(now, from, at, *write)?;
-                // What goes by without messages is not told of.
+                // The owner cannot be notified of an access without messages.
                 if exported.how.on_read == Notify::Always {
                     return Err(SegmentRefusal::NotShared);
                 }
@@ -245,8 +245,8 @@ impl<M: Clone> Owner<M> {
         })
     }
 
-    /// A segment that this importer reaches without requests, by its rights or by a grant of all of it; and whether it may do all that there is to do with
-    /// it, as whoever reaches memory for writing can.
+    /// A segment that this importer may reach without requests, by its rights or by a grant of the whole segment; and whether it may do everything with the
+    /// segment, as anybody can who reaches memory for writing.
     fn shown(&self, now: Time, from: NodeId, at: &At, write: bool) -> Result<(&Exported<M>, bool), SegmentRefusal> {
         let exported = self.exports.find(at)?;
         let all = match at.grant {
@@ -279,7 +279,7 @@ impl<M: Clone> Owner<M> {
         }
     }
 
-    /// The segment, if it is this one, and this importer may do that with this range of it now. A grant is used by it.
+    /// The segment at `at`, if this importer may do that with this range now. If it is by a grant, that counts as a use.
     fn allowed(
         &mut self,
         now: Time,
@@ -312,7 +312,7 @@ impl<M: Clone> Owner<M> {
         self.exports.find(at)
     }
 
-    /// Segments, their bytes, grants that are out, and bytes of writes that wait for their turn.
+    /// How many segments there are, their bytes, how many grants are out, and bytes of writes that wait for their turn.
     #[must_use]
     pub fn load(&self) -> (usize, u64, usize, u64) {
         let (segments, bytes) = self.exports.load();

@@ -7,7 +7,7 @@ pub struct SegmentPolicy {
     pub segments_max: usize,
     /// Bytes of one segment.
     pub segment_bytes_max: u64,
-    /// Bytes of all of them.
+    /// Bytes of all segments together.
     pub exported_bytes_max: u64,
     /// Bytes of segments whose pages are kept in memory.
     pub pinned_bytes_max: u64,
@@ -19,11 +19,11 @@ pub struct SegmentPolicy {
     pub grants_per_peer_max: usize,
     /// Bytes that one request may read or write.
     pub request_bytes_max: u32,
-    /// Requests of one link that wait for a write before them.
+    /// Requests of one link that wait for an earlier write.
     pub held_per_link_max: usize,
     /// Bytes of the writes among them.
     pub held_bytes_per_link_max: u64,
-    /// The same of all links.
+    /// The same, for all links together.
     pub held_bytes_max: u64,
     /// Segments of others imported at one time.
     pub imports_max: usize,
@@ -31,9 +31,9 @@ pub struct SegmentPolicy {
     pub requests_max: usize,
     /// How long one may wait, microseconds.
     pub request_timeout_us: u64,
-    /// Bytes written to one owner and not yet flushed: a writer waits beyond.
+    /// Bytes written to one owner and not yet flushed: beyond that a writer waits.
     pub unflushed_bytes_max: u64,
-    /// Bytes below which an access goes by the link though remote memory could carry it.
+    /// An access of fewer bytes goes by the link, even if remote memory could carry it.
     pub remote_bytes_min: u64,
     /// A mistake on purpose.
     #[cfg(feature = "seeded-bugs")]

@@ -1,10 +1,10 @@
 //! The table in which a node's segments are found by reading (section 4.2): open addressing, the same hash everywhere.
 //!
-//! Each node exports it as segment number 0. A record has 64 bytes, so that one READ brings one; the first is the head of the table, and slot `i` is
-//! record `i + 1`. A deletion marks a record and moves nothing. All numbers have the lowest byte first, whatever the machine.
+//! Each node exports it as segment number 0. A record has 64 bytes, so that one READ brings one; the first is the table's head, and slot `i` is record `i + 1`.
+//! A deletion leaves a tombstone and moves nothing. All numbers are little-endian, whatever the machine.
 //!
-//! Whoever reads a table trusts it in nothing: it may be torn, since nobody locks it, or lie. A probe looks at so many slots and no more, and what a
-//! false record leads to its own owner refuses.
+//! A reader trusts nothing in a table: it may be torn, since nobody locks it, or it may lie. A probe looks at a limited number of slots, and a request that a
+//! false record leads to is refused by the owner.
 
 use catena_wire::Rights;
 
@@ -21,7 +21,7 @@ const DELETED: u64 = 2;
 /// What a record says of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record {
-    /// Of its name: see [`hash`].
+    /// The hash of its name: see [`hash`].
     pub hash: [u64; 2],
     /// Its number.
     pub number: u32,
@@ -36,18 +36,18 @@ pub struct Record {
 /// What a slot holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Slot {
-    /// Nothing, ever: no name that leads here goes further.
+    /// Nothing, ever: a look-up that comes here is over.
     Empty,
     /// A segment that was revoked.
     Deleted,
     /// A segment.
     Valid(Record),
-    /// Neither: it was being written at that moment, or it is no record.
+    /// Neither: it was being written at that moment, or is not a record.
     Torn,
 }
 
-/// 128 bits of a name, by which it is found. They are not a secret, nor proof against somebody who looks for two names with the same: it is the owner's
-/// table, and it would deceive only itself.
+/// A 128-bit hash of a name, by which it is found. It is neither a secret nor resistant to collisions sought on purpose: the table belongs to the owner, which
+/// would only deceive itself.
 #[must_use]
 pub fn hash(name: &str) -> [u64; 2] {
     let fnv = |basis: u64| {
@@ -81,7 +81,7 @@ pub fn encode_head(slots: u32) -> [u8; RECORD_BYTES] {
     put(&[MAGIC, u64::from(slots)])
 }
 
-/// How many slots a table has by its head, if they fit into it.
+/// The number of slots by a table's head, if so many fit into the table.
 #[must_use]
 pub fn decode_head(head: &[u8], bytes: u64) -> Option<u32> {
     let [magic, slots, ..] = words(head)?;
@@ -97,7 +97,7 @@ pub fn encode(record: &Record) -> [u8; RECORD_BYTES] {
     put(&[VALID, one, two, small, record.generation, record.bytes, check_of(record)])
 }
 
-/// The mark in the place of a record that was deleted. What it was stays readable, the generation above all.
+/// The tombstone of a record that was deleted. What it was stays readable, above all the generation.
 #[must_use]
 pub fn deleted(record: &Record) -> [u8; RECORD_BYTES] {
     let mut bytes = encode(record);
@@ -105,7 +105,7 @@ pub fn deleted(record: &Record) -> [u8; RECORD_BYTES] {
     bytes
 }
 
-/// What a slot holds, by its bytes.
+/// What a slot holds, decoded from its bytes.
 #[must_use]
 pub fn decode(bytes: &[u8]) -> Slot {
     let Some([state, one, two, small, generation, size, check, _]) = words(bytes) else { return Slot::Torn };
@@ -120,7 +120,7 @@ pub fn decode(bytes: &[u8]) -> Slot {
     if check == check_of(&record) { Slot::Valid(record) } else { Slot::Torn }
 }
 
-/// Words are whole, records are not: this tells the halves of two records from one.
+/// Words are read whole, records are not: this checksum tells a mix of two records from a record.
 fn check_of(record: &Record) -> u64 {
     let words = [
         record.hash[0],
@@ -165,18 +165,18 @@ pub struct Probe {
 /// What a slot means for a look-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Saw {
-    /// Here it is, in this slot.
+    /// Found, in this slot.
     Found(Record, u32),
     /// Read this slot next.
     Next(u32),
     /// It is not in the table.
     Absent,
-    /// It may be further on: ask the owner (section 4.2, the second and third way).
+    /// It may be in a slot that was not read: ask the owner (section 4.2, the second and third way).
     Unknown,
 }
 
 impl Probe {
-    /// Looks for a name in a table of so many slots, in `probes_max` of them at most.
+    /// Looks for a name in a table of so many slots, in at most `probes_max` of them.
     #[must_use]
     pub fn new(name: &str, slots: u32, probes_max: u32) -> Self {
         let hash = hash(name);
@@ -190,12 +190,12 @@ impl Probe {
         self.at
     }
 
-    /// Looks at the bytes of the slot that it named last.
+    /// Looks at the bytes of the slot that was named last.
     pub fn look(&mut self, bytes: &[u8]) -> Saw {
         match decode(bytes) {
             Slot::Empty => return Saw::Absent,
             Slot::Valid(record) if record.hash == self.hash => return Saw::Found(record, self.at),
-            // Once more: whoever was writing it is done by now.
+            // Once more: whoever was writing the record is done by now.
             Slot::Torn if core::mem::take(&mut self.again) => return Saw::Next(self.at),
             Slot::Torn | Slot::Deleted | Slot::Valid(_) => {}
         }

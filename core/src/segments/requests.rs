@@ -7,16 +7,16 @@ use catena_wire::{NodeId, SegmentMessage, SegmentRefusal};
 use super::{imports::ImportId, policy::SegmentPolicy};
 use crate::{Time, collections::Numbered};
 
-/// Deadlines are looked at no more often than this, microseconds.
+/// Deadlines are checked no more often than this, microseconds.
 const SWEEP_US: u64 = 10_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Read(u32),
     Cas,
-    /// So many writes of its link.
+    /// Answered after so many writes of its link.
     Flush(ImportId, u64),
-    /// So many writes of its link, to make room.
+    /// The same, to make room for more writes.
     Room(u64),
     Import,
     Attach,
@@ -26,15 +26,15 @@ pub(super) enum Kind {
 
 #[derive(Clone, Debug)]
 pub(super) struct Request<W> {
-    /// The owner, and the link.
+    /// The owner that was asked, and the link.
     pub(super) by: (NodeId, u64),
     pub(super) kind: Kind,
-    /// `None`: nobody in particular.
+    /// `None` if nobody waits for the answer.
     pub(super) waiter: Option<W>,
     deadline: Time,
 }
 
-/// What to send, and to whom: by this link, since answers and turns belong to it.
+/// A request to be sent over the link for which it was made, since answers and turns belong to that link.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Asked {
     /// The request's number, by which it can be given up.
@@ -48,7 +48,7 @@ pub(super) struct Requests<W> {
     requests_max: usize,
     timeout_us: u64,
     under_way: Numbered<Request<W>>,
-    /// No deadline is before this.
+    /// No deadline is earlier than this.
     sweep_at: Option<Time>,
 }
 
@@ -71,12 +71,12 @@ impl<W> Requests<W> {
         }
         let deadline = now.after(self.timeout_us);
         let id = self.under_way.insert(Request { by, kind, waiter, deadline });
-        // All have the same time, so the first of them is the earliest.
+        // All requests have the same time, so the first deadline stays the earliest.
         self.sweep_at.get_or_insert(deadline);
         Ok(Asked { id, message: message(id) })
     }
 
-    /// It was answered, by whom it was asked and by the same link.
+    /// A request was answered, if it was by the owner that was asked and over the same link.
     pub(super) fn answered(&mut self, by: (NodeId, u64), id: u64) -> Option<Request<W>> {
         self.under_way.get(id).filter(|request| request.by == by)?;
         self.under_way.remove(id)
@@ -86,12 +86,12 @@ impl<W> Requests<W> {
         self.under_way.remove(id);
     }
 
-    /// What was asked over it is not answered any more.
+    /// Removes what was asked over a lost link: it is not answered any more.
     pub(super) fn on_link_lost(&mut self, link: u64) -> Vec<Request<W>> {
         self.end(|request| request.by.1 == link)
     }
 
-    /// Gives what was not answered in its time.
+    /// Removes and returns the requests that were not answered in time.
     pub(super) fn on_timeout(&mut self, now: Time) -> Vec<Request<W>> {
         if self.sweep_at.is_none_or(|at| at > now) {
             return Vec::new();

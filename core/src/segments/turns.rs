@@ -1,7 +1,7 @@
 //! The writes of each link, in the order in which they were sent.
 //!
-//! A link keeps the order of small messages, and of nothing else: a long write may be overtaken by a short one that came after it. So writes are
-//! counted, and one that comes early is held until those before it are there. What was sent on a link that is lost is lost with it.
+//! A link keeps the order of small messages only: a long write may be overtaken by a short one that was sent after it. So writes are numbered, and one that
+//! comes early is held until those before it are there. What was sent on a link that is lost is lost with it.
 
 use alloc::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use super::policy::SegmentPolicy;
 
 #[derive(Clone, Debug, Default)]
 struct Turns {
-    /// The write that is next.
+    /// The number of the next write.
     next: u64,
     early: BTreeMap<u64, Early>,
-    /// Requests that are not to be done before so many writes, in the order in which they came.
+    /// Requests that must not be done before so many writes, in the order in which they came.
     waiting: BTreeMap<(u64, u64), SegmentMessage>,
     came: u64,
     held_bytes: u64,
@@ -25,7 +25,7 @@ struct Turns {
 pub(super) enum Early {
     /// It will be done.
     Held(SegmentMessage),
-    /// It was refused when it came, and its turn passes.
+    /// It was refused when it came: its turn is skipped.
     Passed,
 }
 
@@ -34,7 +34,7 @@ pub(super) enum Early {
 pub(super) enum Now {
     /// It is its turn.
     Do(SegmentMessage),
-    /// It waits.
+    /// Nothing: it waits, or it came before.
     Held,
     /// There is no room for it to wait.
     Full(SegmentMessage),
@@ -47,7 +47,7 @@ pub(super) struct AllTurns {
 }
 
 impl AllTurns {
-    /// Says whether it may be done now, and keeps it otherwise.
+    /// Whether a request may be done now; if not, it is kept.
     pub(super) fn take(&mut self, link: u64, message: SegmentMessage, policy: &SegmentPolicy) -> Now {
         let (turn, after, bytes) = match &message {
             SegmentMessage::Write { turn, data, .. } => (Some(*turn), 0, data.len() as u64),
@@ -55,7 +55,7 @@ impl AllTurns {
             SegmentMessage::Flush(_, upto) => (None, *upto, 0),
             _ => (None, 0, 0),
         };
-        // The common way: nothing to wait for, nothing to look up.
+        // The common case: nothing to wait for, nothing to look up.
         if turn.is_none() && after == 0 {
             return Now::Do(message);
         }
@@ -76,7 +76,7 @@ impl AllTurns {
             || self.held_bytes + bytes > policy.held_bytes_max;
         match turn {
             Some(turn) if full => {
-                // A turn that passes takes next to nothing, but a peer may not heap them up either.
+                // A skipped turn takes next to nothing, but a peer must not be able to pile them up either.
                 if held < 2 * policy.held_per_link_max {
                     turns.early.insert(turn, Early::Passed);
                 }
@@ -127,7 +127,7 @@ impl AllTurns {
     }
 }
 
-/// What a request that is refused is answered with; `None`: nothing.
+/// The answer to a request that is refused; `None` if it gets none.
 pub(super) fn refused(message: &SegmentMessage, why: SegmentRefusal) -> Option<SegmentMessage> {
     Some(match message {
         SegmentMessage::Read { id, .. }

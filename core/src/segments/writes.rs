@@ -1,4 +1,4 @@
-//! Writes that were sent and are not known to have been done: counted, so that each keeps its turn, and bounded.
+//! Writes that were sent and are not known to be done: counted, so that each keeps its turn, and bounded.
 
 use alloc::collections::{BTreeMap, VecDeque};
 
@@ -6,7 +6,7 @@ use catena_wire::{NodeId, SegmentRefusal};
 
 use super::imports::{ImportId, RefusedWrite};
 
-/// What even an empty write costs of the bytes that may be under way.
+/// What even an empty write takes of the bytes that may be under way.
 const WRITE_COST_BYTES: u64 = 64;
 
 /// Writes to one owner.
@@ -26,14 +26,14 @@ struct UnderWay {
     turn: u64,
     import: ImportId,
     offset: u64,
-    /// With what it costs.
+    /// Its bytes, and [`WRITE_COST_BYTES`] more.
     bytes: u64,
 }
 
 pub(super) struct Begun {
     /// `None`: there is no room for it now.
     pub(super) turn: Option<u64>,
-    /// So many writes are to be flushed to make room, as far as that is not being done.
+    /// How many writes a flush has to cover to make room, if one is needed and none is under way.
     pub(super) make_room: Option<u64>,
 }
 
@@ -48,7 +48,7 @@ impl Writes {
         Self { bytes_max, by_owner: BTreeMap::new() }
     }
 
-    /// Gives a write its turn. Over another link than the last they begin anew: those of the old one are lost with it.
+    /// Gives a write its turn. On a new link turns begin anew: writes on the old one are lost with it.
     pub(super) fn begin(
         &mut self,
         (owner, link): (NodeId, u64),
@@ -72,7 +72,7 @@ impl Writes {
         Begun { turn, make_room: make_room.then_some(stream.next) }
     }
 
-    /// So many were done, or refused.
+    /// The first `upto` writes were done, or refused.
     pub(super) fn done_upto(&mut self, by: (NodeId, u64), upto: u64) {
         let Some(stream) = self.stream(by) else { return };
         stream.flushed = stream.flushed.max(upto);
@@ -81,14 +81,14 @@ impl Writes {
         }
     }
 
-    /// A flush to make room is not under way any more.
+    /// A flush to make room has ended.
     pub(super) fn room_made(&mut self, by: (NodeId, u64)) {
         if let Some(stream) = self.stream(by) {
             stream.making_room = false;
         }
     }
 
-    /// The write of this turn, which was refused for this reason, and to what it went.
+    /// The write of this turn was refused for this reason. Returns it, and to which import it went.
     pub(super) fn refused(
         &mut self,
         by: (NodeId, u64),
@@ -101,17 +101,17 @@ impl Writes {
         Some((import, RefusedWrite { turn, offset, bytes: bytes - WRITE_COST_BYTES, why }))
     }
 
-    /// What was sent over it may not have been done.
+    /// What was sent over a lost link may not have been done.
     pub(super) fn on_link_lost(&mut self, link: u64) {
         self.by_owner.retain(|_, stream| stream.link != link);
     }
 
-    /// Whether it is by this link that writes to this owner go.
+    /// Whether writes to this owner go by this link.
     pub(super) fn go_by(&self, (owner, link): (NodeId, u64)) -> bool {
         self.by_owner.get(&owner).is_some_and(|stream| stream.link == link)
     }
 
-    /// Whether some of so many may not have been done yet.
+    /// Whether some of the first `upto` writes may not have been done yet.
     pub(super) fn are_under_way(&self, owner: NodeId, upto: u64) -> bool {
         self.by_owner.get(&owner).is_some_and(|stream| stream.flushed < upto)
     }

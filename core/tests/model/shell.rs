@@ -70,7 +70,8 @@ impl World {
             | Action::FetchCode(_)
             | Action::ServeResolvers { .. }
             | Action::ResolversSaid { .. }
-            | Action::HeardEnd(_) => {}
+            | Action::HeardEnd(_)
+            | Action::AbandonLookup(_) => {}
             action => self.act_on_guest(setup, host, action),
         }
     }

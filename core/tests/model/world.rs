@@ -333,7 +333,7 @@ impl World {
         let (to, from) = (packet.to, sender(setup, packet.from));
         // For a run that is no more: its links have broken, which is told by packets of its own.
         match packet.what {
-            What::LinkLost(node) => self.on(setup, to, heard, |host, now| host.on_link_lost(now, node)),
+            What::LinkLost(node) => self.on(setup, to, heard, |host, now| host.on_link_lost(now, node, false)),
             What::Tail { head, tail } => {
                 let (key, tail) = hop_of(head, tail);
                 self.on(setup, to, heard, |host, now| host.on_tail(now, &key, Some(tail)));
@@ -374,7 +374,7 @@ impl World {
         let (key, _) = hop_of(head, tail);
         self.on(setup, to, true, |host, now| {
             host.on_tail(now, &key, None);
-            host.on_link_lost(now, from);
+            host.on_link_lost(now, from, false);
         });
         self.packets.push(Packet { to: from, from, what: What::LinkLost(to) });
     }

@@ -339,7 +339,7 @@ impl World {
         let packet = self.packets.remove(index);
         let Some(host) = self.index_of(packet.to) else { return };
         match packet.what {
-            What::LinkLost(node) => self.hosts[host].node.on_link_lost(self.now, node),
+            What::LinkLost(node) => self.hosts[host].node.on_link_lost(self.now, node, false),
             What::Message(head) => {
                 let message = Message::decode(Encoded { head: head.into(), tail: bytes::Bytes::new() }).unwrap();
                 let name = format!("n{}", packet.from.0 % 100);

@@ -71,6 +71,7 @@ impl World {
             | Action::ServeResolvers { .. }
             | Action::ResolversSaid { .. }
             | Action::HeardEnd(_)
+            | Action::AbandonLookup(_)
             | Action::RightChanged(_) => {}
             Action::Resume { code, .. } | Action::Branch { code, .. }
                 if !self.hosts[host].codes.contains_key(&code) =>

@@ -302,7 +302,7 @@ impl World {
             Event::Deliver { from, to, message, receipt, tail } => self.deliver(&from, to, message, receipt, tail),
             Event::Tail { to, key, tail } => self.on(to, |node, now| node.on_tail(now, &key, tail)),
             Event::Undelivered { at, receipt, why } => self.on(at, |node, now| node.on_undelivered(now, receipt, why)),
-            Event::LinkLost { at, with } => self.on(at, |node, now| node.on_link_lost(now, with)),
+            Event::LinkLost { at, with } => self.on(at, |node, now| node.on_link_lost(now, with, false)),
             Event::ServiceDone { at, ticket, result, took_us } => {
                 self.on(at, |node, now| node.on_service_done(now, ticket, result, took_us));
             }

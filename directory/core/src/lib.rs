@@ -1,8 +1,8 @@
-//! The seams of everything that finds services, and of what keeps functions for nodes that forget them.
+//! The interfaces of everything that finds services, and of what stores functions for nodes that forget them.
 //!
-//! A service is addressed by its ID, wherever it is (libRIPC, section III). Where it is, a [`Resolver`] says: a file, a directory, whoever answers on the local
-//! network. What a resolver says is a hint. The node at the address says itself who it is and what it serves, and a call that comes to a node which does not serve it
-//! is sent on with nothing done; so a wrong hint costs time and never an effect.
+//! A service is addressed by its ID, wherever it is (libRIPC, section III). A [`Resolver`] says where that is: a file, a directory, or whoever answers on the
+//! local network. Its answer is a hint. The node at the address says itself who it is and what it serves, and a call that reaches a node which does not serve
+//! it is sent on with nothing done; so a wrong hint costs time but never has an effect.
 #![forbid(unsafe_code)]
 
 use std::{sync::Arc, time::Duration};
@@ -14,7 +14,7 @@ pub use catena_wire::{Hash, Kinds, NodeId, NodeRef, ServiceEntry};
 /// Where a service is, as a resolver has it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Location {
-    /// All that the node says of it: taken as it is, and checked by use.
+    /// All that the node says of itself: used as it is, and verified by use.
     Known(Box<ServiceEntry>),
     /// Some node at this address: it is asked what it is, before anything is sent to it.
     At {
@@ -22,7 +22,7 @@ pub enum Location {
         address: String,
         /// The node's name, if it is known.
         node: Option<String>,
-        /// Its run, if it is known: another run there is not what was meant.
+        /// The node's run, if it is known: a node there with another run is not the one that was meant.
         run: Option<NodeId>,
     },
 }
@@ -45,9 +45,9 @@ pub struct Answer {
     pub at: Vec<Location>,
     /// How long ago it learnt that; `None`: it asked just now.
     pub age: Option<Duration>,
-    /// How long that may be believed; `None`: as the node has it for all names.
+    /// How long that may be believed; `None`: as long as the node believes any name.
     pub ttl: Option<Duration>,
-    /// What stands behind the answer, for people: that the directory is down, and this is what it said last.
+    /// What people should know about the answer, for example that the directory is down and this is its last known state.
     pub note: Option<String>,
 }
 
@@ -68,11 +68,11 @@ impl std::error::Error for ResolveError {}
 pub struct Announcement {
     /// The node.
     pub node: NodeRef,
-    /// Everything that it serves: what is not among it any more is withdrawn.
+    /// Everything that it serves: services missing from this list are withdrawn.
     pub services: Vec<ServiceEntry>,
 }
 
-/// Told of a service about which a resolver has something new to say.
+/// Called with the name of a service about which a resolver has something new to say.
 pub type Changed = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// One way to find services. Several are asked in turn, until one knows.
@@ -81,28 +81,28 @@ pub trait Resolver: Send + Sync + 'static {
     /// A short word for people and for the node's file: `mesh`, `file`, `multicast`, `etcd`.
     fn name(&self) -> &str;
 
-    /// Where a service is. `avoid`: runs of nodes that did not answer, or do not serve it; if it would name only those, it looks further where it can.
+    /// Where a service is. `avoid`: runs that did not answer, or do not serve it; if only those are known, the resolver looks further where it can.
     ///
     /// # Errors
     /// It cannot tell. That nobody serves the service is no error.
     async fn resolve(&self, service: &str, avoid: &[NodeId]) -> Result<Answer, ResolveError>;
 
-    /// Tells what this node serves from now on, instead of what was told before, and keeps telling it for as long as the resolver lives. With no services it
-    /// withdraws.
+    /// Announces what this node serves from now on, replacing earlier announcements, and keeps announcing it for as long as the resolver lives. Without
+    /// services, it withdraws everything.
     ///
     /// # Errors
-    /// It could not be told by now; it is tried again for as long as the resolver lives.
+    /// It could not be announced yet; the resolver goes on trying for as long as it lives.
     async fn announce(&self, own: &Announcement) -> Result<(), ResolveError> {
         let _ = own;
         Ok(())
     }
 
-    /// Says from now on whenever there is something new about a service.
+    /// Calls `changed` from now on whenever there is something new about a service.
     fn watch(&self, changed: Changed) {
         let _ = changed;
     }
 
-    /// Whether the node's owner chose the addresses that it says. Of those that strangers chose only a few are dialled.
+    /// Whether the addresses it returns were chosen by the node's owner. Of addresses chosen by strangers, only a few are dialled.
     fn is_trusted(&self) -> bool {
         true
     }

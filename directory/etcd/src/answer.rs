@@ -1,11 +1,11 @@
-//! What etcd answers, out of its JSON: whoever can write there can write anything.
+//! Decodes etcd's answers from JSON. Nothing in them is trusted: whoever can write to etcd can write anything.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use catena_directory::ResolveError;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// So much of an answer is shown to people.
+/// Characters of an answer that are shown to people, at most.
 const SHOWN_CHARS_MAX: usize = 200;
 
 /// A key and its value, as etcd has them.
@@ -13,11 +13,11 @@ const SHOWN_CHARS_MAX: usize = 200;
 pub(crate) struct Pair {
     pub(crate) key: String,
     pub(crate) value: Vec<u8>,
-    /// The older the smaller.
+    /// The revision at which it was created: smaller is older.
     pub(crate) created: i64,
 }
 
-/// What a watch tells.
+/// A change reported by a watch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Change {
     Put(Pair),
@@ -55,7 +55,7 @@ pub(crate) fn parsed(bytes: &[u8]) -> Result<Value, ResolveError> {
     serde_json::from_slice(bytes).map_err(|why| ResolveError(format!("etcd answers what is no JSON: {why}")))
 }
 
-/// Everything that was asked for, and the first revision of which that does not tell.
+/// All pairs that were asked for, and the first revision that they do not cover.
 pub(crate) fn listed(mut answer: Value) -> (Vec<Pair>, i64) {
     let revision = answer["header"]["revision"].as_str().and_then(|text| text.parse().ok()).unwrap_or(0_i64);
     let pairs: Vec<RawPair> =
@@ -63,7 +63,7 @@ pub(crate) fn listed(mut answer: Value) -> (Vec<Pair>, i64) {
     (pairs.into_iter().filter_map(RawPair::decoded).collect(), revision.saturating_add(1))
 }
 
-/// One line of a watch; the error says why there is no more.
+/// Decodes one line of a watch; an error says why the watch has ended.
 pub(crate) fn told(line: &[u8]) -> Result<Vec<Change>, ResolveError> {
     let mut told: Value =
         serde_json::from_slice(line).map_err(|why| ResolveError(format!("etcd tells what is no JSON: {why}")))?;

@@ -1,4 +1,4 @@
-//! What is said to etcd: its version 3 API as JSON over HTTP, which every etcd since 3.4 serves beside gRPC.
+//! Requests to etcd: its version 3 API as JSON over HTTP, which every etcd since 3.4 serves beside gRPC.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::answer::{Change, Pair, listed, parsed, told};
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long connecting may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Longest answer that is taken, and longest event of a watch, in bytes.
+/// Longest answer that is accepted, and longest event of a watch, in bytes.
 const ANSWER_BYTES_MAX: usize = 32 << 20;
 
-/// One member of a cluster, or several of the same.
+/// One member of a cluster, or several of the same cluster.
 pub(crate) struct Api {
     client: Client,
     endpoints: Vec<String>,
@@ -27,7 +27,7 @@ fn encoded(text: &str) -> String {
     BASE64_STANDARD.encode(text)
 }
 
-/// The keys that begin with `prefix` end before this.
+/// The end of the key range of all keys that begin with `prefix` (exclusive).
 fn end_of(prefix: &str) -> String {
     let mut end = prefix.as_bytes().to_vec();
     if let Some(last) = end.last_mut() {
@@ -74,7 +74,7 @@ impl Api {
         parsed(&whole(response, ANSWER_BYTES_MAX).await?)
     }
 
-    /// Everything under a prefix, and the first revision of the whole of which that does not tell.
+    /// Everything under a prefix, and the first revision that this does not cover.
     pub(crate) async fn list(&self, prefix: &str, pairs_max: usize) -> Result<(Vec<Pair>, i64), ResolveError> {
         let body = json!({
             "key": encoded(prefix), "range_end": end_of(prefix), "limit": pairs_max,
@@ -110,7 +110,7 @@ impl Api {
         self.ask("/v3/kv/deleterange", &json!({ "key": encoded(key) })).await.map(drop)
     }
 
-    /// Tells of every change under a prefix from a revision on, until etcd is gone or has forgotten so old a revision.
+    /// Reports every change under a prefix from a revision on, until etcd is gone or no longer has that revision.
     pub(crate) async fn watch(
         &self,
         prefix: &str,
@@ -154,7 +154,7 @@ async fn whole(response: Response, bytes_max: usize) -> Result<Vec<u8>, ResolveE
     Ok(bytes)
 }
 
-/// What lies behind an error of the HTTP client, which itself names only the address.
+/// The cause of an error of the HTTP client, whose own message names only the address.
 fn reason(why: &reqwest::Error) -> String {
     let mut last: &dyn std::error::Error = why;
     while let Some(source) = last.source() {

@@ -1,8 +1,8 @@
-//! Service IDs in etcd: a directory for meshes that no single network holds together.
+//! Service IDs in etcd: a directory for meshes that span several networks.
 //!
-//! Each node writes what it serves under a lease, which ends when the node does; a watch keeps what all of them wrote at hand, so that finding a service costs no
-//! request. While etcd is down, what it said last is told, with its age. When it is back, whatever it has then is taken in whole, and what this node serves is written
-//! again: its data may be old. An entry of a node that is gone does no harm: the node there is another run, which is not what was meant.
+//! Each node writes what it serves under a lease, which ends when the node does; a watch keeps a local copy of what all nodes wrote, so that finding a service
+//! costs no request. While etcd is down, the copy answers, with its age. When etcd is back, its contents replace the copy, and this node writes its own
+//! services again, since etcd's data may be old. An entry of a node that is gone does no harm: a node at its address now is another run.
 #![forbid(unsafe_code)]
 
 mod answer;
@@ -24,7 +24,7 @@ use tokio::{
     task::AbortHandle,
 };
 
-/// The well-known ID under which whoever knows of an etcd says by multicast where it is.
+/// The well-known ID under which nodes that know an etcd announce its address by multicast.
 pub const WELL_KNOWN: &str = "catena.directory/etcd";
 /// How long an entry outlives its node.
 const LEASE: Duration = Duration::from_secs(10);
@@ -33,7 +33,7 @@ const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(3);
 /// How long to wait after a failure: at first, and at most.
 const PAUSE_MS: u64 = 100;
 const PAUSE_MS_MAX: u64 = 5_000;
-/// How long a first answer is waited for.
+/// How long a lookup waits until the copy has been filled for the first time.
 const FIRST_WAIT: Duration = Duration::from_secs(3);
 
 /// Where etcd is, and where in it the services are.
@@ -66,15 +66,15 @@ struct Inner {
     prefix: String,
     lease: Duration,
     mirror: Mutex<Mirror>,
-    /// Told when the mirror has been filled for the first time, or could not be.
+    /// Set when the copy has been filled for the first time, or could not be.
     first: watch::Sender<bool>,
     watcher: OnceLock<Changed>,
     /// What is to be written, by key.
     own: Mutex<BTreeMap<String, Vec<u8>>>,
     news: Notify,
-    /// Rises when all that was to be written has been.
+    /// Rises each time that everything in `own` has been written.
     written: watch::Sender<u64>,
-    /// The lease by which it was written.
+    /// The lease under which it was written.
     granted: Mutex<Option<String>>,
 }
 
@@ -90,7 +90,7 @@ impl EtcdResolver {
         Ok(Self::start(inner, std::future::ready(())))
     }
 
-    /// Begins without knowing where etcd is: `found` finds that out, however long it takes.
+    /// Begins without knowing where etcd is: `found` finds out, however long that takes.
     pub fn find(found: impl Future<Output = Vec<String>> + Send + 'static) -> Self {
         let EtcdConfig { prefix, lease, .. } = EtcdConfig::new(Vec::new());
         let inner = Inner::new(prefix, lease);
@@ -150,7 +150,7 @@ impl Inner {
         })
     }
 
-    /// Where etcd is has been found.
+    /// Called when it has been found out where etcd is.
     fn take(&self, endpoints: Vec<String>) {
         match checked(endpoints).and_then(Api::new) {
             Ok(api) => drop(self.api.set(api)),
@@ -169,7 +169,7 @@ impl Inner {
         self.first.send_replace(true);
     }
 
-    /// Everything at first, then every change; and again from the beginning whenever that breaks.
+    /// Lists everything, then follows every change; starts over whenever the watch breaks.
     async fn keep_watching(&self) {
         let mut pause_ms = PAUSE_MS;
         loop {
@@ -178,7 +178,7 @@ impl Inner {
                 Err(why) => why,
                 Ok(first) => {
                     pause_ms = PAUSE_MS;
-                    // What it had may be old, and have lost what this node wrote.
+                    // etcd's data may be old, and lack what this node wrote: so that is written again.
                     self.news.notify_one();
                     let watched = api.watch(&self.prefix, first, |changes| {
                         let news = lock(&self.mirror).apply(changes);
@@ -194,7 +194,7 @@ impl Inner {
         }
     }
 
-    /// Takes in everything, and gives the first revision of which that does not tell.
+    /// Replaces the copy; returns the first revision that it does not cover.
     async fn list(&self, api: &Api) -> Result<i64, ResolveError> {
         let (pairs, first) = api.list(&self.prefix, ENTRIES_MAX).await?;
         let news = lock(&self.mirror).replace(pairs);
@@ -237,14 +237,14 @@ impl Inner {
         let lease = match before.filter(|_| alive) {
             Some(lease) => lease,
             None => {
-                // All that was written under the lease before is gone with it.
+                // Everything that was written under the previous lease is gone with it.
                 written.clear();
                 let lease = api.grant(self.lease).await?;
                 *lock(&self.granted) = Some(lease.clone());
                 lease
             }
         };
-        // What etcd has may be older than what was written: it may have been restored, with entries that were taken back since.
+        // etcd may have been restored from older data, with entries that have been withdrawn since.
         let (here, mut gone) = {
             let mirror = lock(&self.mirror);
             written.retain(|key, _| mirror.has(key));
@@ -271,7 +271,7 @@ impl Resolver for EtcdResolver {
     }
 
     async fn resolve(&self, service: &str, _: &[NodeId]) -> Result<Answer, ResolveError> {
-        // Only the first time is there anything to wait for.
+        // Only the first lookups have something to wait for.
         let mut first = self.inner.first.subscribe();
         let _ = tokio::time::timeout(FIRST_WAIT, first.wait_for(|first| *first)).await;
         let mirror = lock(&self.inner.mirror);
@@ -305,7 +305,7 @@ impl Resolver for EtcdResolver {
         let gone = entries.is_empty();
         *lock(&self.inner.own) = entries;
         if gone {
-            // The node may end now: its lease takes all with it.
+            // The node may end now: revoking its lease removes all its entries.
             let lease = lock(&self.inner.granted).take();
             return match (self.inner.api.get(), lease) {
                 (Some(api), Some(lease)) => api.revoke(&lease).await,

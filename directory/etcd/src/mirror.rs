@@ -1,4 +1,4 @@
-//! What etcd says of services, as it said it last: kept up to date by a watch, and there while etcd is not.
+//! The last known contents of etcd: kept up to date by a watch, and there while etcd is not.
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -6,16 +6,16 @@ use catena_directory::ServiceEntry;
 
 use crate::answer::{Change, Pair};
 
-/// Entries that are kept; beyond them a service is not found.
+/// Entries that are kept; services beyond these are not found.
 pub(crate) const ENTRIES_MAX: usize = 65_536;
 
 /// All entries, by key.
 #[derive(Default)]
 pub(crate) struct Mirror {
     entries: BTreeMap<String, (ServiceEntry, i64)>,
-    /// When that was all that there was.
+    /// When the entries were last known to be complete.
     pub(crate) known_at: Option<Instant>,
-    /// Why it may not be any more.
+    /// Why they may not be complete any more.
     pub(crate) fault: Option<String>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) fn key_of(prefix: &str, service: &str, run: u64) -> String {
 }
 
 impl Mirror {
-    /// Takes in everything, and returns the services of which that is news.
+    /// Replaces all entries; returns the services whose instances have changed.
     pub(crate) fn replace(&mut self, pairs: Vec<Pair>) -> Vec<String> {
         let before = std::mem::take(&mut self.entries);
         for pair in pairs {
@@ -60,7 +60,7 @@ impl Mirror {
     }
 
     fn put(&mut self, pair: Pair) -> Option<String> {
-        // Whatever else is written under the prefix is nobody's service.
+        // Anything else under the prefix is not a service entry.
         let entry: ServiceEntry = minicbor::decode(&pair.value).ok()?;
         let fits = pair.key.ends_with(&key_of("", &entry.service, entry.node.id.0));
         if !fits || (self.entries.len() >= ENTRIES_MAX && !self.entries.contains_key(&pair.key)) {
@@ -76,7 +76,7 @@ impl Mirror {
         self.entries.contains_key(key)
     }
 
-    /// Everything that is there of the run whose key this is.
+    /// All keys that belong to the same run as this key.
     pub(crate) fn keys_beside(&self, key: &str) -> Vec<String> {
         let run = key.rsplit_once('/').map(|(_, run)| run);
         let of_run = |other: &&String| run.is_some() && other.rsplit_once('/').map(|(_, run)| run) == run;

@@ -6,7 +6,7 @@
 //! ads = "10.0.0.9:7400"
 //! ```
 //!
-//! It is read again when it has changed. One that cannot be read, or is no longer what it should be, leaves what was read last in force, and says so.
+//! The file is read again when it has changed. If it cannot be read, or is invalid, the last valid contents stay in force, and a note says so.
 #![forbid(unsafe_code)]
 
 use std::{
@@ -45,9 +45,9 @@ struct State {
 struct Inner {
     services: Table,
     read_at: Instant,
-    /// When the file was changed, and how long it is, as it was looked at last.
+    /// The file's modification time and length when it was last looked at.
     stamp: Option<(SystemTime, u64)>,
-    /// Why the file as it is now is not what counts.
+    /// Why the contents in force are not those of the file as it is now.
     fault: Option<String>,
 }
 
@@ -84,7 +84,7 @@ impl State {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the file if it has changed, and tells of the services of which it says something else now.
+    /// Reads the file if it has changed, and reports the services whose addresses are different now.
     fn refresh(&self) {
         let news = self.read_again();
         if let Some(changed) = self.watcher.get() {

@@ -1,8 +1,8 @@
-//! What is said on the local network: one CBOR datagram each, bounded.
+//! The messages on the local network: each is one CBOR datagram, bounded.
 
 use minicbor::{Decode, Decoder, Encode};
 
-/// Longest datagram, in bytes: no fragments on any Ethernet.
+/// Longest datagram, in bytes: small enough not to be fragmented on any Ethernet.
 pub(crate) const DATAGRAM_BYTES_MAX: usize = 1_400;
 /// Longest name of a service.
 pub(crate) const NAME_BYTES_MAX: usize = 256;
@@ -10,7 +10,7 @@ pub(crate) const NAME_BYTES_MAX: usize = 256;
 const ADDRESS_BYTES_MAX: usize = 256;
 /// Services in one datagram.
 const ENTRIES_MAX: usize = 64;
-/// Says that it is one of ours, of this version.
+/// Marks a datagram as one of ours, of this version.
 const MAGIC: u32 = 0xca7e_4a01;
 
 /// One datagram.
@@ -34,7 +34,7 @@ pub(crate) struct Told {
     /// Its run.
     #[n(1)]
     pub(crate) run: u64,
-    /// For how long that may be believed; 0: it does not serve these any more.
+    /// For how long this may be believed; 0: the node no longer serves these.
     #[n(2)]
     pub(crate) ttl_ms: u32,
     /// Services, and where each is.
@@ -70,7 +70,7 @@ impl Datagram {
         }
     }
 
-    /// What a node tells, in as many datagrams as that takes.
+    /// What a node announces, in as many datagrams as necessary.
     pub(crate) fn telling(told: &Told) -> Vec<Vec<u8>> {
         let mut datagrams = Vec::new();
         let mut next = Told { entries: Vec::new(), ..told.clone() };

@@ -1,9 +1,9 @@
 //! Service IDs by multicast, as ARP finds addresses: no configuration, no server. Nodes on one network hear what the others serve, ask for what they do not
 //! know, and remember the answers for a while.
 //!
-//! Anybody on the network may speak. So what is heard is a hint, as every answer of a [`Resolver`] is: the node at the address is asked what it is before anything
-//! is sent to it. A liar can only draw callers to his own node, and whoever can link to the mesh can do that anyway; he cannot speak for others, fill
-//! the memory, or make nodes dial beyond the network that he is on.
+//! Anybody on the network may speak. So what is heard is a hint, like every answer of a [`Resolver`]: the node at the address is asked who it is before
+//! anything is sent to it. A liar can only draw callers to a node of its own, which whoever can link to the mesh can do anyway; it cannot speak for others,
+//! fill the memory, or make nodes dial beyond its own network.
 #![forbid(unsafe_code)]
 
 mod datagram;
@@ -42,7 +42,7 @@ pub struct MulticastConfig {
     pub group: Ipv4Addr,
     /// The port.
     pub port: u16,
-    /// Whether addresses count that are not in the sender's part of the network.
+    /// Whether addresses outside the sender's part of the network are accepted.
     pub any_address: bool,
 }
 
@@ -63,9 +63,9 @@ struct Inner {
     to: SocketAddr,
     began: Instant,
     machine: Mutex<Machine>,
-    /// There is something to be sent, or it is to be sent earlier.
+    /// Notified when there is something to send, or to send earlier.
     wake: Notify,
-    /// Something was heard.
+    /// Notified when something was heard.
     heard: Notify,
     watcher: OnceLock<Changed>,
     also: Mutex<Vec<(String, String)>>,
@@ -98,19 +98,19 @@ impl MulticastResolver {
         Ok(Self { inner, task })
     }
 
-    /// Datagrams that were not listened to, or not sent: of liars, of other versions, and beyond what a node says in a second.
+    /// Datagrams that were ignored or not sent: those of liars, those of other versions, and those beyond what a node may send in a second.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.inner.machine().dropped
     }
 
-    /// Tells of something that is no service of this node, beside its services and for as long as it has any: where a directory is, for those who have no configuration.
+    /// Also announces something that is not a service of this node, as long as the node has services: where a directory is, for nodes without configuration.
     pub fn tell_of(&self, service: &str, address: &str) {
         let also = (service.to_owned(), address.to_owned());
         self.inner.also.lock().unwrap_or_else(PoisonError::into_inner).push(also);
     }
 
-    /// The addresses that are told for a service, the first to have been told first.
+    /// The addresses announced for a service, those that were announced first coming first.
     pub async fn addresses(&self, service: &str) -> Vec<String> {
         let found = self.resolve(service, &[]).await.unwrap_or_default();
         let address = |location| match location {
@@ -152,7 +152,7 @@ impl Inner {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Different at every node: that is all that is asked of it.
+    /// A delay that differs from node to node; it needs no other property.
     fn delay_ms(&self) -> u64 {
         let mut hasher = self.random.build_hasher();
         hasher.write_u64(self.now());
@@ -178,7 +178,7 @@ async fn serve(inner: Arc<Inner>) {
             (machine.poll(inner.now()), machine.next_timeout())
         };
         for bytes in send {
-            // A network that is down is back later, and whoever still wants to know asks again.
+            // If the network is down it will be back, and whoever still wants to know asks again.
             let _ = inner.socket.send_to(&bytes, inner.to).await;
         }
         let wait = next.map_or(Duration::from_secs(3_600), |at| Duration::from_millis(at.saturating_sub(inner.now())));
@@ -216,7 +216,7 @@ impl Resolver for MulticastResolver {
             loop {
                 let next = inner.heard.notified();
                 tokio::pin!(next);
-                // Registered before asking, so that no answer slips through in between.
+                // Registered before asking, so that no answer is missed in between.
                 next.as_mut().enable();
                 if let (all, true) = known() {
                     return all;
@@ -228,7 +228,7 @@ impl Resolver for MulticastResolver {
         };
         match tokio::time::timeout(WAIT, asked).await {
             Ok(all) => Ok(answer(inner.now(), &all, true)),
-            // Those that are to be avoided are told as well: they are known.
+            // Instances to be avoided are returned as well, since they are all that is known.
             Err(_) => Ok(answer(inner.now(), &known().0, true)),
         }
     }
@@ -243,7 +243,7 @@ impl Resolver for MulticastResolver {
         self.inner.machine().announce(self.inner.now(), &own.node.name, own.node.id.0, entries.chain(also).collect());
         self.inner.wake.notify_one();
         if own.services.is_empty() {
-            // Said before the node is gone.
+            // Sent now, before the node is gone.
             let bytes = self.inner.machine().poll(self.inner.now());
             for bytes in bytes {
                 let _ = self.inner.socket.send_to(&bytes, self.inner.to).await;

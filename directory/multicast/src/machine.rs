@@ -1,4 +1,4 @@
-//! What is asked, told and heard, and when: time and randomness are arguments, so that a storm can be made in a test.
+//! Decides what is asked, announced and believed, and when: time and randomness are arguments, so that a test can create a storm.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -7,7 +7,7 @@ use std::{
 
 use crate::datagram::{Datagram, Told};
 
-/// Services remembered that others told of.
+/// Services of other nodes that are remembered.
 const SERVICES_MAX: usize = 4_096;
 /// Of these, how many one sender may tell of: a liar leaves room for others.
 const SERVICES_PER_SENDER_MAX: usize = 512;
@@ -15,26 +15,26 @@ const SERVICES_PER_SENDER_MAX: usize = 512;
 const INSTANCES_MAX: usize = 16;
 /// Services asked for lately that are remembered.
 const ASKED_MAX: usize = 4_096;
-/// The same service is asked for once in so long, whoever asks: all hear the answer.
+/// A service is asked for at most once in this time, whoever wants to know: everybody hears the answer.
 const ASK_EVERY_MS: u64 = 100;
-/// The same is told once in so long, however many ask.
+/// A service is announced at most once in this time, however many ask.
 const TELL_EVERY_MS: u64 = 500;
-/// Datagrams that this node sends in a second at most, and how many of them may come at once.
+/// Datagrams that this node sends in a second at most, and how many of them may be sent at once.
 const DATAGRAMS_PER_S: u64 = 50;
 const DATAGRAMS_AT_ONCE: u64 = 50;
 /// Datagrams that wait to be sent.
 const WAITING_MAX: usize = 256;
-/// An answer waits for up to so long: many who know the same do not speak at once.
+/// An answer is delayed by up to this long, so that nodes that know the same do not all speak at once.
 pub(crate) const DELAY_MS_MAX: u64 = 30;
-/// How long what is told may be believed at most, whatever the teller says.
+/// The longest time for which an announcement is believed, whatever it says.
 const TTL_MS_MAX: u32 = 120_000;
-/// How long others may believe what this node tells.
+/// How long others may believe what this node announces.
 const TTL_MS: u32 = 30_000;
 
-/// Milliseconds since some beginning.
+/// Milliseconds since an arbitrary beginning.
 pub(crate) type Ms = u64;
 
-/// Where a service is, as somebody told.
+/// Where a service is, as some node announced.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Heard {
     pub(crate) node: String,
@@ -45,12 +45,12 @@ pub(crate) struct Heard {
     sender: IpAddr,
 }
 
-/// What this node tells of itself.
+/// What this node announces about itself.
 #[derive(Clone, Debug, Default)]
 struct Own {
     node: String,
     run: u64,
-    /// Services and addresses, and when each was told last.
+    /// Services and their addresses, and when each was last announced.
     entries: BTreeMap<String, (String, Option<Ms>)>,
 }
 
@@ -61,17 +61,17 @@ pub(crate) struct Machine {
     heard: BTreeMap<String, Vec<Heard>>,
     senders: HashMap<IpAddr, usize>,
     asked: HashMap<String, Ms>,
-    /// Services to be told, by when.
+    /// Services to be announced, and when.
     due: BTreeMap<String, Ms>,
     waiting: Vec<Vec<u8>>,
     allowance: u64,
     allowed_at: Ms,
-    /// Datagrams that were not listened to, or not sent.
+    /// Datagrams that were ignored or not sent.
     pub(crate) dropped: u64,
 }
 
 impl Machine {
-    /// `any_address`: nodes may tell of addresses that are not in the sender's part of the network.
+    /// `any_address`: nodes may announce addresses outside the sender's part of the network.
     pub(crate) fn new(any_address: bool) -> Self {
         Self {
             any_address,
@@ -87,7 +87,7 @@ impl Machine {
         }
     }
 
-    /// What this node serves from now on; what is new is told unasked, and what is no longer among it is taken back.
+    /// Sets what this node serves from now on; new services are announced unasked, those no longer served are withdrawn.
     pub(crate) fn announce(&mut self, now: Ms, node: &str, run: u64, entries: Vec<(String, String)>) {
         let before = std::mem::take(&mut self.own);
         let new: BTreeMap<_, _> = entries.into_iter().collect();
@@ -104,7 +104,7 @@ impl Machine {
         self.due.extend(self.own.entries.keys().map(|service| (service.clone(), now)));
     }
 
-    /// Asks who serves it, unless somebody just did: everybody hears the answer.
+    /// Asks who serves `service`, unless somebody has just asked: everybody hears the answer.
     pub(crate) fn ask(&mut self, now: Ms, service: &str) {
         if self.asked.get(service).is_some_and(|at| now < at + ASK_EVERY_MS) {
             return;
@@ -122,7 +122,7 @@ impl Machine {
         }
     }
 
-    /// A datagram has come. `delay_ms`: a random number, how long an answer is to wait. Returns the services of which there is something new.
+    /// Takes in a datagram. `delay_ms`: a random number, by which an answer is delayed. Returns the services about which there is something new.
     pub(crate) fn on_datagram(&mut self, now: Ms, sender: IpAddr, bytes: &[u8], delay_ms: u64) -> Vec<String> {
         match Datagram::decode(bytes) {
             Some(Datagram::Ask(services)) => {
@@ -142,7 +142,7 @@ impl Machine {
     fn asked(&mut self, now: Ms, service: String, delay_ms: u64) {
         self.note_asked(now, &service);
         let Some((_, told)) = self.own.entries.get(&service) else { return };
-        // Whoever asks again heard it, or asks once more.
+        // Announced a moment ago: whoever asks again has heard that, or will ask once more.
         if told.is_none_or(|at| now >= at + TELL_EVERY_MS) {
             self.due.entry(service).or_insert(now + delay_ms);
         }
@@ -150,7 +150,7 @@ impl Machine {
 
     fn told(&mut self, now: Ms, sender: IpAddr, told: Told) -> Vec<String> {
         let Told { node, run, ttl_ms, entries } = told;
-        // What this node itself said, or somebody says in its name.
+        // This node's own announcement, or somebody's in its name.
         if run == self.own.run {
             return Vec::new();
         }
@@ -170,7 +170,7 @@ impl Machine {
         news
     }
 
-    /// Says whether that is news. Nobody else may speak for a run that has been heard of, while that is fresh.
+    /// Returns whether that is new. Nobody else may speak for a run that has been heard of, as long as that is still believed.
     fn hear(&mut self, service: &str, heard: Heard, gone: bool) -> bool {
         let count = self.senders.get(&heard.sender).copied().unwrap_or(0);
         let services = self.heard.len();
@@ -231,7 +231,7 @@ impl Machine {
         old.into_iter().for_each(|sender| self.uncount(sender));
     }
 
-    /// Who is known to serve it, the longest known first.
+    /// The instances known to serve it, the longest known first.
     pub(crate) fn known(&self, now: Ms, service: &str) -> Vec<Heard> {
         self.heard.get(service).into_iter().flatten().filter(|one| now < one.until).cloned().collect()
     }
@@ -282,7 +282,7 @@ impl Machine {
     }
 }
 
-/// Whether an address is the sender's own, or one of the same 256 of a private network.
+/// Whether an address is the sender's own, or in the same /24 of a private network.
 fn is_near(sender: IpAddr, address: &str) -> bool {
     let host = address.rsplit_once(':').map(|(host, _)| host.trim_start_matches('[').trim_end_matches(']'));
     let Some(host) = host.and_then(|host| host.parse::<IpAddr>().ok()) else { return false };

@@ -80,23 +80,23 @@ fn whoever_has_just_heard_the_question_does_not_ask_it_again() {
 fn a_liar_speaks_for_nobody_else_and_leaves_room() {
     let mut machine = Machine::new(false);
     machine.on_datagram(0, ip(7), &told(7, "files", "10.0.0.7:7400", 30_000), 0);
-    // In another's name: that it is elsewhere, and that it is gone.
+    // In another node's name: that it is elsewhere, and that it is gone.
     for (at, ttl) in [("10.0.0.66:1", 30_000), ("10.0.0.66:1", 0)] {
         assert_eq!(machine.on_datagram(1, ip(66), &told(7, "files", at, ttl), 0), [""; 0]);
         assert_eq!(machine.known(2, "files")[0].address, "10.0.0.7:7400");
     }
-    // Off the local network, and by a name that would have to be looked up.
+    // Addresses off the local network, and names that would have to be looked up.
     for far in ["192.0.2.1:80", "example.org:80", "8.8.8.8:53", "10.0.1.66:80", "nonsense"] {
         machine.on_datagram(2, ip(66), &told(66, "bank", far, 30_000), 0);
         assert!(machine.known(3, "bank").is_empty(), "{far}");
     }
-    // As many services as it likes.
+    // A liar may announce as many services as it likes.
     for number in 0..10_000 {
         machine.on_datagram(3, ip(66), &told(66, &format!("s{number}"), "10.0.0.66:1", u32::MAX), 0);
     }
     assert_eq!(machine.senders[&ip(66)], SERVICES_PER_SENDER_MAX);
     assert_eq!(machine.on_datagram(4, HERE, &told(8, "mail", "10.0.0.7:7401", 30_000), 0), ["mail"]);
-    // And not for ever, whatever it says.
+    // Its announcements expire, whatever lifetime they claim.
     assert!(machine.known(4 + u64::from(TTL_MS_MAX), "s1").is_empty());
     machine.on_datagram(5 + u64::from(TTL_MS_MAX), HERE, &told(8, "mail", "10.0.0.7:7401", 30_000), 0);
     assert_eq!(machine.senders.len(), 1, "what is old is forgotten");

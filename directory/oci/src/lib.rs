@@ -34,7 +34,7 @@ pub struct OciRegistry {
 }
 
 impl OciRegistry {
-    /// `http://host:port/repository`; nothing is asked of it by now.
+    /// `http://host:port/repository`; the registry is not contacted yet.
     ///
     /// # Errors
     /// It is no such address.
@@ -74,7 +74,7 @@ impl OciRegistry {
         ResolveError(format!("the registry {} answers {status} ({doing})", self.name))
     }
 
-    /// Brings a blob, unless it is there.
+    /// Uploads a blob, unless the registry has it.
     async fn push(&self, bytes: Bytes) -> Result<String, ResolveError> {
         let digest = digest_of(&bytes);
         let doing = "looking for a blob";
@@ -191,7 +191,7 @@ fn digest_of(bytes: &[u8]) -> String {
     format!("sha256:{:x}", Sha256::digest(bytes))
 }
 
-/// What lies behind an error of the HTTP client, which itself names only the address.
+/// The cause of an error of the HTTP client, whose own message names only the address.
 fn reason(why: &reqwest::Error) -> String {
     let mut last: &dyn std::error::Error = why;
     while let Some(source) = last.source() {

@@ -1,10 +1,10 @@
-//! What a registry keeps of a function: a manifest of one layer. Whoever can write there can write anything.
+//! What a registry stores for a function: a manifest with one layer. Nothing in it is trusted: whoever can write to the registry can write anything.
 
 use serde_json::{Value, json};
 
-/// What a manifest is.
+/// The media type of a manifest.
 pub(crate) const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
-/// What a function's layer is, for whoever looks into the registry.
+/// The media type of a function's layer, for people who look into the registry.
 const LAYER: &str = "application/vnd.catena.function.v1";
 const EMPTY: &str = "application/vnd.oci.empty.v1+json";
 
@@ -27,7 +27,7 @@ pub(crate) fn of_function((config, config_bytes): Blob<'_>, (layer, layer_bytes)
     })
 }
 
-/// The digest of the layer that is the function. `None`: it is no function's manifest. A digest goes into an address, so it is one or none.
+/// The digest of the function's layer. `None`: not a function's manifest. The digest becomes part of a URL, so its form is checked.
 pub(crate) fn layer_of(manifest: &Value) -> Option<&str> {
     let is_digest = |text: &str| {
         let hex = text.strip_prefix("sha256:");

@@ -10,7 +10,7 @@ const FILE: u64 = 1 << 2;
 const PRESENT: u64 = 1 << 3;
 const SWAPPED: u64 = 1 << 4;
 
-/// `struct page_region`: addresses, and what the pages there have in common.
+/// `struct page_region`: an address range, and the categories that its pages share.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Region {
@@ -37,11 +37,11 @@ struct Scan {
 }
 
 const PAGEMAP_SCAN: Opcode = opcode::read_write::<Scan>(b'f', 16);
-/// More regions than these take another call.
+/// The most regions that one call returns; more take another call.
 const REGIONS: usize = 128;
 
-/// Appends the pages of `memory` that are its own: no longer those of the file mapped there. The shared page of zeros counts as its
-/// own: the kernel may put it in the place of a page that was written full of zeros. `None` if the kernel would not say.
+/// Appends the pages of `memory` that are private: no longer those of the file mapped there. The shared zero page counts as private, since the kernel may
+/// substitute it for a page that was overwritten with zeros. `None` if the kernel does not say.
 pub(super) fn scan(pagemap: &File, memory: &[u8], found: &mut Vec<u32>) -> Option<()> {
     let mut regions = [Region::default(); REGIONS];
     let base = memory.as_ptr().addr() as u64;
@@ -67,7 +67,7 @@ pub(super) fn scan(pagemap: &File, memory: &[u8], found: &mut Vec<u32>) -> Optio
             let page = |address: u64| u32::try_from((address - base) / PAGE_BYTES as u64).ok();
             found.extend(page(region.start)?..page(region.end)?);
         }
-        // No progress would be for ever.
+        // Without progress this would loop for ever.
         if scan.walk_end <= start {
             return None;
         }
@@ -77,7 +77,7 @@ pub(super) fn scan(pagemap: &File, memory: &[u8], found: &mut Vec<u32>) -> Optio
 }
 
 fn call(pagemap: &File, scan: &mut Scan) -> Option<usize> {
-    /// An `Updater` drops the count that this ioctl returns.
+    /// `Updater` discards the count that this ioctl returns.
     struct Counted<'a>(Updater<'a, PAGEMAP_SCAN, Scan>);
 
     // SAFETY: every method but `output_from_ptr` is `Updater`'s own; that one only reads the integer that the kernel returned.

@@ -1,4 +1,4 @@
-//! Which pages of a guest's memory may differ from its image: asked of the kernel, confirmed by content elsewhere.
+//! Which pages of a guest's memory may differ from its image. The kernel is asked here; the contents are compared elsewhere.
 
 mod faults;
 mod kernel;
@@ -9,7 +9,7 @@ use std::{fs::File, ops::Range};
 
 pub(crate) use watch::Watch;
 
-/// Granularity of the comparison. Equal to the kernel's page on every machine on which the kernel is asked.
+/// Granularity of the comparison. Equal to the kernel's page size on every machine where the kernel is asked.
 pub(crate) const PAGE_BYTES: usize = 4096;
 
 /// The addresses of a page.
@@ -29,17 +29,17 @@ pub enum PageFinder {
     Everything,
 }
 
-/// Finds pages by the best means that works here.
+/// Finds changed pages in the best way that works on this machine.
 #[derive(Debug)]
 pub(crate) struct Pages {
     finder: PageFinder,
     pagemap: Option<File>,
-    /// Whether a [`Watch`] sees what is written.
+    /// Whether a [`Watch`] can detect writes.
     watches: bool,
 }
 
 impl Pages {
-    /// `wanted`, or the best means that this machine has.
+    /// `wanted`, or the best way that this machine has.
     pub(crate) fn new(wanted: Option<PageFinder>) -> Option<Self> {
         let pagemap = File::open("/proc/self/pagemap").ok().filter(|_| rustix::param::page_size() == PAGE_BYTES);
         [PageFinder::PagemapScan, PageFinder::PagemapRead, PageFinder::Everything]
@@ -53,9 +53,8 @@ impl Pages {
         self.finder
     }
 
-    /// Makes `found` the numbers of all pages of `memory` that may have been written since they were mapped, in order; it already
-    /// holds those found before, of which `watch` knows. A page too many costs a comparison; a page too few is never given: on any
-    /// doubt, all are.
+    /// Sets `found` to the numbers of all pages of `memory` that may have been written since they were mapped, in order. It already holds those found before,
+    /// which `watch` refers to. A page too many costs a comparison, but no page is ever missed: in any doubt, all are included.
     pub(crate) fn find(&self, memory: &[u8], watch: &mut Watch, found: &mut Vec<u32>) {
         if !watch.rules_out_more() {
             found.clear();
@@ -82,12 +81,12 @@ fn count(memory: &[u8]) -> u32 {
     u32::try_from(memory.len() / PAGE_BYTES).unwrap_or(u32::MAX)
 }
 
-/// Zeroed memory, of a size that comes from the kernel untouched.
+/// Zeroed memory, large enough that it comes untouched from the kernel.
 fn fresh() -> Vec<u8> {
     std::hint::black_box(vec![0; 64 << 20])
 }
 
-/// Tries a means on memory whose state is known: one page untouched, one written, one zero page merely read.
+/// Tries a way of finding pages on memory whose state is known: one page untouched, one written, one zero page merely read.
 fn works(finder: PageFinder, pagemap: Option<&File>) -> bool {
     if finder == PageFinder::Everything {
         return true;
@@ -104,7 +103,7 @@ fn works(finder: PageFinder, pagemap: Option<&File>) -> bool {
             *byte = 1;
         }
     }
-    // Neither is optimised away: the kernel looks at the memory, which the compiler does not know.
+    // Prevents the compiler from optimising the accesses away: it does not know that the kernel examines the memory.
     std::hint::black_box(pages.get(read as usize * PAGE_BYTES).copied());
     std::hint::black_box(&mut *pages);
     let mut found = Vec::new();
@@ -120,8 +119,8 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
     use super::*;
 
-    /// The kernel may put the shared page of zeros in the place of a page that a guest wrote full of zeros, where the image has
-    /// others. Reading a page that was never written puts it there too.
+    /// The kernel may substitute the shared zero page for a page that a guest overwrote with zeros, although the image has other bytes there. Reading a page
+    /// that was never written maps the zero page too.
     #[test]
     fn a_page_of_zeros_is_not_overlooked() {
         for finder in [PageFinder::PagemapScan, PageFinder::PagemapRead, PageFinder::Everything] {

@@ -6,10 +6,10 @@ use super::{PAGE_BYTES, count};
 
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
-/// Still the page of the file (or memfd) that was mapped, hence unchanged.
+/// Still the page of the file (or memfd) that was mapped, and so unchanged.
 const FILE: u64 = 1 << 61;
 
-/// Appends the pages of `memory` that are its own. `None` if the kernel would not say.
+/// Appends the pages of `memory` that are private. `None` if the kernel does not say.
 pub(super) fn read(pagemap: &File, memory: &[u8], found: &mut Vec<u32>) -> Option<()> {
     let mut words = [0_u8; 4096];
     let first = (memory.as_ptr().addr() / PAGE_BYTES) as u64;

@@ -1,8 +1,7 @@
-//! Whether a memory can have got more pages of its own since they were last found: looking for them again takes some 6 us, and asking
-//! this less than 1.
+//! Whether a memory may have got more private pages since they were last found. Finding them again takes about 6 us, checking this less than 1.
 //!
-//! The first write to a page that is still the image's faults, in the thread that writes. So if one thread did all that was done with a
-//! memory, and had no fault from before the first of it until now, the memory has no more such pages than before.
+//! The first write to a page that is still the image's causes a fault in the writing thread. So if a single thread made all accesses to a memory, and that
+//! thread had no fault from before the first access until now, the memory has no more such pages than before.
 
 use std::{
     pin::pin,
@@ -11,19 +10,19 @@ use std::{
 
 use super::{faults, fresh};
 
-/// What is known of the pages that a memory has got.
+/// What is known about a memory's private pages.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) enum Watch {
-    /// Any may have been.
+    /// Nothing: any page may have been written.
     #[default]
     Unknown,
     /// They were found, and nobody has written since.
     Found,
-    /// They were found, and since the faults were counted, only the thread that counted has written.
+    /// They were found, and since the count of faults was taken, only the counting thread has written.
     Written(Count),
 }
 
-/// Faults of a thread until some moment.
+/// The number of faults of a thread up to some moment.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Count {
     thread: ThreadId,
@@ -48,7 +47,7 @@ impl Watch {
         before.is_some() && before != Count::now()
     }
 
-    /// Before anything that may write to the memory, by the thread that will.
+    /// To be called before anything that may write to the memory, by the thread that will.
     pub(crate) fn touch(&mut self) {
         match self {
             Self::Written(count) if count.thread == thread::current().id() => {}
@@ -57,7 +56,7 @@ impl Watch {
         }
     }
 
-    /// Runs what may write to the memory, on whatever threads.
+    /// Runs work that may write to the memory, on any threads.
     pub(crate) async fn over<F: Future>(&mut self, work: F) -> F::Output {
         let mut work = pin!(work);
         std::future::poll_fn(|cx| {
@@ -67,7 +66,7 @@ impl Watch {
         .await
     }
 
-    /// Whether the memory has no pages of its own but those that were found.
+    /// Whether the memory has no private pages other than those that were found.
     pub(crate) fn rules_out_more(&self) -> bool {
         match self {
             Self::Unknown => false,
@@ -85,7 +84,7 @@ mod tests {
     #[test]
     fn a_first_write_is_seen() {
         let (mut memory, mut watch) = (fresh(), Watch::default());
-        // The code that looks may be on fresh pages itself.
+        // The checking code itself may cause faults on fresh pages.
         let undisturbed = (0..100).any(|_| {
             watch = Watch::Found;
             watch.touch();
@@ -104,12 +103,12 @@ mod tests {
         thread::scope(|scope| scope.spawn(|| assert!(!watch.rules_out_more())).join().unwrap());
         thread::scope(|scope| scope.spawn(|| watch.touch()).join().unwrap());
         assert_eq!(watch, Watch::Unknown);
-        // Not even for the thread that came first.
+        // Not even the first thread can rule out more pages then.
         watch.touch();
         assert!(!watch.rules_out_more());
     }
 
-    /// A step that is abandoned half-way.
+    /// Also covers a step that is abandoned half-way.
     #[test]
     fn work_is_watched_at_each_poll() {
         let mut watch = Watch::Found;

@@ -39,7 +39,7 @@ export default async function work({ name, state_bytes, result_bytes, calls }) {
 "#;
 /// Where the services are, first and then: far away by a wide link, then near by a thin one.
 const SITES: [&str; 2] = ["mtv", "thin"];
-/// So often both other ways run once beside the adaptive chains, to compare with.
+/// After this many adaptive runs, both other modes run once, to compare with.
 const COMPARED_EVERY: usize = 5;
 
 /// What the figure's nodes serve.
@@ -92,7 +92,7 @@ async fn serve(ports: &[String; 2], site: &str) -> Result<Vec<Server>, Failure> 
     Ok(vec![first, second])
 }
 
-/// Where a server can listen, and another after it.
+/// An address at which a server can listen, and another after that one has ended.
 fn free_port() -> Result<String, Failure> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
 }
@@ -114,7 +114,7 @@ impl<'a> Work<'a> {
         Ok(Self { client, adaptive, compared, input: to_value(&input)? })
     }
 
-    /// Milliseconds that all adaptive runs took, and those that as many of the better of the two others would have taken.
+    /// Milliseconds that all adaptive runs took, and that as many runs of the better of the other two modes would have taken.
     async fn runs(&self, runs: usize) -> Result<[f64; 2], Failure> {
         // Names are looked up and links warm before anything counts.
         self.once(&self.compared, Mode::Interactive).await?;
@@ -128,7 +128,7 @@ impl<'a> Work<'a> {
                 }
             }
         }
-        // Means, as a sum is one: a median leaves out what the machine does to a few runs, of which the adaptive ones have their share.
+        // Means, to compare with a sum: a median would leave out disturbances by the machine, which the adaptive runs had their share of.
         let [chain, interactive] = compared.map(|took| took.iter().sum::<f64>() / took.len() as f64);
         Ok([adaptive_ms, chain.min(interactive) * runs as f64])
     }

@@ -22,7 +22,7 @@ pub(crate) async fn measure_guests(scale: Scale, summary: &mut Summary) -> Resul
     measure(&OF_GUESTS, scale, summary).await
 }
 
-/// In turns, so that what the machine does meanwhile is not all in one figure.
+/// In turns, so that a disturbance by the machine does not fall on one figure alone.
 async fn measure(keys: &[&'static str], scale: Scale, summary: &mut Summary) -> Result<(), Failure> {
     let mut values = vec![Vec::new(); keys.len()];
     for _ in 0..scale.repetitions {

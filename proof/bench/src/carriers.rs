@@ -1,5 +1,5 @@
-//! From how many bytes on it pays, on one host, that a call's parameters and the bytes of a blob lie in memory which their receiver maps, rather than going by the link: the
-//! measured cost on which `carried_bytes_min` and `lent_read_bytes_min` stand.
+//! From how many bytes on it pays, on one host, to pass parameters or blobs in memory that the receiver maps, rather than by the link: the
+//! measurements behind `carried_bytes_min` and `lent_read_bytes_min`.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ use crate::{
 };
 
 const SIZES: [usize; 7] = [4 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20];
-/// Of each, one behind the other.
+/// Repetitions of each, one after the other.
 const IN_A_BLOCK: usize = 20;
 
 pub(crate) async fn measure(blocks: usize, summary: &mut Summary) -> Result<(), Failure> {

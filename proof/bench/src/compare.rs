@@ -9,13 +9,13 @@ use crate::{
     keys::{KEYS, OPTIONAL},
 };
 
-/// How far apart the tenth and the ninetieth percentile of what has one mode may be.
+/// The ratio of p90 to p10 above which a figure is taken to have several modes.
 const WIDE: f64 = 2.5;
-/// A difference, in percent of what it is a difference of, may be next to nothing: it is wide only if these are as many points apart, too.
+/// A figure in percent may be close to 0: it is wide only if p10 and p90 are also this many points apart.
 const WIDE_POINTS: f64 = 15.0;
 /// Medians that differ by less than this part have not moved: the few values of a run may agree more closely than runs can.
 const SAME_PART: f64 = 0.02;
-/// And times by less than this: in a ratio the machine's own speed cancels out, and in a time it is, which changes by some percent from one quarter of an hour to the next.
+/// The same for times. In a ratio the machine's own speed cancels out; in a time it does not, and it changes by some percent every quarter of an hour.
 const SAME_TIME_PART: f64 = 0.1;
 
 /// One summary, as it was written.
@@ -69,7 +69,7 @@ pub(crate) fn compare(paths: &[String]) -> Result<(), Failure> {
     }
 }
 
-/// Whether one run had several modes, rather than a spread: its median is of whichever came more often.
+/// Whether one run had several modes: its median is then that of whichever came more often.
 fn is_wide(key: &str, [p10, p90]: &[f64; 2]) -> bool {
     let few_points = key.ends_with("_pct") && p90 - p10 <= WIDE_POINTS;
     !few_points && *p90 > WIDE * p10.abs() + 0.011

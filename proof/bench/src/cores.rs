@@ -1,5 +1,5 @@
-//! Who runs on which core, for what is measured one at a time: left to the kernel, two processes that wake each other share a core or do not, for minutes on end, and
-//! whichever it was would be the figure.
+//! Which process runs on which core, for what is measured one at a time: the kernel may keep two processes that wake each other on one core or on
+//! two, for minutes on end, and that choice would decide the figure.
 
 use rustix::{
     process::Pid,
@@ -15,8 +15,8 @@ pub(crate) struct Cores {
 }
 
 impl Cores {
-    /// This process and the `near` ones on the first core; the `far` ones on the second, if there is one. Services far apart share no core: so who sends a message to
-    /// whom should be on another one.
+    /// Puts this process and the `near` ones on the first core, and the `far` ones on the second, if there is one. Services on different machines share no
+    /// core, so a sender and its receiver should be on different ones.
     pub(crate) fn hold(
         near: impl IntoIterator<Item = u32>,
         far: impl IntoIterator<Item = u32>,
@@ -40,7 +40,7 @@ fn only(core: usize) -> CpuSet {
     cores
 }
 
-/// Threads that they start later are where those are that start them.
+/// Threads inherit the cores of the threads that start them.
 fn place(processes: &[u32], cores: &CpuSet) -> Result<(), Failure> {
     for process in processes {
         for thread in std::fs::read_dir(format!("/proc/{process}/task"))? {

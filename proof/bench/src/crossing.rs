@@ -71,7 +71,7 @@ async fn by_blob_ms(client: &Client, code: &Code, bytes: usize) -> Result<f64, F
     took
 }
 
-/// The state stays at the client.
+/// The same work by calls: the state stays at the client.
 async fn calls_ms(client: &Client) -> Result<f64, Failure> {
     let began = Instant::now();
     for name in &NAMES[..2] {

@@ -11,7 +11,7 @@ use crate::{
     summary::Summary,
 };
 
-/// Of each chain: each has its acceptance.
+/// Hops of each chain, each of which is accepted.
 const HOPS: f64 = 4.0;
 /// Measurements of either kind in one value: it is a small difference of large figures.
 const IN_TURNS: u32 = 4;
@@ -31,7 +31,7 @@ impl Series {
                 bare += 1e6 / per_cpu_second(peers, Job::ChainBare, IN_FLIGHT).await? / f64::from(IN_TURNS);
             }
             let message = lone.message_us(full / HOPS).await?;
-            // Even a node that remembers nothing accepts: what that costs was measured apart.
+            // Even a node without custody sends acceptances, whose cost is measured separately and subtracted.
             Ok([full, bare - HOPS * message, message])
         };
         append(&mut self.0, in_rounds(rounds, round).await?);

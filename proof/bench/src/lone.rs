@@ -1,5 +1,5 @@
-//! What an acceptance costs on its way over loopback, beside the state machines: processor time of both ends together. Acceptances
-//! wait a little for company, and nothing else goes their way here: they have only each other, at one for each hop.
+//! What an acceptance costs to send over loopback, without the state machines: processor time of both ends together. Acceptances
+//! are delayed a little to travel together; here they meet only each other, at one for each hop.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl Lone {
         Ok(Self { _ends: [far, near], link, arrived })
     }
 
-    /// Microseconds of processor time for one message, of as many as come together at one every `hop_us`.
+    /// Microseconds of processor time for one message, if as many travel together as gather at one every `hop_us`.
     pub(crate) async fn message_us(&self, hop_us: f64) -> Result<f64, Failure> {
         let lazy_us = EndpointConfig::default().lazy_ms_max as f64 * 1_000.0;
         let together = ((lazy_us / hop_us) as u32).clamp(1, IN_A_BLOCK);

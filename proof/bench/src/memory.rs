@@ -11,13 +11,13 @@ use futures_util::FutureExt;
 use crate::{Failure, guests::five_kilobytes, mesh, segments, soak::Soak};
 
 const FUNCTIONS: usize = 1_000;
-/// With as many before them they come from one peer, which may take up half of what a node takes on.
+/// Twice as many chains wait in all, from one peer, which may take up half of what a node accepts.
 const WAITING: usize = 4_500;
 /// An hour's worth: ten chains a second.
 const SOAK: usize = 36_000;
 /// Until the caches are as full as they get: [`IMAGES_MAX`] functions are kept.
 const WARM_UP: usize = 100_000;
-/// And for at least so long: steps are remembered for a minute awake (`step_record_ttl_us`), and until then there are more and more of them.
+/// The warm-up also lasts at least this long: steps are remembered for a minute awake (`step_record_ttl_us`), and their number grows until then.
 const REMEMBERED: Duration = Duration::from_secs(75);
 const IMAGES_MAX: usize = 256;
 const IN_FLIGHT: usize = 64;
@@ -72,10 +72,10 @@ async fn waiting_bytes(count: usize) -> Result<f64, Failure> {
     let code = client.javascript("waits.js", WAITS).await?;
     let options = RunOptions { timeout: Duration::from_secs(300), ..RunOptions::default() };
     let input = to_value("a chain that waits")?;
-    // What a growing list leaves unused is not the chains'.
+    // Allocated in advance, so that the spare room of a growing list is not counted.
     let mut sets: Vec<ReplySet> = Vec::with_capacity(2 * count);
     let mut begin = async |until_there: usize| {
-        // Few at a time: what thousands take that begin at once is not what they take when they wait.
+        // Few at a time: thousands that begin at once take more memory than when they wait.
         while sets.len() < until_there {
             for _ in sets.len()..until_there.min(sets.len() + IN_FLIGHT) {
                 sets.push(client.run_with(&code, &input, &options)?);

@@ -110,12 +110,12 @@ pub(crate) fn topology() -> Arc<Topology> {
     Arc::new(Topology::paper().with("bei", "thin", LinkShape::new(10_000, 300_000)))
 }
 
-/// Runs the nodes of a server's process; gives what is to be held, and what to tell of where they are.
-///
-/// `noop NAME [JOIN JOIN_BARE JOIN_NEAR]`, `placed NAME SITE [JOIN]`, `slow NAME [JOIN]`, `replying NAME [JOIN]`, `tasks NAME`, `stressed KIND`, `data NAME SITE LISTEN [JOIN]`, `files ROLE SITE FOLDER [JOIN]...`
+/// Starts the nodes of a server process, which are to be held; also returns their addresses, in one line. `kind` is one of `noop NAME [JOIN JOIN_BARE
+/// JOIN_NEAR]`, `placed NAME SITE [JOIN]`, `slow NAME [JOIN]`, `replying NAME [JOIN]`, `tasks NAME`, `stressed KIND`, `data NAME SITE LISTEN [JOIN]`,
+/// `files ROLE SITE FOLDER [JOIN]...`, `store SITE FOLDER [JOIN]`.
 pub(crate) async fn serve(kind: &[&str]) -> Result<(Vec<Node>, String), Failure> {
     let near = |name: &str| Node::builder(name).cache_dir(MODULES).listen("127.0.0.1:0");
-    // As what they are compared with, and as services that live apart.
+    // Without shared memory: like the peers that these are compared with, and like services on different machines.
     let node = |name: &str| near(name).without_shared_memory();
     let shaped = |name: &str, site: &str| near(name).site(site).topology(topology());
     let nodes = match *kind {

@@ -57,7 +57,7 @@ impl Peers {
         Ok(each.into_iter().sum())
     }
 
-    /// Of all servers, in two halves: gRPC's, which this process calls, in the second, and of a chain and a ring neighbours in different ones.
+    /// All servers in two halves: gRPC's, which this process calls, in the second; neighbours in a chain or a ring in different ones.
     pub(crate) fn processes(&self) -> [Vec<u32>; 2] {
         let mut parted = [Vec::new(), self.grpc.servers.iter().filter_map(Server::process).collect()];
         for servers in [&self.nodes, &self.ring_servers] {

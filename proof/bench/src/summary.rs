@@ -30,10 +30,10 @@ impl Summary {
         self.tables.insert(name, csv);
     }
 
-    /// Says whether each key that is explained was measured, and no other.
+    /// Checks that each key of `keys.rs` was measured, except for optional ones, and no other.
     ///
     /// # Errors
-    /// It was not so.
+    /// The keys differ.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         let known: BTreeSet<_> = KEYS.iter().map(|(key, ..)| *key).collect();
         let measured: BTreeSet<_> = self.figures.keys().copied().collect();

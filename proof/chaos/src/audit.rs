@@ -23,7 +23,7 @@ use crate::{
     trials::Trial,
 };
 
-/// How long after the end a word to stop may take to reach a node, and what is left of a chain may go on there: time in which that node is there.
+/// How long after the end of a chain a request to stop may take to reach a node, so that its rest goes on there. Outages of the node do not count.
 pub(crate) const STRAGGLING_MS_MAX: u64 = 1_500;
 
 impl Trial for Ended {
@@ -45,7 +45,7 @@ impl Trial for Ended {
     }
 }
 
-/// By place in the course. Effects that no plan has are at places beyond it.
+/// The effects of a chain by place in its course; effects that the plan does not have are put at places beyond it.
 fn runs_of(chain: usize, course: &Course, all: &Effects) -> BTreeMap<usize, Vec<Run>> {
     let places: BTreeMap<_, _> = course.effects().map(|(place, index, _)| (index, place)).collect();
     let of_chain = all.range((chain, 0)..=(chain, usize::MAX));
@@ -58,7 +58,7 @@ fn runs_of(chain: usize, course: &Course, all: &Effects) -> BTreeMap<usize, Vec<
 struct Audit<'a> {
     ended: &'a Ended,
     course: Course,
-    /// The first one first.
+    /// By place, each in order of time.
     runs: BTreeMap<usize, Vec<Run>>,
     outages: &'a Outages,
 }
@@ -109,7 +109,7 @@ impl Audit<'_> {
         }
     }
 
-    /// However a chain ended: its function does not go on before what it called has taken effect.
+    /// Whether an effect took place before one that precedes it in the course: never right, however the chain ended.
     fn is_out_of_order(&self, place: usize) -> bool {
         let Some(first) = self.runs(place).first() else { return false };
         let is_effect = |before: &usize| matches!(self.course.0[*before].what, What::Effect { .. });
@@ -117,7 +117,7 @@ impl Audit<'_> {
         before.any(|before| self.runs(before).first().is_none_or(|earlier| earlier.at_ms > first.at_ms))
     }
 
-    /// The function's own count, if it came, effects that are in no plan, and one for which there were no hops left.
+    /// How far the function's own count is off, if it came; plus effects that are not planned, or for which no hop was left.
     fn miscounted(&self) -> usize {
         let last = self.course.0.len().saturating_sub(usize::from(self.ended.plan.short_of_hops));
         let beyond = self.runs.range(last..).count();
@@ -127,7 +127,7 @@ impl Audit<'_> {
         }
     }
 
-    /// Effects under another key than that of their step.
+    /// Effects recorded under a key other than that of their step.
     fn misnamed(&self) -> usize {
         let is_own = |call: &Call, run: &Run| {
             run.key.as_ref().is_some_and(|(chain, branch, step)| {
@@ -143,7 +143,7 @@ impl Audit<'_> {
         answers.windows(2).filter(|two| two[0] == two[1]).count()
     }
 
-    /// Intermediate answers without their effect or out of order; those of a chain that was answered come all.
+    /// Intermediate answers without their effect or out of order; of a chain that was answered also those that are missing.
     fn answers_lost(&self) -> usize {
         if !self.ended.plan.input.emits {
             return self.ended.answers.len();
@@ -159,7 +159,7 @@ impl Audit<'_> {
         let late = self.ended.answers.iter().enumerate().filter(|(at, index)| {
             let before = own.get(index).map(|place| &self.course.0[*place].before);
             let branch = |index| own.get(index).map(|place| &self.course.0[*place].branch);
-            // Each branch's answers come in order; those of others when they do.
+            // Answers are ordered within a branch, not between branches.
             let after = self.ended.answers[at + 1..].iter().filter(|later| branch(later) == branch(index));
             after.filter_map(|later| own.get(later)).any(|later| before.is_some_and(|before| before.contains(later)))
         });
@@ -170,7 +170,7 @@ impl Audit<'_> {
         groundless.count() + late.count() + missing
     }
 
-    /// Whether the effect took place when the chain, as far as it was heard of, had long ended.
+    /// Whether the effect took place long after the chain had ended, as far as its nodes could know of the end.
     fn ran_on(&self, place: usize) -> bool {
         let late = |run: &&Run| {
             let since_ms = self.stops_at_ms(place, run);
@@ -179,13 +179,13 @@ impl Audit<'_> {
         self.runs(place).iter().any(|run| late(&run))
     }
 
-    /// When somebody begins to stop what called this effect.
+    /// From when on the caller of this effect is being stopped.
     fn stops_at_ms(&self, place: usize, run: &Run) -> u64 {
         let Ended { at_ms, ending, .. } = self.ended;
         let deadline_ms = self.deadline_ms();
         let call = &self.course.0[place];
         let cancelled = matches!(ending, Ending::Unknown(why) if why.name == exceptions::CANCELLED);
-        // Calls that nobody awaits any more are still made, as on one machine.
+        // Calls started side by side are still made when nobody awaits them any more, as on a single machine.
         let unheard = call.beside && !cancelled;
         match unheard || self.is_orphan(call, deadline_ms) {
             true => (deadline_ms + self.uncounted_ms(run)).max(*at_ms),
@@ -193,8 +193,8 @@ impl Audit<'_> {
         }
     }
 
-    /// Milliseconds that the budget of this effect's chain cannot know of: a hop to a node that is stopped waits in its socket, and no clock of a node
-    /// tells how long.
+    /// Milliseconds for which the budget of this effect's chain did not shrink: a hop to a stopped node waits in a socket, and no
+    /// node's clock measures that.
     fn uncounted_ms(&self, run: &Run) -> u64 {
         let chain = |of: &Run| of.key.as_ref().map(|(chain, ..)| chain.clone());
         let of_chain =
@@ -206,20 +206,20 @@ impl Audit<'_> {
         hops.map(|((from_ms, _), (to_ms, node))| self.outages.gone_ms(*node, from_ms, *to_ms)).sum()
     }
 
-    /// Whether it is of a sub-chain on its own whose creator may have died: no word can stop that. It is dropped when its signs of life have failed for long
-    /// enough without a pause; a dial in vain may be such a pause here, where they are frequent, so only its budget is sure to stop it.
+    /// Whether the call belongs to a sub-chain on its own whose creator may have died: then nobody can stop it. It is dropped when its heartbeats have failed
+    /// for long enough without a pause. A failed dial may count as a pause, and such dials are frequent here: so only its budget is sure to stop it.
     fn is_orphan(&self, call: &Call, deadline_ms: u64) -> bool {
         self.creator(call).is_some_and(|creator| self.outages.died(creator, self.ended.began_ms, deadline_ms))
     }
 
-    /// Whether it is of a sub-chain on its own whose creator, which alone can have it stopped, is stopped itself: it is told when that goes on.
+    /// Whether the call belongs to a sub-chain on its own whose creator, which alone can stop it, is itself stopped: it does so when it resumes.
     fn is_untold(&self, place: usize, run: &Run) -> bool {
-        let told_ms = self.ended.at_ms + 2 * STRAGGLING_MS_MAX;
+        let told_ms = self.ended.at_ms + STRAGGLING_MS_MAX;
         let creator = self.creator(&self.course.0[place]);
         run.at_ms <= self.deadline_ms() && creator.is_some_and(|it| self.outages.gone_since(it, told_ms, run.at_ms))
     }
 
-    /// The node that created the sub-chain on its own of which this call is; inside: if it is known which.
+    /// The creator of the sub-chain on its own that made this call, if one did; the inner option: its node, if it is known.
     fn creator(&self, call: &Call) -> Option<Option<usize>> {
         call.apart.map(|sub| node::number_of(&self.course.0[sub].service))
     }

@@ -29,7 +29,7 @@ pub(crate) fn export(node: &Node, flaw: Option<Flaw>) -> Result<Segment, Failure
     Ok(board)
 }
 
-/// As an owner that lets locks go, writes into slots, and gives itself out for another life.
+/// Misbehaves as [`Flaw::Wrong`] says: releases others' locks, writes into slots, and poses as another life of the node.
 async fn scribble(board: Segment, life_us: u64) {
     let mut rng = Rng::new(life_us);
     loop {
@@ -70,14 +70,14 @@ impl Board {
         Ok(Self { node, imported, life_us, slot: slot_at(trial) })
     }
 
-    /// Whether this import is still of the life that it was made of, or fails: a later one is another segment.
+    /// Whether this import still shows the life for which it was made, as it must unless it fails: a later life has another segment.
     pub(crate) async fn same_life(&self, seen: &mut Seen) -> Result<bool, Exception> {
         let life_us = self.life_now(seen).await?;
         seen.lives.push((self.node, life_us, now_ms()));
         Ok(life_us == self.life_us)
     }
 
-    /// The life that it reads of. Pages of a life that has ended may be read for as long as they are mapped.
+    /// The life whose word is read now. Pages of a life that has ended may be read for as long as they are mapped.
     pub(crate) async fn life_now(&self, seen: &mut Seen) -> Result<u64, Exception> {
         let life_us = word(&self.imported, 0).await?;
         if life_us != self.life_us {
@@ -91,7 +91,7 @@ impl Board {
     }
 }
 
-/// In the owner's order, which is that of every process of this machine.
+/// A word in the owner's byte order, which is that of every process on this machine.
 pub(crate) async fn word(imported: &Imported, offset: u64) -> Result<u64, Exception> {
     let bytes = imported.read(offset, 8).await?;
     Ok(bytes.first_chunk().map_or(0, |word| u64::from_ne_bytes(*word)))

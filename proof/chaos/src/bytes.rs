@@ -1,4 +1,4 @@
-//! Bytes that anybody can tell from others: every word of them says whose they are, and where it belongs.
+//! Recognizable bytes: each word encodes whose it is, and where it belongs.
 
 use crate::rng::Rng;
 
@@ -22,7 +22,7 @@ pub(crate) fn difference(expected: &[u8], got: &[u8]) -> Option<String> {
     Some(format!("{differ} of {} bytes are others, the first at {at}", got.len()))
 }
 
-/// Of bytes and their places; the function in `carry.js` counts the same.
+/// A checksum over bytes and their places; the function in `carry.js` computes the same.
 pub(crate) fn sum(bytes: &[u8]) -> u64 {
     bytes.iter().zip(1..).map(|(byte, place)| u64::from(*byte) * place).sum()
 }

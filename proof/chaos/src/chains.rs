@@ -7,21 +7,21 @@ use tokio::time::timeout;
 
 use crate::{Failure, kinds::Kind, ledger::now_ms, plan::Plan, trials::Origin};
 
-/// What a chain is given.
+/// The time limit of a chain.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(12);
-/// How much longer than that an end may take to come.
+/// How long after the time limit an end may still arrive.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How a chain ended, as its origin was told.
 #[derive(Debug)]
 pub(crate) enum Ending {
-    /// With how many effects.
+    /// With the number of effects that the function counted.
     Answered(usize),
     /// Before the effect of its step.
     Failed(Exception),
     /// After its step.
     Unknown(Exception),
-    /// It did not.
+    /// No end arrived.
     Hung,
 }
 

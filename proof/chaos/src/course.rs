@@ -23,12 +23,12 @@ pub(crate) struct Call {
     pub(crate) what: What,
     /// The service called; empty where none is.
     pub(crate) service: String,
-    /// As the service, and an exception, are told: `.1.2`, or nothing for the whole chain.
+    /// The branch as services and exceptions name it: `.1.2`, or empty for the whole chain.
     pub(crate) branch: String,
     pub(crate) step: u32,
     /// All places that were passed before this call was made.
     pub(crate) before: BTreeSet<usize>,
-    /// The call that was answered with the sub-chain which makes this one, if that sub-chain runs on its own.
+    /// The call whose answer was the sub-chain that makes this call, if that sub-chain runs on its own.
     pub(crate) apart: Option<usize>,
     /// Made beside others: if one of those fails, nobody waits for this one any more.
     pub(crate) beside: bool,
@@ -47,14 +47,14 @@ pub(crate) enum Told {
     Never,
 }
 
-/// What is said by an origin that has only heard of a chain names no branch.
+/// Exceptions that the origin makes itself, of a chain that it has only heard of: they name no branch.
 const TOLD_BY_ORIGIN: [&str; 3] = [exceptions::CHAIN_LOST, exceptions::CANCELLED, exceptions::DEADLINE_EXCEEDED];
 
-/// By place: the same places as are named in [`Call::before`].
+/// Calls by place; [`Call::before`] has the same places.
 #[derive(Debug, Default)]
 pub(crate) struct Course(pub(crate) Vec<Call>);
 
-/// Where numbers are counted: a chain, or one branch of it.
+/// What counts its own steps: a chain, or one branch of it.
 #[derive(Clone, Default)]
 struct Lane {
     branch: String,
@@ -167,7 +167,7 @@ impl Course {
         self.0.len() - 1
     }
 
-    /// What this ending says of the effect at this place: what every place says that it may mean.
+    /// What this ending says of the effect at this place: certain only if all places that the exception may mean say the same.
     pub(crate) fn told(&self, ending: &Ending, place: usize) -> Told {
         let told = match ending {
             Ending::Answered(_) => return Told::Done,
@@ -184,32 +184,32 @@ impl Course {
         }
     }
 
-    /// What came before the call that failed took place, that call and what comes after it did not; of branches and of calls
-    /// side by side it is not said how far they got.
+    /// What came before the failed call took place; that call and what comes after it did not. How far branches and calls side by side
+    /// got, a failure does not say.
     fn told_by_failure(&self, why: &Exception, failed: usize, place: usize) -> Told {
         let after = self.0[place].before.contains(&failed);
         let within = self.0[failed].what == What::Sub && self.0[place].apart == Some(failed);
         match () {
             () if self.0[failed].before.contains(&place) => Told::Done,
-            // An exception that names no call is the function's own: its last step was done.
+            // An exception without a target is the function's own: its last step was done.
             () if place == failed && why.target.is_none() => Told::Done,
             () if place == failed || after && !within => Told::Never,
             () => Told::Perhaps,
         }
     }
 
-    /// Only what came before is certain.
+    /// After an unknown outcome, only what came before the named call is certain.
     fn told_by_doubt(&self, named: usize, place: usize) -> Told {
         if self.0[named].before.contains(&place) { Told::Done } else { Told::Perhaps }
     }
 
-    /// The places that an exception may mean: one, if it is as it should be.
+    /// The places that an exception may mean: exactly one, unless it does not name its place as it should.
     fn meant(&self, why: &Exception) -> Vec<usize> {
         self.named(why).map_or_else(|| self.of_any_branch(why), |named| vec![named])
     }
 
-    /// The place of this step of this branch. The calls of a sub-chain on its own have numbers of their own, which nobody
-    /// else is told.
+    /// The place of the exception's step and branch. The calls of a sub-chain on its own have step numbers of their own, which nobody
+    /// outside of it learns.
     fn named(&self, why: &Exception) -> Option<usize> {
         let thrown = self.0.iter().position(|call| call.what == What::Throw).filter(|_| why.message == "on purpose");
         let branch = why.branch.to_string();
@@ -226,15 +226,15 @@ impl Course {
         (0..self.0.len()).filter(is_it).collect()
     }
 
-    /// Whether the call at this place is what the exception says was called. What failed within a sub-chain on its own is
-    /// told of the call that it answers.
+    /// Whether the exception's target is the call at this place. A failure within a sub-chain on its own is reported for the call that
+    /// the sub-chain answers.
     fn is_target(&self, place: usize, why: &Exception) -> bool {
         let Call { what, service, .. } = &self.0[place];
         let Some((target, function)) = why.target.as_deref().and_then(|target| target.split_once('/')) else {
             return true;
         };
         match what {
-            // Of what is in doubt the step is said, and beside it whose chain threw.
+            // An unknown outcome names the step, and, instead of the function, whose chain threw.
             _ if why.unknown && function.is_empty() => true,
             What::Effect { function: planned, .. } => target == service && function == planned.name(),
             What::Sub if self.0.iter().any(|call| call.apart == Some(place)) => true,
@@ -255,8 +255,8 @@ impl Course {
         }
     }
 
-    /// Gives the calls of a row the numbers that they had: one that finds its service moved away is made as another step. `seen` says under which step the
-    /// effect at a place took place; numbers only rise, and a call that had none may be the one that the ending names, or whose host fell silent.
+    /// Gives the calls of a row the step numbers that they really had: a call that finds its service moved away is made again as another step. `seen` gives
+    /// the step of the effect at a place. Numbers only rise; the first call without one may be the call that the ending names, or whose host fell silent.
     pub(crate) fn follow(&mut self, seen: impl Fn(usize) -> Option<u32>, ending: &Ending) {
         let named = match ending {
             Ending::Failed(why) | Ending::Unknown(why) if why.target.is_some() => Some(why),

@@ -1,4 +1,4 @@
-//! What all trials with data have in common: values are looked at where they come; afterwards it is asked whether there was a reason for what failed.
+//! Common to all trials with data: values are checked when they arrive; whether there was a reason for a failure is checked afterwards.
 
 use catena::Exception;
 use tokio::time::timeout;
@@ -14,7 +14,7 @@ use crate::{
 
 /// How long after a fault of a node its consequences may be felt: until its links are there again, and what waited in them has passed.
 const AFTERMATH_MS: u64 = 5_000;
-/// How long memory of a process that has ended may be read by who has it mapped: until the link's end is heard of.
+/// How long the memory of a process that has ended may be read by importers that map it: until they learn that the link has ended.
 const DEAD_MEMORY_MS_MAX: u64 = 3_000;
 
 /// What was seen on the way.
@@ -24,7 +24,7 @@ pub(crate) struct Seen {
     pub(crate) wrong: Vec<String>,
     /// Exceptions that do not name who is at fault.
     pub(crate) misnamed: Vec<String>,
-    /// Lives of owners that were read, by the microsecond at which they began, and when.
+    /// Reads of a life: the owner's number, when that life began in microseconds, and when it was read in milliseconds.
     pub(crate) lives: Vec<(usize, u64, u64)>,
 }
 
@@ -75,7 +75,7 @@ impl Went {
         all.filter(move |outage| nodes.contains(&outage.node))
     }
 
-    /// Words of owners that had long ended when they were read: old ones that were taken for new ones.
+    /// Reads of words of owners that had ended long before: old values taken for new ones.
     fn stale<'s>(&'s self, outages: &'s Outages) -> impl Iterator<Item = String> + 's {
         let stale = |(node, life_us, at_ms): &&(usize, u64, u64)| {
             outages.ended(*node, life_us / 1_000, at_ms.saturating_sub(DEAD_MEMORY_MS_MAX))
@@ -95,7 +95,7 @@ impl Trial for Went {
 
     fn hold(&self, _: &Effects, outages: &Outages) -> (Tally, Option<String>) {
         let counts = |is_it: bool| usize::from(is_it);
-        // A link never says anything twice, and segments count on that: with the fault that makes links do so, words may change back.
+        // Segments rely on links that never repeat a message: under the fault that makes them do so, words may change back.
         let echoed = matches!(self.kind, Kind::Segment | Kind::Lock)
             && self.happened(outages).any(|outage| outage.fault.repeats());
         let stale: Vec<_> = self.stale(outages).collect();

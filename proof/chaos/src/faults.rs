@@ -15,6 +15,7 @@ use crate::{
     ledger::now_ms,
     outages::{Outage, Outages},
     rng::Rng,
+    stalls::Stalls,
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, Serialize, Deserialize)]
@@ -24,21 +25,21 @@ pub(crate) enum Fault {
     Kill,
     /// Two of them at one time: what one has lost, the other cannot tell either.
     KillTwo,
-    /// Ended in order, and started again.
+    /// Shut down cleanly, and started again.
     Restart,
     /// Stopped for a while: shorter than the patience of others, or longer.
     Stop,
     /// Stopped until it has forgotten what it remembers only for a while: beyond a minute at the protocol's usual speed.
     LongStop,
-    /// All its links break, and no others come about.
+    /// All its links break, and no new ones can be made.
     Cut,
     /// Its links stay, and nothing passes.
     Freeze,
-    /// All that is said over its links is said twice, at once or later.
+    /// Every message over its links is delivered twice, at once or later.
     Echo,
     /// A second node of the same name.
     Twin,
-    /// Nobody did anything, and nobody could: the machine stood still, with all that runs on it. It is noted, not drawn.
+    /// The whole machine stood still, with all that runs on it. Observed, not injected.
     #[value(skip)]
     Stall,
 }
@@ -70,12 +71,12 @@ impl Fault {
         }
     }
 
-    /// What a node had under way is gone.
+    /// Whether what the node had under way is lost.
     pub(crate) const fn kills(self) -> bool {
         matches!(self, Self::Kill | Self::KillTwo | Self::Restart | Self::Twin)
     }
 
-    /// Others cannot reach it. Who hears everything twice hears it.
+    /// Whether others cannot reach the node. One whose messages come twice can be reached.
     pub(crate) const fn silences(self) -> bool {
         !matches!(self, Self::Echo)
     }
@@ -93,9 +94,6 @@ impl Fault {
         self.to_possible_value().map_or_else(|| "stall".to_owned(), |value| value.get_name().to_owned())
     }
 }
-
-/// So much later than it is due, in milliseconds, a tick comes only where the machine stood still.
-const STALL_MS: u128 = 500;
 
 /// Held for as long as something is done to them.
 type Nodes = Vec<(usize, OwnedMutexGuard<Child>)>;
@@ -115,14 +113,14 @@ pub(crate) struct Faults<'a> {
 }
 
 impl<'a> Faults<'a> {
-    /// A fault of a node at each tick, and one of its links at every second, until it is told to stop; then all goes on.
+    /// Starts a node fault at each tick and a link fault at every second tick, until told to stop; then restores all nodes.
     pub(crate) async fn inject(mut self, stop: watch::Receiver<bool>) -> Result<(Injected, Outages), Failure> {
         let (mut injected, mut outages) = (Injected::new(), Outages::default());
         let mut under_way = UnderWay::new();
         let (of_nodes, of_links): (Vec<_>, Vec<_>) = self.kinds.iter().copied().partition(|fault| !fault.is_of_links());
         let (mut ticks, mut every_second) = (interval(self.every), interval(2 * self.every));
         let mut stopped = stop.clone();
-        let mut seen_ms = now_ms();
+        let stalls = Stalls::watch();
         while !*stop.borrow() {
             tokio::select! {
                 _ = stopped.changed() => {}
@@ -130,20 +128,20 @@ impl<'a> Faults<'a> {
                 _ = every_second.tick() => under_way.extend(self.link_fault(&of_links, &stop)),
                 Some(done) = under_way.next() => note(done, &mut injected, &mut outages),
             }
-            let before_ms = std::mem::replace(&mut seen_ms, now_ms());
-            if u128::from(seen_ms.saturating_sub(before_ms)) > self.every.as_millis() + STALL_MS {
-                let all: Vec<usize> = (0..self.fleet.count()).collect();
-                outages.0.extend(outages_of(Fault::Stall, &all, before_ms));
-            }
         }
         while let Some(done) = under_way.next().await {
             note(done, &mut injected, &mut outages);
+        }
+        for (from_ms, to_ms) in stalls.end() {
+            *injected.entry(Fault::Stall.name()).or_default() += 1;
+            let all = 0..self.fleet.count();
+            outages.0.extend(all.map(|node| Outage { fault: Fault::Stall, node, from_ms, to_ms }));
         }
         self.fleet.revive_all().await?;
         Ok((injected, outages))
     }
 
-    /// Of one node or two to which nothing is being done, if that leaves half of all in peace.
+    /// A fault of one node or two that have none, if that leaves half of all nodes without a fault.
     fn node_fault(&mut self, kinds: &[Fault], stop: &watch::Receiver<bool>) -> Option<Done<'a>> {
         let (fleet, all) = (self.fleet, self.fleet.count());
         let (fault, hit) = self.draw(kinds, stop)?;
@@ -167,7 +165,7 @@ impl<'a> Faults<'a> {
         }))
     }
 
-    /// Of all links that lead to one node.
+    /// A fault of all links that lead to one node.
     fn link_fault(&mut self, kinds: &[Fault], stop: &watch::Receiver<bool>) -> Option<Done<'a>> {
         let number = self.rng.below(self.fleet.count());
         let late = Duration::from_millis(self.rng.range(0, 4) * self.rng.range(0, 1_000));

@@ -44,9 +44,9 @@ pub(crate) struct Fleet {
 
 /// What all nodes have in common, whichever of them run.
 struct Site {
-    /// Behind their fronts.
+    /// Addresses at which the nodes listen, behind their fronts.
     listen: Vec<String>,
-    /// Their fronts.
+    /// Addresses of their fronts.
     reached: Vec<String>,
     folder: PathBuf,
     mistakes: Mistakes,
@@ -158,7 +158,7 @@ impl Site {
         if line.trim().is_empty() {
             return Err(format!("node {number} ended before it listened").into());
         }
-        // Kept open for as long as the node lives: nobody writes to it any more.
+        // Drained for as long as the node lives, so that its writes never fail.
         tokio::spawn(async move {
             let _ = tokio::io::copy(&mut out, &mut tokio::io::sink()).await;
         });

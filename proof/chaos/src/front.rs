@@ -1,4 +1,4 @@
-//! What stands before each node, and all links to it pass: here they are cut, held up, and told everything twice.
+//! A proxy in front of each node, through which all links to it pass: here links are cut and frozen, and messages delivered twice.
 
 use std::{collections::VecDeque, io, time::Duration};
 
@@ -14,7 +14,7 @@ use tokio::{
 
 use crate::Failure;
 
-/// How it goes with the links.
+/// What happens to the links of a front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weather {
     /// All passes.
@@ -58,7 +58,7 @@ impl Front {
     }
 }
 
-/// Until the front is dropped.
+/// Accepts links until the front is dropped.
 async fn accept(listener: TcpListener, node: String, weather: watch::Receiver<Weather>) {
     let mut end = weather.clone();
     let gone = async move { while end.changed().await.is_ok() {} };
@@ -82,7 +82,7 @@ async fn link(caller: TcpStream, node: String, weather: watch::Receiver<Weather>
     let ((from_caller, to_caller), (from_callee, to_callee)) = (caller.into_split(), callee.into_split());
     let there = Way { units: Units::default(), echoes: VecDeque::new(), weather: weather.clone() };
     let back = Way { units: Units::default(), echoes: VecDeque::new(), weather };
-    // What breaks one way breaks the other: both are dropped.
+    // If one direction ends, both are dropped.
     tokio::select! {
         _ = there.carry(from_caller, to_callee) => {}
         _ = back.carry(from_callee, to_caller) => {}

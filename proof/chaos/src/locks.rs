@@ -21,7 +21,7 @@ const HELD_MS_MAX: u64 = 25;
 const TRIES_MAX: usize = 200;
 const TRY_EVERY: Duration = Duration::from_millis(5);
 
-/// Who holds which lock of which life, as all who try know: they are in one process.
+/// Who holds which lock of which life. All that compete for locks are in this process, so this is exact.
 #[derive(Default)]
 pub(crate) struct Holders(Mutex<HashMap<(u64, usize), u64>>);
 
@@ -41,7 +41,7 @@ pub(crate) async fn one(origin: &Origin<'_>, mut rng: Rng, trial: usize) -> Went
     watch(Kind::Lock, trial, vec![owner], async |seen| {
         let board = Board::import(origin, owner, trial, Lookup::default(), seen).await?;
         for round in 0..rng.range(ROUNDS.0, ROUNDS.1) {
-            // Never the same again, so that a swap that comes late lets nobody else's lock go.
+            // Unique, so that a CAS that arrives late cannot release another holder's lock.
             let me = (trial as u64 + 1) << 8 | round;
             let held = Duration::from_millis(rng.range(0, HELD_MS_MAX));
             hold(&origin.holders, &board, rng.below(LOCKS), me, held, seen).await?;
@@ -61,7 +61,7 @@ async fn hold(
 ) -> Result<(), Exception> {
     let (imported, at) = (&board.imported, Board::lock_at(lock));
     if let Err(why) = acquire(imported, at, me).await {
-        // It may have been taken: who cannot know lets it go.
+        // The CAS may have succeeded unnoticed, so the lock is released.
         let _ = imported.cas(at, me, 0).await;
         return Err(why);
     }

@@ -1,5 +1,5 @@
-//! `make chaos`: chains with numbered effects, replies, blobs, segments and messages over real nodes, to which all kinds of things happen meanwhile. What
-//! their origin is told is then held against what took place.
+//! `make chaos`: chains with numbered effects, replies, blobs, segments and messages over real nodes, under injected faults. What
+//! their origin was told is then checked against what took place.
 #![allow(clippy::print_stdout, reason = "its output is its purpose")]
 
 mod audit;
@@ -28,6 +28,7 @@ mod quiet;
 mod replies;
 mod rng;
 mod segments;
+mod stalls;
 mod tally;
 mod trials;
 
@@ -54,7 +55,7 @@ struct Args {
     what: Option<What>,
     #[command(flatten)]
     run: Run,
-    /// Run so many parts, each with the next seed; those whose results are there from before are not run again
+    /// How many parts to run, each with the next seed; parts whose results exist already are not run again
     #[arg(long, default_value_t = 1)]
     parts: usize,
     /// Where the figures are written
@@ -73,16 +74,16 @@ struct Run {
     /// Nodes to run them over
     #[arg(long, default_value_t = 6)]
     nodes: usize,
-    /// So many under way at one time
+    /// How many trials are under way at one time
     #[arg(long, default_value_t = 16)]
     in_flight: usize,
     /// A fault begins this often, in milliseconds, while at least half of the nodes have none
     #[arg(long, default_value_t = 250)]
     fault_every_ms: u64,
-    /// Only trials of these kinds, parted by commas [default: all of them]
+    /// Only trials of these kinds, separated by commas [default: all of them]
     #[arg(long, value_delimiter = ',')]
     kind: Vec<kinds::Kind>,
-    /// Only faults of these kinds, parted by commas [default: all of them]
+    /// Only faults of these kinds, separated by commas [default: all of them]
     #[arg(long, value_delimiter = ',')]
     fault: Vec<faults::Fault>,
     /// A mistake that all services make: the run must find it

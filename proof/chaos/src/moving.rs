@@ -13,7 +13,7 @@ use tokio::{sync::watch, time::timeout};
 
 use crate::{node::service_name, rng::Rng};
 
-/// So many services move.
+/// How many services move.
 pub(crate) const MOVERS: usize = 3;
 /// A service is moved this often.
 const MOVED_EVERY: Duration = Duration::from_millis(200);
@@ -27,7 +27,7 @@ pub(crate) fn name(mover: usize) -> String {
     format!("moving.{mover}")
 }
 
-/// Has a node take over services of this kind, give them away, and say whether it has one.
+/// Functions by which a node takes over services of this kind, gives them away, and says whether it has one.
 pub(crate) fn functions(
     service: Service,
     node: &Arc<OnceLock<Node>>,
@@ -138,7 +138,7 @@ impl Asker<'_> {
     async fn step(&self, service: &mut Moving, from: usize) -> bool {
         let to = (from + 1 + service.rng.below(self.nodes.saturating_sub(1))) % self.nodes;
         let moved = self.ask::<_, ()>(from, "move", &(&service.name, to), MOVE_MAX).await.is_some();
-        // If nobody says so, it may be at either, or at none.
+        // Without a confirmation it may be at either node, or at none.
         service.at = moved.then_some(to);
         moved
     }

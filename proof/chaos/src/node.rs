@@ -51,7 +51,7 @@ pub(crate) struct NodeArgs {
     pub(crate) bug: Option<Bug>,
 }
 
-/// Every interval of the protocol a tenth of what it is by default: a run is short, and so are its faults.
+/// Intervals of the protocol at a tenth of their defaults, or little more: a run is short, and so are its faults.
 pub(crate) fn policy(bug: Option<Bug>) -> Policy {
     let policy = Policy {
         heartbeat_interval_us: 300_000,
@@ -99,7 +99,7 @@ pub(crate) async fn serve(args: NodeArgs) -> Result<(), Failure> {
     let _board = board::export(&node, flaw)?;
     messages::serve(&node, args.number, flaw)?;
     println!("{}", node.address().unwrap_or_default());
-    // Until the end of the pipe: a node must not outlive who started it.
+    // Runs until the pipe closes: a node must not outlive the process that started it.
     tokio::task::spawn_blocking(|| std::io::copy(&mut std::io::stdin(), &mut std::io::sink())).await??;
     Ok(())
 }
@@ -112,7 +112,7 @@ fn step_store_name(number: usize, twin: bool) -> String {
     format!("{number}{}.steps", if twin { ".twin" } else { "" })
 }
 
-/// Compiled once for all nodes and all their lives: what is tested is not how long that takes.
+/// Shared by all nodes and all their lives, so that modules are compiled only once: compile time is not what is tested.
 pub(crate) fn cache_dir(folder: &Path) -> PathBuf {
     folder.join("cache")
 }

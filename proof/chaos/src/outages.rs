@@ -1,4 +1,4 @@
-//! When which node was not there for others: what took longer for that reason is forgiven.
+//! When each node was out of reach: delays for that reason are excused.
 
 use crate::faults::Fault;
 
@@ -35,7 +35,7 @@ impl Outages {
         to_ms.saturating_sub(from_ms) - self.awake_ms(node, from_ms, to_ms.max(from_ms))
     }
 
-    /// Whether the node, or any if none is named, is still not there at the second of these times since the first or before.
+    /// Whether the node, or any if none is named, was out of reach for the whole time between these two.
     pub(crate) fn gone_since(&self, node: Option<usize>, since_ms: u64, at_ms: u64) -> bool {
         let is_it = |it: &Outage| {
             node.is_none_or(|node| it.node == node)
@@ -46,8 +46,8 @@ impl Outages {
         self.0.iter().any(is_it)
     }
 
-    /// Whether what had to stop at one time may take an effect at this node at another: soon, as time counts where nodes are
-    /// there, or soon after some node that may have held it went on.
+    /// Whether it is excused that what had to stop at `since_ms` had an effect at this node at `at_ms`: within `soon_ms` of its reachable time after
+    /// `since_ms`, or after the outage of some node that may have held it.
     pub(crate) fn excuse(&self, node: usize, since_ms: u64, at_ms: u64, soon_ms: u64) -> bool {
         let is_soon_after = |from_ms| at_ms <= from_ms || self.awake_ms(node, from_ms, at_ms) <= soon_ms;
         let held = |outage: &&Outage| outage.from_ms <= since_ms.saturating_add(soon_ms) && outage.to_ms <= at_ms;
@@ -58,7 +58,7 @@ impl Outages {
         self.0.iter().filter(move |outage| outage.from_ms <= to_ms && outage.to_ms >= from_ms)
     }
 
-    /// Whether a process of this node that began at one time had ended at another: by being killed, or since it was the second of its name for a while.
+    /// Whether a process of this node that began at `began_ms` had ended by `at_ms`: because it was killed, or because it was a twin.
     pub(crate) fn ended(&self, node: usize, began_ms: u64, at_ms: u64) -> bool {
         let ends = |it: &Outage| match it.fault {
             Fault::Twin => it.from_ms <= began_ms && began_ms <= it.to_ms,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::{Failure, Run, tally::Verdict};
 
-/// Runs so many parts, but not those of which the result is there, and adds up what came of all.
+/// Runs the parts whose results do not exist yet, and adds up the results of all.
 pub(crate) async fn run(first: Run, parts: usize, result: &std::path::Path) -> Result<Verdict, Failure> {
     let mut all = Verdict { seed: first.seed, ..Verdict::default() };
     for part in 0..parts {
@@ -27,7 +27,7 @@ pub(crate) async fn run(first: Run, parts: usize, result: &std::path::Path) -> R
     Ok(all)
 }
 
-/// Another for whatever else would come of it.
+/// The file of a part's result; different settings have different files.
 fn file_of(run: &Run, result: &std::path::Path) -> PathBuf {
     let folder = result.with_extension("parts");
     folder.join(format!("{}.json", run.name()))

@@ -42,7 +42,7 @@ pub(crate) async fn one(origin: &Origin<'_>, mut rng: Rng, trial: usize) -> Went
     .await
 }
 
-/// What a flush says was done is there; what it says was perhaps done is there, or what was there before, word by word.
+/// Writes, and checks what is read back: after a successful flush the new bytes, after a failed one old or new, word by word.
 async fn write_and_read(board: &Board, before: &[u8], mine: &[u8], seen: &mut Seen) -> Result<(), Exception> {
     board.imported.write(board.slot, mine.to_vec()).await?;
     let flushed = board.imported.flush().await;
@@ -62,7 +62,7 @@ async fn write_and_read(board: &Board, before: &[u8], mine: &[u8], seen: &mut Se
     flushed
 }
 
-/// The owner's next life, or the same by another link. The import of the former stays of that.
+/// Imports the owner's next life, or the same life by another link. The former import still refers to the former life.
 async fn other_life(
     origin: &Origin<'_>,
     owner: usize,
@@ -80,7 +80,7 @@ async fn other_life(
         }
     };
     if next.life_us != former.life_us {
-        // It fails, or it reads what was, however long ago that ended.
+        // The old import must fail, or still read the old life, however long ago that ended.
         let _ = former.life_now(seen).await;
     }
     Ok(next)

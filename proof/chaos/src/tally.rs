@@ -70,7 +70,7 @@ pub(crate) struct Verdict {
     #[serde(flatten)]
     pub(crate) all: Tally,
     pub(crate) kinds: BTreeMap<String, Tally>,
-    /// So many chains had ended when something was wrong with one.
+    /// How many chains had ended when something was first found wrong.
     pub(crate) found_after: Option<usize>,
     /// What is wrong with each chain with which something is.
     pub(crate) findings: Vec<String>,

@@ -266,7 +266,7 @@ impl World {
             Operation::CodeStored { code: which, good } => {
                 self.node.on_code_stored(now, code(which), result(!good).map(drop));
             }
-            Operation::LinkLost(with) => self.node.on_link_lost(now, place(with).id),
+            Operation::LinkLost(with) => self.node.on_link_lost(now, place(with).id, false),
             Operation::Undelivered { which, why } => {
                 if let Some(receipt) = self.receipts.iter().rev().nth(usize::from(which % 8)) {
                     let why = match why % 3 {

@@ -1,4 +1,4 @@
-//! The two sides of the seam.
+//! The two sides of the interface: what is offered, what is reached.
 
 use std::{
     fmt,
@@ -21,17 +21,17 @@ use crate::{
 const INSTALL: &str = "accesses go by the link until that is put right";
 const LATER: &str = "it goes by the link until there is room";
 
-/// Providers whose swaps were shown to be atomic with those of the owner's processor, by this crate's tests: an adapter's need not be.
+/// Providers whose CAS was shown by this crate's tests to be atomic with that of the owner's processor: an adapter's need not be.
 const SWAPS_SHOWN: [&str; 2] = ["tcp;ofi_rxm", "shm"];
 
-/// What a node allows.
+/// The limits that a node sets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terms {
     /// Segments offered to partners and reached at owners, together: each has an endpoint of its own.
     pub ports_max: usize,
     /// Bytes of one access.
     pub access_bytes_max: usize,
-    /// How long one may take: after that its way is given up, and all that is under way there.
+    /// How long one access may take: after that its port is shut, which ends everything under way there.
     pub access_timeout_ms: u64,
 }
 
@@ -61,8 +61,8 @@ impl fmt::Debug for Fabric {
 }
 
 impl Fabric {
-    /// Opens a provider by libfabric's name for it (`tcp;ofi_rxm`, `shm`, `verbs;ofi_rxm`, `efa`). `address` is this host's own address by which
-    /// partners reach it, for those whose addresses are of the Internet; without one libfabric chooses.
+    /// Opens a provider by libfabric's name for it (`tcp;ofi_rxm`, `shm`, `verbs;ofi_rxm`, `efa`). `address` is this host's own address at which partners reach
+    /// it, for providers that use Internet addresses; without one libfabric chooses.
     ///
     /// # Errors
     /// libfabric is not installed, is another version, or has no such provider on this host.
@@ -72,7 +72,7 @@ impl Fabric {
         let opened = opened.map_err(|why| error(&name, "opening the provider", &why, INSTALL))?;
         let fabric =
             Self { name, terms, provider: Arc::new(opened), pump: OnceLock::new(), starting: Mutex::default() };
-        // Once for nothing: what a provider cannot do, or does to the process at first, it does now, and not while guests run.
+        // Opened once for nothing: what a provider cannot do, or does to the process when first used, shows now, and not while guests run.
         drop(fabric.port("opening the provider")?);
         Ok(fabric)
     }
@@ -91,7 +91,7 @@ impl Fabric {
         Port::open(&self.provider, &self.name).map_err(|why| self.error(what, &why, LATER))
     }
 
-    /// From now on the thread looks after it.
+    /// Hands the port to the pump's thread, which looks after it from now on.
     fn keep(&self, port: (Port, Option<std::os::fd::OwnedFd>), what: &str) -> Result<Held, RemoteError> {
         let pump = Arc::clone(self.pump()?);
         let cell = Arc::new(Cell { port: Mutex::new(port.0), descriptor: port.1 });
@@ -151,7 +151,7 @@ impl RemoteMemory for Fabric {
     }
 }
 
-/// A key that nobody guesses.
+/// An unguessable key.
 fn drawn() -> std::io::Result<u64> {
     let mut bytes = [0; 8];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
@@ -229,7 +229,7 @@ impl Reached for Far {
             return None;
         }
         let words = || match width {
-            // The provider takes the first bytes of each, whatever the machine's byte order.
+            // The provider takes the first bytes of each operand, whatever the machine's byte order.
             Width::Four => [new as u32, 0, old as u32, 0, 0, 0].map(u32::to_ne_bytes).concat(),
             Width::Eight => [new, old, 0].map(u64::to_ne_bytes).concat(),
         };

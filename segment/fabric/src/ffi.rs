@@ -48,7 +48,7 @@ pub const EAGAIN: isize = libc::EAGAIN as isize;
 /// The next entry is an error.
 pub const EAVAIL: isize = 259;
 
-/// A function that is not used here: only its place counts.
+/// A function that is not used here: only its slot in the table matters.
 type Unused = *const c_void;
 
 #[repr(C)]
@@ -197,7 +197,7 @@ pub struct DomainOps {
     pub endpoint: unsafe extern "C" fn(*mut Domain, *mut Info, *mut *mut Ep, *mut c_void) -> c_int,
 }
 
-/// Memory, its length, access, offset, the key that is wished, flags, where the object goes, and a context.
+/// Parameters: memory, its length, access, offset, the requested key, flags, where the object goes, and a context.
 pub type Register =
     unsafe extern "C" fn(*mut Fid, *const c_void, usize, u64, u64, u64, u64, *mut *mut Mr, *mut c_void) -> c_int;
 
@@ -286,7 +286,7 @@ pub struct MsgRma {
     pub data: u64,
 }
 
-/// The buffer, its length and descriptor; the peer, place and key; the context.
+/// Parameters: the buffer, its length and descriptor; the peer, place and key; the context.
 pub type Read = unsafe extern "C" fn(*mut Ep, *mut c_void, usize, *mut c_void, Address, u64, u64, *mut c_void) -> isize;
 
 #[repr(C)]
@@ -300,8 +300,8 @@ pub struct RmaOps {
     pub writemsg: unsafe extern "C" fn(*mut Ep, *const MsgRma, u64) -> isize,
 }
 
-/// The operand, a count and its descriptor; what it is compared with, and its descriptor; where the result goes, and its descriptor; the peer, place
-/// and key; the type of the word, and what is done; the context.
+/// Parameters: the operand, a count and its descriptor; the comparand and its descriptor; where the result goes, and its descriptor; the peer, place and key;
+/// the type of the word, and the operation; the context.
 pub type CompareWrite = unsafe extern "C" fn(
     *mut Ep,
     *const c_void,

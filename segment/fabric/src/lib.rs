@@ -9,8 +9,8 @@
 //! | `pump` | the thread that lets providers go on |
 //! | `provider`, `library`, `ffi` | libfabric: a provider opened, the library loaded, its tables |
 //!
-//! A partner reaches one registration and nothing else: each has an endpoint and a domain of its own, a key drawn at random where the provider lets us
-//! choose, and no more access than was allowed. To take it back, the endpoint is closed: what is half received ends with it.
+//! A partner reaches one registration and nothing else: each has an endpoint and a domain of its own, a key drawn at random where the provider lets us choose,
+//! and no more access than was allowed. Access is revoked by closing the endpoint, which also ends transfers that are half received.
 
 mod fabric;
 #[doc(hidden)]

@@ -54,7 +54,7 @@ impl Library {
 
 fn load() -> Result<Library, String> {
     let _signals = Signals::keep();
-    // SAFETY: a library of the system, whose initialisers run here. What they do to this process that would harm it is undone by `_signals`.
+    // SAFETY: a library of the system, whose initialisers run here. Whatever they do to this process's signal handlers is undone by `_signals`.
     let handle = unsafe { libc::dlopen(FILE.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if handle.is_null() {
         return Err(format!("{} is not installed (Debian: apt-get install libfabric1)", FILE.to_string_lossy()));
@@ -80,7 +80,7 @@ fn load() -> Result<Library, String> {
         let (major, minor) = (version >> 16, version & 0xffff);
         return Err(format!("libfabric {major}.{minor} is installed; 1.17 or a later 1.x is needed"));
     }
-    // The first question initialises the providers, and that too must happen while the signals are kept.
+    // The first query initialises the providers, which must happen while the signal handlers are being preserved.
     let mut info = ptr::null_mut();
     // SAFETY: no hints; what comes is given back at once.
     unsafe {
@@ -91,10 +91,10 @@ fn load() -> Result<Library, String> {
     Ok(library)
 }
 
-/// How this process handles signals, put back on drop.
+/// This process's signal handlers, put back on drop.
 ///
-/// Providers take over SIGSEGV, SIGBUS, SIGTERM and others as soon as they are loaded, asked for or not (psm, psm2 and shm in 1.17). A sandbox that turns
-/// faults of its guests into traps would be killed by the first of them.
+/// Providers install handlers for SIGSEGV, SIGBUS, SIGTERM and others as soon as they are loaded, even unrequested (psm, psm2 and shm in 1.17). A sandbox that
+/// turns faults of its guests into traps would be killed by the first fault.
 pub(crate) struct Signals(Vec<(c_int, libc::sigaction)>);
 
 impl Signals {

@@ -12,7 +12,7 @@ use catena_segment::{RemoteError, Width};
 
 use crate::ffi::Mr;
 
-/// Locks; nothing here panics in between.
+/// Locks. A poisoned lock is used all the same: nothing here panics while it holds one.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -22,11 +22,11 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) enum What {
     Read,
     Write,
-    /// The buffer holds the new word, the one that has to be there, and room for what was there: 8 bytes each.
+    /// The buffer holds the new word, the expected word, and room for the previous one: 8 bytes each.
     Swap(Width),
 }
 
-/// An access and its buffer, which is the provider's as long as the access is under way.
+/// An access and its buffer, which belongs to the provider while the access is under way.
 pub(crate) struct Operation {
     /// Room for the provider (`struct fi_context2`); its address names the operation.
     pub(crate) context: [usize; 8],
@@ -50,7 +50,7 @@ impl std::fmt::Display for Operation {
     }
 }
 
-/// What comes of it: the buffer, or why not.
+/// The result of an access: the buffer, or why it failed.
 type Came = Result<Vec<u8>, RemoteError>;
 
 #[derive(Default)]
@@ -66,7 +66,7 @@ impl Outcome {
     }
 }
 
-/// Whoever waits. Dropped, the access goes on.
+/// Held by whoever waits. If it is dropped, the access goes on.
 pub(crate) struct Waiting(pub(crate) Arc<Outcome>);
 
 impl Future for Waiting {

@@ -1,5 +1,5 @@
-//! An endpoint of its own for each partner and segment, in a domain of its own: a partner who has the address reaches what is registered in that domain,
-//! and nothing else. Closing it ends all that he began, before it returns.
+//! An endpoint of its own for each partner and segment, in a domain of its own: a partner that has the address reaches what is registered in that domain, and
+//! nothing else. Closing the endpoint ends everything that the partner began, before the call returns.
 #![allow(unsafe_code)]
 
 use std::{
@@ -35,7 +35,7 @@ pub(crate) struct Far {
     key: u64,
 }
 
-/// An endpoint and what it stands on. All calls go through `&mut`: libfabric is told that one thread at a time uses a domain.
+/// An endpoint and the objects that it is built on. All calls go through `&mut`: libfabric is told that only one thread at a time uses a domain.
 pub(crate) struct Port {
     provider: Arc<Provider>,
     name: Arc<str>,
@@ -49,7 +49,7 @@ pub(crate) struct Port {
     peer: Box<str>,
     /// By the addresses of their contexts.
     under_way: HashMap<usize, Box<Operation>>,
-    /// The provider had no room for these yet, or is still connecting.
+    /// Not yet handed over: the provider had no room for these, or is still connecting.
     waiting: VecDeque<Box<Operation>>,
     /// Why it is shut.
     shut: Option<Box<str>>,
@@ -59,7 +59,7 @@ pub(crate) struct Port {
 unsafe impl Send for Port {}
 
 impl Port {
-    /// Opens one, with a descriptor that is readable when there is something to do, where the provider has such.
+    /// Opens one, with a descriptor that becomes readable when there is something to do, where the provider has one.
     pub(crate) fn open(provider: &Arc<Provider>, name: &Arc<str>) -> Result<(Self, Option<OwnedFd>), String> {
         let mut port = Self {
             provider: Arc::clone(provider),
@@ -75,9 +75,9 @@ impl Port {
             waiting: VecDeque::new(),
             shut: None,
         };
-        // A provider may take signals over with its first endpoint only (shm).
+        // Some providers (shm) install signal handlers only with their first endpoint.
         let _signals = Signals::keep();
-        // What was opened is closed on drop.
+        // If this fails, dropping the port closes what was opened.
         let descriptor = port.set_up().map_err(|code| provider.library.explain(-code))?;
         Ok((port, descriptor))
     }
@@ -121,7 +121,7 @@ impl Port {
         Ok(if cq_attr.wait_obj == ffi::WAIT_FD { self.descriptor() } else { None })
     }
 
-    /// A descriptor of our own of what the provider waits with, so that it stays good when the port is closed.
+    /// A duplicate of the descriptor by which the provider waits, so that it stays valid when the port is closed.
     fn descriptor(&self) -> Option<OwnedFd> {
         let mut number: c_int = -1;
         // SAFETY: the queue was made with a descriptor, whose number is put there; it is open while the queue is.
@@ -134,7 +134,7 @@ impl Port {
         }
     }
 
-    /// By which address it is reached.
+    /// The address at which it is reached.
     pub(crate) fn address(&self) -> Result<Vec<u8>, String> {
         let mut address = vec![0; ADDRESS_BYTES_MAX];
         let mut bytes = address.len();
@@ -148,7 +148,7 @@ impl Port {
         Ok(address)
     }
 
-    /// Registers memory for whoever has the address and the key. Gives the key, and what places count from.
+    /// Registers memory for any partner that has the address and the key. Returns the key, and the base from which places are counted.
     pub(crate) fn offer(&mut self, memory: Arc<Memory>, allow: Allow, key: u64) -> Result<(u64, u64), String> {
         let access = match allow {
             Allow::Read => ffi::REMOTE_READ,
@@ -165,8 +165,8 @@ impl Port {
 
     fn register(&self, place: *const c_void, bytes: usize, access: u64, key: u64) -> Result<*mut Mr, c_int> {
         let mut mr = ptr::null_mut();
-        // SAFETY: the bytes are there as long as the registration: an offer keeps its memory, and an operation its buffer. What a partner does to
-        // them while this process reaches them too is as with memory that two processes map: only atomic words and copies touch it here.
+        // SAFETY: the bytes live as long as the registration: an offer keeps its memory, and an operation its buffer. That a partner accesses them while this
+        // process does is the same as with memory mapped by two processes: here, only atomic words and copies touch it.
         let code = unsafe {
             let fid: *mut Fid = self.domain.cast();
             ((*(*self.domain).mr).reg)(fid, place, bytes, access, 0, key, 0, &raw mut mr, ptr::null_mut())
@@ -174,7 +174,7 @@ impl Port {
         ok(code).map(|()| mr)
     }
 
-    /// Names the partner whose memory is reached by this port.
+    /// Sets the partner whose memory this port accesses.
     pub(crate) fn reach(&mut self, address: &[u8], base: u64, key: u64) -> Result<(), String> {
         let mut far = ffi::ADDRESS_NONE;
         // SAFETY: the address is of the provider's kind and as long as that (`Provider::is_address`); it is copied.
@@ -193,7 +193,7 @@ impl Port {
         Ok(())
     }
 
-    /// Whether words of this width are swapped by this port.
+    /// Whether this port can do a CAS on words of this width.
     pub(crate) fn swaps(&self, width: Width) -> bool {
         let mut count = 0;
         // SAFETY: the endpoint was made for atomic operations; it only says whether it has this one.
@@ -203,7 +203,7 @@ impl Port {
             && count >= 1
     }
 
-    /// Begins an access. Says whether somebody has to look after it soon.
+    /// Begins an access. Returns whether the port has to be looked after soon.
     pub(crate) fn begin(&mut self, mut operation: Box<Operation>) -> bool {
         if let Some(why) = self.shut.clone() {
             self.end(&mut operation, &why);
@@ -218,7 +218,7 @@ impl Port {
         !self.waiting.is_empty()
     }
 
-    /// Hands over what waits, as far as the provider has room.
+    /// Hands waiting accesses over, as far as the provider has room.
     fn post(&mut self) {
         while let Some(mut operation) = self.waiting.pop_front() {
             match self.hand_over(&mut operation) {
@@ -267,7 +267,7 @@ impl Port {
                         context,
                         data: 0,
                     };
-                    // Done when it is there, not when it has left.
+                    // Complete when it has arrived, not when it has been sent.
                     ((*(*ep).rma).writemsg)(ep, &raw const message, ffi::DELIVERY_COMPLETE)
                 }
                 What::Swap(width) => {
@@ -295,7 +295,7 @@ impl Port {
         }
     }
 
-    /// Lets the provider go on, and takes what has ended. Says whether accesses are under way.
+    /// Lets the provider make progress, and takes completed accesses. Returns whether accesses are under way.
     pub(crate) fn progress(&mut self, now: Instant) -> bool {
         while self.shut.is_none() && self.take_completions() {}
         if self.shut.is_none() {
@@ -319,7 +319,7 @@ impl Port {
         unsafe { ((*(*fabric).ops).trywait)(fabric, &raw mut queue, 1) == 0 }
     }
 
-    /// Says whether there may be more.
+    /// Takes some completions. Returns whether there may be more.
     fn take_completions(&mut self) -> bool {
         let mut contexts = [0_usize; COMPLETIONS];
         // SAFETY: the format is one pointer for each, and there is room for so many.
@@ -345,7 +345,7 @@ impl Port {
         if unsafe { ((*(*self.cq).ops).readerr)(self.cq, &raw mut error, 0) } <= 0 {
             return false;
         }
-        // What a stranger's connection leaves here concerns nobody who has not begun anything.
+        // An error without an access of ours comes from a stranger's connection: nobody here waits for it.
         if let Some(mut operation) = self.under_way.remove(&(error.op_context as usize)) {
             let why = self.provider.library.explain(error.err.abs());
             self.end(&mut operation, &why);
@@ -378,18 +378,18 @@ impl Port {
         }
     }
 
-    /// Whether it is still good for something.
+    /// Whether it can still be used.
     pub(crate) const fn is_open(&self) -> bool {
         self.shut.is_none()
     }
 
-    /// Ends everything. When this returns nothing that a partner does touches this process.
+    /// Ends everything. Once this has returned, nothing that a partner does touches this process.
     pub(crate) fn shut(&mut self, why: &str) {
         if self.shut.is_some() {
             return;
         }
         self.shut = Some(why.into());
-        // The endpoint first: what is half received for what was registered ends with it.
+        // The endpoint first: closing it ends transfers that are half received.
         let (ep, av, cq, domain) = (self.ep, self.av, self.cq, self.domain);
         // SAFETY: each is closed once and before what it stands on, and none is used afterwards: `shut` is set.
         let ended = unsafe { close(ep.cast()) };
@@ -399,7 +399,7 @@ impl Port {
         let all: Vec<_> =
             self.under_way.drain().map(|(_, operation)| operation).chain(self.waiting.drain(..)).collect();
         if !ended {
-            // Whatever it may still touch stays for ever: a leak is better than bytes in somebody else's memory.
+            // Memory that may still be touched is leaked for ever: that is better than bytes written into memory that has a new owner.
             std::mem::forget(self.offered.take());
         }
         for mut operation in all {
@@ -422,7 +422,7 @@ impl Drop for Port {
     }
 }
 
-/// Closes an object, if there is one; says whether it did.
+/// Closes an object, if there is one; returns whether it is closed.
 ///
 /// # Safety
 /// It is open, and is not used afterwards.

@@ -12,19 +12,19 @@ use crate::{
     library::{API, Library},
 };
 
-/// Operations of one port that its provider makes room for.
+/// Operations of one port for which its provider is asked to make room.
 const PORT_OPERATIONS: usize = 128;
-/// What strings that name an endpoint begin with, where addresses are strings.
+/// What an endpoint's name begins with, where addresses are strings.
 const STRING_ADDRESS: &[u8] = b"fi_";
 /// Such an address, in bytes.
 const STRING_ADDRESS_BYTES_MAX: usize = 128;
 
-/// What the provider wants of memory and keys.
+/// What the provider requires of memory and keys.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
-    /// Buffers of this side are registered too.
+    /// Local buffers have to be registered, too.
     pub(crate) local: bool,
-    /// Places are said by address, not from the beginning of what is registered.
+    /// Remote places are given as addresses, not as offsets into the registration.
     pub(crate) by_address: bool,
 }
 
@@ -42,13 +42,13 @@ unsafe impl Send for Provider {}
 unsafe impl Sync for Provider {}
 
 impl Provider {
-    /// Opens a provider by its name; `source`: the address of this host by which others reach it, where addresses are of the Internet.
+    /// Opens a provider by its name; `source`: the address of this host at which others reach it, where addresses are Internet addresses.
     ///
     /// # Errors
     /// libfabric is not there, or has no such provider here.
     pub(crate) fn open(name: &str, source: Option<&str>) -> Result<Self, String> {
         let library = Library::get()?;
-        // Without rules of its own first: keys that this side draws, and places counted from 0, are the ones that a partner can do the least with.
+        // First without rules of the provider's own: with keys that this side draws and places counted from 0, a partner can do the least harm.
         let all_rules = ffi::MR_LOCAL | ffi::MR_VIRT_ADDR | ffi::MR_ALLOCATED | ffi::MR_PROV_KEY;
         let ways = [(ffi::RMA | ffi::ATOMIC, 0), (ffi::RMA | ffi::ATOMIC, all_rules), (ffi::RMA, all_rules)];
         let mut why = 0;
@@ -78,7 +78,7 @@ impl Provider {
         Ok(Self { library, info, fabric, rules, atomics })
     }
 
-    /// Whether bytes that a partner told are an address of this provider's kind: it reads as many as its kind has, whatever there are.
+    /// Whether bytes sent by a partner are an address of this provider's kind: libfabric reads as many bytes as that kind has, however many there are.
     pub(crate) fn is_address(&self, bytes: &[u8]) -> bool {
         // SAFETY: `info` is complete, and its own address has as many bytes as it says.
         let (format, own) = unsafe {
@@ -94,7 +94,7 @@ impl Provider {
                 let text = bytes.split_last().filter(|(last, text)| **last == 0 && !text.contains(&0));
                 bytes.len() <= STRING_ADDRESS_BYTES_MAX
                     && text.is_some_and(|(_, text)| text.starts_with(STRING_ADDRESS) && text.is_ascii())
-                    // A name of shared memory leads nowhere else.
+                    // A shared-memory name with a dot could lead elsewhere.
                     && !bytes.contains(&b'.')
             }
             _ => bytes.len() == own.len() && bytes.get(..2) == own.get(..2),
@@ -104,7 +104,7 @@ impl Provider {
 
 impl Drop for Provider {
     fn drop(&mut self) {
-        // SAFETY: ports hold the provider, so that nothing of the fabric is open any more.
+        // SAFETY: ports hold the provider, so no object of the fabric is open any more.
         unsafe {
             ((*(*self.fabric).fid.ops).close)(self.fabric.cast());
             (self.library.freeinfo)(self.info);
@@ -112,7 +112,7 @@ impl Drop for Provider {
     }
 }
 
-/// What libfabric has of this kind; the error is its number.
+/// What libfabric offers for this name and these capabilities; an error is libfabric's number.
 fn find(library: &Library, name: &str, source: Option<&str>, caps: u64, rules: c_int) -> Result<*mut Info, c_int> {
     let (Ok(name), Ok(source)) = (CString::new(name), source.map(CString::new).transpose()) else {
         return Err(libc::EINVAL);
@@ -139,7 +139,7 @@ fn find(library: &Library, name: &str, source: Option<&str>, caps: u64, rules: c
         if code != 0 {
             return Err(-code);
         }
-        // It may offer another that has the name as a part.
+        // libfabric may return another provider whose name merely contains this one.
         let given = (*(*found).fabric_attr).prov_name;
         if given.is_null() || CStr::from_ptr(given) != name.as_c_str() {
             (library.freeinfo)(found);
@@ -149,7 +149,7 @@ fn find(library: &Library, name: &str, source: Option<&str>, caps: u64, rules: c
     Ok(found)
 }
 
-/// An address for people.
+/// An address in readable form.
 pub(crate) fn shown(address: &[u8]) -> String {
     let port = || Some(u16::from_be_bytes([*address.get(2)?, *address.get(3)?]));
     let part = |from: usize, count: usize| address.get(from..from + count);

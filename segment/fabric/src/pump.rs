@@ -1,7 +1,7 @@
-//! The thread that lets providers go on: most answer a partner's requests, and notice answers to their own, only when they are asked.
+//! The thread that lets providers make progress: most answer a partner's requests, and notice answers to their own, only when they are polled.
 //!
-//! It sleeps until a descriptor of a port is readable. Where a provider has none (`shm`), it looks every millisecond while something is offered, and all
-//! the time while an access is under way. Without ports it sleeps until there is one.
+//! It sleeps until a descriptor of a port is readable. Where a provider has none (`shm`), it polls every millisecond while something is offered, and
+//! continuously while an access is under way. Without ports it sleeps until there is one.
 #![allow(unsafe_code)]
 
 use std::{
@@ -18,12 +18,12 @@ use catena_segment::Bell;
 
 use crate::{operation::lock, port::Port};
 
-/// How often ports are looked at that need it, milliseconds: deadlines, and providers that do not say when.
+/// How often the ports that need it are polled, in milliseconds: for deadlines, and for providers that do not signal.
 const LOOK_EVERY_MS: i32 = 1;
 /// The same while nothing is known to be under way at a port with a descriptor.
 const IDLE_MS: i32 = 1_000;
 
-/// A port and what its provider waits with.
+/// A port, and the descriptor by which its provider signals.
 pub(crate) struct Cell {
     pub(crate) port: Mutex<Port>,
     pub(crate) descriptor: Option<OwnedFd>,
@@ -46,7 +46,7 @@ impl Pump {
         Ok(pump)
     }
 
-    /// Looks after a port from now on, if there are fewer than so many.
+    /// Looks after a port from now on, unless there are `most` already.
     pub(crate) fn add(&self, cell: &Arc<Cell>, most: usize) -> bool {
         let mut cells = lock(&self.cells);
         cells.retain(|cell| cell.upgrade().is_some_and(|cell| lock(&cell.port).is_open()));
@@ -82,7 +82,7 @@ impl Pump {
         }
     }
 
-    /// Until a descriptor is readable, somebody rings, or so long; -1: without end.
+    /// Sleeps until a descriptor is readable, the bell rings, or the time is over; -1: no time limit.
     fn sleep(&self, cells: &[Arc<Cell>], wait_ms: i32) {
         let entry = |number| libc::pollfd { fd: number, events: libc::POLLIN, revents: 0 };
         let descriptors = cells.iter().filter_map(|cell| cell.descriptor.as_ref());
@@ -93,7 +93,7 @@ impl Pump {
     }
 }
 
-/// Lets every port go on; gives for how long none needs to be looked at, in milliseconds.
+/// Lets every port make progress; returns for how long none needs to be polled, in milliseconds.
 fn look(cells: &[Arc<Cell>]) -> i32 {
     let (now, mut wait_ms) = (Instant::now(), if cells.is_empty() { -1 } else { IDLE_MS });
     for cell in cells {

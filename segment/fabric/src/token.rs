@@ -1,6 +1,6 @@
-//! What an owner tells a partner: where its port is, and the key to what lies there.
+//! What an owner tells a partner: where its port is, and the key to the memory there.
 
-/// Which form of token this is.
+/// The version of the token's format.
 const FORM: u8 = 1;
 /// Bytes before the address: form, base, key.
 const HEAD: usize = 1 + 8 + 8;

@@ -12,7 +12,7 @@ use tokio::{sync::watch, time::timeout};
 use super::{Database, DatabaseError, Phone};
 use crate::data::Rows;
 
-/// Stops a database as if its machine stood still, and has it go on. For the embedded one: a real server is stopped itself.
+/// Pauses a database as if its machine stood still, and resumes it. For the embedded one: a real server's process is stopped itself.
 #[derive(Clone, Debug)]
 pub struct Switch(watch::Sender<bool>);
 

@@ -44,7 +44,7 @@ pub enum ServerError {
     NotReady {
         /// Its data folder.
         folder: PathBuf,
-        /// The last that it said.
+        /// The last thing that it said.
         last: String,
     },
 }
@@ -76,12 +76,12 @@ impl MariaDb {
             let port = free_port().map_err(file)?;
             match serve(&folder, &init, port).await {
                 Ok(process) => break (process, port),
-                // Between letting the port go and listening on it somebody else may have taken it.
+                // Somebody else may have taken the port after it was found free and before the server listened on it.
                 Err(ServerError::NotReady { .. }) if attempt < PORTS_TRIED_MAX => attempt += 1,
                 Err(why) => return Err(why),
             }
         };
-        // It has been read, and holds a password.
+        // The server has read the file, which holds a password.
         std::fs::remove_file(&init).map_err(file)?;
         Ok(Self { process, port, password })
     }
@@ -124,11 +124,11 @@ impl MariaDb {
     }
 }
 
-/// A server's command line: little memory, and nothing on disk that must outlast the process.
+/// A server's command line: little memory, and nothing on disk that has to outlive the process.
 fn command(folder: &Path) -> Command {
     let mut command = Command::new("mariadbd");
     command.arg("--no-defaults").arg(option("--datadir=", folder)).current_dir(folder).kill_on_drop(true);
-    // A server that starts removes all temporary tables that lie there: those of others, too, if they share the folder.
+    // A starting server removes all temporary tables in this folder, also those of other servers if they share it.
     command.arg(option("--tmpdir=", folder));
     if rustix::process::geteuid().is_root() {
         command.arg("--user=root");
@@ -139,7 +139,7 @@ fn command(folder: &Path) -> Command {
         "--innodb-buffer-pool-size=16M",
         "--innodb-log-file-size=4M",
         "--innodb-doublewrite=OFF",
-        // Many servers on one machine share what the kernel has for asynchronous I/O, and one that gets none ends.
+        // Servers on one machine share the kernel's limit for asynchronous I/O, and a server that gets none exits.
         "--innodb-use-native-aio=OFF",
         "--innodb-flush-log-at-trx-commit=0",
         "--innodb-fast-shutdown=2",
@@ -196,7 +196,7 @@ async fn bootstrap(folder: &Path) -> Result<(), ServerError> {
     Err(ServerError::NotReady { folder: folder.to_owned(), last })
 }
 
-/// Waits until the server says that it is ready, and reads on after that, so that it can go on talking.
+/// Waits until the server says that it is ready, and goes on draining its output, so that it can keep writing.
 async fn ready(process: &mut Child, folder: &Path) -> Result<(), ServerError> {
     let mut last = String::from("it said nothing");
     if let Some(output) = process.stderr.take() {
@@ -206,7 +206,7 @@ async fn ready(process: &mut Child, folder: &Path) -> Result<(), ServerError> {
                 if line.contains("ready for connections") {
                     return true;
                 }
-                // The first mistake is the reason; what follows says no more than that it ends.
+                // The first error is the reason; later ones only say that the server is exiting.
                 if !last.contains("[ERROR]") {
                     last = line;
                 }
@@ -221,7 +221,7 @@ async fn ready(process: &mut Child, folder: &Path) -> Result<(), ServerError> {
     Err(ServerError::NotReady { folder: folder.to_owned(), last })
 }
 
-/// Asked for and let go again: the system does not give a port out twice in a row.
+/// Bound and released again: the system does not give out the same port twice in a row.
 fn free_port() -> std::io::Result<u16> {
     Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }

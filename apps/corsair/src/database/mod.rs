@@ -27,7 +27,7 @@ pub struct Phone {
     pub phone: String,
 }
 
-/// A site's database. Whatever it is asked is a prepared statement.
+/// A site's database. All its queries are prepared statements.
 #[async_trait]
 pub trait Database: Send + Sync {
     /// The sites where a community has members, by number.
@@ -64,7 +64,7 @@ pub enum DatabaseError {
 }
 
 impl DatabaseError {
-    /// The name by which callers tell it: that of the exception.
+    /// The name by which callers recognize it: that of the exception.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {

@@ -33,7 +33,7 @@ const ROWS_A_STATEMENT: usize = 1_000;
 /// # Errors
 /// The file cannot be had.
 pub async fn sqlite(site: u32, file: &Path) -> Result<impl Database + use<>, DatabaseError> {
-    // What is lost when the machine fails is made again from its seed.
+    // No durability needed: after a crash of the machine, the contents are made again from their seed.
     let options = SqliteConnectOptions::new()
         .filename(file)
         .create_if_missing(true)
@@ -43,8 +43,8 @@ pub async fn sqlite(site: u32, file: &Path) -> Result<impl Database + use<>, Dat
     Ok(Sql { site, pool })
 }
 
-/// A MariaDB (or MySQL) server, with which it connects when it is first asked. Whoever is to wait for it no longer than `wait` says so
-/// ([`super::Bounded`]); a connection is tried for a little longer than that.
+/// A MariaDB (or MySQL) server, connected to on the first request. `wait` does not bound the requests, for which [`super::Bounded`] is used; a connection is
+/// tried for a little longer than `wait`.
 #[must_use]
 pub fn mariadb(site: u32, options: MySqlConnectOptions, wait: Duration) -> impl Database + use<> {
     let pool =
@@ -57,7 +57,7 @@ struct Sql<DB: sqlx::Database> {
     pool: Pool<DB>,
 }
 
-/// A macro, since the bounds that sqlx needs for a function over both databases are longer than the functions.
+/// A macro, since the trait bounds that sqlx needs for a function generic over both databases are longer than the functions.
 macro_rules! database {
     ($kind:ty) => {
         #[async_trait]
@@ -124,7 +124,7 @@ fn told(why: sqlx::Error) -> DatabaseError {
     let text = why.to_string();
     match why {
         sqlx::Error::Database(why) => match why.code().as_deref() {
-            // SQLSTATE: "invalid authorization", of which access denied is one; "base table not found". SQLite has no code of its own for that.
+            // SQLSTATE: "invalid authorization", which includes "access denied"; "base table not found". SQLite has no code of its own for the latter.
             Some("28000") => DatabaseError::Refused(text),
             Some("42S02") => DatabaseError::NoTable(text),
             _ if text.contains("no such table") => DatabaseError::NoTable(text),

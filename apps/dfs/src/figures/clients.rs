@@ -1,4 +1,4 @@
-//! How many clerks a server serves before its one core is full: more and more of them replay the mix as fast as they can.
+//! How many clerks a server can serve before its one core is full: more and more clerks replay the mix as fast as they can.
 
 use std::{
     collections::BTreeMap,
@@ -15,20 +15,20 @@ use super::{
     process::{Process, Served, say_ids},
 };
 
-/// The two that are compared, as the command line names them, and as the figures do.
+/// The two ways that are compared, by their names on the command line and in the figures.
 const WAYS: [(&str, &str); 2] = [("data", "dx"), ("call", "call")];
 /// Processes in which the clerks are.
 const PROCESSES_MAX: u64 = 4;
-/// The most that share a server.
+/// The most clerks that share a server.
 pub(crate) const CLERKS_MAX: u64 = 64;
-/// Of the server's core, percent: it is full.
+/// A server's core counts as full from this percentage on.
 const FULL_PCT: f64 = 95.0;
 
 /// How much is measured.
 pub(crate) struct Plan {
     /// Numbers of clerks.
     pub(crate) clerks: &'static [u64],
-    /// Before it counts.
+    /// Warm-up before the measurement.
     pub(crate) warm: Duration,
     pub(crate) counts: Duration,
     pub(crate) seed: u64,
@@ -48,25 +48,25 @@ impl Plan {
     }
 }
 
-/// What so many clerks did.
+/// What this number of clerks did.
 struct Point {
     clerks: u64,
     operations_per_s: f64,
-    /// Of the server, for each operation.
+    /// Processor time of the server for each operation.
     server_cpu_us: f64,
-    /// Of the server's core.
+    /// Use of the server's core, in percent.
     server_pct: f64,
 }
 
-/// What becomes of it.
+/// The results.
 #[derive(Serialize, Default)]
 pub(crate) struct Clients {
     /// Operations a second that the server's one core is enough for, by READs / by ordinary calls.
     dx_clients_ratio: BTreeMap<&'static str, f64>,
     /// Those operations a second.
     dx_clients_operations_per_s: BTreeMap<String, f64>,
-    /// How full the server's core was at most, percent. Below 95 the core was never full: then the figure above is what its processor time for an operation leaves room for,
-    /// not what was seen.
+    /// The highest load of the server's core, percent. Below 95 it was never full: then the figure above was computed from the processor time per operation,
+    /// not observed.
     dx_clients_server_pct: BTreeMap<String, f64>,
 }
 
@@ -76,7 +76,7 @@ impl Clients {
         self.dx_clients_server_pct.insert(format!("{link}, {way}"), fullest);
         let capacity = capacity(points);
         self.dx_clients_operations_per_s.insert(format!("{link}, {way}"), capacity);
-        // By READs they come first.
+        // The ways come in this order: READs first.
         let ratio = self.dx_clients_ratio.entry(link).or_insert(capacity);
         if way == "call" {
             *ratio /= capacity.max(f64::EPSILON);
@@ -84,15 +84,15 @@ impl Clients {
     }
 }
 
-/// Operations a second of a server whose core is full: the most that were seen while it was; else what the processor time for one of them leaves room for, where the most
-/// clerks shared it.
+/// Operations a second of a server whose core is full: the most that were seen while it was; if it never was, computed from the processor time per operation
+/// with the most clerks.
 fn capacity(points: &[Point]) -> f64 {
     let full = points.iter().filter(|point| point.server_pct >= FULL_PCT).map(|point| point.operations_per_s);
     let left_room = || points.last().map_or(0.0, |point| 1e6 / point.server_cpu_us.max(f64::EPSILON));
     full.reduce(f64::max).unwrap_or_else(left_room)
 }
 
-/// Measures, and gives the table as CSV, too.
+/// Measures, and also returns the table as CSV.
 pub(crate) async fn measure(plan: &Plan) -> Result<(Clients, String), Failure> {
     let mut clients = Clients::default();
     let mut lines = String::from("link,way,clerks,operations_per_s,server_cpu_us_per_operation,server_pct\n");
@@ -109,7 +109,7 @@ pub(crate) async fn measure(plan: &Plan) -> Result<(Clients, String), Failure> {
     Ok((clients, lines))
 }
 
-/// One server, and more and more clerks.
+/// One server, with more and more clerks.
 async fn points(plan: &Plan, way: &str, shared_memory: bool) -> Result<Vec<Point>, Failure> {
     let (_folder, served, others) = serve(shared_memory)?;
     let mut points = Vec::new();
@@ -121,7 +121,7 @@ async fn points(plan: &Plan, way: &str, shared_memory: bool) -> Result<Vec<Point
     Ok(points)
 }
 
-/// So many clerks replay the mix by READs over TCP, for a profiler; says now and then what an operation costs.
+/// Has this many clerks replay the mix by READs over TCP, for a profiler; prints now and then what an operation costs.
 pub(crate) async fn over_and_over(clerks: u64) -> Result<(), Failure> {
     const SEED: u64 = 1;
     const EVERY: Duration = Duration::from_secs(1);
@@ -135,7 +135,7 @@ pub(crate) async fn over_and_over(clerks: u64) -> Result<(), Failure> {
     }
 }
 
-/// What there is to work on, its server, on a core of its own, and the cores for clerks.
+/// Lays out the files, and starts their server on a core of its own; also returns the cores for clerks.
 fn serve(shared_memory: bool) -> Result<(TempDir, Served, String), Failure> {
     let folder = tempfile::tempdir()?;
     lay_out(folder.path())?;
@@ -158,7 +158,7 @@ async fn point(served: &Served, all: &mut [Process], clerks: u64, counts: Durati
     })
 }
 
-/// So many clerks, in a few processes; they have begun.
+/// Starts this many clerks in a few processes; when it returns they have begun.
 fn start(
     served: &Served,
     (way, shared_memory): (&str, bool),
@@ -168,7 +168,7 @@ fn start(
 ) -> Result<Vec<Process>, Failure> {
     let count = clerks.min(PROCESSES_MAX);
     let process = |number: u64| {
-        // The first ones have one more where they cannot be shared out evenly.
+        // If the clerks cannot be divided evenly, the first processes have one more.
         let (here, from) = (clerks / count + u64::from(number < clerks % count), seed + number * clerks);
         let (here, from) = (here.to_string(), from.to_string());
         let mut arguments = vec!["replay", &served.address, "--way", way, "--clerks", &here, "--seed", &from];
@@ -194,14 +194,14 @@ fn done(all: &mut [Process]) -> Result<u64, Failure> {
     Ok(sum)
 }
 
-/// A core for the server, and those for the clerks: all others of this process, or the same one where there is no other.
+/// A core for the server, and those for the clerks: all others of this process, or the same one if there is no other.
 fn cores() -> Result<(String, String), Failure> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).ok_or("no list of cores")?;
     apart(allowed.trim()).ok_or_else(|| format!("a list of cores that is none: {allowed:?}").into())
 }
 
-/// The first of a list of cores, and the rest of it.
+/// The first core of a list, and the rest of the list.
 fn apart(list: &str) -> Option<(String, String)> {
     let (first, rest) = list.split_once(',').unwrap_or((list, ""));
     let (one, more) = match first.split_once('-') {

@@ -22,7 +22,7 @@ struct Plan {
     rounds: usize,
 }
 
-/// What becomes of it: nothing, where nfs-ganesha or the utility is not there.
+/// The results; empty where nfs-ganesha or the utility is not installed.
 #[derive(Serialize, Default)]
 pub(crate) struct Copies {
     /// Time through nfs-ganesha / through the clerk, all sizes together, by where the files go.
@@ -33,7 +33,7 @@ pub(crate) struct Copies {
     clerk_nfs_ratio_missing: Option<String>,
 }
 
-/// A server of files as the utility names it.
+/// A file server, as the utility addresses it.
 struct Door<'a> {
     name: &'static str,
     /// What comes before and after a file's name.
@@ -51,7 +51,7 @@ struct Ours {
 }
 
 impl Ours {
-    /// Its folder is beside others in this one.
+    /// Its folder is created next to the others in `beside`.
     fn start(beside: &Path) -> Result<Self, Failure> {
         let folder = TempDir::new_in(beside)?;
         let served = Served::start(folder.path(), true, None)?;
@@ -72,13 +72,13 @@ impl Ours {
 pub(crate) enum To {
     /// From the server into a folder of this machine.
     Here,
-    /// From there to the server.
+    /// From that folder to the server.
     Server,
 }
 
 const WAYS: [(To, &str); 2] = [(To::Here, "read"), (To::Server, "write")];
 
-/// Measures, and gives the table as CSV, too.
+/// Measures, and also returns the table as CSV.
 pub(crate) fn measure(smoke: bool) -> Result<(Copies, String), Failure> {
     let plan = match smoke {
         true => Plan { sizes: &[1 << 20], rounds: 1 },
@@ -91,7 +91,7 @@ pub(crate) fn measure(smoke: bool) -> Result<(Copies, String), Failure> {
     if let Err(why) = utility() {
         return Ok(missing(why));
     }
-    // What starts it was made for tests, and panics with what there is to do.
+    // `GaneshaServer` was made for tests: it panics with instructions if it cannot start.
     let ganesha = match catch_unwind(GaneshaServer::start) {
         Ok(ganesha) => ganesha,
         Err(why) => {
@@ -103,13 +103,13 @@ pub(crate) fn measure(smoke: bool) -> Result<(Copies, String), Failure> {
     Ok(compare(&plan, &ganesha).unwrap_or_else(|why| missing(why.to_string())))
 }
 
-/// Whether it runs, else what there is to do.
+/// Whether the utility runs; the error says what to do.
 fn utility() -> Result<(), String> {
     let run = Command::new("nfs-cp").output();
     run.map(drop).map_err(|why| format!("nfs-cp does not run ({why}); it is in Debian's libnfs-utils"))
 }
 
-/// Copies one file through the clerk, for a profiler; says now and then how long a copy takes.
+/// Copies one file through the clerk, for a profiler; prints now and then how long a copy takes.
 pub(crate) async fn over_and_over(to: To) -> Result<(), Failure> {
     const ROUNDS: usize = 20;
     utility()?;
@@ -123,7 +123,7 @@ pub(crate) async fn over_and_over(to: To) -> Result<(), Failure> {
         let mut took_ms = 0.0;
         for round in 0..ROUNDS {
             let copied = copied(&door, to, here.path(), (PROFILED_BYTES, round), &content);
-            // Whoever interrupts this interrupts the utility, too: that is seen first.
+            // An interrupt also ends the utility: the yield lets the interrupt be seen before the failed copy.
             tokio::task::yield_now().await;
             took_ms += copied?;
         }
@@ -158,7 +158,7 @@ fn compare(plan: &Plan, ganesha: &GaneshaServer) -> Result<(Copies, String), Fai
     Ok((copies, lines))
 }
 
-/// The medians of so many copies by each, in turns, milliseconds; one more before them does not count.
+/// The medians of so many copies by each, in alternation, in milliseconds; one more copy before them is not counted.
 fn alternately<'a>(
     rounds: usize,
     doors: &[Door<'a>; 2],
@@ -179,7 +179,7 @@ fn alternately<'a>(
     }))
 }
 
-/// Copies a file, and looks whether that is what it was; gives the milliseconds.
+/// Copies a file, and checks that the copy equals the original; returns the milliseconds.
 fn copied(
     door: &Door<'_>,
     to: To,

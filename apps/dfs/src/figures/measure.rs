@@ -1,4 +1,4 @@
-//! One server, one clerk that goes one way, and what operations cost.
+//! One server, one clerk that works in one way, and what operations cost.
 
 use std::{collections::BTreeMap, iter::Sum, time::Instant};
 
@@ -17,11 +17,11 @@ use super::{
 /// What one operation costs.
 pub(crate) struct Figure {
     pub(crate) operation: String,
-    /// Whether it is one of those that the goals compare.
+    /// Whether it is one of the operations that the goals compare.
     pub(crate) compared: bool,
     /// The median, at the clerk.
     pub(crate) latency_us: f64,
-    /// Of the server, the mean.
+    /// Mean processor time of the server.
     pub(crate) cpu_us: f64,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Figure {
 pub(crate) struct Moved {
     pub(crate) calls: u64,
     pub(crate) data_bytes: u64,
-    /// Of what went with control, all that is not data: file handles, identifiers, marshaling; no headers of the network's.
+    /// Of the bytes that went with control, those that are not data: file handles, identifiers, marshaling; without the network's own headers.
     pub(crate) control_bytes: u64,
 }
 
@@ -45,12 +45,12 @@ impl Sum for Moved {
 }
 
 impl Moved {
-    /// Of one call, on average.
+    /// The average for one call.
     pub(crate) fn data_bytes_per_call(&self) -> f64 {
         self.data_bytes as f64 / self.calls.max(1) as f64
     }
 
-    /// Control of all bytes.
+    /// Control bytes as a percentage of all bytes.
     pub(crate) fn control_pct(&self) -> f64 {
         self.control_bytes as f64 * 100.0 / (self.control_bytes + self.data_bytes).max(1) as f64
     }
@@ -60,18 +60,18 @@ impl Moved {
 pub(crate) struct Mixed {
     pub(crate) cpu_us: f64,
     pub(crate) wire_bytes: u64,
-    /// By what was done: the rows of Table 1b.
+    /// By activity: the rows of Table 1b.
     pub(crate) moved: BTreeMap<Activity, Moved>,
     pub(crate) asked: u64,
 }
 
 impl Mixed {
-    /// All rows together.
+    /// The sum of all rows.
     pub(crate) fn total(&self) -> Moved {
         self.moved.values().copied().sum()
     }
 
-    /// Bytes on the wire that are not the data that was asked for, of all.
+    /// Bytes on the wire that are not requested data, as a percentage of all bytes on the wire.
     pub(crate) fn overhead_pct(&self) -> f64 {
         self.wire_bytes.saturating_sub(self.total().data_bytes) as f64 * 100.0 / self.wire_bytes.max(1) as f64
     }
@@ -92,8 +92,8 @@ impl Bench {
         Ok(Self { served, player, _folder: folder })
     }
 
-    /// Each operation of Figures 2 and 3, cached at the server, so many times; and beside them, in no ratio, one without data, one of the whole file system, and a write,
-    /// which transfers control by every way.
+    /// Each operation of Figures 2 and 3, cached at the server, so many times. Beside them, without being part of any ratio: one without data, one on the whole
+    /// file system, and a write, which transfers control in every way.
     pub(crate) async fn each(&mut self, times: usize) -> Result<Vec<Figure>, Failure> {
         let one = |activity, bytes| Operation { activity, bytes, pick: 0 };
         let [few, many] = DIRECTORY_BYTES;
@@ -133,7 +133,7 @@ impl Bench {
         Ok(figures)
     }
 
-    /// The mix, one after the other.
+    /// Runs the mix, one operation after the other.
     pub(crate) async fn mix(&mut self, operations: impl Iterator<Item = Operation>) -> Result<Mixed, Failure> {
         let clerk = &self.player.clerk;
         let (cpu, wire, asked) = (self.served.process.cpu_us()?, clerk.traffic(), clerk.counts().asked);
@@ -141,7 +141,7 @@ impl Bench {
         for operation in operations {
             let (asked, control) = (clerk.counts().asked, clerk.control_bytes());
             let data = self.player.perform(operation).await?;
-            // What came with control is in its bytes, too.
+            // Data that came with control is included in the control bytes, too.
             let with_control = if clerk.counts().asked > asked { data } else { 0 };
             let row = moved.entry(operation.activity).or_default();
             row.calls += 1;

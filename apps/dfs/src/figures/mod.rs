@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
 
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// What the goals are about, on one host in shared memory and over TCP.
+/// The values that the goals are about, on one host in shared memory and over TCP.
 #[derive(Serialize, Default)]
 struct Summary {
     smoke: bool,
@@ -57,23 +57,23 @@ struct Summary {
     dx_hy_cpu_mean: BTreeMap<String, f64>,
     /// The same for the mix of Table 1a, by READs / by ordinary calls.
     dx_call_cpu_mix: BTreeMap<String, f64>,
-    /// Bytes of control, of all, as Table 1b counts them (section 2), in the mix, by READs.
+    /// Bytes of control as a percentage of all bytes, as Table 1b counts them (section 2), in the mix, by READs.
     dx_control_pct: f64,
-    /// The same by Hybrid-1, where every operation transfers control, as by RPC.
+    /// The same by Hybrid-1, where every operation transfers control, as with RPC.
     hy_control_pct: f64,
-    /// Bytes on the wire that are not the data that was asked for, of all, by READs: with headers of frames and sectors, the rest of sectors, and the lease's READs.
+    /// Bytes on the wire that are not requested data, in percent, by READs: headers of frames and sectors, unused bytes of sectors, the lease's READs.
     dx_overhead_pct: f64,
-    /// Operations of the mix for which control went to the server, of all, by READs.
+    /// Operations of the mix for which control went to the server, as a percentage of all, by READs.
     dx_misses_pct: BTreeMap<String, f64>,
     #[serde(flatten)]
     clients: Clients,
     #[serde(flatten)]
     copies: Copies,
-    /// What the paper has.
+    /// The paper's values.
     paper: BTreeMap<&'static str, &'static str>,
 }
 
-/// Whether memory is shared, and how that is called.
+/// Whether memory is shared, and the name of that configuration.
 const LINKS: [(bool, &str); 2] = [(true, "shared_memory"), (false, "tcp")];
 const WAYS: [(Way, &str); 3] = [(Way::Data, "dx"), (Way::Hybrid, "hy"), (Way::Call, "call")];
 
@@ -155,7 +155,7 @@ async fn of_each(arguments: &Arguments, summary: &mut Summary) -> Result<Tables,
     Ok(Tables { operations: lines, mixes, table1: table1(&rows) })
 }
 
-/// DX to HY, of each operation that is compared.
+/// The ratio of DX to HY for each operation that is compared.
 fn ratios(per_way: &BTreeMap<&str, Vec<Figure>>, of: impl Fn(&Figure) -> f64) -> Vec<f64> {
     let both = per_way["dx"].iter().zip(&per_way["hy"]);
     both.filter(|(dx, _)| dx.compared).map(|(dx, hy)| of(dx) / of(hy).max(f64::EPSILON)).collect()
@@ -165,8 +165,8 @@ fn worst(ratios: &[f64]) -> f64 {
     ratios.iter().copied().fold(0.0, f64::max)
 }
 
-/// Table 1b, and beside each of its rows ours: the same by READs (`dx`), and where each operation transfers control (`hy`), over TCP. Control in percent of all
-/// bytes, since the paper's are of days.
+/// Table 1b, with ours beside each of its rows: by READs (`dx`), and where each operation transfers control (`hy`), over TCP. Control is in percent of all
+/// bytes, since the paper's absolute numbers are of several days.
 fn table1(ours: &BTreeMap<&str, BTreeMap<Activity, Moved>>) -> String {
     const BYTES_PER_MB: u64 = 1_000_000;
     let mut table = String::from(

@@ -1,4 +1,4 @@
-//! A clerk that does what the workload says, on files that were laid out for it.
+//! A clerk that performs the workload's operations on files laid out for it.
 
 use std::{path::Path, sync::Arc};
 
@@ -12,11 +12,11 @@ use serde_bytes::ByteBuf;
 use super::Failure;
 
 const FILES: usize = 64;
-/// Bytes of attributes, and of the state of a file system, as data that is wanted.
+/// Bytes of attributes, and of the state of a file system, that count as requested data.
 const ATTRIBUTES_BYTES: u64 = 72;
 const STATE_BYTES: u64 = 40;
 
-/// What there is to work on.
+/// The files, links and directories to work on.
 #[derive(Default)]
 struct Known {
     files: Vec<(String, Handle)>,
@@ -30,7 +30,7 @@ pub(crate) struct Player {
 }
 
 impl Player {
-    /// The first clerk of a server of what [`lay_out`] made: it looks for all of it.
+    /// The first clerk of a server whose directory [`lay_out`] made: it looks up everything there.
     pub(crate) async fn open(config: ClerkConfig) -> Result<Self, Failure> {
         let clerk = Clerk::connect(config).await?;
         let mut known = Known::default();
@@ -48,12 +48,12 @@ impl Player {
         Ok(Self { clerk, known: Arc::new(known) })
     }
 
-    /// Another clerk of the same server.
+    /// Another clerk of the same server, which shares what the first one looked up.
     pub(crate) async fn another(&self, config: ClerkConfig) -> Result<Self, Failure> {
         Ok(Self { clerk: Clerk::connect(config).await?, known: Arc::clone(&self.known) })
     }
 
-    /// Does one operation; gives the bytes of data that it moved.
+    /// Does one operation; returns the bytes of data that it moved.
     pub(crate) async fn perform(&self, operation: Operation) -> Result<u64, Failure> {
         let Operation { activity, bytes, pick } = operation;
         let Known { files, links, directories } = &*self.known;
@@ -115,7 +115,7 @@ pub(crate) fn lay_out(root: &Path) -> std::io::Result<()> {
     for bytes in DIRECTORY_BYTES {
         let dir = root.join(format!("directory{bytes}"));
         std::fs::create_dir(&dir)?;
-        // A name takes its bytes and 18 more: so many of 46 bytes are what is wanted.
+        // A name takes its bytes and 18 more: names of 46 bytes thus take 64 bytes each.
         for number in 0..bytes / 64 {
             std::fs::write(dir.join(format!("{number:0>46}")), b"")?;
         }

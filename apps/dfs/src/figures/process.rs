@@ -1,4 +1,4 @@
-//! Processes of this program beside the one that measures: a server, a clerk, many clerks. Their processor time is their own.
+//! Processes of this program beside the measuring one: a server, a clerk, many clerks. So their processor time is counted separately.
 
 use std::{
     io::{BufRead as _, BufReader, Lines, Write as _},
@@ -8,11 +8,11 @@ use std::{
 
 use super::Failure;
 
-/// It ends with this.
+/// The process; it ends when this is dropped.
 pub(crate) struct Process {
     child: Child,
     input: Option<ChildStdin>,
-    /// Kept open: who prints into a pipe that nobody reads ends.
+    /// Kept open: a process that prints into a closed pipe ends.
     said: Lines<BufReader<ChildStdout>>,
 }
 
@@ -24,7 +24,7 @@ impl Drop for Process {
 }
 
 impl Process {
-    /// Starts this program with these arguments; on these cores alone, as `taskset` writes them.
+    /// Starts this program with these arguments, restricted to these cores if given (in the syntax of `taskset`).
     pub(crate) fn start(arguments: &[&str], cores: Option<&str>) -> Result<Self, Failure> {
         let program = std::env::current_exe()?;
         let mut command = match cores {
@@ -41,19 +41,19 @@ impl Process {
         Ok(Self { child, input, said })
     }
 
-    /// The rest of its next line, which has to begin so.
+    /// Reads its next line, which must begin with `begins`; returns the rest of it.
     pub(crate) fn says(&mut self, begins: &str) -> Result<String, Failure> {
         let line = self.said.next().ok_or("a process ended before it was ready: its message is above")??;
         Ok(line.strip_prefix(begins).ok_or_else(|| format!("a process said {line:?}"))?.trim().to_owned())
     }
 
-    /// Gives it a line.
+    /// Writes a line to its input.
     pub(crate) fn tell(&mut self, line: &str) -> Result<(), Failure> {
         let input = self.input.as_mut().ok_or("a process without an input")?;
         Ok(writeln!(input, "{line}")?)
     }
 
-    /// Its number, for whoever looks at it from outside.
+    /// Its process ID, for observers from outside.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
@@ -70,7 +70,7 @@ impl Process {
     }
 }
 
-/// Says what a profiler can look at.
+/// Prints the processes that a profiler can look at.
 pub(crate) fn say_ids(served: &Served, clerks: &[Process]) {
     let clerks = clerks.iter().map(|clerk| clerk.id().to_string()).collect::<Vec<_>>().join(",");
     println!("the server is process {}, clerks are {clerks}: perf record -g -p PROCESS", served.process.id());

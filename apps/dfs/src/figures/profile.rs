@@ -30,7 +30,7 @@ enum Job {
     MixTcp,
 }
 
-/// Does it, and says which processes have a part in it.
+/// Runs the job, and prints which processes take part in it.
 pub(crate) async fn profile(arguments: Profiling) -> Result<(), Failure> {
     let Profiling { what, clerks, seconds } = arguments;
     let working = async {

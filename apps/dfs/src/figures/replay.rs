@@ -31,7 +31,7 @@ pub(crate) struct Replaying {
     seed: u64,
 }
 
-/// Replays until its parent closes its input; for each line from there it prints how many operations are done.
+/// Replays until its parent closes its input; for each line of input it prints how many operations are done.
 pub(crate) async fn replay(arguments: Replaying) -> Result<(), Failure> {
     let Replaying { server, way, without_shared_memory, clerks, seed } = arguments;
     let config = ClerkConfig { way, shared_memory: !without_shared_memory, ..ClerkConfig::new(server) };
@@ -55,13 +55,13 @@ async fn play(player: Player, mix: Workload, done: Arc<AtomicU64>) -> Result<(),
     for operation in mix {
         player.perform(operation).await?;
         done.fetch_add(1, Ordering::Relaxed);
-        // What is read in shared memory never waits: the others have their turn.
+        // A READ in shared memory never waits: yielding gives the other clerks a turn.
         tokio::task::yield_now().await;
     }
     Ok(())
 }
 
-/// Answers the parent, in a thread of its own, which may wait for it when this process ends.
+/// Answers the parent, on a separate thread that may still be blocked on the parent's next line when this process ends.
 fn told(done: Arc<AtomicU64>) -> Result<oneshot::Receiver<()>, Failure> {
     let (ending, ended) = oneshot::channel();
     std::thread::Builder::new().name("parent".to_owned()).spawn(move || {

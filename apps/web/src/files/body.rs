@@ -21,7 +21,7 @@ use super::cache::Content;
 /// Bytes of a frame out of a segment.
 const FRAME_BYTES: u64 = 256 << 10;
 
-/// Bytes that are read without another thread, if they are in memory: to copy more takes longer than to wake one.
+/// Bytes that are read without another thread, if they are in the page cache: copying more takes longer than waking a thread.
 const AT_ONCE_BYTES_MAX: u64 = 256 << 10;
 
 /// What is sent of a file.
@@ -88,7 +88,7 @@ impl Reading {
         match &read {
             Ok(bytes) => {
                 self.took(bytes);
-                // The next one comes while this one goes.
+                // The next frame is read while this one is sent.
                 self.begin();
             }
             Err(_) => self.left = 0,
@@ -97,13 +97,13 @@ impl Reading {
     }
 }
 
-/// So many bytes of a file, into memory that nobody sets to zero before.
+/// Reads so many bytes of a file, into memory that is not zeroed first.
 fn read_at(file: &std::fs::File, at: u64, count: u64) -> io::Result<Bytes> {
     let mut bytes = Vec::with_capacity(usize::try_from(count).unwrap_or_default());
     while (bytes.len() as u64) < count {
         let from = at + bytes.len() as u64;
         match pread(file, spare_capacity(&mut bytes), from) {
-            // A file that has shrunk ends the body in its midst: its length was promised.
+            // The file has shrunk: the body ends early with an error, since its length was announced.
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(_) | Err(Errno::INTR) => {}
             Err(why) => return Err(why.into()),

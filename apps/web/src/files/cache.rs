@@ -1,4 +1,4 @@
-//! Content of files that is kept, and for how long it is believed.
+//! A cache of files' content, and for how long it is trusted without looking.
 
 use std::{
     collections::HashMap,
@@ -22,9 +22,9 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 use super::Keep;
 use crate::{bodies::lock, limits::FileLimits, staging::unguessable};
 
-/// Files that are being taken in at one time.
+/// Files that are loaded into the cache at one time.
 const LOADS_MAX: usize = 2;
-/// How often a file is read to be taken in that is another when it has been read.
+/// How often loading is tried again if the file has changed while it was read.
 const READS_MAX: usize = 3;
 
 /// Which version of a file it is.
@@ -55,7 +55,7 @@ impl Stamp {
 pub(super) enum Content {
     Segment(Segment),
     Memory(Bytes),
-    /// Not kept; so many bytes are read of it at one time.
+    /// Not in the cache; read in pieces of this many bytes.
     Disk(Arc<std::fs::File>, usize),
 }
 
@@ -131,7 +131,7 @@ impl Cache {
             return Ok(disk(file));
         }
         let Ok(_turn) = self.loads.acquire().await else { return Ok(disk(file)) };
-        // Somebody else may have taken it in meanwhile.
+        // Another request may have loaded it meanwhile.
         if let Some(found) = self.known(name, |entry| entry.stamp == stamp) {
             return Ok(found);
         }
@@ -145,7 +145,7 @@ impl Cache {
         Some(Found { stamp: entry.stamp, content: entry.kept.content() })
     }
 
-    /// Believes what is kept again, if it is this version.
+    /// Trusts the cached content again, if it is of this version.
     fn looked(&self, name: &str, stamp: Stamp) -> Option<Found> {
         if let Some(entry) = lock(&self.entries).all.get_mut(name).filter(|entry| entry.stamp == stamp) {
             entry.looked = Instant::now();
@@ -163,7 +163,7 @@ impl Cache {
             if about.is_dir() {
                 return Err(io::ErrorKind::IsADirectory.into());
             }
-            // Before it is opened: opening what is no file may wait for ever.
+            // Checked before it is opened: opening something that is not a file may block for ever.
             if !about.is_file() {
                 return Err(io::ErrorKind::NotFound.into());
             }
@@ -175,7 +175,7 @@ impl Cache {
         .await
     }
 
-    /// Reads a file, and keeps it: as it was when it was looked at, or as it is since.
+    /// Reads a file into the cache: in the version that was looked at, or a newer one.
     async fn take_in(&self, name: &str, file: &Arc<std::fs::File>, stamp: Stamp) -> io::Result<Found> {
         let (file, keep, step) = (Arc::clone(file), self.keep.clone(), self.limits.read_bytes);
         let bytes_max = self.limits.kept_file_bytes_max;
@@ -203,17 +203,17 @@ impl Cache {
     }
 }
 
-/// A file, if the system has its whole path in memory: then it is opened without another thread, which takes longer to wake. `None`: it is to be looked for by somebody who
-/// may wait, and says what is wrong.
+/// Opens a file, if the system has its whole path cached: then no other thread is needed, which would take longer to wake. `None`: it has to be looked up by a
+/// thread that may block, which also reports errors.
 fn look_at_once(folder: &Dir, name: &str) -> Option<(Arc<std::fs::File>, Stamp)> {
     let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::CACHED;
     let open = |how: OFlags| openat2(folder, name, how | OFlags::CLOEXEC, Mode::empty(), within).ok();
     let is_file = |mode| FileType::from_raw_mode(mode) == FileType::RegularFile;
-    // To open what is no file may do something.
+    // Opening something that is not a file may have effects.
     if !is_file(fstat(open(OFlags::PATH)?).ok()?.st_mode) {
         return None;
     }
-    // Nor does it wait for whatever has come to its place since.
+    // Does not block either, whatever has taken the file's place since.
     let file = std::fs::File::from(open(OFlags::RDONLY | OFlags::NONBLOCK)?);
     let about = file.metadata().ok()?;
     about.is_file().then(|| (Arc::new(file), Stamp::of(&about)))
@@ -266,7 +266,7 @@ fn in_memory(file: &std::fs::File, stamp: Stamp) -> io::Result<Bytes> {
     Ok(bytes.into())
 }
 
-/// In a thread that may wait for a disk.
+/// Runs in a thread that may wait for a disk.
 async fn apart<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
 }

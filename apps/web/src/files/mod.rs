@@ -104,7 +104,7 @@ impl<B> Service<Request<B>> for Files {
 
 /// The name of the file at a path, if there can be one.
 fn name_of(path: &str) -> Option<String> {
-    // No name has a slash in it, and one that is written so separates nothing: who guards a folder by its path must not be passed.
+    // An encoded slash is refused: no file name contains one, and decoding it could get past a guard that checks folders by path.
     if path.as_bytes().windows(3).any(|three| three.eq_ignore_ascii_case(b"%2f")) {
         return None;
     }
@@ -133,7 +133,7 @@ fn file(found: Found, name: &str, headers: &HeaderMap) -> Response<FileBody> {
     }
     about.insert(CONTENT_TYPE, HeaderValue::from_static(media_type(name)));
     about.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    // A range of what the client had before is of no use to it.
+    // A range of an older version is of no use to the client.
     let whole = headers.get(IF_RANGE).is_some_and(|known| known.as_bytes() != tag.as_bytes());
     let wanted = headers.get(RANGE).filter(|_| !whole).map_or(Wanted::Whole, |range| range::wanted(range, stamp.bytes));
     let (offset, bytes) = match wanted {
@@ -156,7 +156,7 @@ fn file(found: Found, name: &str, headers: &HeaderMap) -> Response<FileBody> {
     response.map(|_| FileBody::of(found.content, offset, bytes))
 }
 
-/// Whether the client has it already (RFC 9110, section 13.2.2: the tag goes before the date).
+/// Whether the client has it already (RFC 9110, section 13.2.2: the tag takes precedence over the date).
 fn unchanged(headers: &HeaderMap, tag: &str, modified: Option<SystemTime>) -> bool {
     if headers.contains_key(IF_NONE_MATCH) {
         let known = headers.get_all(IF_NONE_MATCH).iter().filter_map(|known| known.to_str().ok());
@@ -182,10 +182,10 @@ fn missing() -> Response<FileBody> {
     told(StatusCode::NOT_FOUND, "there is no such file")
 }
 
-/// A folder's address ends in a slash, or what its page names is looked for beside it.
+/// Redirects to the folder's address with a slash at its end: without it, relative links of its page would be resolved one level too high.
 fn moved(path: &str) -> Response<FileBody> {
     let mut response = told(StatusCode::PERMANENT_REDIRECT, "it is a folder");
-    // Relative to this one, so that a path such as //host leads nowhere else.
+    // Relative to this path, so that a path such as //host cannot lead to another host.
     let last = path.rsplit('/').next().unwrap_or_default();
     put(response.headers_mut(), LOCATION, &format!("./{last}/"));
     response

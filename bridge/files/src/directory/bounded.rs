@@ -1,4 +1,4 @@
-//! A map with a bound on its entries: the one that was not used for longest makes room.
+//! A map with a bounded number of entries: the least recently used one makes room.
 
 use std::collections::HashMap;
 use std::hash::Hash;

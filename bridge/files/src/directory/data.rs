@@ -27,13 +27,13 @@ impl Tree {
                 Err(error) => return Err(failed(format!("read at byte {}", params.offset), &error)),
             }
         }
-        // The file may have been cut since its size was asked for.
+        // The file may have been truncated since its size was asked for.
         let eof = filled < data.len() || count == left;
         data.truncate(filled);
         Ok(ReadResult { data: ByteBuf::from(data), eof })
     }
 
-    /// The same answer at once, if the file is open and the bytes are in the page cache; `None` if it would have to wait.
+    /// The same answer immediately, if the file is open and the bytes are in the page cache; `None` if it would have to wait.
     pub(super) fn read_without_waiting(&self, params: &ReadParams) -> Option<ReadResult> {
         let place = super::key::Place::of("read", &params.handle).ok()?;
         let (file, metadata) = self.cached(&place.key, false)?;
@@ -55,7 +55,7 @@ impl Tree {
         self.write_between(params, |_| ()).map(|(done, _)| done)
     }
 
-    /// The same; `before` is told the file's size before anything is written. How the file is afterwards is told, too.
+    /// A write that calls `before` with the file's size before anything is written; also returns the file's attributes afterwards.
     pub(super) fn write_between(
         &self,
         params: &WriteParams,
@@ -89,7 +89,7 @@ impl Tree {
     }
 
     pub(super) fn commit(&self, params: &CommitParams) -> Result<CommitResult, FileError> {
-        // Either way of opening will do: the kernel makes the whole file safe, whoever wrote to it.
+        // The access mode does not matter: fsync makes the whole file durable, whoever wrote to it.
         let (file, _) = self.open_file("commit", &params.handle, false)?;
         file.sync_all().map_err(|error| failed("commit".to_owned(), &error))?;
         Ok(CommitResult { verifier: self.verifier() })

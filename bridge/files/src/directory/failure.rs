@@ -1,4 +1,4 @@
-//! The operating system's errors in NFSv3's words.
+//! Maps the operating system's errors to those of NFSv3.
 
 use std::io::{Error, ErrorKind};
 
@@ -11,7 +11,7 @@ use crate::status::Status;
 pub(super) fn failed(what: String, error: &Error) -> FileError {
     let status = status(error);
     match status {
-        // These words are broad: the system's own words say more.
+        // These statuses are broad: the system's own message says more.
         Status::Io | Status::Jukebox | Status::Inval => FileError::nfs(status, format!("{what} ({error})")),
         _ => FileError::nfs(status, what),
     }

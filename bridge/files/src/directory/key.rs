@@ -13,13 +13,12 @@ use crate::limits::PATH_BYTES_MAX;
 use crate::status::Status;
 use crate::{Handle, check};
 
-/// Begins every handle, so that those of another service or a later layout are told apart.
+/// The first byte of every handle, which tells it from handles of other services or of a later layout.
 const LAYOUT: u8 = 0xC1;
 const KEY_BYTES: usize = 24;
 
-/// What tells one file from every other that this server ever had: inode numbers are given again, but not with the same
-/// time of birth. (Where the file system keeps no time of birth it is 0 here, and a new file with the old inode number at
-/// the old path is taken for the old one.)
+/// Tells one file from every other that this server ever had: inode numbers are reused, but not with the same time of birth. (Where the file system keeps no
+/// time of birth it is 0 here, and a new file with the old inode number at the old path is taken for the old one.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FileKey {
     device: u64,

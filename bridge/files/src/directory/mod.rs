@@ -42,10 +42,9 @@ pub struct OpenError {
 
 /// A file service over one directory. Cheap to clone; all clones share the open files.
 ///
-/// What waits for the disk runs on tokio's blocking threads, at most
-/// [`RUNNING_CALLS_MAX`](crate::limits::RUNNING_CALLS_MAX) calls at a time. One case is answered at once on the async
-/// thread: a small read of an open file whose bytes the kernel says are in memory, because for these the change of thread
-/// costs several times more than the copy.
+/// Work that may wait for the disk runs on tokio's blocking threads, at most [`RUNNING_CALLS_MAX`](crate::limits::RUNNING_CALLS_MAX) calls at a time. One case
+/// is answered at once on the async thread: a small read of an open file whose bytes are in the page cache, because there a change of thread costs several
+/// times more than the copy.
 #[derive(Clone, Debug)]
 pub struct Directory {
     tree: Arc<Tree>,
@@ -67,8 +66,7 @@ impl Directory {
         })
     }
 
-    /// Runs what may wait for the disk on a blocking thread. The place at the gate is kept until the work ends, also when
-    /// the caller goes away before.
+    /// Runs work that may wait for the disk on a blocking thread. The place at the gate is kept until the work ends, even if the caller goes away earlier.
     async fn blocking<T: Send + 'static>(
         &self,
         function: &'static str,

@@ -17,7 +17,7 @@ use crate::{Attributes, Handle, Kind, WriteParams, WriteResult};
 /// Bytes of [`Directory::identity`].
 pub const IDENTITY_BYTES: usize = 24;
 
-/// What is to be changed of a file (`sattr3`); absent: stays.
+/// The attributes to change (`sattr3`); absent ones stay as they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Change {
     /// Permission bits, at most `0o777`.
@@ -33,15 +33,15 @@ pub struct Change {
 /// The state of the file system that holds the directory (`FSSTAT3resok`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct FileSystemState {
-    /// Bytes of all of it.
+    /// Total size in bytes.
     pub total_bytes: u64,
     /// Bytes that are free.
     pub free_bytes: u64,
-    /// Of those, for users without privilege.
+    /// Free bytes that unprivileged users may use.
     pub available_bytes: u64,
-    /// Files that it has room for.
+    /// Files that it has room for in total.
     pub total_files: u64,
-    /// Files that may still be made.
+    /// Files that may still be created.
     pub free_files: u64,
 }
 
@@ -53,24 +53,24 @@ pub struct Listed {
     pub name: Vec<u8>,
     /// The number of its file on this file system.
     pub number: u64,
-    /// Where the next name is.
+    /// Where to continue after this name.
     pub next: u64,
 }
 
 impl Directory {
-    /// What tells the file of a handle from every other that this server ever had, whatever its name is now; `None` for what is no handle.
+    /// Tells the file of a handle from every other that this server ever had, whatever its name is now; `None` if `handle` is not a valid handle.
     #[must_use]
     pub fn identity(handle: &Handle) -> Option<[u8; IDENTITY_BYTES]> {
         Place::of("identity", handle).ok().map(|place| place.key.bytes())
     }
 
-    /// The path that a handle says, from the root; `None` for what is no handle.
+    /// The path in a handle, from the root; `None` if it is not a valid handle.
     #[must_use]
     pub fn path_of(handle: &Handle) -> Option<String> {
         Place::of("path", handle).ok().map(|place| place.path)
     }
 
-    /// The handle of the same file at another path, to which it was moved with a directory above it; `None` for what is no handle or path.
+    /// The handle of the same file after it was moved to another path together with a directory above it; `None` for an invalid handle or path.
     #[must_use]
     pub fn handle_at(handle: &Handle, path: &str) -> Option<Handle> {
         let moved = Place { path: path.to_owned(), ..Place::of("path", handle).ok()? }.handle();
@@ -101,18 +101,18 @@ impl Directory {
         self.blocking("rmdir", move |tree| tree.rmdir(dir.as_ref(), &name)).await
     }
 
-    /// Changes attributes (SETATTR), and says what they are then. Not of links.
+    /// Changes attributes (SETATTR), and returns the new ones. Symbolic links cannot be changed.
     ///
     /// # Errors
-    /// `NFS3ERR_INVAL` for a mode over `0o777`, or a size for what is no file; the system's.
+    /// `NFS3ERR_INVAL` for a mode over `0o777`, or a size for something that is not a file; the system's.
     pub async fn setattr(&self, handle: Handle, change: Change) -> Result<Attributes, FileError> {
         self.blocking("setattr", move |tree| tree.setattr(&handle, change)).await
     }
 
-    /// Writes (WRITE), and says how the file is afterwards. `before` is told its size before anything is written, on the thread that writes.
+    /// Writes (WRITE), and returns the file's attributes afterwards. `before` is called with its size before anything is written, on the writing thread.
     ///
     /// # Errors
-    /// Those of `write`: then `before` may have been told, and something may have been written.
+    /// Those of `write`: `before` may have been called all the same, and something may have been written.
     pub async fn write_between(
         &self,
         params: WriteParams,
@@ -121,8 +121,8 @@ impl Directory {
         self.blocking("write", move |tree| tree.write_between(&params, before)).await
     }
 
-    /// Lists names from where `from` (a [`Listed::next`]; 0: the start) says, at most `count` and at most so many bytes of names, at least one; and whether
-    /// the directory ends with them.
+    /// Lists names from `from` on (a [`Listed::next`]; 0: the start): at most `count`, and at most so many bytes of names, but at least one name. Also returns
+    /// whether the directory ends with them.
     ///
     /// # Errors
     /// `NFS3ERR_NOTDIR`, `NFS3ERR_STALE`, `NFS3ERR_BADHANDLE`, `NFS3ERR_BAD_COOKIE`.
@@ -153,7 +153,7 @@ impl Tree {
         if !self.metadata("readlink", handle)?.is_symlink() {
             return Err(FileError::nfs(Status::Inval, format!("readlink of {:?}: it is no link", place.path)));
         }
-        // Where it points is shown as it is: also out of the directory, since nobody follows it here.
+        // The target is shown as it is, even if it is outside the directory, since nobody follows it here.
         self.at_either_path("readlink", &place, |path| {
             let (above, name) = path.rsplit_once('/').unwrap_or((".", path));
             let dir = self.root_dir().open_dir(above)?;
@@ -242,7 +242,7 @@ impl Tree {
     }
 }
 
-/// Changes what is changed without opening the file.
+/// Changes the attributes that can be set without opening the file.
 fn change_there(dir: &Dir, name: &str, change: Change) -> std::io::Result<()> {
     if let Some(mode) = change.mode {
         dir.set_permissions(name, Permissions::from_mode(mode))?;

@@ -45,7 +45,7 @@ impl Tree {
         let at = self.walk("create", &target)?;
         let path = at.place.below(target.name);
         let fail = |error: std::io::Error| failed(format!("create of {path:?}"), &error);
-        // Only a regular file is used again; looked at first, because opening a device or a pipe can have effects.
+        // Only a regular file is used again; its type is checked first, because opening a device or a pipe can have effects.
         if let Ok(there) = at.dir.symlink_metadata(target.name)
             && (params.how == CreateHow::Guarded || !there.is_file())
         {
@@ -112,7 +112,7 @@ impl Tree {
         if let Some(replaced) = &replaced
             && replaced.is_dir() != metadata.is_dir()
         {
-            // NFSv3 has one word for both ways round (RFC 1813, section 3.3.14); the system has two.
+            // NFSv3 has one status for both directions (RFC 1813, section 3.3.14); the system has two.
             return Err(FileError::nfs(Status::Exist, format!("rename of {old:?} to {new:?}")));
         }
         from_at.dir.rename(from.name, &to_at.dir, to.name).map_err(fail)?;
@@ -128,7 +128,7 @@ impl Tree {
         let from = params.cookie.as_ref().map(check::cookie::<8>).transpose()?.map(i64::from_le_bytes);
         let OpenDir { dir, place } = self.open_dir("readdir", params.dir.as_ref())?;
         let fail = |error: rustix::io::Errno| failed(format!("readdir of {:?}", place.path), &error.into());
-        // The sandbox holds directories by path only; reading one needs it open for reading: "." is the same directory.
+        // cap-std opens directories by path only (O_PATH); listing needs one open for reading: "." is the same directory.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let readable = rustix::fs::openat(dir.as_fd(), c".", flags, Mode::empty()).map_err(fail)?;
         let mut stream = rustix::fs::Dir::new(readable).map_err(fail)?;

@@ -64,7 +64,7 @@ async fn a_directory_that_becomes_a_link_does_not_lead_out() {
     let file = create(&service, "sub/file").await.handle;
     std::fs::rename(dir.path().join("sub"), dir.path().join("was")).unwrap();
     symlink(outside.path(), dir.path().join("sub")).unwrap();
-    // The sandbox says "permission denied" to whatever would leave it; both words are a refusal.
+    // cap-std reports "permission denied" for whatever would leave the directory; both statuses are a refusal.
     let refused = |name: &str| assert!(matches!(name, "NFS3ERR_STALE" | "NFS3ERR_ACCES"), "{name}");
     let inside = LookupParams { dir: Some(sub.clone()), name: Some("file".into()), path: None };
     refused(service.lookup(inside).await.unwrap_err().name());

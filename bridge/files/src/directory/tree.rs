@@ -15,7 +15,7 @@ use crate::limits::{MOVES_MAX, OPEN_FILES_MAX, PATH_BYTES_MAX, PATH_DEPTH_MAX};
 use crate::status::Status;
 use crate::{Attributes, Entry, Handle, Kind, Verifier};
 
-/// The directory that is served, and what is remembered about it between calls. Its methods block.
+/// The directory that is served, and its state between calls. The methods block.
 #[derive(Debug)]
 pub(super) struct Tree {
     root: Dir,
@@ -118,7 +118,7 @@ impl Tree {
         })
     }
 
-    /// Opens the regular file that a handle stands for, or finds it open.
+    /// Opens the regular file that a handle stands for, or returns it if it is already open.
     pub(super) fn open_file(
         &self,
         function: &str,
@@ -129,7 +129,7 @@ impl Tree {
         if let Some(found) = self.cached(&place.key, writable) {
             return Ok(found);
         }
-        // Looked at before it is opened: opening a device or a pipe can have effects or wait.
+        // Its type is checked before it is opened: opening a device or a pipe can have effects or block.
         let metadata = self.metadata(function, handle)?;
         match kind(&metadata) {
             Kind::File => {}
@@ -151,7 +151,7 @@ impl Tree {
         Ok((file, metadata))
     }
 
-    /// Tries the path in the handle, then the one that a rename gave the file, and makes sure that it is the same file.
+    /// Tries the path in the handle, then the path a rename gave the file, and makes sure that it is the same file.
     pub(super) fn at_either_path<T>(
         &self,
         function: &str,
@@ -171,7 +171,7 @@ impl Tree {
         Err(FileError::nfs(Status::Stale, format!("{function} of {:?}", place.path)))
     }
 
-    /// An open file that still has a name, with its attributes now.
+    /// An open file that still has a name, with its current attributes.
     pub(super) fn cached(&self, key: &FileKey, writable: bool) -> Option<(Arc<File>, Metadata)> {
         let open = self.open_files.lock().unwrap_or_else(PoisonError::into_inner).get(key)?.clone();
         if writable && !open.writable {
@@ -186,7 +186,7 @@ impl Tree {
         }
     }
 
-    /// Keeps a file open for the calls to come, for reading only if it cannot be for both.
+    /// Keeps a file open for later calls; `writable`: it is open for writing, too.
     pub(super) fn keep_open(&self, key: FileKey, file: Arc<File>, writable: bool) {
         let mut open_files = self.open_files.lock().unwrap_or_else(PoisonError::into_inner);
         open_files.insert(key, OpenFile { file, writable });
@@ -203,12 +203,12 @@ impl Tree {
     }
 }
 
-/// Flags for every open: a link is not followed, and nothing waits (a pipe with no other end would).
+/// Flags for every open: links are not followed, and nothing blocks (opening a pipe with no other end would).
 pub(super) fn safe_flags() -> i32 {
     (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed()
 }
 
-/// What a handle and its attributes are for something found at `path`.
+/// The handle and attributes of a file found at `path`.
 pub(super) fn entry(path: String, metadata: &Metadata) -> Entry {
     Entry { handle: Place { key: FileKey::of(metadata), path }.handle(), attributes: attributes(metadata) }
 }

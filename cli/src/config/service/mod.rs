@@ -25,7 +25,7 @@ enum Kind {
     Files,
     /// An export of an NFSv3 server.
     Nfs,
-    /// A file service that does each change at two others.
+    /// A file service that makes each change at two others.
     Replicated,
     /// For experiments.
     Probe,
@@ -36,7 +36,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// The functions of such a service.
+    /// The functions of a service of this kind.
     fn functions(self) -> Vec<String> {
         let of = |service: Service| service.functions().map(str::to_owned).collect();
         match self {
@@ -79,7 +79,7 @@ pub(super) struct ServiceTable {
 }
 
 impl ServiceTable {
-    /// Every key besides `kind`, `name` and `durable`: the kind that takes it, and where it is, if it is there.
+    /// Every key besides `kind`, `name` and `durable`: the kind that takes it, and its span if the table has it.
     fn keys(&self) -> Vec<(Kind, &'static str, Option<Range<usize>>)> {
         macro_rules! keys {
             ($($kind:ident: $($key:ident)*;)*) => {
@@ -115,12 +115,12 @@ enum What {
         primary_at: Range<usize>,
         backup: String,
     },
-    /// Of this program's own: there is nothing to open. With what it is.
+    /// Built into this program, so there is nothing to open; with a description.
     Own(Service, &'static str),
 }
 
 impl ServiceFile {
-    /// Checks that the kind's keys are there and no others.
+    /// Checks that all keys that the kind needs are there, and no others.
     pub(super) fn checked(table: ServiceTable, text: &Text) -> Result<Self, Failure> {
         let kind = *table.kind.get_ref();
         let (own, others): (Vec<_>, Vec<_>) = table.keys().into_iter().partition(|(takes, ..)| *takes == kind);
@@ -138,7 +138,7 @@ impl ServiceFile {
         Ok(Self { name, at, durable, durable_at, what: what(kind, table, text)?, text: text.clone() })
     }
 
-    /// The node has no step store.
+    /// Checks this service for a node that has no step store.
     ///
     /// # Errors
     /// Some functions of this service need one.
@@ -152,7 +152,7 @@ impl ServiceFile {
         &self.name
     }
 
-    /// Whether what it does its changes at, in place, is among the services of its node.
+    /// Checks that the primary of a replicated service, which is changed in place, is another service of the same node.
     ///
     /// # Errors
     /// Its primary is not.
@@ -170,7 +170,7 @@ impl ServiceFile {
         Err(self.text.mistake(primary_at.clone(), message, help))
     }
 
-    /// This one has the name of one before it.
+    /// The failure to report when this service has the name of an earlier one.
     pub(super) fn twice(&self) -> Failure {
         let message = format!("two services are called {}", self.name);
         self.text.mistake(self.at.clone(), message, "give each a name of its own")

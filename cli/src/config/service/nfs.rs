@@ -7,7 +7,7 @@ use toml::Spanned;
 use super::{super::put, ServiceTable, Text};
 use crate::failure::Failure;
 
-/// As whom the bridge acts. Nothing is done as root, or as anybody else, that the file does not name.
+/// As whom the bridge acts. It never acts as root, or as anybody else, whom the file does not name.
 pub(super) fn identity(
     table: &ServiceTable,
     text: &Text,
@@ -50,7 +50,7 @@ pub(super) fn identity(
     }
 }
 
-/// What the table says, over the bridge's defaults.
+/// The bridge's defaults, overridden by what the table says.
 pub(super) fn config(mut config: NfsConfig, table: ServiceTable, identity: &Identity) -> NfsConfig {
     config.nfs_port = table.nfs_port.map(Spanned::into_inner);
     config.mount_port = table.mount_port.map(Spanned::into_inner);
@@ -60,7 +60,7 @@ pub(super) fn config(mut config: NfsConfig, table: ServiceTable, identity: &Iden
     put(&mut config.call_timeout_ms, table.call_timeout_ms);
     put(&mut config.connections_max, table.connections_max);
     put(&mut config.retries_max, table.retries_max);
-    // The server's own questions (what to mount, how much it takes) have no caller.
+    // The bridge's own requests (what to mount, how much the server takes) have no caller.
     let nobody = Credentials { uid: NOBODY, gid: NOBODY, ..Credentials::default() };
     let mut as_whom = if identity.act_as == Who::Caller { nobody } else { Credentials::default() };
     put(&mut as_whom.uid, table.uid);

@@ -47,7 +47,7 @@ fn only_the_node_that_was_asked_may_answer_a_call() {
 fn news_of_an_earlier_sending_is_not_taken_for_news_of_this_one() {
     let mut node = node(Policy::default());
     let (_, session, first) = handing(&mut node);
-    node.on_link_lost(NOW, NodeId(2));
+    node.on_link_lost(NOW, NodeId(2), false);
     let (.., second) = sent(&actions(&mut node)).pop().unwrap();
     node.on_undelivered(NOW, first.clone(), Undelivered::Lost);
     node.on_undelivered(NOW, first.clone(), Undelivered::Unreachable);
@@ -150,10 +150,25 @@ fn a_lost_link_is_not_held_against_the_next_source_of_a_function() {
     node.on_message(NOW, &node_ref(2), Message::Hop(hop(1, 1)));
     let (to, _, receipt) = sent(&without_code(&mut node)).pop().unwrap();
     assert_eq!(to, NodeId(5));
-    node.on_link_lost(NOW, NodeId(5));
+    node.on_link_lost(NOW, NodeId(5), false);
     assert!(matches!(sent(&actions(&mut node))[..], [(NodeId(2), Message::WantCode(_), _)]));
     node.on_undelivered(NOW, receipt, Undelivered::Lost);
     assert!(actions(&mut node).is_empty() && node.load().0 == 1, "the hop before has been asked");
+}
+
+#[test]
+fn what_was_asked_over_a_link_that_crossed_another_goes_on_while_that_lasts() {
+    let mut node = node(Policy::default());
+    let (service, function) = ("here".to_owned(), "f".to_owned());
+    let (params, budget) = (Value::null(), Budget::new(1_000_000, 1));
+    let (key, credentials, duplicate) = (None, None, None);
+    let call = Message::Call { id: 1, service, function, params, budget, key, credentials, duplicate, age_us: 0 };
+    node.on_message(NOW, &node_ref(2), call);
+    let ticket = ticket_of(&actions(&mut node)).unwrap();
+    node.on_link_lost(NOW, NodeId(2), true);
+    assert!(actions(&mut node).is_empty(), "whoever asked hears the answer");
+    node.on_link_lost(NOW, NodeId(2), false);
+    assert!(matches!(actions(&mut node)[..], [Action::CancelService(cancelled)] if cancelled == ticket));
 }
 
 #[test]
@@ -297,6 +312,19 @@ fn a_full_table_of_names_does_not_make_a_call_go_round_in_circles() {
     assert!(matches!(actions(&mut node)[..], [Action::Resolve { .. }]));
     node.on_resolved(NOW, LookupId(1), Ok(instance(3)));
     assert!(matches!(sent(&actions(&mut node))[..], [(NodeId(3), Message::Call { .. }, _)]));
+}
+
+#[test]
+fn a_name_that_only_a_stopped_chain_needed_is_not_looked_up_any_more() {
+    let mut node = node(Policy::default());
+    let (chain, session) = begun(&mut node);
+    node.on_turn(NOW, session, calling(vec![call(0, "nowhere")]), 1);
+    let asked = actions(&mut node);
+    let [Action::Resolve { lookup, .. }] = asked[..] else { panic!("{asked:?}") };
+    node.cancel(NOW, chain);
+    let stopped = actions(&mut node);
+    assert!(stopped.iter().any(|action| matches!(action, Action::AbandonLookup(id) if *id == lookup)), "{stopped:?}");
+    assert!(node.is_idle());
 }
 
 #[test]

@@ -198,7 +198,7 @@ pub(crate) fn the_earliest_step_stays_and_the_way_changes() {
     node.on_suspended(NOW, session, Ok((Bytes::from_static(b"state"), None)), 1);
     assert_eq!(marks(&mut node, 3), [since(1)]);
     for _ in 0..3 {
-        node.on_link_lost(NOW, NodeId(3));
+        node.on_link_lost(NOW, NodeId(3), false);
     }
     actions(&mut node);
     node.on_resolved(NOW, LookupId(1), Ok(Instance { kinds: kinds("repeatable"), ..instance(4) }));
@@ -281,7 +281,7 @@ fn a_hop_that_looks_for_another_instance_is_not_sent_to_the_one_before() {
     let (_, _, receipt) = handing(&mut node);
     node.on_undelivered(NOW, receipt, Undelivered::Unreachable);
     actions(&mut node);
-    node.on_link_lost(NOW, catena_wire::NodeId(2));
+    node.on_link_lost(NOW, catena_wire::NodeId(2), false);
     node.on_timeout(NOW.after(2_500_000));
     let hops = sent(&actions(&mut node)).into_iter().filter(|(_, message, _)| matches!(message, Message::Hop(_)));
     assert_eq!(hops.count(), 0);

@@ -82,6 +82,15 @@ pub(crate) fn only_its_origin_and_whoever_brought_a_chain_may_stop_it() {
     landed(&mut node, hop(2, 1));
     node.on_message(NOW, &node_ref(9), Message::Cancel(hop(2, 1).key.chain));
     assert_eq!(node.load().0, 0, "its origin");
+
+    let mut by_entry = hop(3, 1);
+    by_entry.header.entry = Some(node_ref(7));
+    landed(&mut node, by_entry);
+    let chain = hop(3, 1).key.chain;
+    node.on_message(NOW, &node_ref(3), Message::Cancel(chain));
+    assert_eq!(node.load().0, 1, "a stranger");
+    node.on_message(NOW, &node_ref(7), Message::Cancel(chain));
+    assert_eq!(node.load().0, 0, "the node that can reach its origin");
 }
 
 #[test]

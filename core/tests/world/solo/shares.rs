@@ -126,7 +126,7 @@ pub(crate) fn one_peers_sleeping_calls_leave_room_for_others_and_for_this_node()
     }
     node.call(NOW, "here", "f", Value::null(), Budget::new(1_000_000, 1), None);
     assert!(ticket_of(&actions(&mut node)).is_none() && node.load().2 == 8);
-    node.on_link_lost(NOW, NodeId(STRANGER));
+    node.on_link_lost(NOW, NodeId(STRANGER), false);
     actions(&mut node);
     assert_eq!((sleeping_calls(&mut node, 100), node.load().2), (2, 6), "what it had is free again");
 }
@@ -154,7 +154,7 @@ pub(crate) fn numbers_of_one_address_have_one_share_and_none_takes_what_is_the_n
     node.call(NOW, "here", "f", Value::null(), Budget::new(1_000_000, 1), None);
     assert!(ticket_of(&actions(&mut node)).is_some(), "this node's own");
     // Once its links have gone, so has what they had.
-    (1_000..1_256).for_each(|number| node.on_link_lost(NOW, NodeId(number)));
+    (1_000..1_256).for_each(|number| node.on_link_lost(NOW, NodeId(number), false));
     actions(&mut node);
     assert_eq!(runs(&mut node, 4_000, 64), 15);
 }
@@ -184,7 +184,7 @@ fn what_was_forgotten_of_a_node_is_not_taken_for_new_when_it_comes_from_another_
         let refused = Hop { function: "nobody".into(), ..strange(number, None) };
         assert!(why_refused(&mut node, STRANGER, Box::new(refused)).is_some());
     }
-    node.on_link_lost(NOW, NodeId(STRANGER));
+    node.on_link_lost(NOW, NodeId(STRANGER), false);
     node.on_linked(NodeId(STRANGER), Some(new));
     let again = Hop { age_us: 1, ..strange(0, None) };
     let why = why_refused(&mut node, STRANGER, Box::new(again)).expect("it runs although it may have been done");

@@ -1,7 +1,7 @@
 //! A merge host, driven by hand.
 
 use catena_core::{Action, GuestSplit, Policy, Undelivered};
-use catena_wire::{ChainId, Message, Part, names};
+use catena_wire::{Asked, BranchCount, ChainId, Message, Part, Recording, Told, What, names};
 
 use super::*;
 
@@ -111,6 +111,22 @@ fn a_result_that_comes_while_branches_are_under_way_is_handed_in_after_the_merge
     assert!(!say(&mut node, branch_end(chain, 1, 2)) && say(&mut node, branch_end(chain, 2, 2)));
     node.on_turn(NOW, session, Ok(Turn::default()), 1);
     assert!(matches!(actions(&mut node)[..], [Action::Settle { call: 0, .. }]));
+}
+
+/// What is small on the wire, and takes much memory.
+#[test]
+fn an_end_weighs_what_its_counts_and_its_recording_take() {
+    const MANY: usize = 4_096;
+    let end = branch_end(hop(1, 1).key.chain, 1, 1);
+    let light = end.kept_bytes();
+    let counts = vec![BranchCount { branch: Branch::root().child(1).unwrap(), emitted: 0 }; MANY];
+    let counted = End { merged: counts, ..end.clone() }.kept_bytes();
+    assert!(counted - light >= MANY * (size_of::<BranchCount>() + size_of::<u16>()), "{counted}");
+    let (service, function, params) = (String::new(), String::new(), Value::null());
+    let asked = Asked { call: 0, service, function, params, branches: 0, line: 0, column: 0, many: false };
+    let told = Told { branch: Branch::root(), step: 1, depth: 0, what: What::Turned(vec![asked; MANY]) };
+    let recorded = End { recording: Some(Recording(vec![told])), ..end }.kept_bytes();
+    assert!(recorded - light >= MANY * size_of::<Asked>(), "{recorded}");
 }
 
 /// Of the branches of a stranger's chain, before the state of their parent has come and after that.

@@ -131,7 +131,7 @@ pub(crate) fn a_call_that_went_out_and_has_no_time_for_another_try_may_have_been
     let (_, session) = begun(&mut node);
     node.on_turn(NOW, session, calling(vec![call(0, "there"), call(1, "there")]), 1);
     assert_eq!(sent(&actions(&mut node)).len(), 2);
-    node.on_link_lost(NOW.after(60_000_000), NodeId(2));
+    node.on_link_lost(NOW.after(60_000_000), NodeId(2), false);
     let told = actions(&mut node).into_iter().find_map(|action| match action {
         Action::Settle { result: Err(why), .. } => Some(why),
         _ => None,

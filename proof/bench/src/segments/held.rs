@@ -8,8 +8,8 @@ const SEGMENTS: usize = 100_000;
 const IMPORTS: usize = 10_000;
 /// The smallest that there is: what is asked is what the node adds.
 const SEGMENT_BYTES: u64 = 8;
-/// Segments before they are counted, so that what is made once is there. Of imports as many come first as are counted: what the allocator takes at one time is as much
-/// as thousands of them.
+/// Segments exported before counting, so that what is made once exists. Of imports, as many come first as are counted: the allocator takes memory in steps
+/// as large as thousands of them.
 const BEFORE: usize = 1_000;
 
 async fn owner() -> Result<Node, Failure> {

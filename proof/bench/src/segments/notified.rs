@@ -15,7 +15,7 @@ use crate::{
 };
 
 const IN_A_BLOCK: usize = 20;
-/// Between two accesses: nobody spins meanwhile, who would take a core from those that are measured.
+/// Between two accesses. Nobody spins in the meantime, which would take a core from the processes that are measured.
 const APART: Duration = Duration::from_millis(1);
 
 /// Microseconds, by block.

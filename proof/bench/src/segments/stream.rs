@@ -15,7 +15,7 @@ const PAPERS_BLOCK_BYTES: usize = 4 << 10;
 #[derive(Default)]
 pub(super) struct Streams {
     link: Vec<f64>,
-    /// The best round of the same owner: a raw reader falls asleep between two blocks or does not, for as long as a round lasts, and takes twice the time if it does.
+    /// The best round with each owner: for a whole round a raw reader may fall asleep between blocks, and then takes twice the time.
     raw: Vec<f64>,
     shared: Vec<f64>,
     copied: Vec<f64>,

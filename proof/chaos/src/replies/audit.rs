@@ -33,14 +33,14 @@ type Rights<'t> = BTreeMap<String, (&'t Branch, BTreeSet<usize>)>;
 fn rights<'t>(branch: &'t Branch, name: String, all: &mut Rights<'t>) -> BTreeSet<usize> {
     let mut with_it = replies_passed_by(branch);
     for (number, child) in (1..).zip(&branch.delegated) {
-        // Who lost a right may have delegated it unheard.
+        // A holder that is lost may have delegated its right without anybody learning of it.
         with_it.extend(rights(child, format!("{name}.{number}"), all));
     }
     all.insert(name, (branch, with_it.clone()));
     with_it
 }
 
-/// Those sent under its own right: its own, and all that it passes on.
+/// Replies sent under the branch's own right: its own, and all that it passes on.
 fn replies_passed_by(branch: &Branch) -> BTreeSet<usize> {
     let own = branch.rows.iter().flat_map(|(first, count)| *first..first + count);
     own.chain(branch.passed.iter().flat_map(all_replies)).collect()
@@ -56,7 +56,7 @@ fn rows(branch: &Branch) -> Vec<(usize, usize)> {
     branch.rows.iter().copied().chain(below).collect()
 }
 
-/// The nodes of those that others were asked by.
+/// The nodes of all servers that asked others.
 fn parents(branch: &Branch) -> BTreeSet<usize> {
     let children = || branch.delegated.iter().chain(&branch.passed);
     let own = node::number_of(&branch.service).filter(|_| children().next().is_some());
@@ -112,7 +112,7 @@ impl Asked {
         self.came_once().iter().filter(|index| !planned.contains(*index) || !is_sent(index)).count()
     }
 
-    /// Replies of one row come in their order, and none is left out before one that has come.
+    /// Rows whose replies came out of order, or with a gap before one that came.
     fn out_of_order(&self) -> usize {
         let is_wrong = |(first, count): &(usize, usize)| {
             let (mut seen, row) = (BTreeSet::new(), *first..first + count);
@@ -136,7 +136,7 @@ impl Asked {
         planned.iter().filter(|index| !came.contains(*index) && !excused.contains(*index)).count()
     }
 
-    /// Missing branches that are not there, or not of who is named; and an end that says otherwise than what it names.
+    /// Branches named as missing that do not exist or have another holder; and an ending that contradicts what is named.
     fn misnamed(&self, missing: &[Missing]) -> usize {
         let mut all = Rights::new();
         rights(&self.tree, String::new(), &mut all);
@@ -154,8 +154,8 @@ impl Asked {
         wrong + usize::from(!agrees)
     }
 
-    /// Whether a reply was sent long after the reader had left. A server that nobody can tell, since whoever knew of it has died or is stopped, may go on
-    /// until the call's time is out, or until that one goes on.
+    /// Whether a reply was sent long after the reader had left. A server whom nobody can tell, since those that knew of it have died or are stopped, may
+    /// go on until the call's time is out, or until they resume.
     fn ran_on(&self, sent: &BTreeMap<usize, &[Run]>, outages: &Outages) -> bool {
         if !matches!(self.ending, Ending::Dropped) {
             return false;
@@ -164,7 +164,7 @@ impl Asked {
         let told_ms = self.at_ms + 2 * STRAGGLING_MS_MAX;
         let parents = parents(&self.tree);
         let late = |run: &Run| {
-            // Who sleeps is told on waking: by then whoever knew may have died.
+            // A stopped server can be told only when it resumes: by then those that knew of it may have died.
             let asleep_ms = outages.gone_ms(run.node, self.at_ms, run.at_ms);
             let is_orphan = parents.iter().any(|node| outages.died(Some(*node), self.began_ms, told_ms + asleep_ms));
             let since_ms = if is_orphan { deadline_ms } else { self.at_ms };
