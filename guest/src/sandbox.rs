@@ -150,8 +150,8 @@ impl Sandbox {
 
     /// A session of the function, not yet started.
     ///
+    /// # Errors
     /// `Overloaded`, if all instances that this sandbox may have are in use.
-    /// `Overloaded`, if as many instances are in use as this sandbox may have.
     #[expect(clippy::unused_async, reason = "callers must not depend on its never waiting")]
     pub async fn begin(&self, image: &Arc<Image>) -> Result<Session, Exception> {
         Ok(Session::new(Arc::clone(&self.0), self.0.ready(image)?))
