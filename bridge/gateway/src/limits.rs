@@ -104,7 +104,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Their names.
+    /// The names of all limits, in the order of the fields.
     #[must_use]
     pub fn names() -> Vec<&'static str> {
         Self::default().fields().into_iter().map(|(name, _)| name).collect()

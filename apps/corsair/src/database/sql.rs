@@ -44,7 +44,7 @@ pub async fn sqlite(site: u32, file: &Path) -> Result<impl Database + use<>, Dat
 }
 
 /// A MariaDB (or MySQL) server, connected to on the first request. `wait` does not bound the requests, for which [`super::Bounded`] is used; a connection is
-/// tried for a little longer than `wait`.
+/// tried for twice as long as `wait`.
 #[must_use]
 pub fn mariadb(site: u32, options: MySqlConnectOptions, wait: Duration) -> impl Database + use<> {
     let pool =

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until};
 use super::service::{AT_ONCE, Job};
 use crate::Failure;
 
-/// Calls under way when a limit is looked for: there is always one more than the server does.
+/// Calls under way when a limit is looked for: there are always more than the server does at a time.
 const LANES: usize = 2 * AT_ONCE;
 /// After so long a call is given up. What a server takes on is done much sooner.
 const CALL_MAX: Duration = Duration::from_secs(10);
