@@ -187,8 +187,13 @@ async fn application(fetcher: &Fetcher) {
     assert!(whole(fetcher.fetch("app", get("/many")).await.unwrap()).await == chunks(30));
     assert!(whole(fetcher.fetch("app", get("/who")).await.unwrap()).await.starts_with(b"catena-"));
     assert_eq!(fetcher.fetch("app", get("/throws")).await.unwrap().status(), StatusCode::INTERNAL_SERVER_ERROR);
-    let why = fetcher.fetch("app", get("/fails")).await.unwrap().into_body().whole(1 << 30).await.unwrap_err();
-    assert!(matches!(why, FetchError::BrokeOff(_)), "{why}");
+    // The second fails before its first write has returned.
+    for path in ["/fails", "/fails-early"] {
+        let body = fetcher.fetch("app", get(path)).await.unwrap().into_body();
+        let read = tokio::time::timeout(Duration::from_secs(60), body.whole(1 << 30)).await.expect(path);
+        let why = read.unwrap_err();
+        assert!(matches!(why, FetchError::BrokeOff(_)), "{path}: {why}");
+    }
     // Who reads nothing has its places, and others have theirs; who leaves frees one.
     let mut held = Vec::new();
     let refused = loop {

@@ -77,8 +77,11 @@ public final class Site implements AutoCloseable {
     private void serve() {
         while (!closed) {
             if (waiting.incrementAndGet() > 1 + SPARE) {
-                waiting.decrementAndGet();
-                return;
+                // All that waited may have got a message since.
+                if (waiting.decrementAndGet() > 0) {
+                    return;
+                }
+                continue;
             }
             Message message = null;
             try {

@@ -63,9 +63,7 @@ final class CatenaStream implements HttpStream {
         boolean headOnly = HttpMethod.HEAD.is(request.getMethod());
         Pull pulled = pull;
         if (response != null && !HttpStatus.isInformational(response.getStatus())) {
-            // It throws where the head is too long, and nothing was answered then.
             commit(headOnly, response, last, bytes, callback);
-            committed = true;
         } else if (pulled != null) {
             pulled.write(bytes, last, callback::succeeded, callback::failed);
         } else {
@@ -73,9 +71,12 @@ final class CatenaStream implements HttpStream {
         }
     }
 
-    /** Decides where the body is to be found. */
+    /**
+     * Decides where the body is to be found. The response is committed as soon as its head is in the answer: before that is sent, since whoever asks for the next part may have the
+     * callback run by another thread. It throws where the head is too long, and nothing is committed then.
+     */
     private void commit(boolean headOnly, MetaData.Response response, boolean last, ByteBuffer bytes, Callback callback) {
-        Consumer<ByteBuffer> head = head(response, last && !headOnly ? bytes.remaining() : -1);
+        Consumer<ByteBuffer> head = head(response, last && !headOnly ? bytes.remaining() : -1).andThen(written -> committed = true);
         boolean small = headOnly || (last && exchange.isShort(bytes.remaining()));
         if (!small && last && exchange.lies(head, bytes)) {
             callback.succeeded();
@@ -86,6 +87,7 @@ final class CatenaStream implements HttpStream {
             Pull begun = exchange.pulled();
             pull = begun;
             if (begun == null) {
+                committed = true;
                 callback.failed(new IllegalStateException("too many bodies are under way"));
             } else {
                 begun.begin(head, bytes, last, callback::succeeded, callback::failed);

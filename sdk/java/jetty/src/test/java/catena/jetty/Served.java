@@ -61,6 +61,10 @@ public final class Served {
                 case "/many" -> write(response, 30, true, callback);
                 case "/endless" -> write(response, Integer.MAX_VALUE, true, callback);
                 case "/fails" -> write(response, 3, false, callback);
+                case "/fails-early" -> {
+                    Callback then = Callback.from(() -> callback.failed(new IllegalStateException("on purpose")), callback::failed);
+                    response.write(false, ByteBuffer.allocate(1), then);
+                }
                 case "/wide" -> {
                     response.getHeaders().put("wide", "x".repeat(WIDE));
                     Content.Sink.write(response, true, "no head is so long", callback);
