@@ -18,87 +18,26 @@ use crate::{
     talk,
 };
 
-pub(crate) const EXAMPLE: &str = r#"A file with everything in it; only `name` must be there:
-  name = "mtv"
-  site = "mtv"                       # for people, and for shaped links
-  listen = "127.0.0.1:7400"          # without it the node only dials
-  advertise = "mtv.example.org:7400" # what others dial, if it is another address
-  join = ["10.0.0.7:7400"]           # one node of the mesh is enough
-  repository = true                  # keeps functions for all nodes
-  shaped = "paper"                   # development only: slow links, by the paper's figures
-  cache_dir = "./modules"            # compiled modules; nobody else may write there
-  memory_bytes_max = 1_073_741_824   # the most that messages, chains and guests may take
-  blob_bytes_max = 268_435_456       # of that, what blobs of this node may take
-  blob_grace_ms = 30_000             # how long a blob outlives its chain
-  untold_dials_max = 16              # vain dials a minute for strangers; 0: none
+/// A file with everything in it.
+pub(crate) const EXAMPLE: &str = include_str!("../../../examples/node.toml");
 
-  function_store = "./functions"     # functions are there again after a restart
-  registry = "http://10.0.0.5:5000/functions"  # an OCI registry: they outlive every node
-
-  runs_guests = false                # no foreign code here; by default it runs here
-  chaining_proxy = "10.0.0.8:7400"   # they run there, by its hosts_chains_for_others = true
-
-  [names]                            # how services are found, besides asking the mesh
-  file = "./names.toml"              # [services] "files.red" = ["10.0.0.7:7400"]
-  multicast = true                   # ask the local network
-  etcd = ["http://10.0.0.5:2379"]    # a directory; []: found by multicast
-  order = ["mesh", "file", "etcd", "multicast"]
-
-  [step_store]                       # what durable functions have done, kept across a crash
-  file = "./steps"                   # seen from this file, as every path
-  age_max_ms = 3_600_000
-
-  [[service]]
-  kind = "files"                     # files, nfs, replicated, probe, mail or ads
-  name = "files.mtv"
-  root = "./data"
-  durable = ["create", "write"]      # a step of a chain never does these twice
-
-  [[service]]
-  kind = "nfs"
-  name = "nfs.mtv"
-  host = "nas.example.org"
-  export = "/srv/files"
-  [service.identity]                 # as whom it acts at the server
-  act_as = "caller"                  # the default; or node, caller_or_node, with a uid and gid
-  root = "squash"                    # the default: 0 becomes nobody; or refuse, allow
-  uid_min = 1_000                    # other users are refused
-  uid_max = 59_999
-
-  [[service]]
-  kind = "replicated"                # a file service that does each change at two others
-  name = "safe.mtv"
-  primary = "files.mtv"              # of this file
-  backup = "files.red"               # of any node
-
-  [[segment]]                        # memory that others use: catena segments
-  name = "loads"
-  bytes = 4_096
-  anyone = ["read", "write"]         # and cas; without it nobody may do anything
-
-  # Where catena is built with `--features rdma`: segments of other hosts by libfabric.
-  # [rdma]
-  # provider = "tcp;ofi_rxm"         # `fi_info -l` lists what is there
-  # address = "192.0.2.7"            # this host's own; without it the one that the node listens at
-
-  [limits]                           # of each guest
-  memory_bytes_max = 67_108_864
-  step_wall_ms_max = 1_000
-
-  [policy]                           # of this node
-  activations_max = 20_000
-
-Examples:
-  catena check mtv.toml              what a file means, without starting anything
-  catena up mtv.toml
-  catena up mtv.toml --listen 127.0.0.1:0 --json"#;
+fn more_help() -> String {
+    let file = format!("\n{EXAMPLE}").trim_end().replace('\n', "\n  ").replace("\n  \n", "\n\n");
+    format!(
+        "A file with everything in it; only `name` must be there:{file}\n\n\
+        Examples:\n  \
+        catena check mtv.toml              what a file means, without starting anything\n  \
+        catena up mtv.toml\n  \
+        catena up mtv.toml --listen 127.0.0.1:0 --json"
+    )
+}
 
 /// Start a node from a TOML file
 ///
 /// It runs until Ctrl-C or SIGTERM, then closes its links cleanly; a second signal ends it at once. The word `ready` comes on standard
 /// output when it has started. Nodes to join that are down are tried again.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLE)]
+#[command(after_help = more_help())]
 pub(crate) struct Up {
     /// The node's file
     #[arg(value_name = "FILE.toml", value_hint = ValueHint::FilePath)]
