@@ -10,7 +10,6 @@ mod commands;
 mod config;
 mod connect;
 mod console;
-mod data_folder;
 mod debugger;
 mod ending;
 mod exit;

@@ -2,14 +2,17 @@
 
 use comfy_table::{Cell, ContentArrangement, Table, presets};
 
-use crate::output::{Output, Paint};
+use crate::{
+    failure::Failure,
+    output::{Output, Paint},
+};
 
-/// A table without borders, so that other programs can take it apart; on a terminal it keeps to the terminal's width.
-pub(crate) fn text<const N: usize>(
+/// Shows a table without borders, so that other programs can take it apart; on a terminal it keeps to the terminal's width.
+pub(crate) fn show<const N: usize>(
     head: [&str; N],
     rows: impl Iterator<Item = [String; N]>,
     output: &Output,
-) -> String {
+) -> Result<(), Failure> {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_content_arrangement(if output.out_tty {
@@ -24,5 +27,5 @@ pub(crate) fn text<const N: usize>(
         let line = line.strip_prefix(' ').unwrap_or(line);
         if index == 0 { output.paint(Paint::Bold, line) } else { line.to_owned() }
     });
-    lines.collect::<Vec<_>>().join("\n")
+    output.data(&lines.collect::<Vec<_>>().join("\n"))
 }

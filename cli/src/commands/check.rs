@@ -1,6 +1,6 @@
 //! `catena check FILE`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use catena::{Hash, ServiceEntry};
 use catena_script::{FoundCall, Target};
@@ -8,7 +8,7 @@ use clap::{Args, ValueHint};
 use serde_json::json;
 
 use crate::{
-    commands::check_node,
+    config::NodeFile,
     connect,
     exit::Exit,
     failure::Failure,
@@ -39,12 +39,12 @@ pub(crate) struct Check {
 }
 
 pub(crate) async fn run(args: &Check, output: &Output) -> Result<(), Failure> {
-    if check_node::is_node(&args.file) {
+    if args.file.extension().is_some_and(|extension| extension == "toml") {
         if args.connect.is_some() {
             let message = "a node's file calls no services: --connect is for functions";
             return Err(Failure::input("BadUsage", message, "leave --connect out"));
         }
-        return check_node::run(&args.file, output);
+        return check_node(&args.file, output);
     }
     let source = Source::read(&args.file)?;
     let mut signals = Signals::new()?;
@@ -67,6 +67,18 @@ pub(crate) async fn run(args: &Check, output: &Output) -> Result<(), Failure> {
         show(&source, hash, &checked, output)?;
     }
     if wrong { Err(Failure::Told(Exit::BadInput)) } else { Ok(()) }
+}
+
+fn check_node(file: &Path, output: &Output) -> Result<(), Failure> {
+    let meaning = NodeFile::read(file)?.meaning();
+    let shown = file.display().to_string();
+    if output.json {
+        let means: Vec<_> = meaning.iter().map(|(what, means)| json!({ "what": what, "means": means })).collect();
+        return output.json_line(&json!({ "file": shown, "ok": true, "node": means }));
+    }
+    output.data(&output.paint(Paint::Bold, &format!("{}: a node", printable(&shown))))?;
+    let rows = meaning.iter().map(|(what, means)| [printable(what), printable(means)]);
+    table::show(["what", "means"], rows, output)
 }
 
 /// Whether a call's target exists.
@@ -133,5 +145,5 @@ fn show(source: &Source, hash: Hash, checked: &[(&FoundCall, Whereabouts)], outp
         };
         [format!("{}:{}", call.line, call.column), printable(&call.target.to_string()), found]
     });
-    output.data(&table::text(["where", "calls", ""], rows, output))
+    table::show(["where", "calls", ""], rows, output)
 }

@@ -1,16 +1,23 @@
 //! `catena dev`.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    fs, io,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use catena::{Export, Node, NodeBuilder, Place, Rights, Sandbox, Segment, Topology};
 use catena_apps::sites::SITES;
 use catena_files::Directory;
 use clap::{Args, ValueHint};
 use serde_json::json;
+use tempfile::TempDir;
 
 use crate::{
-    connect::DEFAULT_ADDRESS, data_folder::DataFolder, failure::Failure, given::Given, output::Output,
-    progress::Progress, sandbox, serving, signals::Signals, table, talk,
+    connect::DEFAULT_ADDRESS, failure::Failure, given::Given, output::Output, progress::Progress, sandbox, serving,
+    signals::Signals, table, talk,
 };
 
 /// How long the four nodes may take to know each other.
@@ -21,6 +28,8 @@ const LINK_LOOK_EVERY: Duration = Duration::from_millis(50);
 const SCRATCH_BYTES: u64 = 4_096;
 /// So that all four ports are valid.
 const PORT_BASE_MAX: u16 = u16::MAX - 3;
+/// Prefix of the names of temporary folders.
+const PREFIX: &str = "catena-dev-";
 
 /// Start four nodes at four distant sites in this process, to try things out
 ///
@@ -49,7 +58,7 @@ pub(crate) async fn run(args: &Dev, output: &Output) -> Result<(), Failure> {
     }
     talk::listen(output);
     let mut signals = Signals::new()?;
-    let data = DataFolder::open(args.data.as_deref(), SITES.map(|site| site.id))?;
+    let (data, _removed_at_the_end) = data_folder(args.data.as_deref())?;
     let sandbox = signals.unless(sandbox::make(output)).await?;
     let nodes = signals.unless(start(args, &data, &sandbox, output)).await?;
     let scratch = nodes.iter().map(export_scratch).collect::<Result<Vec<_>, _>>()?;
@@ -59,6 +68,29 @@ pub(crate) async fn run(args: &Dev, output: &Output) -> Result<(), Failure> {
     served
 }
 
+/// The folder with one folder per site. If none is named, one is made for this run, accessible to this user only, and removed on drop; if that
+/// fails, it is in the temporary folder, which the system clears.
+fn data_folder(named: Option<&Path>) -> Result<(PathBuf, Option<TempDir>), Failure> {
+    let cannot_make = |path: &Path, why: &io::Error| {
+        let message = format!("the folder {} cannot be made: {why}", path.display());
+        Failure::cannot_start(message, "name another one with --data DIR")
+    };
+    let (root, fresh) = match named {
+        Some(root) => (root.to_owned(), None),
+        None => {
+            let owners = fs::Permissions::from_mode(0o700);
+            let fresh = tempfile::Builder::new().prefix(PREFIX).permissions(owners).tempdir();
+            let fresh = fresh.map_err(|why| cannot_make(&std::env::temp_dir().join(PREFIX), &why))?;
+            (fresh.path().to_owned(), Some(fresh))
+        }
+    };
+    for site in SITES {
+        let path = root.join(site.id);
+        fs::create_dir_all(&path).map_err(|why| cannot_make(&path, &why))?;
+    }
+    Ok((root, fresh))
+}
+
 /// Exports a segment that anybody may use, to try segments with.
 fn export_scratch(node: &Node) -> Result<Segment, Failure> {
     let anyone = Export { anyone: Rights::ALL, ..Export::default() };
@@ -66,14 +98,14 @@ fn export_scratch(node: &Node) -> Result<Segment, Failure> {
     exported.map_err(|why| Failure::cannot_start(why.message, "try again"))
 }
 
-async fn start(args: &Dev, data: &DataFolder, sandbox: &Sandbox, output: &Output) -> Result<Vec<Node>, Failure> {
+async fn start(args: &Dev, data: &Path, sandbox: &Sandbox, output: &Output) -> Result<Vec<Node>, Failure> {
     let _progress = Progress::new(output, "starting four nodes");
     let topology = (!args.no_shape).then(|| Arc::new(Topology::paper()));
     let mut nodes: Vec<Node> = Vec::with_capacity(SITES.len());
     // Started one after the other: each links with all that are already there, so at the end all are linked.
     for (site, port) in SITES.iter().zip(ports(args.port_base)) {
         let files =
-            Directory::open(data.of(site.id)).map_err(|why| Failure::cannot_start(why.to_string(), "see --data"))?;
+            Directory::open(data.join(site.id)).map_err(|why| Failure::cannot_start(why.to_string(), "see --data"))?;
         let [files_name, probe_name] = services_of(site.id);
         let builder = Node::builder(site.id)
             .site(site.id)
@@ -113,21 +145,21 @@ fn services_of(site: &str) -> [String; 2] {
     [format!("files.{site}"), format!("probe.{site}")]
 }
 
-fn announce(nodes: &[Node], data: &DataFolder, args: &Dev, output: &Output) -> Result<(), Failure> {
+fn announce(nodes: &[Node], data: &Path, args: &Dev, output: &Output) -> Result<(), Failure> {
     let address = |node: &Node| node.address().unwrap_or_default().to_owned();
     if output.json {
         let node = |node: &Node| {
-            let (name, address, data) = (node.name(), address(node), data.of(node.name()));
+            let (name, address, data) = (node.name(), address(node), data.join(node.name()));
             json!({ "name": name, "site": name, "address": address, "services": services_of(name), "data": data })
         };
         let nodes: Vec<_> = nodes.iter().map(node).collect();
         return output.json_line(&json!({ "ready": true, "nodes": nodes }));
     }
     let rows = nodes.iter().zip(SITES).map(|(node, site)| {
-        let (services, data) = (services_of(site.id).join(" "), data.of(site.id).display().to_string());
+        let (services, data) = (services_of(site.id).join(" "), data.join(site.id).display().to_string());
         [site.id.to_owned(), site.name.to_owned(), address(node), services, data]
     });
-    output.data(&table::text(["node", "place", "address", "services", "files in"], rows, output))?;
+    table::show(["node", "place", "address", "services", "files in"], rows, output)?;
     let links = if args.no_shape { "" } else { ", and the links are slowed down on purpose" };
     output.warn(&format!("for development only: anybody on this machine may use these nodes{links}"));
     let first = nodes.first().map(address).unwrap_or_default();

@@ -58,7 +58,7 @@ pub(crate) async fn run(args: &Ls, output: &Output) -> Result<(), Failure> {
             functions.join(" "),
         ]
     });
-    output.data(&table::text(["service", "node", "site", "address", "functions"], rows, output))
+    table::show(["service", "node", "site", "address", "functions"], rows, output)
 }
 
 /// Why there is nothing to list.

@@ -2,7 +2,6 @@
 
 pub(crate) mod call;
 pub(crate) mod check;
-mod check_node;
 pub(crate) mod completions;
 pub(crate) mod debug;
 pub(crate) mod dev;

@@ -49,7 +49,7 @@ pub(crate) async fn run(args: &Resolve, output: &Output) -> Result<(), Failure> 
     if rows.iter().all(|row| row[1] == NOBODY) {
         output.talk(&printable(&format!("nobody is said to serve {}; `catena ls` shows what there is", args.service)));
     }
-    output.data(&table::text(["resolver", "node", "address", "run", "age"], rows.into_iter(), output))
+    table::show(["resolver", "node", "address", "run", "age"], rows.into_iter(), output)
 }
 
 /// Shown where a resolver names no node.

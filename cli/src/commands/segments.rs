@@ -152,21 +152,20 @@ async fn list(args: &Ls, output: &Output) -> Result<(), Failure> {
         let SegmentEntry { bytes, rights, .. } = &one.entry;
         [printable(&one.name()), bytes.to_string(), words(*rights).join(" ")]
     };
-    let table = if args.explain {
+    if args.explain {
         let rows = listed.iter().map(|one| {
             let [segment, bytes, rights] = cells(one);
             let (way, why) = one.way.clone().unwrap_or_default();
             [segment, bytes, rights, way, printable(&why)]
         });
-        table::text(["segment", "bytes", "rights", "by", "because"], rows, output)
+        table::show(["segment", "bytes", "rights", "by", "because"], rows, output)
     } else {
         let rows = listed.iter().map(|one| {
             let [segment, bytes, rights] = cells(one);
             [segment, bytes, rights, one.entry.generation.to_string()]
         });
-        table::text(["segment", "bytes", "rights", "generation"], rows, output)
-    };
-    output.data(&table)
+        table::show(["segment", "bytes", "rights", "generation"], rows, output)
+    }
 }
 
 /// A segment; if asked for, also the way by which it is read from here, and why.
