@@ -87,7 +87,7 @@ async fn start(args: &Up, file: NodeFile, output: &Output) -> Result<(Node, Vec<
         .given(file.blob_grace_ms, |node, ms| node.blob_grace(Duration::from_millis(ms)))
         .given(file.memory_bytes_max, NodeBuilder::memory_bytes_max)
         .given(file.untold_dials_max, NodeBuilder::untold_dials_max)
-        .given(file.step_store, |node, store| node.step_store_within(store.file, store.limits))
+        .given(file.step_store, |node, (file, limits)| node.step_store_within(file, limits))
         .given(file.function_store, NodeBuilder::function_store)
         .given(file.registry, |node, registry| node.registry(Arc::new(registry)))
         .given(rdma, NodeBuilder::remote_memory);

@@ -1,19 +1,22 @@
-//! `[limits]` of each guest and `[policy]` of the node: bounds by their exact names, which include the unit.
+//! `[limits]` of each guest, `[policy]` of the node and `[step_store]`: bounds by their exact names, which include the unit.
 
-use catena::{Limits, Policy};
+use std::path::PathBuf;
+
+use catena::{Limits, Policy, StepStoreLimits};
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::mistake::Text;
 use crate::failure::Failure;
 
-/// Defines a table of optional bounds, which override the defaults. None may be 0: nothing would ever run.
+/// Defines a table of optional bounds, which override the defaults, and of keys of its own. No bound may be 0: nothing would ever run.
 macro_rules! table {
-    ($(#[$doc:meta])* $name:ident => $whole:ident { $($field:ident: $type:ty),* $(,)? }) => {
+    ($(#[$doc:meta])* $name:ident { $($own:ident: $of:ty)? } => $whole:ident { $($field:ident: $type:ty),* $(,)? }) => {
         $(#[$doc])*
         #[derive(Debug, Default, Deserialize)]
-        #[serde(deny_unknown_fields, default)]
+        #[serde(deny_unknown_fields)]
         pub(super) struct $name {
+            $(pub(super) $own: $of,)?
             $($field: Option<Spanned<$type>>,)*
         }
 
@@ -28,7 +31,7 @@ macro_rules! table {
 }
 
 /// Overrides the default in `place` if a bound is given.
-pub(super) fn put_bound<T: Default + PartialEq>(
+fn put_bound<T: Default + PartialEq>(
     place: &mut T,
     given: Option<Spanned<T>>,
     key: &str,
@@ -45,7 +48,7 @@ pub(super) fn put_bound<T: Default + PartialEq>(
 
 table! {
     /// The bounds of each guest ([`Limits`]).
-    LimitsTable => Limits {
+    LimitsTable {} => Limits {
         memory_bytes_max: u64,
         step_wall_ms_max: u32,
         output_bytes_max: u32,
@@ -56,7 +59,7 @@ table! {
 
 table! {
     /// The bounds of the protocol that are most often changed ([`Policy`]).
-    PolicyTable => Policy {
+    PolicyTable {} => Policy {
         activations_max: usize,
         services_running_max: usize,
         calls_waiting_max: usize,
@@ -71,5 +74,15 @@ table! {
         hop_attempts_max: u8,
         code_fetch_timeout_us: u64,
         console_lines_max: usize,
+    }
+}
+
+table! {
+    /// How many steps of durable functions are kept ([`StepStoreLimits`]), and where.
+    StepStoreTable { file: PathBuf } => StepStoreLimits {
+        entries_max: u64,
+        bytes_max: u64,
+        age_max_ms: u64,
+        result_bytes_max: usize,
     }
 }

@@ -11,13 +11,12 @@ use serde::{
 use toml::Spanned;
 
 use super::{
-    bounds::{LimitsTable, PolicyTable},
+    bounds::{LimitsTable, PolicyTable, StepStoreTable},
     mistake::wrong,
     names::NamesTable,
     rdma::RdmaTable,
     segments::SegmentTable,
     service::ServiceTable,
-    steps::StepStoreTable,
 };
 use crate::connect;
 

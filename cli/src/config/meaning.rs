@@ -42,13 +42,12 @@ impl NodeFile {
     }
 
     fn steps(&self) -> String {
-        let Some(store) = &self.step_store else {
+        let Some((file, limits)) = &self.step_store else {
             return "none: what was done for a step is forgotten when the node ends".to_owned();
         };
-        let limits = &store.limits;
         format!(
             "the steps of durable functions are kept in {}: {} ms, at most {} steps and {} bytes",
-            store.file.display(),
+            file.display(),
             limits.age_max_ms,
             limits.entries_max,
             limits.bytes_max

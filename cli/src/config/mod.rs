@@ -9,11 +9,10 @@ mod names;
 mod rdma;
 mod segments;
 mod service;
-mod steps;
 
 use std::path::{Path, PathBuf};
 
-use catena::{Limits, Place, Policy, Topology};
+use catena::{Limits, Place, Policy, StepStoreLimits, Topology};
 use catena_apps::sites::SITES;
 use catena_oci::OciRegistry;
 
@@ -29,7 +28,6 @@ pub(crate) use names::NamesFile;
 pub(crate) use rdma::RdmaFile;
 pub(crate) use segments::SegmentFile;
 pub(crate) use service::ServiceFile;
-pub(crate) use steps::StepStoreFile;
 
 /// Longest name of a node or service, in bytes, on the wire.
 const NAME_BYTES_MAX: usize = 256;
@@ -55,7 +53,8 @@ pub(crate) struct NodeFile {
     pub(crate) blob_grace_ms: Option<u64>,
     /// How many addresses it may dial in vain per minute because strangers named them; `None`: the default.
     pub(crate) untold_dials_max: Option<usize>,
-    pub(crate) step_store: Option<StepStoreFile>,
+    /// The file that keeps the steps of durable functions, and its bounds.
+    pub(crate) step_store: Option<(PathBuf, StepStoreLimits)>,
     /// Where functions are kept for the next start.
     pub(crate) function_store: Option<PathBuf>,
     /// Where functions are kept beyond the life of every node.
@@ -85,7 +84,8 @@ impl NodeFile {
         }
         let guests = Guests::checked(&file, text)?;
         let cache_dir = file.cache_dir.as_ref().map(|dir| checked_cache(dir, text)).transpose()?;
-        let step_store = file.step_store.map(|table| table.checked(text)).transpose()?;
+        let steps = |table: bounds::StepStoreTable| Ok::<_, Failure>((text.folder().join(&table.file), table.checked(text)?));
+        let step_store = file.step_store.map(steps).transpose()?;
         let mut services: Vec<ServiceFile> = Vec::with_capacity(file.service.len());
         for table in file.service {
             let service = ServiceFile::checked(table, text)?;

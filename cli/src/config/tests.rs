@@ -76,8 +76,8 @@ fn a_whole_file_is_taken() {
     assert_eq!(file.limits.memory_bytes_max, 1 << 20);
     assert_eq!(file.limits.events_max, Limits::default().events_max);
     assert_eq!(file.policy.activations_max, 7);
-    let store = file.step_store.unwrap();
-    assert_eq!((store.file, store.limits.age_max_ms), ("conf/steps".into(), 5));
+    let (store, limits) = file.step_store.unwrap();
+    assert_eq!((store, limits.age_max_ms), ("conf/steps".into(), 5));
     let names: Vec<_> = file.services.iter().map(ServiceFile::name).collect();
     assert_eq!(names, ["files.mtv", "nfs.mtv", "safe.mtv"]);
 }
