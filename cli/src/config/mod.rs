@@ -84,7 +84,8 @@ impl NodeFile {
         }
         let guests = Guests::checked(&file, text)?;
         let cache_dir = file.cache_dir.as_ref().map(|dir| checked_cache(dir, text)).transpose()?;
-        let steps = |table: bounds::StepStoreTable| Ok::<_, Failure>((text.folder().join(&table.file), table.checked(text)?));
+        let steps =
+            |table: bounds::StepStoreTable| Ok::<_, Failure>((text.folder().join(&table.file), table.checked(text)?));
         let step_store = file.step_store.map(steps).transpose()?;
         let mut services: Vec<ServiceFile> = Vec::with_capacity(file.service.len());
         for table in file.service {
