@@ -74,11 +74,7 @@ fn color_choice(arguments: &[std::ffi::OsString]) -> clap::ColorChoice {
         "--color" => arguments.get(index + 1)?.to_str(),
         argument => argument.strip_prefix("--color="),
     });
-    match named {
-        Some("always") => clap::ColorChoice::Always,
-        Some("never") => clap::ColorChoice::Never,
-        _ => clap::ColorChoice::Auto,
-    }
+    named.and_then(|named| named.parse().ok()).unwrap_or_default()
 }
 
 #[cfg(test)]

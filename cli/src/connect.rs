@@ -26,6 +26,18 @@ pub(crate) fn address(text: &str) -> Result<String, String> {
     }
 }
 
+/// Sets optional values on a builder; those that are `None` stay at their defaults.
+pub(crate) trait Given: Sized {
+    fn given<T>(self, value: Option<T>, set: impl FnOnce(Self, T) -> Self) -> Self {
+        match value {
+            Some(value) => set(self, value),
+            None => self,
+        }
+    }
+}
+
+impl Given for NodeBuilder {}
+
 /// Where the node is.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct At {

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     failure::Failure,
     input,
-    lowering::Lowered,
     source::Source,
+    terms::Lowered,
     value::{Exact, ExactException, base64},
 };
 

@@ -1,8 +1,19 @@
 //! Ctrl-C and SIGTERM, as events.
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use std::time::Duration;
 
-use crate::failure::Failure;
+use catena::Node;
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    task::JoinSet,
+};
+
+use crate::{failure::Failure, output::Output};
+
+/// How long what is queued may take to go out.
+const CLOSE_GRACE: Duration = Duration::from_millis(1_000);
+/// How long closing may take in all.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(1_800);
 
 /// Both signals. From its making on they no longer end the process by themselves.
 pub(crate) struct Signals {
@@ -33,5 +44,21 @@ impl Signals {
             done = work => done,
             () = self.next() => Err(Failure::Interrupted),
         }
+    }
+
+    /// Waits for a signal, then closes all nodes side by side; a second signal ends it at once.
+    pub(crate) async fn close(mut self, nodes: Vec<Node>, output: &Output) -> Result<(), Failure> {
+        self.next().await;
+        if !output.json {
+            output.talk("closing; once more to end at once");
+        }
+        let mut closing: JoinSet<()> =
+            nodes.into_iter().map(|node| async move { node.close(CLOSE_GRACE).await }).collect();
+        let closed = async { while closing.join_next().await.is_some() {} };
+        let in_time = async {
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, closed).await;
+            Ok(())
+        };
+        self.unless(in_time).await
     }
 }

@@ -16,8 +16,13 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::{
-    connect::DEFAULT_ADDRESS, failure::Failure, given::Given, output::Output, progress::Progress, sandbox, serving,
-    signals::Signals, table, talk,
+    connect::{DEFAULT_ADDRESS, Given},
+    failure::Failure,
+    output::Output,
+    progress::Progress,
+    sandbox,
+    signals::Signals,
+    table, talk,
 };
 
 /// How long the four nodes may take to know each other.
@@ -63,7 +68,7 @@ pub(crate) async fn run(args: &Dev, output: &Output) -> Result<(), Failure> {
     let nodes = signals.unless(start(args, &data, &sandbox, output)).await?;
     let scratch = nodes.iter().map(export_scratch).collect::<Result<Vec<_>, _>>()?;
     announce(&nodes, &data, args, output)?;
-    let served = serving::until_signal(nodes, signals, output).await;
+    let served = signals.close(nodes, output).await;
     drop(scratch);
     served
 }

@@ -8,9 +8,8 @@ use clap::{Args, ValueHint};
 use serde_json::json;
 
 use crate::{
-    connect::{self, At},
+    connect::{self, At, Given},
     failure::Failure,
-    given::Given,
     output::{Output, Paint},
     sandbox,
     signals::Signals,

@@ -7,7 +7,6 @@ use std::{
 
 use catena::{Asked, Branch, Exception, LogLine, Told, Value, What};
 use clap::{Args, ValueHint};
-use serde::Serialize;
 use serde_json::json;
 
 use crate::{
@@ -73,14 +72,6 @@ struct Stage<'a> {
     console: Console,
     lines: Lines,
     emits: Vec<Value>,
-}
-
-/// How the replay compares with the recording.
-#[derive(Serialize)]
-struct Compared {
-    calls: usize,
-    /// Whether result, intermediate answers and console are those of the recording.
-    same: bool,
 }
 
 impl Stage<'_> {
@@ -173,10 +164,11 @@ impl Stage<'_> {
             all
         };
         let emitted = encoded(&mut recording.emits.iter().map(|emit| &emit.0)) == encoded(&mut self.emits.iter());
+        // Result, intermediate answers and console are those of the recording.
         let same = is_same(&now, &end) && emitted && self.lines.all_found(told);
         let ended = now.map_err(|why| self.source.threw(why));
         if output.json {
-            return report::tell(ended, Compared { calls, same }, output);
+            return report::tell(ended, json!({ "calls": calls, "same": same }), output);
         }
         if !same {
             let note = "what it says or its end is not what was recorded";

@@ -8,9 +8,8 @@ use serde_json::json;
 
 use crate::{
     config::RdmaFile,
-    connect::{self, At},
+    connect::{self, At, Given},
     failure::Failure,
-    given::Given,
     input,
     output::{Output, printable},
     table,

@@ -8,12 +8,11 @@ use serde_json::json;
 
 use crate::{
     config::{NodeFile, SegmentFile},
-    connect,
+    connect::{self, Given},
     failure::Failure,
-    given::Given,
     output::{Output, Paint},
     progress::Progress,
-    sandbox, serving,
+    sandbox,
     signals::Signals,
     talk,
 };
@@ -59,7 +58,7 @@ pub(crate) async fn run(args: &Up, output: &Output) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
     let (node, services, segments) = signals.unless(start(args, file, output)).await?;
     announce(&node, &services, output)?;
-    let served = serving::until_signal(vec![node], signals, output).await;
+    let served = signals.close(vec![node], output).await;
     drop(segments);
     served
 }

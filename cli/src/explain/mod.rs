@@ -4,7 +4,6 @@
 //! the difference, and one that would be negative is shown as unknown. A call made from afar is timed by the asking node's clock, and its
 //! service by the other's, each by itself: what is left is the network, whatever the clocks say.
 
-mod blobs;
 mod lanes;
 
 use catena::{BlobBytes, StepTrace};
@@ -85,7 +84,7 @@ impl<'a> Chart<'a> {
         let side_by_side = self.is_split() || network_us.saturating_add(service_us) > self.total_us;
         let blobs = match self.blobs().as_slice() {
             [] => String::new(),
-            reads => format!("; blobs read: {}", blobs::text(reads)),
+            reads => format!("; blobs read: {}", blobs_text(reads)),
         };
         let part = |kind: Part, name: &str, us: u64| {
             let percent = (us as f64) * 100.0 / (self.total_us.max(1) as f64);
@@ -128,7 +127,7 @@ fn json_of(hop: &Hop<'_>) -> serde_json::Value {
         "guest_us": step.guest_us,
         "continuation_bytes": step.continuation_bytes,
         "params_bytes": step.params_bytes,
-        "blobs": step.blobs.as_deref().map(blobs::json),
+        "blobs": step.blobs.as_deref().map(blobs_json),
         "in_place": hop.is_in_place(),
     })
 }
@@ -265,7 +264,7 @@ impl Cells {
                 some_ms(step.service_us),
                 some_ms(step.guest_us),
                 state,
-                step.blobs.as_deref().map(|read| blobs::text(&[read])).unwrap_or_default(),
+                step.blobs.as_deref().map(|read| blobs_text(&[read])).unwrap_or_default(),
             ],
             bar: pen.bar_of(hop),
         }
@@ -325,6 +324,28 @@ fn bytes(count: u64) -> String {
         1_000..1_000_000 => format!("{:.1} KB", count as f64 / 1e3),
         _ => format!("{:.1} MB", count as f64 / 1e6),
     }
+}
+
+/// A way by which bytes of blobs come: its key for programs, its words for people, and the bytes that came by it.
+type BlobWay = (&'static str, &'static str, fn(&BlobBytes) -> u64);
+
+const BLOB_WAYS: [BlobWay; 5] = [
+    ("own", "from here", |read| read.own),
+    ("shared_memory", "by shared memory", |read| read.shared_memory),
+    ("rdma", "by RDMA", |read| read.rdma),
+    ("link", "by link", |read| read.link),
+    ("pushed", "pushed", |read| read.pushed),
+];
+
+fn blobs_json(read: &BlobBytes) -> serde_json::Value {
+    BLOB_WAYS.iter().map(|(key, _, by)| ((*key).to_owned(), by(read).into())).collect::<serde_json::Map<_, _>>().into()
+}
+
+/// What was read of blobs, by which way: such as `45.8 MB by link + 4.2 MB pushed`; empty where nothing was read.
+fn blobs_text(reads: &[&BlobBytes]) -> String {
+    let sum = |by: &fn(&BlobBytes) -> u64| reads.iter().map(|read| by(read)).fold(0, u64::saturating_add);
+    let ways = BLOB_WAYS.iter().map(|(_, words, by)| (words, sum(by))).filter(|(_, count)| *count > 0);
+    ways.map(|(words, count)| format!("{} {words}", bytes(count))).collect::<Vec<_>>().join(" + ")
 }
 
 #[cfg(test)]
